@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The C that the bindings are generated from: what the kernel crate's own
+ * bindings lack.
+ */
+
+/* First, so that enums are never seen through a forward reference. */
+#include <linux/hrtimer_types.h>
+
+#include <linux/crc32.h>
+#include <linux/if_arp.h>
+#include <linux/inetdevice.h>
+#include <linux/netdevice.h>
+#include <linux/ratelimit.h>
+#include <linux/skbuff.h>
+#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <net/addrconf.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "../helpers/net.h"
