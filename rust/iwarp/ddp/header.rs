@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two DDP headers (RFC 5041 s4.1 to s4.3).
+//!
+//! The part of the header that DDP reserves for its ULP (RsvdULP) bears RDMAP's name here: the
+//! control field of both headers, and the Invalidate STag of untagged ones (RFC 5040 s4.1).
+
+use crate::bytes::{be32, be64, put};
+use crate::types::{Msn, Qn, Stag, TaggedOffset};
+
+/// Octets of the header of a tagged segment (Figure 4).
+pub const TAGGED_LEN: usize = 14;
+/// Octets of the header of an untagged segment (Figure 5).
+pub const UNTAGGED_LEN: usize = 18;
+
+/// DDP version: "This field MUST be set to one" (RFC 5041 s4.1).
+pub const VERSION: u8 = 1;
+
+/// Tagged flag of the DDP Control Field.
+pub(crate) const TAGGED: u8 = 0x80;
+/// Last flag of the DDP Control Field.
+const LAST: u8 = 0x40;
+/// Version bits of the DDP Control Field.
+///
+/// The four bits between are reserved: "This field MUST be set to zero on transmit, and not checked
+/// on receive."
+pub(crate) const VERSION_MASK: u8 = 0x03;
+
+/// Header of a segment for a Tagged Buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaggedHeader {
+    /// L: the last segment of its message.
+    pub last: bool,
+    /// RsvdULP: the RDMAP Control Field.
+    pub control: u8,
+    /// The Data Sink's buffer.
+    pub stag: Stag,
+    /// Where the payload of this segment starts in the buffer.
+    pub to: TaggedOffset,
+}
+
+impl TaggedHeader {
+    /// Reads a header whose T flag is known to be set.
+    #[inline]
+    pub fn from_bytes(b: &[u8; TAGGED_LEN]) -> Self {
+        Self {
+            last: b[0] & LAST != 0,
+            control: b[1],
+            stag: Stag(be32::<2, _>(b)),
+            to: TaggedOffset(be64::<6, _>(b)),
+        }
+    }
+
+    /// The header as it is sent.
+    #[inline]
+    pub fn to_bytes(&self) -> [u8; TAGGED_LEN] {
+        let mut b = [0; TAGGED_LEN];
+        b[0] = TAGGED | VERSION | if self.last { LAST } else { 0 };
+        b[1] = self.control;
+        put::<2, 4, _>(&mut b, self.stag.0.to_be_bytes());
+        put::<6, 8, _>(&mut b, self.to.0.to_be_bytes());
+        b
+    }
+}
+
+/// Header of a segment for an Untagged Buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntaggedHeader {
+    /// L: the last segment of its message.
+    pub last: bool,
+    /// RsvdULP\[0:7\]: the RDMAP Control Field.
+    pub control: u8,
+    /// RsvdULP\[8:39\]: the Invalidate STag. "For Send, Send with Solicited Event, RDMA Read Request,
+    /// and Terminate, the Invalidate STag field MUST be set to zero on transmit and ignored by the
+    /// receiver" (RFC 5040 s4.1).
+    pub invalidate: Stag,
+    /// Queue Number.
+    pub qn: Qn,
+    /// Message Sequence Number.
+    pub msn: Msn,
+    /// Message Offset: octets of the message before this segment's payload.
+    pub mo: u32,
+}
+
+impl UntaggedHeader {
+    /// Reads a header whose T flag is known to be clear.
+    #[inline]
+    pub fn from_bytes(b: &[u8; UNTAGGED_LEN]) -> Self {
+        Self {
+            last: b[0] & LAST != 0,
+            control: b[1],
+            invalidate: Stag(be32::<2, _>(b)),
+            qn: Qn(be32::<6, _>(b)),
+            msn: Msn(be32::<10, _>(b)),
+            mo: be32::<14, _>(b),
+        }
+    }
+
+    /// The header as it is sent.
+    #[inline]
+    pub fn to_bytes(&self) -> [u8; UNTAGGED_LEN] {
+        let mut b = [0; UNTAGGED_LEN];
+        b[0] = VERSION | if self.last { LAST } else { 0 };
+        b[1] = self.control;
+        put::<2, 4, _>(&mut b, self.invalidate.0.to_be_bytes());
+        put::<6, 4, _>(&mut b, self.qn.0.to_be_bytes());
+        put::<10, 4, _>(&mut b, self.msn.0.to_be_bytes());
+        put::<14, 4, _>(&mut b, self.mo.to_be_bytes());
+        b
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! iWARP protocol engine: MPA, DDP and RDMAP as state machines without I/O.
+//!
+//! | Layer | Specification | Module |
+//! |---|---|---|
+//! | MPA, connection setup | RFC 5044 s7, RFC 6581 | [`mpa`] |
+//! | MPA, framing | RFC 5044 s4 | [`mpa::fpdu`], [`tx`], [`rx`] |
+//! | DDP | RFC 5041 | [`ddp`], rules in [`rx`] |
+//! | RDMAP | RFC 5040 | [`rdmap`], rules in [`rx`] |
+//!
+//! The crate allocates nothing, reads no clock, knows no kernel and no socket. Payload never passes
+//! through it: on receive a [`rx::Handler`] is told where each piece belongs, on transmit a
+//! [`tx::Sink`] is told which piece comes next. Both are generic parameters, so that one FPDU costs
+//! a header check and calls that the compiler resolves.
+//!
+//! # Placement before the CRC is known
+//!
+//! RFC 5044 s6 lets an MPA receiver hand a ULPDU to DDP only after its CRC has been verified. This
+//! engine is cut-through instead: payload is placed as it arrives, so that it is copied once and
+//! need not be kept until the FPDU is complete. What RFC 5040 s5.5 promises to the ULP still holds,
+//! because nothing is *delivered* before the CRC has been verified: the contents of a buffer are
+//! indeterminate until delivery (rules 4 to 6), and after a CRC error no delivery ever follows.
+//! A bad FPDU can thus only leave indeterminate bytes where a good one with the same header would
+//! have been allowed to write. Errors that a header shows are also reported only after the CRC has
+//! vouched for that header.
+//!
+//! # Panics and overflow
+//!
+//! No input can make the engine panic. The kernel is built with overflow checks, hence lengths and
+//! offsets use checked arithmetic and sequence numbers wrap explicitly.
+
+// For modules the kernel's build puts `no_std` on the command line, and a second one is a warning.
+#![cfg_attr(not(MODULE), no_std)]
+#![forbid(unsafe_code)]
+
+mod bytes;
+pub mod ddp;
+pub mod mpa;
+pub mod rdmap;
+pub mod rx;
+pub mod tx;
+pub mod types;
+
+pub use rdmap::{TermCode, Terminate};
+pub use types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! MPA Request and Reply Frames on the wire (RFC 5044 s7.1.1, RFC 6581 s6).
+
+use super::enhanced::{Enhanced, ENHANCED_LEN};
+use super::MpaError;
+
+/// Most octets of Private Data in a frame, including the enhanced data (RFC 5044 s7.1.1).
+pub const MAX_PRIVATE_DATA: usize = 512;
+
+/// Octets of a frame without Private Data.
+pub(super) const HEADER_LEN: usize = 20;
+
+/// Octets of the longest frame.
+pub const FRAME_MAX: usize = HEADER_LEN + MAX_PRIVATE_DATA;
+
+/// Octets of the key.
+pub(super) const KEY_LEN: usize = 16;
+
+/// M: the sender of the frame requires markers.
+const MARKERS: u8 = 0x80;
+/// C: the sender prefers CRCs.
+const CRC: u8 = 0x40;
+/// R: connection rejected.
+const REJECTED: u8 = 0x20;
+/// S: Private Data begins with enhanced data (RFC 6581 s6).
+const ENHANCED: u8 = 0x10;
+/// A reserved bit that siw uses as an experiment: FPDUs may exceed one TCP segment.
+const LARGE_FPDU: u8 = 0x08;
+
+/// Which of the two frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// Sent by the initiator.
+    Request,
+    /// Sent by the responder.
+    Reply,
+}
+
+impl FrameKind {
+    /// The key that begins the frame.
+    pub(super) const fn key(self) -> &'static [u8; KEY_LEN] {
+        match self {
+            Self::Request => b"MPA ID Req Frame",
+            Self::Reply => b"MPA ID Rep Frame",
+        }
+    }
+
+    /// The frame that the other end sends.
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Request => Self::Reply,
+            Self::Reply => Self::Request,
+        }
+    }
+}
+
+/// The fields of a frame between key and Private Data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) markers: bool,
+    pub(super) crc: bool,
+    pub(super) rejected: bool,
+    pub(super) large_fpdu: bool,
+    pub(super) enhanced: bool,
+    pub(super) revision: u8,
+    pub(super) pd_length: u16,
+}
+
+impl Header {
+    /// Reads and checks the fields behind the key.
+    pub(super) fn parse(b: &[u8; HEADER_LEN - KEY_LEN]) -> Result<Self, MpaError> {
+        let [flags, revision, len @ ..] = *b;
+        // RFC 5044 s7.1.1: "If the MPA receiver cannot interoperate with the received version, then
+        // it MUST close the connection and report an error locally." Revision 0 is that of RDMAC
+        // RNICs, which need markers and other DDP and RDMAP versions.
+        if !(1..=2).contains(&revision) {
+            return Err(MpaError::Revision(revision));
+        }
+        let header = Self {
+            markers: flags & MARKERS != 0,
+            crc: flags & CRC != 0,
+            rejected: flags & REJECTED != 0,
+            large_fpdu: flags & LARGE_FPDU != 0,
+            // RFC 6581 s6: "To use any enhanced connection establishment feature, this MUST be set
+            // to two or higher." In revision 1 the bit is reserved, "and not checked on reception".
+            enhanced: revision >= 2 && flags & ENHANCED != 0,
+            revision,
+            pd_length: u16::from_be_bytes(len),
+        };
+        // RFC 5044 s7.1.1: "if the length of the Private Data field exceeds 512 octets, the receiver
+        // MUST close the connection and report an error locally."
+        if usize::from(header.pd_length) > MAX_PRIVATE_DATA {
+            return Err(MpaError::PrivateDataLength(header.pd_length));
+        }
+        // RFC 6581 s6: "if the 'S' flag is set, Private Data MUST begin with enhanced RDMA
+        // connection establishment data".
+        if header.enhanced && usize::from(header.pd_length) < ENHANCED_LEN {
+            return Err(MpaError::PrivateDataLength(header.pd_length));
+        }
+        Ok(header)
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |set, bit| if set { bit } else { 0 };
+        flag(self.markers, MARKERS)
+            | flag(self.crc, CRC)
+            | flag(self.rejected, REJECTED)
+            | flag(self.enhanced, ENHANCED)
+            | flag(self.large_fpdu, LARGE_FPDU)
+    }
+}
+
+/// A received frame that is properly formatted.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    pub(super) kind: FrameKind,
+    pub(super) header: Header,
+    pub(super) data: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Request or Reply.
+    pub fn kind(&self) -> FrameKind {
+        self.kind
+    }
+
+    /// MPA revision, 1 or 2.
+    pub fn revision(&self) -> u8 {
+        self.header.revision
+    }
+
+    /// M: the peer requires markers in the FPDUs it receives.
+    pub fn markers(&self) -> bool {
+        self.header.markers
+    }
+
+    /// C: the peer prefers CRCs.
+    pub fn crc(&self) -> bool {
+        self.header.crc
+    }
+
+    /// R: the responder rejects the connection. Not checked in a Request (RFC 5044 s7.1.1).
+    pub fn rejected(&self) -> bool {
+        self.kind == FrameKind::Reply && self.header.rejected
+    }
+
+    /// The peer offers FPDUs that exceed one TCP segment (experimental).
+    pub fn large_fpdu(&self) -> bool {
+        self.header.large_fpdu
+    }
+
+    /// Enhanced connection establishment data, if the frame has them.
+    ///
+    /// RFC 6581 s9.1: "The responder and initiator MUST pass the peer's provided IRD and ORD values
+    /// to the ULP", those of a rejecting Reply as well.
+    pub fn enhanced(&self) -> Option<Enhanced> {
+        let data = self.data.first_chunk().filter(|_| self.header.enhanced)?;
+        Some(Enhanced::from_bytes(data))
+    }
+
+    /// The ULP's Private Data: at most 512 octets, 508 in an enhanced frame.
+    pub fn private_data(&self) -> &'a [u8] {
+        let skip = if self.header.enhanced {
+            ENHANCED_LEN
+        } else {
+            0
+        };
+        self.data.get(skip..).unwrap_or_default()
+    }
+}
+
+/// Writes a frame to the front of `out` and returns its length.
+pub(super) fn encode(
+    kind: FrameKind,
+    mut header: Header,
+    enhanced: Option<Enhanced>,
+    private_data: &[u8],
+    out: &mut [u8],
+) -> Result<usize, MpaError> {
+    let enhanced = enhanced.map(Enhanced::to_bytes);
+    let enhanced = enhanced.as_ref().map_or(&[][..], |e| e);
+    let pd_length = enhanced.len() + private_data.len();
+    if pd_length > MAX_PRIVATE_DATA {
+        return Err(MpaError::PrivateDataTooLong);
+    }
+    header.enhanced = !enhanced.is_empty();
+    header.pd_length = pd_length as u16;
+    let [l0, l1] = header.pd_length.to_be_bytes();
+    let fields = [header.flags(), header.revision, l0, l1];
+
+    let len = HEADER_LEN + pd_length;
+    let mut rest = out.get_mut(..len).ok_or(MpaError::BufferTooSmall)?;
+    for part in [&kind.key()[..], &fields, enhanced, private_data] {
+        let (front, back) = rest
+            .split_at_mut_checked(part.len())
+            .ok_or(MpaError::BufferTooSmall)?;
+        front.copy_from_slice(part);
+        rest = back;
+    }
+    Ok(len)
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! MPA: connection setup (RFC 5044 s7, RFC 6581) and the measures of FPDUs (RFC 5044 s4).
+//!
+//! Setup is a pair of typestates, [`Initiator`] and [`Responder`], that consume themselves at each
+//! step. They work on whole frames; [`FrameReader`] finds the frame in the octet stream.
+//!
+//! ```text
+//! Initiator::request(offer) ---- MPA Request ----> Responder::request(frame)
+//! Initiator::reply(frame)   <--- MPA Reply ------- Responder::accept(answer) or ::reject()
+//!        | Agreed                                          | Agreed
+//! ```
+
+mod enhanced;
+pub mod fpdu;
+mod frame;
+mod reader;
+mod setup;
+
+pub use enhanced::{Enhanced, Rtr, RtrSet, NO_NEGOTIATION};
+pub use fpdu::mulpdu;
+pub use frame::{Frame, FrameKind, FRAME_MAX, MAX_PRIVATE_DATA};
+pub use reader::FrameReader;
+pub use setup::{Agreed, Asked, Initiator, Limits, MpaError, Offer, Remedy, Responder};

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Finds one MPA Request or Reply Frame at the front of an octet stream.
+
+use super::frame::{Frame, FrameKind, Header, FRAME_MAX, HEADER_LEN, KEY_LEN};
+use super::MpaError;
+
+/// Incremental reader for one frame.
+///
+/// Never takes an octet beyond the frame: what follows it belongs to the first FPDU, which a peer
+/// may have put into the same TCP segment.
+#[derive(Clone, Debug)]
+pub struct FrameReader {
+    kind: FrameKind,
+    /// Fields behind the key, once they have been received and checked.
+    header: Option<Header>,
+    have: usize,
+    buf: [u8; FRAME_MAX],
+}
+
+impl FrameReader {
+    /// A reader for a frame of this kind: `Request` at a responder, `Reply` at an initiator.
+    pub const fn new(kind: FrameKind) -> Self {
+        Self {
+            kind,
+            header: None,
+            have: 0,
+            buf: [0; FRAME_MAX],
+        }
+    }
+
+    /// Octets that the frame still needs as far as can be told yet; 0 once it is complete.
+    pub fn want(&self) -> usize {
+        let total = match &self.header {
+            None => HEADER_LEN,
+            Some(header) => HEADER_LEN + usize::from(header.pd_length),
+        };
+        total.saturating_sub(self.have)
+    }
+
+    /// Takes octets of the frame from the front of `bytes`; returns how many.
+    ///
+    /// A frame that is not properly formatted is refused as early as its octets show it, so that a
+    /// peer that speaks another protocol is not waited for. The connection must then be closed.
+    pub fn input(&mut self, bytes: &[u8]) -> Result<usize, MpaError> {
+        let mut rest = bytes;
+        while self.want() != 0 && !rest.is_empty() {
+            let n = self.want().min(rest.len());
+            let (Some((chunk, r)), Some(room)) = (
+                rest.split_at_checked(n),
+                self.buf.get_mut(self.have..self.have + n),
+            ) else {
+                return Err(MpaError::BufferTooSmall);
+            };
+            room.copy_from_slice(chunk);
+            self.have += n;
+            rest = r;
+            if self.header.is_none() {
+                self.check_header()?;
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The frame, once it is complete.
+    pub fn frame(&self) -> Option<Frame<'_>> {
+        let header = self.header?;
+        let data = self.buf.get(HEADER_LEN..self.have)?;
+        (self.want() == 0).then_some(Frame {
+            kind: self.kind,
+            header,
+            data,
+        })
+    }
+
+    /// Checks what there is of key and fields.
+    fn check_header(&mut self) -> Result<(), MpaError> {
+        let got = self.buf.get(..self.have.min(KEY_LEN)).unwrap_or_default();
+        // RFC 5044 s7.1.2 rule 5: "If a received "Key" does not match the expected value [...] the
+        // TCP/DDP connection MUST be closed".
+        if !self.kind.key().starts_with(got) {
+            // Rule 8: "MPA implementations MUST use the difference between the MPA Request Frame
+            // and the MPA Reply Frame to check for incorrect "Initiator/Initiator" startups." The
+            // keys differ only in their eleventh octet.
+            return Err(if self.kind.other().key().starts_with(got) {
+                MpaError::SameRole
+            } else {
+                MpaError::Key
+            });
+        }
+        if self.have >= HEADER_LEN {
+            let fields = self
+                .buf
+                .first_chunk::<HEADER_LEN>()
+                .and_then(|h| h.last_chunk());
+            if let Some(fields) = fields {
+                self.header = Some(Header::parse(fields)?);
+            }
+        }
+        Ok(())
+    }
+}

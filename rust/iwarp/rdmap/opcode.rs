@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMAP Control Field: version and opcode (RFC 5040 s4.1).
+
+use crate::types::Qn;
+
+/// RDMAP version: "01b for an RNIC that complies with this RDMA protocol specification"
+/// (RFC 5040 s4.1).
+///
+/// 00b belongs to RDMAC RNICs, which also announce themselves by MPA revision 0; that revision is
+/// refused at connection setup.
+pub const VERSION: u8 = 1;
+
+/// [`VERSION`] at its place in the control field, bits 24-25 of Figure 3.
+pub(crate) const VERSION_BITS: u8 = VERSION << 6;
+
+/// RDMA Message Opcode (RFC 5040 s4.1, Figure 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// RDMA Write.
+    Write = 0,
+    /// RDMA Read Request.
+    ReadRequest = 1,
+    /// RDMA Read Response.
+    ReadResponse = 2,
+    /// Send.
+    Send = 3,
+    /// Send with Invalidate.
+    SendInvalidate = 4,
+    /// Send with Solicited Event.
+    SendSe = 5,
+    /// Send with Solicited Event and Invalidate.
+    SendSeInvalidate = 6,
+    /// Terminate.
+    Terminate = 7,
+}
+
+impl Opcode {
+    /// The opcode in an RDMAP Control Field, `None` if it is reserved (1000b to 1111b).
+    #[inline]
+    pub const fn from_control(control: u8) -> Option<Self> {
+        Some(match control & 0x0f {
+            0 => Self::Write,
+            1 => Self::ReadRequest,
+            2 => Self::ReadResponse,
+            3 => Self::Send,
+            4 => Self::SendInvalidate,
+            5 => Self::SendSe,
+            6 => Self::SendSeInvalidate,
+            7 => Self::Terminate,
+            _ => return None,
+        })
+    }
+
+    /// The RDMAP Control Field of a message with this opcode.
+    ///
+    /// "Bits 26-27; Reserved. MUST be set to zero by sender" (RFC 5040 s4.1).
+    #[inline]
+    pub const fn control(self) -> u8 {
+        VERSION_BITS | self as u8
+    }
+
+    /// The untagged queue that messages of this opcode use, `None` for tagged ones (Figure 4).
+    #[inline]
+    pub const fn queue(self) -> Option<Qn> {
+        match self {
+            Self::Write | Self::ReadResponse => None,
+            Self::Send | Self::SendInvalidate | Self::SendSe | Self::SendSeInvalidate => {
+                Some(Qn::SEND)
+            }
+            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::Terminate => Some(Qn::TERMINATE),
+        }
+    }
+
+    /// Which of the four Send opcodes carries these properties.
+    #[inline]
+    pub const fn send(solicited: bool, invalidate: bool) -> Self {
+        match (solicited, invalidate) {
+            (false, false) => Self::Send,
+            (false, true) => Self::SendInvalidate,
+            (true, false) => Self::SendSe,
+            (true, true) => Self::SendSeInvalidate,
+        }
+    }
+
+    /// Whether the message asks for an Event at the Data Sink.
+    #[inline]
+    pub const fn is_solicited(self) -> bool {
+        matches!(self, Self::SendSe | Self::SendSeInvalidate)
+    }
+
+    /// Whether the message carries an Invalidate STag.
+    #[inline]
+    pub const fn is_invalidating(self) -> bool {
+        matches!(self, Self::SendInvalidate | Self::SendSeInvalidate)
+    }
+}

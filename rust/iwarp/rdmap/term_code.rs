@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Layer, Error Type and Error Code of a Terminate (RFC 5040 s4.8 Figure 9, RFC 5041 s7.2,
+//! RFC 5044 s8, RFC 6581 s8).
+
+use core::fmt;
+
+/// The layer that found the error, 4 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// RDMAP, 0.
+    Rdmap,
+    /// DDP, 1.
+    Ddp,
+    /// The layer below DDP, 2: here MPA.
+    Llp,
+    /// Not defined, 3 to 15.
+    Other(u8),
+}
+
+/// What went wrong, as a Terminate names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TermCode {
+    layer: u8,
+    etype: u8,
+    code: u8,
+}
+
+/// Error Type "Local Catastrophic Error" of RDMAP and DDP.
+const CATASTROPHIC: u8 = 0;
+/// Error Type "Remote Protection Error" of RDMAP.
+const PROTECTION: u8 = 1;
+
+/// One row per code of the RFCs: documented constant and text.
+macro_rules! term_codes {
+    ($($(#[$doc:meta])* $name:ident = ($layer:literal, $etype:literal, $code:literal),
+       $text:literal;)*) => {
+        impl TermCode {
+            $($(#[$doc])* pub const $name: Self = Self::new($layer, $etype, $code);)*
+
+            /// Every code that the RFCs define, with its name.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$name, $text)),*];
+        }
+    };
+}
+
+term_codes! {
+    /// RDMAP, Local Catastrophic Error: "any value in this field is acceptable".
+    LOCAL_CATASTROPHIC = (0, 0, 0x00), "local catastrophic error";
+    /// RDMAP, Remote Protection Error.
+    READ_INVALID_STAG = (0, 1, 0x00), "invalid STag";
+    /// RDMAP, Remote Protection Error.
+    READ_BOUNDS = (0, 1, 0x01), "base or bounds violation";
+    /// RDMAP, Remote Protection Error.
+    READ_ACCESS = (0, 1, 0x02), "access rights violation";
+    /// RDMAP, Remote Protection Error.
+    READ_NOT_ASSOCIATED = (0, 1, 0x03), "STag not associated with RDMAP Stream";
+    /// RDMAP, Remote Protection Error.
+    READ_TO_WRAP = (0, 1, 0x04), "TO wrap";
+    /// RDMAP, Remote Protection Error.
+    CANNOT_INVALIDATE = (0, 1, 0x09), "STag cannot be invalidated";
+    /// RDMAP, Remote Protection Error.
+    PROTECTION_UNSPECIFIED = (0, 1, 0xff), "unspecified protection error";
+    /// RDMAP, Remote Operation Error.
+    RDMAP_VERSION = (0, 2, 0x05), "invalid RDMAP version";
+    /// RDMAP, Remote Operation Error.
+    UNEXPECTED_OPCODE = (0, 2, 0x06), "unexpected opcode";
+    /// RDMAP, Remote Operation Error.
+    CATASTROPHIC_STREAM = (0, 2, 0x07), "catastrophic error, localized to RDMAP Stream";
+    /// RDMAP, Remote Operation Error.
+    CATASTROPHIC_GLOBAL = (0, 2, 0x08), "catastrophic error, global";
+    /// RDMAP, Remote Operation Error.
+    OPERATION_CANNOT_INVALIDATE = (0, 2, 0x09), "STag cannot be invalidated";
+    /// RDMAP, Remote Operation Error.
+    OPERATION_UNSPECIFIED = (0, 2, 0xff), "unspecified operation error";
+    /// DDP, Local Catastrophic.
+    DDP_CATASTROPHIC = (1, 0, 0x00), "DDP local catastrophic error";
+    /// DDP, Tagged Buffer Error.
+    TAGGED_INVALID_STAG = (1, 1, 0x00), "tagged buffer: invalid STag";
+    /// DDP, Tagged Buffer Error.
+    TAGGED_BOUNDS = (1, 1, 0x01), "tagged buffer: base or bounds violation";
+    /// DDP, Tagged Buffer Error.
+    TAGGED_NOT_ASSOCIATED = (1, 1, 0x02), "tagged buffer: STag not associated with DDP Stream";
+    /// DDP, Tagged Buffer Error.
+    TAGGED_TO_WRAP = (1, 1, 0x03), "tagged buffer: TO wrap";
+    /// DDP, Tagged Buffer Error.
+    TAGGED_VERSION = (1, 1, 0x04), "tagged buffer: invalid DDP version";
+    /// DDP, Untagged Buffer Error.
+    INVALID_QN = (1, 2, 0x01), "untagged buffer: invalid QN";
+    /// DDP, Untagged Buffer Error.
+    NO_BUFFER = (1, 2, 0x02), "untagged buffer: invalid MSN, no buffer available";
+    /// DDP, Untagged Buffer Error.
+    MSN_RANGE = (1, 2, 0x03), "untagged buffer: invalid MSN, range is not valid";
+    /// DDP, Untagged Buffer Error.
+    INVALID_MO = (1, 2, 0x04), "untagged buffer: invalid MO";
+    /// DDP, Untagged Buffer Error.
+    MESSAGE_TOO_LONG = (1, 2, 0x05), "untagged buffer: message too long for available buffer";
+    /// DDP, Untagged Buffer Error.
+    UNTAGGED_VERSION = (1, 2, 0x06), "untagged buffer: invalid DDP version";
+    /// MPA: "TCP connection closed, terminated, or lost".
+    MPA_CONNECTION_LOST = (2, 0, 0x01), "MPA: TCP connection lost";
+    /// MPA: "Received MPA CRC does not match the calculated value for the FPDU".
+    MPA_CRC = (2, 0, 0x02), "MPA: CRC mismatch";
+    /// MPA: Marker and "ULPDU Length fields do not agree on the start of an FPDU".
+    MPA_FPDU_START = (2, 0, 0x03), "MPA: FPDU start not where expected";
+    /// MPA: "Invalid MPA Request Frame or MPA Response Frame received".
+    MPA_INVALID_FRAME = (2, 0, 0x04), "MPA: invalid request or reply frame";
+    /// Enhanced MPA: local catastrophic.
+    MPA_LOCAL_CATASTROPHIC = (2, 0, 0x05), "MPA: local catastrophic error";
+    /// Enhanced MPA: insufficient IRD resources.
+    MPA_INSUFFICIENT_IRD = (2, 0, 0x06), "MPA: insufficient IRD resources";
+    /// Enhanced MPA: no matching RTR option.
+    MPA_NO_MATCHING_RTR = (2, 0, 0x07), "MPA: no matching RTR option";
+}
+
+impl TermCode {
+    /// A code by its numbers; layer and error type are 4 bits wide and are cut to that.
+    #[inline]
+    pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
+        Self {
+            layer: layer & 0x0f,
+            etype: etype & 0x0f,
+            code,
+        }
+    }
+
+    /// The layer that found the error.
+    #[inline]
+    pub const fn layer(self) -> Layer {
+        match self.layer {
+            0 => Layer::Rdmap,
+            1 => Layer::Ddp,
+            2 => Layer::Llp,
+            other => Layer::Other(other),
+        }
+    }
+
+    /// Error Type within the layer, 0 to 15.
+    #[inline]
+    pub const fn etype(self) -> u8 {
+        self.etype
+    }
+
+    /// Error Code within the type, 0 to 255.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
+    /// The 16 bits that begin the Terminate Control field (Figure 8).
+    #[inline]
+    pub(crate) const fn bits(self) -> [u8; 2] {
+        [self.layer << 4 | self.etype, self.code]
+    }
+
+    /// The code in the first 16 bits of the Terminate Control field.
+    #[inline]
+    pub(crate) const fn from_bits(b: [u8; 2]) -> Self {
+        Self::new(b[0] >> 4, b[0] & 0x0f, b[1])
+    }
+
+    /// Whether a Terminate with this code includes DDP Segment Length and DDP Header, when there
+    /// are such (RFC 5040 s4.8, Figure 10).
+    #[inline]
+    pub const fn includes_ddp_header(self) -> bool {
+        // "The DDP Header is not present if the Terminate Error Type is a Local Catastrophic Error."
+        self.etype != CATASTROPHIC && matches!(self.layer(), Layer::Rdmap | Layer::Ddp)
+    }
+
+    /// Whether a Terminate with this code includes the RDMA Read Request Header, when the offending
+    /// message is a Read Request (RFC 5040 s4.8, Figure 10).
+    #[inline]
+    pub const fn includes_rdma_header(self) -> bool {
+        matches!(self.layer(), Layer::Rdmap) && self.etype == PROTECTION
+    }
+
+    /// Name of the error, "unknown error" if no RFC defines the code.
+    pub fn text(self) -> &'static str {
+        // Local catastrophic errors have no code: "Any value in this field is acceptable".
+        let key = match self.layer() {
+            Layer::Rdmap if self.etype == CATASTROPHIC => Self::LOCAL_CATASTROPHIC,
+            _ => self,
+        };
+        for (code, text) in Self::ALL {
+            if *code == key {
+                return text;
+            }
+        }
+        "unknown error"
+    }
+}
+
+impl fmt::Display for TermCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layer, etype, code) = (self.layer, self.etype, self.code);
+        write!(f, "{layer:#x}/{etype:#x}/{code:#04x} ({})", self.text())
+    }
+}
+
+impl fmt::Debug for TermCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

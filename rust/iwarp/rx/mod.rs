@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receive: from octets of the TCP stream to placements and events.
+//!
+//! [`Receiver`] finds the FPDUs, checks DDP and RDMAP rules and calls a [`Handler`]:
+//!
+//! ```text
+//! begin_segment  place  place ...  end_segment            a segment of a message
+//! begin_segment  place             end_segment  deliver   its last segment
+//! ```
+//!
+//! `place` moves payload before the FPDU's CRC is known (see the crate's documentation);
+//! `end_segment` and `deliver` are called only once it has been verified.
+
+mod fault;
+mod receiver;
+mod rules;
+
+pub use fault::{Fault, FaultKind};
+pub use receiver::Receiver;
+
+use crate::rdmap::Terminate;
+use crate::types::{ReadRequest, Stag, TaggedOffset};
+
+/// What connection setup agreed on for the inbound half of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxConfig {
+    /// CRCs are in use: verify them (RFC 5044 s7.1.1, C bit).
+    pub crc: bool,
+}
+
+/// Where the payload of a segment belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The receive buffer at the head of the Send queue (QN 0), `offset` octets in.
+    Recv {
+        /// Octets of the message in front of this segment (MO).
+        offset: u32,
+    },
+    /// A Tagged Buffer that this end has advertised for RDMA Write.
+    Write {
+        /// The buffer.
+        stag: Stag,
+        /// Where the segment's payload starts in it; `to` plus length does not wrap.
+        to: TaggedOffset,
+    },
+    /// The sink buffer of the oldest outstanding RDMA Read, `offset` octets into what was asked.
+    ///
+    /// STag, TO and length of the segment have been found to agree with [`ReadExpect`].
+    ReadResponse {
+        /// Octets of the response in front of this segment.
+        offset: u32,
+    },
+}
+
+/// One DDP segment with payload to place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Where it belongs.
+    pub target: Target,
+    /// Octets of payload in this segment, at most [`MAX_ULPDU`](crate::MAX_ULPDU).
+    pub len: u32,
+    /// The first segment of its message that the handler gets to see.
+    pub first: bool,
+    /// The last segment of its message (L flag).
+    pub last: bool,
+}
+
+/// Sink buffer and length of an outstanding RDMA Read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadExpect {
+    /// Sink STag of the request.
+    pub stag: Stag,
+    /// Sink TO of the request.
+    pub to: TaggedOffset,
+    /// RDMA Read Message Size of the request.
+    pub len: u32,
+}
+
+/// A message that has been received in whole, with its CRCs verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A Send of any kind fills the receive buffer at the head of the queue.
+    Recv {
+        /// Length of the message in octets.
+        len: u32,
+        /// It asks for an Event (Send with Solicited Event).
+        solicited: bool,
+        /// The peer wants this STag invalidated before the message is delivered to the ULP.
+        invalidate: Option<Stag>,
+    },
+    /// An RDMA Write is placed. It is not delivered to the ULP (RFC 5040 s5.1).
+    Write,
+    /// The peer wants to read.
+    ///
+    /// Requests are numbered by their MSN, and none is missing: the n-th of these events has MSN n.
+    ReadRequest(ReadRequest),
+    /// The response to the oldest outstanding RDMA Read is complete.
+    ReadResponse {
+        /// Its length in octets, as long as the request asked for.
+        len: u32,
+    },
+    /// The zero-length Send that serves as RTR (RFC 6581 s9.2): the peer is ready to receive.
+    ///
+    /// It takes no receive buffer. Seen only after [`Receiver::expect_rtr_send`].
+    Rtr,
+    /// The peer has terminated the stream. Whatever follows is dropped.
+    Terminate(Terminate),
+}
+
+/// Why a handler refuses a segment or a message.
+///
+/// What a Terminate says of it depends on the message (see [`Fault`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such STag, or it is not valid.
+    InvalidStag,
+    /// Outside of the buffer.
+    Bounds,
+    /// The buffer does not grant the access.
+    Access,
+    /// The STag belongs to another stream or protection domain.
+    NotAssociated,
+    /// Offset plus length wraps.
+    Wrap,
+    /// No receive buffer is posted.
+    NoBuffer,
+    /// The message is longer than the receive buffer.
+    TooLong,
+    /// More Read Requests than the agreed IRD.
+    ReadQueueFull,
+    /// The STag cannot be invalidated by the peer.
+    CannotInvalidate,
+    /// An error of this end; the peer is not to blame.
+    Local,
+}
+
+/// The upper half of the receive path: memory, queues, completions.
+pub trait Handler {
+    /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
+
+    /// What the oldest outstanding RDMA Read expects, `None` if no read is outstanding.
+    ///
+    /// Asked at the first segment of a Read Response.
+    fn expected_read(&mut self) -> Option<ReadExpect>;
+
+    /// A segment begins: find its target and check its bounds, before its first octet moves.
+    ///
+    /// Called for every segment of a Send, also of length 0 ("A zero-length Send Message Type MUST
+    /// consume an Untagged Buffer", RFC 5040 s5.3); `first` is when to take a receive buffer. Never
+    /// called for a tagged segment of length 0: "The STag and TO fields MUST NOT be checked for a
+    /// zero-length Tagged DDP Message" (RFC 5041 s5.2).
+    ///
+    /// A tagged message may begin while a Send is incomplete, and a Send while a tagged message is;
+    /// keep the states of [`Target::Recv`] and of the tagged targets apart. An RDMA Write and a Read
+    /// Response never interleave.
+    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
+
+    /// The next octets of the segment that began: place them behind the earlier ones and return
+    /// `crc` updated over them. `crc` is `None` when CRCs are off; the value returned is then
+    /// ignored.
+    ///
+    /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
+    /// be that of `data`, not of the place it was copied to, which others may be writing as well.
+    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal>;
+
+    /// The segment is complete and its CRC verified. Follows every accepted
+    /// [`begin_segment`](Self::begin_segment).
+    fn end_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
+
+    /// A message is complete and all its CRCs verified.
+    fn deliver(&mut self, e: Event) -> Result<(), Refusal>;
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The MPA receiver: finds FPDUs in the octet stream and verifies them (RFC 5044 s4, s6).
+
+use super::fault::Reason;
+use super::rules::{Action, Rules, Segment};
+use super::{Event, Fault, Handler, RxConfig};
+use crate::bytes::{be16, put};
+use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
+use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
+use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
+use crate::types::{ReadRequest, MAX_ULPDU};
+
+/// Octets of ULPDU Length and tagged DDP header.
+const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
+/// Octets of ULPDU Length and untagged DDP header.
+const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
+/// Octets of the longest trailer: pad and CRC.
+const TRAILER_MAX: usize = 3 + CRC_LEN;
+
+/// Part of an FPDU that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// ULPDU Length and DDP header.
+    Header,
+    /// Payload.
+    Payload,
+    /// The rest of the ULPDU of an FPDU at fault, read only to learn whether its CRC is right.
+    Discard,
+    /// Pad and CRC.
+    Trailer,
+    /// Nothing: the peer has sent a Terminate.
+    Closed,
+    /// Nothing: the stream has a fault.
+    Dead,
+}
+
+/// Inbound half of a stream in Full Operation: MPA deframer with the rules of DDP and RDMAP.
+///
+/// Never asks the peer for markers, hence expects none.
+#[derive(Debug)]
+pub struct Receiver {
+    phase: Phase,
+    crc_on: bool,
+    /// Octets of header or trailer gathered so far.
+    have: u8,
+    /// Octets of pad in the FPDU under way, 0 to 3.
+    pad: u8,
+    /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
+    fault: Option<Reason>,
+    /// CRC32c register over the FPDU under way.
+    crc: u32,
+    /// Octets of payload (or of what is discarded) still to come.
+    left: u32,
+    /// ULPDU Length and DDP header of the FPDU under way. Kept for a Terminate.
+    hdr: [u8; UNTAGGED_HDR],
+    trailer: [u8; TRAILER_MAX],
+    /// Read Request Header or Terminate Header under way.
+    body: [u8; TERMINATE_MAX],
+    /// The segment under way, `None` while its header has not passed all checks.
+    segment: Option<Segment>,
+    rules: Rules,
+}
+
+impl Receiver {
+    /// A receiver at the first FPDU.
+    pub const fn new(cfg: RxConfig) -> Self {
+        Self {
+            phase: Phase::Header,
+            crc_on: cfg.crc,
+            have: 0,
+            pad: 0,
+            fault: None,
+            crc: CRC_INIT,
+            left: 0,
+            hdr: [0; UNTAGGED_HDR],
+            trailer: [0; TRAILER_MAX],
+            body: [0; TERMINATE_MAX],
+            segment: None,
+            rules: Rules::new(),
+        }
+    }
+
+    /// The first FPDU may be a zero-length Send that is the peer's RTR (RFC 6581 s9.2).
+    ///
+    /// It is then reported as [`Event::Rtr`] and takes no receive buffer. It does take MSN 1. The
+    /// other RTR indications, zero-length Write and Read, need no such care.
+    pub fn expect_rtr_send(&mut self) {
+        self.rules.rtr_send = true;
+    }
+
+    /// Whether the stream is between FPDUs, so that a FIN here cuts none short.
+    pub fn at_boundary(&self) -> bool {
+        match self.phase {
+            Phase::Header => self.have == 0,
+            Phase::Closed => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub fn mid_message(&self) -> bool {
+        self.rules.mid_message()
+    }
+
+    /// The Terminate to send for a fault that [`receive`](Self::receive) has returned, with the
+    /// headers at fault. `None` if there is nothing to tell the peer: just close.
+    pub fn terminate_for(&self, f: &Fault) -> Option<Terminate> {
+        let code = f.term()?;
+        let (len, ddp) = self.hdr.split_first_chunk::<LENGTH_LEN>()?;
+        let is_read = self
+            .segment
+            .is_some_and(|s| s.opcode == Opcode::ReadRequest);
+        Some(Terminate::with_headers(
+            code,
+            u16::from_be_bytes(*len),
+            *ddp.first_chunk::<UNTAGGED_LEN>()?,
+            self.body
+                .first_chunk::<READ_REQUEST_LEN>()
+                .filter(|_| is_read)
+                .copied(),
+        ))
+    }
+
+    /// Takes the next octets of the stream, all of them.
+    ///
+    /// A fault is returned once the FPDU it was found in has been received with a good CRC
+    /// (RFC 5044 s6: "An MPA receiver MUST first verify the FPDU"); with CRCs off, or if the fault is
+    /// this end's, at once. After it the receiver is dead and returns the same fault for any input:
+    /// "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
+    /// that half connection" (RFC 5044 s8).
+    pub fn receive<H: Handler>(&mut self, data: &[u8], h: &mut H) -> Result<(), Fault> {
+        let mut rest = data;
+        loop {
+            let step = match self.phase {
+                Phase::Header => match self.gather_header(&mut rest) {
+                    Some(n) => self.open(n, h),
+                    None => return Ok(()),
+                },
+                Phase::Payload => match take(&mut rest, self.left) {
+                    Some(chunk) => self.payload(chunk, h),
+                    None => return Ok(()),
+                },
+                Phase::Discard => match take(&mut rest, self.left) {
+                    Some(chunk) => self.discard(chunk, h),
+                    None => return Ok(()),
+                },
+                Phase::Trailer => match self.gather_trailer(&mut rest) {
+                    Some(trailer) => self.close(&trailer, h),
+                    None => return Ok(()),
+                },
+                Phase::Closed => return Ok(()),
+                Phase::Dead => return Err(Fault(self.fault.unwrap_or(Reason::Local))),
+            };
+            if let Err(reason) = step {
+                self.condemn(reason);
+            }
+        }
+    }
+
+    /// Notes that the FPDU under way, hence the stream, is at fault.
+    #[cold]
+    fn condemn(&mut self, reason: Reason) {
+        self.fault = Some(reason);
+        let verified = matches!(self.phase, Phase::Closed | Phase::Trailer);
+        self.phase = if verified || !self.crc_on || reason == Reason::Local {
+            Phase::Dead
+        } else if self.left == 0 {
+            Phase::Trailer
+        } else {
+            Phase::Discard
+        };
+    }
+
+    /// Collects ULPDU Length and DDP header; returns how many octets they have.
+    #[inline]
+    fn gather_header(&mut self, rest: &mut &[u8]) -> Option<usize> {
+        if self.have == 0 {
+            if let Some((hdr, _)) = rest.split_first_chunk() {
+                self.hdr = *hdr;
+                let n = header_len(UNTAGGED_HDR, hdr);
+                *rest = rest.get(n..)?;
+                return Some(n);
+            }
+        }
+        self.gather_header_slowly(rest)
+    }
+
+    /// As [`gather_header`](Self::gather_header), for a header that comes in pieces.
+    #[cold]
+    fn gather_header_slowly(&mut self, rest: &mut &[u8]) -> Option<usize> {
+        loop {
+            let have = usize::from(self.have);
+            let n = header_len(have, &self.hdr);
+            if have >= n {
+                self.have = 0;
+                return Some(n);
+            }
+            let part = self.hdr.get_mut(have..n)?;
+            let chunk = take(rest, part.len() as u32)?;
+            self.have += copy_front(part, chunk) as u8;
+        }
+    }
+
+    /// Checks the header of `n` octets and starts with the payload.
+    #[inline]
+    fn open<H: Handler>(&mut self, n: usize, h: &mut H) -> Result<(), Reason> {
+        let ulpdu = be16::<0, _>(&self.hdr);
+        self.pad = pad_len(ulpdu);
+        self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
+        self.segment = None;
+        if self.crc_on {
+            let hdr = self.hdr.get(..n).unwrap_or(&self.hdr);
+            self.crc = h.crc32c(CRC_INIT, hdr);
+        }
+        if n < TAGGED_HDR {
+            return Err(Reason::UlpduTooShort);
+        }
+        // RFC 5044 s3: "The sending DDP MUST NOT post a ULPDU larger than 64768 octets to MPA."
+        if ulpdu > MAX_ULPDU {
+            return Err(Reason::UlpduTooLong);
+        }
+        let Some(ddp) = self.hdr.last_chunk::<UNTAGGED_LEN>() else {
+            return Err(Reason::Local);
+        };
+        let segment = self.rules.open(ddp, self.left, h)?;
+        self.segment = Some(segment);
+        self.phase = if self.left == 0 {
+            Phase::Trailer
+        } else {
+            Phase::Payload
+        };
+        Ok(())
+    }
+
+    /// Hands on the next octets of payload.
+    #[inline]
+    fn payload<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
+        let Some(segment) = &self.segment else {
+            return Err(Reason::Local);
+        };
+        let from = segment.end.saturating_sub(self.left) as usize;
+        self.left -= chunk.len() as u32;
+        if segment.action == Action::Place {
+            match h.place(chunk, self.crc_on.then_some(self.crc)) {
+                Ok(crc) => self.crc = crc,
+                Err(why) => {
+                    let reason = segment.refused_placement().reason(why);
+                    self.update_crc(chunk, h);
+                    return Err(reason);
+                }
+            }
+        } else {
+            // A header of a message that is the engine's own. What a later revision may append to a
+            // Terminate is not kept.
+            copy_front(self.body.get_mut(from..).unwrap_or_default(), chunk);
+            self.update_crc(chunk, h);
+        }
+        if self.left == 0 {
+            self.phase = Phase::Trailer;
+        }
+        Ok(())
+    }
+
+    /// Passes over octets of an FPDU at fault.
+    ///
+    /// RFC 5041 s7.1: "it MUST cease placing the remainder of the DDP Segment".
+    #[cold]
+    fn discard<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
+        self.update_crc(chunk, h);
+        self.left -= chunk.len() as u32;
+        if self.left == 0 {
+            self.phase = Phase::Trailer;
+        }
+        Ok(())
+    }
+
+    fn update_crc<H: Handler>(&mut self, chunk: &[u8], h: &mut H) {
+        if self.crc_on {
+            self.crc = h.crc32c(self.crc, chunk);
+        }
+    }
+
+    /// Collects pad and CRC; what is behind the CRC in the array returned has no meaning.
+    #[inline]
+    fn gather_trailer(&mut self, rest: &mut &[u8]) -> Option<[u8; TRAILER_MAX]> {
+        if self.have == 0 && self.pad == 0 {
+            if let Some((field, r)) = rest.split_first_chunk::<CRC_LEN>() {
+                let mut trailer = [0; TRAILER_MAX];
+                put::<0, CRC_LEN, _>(&mut trailer, *field);
+                *rest = r;
+                return Some(trailer);
+            }
+        }
+        let n = usize::from(self.pad) + CRC_LEN;
+        let part = self.trailer.get_mut(usize::from(self.have)..n)?;
+        let chunk = take(rest, part.len() as u32)?;
+        self.have += copy_front(part, chunk) as u8;
+        if usize::from(self.have) < n {
+            return None;
+        }
+        self.have = 0;
+        Some(self.trailer)
+    }
+
+    /// Verifies the FPDU and completes its segment.
+    #[inline]
+    fn close<H: Handler>(&mut self, trailer: &[u8; TRAILER_MAX], h: &mut H) -> Result<(), Reason> {
+        // RFC 5044 s4.1: "When CRCs are not enabled, this field is still present, may contain any
+        // value, and MUST NOT be checked."
+        if self.crc_on {
+            // "The pad data MUST be [...] ignored by the receiver (except for CRC checking)."
+            let (crc, field) = match *trailer {
+                [a, b, c, d, ..] if self.pad == 0 => (self.crc, [a, b, c, d]),
+                [p, a, b, c, d, ..] if self.pad == 1 => (h.crc32c(self.crc, &[p]), [a, b, c, d]),
+                [p, q, a, b, c, d, _] if self.pad == 2 => {
+                    (h.crc32c(self.crc, &[p, q]), [a, b, c, d])
+                }
+                [p, q, r, a, b, c, d] => (h.crc32c(self.crc, &[p, q, r]), [a, b, c, d]),
+            };
+            if crc_field(crc) != field {
+                return Err(Reason::CrcMismatch);
+            }
+        }
+        if let Some(reason) = self.fault {
+            return Err(reason);
+        }
+        if let Some(segment) = self.segment {
+            self.complete(&segment, h)?;
+        }
+        if self.phase != Phase::Closed {
+            self.phase = Phase::Header;
+        }
+        Ok(())
+    }
+
+    /// Completes a segment whose CRC is right, and its message if it is the last one.
+    #[inline]
+    fn complete<H: Handler>(&mut self, segment: &Segment, h: &mut H) -> Result<(), Reason> {
+        if segment.action == Action::Place {
+            h.end_segment(&segment.placement)
+                .map_err(|why| segment.refused_placement().reason(why))?;
+        }
+        if !segment.last {
+            return Ok(());
+        }
+        let event = match segment.event() {
+            Some(event) => event,
+            None if segment.opcode == Opcode::ReadRequest => self.read_request(segment)?,
+            None => {
+                self.phase = Phase::Closed;
+                let len = (segment.end as usize).min(TERMINATE_MAX);
+                let body = self.body.get(..len).unwrap_or_default();
+                Event::Terminate(Terminate::parse(body).ok_or(Reason::TerminateTooShort)?)
+            }
+        };
+        h.deliver(event)
+            .map_err(|why| segment.refused_delivery().reason(why))
+    }
+
+    /// The Read Request whose header is complete.
+    fn read_request(&self, segment: &Segment) -> Result<Event, Reason> {
+        let header = self
+            .body
+            .first_chunk::<READ_REQUEST_LEN>()
+            .filter(|_| segment.end as usize == READ_REQUEST_LEN)
+            .ok_or(Reason::ReadRequestTooShort)?;
+        let request = ReadRequest::from_bytes(header);
+        // RFC 5040 s7.2 rule 4e for "non-zero length RDMA Read Request Messages": the sum "MUST NOT
+        // cause the Data Source Tagged Offset to wrap". STag and bounds are the handler's to check.
+        if request.len != 0 && request.src_to.checked_add(request.len).is_none() {
+            return Err(Reason::ReadToWrap);
+        }
+        Ok(Event::ReadRequest(request))
+    }
+}
+
+/// Octets of ULPDU Length and DDP header that can be told from the first `have` octets of `hdr`; if
+/// that many are there, it is all. Less than [`TAGGED_HDR`] then means that the ULPDU is too short
+/// for its DDP header.
+#[inline]
+fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
+    let ulpdu = usize::from(be16::<0, _>(hdr));
+    if have < LENGTH_LEN || ulpdu < TAGGED_LEN {
+        LENGTH_LEN
+    } else if have == LENGTH_LEN {
+        LENGTH_LEN + 1
+    } else if hdr[LENGTH_LEN] & TAGGED != 0 {
+        TAGGED_HDR
+    } else if ulpdu < UNTAGGED_LEN {
+        LENGTH_LEN + 1
+    } else {
+        UNTAGGED_HDR
+    }
+}
+
+/// Splits at most `n` octets off the front of `rest`, `None` if it is empty.
+#[inline]
+fn take<'a>(rest: &mut &'a [u8], n: u32) -> Option<&'a [u8]> {
+    if rest.is_empty() {
+        return None;
+    }
+    let (chunk, r) = match rest.split_at_checked(n as usize) {
+        Some(parts) => parts,
+        None => (*rest, &[] as &[u8]),
+    };
+    *rest = r;
+    Some(chunk)
+}
+
+/// Copies as much of `src` as `dst` has room for to its front; returns how much that is.
+#[inline]
+fn copy_front(dst: &mut [u8], src: &[u8]) -> usize {
+    let n = dst.len().min(src.len());
+    if let (Some(dst), Some(src)) = (dst.get_mut(..n), src.get(..n)) {
+        dst.copy_from_slice(src);
+    }
+    n
+}

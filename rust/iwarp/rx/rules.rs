@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! DDP and RDMAP rules for one segment after the other (RFC 5041 s5 and s7.1, RFC 5040 s7.2).
+//!
+//! [`Rules`] is what the stream has shown so far; [`Rules::open`] checks the header of the next
+//! segment against it.
+//!
+//! # Interleaving
+//!
+//! RFC 5041 s5.3 wants messages transmitted in the order they were submitted, and says nothing of
+//! segments of a message between those of another. Some senders let a tagged message (a Read
+//! Response, say) pass between the segments of an untagged one, or the reverse; that much is
+//! accepted, each kind has its own state. Two messages of the same kind cannot interleave: DDP
+//! recovers the boundaries of tagged messages only from "the in-order delivery characteristics of
+//! the LLP" (s5.2), and completing an untagged message in front of one sent earlier would break
+//! "MUST Deliver DDP Messages to the ULP in the order they were sent" (s5.3). The exception is
+//! Terminate, which comes instead of the rest of whatever its sender cannot finish
+//! (RFC 5040 s7.1 case 1).
+
+use super::fault::{Reason, Refused};
+use super::{Event, Handler, Placement, ReadExpect, Target};
+use crate::bytes::be16;
+use crate::ddp::{
+    TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
+};
+use crate::rdmap::{Opcode, READ_REQUEST_LEN, VERSION_BITS};
+use crate::types::{Msn, Qn, Stag};
+
+/// What is done with the payload of the open segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// It goes to the handler, which has accepted the segment.
+    Place,
+    /// There is none, and the handler is not to see the segment.
+    Skip,
+    /// It is a Read Request Header, `at` octets in, or a Terminate Header.
+    Gather {
+        /// Octets of the header received in earlier segments.
+        at: usize,
+    },
+}
+
+/// A segment whose header has passed all checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// The message it belongs to.
+    pub(super) opcode: Opcode,
+    /// What to do with its payload.
+    pub(super) action: Action,
+    /// L flag.
+    pub(super) last: bool,
+    /// Valid if the action is [`Action::Place`].
+    pub(super) placement: Placement,
+    /// Length of the message up to the end of this segment.
+    pub(super) end: u32,
+    /// Invalidate STag field; valid in Sends that invalidate.
+    pub(super) invalidate: Stag,
+    /// The Send is the RTR.
+    pub(super) rtr: bool,
+}
+
+/// State of the inbound DDP stream.
+#[derive(Debug)]
+pub(super) struct Rules {
+    /// The untagged message under way.
+    untagged: Option<Opcode>,
+    /// Its next MO.
+    mo: u32,
+    /// The tagged message under way.
+    tagged: Option<Opcode>,
+    /// Octets of it so far.
+    tagged_len: u32,
+    /// The STag of its first segment that had payload.
+    tagged_stag: Stag,
+    /// Next MSN of QN 0.
+    send_msn: Msn,
+    /// Next MSN of QN 1.
+    read_msn: Msn,
+    /// What the Read Response under way must match.
+    expect: ReadExpect,
+    /// The next segment may be the zero-length Send that serves as RTR.
+    pub(super) rtr_send: bool,
+}
+
+impl Rules {
+    pub(super) const fn new() -> Self {
+        Self {
+            untagged: None,
+            mo: 0,
+            tagged: None,
+            tagged_len: 0,
+            tagged_stag: Stag(0),
+            send_msn: Msn::FIRST,
+            read_msn: Msn::FIRST,
+            expect: ReadExpect {
+                stag: Stag(0),
+                to: crate::types::TaggedOffset(0),
+                len: 0,
+            },
+            rtr_send: false,
+        }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub(super) fn mid_message(&self) -> bool {
+        self.untagged.is_some() || self.tagged.is_some()
+    }
+
+    /// Checks the DDP header that begins `hdr`, of a segment with `len` octets of payload, and lets
+    /// the handler accept the segment.
+    #[inline]
+    pub(super) fn open<H: Handler>(
+        &mut self,
+        hdr: &[u8; UNTAGGED_LEN],
+        len: u32,
+        h: &mut H,
+    ) -> Result<Segment, Reason> {
+        let [ddp, control] = be16::<0, _>(hdr).to_be_bytes();
+        let is_tagged = ddp & TAGGED != 0;
+
+        // RFC 5041 s4.1: "The value of DV MUST be the same for all the DDP Segments transmitted or
+        // received on a DDP Stream."
+        if ddp & VERSION_MASK != VERSION {
+            return Err(if is_tagged {
+                Reason::TaggedVersion
+            } else {
+                Reason::UntaggedVersion
+            });
+        }
+        // RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA Version MUST be valid."
+        if control & 0xc0 != VERSION_BITS {
+            return Err(Reason::RdmapVersion);
+        }
+        let opcode = Opcode::from_control(control).ok_or(Reason::ReservedOpcode)?;
+
+        let segment = if is_tagged {
+            let Some(hdr) = hdr.first_chunk::<TAGGED_LEN>() else {
+                return Err(Reason::UlpduTooShort);
+            };
+            self.open_tagged(&TaggedHeader::from_bytes(hdr), opcode, len, h)
+        } else {
+            self.open_untagged(&UntaggedHeader::from_bytes(hdr), opcode, len, h)
+        };
+        self.rtr_send = false;
+        segment
+    }
+
+    #[inline]
+    fn open_tagged<H: Handler>(
+        &mut self,
+        hdr: &TaggedHeader,
+        opcode: Opcode,
+        len: u32,
+        h: &mut H,
+    ) -> Result<Segment, Reason> {
+        // Figure 4 of RFC 5040: only RDMA Write and Read Response are tagged.
+        if opcode.queue().is_some() {
+            return Err(Reason::OpcodeNotTagged);
+        }
+        match self.tagged {
+            Some(op) if op != opcode => return Err(Reason::OpcodeChanged),
+            Some(_) => {}
+            None => {
+                self.tagged_len = 0;
+                if opcode == Opcode::ReadResponse {
+                    self.expect = h.expected_read().ok_or(Reason::ReadResponseUnexpected)?;
+                }
+            }
+        }
+        let offset = self.tagged_len;
+        let first = offset == 0;
+        // RFC 5041 s5.2: "The ULP Message Length MUST be less than 2^32."
+        let end = offset.checked_add(len).ok_or(Reason::TaggedTooLong)?;
+
+        // RFC 5041 s5.2: "The STag and TO fields MUST NOT be checked for a zero-length Tagged DDP
+        // Message."
+        if len != 0 {
+            // RFC 5041 s7.1: "A 64-bit unsigned sum of the DDP Segment payload length and the TO
+            // does not wrap."
+            hdr.to.checked_add(len).ok_or(Reason::TaggedToWrap)?;
+            // RFC 5041 s4.2: "Each DDP Segment within a specific DDP Message MUST contain the same
+            // value for this field."
+            if first {
+                self.tagged_stag = hdr.stag;
+            } else if hdr.stag != self.tagged_stag {
+                return Err(Reason::TaggedStagChanged);
+            }
+        }
+        let target = if opcode == Opcode::ReadResponse {
+            self.check_read_response(hdr, len, end)?;
+            Target::ReadResponse { offset }
+        } else {
+            Target::Write {
+                stag: hdr.stag,
+                to: hdr.to,
+            }
+        };
+        let placement = Placement {
+            target,
+            len,
+            first,
+            last: hdr.last,
+        };
+        if len != 0 {
+            h.begin_segment(&placement)
+                .map_err(|why| Refused::Tagged.reason(why))?;
+        }
+        self.tagged = (!hdr.last).then_some(opcode);
+        self.tagged_len = end;
+        Ok(Segment {
+            opcode,
+            action: if len != 0 {
+                Action::Place
+            } else {
+                Action::Skip
+            },
+            last: hdr.last,
+            placement,
+            end,
+            invalidate: Stag(0),
+            rtr: false,
+        })
+    }
+
+    /// RFC 5040 s5.2.2: "The Data Sink MAY validate that the STag, Tagged Offset, and length of the
+    /// RDMA Read Response Message are the same as the STag, Tagged Offset, and length included in
+    /// the corresponding RDMA Read Request Message." It must, or a peer could write anywhere that a
+    /// local buffer is registered.
+    #[inline]
+    fn check_read_response(&self, hdr: &TaggedHeader, len: u32, end: u32) -> Result<(), Reason> {
+        if len != 0 {
+            if hdr.stag != self.expect.stag {
+                return Err(Reason::ReadResponseStag);
+            }
+            if hdr.to != self.expect.to.wrapping_add(self.tagged_len) {
+                return Err(Reason::ReadResponseTo);
+            }
+        }
+        if end > self.expect.len {
+            return Err(Reason::ReadResponseTooLong);
+        }
+        if hdr.last && end != self.expect.len {
+            return Err(Reason::ReadResponseTooShort);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn open_untagged<H: Handler>(
+        &mut self,
+        hdr: &UntaggedHeader,
+        opcode: Opcode,
+        len: u32,
+        h: &mut H,
+    ) -> Result<Segment, Reason> {
+        // RFC 5041 s7.1: "The QN is valid for this stream."
+        if hdr.qn.0 > Qn::TERMINATE.0 {
+            return Err(Reason::InvalidQn);
+        }
+        // Figure 4 of RFC 5040, which also tells what must not come untagged.
+        if opcode.queue() != Some(hdr.qn) {
+            return Err(Reason::OpcodeNotOfQueue);
+        }
+        let terminate = opcode == Opcode::Terminate;
+        let first = match self.untagged {
+            _ if terminate => true,
+            Some(op) if op != opcode => return Err(Reason::OpcodeChanged),
+            Some(_) => false,
+            None => true,
+        };
+
+        // RFC 5041 s7.1: "The Message Sequence Number falls in the range of legal Message Sequence
+        // Numbers". TCP delivers in order, hence the only legal one is the next. A stream has a
+        // single Terminate (RFC 5040 s5.4), which has the first.
+        let msn = match hdr.qn {
+            Qn::SEND => self.send_msn,
+            Qn::READ_REQUEST => self.read_msn,
+            _ => Msn::FIRST,
+        };
+        if hdr.msn != msn {
+            return Err(Reason::MsnRange);
+        }
+        // RFC 5041 s5.2: "the MO MUST be set to the octet offset from the first octet in the
+        // associated ULP Message (which is defined to be zero)". Segments in any other order than
+        // that of rising MO, against the SHOULD of s5.3, are not accepted: the message could not be
+        // known to be complete when its last segment is.
+        let mo = if first { 0 } else { self.mo };
+        if hdr.mo != mo {
+            return Err(Reason::InvalidMo);
+        }
+        let end = mo.checked_add(len).ok_or(Reason::MessageTooLong)?;
+
+        let rtr = self.rtr_send && opcode == Opcode::Send && len == 0 && hdr.last;
+        let placement = Placement {
+            target: Target::Recv { offset: mo },
+            len,
+            first,
+            last: hdr.last,
+        };
+        let action = match hdr.qn {
+            Qn::SEND if rtr => Action::Skip,
+            Qn::SEND => {
+                h.begin_segment(&placement)
+                    .map_err(|why| Refused::Send.reason(why))?;
+                Action::Place
+            }
+            // The untagged buffer of a Read Request is as long as its header.
+            Qn::READ_REQUEST if end > READ_REQUEST_LEN as u32 => {
+                return Err(Reason::ReadRequestTooLong);
+            }
+            _ => Action::Gather { at: mo as usize },
+        };
+
+        // A Terminate fits any segment (MULPDU is at least 128), and nothing after it counts.
+        let last = hdr.last || terminate;
+        self.untagged = (!last).then_some(opcode);
+        self.mo = end;
+        if last {
+            match hdr.qn {
+                Qn::SEND => self.send_msn = msn.next(),
+                Qn::READ_REQUEST => self.read_msn = msn.next(),
+                _ => {}
+            }
+        }
+        Ok(Segment {
+            opcode,
+            action,
+            last,
+            placement,
+            end,
+            invalidate: hdr.invalidate,
+            rtr,
+        })
+    }
+}
+
+impl Segment {
+    /// What a handler refuses if it refuses to place this segment.
+    pub(super) fn refused_placement(&self) -> Refused {
+        if self.opcode.queue().is_none() {
+            Refused::Tagged
+        } else {
+            Refused::Send
+        }
+    }
+
+    /// What a handler refuses if it refuses the message that this segment completes.
+    pub(super) fn refused_delivery(&self) -> Refused {
+        match self.opcode {
+            Opcode::Write | Opcode::ReadResponse => Refused::Tagged,
+            Opcode::ReadRequest => Refused::ReadRequest,
+            Opcode::Send | Opcode::SendSe => Refused::Send,
+            Opcode::SendInvalidate | Opcode::SendSeInvalidate => Refused::SendInvalidate,
+            Opcode::Terminate => Refused::Other,
+        }
+    }
+
+    /// The event of a message whose last segment this is, `None` for those that carry a header of
+    /// their own.
+    #[inline]
+    pub(super) fn event(&self) -> Option<Event> {
+        Some(match self.opcode {
+            Opcode::Write => Event::Write,
+            Opcode::ReadResponse => Event::ReadResponse { len: self.end },
+            Opcode::Send if self.rtr => Event::Rtr,
+            Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate => {
+                Event::Recv {
+                    // RFC 5041 s5.4: "The ULP Message Length may be calculated by adding the MO and
+                    // the ULP Payload length in the last DDP Segment".
+                    len: self.end,
+                    solicited: self.opcode.is_solicited(),
+                    invalidate: self.opcode.is_invalidating().then_some(self.invalidate),
+                }
+            }
+            Opcode::ReadRequest | Opcode::Terminate => return None,
+        })
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transmit: from messages to octets of the TCP stream.
+//!
+//! A [`Segmenter`] cuts a [`Message`] into DDP segments, a [`Framer`] makes an FPDU of each and
+//! writes it to a [`Sink`].
+
+mod framer;
+mod segmenter;
+
+pub use framer::Framer;
+pub use segmenter::{Message, Segment, Segmenter};
+
+/// The lower half of the transmit path: where octets go, and where payload comes from.
+pub trait Sink {
+    /// Why octets cannot be taken.
+    type Error;
+
+    /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
+
+    /// Appends these octets to the stream.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Appends the next `len` octets of the segment's payload, and returns `crc` updated over the
+    /// octets that were appended. `crc` is `None` when CRCs are off; the value returned is then
+    /// ignored.
+    ///
+    /// The first call for a segment starts at its
+    /// [`payload_offset`](Segment::payload_offset), every other one where the last ended.
+    fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error>;
+}

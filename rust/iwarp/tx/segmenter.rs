@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segmentation of messages (RFC 5041 s5.2).
+
+use crate::ddp::{TaggedHeader, UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
+use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
+use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
+use crate::types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
+
+/// An RDMA message to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Send, with Solicited Event, with Invalidate, or both.
+    Send {
+        /// Its number on QN 0: 1 for the first Send of the stream.
+        msn: Msn,
+        /// Ask for an Event at the peer.
+        solicited: bool,
+        /// STag that the peer is to invalidate.
+        invalidate: Option<Stag>,
+    },
+    /// RDMA Write.
+    Write {
+        /// The peer's buffer.
+        stag: Stag,
+        /// Where in it the message starts.
+        to: TaggedOffset,
+    },
+    /// RDMA Read Request. Carries no payload.
+    ReadRequest {
+        /// Its number on QN 1: 1 for the first Read Request of the stream.
+        msn: Msn,
+        /// What to read.
+        req: ReadRequest,
+    },
+    /// RDMA Read Response.
+    ReadResponse {
+        /// Sink STag of the request.
+        stag: Stag,
+        /// Sink TO of the request.
+        to: TaggedOffset,
+    },
+    /// Terminate. Carries no payload; the last message of its stream.
+    Terminate {
+        /// Error and headers.
+        term: Terminate,
+    },
+}
+
+/// Octets of the longest header of a segment, with the ULPDU Length in front.
+const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_MAX;
+
+/// One DDP segment: the octets of its headers, and which payload of the message follows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    header: [u8; HEADER_MAX],
+    header_len: u8,
+    last: bool,
+    payload_len: u16,
+    payload_offset: u32,
+}
+
+impl Segment {
+    /// ULPDU Length, DDP header, and RDMAP header if the message has one.
+    #[inline]
+    pub fn header(&self) -> &[u8] {
+        match self.header.get(..usize::from(self.header_len)) {
+            Some(header) => header,
+            None => &self.header,
+        }
+    }
+
+    /// Octets of the message in front of this segment's payload.
+    #[inline]
+    pub const fn payload_offset(&self) -> u32 {
+        self.payload_offset
+    }
+
+    /// Octets of payload.
+    #[inline]
+    pub const fn payload_len(&self) -> u16 {
+        self.payload_len
+    }
+
+    /// Whether it is the last segment of its message.
+    #[inline]
+    pub const fn last(&self) -> bool {
+        self.last
+    }
+
+    /// Octets of the ULPDU: at most the MULPDU it was made for.
+    #[inline]
+    pub const fn ulpdu_len(&self) -> u16 {
+        self.header_len as u16 - LENGTH_LEN as u16 + self.payload_len
+    }
+
+    /// Octets of the FPDU without markers: length, ULPDU, pad and CRC.
+    #[inline]
+    pub const fn fpdu_len(&self) -> usize {
+        fpdu_len(self.ulpdu_len())
+    }
+}
+
+/// Cuts one message into segments.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmenter {
+    message: Message,
+    len: u32,
+    offset: u32,
+    done: bool,
+}
+
+impl Segmenter {
+    /// Starts with a message of `len` octets of payload (0 is assumed for messages without).
+    #[inline]
+    pub const fn new(message: Message, len: u32) -> Self {
+        let len = match message {
+            Message::ReadRequest { .. } | Message::Terminate { .. } => 0,
+            _ => len,
+        };
+        Self {
+            message,
+            len,
+            offset: 0,
+            done: false,
+        }
+    }
+
+    /// Octets of payload not yet put into a segment.
+    #[inline]
+    pub const fn remaining(&self) -> u32 {
+        self.len.wrapping_sub(self.offset)
+    }
+
+    /// Whether the last segment has been made.
+    #[inline]
+    pub const fn done(&self) -> bool {
+        self.done
+    }
+
+    /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` when the message is
+    /// complete. `mulpdu` counts as 128 if it is less and as 64768 if it is more, its bounds by
+    /// RFC 5044 s3.
+    ///
+    /// "A zero-length DDP Message is allowed and MUST consume exactly one DDP Segment"
+    /// (RFC 5041 s5.2).
+    #[inline]
+    pub fn next(&mut self, mulpdu: u16) -> Option<Segment> {
+        if self.done {
+            return None;
+        }
+        let mulpdu = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU);
+        let offset = self.offset;
+        Some(match self.message {
+            Message::Send {
+                msn,
+                solicited,
+                invalidate,
+            } => {
+                let (len, last) = self.advance(mulpdu - UNTAGGED_LEN as u16);
+                let header = UntaggedHeader {
+                    last,
+                    control: Opcode::send(solicited, invalidate.is_some()).control(),
+                    invalidate: invalidate.unwrap_or_default(),
+                    qn: Qn::SEND,
+                    msn,
+                    mo: offset,
+                };
+                segment(&header.to_bytes(), &[], offset, len, last)
+            }
+            Message::Write { stag, to } => self.tagged(Opcode::Write, stag, to, mulpdu),
+            Message::ReadResponse { stag, to } => {
+                self.tagged(Opcode::ReadResponse, stag, to, mulpdu)
+            }
+            Message::ReadRequest { msn, req } => {
+                self.done = true;
+                let header = control_header(Opcode::ReadRequest, Qn::READ_REQUEST, msn);
+                let body: [u8; READ_REQUEST_LEN] = req.to_bytes();
+                segment(&header, &body, 0, 0, true)
+            }
+            Message::Terminate { term } => {
+                self.done = true;
+                let header = control_header(Opcode::Terminate, Qn::TERMINATE, Msn::FIRST);
+                let mut body = [0; TERMINATE_MAX];
+                let len = term.encode(&mut body);
+                segment(&header, body.get(..len).unwrap_or_default(), 0, 0, true)
+            }
+        })
+    }
+
+    /// A segment of a tagged message.
+    ///
+    /// RFC 5041 s5.2: "the TO MUST be set to the octet offset from the first octet in the associated
+    /// ULP Message to the first octet in the ULP Payload contained in the DDP Segment, plus the TO
+    /// assigned to the first octet in the associated ULP Message."
+    #[inline]
+    fn tagged(&mut self, opcode: Opcode, stag: Stag, to: TaggedOffset, mulpdu: u16) -> Segment {
+        let offset = self.offset;
+        let (len, last) = self.advance(mulpdu - TAGGED_LEN as u16);
+        let header = TaggedHeader {
+            last,
+            control: opcode.control(),
+            stag,
+            to: to.wrapping_add(offset),
+        };
+        segment(&header.to_bytes(), &[], offset, len, last)
+    }
+
+    /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
+    #[inline]
+    fn advance(&mut self, room: u16) -> (u16, bool) {
+        let left = self.remaining();
+        let last = left <= u32::from(room);
+        let len = if last { left as u16 } else { room };
+        self.offset = self.offset.wrapping_add(u32::from(len));
+        self.done = last;
+        (len, last)
+    }
+}
+
+/// DDP header of a message that fits one segment and carries a header of RDMAP.
+fn control_header(opcode: Opcode, qn: Qn, msn: Msn) -> [u8; UNTAGGED_LEN] {
+    let header = UntaggedHeader {
+        last: true,
+        control: opcode.control(),
+        invalidate: Stag(0),
+        qn,
+        msn,
+        mo: 0,
+    };
+    header.to_bytes()
+}
+
+/// Puts a segment together.
+#[inline]
+fn segment(ddp: &[u8], rdmap: &[u8], offset: u32, len: u16, last: bool) -> Segment {
+    let mut header = [0; HEADER_MAX];
+    let mut at = LENGTH_LEN;
+    for part in [ddp, rdmap] {
+        if let Some(room) = header.get_mut(at..at + part.len()) {
+            room.copy_from_slice(part);
+            at += part.len();
+        }
+    }
+    let ulpdu = (at - LENGTH_LEN) as u16 + len;
+    [header[0], header[1]] = ulpdu.to_be_bytes();
+    Segment {
+        header,
+        header_len: at as u8,
+        last,
+        payload_len: len,
+        payload_offset: offset,
+    }
+}
