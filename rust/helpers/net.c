@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Kernel TCP sockets for Rust, see net.h. Each function is one step of a
+ * connection's life or one unit of its traffic, so that a call from Rust,
+ * which is a real call, is made per step and not per field.
+ */
+
+#include <linux/gfp.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/uio.h>
+#include <net/inet_sock.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+#include <net/tcp.h>
+#include <trace/events/sock.h>
+
+#include "net.h"
+
+/* Network namespaces */
+
+struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
+{
+	return maybe_get_net(dev_net(dev));
+}
+
+void rust_helper_ksock_net_put(struct net *net)
+{
+	put_net(net);
+}
+
+/* The range connect() picks from, as inet_get_local_port_range() reads it. */
+bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port)
+{
+	u32 range = READ_ONCE(net->ipv4.ip_local_ports.range);
+
+	return port >= (range & 0xffff) && port <= (range >> 16);
+}
+
+/* Making sockets */
+
+/*
+ * Sending must never wait for I/O: storage may be reached through this very
+ * connection. For the same reason the page fragment of the current task, who
+ * may be in the middle of a send of its own below us, is left alone.
+ */
+static void ksock_tune(struct sock *sk)
+{
+	sk->sk_allocation = GFP_NOIO;
+	sk->sk_use_task_frag = false;
+	tcp_sock_set_nodelay(sk);
+}
+
+int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (ret)
+		return ret;
+
+	/*
+	 * Count the namespace: only such sockets may finish their FIN
+	 * handshake after they were released (see __tcp_close()).
+	 */
+	sk_net_refcnt_upgrade(sock->sk);
+	sock_set_reuseaddr(sock->sk);
+	ksock_tune(sock->sk);
+	*res = sock;
+	return 0;
+}
+
+int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len)
+{
+	return kernel_bind(sock, (struct sockaddr_unsized *)addr, len);
+}
+
+int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len)
+{
+	return kernel_connect(sock, (struct sockaddr_unsized *)addr, len,
+			      O_NONBLOCK);
+}
+
+int rust_helper_ksock_set_tos(struct socket *sock, u8 tos)
+{
+	int val = tos;
+
+	sock_set_priority(sock->sk, rt_tos2priority(tos));
+	if (sock->sk->sk_family == AF_INET6)
+		return sock->ops->setsockopt(sock, SOL_IPV6, IPV6_TCLASS,
+					     KERNEL_SOCKPTR(&val), sizeof(val));
+	ip_sock_set_tos(sock->sk, tos);
+	return 0;
+}
+
+int rust_helper_ksock_set_v6only(struct socket *sock)
+{
+	return ip6_sock_set_v6only(sock->sk);
+}
+
+/* Looking at sockets */
+
+struct sock *rust_helper_ksock_sk(const struct socket *sock)
+{
+	return sock->sk;
+}
+
+int rust_helper_ksock_state(const struct socket *sock)
+{
+	return inet_sk_state_load(sock->sk);
+}
+
+int rust_helper_ksock_take_error(struct socket *sock)
+{
+	return sock_error(sock->sk);
+}
+
+u32 rust_helper_ksock_mss(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->mss_cache);
+}
+
+bool rust_helper_ksock_writable(const struct socket *sock)
+{
+	return sk_stream_is_writeable(sock->sk);
+}
+
+void rust_helper_ksock_abort(struct socket *sock)
+{
+	tcp_abort(sock->sk, ECONNABORTED);
+}
+
+/* The socket lock and the callbacks */
+
+void rust_helper_ksock_lock(struct sock *sk)
+{
+	lock_sock(sk);
+}
+
+void rust_helper_ksock_unlock(struct sock *sk)
+{
+	release_sock(sk);
+}
+
+/*
+ * sk_user_data carries the hooks, marked NOCOPY so that the children of a
+ * listener start without. To be called with sk_callback_lock held.
+ */
+static struct ksock_hooks *ksock_hooks(const struct sock *sk)
+{
+	return __locked_read_sk_user_data_with_flags(sk,
+						     SK_USER_DATA_NOCOPY);
+}
+
+static void ksock_data_ready(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	trace_sk_data_ready(sk);
+
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	/*
+	 * TCP calls this with the socket locked, and never out of a call that
+	 * the lock's holder makes. The Rust side builds on that: it gives the
+	 * callee exclusive access to what the lock guards.
+	 */
+	if (hooks && !WARN_ON_ONCE(hooks->busy)) {
+		hooks->busy = true;
+		hooks->data_ready(hooks, sk);
+		hooks->busy = false;
+	}
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void ksock_write_space(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	if (hooks) {
+		/* Clears SOCK_NOSPACE if there is room, so look first. */
+		bool writable = sk_stream_is_writeable(sk);
+
+		hooks->saved_write_space(sk);
+		if (writable)
+			hooks->write_space(hooks);
+	}
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void ksock_state_change(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	if (hooks) {
+		hooks->saved_state_change(sk);
+		hooks->state_change(hooks, inet_sk_state_load(sk));
+	}
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void ksock_error_report(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	if (hooks) {
+		hooks->saved_error_report(sk);
+		hooks->error_report(hooks, READ_ONCE(sk->sk_err));
+	}
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/*
+ * A listener's callback comes with the child's lock held, not its own, and on
+ * several CPUs at once. A child that was not accepted yet has this callback,
+ * too, but no hooks.
+ */
+static void ksock_listen_ready(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	trace_sk_data_ready(sk);
+
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	if (hooks)
+		hooks->data_ready(hooks, sk);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void ksock_save(struct sock *sk, struct ksock_hooks *hooks)
+{
+	hooks->saved_data_ready = sk->sk_data_ready;
+	hooks->saved_write_space = sk->sk_write_space;
+	hooks->saved_state_change = sk->sk_state_change;
+	hooks->saved_error_report = sk->sk_error_report;
+	__rcu_assign_sk_user_data_with_flags(sk, hooks, SK_USER_DATA_NOCOPY);
+}
+
+/* Called with the socket lock held, like the next two. */
+int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
+{
+	int ret = -EBUSY;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	if (!sk->sk_user_data) {
+		ksock_save(sk, hooks);
+		sk->sk_data_ready = ksock_data_ready;
+		sk->sk_write_space = ksock_write_space;
+		sk->sk_state_change = ksock_state_change;
+		sk->sk_error_report = ksock_error_report;
+		ret = 0;
+	}
+	write_unlock_bh(&sk->sk_callback_lock);
+	return ret;
+}
+
+int rust_helper_ksock_attach_listener(struct sock *sk,
+				      struct ksock_hooks *hooks)
+{
+	int ret = -EBUSY;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	if (!sk->sk_user_data) {
+		ksock_save(sk, hooks);
+		sk->sk_data_ready = ksock_listen_ready;
+		ret = 0;
+	}
+	write_unlock_bh(&sk->sk_callback_lock);
+	return ret;
+}
+
+/*
+ * With the write lock in hand no callback is running, and those that begin
+ * later find no hooks: the caller may free them on return.
+ */
+void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
+{
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = hooks->saved_data_ready;
+	sk->sk_write_space = hooks->saved_write_space;
+	sk->sk_state_change = hooks->saved_state_change;
+	sk->sk_error_report = hooks->saved_error_report;
+	rcu_assign_sk_user_data(sk, NULL);
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/*
+ * A child begins as a copy of its listener, callback included; give it what
+ * the listener had before.
+ */
+int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
+{
+	void (*data_ready)(struct sock *sk);
+	struct ksock_hooks *hooks;
+	struct sock *sk;
+	int ret;
+
+	ret = kernel_accept(listener, res, O_NONBLOCK);
+	if (ret)
+		return ret;
+
+	sk = listener->sk;
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	data_ready = hooks ? hooks->saved_data_ready : sk->sk_data_ready;
+	read_unlock_bh(&sk->sk_callback_lock);
+
+	sk = (*res)->sk;
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = data_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+	ksock_tune(sk);
+	return 0;
+}
+
+/* Receiving */
+
+struct ksock_reader {
+	void *ctx;
+	size_t (*chunk)(void *ctx, const u8 *data, size_t len);
+};
+
+/*
+ * One skb: every contiguous run of it (linear part, fragments, fragment list)
+ * by one cursor. Returning less than @len ends tcp_read_sock() and leaves the
+ * rest where it is.
+ */
+static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
+			  unsigned int offset, size_t len)
+{
+	struct ksock_reader *reader = desc->arg.data;
+	struct skb_seq_state cursor;
+	size_t taken = 0;
+
+	skb_prepare_seq_read(skb, offset, offset + len, &cursor);
+	while (taken < len) {
+		const u8 *data;
+		size_t have, used;
+
+		have = skb_seq_read(taken, &data, &cursor);
+		if (!have)
+			break;
+		used = reader->chunk(reader->ctx, data, have);
+		taken += used;
+		if (used < have) {
+			desc->count = 0;
+			break;
+		}
+	}
+	skb_abort_seq_read(&cursor);
+	return taken;
+}
+
+int rust_helper_ksock_read(struct sock *sk, void *ctx,
+			   size_t (*chunk)(void *ctx, const u8 *data,
+					   size_t len))
+{
+	struct ksock_reader reader = { .ctx = ctx, .chunk = chunk };
+	read_descriptor_t desc = { .count = 1 };
+	int ret;
+
+	desc.arg.data = &reader;
+	ret = tcp_read_sock(sk, &desc, ksock_read_skb);
+
+	/* Urgent data has no place in the stream, and would stop it for good. */
+	if (ret >= 0 && unlikely(tcp_sk(sk)->urg_data))
+		return -EPROTO;
+	return ret;
+}
+
+bool rust_helper_ksock_at_eof(const struct sock *sk)
+{
+	return skb_queue_empty(&sk->sk_receive_queue) &&
+	       (sk->sk_shutdown & RCV_SHUTDOWN || sk->sk_state == TCP_CLOSE);
+}
+
+int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec vec = { .iov_base = buf, .iov_len = len };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, len, msg.msg_flags);
+}
+
+/* Sending */
+
+int rust_helper_ksock_send(struct socket *sock, const void *buf, size_t len)
+{
+	/*
+	 * End of record: what follows starts a segment of its own, and so does
+	 * the first FPDU behind a handshake frame.
+	 */
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
+	};
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+
+	return kernel_sendmsg(sock, &msg, &vec, 1, len);
+}
+
+/*
+ * The pages hold what nobody else writes, so they are not "shared" in the
+ * sense of SKBFL_SHARED_FRAG and need no copy for a software checksum.
+ */
+int rust_helper_ksock_send_pages(struct socket *sock,
+				 const struct bio_vec *pages,
+				 unsigned int count, size_t len, bool more)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS |
+			     MSG_DONTWAIT | MSG_NOSIGNAL |
+			     (more ? MSG_MORE : MSG_EOR),
+	};
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
+	return sock_sendmsg(sock, &msg);
+}
+
+/* Pages to send from */
+
+/* Big if one is at hand, as skb_page_frag_refill() does; else a single page. */
+struct page *rust_helper_ksock_page_alloc(unsigned int *size)
+{
+	const gfp_t gfp = GFP_NOIO | __GFP_NOWARN;
+	const unsigned int order = get_order(32768);
+	struct page *page;
+
+	if (order) {
+		page = alloc_pages((gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP |
+				   __GFP_NORETRY, order);
+		if (likely(page)) {
+			*size = PAGE_SIZE << order;
+			return page;
+		}
+	}
+	*size = PAGE_SIZE;
+	return alloc_page(gfp);
+}
+
+void rust_helper_ksock_page_get(struct page *page)
+{
+	get_page(page);
+}
+
+void rust_helper_ksock_page_put(struct page *page)
+{
+	put_page(page);
+}
+
+/* True if the caller's reference is the only one, so the page can be reused. */
+bool rust_helper_ksock_page_exclusive(struct page *page)
+{
+	return page_ref_count(page) == 1 && !page_is_pfmemalloc(page);
+}
+
+void *rust_helper_ksock_page_address(struct page *page)
+{
+	return page_address(page);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Kernel TCP sockets for Rust: what rust/net calls, in coarse pieces.
+ *
+ * The insides of struct sock, sk_buff and page are touched here only; the
+ * Rust side sees opaque pointers, byte ranges and one hook table.
+ */
+#ifndef RUST_HELPERS_NET_H
+#define RUST_HELPERS_NET_H
+
+#include <linux/bvec.h>
+#include <linux/net.h>
+#include <linux/types.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+/**
+ * struct ksock_hooks - the callbacks of one socket
+ * @data_ready: data or FIN is there; called with the socket lock held, except
+ *	for a listener, where it says that a connection can be accepted
+ * @write_space: the send buffer has room again
+ * @state_change: the TCP state changed; gets the new one
+ * @error_report: an error was recorded; gets it as a positive errno, not cleared
+ * @busy: the socket lock's holder is inside; written under the socket lock
+ *
+ * All four are called with BH disabled and sk_callback_lock read-held. The
+ * saved_ members belong to net.c and hold the socket's callbacks from before.
+ */
+struct ksock_hooks {
+	void (*data_ready)(struct ksock_hooks *hooks, struct sock *sk);
+	void (*write_space)(struct ksock_hooks *hooks);
+	void (*state_change)(struct ksock_hooks *hooks, int state);
+	void (*error_report)(struct ksock_hooks *hooks, int err);
+	bool busy;
+	void (*saved_data_ready)(struct sock *sk);
+	void (*saved_write_space)(struct sock *sk);
+	void (*saved_state_change)(struct sock *sk);
+	void (*saved_error_report)(struct sock *sk);
+};
+
+struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev);
+void rust_helper_ksock_net_put(struct net *net);
+bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port);
+
+int rust_helper_ksock_create(struct net *net, int family, struct socket **res);
+int rust_helper_ksock_accept(struct socket *listener, struct socket **res);
+int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len);
+int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len);
+int rust_helper_ksock_set_tos(struct socket *sock, u8 tos);
+int rust_helper_ksock_set_v6only(struct socket *sock);
+int rust_helper_ksock_state(const struct socket *sock);
+int rust_helper_ksock_take_error(struct socket *sock);
+u32 rust_helper_ksock_mss(const struct sock *sk);
+bool rust_helper_ksock_writable(const struct socket *sock);
+struct sock *rust_helper_ksock_sk(const struct socket *sock);
+void rust_helper_ksock_abort(struct socket *sock);
+
+void rust_helper_ksock_lock(struct sock *sk);
+void rust_helper_ksock_unlock(struct sock *sk);
+int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks);
+int rust_helper_ksock_attach_listener(struct sock *sk,
+				      struct ksock_hooks *hooks);
+void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks);
+
+int rust_helper_ksock_read(struct sock *sk, void *ctx,
+			   size_t (*chunk)(void *ctx, const u8 *data,
+					   size_t len));
+bool rust_helper_ksock_at_eof(const struct sock *sk);
+int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
+int rust_helper_ksock_send(struct socket *sock, const void *buf, size_t len);
+int rust_helper_ksock_send_pages(struct socket *sock,
+				 const struct bio_vec *pages,
+				 unsigned int count, size_t len, bool more);
+
+struct page *rust_helper_ksock_page_alloc(unsigned int *size);
+void rust_helper_ksock_page_get(struct page *page);
+void rust_helper_ksock_page_put(struct page *page);
+bool rust_helper_ksock_page_exclusive(struct page *page);
+void *rust_helper_ksock_page_address(struct page *page);
+
+#endif /* RUST_HELPERS_NET_H */

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Moving bytes: reading within the socket lock, sending from pages, and the small exact reads and
+//! sends of a handshake.
+
+use crate::{bindings, LockedSock, PageSpan, SockCell, TcpSocket};
+use kernel::{
+    error::{to_result, Result},
+    prelude::*,
+};
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// So many bytes were taken, at least one, possibly less than offered.
+    Bytes(usize),
+    /// There is no room; [`SockCallbacks::write_space`] tells when there is.
+    ///
+    /// [`SockCallbacks::write_space`]: crate::SockCallbacks::write_space
+    WouldBlock,
+}
+
+/// What became of a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes arrived, at least one.
+    Bytes(usize),
+    /// There is nothing at the moment.
+    WouldBlock,
+    /// The peer's FIN was reached.
+    Eof,
+}
+
+/// What follows the bytes of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// More comes at once: TCP waits with a last, partial segment (`MSG_MORE`).
+    More,
+    /// Nothing: the next send starts a segment of its own (`MSG_EOR`).
+    End,
+}
+
+fn sent(ret: c_int) -> Result<Sent> {
+    match to_result(ret) {
+        Ok(()) => Ok(Sent::Bytes(usize::try_from(ret).unwrap_or(0))),
+        Err(e) if e == EAGAIN => Ok(Sent::WouldBlock),
+        Err(e) => Err(e),
+    }
+}
+
+impl TcpSocket {
+    /// Sends a few bytes by copying them; ends the segment. C: `kernel_sendmsg()`. Sleeping, but
+    /// not for the network.
+    pub fn send(&self, bytes: &[u8]) -> Result<Sent> {
+        if bytes.is_empty() {
+            return Err(EINVAL);
+        }
+        // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
+        sent(unsafe { bindings::ksock_send(self.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// Sends pages by letting TCP refer to them, which is all it needs: the spans may be dropped
+    /// after this returns. (If the route's device has no scatter/gather, TCP copies.)
+    ///
+    /// C: `sock_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
+    /// meanwhile is processed before this returns, see the crate's documentation.
+    pub fn send_pages(&self, spans: &[PageSpan], tail: Tail) -> Result<Sent> {
+        let len = spans.iter().map(PageSpan::len).sum::<usize>();
+        let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: `self` keeps the socket. A `PageSpan` has the layout of `bio_vec` and describes
+        // memory of a page it has a reference of, which nobody writes as long as anybody else has
+        // one; TCP takes references of its own.
+        sent(unsafe {
+            bindings::ksock_send_pages(
+                self.as_ptr(),
+                spans.as_ptr().cast(),
+                count,
+                len,
+                tail == Tail::More,
+            )
+        })
+    }
+
+    /// Receives no more bytes than there is room for, so that a handshake can stop exactly where
+    /// the stream begins. C: `kernel_recvmsg()`. Sleeping, but not for the network.
+    pub fn recv(&self, bytes: &mut [u8]) -> Result<Received> {
+        if bytes.is_empty() {
+            return Err(EINVAL);
+        }
+        // SAFETY: `self` keeps the socket, and the bytes are valid for writes of their length.
+        let ret =
+            unsafe { bindings::ksock_recv(self.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        match to_result(ret) {
+            Ok(()) if ret == 0 => Ok(Received::Eof),
+            Ok(()) => Ok(Received::Bytes(usize::try_from(ret).unwrap_or(0))),
+            Err(e) if e == EAGAIN => Ok(Received::WouldBlock),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl LockedSock {
+    /// Hands every contiguous piece of what was received to `take`, in order and in place.
+    ///
+    /// `take` returns how much it consumed. Less than it got ends the reading; the rest stays in
+    /// the socket, and the next reading begins there. Returns the bytes consumed. `EPROTO`: the
+    /// peer sent urgent data, behind which the stream cannot be read.
+    ///
+    /// C: `tcp_read_sock()`, `skb_seq_read()`. Does not sleep.
+    pub fn read<F: FnMut(&[u8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
+        /// # Safety
+        ///
+        /// `ctx` must point to an `F` that nobody else uses, and `data` to `len` bytes that nobody
+        /// changes, both for the time of the call.
+        unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
+            ctx: *mut c_void,
+            data: *const u8,
+            len: usize,
+        ) -> usize {
+            // SAFETY: By the contract of this function.
+            let take = unsafe { &mut *ctx.cast::<F>() };
+            // SAFETY: By the contract of this function.
+            let data = unsafe { core::slice::from_raw_parts(data, len) };
+            take(data).min(len)
+        }
+
+        let ctx: *mut F = &mut take;
+        // SAFETY: By the type invariant the socket is locked. `ctx` is the `take` of this function,
+        // used by nobody else during the call. What `skb_seq_read()` finds are bytes of received
+        // packets, which nobody changes while the socket is locked.
+        let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };
+        to_result(ret)?;
+        Ok(usize::try_from(ret).unwrap_or(0))
+    }
+
+    /// As [`LockedSock::read`], with the content of a cell that belongs to this socket, or
+    /// `EINVAL` if it does not.
+    pub fn read_into<T, F>(&mut self, cell: &SockCell<T>, mut take: F) -> Result<usize>
+    where
+        F: FnMut(&mut T, &[u8]) -> usize,
+    {
+        let value: *mut T = cell.get_mut(self).ok_or(EINVAL)?;
+        self.read(|data| {
+            // SAFETY: `self` is exclusively borrowed by this reading, and nobody else can have a
+            // `LockedSock` of this socket, so the value is accessed here only.
+            take(unsafe { &mut *value }, data)
+        })
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network namespaces, as far as sockets need them.
+
+use crate::bindings;
+use core::ptr::NonNull;
+
+/// A counted reference to a live network namespace.
+///
+/// It keeps the namespace from being destroyed, so it is to be held for the time of an operation
+/// and not by anything whose own end depends on that of the namespace.
+pub struct Namespace {
+    /// INVARIANT: This object owns one reference count of the namespace.
+    net: NonNull<bindings::net>,
+}
+
+// SAFETY: The reference count is atomic, and a reference may be dropped on any thread.
+unsafe impl Send for Namespace {}
+// SAFETY: Nothing is changed through a shared reference.
+unsafe impl Sync for Namespace {}
+
+impl Namespace {
+    /// The namespace a network device is in, or `None` if that is being destroyed.
+    ///
+    /// C: `maybe_get_net(dev_net(dev))`. Any context.
+    ///
+    /// # Safety
+    ///
+    /// `dev` must point to a `net_device` that stays allocated for the time of the call.
+    pub unsafe fn of_netdev(dev: *const bindings::net_device) -> Option<Self> {
+        // SAFETY: `dev` is valid by the contract of this function; its `nd_net` always points to a
+        // namespace whose memory is there as long as a device refers to it.
+        let net = unsafe { bindings::ksock_net_of_netdev(dev) };
+        // INVARIANT: The helper took a reference if it returned a namespace.
+        Some(Self {
+            net: NonNull::new(net)?,
+        })
+    }
+
+    /// Whether `port` is in the range from which `connect()` picks local ports
+    /// (`net.ipv4.ip_local_port_range`).
+    pub fn is_ephemeral_port(&self, port: u16) -> bool {
+        // SAFETY: The namespace is alive by the type invariant.
+        unsafe { bindings::ksock_net_ephemeral_port(self.net.as_ptr(), port) }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut bindings::net {
+        self.net.as_ptr()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant there is a reference to give back, which is not used
+        // again.
+        unsafe { bindings::ksock_net_put(self.net.as_ptr()) };
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP sockets of the kernel: making, connecting, closing.
+
+use crate::{
+    addr, bindings, errno,
+    hooks::{HookSlot, ListenCallbacks, SockCallbacks},
+    Namespace,
+};
+use core::{net::SocketAddr, ptr::NonNull};
+use kernel::{
+    error::{to_result, Result},
+    prelude::*,
+    sync::Arc,
+};
+
+/// The address family of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `AF_INET`.
+    V4,
+    /// `AF_INET6`; takes IPv4, too, unless [`TcpSocket::set_v6only`] was called.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(addr: &SocketAddr) -> Self {
+        match addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        }
+    }
+}
+
+/// The states of TCP (RFC 9293, section 3.3.2) as Linux counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TcpState {
+    Established,
+    SynSent,
+    SynReceived,
+    FinWait1,
+    FinWait2,
+    TimeWait,
+    Closed,
+    CloseWait,
+    LastAck,
+    Listen,
+    Closing,
+    /// A value unknown to this crate.
+    Other,
+}
+
+impl TcpState {
+    pub(crate) fn from_raw(state: c_int) -> Self {
+        match state {
+            1 => TcpState::Established,
+            2 => TcpState::SynSent,
+            3 => TcpState::SynReceived,
+            4 => TcpState::FinWait1,
+            5 => TcpState::FinWait2,
+            6 => TcpState::TimeWait,
+            7 => TcpState::Closed,
+            8 => TcpState::CloseWait,
+            9 => TcpState::LastAck,
+            10 => TcpState::Listen,
+            11 => TcpState::Closing,
+            _ => TcpState::Other,
+        }
+    }
+}
+
+/// A TCP socket that belongs to the kernel.
+///
+/// None of its functions ever waits for the network. The owner drops it in sleeping context, and
+/// only there: dropping detaches the callbacks and releases the socket. TCP then completes what
+/// [`TcpSocket::shutdown_write`] began, or a reset goes out if received data was never read.
+///
+/// Where callbacks hold a reference to the very object that owns the socket, the owner ends the
+/// cycle by [`TcpSocket::detach`].
+pub struct TcpSocket {
+    /// INVARIANT: A TCP socket with its `sk`, owned by this object until it is dropped.
+    sock: NonNull<bindings::socket>,
+    hooks: HookSlot,
+}
+
+// SAFETY: Sockets are not bound to a thread; all functions called on them lock for themselves or
+// read single words.
+unsafe impl Send for TcpSocket {}
+// SAFETY: As above.
+unsafe impl Sync for TcpSocket {}
+
+impl TcpSocket {
+    /// Creates a socket in the given namespace: `TCP_NODELAY` and `SO_REUSEADDR` set, allocations
+    /// that are safe under memory reclaim.
+    ///
+    /// C: `sock_create_kern()`. Sleeping.
+    pub fn new(net: &Namespace, family: Family) -> Result<Self> {
+        let family = match family {
+            Family::V4 => 2,
+            Family::V6 => 10,
+        };
+        let mut sock = core::ptr::null_mut();
+        // SAFETY: The namespace is alive, and `sock` is valid for a write.
+        to_result(unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) })?;
+        // INVARIANT: On success the helper passes the new socket to us.
+        Ok(Self {
+            sock: NonNull::new(sock).ok_or(EINVAL)?,
+            hooks: HookSlot::new(),
+        })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut bindings::socket {
+        self.sock.as_ptr()
+    }
+
+    pub(crate) fn sk(&self) -> *mut bindings::sock {
+        // SAFETY: By the type invariant the socket is there.
+        unsafe { bindings::ksock_sk(self.as_ptr()) }
+    }
+
+    pub(crate) fn hook_slot(&self) -> &HookSlot {
+        &self.hooks
+    }
+
+    /// Sets the IPv4 TOS or IPv6 traffic class, and the priority that goes with it. Sleeping.
+    pub fn set_tos(&self, tos: u8) -> Result {
+        // SAFETY: By the type invariant the socket is there.
+        to_result(unsafe { bindings::ksock_set_tos(self.as_ptr(), tos) })
+    }
+
+    /// Restricts an IPv6 socket to IPv6; to be called before [`TcpSocket::bind`], or it fails with
+    /// `EINVAL`. Sleeping.
+    pub fn set_v6only(&self) -> Result {
+        // SAFETY: By the type invariant the socket is there.
+        to_result(unsafe { bindings::ksock_set_v6only(self.as_ptr()) })
+    }
+
+    /// Lets the socket use one interface only. C: `sock_bindtoindex()`. Sleeping.
+    pub fn bind_to_device(&self, ifindex: u32) -> Result {
+        let ifindex = i32::try_from(ifindex).map_err(|_| EINVAL)?;
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
+    }
+
+    /// Sets how often a SYN is repeated. C: `tcp_sock_set_syncnt()`. Sleeping.
+    pub fn set_syn_retries(&self, count: u8) -> Result {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        to_result(unsafe { bindings::tcp_sock_set_syncnt(self.sk(), c_int::from(count)) })
+    }
+
+    /// Turns keep-alive probes on. C: `sock_set_keepalive()`. Sleeping.
+    pub fn set_keepalive(&self) {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        unsafe { bindings::sock_set_keepalive(self.sk()) };
+    }
+
+    /// Binds to a local address; port 0 picks one. C: `kernel_bind()`. Sleeping.
+    pub fn bind(&self, local: &SocketAddr) -> Result {
+        let storage = addr::to_storage(local);
+        // SAFETY: The socket is there by the type invariant, and `storage` holds an address of the
+        // length given.
+        to_result(unsafe {
+            bindings::ksock_bind(
+                self.as_ptr(),
+                (&raw const storage).cast(),
+                addr::storage_len(local),
+            )
+        })
+    }
+
+    /// Starts to listen. C: `kernel_listen()`. Sleeping.
+    pub fn listen(&self, backlog: u32) -> Result {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        // SAFETY: By the type invariant the socket is there.
+        to_result(unsafe { bindings::kernel_listen(self.as_ptr(), backlog) })
+    }
+
+    /// Takes a connection from the accept queue, or returns `None` if there is none. The new socket
+    /// has the listener's options and no callbacks. C: `kernel_accept()`. Sleeping.
+    pub fn accept(&self) -> Result<Option<TcpSocket>> {
+        let mut sock = core::ptr::null_mut();
+        // SAFETY: The socket is there by the type invariant, and `sock` is valid for a write.
+        let ret = unsafe { bindings::ksock_accept(self.as_ptr(), &mut sock) };
+        match to_result(ret) {
+            // INVARIANT: On success the helper passes the new socket to us.
+            Ok(()) => Ok(Some(TcpSocket {
+                sock: NonNull::new(sock).ok_or(EINVAL)?,
+                hooks: HookSlot::new(),
+            })),
+            Err(e) if e == EAGAIN => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Starts to connect and returns true if that is done already (or, with callbacks attached,
+    /// they tell the outcome: [`SockCallbacks::state_change`], [`SockCallbacks::error_report`]).
+    /// C: `kernel_connect()`. Sleeping.
+    pub fn connect(&self, remote: &SocketAddr) -> Result<bool> {
+        let storage = addr::to_storage(remote);
+        // SAFETY: The socket is there by the type invariant, and `storage` holds an address of the
+        // length given.
+        let ret = unsafe {
+            bindings::ksock_connect(
+                self.as_ptr(),
+                (&raw const storage).cast(),
+                addr::storage_len(remote),
+            )
+        };
+        match to_result(ret) {
+            Ok(()) => Ok(true),
+            Err(e) if e == errno::EINPROGRESS => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The local address. C: `kernel_getsockname()`. Sleeping.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        // SAFETY: All zeroes is a valid `sockaddr_storage`.
+        let mut storage: bindings::sockaddr_storage = unsafe { core::mem::zeroed() };
+        // SAFETY: The socket is there by the type invariant, and `storage` has room for every
+        // address.
+        let len = unsafe { bindings::kernel_getsockname(self.as_ptr(), (&raw mut storage).cast()) };
+        to_result(len)?;
+        addr::from_storage(&storage)
+    }
+
+    /// The peer's address, `ENOTCONN` if there is none. C: `kernel_getpeername()`. Sleeping.
+    pub fn peer_addr(&self) -> Result<SocketAddr> {
+        // SAFETY: All zeroes is a valid `sockaddr_storage`.
+        let mut storage: bindings::sockaddr_storage = unsafe { core::mem::zeroed() };
+        // SAFETY: The socket is there by the type invariant, and `storage` has room for every
+        // address.
+        let len = unsafe { bindings::kernel_getpeername(self.as_ptr(), (&raw mut storage).cast()) };
+        to_result(len)?;
+        addr::from_storage(&storage)
+    }
+
+    /// The state of the connection at this moment.
+    pub fn state(&self) -> TcpState {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        TcpState::from_raw(unsafe { bindings::ksock_state(self.as_ptr()) })
+    }
+
+    /// Takes the pending error, if any, off the socket. C: `sock_error()`.
+    pub fn take_error(&self) -> Option<Error> {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        to_result(unsafe { bindings::ksock_take_error(self.as_ptr()) }).err()
+    }
+
+    /// The payload of one full segment at this moment, options subtracted (`tp->mss_cache`). TCP
+    /// brings it up to date with every send.
+    pub fn mss(&self) -> u32 {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        unsafe { bindings::ksock_mss(self.sk()) }
+    }
+
+    /// Whether there is a useful amount of room to send. C: `sk_stream_is_writeable()`.
+    pub fn writable(&self) -> bool {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        unsafe { bindings::ksock_writable(self.as_ptr()) }
+    }
+
+    /// Sends a FIN behind everything that was sent; receiving goes on.
+    ///
+    /// C: `kernel_sock_shutdown(SHUT_WR)`. Fails with `ENOTCONN` if there is no connection (any
+    /// more). Sleeping.
+    pub fn shutdown_write(&self) -> Result {
+        const SHUT_WR: bindings::sock_shutdown_cmd = bindings::sock_shutdown_cmd_SHUT_WR;
+        // SAFETY: By the type invariant the socket is there.
+        to_result(unsafe { bindings::kernel_sock_shutdown(self.as_ptr(), SHUT_WR) })
+    }
+
+    /// Ends the connection at once: a reset goes out if the peer must know, and what was not sent
+    /// is forgotten. For a listener, closes it and its queue. C: `tcp_abort()`. Sleeping.
+    pub fn abort(&self) {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        unsafe { bindings::ksock_abort(self.as_ptr()) };
+    }
+
+    /// Installs the callbacks of a connection.
+    ///
+    /// What happened before is not replayed: look at the socket once yourself afterwards. Fails
+    /// with `EBUSY` if there are callbacks. Sleeping.
+    pub fn attach<T: SockCallbacks>(&self, target: Arc<T>) -> Result {
+        self.hooks.attach(self.sk(), target)
+    }
+
+    /// Installs the callback of a listener; else as [`TcpSocket::attach`].
+    pub fn attach_listener<T: ListenCallbacks>(&self, target: Arc<T>) -> Result {
+        self.hooks.attach_listener(self.sk(), target)
+    }
+
+    /// Restores the socket's own callbacks.
+    ///
+    /// On return no callback is running or will run, and the reference given to
+    /// [`TcpSocket::attach`] was dropped. Does nothing if there are none. Sleeping; not to be
+    /// called from a callback of this socket, nor with a lock held that one takes.
+    pub fn detach(&self) {
+        self.hooks.detach(self.sk());
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        self.detach();
+        // SAFETY: By the type invariant the socket is ours to release, and it is not used again.
+        unsafe { bindings::sock_release(self.as_ptr()) };
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trains: bytes assembled back to back and sent by one call.
+//!
+//! A protocol that frames its data puts header, payload and trailer of many frames one after the
+//! other into a [`TrainBuf`] and gives the whole to [`TcpSocket::send_pages`]. TCP then cuts it
+//! into segments as late as possible, often in the network device.
+//!
+//! [`TcpSocket::send_pages`]: crate::TcpSocket::send_pages
+
+use crate::pages::{PageSpan, TxPages};
+use kernel::{error::Result, prelude::*};
+
+/// Bytes to send, in pages, in order.
+///
+/// Filling it needs process context (the pages are allocated with `GFP_NOIO`). It starts without
+/// memory and keeps one page, of up to 32 KiB, until [`TrainBuf::release`].
+pub struct TrainBuf {
+    pages: TxPages,
+    /// INVARIANT: The first `count` are not empty, the others are, and their lengths add up to
+    /// `len`.
+    spans: [PageSpan; TrainBuf::MAX_SPANS],
+    count: usize,
+    len: usize,
+}
+
+impl TrainBuf {
+    /// How many bytes fit in: what TCP sends as one packet at the most (`GSO_LEGACY_MAX_SIZE`).
+    pub const MAX_LEN: usize = 65536;
+
+    /// How many pieces they can have: what a packet can refer to (`MAX_SKB_FRAGS`), so that TCP
+    /// never has to begin another one in the middle of a frame. A train that was empty when it was
+    /// [begun] never has more, even if it is made of single pages.
+    ///
+    /// [begun]: TrainBuf::begin
+    pub const MAX_SPANS: usize = 17;
+
+    /// Makes an empty one; allocates nothing.
+    pub const fn new() -> Self {
+        Self {
+            pages: TxPages::new(),
+            spans: [const { PageSpan::empty() }; TrainBuf::MAX_SPANS],
+            count: 0,
+            len: 0,
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many more bytes fit in.
+    pub fn room(&self) -> usize {
+        Self::MAX_LEN - self.len
+    }
+
+    /// Prepares for a new train of about `hint` bytes. To be called when it is empty; otherwise it
+    /// costs fragments.
+    pub fn begin(&mut self, hint: usize) {
+        self.pages.begin(hint);
+    }
+
+    /// Appends a copy of `bytes`.
+    ///
+    /// `ENOSPC`: they do not fit in. `ENOMEM`: no memory at the moment. Nothing was appended then.
+    pub fn put(&mut self, bytes: &[u8]) -> Result {
+        let mut done = 0;
+        self.fill(bytes.len(), |to| -> Result {
+            let from = bytes.get(done..).and_then(|b| b.get(..to.len()));
+            to.copy_from_slice(from.ok_or(EINVAL)?);
+            done += to.len();
+            Ok(())
+        })
+    }
+
+    /// Appends `n` bytes that `write` produces.
+    ///
+    /// It is called with one contiguous piece after the other, and has to write all of each. If it
+    /// fails, or with the errors of [`TrainBuf::put`], nothing was appended.
+    pub fn fill<E: From<Error>>(
+        &mut self,
+        n: usize,
+        mut write: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if n > self.room() {
+            return Err(ENOSPC.into());
+        }
+        let mark = self.len;
+        while self.len < mark + n {
+            let max = mark + n - self.len;
+            let piece = self.piece(max, &mut write);
+            if piece.is_err() {
+                self.rollback(mark);
+                return piece;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one contiguous piece of up to `max` bytes.
+    fn piece<E: From<Error>>(
+        &mut self,
+        max: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (full, free) = self.spans.split_at_mut(self.count);
+        let Some(next) = free.first_mut() else {
+            return Err(ENOSPC.into());
+        };
+        let (n, span) = self.pages.give(max, full.last_mut(), write)?;
+        if let Some(span) = span {
+            *next = span;
+            self.count += 1;
+        }
+        self.len += n;
+        Ok(())
+    }
+
+    /// Takes back what was appended since [`TrainBuf::len`] was `mark`; nothing may have been
+    /// consumed since.
+    pub fn rollback(&mut self, mark: usize) {
+        let mut drop = self.len.saturating_sub(mark);
+        self.len -= drop;
+        while drop > 0 && self.count > 0 {
+            let last = &mut self.spans[self.count - 1];
+            let here = drop.min(last.len());
+            last.trim_back(here);
+            drop -= here;
+            if last.is_empty() {
+                *last = PageSpan::empty();
+                self.count -= 1;
+            }
+        }
+    }
+
+    /// What there is to send, in order.
+    pub fn spans(&self) -> &[PageSpan] {
+        &self.spans[..self.count]
+    }
+
+    /// Forgets the first `n` bytes, at most all: they were sent.
+    pub fn consume(&mut self, n: usize) {
+        let mut drop = n.min(self.len);
+        self.len -= drop;
+        let mut gone = 0;
+        while drop > 0 && gone < self.count {
+            let first = &mut self.spans[gone];
+            let here = drop.min(first.len());
+            first.trim_front(here);
+            drop -= here;
+            if first.is_empty() {
+                *first = PageSpan::empty();
+                gone += 1;
+            }
+        }
+        if gone > 0 {
+            self.spans[..self.count].rotate_left(gone);
+            self.count -= gone;
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.consume(self.len);
+    }
+
+    /// Forgets everything and gives back the memory.
+    pub fn release(&mut self) {
+        self.clear();
+        self.pages.release();
+    }
+}
+
+impl Default for TrainBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
