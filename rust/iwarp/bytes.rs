@@ -5,39 +5,52 @@
 //! Places are const parameters and are checked against the header's size when the code is compiled,
 //! so that no access needs a check, or could panic, when it runs.
 
-/// Big-endian 16-bit field at octet `AT`.
-#[inline(always)]
-pub(crate) fn be16<const AT: usize, const N: usize>(b: &[u8; N]) -> u16 {
-    const { assert!(AT + 2 <= N) };
-    u16::from_be_bytes([b[AT], b[AT + 1]])
+/// Access to big-endian fields; `AT` is the octet at which a field starts.
+pub(crate) trait Fields {
+    fn be16<const AT: usize>(&self) -> u16;
+    fn be32<const AT: usize>(&self) -> u32;
+    fn be64<const AT: usize>(&self) -> u64;
+    fn put_be32<const AT: usize>(&mut self, v: u32);
+    fn put_be64<const AT: usize>(&mut self, v: u64);
 }
 
-/// Big-endian 32-bit field at octet `AT`.
-#[inline(always)]
-pub(crate) fn be32<const AT: usize, const N: usize>(b: &[u8; N]) -> u32 {
-    const { assert!(AT + 4 <= N) };
-    u32::from_be_bytes([b[AT], b[AT + 1], b[AT + 2], b[AT + 3]])
-}
+impl<const N: usize> Fields for [u8; N] {
+    #[inline(always)]
+    fn be16<const AT: usize>(&self) -> u16 {
+        const { assert!(AT + 2 <= N) };
+        u16::from_be_bytes([self[AT], self[AT + 1]])
+    }
 
-/// Big-endian 64-bit field at octet `AT`.
-#[inline(always)]
-pub(crate) fn be64<const AT: usize, const N: usize>(b: &[u8; N]) -> u64 {
-    const { assert!(AT + 8 <= N) };
-    u64::from_be_bytes([
-        b[AT],
-        b[AT + 1],
-        b[AT + 2],
-        b[AT + 3],
-        b[AT + 4],
-        b[AT + 5],
-        b[AT + 6],
-        b[AT + 7],
-    ])
-}
+    #[inline(always)]
+    fn be32<const AT: usize>(&self) -> u32 {
+        const { assert!(AT + 4 <= N) };
+        u32::from_be_bytes([self[AT], self[AT + 1], self[AT + 2], self[AT + 3]])
+    }
 
-/// Stores `v` at octet `AT`.
-#[inline(always)]
-pub(crate) fn put<const AT: usize, const M: usize, const N: usize>(b: &mut [u8; N], v: [u8; M]) {
-    const { assert!(AT + M <= N) };
-    b[AT..AT + M].copy_from_slice(&v);
+    #[inline(always)]
+    fn be64<const AT: usize>(&self) -> u64 {
+        const { assert!(AT + 8 <= N) };
+        u64::from_be_bytes([
+            self[AT],
+            self[AT + 1],
+            self[AT + 2],
+            self[AT + 3],
+            self[AT + 4],
+            self[AT + 5],
+            self[AT + 6],
+            self[AT + 7],
+        ])
+    }
+
+    #[inline(always)]
+    fn put_be32<const AT: usize>(&mut self, v: u32) {
+        const { assert!(AT + 4 <= N) };
+        self[AT..AT + 4].copy_from_slice(&v.to_be_bytes());
+    }
+
+    #[inline(always)]
+    fn put_be64<const AT: usize>(&mut self, v: u64) {
+        const { assert!(AT + 8 <= N) };
+        self[AT..AT + 8].copy_from_slice(&v.to_be_bytes());
+    }
 }

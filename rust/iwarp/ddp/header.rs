@@ -5,7 +5,7 @@
 //! The part of the header that DDP reserves for its ULP (RsvdULP) bears RDMAP's name here: the
 //! control field of both headers, and the Invalidate STag of untagged ones (RFC 5040 s4.1).
 
-use crate::bytes::{be32, be64, put};
+use crate::bytes::Fields;
 use crate::types::{Msn, Qn, Stag, TaggedOffset};
 
 /// Octets of the header of a tagged segment (Figure 4).
@@ -46,8 +46,8 @@ impl TaggedHeader {
         Self {
             last: b[0] & LAST != 0,
             control: b[1],
-            stag: Stag(be32::<2, _>(b)),
-            to: TaggedOffset(be64::<6, _>(b)),
+            stag: Stag(b.be32::<2>()),
+            to: TaggedOffset(b.be64::<6>()),
         }
     }
 
@@ -57,8 +57,8 @@ impl TaggedHeader {
         let mut b = [0; TAGGED_LEN];
         b[0] = TAGGED | VERSION | if self.last { LAST } else { 0 };
         b[1] = self.control;
-        put::<2, 4, _>(&mut b, self.stag.0.to_be_bytes());
-        put::<6, 8, _>(&mut b, self.to.0.to_be_bytes());
+        b.put_be32::<2>(self.stag.0);
+        b.put_be64::<6>(self.to.0);
         b
     }
 }
@@ -89,10 +89,10 @@ impl UntaggedHeader {
         Self {
             last: b[0] & LAST != 0,
             control: b[1],
-            invalidate: Stag(be32::<2, _>(b)),
-            qn: Qn(be32::<6, _>(b)),
-            msn: Msn(be32::<10, _>(b)),
-            mo: be32::<14, _>(b),
+            invalidate: Stag(b.be32::<2>()),
+            qn: Qn(b.be32::<6>()),
+            msn: Msn(b.be32::<10>()),
+            mo: b.be32::<14>(),
         }
     }
 
@@ -102,10 +102,10 @@ impl UntaggedHeader {
         let mut b = [0; UNTAGGED_LEN];
         b[0] = VERSION | if self.last { LAST } else { 0 };
         b[1] = self.control;
-        put::<2, 4, _>(&mut b, self.invalidate.0.to_be_bytes());
-        put::<6, 4, _>(&mut b, self.qn.0.to_be_bytes());
-        put::<10, 4, _>(&mut b, self.msn.0.to_be_bytes());
-        put::<14, 4, _>(&mut b, self.mo.to_be_bytes());
+        b.put_be32::<2>(self.invalidate.0);
+        b.put_be32::<6>(self.qn.0);
+        b.put_be32::<10>(self.msn.0);
+        b.put_be32::<14>(self.mo);
         b
     }
 }

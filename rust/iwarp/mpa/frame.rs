@@ -180,7 +180,7 @@ pub(super) fn encode(
 ) -> Result<usize, MpaError> {
     let enhanced = enhanced.map(Enhanced::to_bytes);
     let enhanced = enhanced.as_ref().map_or(&[][..], |e| e);
-    let pd_length = enhanced.len() + private_data.len();
+    let pd_length = enhanced.len().saturating_add(private_data.len());
     if pd_length > MAX_PRIVATE_DATA {
         return Err(MpaError::PrivateDataTooLong);
     }

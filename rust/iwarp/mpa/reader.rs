@@ -46,20 +46,19 @@ impl FrameReader {
         let mut rest = bytes;
         while self.want() != 0 && !rest.is_empty() {
             let n = self.want().min(rest.len());
-            let (Some((chunk, r)), Some(room)) = (
-                rest.split_at_checked(n),
-                self.buf.get_mut(self.have..self.have + n),
-            ) else {
+            let room = self.buf.get_mut(self.have..).unwrap_or_default();
+            let (Some((chunk, r)), Some(room)) = (rest.split_at_checked(n), room.get_mut(..n))
+            else {
                 return Err(MpaError::BufferTooSmall);
             };
             room.copy_from_slice(chunk);
-            self.have += n;
+            self.have = self.have.saturating_add(n);
             rest = r;
             if self.header.is_none() {
                 self.check_header()?;
             }
         }
-        Ok(bytes.len() - rest.len())
+        Ok(bytes.len().saturating_sub(rest.len()))
     }
 
     /// The frame, once it is complete.

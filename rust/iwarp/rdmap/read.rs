@@ -2,7 +2,7 @@
 
 //! The RDMA Read Request Header on the wire (RFC 5040 s4.4, Figure 6).
 
-use crate::bytes::{be32, be64, put};
+use crate::bytes::Fields;
 use crate::types::{ReadRequest, Stag, TaggedOffset};
 
 /// Octets of an RDMA Read Request Header.
@@ -13,11 +13,11 @@ impl ReadRequest {
     #[inline]
     pub fn from_bytes(b: &[u8; READ_REQUEST_LEN]) -> Self {
         Self {
-            sink_stag: Stag(be32::<0, _>(b)),
-            sink_to: TaggedOffset(be64::<4, _>(b)),
-            len: be32::<12, _>(b),
-            src_stag: Stag(be32::<16, _>(b)),
-            src_to: TaggedOffset(be64::<20, _>(b)),
+            sink_stag: Stag(b.be32::<0>()),
+            sink_to: TaggedOffset(b.be64::<4>()),
+            len: b.be32::<12>(),
+            src_stag: Stag(b.be32::<16>()),
+            src_to: TaggedOffset(b.be64::<20>()),
         }
     }
 
@@ -25,11 +25,11 @@ impl ReadRequest {
     #[inline]
     pub fn to_bytes(&self) -> [u8; READ_REQUEST_LEN] {
         let mut b = [0; READ_REQUEST_LEN];
-        put::<0, 4, _>(&mut b, self.sink_stag.0.to_be_bytes());
-        put::<4, 8, _>(&mut b, self.sink_to.0.to_be_bytes());
-        put::<12, 4, _>(&mut b, self.len.to_be_bytes());
-        put::<16, 4, _>(&mut b, self.src_stag.0.to_be_bytes());
-        put::<20, 8, _>(&mut b, self.src_to.0.to_be_bytes());
+        b.put_be32::<0>(self.sink_stag.0);
+        b.put_be64::<4>(self.sink_to.0);
+        b.put_be32::<12>(self.len);
+        b.put_be32::<16>(self.src_stag.0);
+        b.put_be64::<20>(self.src_to.0);
         b
     }
 

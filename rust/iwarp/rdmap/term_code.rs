@@ -150,7 +150,7 @@ impl TermCode {
     /// The 16 bits that begin the Terminate Control field (Figure 8).
     #[inline]
     pub(crate) const fn bits(self) -> [u8; 2] {
-        [self.layer << 4 | self.etype, self.code]
+        [(self.layer << 4) | self.etype, self.code]
     }
 
     /// The code in the first 16 bits of the Terminate Control field.

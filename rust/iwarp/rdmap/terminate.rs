@@ -5,7 +5,6 @@
 use core::fmt;
 
 use super::{Opcode, TermCode, READ_REQUEST_LEN};
-use crate::bytes::put;
 use crate::ddp::{UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
 use crate::types::{Msn, Qn, ReadRequest, Stag};
 
@@ -118,7 +117,9 @@ impl Terminate {
         let [b0, b1] = self.code.bits();
         let mut hdrct = 0;
         let mut len = CONTROL_LEN;
-        let mut rest: &mut [u8] = &mut out[CONTROL_LEN..];
+        let Some((control, mut rest)) = out.split_first_chunk_mut::<CONTROL_LEN>() else {
+            return 0;
+        };
 
         // "DDP Segment Length: [...] It MUST be valid if the M bit is set. It MUST be present when
         // the D bit is set."
@@ -138,7 +139,7 @@ impl Terminate {
             append(rest, rdma, &mut len);
         }
         // "Reserved: 13 bits. This field MUST be set to zero on transmit, ignored on receive."
-        put::<0, CONTROL_LEN, _>(out, [b0, b1, hdrct, 0]);
+        *control = [b0, b1, hdrct, 0];
         len
     }
 
@@ -205,7 +206,7 @@ fn take_ddp_header(b: &[u8]) -> Option<([u8; UNTAGGED_LEN], &[u8])> {
     }
     let (h, r) = b.split_first_chunk::<TAGGED_LEN>()?;
     let mut ddp = [0; UNTAGGED_LEN];
-    put::<0, TAGGED_LEN, _>(&mut ddp, *h);
+    *ddp.first_chunk_mut()? = *h;
     Some((ddp, r))
 }
 

@@ -5,7 +5,7 @@
 use super::fault::Reason;
 use super::rules::{Action, Rules, Segment};
 use super::{Event, Fault, Handler, RxConfig};
-use crate::bytes::{be16, put};
+use crate::bytes::Fields;
 use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
@@ -198,14 +198,14 @@ impl Receiver {
             }
             let part = self.hdr.get_mut(have..n)?;
             let chunk = take(rest, part.len() as u32)?;
-            self.have += copy_front(part, chunk) as u8;
+            self.have = self.have.saturating_add(copy_front(part, chunk) as u8);
         }
     }
 
     /// Checks the header of `n` octets and starts with the payload.
     #[inline]
     fn open<H: Handler>(&mut self, n: usize, h: &mut H) -> Result<(), Reason> {
-        let ulpdu = be16::<0, _>(&self.hdr);
+        let ulpdu = self.hdr.be16::<0>();
         self.pad = pad_len(ulpdu);
         self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
         self.segment = None;
@@ -240,7 +240,7 @@ impl Receiver {
             return Err(Reason::Local);
         };
         let from = segment.end.saturating_sub(self.left) as usize;
-        self.left -= chunk.len() as u32;
+        self.left = self.left.saturating_sub(chunk.len() as u32);
         if segment.action == Action::Place {
             match h.place(chunk, self.crc_on.then_some(self.crc)) {
                 Ok(crc) => self.crc = crc,
@@ -268,7 +268,7 @@ impl Receiver {
     #[cold]
     fn discard<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
         self.update_crc(chunk, h);
-        self.left -= chunk.len() as u32;
+        self.left = self.left.saturating_sub(chunk.len() as u32);
         if self.left == 0 {
             self.phase = Phase::Trailer;
         }
@@ -286,16 +286,15 @@ impl Receiver {
     fn gather_trailer(&mut self, rest: &mut &[u8]) -> Option<[u8; TRAILER_MAX]> {
         if self.have == 0 && self.pad == 0 {
             if let Some((field, r)) = rest.split_first_chunk::<CRC_LEN>() {
-                let mut trailer = [0; TRAILER_MAX];
-                put::<0, CRC_LEN, _>(&mut trailer, *field);
+                let [a, b, c, d] = *field;
                 *rest = r;
-                return Some(trailer);
+                return Some([a, b, c, d, 0, 0, 0]);
             }
         }
         let n = usize::from(self.pad) + CRC_LEN;
         let part = self.trailer.get_mut(usize::from(self.have)..n)?;
         let chunk = take(rest, part.len() as u32)?;
-        self.have += copy_front(part, chunk) as u8;
+        self.have = self.have.saturating_add(copy_front(part, chunk) as u8);
         if usize::from(self.have) < n {
             return None;
         }
@@ -380,7 +379,7 @@ impl Receiver {
 /// for its DDP header.
 #[inline]
 fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
-    let ulpdu = usize::from(be16::<0, _>(hdr));
+    let ulpdu = usize::from(hdr.be16::<0>());
     if have < LENGTH_LEN || ulpdu < TAGGED_LEN {
         LENGTH_LEN
     } else if have == LENGTH_LEN {

@@ -19,7 +19,7 @@
 
 use super::fault::{Reason, Refused};
 use super::{Event, Handler, Placement, ReadExpect, Target};
-use crate::bytes::be16;
+use crate::bytes::Fields;
 use crate::ddp::{
     TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
 };
@@ -115,7 +115,7 @@ impl Rules {
         len: u32,
         h: &mut H,
     ) -> Result<Segment, Reason> {
-        let [ddp, control] = be16::<0, _>(hdr).to_be_bytes();
+        let [ddp, control] = hdr.be16::<0>().to_be_bytes();
         let is_tagged = ddp & TAGGED != 0;
 
         // RFC 5041 s4.1: "The value of DV MUST be the same for all the DDP Segments transmitted or

@@ -137,7 +137,7 @@ impl<S: Sink> Marked<'_, S> {
                 break;
             };
             self.put(now)?;
-            self.to_marker -= n as u16;
+            self.to_marker = self.to_marker.saturating_sub(n as u16);
             bytes = later;
         }
         Ok(())
@@ -149,10 +149,10 @@ impl<S: Sink> Marked<'_, S> {
             let n = len.min(u32::from(self.to_marker));
             let crc = self.out.put_payload(n, self.crc)?;
             self.crc = self.crc.map(|_| crc);
-            self.to_marker -= n as u16;
+            self.to_marker = self.to_marker.saturating_sub(n as u16);
             // At most 64768 + 22 octets and 128 markers of 4: no overflow.
             self.fpduptr = self.fpduptr.wrapping_add(n as u16);
-            len -= n;
+            len = len.saturating_sub(n);
         }
         Ok(())
     }

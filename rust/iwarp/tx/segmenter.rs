@@ -91,7 +91,9 @@ impl Segment {
     /// Octets of the ULPDU: at most the MULPDU it was made for.
     #[inline]
     pub const fn ulpdu_len(&self) -> u16 {
-        self.header_len as u16 - LENGTH_LEN as u16 + self.payload_len
+        (self.header_len as u16)
+            .saturating_sub(LENGTH_LEN as u16)
+            .saturating_add(self.payload_len)
     }
 
     /// Octets of the FPDU without markers: length, ULPDU, pad and CRC.
@@ -242,7 +244,7 @@ fn segment(ddp: &[u8], rdmap: &[u8], offset: u32, len: u16, last: bool) -> Segme
             at += part.len();
         }
     }
-    let ulpdu = (at - LENGTH_LEN) as u16 + len;
+    let ulpdu = ((at - LENGTH_LEN) as u16).saturating_add(len);
     [header[0], header[1]] = ulpdu.to_be_bytes();
     Segment {
         header,

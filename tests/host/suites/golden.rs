@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the engine sends, against the figures of the RFCs.
+
+use iwarp::mpa::mulpdu;
+use iwarp::tx::{Framer, Message, Segment, Segmenter};
+use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
+
+use super::wire::{fpdu, op, tagged, untagged, untagged_inv, Tape, Wire, LAST, MORE};
+use super::wire::{TAGGED_LAST, TAGGED_MORE};
+use super::Outcome;
+
+cases! {
+    crc32c_of_rfc3720
+    mpa_figure_5
+    mpa_figure_6
+    marker_after_pad
+    marker_between_fpdus
+    markers_in_long_fpdu
+    send_header
+    send_with_invalidate_header
+    write_header
+    read_request_message
+    read_response_header
+    terminate_message
+    untagged_example_of_ddp
+    tagged_example_of_ddp
+    write_to_wraps
+    zero_length_messages
+    mulpdu_formula
+    mulpdu_bounds
+    full_mulpdu_has_no_pad
+    small_mulpdu_is_raised
+    crc_off_sends_field
+}
+
+/// The only segment of a message.
+fn only(message: Message, len: u32) -> Option<Segment> {
+    let mut segmenter = Segmenter::new(message, len);
+    let segment = segmenter.next(1500)?;
+    (segment.last() && segmenter.done() && segmenter.next(1500).is_none()).then_some(segment)
+}
+
+/// The FPDU of the only segment of a message, with CRC, payload 1, 2, 3, ...
+fn framed(message: Message, len: u32) -> Option<Wire> {
+    let mut tape = Tape::new(false);
+    let segment = only(message, len)?;
+    let mut framer = Framer::new(true, false);
+    let expected = framer.fpdu_len(&segment);
+    let Ok(()) = framer.write(&segment, &mut tape);
+    (tape.out.len() == expected && expected == segment.fpdu_len()).then_some(tape.out)
+}
+
+fn send(msn: u32) -> Message {
+    Message::Send {
+        msn: Msn(msn),
+        solicited: false,
+        invalidate: None,
+    }
+}
+
+/// RFC 3720 B.4: the CRC of 32 zeros is sent as aa 36 91 8a, that of 32 ones as 43 ab a8 62.
+pub(crate) fn crc32c_of_rfc3720() -> Outcome {
+    use super::wire::crc32c;
+    use iwarp::mpa::fpdu::{crc_field, CRC_INIT};
+    let zeros = crc_field(crc32c(CRC_INIT, &[0; 32]));
+    check_eq!(zeros, [0xaa, 0x36, 0x91, 0x8a]);
+    let ones = crc_field(crc32c(CRC_INIT, &[0xff; 32]));
+    check_eq!(ones, [0x43, 0xab, 0xa8, 0x62]);
+    Ok(())
+}
+
+/// RFC 5044 Figure 5: the first FPDU of a stream with markers, octet by octet.
+pub(crate) fn mpa_figure_5() -> Outcome {
+    let mut tape = Tape::<256>::new(true);
+    let mut framer = Framer::new(true, true);
+    let Some(segment) = only(send(1), 24) else {
+        check!(false);
+        return Ok(());
+    };
+    check_eq!(framer.fpdu_len(&segment), 0x34);
+    let Ok(()) = framer.write(&segment, &mut tape);
+    let figure = Wire::new()
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x2a, 0x41, 0x43])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x00, 0x00, 0x01])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .fill(0, 24)
+        .bytes(&[0x52, 0x23, 0x99, 0x83]);
+    check_eq!(tape.out.get(), figure.get());
+    Ok(())
+}
+
+/// RFC 5044 Figure 6: the second FPDU, behind one of 492 octets, with a marker inside.
+pub(crate) fn mpa_figure_6() -> Outcome {
+    let mut tape = Tape::<640>::new(true);
+    let mut framer = Framer::new(true, true);
+    // 492 octets: 4 of marker, 2 of length, 18 of header, 464 of payload, 4 of CRC.
+    let (Some(first), Some(second)) = (only(send(1), 464), only(send(2), 24)) else {
+        check!(false);
+        return Ok(());
+    };
+    check_eq!(framer.fpdu_len(&first), 492);
+    let Ok(()) = framer.write(&first, &mut tape);
+    check_eq!(tape.out.len(), 0x1ec);
+    check_eq!(framer.fpdu_len(&second), 0x34);
+    let Ok(()) = framer.write(&second, &mut tape);
+    let figure = Wire::new()
+        .bytes(&[0x00, 0x2a, 0x41, 0x43])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x00, 0x00, 0x02])
+        .bytes(&[0x00, 0x00, 0x00, 0x00])
+        .bytes(&[0x00, 0x00, 0x00, 0x14])
+        .fill(0, 24)
+        .bytes(&[0x84, 0x92, 0x58, 0x98]);
+    check_eq!(&tape.out.get()[0x1ec..], figure.get());
+    Ok(())
+}
+
+/// Where the markers are in a stream whose first FPDU has this much payload, and where FPDUs start.
+fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
+    let mut tape = Tape::new(true);
+    let mut framer = Framer::new(true, true);
+    let Ok(()) = framer.write(&only(send(1), first)?, &mut tape);
+    let second = tape.out.len();
+    let Ok(()) = framer.write(&only(send(2), 8)?, &mut tape);
+    Some((tape, second))
+}
+
+/// RFC 5044 s4.4: "If there is a Marker immediately following the PAD, the Marker is included in the
+/// CRC calculation for this FPDU."
+pub(crate) fn marker_after_pad() -> Outcome {
+    // 4 + 2 + 18 + 487 + 1 of pad = 512.
+    let Some((tape, second)) = two_fpdus(487) else {
+        check!(false);
+        return Ok(());
+    };
+    let out = tape.out.get();
+    check_eq!(second, 520);
+    check_eq!(&out[512..516], &[0, 0, 0x01, 0xfc]);
+    let crc = !super::wire::crc32c(!0, &out[..516]);
+    check_eq!(&out[516..520], &crc.to_le_bytes());
+    Ok(())
+}
+
+/// RFC 5044 s4.3: "An FPDUPTR value of 0x0000 means that immediately following the Marker is an FPDU
+/// header", and the marker is in that FPDU's CRC.
+pub(crate) fn marker_between_fpdus() -> Outcome {
+    // 4 + 2 + 18 + 484 + 4 = 512.
+    let Some((tape, second)) = two_fpdus(484) else {
+        check!(false);
+        return Ok(());
+    };
+    let out = tape.out.get();
+    check_eq!(second, 512);
+    check_eq!(&out[512..516], &[0, 0, 0, 0]);
+    check_eq!(&out[516..520], &[0, 26, LAST, op::SEND]);
+    let crc = !super::wire::crc32c(!0, &out[512..544]);
+    check_eq!(&out[544..], &crc.to_le_bytes());
+    Ok(())
+}
+
+/// RFC 5044 s4.3: several markers of an FPDU "MUST all point to the same point in the TCP stream: the
+/// first octet of the ULPDU Length field".
+pub(crate) fn markers_in_long_fpdu() -> Outcome {
+    let Some((tape, second)) = two_fpdus(1200) else {
+        check!(false);
+        return Ok(());
+    };
+    let out = tape.out.get();
+    // 2 + 18 + 1200 + 0 + 4 and markers at 0, 512 and 1024.
+    check_eq!(second, 1224 + 12);
+    check_eq!(&out[0..4], &[0, 0, 0, 0]);
+    check_eq!(&out[512..516], &[0, 0, 0x01, 0xfc]);
+    check_eq!(&out[1024..1028], &[0, 0, 0x03, 0xfc]);
+    Ok(())
+}
+
+/// RFC 5040 Figure 14.
+pub(crate) fn send_header() -> Outcome {
+    for (solicited, control) in [(false, op::SEND), (true, op::SEND_SE)] {
+        let message = Message::Send {
+            msn: Msn(0x0102_0304),
+            solicited,
+            invalidate: None,
+        };
+        let Some(got) = framed(message, 3) else {
+            check!(false);
+            return Ok(());
+        };
+        let expected = fpdu(&untagged(LAST, control, 0, 0x0102_0304, 0, &[1, 2, 3]));
+        check_eq!(got.get(), expected.get());
+    }
+    Ok(())
+}
+
+/// RFC 5040 Figure 15.
+pub(crate) fn send_with_invalidate_header() -> Outcome {
+    for (solicited, control) in [(false, op::SEND_INV), (true, op::SEND_SE_INV)] {
+        let message = Message::Send {
+            msn: Msn(7),
+            solicited,
+            invalidate: Some(Stag(0xa1b2_c3d4)),
+        };
+        let Some(got) = framed(message, 2) else {
+            check!(false);
+            return Ok(());
+        };
+        let expected = fpdu(&untagged_inv(LAST, control, 0xa1b2_c3d4, 0, 7, 0, &[1, 2]));
+        check_eq!(got.get(), expected.get());
+    }
+    Ok(())
+}
+
+/// RFC 5040 Figure 11.
+pub(crate) fn write_header() -> Outcome {
+    let message = Message::Write {
+        stag: Stag(0xa1b2_c3d4),
+        to: TaggedOffset(0x0102_0304_0506_0708),
+    };
+    let Some(got) = framed(message, 5) else {
+        check!(false);
+        return Ok(());
+    };
+    let payload = [1, 2, 3, 4, 5];
+    let ulpdu = tagged(
+        TAGGED_LAST,
+        op::WRITE,
+        0xa1b2_c3d4,
+        0x0102_0304_0506_0708,
+        &payload,
+    );
+    check_eq!(got.get(), fpdu(&ulpdu).get());
+    Ok(())
+}
+
+/// RFC 5040 Figure 12.
+pub(crate) fn read_request_message() -> Outcome {
+    let message = Message::ReadRequest {
+        msn: Msn(3),
+        req: ReadRequest {
+            sink_stag: Stag(0x1111_2222),
+            sink_to: TaggedOffset(0x3333_4444_5555_6666),
+            len: 0x7777_8888,
+            src_stag: Stag(0x9999_aaaa),
+            src_to: TaggedOffset(0xbbbb_cccc_dddd_eeee),
+        },
+    };
+    // The length given is of no account.
+    let Some(got) = framed(message, 99) else {
+        check!(false);
+        return Ok(());
+    };
+    let header = super::wire::read_header(
+        0x1111_2222,
+        0x3333_4444_5555_6666,
+        0x7777_8888,
+        0x9999_aaaa,
+        0xbbbb_cccc_dddd_eeee,
+    );
+    let expected = fpdu(&untagged(LAST, op::READ_REQUEST, 1, 3, 0, header.get()));
+    check_eq!(got.get(), expected.get());
+    Ok(())
+}
+
+/// RFC 5040 Figure 13.
+pub(crate) fn read_response_header() -> Outcome {
+    let message = Message::ReadResponse {
+        stag: Stag(5),
+        to: TaggedOffset(6),
+    };
+    let Some(got) = framed(message, 1) else {
+        check!(false);
+        return Ok(());
+    };
+    let expected = fpdu(&tagged(TAGGED_LAST, op::READ_RESPONSE, 5, 6, &[1]));
+    check_eq!(got.get(), expected.get());
+    Ok(())
+}
+
+/// RFC 5040 Figure 16; a Terminate has the first MSN of QN 2.
+pub(crate) fn terminate_message() -> Outcome {
+    let message = Message::Terminate {
+        term: Terminate::new(TermCode::MPA_CRC),
+    };
+    let Some(got) = framed(message, 0) else {
+        check!(false);
+        return Ok(());
+    };
+    let expected = fpdu(&untagged(LAST, op::TERMINATE, 2, 1, 0, &[0x20, 0x02, 0, 0]));
+    check_eq!(got.get(), expected.get());
+    Ok(())
+}
+
+/// RFC 5041 s5.2: a message of 2048 octets and a MULPDU of 1500 make segments of 1482 and 566.
+pub(crate) fn untagged_example_of_ddp() -> Outcome {
+    let mut segmenter = Segmenter::new(send(1), 2048);
+    check_eq!(segmenter.remaining(), 2048);
+    let (Some(a), Some(b)) = (segmenter.next(1500), segmenter.next(1500)) else {
+        check!(false);
+        return Ok(());
+    };
+    check_eq!(
+        (a.payload_offset(), a.payload_len(), a.last()),
+        (0, 1482, false)
+    );
+    check_eq!(
+        (b.payload_offset(), b.payload_len(), b.last()),
+        (1482, 566, true)
+    );
+    check_eq!(a.ulpdu_len(), 1500);
+    let header = untagged(MORE, op::SEND, 0, 1, 0, &[]);
+    check_eq!(&a.header()[2..], header.get());
+    let header = untagged(LAST, op::SEND, 0, 1, 1482, &[]);
+    check_eq!(&b.header()[2..], header.get());
+    check!(segmenter.done());
+    check_eq!(segmenter.remaining(), 0);
+    check!(segmenter.next(1500).is_none());
+    Ok(())
+}
+
+/// RFC 5041 s5.2: the same with an initial TO of 16384 makes segments of 1486 and 562.
+pub(crate) fn tagged_example_of_ddp() -> Outcome {
+    for (message, control) in [
+        (
+            Message::Write {
+                stag: Stag(9),
+                to: TaggedOffset(16384),
+            },
+            op::WRITE,
+        ),
+        (
+            Message::ReadResponse {
+                stag: Stag(9),
+                to: TaggedOffset(16384),
+            },
+            op::READ_RESPONSE,
+        ),
+    ] {
+        let mut segmenter = Segmenter::new(message, 2048);
+        let (Some(a), Some(b)) = (segmenter.next(1500), segmenter.next(1500)) else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(
+            (a.payload_offset(), a.payload_len(), a.last()),
+            (0, 1486, false)
+        );
+        check_eq!(
+            (b.payload_offset(), b.payload_len(), b.last()),
+            (1486, 562, true)
+        );
+        let header = tagged(TAGGED_MORE, control, 9, 16384, &[]);
+        check_eq!(&a.header()[2..], header.get());
+        let header = tagged(TAGGED_LAST, control, 9, 17870, &[]);
+        check_eq!(&b.header()[2..], header.get());
+        check!(segmenter.next(1500).is_none());
+    }
+    Ok(())
+}
+
+/// A peer may ask for a response where offsets wrap; that it is wrong is its own to find out.
+pub(crate) fn write_to_wraps() -> Outcome {
+    let message = Message::ReadResponse {
+        stag: Stag(9),
+        to: TaggedOffset(u64::MAX),
+    };
+    let mut segmenter = Segmenter::new(message, 300);
+    let (Some(_), Some(b)) = (segmenter.next(128), segmenter.next(128)) else {
+        check!(false);
+        return Ok(());
+    };
+    let header = tagged(TAGGED_MORE, op::READ_RESPONSE, 9, 113, &[]);
+    check_eq!(&b.header()[2..], header.get());
+    Ok(())
+}
+
+/// RFC 5041 s5.2: "A zero-length DDP Message is allowed and MUST consume exactly one DDP Segment."
+pub(crate) fn zero_length_messages() -> Outcome {
+    let (stag, to) = (Stag(1), TaggedOffset(2));
+    for (message, ulpdu) in [
+        (send(4), untagged(LAST, op::SEND, 0, 4, 0, &[])),
+        (
+            Message::Write { stag, to },
+            tagged(TAGGED_LAST, op::WRITE, 1, 2, &[]),
+        ),
+        (
+            Message::ReadResponse { stag, to },
+            tagged(TAGGED_LAST, op::READ_RESPONSE, 1, 2, &[]),
+        ),
+    ] {
+        let Some(got) = framed(message, 0) else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(got.get(), fpdu(&ulpdu).get());
+    }
+    Ok(())
+}
+
+/// RFC 5044 s4.5: both formulas, written as there.
+pub(crate) fn mulpdu_formula() -> Outcome {
+    for emss in 200..70_000u32 {
+        let with = emss - (6 + 4 * emss.div_ceil(512) + emss % 4);
+        let without = emss - (6 + emss % 4);
+        check_eq!(u32::from(mulpdu(emss, true)), with.clamp(128, 64768));
+        check_eq!(u32::from(mulpdu(emss, false)), without.clamp(128, 64768));
+    }
+    check_eq!(mulpdu(1460, false), 1454);
+    check_eq!(mulpdu(1448, false), 1442);
+    Ok(())
+}
+
+/// RFC 5044 s3: "The range of MULPDU values MUST be between 128 octets and 64768 octets, inclusive."
+pub(crate) fn mulpdu_bounds() -> Outcome {
+    for emss in [0, 1, 5, 6, 7, 127, 128, 133, 134, 135] {
+        check_eq!(mulpdu(emss, false), 128);
+        check_eq!(mulpdu(emss, true), 128);
+    }
+    for emss in [64776, 65535, 65536, u32::MAX] {
+        check_eq!(mulpdu(emss, false), 64768);
+    }
+    check_eq!(mulpdu(u32::MAX, true), 64768);
+    Ok(())
+}
+
+/// Full FPDUs are as long as the segment they are made for, less what is not a multiple of four.
+pub(crate) fn full_mulpdu_has_no_pad() -> Outcome {
+    for emss in 200..1600 {
+        let mut segmenter = Segmenter::new(send(1), 100_000);
+        let Some(segment) = segmenter.next(mulpdu(emss, false)) else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(segment.fpdu_len(), emss as usize / 4 * 4);
+    }
+    Ok(())
+}
+
+/// A MULPDU below the least that there is must not stop a message.
+pub(crate) fn small_mulpdu_is_raised() -> Outcome {
+    for size in [0, 1, 17, 18, 127] {
+        let mut segmenter = Segmenter::new(send(1), 200);
+        let Some(segment) = segmenter.next(size) else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(segment.ulpdu_len(), 128);
+    }
+    let mut segmenter = Segmenter::new(send(1), 200_000);
+    check_eq!(segmenter.next(u16::MAX).map(|s| s.ulpdu_len()), Some(64768));
+    Ok(())
+}
+
+/// RFC 5044 s4.1: "When CRCs are not enabled, this field is still present".
+pub(crate) fn crc_off_sends_field() -> Outcome {
+    let Some(segment) = only(send(1), 3) else {
+        check!(false);
+        return Ok(());
+    };
+    for markers in [false, true] {
+        let mut tape = Tape::<256>::new(false);
+        let mut framer = Framer::new(false, markers);
+        let len = framer.fpdu_len(&segment);
+        let Ok(()) = framer.write(&segment, &mut tape);
+        check_eq!(tape.out.len(), len);
+        let expected = fpdu(&untagged(LAST, op::SEND, 0, 1, 0, &[1, 2, 3]));
+        let without_crc = &expected.get()[..24];
+        let skip = if markers { 4 } else { 0 };
+        check_eq!(&tape.out.get()[skip..skip + 24], without_crc);
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Test cases of the protocol engine that need neither `std` nor an allocator.
+//!
+//! The host runs them by `cargo test` (tests/cases.rs), a kernel by KUnit (tests/kunit/iwarp.rs):
+//! same files, same names. A case is a function that returns an [`Outcome`].
+//!
+//! Frames are put together octet by octet from the figures of the RFCs, not by the engine, so that
+//! a mistake cannot cancel itself out.
+
+/// Fails the case, naming the line, if the condition does not hold.
+macro_rules! check {
+    ($cond:expr) => {
+        if !$cond {
+            return Err($crate::suites::Failed {
+                line: line!(),
+                what: stringify!($cond),
+            });
+        }
+    };
+}
+
+/// Fails the case if both values differ.
+macro_rules! check_eq {
+    ($left:expr, $right:expr) => {
+        match (&$left, &$right) {
+            (left, right) => {
+                if *left != *right {
+                    return Err($crate::suites::Failed {
+                        line: line!(),
+                        what: concat!(stringify!($left), " == ", stringify!($right)),
+                    });
+                }
+            }
+        }
+    };
+}
+
+/// Lists the cases of a suite for the host's test runner.
+macro_rules! cases {
+    ($($name:ident)*) => {
+        #[cfg(test)]
+        mod cases {
+            $(#[test] fn $name() -> $crate::suites::Outcome { super::$name() })*
+        }
+    };
+}
+
+/// Where a case failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Failed {
+    /// Line of the check.
+    pub(crate) line: u32,
+    /// The check.
+    pub(crate) what: &'static str,
+}
+
+impl core::fmt::Debug for Failed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// Result of a case.
+pub(crate) type Outcome = Result<(), Failed>;
+
+pub(crate) mod golden;
+pub(crate) mod probe;
+pub(crate) mod rules_ddp;
+pub(crate) mod rules_mpa;
+pub(crate) mod rules_rdmap;
+pub(crate) mod setup;
+pub(crate) mod terminate;
+pub(crate) mod wire;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A handler that remembers, and can be told to refuse.
+
+use iwarp::rx::{
+    Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target,
+};
+use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
+
+use super::wire::{crc32c, Wire};
+
+/// Call of a handler that is to be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `begin_segment`.
+    Begin,
+    /// `place`.
+    Place,
+    /// `end_segment`.
+    End,
+    /// `deliver`.
+    Deliver,
+}
+
+/// Handler for cases: records calls.
+pub(crate) struct Probe {
+    /// Segments that began.
+    pub(crate) begun: u32,
+    /// Octets placed.
+    pub(crate) placed: u32,
+    /// Segments that ended.
+    pub(crate) ended: u32,
+    /// Messages delivered.
+    pub(crate) delivered: u32,
+    /// The last placement.
+    pub(crate) placement: Option<Placement>,
+    /// The last event.
+    pub(crate) event: Option<Event>,
+    /// All octets placed, in order.
+    pub(crate) data: Wire,
+    /// Answer to `expected_read`.
+    pub(crate) expect: Option<ReadExpect>,
+    /// What to refuse.
+    pub(crate) refuse: Option<(Call, Refusal)>,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Probe {
+    /// A handler that refuses nothing.
+    pub(crate) const fn new() -> Self {
+        Self {
+            begun: 0,
+            placed: 0,
+            ended: 0,
+            delivered: 0,
+            placement: None,
+            event: None,
+            data: Wire::new(),
+            expect: None,
+            refuse: None,
+        }
+    }
+
+    /// A handler that refuses this call.
+    pub(crate) const fn refusing(call: Call, why: Refusal) -> Self {
+        let mut probe = Self::new();
+        probe.refuse = Some((call, why));
+        probe
+    }
+
+    /// A handler with this RDMA Read outstanding.
+    pub(crate) const fn reading(stag: u32, to: u64, len: u32) -> Self {
+        let mut probe = Self::new();
+        probe.expect = Some(ReadExpect {
+            stag: Stag(stag),
+            to: TaggedOffset(to),
+            len,
+        });
+        probe
+    }
+
+    fn check(&self, call: Call) -> Result<(), Refusal> {
+        match self.refuse {
+            Some((c, why)) if c == call => Err(why),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Handler for Probe {
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        crc32c(crc, data)
+    }
+
+    fn expected_read(&mut self) -> Option<ReadExpect> {
+        self.expect
+    }
+
+    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        self.check(Call::Begin)?;
+        self.begun += 1;
+        self.placement = Some(*p);
+        Ok(())
+    }
+
+    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+        self.check(Call::Place)?;
+        self.placed += data.len() as u32;
+        self.data = self.data.clone().bytes(data);
+        Ok(crc.map_or(0, |crc| crc32c(crc, data)))
+    }
+
+    fn end_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        self.check(Call::End)?;
+        if self.placement == Some(*p) {
+            self.ended += 1;
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, e: Event) -> Result<(), Refusal> {
+        self.check(Call::Deliver)?;
+        self.delivered += 1;
+        self.event = Some(e);
+        Ok(())
+    }
+}
+
+/// A receiver that checks CRCs.
+pub(crate) fn receiver() -> Receiver {
+    Receiver::new(RxConfig { crc: true })
+}
+
+/// What a fresh receiver says of this stream.
+pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
+    receiver().receive(stream.get(), probe)
+}
+
+/// Terminate code for this stream, `None` if there is no fault or no code.
+pub(crate) fn code(stream: &Wire, probe: &mut Probe) -> Option<TermCode> {
+    verdict(stream, probe).err().and_then(|f| f.term())
+}
+
+/// Terminate for this stream.
+pub(crate) fn terminate_for(stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
+    let mut rx = receiver();
+    let fault = rx.receive(stream.get(), probe).err()?;
+    rx.terminate_for(&fault)
+}
+
+/// Placement in a receive buffer.
+pub(crate) fn recv(offset: u32, len: u32, first: bool, last: bool) -> Placement {
+    Placement {
+        target: Target::Recv { offset },
+        len,
+        first,
+        last,
+    }
+}

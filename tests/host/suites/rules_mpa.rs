@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! FPDUs: boundaries, pad, CRC, and what happens after an error (RFC 5044 s4, s6, s8).
+
+use iwarp::rx::{Event, FaultKind, Receiver, Refusal, RxConfig};
+use iwarp::TermCode;
+
+use super::probe::{code, receiver, verdict, Call, Probe};
+use super::wire::{crc32c, fpdu, op, send, tagged, untagged, write, Wire, LAST, MORE, TAGGED_LAST};
+use super::Outcome;
+
+cases! {
+    every_pad_length
+    header_in_single_octets
+    several_fpdus_in_one_piece
+    pad_value_ignored_but_in_crc
+    crc_mismatch
+    crc_mismatch_delivers_nothing
+    crc_mismatch_in_middle_segment
+    crc_off_not_checked
+    crc_outranks_header_fault
+    header_fault_waits_for_crc
+    header_fault_at_once_without_crc
+    local_refusal_at_once
+    ulpdu_too_long
+    ulpdu_longest
+    ulpdu_too_short
+    nothing_after_a_fault
+    boundaries
+    figure_5_without_marker
+}
+
+fn event_len(probe: &Probe) -> Option<u32> {
+    match probe.event {
+        Some(Event::Recv { len, .. }) => Some(len),
+        _ => None,
+    }
+}
+
+/// s4.1: the pad makes the FPDU a multiple of four octets.
+pub(crate) fn every_pad_length() -> Outcome {
+    for len in 0..=9u8 {
+        let mut probe = Probe::new();
+        let payload = Wire::new().fill(len, usize::from(len));
+        check!(verdict(&send(1, payload.get()), &mut probe).is_ok());
+        check_eq!(event_len(&probe), Some(u32::from(len)));
+        check_eq!(probe.data.get(), payload.get());
+    }
+    Ok(())
+}
+
+/// A receiver finds FPDUs "even if alignment is lost" (s5.1).
+pub(crate) fn header_in_single_octets() -> Outcome {
+    let stream = Wire::new()
+        .bytes(send(1, &[1, 2, 3]).get())
+        .bytes(write(7, 9, &[4, 5]).get())
+        .bytes(send(2, &[]).get());
+    let mut probe = Probe::new();
+    let mut rx = receiver();
+    for octet in stream.get() {
+        check!(rx.receive(&[*octet], &mut probe).is_ok());
+    }
+    check_eq!(probe.delivered, 3);
+    check_eq!(probe.data.get(), &[1, 2, 3, 4, 5]);
+    check!(rx.at_boundary());
+    Ok(())
+}
+
+/// s5.1: "Multiple FPDUs MAY be packed into a single TCP segment".
+pub(crate) fn several_fpdus_in_one_piece() -> Outcome {
+    let mut probe = Probe::new();
+    let stream = Wire::new()
+        .bytes(send(1, &[1]).get())
+        .bytes(send(2, &[2, 2]).get())
+        .bytes(send(3, &[3, 3, 3]).get());
+    check!(verdict(&stream, &mut probe).is_ok());
+    check_eq!(probe.delivered, 3);
+    check_eq!(event_len(&probe), Some(3));
+    Ok(())
+}
+
+/// s4.1: "The pad data MUST be set to zero by the sender and ignored by the receiver (except for
+/// CRC checking)."
+pub(crate) fn pad_value_ignored_but_in_crc() -> Outcome {
+    // 18 octets of header and 1 of payload: 3 octets of pad.
+    let body = Wire::new()
+        .u16(19)
+        .bytes(untagged(LAST, op::SEND, 0, 1, 0, &[5]).get())
+        .bytes(&[0xaa, 0xbb, 0xcc]);
+    let crc = !crc32c(!0, body.get());
+    let good = body.clone().bytes(&crc.to_le_bytes());
+    check!(verdict(&good, &mut Probe::new()).is_ok());
+
+    let without_pad = !crc32c(!0, &body.get()[..21]);
+    let bad = body.bytes(&without_pad.to_le_bytes());
+    check_eq!(code(&bad, &mut Probe::new()), Some(TermCode::MPA_CRC));
+    Ok(())
+}
+
+/// s4.4: "Verify that the calculated CRC-32c value is the same as the received".
+pub(crate) fn crc_mismatch() -> Outcome {
+    let good = send(1, &[1, 2, 3, 4, 5, 6]);
+    for at in 0..good.len() {
+        // Inverting a high bit of the length only makes the receiver wait for more.
+        if at > 1 {
+            let fault = verdict(&good.clone().flip(at, 3), &mut Probe::new()).err();
+            check!(fault.is_some());
+            check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Crc));
+        }
+    }
+    Ok(())
+}
+
+/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP": here, before
+/// delivering it. Placement has happened by then.
+pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
+    let mut probe = Probe::new();
+    let bad = send(1, &[1, 2, 3, 4]);
+    let bad = bad.clone().flip(bad.len() - 1, 0);
+    check_eq!(code(&bad, &mut probe), Some(TermCode::MPA_CRC));
+    check_eq!(probe.placed, 4);
+    check_eq!(probe.ended, 0);
+    check_eq!(probe.delivered, 0);
+    Ok(())
+}
+
+/// A good last segment does not make up for a bad one before it.
+pub(crate) fn crc_mismatch_in_middle_segment() -> Outcome {
+    let first = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2]));
+    let stream = Wire::new()
+        .bytes(first.clone().flip(first.len() - 1, 7).get())
+        .bytes(fpdu(&untagged(LAST, op::SEND, 0, 1, 2, &[3, 4])).get());
+    let mut probe = Probe::new();
+    check_eq!(code(&stream, &mut probe), Some(TermCode::MPA_CRC));
+    check_eq!(probe.delivered, 0);
+    check_eq!(probe.placed, 2);
+    Ok(())
+}
+
+/// s4.1: "When CRCs are not enabled, this field is still present, may contain any value, and MUST
+/// NOT be checked."
+pub(crate) fn crc_off_not_checked() -> Outcome {
+    let good = send(1, &[1, 2, 3]);
+    let stream = good.clone().flip(good.len() - 2, 4);
+    let mut probe = Probe::new();
+    let mut rx = Receiver::new(RxConfig { crc: false });
+    check!(rx.receive(stream.get(), &mut probe).is_ok());
+    check_eq!(event_len(&probe), Some(3));
+    Ok(())
+}
+
+/// A header that a CRC error may have damaged is not blamed on the peer's DDP.
+pub(crate) fn crc_outranks_header_fault() -> Outcome {
+    let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
+    check_eq!(code(&bad_qn, &mut Probe::new()), Some(TermCode::INVALID_QN));
+    let damaged = bad_qn.clone().flip(bad_qn.len() - 1, 0);
+    check_eq!(code(&damaged, &mut Probe::new()), Some(TermCode::MPA_CRC));
+    Ok(())
+}
+
+/// The whole FPDU is awaited, and none of its payload placed.
+pub(crate) fn header_fault_waits_for_crc() -> Outcome {
+    let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
+    let mut probe = Probe::new();
+    let mut rx = receiver();
+    let (last, all) = bad_qn.get().split_last().unwrap_or((&0, &[]));
+    for octet in all {
+        check!(rx.receive(&[*octet], &mut probe).is_ok());
+    }
+    check!(!rx.at_boundary());
+    check!(rx.receive(&[*last], &mut probe).is_err());
+    check_eq!(probe.begun, 0);
+    check_eq!(probe.placed, 0);
+    Ok(())
+}
+
+/// Without CRCs there is nothing to wait for.
+pub(crate) fn header_fault_at_once_without_crc() -> Outcome {
+    let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
+    let mut rx = Receiver::new(RxConfig { crc: false });
+    let header = bad_qn.get().get(..20).unwrap_or_default();
+    let fault = rx.receive(header, &mut Probe::new()).err();
+    check_eq!(fault.and_then(|f| f.term()), Some(TermCode::INVALID_QN));
+    Ok(())
+}
+
+/// An error of this end does not depend on what the peer sends.
+pub(crate) fn local_refusal_at_once() -> Outcome {
+    let stream = send(1, &[1, 2, 3, 4]);
+    let mut probe = Probe::refusing(Call::Place, Refusal::Local);
+    let mut rx = receiver();
+    let fault = rx.receive(&stream.get()[..22], &mut probe).err();
+    check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
+    Ok(())
+}
+
+/// s3: "The sending DDP MUST NOT post a ULPDU larger than 64768 octets to MPA."
+pub(crate) fn ulpdu_too_long() -> Outcome {
+    let mut rx = receiver();
+    let mut probe = Probe::new();
+    let head = Wire::new()
+        .u16(64769)
+        .bytes(untagged(LAST, op::SEND, 0, 1, 0, &[]).get());
+    let mut crc = crc32c(!0, head.get());
+    check!(rx.receive(head.get(), &mut probe).is_ok());
+    // The rest of the ULPDU and 1 octet of pad.
+    let chunk = [0; 64];
+    for _ in 0..(64769 - 18 + 1) / 64 {
+        crc = crc32c(crc, &chunk);
+        check!(rx.receive(&chunk, &mut probe).is_ok());
+    }
+    let rest = (64769 - 18 + 1) % 64;
+    crc = crc32c(crc, &chunk[..rest]);
+    check!(rx.receive(&chunk[..rest], &mut probe).is_ok());
+    let fault = rx.receive(&(!crc).to_le_bytes(), &mut probe).err();
+    check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Framing));
+    check_eq!(fault.and_then(|f| f.term()), Some(TermCode::MPA_FPDU_START));
+    check_eq!(probe.begun, 0);
+    Ok(())
+}
+
+/// 64768 octets are legal.
+pub(crate) fn ulpdu_longest() -> Outcome {
+    let mut rx = Receiver::new(RxConfig { crc: false });
+    let mut probe = Probe::new();
+    let head = Wire::new()
+        .u16(64768)
+        .bytes(tagged(TAGGED_LAST, op::WRITE, 1, 0, &[]).get());
+    check!(rx.receive(head.get(), &mut probe).is_ok());
+    let chunk = [0; 67];
+    // 64754 octets of payload, 2 of pad, 4 of CRC.
+    let mut left = 64754 + 2 + 4;
+    while left != 0 {
+        let n = left.min(chunk.len());
+        check!(rx.receive(&chunk[..n], &mut probe).is_ok());
+        left -= n;
+    }
+    check_eq!(probe.placed, 64754);
+    check_eq!(probe.event, Some(Event::Write));
+    check!(rx.at_boundary());
+    Ok(())
+}
+
+/// A ULPDU that ends inside its DDP header.
+pub(crate) fn ulpdu_too_short() -> Outcome {
+    for len in 0..18usize {
+        for (first, min) in [(LAST, 18), (TAGGED_LAST, 14)] {
+            let ulpdu = Wire::new().u8(first).u8(op::SEND).fill(0, 16);
+            let ulpdu = Wire::new().bytes(&ulpdu.get()[..len]);
+            let stream = fpdu(&ulpdu);
+            let got = verdict(&stream, &mut Probe::new()).err();
+            if len < min {
+                check_eq!(got.map(|f| f.kind()), Some(FaultKind::Framing));
+            }
+            // The same octet by octet, with an FPDU behind that must not be touched.
+            let mut rx = receiver();
+            let mut probe = Probe::new();
+            let mut result = Ok(());
+            for octet in stream.clone().bytes(send(1, &[]).get()).get() {
+                result = rx.receive(&[*octet], &mut probe);
+            }
+            if len < min {
+                check_eq!(result.err().map(|f| f.kind()), Some(FaultKind::Framing));
+                check_eq!(probe.delivered, 0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// s8: "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
+/// that half connection."
+pub(crate) fn nothing_after_a_fault() -> Outcome {
+    let good = send(1, &[1, 2, 3, 4]);
+    let mut rx = receiver();
+    let mut probe = Probe::new();
+    let bad = good.clone().flip(good.len() - 1, 1);
+    let fault = rx.receive(bad.get(), &mut probe).err();
+    check!(fault.is_some());
+    let placed = probe.placed;
+    check_eq!(rx.receive(good.get(), &mut probe).err(), fault);
+    check_eq!(rx.receive(&[], &mut probe).err(), fault);
+    check_eq!(probe.delivered, 0);
+    check_eq!(probe.placed, placed);
+    check!(!rx.at_boundary());
+    Ok(())
+}
+
+/// Where a FIN cuts nothing short.
+pub(crate) fn boundaries() -> Outcome {
+    let stream = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2, 3]));
+    let mut rx = receiver();
+    let mut probe = Probe::new();
+    check!(rx.at_boundary());
+    check!(!rx.mid_message());
+    for (i, octet) in stream.get().iter().enumerate() {
+        check!(rx.receive(&[*octet], &mut probe).is_ok());
+        check_eq!(rx.at_boundary(), i + 1 == stream.len());
+    }
+    check!(rx.mid_message());
+    let last = fpdu(&untagged(LAST, op::SEND, 0, 1, 3, &[]));
+    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(rx.at_boundary());
+    check!(!rx.mid_message());
+    Ok(())
+}
+
+/// The FPDU of Figure 5 less its marker, which also is not in the CRC then.
+pub(crate) fn figure_5_without_marker() -> Outcome {
+    let mut probe = Probe::new();
+    let stream = send(1, &[0; 24]);
+    check_eq!(stream.len(), 48);
+    check_eq!(&stream.get()[..4], &[0, 0x2a, 0x41, 0x43]);
+    check!(verdict(&stream, &mut probe).is_ok());
+    check_eq!(event_len(&probe), Some(24));
+    Ok(())
+}

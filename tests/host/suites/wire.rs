@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Octets on the wire, by hand.
+
+/// A sequence of up to `N` octets.
+#[derive(Clone)]
+pub(crate) struct Wire<const N: usize = 256> {
+    buf: [u8; N],
+    len: usize,
+}
+
+impl Wire {
+    /// Nothing yet.
+    pub(crate) const fn new() -> Self {
+        Self::empty()
+    }
+}
+
+impl<const N: usize> Wire<N> {
+    /// Nothing yet.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            buf: [0; N],
+            len: 0,
+        }
+    }
+
+    /// Appends octets; those that find no room are lost, which the comparisons of a case show.
+    pub(crate) fn bytes(mut self, b: &[u8]) -> Self {
+        if let Some(room) = self.buf.get_mut(self.len..self.len + b.len()) {
+            room.copy_from_slice(b);
+            self.len += b.len();
+        }
+        self
+    }
+
+    /// Appends an octet.
+    pub(crate) fn u8(self, v: u8) -> Self {
+        self.bytes(&[v])
+    }
+
+    /// Appends a 16-bit field.
+    pub(crate) fn u16(self, v: u16) -> Self {
+        self.bytes(&v.to_be_bytes())
+    }
+
+    /// Appends a 32-bit field.
+    pub(crate) fn u32(self, v: u32) -> Self {
+        self.bytes(&v.to_be_bytes())
+    }
+
+    /// Appends a 64-bit field.
+    pub(crate) fn u64(self, v: u64) -> Self {
+        self.bytes(&v.to_be_bytes())
+    }
+
+    /// Appends `n` times the octet `v`.
+    pub(crate) fn fill(mut self, v: u8, n: usize) -> Self {
+        for _ in 0..n {
+            self = self.u8(v);
+        }
+        self
+    }
+
+    /// The octets.
+    pub(crate) fn get(&self) -> &[u8] {
+        self.buf.get(..self.len).unwrap_or_default()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Inverts one bit.
+    pub(crate) fn flip(mut self, at: usize, bit: u8) -> Self {
+        if let Some(b) = self.buf.get_mut(at) {
+            *b ^= 1 << bit;
+        }
+        self
+    }
+}
+
+/// CRC32c register update, bit by bit from the polynomial (RFC 3720 s12.1: 0x11EDC6F41).
+pub(crate) fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
+    for b in data {
+        crc ^= u32::from(*b);
+        for _ in 0..8 {
+            crc = if crc & 1 != 0 {
+                (crc >> 1) ^ 0x82f6_3b78
+            } else {
+                crc >> 1
+            };
+        }
+    }
+    crc
+}
+
+/// The FPDU of a ULPDU: length, ULPDU, zero pad to a multiple of four, CRC.
+pub(crate) fn fpdu(ulpdu: &Wire) -> Wire {
+    let mut w = Wire::new().u16(ulpdu.len() as u16).bytes(ulpdu.get());
+    while w.len() % 4 != 0 {
+        w = w.u8(0);
+    }
+    let crc = !crc32c(!0, w.get());
+    w.bytes(&crc.to_le_bytes())
+}
+
+/// A sink that keeps what it is given. Payload is the octets 1, 2, 3, ... by offset in the message,
+/// or zeros.
+pub(crate) struct Tape<const N: usize = 256> {
+    /// All octets so far.
+    pub(crate) out: Wire<N>,
+    /// Offset of the next payload octet.
+    pub(crate) at: u32,
+    /// Payload is all zeros.
+    pub(crate) zeros: bool,
+}
+
+impl<const N: usize> Tape<N> {
+    /// Nothing yet.
+    pub(crate) const fn new(zeros: bool) -> Self {
+        Self {
+            out: Wire::empty(),
+            at: 0,
+            zeros,
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        if let Some(room) = self
+            .out
+            .buf
+            .get_mut(self.out.len..self.out.len + bytes.len())
+        {
+            room.copy_from_slice(bytes);
+            self.out.len += bytes.len();
+        }
+    }
+}
+
+impl<const N: usize> iwarp::tx::Sink for Tape<N> {
+    type Error = core::convert::Infallible;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        crc32c(crc, data)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
+        self.append(bytes);
+        Ok(())
+    }
+
+    fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error> {
+        let mut crc = crc;
+        for _ in 0..len {
+            self.at = self.at.wrapping_add(1);
+            let octet = if self.zeros { 0 } else { self.at as u8 };
+            self.append(&[octet]);
+            crc = crc.map(|crc| crc32c(crc, &[octet]));
+        }
+        Ok(crc.unwrap_or(0))
+    }
+}
+
+/// T and L flags and DDP version 1.
+pub(crate) const TAGGED_LAST: u8 = 0xc1;
+/// T flag and DDP version 1.
+pub(crate) const TAGGED_MORE: u8 = 0x81;
+/// L flag and DDP version 1.
+pub(crate) const LAST: u8 = 0x41;
+/// DDP version 1.
+pub(crate) const MORE: u8 = 0x01;
+
+/// RDMAP Control Fields, version 1 (RFC 5040 Figure 4).
+pub(crate) mod op {
+    /// RDMA Write.
+    pub(crate) const WRITE: u8 = 0x40;
+    /// RDMA Read Request.
+    pub(crate) const READ_REQUEST: u8 = 0x41;
+    /// RDMA Read Response.
+    pub(crate) const READ_RESPONSE: u8 = 0x42;
+    /// Send.
+    pub(crate) const SEND: u8 = 0x43;
+    /// Send with Invalidate.
+    pub(crate) const SEND_INV: u8 = 0x44;
+    /// Send with Solicited Event.
+    pub(crate) const SEND_SE: u8 = 0x45;
+    /// Send with Solicited Event and Invalidate.
+    pub(crate) const SEND_SE_INV: u8 = 0x46;
+    /// Terminate.
+    pub(crate) const TERMINATE: u8 = 0x47;
+}
+
+/// Tagged ULPDU (RFC 5041 Figure 4).
+pub(crate) fn tagged(ddp: u8, rdmap: u8, stag: u32, to: u64, payload: &[u8]) -> Wire {
+    Wire::new()
+        .u8(ddp)
+        .u8(rdmap)
+        .u32(stag)
+        .u64(to)
+        .bytes(payload)
+}
+
+/// Untagged ULPDU (RFC 5041 Figure 5), the Invalidate STag zero.
+pub(crate) fn untagged(ddp: u8, rdmap: u8, qn: u32, msn: u32, mo: u32, payload: &[u8]) -> Wire {
+    untagged_inv(ddp, rdmap, 0, qn, msn, mo, payload)
+}
+
+/// Untagged ULPDU with an Invalidate STag.
+pub(crate) fn untagged_inv(
+    ddp: u8,
+    rdmap: u8,
+    inv: u32,
+    qn: u32,
+    msn: u32,
+    mo: u32,
+    payload: &[u8],
+) -> Wire {
+    Wire::new()
+        .u8(ddp)
+        .u8(rdmap)
+        .u32(inv)
+        .u32(qn)
+        .u32(msn)
+        .u32(mo)
+        .bytes(payload)
+}
+
+/// FPDU of a Send that is one segment.
+pub(crate) fn send(msn: u32, payload: &[u8]) -> Wire {
+    fpdu(&untagged(LAST, op::SEND, 0, msn, 0, payload))
+}
+
+/// FPDU of an RDMA Write that is one segment.
+pub(crate) fn write(stag: u32, to: u64, payload: &[u8]) -> Wire {
+    fpdu(&tagged(TAGGED_LAST, op::WRITE, stag, to, payload))
+}
+
+/// RDMA Read Request Header (RFC 5040 Figure 6).
+pub(crate) fn read_header(
+    sink_stag: u32,
+    sink_to: u64,
+    len: u32,
+    src_stag: u32,
+    src_to: u64,
+) -> Wire {
+    Wire::new()
+        .u32(sink_stag)
+        .u64(sink_to)
+        .u32(len)
+        .u32(src_stag)
+        .u64(src_to)
+}
+
+/// FPDU of a Read Request.
+pub(crate) fn read_request(msn: u32, header: &Wire) -> Wire {
+    fpdu(&untagged(LAST, op::READ_REQUEST, 1, msn, 0, header.get()))
+}
+
+/// FPDU of a Terminate with this Terminate Header.
+pub(crate) fn terminate(header: &Wire) -> Wire {
+    fpdu(&untagged(LAST, op::TERMINATE, 2, 1, 0, header.get()))
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel runs every case that the host runs.
+
+const SUITES: [(&str, &str); 6] = [
+    ("golden", include_str!("../suites/golden.rs")),
+    ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
+    ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
+    ("rules_rdmap", include_str!("../suites/rules_rdmap.rs")),
+    ("terminate", include_str!("../suites/terminate.rs")),
+    ("setup", include_str!("../suites/setup.rs")),
+];
+
+#[test]
+fn kunit_has_every_case() {
+    let kunit = include_str!("../../kunit/iwarp.rs");
+    for (suite, text) in SUITES {
+        let (_, list) = text.split_once("cases! {").expect("list of cases");
+        let (list, _) = list.split_once('}').expect("end of list");
+        for case in list.split_whitespace() {
+            let call = format!("suites::{suite}::{case}()");
+            assert!(
+                kunit.contains(&call),
+                "missing in tests/kunit/iwarp.rs: {call}"
+            );
+        }
+        // And the list has every function that is a case.
+        for line in text.lines() {
+            let case = line
+                .strip_prefix("pub(crate) fn ")
+                .and_then(|l| l.strip_suffix("() -> Outcome {"));
+            if let Some(case) = case {
+                let listed = list.split_whitespace().any(|c| c == case);
+                assert!(listed, "not in the list of {suite}: {case}");
+            }
+        }
+    }
+}

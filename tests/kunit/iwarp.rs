@@ -1,0 +1,758 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit runs of the protocol engine's cases (tests/host/suites), compiled as the kernel compiles.
+//!
+//! The list is checked against the suites by tests/host/tests/kunit_list.rs.
+
+use kernel::prelude::*;
+
+#[path = "../host/suites/mod.rs"]
+mod suites;
+
+#[allow(dead_code)]
+const __LOG_PREFIX: &[u8] = b"rsiw\0";
+
+#[kunit_tests(rsiw_iwarp_golden)]
+mod golden {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn crc32c_of_rfc3720() -> Outcome {
+        suites::golden::crc32c_of_rfc3720()
+    }
+
+    #[test]
+    fn mpa_figure_5() -> Outcome {
+        suites::golden::mpa_figure_5()
+    }
+
+    #[test]
+    fn mpa_figure_6() -> Outcome {
+        suites::golden::mpa_figure_6()
+    }
+
+    #[test]
+    fn marker_after_pad() -> Outcome {
+        suites::golden::marker_after_pad()
+    }
+
+    #[test]
+    fn marker_between_fpdus() -> Outcome {
+        suites::golden::marker_between_fpdus()
+    }
+
+    #[test]
+    fn markers_in_long_fpdu() -> Outcome {
+        suites::golden::markers_in_long_fpdu()
+    }
+
+    #[test]
+    fn send_header() -> Outcome {
+        suites::golden::send_header()
+    }
+
+    #[test]
+    fn send_with_invalidate_header() -> Outcome {
+        suites::golden::send_with_invalidate_header()
+    }
+
+    #[test]
+    fn write_header() -> Outcome {
+        suites::golden::write_header()
+    }
+
+    #[test]
+    fn read_request_message() -> Outcome {
+        suites::golden::read_request_message()
+    }
+
+    #[test]
+    fn read_response_header() -> Outcome {
+        suites::golden::read_response_header()
+    }
+
+    #[test]
+    fn terminate_message() -> Outcome {
+        suites::golden::terminate_message()
+    }
+
+    #[test]
+    fn untagged_example_of_ddp() -> Outcome {
+        suites::golden::untagged_example_of_ddp()
+    }
+
+    #[test]
+    fn tagged_example_of_ddp() -> Outcome {
+        suites::golden::tagged_example_of_ddp()
+    }
+
+    #[test]
+    fn write_to_wraps() -> Outcome {
+        suites::golden::write_to_wraps()
+    }
+
+    #[test]
+    fn zero_length_messages() -> Outcome {
+        suites::golden::zero_length_messages()
+    }
+
+    #[test]
+    fn mulpdu_formula() -> Outcome {
+        suites::golden::mulpdu_formula()
+    }
+
+    #[test]
+    fn mulpdu_bounds() -> Outcome {
+        suites::golden::mulpdu_bounds()
+    }
+
+    #[test]
+    fn full_mulpdu_has_no_pad() -> Outcome {
+        suites::golden::full_mulpdu_has_no_pad()
+    }
+
+    #[test]
+    fn small_mulpdu_is_raised() -> Outcome {
+        suites::golden::small_mulpdu_is_raised()
+    }
+
+    #[test]
+    fn crc_off_sends_field() -> Outcome {
+        suites::golden::crc_off_sends_field()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_mpa)]
+mod rules_mpa {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn every_pad_length() -> Outcome {
+        suites::rules_mpa::every_pad_length()
+    }
+
+    #[test]
+    fn header_in_single_octets() -> Outcome {
+        suites::rules_mpa::header_in_single_octets()
+    }
+
+    #[test]
+    fn several_fpdus_in_one_piece() -> Outcome {
+        suites::rules_mpa::several_fpdus_in_one_piece()
+    }
+
+    #[test]
+    fn pad_value_ignored_but_in_crc() -> Outcome {
+        suites::rules_mpa::pad_value_ignored_but_in_crc()
+    }
+
+    #[test]
+    fn crc_mismatch() -> Outcome {
+        suites::rules_mpa::crc_mismatch()
+    }
+
+    #[test]
+    fn crc_mismatch_delivers_nothing() -> Outcome {
+        suites::rules_mpa::crc_mismatch_delivers_nothing()
+    }
+
+    #[test]
+    fn crc_mismatch_in_middle_segment() -> Outcome {
+        suites::rules_mpa::crc_mismatch_in_middle_segment()
+    }
+
+    #[test]
+    fn crc_off_not_checked() -> Outcome {
+        suites::rules_mpa::crc_off_not_checked()
+    }
+
+    #[test]
+    fn crc_outranks_header_fault() -> Outcome {
+        suites::rules_mpa::crc_outranks_header_fault()
+    }
+
+    #[test]
+    fn header_fault_waits_for_crc() -> Outcome {
+        suites::rules_mpa::header_fault_waits_for_crc()
+    }
+
+    #[test]
+    fn header_fault_at_once_without_crc() -> Outcome {
+        suites::rules_mpa::header_fault_at_once_without_crc()
+    }
+
+    #[test]
+    fn local_refusal_at_once() -> Outcome {
+        suites::rules_mpa::local_refusal_at_once()
+    }
+
+    #[test]
+    fn ulpdu_too_long() -> Outcome {
+        suites::rules_mpa::ulpdu_too_long()
+    }
+
+    #[test]
+    fn ulpdu_longest() -> Outcome {
+        suites::rules_mpa::ulpdu_longest()
+    }
+
+    #[test]
+    fn ulpdu_too_short() -> Outcome {
+        suites::rules_mpa::ulpdu_too_short()
+    }
+
+    #[test]
+    fn nothing_after_a_fault() -> Outcome {
+        suites::rules_mpa::nothing_after_a_fault()
+    }
+
+    #[test]
+    fn boundaries() -> Outcome {
+        suites::rules_mpa::boundaries()
+    }
+
+    #[test]
+    fn figure_5_without_marker() -> Outcome {
+        suites::rules_mpa::figure_5_without_marker()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_ddp)]
+mod rules_ddp {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn send_single_segment() -> Outcome {
+        suites::rules_ddp::send_single_segment()
+    }
+
+    #[test]
+    fn send_several_segments() -> Outcome {
+        suites::rules_ddp::send_several_segments()
+    }
+
+    #[test]
+    fn send_zero_length_takes_buffer() -> Outcome {
+        suites::rules_ddp::send_zero_length_takes_buffer()
+    }
+
+    #[test]
+    fn send_longer_than_buffer() -> Outcome {
+        suites::rules_ddp::send_longer_than_buffer()
+    }
+
+    #[test]
+    fn send_without_buffer() -> Outcome {
+        suites::rules_ddp::send_without_buffer()
+    }
+
+    #[test]
+    fn write_single_segment() -> Outcome {
+        suites::rules_ddp::write_single_segment()
+    }
+
+    #[test]
+    fn write_several_segments() -> Outcome {
+        suites::rules_ddp::write_several_segments()
+    }
+
+    #[test]
+    fn write_zero_length_not_checked() -> Outcome {
+        suites::rules_ddp::write_zero_length_not_checked()
+    }
+
+    #[test]
+    fn write_segments_out_of_order() -> Outcome {
+        suites::rules_ddp::write_segments_out_of_order()
+    }
+
+    #[test]
+    fn write_stag_changes() -> Outcome {
+        suites::rules_ddp::write_stag_changes()
+    }
+
+    #[test]
+    fn write_to_wrap() -> Outcome {
+        suites::rules_ddp::write_to_wrap()
+    }
+
+    #[test]
+    fn write_refused() -> Outcome {
+        suites::rules_ddp::write_refused()
+    }
+
+    #[test]
+    fn reserved_bits_ignored() -> Outcome {
+        suites::rules_ddp::reserved_bits_ignored()
+    }
+
+    #[test]
+    fn version_tagged() -> Outcome {
+        suites::rules_ddp::version_tagged()
+    }
+
+    #[test]
+    fn version_untagged() -> Outcome {
+        suites::rules_ddp::version_untagged()
+    }
+
+    #[test]
+    fn queue_numbers() -> Outcome {
+        suites::rules_ddp::queue_numbers()
+    }
+
+    #[test]
+    fn msn_starts_at_one() -> Outcome {
+        suites::rules_ddp::msn_starts_at_one()
+    }
+
+    #[test]
+    fn msn_out_of_sequence() -> Outcome {
+        suites::rules_ddp::msn_out_of_sequence()
+    }
+
+    #[test]
+    fn msn_per_queue() -> Outcome {
+        suites::rules_ddp::msn_per_queue()
+    }
+
+    #[test]
+    fn mo_out_of_sequence() -> Outcome {
+        suites::rules_ddp::mo_out_of_sequence()
+    }
+
+    #[test]
+    fn mo_nonzero_first() -> Outcome {
+        suites::rules_ddp::mo_nonzero_first()
+    }
+
+    #[test]
+    fn refused_segment_is_not_placed() -> Outcome {
+        suites::rules_ddp::refused_segment_is_not_placed()
+    }
+
+    #[test]
+    fn refused_half_way() -> Outcome {
+        suites::rules_ddp::refused_half_way()
+    }
+
+    #[test]
+    fn tagged_and_untagged_interleave() -> Outcome {
+        suites::rules_ddp::tagged_and_untagged_interleave()
+    }
+
+    #[test]
+    fn two_untagged_messages_do_not_interleave() -> Outcome {
+        suites::rules_ddp::two_untagged_messages_do_not_interleave()
+    }
+
+    #[test]
+    fn two_tagged_messages_do_not_interleave() -> Outcome {
+        suites::rules_ddp::two_tagged_messages_do_not_interleave()
+    }
+
+    #[test]
+    fn refused_end_of_segment() -> Outcome {
+        suites::rules_ddp::refused_end_of_segment()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_rdmap)]
+mod rules_rdmap {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn send_kinds() -> Outcome {
+        suites::rules_rdmap::send_kinds()
+    }
+
+    #[test]
+    fn send_opcode_changes() -> Outcome {
+        suites::rules_rdmap::send_opcode_changes()
+    }
+
+    #[test]
+    fn invalidate_refused() -> Outcome {
+        suites::rules_rdmap::invalidate_refused()
+    }
+
+    #[test]
+    fn version() -> Outcome {
+        suites::rules_rdmap::version()
+    }
+
+    #[test]
+    fn reserved_opcodes() -> Outcome {
+        suites::rules_rdmap::reserved_opcodes()
+    }
+
+    #[test]
+    fn opcode_in_tagged_segment() -> Outcome {
+        suites::rules_rdmap::opcode_in_tagged_segment()
+    }
+
+    #[test]
+    fn opcode_on_wrong_queue() -> Outcome {
+        suites::rules_rdmap::opcode_on_wrong_queue()
+    }
+
+    #[test]
+    fn read_request_fields() -> Outcome {
+        suites::rules_rdmap::read_request_fields()
+    }
+
+    #[test]
+    fn read_request_in_two_segments() -> Outcome {
+        suites::rules_rdmap::read_request_in_two_segments()
+    }
+
+    #[test]
+    fn read_request_too_long() -> Outcome {
+        suites::rules_rdmap::read_request_too_long()
+    }
+
+    #[test]
+    fn read_request_too_short() -> Outcome {
+        suites::rules_rdmap::read_request_too_short()
+    }
+
+    #[test]
+    fn read_request_to_wrap() -> Outcome {
+        suites::rules_rdmap::read_request_to_wrap()
+    }
+
+    #[test]
+    fn read_request_zero_length_not_validated() -> Outcome {
+        suites::rules_rdmap::read_request_zero_length_not_validated()
+    }
+
+    #[test]
+    fn read_request_refused() -> Outcome {
+        suites::rules_rdmap::read_request_refused()
+    }
+
+    #[test]
+    fn read_queue_full() -> Outcome {
+        suites::rules_rdmap::read_queue_full()
+    }
+
+    #[test]
+    fn read_response() -> Outcome {
+        suites::rules_rdmap::read_response()
+    }
+
+    #[test]
+    fn read_response_several_segments() -> Outcome {
+        suites::rules_rdmap::read_response_several_segments()
+    }
+
+    #[test]
+    fn read_response_zero_length() -> Outcome {
+        suites::rules_rdmap::read_response_zero_length()
+    }
+
+    #[test]
+    fn read_response_unexpected() -> Outcome {
+        suites::rules_rdmap::read_response_unexpected()
+    }
+
+    #[test]
+    fn read_response_other_stag() -> Outcome {
+        suites::rules_rdmap::read_response_other_stag()
+    }
+
+    #[test]
+    fn read_response_other_to() -> Outcome {
+        suites::rules_rdmap::read_response_other_to()
+    }
+
+    #[test]
+    fn read_response_too_long() -> Outcome {
+        suites::rules_rdmap::read_response_too_long()
+    }
+
+    #[test]
+    fn read_response_too_short() -> Outcome {
+        suites::rules_rdmap::read_response_too_short()
+    }
+
+    #[test]
+    fn terminate_closes() -> Outcome {
+        suites::rules_rdmap::terminate_closes()
+    }
+
+    #[test]
+    fn terminate_within_message() -> Outcome {
+        suites::rules_rdmap::terminate_within_message()
+    }
+
+    #[test]
+    fn terminate_too_short() -> Outcome {
+        suites::rules_rdmap::terminate_too_short()
+    }
+
+    #[test]
+    fn terminate_promising_too_much() -> Outcome {
+        suites::rules_rdmap::terminate_promising_too_much()
+    }
+
+    #[test]
+    fn rtr_send() -> Outcome {
+        suites::rules_rdmap::rtr_send()
+    }
+
+    #[test]
+    fn rtr_send_only_first() -> Outcome {
+        suites::rules_rdmap::rtr_send_only_first()
+    }
+
+    #[test]
+    fn rtr_write_and_read() -> Outcome {
+        suites::rules_rdmap::rtr_write_and_read()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_terminate)]
+mod terminate {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn code_numbers() -> Outcome {
+        suites::terminate::code_numbers()
+    }
+
+    #[test]
+    fn code_texts() -> Outcome {
+        suites::terminate::code_texts()
+    }
+
+    #[test]
+    fn ddp_error_untagged() -> Outcome {
+        suites::terminate::ddp_error_untagged()
+    }
+
+    #[test]
+    fn ddp_error_tagged() -> Outcome {
+        suites::terminate::ddp_error_tagged()
+    }
+
+    #[test]
+    fn protection_error_of_read() -> Outcome {
+        suites::terminate::protection_error_of_read()
+    }
+
+    #[test]
+    fn protection_error_of_invalidate() -> Outcome {
+        suites::terminate::protection_error_of_invalidate()
+    }
+
+    #[test]
+    fn operation_error() -> Outcome {
+        suites::terminate::operation_error()
+    }
+
+    #[test]
+    fn operation_error_of_read() -> Outcome {
+        suites::terminate::operation_error_of_read()
+    }
+
+    #[test]
+    fn llp_error_has_no_header() -> Outcome {
+        suites::terminate::llp_error_has_no_header()
+    }
+
+    #[test]
+    fn local_error_has_no_header() -> Outcome {
+        suites::terminate::local_error_has_no_header()
+    }
+
+    #[test]
+    fn read_in_progress() -> Outcome {
+        suites::terminate::read_in_progress()
+    }
+
+    #[test]
+    fn first_error_is_captured() -> Outcome {
+        suites::terminate::first_error_is_captured()
+    }
+
+    #[test]
+    fn round_trip() -> Outcome {
+        suites::terminate::round_trip()
+    }
+
+    #[test]
+    fn reserved_bits_of_terminate() -> Outcome {
+        suites::terminate::reserved_bits_of_terminate()
+    }
+
+    #[test]
+    fn length_without_header() -> Outcome {
+        suites::terminate::length_without_header()
+    }
+
+    #[test]
+    fn fits_smallest_mulpdu() -> Outcome {
+        suites::terminate::fits_smallest_mulpdu()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_setup)]
+mod setup {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn request_octets() -> Outcome {
+        suites::setup::request_octets()
+    }
+
+    #[test]
+    fn reply_octets() -> Outcome {
+        suites::setup::reply_octets()
+    }
+
+    #[test]
+    fn enhanced_octets() -> Outcome {
+        suites::setup::enhanced_octets()
+    }
+
+    #[test]
+    fn reject_octets() -> Outcome {
+        suites::setup::reject_octets()
+    }
+
+    #[test]
+    fn reject_with_required_depths() -> Outcome {
+        suites::setup::reject_with_required_depths()
+    }
+
+    #[test]
+    fn coalesced_fpdu_is_left() -> Outcome {
+        suites::setup::coalesced_fpdu_is_left()
+    }
+
+    #[test]
+    fn frame_in_single_octets() -> Outcome {
+        suites::setup::frame_in_single_octets()
+    }
+
+    #[test]
+    fn wrong_key() -> Outcome {
+        suites::setup::wrong_key()
+    }
+
+    #[test]
+    fn same_role() -> Outcome {
+        suites::setup::same_role()
+    }
+
+    #[test]
+    fn revisions() -> Outcome {
+        suites::setup::revisions()
+    }
+
+    #[test]
+    fn private_data_limits() -> Outcome {
+        suites::setup::private_data_limits()
+    }
+
+    #[test]
+    fn enhanced_data_too_short() -> Outcome {
+        suites::setup::enhanced_data_too_short()
+    }
+
+    #[test]
+    fn reserved_bits_of_frame() -> Outcome {
+        suites::setup::reserved_bits_of_frame()
+    }
+
+    #[test]
+    fn enhanced_bit_in_revision_1() -> Outcome {
+        suites::setup::enhanced_bit_in_revision_1()
+    }
+
+    #[test]
+    fn reject_bit_of_request_ignored() -> Outcome {
+        suites::setup::reject_bit_of_request_ignored()
+    }
+
+    #[test]
+    fn crc_negotiation() -> Outcome {
+        suites::setup::crc_negotiation()
+    }
+
+    #[test]
+    fn marker_negotiation() -> Outcome {
+        suites::setup::marker_negotiation()
+    }
+
+    #[test]
+    fn large_fpdu_negotiation() -> Outcome {
+        suites::setup::large_fpdu_negotiation()
+    }
+
+    #[test]
+    fn ird_ord_negotiation() -> Outcome {
+        suites::setup::ird_ord_negotiation()
+    }
+
+    #[test]
+    fn ird_insufficient() -> Outcome {
+        suites::setup::ird_insufficient()
+    }
+
+    #[test]
+    fn no_ird_ord_negotiation() -> Outcome {
+        suites::setup::no_ird_ord_negotiation()
+    }
+
+    #[test]
+    fn peer_depths_are_passed_on() -> Outcome {
+        suites::setup::peer_depths_are_passed_on()
+    }
+
+    #[test]
+    fn rtr_negotiation() -> Outcome {
+        suites::setup::rtr_negotiation()
+    }
+
+    #[test]
+    fn rtr_none_in_common() -> Outcome {
+        suites::setup::rtr_none_in_common()
+    }
+
+    #[test]
+    fn rtr_read_needs_depth() -> Outcome {
+        suites::setup::rtr_read_needs_depth()
+    }
+
+    #[test]
+    fn rtr_flags_without_peer_to_peer() -> Outcome {
+        suites::setup::rtr_flags_without_peer_to_peer()
+    }
+
+    #[test]
+    fn reply_without_peer_to_peer() -> Outcome {
+        suites::setup::reply_without_peer_to_peer()
+    }
+
+    #[test]
+    fn reply_of_other_format() -> Outcome {
+        suites::setup::reply_of_other_format()
+    }
+
+    #[test]
+    fn rejected() -> Outcome {
+        suites::setup::rejected()
+    }
+
+    #[test]
+    fn buffer_too_small() -> Outcome {
+        suites::setup::buffer_too_small()
+    }
+
+    #[test]
+    fn depth_beyond_field() -> Outcome {
+        suites::setup::depth_beyond_field()
+    }
+}
