@@ -1,0 +1,237 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What every job begins with: `. /tests/lib.sh`. A job runs on host A, as root,
+# under bash; the other host is reached by `peer COMMAND...`. What a job starts,
+# on either host, is killed at its end, and drivers are unloaded for it.
+#
+# Set by the runner: RSIW_SIDE (a, b), RSIW_DRIVER and RSIW_DRIVER_PEER (rsiw,
+# siw, rxe), RSIW_GUESTS (1, 2), RSIW_KERNEL (stock, debug), RSIW_LINK (tap,
+# socket), RSIW_OUT (a directory both hosts and the machine see), RSIW_SLOW
+# (by what to multiply time limits). RSIW_PARAMS: module parameters, if any.
+
+export PATH=/tests/guest:/build/bin:$PATH
+
+# The hosts' addresses; ADDR is ours, PEER the other's.
+A4=10.7.0.1 B4=10.7.0.2 A6=fd07::1 B6=fd07::2
+# shellcheck disable=SC2034 # these are for the jobs
+if [ "${RSIW_SIDE:-a}" = a ]; then
+	ADDR=$A4 ADDR6=$A6 PEER=$B4 PEER6=$B6
+else
+	ADDR=$B4 ADDR6=$B6 PEER=$A4 PEER6=$A6
+fi
+# Alone, a host is its own peer.
+# shellcheck disable=SC2034
+[ "${RSIW_GUESTS:-2}" = 2 ] || PEER=$ADDR PEER6=$ADDR6
+
+# RDMA devices are named by their driver: rsiw0.
+DEV=${RSIW_DRIVER:-rsiw}0
+# shellcheck disable=SC2034
+PEER_DEV=${RSIW_DRIVER_PEER:-rsiw}0
+
+WORK=${WORK:-$(mktemp -d /tmp/job.XXXXXX)}
+_count=0 _failed=0 _planned=
+
+# --- saying what happened (KTAP) -------------------------------------------
+
+plan() {
+	echo "KTAP version 1"
+	echo "1..$1"
+	_planned=$1
+}
+
+# The whole job cannot run here: skip_all REASON
+skip_all() {
+	echo "KTAP version 1"
+	echo "1..0 # SKIP $*"
+	_planned=0
+	exit 0
+}
+
+ok() { _count=$((_count + 1)); echo "ok $_count - $1"; }
+not_ok() {
+	_count=$((_count + 1)) _failed=$((_failed + 1))
+	echo "not ok $_count - $1"
+	[ -z "${2:-}" ] || echo "# $2"
+}
+skip() { _count=$((_count + 1)); echo "ok $_count - $1 # SKIP $2"; }
+note() { printf '%s\n' "$*" | sed 's/^/# /'; }
+
+# run NAME COMMAND...: one test, passed if the command succeeds in time.
+# LIMIT=seconds before it sets another time limit. The command may be a
+# function of this shell; its output is kept in $OUTPUT for a closer look.
+run() {
+	local name=$1 began=$SECONDS status=0 limit
+	shift
+	limit=$(limit "${LIMIT:-30}")
+	OUTPUT=$WORK/output
+	within "$limit" "$@" >"$OUTPUT" 2>&1 || status=$?
+	sed 's/^/# /' "$OUTPUT"
+	if [ "$status" = 0 ]; then
+		ok "$name"
+	elif [ "$status" = 124 ]; then
+		not_ok "$name" "time limit of $limit s"
+	else
+		not_ok "$name" "status $status after $((SECONDS - began)) s: $*"
+	fi
+	return "$status"
+}
+
+# fails NAME COMMAND...: passed if the command fails, but in time.
+fails() {
+	local name=$1 status=0
+	shift
+	within "$(limit "${LIMIT:-30}")" "$@" >"$WORK/output" 2>&1 || status=$?
+	sed 's/^/# /' "$WORK/output"
+	case $status in
+	0) not_ok "$name" "succeeded, and must not: $*" ;;
+	124) not_ok "$name" "time limit" ;;
+	*) ok "$name" ;;
+	esac
+}
+
+# Seconds on the stock kernel, as many as this kernel needs.
+limit() { awk -v s="$1" -v f="${RSIW_SLOW:-1}" 'BEGIN { printf "%d", s * f + 0.5 }'; }
+
+# within SECONDS COMMAND...: like timeout, for functions too. Status 124.
+within() {
+	local seconds=$1 pid timer status
+	shift
+	if [ "$(type -t "$1")" = file ]; then
+		timeout -k 5 "$seconds" "$@"
+		return
+	fi
+	("$@") &
+	pid=$!
+	(sleep "$seconds"; kill -9 "$pid") >/dev/null 2>&1 &
+	timer=$!
+	wait "$pid" 2>/dev/null
+	status=$?
+	if kill "$timer" 2>/dev/null; then
+		# Its sleep would otherwise stay until the job ends.
+		pkill -P "$timer" 2>/dev/null
+		return "$status"
+	fi
+	return 124
+}
+
+# wait_for SECONDS COMMAND...: until the command succeeds.
+wait_for() {
+	local end=$((SECONDS + $(limit "$1")))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+
+_at_exit() {
+	local status=$?
+	[ -n "$_planned" ] || echo "1..$_count"
+	[ "$_failed" = 0 ] || exit 1
+	exit "$status"
+}
+trap _at_exit EXIT
+
+# --- drivers ----------------------------------------------------------------
+
+# load_driver [NETDEV] [PARAMETER=VALUE...]: this host's driver, with a device.
+# Jobs that want it on both hosts say `both load_driver`.
+load_driver() {
+	local netdev=eth0
+	if [ $# -gt 0 ] && [[ $1 != *=* ]]; then
+		netdev=$1
+		shift
+	fi
+	load_module "$RSIW_DRIVER" "$@" && add_device "$DEV" "$netdev"
+}
+
+load_module() {
+	local driver=$1 file dep
+	shift
+	[ "$driver" != rxe ] || driver=rdma_rxe
+	[ ! -e "/sys/module/$driver" ] || return 0
+	file=/build/$driver.ko
+	if [ ! -e "$file" ]; then
+		modprobe "$driver" "$@"
+		return
+	fi
+	for dep in $(modinfo -F depends "$file" | tr , ' '); do
+		modprobe "$dep" || return
+	done
+	# shellcheck disable=SC2086 # parameters are words
+	insmod "$file" ${RSIW_PARAMS:-} "$@"
+}
+
+# add_device NAME NETDEV [TYPE]
+add_device() {
+	rdma link add "$1" type "${3:-$RSIW_DRIVER}" netdev "$2" &&
+		wait_for 10 device_active "$1"
+}
+device_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }
+
+unload_driver() {
+	local module=$RSIW_DRIVER
+	[ "$module" != rxe ] || module=rdma_rxe
+	rdma link del "$DEV" 2>/dev/null
+	rmmod "$module"
+}
+
+# --- the other host ---------------------------------------------------------
+
+# peer COMMAND... is a program (tests/vm/prog/peer.c). For functions of this
+# file and for shell syntax: peer_sh 'load_driver && ulimit -a'
+peer_sh() { peer bash -c ". /tests/lib.sh; _planned=-; $1"; }
+
+# both FUNCTION-OR-COMMAND...: here and on the peer at once, if there is one.
+both() {
+	local pid
+	if [ "${RSIW_GUESTS:-2}" = 1 ]; then
+		"$@"
+		return
+	fi
+	peer_sh "$(printf '%q ' "$@")" &
+	pid=$!
+	"$@" && wait "$pid"
+}
+
+# peer_bg NAME COMMAND...: in the background on the peer (or here, when alone),
+# with its output in $WORK/NAME. peer_end NAME [SECONDS] waits for its end,
+# shows the output and returns the status; peer_kill NAME ends it. State is in
+# files, because `run` calls functions in a shell of their own.
+peer_bg() {
+	local name=$1
+	shift
+	[ "${RSIW_GUESTS:-2}" = 1 ] || set -- peer "$@"
+	rm -f "$WORK/$name.status"
+	(
+		"$@" >"$WORK/$name" 2>&1 </dev/null &
+		echo $! >"$WORK/$name.pid"
+		wait $!
+		echo $? >"$WORK/$name.status.new"
+		mv "$WORK/$name.status.new" "$WORK/$name.status"
+	) 2>/dev/null &
+	wait_for 5 test -s "$WORK/$name.pid"
+}
+peer_end() {
+	local status=124
+	if wait_for "${2:-30}" test -e "$WORK/$1.status"; then
+		status=$(<"$WORK/$1.status")
+	else
+		echo "$1 does not end"
+	fi
+	sed "s/^/$1: /" "$WORK/$1"
+	return "$status"
+}
+peer_kill() {
+	kill "$(<"$WORK/$1.pid")" 2>/dev/null
+	wait_for 5 test -e "$WORK/$1.status"
+}
+
+# On the peer, wait until something listens on a port, TCP or RDMA.
+peer_listens() { peer /tests/guest/listens "$1" "$(limit "${2:-10}")"; }
+listens() { /tests/guest/listens "$1" "$(limit "${2:-10}")"; }
+# server_up PORT: what peer_bg started is ready, wherever it runs.
+server_up() {
+	if [ "${RSIW_GUESTS:-2}" = 1 ]; then listens "$@"; else peer_listens "$@"; fi
+}

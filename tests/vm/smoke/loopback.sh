@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 60
+#
+# One host talking to itself through its own device.
+
+. /tests/lib.sh
+plan 3
+
+run "load the driver" load_driver || exit 1
+run "the device is listed by ibv_devinfo" ibv_devinfo -d "$DEV"
+peer_bg server rping -s -C 20 -v
+server_up 7174
+run "rping to itself" rping -c -a "$ADDR" -C 20 -v

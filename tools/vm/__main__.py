@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run test jobs in guests, or open a shell in one.
+
+Started by tools/vm-run, which makes everything needed first and runs this in
+the build root with a network namespace of its own.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from guest import Guest, probe_kvm    # noqa: E402
+from jobs import find_jobs                          # noqa: E402
+from link import make_link                          # noqa: E402
+from report import Report                           # noqa: E402
+from session import Session                         # noqa: E402
+
+
+INTEROP = [("rsiw", "siw"), ("siw", "rsiw")]
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(prog="vm-run", description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["test", "list", "shell"])
+    parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
+    parser.add_argument("--kernel", choices=["stock", "debug"], default="stock")
+    parser.add_argument("--pair", action="append", metavar="A,B",
+                        help="drivers of host A and host B (default: rsiw,rsiw); "
+                             "again for another round of the same jobs")
+    parser.add_argument("--interop", action="store_true",
+                        help="jobs that say 'interop: yes' also with siw at either end")
+    parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
+    parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
+                        help="set for the jobs, on both hosts")
+    parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
+    parser.add_argument("--memory", default="2G")
+    parser.add_argument("--append", default="", help="more for the kernel command line")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
+    parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
+    # What vm-run has made.
+    for name in ("top", "cache", "boot", "disk"):
+        parser.add_argument(f"--{name}", required=True, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def configure(args):
+    args.tests = f"{args.top}/tests/vm"
+    args.build = f"{args.top}/build/{args.kernel}"
+    base = f"{args.top}/build/logs"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    args.logs = tempfile.mkdtemp(prefix=f"{stamp}-{args.kernel}-", dir=base)
+    os.chmod(args.logs, 0o755)
+    args.out = f"{args.logs}/out"
+    os.mkdir(args.out)
+    # Renamed into place: another run may do the same right now.
+    link = f"{args.logs}/latest"
+    os.symlink(os.path.basename(args.logs), link)
+    os.rename(link, f"{base}/latest")
+    args.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(args.boot, args.cache)
+    debug = args.kernel == "debug"
+    if debug:
+        # ACPI stalls for minutes under emulation with all checks on.
+        args.append += " acpi=off"
+        # Suites run when a module is loaded, if they pass the filter: only the
+        # kunit job lets any.
+        args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
+    args.boot_timeout = 180 if debug else 90
+    args.slow = args.factor or (4 if debug else 1)
+    args.qemu_args = args.qemu_args.split()
+    args.job_env = dict(pair.split("=", 1) for pair in args.env)
+    args.pairs = [tuple(pair.split(",")) for pair in args.pair or ["rsiw,rsiw"]]
+    return args
+
+
+def make_plan(args, jobs, count):
+    """(job, pair) in the order to run, of the jobs with that many guests."""
+    plan = []
+    for pair in args.pairs + (INTEROP if args.interop else []):
+        for job in jobs:
+            wanted = pair in args.pairs or job.interop
+            if job.guests != count or not wanted or not job.fits(pair, args.kernel):
+                continue
+            # Of one guest only its own driver counts: no job twice with it.
+            entry = (job, pair if count == 2 else pair[:1])
+            if entry not in plan:
+                plan.append(entry)
+    return plan * args.repeat
+
+
+def test(args, rundir):
+    jobs = find_jobs(args.tests, args.names)
+    link = make_link(args.link, rundir)
+    args.link = link.name
+    report = Report(args.verbose)
+    ran = 0
+    for count in (1, 2):
+        plan = make_plan(args, jobs, count)
+        if not plan:
+            continue
+        ran += len(plan)
+        session = Session(args, link, rundir, count)
+        try:
+            for job, pair in plan:
+                report.begin(job, pair)
+                report.end(session.run(job, pair, report.echo))
+            for result in session.leaks():
+                report.extra(result)
+        finally:
+            session.close()
+    if not ran:
+        raise SystemExit("vm: no job fits these drivers and this kernel")
+    report.summary()
+    return 1 if report.failed else 0
+
+
+def shell(args, rundir):
+    link = make_link(args.link, rundir)
+    guest = Guest("a", args, link, rundir, 2)
+    print(f"vm: starting a guest ({'KVM' if args.kvm else 'TCG'}); leave with 'exit', "
+          "kill it with Ctrl-A X", flush=True)
+    command = guest.command("mon:stdio", "rsiw.mode=shell")
+    at = command.index("-monitor")
+    return subprocess.call(command[:at] + command[at + 2:])
+
+
+def main():
+    args = configure(parse_args())
+    if args.action == "list":
+        for job in find_jobs(args.tests, args.names):
+            print(f"{job.title}: guests {job.guests}, kernel {job.kernel}, "
+                  f"pairs {' '.join(job.pairs)}")
+        return 0
+    # Short, because a Unix socket's path may be; consoles move to the logs.
+    rundir = tempfile.mkdtemp(prefix="vm")
+    try:
+        return test(args, rundir) if args.action == "test" else shell(args, rundir)
+    except KeyboardInterrupt:
+        print("vm: interrupted", flush=True)
+        return 130
+    finally:
+        for name in os.listdir(rundir):
+            if ".log" in name:
+                shutil.copy(f"{rundir}/{name}", args.logs)
+        shutil.rmtree(rundir, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What in a kernel log means that something is broken."""
+
+import re
+
+SPLAT = re.compile("|".join((
+    r"\bBUG:", r"\bWARNING:", r"\bOops\b", r"\bKASAN:", r"\bUBSAN:", r"\bKFENCE:",
+    r"kernel BUG at", r"general protection fault", r"unable to handle",
+    r"possible circular locking", r"possible recursive locking",
+    r"inconsistent lock state", r"suspicious RCU usage", r"lock held when returning",
+    r"lock held at task exit", r"bad unlock balance", r"possible irq lock inversion",
+    r"INFO: task .* blocked", r"rcu.*(stall|detected)", r"soft lockup", r"hard LOCKUP",
+    r"scheduling while atomic", r"sleeping function called", r"refcount_t:",
+    r"list_(add|del) corruption", r"ODEBUG:", r"kmemleak: \d+ new", r"page allocation failure",
+    r"DEBUG_LOCKS_WARN_ON", r"rust_kernel: panicked", r"Kernel panic", r"Call Trace:",
+    r"memory leak", r"slab.*(corrupt|Objects remaining)", r"bad page state",
+    r"module verification failed.*required", r"attempt to access beyond end",
+    r"restrack: .*BUG", r"restrack: .*resources in use",
+)), re.I)
+
+# Said of every module not built with the distribution's kernel; and what only
+# names a check, or our own knobs of it.
+HARMLESS = re.compile("|".join((
+    r"ommand line:", r"RCU CPU stall warnings timeout",
+    r"loading out-of-tree module taints kernel",
+    r"module verification failed: signature and/or required key missing",
+)))
+
+
+def splats(lines):
+    """The lines that fail a job."""
+    return [line for line in lines if SPLAT.search(line) and not HARMLESS.search(line)]

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One guest: its QEMU process, console and boot."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from agent import Channel, GuestDied
+
+COMMON = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-nographic",
+          "-no-reboot", "-machine", "q35,usb=off,vmport=off,smbus=off"]
+# Timers are real and the machine may be busy: what only means "slow" must
+# not look like a bug. A user-space machine check of speed is not our test.
+CMDLINE = ("console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic "
+           "log_buf_len=4M printk.devkmsg=on tsc=reliable no_timer_check "
+           "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0 "
+           "hung_task_panic=0 sysctl.kernel.hung_task_timeout_secs=60 "
+           "mitigations=off")
+
+
+def accelerator(kvm):
+    return ["-accel", "kvm", "-cpu", "host"] if kvm else \
+        ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+
+
+def probe_kvm(boot, cache):
+    """Whether KVM really runs a guest here: on some machines /dev/kvm opens
+    and then fails. Asked once per start of the machine."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    with open("/proc/sys/kernel/random/boot_id") as boot_id:
+        answer_file = f"{cache}/kvm-{boot_id.read().strip()}"
+    try:
+        with open(answer_file) as answer:
+            return answer.read().strip() == "yes"
+    except FileNotFoundError:
+        pass
+    try:
+        probe = subprocess.run(
+            [*COMMON, *accelerator(True), "-m", "512M", "-serial", "stdio",
+             "-kernel", f"{boot}/vmlinuz", "-initrd", f"{boot}/initrd",
+             "-append", f"{CMDLINE} rsiw.probe"],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+        good = b"rsiw-probe-ok" in probe.stdout
+    except subprocess.TimeoutExpired:
+        good = False
+    with open(answer_file, "w") as answer:
+        answer.write("yes" if good else "no")
+    return good
+
+
+class Guest:
+    def __init__(self, side, config, link, rundir, cpus):
+        self.side, self.config, self.link = side, config, link
+        self.rundir, self.cpus = rundir, cpus
+        self.console = f"{rundir}/console-{side}.log"
+        self.boots = 0
+        self.process = None
+        self.channel = None
+        self.started = None
+
+    def command(self, serial, mode=""):
+        config, port = self.config, f"{self.rundir}/agent-{self.side}"
+        if os.path.exists(port):
+            os.unlink(port)
+        disk = "format=raw,if=virtio,readonly=on,file.locking=off"
+        args = [*COMMON, *accelerator(config.kvm), "-smp", str(self.cpus),
+                "-m", config.memory, "-name", f"host{self.side}",
+                "-kernel", f"{config.boot}/vmlinuz", "-initrd", f"{config.boot}/initrd",
+                "-append", f"{CMDLINE} rsiw.side={self.side} {mode} {config.append}",
+                "-drive", f"file={config.disk},{disk}"]
+        modules = f"{config.boot}/modules.ext4"
+        if os.path.exists(modules):
+            args += ["-drive", f"file={modules},{disk}"]
+        for tag, path, access in (("tests", config.tests, "readonly=on"),
+                                  ("build", config.build, "readonly=on"),
+                                  ("out", config.out, "readonly=off")):
+            args += ["-virtfs", f"local,path={path},mount_tag={tag},"
+                                f"security_model=none,{access},multidevs=remap"]
+        args += ["-device", "virtio-serial-pci",
+                 "-chardev", f"socket,id=agent,path={port},server=on,wait=off",
+                 "-device", "virtserialport,chardev=agent,name=rsiw.agent",
+                 "-device", "virtio-rng-pci",
+                 "-monitor", f"unix:{self.rundir}/monitor-{self.side},server=on,wait=off",
+                 "-serial", serial]
+        return args + self.link.arguments(self.side) + config.qemu_args
+
+    def boot(self):
+        """Start, without waiting until it is up."""
+        self.boots += 1
+        if os.path.exists(self.console):
+            # Keep what an earlier, perhaps crashed, guest said.
+            shutil.copyfile(self.console, f"{self.console}.{self.boots - 1}")
+            os.unlink(self.console)
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command(f"file:{self.console}"), stdin=subprocess.DEVNULL,
+            stdout=open(f"{self.rundir}/qemu-{self.side}.log", "ab"),
+            stderr=subprocess.STDOUT)
+        self.channel = Channel(f"{self.rundir}/agent-{self.side}")
+        self.channel.connect(lambda: self.process.poll() is None)
+
+    def wait_up(self, timeout):
+        if not self.channel.hello.wait(timeout) or self.channel.closed:
+            self.kill()
+            raise GuestDied(f"host{self.side} did not come up")
+        # What the boot said is no job's concern, except that it went wrong.
+        return self.channel.kmsg()
+
+    @property
+    def alive(self):
+        return (self.process is not None and self.process.poll() is None
+                and not self.channel.closed)
+
+    def responds(self, timeout=15):
+        try:
+            status, _ = self.channel.run(["true"], timeout=timeout)
+        except GuestDied:
+            return False
+        return status == 0
+
+    def stacks(self):
+        """Ask a hung guest where it is: an NMI makes it print and die."""
+        try:
+            subprocess.run(["socat", "-", f"UNIX-CONNECT:{self.rundir}/monitor-{self.side}"],
+                           input=b"nmi\n", capture_output=True, timeout=5)
+        except (OSError, subprocess.TimeoutExpired):
+            return
+        time.sleep(3)
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+        if self.process:
+            self.process.wait()
+        if self.channel:
+            self.channel.close()
+
+    def console_tail(self, lines=40):
+        try:
+            with open(self.console, errors="replace") as console:
+                text = console.read()
+        except FileNotFoundError:
+            return []
+        # Terminal control has no place in a log.
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text).splitlines()[-lines:]

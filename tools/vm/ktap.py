@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reading KTAP: the tests a job says it ran."""
+
+import re
+from dataclasses import dataclass
+
+RESULT = re.compile(r"^(not )?ok\s+(\d+)\s*-?\s*(.*)$")
+PLAN = re.compile(r"^1\.\.(\d+)")
+SKIP = re.compile(r"#\s*SKIP\b\s*(.*)$", re.I)
+
+
+@dataclass
+class Result:
+    name: str
+    status: str                 # "ok", "not ok" or "skip"
+    reason: str = ""
+
+
+def parse(text):
+    """(results, problem): the tests in order, and what is wrong with the
+    document itself, if anything. Indented lines belong to subtests, whose
+    outcome the line of their parent repeats."""
+    results, plan, problem = [], None, None
+    for line in text.splitlines():
+        match = PLAN.match(line)
+        if match:
+            plan = int(match[1])
+            skip = SKIP.search(line)
+            if plan == 0:
+                results.append(Result("(whole job)", "skip",
+                                      skip[1].strip() if skip else "no reason given"))
+            continue
+        match = RESULT.match(line)
+        if not match:
+            continue
+        name, skip = match[3], SKIP.search(match[3])
+        if skip:
+            name = name[:skip.start()].rstrip(" -#")
+            results.append(Result(name, "skip", skip[1].strip()))
+        else:
+            results.append(Result(name, "not ok" if match[1] else "ok"))
+    if plan is None:
+        problem = "no plan (1..N): the job did not end by itself or is not KTAP"
+    elif plan and plan != len(results):
+        problem = f"{len(results)} results where the plan says {plan}"
+    return results, problem
+

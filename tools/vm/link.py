@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The wire between guests.
+
+"tap": taps with vnet_hdr on a bridge, in the network namespace that the runner
+was started in (its own, see in-root --net), so that segmentation offload and
+GRO work as on a real NIC. "socket": a Unix socket between the two QEMUs, for
+where taps cannot be had; no offloads.
+"""
+
+import os
+import subprocess
+
+
+def ip(*args):
+    subprocess.run(["ip", *args], check=True, capture_output=True, text=True)
+
+
+class TapLink:
+    name = "tap"
+
+    def __init__(self, _rundir):
+        self.taps = set()
+        with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as knob:
+            knob.write("1")
+        ip("link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+        ip("link", "set", "br0", "up")
+
+    def arguments(self, side):
+        tap = f"tap{side}"
+        if tap not in self.taps:
+            ip("tuntap", "add", tap, "mode", "tap", "vnet_hdr")
+            ip("link", "set", tap, "master", "br0", "up")
+            self.taps.add(tap)
+        return ["-netdev", f"tap,id=data,ifname={tap},script=no,downscript=no,vhost=off",
+                "-device", f"virtio-net-pci,netdev=data,romfile=,mac={mac(side)}"]
+
+
+class SocketLink:
+    name = "socket"
+
+    def __init__(self, rundir):
+        self.rundir = rundir
+
+    def arguments(self, side):
+        mine, other = (f"{self.rundir}/link-{s}" for s in (side, "b" if side == "a" else "a"))
+        if os.path.exists(mine):
+            os.unlink(mine)
+        # Datagrams: either end may come and go.
+        return ["-netdev", "dgram,id=data"
+                f",local.type=unix,local.path={mine},remote.type=unix,remote.path={other}",
+                "-device", f"virtio-net-pci,netdev=data,romfile=,mac={mac(side)}"]
+
+
+def mac(side):
+    return f"52:54:00:07:00:0{1 if side == 'a' else 2}"
+
+
+def make_link(kind, rundir):
+    """The link asked for; "auto" prefers taps and says why if there are none."""
+    if kind == "socket":
+        return SocketLink(rundir)
+    try:
+        return TapLink(rundir)
+    except (OSError, subprocess.CalledProcessError) as error:
+        if kind == "tap":
+            raise SystemExit(f"vm: no tap link here: {reason(error)}") from None
+        print(f"vm: no tap link here ({reason(error)}); using a socket", flush=True)
+        return SocketLink(rundir)
+
+
+def reason(error):
+    return (getattr(error, "stderr", None) or str(error)).strip()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Telling a person what came of it, and counting."""
+
+import sys
+
+MARK = {"ok": "ok", "not ok": "FAIL", "skip": "skip"}
+
+
+class Report:
+    def __init__(self, verbose):
+        self.verbose = verbose
+        self.passed = self.failed = self.skipped = 0
+        self.failures = []
+
+    @staticmethod
+    def say(text):
+        print(text, flush=True)
+
+    def begin(self, job, pair):
+        if self.verbose:
+            self.say(f"== {job.title} [{','.join(pair)}]")
+
+    def echo(self, data):
+        if self.verbose:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def count(self, result):
+        if result.status == "ok":
+            self.passed += 1
+        elif result.status == "skip":
+            self.skipped += 1
+        else:
+            self.failed += 1
+
+    def end(self, outcome):
+        for result in outcome.results:
+            self.count(result)
+        # A job that went wrong beyond its own tests is one failure more.
+        self.failed += bool(outcome.problems)
+        title = f"{outcome.job.title} [{','.join(outcome.pair)}]"
+        counts = [sum(r.status == s for r in outcome.results) for s in MARK]
+        mark = "FAIL" if outcome.failed else "skip" if counts[2] and not counts[0] else "ok"
+        self.say(f"{mark:4} {title}: {counts[0]} passed, {counts[1]} failed, "
+                 f"{counts[2]} skipped ({outcome.seconds:.1f} s)")
+        for result in outcome.results:
+            if result.status == "skip":
+                self.say(f"     skip {result.name}: {result.reason}")
+        if not outcome.failed:
+            return
+        self.failures.append(title)
+        for result in outcome.results:
+            if result.status == "not ok":
+                self.say(f"     FAIL {result.name}")
+        for problem in outcome.problems:
+            self.say(f"     FAIL {problem}")
+        if not self.verbose:
+            self.tail(outcome.log)
+        for line in outcome.shown[:120]:
+            self.say(f"     | {line}")
+        self.say(f"     (all of it: {outcome.log})")
+
+    def tail(self, path, lines=30):
+        with open(path, errors="replace") as log:
+            output = log.read().split("\n--- kernel messages of", 1)[0]
+        for line in output.splitlines()[-lines:]:
+            self.say(f"     | {line}")
+
+    def extra(self, result):
+        """A finding of the whole session."""
+        self.count(result)
+        self.say(f"{MARK[result.status]:4} {result.name}")
+        if result.status == "not ok":
+            self.failures.append(result.name)
+            for line in result.reason.splitlines()[:60]:
+                self.say(f"     | {line}")
+
+    def summary(self):
+        if self.failures:
+            self.say("failed: " + "; ".join(self.failures))
+        self.say(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A set of guests that is booted once and runs job after job.
+
+A job leaves no trace: what it started is killed, the drivers are unloaded and
+the addresses restored. A guest that crashed, hangs, complained or cannot be
+cleaned is booted anew before the next job.
+"""
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+
+import dmesg
+import ktap
+from agent import GuestDied
+from guest import Guest
+from ktap import Result
+
+
+@dataclass
+class Outcome:
+    """What came of one job with one pair of drivers."""
+    job: object
+    pair: tuple
+    results: list = field(default_factory=list)
+    problems: list = field(default_factory=list)    # beyond its own results
+    seconds: float = 0
+    log: str = ""
+    shown: list = field(default_factory=list)       # to print on failure
+
+    @property
+    def failed(self):
+        return bool(self.problems) or any(r.status == "not ok" for r in self.results)
+
+
+class Session:
+    def __init__(self, config, link, rundir, count):
+        self.config, self.count = config, count
+        cpus = 2 if count == 1 else 1
+        self.guests = {side: Guest(side, config, link, rundir, cpus)
+                       for side in "ab"[:count]}
+        self.soiled = set("ab"[:count])     # sides to boot before the next job
+
+    def boot(self):
+        began = time.monotonic()
+        fresh = [self.guests[side] for side in sorted(self.soiled)]
+        for guest in fresh:
+            guest.kill()
+            guest.boot()
+        for guest in fresh:
+            for line in dmesg.splats(guest.wait_up(self.config.boot_timeout)):
+                print(f"vm: host{guest.side}, at boot: {line}", flush=True)
+        self.soiled.clear()
+        for guest in self.guests.values():
+            other = self.guests.get("b" if guest.side == "a" else "a")
+            guest.channel.peer = other.channel if other else None
+        names = " and ".join(f"host{guest.side}" for guest in fresh)
+        print(f"vm: {names} up in {time.monotonic() - began:.1f} s "
+              f"({fresh[0].channel.release}, {'KVM' if self.config.kvm else 'TCG'})",
+              flush=True)
+
+    def close(self):
+        for guest in self.guests.values():
+            guest.kill()
+
+    def environment(self, job, pair, side, name):
+        own, other = (pair[0], pair[-1]) if side == "a" else (pair[-1], pair[0])
+        return {"RSIW_SIDE": side, "RSIW_DRIVER": own, "RSIW_DRIVER_PEER": other,
+                "RSIW_GUESTS": str(self.count), "RSIW_JOB": job.title,
+                "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.config.link,
+                "RSIW_OUT": f"/out/{name}",
+                "RSIW_SLOW": str(self.config.slow), **self.config.job_env}
+
+    def new_name(self, job, pair):
+        """Of the job's log and output directory, each time another."""
+        base = f"{job.suite}-{job.name}-{'-'.join(pair)}"
+        name, again = base, 1
+        while os.path.exists(f"{self.config.out}/{name}"):
+            again += 1
+            name = f"{base}-{again}"
+        return name
+
+    def run(self, job, pair, echo):
+        """Run one job; echo gets its output as it comes."""
+        outcome = Outcome(job, pair)
+        name = self.new_name(job, pair)
+        os.makedirs(f"{self.config.out}/{name}")
+        outcome.log = f"{self.config.logs}/{name}.log"
+        began = time.monotonic()
+        output = bytearray()
+        kernel = {side: [] for side in self.guests}
+        try:
+            if self.soiled or not all(g.alive for g in self.guests.values()):
+                self.soiled |= {s for s, g in self.guests.items() if not g.alive}
+                self.boot()
+            for side, guest in self.guests.items():
+                guest.channel.env = self.environment(job, pair, side, name)
+            began = time.monotonic()
+            self.execute(job, output, echo, outcome)
+        except GuestDied as error:
+            outcome.problems.append(str(error))
+        self.judge_output(output.decode(errors="replace"), outcome)
+        for side, guest in self.guests.items():
+            self.clean(guest, kernel[side], outcome)
+        self.judge_kernel(job, kernel, outcome)
+        outcome.seconds = time.monotonic() - began
+        self.write_log(output, kernel, outcome)
+        return outcome
+
+    def execute(self, job, output, echo, outcome):
+        def sink(data):
+            output.extend(data)
+            echo(data)
+
+        limit = job.timeout * self.config.slow
+        channel = self.guests["a"].channel
+        capture = None
+        if job.pcap or self.config.pcap:
+            capture = channel.start(["/tests/guest/capture"], group="capture")
+        command = channel.start(["/bin/bash", f"/tests/{job.path}"], sink=sink, group="job")
+        status = command.wait(limit)
+        if status is None:
+            outcome.problems.append(f"time limit of {limit:.0f} s")
+            for guest in self.guests.values():
+                if not guest.responds():
+                    guest.stacks()
+        elif status not in (0, 1):
+            # 1 is what a job with a failed test exits with.
+            outcome.problems.append(f"exit status {status}")
+        elif status == 1:
+            outcome.problems.append("exit status 1")
+        if capture:
+            channel.kill_group("capture")
+
+    @staticmethod
+    def judge_output(text, outcome):
+        outcome.results, problem = ktap.parse(text)
+        if problem and not outcome.problems:
+            outcome.problems.append(problem)
+        if any(r.status == "not ok" for r in outcome.results) and \
+                outcome.problems == ["exit status 1"]:
+            outcome.problems.clear()        # it says so itself
+
+    def clean(self, guest, messages, outcome):
+        """End everything the job started and collect the kernel's messages."""
+        try:
+            if not guest.alive:
+                raise GuestDied("the guest died")
+            guest.channel.kill_group("job")
+            status, text = guest.channel.run(
+                ["/tests/guest/reset", guest.side], timeout=30 * self.config.slow)
+            messages += guest.channel.kmsg()
+            if status != 0:
+                reason = text.strip().splitlines()[-1:] or ["time limit"]
+                outcome.problems.append(f"host{guest.side} cannot be cleaned: {reason[0]}")
+                self.soiled.add(guest.side)
+        except GuestDied:
+            self.soiled.add(guest.side)
+            outcome.problems.append(f"host{guest.side} crashed or hangs")
+            guest.kill()
+            outcome.shown += [f"--- console of host{guest.side} ---", *guest.console_tail()]
+
+    def judge_kernel(self, job, kernel, outcome):
+        for side, lines in kernel.items():
+            bad = dmesg.splats(lines)
+            if job.allow:
+                bad = [line for line in bad if not re.search(job.allow, line)]
+            if bad:
+                outcome.problems.append(f"host{side}: {bad[0].split('] ', 1)[-1]}")
+                first = lines.index(bad[0])
+                outcome.shown += [f"--- kernel of host{side} ---",
+                                  *lines[max(0, first - 5):first + 40]]
+                # Lockdep is off after its first report, memory may be damaged.
+                self.soiled.add(side)
+
+    def write_log(self, output, kernel, outcome):
+        with open(outcome.log, "wb") as log:
+            log.write(output)
+            for problem in outcome.problems:
+                log.write(f"# {problem}\n".encode())
+            for side, lines in kernel.items():
+                log.write(f"\n--- kernel messages of host{side} ---\n".encode())
+                log.write("\n".join(lines).encode() + b"\n")
+            if outcome.shown:
+                log.write(b"\n" + "\n".join(outcome.shown).encode() + b"\n")
+
+    def leaks(self):
+        """On a kernel that can tell: memory nothing refers to any more."""
+        found = []
+        for side, guest in self.guests.items():
+            if side in self.soiled or not guest.alive:
+                continue
+            try:
+                status, text = guest.channel.run(["/tests/guest/leaks"], timeout=300)
+            except GuestDied:
+                status, text = 1, "the guest died while looking for leaks"
+            if status == 77:
+                continue
+            found.append(Result(f"no memory leaked on host{side}",
+                                "ok" if status == 0 else "not ok", text))
+        return found
