@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a person types. Everything is made inside the build root (tools/), so
+# the machine needs no Rust and no kernel headers. The module's own rules are
+# in Kbuild, which the kernel's build system prefers to this file.
+
+KERNEL ?= stock
+A ?= rsiw
+B ?= rsiw
+T ?=
+RUN ?=
+STAGES ?=
+
+.DEFAULT_GOAL := module
+.PHONY: module debug siw-peer rxe-peer run shell vm test format clippy host-test update-kernel clean help
+
+module: ## build rsiw.ko for the distribution's newest kernel
+	@tools/build stock rsiw
+	@echo build/stock/rsiw.ko
+
+debug: ## build rsiw.ko for the debug kernel (and that kernel first, 10 minutes)
+	@tools/build debug rsiw
+
+siw-peer: ## build siw.ko of the same kernel, to test against
+	@tools/build $(KERNEL) siw
+
+rxe-peer: ## build rdma_rxe.ko of the same kernel, to compare with
+	@tools/build $(KERNEL) rxe
+
+run: module ## build, boot two hosts, and show them at work over RDMA
+	@tools/vm-run test -v $(RUN) demo
+
+shell: module ## a console in a guest with the module loaded
+	@tools/vm-run shell --kernel stock
+
+vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
+	@tools/build $(KERNEL) $(sort $(A) $(B))
+	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
+
+test: ## everything .ci/run runs; STAGES="shell host" for some of it
+	@tools/ci/run $(STAGES)
+
+format: ## format all Rust code as the kernel does
+	@tools/ci/format --write
+
+clippy: ## the kernel's own lints, warnings as errors
+	@tools/ci/run clippy
+
+host-test: ## the protocol engine's tests on this machine
+	@tools/ci/run host
+
+update-kernel: ## look again which kernel is the newest in trixie-backports
+	@tools/kernel refresh
+	@tools/kernel version
+
+clean: ## remove build/ (the cache outside the checkout stays)
+	@rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' Makefile
+	@echo "Cached: $${RSIW_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rsiw} (RSIW_CACHE moves it)"
+	@echo "RSIW_KERNEL=7.3 asks for another kernel than the newest complete one."

@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a stage is made of: checks that are counted. A stage ends with
+# `finish`, whose last line is "N passed, N failed, N skipped".
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+set +e
+cd "$TOP" || exit
+
+PASSED=0 FAILED=0 SKIPPED=0
+
+# check NAME COMMAND...
+check() {
+	local name=$1
+	shift
+	if "$@"; then
+		PASSED=$((PASSED + 1))
+		echo "ok   $name"
+	else
+		FAILED=$((FAILED + 1))
+		echo "FAIL $name"
+	fi
+}
+
+skip() {
+	SKIPPED=$((SKIPPED + 1))
+	echo "skip $1: $2"
+}
+
+# Take over the counts of a tool that ends with a line like ours: its output
+# is in a file. Without such a line it broke off, which is a failure.
+add_counts() {
+	local line
+	line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1)
+	if [ -z "$line" ]; then
+		FAILED=$((FAILED + 1))
+		return
+	fi
+	# shellcheck disable=SC2046 # the digits are words
+	set -- $(tr -dc '0-9 ' <<<"$line")
+	PASSED=$((PASSED + $1)) FAILED=$((FAILED + $2)) SKIPPED=$((SKIPPED + $3))
+}
+
+finish() {
+	echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
+	[ "$FAILED" = 0 ]
+	exit
+}
+
+in_root() { "$TOP/tools/in-root" "$@"; }
+
+# Files of the project, committed or about to be.
+files() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do
+	[ ! -f "$f" ] || echo "$f"
+done; }
