@@ -9,7 +9,7 @@
 //! running, later ones find nothing, and the `Arc` is gone. `net/tls` and `drivers/nvme/host/tcp.c`
 //! work the same way.
 
-use crate::{bindings, errno, LockedSock, TcpState};
+use crate::{bindings, LockedSock, TcpState};
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
@@ -139,10 +139,10 @@ impl<T: SockCallbacks> Hooks<T> {
     ///
     /// To be called by `ksock_error_report()` only.
     unsafe extern "C" fn error_report(raw: *mut bindings::ksock_hooks, err: c_int) {
-        // The report may come after somebody took the error.
-        let reason = to_result(err.wrapping_neg())
-            .err()
-            .unwrap_or_else(|| errno::ECONNRESET.error());
+        // Without an error it is a report of something else, which we did not ask for.
+        let Err(reason) = to_result(err.wrapping_neg()) else {
+            return;
+        };
         // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
         T::error_report(unsafe { Self::target(raw) }, reason);
     }

@@ -109,9 +109,10 @@ impl Drop for SockGuard<'_> {
 
 /// A value guarded by the lock of one socket.
 ///
-/// It starts out belonging to no socket and is claimed for one by [`SockCell::claim`], for good.
+/// It starts out belonging to no socket, and is claimed for one by [`SockCell::claim`].
 pub struct SockCell<T> {
-    /// INVARIANT: Once not null, this does not change.
+    /// INVARIANT: If not null, it changes only while that socket's only [`LockedSock`] is
+    /// exclusively borrowed.
     sk: AtomicPtr<bindings::sock>,
     value: UnsafeCell<T>,
 }
@@ -133,8 +134,8 @@ impl<T> SockCell<T> {
         }
     }
 
-    /// Lets the lock of this socket guard the cell from now on. Fails with `EBUSY` if that is the
-    /// right of another socket.
+    /// Lets the lock of this socket guard the cell from now on. Fails with `EBUSY` if it belongs to
+    /// another socket.
     pub fn claim(&self, sk: &mut LockedSock) -> Result {
         let ours = sk.as_ptr();
         match self
@@ -144,6 +145,20 @@ impl<T> SockCell<T> {
             Ok(_) => Ok(()),
             Err(sk) if sk == ours => Ok(()),
             Err(_) => Err(EBUSY),
+        }
+    }
+
+    /// Lets the cell belong to no socket again. Fails with `EINVAL` if it does not belong to this
+    /// one.
+    pub fn release(&self, sk: &mut LockedSock) -> Result {
+        match self.sk.compare_exchange(
+            sk.as_ptr(),
+            ptr::null_mut(),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(EINVAL),
         }
     }
 
