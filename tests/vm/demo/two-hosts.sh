@@ -22,7 +22,7 @@ for test in ib_send_bw ib_write_bw; do
 	peer_bg "$test" "$test" -R -s 65536 -n 500 -d "$PEER_DEV"
 	server_up 18515
 	run "$test, messages of 64 KiB" "$test" -R -s 65536 -n 500 -d "$DEV" "$PEER"
-	peer_end "$test" >/dev/null
+	peer_kill "$test"
 done
 show rdma statistic show link "$DEV/1"
 note "this is emulation: figures compare with each other, not with hardware"
