@@ -123,7 +123,8 @@ impl TrainBuf {
     }
 
     /// Takes back what was appended since [`TrainBuf::len`] was `mark`; nothing may have been
-    /// consumed since.
+    /// consumed since. The memory is not used again, as it might have been sent already, so what is
+    /// appended next begins a span.
     pub fn rollback(&mut self, mark: usize) {
         let mut drop = self.len.saturating_sub(mark);
         self.len -= drop;

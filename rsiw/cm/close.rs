@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Every way a connection ends.
+//!
+//! With a queue pair, always in this order:
+//!
+//! 1. TCP: a reset, or a FIN where it was not sent yet.
+//! 2. Callbacks are detached, or (lingering) receive for nobody: the queue pair hears nothing more.
+//! 3. [`Qp::conn_lost`]: everything outstanding completes, the queue pair drops the connection.
+//! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
+//!    id. Nothing is reported after that.
+//! 5. The registry forgets the connection. The last reference to it, which may be one of tx's,
+//!    releases the socket.
+//!
+//! Before there is a queue pair that runs, `CONNECT_REPLY` with an error takes the place of `CLOSE`
+//! for an initiator, and nothing for a responder.
+//!
+//! [`Qp::conn_lost`]: crate::qp::Qp::conn_lost
+
+use super::{
+    conn::{Conn, Events},
+    initiator::Attempt,
+    patience,
+    stage::Stage,
+    streaming::Link,
+    Close, Lost,
+};
+use kernel::{pr_warn_once, prelude::*, sync::Arc};
+use rdma::{CmId, ConnInfo};
+
+/// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
+pub(super) fn abort(conn: &Arc<Conn>, link: Link, why: Lost, status: Result) -> Stage {
+    conn.leave();
+    conn.socket().abort();
+    link.qp.conn_lost(why);
+    report_close(&link.cm, status);
+    Stage::Closed
+}
+
+/// Ends an established connection after both FINs. Context: sleeping.
+pub(super) fn finish(conn: &Arc<Conn>, link: Link) -> Stage {
+    conn.leave();
+    link.qp.conn_lost(Lost::Closed);
+    report_close(&link.cm, Ok(()));
+    Stage::Closed
+}
+
+/// Ends an established connection for its consumer, while TCP delivers what it has. Context:
+/// sleeping.
+pub(super) fn flush(conn: &Arc<Conn>, link: Link) -> Stage {
+    let next = linger(conn);
+    link.qp.conn_lost(Lost::Aborted);
+    report_close(&link.cm, Ok(()));
+    next
+}
+
+/// Sends a FIN and waits a little for the peer's. To release the socket at once would be a reset if
+/// anything were left to read, and a reset may overtake what was sent last. Context: sleeping.
+pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
+    // Fails if the connection is gone, of which the next step hears.
+    let _ = conn.socket().shutdown_write();
+    conn.patience(patience::LINGER);
+    conn.discard();
+    Stage::Linger
+}
+
+/// The actor's step in [`Stage::Linger`].
+pub(super) fn linger_step(conn: &Arc<Conn>, events: Events) -> Stage {
+    let eof = events.any(Events::EOF);
+    let enough = conn.how() == Some(Close::Abort) || conn.error().is_some();
+    if !eof && !enough && !events.any(Events::TIMEOUT) {
+        return Stage::Linger;
+    }
+    conn.leave();
+    if !eof {
+        conn.socket().abort();
+    }
+    Stage::Closed
+}
+
+/// Ends a connection that nobody was told of. Context: sleeping.
+pub(super) fn drop_unknown(conn: &Arc<Conn>) -> Stage {
+    conn.leave();
+    conn.socket().abort();
+    Stage::Closed
+}
+
+/// Ends an initiator's attempt and tells the consumer why. `peer` is what the peer's Reply said, if
+/// there was one. Context: sleeping.
+pub(super) fn fail_attempt(
+    conn: &Arc<Conn>,
+    attempt: &Attempt,
+    status: Error,
+    last_words: LastWords,
+    peer: Option<ReplyInfo<'_>>,
+) -> Stage {
+    let next = match last_words {
+        LastWords::None => {
+            conn.leave();
+            conn.socket().abort();
+            Stage::Closed
+        }
+        LastWords::Sent => linger(conn),
+    };
+    attempt.qp.conn_lost(Lost::Handshake);
+    report_reply(attempt, Err(status), peer.unwrap_or_default());
+    next
+}
+
+/// Whether the peer was sent something that it should still get.
+pub(super) enum LastWords {
+    /// No: reset.
+    None,
+    /// Yes: FIN.
+    Sent,
+}
+
+/// What a `CONNECT_REPLY` tells of the peer.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ReplyInfo<'a> {
+    pub(super) private_data: &'a [u8],
+    pub(super) ird: u8,
+    pub(super) ord: u8,
+}
+
+/// The one `CONNECT_REPLY` of an attempt.
+pub(super) fn report_reply(attempt: &Attempt, status: Result, info: ReplyInfo<'_>) {
+    let mut info = ConnInfo {
+        local: attempt.local,
+        remote: attempt.remote,
+        private_data: super::event_private_data(info.private_data),
+        ird: info.ird,
+        ord: info.ord,
+    };
+    if attempt.cm.connect_reply(status, &info).is_err() {
+        // iwcm has no memory to copy the private data. The event itself needs none, and without it
+        // the consumer would wait for good.
+        info.private_data = &[];
+        if attempt.cm.connect_reply(status, &info).is_err() {
+            pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
+        }
+    }
+}
+
+/// The peer's FIN came.
+pub(super) fn report_disconnect(link: &Link) {
+    // iwcm allocates for this beforehand; and should it fail, `CLOSE` says enough.
+    let _ = link.cm.disconnect(Ok(()));
+}
+
+fn report_close(cm: &CmId, status: Result) {
+    if cm.close(status).is_err() {
+        pr_warn_once!("iwcm did not take a CLOSE\n");
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection: its socket, what happened to it, and its callbacks.
+//!
+//! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
+//! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
+//! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock.
+
+use super::{stage::Stage, Close};
+use crate::{device::Device, qp::Qp};
+use core::{
+    fmt::Arguments,
+    mem::replace,
+    sync::atomic::{AtomicI32, AtomicU32, Ordering},
+};
+use kernel::{
+    error::to_result,
+    new_mutex,
+    prelude::*,
+    sync::{Arc, ArcBorrow, Mutex, SetOnce},
+};
+use net::{LockedSock, SockCallbacks, TcpSocket, TcpState};
+use rdma::work::{Job, Timer};
+
+/// Who receives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Receiver {
+    /// The actor, frame by frame.
+    Actor = 0,
+    /// The queue pair.
+    Qp = 1,
+    /// Nobody: data is thrown away on the way to the FIN.
+    Nobody = 2,
+}
+
+/// What happened since the actor looked last.
+#[derive(Clone, Copy)]
+pub(super) struct Events(u32);
+
+impl Events {
+    /// Something about the socket: data, FIN, state, error.
+    pub(super) const SOCKET: u32 = 1 << 0;
+    /// The timer ran out.
+    pub(super) const TIMEOUT: u32 = 1 << 1;
+    /// [`Conn::close`] was called; how is in [`Conn::how`].
+    pub(super) const CLOSE: u32 = 1 << 2;
+    /// The queue pair has sent all it had.
+    pub(super) const DRAINED: u32 = 1 << 3;
+    /// The peer's FIN was reached at an FPDU boundary.
+    pub(super) const EOF: u32 = 1 << 4;
+    /// The peer's FIN was reached elsewhere.
+    pub(super) const CUT: u32 = 1 << 5;
+    /// The queue pair is about to send a Terminate.
+    pub(super) const FAULT: u32 = 1 << 6;
+
+    /// Whether any of `bits` happened.
+    pub(super) fn any(self, bits: u32) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+/// One TCP connection of a device.
+#[pin_data]
+pub(crate) struct Conn {
+    pub(super) dev: Arc<Device>,
+    /// Its key in the device's registry.
+    pub(super) serial: u64,
+    socket: TcpSocket,
+    events: AtomicU32,
+    /// The strongest [`Close`] asked for, or 0.
+    how: AtomicU32,
+    /// The first error TCP reported, as a negative errno, or 0.
+    error: AtomicI32,
+    /// A [`Receiver`]; changed with the socket locked.
+    receiver: AtomicU32,
+    /// The peer's first FPDU came.
+    started: AtomicU32,
+    /// The queue pair, from the moment it can be called.
+    qp: SetOnce<Arc<Qp>>,
+    #[pin]
+    job: Job<Conn>,
+    #[pin]
+    timer: Timer<Conn>,
+    #[pin]
+    pub(super) stage: Mutex<Stage>,
+}
+
+rdma::impl_job! { Conn, job, Conn::act }
+rdma::impl_timer! { Conn, timer, Conn::timeout }
+
+impl Conn {
+    /// Makes a connection of a socket, enters it in the device's registry and installs its
+    /// callbacks. Events wait until the caller sets a first stage: it gets the connection with the
+    /// stage locked by `f`. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `ESHUTDOWN` if the device is going away; what `f` returns, in which case the
+    /// connection is over.
+    pub(super) fn start(
+        dev: &Arc<Device>,
+        socket: TcpSocket,
+        f: impl FnOnce(&Arc<Conn>) -> Result<Stage>,
+    ) -> Result<Arc<Conn>> {
+        let conn = Arc::pin_init(
+            try_pin_init!(Self {
+                dev: dev.clone(),
+                serial: dev.cm.next_serial(),
+                socket,
+                events: AtomicU32::new(0),
+                how: AtomicU32::new(0),
+                error: AtomicI32::new(0),
+                receiver: AtomicU32::new(Receiver::Actor as u32),
+                started: AtomicU32::new(0),
+                qp: SetOnce::new(),
+                job <- Job::new(),
+                timer <- Timer::new(),
+                stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        dev.cm.enter(&conn)?;
+        let mut stage = conn.stage.lock();
+        let first = conn.socket.attach(conn.clone()).and_then(|()| f(&conn));
+        match first {
+            Ok(first) => *stage = first,
+            Err(e) => {
+                conn.leave();
+                return Err(e);
+            }
+        }
+        drop(stage);
+        // Callbacks do not repeat what happened before they were there.
+        conn.notify(Events::SOCKET);
+        Ok(conn)
+    }
+
+    /// Ends what [`Conn::start`] began: no timer, no callback, no entry in the registry. What is
+    /// still queued of the actor finds [`Stage::Closed`]. Context: sleeping.
+    pub(super) fn leave(&self) {
+        self.timer.cancel();
+        self.socket.detach();
+        self.dev.cm.remove(self.serial);
+    }
+
+    /// The socket; valid as long as the connection is referred to. Once it is closed, sends fail
+    /// with `EPIPE`.
+    pub(crate) fn socket(&self) -> &TcpSocket {
+        &self.socket
+    }
+
+    /// Has the connection closed; the strongest of all calls counts. Context: any.
+    pub(crate) fn close(self: &Arc<Self>, how: Close) {
+        self.how.fetch_max(how as u32, Ordering::Relaxed);
+        self.notify(Events::CLOSE);
+    }
+
+    /// The queue pair found a fault and is about to send a Terminate, after which it calls
+    /// [`Conn::close`]. If that takes too long, the connection is reset. Context: any.
+    pub(crate) fn faulted(self: &Arc<Self>) {
+        self.notify(Events::FAULT);
+    }
+
+    /// The answer to [`Qp::begin_close`]: everything was handed to TCP. Context: any.
+    pub(crate) fn tx_drained(self: &Arc<Self>) {
+        self.notify(Events::DRAINED);
+    }
+
+    /// The peer's first FPDU came. Context: any.
+    pub(crate) fn first_fpdu_seen(&self) {
+        self.started.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the peer's first FPDU came.
+    pub(super) fn peer_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed) != 0
+    }
+
+    /// How to close, if that was asked for.
+    pub(super) fn how(&self) -> Option<Close> {
+        match self.how.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Close::Graceful),
+            2 => Some(Close::Flush),
+            _ => Some(Close::Abort),
+        }
+    }
+
+    /// Why TCP ended the connection.
+    pub(super) fn error(&self) -> Option<Error> {
+        to_result(self.error.load(Ordering::Acquire)).err()
+    }
+
+    /// Notes that something happened and wakes the actor. Context: any.
+    pub(super) fn notify(self: &Arc<Self>, events: u32) {
+        Self::wake(self.as_arc_borrow(), events);
+    }
+
+    fn wake(this: ArcBorrow<'_, Self>, events: u32) {
+        this.events.fetch_or(events, Ordering::Release);
+        this.job.queue(&this.dev.queues.cm, this.into());
+    }
+
+    /// Tells the log, now and then, why there is no connection. Context: any.
+    pub(super) fn complain(&self, why: Arguments<'_>) {
+        if let Some(handle) = self.dev.handle() {
+            rdma::ratelimited_info!(handle.name(), "{}\n", why);
+        }
+    }
+
+    /// Gives what comes next `ms` milliseconds, in place of what was set before. Context: any.
+    pub(super) fn patience(self: &Arc<Self>, ms: u32) {
+        self.timer.arm(&self.dev.queues.cm, self.clone(), ms);
+    }
+
+    /// Stops the timer. A time-out that is being noted is not taken back.
+    pub(super) fn no_hurry(&self) {
+        self.timer.cancel();
+    }
+
+    fn timeout(this: Arc<Self>) {
+        this.notify(Events::TIMEOUT);
+    }
+
+    /// The actor: one step of the connection. Runs in a work item, so never twice at a time.
+    fn act(this: Arc<Self>) {
+        let mut stage = this.stage.lock();
+        let events = this.take_events();
+        let now = replace(&mut *stage, Stage::Closed);
+        let retry = match now.step(&this, events) {
+            Stage::Retry(retry) => retry,
+            next => {
+                *stage = next;
+                return;
+            }
+        };
+        // A connection of its own, with a stage of its own.
+        drop(stage);
+        retry.run(&this);
+    }
+
+    fn take_events(&self) -> Events {
+        Events(self.events.swap(0, Ordering::Acquire))
+    }
+
+    /// Looks at the socket in the queue pair's place, in case that a callback has nothing to go by
+    /// (a reset comes without data), and adds what there is to `events`. Context: sleeping.
+    pub(super) fn look(self: &Arc<Self>, events: Events) -> Events {
+        Self::receive(self.as_arc_borrow(), &mut self.socket.lock());
+        Events(events.0 | self.take_events().0)
+    }
+
+    /// Gives the stream to the queue pair, and with it what arrived already. Context: sleeping.
+    pub(super) fn give_to(self: &Arc<Self>, qp: &Arc<Qp>) {
+        self.qp.populate(qp.clone());
+        let mut sk = self.socket.lock();
+        self.receiver.store(Receiver::Qp as u32, Ordering::Release);
+        Self::receive(self.as_arc_borrow(), &mut sk);
+    }
+
+    /// Takes the stream from whoever receives and throws away what arrives from now on. Context:
+    /// sleeping.
+    pub(super) fn discard(self: &Arc<Self>) {
+        let mut sk = self.socket.lock();
+        self.receiver
+            .store(Receiver::Nobody as u32, Ordering::Release);
+        Self::receive(self.as_arc_borrow(), &mut sk);
+    }
+
+    /// The queue pair, if the stream is its own.
+    fn streaming_qp(&self) -> Option<&Arc<Qp>> {
+        if self.receiver.load(Ordering::Acquire) != Receiver::Qp as u32 {
+            return None;
+        }
+        self.qp.as_ref()
+    }
+
+    /// Receives what the socket has, for whoever receives. Context: socket locked.
+    fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        if let Some(qp) = this.streaming_qp() {
+            qp.rx_pump(sk);
+            if sk.at_eof() {
+                let clean = qp.rx_eof(sk);
+                Self::wake(this, if clean { Events::EOF } else { Events::CUT });
+            }
+        } else if this.receiver.load(Ordering::Acquire) == Receiver::Nobody as u32 {
+            // What cannot be read (urgent data) is left to the time-out.
+            let _ = sk.read(<[u8]>::len);
+            if sk.at_eof() {
+                Self::wake(this, Events::EOF);
+            }
+        } else {
+            Self::wake(this, Events::SOCKET);
+        }
+    }
+}
+
+impl SockCallbacks for Conn {
+    fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        Self::receive(this, sk);
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>) {
+        if let Some(qp) = this.streaming_qp() {
+            qp.tx_kick();
+        }
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, state: TcpState) {
+        // Connected, or over. FINs come with `data_ready`, behind the data.
+        if matches!(state, TcpState::Established | TcpState::Closed) {
+            Self::wake(this, Events::SOCKET);
+        }
+    }
+
+    fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
+        let errno = reason.to_errno();
+        // The first one counts.
+        let _ = this
+            .error
+            .compare_exchange(0, errno, Ordering::Release, Ordering::Relaxed);
+        Self::wake(this, Events::SOCKET);
+    }
+}

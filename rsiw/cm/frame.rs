@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! MPA frames, and the one FPDU of connection setup, on their way through the socket.
+
+use iwarp::{
+    mpa::{mulpdu, FrameReader, MpaError, FRAME_MAX},
+    tx::{Framer, Message, Segmenter, Sink},
+    TermCode, Terminate,
+};
+use kernel::prelude::*;
+use net::{errno, Received, Sent, TcpSocket};
+
+/// How far a frame is.
+pub(super) enum Progress {
+    /// More of it must arrive.
+    Pending,
+    /// It is complete; what follows is still in the socket.
+    Complete,
+    /// The peer closed before it was.
+    Eof,
+}
+
+/// Why a frame cannot be read.
+pub(super) enum ReadError {
+    /// It is none.
+    Mpa(MpaError),
+    /// The connection failed.
+    Socket(Error),
+}
+
+/// Reads what there is of a frame, and nothing behind it. Context: sleeping.
+pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progress, ReadError> {
+    let mut buf = [0; 128];
+    loop {
+        let n = reader.want().min(buf.len());
+        if n == 0 {
+            return Ok(Progress::Complete);
+        }
+        match socket.recv(&mut buf[..n]).map_err(ReadError::Socket)? {
+            Received::Bytes(n) => {
+                reader
+                    .input(buf.get(..n).unwrap_or(&buf))
+                    .map_err(ReadError::Mpa)?;
+            }
+            Received::WouldBlock => return Ok(Progress::Pending),
+            Received::Eof => return Ok(Progress::Eof),
+        }
+    }
+}
+
+/// Room to write any frame into.
+pub(super) type FrameBuf = [u8; FRAME_MAX];
+
+/// An empty [`FrameBuf`].
+pub(super) const FRAME_BUF: FrameBuf = [0; FRAME_MAX];
+
+/// Sends all of `bytes`, at a time when the send buffer is empty. Context: sleeping.
+pub(super) fn send(socket: &TcpSocket, bytes: &[u8]) -> Result {
+    match socket.send(bytes)? {
+        Sent::Bytes(n) if n == bytes.len() => Ok(()),
+        // A connection that cannot take half a kilobyte as the first thing is of no use.
+        _ => Err(errno::ECONNABORTED.into()),
+    }
+}
+
+/// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
+/// section 9). Context: sleeping.
+pub(super) fn send_terminate(
+    socket: &TcpSocket,
+    code: TermCode,
+    crc: bool,
+    tx_markers: bool,
+) -> Result {
+    let message = Message::Terminate {
+        term: Terminate::new(code),
+    };
+    let mut out = Fpdu {
+        bytes: [0; 128],
+        len: 0,
+    };
+    let segment = Segmenter::new(message, 0).next(mulpdu(socket.mss(), tx_markers));
+    Framer::new(crc, tx_markers).write(&segment.ok_or(EINVAL)?, &mut out)?;
+    send(socket, out.bytes.get(..out.len).ok_or(EINVAL)?)
+}
+
+/// Takes one short FPDU.
+struct Fpdu {
+    bytes: [u8; 128],
+    len: usize,
+}
+
+impl Sink for Fpdu {
+    type Error = Error;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        rdma::crc32c(crc, data)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result {
+        let end = self.len + bytes.len();
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(EINVAL)?
+            .copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    fn put_payload(&mut self, _len: u32, _crc: Option<u32>) -> Result<u32> {
+        // A Terminate is all header.
+        Err(EINVAL)
+    }
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The initiator: TCP connect, MPA Request, MPA Reply (RFC 5044 section 7.1, RFC 6581).
+//!
+//! A successful [`connect`] is answered by exactly one `CONNECT_REPLY`, see
+//! [`close::report_reply`]. A responder that knows only MPA revision 1 closes the connection when it
+//! sees a Request of revision 2; the attempt is then repeated with revision 1 (RFC 6581 section 10),
+//! on a connection of its own.
+
+use super::{
+    clip, close,
+    close::{LastWords, ReplyInfo},
+    conn::{Conn, Events},
+    event_depth, frame,
+    frame::{Progress, ReadError},
+    limits, max_private_data, offer, open, patience,
+    stage::Stage,
+    streaming::{Link, Streaming},
+    Lost, StreamParams,
+};
+use crate::{params, qp::Qp, verbs::Rsiw};
+use core::{format_args, net::SocketAddr};
+use iwarp::{
+    mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, RtrSet},
+    TermCode,
+};
+use kernel::{prelude::*, sync::Arc};
+use net::{errno, TcpState};
+use rdma::{CmId, ConnParam, Device};
+
+/// What the consumer wants, kept for a second try.
+pub(super) struct Attempt {
+    pub(super) cm: CmId,
+    pub(super) qp: Arc<Qp>,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    private_data: KVec<u8>,
+    ird: u16,
+    ord: u16,
+    revision: u8,
+}
+
+/// TCP connects.
+pub(super) struct Connecting {
+    attempt: KBox<Attempt>,
+}
+
+/// The MPA Request was sent.
+pub(super) struct AwaitReply {
+    attempt: KBox<Attempt>,
+    mpa: Initiator,
+    reader: KBox<FrameReader>,
+}
+
+/// The peer does not know MPA revision 2.
+pub(super) struct Retry {
+    attempt: KBox<Attempt>,
+    why: Error,
+}
+
+/// Connects the queue pair `param.qpn` to the id's remote address: the `iw_connect` operation.
+/// Context: sleeping, within locks of the RDMA CM; does not wait for the network.
+///
+/// # Errors
+///
+/// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ENOMEM`. What
+/// binding and connecting a socket says at once. Nothing is reported then.
+pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Result {
+    let revision = params::mpa_revision();
+    if param.private_data.len() > max_private_data(revision) {
+        return Err(EINVAL);
+    }
+    let mut private_data = KVec::new();
+    private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+    let attempt = Attempt {
+        qp: dev.data().qps.get(param.qpn).ok_or(EINVAL)?,
+        local: cm.local_addr()?,
+        remote: cm.remote_addr()?,
+        cm,
+        private_data,
+        ird: clip(param.ird),
+        ord: clip(param.ord),
+        revision,
+    };
+    begin(dev, KBox::new(attempt, GFP_KERNEL)?).map_err(|(e, _)| e)
+}
+
+/// Starts an attempt, or gives it back.
+fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Option<KBox<Attempt>>)> {
+    let opened = open::initiator(dev, &attempt.cm, attempt.local, attempt.remote);
+    let (socket, remote) = match opened {
+        Ok(opened) => opened,
+        Err(e) => return Err((e, Some(attempt))),
+    };
+    let mut attempt = Some(attempt);
+    let started = Conn::start(dev.data(), socket, |conn| {
+        let qp = &attempt.as_ref().ok_or(EINVAL)?.qp;
+        qp.associate(conn)?;
+        conn.patience(patience::CONNECT);
+        if let Err(e) = conn.socket().connect(&remote) {
+            qp.conn_lost(Lost::Handshake);
+            return Err(e);
+        }
+        let attempt = attempt.take().ok_or(EINVAL)?;
+        Ok(Stage::Connecting(Connecting { attempt }))
+    });
+    match started {
+        Ok(_) => Ok(()),
+        Err(e) => Err((e, attempt)),
+    }
+}
+
+/// What ends an attempt in every stage.
+fn cut_short(conn: &Arc<Conn>, events: Events) -> Option<Error> {
+    if conn.how().is_some() {
+        Some(errno::ECONNABORTED.error())
+    } else if events.any(Events::TIMEOUT) {
+        Some(errno::ETIMEDOUT.error())
+    } else {
+        None
+    }
+}
+
+impl Connecting {
+    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        if let Some(e) = cut_short(conn, events) {
+            return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
+        }
+        match conn.socket().state() {
+            TcpState::SynSent | TcpState::SynReceived => Stage::Connecting(self),
+            TcpState::Established | TcpState::CloseWait => self.request(conn),
+            _ => {
+                let refused = || errno::ECONNREFUSED.error();
+                let e = conn.error().unwrap_or_else(refused);
+                close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
+            }
+        }
+    }
+
+    /// Sends the MPA Request.
+    fn request(self, conn: &Arc<Conn>) -> Stage {
+        let attempt = self.attempt;
+        match send_request(conn, &attempt) {
+            Ok((mpa, reader)) => {
+                conn.patience(patience::REPLY);
+                Stage::AwaitReply(AwaitReply {
+                    attempt,
+                    mpa,
+                    reader,
+                })
+            }
+            Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
+        }
+    }
+}
+
+fn send_request(conn: &Arc<Conn>, attempt: &Attempt) -> Result<(Initiator, KBox<FrameReader>)> {
+    let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
+    let rtr = if params::peer_to_peer() && attempt.revision >= 2 {
+        RtrSet::ALL
+    } else {
+        RtrSet::EMPTY
+    };
+    let offer = offer(
+        attempt.revision,
+        attempt.ird,
+        attempt.ord,
+        rtr,
+        &attempt.private_data,
+    );
+    let mut buf = frame::FRAME_BUF;
+    let (mpa, len) = Initiator::request(&offer, &mut buf).map_err(|_| EINVAL)?;
+    frame::send(conn.socket(), buf.get(..len).ok_or(EINVAL)?)?;
+    Ok((mpa, reader))
+}
+
+impl AwaitReply {
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        if let Some(e) = cut_short(conn, events) {
+            return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
+        }
+        match frame::read(conn.socket(), &mut self.reader) {
+            Ok(Progress::Complete) => self.complete(conn),
+            Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
+            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket(_)) => self.hung_up(conn),
+            Err(ReadError::Mpa(e)) => {
+                conn.complain(format_args!("bad MPA Reply: {e}"));
+                let e = errno::EPROTO.error();
+                close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
+            }
+        }
+    }
+
+    /// The Reply is there.
+    fn complete(self, conn: &Arc<Conn>) -> Stage {
+        let Self {
+            attempt,
+            mpa,
+            reader,
+        } = self;
+        let Some(reply) = reader.frame() else {
+            let e = errno::EPROTO.error();
+            return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
+        };
+        // A responder that answers in the old format does not know the new one: it took the
+        // enhanced data for the ULP's, so even its consent is void.
+        if attempt.revision >= 2 && reply.enhanced().is_none() {
+            return fall_back(conn, attempt, errno::ECONNREFUSED.error());
+        }
+        match mpa.reply(&reply, limits(attempt.ord)) {
+            Ok(agreed) => establish(conn, attempt, &agreed, &reply),
+            Err(MpaError::Rejected) => {
+                let e = errno::ECONNREFUSED.error();
+                let peer = peer_of(&reply);
+                close::fail_attempt(conn, &attempt, e, LastWords::None, Some(peer))
+            }
+            Err(MpaError::Incompatible {
+                code,
+                crc,
+                tx_markers,
+            }) => {
+                let peer = peer_of(&reply);
+                give_up(conn, &attempt, code, crc, tx_markers, Some(peer))
+            }
+            Err(e) => {
+                conn.complain(format_args!("bad MPA Reply: {e}"));
+                let e = errno::EPROTO.error();
+                close::fail_attempt(conn, &attempt, e, LastWords::None, None)
+            }
+        }
+    }
+
+    /// The peer ended the connection instead of a Reply.
+    fn hung_up(self, conn: &Arc<Conn>) -> Stage {
+        let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
+        if self.attempt.revision >= 2 {
+            fall_back(conn, self.attempt, e)
+        } else {
+            close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
+        }
+    }
+}
+
+/// What a Reply says for the consumer.
+fn peer_of<'a>(reply: &Frame<'a>) -> ReplyInfo<'a> {
+    let (ird, ord) = reply.enhanced().map_or((0, 0), |e| (e.ird, e.ord));
+    ReplyInfo {
+        private_data: reply.private_data(),
+        ird: event_depth(ird),
+        ord: event_depth(ord),
+    }
+}
+
+/// The peer has accepted: starts the queue pair and reports the connection.
+fn establish(
+    conn: &Arc<Conn>,
+    attempt: KBox<Attempt>,
+    agreed: &Agreed,
+    reply: &Frame<'_>,
+) -> Stage {
+    if let Err(e) = attempt.qp.bind(&StreamParams::new(agreed, true)) {
+        let errno = e.to_errno();
+        conn.complain(format_args!("cannot start the queue pair: {errno}"));
+        let code = TermCode::LOCAL_CATASTROPHIC;
+        return give_up(conn, &attempt, code, agreed.crc, agreed.tx_markers, None);
+    }
+    let info = ReplyInfo {
+        private_data: reply.private_data(),
+        // How many Reads this end may have outstanding, and how many the peer may.
+        ird: event_depth(agreed.ord),
+        ord: event_depth(agreed.ird),
+    };
+    close::report_reply(&attempt, Ok(()), info);
+    let link = Link {
+        cm: attempt.cm.clone(),
+        qp: attempt.qp.clone(),
+    };
+    Stage::Streaming(Streaming::begin(conn, link, false))
+}
+
+/// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).
+fn give_up(
+    conn: &Arc<Conn>,
+    attempt: &Attempt,
+    code: TermCode,
+    crc: bool,
+    tx_markers: bool,
+    peer: Option<ReplyInfo<'_>>,
+) -> Stage {
+    let words = match frame::send_terminate(conn.socket(), code, crc, tx_markers) {
+        Ok(()) => LastWords::Sent,
+        Err(_) => LastWords::None,
+    };
+    close::fail_attempt(conn, attempt, errno::EPROTO.error(), words, peer)
+}
+
+/// Ends an attempt that is to be repeated with MPA revision 1. `why` is what is reported if that
+/// cannot even be begun.
+fn fall_back(conn: &Arc<Conn>, mut attempt: KBox<Attempt>, why: Error) -> Stage {
+    // First: the queue pair takes one connection at a time, and the port may be the consumer's
+    // choice.
+    conn.leave();
+    conn.socket().abort();
+    attempt.qp.conn_lost(Lost::Handshake);
+    attempt.revision = 1;
+    Stage::Retry(Retry { attempt, why })
+}
+
+impl Retry {
+    /// Makes the second attempt. Context: sleeping; the stage of the first is not locked.
+    pub(super) fn run(self, conn: &Conn) {
+        let Self { attempt, why } = self;
+        let guard = conn.dev.handle().and_then(|handle| handle.try_get());
+        let begun = match guard {
+            Some(dev) => begin(&dev, attempt),
+            None => Err((why, Some(attempt))),
+        };
+        if let Err((_, Some(attempt))) = begun {
+            close::report_reply(&attempt, Err(why), ReplyInfo::default());
+        }
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listening: takes connections off the socket and bounds those that are not answered yet.
+//!
+//! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. With
+//! all slots taken, further connections stay in the socket's own queue, which is bounded by the same
+//! backlog, and TCP drops what exceeds it.
+
+use super::{open, responder::AwaitRequest, Conn};
+use crate::{device::Device, verbs::Rsiw};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, ArcBorrow, Mutex},
+};
+use net::{errno, ListenCallbacks, TcpSocket};
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, work::Job, CmId, ConnInfo, RequestId};
+
+/// A listening id.
+#[pin_data]
+pub(crate) struct Listener {
+    dev: Arc<Device>,
+    cm: CmId,
+    backlog: u32,
+    /// `None` once nobody listens any more. Locked while a request is reported, so that none is
+    /// after [`unlisten`].
+    #[pin]
+    socket: Mutex<Option<TcpSocket>>,
+    #[pin]
+    slots: SpinLockIrq<Slots>,
+    #[pin]
+    job: Job<Listener>,
+}
+
+rdma::impl_job! { Listener, job, Listener::take_connections }
+
+struct Slots {
+    used: u32,
+    /// Connections may wait in the socket for a slot to become free.
+    short: bool,
+}
+
+/// The place of a connection that waits for an answer.
+pub(super) struct Slot(Arc<Listener>);
+
+/// Starts to listen at the id's local address: the `iw_create_listen` operation. Context: sleeping,
+/// within locks of the RDMA CM; possibly before the device is registered.
+///
+/// # Errors
+///
+/// `ENOMEM`, `ENODEV`, what binding a socket says.
+pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result<Arc<Listener>> {
+    let backlog = backlog.max(1);
+    let socket = open::listener(dev, &cm, backlog)?;
+    let listener = Arc::pin_init(
+        try_pin_init!(Listener {
+            dev: dev.data().clone(),
+            cm,
+            backlog,
+            socket <- new_mutex!(None, "rsiw_listener"),
+            slots <- new_spinlock_irq!(Slots { used: 0, short: false }, "rsiw_slots"),
+            job <- Job::new(),
+        }? Error),
+        GFP_KERNEL,
+    )?;
+    socket.attach_listener(listener.clone())?;
+    *listener.socket.lock() = Some(socket);
+    // For those who were faster.
+    listener.wake();
+    Ok(listener)
+}
+
+/// Stops listening: the `iw_destroy_listen` operation. On return the port is free and no more
+/// requests are reported; those that were reported can still be answered. Context: sleeping.
+pub(crate) fn unlisten(listener: Arc<Listener>) -> Result {
+    let socket = listener.socket.lock().take();
+    // Resets what waits in its queue.
+    drop(socket);
+    Ok(())
+}
+
+impl Listener {
+    fn wake(self: &Arc<Self>) {
+        self.job.queue(&self.dev.queues.cm, self.clone());
+    }
+
+    /// The actor: gives slots to connections. Runs in a work item, so never twice at a time.
+    fn take_connections(this: Arc<Self>) {
+        while let Some((socket, slot)) = this.next() {
+            let dev = this.dev.clone();
+            let started = Conn::start(&dev, socket, |conn| AwaitRequest::begin(conn, slot));
+            // Without memory there is no connection; the peer sees it closed.
+            drop(started);
+        }
+    }
+
+    fn next(self: &Arc<Self>) -> Option<(TcpSocket, Slot)> {
+        let slot = self.slot()?;
+        let socket = self.socket.lock();
+        match socket.as_ref()?.accept() {
+            Ok(accepted) => Some((accepted?, slot)),
+            // No memory: what waits is looked at when the next one comes.
+            Err(_) => None,
+        }
+    }
+
+    fn slot(self: &Arc<Self>) -> Option<Slot> {
+        let mut slots = self.slots.lock();
+        if slots.used >= self.backlog {
+            slots.short = true;
+            return None;
+        }
+        slots.short = false;
+        slots.used += 1;
+        Some(Slot(self.clone()))
+    }
+}
+
+impl ListenCallbacks for Listener {
+    fn ready(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).wake();
+    }
+}
+
+impl Slot {
+    /// Whether nobody listens any more.
+    pub(super) fn is_dead(&self) -> bool {
+        self.0.socket.lock().is_none()
+    }
+
+    /// Reports the Request of a connection, whose answer comes with the connection. Context:
+    /// sleeping, its stage is locked.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`: nobody listens any more.
+    pub(super) fn report(&self, conn: &Arc<Conn>, info: &ConnInfo<'_>) -> Result<RequestId> {
+        let listener = &*self.0;
+        let socket = listener.socket.lock();
+        if socket.is_none() {
+            return Err(errno::ECONNABORTED.into());
+        }
+        let handle = listener.dev.handle().ok_or(ENODEV)?;
+        listener.cm.connect_request(handle, conn.clone(), info)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let short = {
+            let mut slots = self.0.slots.lock();
+            slots.used -= 1;
+            slots.short
+        };
+        if short {
+            self.0.wake();
+        }
+    }
+}

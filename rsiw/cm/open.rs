@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making sockets as the consumer's id wants them: namespace, addresses, type of service.
+
+use crate::verbs::Rsiw;
+use core::net::SocketAddr;
+use kernel::prelude::*;
+use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
+use rdma::{CmId, Device};
+
+/// Where the device's sockets live.
+struct Place {
+    net: Namespace,
+    ifindex: u32,
+}
+
+impl Place {
+    /// That of the device's network interface. Errors: `ENODEV`, `ENETDOWN` when it, or its
+    /// namespace, is going away.
+    fn of(dev: &Device<Rsiw>) -> Result<Self> {
+        let ndev = dev.netdev().ok_or(ENODEV)?;
+        Ok(Self {
+            net: ndev.namespace().ok_or_else(|| errno::ENETDOWN.error())?,
+            ifindex: u32::try_from(ndev.ifindex()).map_err(|_| ENODEV)?,
+        })
+    }
+
+    /// A link-local address means one on our interface, unless it says otherwise.
+    fn scoped(&self, mut addr: SocketAddr) -> SocketAddr {
+        if let SocketAddr::V6(v6) = &mut addr {
+            if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 {
+                v6.set_scope_id(self.ifindex);
+            }
+        }
+        addr
+    }
+
+    fn socket(&self, cm: &CmId, addr: &SocketAddr) -> Result<TcpSocket> {
+        let socket = TcpSocket::new(&self.net, Family::of(addr))?;
+        if let Some(tos) = cm.tos() {
+            socket.set_tos(tos)?;
+        }
+        Ok(socket)
+    }
+}
+
+/// A socket that is bound to the id's local address, and the address to connect it to. Context:
+/// sleeping.
+pub(super) fn initiator(
+    dev: &Device<Rsiw>,
+    cm: &CmId,
+    local: SocketAddr,
+    remote: SocketAddr,
+) -> Result<(TcpSocket, SocketAddr)> {
+    let place = Place::of(dev)?;
+    let (mut local, remote) = (place.scoped(local), place.scoped(remote));
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(EINVAL);
+    }
+    let socket = place.socket(cm, &remote)?;
+    let mut bound = socket.bind(&local);
+    // The RDMA CM picks a free port of its own port space, which may be in use in TCP's. A port
+    // outside of the range it picks from is the consumer's wish.
+    if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.net.is_ephemeral_port(local.port()) {
+        local.set_port(0);
+        bound = socket.bind(&local);
+    }
+    bound?;
+    Ok((socket, remote))
+}
+
+/// A listening socket for the id's local address. Context: sleeping.
+///
+/// The wildcard address is that of every device, each of which has a socket of its own for it, so
+/// such a socket serves its device's interface only.
+pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<TcpSocket> {
+    let place = Place::of(dev)?;
+    let local = place.scoped(cm.local_addr()?);
+    let socket = place.socket(cm, &local)?;
+    if cm.afonly() && local.is_ipv6() {
+        socket.set_v6only()?;
+    }
+    if local.ip().is_unspecified() || is_link_local(&local.ip()) {
+        socket.bind_to_device(place.ifindex)?;
+    }
+    socket.bind(&local)?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder: MPA Request, the consumer's answer, MPA Reply (RFC 5044 section 7.1, RFC 6581).
+//!
+//! A Request becomes a `CONNECT_REQUEST` of the listening id. iwcm keeps the connection until its
+//! consumer accepts or rejects, and may forget to: then the request is withdrawn after a while. As
+//! both happen with the stage locked, an answer either finds [`Stage::Requested`] or comes too late.
+//!
+//! A successful [`accept`] reports `ESTABLISHED` at once and not when the peer's first FPDU arrives:
+//! iwcm makes everybody who would end the connection wait for that event, and a peer is free to send
+//! nothing for as long as it likes. What the consumer posts meanwhile waits in the queue pair.
+
+use super::{
+    clip, close,
+    conn::{Conn, Events},
+    event_depth, event_private_data, frame,
+    frame::{Progress, ReadError},
+    listener::Slot,
+    offer, patience,
+    stage::Stage,
+    streaming::{Link, Streaming},
+    Lost, StreamParams,
+};
+use crate::{qp::Qp, verbs::Rsiw};
+use core::{format_args, mem::replace, net::SocketAddr};
+use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, RtrSet, NO_NEGOTIATION};
+use kernel::{pr_warn_once, prelude::*, sync::Arc};
+use net::errno;
+use rdma::{CmId, ConnInfo, ConnParam, Device, RequestId};
+
+/// The peer has connected and owes a Request.
+pub(super) struct AwaitRequest {
+    slot: Slot,
+    reader: KBox<FrameReader>,
+}
+
+/// The consumer owes an answer.
+pub(super) struct Requested {
+    responder: Responder,
+    asked: Asked,
+    request: RequestId,
+    local: SocketAddr,
+    remote: SocketAddr,
+    _slot: Slot,
+}
+
+impl AwaitRequest {
+    /// The first stage of an accepted connection.
+    pub(super) fn begin(conn: &Arc<Conn>, slot: Slot) -> Result<Stage> {
+        let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
+        conn.patience(patience::REQUEST);
+        Ok(Stage::AwaitRequest(Self { slot, reader }))
+    }
+
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        if conn.how().is_some() || events.any(Events::TIMEOUT) || self.slot.is_dead() {
+            return close::drop_unknown(conn);
+        }
+        match frame::read(conn.socket(), &mut self.reader) {
+            Ok(Progress::Complete) => self.complete(conn),
+            Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitRequest(self),
+            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket(_)) => {
+                close::drop_unknown(conn)
+            }
+            Err(ReadError::Mpa(e)) => {
+                // RFC 5044 section 7.1.2: such a connection is closed, without a word.
+                conn.complain(format_args!("bad MPA Request: {e}"));
+                close::drop_unknown(conn)
+            }
+        }
+    }
+
+    /// The Request is there: reports it.
+    fn complete(self, conn: &Arc<Conn>) -> Stage {
+        let request = self.reader.frame();
+        let Some((Ok((responder, asked)), private_data)) =
+            request.map(|frame| (Responder::request(&frame), frame.private_data()))
+        else {
+            return close::drop_unknown(conn);
+        };
+        // `ENOTCONN` if the peer has gone meanwhile.
+        let (Ok(local), Ok(remote)) = (conn.socket().local_addr(), conn.socket().peer_addr())
+        else {
+            return close::drop_unknown(conn);
+        };
+        let info = ConnInfo {
+            local,
+            remote,
+            private_data: event_private_data(private_data),
+            ird: event_depth(asked.ird),
+            ord: event_depth(asked.ord),
+        };
+        match self.slot.report(conn, &info) {
+            Ok(request) => {
+                conn.patience(patience::ANSWER);
+                // The FIN of a peer that has gone may be right behind.
+                conn.notify(Events::SOCKET);
+                Stage::Requested(Requested {
+                    responder,
+                    asked,
+                    request,
+                    local,
+                    remote,
+                    _slot: self.slot,
+                })
+            }
+            // iwcm has no room for it, or nobody listens any more.
+            Err(_) => refuse(conn, responder, &[]),
+        }
+    }
+}
+
+impl Requested {
+    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let gone = conn.how().is_some()
+            || conn.error().is_some()
+            || events.any(Events::TIMEOUT)
+            || (events.any(Events::SOCKET) && conn.socket().lock().at_eof());
+        if !gone {
+            return Stage::Requested(self);
+        }
+        // If it is not there, an answer has taken it and waits for the stage.
+        if let Some(handle) = conn.dev.handle() {
+            drop(handle.withdraw(self.request));
+        }
+        close::drop_unknown(conn)
+    }
+
+    /// Starts the queue pair and sends the Reply. The queue pair goes first, for FPDUs may follow
+    /// as soon as the peer has the Reply.
+    fn accept(
+        &self,
+        conn: &Arc<Conn>,
+        qp: &Arc<Qp>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnInfo<'static>, (Lost, Error)> {
+        let mut ird = clip(param.ird);
+        // Room for what the peer asked for rather than less: it would lower its ORD to our IRD
+        // (RFC 6581 section 9.1), and it may have a reason.
+        if self.asked.ord != NO_NEGOTIATION {
+            ird = ird.max(clip(self.asked.ord.into()));
+        }
+        let rtr = RtrSet::EMPTY;
+        let answer = offer(
+            self.asked.revision,
+            ird,
+            clip(param.ord),
+            rtr,
+            param.private_data,
+        );
+        let mut buf = frame::FRAME_BUF;
+        let (agreed, len) = self
+            .responder
+            .accept(&answer, &mut buf)
+            .map_err(|_| (Lost::Handshake, EINVAL))?;
+        let never = |e| (Lost::Handshake, e);
+        let reply = buf.get(..len).ok_or(never(EINVAL))?;
+        qp.bind(&StreamParams::new(&agreed, false)).map_err(never)?;
+        frame::send(conn.socket(), reply).map_err(|e| (Lost::Reset, e))?;
+        Ok(ConnInfo {
+            local: self.local,
+            remote: self.remote,
+            private_data: &[],
+            // How many Reads this end may have outstanding, and how many the peer may.
+            ird: event_depth(agreed.ord),
+            ord: event_depth(agreed.ird),
+        })
+    }
+}
+
+/// Accepts a request for the queue pair `param.qpn`: the `iw_accept` operation. Context: sleeping,
+/// within locks of the RDMA CM; does not wait for the network.
+///
+/// # Errors
+///
+/// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ECONNRESET`: the
+/// peer has gone, or was not waited for any longer. `ENOMEM`. The connection is over then, and
+/// nothing is reported.
+pub(crate) fn accept(
+    dev: &Device<Rsiw>,
+    conn: Arc<Conn>,
+    cm: CmId,
+    param: &ConnParam<'_>,
+) -> Result {
+    let mut stage = conn.stage.lock();
+    let requested = match replace(&mut *stage, Stage::Closed) {
+        Stage::Requested(requested) => requested,
+        other => {
+            *stage = other;
+            return Err(errno::ECONNRESET.into());
+        }
+    };
+    let qp = dev.data().qps.get(param.qpn).ok_or(EINVAL);
+    let associated = qp.and_then(|qp| qp.associate(&conn).map(|()| qp));
+    let qp = match associated {
+        Ok(qp) => qp,
+        Err(e) => {
+            *stage = close::drop_unknown(&conn);
+            return Err(e);
+        }
+    };
+    let info = match requested.accept(&conn, &qp, param) {
+        Ok(info) => info,
+        Err((why, e)) => {
+            *stage = close::drop_unknown(&conn);
+            qp.conn_lost(why);
+            return Err(e);
+        }
+    };
+    // Before anything else can be reported, for which the stage is needed.
+    if cm.established(&info).is_err() {
+        pr_warn_once!("iwcm did not take an ESTABLISHED\n");
+    }
+    let link = Link { cm, qp };
+    let rtr_due = requested.asked.peer_to_peer;
+    *stage = Stage::Streaming(Streaming::begin(&conn, link, rtr_due));
+    Ok(())
+}
+
+/// Rejects a request: the `iw_reject` operation. Context: sleeping, within locks of the RDMA CM;
+/// does not wait for the network.
+///
+/// # Errors
+///
+/// `ECONNRESET`: the peer has gone, or was not waited for any longer. `EINVAL`: too much private
+/// data; the peer is rejected without them.
+pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
+    let mut stage = conn.stage.lock();
+    match replace(&mut *stage, Stage::Closed) {
+        Stage::Requested(requested) => {
+            let max = super::max_private_data(requested.asked.revision);
+            let fits = private_data.len() <= max;
+            let private_data = if fits { private_data } else { &[] };
+            *stage = refuse(&conn, requested.responder, private_data);
+            if fits {
+                Ok(())
+            } else {
+                Err(EINVAL)
+            }
+        }
+        other => {
+            *stage = other;
+            Err(errno::ECONNRESET.into())
+        }
+    }
+}
+
+/// Sends a Reply that rejects.
+fn refuse(conn: &Arc<Conn>, responder: Responder, private_data: &[u8]) -> Stage {
+    let mut buf = frame::FRAME_BUF;
+    let sent = responder
+        .reject(private_data, &mut buf)
+        .map_err(|_| EINVAL)
+        .and_then(|len| frame::send(conn.socket(), buf.get(..len).ok_or(EINVAL)?));
+    match sent {
+        Ok(()) => close::linger(conn),
+        Err(_) => close::drop_unknown(conn),
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The stages of a connection, each a type that the next step consumes.
+//!
+//! ```text
+//! connect() --> Connecting --> AwaitReply ----------+
+//!                                  | other format    v
+//!                                  v             Streaming --> Draining --> FinSent
+//!                                Retry               ^   |        |            |
+//!                                                    |   |        |            |
+//! listener --> AwaitRequest --> Requested -- accept -+   |        |            |
+//!                                  | reject              |        |            |
+//!                                  +-----> Linger <------+--------+            |
+//!                                             |                                |
+//!                                             +--------> Closed <--------------+
+//! ```
+//!
+//! The way to `Closed` is open in all of them: [`super::close`].
+
+use super::{
+    conn::{Conn, Events},
+    initiator::{AwaitReply, Connecting, Retry},
+    responder::{AwaitRequest, Requested},
+    streaming::{Draining, FinSent, Streaming},
+};
+use kernel::sync::Arc;
+
+/// Where a connection is.
+pub(super) enum Stage {
+    /// Initiator: TCP connects.
+    Connecting(Connecting),
+    /// Initiator: the MPA Request was sent.
+    AwaitReply(AwaitReply),
+    /// Responder: the peer has connected.
+    AwaitRequest(AwaitRequest),
+    /// Responder: the consumer was told of the MPA Request.
+    Requested(Requested),
+    /// The queue pair owns the stream.
+    Streaming(Streaming),
+    /// The queue pair sends what it has.
+    Draining(Draining),
+    /// Our FIN is behind it.
+    FinSent(FinSent),
+    /// The consumer is through with the connection; the peer may still take what was sent last.
+    Linger,
+    /// Over, and to be tried again. Never stays: the actor does it at once.
+    Retry(Retry),
+    /// Over. Also: not begun.
+    Closed,
+}
+
+impl Stage {
+    /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
+    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        match self {
+            Stage::Connecting(stage) => stage.step(conn, events),
+            Stage::AwaitReply(stage) => stage.step(conn, events),
+            Stage::AwaitRequest(stage) => stage.step(conn, events),
+            Stage::Requested(stage) => stage.step(conn, events),
+            Stage::Streaming(stage) => stage.step(conn, events),
+            Stage::Draining(stage) => stage.step(conn, events),
+            Stage::FinSent(stage) => stage.step(conn, events),
+            Stage::Linger => super::close::linger_step(conn, events),
+            stage @ (Stage::Retry(_) | Stage::Closed) => stage,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The time in which a queue pair owns the stream, up to the exchange of FINs.
+//!
+//! RDMAP's orderly close is TCP's: each end sends a FIN behind its last message. An end that
+//! receives one reports it (`DISCONNECT`) and answers with its own, behind what its queue pair had
+//! still to send.
+
+use super::{
+    close,
+    conn::{Conn, Events},
+    patience,
+    stage::Stage,
+    Close, Lost,
+};
+use crate::qp::Qp;
+use kernel::{prelude::*, sync::Arc};
+use net::errno;
+use rdma::CmId;
+
+/// The two ends of an established connection on this side: the consumer's id and the queue pair.
+pub(super) struct Link {
+    pub(super) cm: CmId,
+    pub(super) qp: Arc<Qp>,
+}
+
+/// The queue pair owns the stream.
+pub(super) struct Streaming {
+    link: Link,
+    /// The queue pair found a fault and is about to close.
+    faulted: bool,
+    /// The peer owes an RTR.
+    rtr_due: bool,
+}
+
+/// The queue pair sends what it has.
+pub(super) struct Draining {
+    link: Link,
+    /// The peer's FIN came.
+    peer_done: bool,
+}
+
+/// Our FIN is behind everything; the peer's is to come.
+pub(super) struct FinSent {
+    link: Link,
+}
+
+/// What ends the stream at once, in any of these stages.
+fn cut_short(conn: &Arc<Conn>, events: Events) -> Option<(Lost, Error)> {
+    if conn.how() == Some(Close::Abort) {
+        Some((Lost::Aborted, errno::ECONNABORTED.error()))
+    } else if let Some(e) = conn.error() {
+        Some((Lost::Reset, e))
+    } else if events.any(Events::CUT) {
+        Some((Lost::Reset, errno::ECONNRESET.error()))
+    } else {
+        None
+    }
+}
+
+/// A callback that only says "something" does not say what: look.
+fn look(conn: &Arc<Conn>, events: Events) -> Events {
+    if events.any(Events::SOCKET) {
+        conn.look(events)
+    } else {
+        events
+    }
+}
+
+impl Streaming {
+    /// Gives the stream to the queue pair, which has been bound to the connection. If the peer owes
+    /// an RTR, it has to come soon. Context: sleeping.
+    pub(super) fn begin(conn: &Arc<Conn>, link: Link, rtr_due: bool) -> Self {
+        if rtr_due {
+            conn.patience(patience::RTR);
+        } else {
+            conn.no_hurry();
+        }
+        conn.give_to(&link.qp);
+        Self {
+            link,
+            faulted: false,
+            rtr_due,
+        }
+    }
+
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let events = look(conn, events);
+        if let Some((why, e)) = cut_short(conn, events) {
+            return close::abort(conn, self.link, why, Err(e));
+        }
+        if conn.how() == Some(Close::Flush) {
+            return close::flush(conn, self.link);
+        }
+        if events.any(Events::EOF) || conn.how() == Some(Close::Graceful) {
+            return self.drain(conn, events.any(Events::EOF));
+        }
+        if events.any(Events::FAULT) {
+            self.faulted = true;
+            conn.patience(patience::TERMINATE);
+        } else if events.any(Events::TIMEOUT) {
+            let no_rtr = self.rtr_due && !conn.peer_started();
+            if self.faulted || no_rtr {
+                let e = errno::ETIMEDOUT.error();
+                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            }
+        }
+        Stage::Streaming(self)
+    }
+
+    /// Begins the orderly close.
+    fn drain(self, conn: &Arc<Conn>, peer_done: bool) -> Stage {
+        let link = self.link;
+        if peer_done {
+            close::report_disconnect(&link);
+        }
+        conn.patience(patience::DRAIN);
+        link.qp.begin_close();
+        Stage::Draining(Draining { link, peer_done })
+    }
+}
+
+impl Draining {
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let events = look(conn, events);
+        if let Some((why, e)) = cut_short(conn, events) {
+            return close::abort(conn, self.link, why, Err(e));
+        }
+        if conn.how() == Some(Close::Flush) {
+            return close::flush(conn, self.link);
+        }
+        if events.any(Events::EOF) && !self.peer_done {
+            self.peer_done = true;
+            close::report_disconnect(&self.link);
+            // The queue pair need not wait for answers any more.
+            self.link.qp.begin_close();
+        }
+        if events.any(Events::FAULT) {
+            conn.patience(patience::TERMINATE);
+        } else if events.any(Events::TIMEOUT) {
+            let e = errno::ETIMEDOUT.error();
+            return close::abort(conn, self.link, Lost::Aborted, Err(e));
+        }
+        if !events.any(Events::DRAINED) {
+            return Stage::Draining(self);
+        }
+        // Fails if the connection is gone, of which the socket tells as well.
+        let _ = conn.socket().shutdown_write();
+        if self.peer_done {
+            return close::finish(conn, self.link);
+        }
+        conn.patience(patience::FIN);
+        Stage::FinSent(FinSent { link: self.link })
+    }
+}
+
+impl FinSent {
+    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let events = look(conn, events);
+        if let Some((why, e)) = cut_short(conn, events) {
+            return close::abort(conn, self.link, why, Err(e));
+        }
+        if conn.how() == Some(Close::Flush) {
+            return close::flush(conn, self.link);
+        }
+        if events.any(Events::EOF) {
+            close::report_disconnect(&self.link);
+            return close::finish(conn, self.link);
+        }
+        if events.any(Events::TIMEOUT) {
+            let e = errno::ETIMEDOUT.error();
+            return close::abort(conn, self.link, Lost::Aborted, Err(e));
+        }
+        Stage::FinSent(self)
+    }
+}
