@@ -28,3 +28,6 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "../helpers/net.h"
+
+/* Constants that bindgen does not see through casts. */
+const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;

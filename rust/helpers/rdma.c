@@ -11,7 +11,91 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+/* Locks and contexts. */
+
+unsigned long rust_helper_spin_lock_irqsave(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool rust_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+
+void rust_helper_spin_lock_bh(spinlock_t *lock)
+{
+	spin_lock_bh(lock);
+}
+
+bool rust_helper_spin_trylock_bh(spinlock_t *lock)
+{
+	return spin_trylock_bh(lock);
+}
+
+void rust_helper_spin_unlock_bh(spinlock_t *lock)
+{
+	spin_unlock_bh(lock);
+}
+
+bool rust_helper_in_task(void)
+{
+	return in_task();
+}
+
+/* Tables. Entries are changed with interrupts off, looked up under RCU. */
+
+int rust_helper_xa_alloc_irq(struct xarray *xa, u32 *id, u32 min, u32 max, gfp_t gfp)
+{
+	return xa_alloc_irq(xa, id, NULL, XA_LIMIT(min, max), gfp);
+}
+
+int rust_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, u32 min, u32 max, u32 *next,
+				    gfp_t gfp)
+{
+	return xa_alloc_cyclic_irq(xa, id, NULL, XA_LIMIT(min, max), next, gfp);
+}
+
+void *rust_helper_xa_store_irq(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp)
+{
+	return xa_store_irq(xa, index, entry, gfp);
+}
+
+void *rust_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index)
+{
+	unsigned long flags;
+	void *entry;
+
+	xa_lock_irqsave(xa, flags);
+	entry = __xa_erase(xa, index);
+	xa_unlock_irqrestore(xa, flags);
+	return entry;
+}
+
+bool rust_helper_xa_empty(struct xarray *xa)
+{
+	return xa_empty(xa);
+}
+
+void rust_helper_init_rcu_work(struct rcu_work *rwork, work_func_t func)
+{
+	INIT_RCU_WORK(rwork, func);
+}
+
 /* Devices. */
+
+bool rust_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
 
 void rust_helper_ib_device_get_ref(struct ib_device *dev)
 {
@@ -43,6 +127,11 @@ struct ib_ucontext *rust_helper_rdma_udata_ucontext(struct ib_udata *udata)
 struct ib_udata *rust_helper_uverbs_bundle_udata(struct uverbs_attr_bundle *attrs)
 {
 	return &attrs->driver_udata;
+}
+
+int rust_helper_ib_no_udata_io(struct ib_udata *udata)
+{
+	return ib_no_udata_io(udata);
 }
 
 u64 rust_helper_rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry *entry)
@@ -106,4 +195,69 @@ u32 rust_helper_copy_out_crc32c(void *dst, const void *src, size_t len, u32 crc)
 		len -= n;
 	}
 	return crc;
+}
+
+/* Network devices. */
+
+void rust_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+void rust_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+void rust_helper_netdev_name_bytes(const struct net_device *dev, u8 *name)
+{
+	memcpy(name, dev->name, IFNAMSIZ);
+}
+
+u8 rust_helper_netdev_copy_addr(const struct net_device *dev, u8 *addr)
+{
+	u8 len = min_t(u8, dev->addr_len, MAX_ADDR_LEN);
+
+	memcpy(addr, dev->dev_addr, len);
+	return len;
+}
+
+int rust_helper_netdev_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+u32 rust_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+u32 rust_helper_netdev_max_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->max_mtu);
+}
+
+u16 rust_helper_netdev_type(const struct net_device *dev)
+{
+	return dev->type;
+}
+
+bool rust_helper_netdev_is_registered(const struct net_device *dev)
+{
+	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}
+
+bool rust_helper_netif_running(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+bool rust_helper_netif_carrier_ok(const struct net_device *dev)
+{
+	return netif_carrier_ok(dev);
+}
+
+struct net_device *rust_helper_netdev_notifier_info_to_dev(void *info)
+{
+	return netdev_notifier_info_to_dev(info);
 }

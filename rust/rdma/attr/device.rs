@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device and its port can do.
+
+use rdma_bindings as bindings;
+
+/// The limits of a device (`struct ib_device_attr`).
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct DeviceLimits {
+    pub fw_ver: u64,
+    pub sys_image_guid: [u8; 8],
+    pub max_mr_size: u64,
+    pub page_size_cap: u64,
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hw_ver: u32,
+    pub max_qp: u32,
+    pub max_qp_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_sge_rd: u32,
+    pub max_cq: u32,
+    pub max_cqe: u32,
+    pub max_mr: u32,
+    pub max_pd: u32,
+    /// Inbound RDMA Reads per queue pair (IRD).
+    pub max_qp_rd_atom: u32,
+    /// Inbound RDMA Reads of the device.
+    pub max_res_rd_atom: u32,
+    /// Outbound RDMA Reads per queue pair (ORD).
+    pub max_qp_init_rd_atom: u32,
+    pub max_srq: u32,
+    pub max_srq_wr: u32,
+    pub max_srq_sge: u32,
+    /// Pages of a fast registration.
+    pub max_fast_reg_page_list_len: u32,
+    /// Fast registration, local invalidate, Send with Invalidate (`IB_DEVICE_MEM_MGT_EXTENSIONS`).
+    pub mem_mgt_extensions: bool,
+    /// The device's local DMA key is valid (`IBK_LOCAL_DMA_LKEY`).
+    pub local_dma_lkey: bool,
+    /// `rdma link del` may remove it (`IBK_ALLOW_USER_UNREG`).
+    pub allow_user_unreg: bool,
+}
+
+/// C counts with `int`; what does not fit is as good as unlimited.
+fn int(n: u32) -> i32 {
+    n.try_into().unwrap_or(i32::MAX)
+}
+
+impl DeviceLimits {
+    /// Fills the C structure, which is zeroed before.
+    pub(crate) fn store(&self, attr: &mut bindings::ib_device_attr) {
+        *attr = pin_init::zeroed();
+        attr.fw_ver = self.fw_ver;
+        attr.sys_image_guid = u64::from_ne_bytes(self.sys_image_guid);
+        attr.max_mr_size = self.max_mr_size;
+        attr.page_size_cap = self.page_size_cap;
+        attr.vendor_id = self.vendor_id;
+        attr.vendor_part_id = self.vendor_part_id;
+        attr.hw_ver = self.hw_ver;
+        attr.max_qp = int(self.max_qp);
+        attr.max_qp_wr = int(self.max_qp_wr);
+        attr.max_send_sge = int(self.max_send_sge);
+        attr.max_recv_sge = int(self.max_recv_sge);
+        attr.max_sge_rd = int(self.max_sge_rd);
+        attr.max_cq = int(self.max_cq);
+        attr.max_cqe = int(self.max_cqe);
+        attr.max_mr = int(self.max_mr);
+        attr.max_pd = int(self.max_pd);
+        attr.max_qp_rd_atom = int(self.max_qp_rd_atom);
+        attr.max_res_rd_atom = int(self.max_res_rd_atom);
+        attr.max_qp_init_rd_atom = int(self.max_qp_init_rd_atom);
+        attr.max_srq = int(self.max_srq);
+        attr.max_srq_wr = int(self.max_srq_wr);
+        attr.max_srq_sge = int(self.max_srq_sge);
+        attr.max_fast_reg_page_list_len = self.max_fast_reg_page_list_len;
+        attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
+        if self.mem_mgt_extensions {
+            attr.device_cap_flags |=
+                bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        }
+        if self.local_dma_lkey {
+            attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
+        }
+        if self.allow_user_unreg {
+            attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        }
+    }
+}
+
+/// The state of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortState {
+    /// Nothing can be sent.
+    Down,
+    /// The link is up.
+    Active,
+}
+
+/// Attributes of a port (`struct ib_port_attr`).
+#[derive(Clone, Debug)]
+pub struct PortAttr {
+    /// The state.
+    pub state: PortState,
+    /// Entries in the GID table, at least 1.
+    pub gid_tbl_len: u32,
+    /// The longest message.
+    pub max_msg_sz: u32,
+    /// The largest MTU, in bytes; rounded down to one that verbs knows.
+    pub max_mtu: u32,
+    /// The MTU now, in bytes; rounded down likewise.
+    pub active_mtu: u32,
+    /// The link speed, as `ib_get_eth_speed()` has it.
+    pub active_speed: u16,
+    /// The link width, likewise.
+    pub active_width: u8,
+}
+
+/// The MTU that verbs has for `bytes` (`ib_mtu_int_to_enum()`).
+pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
+    match bytes {
+        4096.. => bindings::ib_mtu_IB_MTU_4096,
+        2048.. => bindings::ib_mtu_IB_MTU_2048,
+        1024.. => bindings::ib_mtu_IB_MTU_1024,
+        512.. => bindings::ib_mtu_IB_MTU_512,
+        _ => bindings::ib_mtu_IB_MTU_256,
+    }
+}
+
+/// `enum ib_port_phys_state`: link up, and disabled.
+const PHYS_LINK_UP: u8 = 5;
+const PHYS_DISABLED: u8 = 3;
+
+impl PortAttr {
+    /// Fills the C structure, which is zeroed before.
+    pub(crate) fn store(&self, attr: &mut bindings::ib_port_attr) {
+        *attr = pin_init::zeroed();
+        (attr.state, attr.phys_state) = match self.state {
+            PortState::Down => (bindings::ib_port_state_IB_PORT_DOWN, PHYS_DISABLED),
+            PortState::Active => (bindings::ib_port_state_IB_PORT_ACTIVE, PHYS_LINK_UP),
+        };
+        attr.max_mtu = mtu_to_c(self.max_mtu);
+        attr.active_mtu = mtu_to_c(self.active_mtu);
+        attr.phys_mtu = self.active_mtu;
+        attr.gid_tbl_len = int(self.gid_tbl_len);
+        attr.max_msg_sz = self.max_msg_sz;
+        attr.active_speed = self.active_speed;
+        attr.active_width = self.active_width;
+        attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
+            | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
+    }
+}
+
+/// The name of a counter (`struct rdma_stat_desc`).
+#[repr(transparent)]
+pub struct StatDesc(bindings::rdma_stat_desc);
+
+// SAFETY: The pointers in it are to constants.
+unsafe impl Sync for StatDesc {}
+
+impl StatDesc {
+    /// A counter of that name.
+    pub const fn new(name: &'static core::ffi::CStr) -> Self {
+        Self(bindings::rdma_stat_desc {
+            name: name.as_ptr().cast(),
+            flags: 0,
+            priv_: core::ptr::null(),
+        })
+    }
+}

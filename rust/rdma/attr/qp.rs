@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of queue pairs.
+
+use super::{device::mtu_to_c, Access};
+use crate::{errno::unsupported, Driver};
+use kernel::{prelude::*, sync::Arc};
+use rdma_bindings as bindings;
+
+/// The state of a queue pair, by the names of verbs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QpState {
+    /// Just made.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send: connected.
+    Rts,
+    /// Send queue drain; iWARP's CLOSING.
+    Sqd,
+    /// Send queue error; iWARP's TERMINATE.
+    Sqe,
+    /// In error.
+    Err,
+}
+
+impl QpState {
+    /// From the C value, which may come from a process.
+    pub(crate) fn from_c(state: bindings::ib_qp_state) -> Result<Self> {
+        Ok(match state {
+            bindings::ib_qp_state_IB_QPS_RESET => Self::Reset,
+            bindings::ib_qp_state_IB_QPS_INIT => Self::Init,
+            bindings::ib_qp_state_IB_QPS_RTR => Self::Rtr,
+            bindings::ib_qp_state_IB_QPS_RTS => Self::Rts,
+            bindings::ib_qp_state_IB_QPS_SQD => Self::Sqd,
+            bindings::ib_qp_state_IB_QPS_SQE => Self::Sqe,
+            bindings::ib_qp_state_IB_QPS_ERR => Self::Err,
+            _ => return Err(EINVAL),
+        })
+    }
+
+    pub(crate) fn to_c(self) -> bindings::ib_qp_state {
+        match self {
+            Self::Reset => bindings::ib_qp_state_IB_QPS_RESET,
+            Self::Init => bindings::ib_qp_state_IB_QPS_INIT,
+            Self::Rtr => bindings::ib_qp_state_IB_QPS_RTR,
+            Self::Rts => bindings::ib_qp_state_IB_QPS_RTS,
+            Self::Sqd => bindings::ib_qp_state_IB_QPS_SQD,
+            Self::Sqe => bindings::ib_qp_state_IB_QPS_SQE,
+            Self::Err => bindings::ib_qp_state_IB_QPS_ERR,
+        }
+    }
+}
+
+/// The transport of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QpType {
+    /// Reliably connected: the only one that iWARP has.
+    Rc,
+    /// Another `enum ib_qp_type`.
+    Other(u32),
+}
+
+impl QpType {
+    pub(crate) fn from_c(qp_type: bindings::ib_qp_type) -> Self {
+        match qp_type {
+            bindings::ib_qp_type_IB_QPT_RC => Self::Rc,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// The sizes of a queue pair (`struct ib_qp_cap`).
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct QpCap {
+    pub max_send_wr: u32,
+    pub max_recv_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_inline_data: u32,
+}
+
+impl QpCap {
+    pub(crate) fn from_c(cap: &bindings::ib_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
+        }
+    }
+
+    pub(crate) fn store(&self, cap: &mut bindings::ib_qp_cap) {
+        cap.max_send_wr = self.max_send_wr;
+        cap.max_recv_wr = self.max_recv_wr;
+        cap.max_send_sge = self.max_send_sge;
+        cap.max_recv_sge = self.max_recv_sge;
+        cap.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// What a queue pair is created with (`struct ib_qp_init_attr`).
+pub struct QpInitAttr<D: Driver> {
+    /// The completion queue of the send queue, if there is one.
+    pub send_cq: Option<Arc<D::Cq>>,
+    /// The completion queue of the receive queue, if there is one.
+    pub recv_cq: Option<Arc<D::Cq>>,
+    /// The shared receive queue that takes the receive queue's place.
+    pub srq: Option<Arc<D::Srq>>,
+    /// The sizes that are asked for. What the driver leaves here is reported as granted.
+    pub cap: QpCap,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+    /// The transport.
+    pub qp_type: QpType,
+    /// `enum ib_qp_create_flags`.
+    pub create_flags: u32,
+}
+
+/// What is to change about a queue pair. Attributes that iWARP has no use for are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpModify {
+    /// The state to move to.
+    pub state: Option<QpState>,
+    /// Remote rights of the queue pair.
+    pub access: Option<Access>,
+    /// Outbound RDMA Reads (ORD).
+    pub max_rd_atomic: Option<u8>,
+    /// Inbound RDMA Reads (IRD).
+    pub max_dest_rd_atomic: Option<u8>,
+    /// All that was asked for, as `enum ib_qp_attr_mask`.
+    pub mask: u32,
+}
+
+/// The attributes that every queue pair has; vendors' ones are refused.
+const STANDARD_BITS: u32 = bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS;
+
+impl QpModify {
+    /// Fails with `EOPNOTSUPP` for attributes beyond verbs, `EINVAL` for states that do not exist.
+    pub(crate) fn from_c(attr: &bindings::ib_qp_attr, mask: u32) -> Result<Self> {
+        if mask & !STANDARD_BITS != 0 {
+            return Err(unsupported());
+        }
+        let has = |bit: bindings::ib_qp_attr_mask| mask & bit != 0;
+        let state = if has(bindings::ib_qp_attr_mask_IB_QP_STATE) {
+            Some(QpState::from_c(attr.qp_state)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            state,
+            access: has(bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS)
+                .then(|| Access::from_bits(attr.qp_access_flags as u32)),
+            max_rd_atomic: has(bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC)
+                .then_some(attr.max_rd_atomic),
+            max_dest_rd_atomic: has(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
+                .then_some(attr.max_dest_rd_atomic),
+            mask,
+        })
+    }
+}
+
+/// What is known about a queue pair (`struct ib_qp_attr`).
+#[derive(Clone, Copy, Debug)]
+pub struct QpAttr {
+    /// The state.
+    pub state: QpState,
+    /// The sizes.
+    pub cap: QpCap,
+    /// Remote rights.
+    pub access: Access,
+    /// The path MTU in bytes.
+    pub path_mtu: u32,
+    /// Outbound RDMA Reads (ORD).
+    pub max_rd_atomic: u8,
+    /// Inbound RDMA Reads (IRD).
+    pub max_dest_rd_atomic: u8,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+}
+
+impl QpAttr {
+    pub(crate) fn store(
+        &self,
+        attr: &mut bindings::ib_qp_attr,
+        init: &mut bindings::ib_qp_init_attr,
+    ) {
+        attr.qp_state = self.state.to_c();
+        attr.cur_qp_state = self.state.to_c();
+        attr.path_mtu = mtu_to_c(self.path_mtu);
+        attr.qp_access_flags = self.access.bits() as i32;
+        attr.max_rd_atomic = self.max_rd_atomic;
+        attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        attr.port_num = 1;
+        self.cap.store(&mut attr.cap);
+        self.cap.store(&mut init.cap);
+        init.sq_sig_type = if self.signal_all {
+            bindings::ib_sig_type_IB_SIGNAL_ALL_WR
+        } else {
+            bindings::ib_sig_type_IB_SIGNAL_REQ_WR
+        };
+    }
+}

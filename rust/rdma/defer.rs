@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A box whose content is dropped in process context, wherever the box itself is dropped.
+
+use crate::life;
+use core::{mem::ManuallyDrop, ops::Deref};
+use kernel::{
+    prelude::*,
+    workqueue::{impl_has_work, new_work, Work, WorkItem},
+};
+
+#[pin_data]
+struct Inner<T> {
+    #[pin]
+    work: Work<Inner<T>>,
+    value: T,
+}
+
+impl_has_work! {
+    impl{T} HasWork<Self> for Inner<T> { self.work }
+}
+
+impl<T: Send + 'static> WorkItem for Inner<T> {
+    type Pointer = Pin<KBox<Self>>;
+
+    fn run(this: Pin<KBox<Self>>) {
+        drop(this);
+    }
+}
+
+/// A boxed `T` that is dropped by the reclaim workqueue.
+pub(crate) struct Deferred<T: Send + 'static>(ManuallyDrop<Pin<KBox<Inner<T>>>>);
+
+impl<T: Send + 'static> Deferred<T> {
+    /// Boxes `value`. Fails with `ENODEV` without a [`life::Core`], and then and without memory
+    /// drops `value` here. Context: sleeping.
+    pub(crate) fn new(value: T) -> Result<Self> {
+        if !life::is_up() {
+            return Err(ENODEV);
+        }
+        let inner = KBox::pin_init(
+            pin_init!(Inner {
+                work <- new_work!("rdma_deferred"),
+                value,
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self(ManuallyDrop::new(inner)))
+    }
+
+    /// Drops the value at once. Context: sleeping.
+    pub(crate) fn drop_now(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used nor dropped after this.
+        drop(unsafe { ManuallyDrop::take(&mut this.0) });
+    }
+}
+
+impl<T: Send + 'static> Deref for Deferred<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T: Send + 'static> Drop for Deferred<T> {
+    fn drop(&mut self) {
+        // SAFETY: The box is taken in `drop` only, and once.
+        let inner = unsafe { ManuallyDrop::take(&mut self.0) };
+        let mut inner = Some(inner);
+        if life::with_reclaim(|queue| inner.take().map(|inner| queue.enqueue(inner))).is_none() {
+            // The module is nearly gone; better to leak than to sleep in an unknown context.
+            pr_err!("released after the module's end\n");
+            core::mem::forget(inner);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes that verbs return and [`kernel::error::code`] does not have.
+//!
+//! They are functions because [`Error`] cannot be made in a constant from outside of its crate.
+
+use kernel::error::Error;
+use rdma_bindings as bindings;
+
+/// `EOPNOTSUPP`: the device cannot do that.
+pub fn unsupported() -> Error {
+    Error::from_errno(-(bindings::EOPNOTSUPP as i32))
+}
+
+/// `ECONNABORTED`: the connection was given up.
+pub fn aborted() -> Error {
+    Error::from_errno(-(bindings::ECONNABORTED as i32))
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables of numbered objects: queue pairs by number, memory regions by index.
+//!
+//! An xarray of `Arc`s that is looked up from any context under RCU, and changed under its own
+//! lock. The table's reference to a removed object is dropped after a grace period in process
+//! context; lookups may have their own copies longer than that.
+
+use crate::life;
+use core::{marker::PhantomData, mem, ptr::NonNull};
+use kernel::{
+    container_of,
+    error::to_result,
+    ffi::c_ulong,
+    prelude::*,
+    sync::{rcu, Arc},
+    types::Opaque,
+};
+use rdma_bindings as bindings;
+
+/// What the xarray points to: a reference that waits for a grace period before it goes.
+#[repr(C)]
+struct Entry<T> {
+    free: Opaque<bindings::rcu_work>,
+    object: Arc<T>,
+}
+
+/// A table of `Arc<T>` by numbers in a range.
+pub struct IdTable<T: Send + Sync + 'static> {
+    // Boxed: an xarray must not move.
+    array: Pin<KBox<RawArray>>,
+    min: u32,
+    max: u32,
+    _objects: PhantomData<Arc<T>>,
+}
+
+#[pin_data]
+struct RawArray {
+    #[pin]
+    xa: Opaque<bindings::xarray>,
+    /// Where cyclic allocation goes on; changed under the xarray's lock.
+    next: Opaque<u32>,
+}
+
+// SAFETY: The xarray is changed under its lock and read under RCU; it stands for `Arc<T>`s, which
+// are given to any thread.
+unsafe impl<T: Send + Sync> Send for IdTable<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync> Sync for IdTable<T> {}
+
+impl<T: Send + Sync + 'static> IdTable<T> {
+    /// An empty table of the numbers `min` to `max`, both included. Fails with `ENODEV` without a
+    /// [`life::Core`]. Context: sleeping.
+    pub fn new(min: u32, max: u32) -> Result<Self> {
+        if !life::is_up() {
+            return Err(ENODEV);
+        }
+        if min > max {
+            return Err(EINVAL);
+        }
+        let array = KBox::pin_init(
+            pin_init!(RawArray {
+                xa <- Opaque::ffi_init(|slot| {
+                    let flags = bindings::XA_FLAGS_ALLOC | bindings::XA_FLAGS_LOCK_IRQ;
+                    // SAFETY: `slot` is valid for writes.
+                    unsafe { bindings::xa_init_flags(slot, flags) }
+                }),
+                next: Opaque::new(min),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self {
+            array,
+            min,
+            max,
+            _objects: PhantomData,
+        })
+    }
+
+    fn xa(&self) -> *mut bindings::xarray {
+        self.array.xa.get()
+    }
+
+    /// Reserves the next free number after the last one that was given. Fails with `EBUSY` when
+    /// all are in use, `ENOMEM`. Context: sleeping.
+    pub fn reserve_cyclic(&self) -> Result<Reserved<'_, T>> {
+        let mut id = 0;
+        // SAFETY: The xarray is initialised for allocation with interrupts off; `next` is changed
+        // under its lock only.
+        let ret = unsafe {
+            bindings::xa_alloc_cyclic_irq(
+                self.xa(),
+                &mut id,
+                self.min,
+                self.max,
+                self.array.next.get(),
+                bindings::GFP_KERNEL,
+            )
+        };
+        if ret < 0 {
+            return Err(Error::from_errno(ret));
+        }
+        Ok(Reserved { table: self, id })
+    }
+
+    /// Reserves a free number that cannot be guessed: the first one that is free from a random
+    /// place on. Fails with `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
+    pub fn reserve_random(&self) -> Result<Reserved<'_, T>> {
+        let span = u64::from(self.max - self.min) + 1;
+        // SAFETY: No requirements.
+        let random = u64::from(unsafe { bindings::get_random_u32() });
+        // Below `span`, which is at most 2^32, so the sum is at most `max`.
+        let start = self.min + (random % span) as u32;
+        match self.reserve_in(start, self.max) {
+            Err(e) if e == EBUSY && start > self.min => self.reserve_in(self.min, start - 1),
+            result => result,
+        }
+    }
+
+    fn reserve_in(&self, min: u32, max: u32) -> Result<Reserved<'_, T>> {
+        let mut id = 0;
+        // SAFETY: The xarray is initialised for allocation with interrupts off.
+        let ret =
+            unsafe { bindings::xa_alloc_irq(self.xa(), &mut id, min, max, bindings::GFP_KERNEL) };
+        to_result(ret)?;
+        Ok(Reserved { table: self, id })
+    }
+
+    /// Calls `f` with the object of that number. Context: any; `f` must not sleep, as it runs
+    /// under the RCU read lock.
+    #[inline]
+    pub fn with<R>(&self, id: u32, f: impl FnOnce(&Arc<T>) -> R) -> Option<R> {
+        let _guard = rcu::read_lock();
+        // SAFETY: The xarray is initialised.
+        let entry = unsafe { bindings::xa_load(self.xa(), id as c_ulong) }.cast::<Entry<T>>();
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: What is stored comes from `Reserved::publish` and is freed a grace period after
+        // it was taken out; the RCU read lock is held.
+        Some(f(unsafe { &(*entry).object }))
+    }
+
+    /// A reference to the object of that number. Context: any.
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<Arc<T>> {
+        self.with(id, Arc::clone)
+    }
+
+    /// Takes the object of that number out of the table; the number is free at once. Context: any.
+    pub fn remove(&self, id: u32) -> Option<Arc<T>> {
+        // SAFETY: The xarray is initialised.
+        let entry = unsafe { bindings::xa_erase_irqsave(self.xa(), id as c_ulong) };
+        let entry = NonNull::new(entry.cast::<Entry<T>>())?;
+        // SAFETY: The entry was taken out by this call alone, and is freed below.
+        let object = unsafe { entry.as_ref() }.object.clone();
+        Self::free(entry);
+        Some(object)
+    }
+
+    /// Calls `f` with each object. Objects that come or go meanwhile may be missed. Context:
+    /// sleeping is allowed, in `f` too.
+    pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
+        let mut index = 0;
+        loop {
+            let object = {
+                let _guard = rcu::read_lock();
+                // SAFETY: The xarray is initialised.
+                let entry = unsafe {
+                    bindings::xa_find(
+                        self.xa(),
+                        &mut index,
+                        self.max as c_ulong,
+                        bindings::XA_PRESENT,
+                    )
+                }
+                .cast::<Entry<T>>();
+                if entry.is_null() {
+                    return;
+                }
+                // SAFETY: As in `with`.
+                unsafe { &(*entry).object }.clone()
+            };
+            // At most `max`, which is a `u32`.
+            f(index as u32, &object);
+            index += 1;
+        }
+    }
+
+    /// Whether there is no object and no reserved number.
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: The xarray is initialised.
+        unsafe { bindings::xa_empty(self.xa()) }
+    }
+
+    /// Frees an entry that was taken out of the xarray, after a grace period.
+    fn free(entry: NonNull<Entry<T>>) {
+        let work = entry.as_ptr().cast();
+        // SAFETY: `free` is the entry's first field. The entry is not in the table any more, so
+        // this call is the only one to queue it, and it stays until `reclaim` has run.
+        if !unsafe { life::queue_rcu_work(work) } {
+            pr_err!("removed from a table after the module's end\n");
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `work` is the work of the `free` field of an entry that nobody else refers to.
+    unsafe extern "C" fn reclaim(work: *mut bindings::work_struct) {
+        // SAFETY: By the requirement.
+        let entry = unsafe {
+            let work = container_of!(work, bindings::rcu_work, work);
+            container_of!(Opaque::cast_from(work), Entry<T>, free)
+        };
+        // SAFETY: It comes from `KBox::into_raw` in `Reserved::publish`.
+        drop(unsafe { KBox::from_raw(entry.cast_mut()) });
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for IdTable<T> {
+    fn drop(&mut self) {
+        // Nobody looks anything up any more, as that borrows the table; so no grace period.
+        let mut index = 0;
+        loop {
+            // SAFETY: The xarray is initialised.
+            let entry = unsafe {
+                bindings::xa_find(
+                    self.xa(),
+                    &mut index,
+                    self.max as c_ulong,
+                    bindings::XA_PRESENT,
+                )
+            };
+            if entry.is_null() {
+                break;
+            }
+            // SAFETY: As above.
+            unsafe { bindings::xa_erase_irqsave(self.xa(), index) };
+            // SAFETY: It comes from `KBox::into_raw` in `Reserved::publish`, and was taken out.
+            drop(unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) });
+        }
+        // SAFETY: The xarray is not used after this.
+        unsafe { bindings::xa_destroy(self.xa()) };
+    }
+}
+
+/// A number that is reserved in a table, and given back when this is dropped.
+#[must_use]
+pub struct Reserved<'a, T: Send + Sync + 'static> {
+    table: &'a IdTable<T>,
+    id: u32,
+}
+
+impl<T: Send + Sync + 'static> Reserved<'_, T> {
+    /// The number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Puts `object` into the table under the number. Fails with `ENOMEM`. Context: sleeping.
+    pub fn publish(self, object: Arc<T>) -> Result {
+        let free = Opaque::uninit();
+        let entry = KBox::into_raw(KBox::new(Entry { free, object }, GFP_KERNEL)?);
+        // SAFETY: The entry is in its place, and its work not used yet.
+        unsafe { bindings::init_rcu_work((*entry).free.get(), Some(IdTable::<T>::reclaim)) };
+        // The number is reserved, so its place in the xarray exists, and storing does not fail.
+        // SAFETY: The xarray is initialised.
+        let old = unsafe {
+            bindings::xa_store_irq(
+                self.table.xa(),
+                self.id as c_ulong,
+                entry.cast(),
+                bindings::GFP_KERNEL,
+            )
+        };
+        // SAFETY: `xa_err` only looks at the pointer's value.
+        let ret = unsafe { bindings::xa_err(old) };
+        if ret != 0 {
+            // SAFETY: The entry was not stored.
+            drop(unsafe { KBox::from_raw(entry) });
+            return to_result(ret);
+        }
+        if let Some(old) = NonNull::new(old) {
+            // Somebody removed the reservation, and somebody else has used the number.
+            IdTable::free(old.cast::<Entry<T>>());
+        }
+        mem::forget(self);
+        Ok(())
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Reserved<'_, T> {
+    fn drop(&mut self) {
+        drop(self.table.remove(self.id));
+    }
+}

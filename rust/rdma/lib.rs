@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe abstractions over the RDMA core, for drivers of iWARP devices in software.
+//!
+//! A driver implements [`Driver`] and makes its devices by [`Devices`]; it contains no unsafe
+//! code. What it needs beside the verbs:
+//!
+//! - [`ring`]: queues that are shared with a process; [`udata`] tells the process of them.
+//! - [`umem`] and [`span`]: the memory that data goes to and comes from; [`object::mr`] that of
+//!   fast registration.
+//! - [`iwcm`]: connections, as the connection manager sees them.
+//! - [`link`] and [`netdev`]: how devices come and go.
+//! - [`idtable`], [`gate`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work items and
+//!   messages.
+//!
+//! [`Core`] must be there first and go last.
+//!
+//! Only this crate and `net` name raw C (by `rdma_bindings`), so only they know which kernel it is.
+
+#[allow(dead_code)]
+const __LOG_PREFIX: &[u8] = b"rsiw\0";
+
+pub mod attr;
+mod blocks;
+mod copy;
+mod defer;
+pub mod device;
+pub mod driver;
+pub mod errno;
+pub mod gate;
+mod hold;
+pub mod idtable;
+pub mod iwcm;
+pub mod life;
+pub mod link;
+pub mod lock;
+pub mod log;
+pub mod netdev;
+pub mod object;
+mod ops;
+pub mod ring;
+pub mod span;
+pub mod udata;
+pub mod umem;
+pub mod wc;
+pub mod work;
+pub mod wr;
+
+/// Memory regions, by the name that drivers look for.
+pub use object::mr;
+
+pub use attr::{
+    device::{DeviceLimits, PortAttr, PortState, StatDesc},
+    qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType},
+    Access, CqAttr, Notify, SrqAttr,
+};
+pub use copy::crc32c;
+pub use device::{
+    Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
+};
+pub use driver::Driver;
+pub use idtable::IdTable;
+pub use iwcm::{CmId, ConnInfo, ConnParam, RequestId};
+pub use life::{in_task, rcu_barrier, Core};
+pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
+pub use netdev::{Kind, NetDevice};
+pub use object::{
+    cq::{CqEvent, CqHandle, NewCq},
+    mr::{NewMr, PageList, SgMap, UserMr},
+    qp::{NewQp, QpEvent, QpHandle},
+    srq::{NewSrq, SrqEvent, SrqHandle},
+    NewPd,
+};
+pub use ring::{Ring, SharedMem};
+pub use span::{KernelMemory, Memory, Span};
+pub use udata::Udata;
+pub use umem::Umem;
+pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};
+pub use work::{Job, Run, Timer, Workqueue, WqFlags};
+pub use wr::{RecvWr, RecvWrs, SendFlags, SendOp, SendWr, SendWrs, Sge};

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How devices come and go: `rdma link add`, and the network device underneath.
+//!
+//! - [`LinkRegistration`]: a link type of RDMA netlink.
+//! - [`NotifierRegistration`] ([`notifier`]): what happens to network devices.
+
+pub mod notifier;
+
+pub use notifier::{NetdevEvent, NetdevNotifier, NotifierRegistration};
+
+use crate::netdev::NetDevice;
+use core::{
+    marker::PhantomPinned,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+use kernel::{ffi::c_char, prelude::*, types::Opaque};
+use rdma_bindings as bindings;
+
+/// A link type.
+pub trait LinkOps: Send + Sync + 'static {
+    /// The name of the type, as in `rdma link add NAME type TYPE netdev DEV`. A module that is to
+    /// be loaded for it has the alias `rdma-link-TYPE`.
+    const TYPE: &'static CStr;
+
+    /// Makes a device called `name` on `ndev`. Context: sleeping, without RTNL. Several calls may
+    /// run at the same time.
+    fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result;
+}
+
+/// A registered link type; dropping it waits until no [`LinkOps::newlink`] runs.
+#[pin_data(PinnedDrop)]
+pub struct LinkRegistration<T: LinkOps> {
+    #[pin]
+    ops: Opaque<bindings::rdma_link_ops>,
+    data: T,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: The list is locked by the core; the data may be used by any thread.
+unsafe impl<T: LinkOps> Send for LinkRegistration<T> {}
+// SAFETY: As above.
+unsafe impl<T: LinkOps> Sync for LinkRegistration<T> {}
+
+/// The data of the registered link type. C callbacks get no pointer of their own, so there is one
+/// registration in this module.
+static DATA: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(ptr::null_mut());
+
+impl<T: LinkOps> LinkRegistration<T> {
+    /// Registers the type. Wraps `rdma_link_register()`. Fails with `EBUSY` if this module has one
+    /// already, `ENOMEM`. Context: sleeping.
+    pub fn new(data: T) -> Result<Pin<KBox<Self>>> {
+        let this = KBox::pin_init(
+            pin_init!(Self {
+                ops <- Opaque::ffi_init(|slot: *mut bindings::rdma_link_ops| {
+                    let mut ops: bindings::rdma_link_ops = pin_init::zeroed();
+                    ops.type_ = T::TYPE.as_char_ptr();
+                    ops.newlink = Some(Self::newlink);
+                    // SAFETY: `slot` is valid for writes.
+                    unsafe { slot.write(ops) }
+                }),
+                data,
+                _pin: PhantomPinned,
+            }),
+            GFP_KERNEL,
+        )?;
+        let data = ptr::from_ref(&this.data).cast_mut().cast();
+        DATA.compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed)
+            .map_err(|_| EBUSY)?;
+        // SAFETY: The structure is pinned, and taken off the list before it goes.
+        unsafe { bindings::rdma_link_register(this.ops.get()) };
+        Ok(this)
+    }
+
+    /// # Safety
+    ///
+    /// Only to be called by the core, with a string and a live network device, while the type is
+    /// registered.
+    unsafe extern "C" fn newlink(name: *const c_char, ndev: *mut bindings::net_device) -> i32 {
+        let data = DATA.load(Ordering::Acquire).cast::<T>();
+        if data.is_null() {
+            return ENODEV.to_errno();
+        }
+        // SAFETY: The data is of the one registration, whose callback this is; it stays until the
+        // type is unregistered, which waits for this call. Name and device by the requirement.
+        let result =
+            unsafe { (*data).newlink(CStr::from_char_ptr(name), NetDevice::from_raw(ndev)) };
+        result.map_or_else(Error::to_errno, |()| 0)
+    }
+}
+
+#[pinned_drop]
+impl<T: LinkOps> PinnedDrop for LinkRegistration<T> {
+    fn drop(self: Pin<&mut Self>) {
+        let data = ptr::from_ref(&self.data).cast_mut().cast();
+        // `new` drops a registration that has not got the place.
+        if DATA.load(Ordering::Relaxed) == data {
+            // SAFETY: It is registered, as it has the place.
+            unsafe { bindings::rdma_link_unregister(self.ops.get()) };
+            DATA.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Spinlocks that interrupts or softirqs may take as well.
+//!
+//! The kernel crate's spinlock leaves interrupts and bottom halves as they are. What the RDMA core
+//! or the network calls in any context needs one of these: same type, other backend.
+
+use kernel::{
+    ffi::{c_char, c_ulong},
+    sync::lock::{Backend, Guard, Lock},
+};
+use rdma_bindings as bindings;
+
+/// A spinlock that is held with interrupts disabled (`spin_lock_irqsave`).
+pub type SpinLockIrq<T> = Lock<T, IrqBackend>;
+/// What locking a [`SpinLockIrq`] gives.
+pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, IrqBackend>;
+/// A spinlock that is held with bottom halves disabled (`spin_lock_bh`).
+///
+/// Not to be taken with interrupts disabled.
+pub type SpinLockBh<T> = Lock<T, BhBackend>;
+/// What locking a [`SpinLockBh`] gives.
+pub type SpinLockBhGuard<'a, T> = Guard<'a, T, BhBackend>;
+
+/// Creates a [`SpinLockIrq`] initialiser with a lock class of its own.
+#[macro_export]
+macro_rules! new_spinlock_irq {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::lock::SpinLockIrq::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
+pub use new_spinlock_irq;
+
+/// Creates a [`SpinLockBh`] initialiser with a lock class of its own.
+#[macro_export]
+macro_rules! new_spinlock_bh {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::lock::SpinLockBh::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
+pub use new_spinlock_bh;
+
+/// Backend of [`SpinLockIrq`].
+pub struct IrqBackend;
+/// Backend of [`SpinLockBh`].
+pub struct BhBackend;
+
+// SAFETY: `spinlock_t` gives mutual exclusion; the default `relock` uses `lock` again.
+unsafe impl Backend for IrqBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = c_ulong;
+
+    #[inline]
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: By the trait, `ptr` is valid for writes, `name` and `key` live for ever.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> c_ulong {
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_lock_irqsave(ptr) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<c_ulong> {
+        let mut flags = 0;
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, flags: &c_ulong) {
+        // SAFETY: By the trait, the caller owns the lock, and `flags` is what locking it gave.
+        unsafe { bindings::spin_unlock_irqrestore(ptr, *flags) }
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}
+
+// SAFETY: `spinlock_t` gives mutual exclusion; the default `relock` uses `lock` again.
+unsafe impl Backend for BhBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = ();
+
+    #[inline]
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: By the trait, `ptr` is valid for writes, `name` and `key` live for ever.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) {
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_lock_bh(ptr) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<()> {
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_trylock_bh(ptr) }.then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, _state: &()) {
+        // SAFETY: By the trait, the caller owns the lock.
+        unsafe { bindings::spin_unlock_bh(ptr) }
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: By the trait, the lock is initialised.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}

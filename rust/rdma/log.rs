@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages that cannot flood the log.
+//!
+//! Peers and processes can cause most of what is worth a message, as often as they like. Each place
+//! in the source has a limit of its own.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use rdma_bindings as bindings;
+
+/// Messages of one place in the source, in one period.
+const BURST: u32 = 10;
+/// The period, in nanoseconds.
+const PERIOD: u64 = 5_000_000_000;
+
+/// Counts the messages of one place.
+#[doc(hidden)]
+pub struct RateLimit {
+    /// When the period began.
+    begin: AtomicU64,
+    /// Messages since then, said or not.
+    count: AtomicU32,
+}
+
+impl RateLimit {
+    /// Nothing said yet.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            begin: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether a message may be said now; if so, how many were not said before it. The limit is
+    /// not exact when several CPUs are at it. Context: any.
+    pub fn check(&self) -> Option<u32> {
+        // SAFETY: No requirements.
+        let now = unsafe { bindings::ktime_get() } as u64;
+        let begin = self.begin.load(Ordering::Relaxed);
+        if now.wrapping_sub(begin) >= PERIOD || begin == 0 {
+            let order = Ordering::Relaxed;
+            if self
+                .begin
+                .compare_exchange(begin, now, order, order)
+                .is_ok()
+            {
+                let count = self.count.swap(1, order);
+                return Some(count.saturating_sub(BURST));
+            }
+        }
+        // Stays below `u32::MAX`, as messages take longer than the period lasts by then.
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        (count < BURST).then_some(0)
+    }
+}
+
+/// Says something by one of the kernel's `pr_*!` macros, unless this place has said too much
+/// lately: `rdma::ratelimited!(pr_warn, "{}: what\n", device.name())`.
+#[macro_export]
+macro_rules! ratelimited {
+    ($say:ident, $($arg:tt)*) => {{
+        static LIMIT: $crate::log::RateLimit = $crate::log::RateLimit::new();
+        if let Some(missed) = LIMIT.check() {
+            if missed > 0 {
+                ::kernel::$say!("{} messages like the next one were left out\n", missed);
+            }
+            ::kernel::$say!($($arg)*);
+        }
+    }};
+}
+
+/// An error of a device (anything with `name()`), at most ten in five seconds from this place:
+/// `rdma::ratelimited_err!(device, "what {}", value)`. The line is ended here.
+#[macro_export]
+macro_rules! ratelimited_err {
+    ($dev:expr, $fmt:literal $($arg:tt)*) => {
+        $crate::ratelimited!(pr_err, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    };
+}
+
+/// A warning of a device; see [`ratelimited_err!`](crate::ratelimited_err).
+#[macro_export]
+macro_rules! ratelimited_warn {
+    ($dev:expr, $fmt:literal $($arg:tt)*) => {
+        $crate::ratelimited!(pr_warn, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    };
+}
+
+/// Information about a device; see [`ratelimited_err!`](crate::ratelimited_err).
+#[macro_export]
+macro_rules! ratelimited_info {
+    ($dev:expr, $fmt:literal $($arg:tt)*) => {
+        $crate::ratelimited!(pr_info, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    };
+}

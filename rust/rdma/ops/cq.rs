@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations on completion queues.
+
+use super::{errno, Ops};
+use crate::{
+    attr::{CqAttr, Notify},
+    device::Device,
+    object::{
+        cq::{CqHandle, CqObject, CqState, NewCq},
+        Shares,
+    },
+    udata::Udata,
+    wc::WcSlots,
+    Driver,
+};
+use core::ptr::{self, NonNull};
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// # Safety
+///
+/// For each function: only to be called by the core, as the operation of its name; see
+/// [`super`].
+impl<D: Driver> Ops<D> {
+    pub(super) unsafe extern "C" fn create_cq(
+        cq: *mut bindings::ib_cq,
+        attr: *const bindings::ib_cq_init_attr,
+        attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> i32 {
+        // SAFETY: As the module says. Kernel consumers have no bundle.
+        errno(unsafe {
+            let udata = if attrs.is_null() {
+                ptr::null_mut()
+            } else {
+                bindings::uverbs_bundle_udata(attrs)
+            };
+            Self::make_cq(cq, CqAttr::from_c(&*attr), udata)
+        })
+    }
+
+    unsafe fn make_cq(
+        cq: *mut bindings::ib_cq,
+        attr: CqAttr,
+        udata: *mut bindings::ib_udata,
+    ) -> Result {
+        let mut shares = Shares::default();
+        // SAFETY: As the module says. The hold is closed before the core frees the queue: here if
+        // the driver fails, in `destroy_cq` otherwise.
+        unsafe {
+            let dev = Device::<D>::from_raw((*cq).device);
+            let hold = CqHandle::new(NonNull::new(cq).ok_or(EINVAL)?)?;
+            (*cq).cqe = attr.entries.try_into()?;
+            let made = D::create_cq(
+                dev,
+                &attr,
+                Udata::new(udata, Some(&mut shares)).as_mut(),
+                &mut NewCq::new(cq, &hold),
+            );
+            match made {
+                Ok(data) => {
+                    let _shares = shares;
+                    CqObject::<D>::init(
+                        cq,
+                        CqState {
+                            data,
+                            hold,
+                            _shares,
+                        },
+                    );
+                    Ok(())
+                }
+                Err(e) => {
+                    hold.close();
+                    Err(e)
+                }
+            }
+        }
+    }
+
+    pub(super) unsafe extern "C" fn destroy_cq(
+        cq: *mut bindings::ib_cq,
+        _udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { CqObject::<D>::state(cq) };
+        if let Err(e) = D::destroy_cq(&state.data) {
+            return e.to_errno();
+        }
+        state.hold.close();
+        // SAFETY: The core frees it when this returns.
+        drop(unsafe { CqObject::<D>::take(cq) });
+        0
+    }
+
+    pub(super) unsafe extern "C" fn poll_cq(
+        cq: *mut bindings::ib_cq,
+        num: i32,
+        wc: *mut bindings::ib_wc,
+    ) -> i32 {
+        let num = num.try_into().unwrap_or(0);
+        // SAFETY: As the module says; `wc` has room for `num` completions.
+        let (state, mut slots) = unsafe { (CqObject::<D>::state(cq), WcSlots::new(wc, num)) };
+        match D::poll_cq(&state.data, &mut slots) {
+            // What was filled must be delivered; an error will come again.
+            Err(e) if slots.filled() == 0 => e.to_errno(),
+            // At most `num`.
+            _ => slots.filled() as i32,
+        }
+    }
+
+    pub(super) unsafe extern "C" fn req_notify_cq(
+        cq: *mut bindings::ib_cq,
+        flags: bindings::ib_cq_notify_flags,
+    ) -> i32 {
+        let solicited = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
+            == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED;
+        let how = if solicited {
+            Notify::Solicited
+        } else {
+            Notify::Next
+        };
+        let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+        // SAFETY: As the module says.
+        let state = unsafe { CqObject::<D>::state(cq) };
+        match D::req_notify_cq(&state.data, how, report) {
+            Ok(missed) => (missed && report).into(),
+            Err(e) => e.to_errno(),
+        }
+    }
+}

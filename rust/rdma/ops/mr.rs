@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations on memory regions.
+
+use super::Ops;
+use crate::{
+    attr::Access,
+    device::Device,
+    errno::unsupported,
+    object::{
+        mr::{MrObject, NewMr, SgMap, UserMr},
+        PdObject,
+    },
+    span::KernelMemory,
+    udata::Udata,
+    Driver,
+};
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// # Safety
+///
+/// For each function: only to be called by the core, as the operation of its name; see
+/// [`super`].
+impl<D: Driver> Ops<D> {
+    /// The C structure of a region that the driver has made, or an error pointer.
+    fn mr(made: Result<NewMr<D::Mr>>) -> *mut bindings::ib_mr {
+        let result = made.and_then(|new| {
+            let data = new.mr.clone();
+            MrObject::<D>::create(new).inspect_err(|_| {
+                // As if the consumer had destroyed it at once.
+                let _ = D::dereg_mr(&data);
+            })
+        });
+        result.unwrap_or_else(Error::to_ptr)
+    }
+
+    pub(super) unsafe extern "C" fn get_dma_mr(
+        pd: *mut bindings::ib_pd,
+        access: i32,
+    ) -> *mut bindings::ib_mr {
+        // SAFETY: As the module says. Only kernel consumers can ask for such a region.
+        unsafe {
+            Self::mr(D::get_dma_mr(
+                Device::<D>::from_raw((*pd).device),
+                PdObject::<D>::state(pd),
+                Access::from_bits(access as u32),
+                KernelMemory::new(),
+            ))
+        }
+    }
+
+    pub(super) unsafe extern "C" fn reg_user_mr(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: i32,
+        dmah: *mut bindings::ib_dmah,
+        udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        if !dmah.is_null() {
+            return unsupported().to_ptr();
+        }
+        // SAFETY: As the module says.
+        unsafe {
+            let Some(mut udata) = Udata::new(udata, None) else {
+                return unsupported().to_ptr();
+            };
+            let device = (*pd).device;
+            let request = UserMr {
+                start,
+                length,
+                iova,
+                access: Access::from_bits(access as u32),
+                device,
+            };
+            Self::mr(D::reg_user_mr(
+                Device::<D>::from_raw(device),
+                PdObject::<D>::state(pd),
+                &request,
+                &mut udata,
+            ))
+        }
+    }
+
+    pub(super) unsafe extern "C" fn alloc_mr(
+        pd: *mut bindings::ib_pd,
+        mr_type: bindings::ib_mr_type,
+        max_pages: u32,
+    ) -> *mut bindings::ib_mr {
+        if mr_type != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            return unsupported().to_ptr();
+        }
+        // SAFETY: As the module says.
+        unsafe {
+            Self::mr(D::alloc_mr(
+                Device::<D>::from_raw((*pd).device),
+                PdObject::<D>::state(pd),
+                max_pages,
+            ))
+        }
+    }
+
+    pub(super) unsafe extern "C" fn map_mr_sg(
+        mr: *mut bindings::ib_mr,
+        sg: *mut bindings::scatterlist,
+        nents: i32,
+        offset: *mut u32,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let (data, mut map) =
+            unsafe { (MrObject::<D>::data(mr), SgMap::new(mr, sg, nents, offset)) };
+        match D::map_mr_sg(data, &mut map) {
+            Ok(()) => map.mapped(),
+            Err(e) => e.to_errno(),
+        }
+    }
+
+    pub(super) unsafe extern "C" fn dereg_mr(
+        mr: *mut bindings::ib_mr,
+        _udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        if let Err(e) = D::dereg_mr(unsafe { MrObject::<D>::data(mr) }) {
+            return e.to_errno();
+        }
+        // SAFETY: The core does not use it any more when this succeeds.
+        unsafe { MrObject::<D>::free(mr) };
+        0
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations on queue pairs.
+
+use super::{errno, Ops};
+use crate::{
+    attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
+    device::Device,
+    object::{
+        cq::CqObject,
+        qp::{NewQp, QpHandle, QpObject, QpObjectState},
+        srq::SrqObject,
+        PdObject, Shares,
+    },
+    udata::Udata,
+    wr::{RecvWrs, SendWrs},
+    Driver,
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// # Safety
+///
+/// For each function: only to be called by the core, as the operation of its name; see
+/// [`super`].
+impl<D: Driver> Ops<D> {
+    pub(super) unsafe extern "C" fn create_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        errno(unsafe { Self::make_qp(qp, &mut *attr, udata) })
+    }
+
+    unsafe fn make_qp(
+        qp: *mut bindings::ib_qp,
+        c: &mut bindings::ib_qp_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> Result {
+        // SAFETY: As the module says: the queues are null or of this driver, too.
+        let (dev, pd, mut attr) = unsafe {
+            let cq = |cq: *mut bindings::ib_cq| {
+                (!cq.is_null()).then(|| CqObject::<D>::state(cq).data.clone())
+            };
+            let srq = (!c.srq.is_null()).then(|| SrqObject::<D>::state(c.srq).data.clone());
+            if (*qp).pd.is_null() {
+                return Err(EINVAL);
+            }
+            (
+                Device::<D>::from_raw((*qp).device),
+                PdObject::<D>::state((*qp).pd),
+                QpInitAttr {
+                    send_cq: cq(c.send_cq),
+                    recv_cq: cq(c.recv_cq),
+                    srq,
+                    cap: QpCap::from_c(&c.cap),
+                    signal_all: c.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+                    qp_type: QpType::from_c(c.qp_type),
+                    create_flags: c.create_flags,
+                },
+            )
+        };
+        let mut shares = Shares::default();
+        // SAFETY: As the module says. The hold is closed before the core frees the queue pair:
+        // here if the driver fails, in `destroy_qp` otherwise.
+        unsafe {
+            let hold = QpHandle::new(NonNull::new(qp).ok_or(EINVAL)?)?;
+            let made = D::create_qp(
+                dev,
+                pd,
+                &mut attr,
+                Udata::new(udata, Some(&mut shares)).as_mut(),
+                &mut NewQp::new(qp, &hold),
+            );
+            match made {
+                Ok(data) => {
+                    attr.cap.store(&mut c.cap);
+                    let state = QpObjectState {
+                        data,
+                        hold,
+                        user: !udata.is_null(),
+                        _shares: shares,
+                    };
+                    QpObject::<D>::init(qp, state);
+                    Ok(())
+                }
+                Err(e) => {
+                    hold.close();
+                    Err(e)
+                }
+            }
+        }
+    }
+
+    pub(super) unsafe extern "C" fn modify_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        mask: i32,
+        udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says. There is no data of the library in either direction.
+        let (state, modify) = unsafe {
+            let ret = bindings::ib_no_udata_io(udata);
+            if ret != 0 {
+                return ret;
+            }
+            if mask == 0 {
+                return 0;
+            }
+            (
+                QpObject::<D>::state(qp),
+                QpModify::from_c(&*attr, mask as u32),
+            )
+        };
+        errno(modify.and_then(|modify| D::modify_qp(&state.data, &modify)))
+    }
+
+    pub(super) unsafe extern "C" fn query_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        _mask: i32,
+        init: *mut bindings::ib_qp_init_attr,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let result = unsafe {
+            D::query_qp(&QpObject::<D>::state(qp).data).map(|known| {
+                known.store(&mut *attr, &mut *init);
+                (*init).event_handler = (*qp).event_handler;
+                (*init).qp_context = (*qp).qp_context;
+                (*init).send_cq = (*qp).send_cq;
+                (*init).recv_cq = (*qp).recv_cq;
+                (*init).srq = (*qp).srq;
+                (*init).qp_type = (*qp).qp_type;
+                (*init).port_num = 1;
+            })
+        };
+        errno(result)
+    }
+
+    pub(super) unsafe extern "C" fn destroy_qp(
+        qp: *mut bindings::ib_qp,
+        _udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { QpObject::<D>::state(qp) };
+        if let Err(e) = D::destroy_qp(&state.data) {
+            return e.to_errno();
+        }
+        // Also waits for the connection manager.
+        state.hold.close();
+        // SAFETY: The core frees it when this returns.
+        drop(unsafe { QpObject::<D>::take(qp) });
+        0
+    }
+
+    pub(super) unsafe extern "C" fn post_send(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_send_wr,
+        bad_wr: *mut *const bindings::ib_send_wr,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { QpObject::<D>::state(qp) };
+        if wr.is_null() {
+            return errno(if state.user {
+                D::doorbell(&state.data)
+            } else {
+                Ok(())
+            });
+        }
+        // Requests that a process posts in this way would name addresses of its own choice, where
+        // kernel addresses are expected.
+        let (result, bad) = if state.user {
+            (Err(EINVAL), wr)
+        } else {
+            // SAFETY: The chain is of a kernel consumer.
+            let mut wrs = unsafe { SendWrs::new(wr, (*qp).device) };
+            (D::post_send(&state.data, &mut wrs), wrs.bad())
+        };
+        if result.is_err() && !bad_wr.is_null() {
+            // SAFETY: As the module says.
+            unsafe { *bad_wr = bad };
+        }
+        errno(result)
+    }
+
+    pub(super) unsafe extern "C" fn post_recv(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_recv_wr,
+        bad_wr: *mut *const bindings::ib_recv_wr,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { QpObject::<D>::state(qp) };
+        let (result, bad) = if state.user {
+            (Err(EINVAL), wr)
+        } else {
+            // SAFETY: The chain is of a kernel consumer.
+            let mut wrs = unsafe { RecvWrs::new(wr) };
+            (D::post_recv(&state.data, &mut wrs), wrs.bad())
+        };
+        if result.is_err() && !bad_wr.is_null() {
+            // SAFETY: As the module says.
+            unsafe { *bad_wr = bad };
+        }
+        errno(result)
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations on shared receive queues.
+
+use super::{errno, Ops};
+use crate::{
+    attr::SrqAttr,
+    device::Device,
+    errno::unsupported,
+    object::{
+        srq::{NewSrq, SrqHandle, SrqObject, SrqState},
+        PdObject, Shares,
+    },
+    udata::Udata,
+    wr::RecvWrs,
+    Driver,
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// # Safety
+///
+/// For each function: only to be called by the core, as the operation of its name; see
+/// [`super`].
+impl<D: Driver> Ops<D> {
+    pub(super) unsafe extern "C" fn create_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        errno(unsafe { Self::make_srq(srq, &mut *attr, udata) })
+    }
+
+    unsafe fn make_srq(
+        srq: *mut bindings::ib_srq,
+        c: &mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> Result {
+        if c.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+            return Err(unsupported());
+        }
+        let mut attr = SrqAttr::from_c(&c.attr);
+        let mut shares = Shares::default();
+        // SAFETY: As the module says. The hold is closed before the core frees the queue: here if
+        // the driver fails, in `destroy_srq` otherwise.
+        unsafe {
+            let dev = Device::<D>::from_raw((*srq).device);
+            let hold = SrqHandle::new(NonNull::new(srq).ok_or(EINVAL)?)?;
+            let made = D::create_srq(
+                dev,
+                PdObject::<D>::state((*srq).pd),
+                &mut attr,
+                Udata::new(udata, Some(&mut shares)).as_mut(),
+                &mut NewSrq::new(&hold),
+            );
+            match made {
+                Ok(data) => {
+                    attr.store(&mut c.attr);
+                    let state = SrqState {
+                        data,
+                        hold,
+                        user: !udata.is_null(),
+                        _shares: shares,
+                    };
+                    SrqObject::<D>::init(srq, state);
+                    Ok(())
+                }
+                Err(e) => {
+                    hold.close();
+                    Err(e)
+                }
+            }
+        }
+    }
+
+    pub(super) unsafe extern "C" fn modify_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+        mask: bindings::ib_srq_attr_mask,
+        udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
+        // SAFETY: As the module says. There is no data of the library in either direction.
+        unsafe {
+            let ret = bindings::ib_no_udata_io(udata);
+            if ret != 0 {
+                return ret;
+            }
+            let attr = SrqAttr::from_c(&*attr);
+            let max_wr = has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR).then_some(attr.max_wr);
+            let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
+            errno(D::modify_srq(
+                &SrqObject::<D>::state(srq).data,
+                max_wr,
+                limit,
+            ))
+        }
+    }
+
+    pub(super) unsafe extern "C" fn query_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let result = unsafe {
+            D::query_srq(&SrqObject::<D>::state(srq).data).map(|known| known.store(&mut *attr))
+        };
+        errno(result)
+    }
+
+    pub(super) unsafe extern "C" fn destroy_srq(
+        srq: *mut bindings::ib_srq,
+        _udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { SrqObject::<D>::state(srq) };
+        if let Err(e) = D::destroy_srq(&state.data) {
+            return e.to_errno();
+        }
+        state.hold.close();
+        // SAFETY: The core frees it when this returns.
+        drop(unsafe { SrqObject::<D>::take(srq) });
+        0
+    }
+
+    pub(super) unsafe extern "C" fn post_srq_recv(
+        srq: *mut bindings::ib_srq,
+        wr: *const bindings::ib_recv_wr,
+        bad_wr: *mut *const bindings::ib_recv_wr,
+    ) -> i32 {
+        // SAFETY: As the module says.
+        let state = unsafe { SrqObject::<D>::state(srq) };
+        let (result, bad) = if state.user {
+            (Err(EINVAL), wr)
+        } else {
+            // SAFETY: The chain is of a kernel consumer.
+            let mut wrs = unsafe { RecvWrs::new(wr) };
+            (D::post_srq_recv(&state.data, &mut wrs), wrs.bad())
+        };
+        if result.is_err() && !bad_wr.is_null() {
+            // SAFETY: As the module says.
+            unsafe { *bad_wr = bad };
+        }
+        errno(result)
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings that the kernel and a process share.
+//!
+//! - [`SharedMem`] ([`mem`]): the memory, how it is mapped and how long it lives.
+//! - [`Word`] ([`word`]): one word of it, accessed with the ordering that the protocol needs.
+//! - [`Ring`]: an array of entries in it, with an optional tail.
+//!
+//! The process may change every byte at any time. An entry is therefore only copied out as a
+//! whole, once, and judged by the copy; indices are masked, so that no value can lead outside.
+
+pub mod mem;
+pub mod word;
+
+pub use mem::SharedMem;
+pub use word::{mb, Word, WordType};
+
+use crate::copy;
+use core::marker::PhantomData;
+use kernel::prelude::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// What can be in a [`Ring`]: plain data, for which any bytes are a value.
+pub trait Entry: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
+
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Entry for T {}
+
+/// An array of a power of two of entries in [`SharedMem`].
+///
+/// It serialises nothing: who may store what and when is up to the protocol of its two sides.
+pub struct Ring<T: Entry> {
+    mem: SharedMem,
+    mask: u32,
+    tail: usize,
+    _entries: PhantomData<T>,
+}
+
+impl<T: Entry> Ring<T> {
+    /// A zeroed ring. `entries` must be a power of two. Fails with `EINVAL`, `ENOMEM`. Context:
+    /// sleeping.
+    pub fn new(entries: u32) -> Result<Self> {
+        Self::with_tail(entries, 0)
+    }
+
+    /// A zeroed ring with `tail` bytes behind the last entry, for control words.
+    pub fn with_tail(entries: u32, tail: usize) -> Result<Self> {
+        if !entries.is_power_of_two() || size_of::<T>() == 0 || align_of::<T>() > 8 {
+            return Err(EINVAL);
+        }
+        let len = size_of::<T>()
+            .checked_mul(entries as usize)
+            .and_then(|n| n.checked_add(tail))
+            .ok_or(EINVAL)?;
+        Ok(Self {
+            mem: SharedMem::new(len)?,
+            mask: entries - 1,
+            tail,
+            _entries: PhantomData,
+        })
+    }
+
+    /// The memory, to make it mappable.
+    pub fn mem(&self) -> &SharedMem {
+        &self.mem
+    }
+
+    /// The number of entries.
+    pub fn entries(&self) -> u32 {
+        self.mask + 1
+    }
+
+    #[inline]
+    fn entry(&self, index: u32) -> *mut u8 {
+        let offset = (index & self.mask) as usize * size_of::<T>();
+        // SAFETY: The masked index is below the number of entries, which are in the memory.
+        unsafe { self.mem.as_ptr().add(offset) }
+    }
+
+    /// Copies the entry at `index` (modulo the number of entries) out, once. Context: any.
+    #[inline]
+    pub fn load(&self, index: u32) -> T {
+        let mut value = T::new_zeroed();
+        // SAFETY: The entry is in the memory; it may change meanwhile, which `copy` allows for.
+        unsafe { copy::bytes_in(value.as_mut_bytes(), self.entry(index)) };
+        value
+    }
+
+    /// Copies `value` to the entry at `index` (modulo the number of entries). Context: any.
+    #[inline]
+    pub fn store(&self, index: u32, value: &T) {
+        // SAFETY: The entry is in the memory; others may look at it meanwhile.
+        unsafe { copy::bytes_out(self.entry(index), value.as_bytes()) };
+    }
+
+    /// Copies `value` to the entry at `index` except for the bytes `keep..keep + n`: for entries
+    /// whose flags are stored afterwards. Panics if they are not in the entry. Context: any.
+    #[inline]
+    pub fn store_except(&self, index: u32, value: &T, keep: usize, n: usize) {
+        let (head, rest) = value.as_bytes().split_at(keep);
+        let (_, rest) = rest.split_at(n);
+        let entry = self.entry(index);
+        // SAFETY: `head` goes to the start of the entry and `rest` to its end (both splits have
+        // checked that `keep + n` is in the entry).
+        unsafe {
+            copy::bytes_out(entry, head);
+            copy::bytes_out(entry.add(keep + n), rest);
+        }
+    }
+
+    /// The word at byte `offset` of the entry at `index` (modulo the number of entries). Panics if
+    /// it is not in the entry or not aligned; with a constant offset that is decided when it is
+    /// compiled.
+    #[inline]
+    pub fn word<W: WordType>(&self, index: u32, offset: usize) -> Word<'_, W> {
+        assert!(offset % size_of::<W>() == 0 && align_of::<T>() >= align_of::<W>());
+        assert!(offset <= size_of::<T>() && size_of::<T>() - offset >= size_of::<W>());
+        // SAFETY: The word is in the entry and aligned, as checked; the entry is in the memory,
+        // which is borrowed and aligned to a page.
+        unsafe { Word::new(self.entry(index).add(offset).cast()) }
+    }
+
+    /// The 16-bit word at byte `offset` of an entry; see [`Self::word`].
+    #[inline]
+    pub fn word16(&self, index: u32, offset: usize) -> Word<'_, u16> {
+        self.word(index, offset)
+    }
+
+    /// The 32-bit word at byte `offset` of an entry; see [`Self::word`].
+    #[inline]
+    pub fn word32(&self, index: u32, offset: usize) -> Word<'_, u32> {
+        self.word(index, offset)
+    }
+
+    /// The 32-bit word at byte `offset` of the tail. Panics if it is not in the tail or not
+    /// aligned.
+    #[inline]
+    pub fn tail32(&self, offset: usize) -> Word<'_, u32> {
+        let start = self.entries() as usize * size_of::<T>();
+        assert!((start + offset) % 4 == 0);
+        assert!(offset <= self.tail && self.tail - offset >= 4);
+        // SAFETY: The word is in the tail and aligned, as checked; the tail is in the memory,
+        // behind the entries.
+        unsafe { Word::new(self.mem.as_ptr().add(start + offset).cast()) }
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One word of memory that others use at the same time.
+//!
+//! These are Rust's atomics: they compile to the plain instructions that the C macros
+//! (`smp_load_acquire()` and so on) give, and unlike the kernel crate's they are inlined into
+//! modules. The other side is a process, so both are in the same position.
+
+use core::{
+    marker::PhantomData,
+    sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+
+/// A full memory barrier (`smp_mb()`).
+#[inline]
+pub fn mb() {
+    fence(Ordering::SeqCst);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An integer that can be a [`Word`]: `u16`, `u32` or `u64`.
+pub trait WordType: Copy + Eq + sealed::Sealed + 'static {
+    #[doc(hidden)]
+    type Atomic;
+    #[doc(hidden)]
+    fn load(atomic: &Self::Atomic, order: Ordering) -> Self;
+    #[doc(hidden)]
+    fn store(atomic: &Self::Atomic, value: Self, order: Ordering);
+    #[doc(hidden)]
+    fn swap(atomic: &Self::Atomic, value: Self) -> Self;
+    #[doc(hidden)]
+    fn compare_exchange(atomic: &Self::Atomic, old: Self, new: Self) -> Result<Self, Self>;
+}
+
+macro_rules! impl_word {
+    ($($type:ty, $atomic:ty;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl WordType for $type {
+            type Atomic = $atomic;
+            #[inline(always)]
+            fn load(atomic: &$atomic, order: Ordering) -> Self {
+                atomic.load(order)
+            }
+            #[inline(always)]
+            fn store(atomic: &$atomic, value: Self, order: Ordering) {
+                atomic.store(value, order)
+            }
+            #[inline(always)]
+            fn swap(atomic: &$atomic, value: Self) -> Self {
+                atomic.swap(value, Ordering::SeqCst)
+            }
+            #[inline(always)]
+            fn compare_exchange(atomic: &$atomic, old: Self, new: Self) -> Result<Self, Self> {
+                atomic.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
+            }
+        }
+    )*};
+}
+
+impl_word! {
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// An aligned word in shared memory.
+#[derive(Clone, Copy)]
+pub struct Word<'a, W: WordType>(&'a W::Atomic, PhantomData<W>);
+
+impl<'a, W: WordType> Word<'a, W> {
+    /// # Safety
+    ///
+    /// `ptr` is aligned and valid for reads and writes during `'a`, and the kernel accesses what
+    /// it points to atomically or by the functions of `copy` only.
+    #[inline]
+    pub(super) unsafe fn new(ptr: *mut W) -> Self {
+        // SAFETY: The atomics have the layout of their integers; the rest is required above.
+        Self(unsafe { &*ptr.cast::<W::Atomic>() }, PhantomData)
+    }
+
+    /// Reads it; what follows is not moved before (`smp_load_acquire()`).
+    #[inline]
+    pub fn load_acquire(self) -> W {
+        W::load(self.0, Ordering::Acquire)
+    }
+
+    /// Reads it once, without order (`READ_ONCE()`).
+    #[inline]
+    pub fn load_relaxed(self) -> W {
+        W::load(self.0, Ordering::Relaxed)
+    }
+
+    /// Writes it; what precedes is not moved behind (`smp_store_release()`).
+    #[inline]
+    pub fn store_release(self, value: W) {
+        W::store(self.0, value, Ordering::Release);
+    }
+
+    /// Writes it once, without order (`WRITE_ONCE()`).
+    #[inline]
+    pub fn store_relaxed(self, value: W) {
+        W::store(self.0, value, Ordering::Relaxed);
+    }
+
+    /// Writes it, followed by a full barrier (`smp_store_mb()`).
+    #[inline]
+    pub fn store_mb(self, value: W) {
+        W::store(self.0, value, Ordering::Relaxed);
+        mb();
+    }
+
+    /// Replaces it and returns what was there, with full order (`xchg()`).
+    #[inline]
+    pub fn swap(self, value: W) -> W {
+        W::swap(self.0, value)
+    }
+
+    /// Replaces `old` by `new`, with full order (`cmpxchg()`); otherwise returns what is there.
+    #[inline]
+    pub fn compare_exchange(self, old: W, new: W) -> Result<W, W> {
+        W::compare_exchange(self.0, old, new)
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work completions that kernel consumers poll.
+
+use core::{marker::PhantomData, mem::MaybeUninit};
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// How a work request ended (`enum ib_wc_status`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum WcStatus {
+    Success = bindings::ib_wc_status_IB_WC_SUCCESS,
+    LocLenErr = bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
+    LocQpOpErr = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+    LocProtErr = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
+    WrFlushErr = bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+    MwBindErr = bindings::ib_wc_status_IB_WC_MW_BIND_ERR,
+    BadRespErr = bindings::ib_wc_status_IB_WC_BAD_RESP_ERR,
+    LocAccessErr = bindings::ib_wc_status_IB_WC_LOC_ACCESS_ERR,
+    RemInvReqErr = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+    RemAccessErr = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+    RemOpErr = bindings::ib_wc_status_IB_WC_REM_OP_ERR,
+    RemAbortErr = bindings::ib_wc_status_IB_WC_REM_ABORT_ERR,
+    FatalErr = bindings::ib_wc_status_IB_WC_FATAL_ERR,
+    RespTimeoutErr = bindings::ib_wc_status_IB_WC_RESP_TIMEOUT_ERR,
+    GeneralErr = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
+}
+
+/// What completed (`enum ib_wc_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum WcOpcode {
+    Send = bindings::ib_wc_opcode_IB_WC_SEND,
+    RdmaWrite = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
+    RdmaRead = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
+    RegMr = bindings::ib_wc_opcode_IB_WC_REG_MR,
+    Recv = bindings::ib_wc_opcode_IB_WC_RECV,
+    RecvRdmaWithImm = bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
+}
+
+/// Says of which queue pair a completion is.
+///
+/// It is only ever handed to consumers, not used here; so it may be kept for any time. A consumer
+/// drains its completions before it destroys the queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpToken(usize);
+
+impl QpToken {
+    pub(crate) fn new(qp: *mut bindings::ib_qp) -> Self {
+        Self(qp as usize)
+    }
+}
+
+/// A work completion (`struct ib_wc`).
+#[derive(Clone, Copy, Debug)]
+pub struct Wc {
+    /// The consumer's number of the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was.
+    pub opcode: WcOpcode,
+    /// The length of the message, for receives.
+    pub byte_len: u32,
+    /// Of which queue pair.
+    pub qp: QpToken,
+    /// The key of one's own that the peer has invalidated with the message.
+    pub invalidated: Option<u32>,
+    /// Immediate data of the message.
+    pub imm: Option<[u8; 4]>,
+    /// A code of the driver's own.
+    pub vendor_err: u32,
+}
+
+/// The places for completions that the consumer of one poll has.
+pub struct WcSlots<'a> {
+    next: *mut bindings::ib_wc,
+    free: usize,
+    filled: usize,
+    _array: PhantomData<&'a mut [MaybeUninit<bindings::ib_wc>]>,
+}
+
+impl WcSlots<'_> {
+    /// # Safety
+    ///
+    /// `array` is valid for writes of `num` completions as long as this lives.
+    pub(crate) unsafe fn new(array: *mut bindings::ib_wc, num: usize) -> Self {
+        Self {
+            next: array,
+            free: num,
+            filled: 0,
+            _array: PhantomData,
+        }
+    }
+
+    /// How many places are free.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// How many have been filled.
+    pub(crate) fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// Fills the next place. Fails with `ENOSPC` if there is none.
+    pub fn push(&mut self, wc: &Wc) -> Result {
+        self.free = self.free.checked_sub(1).ok_or(ENOSPC)?;
+        let mut c: bindings::ib_wc = pin_init::zeroed();
+        c.__bindgen_anon_1.wr_id = wc.wr_id;
+        c.status = wc.status as u32;
+        c.opcode = wc.opcode as u32;
+        c.vendor_err = wc.vendor_err;
+        c.byte_len = wc.byte_len;
+        c.qp = wc.qp.0 as *mut bindings::ib_qp;
+        c.port_num = 1;
+        if let Some(rkey) = wc.invalidated {
+            c.ex.invalidate_rkey = rkey;
+            c.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
+        } else if let Some(imm) = wc.imm {
+            c.ex.imm_data = u32::from_ne_bytes(imm);
+            c.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_IMM as i32;
+        }
+        // SAFETY: There was a free place, and `next` is it.
+        unsafe {
+            self.next.write(c);
+            self.next = self.next.add(1);
+        }
+        self.filled += 1;
+        Ok(())
+    }
+}

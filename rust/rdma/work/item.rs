@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work items that are fields of an `Arc`'d object.
+//!
+//! ```ignore
+//! #[pin_data]
+//! struct Conn {
+//!     #[pin] close: Job<Conn, 0>,
+//!     #[pin] timeout: Timer<Conn, 1>,
+//! }
+//! impl Run<0> for Conn { fn run(this: Arc<Self>) { .. } }
+//! impl Run<1> for Conn { fn run(this: Arc<Self>) { .. } }
+//!
+//! conn.close.queue(&wq, conn.clone());
+//! ```
+//!
+//! A queued item owns a reference to the object it is in, so the object lives until the item has
+//! run. An item runs on one CPU at a time, however often it is queued. It can be queued again
+//! while it runs, and then runs once more.
+
+use super::Workqueue;
+use crate::lock::{new_spinlock_irq, SpinLockIrq};
+use core::{mem, ptr};
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::{Arc, LockClassKey},
+    time::msecs_to_jiffies,
+    types::Opaque,
+};
+use rdma_bindings as bindings;
+
+/// What an item does. `ID` tells several items of one object apart.
+pub trait Run<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+    /// Called once for each time that the item was queued. Context: sleeping.
+    fn run(this: Arc<Self>);
+}
+
+/// The references that queued calls own: `count` of them, all to the object that the item is in.
+///
+/// One belongs to the call that is pending, one to a call that the workqueue has begun but that
+/// has not come to take its reference yet, and for a moment one to a call that was cancelled. The
+/// count is changed together with the item's state, so that a call always finds a reference.
+struct Owners<T> {
+    object: *const T,
+    count: u32,
+}
+
+// SAFETY: This stands for `count` times `Arc<T>`.
+unsafe impl<T: Send + Sync> Send for Owners<T> {}
+
+impl<T> Owners<T> {
+    const NONE: Self = Self {
+        object: core::ptr::null(),
+        count: 0,
+    };
+
+    fn put(&mut self, owner: Arc<T>) {
+        self.object = Arc::into_raw(owner);
+        self.count += 1;
+    }
+
+    fn take(&mut self) -> Option<Arc<T>> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: Each of the `count` calls of `put` gave a reference to this one object (its
+        // callers have checked that it is the one that the item is in), and this takes one away.
+        Some(unsafe { Arc::from_raw(self.object) })
+    }
+}
+
+/// Whether `item` is a part of `object`, so that a reference to the one keeps the other.
+fn is_within<I, T>(item: &I, object: &Arc<T>) -> bool {
+    let offset = ptr::from_ref(item)
+        .addr()
+        .wrapping_sub(Arc::as_ptr(object).addr());
+    let inside = mem::size_of::<T>()
+        .checked_sub(mem::size_of::<I>())
+        .is_some_and(|last| offset <= last);
+    if !inside {
+        pr_err!("a work item was queued for an object that it is not in\n");
+    }
+    inside
+}
+
+/// A work item (`struct work_struct`): runs as soon as a worker is free.
+#[pin_data]
+pub struct Job<T: Run<ID>, const ID: u64 = 0> {
+    #[pin]
+    work: Opaque<bindings::work_struct>,
+    #[pin]
+    owners: SpinLockIrq<Owners<T>>,
+}
+
+// SAFETY: Work items may be queued and cancelled by any thread; the owners are under a lock.
+unsafe impl<T: Run<ID>, const ID: u64> Send for Job<T, ID> {}
+// SAFETY: As above.
+unsafe impl<T: Run<ID>, const ID: u64> Sync for Job<T, ID> {}
+
+/// Creates a [`Job`] initialiser with a lock class of its own.
+#[macro_export]
+macro_rules! new_job {
+    ($name:literal) => {
+        $crate::work::Job::new(::kernel::c_str!($name), ::kernel::static_lock_class!())
+    };
+}
+pub use new_job;
+
+impl<T: Run<ID>, const ID: u64> Job<T, ID> {
+    /// An idle item; see [`new_job!`](crate::new_job).
+    pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `slot` is valid for writes, name and key are static, and `call` is only
+            // called with this item.
+            work <- Opaque::ffi_init(|slot| unsafe {
+                bindings::init_work_with_key(
+                    slot,
+                    Some(Self::call),
+                    false,
+                    name.as_char_ptr(),
+                    key.as_ptr(),
+                )
+            }),
+            owners <- new_spinlock_irq!(Owners::NONE, "rdma_job"),
+        })
+    }
+
+    /// Queues the item for `owner`, the object that it is in. `false`: it is queued already.
+    /// Context: any.
+    pub fn queue(&self, queue: &Workqueue, owner: Arc<T>) -> bool {
+        if !is_within(self, &owner) {
+            return false;
+        }
+        let mut owners = self.owners.lock();
+        // SAFETY: The item is initialised and stays where it is as long as it is queued: its
+        // memory is kept by the owner (see below). The queue lives for the time of the call, and
+        // its end waits for what is queued.
+        let queued = unsafe {
+            bindings::queue_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                queue.as_raw(),
+                self.work.get(),
+            )
+        };
+        if queued {
+            owners.put(owner);
+            return true;
+        }
+        drop(owners);
+        drop(owner);
+        false
+    }
+
+    /// Takes the item off its queue, waiting for it to end if it runs. `true`: it was queued and
+    /// will not run. Wraps `cancel_work_sync()`. Context: sleeping, not in the item itself.
+    pub fn cancel_sync(&self) -> bool {
+        // SAFETY: The item is initialised.
+        let cancelled = unsafe { bindings::cancel_work_sync(self.work.get()) };
+        if cancelled {
+            let owner = self.owners.lock().take();
+            drop(owner);
+        }
+        cancelled
+    }
+
+    /// # Safety
+    ///
+    /// `work` is the `work` field of a `Self` that was queued by [`Self::queue`].
+    unsafe extern "C" fn call(work: *mut bindings::work_struct) {
+        let work = Opaque::cast_from(work);
+        // SAFETY: By the requirement, `work` is in a `Self`. It lives until the reference that
+        // belongs to this call, which is in `owners`, is dropped.
+        let owner = unsafe { (*container_of!(work, Self, work)).owners.lock().take() };
+        if let Some(owner) = owner {
+            T::run(owner);
+        }
+    }
+}
+
+/// A delayed work item (`struct delayed_work`).
+#[pin_data]
+pub struct Timer<T: Run<ID>, const ID: u64 = 0> {
+    #[pin]
+    work: Opaque<bindings::delayed_work>,
+    #[pin]
+    owners: SpinLockIrq<Owners<T>>,
+}
+
+// SAFETY: As for `Job`.
+unsafe impl<T: Run<ID>, const ID: u64> Send for Timer<T, ID> {}
+// SAFETY: As for `Job`.
+unsafe impl<T: Run<ID>, const ID: u64> Sync for Timer<T, ID> {}
+
+/// Creates a [`Timer`] initialiser with lock classes of its own.
+#[macro_export]
+macro_rules! new_timer {
+    ($name:literal) => {
+        $crate::work::Timer::new(
+            ::kernel::c_str!($name),
+            ::kernel::static_lock_class!(),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub use new_timer;
+
+impl<T: Run<ID>, const ID: u64> Timer<T, ID> {
+    /// An idle timer; see [`new_timer!`](crate::new_timer).
+    pub fn new(
+        name: &'static CStr,
+        work_key: Pin<&'static LockClassKey>,
+        timer_key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `slot` is valid for writes, name and keys are static, `call` is only called
+            // with this item, and the timer is the one of a delayed work, as its function wants.
+            work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| unsafe {
+                bindings::init_work_with_key(
+                    &raw mut (*slot).work,
+                    Some(Self::call),
+                    false,
+                    name.as_char_ptr(),
+                    work_key.as_ptr(),
+                );
+                bindings::timer_init_key(
+                    &raw mut (*slot).timer,
+                    Some(bindings::delayed_work_timer_fn),
+                    bindings::TIMER_IRQSAFE,
+                    name.as_char_ptr(),
+                    timer_key.as_ptr(),
+                );
+            }),
+            owners <- new_spinlock_irq!(Owners::NONE, "rdma_timer"),
+        })
+    }
+
+    /// Lets the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces
+    /// the deadline if it is armed already. Wraps `mod_delayed_work()`. Context: any.
+    pub fn arm(&self, queue: &Workqueue, owner: Arc<T>, ms: u32) {
+        if !is_within(self, &owner) {
+            return;
+        }
+        let mut owners = self.owners.lock();
+        // SAFETY: As in `Job::queue`.
+        let was_pending = unsafe {
+            bindings::mod_delayed_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                queue.as_raw(),
+                self.work.get(),
+                msecs_to_jiffies(ms),
+            )
+        };
+        if !was_pending {
+            owners.put(owner);
+            return;
+        }
+        drop(owners);
+        drop(owner);
+    }
+
+    /// Disarms the timer. `true`: it was armed and will not run. It may be running when this
+    /// returns `false`. Wraps `cancel_delayed_work()`. Context: any; the caller must hold a
+    /// reference to the object (it does, as it got at this field).
+    pub fn cancel(&self) -> bool {
+        let mut owners = self.owners.lock();
+        // SAFETY: The item is initialised.
+        if !unsafe { bindings::cancel_delayed_work(self.work.get()) } {
+            return false;
+        }
+        let owner = owners.take();
+        drop(owners);
+        drop(owner);
+        true
+    }
+
+    /// As [`Self::cancel`], and waits for the item to end if it runs. Wraps
+    /// `cancel_delayed_work_sync()`. Context: sleeping, not in the item itself.
+    pub fn cancel_sync(&self) -> bool {
+        // SAFETY: The item is initialised.
+        let cancelled = unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+        if cancelled {
+            let owner = self.owners.lock().take();
+            drop(owner);
+        }
+        cancelled
+    }
+
+    /// # Safety
+    ///
+    /// `work` is the `work` field of the delayed work of a `Self` that was armed by
+    /// [`Self::arm`].
+    unsafe extern "C" fn call(work: *mut bindings::work_struct) {
+        // SAFETY: By the requirement, `work` is in a delayed work, and that in a `Self`.
+        let owners = unsafe {
+            let work = Opaque::cast_from(container_of!(work, bindings::delayed_work, work));
+            &raw const (*container_of!(work, Self, work)).owners
+        };
+        // SAFETY: The timer lives until the reference that belongs to this call, which is in
+        // `owners`, is dropped.
+        let owner = unsafe { (*owners).lock().take() };
+        if let Some(owner) = owner {
+            T::run(owner);
+        }
+    }
+}

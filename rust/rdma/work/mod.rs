@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workqueues of one's own, and what runs on them.
+//!
+//! - [`Workqueue`]: allocated, flushed and destroyed by its owner.
+//! - [`Job`] and [`Timer`] ([`item`]): work items inside an `Arc`'d object.
+
+pub mod item;
+
+pub use item::{Job, Run, Timer};
+
+use core::ptr::NonNull;
+use kernel::{prelude::*, workqueue::Queue};
+use rdma_bindings as bindings;
+
+/// How a [`Workqueue`] behaves; combine with `|`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WqFlags(u32);
+
+impl WqFlags {
+    /// Workers are bound to the CPU that queues.
+    pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
+    /// Workers are not bound to a CPU (`WQ_UNBOUND`).
+    pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
+    /// Makes progress under memory pressure (`WQ_MEM_RECLAIM`): for what writeback may wait for.
+    pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
+    /// Workers of high priority (`WQ_HIGHPRI`).
+    pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
+    /// Items hog a CPU (`WQ_CPU_INTENSIVE`).
+    pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
+    /// One item at a time, in the order of queueing (`alloc_ordered_workqueue()`).
+    pub const ORDERED: Self = Self(bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED);
+    /// Visible in `/sys/bus/workqueue/devices` (`WQ_SYSFS`).
+    pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
+}
+
+impl core::ops::BitOr for WqFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A workqueue that is destroyed, after it has run what is queued, when this is dropped.
+///
+/// Dropping it sleeps. It must not be dropped by one of its own items.
+pub struct Workqueue(NonNull<bindings::workqueue_struct>);
+
+// SAFETY: Workqueues may be used and destroyed by any thread.
+unsafe impl Send for Workqueue {}
+// SAFETY: As above; no method needs exclusive access.
+unsafe impl Sync for Workqueue {}
+
+impl Workqueue {
+    /// Allocates a workqueue; `max_active` 0 means the kernel's default. Wraps
+    /// `alloc_workqueue()`. Fails with `ENOMEM`. Context: sleeping.
+    pub fn new(name: &CStr, flags: WqFlags, max_active: u32) -> Result<Self> {
+        let ordered = flags.0 & bindings::wq_flags___WQ_ORDERED != 0;
+        let max_active = if ordered { 1 } else { max_active.try_into()? };
+        // SAFETY: The format takes one string, and `name` is one; it is copied.
+        let queue = unsafe {
+            bindings::alloc_workqueue_noprof(
+                c"%s".as_char_ptr(),
+                flags.0,
+                max_active,
+                name.as_char_ptr(),
+            )
+        };
+        Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
+    }
+
+    /// The queue, for `enqueue` and the kernel crate's work items.
+    pub fn queue(&self) -> &Queue {
+        // SAFETY: The workqueue lives as long as `self`.
+        unsafe { Queue::from_raw(self.0.as_ptr()) }
+    }
+
+    /// Waits for everything that is queued now. Wraps `flush_workqueue()`. Context: sleeping, not
+    /// in one of its own items.
+    pub fn flush(&self) {
+        // SAFETY: The workqueue lives as long as `self`.
+        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::workqueue_struct {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Workqueue {
+    fn drop(&mut self) {
+        // SAFETY: `self` owns the workqueue, and nobody borrows it any more.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
