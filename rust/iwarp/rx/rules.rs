@@ -376,3 +376,102 @@ impl Segment {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Refusal;
+    use super::*;
+
+    struct Accept;
+
+    impl Handler for Accept {
+        fn crc32c(&mut self, _: u32, _: &[u8]) -> u32 {
+            0
+        }
+
+        fn expected_read(&mut self) -> Option<ReadExpect> {
+            None
+        }
+
+        fn begin_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn place(&mut self, _: &[u8], _: Option<u32>) -> Result<u32, Refusal> {
+            Ok(0)
+        }
+
+        fn end_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn deliver(&mut self, _: Event) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    fn header(opcode: Opcode, qn: Qn, msn: u32, mo: u32, last: bool) -> [u8; UNTAGGED_LEN] {
+        let header = UntaggedHeader {
+            last,
+            control: opcode.control(),
+            invalidate: Stag(0),
+            qn,
+            msn: Msn(msn),
+            mo,
+        };
+        header.to_bytes()
+    }
+
+    /// RFC 5041 s4.3: "The MSN value MUST wrap to 0 after a value of 0xFFFFFFFF."
+    #[test]
+    fn msn_wraps() {
+        let mut rules = Rules::new();
+        rules.send_msn = Msn(u32::MAX);
+        rules.read_msn = Msn(u32::MAX);
+        for msn in [u32::MAX, 0, 1] {
+            let send = header(Opcode::Send, Qn::SEND, msn, 0, true);
+            assert!(rules.open(&send, 0, &mut Accept).is_ok());
+            let read = header(Opcode::ReadRequest, Qn::READ_REQUEST, msn, 0, true);
+            assert!(rules.open(&read, 28, &mut Accept).is_ok());
+        }
+        assert_eq!((rules.send_msn, rules.read_msn), (Msn(2), Msn(2)));
+    }
+
+    /// RFC 5041 s5.2: "The ULP Message Length MUST be less than 2^32."
+    #[test]
+    fn message_length_does_not_wrap() {
+        let mut rules = Rules::new();
+        let first = header(Opcode::Send, Qn::SEND, 1, 0, false);
+        assert!(rules.open(&first, 1, &mut Accept).is_ok());
+        rules.mo = u32::MAX - 1;
+        let fits = header(Opcode::Send, Qn::SEND, 1, u32::MAX - 1, false);
+        assert!(rules.open(&fits, 1, &mut Accept).is_ok());
+        let wraps = header(Opcode::Send, Qn::SEND, 1, u32::MAX, true);
+        let error = rules.open(&wraps, 1, &mut Accept).err();
+        assert_eq!(error, Some(Reason::MessageTooLong));
+    }
+
+    #[test]
+    fn tagged_message_length_does_not_wrap() {
+        let mut rules = Rules::new();
+        let header = TaggedHeader {
+            last: false,
+            control: Opcode::Write.control(),
+            stag: Stag(1),
+            to: crate::types::TaggedOffset(0),
+        };
+        let mut segment = [0; UNTAGGED_LEN];
+        segment[..TAGGED_LEN].copy_from_slice(&header.to_bytes());
+        assert!(rules.open(&segment, 1, &mut Accept).is_ok());
+        rules.tagged_len = u32::MAX;
+        let error = rules.open(&segment, 1, &mut Accept).err();
+        assert_eq!(error, Some(Reason::TaggedTooLong));
+    }
+
+    /// A receiver is part of every connection.
+    #[test]
+    fn receiver_is_small() {
+        let size = core::mem::size_of::<super::super::Receiver>();
+        assert!(size <= 256, "{size}");
+    }
+}

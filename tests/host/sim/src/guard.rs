@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Checks what the engine promises to a handler.
+
+use iwarp::rx::{Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, Target};
+
+/// One thing that a handler was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// `begin_segment`.
+    Begin(Placement),
+    /// `place`, pieces put together.
+    Place(Vec<u8>),
+    /// `end_segment`.
+    End(Placement),
+    /// `deliver`.
+    Deliver(Event),
+}
+
+/// Wraps a handler: records its calls and panics if one of them must not be.
+#[derive(Debug)]
+pub struct Guard<H> {
+    /// The handler.
+    pub inner: H,
+    /// All calls so far.
+    pub calls: Vec<Call>,
+    /// The open segment and the octets of it that were placed.
+    open: Option<(Placement, u32)>,
+    /// A call was refused.
+    refused: bool,
+    /// CRCs are in use.
+    crc: bool,
+}
+
+impl<H: Handler> Guard<H> {
+    /// Guards `inner`.
+    pub fn new(inner: H, crc: bool) -> Self {
+        Self {
+            inner,
+            calls: Vec::new(),
+            open: None,
+            refused: false,
+            crc,
+        }
+    }
+
+    fn note<T>(&mut self, result: Result<T, Refusal>) -> Result<T, Refusal> {
+        self.refused |= result.is_err();
+        result
+    }
+}
+
+impl<H: Handler> Handler for Guard<H> {
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        assert!(self.crc, "CRC although off");
+        assert!(!data.is_empty(), "CRC of nothing");
+        self.inner.crc32c(crc, data)
+    }
+
+    fn expected_read(&mut self) -> Option<ReadExpect> {
+        assert!(!self.refused, "expected_read after refusal");
+        self.inner.expected_read()
+    }
+
+    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        assert!(!self.refused, "begin_segment after refusal");
+        assert!(self.open.is_none(), "begin_segment within segment");
+        assert!(p.len <= u32::from(iwarp::MAX_ULPDU));
+        match p.target {
+            Target::Recv { offset } => {
+                assert_eq!(p.first, offset == 0 && p.first);
+                assert!(offset.checked_add(p.len).is_some());
+            }
+            Target::Write { to, .. } => {
+                assert!(p.len != 0, "empty tagged segment");
+                assert!(to.0.checked_add(u64::from(p.len)).is_some(), "TO wraps");
+            }
+            Target::ReadResponse { offset } => {
+                assert!(p.len != 0, "empty tagged segment");
+                assert_eq!(p.first, offset == 0);
+            }
+        }
+        self.calls.push(Call::Begin(*p));
+        let result = self.inner.begin_segment(p);
+        if result.is_ok() {
+            self.open = Some((*p, 0));
+        }
+        self.note(result)
+    }
+
+    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+        assert!(!self.refused, "place after refusal");
+        assert_eq!(crc.is_some(), self.crc);
+        assert!(!data.is_empty(), "place of nothing");
+        let (p, placed) = self.open.as_mut().expect("place without segment");
+        *placed += data.len() as u32;
+        assert!(*placed <= p.len, "placed beyond the segment");
+        match self.calls.last_mut() {
+            Some(Call::Place(all)) => all.extend(data),
+            _ => self.calls.push(Call::Place(data.to_vec())),
+        }
+        let result = self.inner.place(data, crc);
+        self.note(result)
+    }
+
+    fn end_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        assert!(!self.refused, "end_segment after refusal");
+        let (open, placed) = self.open.take().expect("end_segment without segment");
+        assert_eq!(open, *p, "another segment ends than began");
+        assert_eq!(placed, p.len, "segment ends early");
+        self.calls.push(Call::End(*p));
+        let result = self.inner.end_segment(p);
+        self.note(result)
+    }
+
+    fn deliver(&mut self, e: Event) -> Result<(), Refusal> {
+        assert!(!self.refused, "deliver after refusal");
+        assert!(self.open.is_none(), "deliver within segment");
+        self.calls.push(Call::Deliver(e));
+        let result = self.inner.deliver(e);
+        self.note(result)
+    }
+}
+
+/// A handler without memory: accepts what a seed lets it accept.
+#[derive(Clone, Debug)]
+pub struct Any {
+    /// Refuses the call with this number, if it can refuse.
+    pub refuse_at: Option<u32>,
+    /// The reason it gives.
+    pub why: Refusal,
+    /// What an outstanding read expects.
+    pub expect: Option<ReadExpect>,
+    /// Calls so far.
+    pub count: u32,
+}
+
+impl Any {
+    /// Accepts everything.
+    pub fn accepting() -> Self {
+        Self {
+            refuse_at: None,
+            why: Refusal::Local,
+            expect: None,
+            count: 0,
+        }
+    }
+
+    fn call(&mut self) -> Result<(), Refusal> {
+        let at = self.count;
+        self.count += 1;
+        match self.refuse_at {
+            Some(n) if n == at => Err(self.why),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Handler for Any {
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        crate::crc32c(crc, data)
+    }
+
+    fn expected_read(&mut self) -> Option<ReadExpect> {
+        self.expect
+    }
+
+    fn begin_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+        self.call()
+    }
+
+    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+        Ok(crc.map_or(0, |crc| crate::crc32c(crc, data)))
+    }
+
+    fn end_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+        self.call()
+    }
+
+    fn deliver(&mut self, _: Event) -> Result<(), Refusal> {
+        self.call()
+    }
+}
+
+/// What became of a stream.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    /// Calls of the handler.
+    pub calls: Vec<Call>,
+    /// Whether and how the stream failed.
+    pub result: Result<(), Fault>,
+    /// Between FPDUs at the end.
+    pub at_boundary: bool,
+    /// Between messages at the end.
+    pub mid_message: bool,
+}
+
+/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns.
+pub fn feed<H: Handler>(
+    mut rx: Receiver,
+    crc: bool,
+    inner: H,
+    stream: &[u8],
+    mut cut: impl FnMut() -> usize,
+) -> Outcome {
+    let mut guard = Guard::new(inner, crc);
+    let mut result = Ok(());
+    let mut rest = stream;
+    while !rest.is_empty() && result.is_ok() {
+        let n = cut().clamp(1, rest.len());
+        let (chunk, r) = rest.split_at(n);
+        rest = r;
+        result = rx.receive(chunk, &mut guard);
+        if let Err(fault) = result {
+            let calls = guard.calls.len();
+            assert_eq!(rx.receive(rest, &mut guard), Err(fault), "fault changes");
+            assert_eq!(guard.calls.len(), calls, "handler called after fault");
+            let term = rx.terminate_for(&fault);
+            assert_eq!(term.map(|t| t.code()), fault.term());
+        }
+    }
+    Outcome {
+        calls: guard.calls,
+        result,
+        at_boundary: rx.at_boundary(),
+        mid_message: rx.mid_message(),
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the property tests and the fuzzers have in common.
+//!
+//! * [`mpa`]: an MPA receiver that shares nothing with the engine's and understands markers.
+//! * [`guard`]: a handler that checks that the engine keeps its promises to handlers.
+//! * [`pair`]: two engines, each with memory and queues, joined by a simulated wire, that run a
+//!   script of operations.
+//! * [`setup`]: connection setup of two engines over that wire.
+//!
+//! All decisions are taken from an [`Entropy`], so that a run can be repeated, shrunk, and driven by
+//! a fuzzer.
+
+pub mod guard;
+pub mod mpa;
+pub mod pair;
+pub mod peer;
+pub mod setup;
+pub mod stream;
+
+/// CRC32c by table.
+pub fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            let mut crc = i as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = (crc >> 1) ^ if crc & 1 != 0 { 0x82f6_3b78 } else { 0 };
+                bit += 1;
+            }
+            table[i] = crc;
+            i += 1;
+        }
+        table
+    };
+    for b in data {
+        crc = (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ *b)];
+    }
+    crc
+}
+
+/// A source of decisions: the octets given, then a fixed sequence.
+#[derive(Clone, Debug)]
+pub struct Entropy {
+    data: Vec<u8>,
+    at: usize,
+    state: u64,
+}
+
+impl Entropy {
+    /// Decisions from `data`.
+    pub fn new(data: &[u8]) -> Self {
+        Self {
+            data: data.to_vec(),
+            at: 0,
+            state: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// The next octet.
+    pub fn u8(&mut self) -> u8 {
+        let b = self.data.get(self.at).copied();
+        self.at += 1;
+        b.unwrap_or_else(|| {
+            self.state = self
+                .state
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(1);
+            (self.state >> 56) as u8
+        })
+    }
+
+    /// The next 16 bits.
+    pub fn u16(&mut self) -> u16 {
+        u16::from_be_bytes([self.u8(), self.u8()])
+    }
+
+    /// The next 32 bits.
+    pub fn u32(&mut self) -> u32 {
+        (u32::from(self.u16()) << 16) | u32::from(self.u16())
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u32) -> u32 {
+        let r = if n <= 256 {
+            u32::from(self.u8())
+        } else {
+            u32::from(self.u16())
+        };
+        r % n
+    }
+
+    /// Yes or no.
+    pub fn flag(&mut self) -> bool {
+        self.u8() & 1 != 0
+    }
+
+    /// A length: often 0, 1 or little, at times up to `max`.
+    pub fn len(&mut self, max: u32) -> u32 {
+        match self.u8() % 8 {
+            0 => 0,
+            1 => 1,
+            2..=4 => self.below(200.min(max) + 1),
+            5..=6 => self.below(3000.min(max) + 1),
+            _ => u32::from(self.u16()).min(max),
+        }
+    }
+
+    /// Whether octets given are left.
+    pub fn is_fresh(&self) -> bool {
+        self.at < self.data.len()
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two peers that run a script against each other over a simulated wire.
+
+use std::collections::VecDeque;
+
+use iwarp::{ReadRequest, Stag, TaggedOffset, TermCode};
+
+use crate::peer::{Op, Peer, Received, Region};
+use crate::stream::pattern;
+use crate::Entropy;
+
+/// Region that the peer may write.
+const WRITABLE: u32 = 0x100;
+/// Region that the peer may read.
+const READABLE: u32 = 0x200;
+/// Sink of this end's reads.
+const SINK: u32 = 0x300;
+/// First of the regions that the peer may invalidate.
+const DOOMED: u32 = 0x400;
+/// How many there are.
+const DOOMED_COUNT: u32 = 4;
+/// Octets of a region.
+const SIZE: u32 = 200_000;
+/// What memory holds before it is written.
+const BLANK: u8 = 0xee;
+
+/// An operation that must end the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// RDMA Write to an STag that does not exist.
+    WriteStag,
+    /// RDMA Write beyond the end of a region.
+    WriteBounds,
+    /// RDMA Write to a region without write access.
+    WriteAccess,
+    /// RDMA Read of an STag that does not exist.
+    ReadStag,
+    /// RDMA Read beyond the end of a region.
+    ReadBounds,
+    /// RDMA Read of a region without read access.
+    ReadAccess,
+    /// Send longer than the receive buffer.
+    SendTooLong,
+    /// Send without receive buffer.
+    SendNoBuffer,
+    /// Invalidation of an STag that must stay.
+    Invalidate,
+}
+
+impl Bad {
+    const ALL: [(Self, TermCode); 9] = [
+        (Self::WriteStag, TermCode::TAGGED_INVALID_STAG),
+        (Self::WriteBounds, TermCode::TAGGED_BOUNDS),
+        (Self::WriteAccess, TermCode::TAGGED_INVALID_STAG),
+        (Self::ReadStag, TermCode::READ_INVALID_STAG),
+        (Self::ReadBounds, TermCode::READ_BOUNDS),
+        (Self::ReadAccess, TermCode::READ_ACCESS),
+        (Self::SendTooLong, TermCode::MESSAGE_TOO_LONG),
+        (Self::SendNoBuffer, TermCode::NO_BUFFER),
+        (Self::Invalidate, TermCode::CANNOT_INVALIDATE),
+    ];
+}
+
+/// What a peer's operations must lead to.
+#[derive(Debug, Default)]
+struct Expected {
+    /// Messages at the other end, in order.
+    received: Vec<Received>,
+    /// Completed writes at the other end.
+    writes: u32,
+    /// Octets of the other end's writable region, in order of Tagged Offset.
+    written: Vec<u8>,
+    /// Lengths of this end's reads, in order.
+    reads: Vec<u32>,
+    /// Octets of this end's sink.
+    sunk: Vec<u8>,
+}
+
+/// One end with its script.
+struct End {
+    peer: Peer,
+    expected: Expected,
+    /// Octets on the way to the other end.
+    wire: VecDeque<u8>,
+    mulpdu: u16,
+    bad: Option<(Bad, TermCode)>,
+}
+
+fn base(stag: u32, name: u32) -> u64 {
+    // Anything but zero, and different at both ends.
+    (u64::from(stag) << 32) | (u64::from(name) << 20) | 0x123
+}
+
+fn region(stag: u32, name: u32) -> Region {
+    let mut region = Region {
+        base: base(stag, name),
+        data: vec![BLANK; SIZE as usize],
+        read: stag == READABLE,
+        write: stag == WRITABLE,
+        invalidate: stag >= DOOMED,
+        valid: true,
+    };
+    if region.read {
+        region.data = pattern(stag ^ name, SIZE);
+    }
+    region
+}
+
+impl End {
+    /// An end named `name` whose other end is named `other`.
+    fn new(e: &mut Entropy, crc: bool, depth: (usize, usize)) -> Self {
+        let (ird, ord) = depth;
+        let mulpdu = match e.below(4) {
+            0 => 128,
+            1 => 1442,
+            2 => 64768,
+            _ => 128 + (e.below(64641) as u16),
+        };
+        Self {
+            peer: Peer::new(crc, ird, ord),
+            expected: Expected::default(),
+            wire: VecDeque::new(),
+            mulpdu,
+            bad: None,
+        }
+    }
+
+    /// Writes this end's script, and posts at `to` what it needs there.
+    fn script(&mut self, e: &mut Entropy, to: &mut Self, name: u32, other: u32, most: u32) {
+        let mut written = 0;
+        let mut read = 0;
+        let mut sunk = 0;
+        let mut doomed = 0;
+        for i in 0..e.below(most + 1) {
+            let len = e.len(30_000);
+            match e.below(4) {
+                0 => {
+                    let invalidate = (e.flag() && doomed < DOOMED_COUNT).then(|| {
+                        doomed += 1;
+                        DOOMED + doomed - 1
+                    });
+                    let data = pattern(name ^ i, len);
+                    let solicited = e.flag();
+                    to.peer.node().rq.push_back((len + e.below(3)) as usize);
+                    self.expected.received.push(Received {
+                        data: data.clone(),
+                        solicited,
+                        invalidate,
+                    });
+                    self.peer.sq.push_back(Op::Send {
+                        data,
+                        solicited,
+                        invalidate,
+                    });
+                }
+                1 | 2 => {
+                    let len = len.min(SIZE - written);
+                    let data = pattern(name ^ i, len);
+                    self.expected.writes += 1;
+                    self.expected.written.extend(&data);
+                    self.peer.sq.push_back(Op::Write {
+                        data,
+                        stag: WRITABLE,
+                        to: base(WRITABLE, other) + u64::from(written),
+                    });
+                    written += len;
+                }
+                _ => {
+                    let len = len.min(SIZE - read).min(SIZE - sunk);
+                    let source = pattern(READABLE ^ other, SIZE);
+                    let octets = &source[read as usize..(read + len) as usize];
+                    self.expected.sunk.extend(octets);
+                    self.expected.reads.push(len);
+                    self.peer.sq.push_back(Op::Read(ReadRequest {
+                        sink_stag: Stag(SINK),
+                        sink_to: TaggedOffset(base(SINK, name) + u64::from(sunk)),
+                        len,
+                        // Of a read of nothing nothing is checked.
+                        src_stag: Stag(if len == 0 { 0 } else { READABLE }),
+                        src_to: TaggedOffset(base(READABLE, other) + u64::from(read)),
+                    }));
+                    sunk += len;
+                    // Reads may overlap at their source.
+                    read += e.below(len + 1);
+                }
+            }
+        }
+    }
+
+    /// Ends the script with an operation that the other end must refuse.
+    fn spoil(&mut self, e: &mut Entropy, to: &mut Self, name: u32, other: u32) {
+        let (bad, code) = Bad::ALL[e.below(Bad::ALL.len() as u32) as usize];
+        self.bad = Some((bad, code));
+        let len = 1 + e.len(5000);
+        let data = pattern(name, len);
+        let end = |stag| base(stag, other) + u64::from(SIZE) - u64::from(len) + 1;
+        let write = |stag, to| Op::Write {
+            data: data.clone(),
+            stag,
+            to,
+        };
+        let read = |stag, to| {
+            Op::Read(ReadRequest {
+                sink_stag: Stag(SINK),
+                sink_to: TaggedOffset(base(SINK, name)),
+                len,
+                src_stag: Stag(stag),
+                src_to: TaggedOffset(to),
+            })
+        };
+        let send = |invalidate| Op::Send {
+            data: data.clone(),
+            solicited: false,
+            invalidate,
+        };
+        self.peer.sq.push_back(match bad {
+            Bad::WriteStag => write(0xbad, 0),
+            Bad::WriteBounds => write(WRITABLE, end(WRITABLE)),
+            Bad::WriteAccess => write(READABLE, base(READABLE, other)),
+            Bad::ReadStag => read(0xbad, 0),
+            Bad::ReadBounds => read(READABLE, end(READABLE)),
+            Bad::ReadAccess => read(WRITABLE, base(WRITABLE, other)),
+            Bad::SendTooLong => {
+                to.peer.node().rq.push_back(len as usize - 1);
+                send(None)
+            }
+            Bad::SendNoBuffer => send(None),
+            Bad::Invalidate => {
+                to.peer.node().rq.push_back(len as usize);
+                send(Some(READABLE))
+            }
+        });
+    }
+
+    /// Checks what the other end's script has left here.
+    fn check(&mut self, other: &Expected, reads: bool, name: u32) {
+        let node = self.peer.node();
+        assert_eq!(node.received, other.received, "messages or their order");
+        assert_eq!(node.writes, other.writes, "writes");
+        let at = other.written.len();
+        let writable = &node.regions[&WRITABLE].data;
+        assert!(writable[..at] == other.written, "octets written");
+        for sent in &other.received {
+            if let Some(stag) = sent.invalidate {
+                assert!(!node.regions[&stag].valid, "invalidated");
+            }
+        }
+        assert!(
+            node.regions[&READABLE].data == pattern(READABLE ^ name, SIZE),
+            "memory that is only read"
+        );
+        if reads {
+            assert!(writable[at..].iter().all(|b| *b == BLANK), "octets beyond");
+            assert_eq!(node.reads, self.expected.reads, "reads or their order");
+            let at = self.expected.sunk.len();
+            let sink = &node.regions[&SINK].data;
+            assert!(sink[..at] == self.expected.sunk, "octets read");
+            assert!(sink[at..].iter().all(|b| *b == BLANK), "octets beyond");
+            assert!(!self.peer.mid_message());
+        }
+    }
+}
+
+/// What a run was like, to see that runs are not trivial.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Operations that both ends began.
+    pub operations: usize,
+    /// FPDUs that were sent.
+    pub fpdus: u32,
+    /// The run ended by a Terminate.
+    pub terminated: bool,
+}
+
+/// Runs two peers; panics if anything goes wrong.
+pub fn run(e: &mut Entropy, most: u32) -> Summary {
+    let crc = e.below(4) != 0;
+    let depth = (1 + e.below(4) as usize, 1 + e.below(4) as usize);
+    let mut a = End::new(e, crc, depth);
+    let mut b = End::new(e, crc, (depth.1, depth.0));
+    for (end, name) in [(&mut a, 0), (&mut b, 1)] {
+        for stag in [WRITABLE, READABLE, SINK] {
+            end.peer.node().regions.insert(stag, region(stag, name));
+        }
+        for stag in DOOMED..DOOMED + DOOMED_COUNT {
+            end.peer.node().regions.insert(stag, region(stag, name));
+        }
+    }
+    a.script(e, &mut b, 0, 1, most);
+    b.script(e, &mut a, 1, 0, most);
+    if e.below(4) == 0 {
+        a.spoil(e, &mut b, 0, 1);
+    }
+
+    let mut summary = Summary::default();
+    let mut idle = 0;
+    while idle < 4 {
+        let progress = match e.below(4) + idle {
+            0 | 4 => transmit(&mut a, e, &mut summary),
+            1 | 5 => transmit(&mut b, e, &mut summary),
+            2 | 6 => pass(&mut a.wire, &mut b.peer, e),
+            _ => pass(&mut b.wire, &mut a.peer, e),
+        };
+        // Once nothing happens, all four are tried in turn before it is over.
+        if progress {
+            idle = 0;
+        } else if !(transmit(&mut a, e, &mut summary)
+            || transmit(&mut b, e, &mut summary)
+            || pass(&mut a.wire, &mut b.peer, e)
+            || pass(&mut b.wire, &mut a.peer, e))
+        {
+            idle += 1;
+        }
+    }
+
+    summary.operations = a.peer.begun + b.peer.begun;
+    let (a_expected, b_expected) = (
+        core::mem::take(&mut a.expected),
+        core::mem::take(&mut b.expected),
+    );
+    match a.bad {
+        None => {
+            assert!(a.peer.sq.is_empty() && b.peer.sq.is_empty(), "stuck");
+            assert!(a.peer.fault.is_none() && b.peer.fault.is_none(), "fault");
+            a.expected.reads.clone_from(&a_expected.reads);
+            a.expected.sunk.clone_from(&a_expected.sunk);
+            b.expected.reads.clone_from(&b_expected.reads);
+            b.expected.sunk.clone_from(&b_expected.sunk);
+            a.check(&b_expected, true, 0);
+            b.check(&a_expected, true, 1);
+        }
+        Some((bad, code)) => {
+            summary.terminated = true;
+            assert!(a.peer.sq.is_empty(), "stuck");
+            // All that was sent before it has come through, and it has been refused.
+            b.check(&a_expected, false, 1);
+            let told = a.peer.node().terminated;
+            assert_eq!(told.map(|t| t.code()), Some(code), "{bad:?}");
+            assert_eq!(told, b.peer.fault.map(as_received), "headers");
+            let is_read = matches!(bad, Bad::ReadStag | Bad::ReadBounds | Bad::ReadAccess);
+            let request = told.and_then(|t| t.read_request());
+            assert_eq!(request.is_some(), is_read);
+        }
+    }
+    summary
+}
+
+/// A Terminate without the octets behind its DDP header that are not sent.
+fn as_received(term: iwarp::Terminate) -> iwarp::Terminate {
+    let message = iwarp::tx::Message::Terminate { term };
+    let mut segmenter = iwarp::tx::Segmenter::new(message, 0);
+    let segment = segmenter.next(128).expect("segment");
+    iwarp::Terminate::parse(&segment.header()[20..]).expect("Terminate")
+}
+
+fn transmit(end: &mut End, e: &mut Entropy, summary: &mut Summary) -> bool {
+    let sent = end.peer.transmit(e, end.mulpdu, &mut end.wire);
+    summary.fpdus += u32::from(sent);
+    sent
+}
+
+/// Passes some octets from a wire to a peer.
+fn pass(wire: &mut VecDeque<u8>, to: &mut Peer, e: &mut Entropy) -> bool {
+    if wire.is_empty() {
+        return false;
+    }
+    let most = match e.below(4) {
+        0 => 1 + e.below(30) as usize,
+        1 => 1460,
+        _ => 1 + usize::from(e.u16()),
+    };
+    let chunk: Vec<u8> = wire.drain(..most.min(wire.len())).collect();
+    to.receive(&chunk);
+    true
+}

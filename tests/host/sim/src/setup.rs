@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection setup of two engines, and of an engine with anything.
+
+use iwarp::mpa::{
+    Agreed, FrameKind, FrameReader, Initiator, Limits, MpaError, Offer, Remedy, Responder, Rtr,
+    RtrSet, FRAME_MAX, NO_NEGOTIATION,
+};
+
+use crate::Entropy;
+
+fn rtr(e: &mut Entropy) -> RtrSet {
+    let bits = e.u8();
+    [RtrSet::SEND, RtrSet::WRITE, RtrSet::READ]
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| (bits >> i) & 1 != 0)
+        .fold(RtrSet::EMPTY, |all, (_, one)| all | one)
+}
+
+fn depth(e: &mut Entropy) -> u16 {
+    match e.below(8) {
+        0 => NO_NEGOTIATION,
+        1 => e.u16(),
+        _ => e.below(40) as u16,
+    }
+}
+
+/// An offer with anything in it.
+fn offer<'a>(e: &mut Entropy, private_data: &'a [u8]) -> Offer<'a> {
+    Offer {
+        revision: 1 + e.below(2) as u8,
+        crc: e.flag(),
+        ird: depth(e),
+        ord: depth(e),
+        rtr: rtr(e),
+        large_fpdu: e.flag(),
+        private_data,
+    }
+}
+
+/// Reads a frame from `stream` in pieces; how much of it was taken, and the reader.
+fn read(e: &mut Entropy, kind: FrameKind, stream: &[u8]) -> (usize, Result<FrameReader, MpaError>) {
+    let mut reader = FrameReader::new(kind);
+    let mut at = 0;
+    while reader.want() != 0 && at < stream.len() {
+        let n = 1 + e.below(40) as usize;
+        let chunk = &stream[at..stream.len().min(at + n)];
+        let wanted = reader.want();
+        match reader.input(chunk) {
+            Ok(taken) => {
+                assert!(taken <= chunk.len());
+                assert!(taken != 0 || wanted == 0, "wants octets and takes none");
+                at += taken;
+            }
+            Err(error) => {
+                assert_eq!(error.remedy(), Remedy::Close, "{error}");
+                return (at, Err(error));
+            }
+        }
+    }
+    assert_eq!(reader.frame().is_some(), reader.want() == 0);
+    (at, Ok(reader))
+}
+
+/// Two engines set up a connection, or one rejects; checks that both come to the same terms.
+pub fn run(e: &mut Entropy) {
+    let data: Vec<u8> = (0..e.below(520)).map(|i| i as u8).collect();
+    let limits = Limits {
+        ird: e.below(64) as u16,
+        ord: e.below(64) as u16,
+    };
+    let offer_i = offer(e, &data);
+    let mut buf = [0; FRAME_MAX + 16];
+    let Ok((initiator, len)) = Initiator::request(&offer_i, &mut buf) else {
+        assert!(data.len() > 508);
+        return;
+    };
+    // Octets of an FPDU may follow right behind.
+    let (taken, reader) = read(e, FrameKind::Request, &buf[..len + 8]);
+    assert_eq!(taken, len, "takes octets of the FPDU");
+    let reader = reader.expect("Request");
+    let frame = reader.frame().expect("Request");
+    assert_eq!(frame.private_data(), data);
+    let (responder, asked) = Responder::request(&frame).expect("Request");
+    assert_eq!(asked.revision, offer_i.revision);
+    let enhanced = offer_i.revision == 2;
+    assert_eq!(asked.peer_to_peer, enhanced && !offer_i.rtr.is_empty());
+
+    let data: Vec<u8> = (0..e.below(500)).map(|i| !i as u8).collect();
+    let reject = e.below(8) == 0;
+    let offer_r = offer(e, &data);
+    let (theirs, len) = if reject {
+        let len = responder.reject(&data, &mut buf).expect("Reply");
+        (None, len)
+    } else {
+        let (agreed, len) = responder.accept(&offer_r, &mut buf).expect("Reply");
+        (Some(agreed), len)
+    };
+    let (taken, reader) = read(e, FrameKind::Reply, &buf[..len + 8]);
+    assert_eq!(taken, len, "takes octets of the FPDU");
+    let reader = reader.expect("Reply");
+    let frame = reader.frame().expect("Reply");
+    assert_eq!(frame.private_data(), data);
+    assert_eq!(frame.enhanced().is_some(), enhanced);
+    match (initiator.reply(&frame, limits), theirs) {
+        (Err(MpaError::Rejected), None) => {}
+        (Ok(mine), Some(theirs)) => agree(&offer_i, &offer_r, &mine, &theirs, enhanced),
+        (Err(MpaError::Incompatible { crc, .. }), Some(theirs)) => {
+            assert!(enhanced);
+            assert_eq!(crc, theirs.crc);
+        }
+        (mine, theirs) => panic!("{mine:?} against {theirs:?}"),
+    }
+}
+
+fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced: bool) {
+    assert_eq!(mine.crc, i.crc || r.crc);
+    assert_eq!(theirs.crc, mine.crc);
+    assert!(!mine.tx_markers && !theirs.tx_markers);
+    assert_eq!(mine.large_fpdu, i.large_fpdu && r.large_fpdu);
+    assert_eq!(theirs.large_fpdu, mine.large_fpdu);
+    assert_eq!(mine.revision, theirs.revision);
+    if !enhanced {
+        assert_eq!(mine.rtr, None);
+        assert_eq!(theirs.rtr, None);
+        return;
+    }
+    // RFC 6581 s9.1: "initiator ORD <= responder IRD, responder ORD <= initiator IRD", where they
+    // were negotiated.
+    if mine.peer_ird != NO_NEGOTIATION {
+        assert!(mine.ord <= theirs.ird);
+    }
+    if theirs.peer_ird != NO_NEGOTIATION {
+        assert!(theirs.ord <= mine.ird);
+    }
+    assert_eq!(mine.rtr.is_some(), !i.rtr.is_empty());
+    if let Some(rtr) = mine.rtr {
+        assert!(i.rtr.contains(rtr));
+        assert!(theirs.rtr_any.contains(rtr));
+        if rtr == Rtr::Read {
+            assert!(mine.ord >= 1);
+        }
+    }
+}
+
+/// Feeds anything to both ends.
+pub fn feed(e: &mut Entropy, stream: &[u8]) {
+    let data = [0x42; 12];
+    for kind in [FrameKind::Request, FrameKind::Reply] {
+        let (at_once, whole) = {
+            let mut reader = FrameReader::new(kind);
+            (reader.input(stream), reader)
+        };
+        let (taken, pieces) = read(e, kind, stream);
+        let Ok(reader) = pieces else {
+            assert_eq!(at_once.err(), pieces.err());
+            continue;
+        };
+        assert_eq!(at_once, Ok(taken), "depends on the pieces");
+        let (Some(frame), Some(same)) = (reader.frame(), whole.frame()) else {
+            assert!(whole.frame().is_none() && reader.frame().is_none());
+            continue;
+        };
+        assert_eq!(frame.private_data(), same.private_data());
+        assert!(frame.private_data().len() <= 512);
+        let mut buf = [0; FRAME_MAX];
+        let offer = offer(e, &data);
+        match kind {
+            FrameKind::Request => {
+                let (responder, _) = Responder::request(&frame).expect("Request");
+                let (agreed, len) = responder.accept(&offer, &mut buf).expect("Reply");
+                assert!(len <= FRAME_MAX);
+                assert_eq!(agreed.crc, offer.crc || frame.crc());
+            }
+            FrameKind::Reply => {
+                let (initiator, _) = Initiator::request(&offer, &mut buf).expect("Request");
+                let limits = Limits { ird: 16, ord: 16 };
+                if let Ok(agreed) = initiator.reply(&frame, limits) {
+                    assert!(!frame.rejected());
+                    assert_eq!(agreed.tx_markers, frame.markers());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Streams of arbitrary messages, framed by the engine.
+
+use iwarp::tx::{Framer, Message, Segmenter, Sink};
+use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
+
+use crate::{crc32c, Entropy};
+
+/// A sink that appends to a vector and takes payload from a slice.
+#[derive(Debug)]
+pub struct Tape<'a> {
+    /// What was put.
+    pub out: Vec<u8>,
+    /// Payload of the message.
+    pub payload: &'a [u8],
+    /// The next octet of it.
+    pub at: usize,
+}
+
+impl Sink for Tape<'_> {
+    type Error = core::convert::Infallible;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        crc32c(crc, data)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
+        assert!(!bytes.is_empty(), "put of nothing");
+        self.out.extend(bytes);
+        Ok(())
+    }
+
+    fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error> {
+        assert!(len != 0, "put_payload of nothing");
+        let part = &self.payload[self.at..self.at + len as usize];
+        self.at += len as usize;
+        self.out.extend(part);
+        Ok(crc.map_or(0, |crc| crc32c(crc, part)))
+    }
+}
+
+/// A message and its payload.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The message.
+    pub message: Message,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// Octets that tell where they belong.
+pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
+    (0..len)
+        .map(|i| {
+            let x = (i ^ seed.rotate_left(16)).wrapping_mul(0x9e37_79b1);
+            (x >> 24) as u8
+        })
+        .collect()
+}
+
+/// Messages as a peer might send them one after the other: Sends, Writes, Read Requests.
+pub fn messages(e: &mut Entropy, most: u32) -> Vec<Item> {
+    let mut send_msn = Msn::FIRST;
+    let mut read_msn = Msn::FIRST;
+    let take = |msn: &mut Msn| core::mem::replace(msn, msn.next());
+    let count = 1 + e.below(most);
+    let mut items = Vec::new();
+    for i in 0..count {
+        let mut len = e.len(20_000);
+        let message = match e.below(4) {
+            0 | 1 => Message::Send {
+                msn: take(&mut send_msn),
+                solicited: e.flag(),
+                invalidate: e.flag().then(|| Stag(e.u32())),
+            },
+            2 => Message::Write {
+                stag: Stag(e.u32()),
+                to: TaggedOffset(u64::from(e.u32()) << 20),
+            },
+            _ => {
+                len = 0;
+                Message::ReadRequest {
+                    msn: take(&mut read_msn),
+                    req: ReadRequest {
+                        sink_stag: Stag(e.u32()),
+                        sink_to: TaggedOffset(u64::from(e.u32())),
+                        len: e.u32(),
+                        src_stag: Stag(e.u32()),
+                        src_to: TaggedOffset(u64::from(e.u32())),
+                    },
+                }
+            }
+        };
+        items.push(Item {
+            message,
+            payload: pattern(i, len),
+        });
+    }
+    if e.below(8) == 0 {
+        let code = TermCode::ALL[e.below(TermCode::ALL.len() as u32) as usize].0;
+        items.push(Item {
+            message: Message::Terminate {
+                term: Terminate::new(code),
+            },
+            payload: Vec::new(),
+        });
+    }
+    items
+}
+
+/// The stream of these messages, with segments of at most `mulpdu()` octets each.
+pub fn frame(items: &[Item], crc: bool, markers: bool, mut mulpdu: impl FnMut() -> u16) -> Vec<u8> {
+    let mut framer = Framer::new(crc, markers);
+    let mut stream = Vec::new();
+    for item in items {
+        let mut segmenter = Segmenter::new(item.message, item.payload.len() as u32);
+        let mut tape = Tape {
+            out: stream,
+            payload: &item.payload,
+            at: 0,
+        };
+        let mut sent = 0;
+        while let Some(segment) = segmenter.next(mulpdu()) {
+            assert_eq!(segment.payload_offset(), sent);
+            sent += u32::from(segment.payload_len());
+            assert_eq!(segmenter.remaining(), item.payload.len() as u32 - sent);
+            assert_eq!(segment.last(), segmenter.done());
+            let before = tape.out.len();
+            let len = framer.fpdu_len(&segment);
+            let Ok(()) = framer.write(&segment, &mut tape);
+            assert_eq!(
+                tape.out.len() - before,
+                len,
+                "fpdu_len is not what is written"
+            );
+        }
+        assert_eq!(sent as usize, item.payload.len());
+        stream = tape.out;
+    }
+    stream
+}

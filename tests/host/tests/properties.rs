@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Properties that hold for any messages, any cut of the stream and any damage to it.
+
+use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
+use iwarp::tx::Message;
+use iwarp::{Stag, TaggedOffset, Terminate};
+use iwarp_sim::guard::{feed, Any, Call};
+use iwarp_sim::mpa::{segment, ulpdus, Address};
+use iwarp_sim::stream::{frame, messages, Item};
+use iwarp_sim::{pair, setup, Entropy};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// So many cases, unless the environment (PROPTEST_CASES) wants another number. The smallest input
+/// that fails is printed; it belongs into a test of its own, not into a file of seeds.
+fn cases(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => config,
+        None => ProptestConfig { cases, ..config },
+    }
+}
+
+/// Octets that decide everything in a case.
+fn decisions() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..400)
+}
+
+/// Anything that may arrive: messages, and damage to their octets.
+fn damaged(e: &mut Entropy) -> (bool, Vec<u8>) {
+    let crc = e.flag();
+    let items = messages(e, 4);
+    let mut stream = frame(&items, crc, false, || 300);
+    for _ in 0..e.below(4) {
+        let at = usize::from(e.u16()) % stream.len();
+        match e.below(4) {
+            0 => stream[at] ^= 1 << e.below(8),
+            1 => stream[at] = e.u8(),
+            2 => {
+                stream.remove(at);
+            }
+            _ => stream.insert(at, e.u8()),
+        }
+        if stream.is_empty() {
+            break;
+        }
+    }
+    (crc, stream)
+}
+
+const REFUSALS: [Refusal; 10] = [
+    Refusal::InvalidStag,
+    Refusal::Bounds,
+    Refusal::Access,
+    Refusal::NotAssociated,
+    Refusal::Wrap,
+    Refusal::NoBuffer,
+    Refusal::TooLong,
+    Refusal::ReadQueueFull,
+    Refusal::CannotInvalidate,
+    Refusal::Local,
+];
+
+fn any_handler(e: &mut Entropy) -> Any {
+    Any {
+        refuse_at: e.flag().then(|| e.below(40)),
+        why: REFUSALS[e.below(10) as usize],
+        expect: e.flag().then(|| ReadExpect {
+            stag: Stag(e.u32()),
+            to: TaggedOffset(u64::from(e.u32())),
+            len: e.u32(),
+        }),
+        count: 0,
+    }
+}
+
+/// What an independent receiver makes of a stream of these messages.
+fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpdu: usize) {
+    let mut found = ulpdus(stream, crc, markers)
+        .expect("well-formed stream")
+        .into_iter();
+    for item in items {
+        let mut payload: Vec<u8> = Vec::new();
+        loop {
+            let ulpdu = found.next().expect("segment");
+            assert!(ulpdu.len() <= mulpdu, "longer than MULPDU");
+            let seg = segment(&ulpdu).expect("DDP header");
+            let (control, address) = match item.message {
+                Message::Send {
+                    msn,
+                    solicited,
+                    invalidate,
+                } => {
+                    let control = match (solicited, invalidate) {
+                        (false, None) => 0x43,
+                        (false, Some(_)) => 0x44,
+                        (true, None) => 0x45,
+                        (true, Some(_)) => 0x46,
+                    };
+                    let address = Address::Untagged {
+                        invalidate: invalidate.map_or(0, |s| s.0),
+                        qn: 0,
+                        msn: msn.0,
+                        mo: payload.len() as u32,
+                    };
+                    (control, address)
+                }
+                Message::Write { stag, to } => {
+                    let address = Address::Tagged {
+                        stag: stag.0,
+                        to: to.0 + payload.len() as u64,
+                    };
+                    (0x40, address)
+                }
+                Message::ReadRequest { msn, .. } => {
+                    let address = Address::Untagged {
+                        invalidate: 0,
+                        qn: 1,
+                        msn: msn.0,
+                        mo: 0,
+                    };
+                    (0x41, address)
+                }
+                _ => {
+                    let address = Address::Untagged {
+                        invalidate: 0,
+                        qn: 2,
+                        msn: 1,
+                        mo: 0,
+                    };
+                    (0x47, address)
+                }
+            };
+            assert_eq!((seg.control, seg.address), (control, address));
+            payload.extend(seg.payload);
+            if seg.last {
+                break;
+            }
+        }
+        match item.message {
+            Message::ReadRequest { req, .. } => assert_eq!(payload, req.to_bytes()),
+            Message::Terminate { term } => {
+                assert_eq!(Terminate::parse(&payload), Some(term));
+            }
+            _ => assert!(payload == item.payload, "payload differs"),
+        }
+    }
+    assert!(found.next().is_none(), "more segments than messages need");
+}
+
+/// What the engine's receiver makes of it.
+fn check_events(items: &[Item], calls: &[Call]) {
+    let mut events = calls.iter().filter_map(|c| match c {
+        Call::Deliver(e) => Some(*e),
+        _ => None,
+    });
+    let mut placed: Vec<u8> = Vec::new();
+    let mut sent: Vec<u8> = Vec::new();
+    for item in items {
+        let expected = match item.message {
+            Message::Send {
+                solicited,
+                invalidate,
+                ..
+            } => Event::Recv {
+                len: item.payload.len() as u32,
+                solicited,
+                invalidate,
+            },
+            Message::Write { .. } => Event::Write,
+            Message::ReadRequest { req, .. } => Event::ReadRequest(req),
+            Message::ReadResponse { .. } => unreachable!(),
+            Message::Terminate { term } => Event::Terminate(term),
+        };
+        assert_eq!(events.next(), Some(expected));
+        sent.extend(&item.payload);
+    }
+    assert_eq!(events.next(), None);
+    for call in calls {
+        if let Call::Place(octets) = call {
+            placed.extend(octets);
+        }
+    }
+    assert!(placed == sent, "octets placed");
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    /// Segmenter -> Framer -> independent receiver, and -> Receiver.
+    #[test]
+    fn round_trip(seed in decisions(), crc: bool, markers: bool, mulpdu in 128..=64768u16) {
+        let mut e = Entropy::new(&seed);
+        let items = messages(&mut e, 12);
+        let stream = frame(&items, crc, markers, || mulpdu);
+        check_segments(&items, &stream, crc, markers, usize::from(mulpdu));
+        if !markers {
+            let rx = Receiver::new(RxConfig { crc });
+            let got = feed(rx, crc, Any::accepting(), &stream, || 1460);
+            prop_assert_eq!(got.result, Ok(()));
+            prop_assert!(got.at_boundary && !got.mid_message);
+            check_events(&items, &got.calls);
+        }
+    }
+
+    /// The same with a MULPDU that changes from segment to segment.
+    #[test]
+    fn round_trip_with_changing_mulpdu(seed in decisions(), crc: bool, markers: bool) {
+        let mut e = Entropy::new(&seed);
+        let items = messages(&mut e, 6);
+        let mut sizes = e.clone();
+        let stream = frame(&items, crc, markers, || 128 + sizes.below(3000) as u16);
+        check_segments(&items, &stream, crc, markers, 3127);
+    }
+
+    /// However TCP cuts the stream, good or damaged, the handler is told the same.
+    #[test]
+    fn any_cut_tells_the_same(seed in decisions()) {
+        let mut e = Entropy::new(&seed);
+        let (crc, stream) = damaged(&mut e);
+        let handler = any_handler(&mut e);
+        // A refusal by number of call is the same call for every cut, as place is not counted.
+        let rx = || Receiver::new(RxConfig { crc });
+        let whole = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
+        let octets = feed(rx(), crc, handler.clone(), &stream, || 1);
+        let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(60) as usize);
+        prop_assert_eq!(&whole, &octets);
+        prop_assert_eq!(&whole, &pieces);
+    }
+
+    /// Octets that never were a stream: no panic, and no promise to handlers broken.
+    #[test]
+    fn noise(seed in decisions(), noise in vec(any::<u8>(), 0..600), crc: bool) {
+        let mut e = Entropy::new(&seed);
+        let rx = Receiver::new(RxConfig { crc });
+        let handler = any_handler(&mut e);
+        feed(rx, crc, handler, &noise, || 1 + e.below(60) as usize);
+    }
+
+    /// Valid headers with random fields get further than noise does.
+    #[test]
+    fn random_headers(seed in decisions(), crc: bool) {
+        let mut e = Entropy::new(&seed);
+        let mut stream = Vec::new();
+        for _ in 0..6 {
+            let len = 14 + e.below(60) as usize;
+            let mut fpdu = (len as u16).to_be_bytes().to_vec();
+            fpdu.push(0x01 | (e.u8() & 0xc0));
+            fpdu.push(0x40 | (e.u8() & 0x0f));
+            for at in 2..len {
+                // Queue, MSN and MO are small numbers.
+                let small = (6..18).contains(&at) && at % 4 != 1;
+                fpdu.push(if small { 0 } else { e.u8() & 3 });
+            }
+            while fpdu.len() % 4 != 0 {
+                fpdu.push(0);
+            }
+            let sum = !iwarp_sim::crc32c(!0, &fpdu);
+            stream.extend(fpdu);
+            stream.extend(sum.to_le_bytes());
+        }
+        let rx = Receiver::new(RxConfig { crc });
+        let handler = any_handler(&mut e);
+        feed(rx, crc, handler, &stream, || 1 + e.below(60) as usize);
+    }
+
+    /// Any octets as a Terminate Header.
+    #[test]
+    fn terminate_parses_anything(octets in vec(any::<u8>(), 0..80)) {
+        let term = Terminate::parse(&octets);
+        prop_assert_eq!(term.is_some(), octets.len() >= 4);
+        if let Some(t) = term {
+            let _ = t.to_string();
+            let message = Message::Terminate { term: t };
+            let segment = iwarp::tx::Segmenter::new(message, 0).next(128).unwrap();
+            prop_assert_eq!(Terminate::parse(&segment.header()[20..]), Some(t));
+        }
+    }
+
+    /// Two engines come to the same terms.
+    #[test]
+    fn setup_agrees(seed in decisions()) {
+        setup::run(&mut Entropy::new(&seed));
+    }
+
+    /// Setup with anything.
+    #[test]
+    fn setup_with_noise(seed in decisions(), noise in vec(any::<u8>(), 0..600)) {
+        setup::feed(&mut Entropy::new(&seed), &noise);
+        // And with a key that lets it get further.
+        for key in [b"MPA ID Req Frame", b"MPA ID Rep Frame"] {
+            let mut stream = key.to_vec();
+            stream.extend(&noise);
+            setup::feed(&mut Entropy::new(&seed), &stream);
+            // Flags, a revision that is known, and a length that may be right.
+            let fields = [0x50, 1 + (seed.len() & 1) as u8, 0, noise.len() as u8];
+            stream.splice(16..16, fields);
+            setup::feed(&mut Entropy::new(&seed), &stream);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(192))]
+
+    /// Two peers run scripts against each other.
+    #[test]
+    fn two_peers(seed in decisions()) {
+        pair::run(&mut Entropy::new(&seed), 10);
+    }
+}
+
+/// The runs of [`two_peers`] do what their name says.
+#[test]
+fn two_peers_are_busy() {
+    let mut total = pair::Summary::default();
+    let mut terminated = 0;
+    for seed in 0..60u32 {
+        let seed = [seed.to_be_bytes(), (!seed).to_le_bytes()].concat();
+        let run = pair::run(&mut Entropy::new(&seed), 30);
+        total.operations += run.operations;
+        total.fpdus += run.fpdus;
+        terminated += u32::from(run.terminated);
+    }
+    assert!(total.operations > 600, "{total:?}");
+    assert!(total.fpdus > 2000, "{total:?}");
+    assert!(terminated > 5, "{terminated}");
+}
