@@ -145,7 +145,7 @@ pub(super) fn report_reply(attempt: &Attempt, status: Result, info: ReplyInfo<'_
 /// The peer's FIN came.
 pub(super) fn report_disconnect(link: &Link) {
     // iwcm allocates for this beforehand; and should it fail, `CLOSE` says enough.
-    let _ = link.cm.disconnect(Ok(()));
+    let _ = link.cm.disconnect();
 }
 
 fn report_close(cm: &CmId, status: Result) {

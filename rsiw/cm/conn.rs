@@ -20,7 +20,10 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
 };
 use net::{LockedSock, SockCallbacks, TcpSocket, TcpState};
-use rdma::work::{Job, Timer};
+use rdma::{
+    new_job, new_timer,
+    work::{Job, Run, Timer},
+};
 
 /// Who receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,15 +82,29 @@ pub(crate) struct Conn {
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
     #[pin]
-    job: Job<Conn>,
+    job: Job<Conn, ACT>,
     #[pin]
-    timer: Timer<Conn>,
+    timer: Timer<Conn, TIME_OUT>,
     #[pin]
     pub(super) stage: Mutex<Stage>,
 }
 
-rdma::impl_job! { Conn, job, Conn::act }
-rdma::impl_timer! { Conn, timer, Conn::timeout }
+/// Which work item: the actor.
+const ACT: u64 = 0;
+/// Which work item: the timer.
+const TIME_OUT: u64 = 1;
+
+impl Run<ACT> for Conn {
+    fn run(this: Arc<Self>) {
+        Conn::act(&this);
+    }
+}
+
+impl Run<TIME_OUT> for Conn {
+    fn run(this: Arc<Self>) {
+        this.notify(Events::TIMEOUT);
+    }
+}
 
 impl Conn {
     /// Makes a connection of a socket, enters it in the device's registry and installs its
@@ -114,8 +131,8 @@ impl Conn {
                 receiver: AtomicU32::new(Receiver::Actor as u32),
                 started: AtomicU32::new(0),
                 qp: SetOnce::new(),
-                job <- Job::new(),
-                timer <- Timer::new(),
+                job <- new_job!("rsiw_conn"),
+                timer <- new_timer!("rsiw_conn_timer"),
                 stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
             }? Error),
             GFP_KERNEL,
@@ -205,7 +222,7 @@ impl Conn {
     /// Tells the log, now and then, why there is no connection. Context: any.
     pub(super) fn complain(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev.handle() {
-            rdma::ratelimited_info!(handle.name(), "{}\n", why);
+            rdma::ratelimited_info!(handle, "{}", why);
         }
     }
 
@@ -219,16 +236,12 @@ impl Conn {
         self.timer.cancel();
     }
 
-    fn timeout(this: Arc<Self>) {
-        this.notify(Events::TIMEOUT);
-    }
-
     /// The actor: one step of the connection. Runs in a work item, so never twice at a time.
-    fn act(this: Arc<Self>) {
-        let mut stage = this.stage.lock();
-        let events = this.take_events();
+    fn act(self: &Arc<Self>) {
+        let mut stage = self.stage.lock();
+        let events = self.take_events();
         let now = replace(&mut *stage, Stage::Closed);
-        let retry = match now.step(&this, events) {
+        let retry = match now.step(self, events) {
             Stage::Retry(retry) => retry,
             next => {
                 *stage = next;
@@ -237,7 +250,7 @@ impl Conn {
         };
         // A connection of its own, with a stage of its own.
         drop(stage);
-        retry.run(&this);
+        retry.run(self);
     }
 
     fn take_events(&self) -> Events {

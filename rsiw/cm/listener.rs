@@ -14,7 +14,12 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex},
 };
 use net::{errno, ListenCallbacks, TcpSocket};
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, work::Job, CmId, ConnInfo, RequestId};
+use rdma::{
+    lock::SpinLockIrq,
+    new_job, new_spinlock_irq,
+    work::{Job, Run},
+    CmId, ConnInfo, RequestId,
+};
 
 /// A listening id.
 #[pin_data]
@@ -32,7 +37,11 @@ pub(crate) struct Listener {
     job: Job<Listener>,
 }
 
-rdma::impl_job! { Listener, job, Listener::take_connections }
+impl Run for Listener {
+    fn run(this: Arc<Self>) {
+        this.take_connections();
+    }
+}
 
 struct Slots {
     used: u32,
@@ -59,7 +68,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
             backlog,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(Slots { used: 0, short: false }, "rsiw_slots"),
-            job <- Job::new(),
+            job <- new_job!("rsiw_listener"),
         }? Error),
         GFP_KERNEL,
     )?;
@@ -85,10 +94,9 @@ impl Listener {
     }
 
     /// The actor: gives slots to connections. Runs in a work item, so never twice at a time.
-    fn take_connections(this: Arc<Self>) {
-        while let Some((socket, slot)) = this.next() {
-            let dev = this.dev.clone();
-            let started = Conn::start(&dev, socket, |conn| AwaitRequest::begin(conn, slot));
+    fn take_connections(self: &Arc<Self>) {
+        while let Some((socket, slot)) = self.next() {
+            let started = Conn::start(&self.dev, socket, |conn| AwaitRequest::begin(conn, slot));
             // Without memory there is no connection; the peer sees it closed.
             drop(started);
         }
@@ -133,7 +141,7 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`: nobody listens any more.
+    /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`, `ENODEV`: nobody listens any more.
     pub(super) fn report(&self, conn: &Arc<Conn>, info: &ConnInfo<'_>) -> Result<RequestId> {
         let listener = &*self.0;
         let socket = listener.socket.lock();
@@ -141,7 +149,8 @@ impl Slot {
             return Err(errno::ECONNABORTED.into());
         }
         let handle = listener.dev.handle().ok_or(ENODEV)?;
-        listener.cm.connect_request(handle, conn.clone(), info)
+        let dev = handle.try_get().ok_or(ENODEV)?;
+        listener.cm.connect_request(&*dev, conn.clone(), info)
     }
 }
 
