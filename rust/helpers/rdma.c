@@ -46,6 +46,11 @@ void rust_helper_spin_unlock_bh(spinlock_t *lock)
 	spin_unlock_bh(lock);
 }
 
+unsigned int rust_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+
 bool rust_helper_in_task(void)
 {
 	return in_task();

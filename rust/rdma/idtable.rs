@@ -107,8 +107,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
     /// place on. Fails with `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
     pub fn reserve_random(&self) -> Result<Reserved<'_, T>> {
         let span = u64::from(self.max - self.min) + 1;
-        // SAFETY: No requirements.
-        let random = u64::from(unsafe { bindings::get_random_u32() });
+        let random = u64::from(life::random_u32());
         // Below `span`, which is at most 2^32, so the sum is at most `max`.
         let start = self.min + (random % span) as u32;
         match self.reserve_in(start, self.max) {

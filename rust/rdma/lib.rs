@@ -61,7 +61,7 @@ pub use device::{
 pub use driver::Driver;
 pub use idtable::IdTable;
 pub use iwcm::{CmId, ConnInfo, ConnParam, RequestId};
-pub use life::{in_task, rcu_barrier, Core};
+pub use life::{in_task, online_cpus, random_u32, random_u64, rcu_barrier, Core};
 pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use netdev::{Kind, NetDevice};
 pub use object::{
@@ -76,5 +76,5 @@ pub use span::{KernelMemory, Memory, Span};
 pub use udata::Udata;
 pub use umem::Umem;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};
-pub use work::{Job, Run, Timer, Workqueue, WqFlags};
+pub use work::{Expire, Job, Run, Timer, Workqueue, WqFlags};
 pub use wr::{RecvWr, RecvWrs, SendFlags, SendOp, SendWr, SendWrs, Sge};

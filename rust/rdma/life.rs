@@ -106,3 +106,21 @@ pub fn in_task() -> bool {
     // SAFETY: Only looks at the state of the CPU.
     unsafe { bindings::in_task() }
 }
+
+/// A random number that cannot be guessed (`get_random_u32()`). Context: any.
+pub fn random_u32() -> u32 {
+    // SAFETY: No requirements.
+    unsafe { bindings::get_random_u32() }
+}
+
+/// As [`random_u32`], of 64 bits.
+pub fn random_u64() -> u64 {
+    // SAFETY: No requirements.
+    unsafe { bindings::get_random_u64() }
+}
+
+/// The number of CPUs that are online (`num_online_cpus()`).
+pub fn online_cpus() -> u32 {
+    // SAFETY: No requirements.
+    unsafe { bindings::num_online_cpus() }
+}

@@ -70,27 +70,27 @@ macro_rules! ratelimited {
     }};
 }
 
-/// An error of a device (anything with `name()`), at most ten in five seconds from this place:
-/// `rdma::ratelimited_err!(device, "what {}", value)`. The line is ended here.
+/// An error of the device `name` (anything to display), at most ten in five seconds from this
+/// place: `rdma::ratelimited_err!(device.name(), "what {}\n", value)`.
 #[macro_export]
 macro_rules! ratelimited_err {
-    ($dev:expr, $fmt:literal $($arg:tt)*) => {
-        $crate::ratelimited!(pr_err, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    ($name:expr, $($arg:tt)*) => {
+        $crate::ratelimited!(pr_err, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }
 
 /// A warning of a device; see [`ratelimited_err!`](crate::ratelimited_err).
 #[macro_export]
 macro_rules! ratelimited_warn {
-    ($dev:expr, $fmt:literal $($arg:tt)*) => {
-        $crate::ratelimited!(pr_warn, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    ($name:expr, $($arg:tt)*) => {
+        $crate::ratelimited!(pr_warn, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }
 
 /// Information about a device; see [`ratelimited_err!`](crate::ratelimited_err).
 #[macro_export]
 macro_rules! ratelimited_info {
-    ($dev:expr, $fmt:literal $($arg:tt)*) => {
-        $crate::ratelimited!(pr_info, ::core::concat!("{}: ", $fmt, "\n"), $dev.name() $($arg)*)
+    ($name:expr, $($arg:tt)*) => {
+        $crate::ratelimited!(pr_info, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }

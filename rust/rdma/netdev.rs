@@ -74,7 +74,7 @@ pub struct HwAddr {
 
 impl HwAddr {
     /// The address' bytes; none if the device has no address.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.addr[..self.len]
     }
 }

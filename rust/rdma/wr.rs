@@ -179,7 +179,7 @@ pub struct SendWrs<'a, D: Driver> {
     /// The request that was taken last; if there was none, the first.
     current: *const bindings::ib_send_wr,
     device: *mut bindings::ib_device,
-    _chain: PhantomData<(&'a bindings::ib_send_wr, fn(D))>,
+    _chain: PhantomData<&'a D>,
 }
 
 impl<'a, D: Driver> SendWrs<'a, D> {

@@ -2,6 +2,7 @@
 
 //! What a device and its port can do.
 
+use kernel::prelude::*;
 use rdma_bindings as bindings;
 
 /// The limits of a device (`struct ib_device_attr`).
@@ -161,9 +162,9 @@ unsafe impl Sync for StatDesc {}
 
 impl StatDesc {
     /// A counter of that name.
-    pub const fn new(name: &'static core::ffi::CStr) -> Self {
+    pub const fn new(name: &'static CStr) -> Self {
         Self(bindings::rdma_stat_desc {
-            name: name.as_ptr().cast(),
+            name: name.to_bytes_with_nul().as_ptr(),
             flags: 0,
             priv_: core::ptr::null(),
         })

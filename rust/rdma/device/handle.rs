@@ -108,9 +108,31 @@ pub struct DeviceHandle<D: Driver> {
     _driver: PhantomData<fn(D)>,
 }
 
-/// A place for a device's handle in the driver's data, which exists before the device does; to be
-/// filled by [`Driver::attach`].
-pub type OnceHandle<D> = SetOnce<DeviceHandle<D>>;
+/// A place for a device's handle in the driver's data, which exists before the device does.
+pub struct OnceHandle<D: Driver>(SetOnce<DeviceHandle<D>>);
+
+impl<D: Driver> OnceHandle<D> {
+    /// An empty place.
+    pub const fn new() -> Self {
+        Self(SetOnce::new())
+    }
+
+    /// Fills it, unless it is full; to be called by [`Driver::attach`].
+    pub fn set(&self, handle: DeviceHandle<D>) -> bool {
+        self.0.populate(handle)
+    }
+
+    /// The handle, if there is one. Context: any.
+    pub fn get(&self) -> Option<&DeviceHandle<D>> {
+        self.0.as_ref()
+    }
+}
+
+impl<D: Driver> Default for OnceHandle<D> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl<D: Driver> Clone for DeviceHandle<D> {
     fn clone(&self) -> Self {

@@ -59,7 +59,7 @@ pub enum CqEvent {
 pub struct CqHandle(Arc<Hold<bindings::ib_cq>>);
 
 impl CqHandle {
-    pub(crate) fn new(cq: NonNull<bindings::ib_cq>) -> Result<Arc<Hold<bindings::ib_cq>>> {
+    pub(crate) fn hold(cq: NonNull<bindings::ib_cq>) -> Result<Arc<Hold<bindings::ib_cq>>> {
         Arc::pin_init(Hold::new(cq), GFP_KERNEL)
     }
 

@@ -77,7 +77,7 @@ pub struct QpHandle {
 }
 
 impl QpHandle {
-    pub(crate) fn new(qp: NonNull<bindings::ib_qp>) -> Result<Arc<Hold<bindings::ib_qp>>> {
+    pub(crate) fn hold(qp: NonNull<bindings::ib_qp>) -> Result<Arc<Hold<bindings::ib_qp>>> {
         Arc::pin_init(Hold::new(qp), GFP_KERNEL)
     }
 

@@ -50,7 +50,7 @@ pub enum SrqEvent {
 pub struct SrqHandle(Arc<Hold<bindings::ib_srq>>);
 
 impl SrqHandle {
-    pub(crate) fn new(srq: NonNull<bindings::ib_srq>) -> Result<Arc<Hold<bindings::ib_srq>>> {
+    pub(crate) fn hold(srq: NonNull<bindings::ib_srq>) -> Result<Arc<Hold<bindings::ib_srq>>> {
         Arc::pin_init(Hold::new(srq), GFP_KERNEL)
     }
 

@@ -12,11 +12,12 @@ use crate::{
 };
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
+    /// The `alloc_ucontext` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn alloc_ucontext(
         context: *mut bindings::ib_ucontext,
         udata: *mut bindings::ib_udata,
@@ -30,6 +31,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `dealloc_ucontext` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn dealloc_ucontext(context: *mut bindings::ib_ucontext) {
         // SAFETY: As the module says.
         let data = unsafe { ContextObject::<D>::take(context) };
@@ -38,8 +44,17 @@ impl<D: Driver> Ops<D> {
 
     /// That there is this operation lets a device go while processes have it open: the core then
     /// destroys their objects. Mapped rings are memory of their own, so there is nothing to do.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn disassociate_ucontext(_: *mut bindings::ib_ucontext) {}
 
+    /// The `alloc_pd` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn alloc_pd(
         pd: *mut bindings::ib_pd,
         udata: *mut bindings::ib_udata,
@@ -55,6 +70,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `dealloc_pd` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn dealloc_pd(
         pd: *mut bindings::ib_pd,
         _udata: *mut bindings::ib_udata,

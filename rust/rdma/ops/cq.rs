@@ -18,11 +18,12 @@ use core::ptr::{self, NonNull};
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
+    /// The `create_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn create_cq(
         cq: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -39,6 +40,11 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// What is left of `create_cq`.
+    ///
+    /// # Safety
+    ///
+    /// Only for the operation of that name, with its parameters.
     unsafe fn make_cq(
         cq: *mut bindings::ib_cq,
         attr: CqAttr,
@@ -49,7 +55,7 @@ impl<D: Driver> Ops<D> {
         // the driver fails, in `destroy_cq` otherwise.
         unsafe {
             let dev = Device::<D>::from_raw((*cq).device);
-            let hold = CqHandle::new(NonNull::new(cq).ok_or(EINVAL)?)?;
+            let hold = CqHandle::hold(NonNull::new(cq).ok_or(EINVAL)?)?;
             (*cq).cqe = attr.entries.try_into()?;
             let made = D::create_cq(
                 dev,
@@ -78,6 +84,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `destroy_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn destroy_cq(
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
@@ -93,6 +104,11 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// The `poll_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn poll_cq(
         cq: *mut bindings::ib_cq,
         num: i32,
@@ -109,6 +125,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `req_notify_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn req_notify_cq(
         cq: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,

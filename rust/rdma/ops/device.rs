@@ -11,11 +11,12 @@ use rdma_bindings as bindings;
 /// How long counters may be old, in milliseconds (`RDMA_HW_STATS_DEFAULT_LIFESPAN`).
 const STATS_LIFESPAN: usize = 10;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
+    /// The `query_device` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn query_device(
         dev: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
@@ -32,6 +33,11 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// The `query_port` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn query_port(
         dev: *mut bindings::ib_device,
         _port: u32,
@@ -43,6 +49,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `get_port_immutable` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn get_port_immutable(
         dev: *mut bindings::ib_device,
         _port: u32,
@@ -58,6 +69,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `query_gid` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn query_gid(
         dev: *mut bindings::ib_device,
         _port: u32,
@@ -73,6 +89,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `alloc_hw_port_stats` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn alloc_hw_port_stats(
         _dev: *mut bindings::ib_device,
         _port: u32,
@@ -86,6 +107,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `get_hw_stats` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn get_hw_stats(
         dev: *mut bindings::ib_device,
         stats: *mut bindings::rdma_hw_stats,

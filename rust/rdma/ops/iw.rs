@@ -14,18 +14,23 @@ use core::{ffi::c_void, ptr};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the connection manager, as the operation of its name;
-/// see [`super`]. Identifiers are alive during the call, and of a device of this driver.
 impl<D: Driver> Ops<D> {
     /// The reference that the connection manager asks for here was made by `iw_get_qp`.
     ///
     /// The two are always called one after the other, with interrupts off. If the reference was
     /// made here only, the queue pair could be destroyed in between, unless each destruction
     /// waited for an RCU grace period.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_add_ref(_qp: *mut bindings::ib_qp) {}
 
+    /// The `iw_rem_ref` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_rem_ref(qp: *mut bindings::ib_qp) {
         // SAFETY: The queue pair is there, as its destruction waits for this call; `hold` is a
         // reference of its own, as the queue pair may be gone when `put` returns.
@@ -33,6 +38,11 @@ impl<D: Driver> Ops<D> {
         hold.put();
     }
 
+    /// The `iw_get_qp` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_get_qp(
         dev: *mut bindings::ib_device,
         qpn: i32,
@@ -42,6 +52,11 @@ impl<D: Driver> Ops<D> {
         found.map_or(ptr::null_mut(), |qp| qp.get_raw(dev))
     }
 
+    /// The `iw_connect` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_connect(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
@@ -58,6 +73,10 @@ impl<D: Driver> Ops<D> {
     }
 
     /// The request that an identifier stands for, taken out of the table.
+    ///
+    /// # Safety
+    ///
+    /// Only for an identifier that is accepted or rejected, of `dev`.
     unsafe fn request(dev: &Device<D>, id: *mut bindings::iw_cm_id) -> Result<Arc<D::Conn>> {
         // SAFETY: As above. Of an identifier that is accepted or rejected the field is what
         // `CmId::connect_request` has put into the event.
@@ -67,6 +86,11 @@ impl<D: Driver> Ops<D> {
             .ok_or_else(aborted)
     }
 
+    /// The `iw_accept` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_accept(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
@@ -80,6 +104,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `iw_reject` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_reject(
         id: *mut bindings::iw_cm_id,
         data: *const c_void,
@@ -95,6 +124,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `iw_create_listen` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_create_listen(
         id: *mut bindings::iw_cm_id,
         backlog: i32,
@@ -111,6 +145,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `iw_destroy_listen` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_destroy_listen(id: *mut bindings::iw_cm_id) -> i32 {
         // SAFETY: As above. This is called once for an identifier that listens, whose field
         // comes from `iw_create_listen`; it is null only if that was never reached.

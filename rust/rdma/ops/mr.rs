@@ -18,10 +18,6 @@ use crate::{
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
     /// The C structure of a region that the driver has made, or an error pointer.
     fn mr(made: Result<NewMr<D::Mr>>) -> *mut bindings::ib_mr {
@@ -35,6 +31,11 @@ impl<D: Driver> Ops<D> {
         result.unwrap_or_else(Error::to_ptr)
     }
 
+    /// The `get_dma_mr` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: i32,
@@ -50,6 +51,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `reg_user_mr` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -84,6 +90,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `alloc_mr` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         mr_type: bindings::ib_mr_type,
@@ -102,6 +113,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `map_mr_sg` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn map_mr_sg(
         mr: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
@@ -117,6 +133,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `dereg_mr` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn dereg_mr(
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,

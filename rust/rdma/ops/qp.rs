@@ -20,11 +20,12 @@ use core::ptr::NonNull;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
+    /// The `create_qp` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn create_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_init_attr,
@@ -34,6 +35,11 @@ impl<D: Driver> Ops<D> {
         errno(unsafe { Self::make_qp(qp, &mut *attr, udata) })
     }
 
+    /// What is left of `create_qp`.
+    ///
+    /// # Safety
+    ///
+    /// Only for the operation of that name, with its parameters.
     unsafe fn make_qp(
         qp: *mut bindings::ib_qp,
         c: &mut bindings::ib_qp_init_attr,
@@ -66,7 +72,7 @@ impl<D: Driver> Ops<D> {
         // SAFETY: As the module says. The hold is closed before the core frees the queue pair:
         // here if the driver fails, in `destroy_qp` otherwise.
         unsafe {
-            let hold = QpHandle::new(NonNull::new(qp).ok_or(EINVAL)?)?;
+            let hold = QpHandle::hold(NonNull::new(qp).ok_or(EINVAL)?)?;
             let made = D::create_qp(
                 dev,
                 pd,
@@ -94,6 +100,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `modify_qp` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn modify_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -117,6 +128,11 @@ impl<D: Driver> Ops<D> {
         errno(modify.and_then(|modify| D::modify_qp(&state.data, &modify)))
     }
 
+    /// The `query_qp` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn query_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -139,6 +155,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `destroy_qp` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn destroy_qp(
         qp: *mut bindings::ib_qp,
         _udata: *mut bindings::ib_udata,
@@ -155,6 +176,11 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// The `post_send` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn post_send(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
@@ -185,6 +211,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `post_recv` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn post_recv(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,

@@ -19,11 +19,12 @@ use core::ptr::NonNull;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// # Safety
-///
-/// For each function: only to be called by the core, as the operation of its name; see
-/// [`super`].
 impl<D: Driver> Ops<D> {
+    /// The `create_srq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn create_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_init_attr,
@@ -33,6 +34,11 @@ impl<D: Driver> Ops<D> {
         errno(unsafe { Self::make_srq(srq, &mut *attr, udata) })
     }
 
+    /// What is left of `create_srq`.
+    ///
+    /// # Safety
+    ///
+    /// Only for the operation of that name, with its parameters.
     unsafe fn make_srq(
         srq: *mut bindings::ib_srq,
         c: &mut bindings::ib_srq_init_attr,
@@ -47,7 +53,7 @@ impl<D: Driver> Ops<D> {
         // the driver fails, in `destroy_srq` otherwise.
         unsafe {
             let dev = Device::<D>::from_raw((*srq).device);
-            let hold = SrqHandle::new(NonNull::new(srq).ok_or(EINVAL)?)?;
+            let hold = SrqHandle::hold(NonNull::new(srq).ok_or(EINVAL)?)?;
             let made = D::create_srq(
                 dev,
                 PdObject::<D>::state((*srq).pd),
@@ -75,6 +81,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `modify_srq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn modify_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -99,6 +110,11 @@ impl<D: Driver> Ops<D> {
         }
     }
 
+    /// The `query_srq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn query_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -110,6 +126,11 @@ impl<D: Driver> Ops<D> {
         errno(result)
     }
 
+    /// The `destroy_srq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn destroy_srq(
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
@@ -125,6 +146,11 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// The `post_srq_recv` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,

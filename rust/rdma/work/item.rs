@@ -5,13 +5,15 @@
 //! ```ignore
 //! #[pin_data]
 //! struct Conn {
-//!     #[pin] close: Job<Conn, 0>,
-//!     #[pin] timeout: Timer<Conn, 1>,
+//!     #[pin] close: Job<Conn>,
+//!     #[pin] timeout: Timer<Conn>,
 //! }
-//! impl Run<0> for Conn { fn run(this: Arc<Self>) { .. } }
-//! impl Run<1> for Conn { fn run(this: Arc<Self>) { .. } }
+//! impl Run for Conn { fn run(this: Arc<Self>) { .. } }
+//! impl Expire for Conn { fn expire(this: Arc<Self>) { .. } }
 //!
+//! // In the initialiser: close <- new_job!("Conn::close"), timeout <- new_timer!("Conn::timeout")
 //! conn.close.queue(&wq, conn.clone());
+//! conn.timeout.arm(&wq, conn.clone(), 5000);
 //! ```
 //!
 //! A queued item owns a reference to the object it is in, so the object lives until the item has
@@ -30,10 +32,16 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What an item does. `ID` tells several items of one object apart.
+/// What a job does. `ID` tells several jobs of one object apart.
 pub trait Run<const ID: u64 = 0>: Send + Sync + Sized + 'static {
-    /// Called once for each time that the item was queued. Context: sleeping.
+    /// Called once for each time that the job was queued. Context: sleeping.
     fn run(this: Arc<Self>);
+}
+
+/// What happens when a timer's time has come. `ID` tells several timers of one object apart.
+pub trait Expire<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+    /// Called once for each time that the timer has run out. Context: sleeping.
+    fn expire(this: Arc<Self>);
 }
 
 /// The references that queued calls own: `count` of them, all to the object that the item is in.
@@ -178,7 +186,7 @@ impl<T: Run<ID>, const ID: u64> Job<T, ID> {
 
 /// A delayed work item (`struct delayed_work`).
 #[pin_data]
-pub struct Timer<T: Run<ID>, const ID: u64 = 0> {
+pub struct Timer<T: Expire<ID>, const ID: u64 = 0> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
     #[pin]
@@ -186,9 +194,9 @@ pub struct Timer<T: Run<ID>, const ID: u64 = 0> {
 }
 
 // SAFETY: As for `Job`.
-unsafe impl<T: Run<ID>, const ID: u64> Send for Timer<T, ID> {}
+unsafe impl<T: Expire<ID>, const ID: u64> Send for Timer<T, ID> {}
 // SAFETY: As for `Job`.
-unsafe impl<T: Run<ID>, const ID: u64> Sync for Timer<T, ID> {}
+unsafe impl<T: Expire<ID>, const ID: u64> Sync for Timer<T, ID> {}
 
 /// Creates a [`Timer`] initialiser with lock classes of its own.
 #[macro_export]
@@ -203,7 +211,7 @@ macro_rules! new_timer {
 }
 pub use new_timer;
 
-impl<T: Run<ID>, const ID: u64> Timer<T, ID> {
+impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
     /// An idle timer; see [`new_timer!`](crate::new_timer).
     pub fn new(
         name: &'static CStr,
@@ -298,7 +306,7 @@ impl<T: Run<ID>, const ID: u64> Timer<T, ID> {
         // `owners`, is dropped.
         let owner = unsafe { (*owners).lock().take() };
         if let Some(owner) = owner {
-            T::run(owner);
+            T::expire(owner);
         }
     }
 }

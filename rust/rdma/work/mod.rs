@@ -7,7 +7,7 @@
 
 pub mod item;
 
-pub use item::{Job, Run, Timer};
+pub use item::{Expire, Job, Run, Timer};
 
 use core::ptr::NonNull;
 use kernel::{prelude::*, workqueue::Queue};
