@@ -4,6 +4,8 @@
 # What a stage is made of: checks that are counted. A stage ends with
 # `finish`, whose last line is "N passed, N failed, N skipped".
 
+# Its checker would take this path from the stage's place and find this file.
+# shellcheck source=/dev/null
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 set +e
