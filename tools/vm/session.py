@@ -9,6 +9,7 @@ cleaned is booted anew before the next job.
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import dmesg
@@ -101,8 +102,9 @@ class Session:
         except GuestDied as error:
             outcome.problems.append(str(error))
         self.judge_output(output.decode(errors="replace"), outcome)
-        for side, guest in self.guests.items():
-            self.clean(guest, kernel[side], outcome)
+        with ThreadPoolExecutor() as hosts:
+            list(hosts.map(lambda side: self.clean(self.guests[side], kernel[side], outcome),
+                           self.guests))
         self.judge_kernel(job, kernel, outcome)
         outcome.seconds = time.monotonic() - began
         self.write_log(output, kernel, outcome)
