@@ -22,7 +22,7 @@ use kernel::{
 use net::{LockedSock, SockCallbacks, TcpSocket, TcpState};
 use rdma::{
     new_job, new_timer,
-    work::{Job, Run, Timer},
+    work::{Expire, Job, Run, Timer},
 };
 
 /// Who receives.
@@ -82,26 +82,21 @@ pub(crate) struct Conn {
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
     #[pin]
-    job: Job<Conn, ACT>,
+    job: Job<Conn>,
     #[pin]
-    timer: Timer<Conn, TIME_OUT>,
+    timer: Timer<Conn>,
     #[pin]
     pub(super) stage: Mutex<Stage>,
 }
 
-/// Which work item: the actor.
-const ACT: u64 = 0;
-/// Which work item: the timer.
-const TIME_OUT: u64 = 1;
-
-impl Run<ACT> for Conn {
+impl Run for Conn {
     fn run(this: Arc<Self>) {
-        Conn::act(&this);
+        this.act();
     }
 }
 
-impl Run<TIME_OUT> for Conn {
-    fn run(this: Arc<Self>) {
+impl Expire for Conn {
+    fn expire(this: Arc<Self>) {
         this.notify(Events::TIMEOUT);
     }
 }
@@ -222,7 +217,7 @@ impl Conn {
     /// Tells the log, now and then, why there is no connection. Context: any.
     pub(super) fn complain(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev.handle() {
-            rdma::ratelimited_info!(handle, "{}", why);
+            rdma::ratelimited_info!(handle.name(), "{}\n", why);
         }
     }
 

@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 240
+# pairs: rsiw,*
+#
+# A consumer that connects to a peer that speaks MPA by hand.
+
+. /tests/lib.sh
+
+cases=(request not_listening fall_back_after_fin fall_back_after_reset
+	fall_back_after_old_reply fall_back_fails bad_replies too_deep
+	leaves_after_reply silence)
+plan $((${#cases[@]} * 2 + 1))
+
+run "load the driver" load_driver || exit 1
+port=7200
+for case in "${cases[@]}"; do
+	for address in "$ADDR" "$ADDR6"; do
+		port=$((port + 1))
+		LIMIT=60 run "$case, $address" python3 /tests/cm/wire.py initiator "$case" \
+			"$address" "$port" rping -c -C 1 -a "$address" -p "$port"
+	done
+done

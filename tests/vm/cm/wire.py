@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: GPL-2.0
+"""MPA connection setup spoken by hand over plain TCP (RFC 5044 s7, RFC 6581).
+
+    wire.py responder CASE ADDRESS PORT     against a listening RDMA consumer
+    wire.py initiator CASE ADDRESS PORT COMMAND...
+                                            COMMAND is a consumer that connects
+
+Exit status 0 if the device behaved; what went wrong is printed otherwise.
+"""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
+M, C, R, S = 0x80, 0x40, 0x20, 0x10
+A, B = 0x8000, 0x4000           # with the IRD
+WRITE, READ = 0x8000, 0x4000    # with the ORD
+DEPTH = 0x3fff
+SLOW = float(os.environ.get("RSIW_SLOW", "1"))
+
+
+class Failed(Exception):
+    pass
+
+
+def check(what, message):
+    if not what:
+        raise Failed(message)
+
+
+def frame(key, flags=C, revision=1, data=b"", length=None):
+    length = len(data) if length is None else length
+    return key + struct.pack("!BBH", flags, revision, length) + data
+
+
+def enhanced(ird, ord_):
+    return struct.pack("!HH", ird, ord_)
+
+
+def receive(sock, count, seconds=15):
+    """Exactly so many bytes, or fewer if the connection ends."""
+    sock.settimeout(seconds * SLOW)
+    got = b""
+    try:
+        while len(got) < count:
+            more = sock.recv(count - len(got))
+            if not more:
+                break
+            got += more
+    except ConnectionResetError:
+        pass
+    except socket.timeout as e:
+        raise Failed(f"nothing came in {seconds} s, after {got!r}") from e
+    return got
+
+
+def receive_frame(sock, key, seconds=15):
+    head = receive(sock, 20, seconds)
+    check(len(head) == 20, f"no frame, but {head!r}")
+    check(head[:16] == key, f"not the key: {head[:16]!r}")
+    flags, revision, length = struct.unpack("!BBH", head[16:])
+    data = receive(sock, length, seconds)
+    check(len(data) == length, "the private data are cut off")
+    return flags, revision, data
+
+
+def closed(sock, seconds=15):
+    """The device closes without another byte."""
+    got = receive(sock, 1, seconds)
+    check(got == b"", f"not closed, but {got!r}")
+
+
+def is_open(sock, seconds=1.0):
+    sock.settimeout(seconds)
+    try:
+        got = sock.recv(1)
+    except socket.timeout:
+        return
+    raise Failed(f"not left open: {got!r}")
+
+
+# --- the device is the responder ---------------------------------------------
+
+class Responder:
+    def __init__(self, address, port):
+        self.to = (address, port)
+
+    def connect(self):
+        return socket.create_connection(self.to, timeout=10)
+
+    def ask(self, request):
+        sock = self.connect()
+        sock.sendall(request)
+        return sock
+
+    def case_revision_1(self):
+        sock = self.ask(frame(REQUEST, C, 1, b"hello"))
+        flags, revision, data = receive_frame(sock, REPLY)
+        check(revision == 1, f"answered with revision {revision}")
+        check(flags == C, f"flags {flags:#x}")
+        check(data == b"", f"private data {data!r}")
+        # Nothing may come before our first FPDU.
+        is_open(sock)
+
+    def case_revision_2(self):
+        """IRD and ORD are answered; client-server model."""
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(4, 7)))
+        flags, revision, data = receive_frame(sock, REPLY)
+        check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
+        ird, ord_ = struct.unpack("!HH", data[:4])
+        check(not ird & A, "a peer-to-peer reply to a client-server request")
+        check(not (ird & B or ord_ & (WRITE | READ)), "RTR flags without peer-to-peer")
+        check(ird & DEPTH >= 7, f"IRD {ird & DEPTH} for our ORD of 7")
+        check(ord_ & DEPTH <= 4, f"ORD {ord_ & DEPTH} for our IRD of 4")
+
+    def case_peer_to_peer(self):
+        for ird, ord_ in ((A | B, 0), (A, WRITE), (A, READ), (A | B, WRITE | READ)):
+            sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird | 4, ord_ | 4)))
+            flags, revision, data = receive_frame(sock, REPLY)
+            check(revision == 2 and flags & S, f"revision {revision} flags {flags:#x}")
+            got_ird, got_ord = struct.unpack("!HH", data[:4])
+            check(got_ird & A, "not peer-to-peer")
+            rtr = (got_ird & B) | (got_ord & (WRITE | READ)) << 16
+            check(rtr, "no RTR")
+            wanted = (ird & B) | (ord_ & (WRITE | READ)) << 16
+            check(rtr & wanted, f"none of the RTRs asked for: {rtr:#x}, not {wanted:#x}")
+            sock.close()
+
+    def case_depths_not_negotiated(self):
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(DEPTH, DEPTH)))
+        _, _, data = receive_frame(sock, REPLY)
+        check(data[:4] == enhanced(DEPTH, DEPTH), f"answered {data[:4]!r}")
+
+    def case_no_rtr_comes(self):
+        """A peer that promised an RTR and sends none is not waited for."""
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(A | B | 4, WRITE | 4)))
+        receive_frame(sock, REPLY)
+        closed(sock, 25)
+
+    def case_crc_off(self):
+        """CRCs are used if either end wants them, and our default is to want."""
+        sock = self.ask(frame(REQUEST, 0, 1))
+        flags, _, _ = receive_frame(sock, REPLY)
+        check(flags & C, "CRCs are off")
+
+    def case_markers(self):
+        """We may ask for markers; the device never does."""
+        sock = self.ask(frame(REQUEST, C | M, 1))
+        flags, _, _ = receive_frame(sock, REPLY)
+        check(not flags & M, "asks for markers")
+
+    def case_byte_by_byte(self):
+        sock = self.connect()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in frame(REQUEST, C | S, 2, enhanced(4, 4) + b"slowly"):
+            sock.sendall(bytes([byte]))
+            time.sleep(0.02)
+        receive_frame(sock, REPLY)
+
+    def case_longest_private_data(self):
+        for request in (frame(REQUEST, C, 1, bytes(512)),
+                        frame(REQUEST, C | S, 2, enhanced(4, 4) + bytes(508))):
+            sock = self.ask(request)
+            receive_frame(sock, REPLY)
+            sock.close()
+
+    def case_bad_frames(self):
+        bad = {
+            "no key": b"GET / HTTP/1.1\r\n\r\n",
+            "a wrong last octet of the key": frame(REQUEST[:15] + b"x"),
+            "a Reply": frame(REPLY),
+            "revision 0": frame(REQUEST, C, 0),
+            "revision 3": frame(REQUEST, C, 3),
+            "too much private data": frame(REQUEST, C, 1, bytes(513)),
+            "a huge length": frame(REQUEST, C, 1, b"", 0xffff),
+            "no room for enhanced data": frame(REQUEST, C | S, 2, b"abc"),
+        }
+        for name, request in bad.items():
+            try:
+                closed(self.ask(request))
+            except Failed as e:
+                raise Failed(f"{name}: {e}") from e
+
+    def case_silence(self):
+        """A peer that connects and says nothing, or half of it, is let go."""
+        socks = [self.connect() for _ in range(4)]
+        for sock in socks[2:]:
+            sock.sendall(REQUEST)
+        began = time.monotonic()
+        for sock in socks:
+            closed(sock, 20)
+        check(time.monotonic() - began > 3, "too soon")
+
+    def case_gone_at_once(self):
+        """Peers that leave in every stage, by FIN and by reset, and a good one after that."""
+        reset = struct.pack("ii", 1, 0)
+        whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
+        for _ in range(20):
+            for part in (0, 1, 19, 20, len(whole)):
+                for linger in (False, True):
+                    sock = self.connect()
+                    if linger:
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    sock.sendall(whole[:part])
+                    sock.close()
+        self.case_revision_2()
+
+    def case_many_half_open(self):
+        """More silent peers than the backlog holds do not shut out others for long."""
+        socks = []
+        for _ in range(400):
+            sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+            sock.setblocking(False)
+            try:
+                sock.connect(self.to)
+            except BlockingIOError:
+                pass
+            socks.append(sock)
+        time.sleep(1)
+        for sock in socks:
+            sock.close()
+        end = time.monotonic() + 30 * SLOW
+        while True:
+            try:
+                return self.case_revision_2()
+            except (Failed, OSError):
+                if time.monotonic() > end:
+                    raise
+
+    def case_early_fpdu(self):
+        """Something behind the Request is no part of it, nor the end of the world."""
+        sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
+        receive_frame(sock, REPLY)
+        # A zero FPDU has a wrong CRC: a Terminate, then the end.
+        got = receive(sock, 1000)
+        check(len(got) == 0 or len(got) >= 20, f"an odd end: {got!r}")
+
+
+# --- the device is the initiator -----------------------------------------------
+
+class Initiator:
+    def __init__(self, address, port, command):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.listener = socket.create_server((address, port), family=family, backlog=8)
+        self.command = command
+        self.consumer = None
+
+    def accept(self, seconds=15):
+        if self.consumer is None:
+            self.began = time.monotonic()
+            self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        self.listener.settimeout(seconds * SLOW)
+        try:
+            return self.listener.accept()[0]
+        except socket.timeout as e:
+            raise Failed("the device does not connect") from e
+
+    def consumer_ends(self, seconds):
+        """The consumer has to fail, in time."""
+        try:
+            status = self.consumer.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired as e:
+            self.consumer.kill()
+            raise Failed("the consumer does not end") from e
+        check(status != 0, "the consumer believes in success")
+        return time.monotonic() - self.began
+
+    def case_request(self):
+        sock = self.accept()
+        flags, revision, data = receive_frame(sock, REQUEST)
+        check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
+        check(len(data) >= 4, "no enhanced data")
+        sock.sendall(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
+        self.consumer_ends(10)
+
+    def case_not_listening(self):
+        self.listener.close()
+        self.began = time.monotonic()
+        self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        check(self.consumer_ends(10) < 8 * SLOW, "a refusal takes too long")
+
+    def fall_back(self, first):
+        sock = self.accept()
+        _, revision, _ = receive_frame(sock, REQUEST)
+        check(revision == 2, f"revision {revision}")
+        first(sock)
+        sock = self.accept()
+        flags, revision, data = receive_frame(sock, REQUEST)
+        check(revision == 1, f"the second attempt has revision {revision}")
+        check(flags == C, f"the second attempt has flags {flags:#x}")
+        sock.sendall(frame(REPLY, C | R, 1, b"no"))
+        self.consumer_ends(10)
+
+    def case_fall_back_after_fin(self):
+        self.fall_back(lambda sock: sock.close())
+
+    def case_fall_back_after_reset(self):
+        def reset(sock):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        self.fall_back(reset)
+
+    def case_fall_back_after_old_reply(self):
+        self.fall_back(lambda sock: sock.sendall(frame(REPLY, C, 1)))
+
+    def case_fall_back_fails(self):
+        """Closed both times: one error for the consumer."""
+        for revision in (2, 1):
+            sock = self.accept()
+            got = receive_frame(sock, REQUEST)[1]
+            check(got == revision, f"revision {got}, not {revision}")
+            sock.close()
+        self.consumer_ends(10)
+
+    def case_bad_replies(self):
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REQUEST, C | S, 2, enhanced(1, 1)))
+        closed(sock)
+        self.consumer_ends(10)
+
+    def case_silence(self):
+        """A peer that does not answer: an error after a while, not never."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        closed(sock, 45)
+        self.consumer_ends(10)
+
+    def case_too_deep(self):
+        """An ORD that the device cannot serve: Terminate, layer 2, type 0, code 6."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(1, DEPTH - 1)))
+        got = receive(sock, 1000)
+        check(len(got) >= 20, f"no Terminate: {got!r}")
+        length, ddp, rdmap = struct.unpack("!HBB", got[:4])
+        check(ddp & 0xc3 == 0x41, f"DDP control {ddp:#x}")
+        check(rdmap == 0x47, f"RDMAP control {rdmap:#x}")
+        # Untagged header: 2 control octets, 4 reserved, QN, MSN, MO; then the Terminate control.
+        qn = struct.unpack("!I", got[8:12])[0]
+        check(qn == 2, f"queue {qn}")
+        check(got[20] == 0x20 and got[21] == 6, f"Terminate {got[20]:#x} {got[21]}")
+        self.consumer_ends(10)
+
+    def case_leaves_after_reply(self):
+        """Accepted, then closed: the consumer hears of it."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(8, 8)))
+        receive(sock, 8)
+        sock.close()
+        self.consumer_ends(20)
+
+
+def main():
+    role, case, address, port = sys.argv[1:5]
+    if role == "responder":
+        tester = Responder(address, int(port))
+    else:
+        tester = Initiator(address, int(port), sys.argv[5:])
+    try:
+        getattr(tester, "case_" + case)()
+    except Failed as e:
+        print(f"{case}: {e}")
+        return 1
+    finally:
+        if getattr(tester, "consumer", None) is not None and tester.consumer.poll() is None:
+            tester.consumer.kill()
+    return 0
+
+
+sys.exit(main())
