@@ -21,7 +21,7 @@ const DOOMED: u32 = 0x400;
 /// How many there are.
 const DOOMED_COUNT: u32 = 4;
 /// Octets of a region.
-const SIZE: u32 = 200_000;
+const SIZE: u32 = 40_000;
 /// What memory holds before it is written.
 const BLANK: u8 = 0xee;
 
@@ -133,7 +133,7 @@ impl End {
         let mut sunk = 0;
         let mut doomed = 0;
         for i in 0..e.below(most + 1) {
-            let len = e.len(30_000);
+            let len = e.len(12_000);
             match e.below(4) {
                 0 => {
                     let invalidate = (e.flag() && doomed < DOOMED_COUNT).then(|| {
@@ -168,7 +168,7 @@ impl End {
                 }
                 _ => {
                     let len = len.min(SIZE - read).min(SIZE - sunk);
-                    let source = pattern(READABLE ^ other, SIZE);
+                    let source = &to.peer.node().regions[&READABLE].data;
                     let octets = &source[read as usize..(read + len) as usize];
                     self.expected.sunk.extend(octets);
                     self.expected.reads.push(len);

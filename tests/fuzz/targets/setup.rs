@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection setup: two engines that negotiate, and an engine against anything.
+
+#![no_main]
+
+use iwarp_sim::{setup, Entropy};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((mode, rest)) = data.split_first() else {
+        return;
+    };
+    match mode & 3 {
+        0 => setup::run(&mut Entropy::new(rest)),
+        1 => setup::feed(&mut Entropy::new(rest), rest),
+        // With a good key, so that the fields behind it are reached.
+        mode => {
+            let key: &[u8] = if mode == 2 {
+                b"MPA ID Req Frame"
+            } else {
+                b"MPA ID Rep Frame"
+            };
+            let stream = [key, rest].concat();
+            setup::feed(&mut Entropy::new(rest), &stream);
+        }
+    }
+});
