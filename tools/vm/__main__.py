@@ -52,11 +52,22 @@ def parse_args():
     return parser.parse_args()
 
 
+KEEP_RUNS = 40
+
+
+def forget_old_runs(base):
+    """Logs of the latest runs are enough; a name begins with its time."""
+    runs = sorted(name for name in os.listdir(base) if name[:8].isdigit())
+    for name in runs[:-KEEP_RUNS]:
+        shutil.rmtree(f"{base}/{name}", ignore_errors=True)
+
+
 def configure(args):
     args.tests = f"{args.top}/tests/vm"
     args.build = f"{args.top}/build/{args.kernel}"
     base = f"{args.top}/build/logs"
     stamp = time.strftime("%Y%m%d-%H%M%S")
+    forget_old_runs(base)
     args.logs = tempfile.mkdtemp(prefix=f"{stamp}-{args.kernel}-", dir=base)
     os.chmod(args.logs, 0o755)
     args.out = f"{args.logs}/out"
