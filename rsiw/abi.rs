@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The user ABI: what is shared with the stock siw provider of rdma-core.
+//!
+//! Layouts are those of `include/uapi/rdma/siw-abi.h`, version 1. The structures live in memory that
+//! a process has mapped and may change at any time, so they are plain old data: every bit pattern is
+//! a value, and nothing read from them is trusted before it has been checked in a private copy.
+
+use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Scatter/gather elements that a work request has room for.
+pub(crate) const MAX_SGE: usize = 6;
+/// Bytes of inline data: the room of all elements but the first, which holds the length.
+pub(crate) const MAX_INLINE: u32 = ((MAX_SGE - 1) * core::mem::size_of::<Sge>()) as u32;
+
+/// One scatter/gather element, laid out like `struct ibv_sge`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Sge {
+    pub(crate) addr: u64,
+    pub(crate) length: u32,
+    pub(crate) lkey: u32,
+}
+
+/// Send queue element: `struct siw_sqe`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Sqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u16,
+    pub(crate) num_sge: u8,
+    pub(crate) opcode: u8,
+    /// Remote STag, or the STag that a Send with Invalidate names.
+    pub(crate) rkey: u32,
+    pub(crate) raddr: u64,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Receive queue element: `struct siw_rqe`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Rqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u16,
+    pub(crate) num_sge: u8,
+    pub(crate) opcode: u8,
+    pub(crate) unused: u32,
+    pub(crate) sge: [Sge; MAX_SGE],
+}
+
+/// Completion queue element: `struct siw_cqe`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Cqe {
+    pub(crate) id: u64,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) status: u16,
+    pub(crate) bytes: u32,
+    /// Only the low 32 bits are in use: the STag that the peer invalidated.
+    pub(crate) inval_stag: u64,
+    /// The QP number; never a kernel address.
+    pub(crate) qp_id: u64,
+}
+
+/// Byte offset of `flags` in a send or receive queue element.
+pub(crate) const WQE_FLAGS_OFFSET: usize = core::mem::offset_of!(Sqe, flags);
+/// Byte offset of `flags` in a completion queue element.
+pub(crate) const CQE_FLAGS_OFFSET: usize = core::mem::offset_of!(Cqe, flags);
+/// Bytes behind the last completion queue element: the arming word and its padding.
+pub(crate) const CQ_CTRL_SIZE: usize = 8;
+
+/// Bits of a work request's `flags`: `enum siw_wqe_flags`.
+pub(crate) mod wqe_flags {
+    pub(crate) const VALID: u16 = 1;
+    pub(crate) const INLINE: u16 = 1 << 1;
+    pub(crate) const SIGNALLED: u16 = 1 << 2;
+    pub(crate) const SOLICITED: u16 = 1 << 3;
+    pub(crate) const READ_FENCE: u16 = 1 << 4;
+}
+
+/// `flags` of a completion: the element belongs to the consumer.
+pub(crate) const CQE_VALID: u8 = 1;
+
+/// Bits of the arming word: `enum siw_notify_flags`.
+pub(crate) mod notify {
+    pub(crate) const NOT: u32 = 0;
+    pub(crate) const SOLICITED: u32 = 1;
+    pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
+}
+
+/// Operation codes that a mapped send queue may carry, and those of completions:
+/// `enum siw_opcode`.
+pub(crate) mod opcode {
+    pub(crate) const WRITE: u8 = 0;
+    pub(crate) const READ: u8 = 1;
+    pub(crate) const READ_LOCAL_INV: u8 = 2;
+    pub(crate) const SEND: u8 = 3;
+    pub(crate) const SEND_REMOTE_INV: u8 = 5;
+    pub(crate) const RECEIVE: u8 = 8;
+    pub(crate) const INVAL_STAG: u8 = 10;
+    pub(crate) const REG_MR: u8 = 11;
+}
+
+/// Answer to `alloc_ucontext`: `struct siw_uresp_alloc_ctx`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct AllocContextResp {
+    pub(crate) dev_id: u32,
+    pub(crate) pad: u32,
+}
+
+/// Answer to `create_cq`: `struct siw_uresp_create_cq`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateCqResp {
+    pub(crate) cq_id: u32,
+    pub(crate) num_cqe: u32,
+    pub(crate) cq_key: u64,
+}
+
+/// Answer to `create_qp`: `struct siw_uresp_create_qp`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateQpResp {
+    pub(crate) qp_id: u32,
+    pub(crate) num_sqe: u32,
+    pub(crate) num_rqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) sq_key: u64,
+    pub(crate) rq_key: u64,
+}
+
+/// Answer to `create_srq`: `struct siw_uresp_create_srq`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateSrqResp {
+    pub(crate) num_rqe: u32,
+    pub(crate) pad: u32,
+    pub(crate) srq_key: u64,
+}
+
+/// Request of `reg_mr`: `struct siw_ureq_reg_mr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RegMrReq {
+    pub(crate) stag_key: u8,
+    pub(crate) reserved: [u8; 3],
+    pub(crate) pad: u32,
+}
+
+/// Answer to `reg_mr`: `struct siw_uresp_reg_mr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RegMrResp {
+    pub(crate) stag: u32,
+    pub(crate) pad: u32,
+}
+
+// The provider was compiled against these figures; a change here is a change of the ABI.
+const _: () = {
+    assert!(core::mem::size_of::<Sqe>() == 120);
+    assert!(core::mem::size_of::<Rqe>() == 112);
+    assert!(core::mem::size_of::<Cqe>() == 32);
+    assert!(core::mem::offset_of!(Sqe, sge) == 24);
+    assert!(core::mem::offset_of!(Rqe, sge) == 16);
+    assert!(core::mem::offset_of!(Sqe, flags) == core::mem::offset_of!(Rqe, flags));
+    assert!(core::mem::offset_of!(Cqe, status) == 10);
+    assert!(core::mem::offset_of!(Cqe, qp_id) == 24);
+    assert!(core::mem::size_of::<AllocContextResp>() == 8);
+    assert!(core::mem::size_of::<CreateCqResp>() == 16);
+    assert!(core::mem::size_of::<CreateQpResp>() == 32);
+    assert!(core::mem::size_of::<CreateSrqResp>() == 16);
+    assert!(core::mem::size_of::<RegMrReq>() == 8);
+    assert!(core::mem::size_of::<RegMrResp>() == 8);
+    assert!(MAX_INLINE == 80);
+};

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bounded first-in first-out queue without allocation after its making.
+
+use kernel::prelude::*;
+
+/// At most `capacity` elements, in order. The owner serialises access.
+pub(crate) struct Fifo<T> {
+    slots: KVVec<Option<T>>,
+    head: usize,
+    len: usize,
+}
+
+impl<T> Fifo<T> {
+    /// A queue that holds nothing, ever.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            slots: KVVec::new(),
+            head: 0,
+            len: 0,
+        }
+    }
+
+    /// A queue for `capacity` elements. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn with_capacity(capacity: u32) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(capacity as usize, GFP_KERNEL)?;
+        for _ in 0..capacity {
+            slots.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            slots,
+            head: 0,
+            len: 0,
+        })
+    }
+
+    /// Whether no element is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether [`Self::push`] would refuse.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.slots.len()
+    }
+
+    /// Appends an element, or gives it back if the queue is full.
+    pub(crate) fn push(&mut self, v: T) -> Result<(), T> {
+        if self.is_full() {
+            return Err(v);
+        }
+        let i = self.wrap(self.head + self.len);
+        self.slots[i] = Some(v);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The oldest element.
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.slots.get(self.head)?.as_ref()
+    }
+
+    /// Takes the oldest element.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let v = self.slots.get_mut(self.head)?.take()?;
+        self.head = self.wrap(self.head + 1);
+        self.len -= 1;
+        Some(v)
+    }
+
+    fn wrap(&self, i: usize) -> usize {
+        if i >= self.slots.len() {
+            i - self.slots.len()
+        } else {
+            i
+        }
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices come and go: `rdma link add`, and what happens to the network device below.
+
+use crate::{
+    device::{Device, Queues},
+    verbs::Rsiw,
+};
+use kernel::{prelude::*, str::CStr, sync::Arc};
+use rdma::{
+    DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier,
+};
+
+/// Everything that outlives a single device.
+pub(crate) struct Links {
+    pub(crate) devices: Devices<Rsiw>,
+    queues: Arc<Queues>,
+    module: &'static ThisModule,
+}
+
+impl Links {
+    /// No device yet. Context: sleeping.
+    pub(crate) fn new(module: &'static ThisModule, queues: Arc<Queues>) -> Result<Arc<Self>> {
+        let links = Self {
+            devices: Devices::new()?,
+            queues,
+            module,
+        };
+        Ok(Arc::new(links, GFP_KERNEL)?)
+    }
+
+    /// Makes an RDMA device of `ndev`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a kind of network device that cannot carry TCP, `EEXIST` when it has an RDMA
+    /// device of this driver, or the name is taken; `EINVAL` for a bad name.
+    fn add(&self, name: &CStr, ndev: &NetDevice) -> Result {
+        if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
+            return Err(EINVAL);
+        }
+        let dev = Device::new(gid_of(ndev), self.queues.clone())?;
+        let config = DeviceConfig {
+            name,
+            node_guid: dev.guid(),
+            node_desc: c"Software RDMA NIC (iWARP)",
+            ndev,
+            comp_vectors: rdma::online_cpus(),
+            // Ports are those of the host's TCP: there is nothing to map.
+            no_port_map: true,
+            local_dma_lkey: 0,
+            name_by_user: true,
+        };
+        self.devices.register(self.module, &config, dev).map(drop)
+    }
+}
+
+/// What makes the device's GID unique: the hardware address, or, where there is none (loopback,
+/// tunnels), a random one with the bits of a locally administered unicast address.
+fn gid_of(ndev: &NetDevice) -> [u8; 6] {
+    let addr = ndev.hw_addr();
+    if let Some(mac) = addr.bytes().first_chunk::<6>() {
+        if mac.iter().any(|&b| b != 0) {
+            return *mac;
+        }
+    }
+    let r = rdma::random_u64().to_ne_bytes();
+    [r[0] & !1 | 2, r[1], r[2], r[3], r[4], r[5]]
+}
+
+/// `rdma link add NAME type rsiw netdev DEV`.
+pub(crate) struct Link(pub(crate) Arc<Links>);
+
+impl LinkOps for Link {
+    const TYPE: &'static CStr = c"rsiw";
+
+    fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
+        self.0.add(name, ndev)
+    }
+}
+
+/// What happens to network devices. Called under RTNL: only looks and queues.
+pub(crate) struct Notifier(pub(crate) Arc<Links>);
+
+impl NetdevNotifier for Notifier {
+    fn event(&self, event: NetdevEvent, ndev: &NetDevice) {
+        let Some(handle) = self.0.devices.by_netdev(ndev) else {
+            return;
+        };
+        match event {
+            NetdevEvent::Unregister => handle.unregister_queued(),
+            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
+                handle.port_state_changed(ndev);
+            }
+            NetdevEvent::ChangeAddr => handle.port_event(rdma::PortEvent::LidChange),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! rsiw: a software RDMA NIC. iWARP over kernel TCP sockets on any Ethernet port.
+//!
+//! The rooms, and who may use whom, are told in Documentation/design.
+
+mod abi;
+mod cm;
+mod counters;
+mod cq;
+mod device;
+mod fifo;
+mod link;
+mod mem;
+mod params;
+mod pd;
+mod qp;
+mod ring;
+mod rx;
+mod sched;
+mod tx;
+mod verbs;
+mod wr;
+
+use device::Queues;
+use kernel::{prelude::*, sync::Arc};
+use link::{Link, Links, Notifier};
+use rdma::{Core, LinkRegistration, NotifierRegistration, Workqueue, WqFlags};
+
+module! {
+    type: Module,
+    name: "rsiw",
+    authors: ["The rsiw developers"],
+    description: "Software RDMA NIC: iWARP over TCP",
+    license: "GPL",
+    alias: ["rdma-link-rsiw"],
+    params: {
+        crc: u8 {
+            default: 1,
+            description: "Require CRC on FPDUs (0: only if the peer requires it)",
+        },
+        large_fpdu: u8 {
+            default: 0,
+            description: "Offer FPDUs larger than a TCP segment to software peers",
+        },
+        peer_to_peer: u8 {
+            default: 0,
+            description: "Ask for a ready-to-receive message when connecting",
+        },
+        mpa_revision: u8 {
+            default: 2,
+            description: "MPA revision to connect with (1 or 2)",
+        },
+    },
+}
+
+/// The module. Fields are dropped in order, which is the teardown: first no new device can come,
+/// then events of network devices stop, then all devices are unregistered, which ends every
+/// connection; then the queues that their teardown ran on, and last what was deferred.
+struct Module {
+    _link: Pin<KBox<LinkRegistration<Link>>>,
+    _notifier: Pin<KBox<NotifierRegistration<Notifier>>>,
+    _devices: Unregister,
+    _queues: Arc<Queues>,
+    _core: Core,
+}
+
+/// Unregisters all devices when dropped.
+struct Unregister(Arc<Links>);
+
+impl Drop for Unregister {
+    fn drop(&mut self) {
+        self.0.devices.unregister_all();
+    }
+}
+
+impl kernel::Module for Module {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let core = Core::new()?;
+        let queues = Arc::new(
+            Queues {
+                // On the CPU that woke it: the data is in its cache.
+                tx: Workqueue::new(
+                    c"rsiw_tx",
+                    WqFlags::PERCPU | WqFlags::MEM_RECLAIM | WqFlags::HIGHPRI,
+                    0,
+                )?,
+                cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
+            },
+            GFP_KERNEL,
+        )?;
+        let links = Links::new(module, queues.clone())?;
+        let devices = Unregister(links.clone());
+        let notifier = NotifierRegistration::new(Notifier(links.clone()))?;
+        let link = LinkRegistration::new(Link(links))?;
+        pr_info!("loaded\n");
+        Ok(Self {
+            _link: link,
+            _notifier: notifier,
+            _devices: devices,
+            _queues: queues,
+            _core: core,
+        })
+    }
+}

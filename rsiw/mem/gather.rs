@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Gather: the payload of a message that tx sends, as a stream of bytes.
+
+use super::{Access, MemError, Region};
+use crate::{
+    abi::{MAX_INLINE, MAX_SGE},
+    device::Device,
+    pd::PdId,
+    wr::SendWr,
+};
+use kernel::sync::Arc;
+
+struct Piece {
+    region: Arc<Region>,
+    addr: u64,
+    len: u32,
+}
+
+enum Source {
+    Inline([u8; MAX_INLINE as usize]),
+    Regions([Option<Piece>; MAX_SGE]),
+}
+
+/// A place in a payload.
+#[derive(Clone, Copy)]
+pub(crate) struct Position(usize, u32);
+
+/// The payload of one message with a position in it. The regions stay referenced, so their keys
+/// are looked up once; a region that is deregistered meanwhile fails the message at its next
+/// byte.
+pub(crate) struct Gather {
+    source: Source,
+    /// Piece that the next byte comes from, and the offset in it.
+    at: usize,
+    offset: u32,
+}
+
+impl Gather {
+    /// A message without payload.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            source: Source::Regions([const { None }; MAX_SGE]),
+            at: 0,
+            offset: 0,
+        }
+    }
+
+    /// The payload of `wr`, each element checked: key, domain, bounds. Elements without bytes
+    /// name nothing, and their keys do not count.
+    pub(crate) fn of_request(dev: &Device, pd: PdId, wr: &SendWr) -> Result<Self, MemError> {
+        let source = if wr.inline {
+            let mut copy = [0; MAX_INLINE as usize];
+            let data = wr.inline_data();
+            copy[..data.len()].copy_from_slice(data);
+            Source::Inline(copy)
+        } else {
+            let mut pieces = [const { None }; MAX_SGE];
+            let named = wr.sges().iter().filter(|s| s.length != 0);
+            for (slot, sge) in pieces.iter_mut().zip(named) {
+                let region =
+                    dev.region(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
+                *slot = Some(Piece {
+                    region,
+                    addr: sge.addr,
+                    len: sge.length,
+                });
+            }
+            Source::Regions(pieces)
+        };
+        Ok(Self {
+            source,
+            at: 0,
+            offset: 0,
+        })
+    }
+
+    /// `len` bytes at `addr` of `region`, which the caller has checked; the answer to a Read.
+    pub(crate) fn of_region(region: Option<Arc<Region>>, addr: u64, len: u32) -> Self {
+        let mut pieces = [const { None }; MAX_SGE];
+        pieces[0] = region.map(|region| Piece { region, addr, len });
+        Self {
+            source: Source::Regions(pieces),
+            at: 0,
+            offset: 0,
+        }
+    }
+
+    /// Where the next byte comes from.
+    pub(crate) fn position(&self) -> Position {
+        Position(self.at, self.offset)
+    }
+
+    /// Goes back to an earlier position.
+    pub(crate) fn rewind(&mut self, p: Position) {
+        (self.at, self.offset) = (p.0, p.1);
+    }
+
+    /// Copies the next bytes of the payload to `dst` and fills it whole.
+    ///
+    /// # Errors
+    ///
+    /// When a region went away, or the payload is shorter than asked for.
+    pub(crate) fn copy_to(&mut self, mut dst: &mut [u8]) -> Result<(), MemError> {
+        let pieces = match &self.source {
+            Source::Inline(data) => {
+                let from = self.offset as usize;
+                let src = data
+                    .get(from..)
+                    .and_then(|d| d.get(..dst.len()))
+                    .ok_or(MemError::Bounds)?;
+                dst.copy_from_slice(src);
+                self.offset += dst.len() as u32;
+                return Ok(());
+            }
+            Source::Regions(pieces) => pieces,
+        };
+        while !dst.is_empty() {
+            let piece = pieces
+                .get(self.at)
+                .and_then(Option::as_ref)
+                .ok_or(MemError::Bounds)?;
+            let n = dst.len().min((piece.len - self.offset) as usize);
+            let (head, tail) = dst.split_at_mut(n);
+            // The sum was checked when the piece was made.
+            let addr = piece.addr.wrapping_add(u64::from(self.offset));
+            piece.region.read(addr, head)?;
+            dst = tail;
+            self.offset += n as u32;
+            if self.offset == piece.len {
+                self.at += 1;
+                self.offset = 0;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Protection domains: what ties a QP to the memory that it may name.
+
+use crate::device::{Device, Held};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{prelude::*, sync::Arc};
+
+/// Identity of a protection domain on its device; never used twice while either use is reachable,
+/// since the count wraps after 2^32 domains and regions do not outlive their domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PdId(u32);
+
+/// A protection domain.
+pub(crate) struct Pd {
+    id: PdId,
+    _held: Held,
+}
+
+impl Pd {
+    /// A new domain on `dev`. Errors: `ENOMEM` when the device has no more.
+    pub(crate) fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let pd = Self {
+            id: PdId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            _held: dev.limits.pd.hold()?,
+        };
+        Ok(Arc::new(pd, GFP_KERNEL)?)
+    }
+
+    /// The identity to compare.
+    pub(crate) fn id(&self) -> PdId {
+        self.id
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What goes wrong on a connection, and the way to ERROR.
+//!
+//! A fault is found by rx (the peer broke a rule), by tx (a request cannot be sent), or reported by
+//! the peer's Terminate. The finder only notes it, moves the QP to TERMINATE, and has tx send the
+//! Terminate message; the connection's close then leads to [`Qp::enter_error`], which is the one
+//! place where queues are flushed.
+
+use super::{sq::Seq, Qp, State};
+use crate::{cm::Close, cq::Notify, tx::Failed, wr::{Completion, Status}};
+use iwarp::{
+    rx::{Fault, FaultKind},
+    TermCode, Terminate,
+};
+use kernel::sync::Arc;
+use rdma::QpEvent;
+
+impl Qp {
+    /// Notes the request that the connection fails with; the first note counts. Context: any.
+    pub(crate) fn note_failure(&self, seq: Option<Seq>, status: Status) {
+        self.shared.lock().failure.get_or_insert((seq, status));
+    }
+
+    /// Rx found a fault in what the peer sent (or, [`FaultKind::Local`], in what the consumer gave
+    /// it to receive with). Context: callback.
+    pub(crate) fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
+        let counters = &self.dev.counters;
+        let event = match fault.kind() {
+            FaultKind::Crc => {
+                counters.rx_crc_errors.add(1);
+                QpEvent::Fatal
+            }
+            FaultKind::Local => QpEvent::Fatal,
+            FaultKind::Framing => QpEvent::RequestError,
+            FaultKind::Ddp(_) | FaultKind::Rdmap(_) => QpEvent::AccessError,
+        };
+        counters.rx_faults.add(1);
+        self.warn(fault.reason());
+        if self.begin_terminate(terminate) {
+            self.handle.event(event);
+        }
+    }
+
+    /// The peer sent a Terminate: it found a fault in what we sent. Context: callback.
+    pub(crate) fn peer_terminated(&self, t: &Terminate) {
+        self.dev.counters.rx_terminates.add(1);
+        // A refused Read is the oldest that is outstanding: the peer serves them in order. A Write
+        // or a Send has completed already, and only the event tells.
+        if t.read_request().is_some() {
+            self.note_failure(self.sq.oldest_read(), Status::RemAccess);
+        }
+        if let Some(handle) = self.dev.handle() {
+            rdma::ratelimited_warn!(
+                handle.name(),
+                "QP {}: terminated by peer: {}\n",
+                self.number(),
+                t
+            );
+        }
+        if self.state.advance(State::Terminate).is_ok() {
+            self.close_conn(Close::Flush);
+            self.handle.event(QpEvent::Fatal);
+        }
+    }
+
+    /// Tx found that a request cannot be sent. Context: tx.
+    pub(crate) fn local_fault(self: &Arc<Self>, failed: Failed) {
+        self.note_failure(failed.seq, failed.status);
+        let term = failed
+            .terminate
+            .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
+        self.begin_terminate(Some(term));
+    }
+
+    /// A completion was lost: nothing of the QP can be relied on. Context: any.
+    pub(crate) fn cq_overflow(self: &Arc<Self>) {
+        self.dev.counters.cq_overflows.add(1);
+        self.warn("completion queue overflow");
+        self.begin_terminate(Some(Terminate::new(TermCode::LOCAL_CATASTROPHIC)));
+    }
+
+    fn warn(&self, what: &str) {
+        if let Some(handle) = self.dev.handle() {
+            rdma::ratelimited_warn!(handle.name(), "QP {}: {}\n", self.number(), what);
+        }
+    }
+
+    /// Goes to TERMINATE and has `terminate` sent; false if the QP is on its way down already.
+    fn begin_terminate(self: &Arc<Self>, terminate: Option<Terminate>) -> bool {
+        if self.state.advance(State::Terminate).is_err() {
+            return false;
+        }
+        let shared = &mut *self.shared.lock();
+        shared.terminate = terminate;
+        if let Some(conn) = &shared.conn {
+            conn.faulted();
+        }
+        self.wake_tx();
+        true
+    }
+
+    /// The Terminate to send, once. Context: tx.
+    pub(crate) fn take_terminate(&self) -> Option<Terminate> {
+        self.shared.lock().terminate.take()
+    }
+
+    /// Has the connection closed, if there is one. Context: any.
+    pub(crate) fn close_conn(&self, how: Close) {
+        if let Some(conn) = &self.shared.lock().conn {
+            conn.close(how);
+        }
+    }
+
+    /// Modify to ERROR, and the first half of destruction: everything outstanding completes, and
+    /// the connection goes. What TCP has taken is still delivered, as its requests have completed.
+    /// Context: sleeping.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        let cut = self.enter_error();
+        self.close_conn(if cut { Close::Abort } else { Close::Flush });
+    }
+
+    /// To ERROR: stops both halves, then completes everything that is outstanding, in order.
+    /// Idempotent. Returns whether the stream ends in the middle of an FPDU. Context: sleeping.
+    pub(crate) fn enter_error(self: &Arc<Self>) -> bool {
+        let _ = self.state.advance(State::Error);
+        let mut done = self.teardown.lock();
+        if *done {
+            return false;
+        }
+        // Waits for a run under way; later ones find nothing.
+        let tx = self.tx.lock().take();
+        let cut = tx.as_ref().is_some_and(|tx| tx.mid_fpdu());
+        let recv = self.stop_rx();
+        self.inbound.clear();
+        let failure = self.shared.lock().failure.take();
+        let sent = self.sq.flush(failure, self.send_out());
+        self.after_send(sent);
+        if self.rq_is_shared {
+            let n = self.complete_recv(recv);
+            self.after_recv(n);
+            self.handle.event(QpEvent::LastWqeReached);
+        } else {
+            let n = self.rq.flush(recv, self.recv_out());
+            self.after_recv(n);
+        }
+        *done = true;
+        drop(done);
+        // References to regions and to the connection go here, where sleeping is allowed.
+        drop(tx);
+        cut
+    }
+
+    /// Stops receiving; returns the receive that was being filled.
+    fn stop_rx(&self) -> Option<(u64, Status)> {
+        let conn = self.shared.lock().conn.clone()?;
+        let mut sk = conn.socket().lock();
+        self.rx
+            .get_mut(&mut sk)
+            .and_then(Option::as_mut)
+            .and_then(|rx| rx.stop())
+    }
+
+    fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {
+        match recv {
+            Some((id, status)) => self
+                .recv_out()
+                .complete(Completion::recv(id, status, 0)),
+            None => Default::default(),
+        }
+    }
+}

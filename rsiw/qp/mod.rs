@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue pair.
+//!
+//! - [`sq`], [`rq`]: the queues, from post to completion.
+//! - [`reads`]: RDMA Reads under way in both directions.
+//! - [`state`]: the state diagram.
+//! - [`stream`]: life with a connection: set up, receive, close, lose it.
+//! - [`fault`]: what goes wrong, and the way to ERROR.
+//!
+//! Who owns what, and which lock guards it, is told in Documentation/locking.
+
+pub(crate) mod fault;
+pub(crate) mod reads;
+pub(crate) mod rq;
+pub(crate) mod sq;
+pub(crate) mod state;
+pub(crate) mod stream;
+
+use crate::{
+    cm::Conn,
+    cq::{Cq, Notify},
+    device::{Device, Held},
+    pd::Pd,
+    rx::Rx,
+    tx::Tx,
+    wr::Status,
+};
+use core::sync::atomic::AtomicBool;
+use iwarp::Terminate;
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{Arc, Mutex},
+    workqueue::Work,
+};
+use net::SockCell;
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, QpHandle, QpToken};
+use reads::InboundReads;
+use rq::RecvQueue;
+use sq::{Out, SendQueue, Seq};
+use state::{State, StateCell};
+
+/// How completions name their QP.
+pub(crate) struct Tag {
+    pub(crate) number: u32,
+    pub(crate) token: QpToken,
+}
+
+/// What several contexts set and one acts on; each access is short.
+struct Shared {
+    /// The connection, from `associate` to the end.
+    conn: Option<Arc<Conn>>,
+    /// A Terminate that tx is to send.
+    terminate: Option<Terminate>,
+    /// The first failure: the request it belongs to (`None`: the oldest), and its status.
+    failure: Option<(Option<Seq>, Status)>,
+}
+
+/// A reliable connected queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    pub(crate) dev: Arc<Device>,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) tag: Tag,
+    handle: QpHandle,
+    state: StateCell,
+    pub(crate) scq: Arc<Cq>,
+    pub(crate) rcq: Arc<Cq>,
+    #[pin]
+    pub(crate) sq: SendQueue,
+    pub(crate) rq: Arc<RecvQueue>,
+    rq_is_shared: bool,
+    #[pin]
+    pub(crate) inbound: InboundReads,
+    /// Guarded by the connection's socket lock.
+    rx: SockCell<Option<Rx>>,
+    /// The tx actor holds it while it runs. Sleeping; never taken in a callback.
+    #[pin]
+    pub(crate) tx: Mutex<Option<Tx>>,
+    /// Somebody wants tx to look again.
+    pub(crate) tx_wanted: AtomicBool,
+    #[pin]
+    tx_work: Work<Qp>,
+    /// A responder may send: the peer's first FPDU has arrived.
+    may_send: AtomicBool,
+    /// The peer sends nothing any more.
+    peer_done: AtomicBool,
+    #[pin]
+    shared: SpinLockIrq<Shared>,
+    /// Serialises the way to ERROR; true when it has been gone.
+    #[pin]
+    teardown: Mutex<bool>,
+    /// IRD and ORD in use (before connecting: 0).
+    #[pin]
+    limits: SpinLockIrq<(u32, u32)>,
+    _held: Held,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.tx_work }
+}
+
+/// What a QP is made of.
+pub(crate) struct Parts<S> {
+    pub(crate) dev: Arc<Device>,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) number: u32,
+    pub(crate) handle: QpHandle,
+    pub(crate) scq: Arc<Cq>,
+    pub(crate) rcq: Arc<Cq>,
+    pub(crate) sq: S,
+    pub(crate) rq: Arc<RecvQueue>,
+    pub(crate) rq_is_shared: bool,
+    pub(crate) held: Held,
+}
+
+impl Qp {
+    /// A QP in IDLE. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(p: Parts<impl PinInit<SendQueue>>) -> Result<Arc<Self>> {
+        let shared = Shared {
+            conn: None,
+            terminate: None,
+            failure: None,
+        };
+        let tag = Tag {
+            number: p.number,
+            token: p.handle.token(),
+        };
+        let Parts {
+            dev,
+            pd,
+            handle,
+            scq,
+            rcq,
+            sq,
+            rq,
+            rq_is_shared,
+            held,
+            ..
+        } = p;
+        Arc::pin_init(
+            pin_init!(Self {
+                dev,
+                pd,
+                tag,
+                handle,
+                state: StateCell::new(),
+                scq,
+                rcq,
+                sq <- sq,
+                rq,
+                rq_is_shared,
+                inbound <- InboundReads::new(),
+                rx: SockCell::new(None),
+                tx <- new_mutex!(None, "rsiw_tx"),
+                tx_wanted: AtomicBool::new(false),
+                tx_work <- new_work!("rsiw_tx_work"),
+                may_send: AtomicBool::new(false),
+                peer_done: AtomicBool::new(false),
+                shared <- new_spinlock_irq!(shared, "rsiw_qp"),
+                teardown <- new_mutex!(false, "rsiw_teardown"),
+                limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
+                _held: held,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The core's side of this QP.
+    pub(crate) fn handle(&self) -> &QpHandle {
+        &self.handle
+    }
+
+    /// The QP number.
+    pub(crate) fn number(&self) -> u32 {
+        self.tag.number
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// IRD and ORD in use.
+    pub(crate) fn read_limits(&self) -> (u32, u32) {
+        *self.limits.lock()
+    }
+
+    /// Whether receives come from a shared queue.
+    pub(crate) fn rq_is_shared(&self) -> bool {
+        self.rq_is_shared
+    }
+
+    /// Where completions of requests go.
+    pub(crate) fn send_out(&self) -> Out<'_> {
+        Out {
+            cq: &self.scq,
+            tag: &self.tag,
+        }
+    }
+
+    /// Where completions of receives go.
+    pub(crate) fn recv_out(&self) -> Out<'_> {
+        Out {
+            cq: &self.rcq,
+            tag: &self.tag,
+        }
+    }
+
+    /// Calls the consumer for what was published in the send CQ. Context: any, no lock held.
+    pub(crate) fn after_send(self: &Arc<Self>, n: Notify) {
+        self.after(&self.scq, n);
+    }
+
+    /// Calls the consumer for what was published in the receive CQ. Context: any, no lock held.
+    pub(crate) fn after_recv(self: &Arc<Self>, n: Notify) {
+        self.after(&self.rcq, n);
+    }
+
+    fn after(self: &Arc<Self>, cq: &Cq, n: Notify) {
+        cq.notify(n);
+        if n.overflow {
+            self.cq_overflow();
+        }
+    }
+}
+

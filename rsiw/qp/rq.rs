@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receive queues: a QP's own, or one that several QPs share.
+//!
+//! Both are a ring of elements, filled by a process through its mapping or by a kernel consumer's
+//! post, and emptied by rx. The lock serialises kernel posts, the rx actors that share an SRQ, and
+//! flushes.
+
+use super::sq::Out;
+use crate::{
+    abi::{Rqe, Sge, MAX_SGE},
+    cq::Notify,
+    ring::WorkRing,
+    wr::{Completion, Status},
+};
+use kernel::prelude::*;
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, SrqEvent, SrqHandle};
+
+struct State {
+    get: u32,
+    put: u32,
+    /// Low-water mark of a shared queue; 0 when no event is wanted.
+    limit: u32,
+    /// The QP is in ERROR: receives complete as flushed as soon as they are posted.
+    flushed: bool,
+}
+
+/// A ring of receive requests.
+#[pin_data]
+pub(crate) struct RecvQueue {
+    size: u32,
+    max_sge: u32,
+    ring: WorkRing<Rqe>,
+    #[pin]
+    state: SpinLockIrq<State>,
+    /// A shared queue reports its limit here.
+    srq: Option<SrqHandle>,
+}
+
+impl RecvQueue {
+    /// A queue over `ring`, which has `size` elements (a power of two).
+    pub(crate) fn new(
+        size: u32,
+        max_sge: u32,
+        ring: WorkRing<Rqe>,
+        limit: u32,
+        srq: Option<SrqHandle>,
+    ) -> impl PinInit<Self> {
+        let state = State {
+            get: 0,
+            put: 0,
+            limit,
+            flushed: false,
+        };
+        pin_init!(Self {
+            size,
+            max_sge,
+            ring,
+            state <- new_spinlock_irq!(state, "rsiw_rq"),
+            srq,
+        })
+    }
+
+    /// Elements of the ring.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Scatter elements that a request may have.
+    pub(crate) fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// The low-water mark; 0 when disarmed.
+    pub(crate) fn limit(&self) -> u32 {
+        self.state.lock().limit
+    }
+
+    /// Arms the low-water event of a shared queue, or disarms it by 0. Errors: `EINVAL`.
+    pub(crate) fn set_limit(&self, limit: u32) -> Result {
+        if limit > self.size {
+            return Err(EINVAL);
+        }
+        self.state.lock().limit = limit;
+        Ok(())
+    }
+
+    /// A kernel consumer posts a receive. Context: any.
+    ///
+    /// `out` is where it completes at once when the QP is in ERROR; a shared queue has none.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when the queue is full, `EINVAL` when there are too many elements.
+    pub(crate) fn post(
+        &self,
+        id: u64,
+        sges: impl Iterator<Item = Sge>,
+        out: Option<Out<'_>>,
+    ) -> Result<Notify> {
+        let mut rqe = Rqe {
+            id,
+            ..Default::default()
+        };
+        let mut n = 0;
+        for sge in sges {
+            if n >= (self.max_sge as usize).min(MAX_SGE) {
+                return Err(EINVAL);
+            }
+            rqe.sge[n] = sge;
+            n += 1;
+        }
+        rqe.num_sge = n as u8;
+        let st = &mut *self.state.lock();
+        if let (true, Some(out)) = (st.flushed, out) {
+            return Ok(out.complete(Completion::recv(id, Status::Flush, 0)));
+        }
+        if !self.ring.put(st.put, &rqe) {
+            return Err(ENOMEM);
+        }
+        st.put = st.put.wrapping_add(1);
+        Ok(Notify::default())
+    }
+
+    /// Fails the receive under way (`current`), then all that are posted, in order; from now on
+    /// kernel consumers' receives complete as flushed at once. Context: any.
+    pub(crate) fn flush(&self, current: Option<(u64, Status)>, out: Out<'_>) -> Notify {
+        let st = &mut *self.state.lock();
+        st.flushed = true;
+        let mut notify = Notify::default();
+        if let Some((id, status)) = current {
+            notify |= out.complete(Completion::recv(id, status, 0));
+        }
+        // A process may refill what was flushed; the ring's size bounds the work.
+        for _ in 0..self.size {
+            let Some(rqe) = self.ring.take(st.get) else {
+                break;
+            };
+            st.get = st.get.wrapping_add(1);
+            notify |= out.complete(Completion::recv(rqe.id, Status::Flush, 0));
+        }
+        notify
+    }
+
+    /// Takes the next receive, if one is posted. Context: any.
+    ///
+    /// Raises the limit event of a shared queue when fewer than the limit remain.
+    pub(crate) fn take(&self) -> Option<Rqe> {
+        let (rqe, low) = {
+            let st = &mut *self.state.lock();
+            let rqe = self.ring.take(st.get)?;
+            st.get = st.get.wrapping_add(1);
+            // Requests are consumed in order, so fewer than `limit` remain exactly when the
+            // element `limit` places ahead is not filled.
+            let low = st.limit != 0 && !self.ring.is_valid(st.get.wrapping_add(st.limit - 1));
+            if low {
+                st.limit = 0;
+            }
+            (rqe, low)
+        };
+        if low {
+            if let Some(srq) = &self.srq {
+                srq.event(SrqEvent::LimitReached);
+            }
+        }
+        Some(rqe)
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A QP's life with its connection: what the connection manager calls, in this order.
+//!
+//! `associate` → `bind` → (`rx_pump`, `rx_eof`, `tx_kick`)* → `begin_close`? → `conn_lost`
+
+use super::{Qp, State};
+use crate::{
+    cm::{Conn, Lost, StreamParams},
+    rx::{Rx, Settled},
+    tx::{Tx, TxConfig},
+};
+use core::sync::atomic::Ordering;
+use iwarp::{mpa::Rtr, rx::RxConfig};
+use kernel::{prelude::*, sync::Arc};
+use net::LockedSock;
+
+impl Qp {
+    /// Takes a connection that is being set up, so that destruction can end it. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when the QP is not IDLE or has a connection.
+    pub(crate) fn associate(&self, conn: &Arc<Conn>) -> Result {
+        let mut shared = self.shared.lock();
+        // Under the lock: whoever goes to ERROR looks for a connection to close afterwards.
+        if self.state() != State::Idle || shared.conn.is_some() {
+            return Err(EINVAL);
+        }
+        shared.conn = Some(conn.clone());
+        Ok(())
+    }
+
+    /// Starts data transfer: both halves of the stream are made, and the QP goes to RTS.
+    ///
+    /// A responder stays silent until the peer's first FPDU has arrived: "the MPA responder MUST
+    /// NOT send any FPDUs before it has received a valid FPDU" (RFC 5044 section 7.1.2).
+    /// Context: sleeping, no lock held.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` in a wrong state, `ENOMEM`.
+    pub(crate) fn bind(self: &Arc<Self>, p: &StreamParams) -> Result {
+        let conn = self.shared.lock().conn.clone().ok_or(EINVAL)?;
+        self.inbound.set_ird(u32::from(p.ird))?;
+        // The Read of connection setup needs a place even where the consumer has none.
+        let ord = u32::from(p.ord).max((p.initiator && p.rtr == Some(Rtr::Read)).into());
+        self.sq.set_ord(ord)?;
+        *self.limits.lock() = (p.ird.into(), p.ord.into());
+
+        let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
+        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send);
+        let tx = Tx::new(
+            conn.clone(),
+            TxConfig {
+                crc: p.crc,
+                markers: p.tx_markers,
+                large_fpdu: p.large_fpdu,
+                rtr: p.rtr.filter(|_| p.initiator),
+            },
+        );
+        {
+            let mut sk = conn.socket().lock();
+            self.rx.claim(&mut sk)?;
+            if let Some(slot) = self.rx.get_mut(&mut sk) {
+                *slot = Some(rx);
+            }
+        }
+        self.may_send.store(p.initiator, Ordering::Release);
+        {
+            let mut slot = self.tx.lock();
+            // Under the mutex: whoever goes to ERROR does so first, and this fails, or finds tx.
+            self.state.advance(State::Rts).map_err(|_| EINVAL)?;
+            *slot = Some(tx);
+        }
+        self.dev.counters.connections.add(1);
+        // For the RTR, and for what a process may have posted early.
+        self.wake_tx();
+        Ok(())
+    }
+
+    /// Receives what the socket has queued. Context: callback, the socket's lock is held.
+    pub(crate) fn rx_pump(self: &Arc<Self>, sk: &mut LockedSock) {
+        let taken = sk.read_into(&self.rx, |rx, chunk| match rx {
+            Some(rx) => rx.chunk(self, chunk),
+            None => 0,
+        });
+        if let Ok(n) = taken {
+            self.dev.counters.rx_bytes.add(n as u64);
+        }
+        let Some(Settled { send, recv, wake }) = self
+            .rx
+            .get_mut(sk)
+            .and_then(Option::as_mut)
+            .map(Rx::settle)
+        else {
+            return;
+        };
+        self.after_recv(recv);
+        self.after_send(send);
+        if wake.0 {
+            self.wake_tx();
+        }
+    }
+
+    /// The peer's FIN was reached; whether it came between messages. Context: callback.
+    pub(crate) fn rx_eof(&self, sk: &mut LockedSock) -> bool {
+        self.peer_done.store(true, Ordering::Release);
+        self.rx
+            .get_mut(sk)
+            .and_then(Option::as_mut)
+            .is_none_or(|rx| rx.at_boundary())
+    }
+
+    /// The socket has room again. Context: any.
+    pub(crate) fn tx_kick(self: &Arc<Self>) {
+        self.wake_tx();
+    }
+
+    /// Orderly close: what is posted is sent, then the connection manager is told. Context:
+    /// sleeping.
+    pub(crate) fn begin_close(self: &Arc<Self>) {
+        match self.state.advance(State::Closing) {
+            Ok(_) | Err(State::Closing) => self.wake_tx(),
+            Err(_) => {
+                let conn = self.shared.lock().conn.clone();
+                if let Some(conn) = conn {
+                    conn.tx_drained();
+                }
+            }
+        }
+    }
+
+    /// Whether an orderly close may send its FIN: tx has nothing to send. Reads that wait for
+    /// their response hold it up only while the peer can still answer.
+    pub(crate) fn drained(&self) -> bool {
+        self.peer_done.load(Ordering::Acquire) || self.sq.is_idle()
+    }
+
+    /// The connection is gone, or was never made. Context: sleeping; no callback runs any more.
+    pub(crate) fn conn_lost(self: &Arc<Self>, why: Lost) {
+        if !matches!(why, Lost::Handshake) {
+            self.enter_error();
+        }
+        // The last reference to a connection must not go under a spinlock.
+        let conn = self.shared.lock().conn.take();
+        drop(conn);
+    }
+
+    /// Whether tx may send requests and responses.
+    pub(crate) fn may_send(&self) -> bool {
+        self.may_send.load(Ordering::Acquire)
+    }
+
+    /// Rx saw the peer's first FPDU; true if tx was waiting for it. Context: any.
+    pub(crate) fn peer_started(&self) -> bool {
+        if self.may_send.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let shared = self.shared.lock();
+        if let Some(conn) = &shared.conn {
+            conn.first_fpdu_seen();
+        }
+        true
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The rings that a process maps, as the driver uses them: hostile memory with a hand-over flag.
+//!
+//! Whoever fills an element stores its flags last; whoever takes it copies it once and works on the
+//! copy only. Indices run freely and wrap; the ring masks them.
+
+use crate::abi::{
+    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQ_CTRL_SIZE, CQE_VALID, WQE_FLAGS_OFFSET,
+};
+use kernel::prelude::*;
+use rdma::ring::{Entry, Ring, SharedMem};
+
+/// An element whose flags are a `u16` at the offset that send and receive elements share.
+pub(crate) trait WorkElement: Entry {}
+
+impl WorkElement for Sqe {}
+impl WorkElement for Rqe {}
+
+/// A send or receive ring: filled by the consumer, emptied by the driver.
+pub(crate) struct WorkRing<T: WorkElement>(Ring<T>);
+
+impl<T: WorkElement> WorkRing<T> {
+    /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(entries: u32) -> Result<Self> {
+        Ring::new(entries).map(Self)
+    }
+
+    /// The memory, to be mapped by a process.
+    pub(crate) fn mem(&self) -> &SharedMem {
+        self.0.mem()
+    }
+
+    /// Whether the consumer has filled element `index`.
+    pub(crate) fn is_valid(&self, index: u32) -> bool {
+        self.flags(index).load_acquire() & wqe_flags::VALID != 0
+    }
+
+    /// Takes element `index` if the consumer has filled it: copies it, then gives its place back.
+    pub(crate) fn take(&self, index: u32) -> Option<T> {
+        // Acquire: the rest of the element was written before its flags.
+        if !self.is_valid(index) {
+            return None;
+        }
+        let copy = self.0.load(index);
+        // Full barrier: the copy is complete before the place is free, and the next element's
+        // flags are read after this store. The library rings only if it finds the element before
+        // its own taken, so either it sees this store, or the next look here sees its element.
+        self.flags(index).store_mb(0);
+        Some(copy)
+    }
+
+    /// Fills element `index` for a kernel consumer; `false` if it has not been taken yet.
+    pub(crate) fn put(&self, index: u32, value: &T) -> bool {
+        if self.flags(index).load_acquire() != 0 {
+            return false;
+        }
+        self.0.store(index, value);
+        self.flags(index).store_release(wqe_flags::VALID);
+        true
+    }
+
+    fn flags(&self, index: u32) -> rdma::ring::Word<'_, u16> {
+        self.0.word16(index, WQE_FLAGS_OFFSET)
+    }
+}
+
+/// A completion ring: filled by the driver, emptied by a process, with the word that arms events.
+pub(crate) struct CompletionRing(Ring<Cqe>);
+
+impl CompletionRing {
+    /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(entries: u32) -> Result<Self> {
+        Ring::with_tail(entries, CQ_CTRL_SIZE).map(Self)
+    }
+
+    /// The memory, to be mapped by a process.
+    pub(crate) fn mem(&self) -> &SharedMem {
+        self.0.mem()
+    }
+
+    /// Publishes `cqe` in place `index`; `false` if the process has not emptied it.
+    ///
+    /// Flags, operation, status and length share the element's second word, whose publication
+    /// comes last.
+    pub(crate) fn put(&self, index: u32, cqe: &Cqe) -> bool {
+        let head = || self.0.word32(index, CQE_FLAGS_OFFSET);
+        if head().load_acquire() & u32::from(CQE_VALID) != 0 {
+            return false;
+        }
+        let mut body = *cqe;
+        body.flags = 0;
+        self.0.store(index, &body);
+        let flags = u32::from(CQE_VALID) | u32::from(cqe.opcode) << 8 | u32::from(cqe.status) << 16;
+        head().store_release(flags);
+        true
+    }
+
+    /// After a completion was published: whether the process wants an event for it. Disarms.
+    pub(crate) fn fires(&self, solicited: bool) -> bool {
+        // The completion is visible before the arming word is read: a process that arms and then
+        // polls misses neither.
+        rdma::ring::mb();
+        let word = || self.0.tail32(0);
+        let armed = word().load_relaxed();
+        let wanted = armed & notify::NEXT_COMPLETION != 0
+            || armed & notify::SOLICITED != 0 && solicited;
+        if wanted {
+            word().store_relaxed(notify::NOT);
+        }
+        wanted
+    }
+
+    /// Arms for a process that asks by verb instead of by store.
+    pub(crate) fn arm(&self, solicited_only: bool) {
+        let how = if solicited_only {
+            notify::SOLICITED
+        } else {
+            notify::SOLICITED | notify::NEXT_COMPLETION
+        };
+        self.0.tail32(0).store_mb(how);
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where received segments go, and what received messages do.
+
+use super::{Receiving, Sink, State};
+use crate::{
+    mem::{scatter::Scatter, Access, MemError},
+    qp::{
+        reads::InboundRead,
+        sq::{Out, WakeTx},
+        Qp,
+    },
+    wr::{Completion, Status},
+};
+use iwarp::{
+    rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
+    ReadRequest, Stag, TaggedOffset,
+};
+use kernel::sync::Arc;
+
+/// The protocol engine's way to memory and queues; lives for one chunk.
+pub(super) struct Place<'a> {
+    pub(super) qp: &'a Arc<Qp>,
+    pub(super) st: &'a mut State,
+}
+
+impl Handler for Place<'_> {
+    #[inline]
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        rdma::crc32c(crc, data)
+    }
+
+    fn expected_read(&mut self) -> Option<ReadExpect> {
+        let read = self.qp.sq.read_head()?;
+        let expect = ReadExpect {
+            stag: Stag(read.stag),
+            to: TaggedOffset(read.addr),
+            len: read.len,
+        };
+        self.st.read = Some(read);
+        Some(expect)
+    }
+
+    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        match p.target {
+            Target::Recv { offset } => self.begin_recv(offset, p),
+            Target::Write { stag, to } => self.begin_write(stag, to, p),
+            Target::ReadResponse { offset } => self.begin_read_response(offset, p),
+        }
+    }
+
+    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+        let qp = self.qp;
+        match &mut self.st.sink {
+            Sink::Recv { offset } => {
+                let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
+                let done = recv.scatter.write(&qp.dev, qp.pd.id(), *offset, data);
+                if let Err(e) = done {
+                    // The consumer's own mistake: its request says so, the peer is not to blame.
+                    recv.status = e.status();
+                    return Err(Refusal::Local);
+                }
+                *offset += data.len() as u32;
+            }
+            Sink::Region { region, addr } => {
+                region.write(*addr, data).map_err(MemError::refusal)?;
+                *addr = addr.wrapping_add(data.len() as u64);
+            }
+            Sink::None => return Err(Refusal::Local),
+        }
+        Ok(crc.map_or(0, |crc| rdma::crc32c(crc, data)))
+    }
+
+    fn end_segment(&mut self, _p: &Placement) -> Result<(), Refusal> {
+        self.started();
+        Ok(())
+    }
+
+    fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
+        self.started();
+        self.qp.dev.counters.rx_messages.add(1);
+        match event {
+            Event::Recv {
+                len,
+                solicited,
+                invalidate,
+            } => self.received(len, solicited, invalidate),
+            Event::Write => {
+                self.st.write = None;
+                Ok(())
+            }
+            Event::ReadRequest(request) => self.read_request(request),
+            Event::ReadResponse { len } => {
+                self.read_done(len);
+                Ok(())
+            }
+            Event::Rtr => Ok(()),
+            Event::Terminate(t) => {
+                self.qp.peer_terminated(&t);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
+        if p.first {
+            let rqe = self.qp.rq.take().ok_or(Refusal::NoBuffer)?;
+            let (scatter, status) = match Scatter::of_receive(&rqe, self.qp.rq.max_sge()) {
+                Ok(scatter) => (scatter, Status::Flush),
+                Err(status) => (Scatter::empty(), status),
+            };
+            self.st.recv = Some(Receiving {
+                id: rqe.id,
+                scatter,
+                status,
+            });
+        }
+        let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
+        if recv.status != Status::Flush {
+            return Err(Refusal::Local);
+        }
+        if offset.checked_add(p.len).is_none_or(|end| end > recv.scatter.len()) {
+            recv.status = Status::LocLen;
+            return Err(Refusal::TooLong);
+        }
+        self.st.sink = Sink::Recv { offset };
+        Ok(())
+    }
+
+    fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
+        let (qp, need) = (self.qp, Access::REMOTE_WRITE);
+        let (key, addr, pd) = (stag.0, to.0, self.qp.pd.id());
+        let region = match &self.st.write {
+            Some(region) if !p.first && region.stag() == key => {
+                region.check(key, pd, addr, p.len, need).map(|()| region.clone())
+            }
+            _ => qp.dev.region(key, pd, addr, p.len, need),
+        }
+        .map_err(MemError::refusal)?;
+        self.st.write = Some(region.clone());
+        self.st.sink = Sink::Region { region, addr };
+        Ok(())
+    }
+
+    fn begin_read_response(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
+        let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
+        let region = read.sink.clone().ok_or(Refusal::Local)?;
+        let addr = read.addr.wrapping_add(u64::from(offset));
+        // The request's key was checked when it was posted; what may have changed is that the
+        // region is gone, and then the consumer, not the peer, broke the rule.
+        if let Err(e) = region.check(
+            read.stag,
+            self.qp.pd.id(),
+            addr,
+            p.len,
+            Access::LOCAL_WRITE,
+        ) {
+            self.qp.note_failure(read.seq, e.status());
+            return Err(Refusal::Local);
+        }
+        self.st.sink = Sink::Region { region, addr };
+        Ok(())
+    }
+
+    fn received(
+        &mut self,
+        len: u32,
+        solicited: bool,
+        invalidate: Option<Stag>,
+    ) -> Result<(), Refusal> {
+        if let Some(stag) = invalidate {
+            self.invalidate(stag)?;
+        }
+        let recv = self.st.recv.take().ok_or(Refusal::Local)?;
+        self.st.sink = Sink::None;
+        let mut c = Completion::recv(recv.id, Status::Success, len);
+        c.solicited = solicited;
+        c.invalidated = invalidate.map(|s| s.0);
+        self.st.recv_notify |= self.qp.recv_out().complete(c);
+        Ok(())
+    }
+
+    /// The peer takes back an STag that it was given. Allowed for what a consumer advertised: not
+    /// for a kernel consumer's region of all memory.
+    fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
+        let region = self
+            .qp
+            .dev
+            .regions
+            .get(stag.0 >> 8)
+            .filter(|r| r.stag() == stag.0)
+            .ok_or(Refusal::InvalidStag)?;
+        if region.pd() != self.qp.pd.id() || !region.peer_may_invalidate() {
+            return Err(Refusal::CannotInvalidate);
+        }
+        if !region.disable() {
+            return Err(Refusal::InvalidStag);
+        }
+        Ok(())
+    }
+
+    fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
+        let source = match request.len {
+            // RFC 5040 section 5.2.2: the STag of a zero-length Read is not checked.
+            0 => None,
+            len => Some(
+                self.qp
+                    .dev
+                    .region(
+                        request.src_stag.0,
+                        self.qp.pd.id(),
+                        request.src_to.0,
+                        len,
+                        Access::REMOTE_READ,
+                    )
+                    .map_err(MemError::refusal)?,
+            ),
+        };
+        let msn = self.st.read_msn;
+        self.st.read_msn = msn.next();
+        self.qp
+            .inbound
+            .push(InboundRead {
+                msn,
+                request,
+                source,
+            })
+            .map_err(|_| Refusal::ReadQueueFull)?;
+        self.st.wake = WakeTx(true);
+        Ok(())
+    }
+
+    fn read_done(&mut self, _len: u32) {
+        if let Some(read) = self.st.read.take() {
+            if let (true, Some(region)) = (read.invalidate, &read.sink) {
+                region.disable();
+            }
+        }
+        self.st.sink = Sink::None;
+        let out = Out {
+            cq: &self.qp.scq,
+            tag: &self.qp.tag,
+        };
+        let (notify, wake) = self.qp.sq.finish_read(out);
+        self.st.send_notify |= notify;
+        self.st.wake = self.st.wake.or(wake);
+    }
+
+    /// The peer's first FPDU lets a responder send (RFC 5044 section 7.1.2).
+    fn started(&mut self) {
+        if !self.st.peer_started {
+            self.st.peer_started = true;
+            if self.qp.peer_started() {
+                self.st.wake = WakeTx(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which message comes next, and what a request becomes on the wire.
+
+use super::{Failed, Tx};
+use crate::{
+    mem::{gather::Gather, Access, MemError},
+    qp::{
+        reads::{InboundRead, OutstandingRead},
+        sq::{Pull, Seq},
+        Qp,
+    },
+    wr::{SendOp, SendWr, Status},
+};
+use iwarp::{
+    tx::{Message, Segmenter},
+    Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate,
+};
+use kernel::prelude::*;
+
+/// The message under way.
+pub(super) struct Current {
+    pub(super) segmenter: Segmenter,
+    pub(super) gather: Gather,
+    /// The request that it carries out; `None` for Read responses, the RTR and a Terminate.
+    pub(super) seq: Option<Seq>,
+    /// The Read that it answers.
+    pub(super) answers: Option<(Msn, ReadRequest)>,
+}
+
+impl Current {
+    fn new(message: Message, gather: Gather, len: u32, seq: Option<Seq>) -> Self {
+        Self {
+            segmenter: Segmenter::new(message, len),
+            gather,
+            seq,
+            answers: None,
+        }
+    }
+
+    /// A Terminate.
+    pub(super) fn terminate(term: Terminate) -> Self {
+        Self::new(Message::Terminate { term }, Gather::empty(), 0, None)
+    }
+
+    /// The answer to a Read of the peer.
+    fn response(read: InboundRead) -> Self {
+        let r = read.request;
+        let message = Message::ReadResponse {
+            stag: r.sink_stag,
+            to: r.sink_to,
+        };
+        let gather = Gather::of_region(read.source, r.src_to.0, r.len);
+        Self {
+            answers: Some((read.msn, r)),
+            ..Self::new(message, gather, r.len, None)
+        }
+    }
+
+    /// The payload's memory cannot be read. For a Read of the peer the fault is one of remote
+    /// protection: the region was there when the request came in, and was taken away since.
+    pub(super) fn failed(&self, e: MemError) -> Failed {
+        let mut failed = Failed::memory(self.seq, e);
+        if let Some((msn, req)) = &self.answers {
+            let code = match e {
+                MemError::Invalid => TermCode::READ_INVALID_STAG,
+                MemError::Domain => TermCode::READ_NOT_ASSOCIATED,
+                MemError::Access => TermCode::READ_ACCESS,
+                MemError::Bounds => TermCode::READ_BOUNDS,
+                MemError::Wrap => TermCode::READ_TO_WRAP,
+            };
+            let done = req.len - self.segmenter.remaining();
+            failed.terminate = Some(Terminate::for_read_request(code, *msn, req, done));
+        }
+        failed
+    }
+}
+
+impl Tx {
+    /// Makes the next message the current one; `false` when there is none.
+    ///
+    /// Read responses and requests take turns, so that neither starves the other. Requests without
+    /// a message (local invalidation, fast registration) are carried out on the way.
+    pub(super) fn next_message(&mut self, qp: &Qp) -> Result<bool, Failed> {
+        if let Some(rtr) = self.cfg.rtr.take() {
+            self.current = Some(self.rtr(qp, rtr)?);
+            return Ok(true);
+        }
+        self.response_turn = !self.response_turn;
+        if self.response_turn && self.next_response(qp) {
+            return Ok(true);
+        }
+        // A bound, though requests without a message free no slots until the train is sent.
+        for _ in 0..qp.sq.size() {
+            let (seq, wr) = match self.blocked.take() {
+                Some(b) => b,
+                None => match qp.sq.pull() {
+                    Pull::Wr(seq, wr) => (seq, wr),
+                    Pull::Bad(seq, status) => {
+                        return Err(Failed::new(Some(seq), status))
+                    }
+                    Pull::Empty | Pull::Full => break,
+                },
+            };
+            if !qp.sq.may_start(&wr) {
+                self.blocked = Some((seq, wr));
+                break;
+            }
+            if let Some(current) = self.start(qp, seq, wr)? {
+                self.current = Some(current);
+                return Ok(true);
+            }
+            self.built = Some(seq.wrapping_add(1));
+        }
+        Ok(self.next_response(qp))
+    }
+
+    fn next_response(&mut self, qp: &Qp) -> bool {
+        match qp.inbound.pop() {
+            Some(read) => {
+                self.current = Some(Current::response(read));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What `wr` becomes: a message, or, done at once, nothing.
+    fn start(&mut self, qp: &Qp, seq: Seq, wr: SendWr) -> Result<Option<Current>, Failed> {
+        let fail = |e| Failed::memory(Some(seq), e);
+        let pd = qp.pd.id();
+        let message = match wr.op {
+            SendOp::Send | SendOp::SendInv => {
+                let msn = self.send_msn;
+                self.send_msn = msn.next();
+                Message::Send {
+                    msn,
+                    solicited: wr.solicited,
+                    invalidate: (wr.op == SendOp::SendInv).then_some(Stag(wr.rkey)),
+                }
+            }
+            SendOp::Write => {
+                let to = TaggedOffset(wr.raddr);
+                // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
+                to.checked_add(wr.len)
+                    .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
+                Message::Write {
+                    stag: Stag(wr.rkey),
+                    to,
+                }
+            }
+            SendOp::Read | SendOp::ReadLocalInv => return self.read(qp, seq, &wr).map(Some),
+            SendOp::LocalInv => {
+                local_invalidate(qp, wr.rkey).map_err(fail)?;
+                return Ok(None);
+            }
+            SendOp::RegMr => {
+                register(qp, &wr).map_err(fail)?;
+                return Ok(None);
+            }
+        };
+        let gather = Gather::of_request(&qp.dev, pd, &wr).map_err(fail)?;
+        Ok(Some(Current::new(message, gather, wr.len, Some(seq))))
+    }
+
+    fn read(&mut self, qp: &Qp, seq: Seq, wr: &SendWr) -> Result<Current, Failed> {
+        let sge = wr.sges().first().copied().unwrap_or_default();
+        let sink = match sge.length {
+            0 => None,
+            len => Some(
+                qp.dev
+                    .region(sge.lkey, qp.pd.id(), sge.addr, len, Access::LOCAL_WRITE)
+                    .map_err(|e| Failed::memory(Some(seq), e))?,
+            ),
+        };
+        let read = OutstandingRead {
+            seq: Some(seq),
+            stag: sge.lkey,
+            addr: sge.addr,
+            len: sge.length,
+            sink,
+            invalidate: wr.op == SendOp::ReadLocalInv,
+        };
+        let src = (Stag(wr.rkey), TaggedOffset(wr.raddr));
+        // Fails when the connection was set up with ORD 0.
+        self.request_read(qp, read, src)
+            .map_err(|()| Failed::new(Some(seq), Status::QpOp))
+    }
+
+    /// Records a Read as outstanding, then makes its request.
+    fn request_read(
+        &mut self,
+        qp: &Qp,
+        read: OutstandingRead,
+        (src_stag, src_to): (Stag, TaggedOffset),
+    ) -> Result<Current, ()> {
+        let req = ReadRequest {
+            sink_stag: Stag(read.stag),
+            sink_to: TaggedOffset(read.addr),
+            len: read.len,
+            src_stag,
+            src_to,
+        };
+        let seq = read.seq;
+        qp.sq.start_read(read).map_err(drop)?;
+        let msn = self.read_msn;
+        self.read_msn = msn.next();
+        let message = Message::ReadRequest { msn, req };
+        Ok(Current::new(message, Gather::empty(), 0, seq))
+    }
+
+    /// The initiator's ready-to-receive indication (RFC 6581 section 9).
+    fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<Current, Failed> {
+        // A zero-length tagged message names no buffer, yet some hardware takes STag 0 amiss.
+        let (stag, to) = (Stag(1), TaggedOffset(0));
+        let message = match rtr {
+            iwarp::mpa::Rtr::Send => {
+                let msn = self.send_msn;
+                self.send_msn = msn.next();
+                Message::Send {
+                    msn,
+                    solicited: false,
+                    invalidate: None,
+                }
+            }
+            iwarp::mpa::Rtr::Write => Message::Write { stag, to },
+            iwarp::mpa::Rtr::Read => {
+                let read = OutstandingRead {
+                    seq: None,
+                    stag: stag.0,
+                    addr: 0,
+                    len: 0,
+                    sink: None,
+                    invalidate: false,
+                };
+                return self
+                    .request_read(qp, read, (stag, to))
+                    .map_err(|()| Failed::new(None, Status::General));
+            }
+        };
+        Ok(Current::new(message, Gather::empty(), 0, None))
+    }
+}
+
+/// Takes a fast registration's STag out of use.
+fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
+    let region = qp.dev.regions.get(key >> 8).ok_or(MemError::Invalid)?;
+    if region.pd() != qp.pd.id() {
+        return Err(MemError::Domain);
+    }
+    if region.stag() != key || !region.is_fast() {
+        return Err(MemError::Invalid);
+    }
+    // Not an error if the peer was faster (Send with Invalidate).
+    region.disable();
+    Ok(())
+}
+
+/// Puts a fast registration's STag, with its new key, into use.
+fn register(qp: &Qp, wr: &SendWr) -> Result<(), MemError> {
+    let reg = wr.reg.as_ref().ok_or(MemError::Invalid)?;
+    if reg.region.pd() != qp.pd.id() {
+        return Err(MemError::Domain);
+    }
+    if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
+        return Err(MemError::Invalid);
+    }
+    reg.region.enable(reg.key, reg.access);
+    Ok(())
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transmit: requests and Read responses become FPDUs, and FPDUs become trains.
+//!
+//! A train is what one call hands to TCP: FPDUs back to back, assembled in pages that TCP then
+//! owns, up to 64 KiB. All but the last FPDU of a segment's worth fill the segment exactly, so that
+//! segmentation offload cuts between FPDUs and every TCP segment starts with one (RFC 5044
+//! section 5, "FPDU alignment"), as a hardware peer expects.
+//!
+//! The tx actor is whoever holds the QP's `tx` mutex: a process that rings the doorbell, or the
+//! module's worker. An RDMA Write walks
+//!
+//! 1. `verbs` (doorbell, post) → [`sched`](crate::sched)
+//! 2. → [`SendQueue::pull`](crate::qp::sq::SendQueue::pull): the next request, checked
+//! 3. → [`Gather`]: keys to regions, once
+//! 4. → `iwarp::Segmenter`, `iwarp::Framer`: headers, one copy of the payload, CRC in the same pass
+//! 5. → one send.
+//!
+//! Requests complete when TCP has taken the train that holds their last byte: the payload was
+//! copied, so their buffers are free.
+
+mod message;
+mod train;
+
+use crate::{
+    cm::{Close, Conn},
+    mem::MemError,
+    qp::{
+        sq::{Seq, WakeTx},
+        state::State,
+        Qp,
+    },
+    wr::{SendWr, Status},
+};
+use iwarp::{tx::Framer, Terminate};
+use kernel::sync::Arc;
+use message::Current;
+use net::{Sent, Tail, TrainBuf};
+
+/// Bytes that one run hands to TCP before it goes on in the worker, so that a process that rings
+/// the doorbell gets back to its own work, and the worker to other QPs.
+const BUDGET: usize = 4 << 20;
+
+/// Why a run of tx ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Nothing to do, or something else will wake tx.
+    Waits,
+    /// The budget is used up: queue the worker.
+    Again,
+}
+
+/// A request that cannot be sent; it fails with this status, and the QP with it.
+pub(crate) struct Failed {
+    pub(crate) seq: Option<Seq>,
+    pub(crate) status: Status,
+    /// What to tell the peer, if it has a part in it.
+    pub(crate) terminate: Option<Terminate>,
+}
+
+impl Failed {
+    fn new(seq: Option<Seq>, status: Status) -> Self {
+        Self {
+            seq,
+            status,
+            terminate: None,
+        }
+    }
+
+    fn memory(seq: Option<Seq>, e: MemError) -> Self {
+        Self::new(seq, e.status())
+    }
+}
+
+/// What the connection agreed on for the outbound half.
+pub(crate) struct TxConfig {
+    pub(crate) crc: bool,
+    pub(crate) markers: bool,
+    /// FPDUs may span TCP segments (both ends are software and agreed to it).
+    pub(crate) large_fpdu: bool,
+    /// The RTR that an initiator sends before anything else.
+    pub(crate) rtr: Option<iwarp::mpa::Rtr>,
+}
+
+/// The outbound half of a QP's connection. Guarded by the QP's `tx` mutex.
+pub(crate) struct Tx {
+    conn: Arc<Conn>,
+    cfg: TxConfig,
+    framer: Framer,
+    train: TrainBuf,
+    /// Messages that begin in the train under way.
+    messages: u64,
+    current: Option<Current>,
+    /// A request that waits for RDMA Reads before it.
+    blocked: Option<(Seq, SendWr)>,
+    /// All requests before this one are in the train, or sent.
+    built: Option<Seq>,
+    send_msn: iwarp::Msn,
+    read_msn: iwarp::Msn,
+    response_turn: bool,
+    terminated: bool,
+    /// TCP has taken a part of the train only.
+    cut: bool,
+}
+
+impl Tx {
+    /// Before the first FPDU.
+    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig) -> Self {
+        Self {
+            conn,
+            framer: Framer::new(cfg.crc, cfg.markers),
+            cfg,
+            train: TrainBuf::new(),
+            messages: 0,
+            current: None,
+            blocked: None,
+            built: None,
+            send_msn: iwarp::Msn::FIRST,
+            read_msn: iwarp::Msn::FIRST,
+            response_turn: true,
+            terminated: false,
+            cut: false,
+        }
+    }
+
+    /// Sends until there is nothing to send, no room in the socket, or the budget is used up.
+    /// Context: sleeping.
+    pub(crate) fn run(&mut self, qp: &Arc<Qp>) -> Ended {
+        let mut sent = 0;
+        loop {
+            match self.flush(qp) {
+                Some(n) => sent += n,
+                None => return Ended::Waits,
+            }
+            if sent >= BUDGET {
+                return Ended::Again;
+            }
+            match qp.state() {
+                State::Rts | State::Closing => {}
+                State::Terminate => {
+                    self.terminate(qp);
+                    return Ended::Waits;
+                }
+                State::Idle | State::Error => return Ended::Waits,
+            }
+            if !qp.may_send() {
+                return Ended::Waits;
+            }
+            if let Err(failed) = self.fill(qp) {
+                // What was built before goes out first, then a Terminate.
+                qp.local_fault(failed);
+                continue;
+            }
+            if self.train.is_empty() {
+                self.complete(qp);
+                if qp.state() == State::Closing && qp.drained() {
+                    self.conn.tx_drained();
+                }
+                return Ended::Waits;
+            }
+        }
+    }
+
+    /// Hands the train to TCP; `None` while it does not take all of it.
+    fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
+        let counters = &qp.dev.counters;
+        let mut total = 0;
+        while !self.train.is_empty() {
+            match self
+                .conn
+                .socket()
+                .send_pages(self.train.spans(), Tail::End)
+            {
+                Ok(Sent::Bytes(n)) => {
+                    self.train.consume(n);
+                    self.cut = !self.train.is_empty();
+                    total += n;
+                    counters.tx_sends.add(1);
+                    counters.tx_bytes.add(n as u64);
+                }
+                Ok(Sent::WouldBlock) => {
+                    counters.tx_stalls.add(1);
+                    return None;
+                }
+                Err(_) => {
+                    self.conn.close(Close::Abort);
+                    return None;
+                }
+            }
+        }
+        if total != 0 {
+            counters.tx_messages.add(core::mem::take(&mut self.messages));
+            self.complete(qp);
+        }
+        Some(total)
+    }
+
+    /// Completes the requests whose last byte TCP has taken.
+    fn complete(&mut self, qp: &Arc<Qp>) {
+        if let Some(seq) = self.built.take() {
+            let notify = qp.sq.sent(seq, qp.send_out());
+            qp.after_send(notify);
+        }
+    }
+
+    /// Sends a Terminate, if one is due, and has the connection closed behind it.
+    fn terminate(&mut self, qp: &Arc<Qp>) {
+        if !core::mem::replace(&mut self.terminated, true) {
+            self.current = None;
+            self.blocked = None;
+            if let Some(t) = qp.take_terminate() {
+                qp.dev.counters.tx_terminates.add(1);
+                let built = self.append(&mut Current::terminate(t));
+                if built.is_err() || self.flush(qp).is_none() && !self.train.is_empty() {
+                    // No room in the socket: the peer does not read. When it does, the worker
+                    // comes back for the rest; otherwise the connection's guard timer ends it.
+                    return;
+                }
+            }
+        }
+        if self.train.is_empty() {
+            self.conn.close(Close::Flush);
+        }
+    }
+
+    /// Whether TCP has taken a part of an FPDU only.
+    pub(crate) fn mid_fpdu(&self) -> bool {
+        self.cut && !self.train.is_empty()
+    }
+}
+
+impl WakeTx {
+    /// Both.
+    pub(crate) fn or(self, o: WakeTx) -> WakeTx {
+        WakeTx(self.0 | o.0)
+    }
+}

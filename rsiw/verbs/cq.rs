@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Verbs on completion queues.
+
+use super::{ring_size, Rsiw};
+use crate::{
+    abi::CreateCqResp,
+    cq::Cq,
+    device::{max, Device, Held},
+    ring::CompletionRing,
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::{errno, CqAttr, NewCq, Udata};
+
+/// What the core's CQ refers to.
+pub(crate) struct Object {
+    pub(crate) cq: Arc<Cq>,
+    _held: Held,
+}
+
+/// Creates a CQ with room for at least `attr.entries` completions.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` for creation flags, `EINVAL` for a bad size or a process with a short response
+/// buffer, `ENOMEM`.
+pub(super) fn create(
+    dev: &Arc<Device>,
+    attr: &CqAttr,
+    user: Option<&mut Udata<'_, Rsiw>>,
+    new: &mut NewCq<'_>,
+) -> Result<Arc<Object>> {
+    if attr.flags != 0 {
+        return Err(errno::unsupported());
+    }
+    if attr.entries == 0 {
+        return Err(EINVAL);
+    }
+    let size = ring_size(attr.entries, max::CQE)?;
+    let held = dev.limits.cq.hold()?;
+    new.set_entries(size);
+    let ring = match user {
+        Some(udata) => {
+            udata.require_out(core::mem::size_of::<CreateCqResp>())?;
+            let ring = CompletionRing::new(size)?;
+            let cq_key = udata.share(ring.mem())?;
+            udata.respond(&CreateCqResp {
+                // Neither the provider nor the kernel ever names the CQ by it.
+                cq_id: 0,
+                num_cqe: size,
+                cq_key,
+            })?;
+            Some(ring)
+        }
+        None => None,
+    };
+    let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, GFP_KERNEL)?;
+    Ok(Arc::new(Object { cq, _held: held }, GFP_KERNEL)?)
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs: thin glue between the RDMA core's calls and the driver's objects.
+//!
+//! One file per kind of object. Here: what concerns the device as a whole, and the table of calls.
+
+mod cq;
+mod mr;
+mod qp;
+mod srq;
+mod user;
+
+use crate::{
+    abi::{AllocContextResp, MAX_SGE},
+    cm::{self, Conn, Listener},
+    counters,
+    device::{max, Device, Held},
+    pd::Pd,
+    qp::{rq::RecvQueue, Qp},
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::{
+    Access, CmId, ConnParam, CqAttr, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver,
+    KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr, QpAttr, QpHandle,
+    QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata, UserMr, WcSlots,
+};
+
+/// "rsi": this implementation has no OUI.
+const VENDOR_ID: u32 = 0x727369;
+
+/// The driver, as the RDMA core sees it.
+pub(crate) struct Rsiw;
+
+/// A process' context on a device.
+pub(crate) struct Context {
+    _held: Held,
+}
+
+/// A shared receive queue.
+pub(crate) struct Srq {
+    pub(crate) rq: Arc<RecvQueue>,
+    _held: Held,
+}
+
+#[vtable]
+impl Driver for Rsiw {
+    type Device = Device;
+    type Context = Context;
+    type Pd = Pd;
+    type Cq = cq::Object;
+    type Qp = Qp;
+    type Srq = Srq;
+    type Mr = mr::Mr;
+    type Listener = Listener;
+    type Conn = Conn;
+
+    const PORT_STATS: &'static [StatDesc] = counters::NAMES;
+
+    fn attach(dev: &Arc<Device>, handle: DeviceHandle<Self>) {
+        dev.attach(handle);
+    }
+
+    fn detach(dev: &Arc<Device>) {
+        cm::shutdown(dev);
+    }
+
+    fn limits(dev: &RdmaDevice<Self>) -> DeviceLimits {
+        DeviceLimits {
+            max_mr_size: u64::MAX,
+            page_size_cap: kernel::page::PAGE_SIZE as u64,
+            vendor_id: VENDOR_ID,
+            vendor_part_id: 1,
+            hw_ver: 1,
+            sys_image_guid: dev.data().guid(),
+            max_qp: max::QP,
+            max_qp_wr: max::QP_WR,
+            max_send_sge: MAX_SGE as u32,
+            max_recv_sge: MAX_SGE as u32,
+            // The sink of an RDMA Read is one STag on the wire.
+            max_sge_rd: 1,
+            max_cq: max::CQ,
+            max_cqe: max::CQE,
+            max_mr: max::MR,
+            max_pd: max::PD,
+            max_qp_rd_atom: max::READS,
+            max_qp_init_rd_atom: max::READS,
+            max_res_rd_atom: max::QP * max::READS,
+            max_srq: max::SRQ,
+            max_srq_wr: max::SRQ_WR,
+            max_srq_sge: MAX_SGE as u32,
+            max_fast_reg_page_list_len: max::FAST_PAGES,
+            mem_mgt_extensions: true,
+            allow_user_unreg: true,
+            ..Default::default()
+        }
+    }
+
+    fn query_port(dev: &RdmaDevice<Self>) -> Result<PortAttr> {
+        let ndev = dev.netdev().ok_or(ENODEV)?;
+        dev.port_attr(&ndev)
+    }
+
+    fn query_gid(dev: &RdmaDevice<Self>, _index: u32) -> Result<[u8; 16]> {
+        let mut gid = [0; 16];
+        gid[..6].copy_from_slice(&dev.data().gid);
+        Ok(gid)
+    }
+
+    fn port_stats(dev: &RdmaDevice<Self>, values: &mut [u64]) {
+        dev.data().counters.read(values);
+    }
+
+    fn alloc_context(
+        dev: &RdmaDevice<Self>,
+        udata: &mut Udata<'_, Self>,
+    ) -> Result<Arc<Context>> {
+        let context = Context {
+            _held: dev.data().limits.context.hold()?,
+        };
+        udata.require_out(core::mem::size_of::<AllocContextResp>())?;
+        udata.respond(&AllocContextResp { dev_id: 0, pad: 0 })?;
+        Ok(Arc::new(context, GFP_KERNEL)?)
+    }
+
+    fn dealloc_context(_ctx: &Arc<Context>) {}
+
+    fn alloc_pd(
+        dev: &RdmaDevice<Self>,
+        _user: Option<&mut Udata<'_, Self>>,
+        _pd: NewPd,
+    ) -> Result<Arc<Pd>> {
+        Pd::new(dev.data())
+    }
+
+    fn dealloc_pd(_pd: &Arc<Pd>) -> Result {
+        Ok(())
+    }
+
+    fn create_cq(
+        dev: &RdmaDevice<Self>,
+        attr: &CqAttr,
+        user: Option<&mut Udata<'_, Self>>,
+        new: &mut NewCq<'_>,
+    ) -> Result<Arc<cq::Object>> {
+        cq::create(dev.data(), attr, user, new)
+    }
+
+    fn destroy_cq(_cq: &Arc<cq::Object>) -> Result {
+        Ok(())
+    }
+
+    fn poll_cq(cq: &Arc<cq::Object>, out: &mut WcSlots<'_>) -> Result {
+        cq.cq.poll(out)
+    }
+
+    fn req_notify_cq(cq: &Arc<cq::Object>, how: Notify, report_missed: bool) -> Result<bool> {
+        let waiting = cq.cq.arm(matches!(how, Notify::Solicited));
+        Ok(report_missed && waiting)
+    }
+
+    fn create_qp(
+        dev: &RdmaDevice<Self>,
+        pd: &Arc<Pd>,
+        attr: &mut QpInitAttr<Self>,
+        user: Option<&mut Udata<'_, Self>>,
+        new: &mut NewQp<'_>,
+    ) -> Result<Arc<Qp>> {
+        qp::create(dev.data(), pd, attr, user, new)
+    }
+
+    fn modify_qp(qp: &Arc<Qp>, m: &QpModify) -> Result {
+        qp::modify(qp, m)
+    }
+
+    fn query_qp(qp: &Arc<Qp>) -> Result<QpAttr> {
+        qp::query(qp)
+    }
+
+    fn destroy_qp(qp: &Arc<Qp>) -> Result {
+        qp::destroy(qp);
+        Ok(())
+    }
+
+    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Self>) -> Result {
+        qp::post_send(qp, wrs)
+    }
+
+    fn doorbell(qp: &Arc<Qp>) -> Result {
+        qp::doorbell(qp);
+        Ok(())
+    }
+
+    fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+        qp::post_recv(qp, wrs)
+    }
+
+    fn create_srq(
+        dev: &RdmaDevice<Self>,
+        _pd: &Arc<Pd>,
+        attr: &mut SrqAttr,
+        user: Option<&mut Udata<'_, Self>>,
+        new: &mut NewSrq<'_>,
+    ) -> Result<Arc<Srq>> {
+        srq::create(dev.data(), attr, user, new)
+    }
+
+    fn modify_srq(srq: &Arc<Srq>, max_wr: Option<u32>, limit: Option<u32>) -> Result {
+        srq::modify(srq, max_wr, limit)
+    }
+
+    fn query_srq(srq: &Arc<Srq>) -> Result<SrqAttr> {
+        Ok(srq::query(srq))
+    }
+
+    fn destroy_srq(_srq: &Arc<Srq>) -> Result {
+        Ok(())
+    }
+
+    fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
+        srq::post(srq, wrs)
+    }
+
+    fn get_dma_mr(
+        dev: &RdmaDevice<Self>,
+        pd: &Arc<Pd>,
+        access: Access,
+        mem: KernelMemory,
+    ) -> Result<NewMr<mr::Mr>> {
+        mr::dma(dev.data(), pd, access, mem)
+    }
+
+    fn reg_user_mr(
+        dev: &RdmaDevice<Self>,
+        pd: &Arc<Pd>,
+        req: &UserMr,
+        udata: &mut Udata<'_, Self>,
+    ) -> Result<NewMr<mr::Mr>> {
+        mr::user(dev.data(), pd, req, udata)
+    }
+
+    fn alloc_mr(dev: &RdmaDevice<Self>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<mr::Mr>> {
+        mr::fast(dev.data(), pd, max_sg)
+    }
+
+    fn map_mr_sg(mr: &Arc<mr::Mr>, map: &mut SgMap<'_>) -> Result {
+        mr.region.map(map)
+    }
+
+    fn dereg_mr(mr: &Arc<mr::Mr>) -> Result {
+        mr.dereg();
+        Ok(())
+    }
+
+    fn iw_get_qp(dev: &RdmaDevice<Self>, qpn: u32) -> Option<QpHandle> {
+        dev.data().qps.with(qpn, |qp| qp.handle().clone())
+    }
+
+    fn iw_connect(dev: &RdmaDevice<Self>, cm: CmId, param: &ConnParam<'_>) -> Result {
+        cm::connect(dev, cm, param)
+    }
+
+    fn iw_accept(
+        dev: &RdmaDevice<Self>,
+        conn: Arc<Conn>,
+        cm: CmId,
+        param: &ConnParam<'_>,
+    ) -> Result {
+        cm::accept(dev, conn, cm, param)
+    }
+
+    fn iw_reject(_dev: &RdmaDevice<Self>, conn: Arc<Conn>, private_data: &[u8]) -> Result {
+        cm::reject(conn, private_data)
+    }
+
+    fn iw_create_listen(dev: &RdmaDevice<Self>, cm: CmId, backlog: u32) -> Result<Arc<Listener>> {
+        cm::listen(dev, cm, backlog)
+    }
+
+    fn iw_destroy_listen(_dev: &RdmaDevice<Self>, listener: Arc<Listener>) -> Result {
+        cm::unlisten(listener)
+    }
+}
+
+/// The size of a ring for `n` requests: a power of two, as the provider's index arithmetic needs.
+///
+/// # Errors
+///
+/// `EINVAL` when `n` exceeds `max`.
+fn ring_size(n: u32, max: u32) -> Result<u32> {
+    if n > max {
+        return Err(EINVAL);
+    }
+    Ok(n.max(1).next_power_of_two())
+}

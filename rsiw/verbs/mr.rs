@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Verbs on memory regions.
+
+use super::Rsiw;
+use crate::{
+    abi::{RegMrReq, RegMrResp},
+    device::{max, Device, Held},
+    mem::{Access, Region, Store},
+    pd::Pd,
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::{KernelMemory, NewMr, Udata, UserMr};
+
+/// What the core's MR refers to.
+pub(crate) struct Mr {
+    pub(crate) region: Arc<Region>,
+    dev: Arc<Device>,
+    _held: Held,
+}
+
+impl Mr {
+    /// Takes the region out of the table, so that no key finds it, then waits for those who found
+    /// it before. Context: sleeping.
+    pub(super) fn dereg(&self) {
+        self.dev.regions.remove(self.region.stag() >> 8);
+        self.region.destroy();
+    }
+}
+
+/// Puts `store` into the table under a random index, with `key` as the low bits of its STag.
+fn publish(
+    dev: &Arc<Device>,
+    pd: &Pd,
+    held: Held,
+    store: Store,
+    key: u8,
+    access: Option<Access>,
+) -> Result<NewMr<Mr>> {
+    let region = Arc::new(Region::new(pd.id(), store), GFP_KERNEL)?;
+    // Random, so that a peer cannot guess the STags of others.
+    let reserved = dev.regions.reserve_random()?;
+    let stag = reserved.id() << 8 | u32::from(key);
+    region.set_stag(stag);
+    let mr = Arc::new(
+        Mr {
+            region: region.clone(),
+            dev: dev.clone(),
+            _held: held,
+        },
+        GFP_KERNEL,
+    )?;
+    reserved.publish(region.clone())?;
+    if let Some(access) = access {
+        region.enable(stag, access);
+    }
+    Ok(NewMr {
+        mr,
+        lkey: stag,
+        rkey: stag,
+    })
+}
+
+/// Registers a process' memory.
+pub(super) fn user(
+    dev: &Arc<Device>,
+    pd: &Arc<Pd>,
+    req: &UserMr,
+    udata: &mut Udata<'_, Rsiw>,
+) -> Result<NewMr<Mr>> {
+    let args: RegMrReq = udata.request()?;
+    udata.require_out(core::mem::size_of::<RegMrResp>())?;
+    if req.length == 0 || req.iova.checked_add(req.length).is_none() {
+        return Err(EINVAL);
+    }
+    let held = dev.limits.mr.hold()?;
+    let store = Store::User {
+        umem: req.pin()?,
+        iova: req.iova,
+        len: req.length,
+    };
+    let access = Access::from_verbs(req.access.bits());
+    let new = publish(dev, pd, held, store, args.stag_key, Some(access))?;
+    let resp = RegMrResp {
+        stag: new.lkey,
+        pad: 0,
+    };
+    if let Err(e) = udata.respond(&resp) {
+        new.mr.dereg();
+        return Err(e);
+    }
+    Ok(new)
+}
+
+/// A kernel consumer's region of all memory.
+pub(super) fn dma(
+    dev: &Arc<Device>,
+    pd: &Arc<Pd>,
+    access: rdma::Access,
+    mem: KernelMemory,
+) -> Result<NewMr<Mr>> {
+    let held = dev.limits.mr.hold()?;
+    let access = Access::from_verbs(access.bits());
+    publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
+}
+
+/// A region that a kernel consumer registers by work request, of up to `max_sg` pages.
+pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<Mr>> {
+    if max_sg > max::FAST_PAGES {
+        return Err(EINVAL);
+    }
+    let held = dev.limits.mr.hold()?;
+    publish(dev, pd, held, Region::fast_store(max_sg)?, random_key(), None)
+}
+
+/// The consumer changes it with each registration (`ib_update_fast_reg_key`).
+fn random_key() -> u8 {
+    rdma::random_u32() as u8
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Verbs on queue pairs.
+
+use super::{ring_size, user, Rsiw};
+use crate::{
+    abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
+    cm::Close,
+    device::{max, Device},
+    mem::Access,
+    pd::Pd,
+    qp::{rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
+    ring::WorkRing,
+    wr::{Registration, SendOp, SendWr},
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::{errno, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs, Udata};
+
+/// Creates a QP.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of range,
+/// `ENOMEM`.
+pub(super) fn create(
+    dev: &Arc<Device>,
+    pd: &Arc<Pd>,
+    attr: &mut QpInitAttr<Rsiw>,
+    user: Option<&mut Udata<'_, Rsiw>>,
+    new: &mut NewQp<'_>,
+) -> Result<Arc<Qp>> {
+    if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
+        return Err(errno::unsupported());
+    }
+    let cap = &mut attr.cap;
+    if cap.max_send_wr == 0
+        || cap.max_send_sge > MAX_SGE as u32
+        || cap.max_recv_sge > MAX_SGE as u32
+        || cap.max_inline_data > MAX_INLINE
+    {
+        return Err(EINVAL);
+    }
+    let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
+    let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
+    let held = dev.limits.qp.hold()?;
+    let sq_size = ring_size(cap.max_send_wr, max::QP_WR)?;
+    // A QP without receive queue still maps a ring of one element.
+    let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
+    let reserved = dev.qps.reserve_random()?;
+    let number = reserved.id();
+
+    let mut sq_ring = None;
+    let own_ring = match &attr.srq {
+        Some(_) => None,
+        None => Some(WorkRing::new(rq_size)?),
+    };
+    if let Some(udata) = user {
+        udata.require_out(core::mem::size_of::<CreateQpResp>())?;
+        let ring = WorkRing::new(sq_size)?;
+        let sq_key = udata.share(ring.mem())?;
+        let (num_rqe, rq_key) = match &own_ring {
+            Some(ring) => (rq_size, udata.share(ring.mem())?),
+            None => (0, 0),
+        };
+        udata.respond(&CreateQpResp {
+            qp_id: number,
+            num_sqe: sq_size,
+            num_rqe,
+            pad: 0,
+            sq_key,
+            rq_key,
+        })?;
+        sq_ring = Some(ring);
+    }
+    let rq = match (&attr.srq, own_ring) {
+        (Some(srq), _) => srq.rq.clone(),
+        (None, Some(ring)) => Arc::pin_init(
+            RecvQueue::new(rq_size, cap.max_recv_sge, ring, 0, None),
+            GFP_KERNEL,
+        )?,
+        (None, None) => return Err(EINVAL),
+    };
+    cap.max_send_wr = sq_size;
+    if attr.srq.is_none() && cap.max_recv_wr != 0 {
+        cap.max_recv_wr = rq_size;
+    }
+    cap.max_inline_data = MAX_INLINE;
+    new.set_number(number);
+    let qp = Qp::new(Parts {
+        dev: dev.clone(),
+        pd: pd.clone(),
+        number,
+        handle: new.handle(),
+        scq,
+        rcq,
+        sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, sq_ring)?,
+        rq,
+        rq_is_shared: attr.srq.is_some(),
+        held,
+    })?;
+    reserved.publish(qp.clone())?;
+    Ok(qp)
+}
+
+/// Modifies a QP. Of all attributes only the state has an effect: rights are those of the regions,
+/// and Read limits are negotiated when connecting.
+///
+/// # Errors
+///
+/// `EINVAL` for a transition that iWARP does not have. RTS is reached by connecting alone.
+pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
+    let Some(to) = m.state else { return Ok(()) };
+    match (qp.state(), to) {
+        (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
+        // What it is already.
+        (State::Rts, QpState::Rts) => Ok(()),
+        (_, QpState::Err) => {
+            qp.fail();
+            Ok(())
+        }
+        (State::Rts, QpState::Sqd) => {
+            qp.close_conn(Close::Graceful);
+            Ok(())
+        }
+        // An orderly close of a QP that is going down is what both ends' disconnecting looks like.
+        (State::Closing | State::Terminate | State::Error, QpState::Sqd) => Ok(()),
+        _ => Err(EINVAL),
+    }
+}
+
+/// The QP's attributes.
+pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
+    let mtu = qp
+        .dev
+        .handle()
+        .and_then(|h| h.try_get())
+        .and_then(|d| d.netdev().map(|n| n.mtu()))
+        .ok_or(ENODEV)?;
+    let (ird, ord) = qp.read_limits();
+    Ok(QpAttr {
+        state: qp.state().to_verbs(),
+        cap: QpCap {
+            max_send_wr: qp.sq.size(),
+            max_recv_wr: if qp.rq_is_shared() { 0 } else { qp.rq.size() },
+            max_send_sge: qp.sq.max_sge(),
+            max_recv_sge: qp.rq.max_sge(),
+            max_inline_data: MAX_INLINE,
+        },
+        access: rdma::Access::LOCAL_WRITE | rdma::Access::REMOTE_WRITE | rdma::Access::REMOTE_READ,
+        path_mtu: mtu,
+        max_rd_atomic: ord as u8,
+        max_dest_rd_atomic: ird as u8,
+        signal_all: qp.sq.signal_all(),
+    })
+}
+
+/// Ends a QP: nothing of it is found, sent, received or completed afterwards.
+pub(super) fn destroy(qp: &Arc<Qp>) {
+    qp.dev.qps.remove(qp.number());
+    qp.fail();
+}
+
+/// A process rings the doorbell.
+pub(super) fn doorbell(qp: &Arc<Qp>) {
+    match qp.state() {
+        State::Error => {
+            let n = qp.sq.flush_ring(qp.send_out());
+            qp.after_send(n);
+        }
+        _ => qp.run_tx(),
+    }
+}
+
+/// A kernel consumer posts send requests. Context: any.
+pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
+    if qp.state() == State::Idle {
+        return Err(net::errno::ENOTCONN.error());
+    }
+    let mut notify = Default::default();
+    let mut result = Ok(());
+    while let Some(wr) = wrs.next() {
+        match kernel_request(qp, &wr).and_then(|wr| qp.sq.post(wr, qp.send_out())) {
+            Ok(n) => notify |= n,
+            Err(e) => {
+                result = Err(e);
+                break;
+            }
+        }
+    }
+    qp.after_send(notify);
+    qp.wake_tx();
+    result
+}
+
+/// A kernel consumer posts receives. Context: any.
+pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+    if qp.rq_is_shared() {
+        return Err(EINVAL);
+    }
+    let mut notify = Default::default();
+    let mut result = Ok(());
+    while let Some(wr) = wrs.next() {
+        match qp
+            .rq
+            .post(wr.id, user::sges(wr.sges), Some(qp.recv_out()))
+        {
+            Ok(n) => notify |= n,
+            Err(e) => {
+                result = Err(e);
+                break;
+            }
+        }
+    }
+    qp.after_recv(notify);
+    result
+}
+
+/// A kernel consumer's send request in the driver's form.
+fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
+    use rdma::SendOp as Op;
+    let (op, rkey, raddr, payload) = match wr.op {
+        Op::Send => (SendOp::Send, 0, 0, true),
+        Op::SendInv { rkey } => (SendOp::SendInv, rkey, 0, true),
+        Op::Write { remote_addr, rkey } => (SendOp::Write, rkey, remote_addr, true),
+        Op::Read { remote_addr, rkey } => (SendOp::Read, rkey, remote_addr, true),
+        Op::ReadInv { remote_addr, rkey } => (SendOp::ReadLocalInv, rkey, remote_addr, true),
+        Op::LocalInv { rkey } => (SendOp::LocalInv, rkey, 0, false),
+        Op::RegMr { .. } => (SendOp::RegMr, 0, 0, false),
+        // Immediate data and atomics are RFC 7306.
+        _ => return Err(EINVAL),
+    };
+    let mut out = SendWr::new(wr.id, op);
+    out.signalled = wr.flags.signaled();
+    out.solicited = wr.flags.solicited();
+    out.fence = wr.flags.fence();
+    out.rkey = rkey;
+    out.raddr = raddr;
+    if let Op::RegMr { mr, key, access } = &wr.op {
+        out.reg = Some(Registration {
+            region: mr.region.clone(),
+            key: *key,
+            access: Access::from_verbs(access.bits()),
+        });
+    }
+    if payload {
+        if wr.sges.len() > qp.sq.max_sge() as usize || op.is_read() && wr.sges.len() > 1 {
+            return Err(EINVAL);
+        }
+        if wr.flags.inline() && !op.is_read() {
+            let mut data = [0; MAX_INLINE as usize];
+            let n = wr.copy_inline(&mut data)?;
+            out.push_inline(data.get(..n).ok_or(EINVAL)?)?;
+        } else {
+            out.set_sges(user::sges(wr.sges))?;
+        }
+    }
+    Ok(out)
+}

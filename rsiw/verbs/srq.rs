@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Verbs on shared receive queues.
+
+use super::{ring_size, user, Rsiw, Srq};
+use crate::{
+    abi::{CreateSrqResp, MAX_SGE},
+    device::{max, Device},
+    qp::rq::RecvQueue,
+    ring::WorkRing,
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::{errno, NewSrq, RecvWrs, SrqAttr, Udata};
+
+/// Creates a shared receive queue.
+///
+/// # Errors
+///
+/// `EINVAL` for limits out of range, `ENOMEM`.
+pub(super) fn create(
+    dev: &Arc<Device>,
+    attr: &mut SrqAttr,
+    user: Option<&mut Udata<'_, Rsiw>>,
+    new: &mut NewSrq<'_>,
+) -> Result<Arc<Srq>> {
+    if attr.max_wr == 0 || attr.max_sge > MAX_SGE as u32 || attr.limit > attr.max_wr {
+        return Err(EINVAL);
+    }
+    let size = ring_size(attr.max_wr, max::SRQ_WR)?;
+    let held = dev.limits.srq.hold()?;
+    let ring = WorkRing::new(size)?;
+    if let Some(udata) = user {
+        udata.require_out(core::mem::size_of::<CreateSrqResp>())?;
+        let srq_key = udata.share(ring.mem())?;
+        udata.respond(&CreateSrqResp {
+            num_rqe: size,
+            pad: 0,
+            srq_key,
+        })?;
+    }
+    attr.max_wr = size;
+    let rq = RecvQueue::new(size, attr.max_sge, ring, attr.limit, Some(new.handle()));
+    let rq = Arc::pin_init(rq, GFP_KERNEL)?;
+    Ok(Arc::new(Srq { rq, _held: held }, GFP_KERNEL)?)
+}
+
+/// Arms the limit event. Resizing is not supported (`EOPNOTSUPP`).
+pub(super) fn modify(srq: &Srq, max_wr: Option<u32>, limit: Option<u32>) -> Result {
+    if max_wr.is_some() {
+        return Err(errno::unsupported());
+    }
+    match limit {
+        Some(limit) => srq.rq.set_limit(limit),
+        None => Ok(()),
+    }
+}
+
+/// The queue's attributes.
+pub(super) fn query(srq: &Srq) -> SrqAttr {
+    SrqAttr {
+        max_wr: srq.rq.size(),
+        max_sge: srq.rq.max_sge(),
+        limit: srq.rq.limit(),
+    }
+}
+
+/// A kernel consumer posts receives. Context: any.
+pub(super) fn post(srq: &Srq, wrs: &mut RecvWrs<'_>) -> Result {
+    while let Some(wr) = wrs.next() {
+        let _ = srq.rq.post(wr.id, user::sges(wr.sges), None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests and completions in the driver's own, checked form.
+//!
+//! A request gets here either as a copy of an element of a mapped send queue ([`SendWr::from_user`],
+//! everything in it is a process' claim) or from a kernel consumer's post verb. From here on all
+//! values are in range; what still has to be looked up (keys) is looked up when the request starts.
+
+use crate::{
+    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
+    mem::{Access, Region},
+};
+use kernel::{prelude::*, sync::Arc};
+use zerocopy::IntoBytes;
+
+/// What a send work request asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendOp {
+    Write,
+    Read,
+    /// RDMA Read whose local STag is invalidated when the data has arrived (kernel consumers only).
+    ReadLocalInv,
+    Send,
+    SendInv,
+    /// Local invalidate (kernel consumers only).
+    LocalInv,
+    /// Fast registration (kernel consumers only).
+    RegMr,
+}
+
+impl SendOp {
+    /// The operation code that the ABI names it by.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            SendOp::Write => opcode::WRITE,
+            SendOp::Read => opcode::READ,
+            SendOp::ReadLocalInv => opcode::READ_LOCAL_INV,
+            SendOp::Send => opcode::SEND,
+            SendOp::SendInv => opcode::SEND_REMOTE_INV,
+            SendOp::LocalInv => opcode::INVAL_STAG,
+            SendOp::RegMr => opcode::REG_MR,
+        }
+    }
+
+    /// Whether it completes only when the peer has answered.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, SendOp::Read | SendOp::ReadLocalInv)
+    }
+}
+
+/// The fast registration that a `RegMr` request carries.
+pub(crate) struct Registration {
+    pub(crate) region: Arc<Region>,
+    pub(crate) key: u32,
+    pub(crate) access: Access,
+}
+
+/// One send work request. Its total length fits `u32`.
+pub(crate) struct SendWr {
+    pub(crate) id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) signalled: bool,
+    pub(crate) solicited: bool,
+    /// Waits until all RDMA Reads before it have completed.
+    pub(crate) fence: bool,
+    /// The payload is in the request: `sge[0].length` bytes from `sge[1]` on.
+    pub(crate) inline: bool,
+    num_sge: u8,
+    /// Bytes of payload.
+    pub(crate) len: u32,
+    /// Remote STag, or the STag to invalidate.
+    pub(crate) rkey: u32,
+    pub(crate) raddr: u64,
+    sge: [Sge; MAX_SGE],
+    pub(crate) reg: Option<Registration>,
+}
+
+/// Sums the lengths of `sges`; a message has at most 2^32 - 1 bytes.
+fn total(sges: &[Sge]) -> Result<u32, Status> {
+    sges.iter()
+        .try_fold(0u32, |sum, s| sum.checked_add(s.length))
+        .ok_or(Status::LocLen)
+}
+
+impl SendWr {
+    /// Checks the private copy `sqe` of an element that a process wrote.
+    ///
+    /// `max_sge` is the limit that the QP was created with. Kernel-only operations cannot be
+    /// expressed. An element that is refused completes in error with the status returned.
+    pub(crate) fn from_user(sqe: &Sqe, max_sge: u32, signal_all: bool) -> Result<Self, Status> {
+        let op = match sqe.opcode {
+            opcode::WRITE => SendOp::Write,
+            opcode::READ => SendOp::Read,
+            opcode::SEND => SendOp::Send,
+            opcode::SEND_REMOTE_INV => SendOp::SendInv,
+            _ => return Err(Status::QpOp),
+        };
+        let has = |bit| sqe.flags & bit != 0;
+        let inline = has(wqe_flags::INLINE);
+        let (num_sge, len) = if inline {
+            if op.is_read() || sqe.sge[0].length > MAX_INLINE {
+                return Err(Status::LocLen);
+            }
+            (1, sqe.sge[0].length)
+        } else {
+            if u32::from(sqe.num_sge) > max_sge {
+                return Err(Status::QpOp);
+            }
+            let sges = sqe.sge.get(..usize::from(sqe.num_sge)).ok_or(Status::QpOp)?;
+            (sqe.num_sge, total(sges)?)
+        };
+        // The sink of an RDMA Read is named by one STag and one offset on the wire.
+        if op.is_read() && num_sge > 1 {
+            return Err(Status::QpOp);
+        }
+        Ok(Self {
+            id: sqe.id,
+            op,
+            signalled: signal_all || has(wqe_flags::SIGNALLED),
+            solicited: has(wqe_flags::SOLICITED),
+            fence: has(wqe_flags::READ_FENCE),
+            inline,
+            num_sge,
+            len,
+            rkey: sqe.rkey,
+            raddr: sqe.raddr,
+            sge: sqe.sge,
+            reg: None,
+        })
+    }
+
+    /// A kernel consumer's request without payload yet.
+    pub(crate) fn new(id: u64, op: SendOp) -> Self {
+        Self {
+            id,
+            op,
+            signalled: false,
+            solicited: false,
+            fence: false,
+            inline: false,
+            num_sge: 0,
+            len: 0,
+            rkey: 0,
+            raddr: 0,
+            sge: [Sge::default(); MAX_SGE],
+            reg: None,
+        }
+    }
+
+    /// Gives the request its gather (or, for a Read, scatter) list.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when there are too many elements or their lengths overflow a message.
+    pub(crate) fn set_sges(&mut self, sges: impl Iterator<Item = Sge>) -> Result {
+        let mut n = 0;
+        for s in sges {
+            *self.sge.get_mut(n).ok_or(EINVAL)? = s;
+            n += 1;
+        }
+        self.len = total(&self.sge[..n]).map_err(|_| EINVAL)?;
+        self.num_sge = n as u8;
+        Ok(())
+    }
+
+    /// Appends `data` to the request's inline payload.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it exceeds [`MAX_INLINE`].
+    pub(crate) fn push_inline(&mut self, data: &[u8]) -> Result {
+        let at = self.len as usize;
+        let end = at.checked_add(data.len()).ok_or(EINVAL)?;
+        self.sge[1..]
+            .as_mut_bytes()
+            .get_mut(at..end)
+            .ok_or(EINVAL)?
+            .copy_from_slice(data);
+        self.inline = true;
+        self.num_sge = 1;
+        self.len = end as u32;
+        Ok(())
+    }
+
+    /// The gather or scatter list; empty for an inline request.
+    pub(crate) fn sges(&self) -> &[Sge] {
+        if self.inline {
+            &[]
+        } else {
+            &self.sge[..usize::from(self.num_sge)]
+        }
+    }
+
+    /// The inline payload.
+    pub(crate) fn inline_data(&self) -> &[u8] {
+        self.sge[1..].as_bytes().get(..self.len as usize).unwrap_or(&[])
+    }
+}
+
+/// Completion status; the values are those of the ABI's `enum siw_wc_status`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub(crate) enum Status {
+    Success = 0,
+    LocLen = 1,
+    LocProt = 2,
+    QpOp = 3,
+    Flush = 4,
+    LocAccess = 6,
+    RemAccess = 7,
+    General = 9,
+}
+
+/// One work completion on its way to a CQ.
+#[derive(Clone, Copy)]
+pub(crate) struct Completion {
+    pub(crate) id: u64,
+    /// An `abi::opcode` value.
+    pub(crate) opcode: u8,
+    pub(crate) status: Status,
+    pub(crate) bytes: u32,
+    /// The local STag that the peer's Send with Invalidate took away.
+    pub(crate) invalidated: Option<u32>,
+    pub(crate) solicited: bool,
+}
+
+impl Completion {
+    /// The completion of a receive.
+    pub(crate) fn recv(id: u64, status: Status, bytes: u32) -> Self {
+        Self {
+            id,
+            opcode: abi::opcode::RECEIVE,
+            status,
+            bytes,
+            invalidated: None,
+            solicited: false,
+        }
+    }
+}
