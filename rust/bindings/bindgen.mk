@@ -22,19 +22,19 @@ rsiw_bindgen_flags := --rust-target 1.85 --use-core --ctypes-prefix ffi \
 quiet_cmd_rsiw_known = GEN     $@
       cmd_rsiw_known = awk -f $(src)/rust/bindings/known.awk $< > $@
 
-$(bindings)/known_types: $(kernel_bindings) $(src)/rust/bindings/known.awk FORCE
+$(bindings)/known_types_generated: $(kernel_bindings) $(src)/rust/bindings/known.awk FORCE
 	$(call if_changed,rsiw_known)
 
 quiet_cmd_rsiw_bindgen = BINDGEN $@
       cmd_rsiw_bindgen = \
 	$(BINDGEN) $< $(rsiw_bindgen_params) $(rsiw_bindgen_flags) \
-		$$(cat $(bindings)/known_types) \
+		$$(cat $(bindings)/known_types_generated) \
 		$$(grep -Ev '^\#|^$$' $(src)/rust/bindings/bindgen_parameters) \
 		-o $@ -- $(rsiw_bindgen_c_flags); \
 	sed -Ei 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' $@
 
 $(bindings)/bindings_generated.rs: $(src)/rust/bindings/bindings_helper.h \
-		$(bindings)/known_types $(src)/rust/bindings/bindgen_parameters FORCE
+		$(bindings)/known_types_generated $(src)/rust/bindings/bindgen_parameters FORCE
 	$(call if_changed_dep,rsiw_bindgen)
 
 quiet_cmd_rsiw_bindgen_helpers = BINDGEN $@
@@ -47,7 +47,7 @@ quiet_cmd_rsiw_bindgen_helpers = BINDGEN $@
 $(bindings)/helpers_generated.rs: $(src)/rust/helpers/helpers.c FORCE
 	$(call if_changed_dep,rsiw_bindgen_helpers)
 
-targets += rust/bindings/known_types
+targets += rust/bindings/known_types_generated
 targets += rust/bindings/bindings_generated.rs rust/bindings/helpers_generated.rs
 
 $(bindings)/lib.o: $(bindings)/bindings_generated.rs $(bindings)/helpers_generated.rs

@@ -75,7 +75,7 @@ macro_rules! ratelimited {
 #[macro_export]
 macro_rules! ratelimited_err {
     ($name:expr, $($arg:tt)*) => {
-        $crate::ratelimited!(pr_err, "{}: {}", ::core::format_args!("{}", $name), ::core::format_args!($($arg)*))
+        $crate::ratelimited!(pr_err, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }
 
@@ -83,7 +83,7 @@ macro_rules! ratelimited_err {
 #[macro_export]
 macro_rules! ratelimited_warn {
     ($name:expr, $($arg:tt)*) => {
-        $crate::ratelimited!(pr_warn, "{}: {}", ::core::format_args!("{}", $name), ::core::format_args!($($arg)*))
+        $crate::ratelimited!(pr_warn, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }
 
@@ -91,6 +91,6 @@ macro_rules! ratelimited_warn {
 #[macro_export]
 macro_rules! ratelimited_info {
     ($name:expr, $($arg:tt)*) => {
-        $crate::ratelimited!(pr_info, "{}: {}", ::core::format_args!("{}", $name), ::core::format_args!($($arg)*))
+        $crate::ratelimited!(pr_info, "{}: {}", $name, ::core::format_args!($($arg)*))
     };
 }

@@ -2,8 +2,9 @@
 
 //! Network devices, as far as RDMA devices on top of them need to know them.
 
-use core::{fmt, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
+    fmt,
     sync::aref::{ARef, AlwaysRefCounted},
     types::Opaque,
 };

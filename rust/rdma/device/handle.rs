@@ -4,8 +4,11 @@
 
 use super::Device;
 use crate::{iwcm::RequestId, netdev::NetDevice, Driver};
-use core::{fmt, marker::PhantomData, ops::Deref, ptr::NonNull};
-use kernel::sync::{Arc, SetOnce};
+use core::{marker::PhantomData, ops::Deref, ptr::NonNull};
+use kernel::{
+    fmt,
+    sync::{Arc, SetOnce},
+};
 use rdma_bindings as bindings;
 
 /// A counted reference to the C structure, of any driver.
