@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Devices and connections. Each connection has a listener of its own on the
+ * server, whose port goes to the client by the sides' own connection.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vt.h"
+
+uint16_t port_of(const struct sockaddr *sa)
+{
+	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
+}
+
+void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	/* The same place in both families. */
+	((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+/*
+ * The device is the one of this side's own address. (Not of 127.0.0.1: the
+ * kernel does not bind iWARP devices to it, only to lo's further addresses.)
+ */
+void dev_open(struct side *s)
+{
+	struct sockaddr_storage at = s->local;
+
+	set_port(&at, 0);
+	s->ech = rdma_create_event_channel();
+	CHECK(s->ech, "rdma_create_event_channel: errno %d", errno);
+	CALL(rdma_create_id(s->ech, &s->bound, NULL, RDMA_PS_TCP));
+	CALL(rdma_bind_addr(s->bound, (struct sockaddr *)&at));
+	CHECK(s->bound->verbs, "no RDMA device has this side's address");
+	s->ctx = s->bound->verbs;
+	s->pd = ibv_alloc_pd(s->ctx);
+	CHECK(s->pd, "ibv_alloc_pd: errno %d", errno);
+	fcntl(s->ctx->async_fd, F_SETFL, O_NONBLOCK);
+}
+
+void dev_close(struct side *s)
+{
+	CALL(ibv_dealloc_pd(s->pd));
+	CALL(rdma_destroy_id(s->bound));
+	rdma_destroy_event_channel(s->ech);
+}
+
+static bool cm_wait(struct rdma_event_channel *ech, unsigned int ms)
+{
+	struct pollfd pfd = { .fd = ech->fd, .events = POLLIN };
+
+	return poll(&pfd, 1, ms) == 1;
+}
+
+bool cm_quiet(struct rdma_event_channel *ech, unsigned int ms)
+{
+	return !cm_wait(ech, ms);
+}
+
+struct rdma_cm_event cm_event(struct rdma_event_channel *ech, unsigned int ms,
+			      uint8_t *pdata)
+{
+	struct rdma_cm_event *ev, copy;
+
+	CHECK(cm_wait(ech, ms), "no connection event within %u ms", ms);
+	CALL(rdma_get_cm_event(ech, &ev));
+	copy = *ev;
+	/* Private data lives in the event. */
+	if (pdata && ev->param.conn.private_data_len)
+		memcpy(pdata, ev->param.conn.private_data, ev->param.conn.private_data_len);
+	CALL(rdma_ack_cm_event(ev));
+	return copy;
+}
+
+void cm_expect(struct rdma_event_channel *ech, enum rdma_cm_event_type type,
+	       struct rdma_cm_event *ev, uint8_t *pdata)
+{
+	struct rdma_cm_event copy = cm_event(ech, WAIT_MS, pdata);
+
+	CHECK(copy.event == type, "event %s (status %d), not %s",
+	      rdma_event_str(copy.event), copy.status, rdma_event_str(type));
+	if (ev)
+		*ev = copy;
+}
+
+static unsigned int or_else(unsigned int value, unsigned int otherwise)
+{
+	return value ? value : otherwise;
+}
+
+static struct ibv_cq *new_cq(struct conn *c, unsigned int size)
+{
+	struct ibv_cq *cq = ibv_create_cq(c->id->verbs, size, c, c->channel, 0);
+
+	CHECK(cq, "ibv_create_cq of %u entries: errno %d", size, errno);
+	return cq;
+}
+
+/* Give the connection's id its queues. */
+void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
+{
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
+
+	c->s = s;
+	c->o = *o;
+	c->pd = o->pd ? o->pd : s->pd;
+	if (o->events) {
+		c->channel = ibv_create_comp_channel(s->ctx);
+		CHECK(c->channel, "ibv_create_comp_channel: errno %d", errno);
+	}
+	attr.cap.max_send_wr = or_else(o->sq, 64);
+	attr.cap.max_recv_wr = o->no_rq || o->srq ? 0 : or_else(o->rq, 64);
+	attr.cap.max_send_sge = 6;
+	attr.cap.max_recv_sge = o->no_rq ? 1 : 6;
+	attr.cap.max_inline_data = o->max_inline;
+	attr.sq_sig_all = o->sig_all;
+	attr.srq = o->srq;
+	c->scq = o->scq ? o->scq : new_cq(c, or_else(o->scq_size, attr.cap.max_send_wr));
+	c->rcq = o->rcq ? o->rcq : new_cq(c, or_else(o->rcq_size, or_else(o->rq, 64)));
+	attr.send_cq = c->scq;
+	attr.recv_cq = c->rcq;
+	CALL(rdma_create_qp(c->id, c->pd, &attr));
+	c->qp = c->id->qp;
+}
+
+static uint8_t depth_of(int wanted)
+{
+	return wanted < 0 ? 0 : or_else(wanted, 16);
+}
+
+void conn_param(struct conn *c, struct rdma_conn_param *p)
+{
+	*p = (struct rdma_conn_param) {
+		.private_data = c->o.pdata, .private_data_len = c->o.pdata_len,
+		.responder_resources = depth_of(c->o.ird),
+		.initiator_depth = depth_of(c->o.ord), .retry_count = 7,
+	};
+}
+
+void conn_resolve(struct side *s, struct rdma_cm_id *id, struct rdma_event_channel *ech,
+		  struct sockaddr_storage *to)
+{
+	struct sockaddr_storage from = s->local;
+
+	set_port(&from, 0);
+	CALL(rdma_resolve_addr(id, (struct sockaddr *)&from, (struct sockaddr *)to, 5000));
+	cm_expect(ech, RDMA_CM_EVENT_ADDR_RESOLVED, NULL, NULL);
+	CALL(rdma_resolve_route(id, 5000));
+	cm_expect(ech, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL, NULL);
+}
+
+struct rdma_cm_id *listen_open(struct side *s, struct rdma_event_channel *ech, int backlog)
+{
+	struct sockaddr_storage at = s->local;
+	struct rdma_cm_id *id;
+
+	set_port(&at, 0);
+	CALL(rdma_create_id(ech, &id, NULL, RDMA_PS_TCP));
+	CALL(rdma_bind_addr(id, (struct sockaddr *)&at));
+	CALL(rdma_listen(id, backlog));
+	return id;
+}
+
+static void server_open(struct side *s, struct conn *c, const struct conn_opts *o)
+{
+	struct rdma_cm_id *listener;
+	struct rdma_conn_param p;
+	struct rdma_cm_event ev;
+	uint16_t port;
+
+	c->ech = rdma_create_event_channel();
+	CHECK(c->ech, "rdma_create_event_channel: errno %d", errno);
+	listener = listen_open(s, c->ech, 4);
+	port = port_of(rdma_get_local_addr(listener));
+	CHECK(port, "the listener has no port");
+	oob_send(s, &port, sizeof(port));
+
+	cm_expect(c->ech, RDMA_CM_EVENT_CONNECT_REQUEST, &ev, c->pdata);
+	c->pdata_len = ev.param.conn.private_data_len;
+	c->id = ev.id;
+	conn_setup(s, c, o);
+	conn_param(c, &p);
+	CALL(rdma_accept(c->id, &p));
+	cm_expect(c->ech, RDMA_CM_EVENT_ESTABLISHED, &ev, NULL);
+	c->ird = ev.param.conn.responder_resources;
+	c->ord = ev.param.conn.initiator_depth;
+	CALL(rdma_destroy_id(listener));
+}
+
+static void client_open(struct side *s, struct conn *c, const struct conn_opts *o)
+{
+	struct sockaddr_storage to = s->peer;
+	struct rdma_conn_param p;
+	struct rdma_cm_event ev;
+	uint16_t port;
+
+	c->ech = rdma_create_event_channel();
+	CHECK(c->ech, "rdma_create_event_channel: errno %d", errno);
+	oob_recv(s, &port, sizeof(port));
+	set_port(&to, port);
+	CALL(rdma_create_id(c->ech, &c->id, NULL, RDMA_PS_TCP));
+	conn_resolve(s, c->id, c->ech, &to);
+	conn_setup(s, c, o);
+	conn_param(c, &p);
+	CALL(rdma_connect(c->id, &p));
+	cm_expect(c->ech, RDMA_CM_EVENT_ESTABLISHED, &ev, c->pdata);
+	c->pdata_len = ev.param.conn.private_data_len;
+	c->ird = ev.param.conn.responder_resources;
+	c->ord = ev.param.conn.initiator_depth;
+}
+
+void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
+{
+	static const struct conn_opts usual;
+
+	memset(c, 0, sizeof(*c));
+	if (s->client)
+		client_open(s, c, o ? o : &usual);
+	else
+		server_open(s, c, o ? o : &usual);
+	/* Neither side runs ahead into a side that is not ready. */
+	sync_sides(s);
+	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
+}
+
+enum ibv_qp_state qp_state(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CALL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	return attr.qp_state;
+}
+
+static void expect_state(struct conn *c, unsigned int states)
+{
+	uint64_t end = now_ms() + WAIT_MS;
+
+	if (!c->disconnected)
+		cm_expect(c->ech, RDMA_CM_EVENT_DISCONNECTED, NULL, NULL);
+	c->disconnected = true;
+	while (!(BIT(qp_state(c->qp)) & states)) {
+		CHECK(now_ms() < end, "disconnected, but in state %d", qp_state(c->qp));
+		sleep_ms(2);
+	}
+}
+
+/* The connection has ended, in order or not. */
+void conn_expect_down(struct conn *c)
+{
+	expect_state(c, ~BIT(IBV_QPS_RTS));
+}
+
+/* The QP, too, is done with an orderly end: it may be back at the start. */
+void conn_expect_closed(struct conn *c)
+{
+	expect_state(c, BIT(IBV_QPS_ERR) | BIT(IBV_QPS_INIT) | BIT(IBV_QPS_RESET));
+}
+
+/* The connection has ended by a fault. */
+void conn_expect_error(struct conn *c)
+{
+	expect_state(c, BIT(IBV_QPS_ERR));
+}
+
+void conn_free(struct conn *c)
+{
+	if (c->id->qp)
+		rdma_destroy_qp(c->id);
+	if (!c->o.scq)
+		CALL(ibv_destroy_cq(c->scq));
+	if (!c->o.rcq)
+		CALL(ibv_destroy_cq(c->rcq));
+	if (c->channel)
+		CALL(ibv_destroy_comp_channel(c->channel));
+	if (c->token_mr)
+		CALL(ibv_dereg_mr(c->token_mr));
+	CALL(rdma_destroy_id(c->id));
+	if (c->ech)
+		rdma_destroy_event_channel(c->ech);
+	memset(c, 0, sizeof(*c));
+}
+
+/* The orderly end: both sides are done, one disconnects, both see it. */
+void conn_close(struct conn *c)
+{
+	sync_sides(c->s);
+	if (c->s->active)
+		CALL(rdma_disconnect(c->id));
+	conn_expect_down(c);
+	conn_free(c);
+}
+
+int async_event(struct side *s, unsigned int ms)
+{
+	struct pollfd pfd = { .fd = s->ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event ev;
+
+	if (poll(&pfd, 1, ms) != 1)
+		return -1;
+	CALL(ibv_get_async_event(s->ctx, &ev));
+	ibv_ack_async_event(&ev);
+	return ev.event_type;
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The command: a server that serves tests until it is killed, and a client
+ * that runs them against it and prints KTAP.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vt.h"
+
+static const struct test *const groups[] = {
+	ops_tests, align_tests, sge_tests, order_tests, mr_tests, prot_tests,
+	recv_tests, srq_tests, cq_tests, qp_tests, scale_tests, cm_tests,
+	close_tests, big_tests, stress_tests, hostile_tests,
+};
+
+static const char *port = "18515";
+static const char *pattern;		/* NULL: all that are not long */
+static const char *excluded;
+static bool quick, with_long, listing, gentle;
+static uint64_t seed = 1;
+static unsigned int rounds = 20;
+
+/* What a driver cannot do, read from a file, and on which side it is. */
+enum role { AS_ACTIVE = 1, AS_PASSIVE = 2 };
+
+static struct {
+	char name[64];
+	int roles;
+	char reason[160];
+} known[100];
+static int num_known;
+static bool known_client, known_server, known_run;
+
+static void usage(void)
+{
+	fputs("usage: rsiw-verbs server [-p PORT] ADDRESS\n"
+	      "       rsiw-verbs client [-p PORT] [-t PATTERN,...] [-x PATTERN,...]\n"
+	      "                  [-q] [-l] [-k KNOWN [-c] [-r] [-f]] [-s SEED] [-n ROUNDS]\n"
+	      "                  [-z] ADDRESS\n"
+	      "       rsiw-verbs list [-t PATTERN,...] [-q] [-l]\n"
+	      "  -t  only these tests (shell patterns)   -x  not these\n"
+	      "  -q  the quick ones                      -l  the long ones too\n"
+	      "  -k  file of tests that a driver is known to fail: in each line a pattern,\n"
+	      "      on which side it fails (active, passive, any) and the reason\n"
+	      "  -c  the client has that driver   -r  the server has it\n"
+	      "  -f  do not skip those tests: run them, expecting that they fail\n"
+	      "  -z  stress without anything empty and without fences\n"
+	      "  -s  seed of the random tests, 0: from the clock   -n  their length\n",
+	      stderr);
+	exit(2);
+}
+
+static bool matches(const char *list, const char *name)
+{
+	char copy[512], *one, *rest = copy;
+
+	snprintf(copy, sizeof(copy), "%s", list);
+	while ((one = strsep(&rest, ",")))
+		if (!fnmatch(one, name, 0))
+			return true;
+	return false;
+}
+
+static bool selected(const struct test *t, const char *name)
+{
+	if (excluded && matches(excluded, name))
+		return false;
+	if (pattern)
+		return matches(pattern, name);
+	if (quick)
+		return t->flags & T_QUICK;
+	return with_long || !(t->flags & T_LONG);
+}
+
+static void read_known(const char *file)
+{
+	FILE *f = fopen(file, "r");
+	char line[256];
+
+	if (!f) {
+		perror(file);
+		exit(2);
+	}
+	while (fgets(line, sizeof(line), f)) {
+		char role[16];
+
+		line[strcspn(line, "#\n")] = 0;
+		if (sscanf(line, "%63s %15s %159[^\n]", known[num_known].name, role,
+			   known[num_known].reason) != 3)
+			continue;
+		known[num_known].roles = !strcmp(role, "active") ? AS_ACTIVE :
+					 !strcmp(role, "passive") ? AS_PASSIVE :
+					 AS_ACTIVE | AS_PASSIVE;
+		if (++num_known == ARRAY_SIZE(known)) {
+			fprintf(stderr, "%s: too many lines\n", file);
+			exit(2);
+		}
+	}
+	fclose(f);
+}
+
+static const char *known_reason(const char *name, bool reverse)
+{
+	int i, roles = 0;
+
+	if (known_client)
+		roles |= reverse ? AS_PASSIVE : AS_ACTIVE;
+	if (known_server)
+		roles |= reverse ? AS_ACTIVE : AS_PASSIVE;
+	for (i = 0; i < num_known; i++)
+		if (known[i].roles & roles && !fnmatch(known[i].name, name, 0))
+			return known[i].reason;
+	return NULL;
+}
+
+static const struct test *find_test(const char *name)
+{
+	const struct test *t;
+	size_t g;
+
+	for (g = 0; g < ARRAY_SIZE(groups); g++)
+		for (t = groups[g]; t->name; t++)
+			if (!strcmp(t->name, name))
+				return t;
+	return NULL;
+}
+
+static void __attribute__((noreturn)) serve(int fd)
+{
+	struct side s = { .oob = fd };
+	socklen_t len = sizeof(s.local);
+	struct oob_run run = {};
+	const struct test *t;
+	size_t n;
+
+	if (oob_get(fd, &run, sizeof(run), &n) != OOB_RUN || n != sizeof(run))
+		_exit(3);
+	run.name[sizeof(run.name) - 1] = 0;
+	t = find_test(run.name);
+	if (!t)
+		_exit(3);
+	getsockname(fd, (struct sockaddr *)&s.local, &len);
+	len = sizeof(s.peer);
+	getpeername(fd, (struct sockaddr *)&s.peer, &len);
+	s.active = run.server_active;
+	s.seed = run.seed;
+	s.rounds = run.rounds;
+	s.gentle = run.gentle;
+	run_child(&s, t, -1);
+}
+
+static int server(const char *addr)
+{
+	int fd = oob_listen(addr, port), conn;
+
+	if (fd < 0)
+		return 1;
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+		if (conn < 0)
+			continue;
+		if (!fork()) {
+			signal(SIGCHLD, SIG_DFL);
+			close(fd);
+			serve(conn);
+		}
+		close(conn);
+	}
+}
+
+static void __attribute__((noreturn))
+test_process(const struct test *t, bool reverse, const char *addr, int out)
+{
+	struct side s = {
+		.client = true, .active = !reverse, .seed = seed, .rounds = rounds,
+		.gentle = gentle,
+	};
+	struct oob_run run = {
+		.seed = seed, .rounds = rounds, .server_active = reverse,
+		.gentle = gentle,
+	};
+	struct result r = { .verdict = V_FAIL };
+	socklen_t len = sizeof(s.local);
+	int tries;
+
+	snprintf(run.name, sizeof(run.name), "%s", t->name);
+	/* The server may have been started in the same moment. */
+	for (tries = 0; tries < 100; tries++) {
+		s.oob = oob_connect(addr, port);
+		if (s.oob >= 0)
+			break;
+		sleep_ms(100);
+	}
+	if (s.oob < 0 || !oob_put(s.oob, OOB_RUN, &run, sizeof(run))) {
+		snprintf(r.own, sizeof(r.own), "no server at %s port %s", addr, port);
+		_exit(write(out, &r, sizeof(r)) != sizeof(r));
+	}
+	getsockname(s.oob, (struct sockaddr *)&s.local, &len);
+	len = sizeof(s.peer);
+	getpeername(s.oob, (struct sockaddr *)&s.peer, &len);
+	run_child(&s, t, out);
+}
+
+static void run_one(const struct test *t, bool reverse, const char *addr, struct result *r)
+{
+	int pipefd[2], status = 0, ms = ((t->seconds ? t->seconds : 60) + 20) * 1000;
+	struct pollfd pfd = { .events = POLLIN };
+	pid_t pid;
+
+	memset(r, 0, sizeof(*r));
+	r->verdict = V_FAIL;
+	fflush(stdout);
+	pid = pipe2(pipefd, O_CLOEXEC) ? -1 : fork();
+	if (pid < 0) {
+		snprintf(r->own, sizeof(r->own), "no process: errno %d", errno);
+		return;
+	}
+	if (!pid) {
+		close(pipefd[0]);
+		test_process(t, reverse, addr, pipefd[1]);
+	}
+	close(pipefd[1]);
+	pfd.fd = pipefd[0];
+	if (poll(&pfd, 1, ms) < 1) {
+		/* Not even its alarm got through: it sits in the kernel. */
+		snprintf(r->own, sizeof(r->own), "hangs in the kernel");
+		kill(pid, SIGKILL);
+	} else if (read(pipefd[0], r, sizeof(*r)) != sizeof(*r)) {
+		waitpid(pid, &status, 0);
+		r->verdict = V_FAIL;
+		snprintf(r->own, sizeof(r->own), "died with status %#x", status);
+	} else {
+		/* Leaving the kernel again is part of the test. */
+		for (ms = 0; !waitpid(pid, &status, WNOHANG); ms += 10) {
+			if (ms == 20000) {
+				r->verdict = V_FAIL;
+				snprintf(r->own, sizeof(r->own), "does not exit");
+				break;
+			}
+			sleep_ms(10);
+		}
+	}
+	close(pipefd[0]);
+}
+
+static bool report(int n, const char *name, const char *why, const struct result *r,
+		   uint64_t ms)
+{
+	switch (r->verdict) {
+	case V_PASS:
+		printf("ok %d %s\n", n, name);
+		if (why)
+			printf("# %s passed, though known to fail: %s\n", name, why);
+		break;
+	case V_SKIP:
+		printf("ok %d %s # SKIP %s\n", n, name, r->own);
+		break;
+	default:
+		if (why)
+			printf("ok %d %s # XFAIL %s\n", n, name, why);
+		else
+			printf("not ok %d %s\n", n, name);
+		if (r->own[0])
+			printf("# %s: %s\n", name, r->own);
+		if (r->peer[0])
+			printf("# %s: server: %s\n", name, r->peer);
+	}
+	if (ms > 2000)
+		printf("# %s took %.1f s\n", name, ms / 1e3);
+	return r->verdict != V_FAIL || why;
+}
+
+/* Runs the selected tests, or (addr NULL) only counts or lists them. */
+static int client(const char *addr, int *count)
+{
+	const struct test *t;
+	const char *why;
+	struct result r;
+	uint64_t began;
+	int n = 0, bad = 0, reverse;
+	char name[80];
+	size_t g;
+
+	for (g = 0; g < ARRAY_SIZE(groups); g++) {
+		for (t = groups[g]; t->name; t++) {
+			for (reverse = 0; reverse <= !!(t->flags & T_BOTH); reverse++) {
+				snprintf(name, sizeof(name), "%s%s", t->name,
+					 reverse ? "/reverse" : "");
+				if (!selected(t, name))
+					continue;
+				n++;
+				if (listing)
+					puts(name);
+				if (!addr)
+					continue;
+				why = known_reason(t->name, reverse);
+				if (why && !known_run) {
+					printf("ok %d %s # SKIP known: %s\n", n, name, why);
+					continue;
+				}
+				began = now_ms();
+				run_one(t, reverse, addr, &r);
+				bad += !report(n, name, why, &r, now_ms() - began);
+			}
+		}
+	}
+	*count = n;
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+	int opt, count, bad;
+
+	optind = 2;
+	while (argc > 1 && (opt = getopt(argc, argv, "p:t:x:k:s:n:qlcrfz")) != -1) {
+		switch (opt) {
+		case 'p':
+			port = optarg;
+			break;
+		case 't':
+			pattern = optarg;
+			break;
+		case 'x':
+			excluded = optarg;
+			break;
+		case 'k':
+			read_known(optarg);
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			rounds = strtoul(optarg, NULL, 0);
+			break;
+		case 'q':
+			quick = true;
+			break;
+		case 'l':
+			with_long = true;
+			break;
+		case 'c':
+			known_client = true;
+			break;
+		case 'r':
+			known_server = true;
+			break;
+		case 'f':
+			known_run = true;
+			break;
+		case 'z':
+			gentle = true;
+			break;
+		default:
+			usage();
+		}
+	}
+	if (!strcmp(mode, "list")) {
+		listing = true;
+		client(NULL, &count);
+		return 0;
+	}
+	if (optind != argc - 1)
+		usage();
+	if (!strcmp(mode, "server"))
+		return server(argv[optind]);
+	if (strcmp(mode, "client"))
+		usage();
+	if (!seed)
+		seed = now_ms();
+	client(NULL, &count);
+	if (!count) {
+		fprintf(stderr, "no test is selected\n");
+		return 2;
+	}
+	printf("KTAP version 1\n# seed %lu\n1..%d\n", seed, count);
+	bad = client(argv[optind], &count);
+	printf("# %d of %d failed\n", bad, count);
+	return bad != 0;
+}

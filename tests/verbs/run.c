@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One side's process for one test: its time limit, and how its verdict gets
+ * to the other side and to the process that prints it. The kernel cleans up
+ * after a test that failed; one that passes cleans up itself, and that every
+ * object could be destroyed is part of passing.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vt.h"
+
+enum { USUAL_SECONDS = 60 };
+
+static struct side *side;
+static int verdict_fd;
+static unsigned int limit;
+static struct result result;
+
+uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000ull + ts.tv_nsec / 1000000;
+}
+
+void sleep_ms(unsigned int ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000l };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+static void __attribute__((noreturn)) tell(int verdict)
+{
+	result.verdict = verdict;
+	if (verdict_fd >= 0 &&
+	    write(verdict_fd, &result, sizeof(result)) != sizeof(result))
+		_exit(3);
+	if (verdict_fd < 0 && verdict == V_FAIL)
+		fprintf(stderr, "server: %s\n", result.own);
+	_exit(verdict == V_FAIL);
+}
+
+/* The other side's verdict; it may still have data for us under way. */
+static int other_verdict(unsigned int seconds)
+{
+	struct timeval tv = { .tv_sec = seconds };
+	char got[sizeof(result.peer)];
+	size_t len;
+	int type;
+
+	setsockopt(side->oob, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	do {
+		len = 0;
+		type = oob_get(side->oob, got, sizeof(got) - 1, &len);
+	} while (type == OOB_DATA);
+	got[len] = 0;
+	memcpy(result.peer, got, len + 1);
+	return type;
+}
+
+void fail_at(const char *file, int line, const char *fmt, ...)
+{
+	size_t n;
+	va_list ap;
+
+	n = snprintf(result.own, sizeof(result.own), "%s:%d: ", file, line);
+	va_start(ap, fmt);
+	vsnprintf(result.own + n, sizeof(result.own) - n, fmt, ap);
+	va_end(ap);
+
+	oob_put(side->oob, OOB_FAIL, result.own, strlen(result.own));
+	/* It may have failed as well, and know the cause better. */
+	other_verdict(2);
+	tell(V_FAIL);
+}
+
+void skip(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(result.own, sizeof(result.own), fmt, ap);
+	va_end(ap);
+	oob_put(side->oob, OOB_SKIP, result.own, strlen(result.own));
+	tell(V_SKIP);
+}
+
+static void time_is_up(int sig)
+{
+	(void)sig;
+	fail("not done within %u s", limit);
+}
+
+void run_child(struct side *s, const struct test *t, int out)
+{
+	side = s;
+	verdict_fd = out;
+	s->arg = t->arg;
+	limit = t->seconds ? t->seconds : USUAL_SECONDS;
+	signal(SIGALRM, time_is_up);
+	signal(SIGPIPE, SIG_IGN);
+	alarm(limit);
+
+	if (!(t->flags & T_NODEV))
+		dev_open(s);
+	t->run(s);
+	if (!(t->flags & T_NODEV))
+		dev_close(s);
+
+	if (!oob_put(s->oob, OOB_PASS, NULL, 0))
+		fail("the other side is gone at the end");
+	switch (other_verdict(limit)) {
+	case OOB_PASS:
+		tell(V_PASS);
+	case OOB_SKIP:
+		memcpy(result.own, result.peer, sizeof(result.own));
+		tell(V_SKIP);
+	case OOB_FAIL:
+		tell(V_FAIL);
+	default:
+		snprintf(result.own, sizeof(result.own), "the other side died at the end");
+		tell(V_FAIL);
+	}
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The ways a connection ends. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vt.h"
+
+enum { WHO_ACTIVE = 1, WHO_PASSIVE = 2, WHO_BOTH = 3 };
+
+/* One side or both disconnect; the receives of both come back, in order. */
+static void t_disconnect(struct side *s)
+{
+	struct conn_opts o = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, &o);
+	buf_new(s, &b, PAGE, ACC_LOCAL);
+	sge = sge_of(&b, 0, 100);
+	for (i = 0; i < 10; i++)
+		post_recv(&c, i, &sge, 1);
+	sync_sides(s);
+	if (s->arg & (s->active ? WHO_ACTIVE : WHO_PASSIVE))
+		rdma_disconnect(c.id);
+	conn_expect_closed(&c);
+	for (i = 0; i < 10; i++)
+		bad(c.rcq, i, FLUSHED);
+	/* Once is enough, and a second time does no harm. */
+	CHECK(cm_quiet(c.ech, QUIET_MS), "a second event after the disconnect");
+	rdma_disconnect(c.id);
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* What was completed before an orderly end has got through. */
+static void t_delivers(struct side *s)
+{
+	enum { COUNT = 30, LEN = 20000 };
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, COUNT * LEN, ACC_LOCAL);
+	for (i = 0; i < COUNT; i++) {
+		sge = sge_of(&b, i * LEN, LEN);
+		if (s->active) {
+			buf_fill(&b, i * LEN, LEN, i);
+		} else {
+			buf_expect(&b, i * LEN, LEN, i);
+			post_recv(&c, i, &sge, 1);
+		}
+	}
+	sync_sides(s);
+	for (i = 0; i < COUNT && s->active; i++) {
+		sge = sge_of(&b, i * LEN, LEN);
+		post(&c, IBV_WR_SEND, i, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+	}
+	for (i = 0; i < COUNT; i++) {
+		if (s->active)
+			good(c.scq, i, IBV_WC_SEND, -1);
+		else
+			good(c.rcq, i, IBV_WC_RECV, LEN);
+	}
+	if (s->active)
+		CALL(rdma_disconnect(c.id));
+	conn_expect_down(&c);
+	buf_verify(&b, "sent before the disconnect");
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* Both sides are busy with everything when one of them disconnects. */
+static void t_busy(struct side *s)
+{
+	enum { COUNT = 30, LEN = 1 << 20 };
+	struct rmem r;
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	bool flushed = false;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	for (i = 0; i < COUNT; i++)
+		post_recv(&c, i, &sge, 1);
+	give_rmem(s, &b);
+	r = take_rmem(s);
+	for (i = 0; i < COUNT; i++)
+		post(&c, i % 3 == 0 ? IBV_WR_SEND :
+		     i % 3 == 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+		     i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+	if (s->active)
+		CALL(rdma_disconnect(c.id));
+	/* Each request is accounted for once, and none goes well after one did not. */
+	for (i = 0; i < COUNT; i++) {
+		wc = poll_one(c.scq);
+		CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR ||
+		      wc.status == IBV_WC_LOC_QP_OP_ERR,
+		      "request %lu: %s", wc.wr_id, ibv_wc_status_str(wc.status));
+		CHECK(!flushed || wc.status != IBV_WC_SUCCESS,
+		      "request %lu went well after one was flushed", wc.wr_id);
+		flushed |= wc.status != IBV_WC_SUCCESS;
+	}
+	for (i = 0, flushed = false; i < COUNT; i++) {
+		wc = poll_one(c.rcq);
+		CHECK(wc.wr_id == (uint64_t)i, "receive %lu, not %d", wc.wr_id, i);
+		CHECK(!flushed || wc.status != IBV_WC_SUCCESS,
+		      "receive %d went well after one was flushed", i);
+		flushed |= wc.status != IBV_WC_SUCCESS;
+	}
+	CHECK(poll_quiet(c.scq, QUIET_MS), "one completion too many");
+	conn_expect_down(&c);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* A process is killed in the middle of it; the other side learns it. */
+static void t_killed(struct side *s)
+{
+	enum { LEN = 1 << 20 };
+	struct ibv_sge sge;
+	struct conn c;
+	struct rmem r;
+	struct buf b;
+	pid_t pid = 0;
+	int status, i;
+
+	/* The device is opened after the fork, by the one that will die. */
+	if (s->active)
+		pid = fork();
+	if (pid) {
+		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid, "no process");
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+		      "the process ended with status %#x", status);
+		sync_sides(s);
+		return;
+	}
+	dev_open(s);
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		r = take_rmem(s);
+		for (i = 0; i < 40; i++)
+			post(&c, i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i, 0, &sge, 1,
+			     r.addr, r.rkey);
+		kill(getpid(), SIGKILL);
+	}
+	post_recv(&c, 1, &sge, 1);
+	give_rmem(s, &b);
+	conn_expect_down(&c);
+	bad(c.rcq, 1, FLUSHED);
+	conn_free(&c);
+	buf_free(&b);
+	dev_close(s);
+	sync_sides(s);
+}
+
+/* A region goes while the other side writes into it: refused, never misplaced. */
+static void t_dereg_busy(struct side *s)
+{
+	enum { LEN = 1 << 20 };
+	struct ibv_sge sge;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		r = take_rmem(s);
+		for (i = 0; i < 40; i++)
+			post(&c, IBV_WR_RDMA_WRITE, i, 0, &sge, 1, r.addr, r.rkey);
+		conn_expect_error(&c);
+	} else {
+		give_rmem(s, &b);
+		/* Once the first bytes are there. */
+		while (!memcmp((void *)b.p, b.model, 64))
+			sleep_ms(1);
+		CALL(ibv_dereg_mr(b.mr));
+		b.mr = NULL;
+		/* From here on the memory is ours alone. */
+		memcpy(b.model, b.p, LEN);
+		conn_expect_error(&c);
+		buf_verify(&b, "memory after its region was deregistered");
+	}
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* The listener goes while a request waits for its answer. */
+static void t_listener_gone(struct side *s)
+{
+	struct conn c = { .ech = rdma_create_event_channel() };
+	struct conn_opts o = {};
+	struct rdma_conn_param p;
+	struct rdma_cm_event ev;
+	struct rdma_cm_id *id;
+	uint16_t port;
+
+	CHECK(c.ech, "rdma_create_event_channel: errno %d", errno);
+	if (s->client) {
+		struct sockaddr_storage to = s->peer;
+
+		oob_recv(s, &port, sizeof(port));
+		set_port(&to, port);
+		CALL(rdma_create_id(c.ech, &c.id, NULL, RDMA_PS_TCP));
+		conn_resolve(s, c.id, c.ech, &to);
+		conn_setup(s, &c, &o);
+		conn_param(&c, &p);
+		CALL(rdma_connect(c.id, &p));
+		/* Any end will do, as long as it is one. */
+		ev = cm_event(c.ech, WAIT_MS, NULL);
+		CHECK(ev.event != RDMA_CM_EVENT_ESTABLISHED, "connected to nobody");
+		conn_free(&c);
+		sync_sides(s);
+	} else {
+		id = listen_open(s, c.ech, 4);
+		port = port_of(rdma_get_local_addr(id));
+		oob_send(s, &port, sizeof(port));
+		cm_expect(c.ech, RDMA_CM_EVENT_CONNECT_REQUEST, &ev, NULL);
+		CALL(rdma_destroy_id(id));
+		CHECK(cm_quiet(c.ech, QUIET_MS), "an event of a listener that is gone");
+		CALL(rdma_destroy_id(ev.id));
+		sync_sides(s);
+		rdma_destroy_event_channel(c.ech);
+	}
+}
+
+const struct test close_tests[] = {
+	{ "disconnect", t_disconnect, T_QUICK | T_BOTH, WHO_ACTIVE },
+	{ "disconnect-both", t_disconnect, T_QUICK, WHO_BOTH },
+	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
+	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
+	{ "killed", t_killed, T_QUICK | T_BOTH | T_NODEV },
+	{ "deregister-busy", t_dereg_busy, T_QUICK },
+	{ "listener-gone", t_listener_gone, 0 },
+	{ }
+};

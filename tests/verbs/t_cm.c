@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Setting connections up, and failing to. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vt.h"
+
+/* Private data with the request and with the reply, none or all there can be. */
+static void t_private_data(struct side *s)
+{
+	static const uint8_t usual[] = { 0, 1, 3, 4, 5, 56, 128, 200, 251 };
+	static const uint8_t most[] = { 252, 253, 254, 255 };
+	const uint8_t *lens = s->arg ? most : usual;
+	size_t i, n = s->arg ? ARRAY_SIZE(most) : ARRAY_SIZE(usual);
+	uint8_t out[256], want[256];
+	struct conn_opts o = { .pdata = out };
+	struct conn c;
+
+	for (i = 0; i < n; i++) {
+		/* Request and reply differ, in content and in length. */
+		uint8_t own = s->client ? lens[i] : lens[n - 1 - i];
+		uint8_t other = s->client ? lens[n - 1 - i] : lens[i];
+
+		fill(out, own, 2 * i + s->client);
+		fill(want, other, 2 * i + !s->client);
+		o.pdata_len = own;
+		conn_open(s, &c, &o);
+		CHECK(c.pdata_len == other, "%u bytes of private data, not %u",
+		      c.pdata_len, other);
+		CHECK(!memcmp(c.pdata, want, other), "private data is not what was sent");
+		conn_close(&c);
+	}
+}
+
+/* The client asks, the server refuses and says why. */
+static void t_reject(struct side *s)
+{
+	static const uint8_t lens[] = { 0, 1, 100, 251 };
+	uint8_t out[256], in[256];
+	struct conn_opts o = {};
+	struct rdma_conn_param p;
+	struct rdma_cm_event ev;
+	struct rdma_cm_id *listener;
+	uint16_t port;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		fill(out, lens[i], i);
+		if (s->client) {
+			struct sockaddr_storage to = s->peer;
+			struct conn c = { .ech = rdma_create_event_channel() };
+
+			CHECK(c.ech, "rdma_create_event_channel: errno %d", errno);
+			oob_recv(s, &port, sizeof(port));
+			set_port(&to, port);
+			CALL(rdma_create_id(c.ech, &c.id, NULL, RDMA_PS_TCP));
+			conn_resolve(s, c.id, c.ech, &to);
+			conn_setup(s, &c, &o);
+			conn_param(&c, &p);
+			CALL(rdma_connect(c.id, &p));
+			cm_expect(c.ech, RDMA_CM_EVENT_REJECTED, &ev, in);
+			CHECK(ev.param.conn.private_data_len == lens[i] &&
+			      !memcmp(in, out, lens[i]),
+			      "rejected with %u bytes, not the %u sent",
+			      ev.param.conn.private_data_len, lens[i]);
+			CHECK(ev.status, "rejected without a reason");
+			conn_free(&c);
+		} else {
+			listener = listen_open(s, s->ech, 4);
+			port = port_of(rdma_get_local_addr(listener));
+			oob_send(s, &port, sizeof(port));
+			cm_expect(s->ech, RDMA_CM_EVENT_CONNECT_REQUEST, &ev, NULL);
+			CALL(rdma_reject(ev.id, out, lens[i]));
+			CALL(rdma_destroy_id(ev.id));
+			CALL(rdma_destroy_id(listener));
+		}
+		sync_sides(s);
+	}
+}
+
+/* How a connection attempt to the address ends; the id and QP go with it. */
+static void attempt(struct side *s, uint16_t port, unsigned int ms, struct rdma_cm_event *ev)
+{
+	struct conn c = { .ech = rdma_create_event_channel() };
+	struct sockaddr_storage to = s->peer;
+	struct conn_opts o = {};
+	struct rdma_conn_param p;
+	uint64_t began;
+
+	CHECK(c.ech, "rdma_create_event_channel: errno %d", errno);
+	set_port(&to, port);
+	CALL(rdma_create_id(c.ech, &c.id, NULL, RDMA_PS_TCP));
+	conn_resolve(s, c.id, c.ech, &to);
+	conn_setup(s, &c, &o);
+	conn_param(&c, &p);
+	began = now_ms();
+	memset(ev, 0, sizeof(*ev));
+	if (rdma_connect(c.id, &p)) {
+		/* Refused so fast that the call itself tells. */
+		ev->event = RDMA_CM_EVENT_CONNECT_ERROR;
+		ev->status = -errno;
+	} else {
+		CHECK(now_ms() - began < 2000, "rdma_connect blocked for %lu ms",
+		      now_ms() - began);
+		if (ms)
+			*ev = cm_event(c.ech, ms, NULL);
+	}
+	began = now_ms();
+	conn_free(&c);
+	CHECK(now_ms() - began < 5000, "giving up took %lu ms", now_ms() - began);
+}
+
+#define REFUSALS (BIT(RDMA_CM_EVENT_REJECTED) | BIT(RDMA_CM_EVENT_UNREACHABLE) | \
+		  BIT(RDMA_CM_EVENT_CONNECT_ERROR))
+
+static void t_closed_port(struct side *s)
+{
+	struct rdma_cm_event ev;
+	struct rdma_cm_id *id;
+	uint16_t port;
+
+	if (s->client) {
+		oob_recv(s, &port, sizeof(port));
+		attempt(s, port, WAIT_MS, &ev);
+		CHECK(BIT(ev.event) & REFUSALS, "event %s", rdma_event_str(ev.event));
+		CHECK(ev.status == -ECONNREFUSED || ev.event == RDMA_CM_EVENT_REJECTED,
+		      "%s with status %d", rdma_event_str(ev.event), ev.status);
+		sync_sides(s);
+	} else {
+		/* A port that was just given back, so nobody is there. */
+		id = listen_open(s, s->ech, 1);
+		port = port_of(rdma_get_local_addr(id));
+		CALL(rdma_destroy_id(id));
+		oob_send(s, &port, sizeof(port));
+		sync_sides(s);
+	}
+}
+
+/* A plain TCP listener on the address of this side; its port. */
+static int tcp_listener(struct side *s, int backlog, uint16_t *port)
+{
+	struct sockaddr_storage at = s->local;
+	socklen_t len = sizeof(at);
+	int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	set_port(&at, 0);
+	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof(at)) &&
+	      !listen(fd, backlog) &&
+	      !getsockname(fd, (struct sockaddr *)&at, &len), "TCP listener: errno %d", errno);
+	*port = port_of((struct sockaddr *)&at);
+	return fd;
+}
+
+/* Someone accepts the TCP connection and never says a word of MPA. */
+static void t_silent_peer(struct side *s)
+{
+	struct rdma_cm_event ev;
+	uint16_t port;
+
+	if (s->client) {
+		oob_recv(s, &port, sizeof(port));
+		attempt(s, port, 40000, &ev);
+		CHECK(BIT(ev.event) & REFUSALS, "event %s", rdma_event_str(ev.event));
+		sync_sides(s);
+	} else {
+		int fd = tcp_listener(s, 4, &port);
+
+		oob_send(s, &port, sizeof(port));
+		sync_sides(s);
+		close(fd);
+	}
+}
+
+/* Someone accepts and answers with something else, or hangs up. */
+static void t_wrong_peer(struct side *s)
+{
+	static const char *const words[] = {
+		"", "HTTP/1.1 400 Bad Request\r\n\r\n", "MPA ID Rep Frame\x81\x01\x00\x00",
+		"MPA ID Req Frame\x40\x01\x00\x00", "MPA",
+	};
+	struct rdma_cm_event ev;
+	char mpa[20 + 4];
+	uint16_t port;
+	size_t i, len;
+
+	for (i = 0; i < ARRAY_SIZE(words); i++) {
+		if (s->client) {
+			oob_recv(s, &port, sizeof(port));
+			attempt(s, port, WAIT_MS, &ev);
+			CHECK(BIT(ev.event) & REFUSALS, "answer %zu: event %s", i,
+			      rdma_event_str(ev.event));
+		} else {
+			int listener = tcp_listener(s, 4, &port), fd;
+
+			oob_send(s, &port, sizeof(port));
+			fd = accept(listener, NULL, NULL);
+			CHECK(fd >= 0, "accept: errno %d", errno);
+			memset(mpa, 0, sizeof(mpa));
+			len = strlen(words[i]);
+			memcpy(mpa, words[i], len < sizeof(mpa) ? len : sizeof(mpa));
+			if (len >= 18)
+				len = 20;
+			CHECK(send(fd, mpa, len < 20 ? len : 20, MSG_NOSIGNAL) >= 0,
+			      "send: errno %d", errno);
+			close(fd);
+			close(listener);
+		}
+		sync_sides(s);
+	}
+}
+
+/* Nobody answers at all; connecting goes on in the background meanwhile. */
+static void t_no_answer(struct side *s)
+{
+	struct rdma_cm_event ev;
+	uint16_t port;
+	int fd, i, idle[3];
+
+	if (s->client) {
+		oob_recv(s, &port, sizeof(port));
+		attempt(s, port, 0, &ev);
+		CHECK(!ev.status, "refused at once with %d: not what is tested", ev.status);
+		sync_sides(s);
+	} else {
+		struct sockaddr_storage at = s->local;
+
+		/* A listener whose backlog is full drops what else comes. */
+		fd = tcp_listener(s, 0, &port);
+		set_port(&at, port);
+		for (i = 0; i < 3; i++) {
+			idle[i] = socket(at.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+			CHECK(!connect(idle[i], (struct sockaddr *)&at, sizeof(at)) ||
+			      errno == EINPROGRESS, "connect: errno %d", errno);
+		}
+		sleep_ms(QUIET_MS);
+		oob_send(s, &port, sizeof(port));
+		sync_sides(s);
+		close(fd);
+		for (i = 0; i < 3; i++)
+			close(idle[i]);
+	}
+}
+
+/* One port has one listener, whose end sets it free. */
+static void t_listen_twice(struct side *s)
+{
+	struct sockaddr_storage at = s->local;
+	struct rdma_cm_id *one, *two;
+
+	one = listen_open(s, s->ech, 4);
+	set_port(&at, port_of(rdma_get_local_addr(one)));
+	CALL(rdma_create_id(s->ech, &two, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(two, (struct sockaddr *)&at) || rdma_listen(two, 4),
+	      "a second listener on the same port");
+	CALL(rdma_destroy_id(two));
+	CALL(rdma_destroy_id(one));
+	CALL(rdma_create_id(s->ech, &two, NULL, RDMA_PS_TCP));
+	CALL(rdma_bind_addr(two, (struct sockaddr *)&at));
+	CALL(rdma_listen(two, 4));
+	CALL(rdma_destroy_id(two));
+	sync_sides(s);
+}
+
+/* A listener on no address in particular is reached by each of ours. */
+static void t_wildcard(struct side *s)
+{
+	struct sockaddr_storage any = { .ss_family = s->local.ss_family }, to = s->peer;
+	struct conn c = { .ech = rdma_create_event_channel() };
+	struct conn_opts o = {};
+	struct rdma_conn_param p;
+	struct rdma_cm_event ev;
+	struct rdma_cm_id *id;
+	uint16_t port;
+
+	CHECK(c.ech, "rdma_create_event_channel: errno %d", errno);
+	if (s->client) {
+		oob_recv(s, &port, sizeof(port));
+		set_port(&to, port);
+		CALL(rdma_create_id(c.ech, &c.id, NULL, RDMA_PS_TCP));
+		conn_resolve(s, c.id, c.ech, &to);
+		conn_setup(s, &c, &o);
+		conn_param(&c, &p);
+		CALL(rdma_connect(c.id, &p));
+		cm_expect(c.ech, RDMA_CM_EVENT_ESTABLISHED, NULL, NULL);
+	} else {
+		CALL(rdma_create_id(c.ech, &id, NULL, RDMA_PS_TCP));
+		CALL(rdma_bind_addr(id, (struct sockaddr *)&any));
+		CALL(rdma_listen(id, 4));
+		port = port_of(rdma_get_local_addr(id));
+		oob_send(s, &port, sizeof(port));
+		cm_expect(c.ech, RDMA_CM_EVENT_CONNECT_REQUEST, &ev, NULL);
+		c.id = ev.id;
+		CHECK(c.id->verbs == s->ctx, "the request came by another device");
+		conn_setup(s, &c, &o);
+		conn_param(&c, &p);
+		CALL(rdma_accept(c.id, &p));
+		cm_expect(c.ech, RDMA_CM_EVENT_ESTABLISHED, NULL, NULL);
+		CALL(rdma_destroy_id(id));
+	}
+	if (!s->active)
+		mark_arm(&c);
+	sync_sides(s);
+	if (s->active)
+		mark_send(&c, 9);
+	else
+		mark_wait(&c, 9);
+	conn_close(&c);
+}
+
+/* Connection options: a type of service, and how many Reads either side allows. */
+static void t_read_depths(struct side *s)
+{
+	static const struct {
+		int client_ird, client_ord, server_ird, server_ord;
+	} cases[] = {
+		{ 1, 1, 1, 1 }, { 16, 4, 4, 16 }, { 2, 30, 30, 2 }, { 128, 128, 128, 128 },
+		{ 5, -1, -1, 5 },
+	};
+	struct conn_opts o = {};
+	struct conn c;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		o.ird = cases[i].server_ird;
+		o.ord = cases[i].server_ord;
+		if (s->client) {
+			o.ird = cases[i].client_ird;
+			o.ord = cases[i].client_ord;
+		}
+		conn_open(s, &c, &o);
+		/* Never more Reads of ours than the other side answers. */
+		struct { int ird, ord; } own = { c.ird, c.ord }, other;
+
+		oob_send(s, &own, sizeof(own));
+		oob_recv(s, &other, sizeof(other));
+		CHECK(own.ord <= other.ird, "case %zu: %d Reads sent, %d answered", i,
+		      own.ord, other.ird);
+		CHECK(own.ord <= (o.ord < 0 ? 0 : o.ord), "case %zu: %d Reads, asked for %d", i,
+		      own.ord, o.ord);
+		conn_close(&c);
+	}
+}
+
+const struct test cm_tests[] = {
+	{ "private-data", t_private_data, T_QUICK, false },
+	{ "private-data-most", t_private_data, 0, true },
+	{ "reject", t_reject, T_QUICK },
+	{ "closed-port", t_closed_port, T_QUICK },
+	{ "silent-peer", t_silent_peer, 0, 0, 60 },
+	{ "wrong-peer", t_wrong_peer, 0 },
+	{ "no-answer", t_no_answer, 0, 0, 30 },
+	{ "listen-twice", t_listen_twice, 0 },
+	{ "listen-wildcard", t_wildcard, T_QUICK },
+	{ "read-depths", t_read_depths, 0 },
+	{ }
+};

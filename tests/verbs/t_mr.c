@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Memory regions: which may be registered, and that they work as registered. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vt.h"
+
+/* Write to, then read from, a region on the other side, at "at" in its terms. */
+static void exercise(struct side *s, struct conn *c, struct buf *remote, uint64_t at,
+		     size_t off, size_t len)
+{
+	struct buf local;
+	struct rmem r;
+	struct ibv_sge sge;
+
+	buf_new(s, &local, 2 * len, ACC_ALL);
+	if (s->active) {
+		r = take_rmem(s);
+		buf_fill(&local, 0, len, len + off);
+		buf_expect(&local, len, len, len + off);
+		sge = sge_of(&local, 0, len);
+		post(c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c->scq, 1, IBV_WC_RDMA_WRITE, -1);
+		sge = sge_of(&local, len, len);
+		post(c, IBV_WR_RDMA_READ, 2, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c->scq, 2, IBV_WC_RDMA_READ, len);
+		buf_verify(&local, "data written and read back");
+		sync_sides(s);
+	} else {
+		r = (struct rmem) { .addr = at, .rkey = remote->mr->rkey };
+		buf_expect(remote, off, len, len + off);
+		oob_send(s, &r, sizeof(r));
+		sync_sides(s);
+		buf_verify(remote, "region on the other side");
+	}
+	buf_free(&local);
+}
+
+/* A region that begins and ends anywhere can be used to its last byte. */
+static void t_odd(struct side *s)
+{
+	static const size_t begins[] = { 0, 1, 2047, 4095 }, lens[] = { 1, 2, 4095, 9001 };
+	struct conn c;
+	struct buf b;
+	size_t i, k;
+
+	conn_open(s, &c, NULL);
+	for (i = 0; i < ARRAY_SIZE(begins); i++) {
+		for (k = 0; k < ARRAY_SIZE(lens); k++) {
+			buf_map(&b, 8 * PAGE);
+			b.mr = ibv_reg_mr(s->pd, b.p + begins[i], lens[k], ACC_ALL);
+			CHECK(b.mr, "ibv_reg_mr: errno %d", errno);
+			CHECK(b.mr->length == lens[k], "a region of %zu bytes", b.mr->length);
+			exercise(s, &c, &b, (uintptr_t)b.p + begins[i], begins[i], lens[k]);
+			buf_free(&b);
+		}
+	}
+	conn_close(&c);
+}
+
+/* Addressed by something else than its address, on both ends. */
+static void t_iova(struct side *s)
+{
+	static const uint64_t iovas[] = { 0, 0x1000, 0x7654321000, 0xfffffffffff00000 };
+	struct ibv_sge sge;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+	size_t i;
+
+	conn_open(s, &c, NULL);
+	for (i = 0; i < ARRAY_SIZE(iovas); i++) {
+		buf_map(&b, 4 * PAGE);
+		b.mr = ibv_reg_mr_iova(s->pd, b.p, b.len, iovas[i], ACC_ALL);
+		CHECK(b.mr, "ibv_reg_mr_iova at %#lx: errno %d", iovas[i], errno);
+		exercise(s, &c, &b, iovas[i] + 4095, 4095, 5000);
+		/* Local elements name the same addresses. */
+		if (s->active) {
+			r = take_rmem(s);
+			buf_fill(&b, 100, 5000, i);
+			sge = (struct ibv_sge) { iovas[i] + 100, 5000, b.mr->lkey };
+			post(&c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+			good(c.scq, 1, IBV_WC_RDMA_WRITE, -1);
+			mark_send(&c, 1);
+		} else {
+			r = (struct rmem) { .addr = iovas[i] + 200, .rkey = b.mr->rkey };
+			buf_expect(&b, 200, 5000, i);
+			mark_arm(&c);
+			oob_send(s, &r, sizeof(r));
+			mark_wait(&c, 1);
+		}
+		buf_verify(&b, "region with addresses of its own");
+		buf_free(&b);
+	}
+	conn_close(&c);
+}
+
+/* One region over memory of several kinds. */
+static void over_mapping(struct side *s, void *p, size_t len, const char *what)
+{
+	struct buf b = { .p = p, .len = len, .model = malloc(len) };
+	struct conn c;
+
+	CHECK(b.model, "no memory for %zu bytes", len);
+	memcpy(b.model, p, len);
+	conn_open(s, &c, NULL);
+	b.mr = ibv_reg_mr(s->pd, p, len, ACC_ALL);
+	CHECK(b.mr, "ibv_reg_mr of %s: errno %d", what, errno);
+	exercise(s, &c, &b, (uintptr_t)p + 4000, 4000, len - 9001);
+	buf_free(&b);
+	conn_close(&c);
+}
+
+static void t_huge(struct side *s)
+{
+	enum { HUGE = 2 << 20 };
+	char have;
+	void *p;
+
+	p = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	have = p != MAP_FAILED;
+	oob_send(s, &have, 1);
+	if (!have)
+		skip("no huge pages here");
+	oob_recv(s, &have, 1);
+	if (!have)
+		skip("no huge pages on the other side");
+	memset(p, 0x5a, 2 * HUGE);
+	over_mapping(s, p, 2 * HUGE, "huge pages");
+}
+
+static void t_shared(struct side *s)
+{
+	enum { LEN = 100 * 4096 };
+	int fd = memfd_create("rsiw-verbs", 0);
+	void *p;
+
+	CHECK(fd >= 0 && !ftruncate(fd, LEN), "memfd: errno %d", errno);
+	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED, "memfd: errno %d", errno);
+	over_mapping(s, p, LEN, "shared memory");
+	close(fd);
+}
+
+/* Nothing was ever written to these pages: registering makes them ours. */
+static void t_untouched(struct side *s)
+{
+	enum { LEN = 64 * 4096 };
+	struct buf b = { .len = LEN, .model = calloc(1, LEN) };
+	struct conn c;
+
+	CHECK(b.model, "no memory");
+	conn_open(s, &c, NULL);
+	b.p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(b.p != MAP_FAILED, "no memory");
+	b.mr = ibv_reg_mr(s->pd, b.p, LEN, ACC_ALL);
+	CHECK(b.mr, "ibv_reg_mr: errno %d", errno);
+	exercise(s, &c, &b, (uintptr_t)b.p + 1, 1, LEN - 2);
+	buf_free(&b);
+	conn_close(&c);
+}
+
+/* Memory that may only be read serves as a source, here and over there. */
+static void t_readonly(struct side *s)
+{
+	struct ibv_sge sge;
+	struct rmem r = {};
+	struct conn c;
+	struct buf from, to;
+
+	conn_open(s, &c, NULL);
+	buf_map(&from, 4 * PAGE);
+	buf_new(s, &to, 4 * PAGE, ACC_ALL);
+	buf_fill(&from, 0, from.len, s->client);
+	CALL(mprotect(from.p, from.len, PROT_READ));
+	CHECK(!ibv_reg_mr(s->pd, from.p, from.len, ACC_LOCAL),
+	      "memory that is not ours to write was registered for writing");
+	from.mr = ibv_reg_mr(s->pd, from.p, from.len, IBV_ACCESS_REMOTE_READ);
+	CHECK(from.mr, "ibv_reg_mr of memory to be read: errno %d", errno);
+	if (s->active) {
+		r = take_rmem(s);
+		sge = sge_of(&to, 0, to.len);
+		buf_expect(&to, 0, to.len, !s->client);
+		post(&c, IBV_WR_RDMA_READ, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c.scq, 1, IBV_WC_RDMA_READ, to.len);
+		sge = sge_of(&from, 0, from.len);
+		post(&c, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+		good(c.scq, 2, IBV_WC_SEND, -1);
+	} else {
+		sge = sge_of(&to, 0, to.len);
+		buf_expect(&to, 0, to.len, !s->client);
+		post_recv(&c, 1, &sge, 1);
+		give_rmem(s, &from);
+		good(c.rcq, 1, IBV_WC_RECV, to.len);
+	}
+	buf_verify(&to, "data from memory to be read");
+	conn_close(&c);
+	CALL(ibv_dereg_mr(from.mr));
+	from.mr = NULL;
+	buf_free(&from);
+	buf_free(&to);
+}
+
+/* What must not be registered, and what may. */
+static void t_flags(struct side *s)
+{
+	static const struct {
+		int access;
+		bool ok;
+	} tries[] = {
+		{ 0, true },
+		{ IBV_ACCESS_LOCAL_WRITE, true },
+		{ IBV_ACCESS_REMOTE_READ, true },
+		{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, true },
+		{ ACC_ALL, true },
+		{ ACC_ALL | IBV_ACCESS_RELAXED_ORDERING, true },
+		/* The remote side must not write where this one may not. */
+		{ IBV_ACCESS_REMOTE_WRITE, false },
+		{ IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, false },
+		{ IBV_ACCESS_REMOTE_ATOMIC, false },
+		/* Pages must be pinned. */
+		{ ACC_ALL | IBV_ACCESS_ON_DEMAND, false },
+	};
+	struct ibv_mr *mr;
+	struct buf b;
+	size_t i;
+
+	buf_map(&b, PAGE);
+	for (i = 0; i < ARRAY_SIZE(tries); i++) {
+		mr = ibv_reg_mr(s->pd, b.p, b.len, tries[i].access);
+		CHECK(!!mr == tries[i].ok, "access %#x: %s, errno %d", tries[i].access,
+		      mr ? "registered" : "refused", errno);
+		if (mr)
+			CALL(ibv_dereg_mr(mr));
+	}
+	CHECK(!ibv_reg_mr(s->pd, b.p, 0, ACC_ALL), "a region of no bytes was registered");
+	CHECK(!ibv_reg_mr(s->pd, (void *)~0xffful, 8192, ACC_ALL),
+	      "a region around the end of the address space was registered");
+	CALL(munmap(b.p, b.len));
+	CHECK(!ibv_reg_mr(s->pd, b.p, b.len, ACC_ALL), "unmapped memory was registered");
+	free(b.model);
+}
+
+/* Many regions at a time: all keys differ, each leads to its own memory. */
+static void t_many(struct side *s)
+{
+	enum { COUNT = 1000, LEN = 64 };
+	struct ibv_mr *mr[COUNT];
+	struct ibv_sge sge;
+	uint32_t rkey;
+	uint64_t addr;
+	struct conn c;
+	struct buf b;
+	int i, k;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, COUNT * LEN, ACC_ALL);
+	for (i = 0; i < COUNT; i++) {
+		mr[i] = ibv_reg_mr(s->pd, b.p + i * LEN, LEN, ACC_ALL);
+		CHECK(mr[i], "region %d: errno %d", i, errno);
+		for (k = 0; k < i; k++)
+			CHECK(mr[k]->rkey != mr[i]->rkey && mr[k]->lkey != mr[i]->lkey,
+			      "regions %d and %d share a key", k, i);
+	}
+	addr = (uintptr_t)b.p;
+	oob_send(s, &addr, sizeof(addr));
+	oob_recv(s, &addr, sizeof(addr));
+	if (!s->active)
+		mark_arm(&c);
+	for (i = 0; i < COUNT; i += 7) {
+		if (s->active) {
+			oob_recv(s, &rkey, sizeof(rkey));
+			buf_fill(&b, i * LEN, LEN, i);
+			sge = (struct ibv_sge) { (uintptr_t)b.p + i * LEN, LEN, mr[i]->lkey };
+			post(&c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1,
+			     addr + i * LEN, rkey);
+			good(c.scq, i, IBV_WC_RDMA_WRITE, -1);
+		} else {
+			oob_send(s, &mr[i]->rkey, sizeof(rkey));
+			buf_expect(&b, i * LEN, LEN, i);
+		}
+	}
+	if (s->active)
+		mark_send(&c, 1);
+	else
+		mark_wait(&c, 1);
+	buf_verify(&b, "many regions");
+	for (i = 0; i < COUNT; i++)
+		CALL(ibv_dereg_mr(mr[i]));
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/* A domain with something in it stays; a region outlives its connection. */
+static void t_lifetime(struct side *s)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(s->ctx);
+	struct conn_opts o = { .pd = pd };
+	struct ibv_mr *mr;
+	struct conn c;
+	struct buf b;
+
+	CHECK(pd, "ibv_alloc_pd: errno %d", errno);
+	buf_map(&b, PAGE);
+	mr = ibv_reg_mr(pd, b.p, b.len, ACC_ALL);
+	CHECK(mr, "ibv_reg_mr: errno %d", errno);
+	CHECK(ibv_dealloc_pd(pd), "a domain was freed under its region");
+	conn_open(s, &c, &o);
+	conn_close(&c);
+	CALL(ibv_dereg_mr(mr));
+	CALL(ibv_dealloc_pd(pd));
+	buf_free(&b);
+}
+
+const struct test mr_tests[] = {
+	{ "mr-odd", t_odd, T_QUICK },
+	{ "mr-iova", t_iova, T_QUICK },
+	{ "mr-huge-pages", t_huge, 0 },
+	{ "mr-shared-memory", t_shared, 0 },
+	{ "mr-untouched", t_untouched, 0 },
+	{ "mr-read-only", t_readonly, 0 },
+	{ "mr-flags", t_flags, T_QUICK },
+	{ "mr-many", t_many, 0 },
+	{ "mr-lifetime", t_lifetime, 0 },
+	{ }
+};

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Every operation by itself, in many sizes. */
+#include <errno.h>
+#include <string.h>
+
+#include "vt.h"
+
+/* Around a word, a cache line, a segment, a page, a 64 KiB segment train. */
+static const uint32_t sizes[] = {
+	1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 1425, 1426, 1447, 1448, 1449, 1460, 2896,
+	4095, 4096, 4097, 65535, 65536, 65537, 300001,
+};
+
+enum { LARGEST = 300001, MARGIN = 64, SPACE = LARGEST + 2 * MARGIN };
+
+static void t_send(struct side *s)
+{
+	unsigned int flags = IBV_SEND_SIGNALED | s->arg;
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct conn c;
+	struct buf b;
+	size_t i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_LOCAL);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		if (s->active) {
+			buf_fill(&b, MARGIN, sizes[i], i);
+			sge = sge_of(&b, MARGIN, sizes[i]);
+			sync_sides(s);
+			post(&c, IBV_WR_SEND, i, flags, &sge, 1, 0, 0);
+			wc = poll_one(c.scq);
+			CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i &&
+			      wc.opcode == IBV_WC_SEND && wc.qp_num == c.qp->qp_num,
+			      "%u bytes: status %d, id %lu, opcode %d, QP %u", sizes[i],
+			      wc.status, wc.wr_id, wc.opcode, wc.qp_num);
+		} else {
+			/* Every other time the buffer is larger than the message. */
+			sge = sge_of(&b, MARGIN, sizes[i] + i % 2 * 33);
+			post_recv(&c, i, &sge, 1);
+			buf_expect(&b, MARGIN, sizes[i], i);
+			sync_sides(s);
+			wc = poll_one(c.rcq);
+			CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i &&
+			      wc.opcode == IBV_WC_RECV && wc.qp_num == c.qp->qp_num &&
+			      wc.byte_len == sizes[i] && !wc.wc_flags,
+			      "%u bytes: status %d, id %lu, opcode %d, QP %u, %u bytes, flags %#x",
+			      sizes[i], wc.status, wc.wr_id, wc.opcode, wc.qp_num,
+			      wc.byte_len, wc.wc_flags);
+		}
+		buf_verify(&b, "after the Send");
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
+static void t_write(struct side *s)
+{
+	struct rmem to = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	size_t i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	if (s->active)
+		to = take_rmem(s);
+	else
+		give_rmem(s, &b);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		if (s->active) {
+			buf_fill(&b, MARGIN, sizes[i], i);
+			sge = sge_of(&b, MARGIN, sizes[i]);
+			sync_sides(s);
+			post(&c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1,
+			     to.addr + MARGIN, to.rkey);
+			good(c.scq, i, IBV_WC_RDMA_WRITE, -1);
+			mark_send(&c, i);
+		} else {
+			mark_arm(&c);
+			buf_expect(&b, MARGIN, sizes[i], i);
+			sync_sides(s);
+			mark_wait(&c, i);
+		}
+		buf_verify(&b, "after the Write");
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
+static void t_read(struct side *s)
+{
+	struct rmem from = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	size_t i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	if (s->active)
+		from = take_rmem(s);
+	else
+		give_rmem(s, &b);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		if (s->active) {
+			buf_expect(&b, MARGIN, sizes[i], i);
+			sge = sge_of(&b, MARGIN, sizes[i]);
+			sync_sides(s);
+			post(&c, IBV_WR_RDMA_READ, i, IBV_SEND_SIGNALED, &sge, 1,
+			     from.addr + MARGIN, from.rkey);
+			good(c.scq, i, IBV_WC_RDMA_READ, sizes[i]);
+		} else {
+			buf_fill(&b, MARGIN, sizes[i], i);
+			sync_sides(s);
+		}
+		/* The source must not change while it is read. */
+		sync_sides(s);
+		buf_verify(&b, "after the Read");
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/* Inline data is taken when posted: the source may change at once. */
+static void t_inline(struct side *s)
+{
+	enum { MOST = 80 };
+	struct conn_opts o = { .max_inline = MOST };
+	struct rmem to = {};
+	struct ibv_sge sge[2];
+	uint32_t len;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, &o);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	if (s->active)
+		to = take_rmem(s);
+	else
+		give_rmem(s, &b);
+	for (len = 0; len <= MOST; len++) {
+		if (s->active) {
+			buf_fill(&b, 0, len, len);
+			sge[0] = sge_of(&b, 0, len / 3);
+			sge[1] = sge_of(&b, len / 3, len - len / 3);
+			/* No memory region is needed. */
+			sge[0].lkey = sge[1].lkey = 0xdead;
+			sync_sides(s);
+			post(&c, IBV_WR_RDMA_WRITE, 2 * len, IBV_SEND_INLINE | IBV_SEND_SIGNALED,
+			     sge, 2, to.addr + 1024, to.rkey);
+			post(&c, IBV_WR_SEND, 2 * len + 1, IBV_SEND_INLINE | IBV_SEND_SIGNALED,
+			     sge, 2, 0, 0);
+			buf_fill(&b, 0, len, ~len);
+			good(c.scq, 2 * len, IBV_WC_RDMA_WRITE, -1);
+			good(c.scq, 2 * len + 1, IBV_WC_SEND, -1);
+		} else {
+			buf_expect(&b, 0, len, len);
+			buf_expect(&b, 1024, len, len);
+			sge[0] = sge_of(&b, 0, MOST);
+			post_recv(&c, len, sge, 1);
+			sync_sides(s);
+			good(c.rcq, len, IBV_WC_RECV, len);
+		}
+		buf_verify(&b, "after inline operations");
+	}
+	if (s->active) {
+		sge[0] = sge_of(&b, 0, MOST + 1);
+		CHECK(try_post(&c, IBV_WR_SEND, 1, IBV_SEND_INLINE, sge, 1, 0, 0),
+		      "more inline data than fits was accepted");
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/* Messages of no bytes; their STags must not even be looked at. */
+static void t_zero(struct side *s)
+{
+	struct ibv_sge none = {}, sge = {};
+	struct rmem r = {};
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	if (s->active) {
+		r = take_rmem(s);
+		sync_sides(s);
+		sge = sge_of(&b, 17, 0);
+		post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, NULL, 0, 0, 0);
+		post(&c, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+		post(&c, IBV_WR_RDMA_WRITE, 3, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		post(&c, IBV_WR_RDMA_WRITE, 4, IBV_SEND_SIGNALED, NULL, 0, 7, ~r.rkey);
+		post(&c, IBV_WR_SEND, 5, IBV_SEND_SIGNALED, NULL, 0, 0, 0);
+		good(c.scq, 1, IBV_WC_SEND, -1);
+		good(c.scq, 2, IBV_WC_SEND, -1);
+		good(c.scq, 3, IBV_WC_RDMA_WRITE, -1);
+		good(c.scq, 4, IBV_WC_RDMA_WRITE, -1);
+		good(c.scq, 5, IBV_WC_SEND, -1);
+		post(&c, IBV_WR_RDMA_READ, 6, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c.scq, 6, IBV_WC_RDMA_READ, 0);
+		post(&c, IBV_WR_RDMA_READ, 7, IBV_SEND_SIGNALED, &sge, 1, 7, ~r.rkey);
+		good(c.scq, 7, IBV_WC_RDMA_READ, 0);
+		mark_send(&c, 8);
+	} else {
+		sge = sge_of(&b, 100, 50);
+		post_recv(&c, 1, &none, 1);
+		post_recv(&c, 2, &sge, 1);
+		post_recv(&c, 5, &sge, 1);
+		mark_arm(&c);
+		give_rmem(s, &b);
+		sync_sides(s);
+		good(c.rcq, 1, IBV_WC_RECV, 0);
+		good(c.rcq, 2, IBV_WC_RECV, 0);
+		good(c.rcq, 5, IBV_WC_RECV, 0);
+		mark_wait(&c, 8);
+	}
+	buf_verify(&b, "after messages of no bytes");
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/*
+ * Send with Invalidate. The provider takes the STag from the place of the
+ * remote key. What it may do to a plain region is for the device to decide:
+ * invalidate it, after which nobody gets at it, or refuse with an error.
+ */
+static void t_send_inv(struct side *s)
+{
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct conn c;
+	struct buf b;
+	char taken;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	if (s->active) {
+		r = take_rmem(s);
+		sge = sge_of(&b, 0, 100);
+		/* It can be written to before. */
+		buf_fill(&b, 0, 100, 54);
+		post(&c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c.scq, 1, IBV_WC_RDMA_WRITE, -1);
+		mark_send(&c, 1);
+		buf_fill(&b, 0, 100, 55);
+		post(&c, IBV_WR_SEND_WITH_INV, 2, IBV_SEND_SIGNALED, &sge, 1, 0, r.rkey);
+		wc = poll_one(c.scq);
+		CHECK(wc.wr_id == 2, "completion of %lu", wc.wr_id);
+		oob_recv(s, &taken, 1);
+		if (taken) {
+			post(&c, IBV_WR_RDMA_WRITE, 3, 0, &sge, 1, r.addr, r.rkey);
+			post(&c, IBV_WR_RDMA_READ, 4, IBV_SEND_SIGNALED, &sge, 1,
+			     r.addr, r.rkey);
+			do {
+				wc = poll_one(c.scq);
+			} while (wc.wr_id == 3);
+			CHECK(wc.wr_id == 4 && wc.status != IBV_WC_SUCCESS,
+			      "an invalidated region can still be read");
+		}
+	} else {
+		struct buf sink;
+
+		buf_new(s, &sink, PAGE, ACC_LOCAL);
+		mark_arm(&c);
+		give_rmem(s, &b);
+		mark_wait(&c, 1);
+		buf_expect(&b, 0, 100, 54);
+		buf_verify(&b, "before Send with Invalidate");
+		sge = sge_of(&sink, 0, 100);
+		post_recv(&c, 2, &sge, 1);
+		wc = poll_one(c.rcq);
+		CHECK(wc.wr_id == 2, "completion of %lu", wc.wr_id);
+		taken = wc.status == IBV_WC_SUCCESS;
+		CHECK(taken || BIT(wc.status) & (BIT(IBV_WC_REM_INV_REQ_ERR) | FLUSHED),
+		      "status %s", ibv_wc_status_str(wc.status));
+		if (taken) {
+			buf_expect(&sink, 0, 100, 55);
+			buf_verify(&sink, "after Send with Invalidate");
+		}
+		oob_send(s, &taken, 1);
+		conn_expect_error(&c);
+		buf_verify(&b, "after Send with Invalidate");
+		buf_free(&sink);
+	}
+	conn_expect_error(&c);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* Invalidating an STag that was never given out must not look like success. */
+static void t_send_inv_bad(struct side *s)
+{
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	sge = sge_of(&b, 0, 100);
+	if (s->active) {
+		sync_sides(s);
+		post(&c, IBV_WR_SEND_WITH_INV, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0x12345678);
+	} else {
+		post_recv(&c, 1, &sge, 1);
+		sync_sides(s);
+		bad(c.rcq, 1, BIT(IBV_WC_REM_INV_REQ_ERR) | FLUSHED);
+	}
+	conn_expect_error(&c);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* What the provider cannot express is refused when posted, nothing breaks. */
+static void t_unsupported(struct side *s)
+{
+	static const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM,
+		IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+		IBV_WR_LOCAL_INV,
+	};
+	struct ibv_sge sge[7];
+	struct conn c;
+	struct buf b;
+	size_t i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	if (s->active) {
+		for (i = 0; i < ARRAY_SIZE(sge); i++)
+			sge[i] = sge_of(&b, i * 8, 8);
+		for (i = 0; i < ARRAY_SIZE(ops); i++)
+			CHECK(try_post(&c, ops[i], i, IBV_SEND_SIGNALED, sge, 1,
+				       (uintptr_t)b.p, b.mr->rkey),
+			      "opcode %d was accepted", ops[i]);
+		CHECK(try_post(&c, IBV_WR_SEND, 9, IBV_SEND_SIGNALED, sge, 7, 0, 0),
+		      "seven elements were accepted");
+		CHECK(poll_quiet(c.scq, QUIET_MS), "a refused request completed");
+		sync_sides(s);
+		mark_send(&c, 77);
+	} else {
+		mark_arm(&c);
+		sync_sides(s);
+		mark_wait(&c, 77);
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
+const struct test ops_tests[] = {
+	{ "send", t_send, T_QUICK | T_BOTH },
+	{ "send-solicited", t_send, 0, IBV_SEND_SOLICITED },
+	{ "write", t_write, T_QUICK | T_BOTH },
+	{ "read", t_read, T_QUICK | T_BOTH },
+	{ "inline", t_inline, T_QUICK },
+	{ "zero-length", t_zero, T_QUICK | T_BOTH },
+	{ "send-invalidate", t_send_inv, T_QUICK },
+	{ "send-invalidate-bad", t_send_inv_bad, 0 },
+	{ "unsupported", t_unsupported, T_QUICK },
+	{ }
+};

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Access that must be refused. Each case is a connection of its own: it ends
+ * with the fault, on both sides, and no byte has moved that must not.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "vt.h"
+
+enum place { P_INDEX, P_KEY, P_RIGHT, P_BELOW, P_ABOVE, P_STRADDLE, P_WRAP, P_PD, P_GONE };
+
+enum { FIRST = 2 * 4096, LEN = 4 * 4096, SPACE = 8 * 4096, OPLEN = 5000 };
+
+#define CASE(op, place) ((op) << 8 | (place))
+
+static const char *event_name(int type)
+{
+	return type < 0 ? "none" : ibv_event_type_str(type);
+}
+
+/*
+ * The victim's region lies in the middle of its buffer, so that bytes beside
+ * it can be told. Over the whole buffer lies another region, whose key nobody
+ * is told: refusing must not be owed to missing memory.
+ */
+static struct ibv_mr *victim_region(struct side *s, struct buf *b, enum place place,
+				    enum ibv_wr_opcode op, struct ibv_pd **other)
+{
+	int access = ACC_ALL;
+	struct ibv_pd *pd = s->pd;
+	struct ibv_mr *mr;
+
+	if (place == P_RIGHT)
+		access &= op == IBV_WR_RDMA_READ ? ~IBV_ACCESS_REMOTE_READ :
+						   ~IBV_ACCESS_REMOTE_WRITE;
+	if (place == P_PD) {
+		*other = pd = ibv_alloc_pd(s->ctx);
+		CHECK(pd, "ibv_alloc_pd: errno %d", errno);
+	}
+	mr = ibv_reg_mr(pd, b->p + FIRST, LEN, access);
+	CHECK(mr, "ibv_reg_mr: errno %d", errno);
+	return mr;
+}
+
+static struct rmem victim_target(struct buf *b, struct ibv_mr *mr, enum place place)
+{
+	struct rmem r = { .addr = (uintptr_t)b->p + FIRST + 100, .rkey = mr->rkey };
+
+	switch (place) {
+	case P_INDEX:
+		/* The index is above the key; another device's keys look alike. */
+		r.rkey += 0x5500;
+		break;
+	case P_KEY:
+		r.rkey ^= 1;
+		break;
+	case P_BELOW:
+		r.addr = (uintptr_t)b->p + FIRST - 1;
+		break;
+	case P_ABOVE:
+		r.addr = (uintptr_t)b->p + FIRST + LEN;
+		break;
+	case P_STRADDLE:
+		r.addr = (uintptr_t)b->p + FIRST + LEN - OPLEN + 1;
+		break;
+	case P_WRAP:
+		r.addr = ~0ull - 1000;
+		break;
+	default:
+		break;
+	}
+	return r;
+}
+
+/* A Write that begins well may leave bytes inside the region, not beside it. */
+static void verify_victim(struct buf *b, bool inside)
+{
+	size_t i;
+
+	if (inside) {
+		buf_verify(b, "the victim's buffer");
+		return;
+	}
+	for (i = 0; i < b->len; i++)
+		CHECK(b->p[i] == b->model[i] || (i >= FIRST && i < FIRST + LEN),
+		      "byte %zu beside the region has changed", i);
+}
+
+static void victim(struct side *s, enum ibv_wr_opcode op, enum place place)
+{
+	struct ibv_pd *other = NULL;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	struct rmem r;
+	struct conn c;
+	struct buf b, in;
+	int event;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	buf_new(s, &in, PAGE, ACC_LOCAL);
+	sge = sge_of(&in, 0, 100);
+	post_recv(&c, 1, &sge, 1);
+	post_recv(&c, 2, &sge, 1);
+	mr = victim_region(s, &b, place, op, &other);
+	r = victim_target(&b, mr, place);
+	if (place == P_GONE) {
+		CALL(ibv_dereg_mr(mr));
+		mr = NULL;
+	}
+	oob_send(s, &r, sizeof(r));
+
+	conn_expect_error(&c);
+	/* Both receives come back, none of them filled by what followed. */
+	bad(c.rcq, 1, FLUSHED);
+	bad(c.rcq, 2, FLUSHED);
+	sync_sides(s);
+	verify_victim(&b, op == IBV_WR_RDMA_READ || place != P_STRADDLE);
+	buf_verify(&in, "receive buffer");
+	event = async_event(s, QUIET_MS);
+	CHECK(event == IBV_EVENT_QP_ACCESS_ERR || event == IBV_EVENT_QP_REQ_ERR ||
+	      event == IBV_EVENT_QP_FATAL, "asynchronous event: %s", event_name(event));
+
+	conn_free(&c);
+	if (mr)
+		CALL(ibv_dereg_mr(mr));
+	if (other)
+		CALL(ibv_dealloc_pd(other));
+	buf_free(&b);
+	buf_free(&in);
+}
+
+static void offender(struct side *s, enum ibv_wr_opcode op)
+{
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	r = take_rmem(s);
+	sge = sge_of(&b, 0, OPLEN);
+	post(&c, op, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+	/* What is behind a bad Write must not arrive; a Read's reply is later. */
+	if (op == IBV_WR_RDMA_WRITE)
+		try_post(&c, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+	wc = poll_one(c.scq);
+	CHECK(wc.wr_id == 1, "completion of %lu", wc.wr_id);
+	/* A Write's completion may precede the other side's refusal. */
+	if (op == IBV_WR_RDMA_READ)
+		CHECK(BIT(wc.status) & (BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED),
+		      "the Read: %s", ibv_wc_status_str(wc.status));
+	else
+		CHECK(BIT(wc.status) & (BIT(IBV_WC_SUCCESS) | BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED),
+		      "the Write: %s", ibv_wc_status_str(wc.status));
+	conn_expect_error(&c);
+	sync_sides(s);
+	buf_verify(&b, "the offender's buffer");
+	conn_free(&c);
+	buf_free(&b);
+}
+
+static void t_remote(struct side *s)
+{
+	enum ibv_wr_opcode op = s->arg >> 8;
+
+	if (s->active)
+		offender(s, op);
+	else
+		victim(s, op, s->arg & 0xff);
+}
+
+enum local { L_KEY, L_INDEX, L_BELOW, L_ABOVE, L_PD, L_GONE, L_NO_WRITE };
+
+#define LOCAL_ERRORS (BIT(IBV_WC_LOC_PROT_ERR) | BIT(IBV_WC_LOC_QP_OP_ERR) | \
+		      BIT(IBV_WC_LOC_ACCESS_ERR))
+
+/* An element that does not hold what it says. */
+static struct ibv_sge bad_sge(struct side *s, struct buf *b, enum local how,
+			      struct ibv_mr **mr, struct ibv_pd **pd)
+{
+	struct ibv_sge sge = { (uintptr_t)b->p + FIRST, OPLEN, 0 };
+	int access = how == L_NO_WRITE ? IBV_ACCESS_REMOTE_READ : ACC_ALL;
+
+	*pd = how == L_PD ? ibv_alloc_pd(s->ctx) : NULL;
+	*mr = ibv_reg_mr(*pd ? *pd : s->pd, b->p + FIRST, LEN, access);
+	CHECK(*mr, "ibv_reg_mr: errno %d", errno);
+	sge.lkey = (*mr)->lkey;
+	switch (how) {
+	case L_KEY:
+		sge.lkey ^= 1;
+		break;
+	case L_INDEX:
+		sge.lkey += 0x5500;
+		break;
+	case L_BELOW:
+		sge.addr--;
+		break;
+	case L_ABOVE:
+		sge.addr += LEN - OPLEN + 1;
+		break;
+	case L_GONE:
+		CALL(ibv_dereg_mr(*mr));
+		*mr = NULL;
+		break;
+	default:
+		break;
+	}
+	return sge;
+}
+
+/* This side's own element is bad: the request fails, nothing arrives. */
+static void t_local(struct side *s)
+{
+	enum ibv_wr_opcode op = s->arg >> 8;
+	struct ibv_pd *pd = NULL;
+	struct ibv_mr *mr = NULL;
+	struct ibv_sge sge[2];
+	struct rmem r = {};
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	if (s->active) {
+		r = take_rmem(s);
+		/* A good one before it does not save it. */
+		sge[0] = sge_of(&b, 0, 64);
+		sge[1] = bad_sge(s, &b, s->arg & 0xff, &mr, &pd);
+		if (op == IBV_WR_RDMA_READ)
+			post(&c, op, 1, IBV_SEND_SIGNALED, &sge[1], 1, r.addr, r.rkey);
+		else
+			post(&c, op, 1, 0, sge, 2, r.addr, r.rkey);
+		/* An error is told even when no completion was asked for. */
+		bad(c.scq, 1, LOCAL_ERRORS);
+	} else {
+		sge[0] = sge_of(&b, 0, b.len);
+		post_recv(&c, 1, sge, 1);
+		give_rmem(s, &b);
+		bad(c.rcq, 1, FLUSHED);
+	}
+	conn_expect_error(&c);
+	sync_sides(s);
+	buf_verify(&b, "after a bad local element");
+	conn_free(&c);
+	if (mr)
+		CALL(ibv_dereg_mr(mr));
+	if (pd)
+		CALL(ibv_dealloc_pd(pd));
+	buf_free(&b);
+}
+
+/* The receiver's own element is bad: its receive fails, and the connection. */
+static void t_receiver(struct side *s)
+{
+	struct ibv_pd *pd = NULL;
+	struct ibv_mr *mr = NULL;
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_ALL);
+	if (s->active) {
+		sync_sides(s);
+		sge = sge_of(&b, 0, OPLEN);
+		post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+	} else {
+		sge = bad_sge(s, &b, s->arg, &mr, &pd);
+		post_recv(&c, 1, &sge, 1);
+		sync_sides(s);
+		bad(c.rcq, 1, LOCAL_ERRORS);
+	}
+	conn_expect_error(&c);
+	sync_sides(s);
+	buf_verify(&b, "after a bad receive element");
+	conn_free(&c);
+	if (mr)
+		CALL(ibv_dereg_mr(mr));
+	if (pd)
+		CALL(ibv_dealloc_pd(pd));
+	buf_free(&b);
+}
+
+#define W IBV_WR_RDMA_WRITE
+#define R IBV_WR_RDMA_READ
+#define S IBV_WR_SEND
+
+const struct test prot_tests[] = {
+	{ "write-bad-stag", t_remote, T_QUICK | T_BOTH, CASE(W, P_INDEX) },
+	{ "write-bad-key", t_remote, 0, CASE(W, P_KEY) },
+	{ "write-no-right", t_remote, T_QUICK, CASE(W, P_RIGHT) },
+	{ "write-below", t_remote, 0, CASE(W, P_BELOW) },
+	{ "write-above", t_remote, 0, CASE(W, P_ABOVE) },
+	{ "write-straddle", t_remote, T_QUICK, CASE(W, P_STRADDLE) },
+	{ "write-wrap", t_remote, 0, CASE(W, P_WRAP) },
+	{ "write-other-pd", t_remote, 0, CASE(W, P_PD) },
+	{ "write-deregistered", t_remote, 0, CASE(W, P_GONE) },
+	{ "read-bad-stag", t_remote, T_QUICK | T_BOTH, CASE(R, P_INDEX) },
+	{ "read-bad-key", t_remote, 0, CASE(R, P_KEY) },
+	{ "read-no-right", t_remote, T_QUICK, CASE(R, P_RIGHT) },
+	{ "read-below", t_remote, 0, CASE(R, P_BELOW) },
+	{ "read-above", t_remote, 0, CASE(R, P_ABOVE) },
+	{ "read-straddle", t_remote, T_QUICK, CASE(R, P_STRADDLE) },
+	{ "read-wrap", t_remote, 0, CASE(R, P_WRAP) },
+	{ "read-other-pd", t_remote, 0, CASE(R, P_PD) },
+	{ "read-deregistered", t_remote, 0, CASE(R, P_GONE) },
+	{ "local-send-key", t_local, T_QUICK, CASE(S, L_KEY) },
+	{ "local-send-stag", t_local, 0, CASE(S, L_INDEX) },
+	{ "local-send-above", t_local, 0, CASE(S, L_ABOVE) },
+	{ "local-send-deregistered", t_local, 0, CASE(S, L_GONE) },
+	{ "local-write-below", t_local, 0, CASE(W, L_BELOW) },
+	{ "local-write-other-pd", t_local, T_QUICK, CASE(W, L_PD) },
+	{ "local-read-key", t_local, 0, CASE(R, L_KEY) },
+	{ "local-read-above", t_local, 0, CASE(R, L_ABOVE) },
+	{ "local-read-no-write", t_local, T_QUICK, CASE(R, L_NO_WRITE) },
+	{ "receive-key", t_receiver, 0, L_KEY },
+	{ "receive-above", t_receiver, 0, L_ABOVE },
+	{ "receive-other-pd", t_receiver, 0, L_PD },
+	{ "receive-no-write", t_receiver, T_QUICK, L_NO_WRITE },
+	{ }
+};

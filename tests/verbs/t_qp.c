@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Queue pairs: their states, their limits, and how they are flushed. */
+#include <errno.h>
+#include <string.h>
+
+#include "vt.h"
+
+static int to_error(struct conn *c)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	return ibv_modify_qp(c->qp, &attr, IBV_QP_STATE);
+}
+
+/*
+ * Everything posted completes exactly once and in order: some of it well,
+ * then the rest flushed. Half of the requests are long Reads, so that some
+ * are under way when the QP is moved to ERROR.
+ */
+static void t_flush(struct side *s)
+{
+	enum { COUNT = 40, LEN = 1 << 20 };
+	struct rmem r = {};
+	bool flushed = false;
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		for (i = 0; i < COUNT; i++)
+			post_recv(&c, 1000 + i, &sge, 1);
+		r = take_rmem(s);
+		for (i = 0; i < COUNT; i++)
+			post(&c, i % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, i,
+			     IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		CALL(to_error(&c));
+		CHECK(qp_state(c.qp) == IBV_QPS_ERR, "state %d after moving to ERROR",
+		      qp_state(c.qp));
+		for (i = 0; i < COUNT; i++) {
+			wc = poll_one(c.scq);
+			CHECK(wc.wr_id == (uint64_t)i, "completion of %lu, not of %d", wc.wr_id, i);
+			CHECK(wc.status == IBV_WC_WR_FLUSH_ERR ||
+			      (wc.status == IBV_WC_SUCCESS && !flushed),
+			      "%d: %s%s", i, ibv_wc_status_str(wc.status),
+			      flushed ? " after flushing" : "");
+			flushed |= wc.status == IBV_WC_WR_FLUSH_ERR;
+		}
+		CHECK(flushed, "all was done before the QP could be moved: test more");
+		for (i = 0; i < COUNT; i++)
+			bad(c.rcq, 1000 + i, FLUSHED);
+		CHECK(poll_quiet(c.scq, QUIET_MS), "one completion too many");
+		CHECK(poll_quiet(c.rcq, QUIET_MS), "one completion too many");
+	} else {
+		post_recv(&c, 1, &sge, 1);
+		give_rmem(s, &b);
+		bad(c.rcq, 1, FLUSHED);
+	}
+	conn_expect_error(&c);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* Requests posted to a QP in ERROR are flushed too, in order. */
+static void t_post_in_error(struct side *s)
+{
+	enum { COUNT = 20 };
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	sge = sge_of(&b, 0, 100);
+	if (s->active) {
+		CALL(to_error(&c));
+		conn_expect_error(&c);
+		for (i = 0; i < COUNT; i++)
+			CALL(try_post(&c, i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_READ, i,
+				      i % 3 ? IBV_SEND_SIGNALED : 0, &sge, 1,
+				      (uintptr_t)b.p, b.mr->rkey));
+		for (i = 0; i < COUNT; i++)
+			bad(c.scq, i, FLUSHED);
+	} else {
+		conn_expect_error(&c);
+	}
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* ERROR without ever having been connected: the receives come back. */
+static void t_flush_unconnected(struct side *s)
+{
+	struct conn c = { .ech = s->ech };
+	struct conn_opts o = {};
+	struct ibv_sge sge;
+	struct buf b;
+	int i;
+
+	c.id = s->bound;
+	buf_new(s, &b, PAGE, ACC_LOCAL);
+	conn_setup(s, &c, &o);
+	CHECK(qp_state(c.qp) == IBV_QPS_INIT, "a new QP in state %d", qp_state(c.qp));
+	sge = sge_of(&b, 0, 100);
+	for (i = 0; i < 10; i++)
+		post_recv(&c, i, &sge, 1);
+	CALL(to_error(&c));
+	for (i = 0; i < 10; i++)
+		bad(c.rcq, i, FLUSHED);
+	CHECK(qp_state(c.qp) == IBV_QPS_ERR, "state %d after moving to ERROR", qp_state(c.qp));
+	rdma_destroy_qp(c.id);
+	CALL(ibv_destroy_cq(c.scq));
+	CALL(ibv_destroy_cq(c.rcq));
+	buf_free(&b);
+}
+
+/* What ibv_query_qp tells along the way. */
+static void t_states(struct side *s)
+{
+	struct conn_opts o = { .sq = 20, .rq = 30, .max_inline = 64 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct conn c;
+
+	conn_open(s, &c, &o);
+	memset(&attr, 0xff, sizeof(attr));
+	memset(&init, 0xff, sizeof(init));
+	CALL(ibv_query_qp(c.qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &init));
+	CHECK(attr.qp_state == IBV_QPS_RTS, "connected, but in state %d", attr.qp_state);
+	CHECK(attr.cap.max_send_wr >= 20 && attr.cap.max_recv_wr >= 30 &&
+	      attr.cap.max_send_sge >= 6 && attr.cap.max_recv_sge >= 6 &&
+	      attr.cap.max_inline_data >= 64,
+	      "asked for 20 30 6 6 64, got %u %u %u %u %u", attr.cap.max_send_wr,
+	      attr.cap.max_recv_wr, attr.cap.max_send_sge, attr.cap.max_recv_sge,
+	      attr.cap.max_inline_data);
+	CHECK(init.qp_type == IBV_QPT_RC && init.send_cq == c.scq && init.recv_cq == c.rcq &&
+	      !init.srq && init.qp_context == c.qp->qp_context,
+	      "the initial attributes are not the ones given");
+	CHECK(c.qp->qp_num, "a QP without a number");
+	sync_sides(s);
+	if (s->active)
+		CALL(rdma_disconnect(c.id));
+	conn_expect_closed(&c);
+	CALL(to_error(&c));
+	CHECK(qp_state(c.qp) == IBV_QPS_ERR, "state %d after moving to ERROR", qp_state(c.qp));
+	conn_free(&c);
+}
+
+/* Asynchronous: one moves to ERROR, the other learns it as a disconnect. */
+static void t_error_both(struct side *s)
+{
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, PAGE, ACC_LOCAL);
+	sge = sge_of(&b, 0, 100);
+	post_recv(&c, 1, &sge, 1);
+	sync_sides(s);
+	/* Both at once: neither must wait for the other. */
+	CALL(to_error(&c));
+	bad(c.rcq, 1, FLUSHED);
+	conn_expect_error(&c);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+static void t_limits(struct side *s)
+{
+	struct ibv_device_attr dev;
+	struct ibv_cq *cq;
+	struct {
+		const char *what;
+		struct ibv_qp_cap cap;
+		enum ibv_qp_type type;
+	} tries[] = {
+		{ "a send queue too long", { 0, 1, 1, 1, 0 }, IBV_QPT_RC },
+		{ "a receive queue too long", { 1, 0, 1, 1, 0 }, IBV_QPT_RC },
+		{ "too many send elements", { 1, 1, 0, 1, 0 }, IBV_QPT_RC },
+		{ "too many receive elements", { 1, 1, 1, 0, 0 }, IBV_QPT_RC },
+		{ "too much inline data", { 1, 1, 1, 1, 100000 }, IBV_QPT_RC },
+		{ "a datagram QP", { 1, 1, 1, 1, 0 }, IBV_QPT_UD },
+		{ "an unreliable QP", { 1, 1, 1, 1, 0 }, IBV_QPT_UC },
+	};
+	struct ibv_qp_init_attr attr;
+	struct ibv_qp *qp;
+	size_t i;
+
+	CALL(ibv_query_device(s->ctx, &dev));
+	tries[0].cap.max_send_wr = dev.max_qp_wr + 1;
+	tries[1].cap.max_recv_wr = dev.max_qp_wr + 1;
+	tries[2].cap.max_send_sge = dev.max_sge + 1;
+	tries[3].cap.max_recv_sge = dev.max_sge + 1;
+	cq = ibv_create_cq(s->ctx, 16, NULL, NULL, 0);
+	CHECK(cq, "ibv_create_cq: errno %d", errno);
+	for (i = 0; i < ARRAY_SIZE(tries); i++) {
+		attr = (struct ibv_qp_init_attr) {
+			.send_cq = cq, .recv_cq = cq, .cap = tries[i].cap,
+			.qp_type = tries[i].type,
+		};
+		CHECK(!ibv_create_qp(s->pd, &attr), "%s was created", tries[i].what);
+	}
+	/* The largest one there may be. */
+	attr = (struct ibv_qp_init_attr) {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { dev.max_qp_wr, dev.max_qp_wr, dev.max_sge, dev.max_sge, 0 },
+	};
+	qp = ibv_create_qp(s->pd, &attr);
+	CHECK(qp, "the largest QP: errno %d", errno);
+	CHECK(ibv_destroy_cq(cq), "a queue was destroyed under its QP");
+	CALL(ibv_destroy_qp(qp));
+	CALL(ibv_destroy_cq(cq));
+}
+
+/* A QP that was never used, in every state it can be in, goes away. */
+static void t_destroy_early(struct side *s)
+{
+	struct conn_opts o = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	buf_new(s, &b, 1 << 20, ACC_ALL);
+	for (i = 0; i < 3; i++) {
+		conn_open(s, &c, &o);
+		sge = sge_of(&b, 0, b.len);
+		if (s->active) {
+			struct rmem r = take_rmem(s);
+
+			/* Under way, then destroyed at once. */
+			if (i)
+				post(&c, i == 1 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 1,
+				     IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+			conn_free(&c);
+		} else {
+			give_rmem(s, &b);
+			conn_expect_down(&c);
+			conn_free(&c);
+		}
+		sync_sides(s);
+	}
+	buf_free(&b);
+}
+
+const struct test qp_tests[] = {
+	{ "qp-flush", t_flush, T_QUICK | T_BOTH },
+	{ "qp-post-in-error", t_post_in_error, T_QUICK },
+	{ "qp-flush-unconnected", t_flush_unconnected, 0 },
+	{ "qp-states", t_states, T_QUICK },
+	{ "qp-error-both", t_error_both, T_QUICK },
+	{ "qp-limits", t_limits, 0 },
+	{ "qp-destroy-early", t_destroy_early, T_QUICK | T_BOTH },
+	{ }
+};

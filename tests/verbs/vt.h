@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vt: a verbs test of two processes. Every test is one function that runs on
+ * both sides at once, in a fresh process each; the sides agree on where they
+ * are through a TCP connection of their own (oob.c), so that the RDMA path
+ * under test carries nothing but what is tested.
+ *
+ * Nothing here returns an error: what goes wrong ends the process through
+ * fail(), which tells the other side, so that neither waits in vain.
+ */
+#ifndef VT_H
+#define VT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define BIT(n) (1u << (n))
+#define PAGE 4096ul
+
+enum { WAIT_MS = 15000 };		/* for what is sure to come */
+enum { QUIET_MS = 200 };		/* for what must not come */
+
+/* One side of a running test. */
+struct side {
+	bool client;			/* who connects */
+	bool active;			/* who starts the operations */
+	int oob;
+	uint64_t seed;			/* the same on both sides */
+	unsigned int rounds;		/* how long the random tests go on */
+	bool gentle;			/* random tests spare weak drivers */
+	uint32_t arg;			/* of the test's entry in the table */
+	struct sockaddr_storage local, peer;
+	struct rdma_event_channel *ech;
+	struct rdma_cm_id *bound;	/* keeps the device chosen by address */
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+};
+
+enum test_flags {
+	T_QUICK = 1,			/* in the subset for every build */
+	T_BOTH = 2,			/* also with the roles swapped */
+	T_NODEV = 4,			/* opens the device itself, or not at all */
+	T_LONG = 8,			/* only when asked for by name or -l */
+};
+
+struct test {
+	const char *name;
+	void (*run)(struct side *s);
+	unsigned int flags;
+	uint32_t arg;
+	unsigned int seconds;		/* time limit; 0: the usual one */
+};
+
+/* Each t_*.c ends in one such table; its last entry has no name. */
+extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
+	mr_tests[], prot_tests[], recv_tests[], srq_tests[], cq_tests[],
+	qp_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
+	stress_tests[], hostile_tests[];
+
+/* run.c: verdicts */
+enum verdict { V_PASS, V_FAIL, V_SKIP };
+
+struct result {
+	int verdict;			/* of both sides together */
+	char own[400];			/* what this side says */
+	char peer[400];			/* what the other one says */
+};
+
+void fail_at(const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4), noreturn));
+void skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+void run_child(struct side *s, const struct test *t, int out)
+	__attribute__((noreturn));
+
+#define fail(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
+#define CHECK(cond, ...) do { if (!(cond)) fail(__VA_ARGS__); } while (0)
+/* For calls that return zero, or -1 or the error, with errno set. */
+#define CALL(call) do {							\
+	int rv_ = (call);						\
+	if (rv_)							\
+		fail("%s: %d (errno %d)", #call, rv_, errno);		\
+} while (0)
+
+uint64_t now_ms(void);
+void sleep_ms(unsigned int ms);
+
+/* oob.c: the sides' own connection */
+enum oob_type { OOB_RUN = 1, OOB_DATA, OOB_PASS, OOB_FAIL, OOB_SKIP };
+
+struct oob_run {			/* what the client asks the server for */
+	char name[48];
+	uint64_t seed;
+	uint32_t rounds;
+	uint32_t server_active;
+	uint32_t gentle;
+};
+
+int oob_listen(const char *addr, const char *port);
+int oob_connect(const char *addr, const char *port);
+bool oob_put(int fd, enum oob_type type, const void *data, size_t len);
+int oob_get(int fd, void *data, size_t size, size_t *len);
+void oob_send(struct side *s, const void *data, size_t len);
+void oob_recv(struct side *s, void *data, size_t len);
+void sync_sides(struct side *s);
+
+/* mem.c: buffers whose every byte is known */
+struct buf {
+	uint8_t *p, *model;
+	size_t len;
+	struct ibv_mr *mr;
+};
+
+struct rmem {				/* a buffer as the other side sees it */
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t pad;
+	uint64_t len;
+};
+
+enum {
+	ACC_LOCAL = IBV_ACCESS_LOCAL_WRITE,
+	ACC_ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+};
+
+uint64_t mix(uint64_t *state);
+uint64_t below(uint64_t *state, uint64_t limit);
+void fill(uint8_t *p, size_t len, uint64_t seed);
+void buf_map(struct buf *b, size_t len);
+void buf_new(struct side *s, struct buf *b, size_t len, int access);
+void buf_free(struct buf *b);
+void buf_fill(struct buf *b, size_t off, size_t len, uint64_t seed);
+void buf_expect(struct buf *b, size_t off, size_t len, uint64_t seed);
+void buf_verify_at(const char *file, int line, struct buf *b, const char *what);
+#define buf_verify(b, what) buf_verify_at(__FILE__, __LINE__, b, what)
+struct ibv_sge sge_of(struct buf *b, size_t off, size_t len);
+void give_rmem(struct side *s, struct buf *b);
+struct rmem take_rmem(struct side *s);
+
+/* conn.c: devices and connections */
+struct conn_opts {
+	unsigned int sq, rq;		/* queue depths; 0: 64 */
+	bool no_rq;
+	unsigned int scq_size, rcq_size; /* 0: as large as the queues ask */
+	bool events;			/* completion channel for both CQs */
+	bool sig_all;
+	int ird, ord;			/* 0: 16; -1: none */
+	unsigned int max_inline;
+	struct ibv_pd *pd;
+	struct ibv_cq *scq, *rcq;
+	struct ibv_srq *srq;
+	const void *pdata;
+	uint8_t pdata_len;
+};
+
+struct conn {
+	struct side *s;
+	struct conn_opts o;
+	struct rdma_event_channel *ech;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *scq, *rcq;
+	struct ibv_qp *qp;
+	uint8_t pdata[256];		/* from the other side */
+	uint8_t pdata_len;
+	int ird, ord;			/* as the event told them */
+	uint64_t token;			/* mark: buffer and its region */
+	struct ibv_mr *token_mr;
+	bool disconnected;
+};
+
+void dev_open(struct side *s);
+void dev_close(struct side *s);
+void set_port(struct sockaddr_storage *sa, uint16_t port);
+uint16_t port_of(const struct sockaddr *sa);
+/* A copy of the next event, which is acknowledged; fails if none comes. */
+struct rdma_cm_event cm_event(struct rdma_event_channel *ech, unsigned int ms,
+			      uint8_t *pdata);
+void cm_expect(struct rdma_event_channel *ech, enum rdma_cm_event_type type,
+	       struct rdma_cm_event *ev, uint8_t *pdata);
+bool cm_quiet(struct rdma_event_channel *ech, unsigned int ms);
+void conn_resolve(struct side *s, struct rdma_cm_id *id, struct rdma_event_channel *ech,
+		  struct sockaddr_storage *to);
+void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o);
+void conn_param(struct conn *c, struct rdma_conn_param *p);
+struct rdma_cm_id *listen_open(struct side *s, struct rdma_event_channel *ech, int backlog);
+void conn_open(struct side *s, struct conn *c, const struct conn_opts *o);
+void conn_expect_down(struct conn *c);
+void conn_expect_closed(struct conn *c);
+void conn_expect_error(struct conn *c);
+void conn_close(struct conn *c);
+void conn_free(struct conn *c);
+enum ibv_qp_state qp_state(struct ibv_qp *qp);
+/* The type of the next asynchronous event, or -1 when none comes in time. */
+int async_event(struct side *s, unsigned int ms);
+
+/* wr.c: work requests and completions */
+void post(struct conn *c, enum ibv_wr_opcode op, uint64_t id, unsigned int flags,
+	  struct ibv_sge *sge, int num, uint64_t raddr, uint32_t rkey);
+int try_post(struct conn *c, enum ibv_wr_opcode op, uint64_t id, unsigned int flags,
+	     struct ibv_sge *sge, int num, uint64_t raddr, uint32_t rkey);
+void post_recv(struct conn *c, uint64_t id, struct ibv_sge *sge, int num);
+void post_srq(struct ibv_srq *srq, uint64_t id, struct ibv_sge *sge, int num);
+struct ibv_wc poll_at(const char *file, int line, struct ibv_cq *cq);
+#define poll_one(cq) poll_at(__FILE__, __LINE__, cq)
+bool poll_quiet(struct ibv_cq *cq, unsigned int ms);
+void good_at(const char *file, int line, struct ibv_cq *cq, uint64_t id,
+	     enum ibv_wc_opcode op, int64_t bytes);
+/* The next completion is this one, and it went well; bytes -1: any. */
+#define good(cq, id, op, bytes) good_at(__FILE__, __LINE__, cq, id, op, bytes)
+void bad_at(const char *file, int line, struct ibv_cq *cq, uint64_t id, uint32_t mask);
+/* The next completion is this one, with one of the statuses in the mask. */
+#define bad(cq, id, mask) bad_at(__FILE__, __LINE__, cq, id, mask)
+#define FLUSHED BIT(IBV_WC_WR_FLUSH_ERR)
+
+/* A mark is a small Send; it tells that all sent before has arrived. */
+void mark_arm(struct conn *c);
+void mark_send(struct conn *c, uint64_t token);
+void mark_wait(struct conn *c, uint64_t token);
+
+#endif
