@@ -44,8 +44,8 @@ module! {
             description: "Offer FPDUs larger than a TCP segment to software peers",
         },
         peer_to_peer: u8 {
-            default: 0,
-            description: "Ask for a ready-to-receive message when connecting",
+            default: 1,
+            description: "Send a ready-to-receive message when connecting, so that the acceptor may send first",
         },
         mpa_revision: u8 {
             default: 2,

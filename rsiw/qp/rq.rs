@@ -10,6 +10,7 @@ use super::sq::Out;
 use crate::{
     abi::{Rqe, Sge, MAX_SGE},
     cq::Notify,
+    pd::PdId,
     ring::WorkRing,
     wr::{Completion, Status},
 };
@@ -30,6 +31,8 @@ struct State {
 pub(crate) struct RecvQueue {
     size: u32,
     max_sge: u32,
+    /// Whose memory the requests name: a shared queue's domain need not be that of its QPs.
+    pd: PdId,
     ring: WorkRing<Rqe>,
     #[pin]
     state: SpinLockIrq<State>,
@@ -42,6 +45,7 @@ impl RecvQueue {
     pub(crate) fn new(
         size: u32,
         max_sge: u32,
+        pd: PdId,
         ring: WorkRing<Rqe>,
         limit: u32,
         srq: Option<SrqHandle>,
@@ -55,6 +59,7 @@ impl RecvQueue {
         pin_init!(Self {
             size,
             max_sge,
+            pd,
             ring,
             state <- new_spinlock_irq!(state, "rsiw_rq"),
             srq,
@@ -64,6 +69,11 @@ impl RecvQueue {
     /// Elements of the ring.
     pub(crate) fn size(&self) -> u32 {
         self.size
+    }
+
+    /// The protection domain of the memory that requests name.
+    pub(crate) fn pd(&self) -> PdId {
+        self.pd
     }
 
     /// Scatter elements that a request may have.

@@ -71,6 +71,8 @@ struct State {
     next: Seq,
     tail: Seq,
     reads: Fifo<OutstandingRead>,
+    /// RDMA Reads that the consumer may have under way; 0: none at all.
+    ord: u32,
     /// Tx stopped for a fence, a full read queue or a full slot ring.
     tx_waits: bool,
     /// The QP is in ERROR: requests complete as flushed as soon as they are posted.
@@ -123,6 +125,7 @@ impl SendQueue {
             next: 0,
             tail: 0,
             reads: Fifo::empty(),
+            ord: 0,
             tx_waits: false,
             flushed: false,
         };
@@ -150,12 +153,21 @@ impl SendQueue {
         self.signal_all
     }
 
-    /// Makes room for `ord` RDMA Reads at a time. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes room for `ord` RDMA Reads at a time, and for the one of connection setup, which no
+    /// consumer asks for. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ord(&self, ord: u32) -> Result {
-        let mut reads = Fifo::with_capacity(ord)?;
+        let mut reads = Fifo::with_capacity(ord.max(1))?;
+        let mut st = self.state.lock();
+        st.ord = ord;
         // The old one (empty: the QP was not connected) is freed outside the lock.
-        core::mem::swap(&mut self.state.lock().reads, &mut reads);
+        core::mem::swap(&mut st.reads, &mut reads);
+        drop(st);
         Ok(())
+    }
+
+    /// Whether the connection was set up for RDMA Reads from this end.
+    pub(crate) fn may_read(&self) -> bool {
+        self.state.lock().ord != 0
     }
 
     /// A kernel consumer posts `wr`. Context: any.
@@ -246,8 +258,7 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// Gives the Read back if the queue of outstanding Reads (size ORD) is full, also when ORD is
-    /// 0.
+    /// Gives the Read back if the queue of outstanding Reads is full.
     pub(crate) fn start_read(&self, read: OutstandingRead) -> Result<(), OutstandingRead> {
         let st = &mut *self.state.lock();
         if let Some(seq) = read.seq {

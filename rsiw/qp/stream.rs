@@ -43,9 +43,7 @@ impl Qp {
     pub(crate) fn bind(self: &Arc<Self>, p: &StreamParams) -> Result {
         let conn = self.shared.lock().conn.clone().ok_or(EINVAL)?;
         self.inbound.set_ird(u32::from(p.ird))?;
-        // The Read of connection setup needs a place even where the consumer has none.
-        let ord = u32::from(p.ord).max((p.initiator && p.rtr == Some(Rtr::Read)).into());
-        self.sq.set_ord(ord)?;
+        self.sq.set_ord(u32::from(p.ord))?;
         *self.limits.lock() = (p.ird.into(), p.ord.into());
 
         let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);

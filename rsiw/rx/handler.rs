@@ -54,7 +54,7 @@ impl Handler for Place<'_> {
         match &mut self.st.sink {
             Sink::Recv { offset } => {
                 let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
-                let done = recv.scatter.write(&qp.dev, qp.pd.id(), *offset, data);
+                let done = recv.scatter.write(&qp.dev, qp.rq.pd(), *offset, data);
                 if let Err(e) = done {
                     // The consumer's own mistake: its request says so, the peer is not to blame.
                     recv.status = e.status();

@@ -164,6 +164,9 @@ impl Tx {
     }
 
     fn read(&mut self, qp: &Qp, seq: Seq, wr: &SendWr) -> Result<Current, Failed> {
+        if !qp.sq.may_read() {
+            return Err(Failed::new(Some(seq), Status::QpOp));
+        }
         let sge = wr.sges().first().copied().unwrap_or_default();
         let sink = match sge.length {
             0 => None,
@@ -182,9 +185,8 @@ impl Tx {
             invalidate: wr.op == SendOp::ReadLocalInv,
         };
         let src = (Stag(wr.rkey), TaggedOffset(wr.raddr));
-        // Fails when the connection was set up with ORD 0.
         self.request_read(qp, read, src)
-            .map_err(|()| Failed::new(Some(seq), Status::QpOp))
+            .map_err(|()| Failed::new(Some(seq), Status::General))
     }
 
     /// Records a Read as outstanding, then makes its request.

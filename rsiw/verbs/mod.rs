@@ -196,12 +196,12 @@ impl Driver for Rsiw {
 
     fn create_srq(
         dev: &RdmaDevice<Self>,
-        _pd: &Arc<Pd>,
+        pd: &Arc<Pd>,
         attr: &mut SrqAttr,
         user: Option<&mut Udata<'_, Self>>,
         new: &mut NewSrq<'_>,
     ) -> Result<Arc<Srq>> {
-        srq::create(dev.data(), attr, user, new)
+        srq::create(dev.data(), pd, attr, user, new)
     }
 
     fn modify_srq(srq: &Arc<Srq>, max_wr: Option<u32>, limit: Option<u32>) -> Result {

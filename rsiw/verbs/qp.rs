@@ -75,7 +75,7 @@ pub(super) fn create(
     let rq = match (&attr.srq, own_ring) {
         (Some(srq), _) => srq.rq.clone(),
         (None, Some(ring)) => Arc::pin_init(
-            RecvQueue::new(rq_size, cap.max_recv_sge, ring, 0, None),
+            RecvQueue::new(rq_size, cap.max_recv_sge, pd.id(), ring, 0, None),
             GFP_KERNEL,
         )?,
         (None, None) => return Err(EINVAL),

@@ -6,6 +6,7 @@ use super::{ring_size, user, Rsiw, Srq};
 use crate::{
     abi::{CreateSrqResp, MAX_SGE},
     device::{max, Device},
+    pd::Pd,
     qp::rq::RecvQueue,
     ring::WorkRing,
 };
@@ -19,6 +20,7 @@ use rdma::{errno, NewSrq, RecvWrs, SrqAttr, Udata};
 /// `EINVAL` for limits out of range, `ENOMEM`.
 pub(super) fn create(
     dev: &Arc<Device>,
+    pd: &Pd,
     attr: &mut SrqAttr,
     user: Option<&mut Udata<'_, Rsiw>>,
     new: &mut NewSrq<'_>,
@@ -39,7 +41,14 @@ pub(super) fn create(
         })?;
     }
     attr.max_wr = size;
-    let rq = RecvQueue::new(size, attr.max_sge, ring, attr.limit, Some(new.handle()));
+    let rq = RecvQueue::new(
+        size,
+        attr.max_sge,
+        pd.id(),
+        ring,
+        attr.limit,
+        Some(new.handle()),
+    );
     let rq = Arc::pin_init(rq, GFP_KERNEL)?;
     Ok(Arc::new(Srq { rq, _held: held }, GFP_KERNEL)?)
 }
