@@ -9,15 +9,21 @@
 
 use crate::{
     abi::{opcode, Cqe, CQE_VALID},
-    qp::Tag,
     ring::CompletionRing,
     wr::{Completion, Status},
 };
 use core::ops::{BitOr, BitOrAssign};
 use kernel::prelude::*;
 use rdma::{
-    lock::SpinLockIrq, new_spinlock_irq, CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots, WcStatus,
+    lock::SpinLockIrq, new_spinlock_irq, CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots,
+    WcStatus,
 };
+
+/// How completions name their QP.
+pub(crate) struct Tag {
+    pub(crate) number: u32,
+    pub(crate) token: QpToken,
+}
 
 /// What the producer owes the consumer after publishing, when its locks are released.
 #[must_use]

@@ -2,17 +2,12 @@
 
 //! One RDMA device: what its queue pairs, regions and connections share.
 
-use crate::{
-    cm::Cm,
-    counters::Counters,
-    mem::{Access, MemError, Region},
-    pd::PdId,
-    qp::Qp,
-    verbs::Rsiw,
-};
-use core::sync::atomic::{AtomicU32, Ordering};
+use crate::{cm::Cm, counters::Counters, limit::Limit, mem::Regions, qp::Qp};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{DeviceHandle, IdTable, OnceHandle, Workqueue};
+
+/// The driver, as the RDMA core sees it; what it does is in `verbs`.
+pub(crate) struct Rsiw;
 
 /// Limits that the device announces and keeps.
 pub(crate) mod max {
@@ -30,46 +25,6 @@ pub(crate) mod max {
     pub(crate) const READS: u32 = 128;
     /// Pages of a fast registration.
     pub(crate) const FAST_PAGES: u32 = 2048;
-}
-
-/// How many objects of a kind there may be, and are.
-pub(crate) struct Limit {
-    used: AtomicU32,
-    max: u32,
-}
-
-/// One object of the count; gives its place back when dropped.
-pub(crate) struct Held(Arc<Limit>);
-
-impl Limit {
-    fn new(max: u32) -> Result<Arc<Self>> {
-        Ok(Arc::new(
-            Self {
-                used: AtomicU32::new(0),
-                max,
-            },
-            GFP_KERNEL,
-        )?)
-    }
-}
-
-impl Limit {
-    /// Takes a place. Errors: `ENOMEM` when all are taken.
-    pub(crate) fn hold(self: &Arc<Self>) -> Result<Held> {
-        let max = self.max;
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                (n < max).then_some(n + 1)
-            })
-            .map_err(|_| ENOMEM)?;
-        Ok(Held(self.clone()))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The device's counts.
@@ -96,7 +51,7 @@ pub(crate) struct Device {
     /// The first bytes of the only GID, which are unique.
     pub(crate) gid: [u8; 6],
     /// Regions by STag index.
-    pub(crate) regions: IdTable<Region>,
+    pub(crate) regions: Regions,
     /// Queue pairs by number.
     pub(crate) qps: IdTable<Qp>,
     pub(crate) limits: Limits,
@@ -112,7 +67,7 @@ impl Device {
         let dev = Self {
             handle: OnceHandle::new(),
             gid,
-            regions: IdTable::new(1, (1 << 24) - 1)?,
+            regions: Regions::new()?,
             // The wire never carries them; 24 bits is what tools expect.
             qps: IdTable::new(2, (1 << 24) - 1)?,
             limits: Limits {
@@ -144,20 +99,5 @@ impl Device {
     pub(crate) fn guid(&self) -> [u8; 8] {
         let g = &self.gid;
         [g[0] ^ 2, g[1], g[2], 0xff, 0xfe, g[3], g[4], g[5]]
-    }
-
-    /// Looks up the region that `key` names and checks that `len` bytes at `addr` may be used for
-    /// `need` by a QP in domain `pd`. Context: any.
-    pub(crate) fn region(
-        &self,
-        key: u32,
-        pd: PdId,
-        addr: u64,
-        len: u32,
-        need: Access,
-    ) -> Result<Arc<Region>, MemError> {
-        let region = self.regions.get(key >> 8).ok_or(MemError::Invalid)?;
-        region.check(key, pd, addr, len, need)?;
-        Ok(region)
     }
 }

@@ -2,14 +2,9 @@
 
 //! Devices come and go: `rdma link add`, and what happens to the network device below.
 
-use crate::{
-    device::{Device, Queues},
-    verbs::Rsiw,
-};
+use crate::device::{Device, Queues, Rsiw};
 use kernel::{prelude::*, str::CStr, sync::Arc};
-use rdma::{
-    DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier,
-};
+use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
 
 /// Everything that outlives a single device.
 pub(crate) struct Links {
@@ -88,7 +83,13 @@ impl NetdevNotifier for Notifier {
             return;
         };
         match event {
-            NetdevEvent::Unregister => handle.unregister_queued(),
+            NetdevEvent::Unregister => {
+                // Nobody has to wait for a connection that is just being set up.
+                if let Some(dev) = handle.try_get() {
+                    cm::abort_all(dev.data());
+                }
+                handle.unregister_queued();
+            }
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 handle.port_state_changed(ndev);
             }

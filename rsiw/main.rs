@@ -10,6 +10,7 @@ mod counters;
 mod cq;
 mod device;
 mod fifo;
+mod limit;
 mod link;
 mod mem;
 mod params;

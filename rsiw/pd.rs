@@ -2,7 +2,7 @@
 
 //! Protection domains: what ties a QP to the memory that it may name.
 
-use crate::device::{Device, Held};
+use crate::limit::{Held, Limit};
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{prelude::*, sync::Arc};
 
@@ -18,12 +18,12 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    /// A new domain on `dev`. Errors: `ENOMEM` when the device has no more.
-    pub(crate) fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
+    /// A new domain. Errors: `ENOMEM` when the device has no more.
+    pub(crate) fn new(limit: &Arc<Limit>) -> Result<Arc<Self>> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let pd = Self {
             id: PdId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            _held: dev.limits.pd.hold()?,
+            _held: limit.hold()?,
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
     }

@@ -6,7 +6,7 @@
 //! copy only. Indices run freely and wrap; the ring masks them.
 
 use crate::abi::{
-    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQ_CTRL_SIZE, CQE_VALID, WQE_FLAGS_OFFSET,
+    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, WQE_FLAGS_OFFSET,
 };
 use kernel::prelude::*;
 use rdma::ring::{Entry, Ring, SharedMem};
@@ -103,8 +103,8 @@ impl CompletionRing {
         rdma::ring::mb();
         let word = || self.0.tail32(0);
         let armed = word().load_relaxed();
-        let wanted = armed & notify::NEXT_COMPLETION != 0
-            || armed & notify::SOLICITED != 0 && solicited;
+        let wanted =
+            armed & notify::NEXT_COMPLETION != 0 || armed & notify::SOLICITED != 0 && solicited;
         if wanted {
             word().store_relaxed(notify::NOT);
         }

@@ -8,7 +8,7 @@
 
 use crate::{
     abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
-    mem::{Access, Region},
+    mem::{Access, MemError, Region},
 };
 use kernel::{prelude::*, sync::Arc};
 use zerocopy::IntoBytes;
@@ -106,7 +106,10 @@ impl SendWr {
             if u32::from(sqe.num_sge) > max_sge {
                 return Err(Status::QpOp);
             }
-            let sges = sqe.sge.get(..usize::from(sqe.num_sge)).ok_or(Status::QpOp)?;
+            let sges = sqe
+                .sge
+                .get(..usize::from(sqe.num_sge))
+                .ok_or(Status::QpOp)?;
             (sqe.num_sge, total(sges)?)
         };
         // The sink of an RDMA Read is named by one STag and one offset on the wire.
@@ -193,7 +196,10 @@ impl SendWr {
 
     /// The inline payload.
     pub(crate) fn inline_data(&self) -> &[u8] {
-        self.sge[1..].as_bytes().get(..self.len as usize).unwrap_or(&[])
+        self.sge[1..]
+            .as_bytes()
+            .get(..self.len as usize)
+            .unwrap_or(&[])
     }
 }
 
@@ -209,6 +215,16 @@ pub(crate) enum Status {
     LocAccess = 6,
     RemAccess = 7,
     General = 9,
+}
+
+impl From<MemError> for Status {
+    /// How a request fails that names memory which it may not.
+    fn from(e: MemError) -> Self {
+        match e {
+            MemError::Access => Status::LocAccess,
+            _ => Status::LocProt,
+        }
+    }
 }
 
 /// One work completion on its way to a CQ.

@@ -25,7 +25,7 @@ pub(super) enum ReadError {
     /// It is none.
     Mpa(MpaError),
     /// The connection failed.
-    Socket(Error),
+    Socket,
 }
 
 /// Reads what there is of a frame, and nothing behind it. Context: sleeping.
@@ -36,7 +36,7 @@ pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progr
         if n == 0 {
             return Ok(Progress::Complete);
         }
-        match socket.recv(&mut buf[..n]).map_err(ReadError::Socket)? {
+        match socket.recv(&mut buf[..n]).map_err(|_| ReadError::Socket)? {
             Received::Bytes(n) => {
                 reader
                     .input(buf.get(..n).unwrap_or(&buf))

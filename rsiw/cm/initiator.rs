@@ -18,7 +18,7 @@ use super::{
     streaming::{Link, Streaming},
     Lost, StreamParams,
 };
-use crate::{params, qp::Qp, verbs::Rsiw};
+use crate::{device::Rsiw, params, qp::Qp};
 use core::{format_args, net::SocketAddr};
 use iwarp::{
     mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, RtrSet},
@@ -182,7 +182,7 @@ impl AwaitReply {
         match frame::read(conn.socket(), &mut self.reader) {
             Ok(Progress::Complete) => self.complete(conn),
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
-            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket(_)) => self.hung_up(conn),
+            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => self.hung_up(conn),
             Err(ReadError::Mpa(e)) => {
                 conn.complain(format_args!("bad MPA Reply: {e}"));
                 let e = errno::EPROTO.error();

@@ -7,7 +7,7 @@
 //! backlog, and TCP drops what exceeds it.
 
 use super::{open, responder::AwaitRequest, Conn};
-use crate::{device::Device, verbs::Rsiw};
+use crate::device::{Device, Rsiw};
 use kernel::{
     new_mutex,
     prelude::*,

@@ -2,7 +2,7 @@
 
 //! Making sockets as the consumer's id wants them: namespace, addresses, type of service.
 
-use crate::verbs::Rsiw;
+use crate::device::Rsiw;
 use core::net::SocketAddr;
 use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};

@@ -21,7 +21,7 @@ use super::{
     streaming::{Link, Streaming},
     Lost, StreamParams,
 };
-use crate::{qp::Qp, verbs::Rsiw};
+use crate::{device::Rsiw, qp::Qp};
 use core::{format_args, mem::replace, net::SocketAddr};
 use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, RtrSet, NO_NEGOTIATION};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
@@ -59,7 +59,7 @@ impl AwaitRequest {
         match frame::read(conn.socket(), &mut self.reader) {
             Ok(Progress::Complete) => self.complete(conn),
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitRequest(self),
-            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket(_)) => {
+            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => {
                 close::drop_unknown(conn)
             }
             Err(ReadError::Mpa(e)) => {

@@ -2,12 +2,10 @@
 
 //! Gather: the payload of a message that tx sends, as a stream of bytes.
 
-use super::{Access, MemError, Region};
+use super::{Access, MemError, Region, Regions};
 use crate::{
-    abi::{MAX_INLINE, MAX_SGE},
-    device::Device,
+    abi::{Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
-    wr::SendWr,
 };
 use kernel::sync::Arc;
 
@@ -46,30 +44,34 @@ impl Gather {
         }
     }
 
-    /// The payload of `wr`, each element checked: key, domain, bounds. Elements without bytes
-    /// name nothing, and their keys do not count.
-    pub(crate) fn of_request(dev: &Device, pd: PdId, wr: &SendWr) -> Result<Self, MemError> {
-        let source = if wr.inline {
-            let mut copy = [0; MAX_INLINE as usize];
-            let data = wr.inline_data();
-            copy[..data.len()].copy_from_slice(data);
-            Source::Inline(copy)
-        } else {
-            let mut pieces = [const { None }; MAX_SGE];
-            let named = wr.sges().iter().filter(|s| s.length != 0);
-            for (slot, sge) in pieces.iter_mut().zip(named) {
-                let region =
-                    dev.region(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
-                *slot = Some(Piece {
-                    region,
-                    addr: sge.addr,
-                    len: sge.length,
-                });
-            }
-            Source::Regions(pieces)
-        };
+    /// The bytes of `data`, at most [`MAX_INLINE`] of them.
+    pub(crate) fn of_inline(data: &[u8]) -> Self {
+        let mut copy = [0; MAX_INLINE as usize];
+        for (to, from) in copy.iter_mut().zip(data) {
+            *to = *from;
+        }
+        Self {
+            source: Source::Inline(copy),
+            at: 0,
+            offset: 0,
+        }
+    }
+
+    /// What `sges` name, each element checked: key, domain, bounds. Elements without bytes name
+    /// nothing, and their keys do not count.
+    pub(crate) fn of_sges(regions: &Regions, pd: PdId, sges: &[Sge]) -> Result<Self, MemError> {
+        let mut pieces = [const { None }; MAX_SGE];
+        let named = sges.iter().filter(|s| s.length != 0);
+        for (slot, sge) in pieces.iter_mut().zip(named) {
+            let region = regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
+            *slot = Some(Piece {
+                region,
+                addr: sge.addr,
+                len: sge.length,
+            });
+        }
         Ok(Self {
-            source,
+            source: Source::Regions(pieces),
             at: 0,
             offset: 0,
         })

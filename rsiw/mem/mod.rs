@@ -15,9 +15,10 @@ pub(crate) mod scatter;
 
 pub(crate) use region::{Region, Store};
 
-use crate::wr::Status;
+use crate::pd::PdId;
 use iwarp::rx::Refusal;
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
+use rdma::IdTable;
 
 /// Rights of a region: `enum ib_access_flags`, as far as iWARP knows them. Reading locally is
 /// always allowed.
@@ -64,14 +65,6 @@ pub(crate) enum MemError {
 }
 
 impl MemError {
-    /// The completion status when a local request named the memory.
-    pub(crate) fn status(self) -> Status {
-        match self {
-            MemError::Access => Status::LocAccess,
-            _ => Status::LocProt,
-        }
-    }
-
     /// What the protocol tells a peer who named it.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
@@ -87,5 +80,41 @@ impl MemError {
 impl From<MemError> for Error {
     fn from(_: MemError) -> Error {
         EFAULT
+    }
+}
+
+/// The regions of a device, by the index in their STag.
+pub(crate) struct Regions(IdTable<Region>);
+
+impl Regions {
+    /// No region. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        // An STag has 24 bits of index and 8 of key; index 0 names nothing.
+        IdTable::new(1, (1 << 24) - 1).map(Self)
+    }
+
+    /// The table, to enter regions and to take them out.
+    pub(crate) fn table(&self) -> &IdTable<Region> {
+        &self.0
+    }
+
+    /// The region whose STag is `key`, valid or not. Context: any.
+    pub(crate) fn find(&self, key: u32) -> Option<Arc<Region>> {
+        self.0.get(key >> 8).filter(|r| r.stag() == key)
+    }
+
+    /// The region that `key` names, if `len` bytes at `addr` may be used for `need` by a QP in
+    /// domain `pd`. Context: any.
+    pub(crate) fn get(
+        &self,
+        key: u32,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<Arc<Region>, MemError> {
+        let region = self.0.get(key >> 8).ok_or(MemError::Invalid)?;
+        region.check(key, pd, addr, len, need)?;
+        Ok(region)
     }
 }

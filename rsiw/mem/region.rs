@@ -38,7 +38,6 @@ pub(crate) struct FastStore {
     pages: SpinLockIrq<PageList>,
 }
 
-
 /// See the module's documentation.
 pub(crate) struct Region {
     /// Index and key; a kernel consumer changes the key with each registration.

@@ -5,12 +5,10 @@
 //! Segments of a message may start at any offset in it, so the sink is addressed, not a stream;
 //! the position of the last segment is remembered because the next one nearly always follows.
 
-use super::{Access, MemError, Region};
+use super::{Access, MemError, Region, Regions};
 use crate::{
     abi::{Rqe, MAX_SGE},
-    device::Device,
     pd::PdId,
-    wr::Status,
 };
 use kernel::sync::Arc;
 
@@ -33,16 +31,13 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// The buffers that `rqe`, a private copy, names. Keys are not looked up yet.
-    ///
-    /// # Errors
-    ///
-    /// The status that the receive completes with if it makes no sense.
-    pub(crate) fn of_receive(rqe: &Rqe, max_sge: u32) -> Result<Self, Status> {
+    /// The buffers that `rqe`, a private copy, names; `None` if it has more than `max_sge`
+    /// elements, or more bytes than a message can have. Keys are not looked up yet.
+    pub(crate) fn of_receive(rqe: &Rqe, max_sge: u32) -> Option<Self> {
         if u32::from(rqe.num_sge) > max_sge {
-            return Err(Status::QpOp);
+            return None;
         }
-        let sges = rqe.sge.get(..usize::from(rqe.num_sge)).ok_or(Status::QpOp)?;
+        let sges = rqe.sge.get(..usize::from(rqe.num_sge))?;
         let mut pieces = [const { None }; MAX_SGE];
         let mut len = 0u32;
         let named = sges.iter().filter(|s| s.length != 0);
@@ -54,9 +49,9 @@ impl Scatter {
                 start: len,
                 len: sge.length,
             });
-            len = len.checked_add(sge.length).ok_or(Status::LocLen)?;
+            len = len.checked_add(sge.length)?;
         }
-        Ok(Self { pieces, len, at: 0 })
+        Some(Self { pieces, len, at: 0 })
     }
 
     /// No buffers at all.
@@ -76,7 +71,7 @@ impl Scatter {
     /// Places `data` at `offset` of the message.
     pub(crate) fn write(
         &mut self,
-        dev: &Device,
+        regions: &Regions,
         pd: PdId,
         mut offset: u32,
         mut data: &[u8],
@@ -88,7 +83,7 @@ impl Scatter {
             let (head, tail) = data.split_at(n);
             let region = match &piece.region {
                 Some(r) => r,
-                None => piece.region.insert(dev.region(
+                None => piece.region.insert(regions.get(
                     piece.lkey,
                     pd,
                     piece.addr,

@@ -8,7 +8,12 @@
 //! place where queues are flushed.
 
 use super::{sq::Seq, Qp, State};
-use crate::{cm::Close, cq::Notify, tx::Failed, wr::{Completion, Status}};
+use crate::{
+    cm::Close,
+    cq::Notify,
+    tx::Failed,
+    wr::{Completion, Status},
+};
 use iwarp::{
     rx::{Fault, FaultKind},
     TermCode, Terminate,
@@ -163,9 +168,7 @@ impl Qp {
 
     fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {
         match recv {
-            Some((id, status)) => self
-                .recv_out()
-                .complete(Completion::recv(id, status, 0)),
+            Some((id, status)) => self.recv_out().complete(Completion::recv(id, status, 0)),
             None => Default::default(),
         }
     }

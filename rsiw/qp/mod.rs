@@ -19,8 +19,9 @@ pub(crate) mod stream;
 
 use crate::{
     cm::Conn,
-    cq::{Cq, Notify},
-    device::{Device, Held},
+    cq::{Cq, Notify, Tag},
+    device::Device,
+    limit::Held,
     pd::Pd,
     rx::Rx,
     tx::Tx,
@@ -35,17 +36,11 @@ use kernel::{
     workqueue::Work,
 };
 use net::SockCell;
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, QpHandle, QpToken};
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, QpHandle};
 use reads::InboundReads;
 use rq::RecvQueue;
 use sq::{Out, SendQueue, Seq};
 use state::{State, StateCell};
-
-/// How completions name their QP.
-pub(crate) struct Tag {
-    pub(crate) number: u32,
-    pub(crate) token: QpToken,
-}
 
 /// What several contexts set and one acts on; each access is short.
 struct Shared {
@@ -225,4 +220,3 @@ impl Qp {
         }
     }
 }
-

@@ -23,9 +23,8 @@
 use super::reads::OutstandingRead;
 use crate::{
     abi::Sqe,
-    cq::{Cq, Notify},
+    cq::{Cq, Notify, Tag},
     fifo::Fifo,
-    qp::Tag,
     ring::WorkRing,
     wr::{Completion, SendOp, SendWr, Status},
 };
@@ -406,7 +405,11 @@ impl Slot {
             id: self.id,
             opcode: self.opcode,
             status,
-            bytes: if status == Status::Success { self.bytes } else { 0 },
+            bytes: if status == Status::Success {
+                self.bytes
+            } else {
+                0
+            },
             invalidated: None,
             solicited: false,
         }

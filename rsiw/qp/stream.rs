@@ -86,11 +86,8 @@ impl Qp {
         if let Ok(n) = taken {
             self.dev.counters.rx_bytes.add(n as u64);
         }
-        let Some(Settled { send, recv, wake }) = self
-            .rx
-            .get_mut(sk)
-            .and_then(Option::as_mut)
-            .map(Rx::settle)
+        let Some(Settled { send, recv, wake }) =
+            self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle)
         else {
             return;
         };

@@ -54,10 +54,12 @@ impl Handler for Place<'_> {
         match &mut self.st.sink {
             Sink::Recv { offset } => {
                 let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
-                let done = recv.scatter.write(&qp.dev, qp.rq.pd(), *offset, data);
+                let done = recv
+                    .scatter
+                    .write(&qp.dev.regions, qp.rq.pd(), *offset, data);
                 if let Err(e) = done {
                     // The consumer's own mistake: its request says so, the peer is not to blame.
-                    recv.status = e.status();
+                    recv.status = e.into();
                     return Err(Refusal::Local);
                 }
                 *offset += data.len() as u32;
@@ -108,8 +110,8 @@ impl Place<'_> {
         if p.first {
             let rqe = self.qp.rq.take().ok_or(Refusal::NoBuffer)?;
             let (scatter, status) = match Scatter::of_receive(&rqe, self.qp.rq.max_sge()) {
-                Ok(scatter) => (scatter, Status::Flush),
-                Err(status) => (Scatter::empty(), status),
+                Some(scatter) => (scatter, Status::Flush),
+                None => (Scatter::empty(), Status::QpOp),
             };
             self.st.recv = Some(Receiving {
                 id: rqe.id,
@@ -121,7 +123,10 @@ impl Place<'_> {
         if recv.status != Status::Flush {
             return Err(Refusal::Local);
         }
-        if offset.checked_add(p.len).is_none_or(|end| end > recv.scatter.len()) {
+        if offset
+            .checked_add(p.len)
+            .is_none_or(|end| end > recv.scatter.len())
+        {
             recv.status = Status::LocLen;
             return Err(Refusal::TooLong);
         }
@@ -133,10 +138,10 @@ impl Place<'_> {
         let (qp, need) = (self.qp, Access::REMOTE_WRITE);
         let (key, addr, pd) = (stag.0, to.0, self.qp.pd.id());
         let region = match &self.st.write {
-            Some(region) if !p.first && region.stag() == key => {
-                region.check(key, pd, addr, p.len, need).map(|()| region.clone())
-            }
-            _ => qp.dev.region(key, pd, addr, p.len, need),
+            Some(region) if !p.first && region.stag() == key => region
+                .check(key, pd, addr, p.len, need)
+                .map(|()| region.clone()),
+            _ => qp.dev.regions.get(key, pd, addr, p.len, need),
         }
         .map_err(MemError::refusal)?;
         self.st.write = Some(region.clone());
@@ -150,14 +155,8 @@ impl Place<'_> {
         let addr = read.addr.wrapping_add(u64::from(offset));
         // The request's key was checked when it was posted; what may have changed is that the
         // region is gone, and then the consumer, not the peer, broke the rule.
-        if let Err(e) = region.check(
-            read.stag,
-            self.qp.pd.id(),
-            addr,
-            p.len,
-            Access::LOCAL_WRITE,
-        ) {
-            self.qp.note_failure(read.seq, e.status());
+        if let Err(e) = region.check(read.stag, self.qp.pd.id(), addr, p.len, Access::LOCAL_WRITE) {
+            self.qp.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
         }
         self.st.sink = Sink::Region { region, addr };
@@ -189,8 +188,7 @@ impl Place<'_> {
             .qp
             .dev
             .regions
-            .get(stag.0 >> 8)
-            .filter(|r| r.stag() == stag.0)
+            .find(stag.0)
             .ok_or(Refusal::InvalidStag)?;
         if region.pd() != self.qp.pd.id() || !region.peer_may_invalidate() {
             return Err(Refusal::CannotInvalidate);
@@ -208,7 +206,8 @@ impl Place<'_> {
             len => Some(
                 self.qp
                     .dev
-                    .region(
+                    .regions
+                    .get(
                         request.src_stag.0,
                         self.qp.pd.id(),
                         request.src_to.0,

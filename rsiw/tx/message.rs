@@ -96,9 +96,7 @@ impl Tx {
                 Some(b) => b,
                 None => match qp.sq.pull() {
                     Pull::Wr(seq, wr) => (seq, wr),
-                    Pull::Bad(seq, status) => {
-                        return Err(Failed::new(Some(seq), status))
-                    }
+                    Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
                     Pull::Empty | Pull::Full => break,
                 },
             };
@@ -128,7 +126,6 @@ impl Tx {
     /// What `wr` becomes: a message, or, done at once, nothing.
     fn start(&mut self, qp: &Qp, seq: Seq, wr: SendWr) -> Result<Option<Current>, Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
-        let pd = qp.pd.id();
         let message = match wr.op {
             SendOp::Send | SendOp::SendInv => {
                 let msn = self.send_msn;
@@ -159,7 +156,11 @@ impl Tx {
                 return Ok(None);
             }
         };
-        let gather = Gather::of_request(&qp.dev, pd, &wr).map_err(fail)?;
+        let gather = if wr.inline {
+            Gather::of_inline(wr.inline_data())
+        } else {
+            Gather::of_sges(&qp.dev.regions, qp.pd.id(), wr.sges()).map_err(fail)?
+        };
         Ok(Some(Current::new(message, gather, wr.len, Some(seq))))
     }
 
@@ -172,7 +173,8 @@ impl Tx {
             0 => None,
             len => Some(
                 qp.dev
-                    .region(sge.lkey, qp.pd.id(), sge.addr, len, Access::LOCAL_WRITE)
+                    .regions
+                    .get(sge.lkey, qp.pd.id(), sge.addr, len, Access::LOCAL_WRITE)
                     .map_err(|e| Failed::memory(Some(seq), e))?,
             ),
         };
@@ -246,11 +248,11 @@ impl Tx {
 
 /// Takes a fast registration's STag out of use.
 fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
-    let region = qp.dev.regions.get(key >> 8).ok_or(MemError::Invalid)?;
+    let region = qp.dev.regions.find(key).ok_or(MemError::Invalid)?;
     if region.pd() != qp.pd.id() {
         return Err(MemError::Domain);
     }
-    if region.stag() != key || !region.is_fast() {
+    if !region.is_fast() {
         return Err(MemError::Invalid);
     }
     // Not an error if the peer was faster (Send with Invalidate).

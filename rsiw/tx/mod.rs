@@ -68,7 +68,7 @@ impl Failed {
     }
 
     fn memory(seq: Option<Seq>, e: MemError) -> Self {
-        Self::new(seq, e.status())
+        Self::new(seq, e.into())
     }
 }
 
@@ -166,11 +166,7 @@ impl Tx {
         let counters = &qp.dev.counters;
         let mut total = 0;
         while !self.train.is_empty() {
-            match self
-                .conn
-                .socket()
-                .send_pages(self.train.spans(), Tail::End)
-            {
+            match self.conn.socket().send_pages(self.train.spans(), Tail::End) {
                 Ok(Sent::Bytes(n)) => {
                     self.train.consume(n);
                     self.cut = !self.train.is_empty();
@@ -189,7 +185,9 @@ impl Tx {
             }
         }
         if total != 0 {
-            counters.tx_messages.add(core::mem::take(&mut self.messages));
+            counters
+                .tx_messages
+                .add(core::mem::take(&mut self.messages));
             self.complete(qp);
         }
         Some(total)

@@ -98,7 +98,11 @@ impl Tx {
             }
             let natural = (left + OVERHEAD).min(fpdu_max);
             let used = self.train.len() % segment;
-            let room = if used == 0 { usize::MAX } else { segment - used };
+            let room = if used == 0 {
+                usize::MAX
+            } else {
+                segment - used
+            };
             if !self.train.is_empty() && (natural > room || natural > self.train.room()) {
                 self.current = Some(current);
                 return Ok(());

@@ -2,11 +2,12 @@
 
 //! Verbs on completion queues.
 
-use super::{ring_size, Rsiw};
+use super::ring_size;
 use crate::{
     abi::CreateCqResp,
     cq::Cq,
-    device::{max, Device, Held},
+    device::{max, Device, Rsiw},
+    limit::Held,
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};

@@ -14,7 +14,8 @@ use crate::{
     abi::{AllocContextResp, MAX_SGE},
     cm::{self, Conn, Listener},
     counters,
-    device::{max, Device, Held},
+    device::{max, Device, Rsiw},
+    limit::Held,
     pd::Pd,
     qp::{rq::RecvQueue, Qp},
 };
@@ -27,9 +28,6 @@ use rdma::{
 
 /// "rsi": this implementation has no OUI.
 const VENDOR_ID: u32 = 0x727369;
-
-/// The driver, as the RDMA core sees it.
-pub(crate) struct Rsiw;
 
 /// A process' context on a device.
 pub(crate) struct Context {
@@ -110,10 +108,7 @@ impl Driver for Rsiw {
         dev.data().counters.read(values);
     }
 
-    fn alloc_context(
-        dev: &RdmaDevice<Self>,
-        udata: &mut Udata<'_, Self>,
-    ) -> Result<Arc<Context>> {
+    fn alloc_context(dev: &RdmaDevice<Self>, udata: &mut Udata<'_, Self>) -> Result<Arc<Context>> {
         let context = Context {
             _held: dev.data().limits.context.hold()?,
         };
@@ -129,7 +124,7 @@ impl Driver for Rsiw {
         _user: Option<&mut Udata<'_, Self>>,
         _pd: NewPd,
     ) -> Result<Arc<Pd>> {
-        Pd::new(dev.data())
+        Pd::new(&dev.data().limits.pd)
     }
 
     fn dealloc_pd(_pd: &Arc<Pd>) -> Result {

@@ -2,10 +2,10 @@
 
 //! Verbs on memory regions.
 
-use super::Rsiw;
 use crate::{
     abi::{RegMrReq, RegMrResp},
-    device::{max, Device, Held},
+    device::{max, Device, Rsiw},
+    limit::Held,
     mem::{Access, Region, Store},
     pd::Pd,
 };
@@ -23,7 +23,7 @@ impl Mr {
     /// Takes the region out of the table, so that no key finds it, then waits for those who found
     /// it before. Context: sleeping.
     pub(super) fn dereg(&self) {
-        self.dev.regions.remove(self.region.stag() >> 8);
+        self.dev.regions.table().remove(self.region.stag() >> 8);
         self.region.destroy();
     }
 }
@@ -39,7 +39,7 @@ fn publish(
 ) -> Result<NewMr<Mr>> {
     let region = Arc::new(Region::new(pd.id(), store), GFP_KERNEL)?;
     // Random, so that a peer cannot guess the STags of others.
-    let reserved = dev.regions.reserve_random()?;
+    let reserved = dev.regions.table().reserve_random()?;
     let stag = reserved.id() << 8 | u32::from(key);
     region.set_stag(stag);
     let mr = Arc::new(
@@ -110,7 +110,14 @@ pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr
         return Err(EINVAL);
     }
     let held = dev.limits.mr.hold()?;
-    publish(dev, pd, held, Region::fast_store(max_sg)?, random_key(), None)
+    publish(
+        dev,
+        pd,
+        held,
+        Region::fast_store(max_sg)?,
+        random_key(),
+        None,
+    )
 }
 
 /// The consumer changes it with each registration (`ib_update_fast_reg_key`).

@@ -2,11 +2,11 @@
 
 //! Verbs on queue pairs.
 
-use super::{ring_size, user, Rsiw};
+use super::{ring_size, user};
 use crate::{
     abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
     cm::Close,
-    device::{max, Device},
+    device::{max, Device, Rsiw},
     mem::Access,
     pd::Pd,
     qp::{rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
@@ -14,7 +14,9 @@ use crate::{
     wr::{Registration, SendOp, SendWr},
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs, Udata};
+use rdma::{
+    errno, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs, Udata,
+};
 
 /// Creates a QP.
 ///
@@ -200,10 +202,7 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     let mut notify = Default::default();
     let mut result = Ok(());
     while let Some(wr) = wrs.next() {
-        match qp
-            .rq
-            .post(wr.id, user::sges(wr.sges), Some(qp.recv_out()))
-        {
+        match qp.rq.post(wr.id, user::sges(wr.sges), Some(qp.recv_out())) {
             Ok(n) => notify |= n,
             Err(e) => {
                 result = Err(e);

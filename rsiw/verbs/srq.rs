@@ -2,10 +2,10 @@
 
 //! Verbs on shared receive queues.
 
-use super::{ring_size, user, Rsiw, Srq};
+use super::{ring_size, user, Srq};
 use crate::{
     abi::{CreateSrqResp, MAX_SGE},
-    device::{max, Device},
+    device::{max, Device, Rsiw},
     pd::Pd,
     qp::rq::RecvQueue,
     ring::WorkRing,

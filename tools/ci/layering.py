@@ -18,18 +18,43 @@ FORBIDDEN = {
     "rsiw": [(r"\brdma_bindings\b|\bkernel::bindings\b", "raw C is named in rust/ only")],
 }
 
-# rsiw's modules: what each may import. Those not named may import anything.
-MAY = {
-    "abi": set(),
-    "mem": {"abi", "counters", "trace"},
-    "cq": {"abi", "counters", "trace"},
-    "qp": {"abi", "mem", "cq", "wr", "counters", "trace"},
-}
-# Nobody but the top imports verbs; tx and rx do not know who calls them.
-NEVER = {"verbs": {"main", "link", "verbs"}, "cm": {"main", "link", "verbs", "cm"}}
+# rsiw's modules, lowest first: each may import those of its own row and of the
+# rows above it here. A queue pair and its actors are one row: the pair holds
+# the halves of the stream, and they call it.
+LEVELS = [
+    {"abi", "fifo", "counters", "params", "limit"},
+    {"pd", "ring"},
+    {"mem"},
+    {"wr"},
+    {"cq"},
+    {"qp", "tx", "rx", "sched", "device", "cm"},
+    {"verbs"},
+    {"link"},
+    {"main", "module_parameters"},
+]
+LEVEL = {name: level for level, row in enumerate(LEVELS) for name in row}
 
 
-ORDERED = MAY.keys() | NEVER.keys() | {"tx", "rx"}
+def imports(source):
+    """Names of this crate's modules in a file: crate::a, use crate::{a::b, c}."""
+    source = re.sub(r"//.*", "", source)
+    for found in re.finditer(r"\bcrate::(?:(\w+)|\{)", source):
+        if found[1]:
+            yield found[1]
+            continue
+        depth, name = 1, ""
+        for char in source[found.end():]:
+            if char == "{":
+                depth += 1
+            elif char == "}":
+                depth -= 1
+            if depth == 1 and char == "," or depth == 0:
+                yield re.match(r"\s*(\w*)", name)[1]
+                name = ""
+                if depth == 0:
+                    break
+            else:
+                name += char
 
 
 def code_lines(path):
@@ -62,13 +87,13 @@ def main():
                         for pattern, why in rules if re.search(pattern, line)]
     for path in rust_files("rsiw"):
         module = module_of(path)
-        for number, line in code_lines(path):
-            for used in re.findall(r"\bcrate::(\w+)", line):
-                if module in MAY and used != module and used in ORDERED \
-                        and used not in MAY[module]:
-                    bad.append(f"{path}:{number}: {module} must not import {used}")
-                if used in NEVER and module not in NEVER[used]:
-                    bad.append(f"{path}:{number}: {module} must not import {used}")
+        if module not in LEVEL:
+            bad.append(f"{path}: give {module} a level in {sys.argv[0]}")
+            continue
+        with open(path, encoding="utf-8") as source:
+            used = set(imports(source.read())) - {""}
+        bad += [f"{path}: {module} must not import {name}" for name in sorted(used)
+                if LEVEL.get(name, 0) > LEVEL[module] and name != "module_parameters"]
     engine = "rust/iwarp/lib.rs"
     if os.path.exists(engine):
         with open(engine, encoding="utf-8") as source:
