@@ -2,7 +2,10 @@
 
 //! Devices come and go: `rdma link add`, and what happens to the network device below.
 
-use crate::device::{Device, Queues, Rsiw};
+use crate::{
+    cm,
+    device::{Device, Queues, Rsiw},
+};
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
 
