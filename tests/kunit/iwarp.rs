@@ -120,6 +120,16 @@ mod golden {
     fn crc_off_sends_field() -> Outcome {
         suites::golden::crc_off_sends_field()
     }
+
+    #[test]
+    fn exact_fit_is_one_segment() -> Outcome {
+        suites::golden::exact_fit_is_one_segment()
+    }
+
+    #[test]
+    fn failing_sink() -> Outcome {
+        suites::golden::failing_sink()
+    }
 }
 
 #[kunit_tests(rsiw_iwarp_rules_mpa)]

@@ -6,7 +6,7 @@ use iwarp::mpa::mulpdu;
 use iwarp::tx::{Framer, Message, Segment, Segmenter};
 use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
 
-use super::wire::{fpdu, op, tagged, untagged, untagged_inv, Tape, Wire, LAST, MORE};
+use super::wire::{fpdu, op, tagged, untagged, untagged_inv, Full, Tape, Wire, LAST, MORE};
 use super::wire::{TAGGED_LAST, TAGGED_MORE};
 use super::Outcome;
 
@@ -32,6 +32,8 @@ cases! {
     full_mulpdu_has_no_pad
     small_mulpdu_is_raised
     crc_off_sends_field
+    exact_fit_is_one_segment
+    failing_sink
 }
 
 /// The only segment of a message.
@@ -47,7 +49,7 @@ fn framed(message: Message, len: u32) -> Option<Wire> {
     let segment = only(message, len)?;
     let mut framer = Framer::new(true, false);
     let expected = framer.fpdu_len(&segment);
-    let Ok(()) = framer.write(&segment, &mut tape);
+    framer.write(&segment, &mut tape).ok()?;
     (tape.out.len() == expected && expected == segment.fpdu_len()).then_some(tape.out)
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn mpa_figure_5() -> Outcome {
         return Ok(());
     };
     check_eq!(framer.fpdu_len(&segment), 0x34);
-    let Ok(()) = framer.write(&segment, &mut tape);
+    check!(framer.write(&segment, &mut tape).is_ok());
     let figure = Wire::new()
         .bytes(&[0x00, 0x00, 0x00, 0x00])
         .bytes(&[0x00, 0x2a, 0x41, 0x43])
@@ -103,10 +105,10 @@ pub(crate) fn mpa_figure_6() -> Outcome {
         return Ok(());
     };
     check_eq!(framer.fpdu_len(&first), 492);
-    let Ok(()) = framer.write(&first, &mut tape);
+    check!(framer.write(&first, &mut tape).is_ok());
     check_eq!(tape.out.len(), 0x1ec);
     check_eq!(framer.fpdu_len(&second), 0x34);
-    let Ok(()) = framer.write(&second, &mut tape);
+    check!(framer.write(&second, &mut tape).is_ok());
     let figure = Wire::new()
         .bytes(&[0x00, 0x2a, 0x41, 0x43])
         .bytes(&[0x00, 0x00, 0x00, 0x00])
@@ -124,9 +126,9 @@ pub(crate) fn mpa_figure_6() -> Outcome {
 fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
     let mut tape = Tape::new(true);
     let mut framer = Framer::new(true, true);
-    let Ok(()) = framer.write(&only(send(1), first)?, &mut tape);
+    framer.write(&only(send(1), first)?, &mut tape).ok()?;
     let second = tape.out.len();
-    let Ok(()) = framer.write(&only(send(2), 8)?, &mut tape);
+    framer.write(&only(send(2), 8)?, &mut tape).ok()?;
     Some((tape, second))
 }
 
@@ -465,12 +467,61 @@ pub(crate) fn crc_off_sends_field() -> Outcome {
         let mut tape = Tape::<256>::new(false);
         let mut framer = Framer::new(false, markers);
         let len = framer.fpdu_len(&segment);
-        let Ok(()) = framer.write(&segment, &mut tape);
+        check!(framer.write(&segment, &mut tape).is_ok());
         check_eq!(tape.out.len(), len);
+        check_eq!(tape.crcs, 0);
         let expected = fpdu(&untagged(LAST, op::SEND, 0, 1, 0, &[1, 2, 3]));
         let without_crc = &expected.get()[..24];
         let skip = if markers { 4 } else { 0 };
         check_eq!(&tape.out.get()[skip..skip + 24], without_crc);
+    }
+    Ok(())
+}
+
+/// No empty segment follows one that is full.
+pub(crate) fn exact_fit_is_one_segment() -> Outcome {
+    for (message, header) in [
+        (send(1), 18),
+        (
+            Message::Write {
+                stag: Stag(1),
+                to: TaggedOffset(2),
+            },
+            14,
+        ),
+    ] {
+        for (len, segments) in [
+            (1000 - header, 1),
+            (1001 - header, 2),
+            (2000 - 2 * header, 2),
+        ] {
+            let mut segmenter = Segmenter::new(message, len);
+            let mut count = 0;
+            while let Some(segment) = segmenter.next(1000) {
+                count += 1;
+                check_eq!(segment.last(), count == segments);
+            }
+            check_eq!(count, segments);
+        }
+    }
+    Ok(())
+}
+
+/// Whichever call of a sink fails, the failure is reported and no later call made.
+pub(crate) fn failing_sink() -> Outcome {
+    let Some(segment) = only(send(1), 1201) else {
+        check!(false);
+        return Ok(());
+    };
+    // Header, payload, trailer; with markers also those, and payload and pad between them.
+    for (markers, calls) in [(false, 3), (true, 9)] {
+        for room in 0..=calls {
+            let mut tape = Tape::<1400>::new(false);
+            tape.room = room;
+            let got = Framer::new(true, markers).write(&segment, &mut tape);
+            check_eq!(got, if room < calls { Err(Full) } else { Ok(()) });
+            check_eq!(tape.room, 0);
+        }
     }
     Ok(())
 }

@@ -115,7 +115,15 @@ pub(crate) struct Tape<const N: usize = 256> {
     pub(crate) at: u32,
     /// Payload is all zeros.
     pub(crate) zeros: bool,
+    /// How often a CRC was asked for.
+    pub(crate) crcs: u32,
+    /// How many calls to append octets succeed.
+    pub(crate) room: u32,
 }
+
+/// No room is left on a [`Tape`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
 
 impl<const N: usize> Tape<N> {
     /// Nothing yet.
@@ -124,7 +132,14 @@ impl<const N: usize> Tape<N> {
             out: Wire::empty(),
             at: 0,
             zeros,
+            crcs: 0,
+            room: u32::MAX,
         }
+    }
+
+    fn take_room(&mut self) -> Result<(), Full> {
+        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        Ok(())
     }
 
     fn append(&mut self, bytes: &[u8]) {
@@ -140,18 +155,22 @@ impl<const N: usize> Tape<N> {
 }
 
 impl<const N: usize> iwarp::tx::Sink for Tape<N> {
-    type Error = core::convert::Infallible;
+    type Error = Full;
 
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        self.crcs += 1;
         crc32c(crc, data)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
+        self.take_room()?;
         self.append(bytes);
         Ok(())
     }
 
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error> {
+        self.take_room()?;
+        self.crcs += u32::from(crc.is_some());
         let mut crc = crc;
         for _ in 0..len {
             self.at = self.at.wrapping_add(1);
