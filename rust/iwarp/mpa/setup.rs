@@ -69,7 +69,7 @@ pub struct Agreed {
     pub ord: u16,
     /// Initiator: send this before anything else. Responder: the likely one of `rtr_any`.
     pub rtr: Option<Rtr>,
-    /// Responder: the peer's first message is one of these. "[T]he initiator selects one of the
+    /// Responder: the peer's first message is one of these. "\[T\]he initiator selects one of the
     /// supported RDMA message types as the RTR indication at the initiator's sole discretion"
     /// (RFC 6581 s1.1).
     pub rtr_any: RtrSet,
