@@ -607,84 +607,99 @@ mod terminate {
     }
 }
 
-#[kunit_tests(rsiw_iwarp_setup)]
-mod setup {
+#[kunit_tests(rsiw_iwarp_setup_frame)]
+mod setup_frame {
     use super::suites::{self, Outcome};
 
     #[test]
     fn request_octets() -> Outcome {
-        suites::setup::request_octets()
+        suites::setup_frame::request_octets()
     }
 
     #[test]
     fn reply_octets() -> Outcome {
-        suites::setup::reply_octets()
+        suites::setup_frame::reply_octets()
     }
 
     #[test]
     fn enhanced_octets() -> Outcome {
-        suites::setup::enhanced_octets()
+        suites::setup_frame::enhanced_octets()
     }
 
     #[test]
     fn reject_octets() -> Outcome {
-        suites::setup::reject_octets()
+        suites::setup_frame::reject_octets()
     }
 
     #[test]
     fn reject_with_required_depths() -> Outcome {
-        suites::setup::reject_with_required_depths()
+        suites::setup_frame::reject_with_required_depths()
     }
 
     #[test]
     fn coalesced_fpdu_is_left() -> Outcome {
-        suites::setup::coalesced_fpdu_is_left()
+        suites::setup_frame::coalesced_fpdu_is_left()
     }
 
     #[test]
     fn frame_in_single_octets() -> Outcome {
-        suites::setup::frame_in_single_octets()
+        suites::setup_frame::frame_in_single_octets()
     }
 
     #[test]
     fn wrong_key() -> Outcome {
-        suites::setup::wrong_key()
+        suites::setup_frame::wrong_key()
     }
 
     #[test]
     fn same_role() -> Outcome {
-        suites::setup::same_role()
+        suites::setup_frame::same_role()
     }
 
     #[test]
     fn revisions() -> Outcome {
-        suites::setup::revisions()
+        suites::setup_frame::revisions()
     }
 
     #[test]
     fn private_data_limits() -> Outcome {
-        suites::setup::private_data_limits()
+        suites::setup_frame::private_data_limits()
     }
 
     #[test]
     fn enhanced_data_too_short() -> Outcome {
-        suites::setup::enhanced_data_too_short()
+        suites::setup_frame::enhanced_data_too_short()
     }
 
     #[test]
     fn reserved_bits_of_frame() -> Outcome {
-        suites::setup::reserved_bits_of_frame()
+        suites::setup_frame::reserved_bits_of_frame()
     }
 
     #[test]
     fn enhanced_bit_in_revision_1() -> Outcome {
-        suites::setup::enhanced_bit_in_revision_1()
+        suites::setup_frame::enhanced_bit_in_revision_1()
     }
 
     #[test]
     fn reject_bit_of_request_ignored() -> Outcome {
-        suites::setup::reject_bit_of_request_ignored()
+        suites::setup_frame::reject_bit_of_request_ignored()
     }
+
+    #[test]
+    fn buffer_too_small() -> Outcome {
+        suites::setup_frame::buffer_too_small()
+    }
+
+    #[test]
+    fn depth_beyond_field() -> Outcome {
+        suites::setup_frame::depth_beyond_field()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_setup)]
+mod setup {
+    use super::suites::{self, Outcome};
 
     #[test]
     fn crc_negotiation() -> Outcome {
@@ -754,15 +769,5 @@ mod setup {
     #[test]
     fn rejected() -> Outcome {
         suites::setup::rejected()
-    }
-
-    #[test]
-    fn buffer_too_small() -> Outcome {
-        suites::setup::buffer_too_small()
-    }
-
-    #[test]
-    fn depth_beyond_field() -> Outcome {
-        suites::setup::depth_beyond_field()
     }
 }

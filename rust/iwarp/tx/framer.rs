@@ -49,7 +49,8 @@ impl Framer {
 
     /// Writes the FPDU of a segment.
     ///
-    /// If the sink fails the stream is cut inside an FPDU, which nothing can mend: close it.
+    /// If the sink fails, what it has taken is part of an FPDU. A sink that can drop that part again
+    /// may go on with a copy of the framer made before; otherwise the stream has to be closed.
     #[inline]
     pub fn write<S: Sink>(&mut self, seg: &Segment, out: &mut S) -> Result<(), S::Error> {
         if self.markers {

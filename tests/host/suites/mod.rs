@@ -70,5 +70,7 @@ pub(crate) mod rules_ddp;
 pub(crate) mod rules_mpa;
 pub(crate) mod rules_rdmap;
 pub(crate) mod setup;
+pub(crate) mod setup_frame;
+pub(crate) mod startup;
 pub(crate) mod terminate;
 pub(crate) mod wire;

@@ -2,12 +2,13 @@
 
 //! The kernel runs every case that the host runs.
 
-const SUITES: [(&str, &str); 6] = [
+const SUITES: [(&str, &str); 7] = [
     ("golden", include_str!("../suites/golden.rs")),
     ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
     ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
     ("rules_rdmap", include_str!("../suites/rules_rdmap.rs")),
     ("terminate", include_str!("../suites/terminate.rs")),
+    ("setup_frame", include_str!("../suites/setup_frame.rs")),
     ("setup", include_str!("../suites/setup.rs")),
 ];
 
