@@ -3,8 +3,8 @@
 //! Listening: takes connections off the socket and bounds those that are not answered yet.
 //!
 //! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. With
-//! all slots taken, further connections stay in the socket's own queue, which is bounded by the same
-//! backlog, and TCP drops what exceeds it.
+//! all slots taken, further connections stay in the socket's own queue, which is bounded by the
+//! consumer's backlog, and TCP drops what exceeds it.
 
 use super::{open, responder::AwaitRequest, Conn};
 use crate::device::{Device, Rsiw};
@@ -21,12 +21,16 @@ use rdma::{
     CmId, ConnInfo, RequestId,
 };
 
+/// Slots that each listener has, however small its backlog: consumers think of requests when they
+/// choose that, not of peers that are slow to make one, who would shut out the others.
+const SLOTS: u32 = 128;
+
 /// A listening id.
 #[pin_data]
 pub(crate) struct Listener {
     dev: Arc<Device>,
     cm: CmId,
-    backlog: u32,
+    max_slots: u32,
     /// `None` once nobody listens any more. Locked while a request is reported, so that none is
     /// after [`unlisten`].
     #[pin]
@@ -65,7 +69,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
         try_pin_init!(Listener {
             dev: dev.data().clone(),
             cm,
-            backlog,
+            max_slots: backlog.max(SLOTS),
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(Slots { used: 0, short: false }, "rsiw_slots"),
             job <- new_job!("rsiw_listener"),
@@ -114,7 +118,7 @@ impl Listener {
 
     fn slot(self: &Arc<Self>) -> Option<Slot> {
         let mut slots = self.slots.lock();
-        if slots.used >= self.backlog {
+        if slots.used >= self.max_slots {
             slots.short = true;
             return None;
         }

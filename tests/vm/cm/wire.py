@@ -231,6 +231,22 @@ class Responder:
                 if time.monotonic() > end:
                     raise
 
+    def case_unanswered(self):
+        """The consumer sleeps (the job stopped it): the peer is let go in the end."""
+        socks = [self.ask(frame(REQUEST, C, 1, b"anybody?")) for _ in range(3)]
+        for sock in socks:
+            closed(sock, 90)
+
+    def case_hold(self):
+        """Peers in every stage, for as long as the job likes: until the device lets all of them go."""
+        whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
+        socks = [self.ask(whole[:part]) for part in (0, 1, 20, len(whole)) for _ in range(3)]
+        receive_frame(socks[-1], REPLY)
+        print("held", flush=True)
+        for sock in socks:
+            got = receive(sock, 1000, 60)
+            check(len(got) in (0, 24), f"odd last words: {got!r}")
+
     def case_early_fpdu(self):
         """Something behind the Request is no part of it, nor the end of the world."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
@@ -322,6 +338,14 @@ class Initiator:
         sock.sendall(frame(REQUEST, C | S, 2, enhanced(1, 1)))
         closed(sock)
         self.consumer_ends(10)
+
+    def case_hold(self):
+        """A peer that does not answer, while the job does something about it."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        print("held", flush=True)
+        closed(sock, 60)
+        self.consumer_ends(60)
 
     def case_silence(self):
         """A peer that does not answer: an error after a while, not never."""

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 300
+# pairs: rsiw,*
+#
+# The end of connections, consumers and devices in every stage of connection
+# setup.
+
+. /tests/lib.sh
+plan 16
+
+wire() { python3 /tests/cm/wire.py "$@"; }
+ping() { rping -c -C 3 -v -a "$ADDR" -p "$1"; }
+held() { wait_for 10 grep -q held "$WORK/$1"; }
+gone() { ! rdma link show "$DEV/1"; }
+
+run "load the driver" load_driver || exit 1
+
+# The consumer dies.
+peer_bg server rping -s -P -a 0.0.0.0 -p 7190
+server_up 7190
+peer_bg stages wire responder hold "$ADDR" 7190
+run "peers in every stage" held stages
+kill -9 "$(<"$WORK/server.pid")"
+LIMIT=60 run "are let go when the consumer is killed" peer_end stages 60
+
+peer_bg stages wire initiator hold "$ADDR" 7191 rping -c -C 1 -a "$ADDR" -p 7191
+run "a consumer that waits for a Reply" held stages
+pkill -9 -x rping
+LIMIT=60 run "can be killed" peer_end stages 60
+
+# The consumer sleeps.
+peer_bg server rping -s -P -a 0.0.0.0 -p 7192
+server_up 7192
+kill -STOP "$(<"$WORK/server.pid")"
+LIMIT=120 run "requests without an answer are withdrawn" wire responder unanswered "$ADDR" 7192
+kill -CONT "$(<"$WORK/server.pid")"
+kill -9 "$(<"$WORK/server.pid")"
+
+# The device goes.
+peer_bg server rping -s -P -a 0.0.0.0 -p 7193
+server_up 7193
+peer_bg stages wire responder hold "$ADDR" 7193
+run "peers in every stage" held stages
+peer_bg connect wire initiator hold "$ADDR" 7194 rping -c -C 1 -a "$ADDR" -p 7194
+run "and a consumer that waits for a Reply" held connect
+LIMIT=15 run "the device can be deleted" rdma link del "$DEV"
+run "it is gone" wait_for 5 gone
+run "its peers were let go" peer_end stages 20
+run "its consumer was told" peer_end connect 20
+pkill -9 -x rping
+
+run "a new device" add_device "$DEV" eth0
+peer_bg server rping -s -C 3 -v -a "$ADDR" -p 7195
+server_up 7195
+run "connects" ping 7195
+peer_end server
+
+# The module goes, with connections.
+peer_bg server rping -s -P -a 0.0.0.0 -p 7196
+server_up 7196
+peer_bg busy rping -c -C 1000000 -a "$ADDR" -p 7196
+sleep 2
+LIMIT=15 run "the device can be deleted in the middle of traffic" rdma link del "$DEV"
+pkill -9 -x rping
+run "the module can be unloaded" wait_for 10 rmmod "$RSIW_DRIVER"
