@@ -282,20 +282,22 @@ impl SendQueue {
 
     /// The response to the oldest Read has arrived in full. Context: rx.
     pub(crate) fn finish_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
-        // Declared before the guard: the region that it refers to goes after the lock is released.
-        let read;
+        let (read, notify, wake) = self.take_read(out);
+        // Outside of the lock, as it refers to a region.
+        drop(read);
+        (notify, wake)
+    }
+
+    fn take_read(&self, out: Out<'_>) -> (Option<OutstandingRead>, Notify, WakeTx) {
         let st = &mut *self.state.lock();
-        read = st.reads.pop();
-        let Some(read) = &read else {
-            return Default::default();
-        };
-        if let Some(seq) = read.seq {
+        let read = st.reads.pop();
+        if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.len))) {
             let i = self.index(seq);
             st.slots[i].read_pending = false;
-            st.slots[i].bytes = read.len;
+            st.slots[i].bytes = len;
         }
         let notify = self.advance(st, out);
-        (notify, WakeTx(core::mem::take(&mut st.tx_waits)))
+        (read, notify, WakeTx(core::mem::take(&mut st.tx_waits)))
     }
 
     /// The request whose Read response is due next.

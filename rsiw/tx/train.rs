@@ -140,8 +140,8 @@ impl Tx {
 
     fn put_segment(&mut self, current: &mut Current, mulpdu: u16) -> Result<(), Stop> {
         let mark = self.train.len();
-        let before = (current.segmenter.clone(), current.gather.position());
-        let framer = self.framer.clone();
+        let before = (current.segmenter, current.gather.position());
+        let framer = self.framer;
         let Some(segment) = current.segmenter.next(mulpdu) else {
             return Ok(());
         };
