@@ -179,3 +179,137 @@ fn merge(runs: impl Iterator<Item = Run>) -> impl Iterator<Item = Run> {
         Some(run)
     })
 }
+
+#[kunit_tests(rdma_blocks)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn run(addr: usize, len: u64) -> Run {
+        Run { addr, len }
+    }
+
+    /// The address of each byte, found the slow way.
+    fn expected(runs: &[Run], mut offset: u64) -> usize {
+        for run in runs {
+            if offset < run.len {
+                return run.addr + offset as usize;
+            }
+            offset -= run.len;
+        }
+        0
+    }
+
+    /// Looks at all offsets around each border.
+    fn check(runs: &[Run]) -> Blocks {
+        let blocks = Blocks::new(|| runs.iter().copied()).unwrap();
+        let len: u64 = runs.iter().map(|run| run.len).sum();
+        assert_eq!(blocks.len(), len);
+        let mut border = 0u64;
+        for run in runs {
+            for near in border.saturating_sub(2)..border + 3 {
+                if near >= len {
+                    continue;
+                }
+                let (addr, n) = blocks.find(near, 1).unwrap();
+                assert_eq!(addr, expected(runs, near));
+                assert_eq!(n, 1);
+                // Everything up to the end: the first piece is within one run.
+                let (addr, n) = blocks.find(near, (len - near) as usize).unwrap();
+                assert_eq!(addr, expected(runs, near));
+                assert!(n >= 1 && n as u64 <= len - near);
+                assert_eq!(addr + n - 1, expected(runs, near + n as u64 - 1));
+            }
+            border += run.len;
+        }
+        assert!(blocks.find(len, 1).is_err());
+        assert!(blocks.find(len - 1, 2).is_err());
+        assert!(blocks.find(u64::MAX, 1).is_err());
+        assert!(blocks.find(1, usize::MAX).is_err());
+        assert!(blocks.find(len, 0).is_ok());
+        blocks
+    }
+
+    #[test]
+    fn one_run_is_one_block() {
+        let blocks = check(&[run(0x1234_5678_9abc, 5 * PAGE + 17)]);
+        assert_eq!(blocks.table.len(), 1);
+        let (_, n) = blocks.find(3, 20_000).unwrap();
+        assert_eq!(n, 20_000);
+    }
+
+    #[test]
+    fn two_runs_are_two_blocks() {
+        let blocks = check(&[run(0x10_0f00, 0x100), run(0x50_0000, 3 * PAGE + 5)]);
+        assert_eq!(blocks.table.len(), 2);
+    }
+
+    #[test]
+    fn pages_are_blocks_of_a_page() {
+        let runs = [
+            run(0x10_0123, PAGE - 0x123),
+            run(0x30_0000, PAGE),
+            run(0x20_0000, PAGE),
+            run(0x50_0000, 77),
+        ];
+        let blocks = check(&runs);
+        assert_eq!(blocks.shift(), 12);
+        assert_eq!(blocks.table.len(), 4);
+    }
+
+    #[test]
+    fn huge_pages_are_large_blocks() {
+        const HUGE: u64 = 2 << 20;
+        let runs = [
+            run(0x1000_0800, HUGE - 0x800),
+            run(0x3000_0000, HUGE),
+            run(0x2000_0000, 3 * HUGE),
+            run(0x5000_0000, HUGE + PAGE),
+        ];
+        let blocks = check(&runs);
+        assert_eq!(blocks.shift(), 21);
+        assert_eq!(blocks.table.len(), 7);
+        // Blocks that are neighbours are one piece.
+        let (_, n) = blocks.find(2 * HUGE, 5 << 20).unwrap();
+        assert_eq!(n, 5 << 20);
+    }
+
+    #[test]
+    fn neighbours_are_joined() {
+        let runs = [
+            run(0x10_0000, PAGE),
+            run(0x10_1000, PAGE),
+            run(0x10_2000, 8),
+        ];
+        assert_eq!(check(&runs).table.len(), 1);
+    }
+
+    #[test]
+    fn page_list() {
+        let mut blocks = Blocks::with_capacity(3).unwrap();
+        blocks.begin(12);
+        for addr in [0x7000, 0x9000, 0xa000] {
+            blocks.push(addr).unwrap();
+        }
+        assert!(blocks.push(0xf000).is_err());
+        blocks.end(0x10, 2 * PAGE);
+        assert_eq!(blocks.find(0, 1).unwrap(), (0x7010, 1));
+        assert_eq!(blocks.find(PAGE - 0x10, 100).unwrap(), (0x9000, 100));
+        assert_eq!(blocks.find(PAGE, PAGE as usize).unwrap(), (0x9010, 4096));
+        assert!(blocks.find(2 * PAGE, 1).is_err());
+        // What is said to be longer than the pages is cut off.
+        blocks.end(0x10, 9 * PAGE);
+        assert_eq!(blocks.len(), 3 * PAGE - 0x10);
+        blocks.begin(12);
+        assert!(blocks.find(0, 1).is_err());
+    }
+
+    #[test]
+    fn nothing() {
+        let blocks = Blocks::new(core::iter::empty).unwrap();
+        assert_eq!(blocks.len(), 0);
+        assert!(blocks.find(0, 1).is_err());
+        assert!(blocks.find(0, 0).is_ok());
+    }
+}

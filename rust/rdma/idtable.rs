@@ -293,3 +293,59 @@ impl<T: Send + Sync + 'static> Drop for Reserved<'_, T> {
         drop(self.table.remove(self.id));
     }
 }
+
+#[kunit_tests(rdma_idtable)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_and_go() {
+        let table = IdTable::new(5, 7).unwrap();
+        for id in 5..8 {
+            let reserved = table.reserve_cyclic().unwrap();
+            assert_eq!(reserved.id(), id);
+            // Not there before it is published.
+            assert!(table.get(id).is_none());
+            reserved
+                .publish(Arc::new(id * 10, GFP_KERNEL).unwrap())
+                .unwrap();
+            assert_eq!(*table.get(id).unwrap(), id * 10);
+        }
+        assert!(table.reserve_cyclic().is_err());
+        assert!(table.reserve_random().is_err());
+        assert_eq!(*table.remove(6).unwrap(), 60);
+        assert!(table.get(6).is_none());
+        assert!(table.remove(6).is_none());
+        assert!(table.remove(1000).is_none());
+        // Only this one is free; a reservation that is dropped gives it back.
+        assert_eq!(table.reserve_random().unwrap().id(), 6);
+        assert_eq!(table.reserve_cyclic().unwrap().id(), 6);
+        let mut sum = 0;
+        table.for_each(|id, object| sum += id + **object);
+        assert_eq!(sum, 5 + 7 + 50 + 70);
+        assert!(!table.is_empty());
+    }
+
+    #[test]
+    fn references_are_kept_and_dropped() {
+        let object = Arc::new(1u32, GFP_KERNEL).unwrap();
+        let table = IdTable::new(0, u32::MAX).unwrap();
+        let id = {
+            let reserved = table.reserve_random().unwrap();
+            let id = reserved.id();
+            reserved.publish(object.clone()).unwrap();
+            id
+        };
+        assert!(Arc::ptr_eq(&table.get(id).unwrap(), &object));
+        drop(table.remove(id));
+        let reserved = table.reserve_cyclic().unwrap();
+        reserved.publish(object.clone()).unwrap();
+        // With an object in it; the other one waits for its grace period.
+        drop(table);
+        for _ in 0..3 {
+            life::rcu_barrier();
+            life::flush();
+        }
+        assert!(Arc::into_unique_or_drop(object).is_some());
+    }
+}

@@ -94,6 +94,16 @@ pub(crate) unsafe fn queue_rcu_work(work: *mut bindings::rcu_work) -> bool {
     unsafe { bindings::queue_rcu_work(queue, work) }
 }
 
+/// Waits for what is queued on the reclaim workqueue. The module must not be ending.
+#[cfg(CONFIG_KUNIT)]
+pub(crate) fn flush() {
+    let queue = RECLAIM.load(Ordering::Acquire);
+    if !queue.is_null() {
+        // SAFETY: Tests run when the module has been loaded, before it can be unloaded.
+        unsafe { bindings::__flush_workqueue(queue) };
+    }
+}
+
 /// Waits for all RCU callbacks of this module. Wraps `rcu_barrier()`. Context: sleeping.
 pub fn rcu_barrier() {
     // SAFETY: No requirements but the context; sleeping in atomic context is a bug, not unsound.

@@ -197,3 +197,76 @@ impl Memory for KernelMemory {
         Ok(unsafe { Span::new(offset as usize, len, true) })
     }
 }
+
+#[kunit_tests(rdma_span)]
+mod tests {
+    use super::*;
+
+    /// The token, for memory of the test's own.
+    fn memory() -> KernelMemory {
+        // SAFETY: The tests are a kernel consumer.
+        unsafe { KernelMemory::new() }
+    }
+
+    fn pattern(len: usize) -> KVec<u8> {
+        let mut v = KVec::new();
+        for i in 0..len {
+            v.push((i * 7 + i / 251) as u8, GFP_KERNEL).unwrap();
+        }
+        v
+    }
+
+    #[test]
+    fn copies_and_checksums() {
+        // More than one step of the fused copy, and odd ends.
+        for len in [0, 1, 3, 2047, 2048, 2049, 5000] {
+            let from = pattern(len);
+            let mut to = KVec::from_elem(0u8, len, GFP_KERNEL).unwrap();
+            let crc = copy::crc32c(!0, &from);
+            let addr = from.as_ptr() as u64;
+            if len == 0 {
+                continue;
+            }
+            assert_eq!(memory().read_crc(addr, &mut to, !0), Ok(crc));
+            assert!(to[..] == from[..]);
+            to.iter_mut().for_each(|byte| *byte = 0);
+            let addr = to.as_ptr() as u64;
+            assert_eq!(memory().write_crc(addr, &from, !0), Ok(crc));
+            assert!(to[..] == from[..]);
+            to.iter_mut().for_each(|byte| *byte = 0);
+            assert!(memory().write(addr, &from).is_ok());
+            assert!(to[..] == from[..]);
+        }
+    }
+
+    #[test]
+    fn checksum_is_the_usual_one() {
+        // RFC 3720, B.4: 32 bytes of zeroes.
+        assert_eq!(!copy::crc32c(!0, &[0; 32]), 0x8a91_36aa);
+    }
+
+    #[test]
+    fn user_addresses_are_refused() {
+        let mut byte = [0];
+        assert!(memory().read(0, &mut byte).is_err());
+        assert!(memory().read(0x7fff_ffff_f000, &mut byte).is_err());
+        assert!(memory().span(u64::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn spans_split() {
+        let from = pattern(100);
+        let mem = memory();
+        let span = mem.span(from.as_ptr() as u64, 100).unwrap();
+        let (head, tail) = span.split_at(30);
+        let mut to = [0; 200];
+        assert_eq!(head.read(&mut to), 30);
+        assert_eq!(tail.read(&mut to[30..]), 70);
+        assert!(to[..100] == from[..]);
+        let (all, none) = span.split_at(1000);
+        assert_eq!((all.len(), none.len()), (100, 0));
+        // SAFETY: The bytes are those of `from`.
+        let read_only = unsafe { Span::new(from.as_ptr() as usize, 100, false) };
+        assert_eq!(read_only.write(&[1]), Err(EACCES));
+    }
+}

@@ -143,3 +143,47 @@ impl<T: Entry> Ring<T> {
         unsafe { Word::new(self.mem.as_ptr().add(start + offset).cast()) }
     }
 }
+
+#[kunit_tests(rdma_ring)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_wrap() {
+        let ring = Ring::<[u32; 3]>::with_tail(4, 8).unwrap();
+        assert_eq!(ring.entries(), 4);
+        assert_eq!(ring.mem().len(), 4 * 12 + 8);
+        for i in 0..8 {
+            ring.store(i, &[i, i + 1, i + 2]);
+        }
+        assert_eq!(ring.load(1), [5, 6, 7]);
+        assert_eq!(ring.load(u32::MAX), [7, 8, 9]);
+        ring.store_except(3, &[1, 2, 3], 4, 4);
+        assert_eq!(ring.load(3), [1, 8, 3]);
+    }
+
+    #[test]
+    fn words() {
+        let ring = Ring::<[u32; 2]>::with_tail(2, 8).unwrap();
+        let word = ring.word32(1, 4);
+        word.store_release(7);
+        assert_eq!(ring.load(1), [0, 7]);
+        assert_eq!(word.swap(9), 7);
+        assert_eq!(word.compare_exchange(7, 1), Err(9));
+        assert_eq!(word.compare_exchange(9, 1), Ok(9));
+        assert_eq!(word.load_acquire(), 1);
+        ring.word16(0, 2).store_mb(0x1234);
+        assert_eq!(ring.load(0)[0].to_ne_bytes()[2..], 0x1234u16.to_ne_bytes());
+        ring.tail32(4).store_relaxed(5);
+        assert_eq!(ring.tail32(4).load_relaxed(), 5);
+        assert_eq!(ring.tail32(0).load_relaxed(), 0);
+    }
+
+    #[test]
+    fn sizes() {
+        assert!(Ring::<u64>::new(3).is_err());
+        assert!(Ring::<u64>::new(0).is_err());
+        assert!(Ring::<[u8; 4096]>::new(1 << 31).is_err());
+        assert!(Ring::<()>::new(1).is_err());
+    }
+}

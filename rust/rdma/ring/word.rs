@@ -67,8 +67,15 @@ impl_word! {
 }
 
 /// An aligned word in shared memory.
-#[derive(Clone, Copy)]
 pub struct Word<'a, W: WordType>(&'a W::Atomic, PhantomData<W>);
+
+impl<W: WordType> Clone for Word<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: WordType> Copy for Word<'_, W> {}
 
 impl<'a, W: WordType> Word<'a, W> {
     /// # Safety

@@ -310,3 +310,90 @@ impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
         }
     }
 }
+
+#[kunit_tests(rdma_work)]
+mod tests {
+    use super::*;
+    use crate::{new_job, new_timer, WqFlags};
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use kernel::time::{delay::fsleep, Delta};
+
+    #[pin_data]
+    struct Thing {
+        jobs: AtomicU32,
+        timers: AtomicU32,
+        #[pin]
+        job: Job<Thing>,
+        #[pin]
+        timer: Timer<Thing>,
+    }
+
+    impl Run for Thing {
+        fn run(this: Arc<Self>) {
+            this.jobs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Expire for Thing {
+        fn expire(this: Arc<Self>) {
+            this.timers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn thing() -> Arc<Thing> {
+        let init = pin_init!(Thing {
+            jobs: AtomicU32::new(0),
+            timers: AtomicU32::new(0),
+            job <- new_job!("rdma_test_job"),
+            timer <- new_timer!("rdma_test_timer"),
+        });
+        Arc::pin_init(init, GFP_KERNEL).unwrap()
+    }
+
+    fn queue() -> Workqueue {
+        Workqueue::new(c"rdma_test", WqFlags::UNBOUND, 0).unwrap()
+    }
+
+    #[test]
+    fn jobs_run() {
+        let (queue, thing) = (queue(), thing());
+        for n in 1..4 {
+            assert!(thing.job.queue(&queue, thing.clone()));
+            queue.flush();
+            assert_eq!(thing.jobs.load(Ordering::Relaxed), n);
+        }
+        assert!(!thing.job.cancel_sync());
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+    }
+
+    #[test]
+    fn timers_run_once_and_can_be_moved() {
+        let (queue, thing) = (queue(), thing());
+        thing.timer.arm(&queue, thing.clone(), 100_000);
+        thing.timer.arm(&queue, thing.clone(), 1);
+        fsleep(Delta::from_millis(100));
+        queue.flush();
+        assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
+        assert!(!thing.timer.cancel());
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+    }
+
+    #[test]
+    fn timers_can_be_cancelled() {
+        let (queue, thing) = (queue(), thing());
+        thing.timer.arm(&queue, thing.clone(), 100_000);
+        assert!(thing.timer.cancel());
+        assert!(!thing.timer.cancel());
+        thing.timer.arm(&queue, thing.clone(), 100_000);
+        assert!(thing.timer.cancel_sync());
+        assert_eq!(thing.timers.load(Ordering::Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+    }
+
+    #[test]
+    fn only_for_the_object_that_it_is_in() {
+        let (queue, thing, other) = (queue(), thing(), thing());
+        assert!(!thing.job.queue(&queue, other));
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+    }
+}
