@@ -521,6 +521,7 @@ pub(crate) fn failing_sink() -> Outcome {
             let got = Framer::new(true, markers).write(&segment, &mut tape);
             check_eq!(got, if room < calls { Err(Full) } else { Ok(()) });
             check_eq!(tape.room, 0);
+            check_eq!(tape.failed, u32::from(room < calls));
         }
     }
     Ok(())

@@ -119,6 +119,8 @@ pub(crate) struct Tape<const N: usize = 256> {
     pub(crate) crcs: u32,
     /// How many calls to append octets succeed.
     pub(crate) room: u32,
+    /// How many have failed.
+    pub(crate) failed: u32,
 }
 
 /// No room is left on a [`Tape`].
@@ -134,11 +136,16 @@ impl<const N: usize> Tape<N> {
             zeros,
             crcs: 0,
             room: u32::MAX,
+            failed: 0,
         }
     }
 
     fn take_room(&mut self) -> Result<(), Full> {
-        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        if self.room == 0 {
+            self.failed += 1;
+            return Err(Full);
+        }
+        self.room -= 1;
         Ok(())
     }
 
