@@ -21,6 +21,11 @@
 
 /* Network namespaces */
 
+struct net *rust_helper_ksock_net_init(void)
+{
+	return get_net(&init_net);
+}
+
 struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
 {
 	return maybe_get_net(dev_net(dev));
@@ -45,6 +50,9 @@ bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port)
  * Sending must never wait for I/O: storage may be reached through this very
  * connection. For the same reason the page fragment of the current task, who
  * may be in the middle of a send of its own below us, is left alone.
+ *
+ * There is no sk_set_memalloc(): it would let every consumer's traffic use the
+ * emergency reserves, and the socket cannot know whose traffic it carries.
  */
 static void ksock_tune(struct sock *sk)
 {

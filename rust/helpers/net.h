@@ -38,6 +38,7 @@ struct ksock_hooks {
 	void (*saved_error_report)(struct sock *sk);
 };
 
+struct net *rust_helper_ksock_net_init(void);
 struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev);
 void rust_helper_ksock_net_put(struct net *net);
 bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port);

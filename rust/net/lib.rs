@@ -29,6 +29,8 @@ pub mod locked;
 pub mod namespace;
 pub mod pages;
 pub mod socket;
+#[cfg(CONFIG_KUNIT)]
+mod tests;
 pub mod train;
 
 pub use self::{

@@ -20,6 +20,17 @@ unsafe impl Send for Namespace {}
 unsafe impl Sync for Namespace {}
 
 impl Namespace {
+    /// The initial namespace.
+    pub fn init() -> Self {
+        // SAFETY: The initial namespace is always there.
+        let net = unsafe { bindings::ksock_net_init() };
+        // INVARIANT: The helper took a reference.
+        Self {
+            // SAFETY: It is a variable, and never null.
+            net: unsafe { NonNull::new_unchecked(net) },
+        }
+    }
+
     /// The namespace a network device is in, or `None` if that is being destroyed.
     ///
     /// C: `maybe_get_net(dev_net(dev))`. Any context.

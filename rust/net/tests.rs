@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suite: trains by themselves, and two sockets of this kernel that talk over the loopback
+//! interface. Where that is down, as it is until somebody configures it, those tests do nothing.
+
+use crate::{
+    addr, errno, Family, ListenCallbacks, LockedSock, Namespace, Received, Sent, SockCallbacks,
+    SockCell, Tail, TcpSocket, TcpState, TrainBuf,
+};
+use core::{
+    net::SocketAddr,
+    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+    time::{delay::fsleep, Delta},
+};
+
+/// Fails the test, saying where.
+macro_rules! check {
+    ($what:expr) => {
+        if !$what {
+            pr_err!("line {}: {}\n", line!(), stringify!($what));
+            return Err(EINVAL);
+        }
+    };
+}
+
+/// The byte at this place of every stream.
+fn pattern(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Appends `n` bytes of the stream that starts at `*at`.
+fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
+    train.fill(n, |to| -> Result {
+        for byte in to {
+            *byte = pattern(*at);
+            *at += 1;
+        }
+        Ok(())
+    })
+}
+
+fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
+    for _ in 0..10_000 {
+        if done() {
+            return Ok(());
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    pr_err!("this never came: {}\n", what);
+    Err(errno::ETIMEDOUT.into())
+}
+
+/// How many objects were dropped.
+static DROPPED: AtomicU32 = AtomicU32::new(0);
+
+/// One end of a connection.
+struct End {
+    rx: SockCell<Rx>,
+    received: AtomicU64,
+    spaces: AtomicU32,
+    error: AtomicI32,
+    eof: AtomicU32,
+}
+
+struct Rx {
+    next: u64,
+    wrong: u64,
+    stop_at: u64,
+}
+
+impl End {
+    fn new() -> Result<Arc<Self>> {
+        let end = Self {
+            rx: SockCell::new(Rx {
+                next: 0,
+                wrong: 0,
+                stop_at: u64::MAX,
+            }),
+            received: AtomicU64::new(0),
+            spaces: AtomicU32::new(0),
+            error: AtomicI32::new(0),
+            eof: AtomicU32::new(0),
+        };
+        Ok(Arc::new(end, GFP_KERNEL)?)
+    }
+
+    fn receive(&self, sk: &mut LockedSock) {
+        let taken = sk.read_into(&self.rx, |rx, chunk| {
+            let room = usize::try_from(rx.stop_at - rx.next).unwrap_or(usize::MAX);
+            let n = chunk.len().min(room);
+            for byte in &chunk[..n] {
+                rx.wrong += u64::from(*byte != pattern(rx.next));
+                rx.next += 1;
+            }
+            n
+        });
+        self.received.fetch_add(taken.unwrap_or(0) as u64, Relaxed);
+        if sk.at_eof() {
+            self.eof.store(1, Relaxed);
+        }
+    }
+
+    /// Receives up to this place of the stream and no further.
+    fn stop_at(&self, socket: &TcpSocket, at: u64) -> Result {
+        let mut sk = socket.lock();
+        self.rx.get_mut(&mut sk).ok_or(EINVAL)?.stop_at = at;
+        self.receive(&mut sk);
+        Ok(())
+    }
+
+    fn wrong(&self, socket: &TcpSocket) -> Result<u64> {
+        let sk = socket.lock();
+        Ok(self.rx.get(&sk).ok_or(EINVAL)?.wrong)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Relaxed);
+    }
+}
+
+impl SockCallbacks for End {
+    fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        this.receive(sk);
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>) {
+        this.spaces.fetch_add(1, Relaxed);
+    }
+
+    fn state_change(_this: ArcBorrow<'_, Self>, _state: TcpState) {}
+
+    fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
+        this.error.store(reason.to_errno(), Relaxed);
+    }
+}
+
+struct Door(AtomicU32);
+
+impl ListenCallbacks for Door {
+    fn ready(this: ArcBorrow<'_, Self>) {
+        this.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Relaxed);
+    }
+}
+
+/// A connection with callbacks at both ends.
+struct Pair {
+    client: TcpSocket,
+    server: TcpSocket,
+    at_client: Arc<End>,
+    at_server: Arc<End>,
+}
+
+impl Pair {
+    /// `None`: there is no loopback.
+    fn new(to: &SocketAddr) -> Result<Option<Self>> {
+        let net = Namespace::init();
+        let dropped = DROPPED.load(Relaxed);
+        let listener = TcpSocket::new(&net, Family::of(to))?;
+        if let Err(e) = listener.bind(to) {
+            pr_info!("no loopback: {}\n", e.to_errno());
+            return Ok(None);
+        }
+        listener.listen(1)?;
+        let door = Arc::new(Door(AtomicU32::new(0)), GFP_KERNEL)?;
+        listener.attach_listener(door.clone())?;
+        check!(listener.accept()?.is_none());
+        let to = listener.local_addr()?;
+
+        let client = TcpSocket::new(&net, Family::of(&to))?;
+        let at_client = End::new()?;
+        client.attach(at_client.clone())?;
+        check!(client.attach(at_client.clone()).is_err());
+        if client.connect(&to).is_err() {
+            return Ok(None);
+        }
+        soon("connection", || client.state() == TcpState::Established)?;
+        soon("knock", || door.0.load(Relaxed) > 0)?;
+        let server = listener.accept()?.ok_or(EAGAIN)?;
+        check!(server.local_addr()? == to);
+        check!(server.peer_addr()? == client.local_addr()?);
+        check!(client.mss() > 500);
+
+        // The handshake's way: exactly so many bytes, while more is there.
+        check!(client.send(b"hello world!")? == Sent::Bytes(12));
+        let mut word = [0; 6];
+        soon("word", || server.recv(&mut word) == Ok(Received::Bytes(6)))?;
+        check!(&word == b"hello ");
+        check!(server.recv(&mut word)? == Received::Bytes(6));
+        check!(&word == b"world!");
+        check!(server.recv(&mut word)? == Received::WouldBlock);
+
+        let at_server = End::new()?;
+        server.attach(at_server.clone())?;
+        at_client.rx.claim(&mut client.lock())?;
+        at_server.rx.claim(&mut server.lock())?;
+        check!(at_client.rx.claim(&mut server.lock()).is_err());
+        check!(at_client.rx.get_mut(&mut server.lock()).is_none());
+
+        // Releasing a listener releases its callbacks, and not its children.
+        drop(listener);
+        check!(DROPPED.load(Relaxed) == dropped);
+        drop(door);
+        check!(DROPPED.load(Relaxed) == dropped + 1);
+        Ok(Some(Self {
+            client,
+            server,
+            at_client,
+            at_server,
+        }))
+    }
+
+    /// Sends `total` bytes from client to server, in trains of all sizes.
+    fn stream(&self, total: u64) -> Result<u64> {
+        let mut train = TrainBuf::new();
+        let (mut at, mut rest) = (0, total);
+        let mut seed = 1u64;
+        while rest > 0 || !train.is_empty() {
+            if train.is_empty() {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let most = if seed >> 62 == 0 { 300 } else { 65536 };
+                let n = (1 + (seed >> 33) % most).min(rest) as usize;
+                train.begin(n);
+                for piece in (0..n).step_by(1460) {
+                    fill(&mut train, &mut at, (n - piece).min(1460))?;
+                }
+                rest -= n as u64;
+                check!(train.len() == n && train.spans().len() <= TrainBuf::MAX_SPANS);
+            }
+            let more = rest > 0 && seed & 1 == 0;
+            let tail = if more { Tail::More } else { Tail::End };
+            match self.client.send_pages(train.spans(), tail)? {
+                Sent::Bytes(n) => train.consume(n),
+                Sent::WouldBlock => fsleep(Delta::from_micros(200)),
+            }
+        }
+        soon("all of it", || self.at_server.received.load(Relaxed) == at)?;
+        check!(self.at_server.wrong(&self.server)? == 0);
+        Ok(at)
+    }
+
+    /// Sends while nobody receives until there is no room, then lets it go on.
+    fn back_pressure(&self, mut at: u64) -> Result<u64> {
+        self.at_server.stop_at(&self.server, at)?;
+        let mut train = TrainBuf::new();
+        let mut full = 0;
+        while full < 3 {
+            if train.is_empty() {
+                train.begin(60_000);
+                fill(&mut train, &mut at, 60_000)?;
+            }
+            match self.client.send_pages(train.spans(), Tail::End)? {
+                Sent::Bytes(n) => {
+                    train.consume(n);
+                    full = 0;
+                }
+                Sent::WouldBlock => {
+                    full += 1;
+                    fsleep(Delta::from_millis(100));
+                }
+            }
+        }
+        check!(!self.client.writable());
+        let spaces = self.at_client.spaces.load(Relaxed);
+        self.at_server.stop_at(&self.server, u64::MAX)?;
+        soon("room", || self.at_client.spaces.load(Relaxed) > spaces)?;
+        while !train.is_empty() {
+            if let Sent::Bytes(n) = self.client.send_pages(train.spans(), Tail::End)? {
+                train.consume(n);
+            }
+        }
+        soon("the rest", || self.at_server.received.load(Relaxed) == at)?;
+        check!(self.at_server.wrong(&self.server)? == 0);
+        Ok(at)
+    }
+
+    /// FINs, one after the other.
+    fn half_close(self) -> Result {
+        let dropped = DROPPED.load(Relaxed);
+        self.client.shutdown_write()?;
+        soon("FIN", || self.at_server.eof.load(Relaxed) == 1)?;
+        check!(self.at_client.eof.load(Relaxed) == 0);
+        check!(self.server.send(&[pattern(0)])? == Sent::Bytes(1));
+        soon("a byte against the FIN", || {
+            self.at_client.received.load(Relaxed) == 1
+        })?;
+        self.server.shutdown_write()?;
+        soon("the other FIN", || self.at_client.eof.load(Relaxed) == 1)?;
+        check!(DROPPED.load(Relaxed) == dropped);
+        drop(self);
+        check!(DROPPED.load(Relaxed) == dropped + 2);
+        Ok(())
+    }
+
+    /// A reset.
+    fn reset(self) -> Result {
+        self.server.detach();
+        self.server.detach();
+        self.server.abort();
+        soon("reset", || self.at_client.error.load(Relaxed) != 0)?;
+        check!(self.client.state() == TcpState::Closed);
+        check!(self
+            .client
+            .take_error()
+            .is_some_and(|e| e == errno::ECONNRESET));
+        check!(self.client.send(b"x").is_err());
+        Ok(())
+    }
+}
+
+fn talk(to: SocketAddr) -> Result {
+    if let Some(pair) = Pair::new(&to)? {
+        let at = pair.stream(8 << 20)?;
+        pair.back_pressure(at)?;
+        pair.half_close()?;
+    }
+    if let Some(pair) = Pair::new(&to)? {
+        pair.reset()?;
+    }
+    Ok(())
+}
+
+#[kunit_tests(rsiw_net)]
+mod suite {
+    use super::*;
+
+    #[test]
+    fn train_is_bounded() -> Result {
+        let mut train = TrainBuf::new();
+        let mut at = 0;
+        for _ in 0..40 {
+            train.begin(TrainBuf::MAX_LEN);
+            while train.room() > 0 {
+                let n = train.room().min(999);
+                fill(&mut train, &mut at, n)?;
+            }
+            check!(train.spans().len() <= TrainBuf::MAX_SPANS);
+            check!(train.put(&[0]) == Err(ENOSPC));
+            let spans: usize = train.spans().iter().map(|span| span.len()).sum();
+            check!(spans == TrainBuf::MAX_LEN && train.len() == spans);
+            train.consume(12_345);
+            check!(train.len() == TrainBuf::MAX_LEN - 12_345);
+            train.clear();
+            check!(train.is_empty() && train.spans().is_empty());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn train_takes_back() -> Result {
+        let mut train = TrainBuf::new();
+        train.put(&[1; 100])?;
+        let mark = train.len();
+        train.put(&[2; 50_000])?;
+        train.rollback(mark);
+        check!(train.len() == 100);
+        check!(train.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(train.len() == 100);
+        train.put(&[3; 100])?;
+        check!(train.len() == 200 && train.spans().len() == 2);
+        train.release();
+        check!(train.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn addresses_go_round() -> Result {
+        let v4 = SocketAddr::from(([10, 7, 0, 1], 7174));
+        let v6 = SocketAddr::from(([0xfd07, 0, 0, 0, 0, 0, 0, 1], 7174));
+        let mapped = SocketAddr::from(([0, 0, 0, 0, 0, 0xffff, 0x0a07, 1], 7174));
+        check!(addr::from_storage(&addr::to_storage(&v4)) == Ok(v4));
+        check!(addr::from_storage(&addr::to_storage(&v6)) == Ok(v6));
+        check!(addr::from_storage(&addr::to_storage(&mapped)) == Ok(v4));
+        Ok(())
+    }
+
+    #[test]
+    fn talks_over_ipv4() -> Result {
+        talk(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    #[test]
+    fn talks_over_ipv6() -> Result {
+        talk(SocketAddr::from(([0u16, 0, 0, 0, 0, 0, 0, 1], 0)))
+    }
+}
