@@ -13,7 +13,7 @@ SPLAT = re.compile("|".join((
     r"scheduling while atomic", r"sleeping function called", r"refcount_t:",
     r"list_(add|del) corruption", r"ODEBUG:", r"kmemleak: \d+ new", r"page allocation failure",
     r"DEBUG_LOCKS_WARN_ON", r"rust_kernel: panicked", r"Kernel panic", r"Call Trace:",
-    r"memory leak", r"slab.*(corrupt|Objects remaining)", r"bad page state",
+    r"slab.*(corrupt|Objects remaining)", r"bad page state",
     r"module verification failed.*required", r"attempt to access beyond end",
     r"restrack: .*BUG", r"restrack: .*resources in use",
 )), re.I)

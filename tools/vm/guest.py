@@ -3,7 +3,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import time
 
@@ -55,7 +54,7 @@ class Guest:
     def __init__(self, side, config, link, rundir, cpus):
         self.side, self.config, self.link = side, config, link
         self.rundir, self.cpus = rundir, cpus
-        self.console = f"{rundir}/console-{side}.log"
+        self.console = f"{config.logs}/console-{side}-{cpus}.log"
         self.boots = 0
         self.process = None
         self.channel = None
@@ -92,12 +91,11 @@ class Guest:
         self.boots += 1
         if os.path.exists(self.console):
             # Keep what an earlier, perhaps crashed, guest said.
-            shutil.copyfile(self.console, f"{self.console}.{self.boots - 1}")
-            os.unlink(self.console)
+            os.rename(self.console, f"{self.console}.{self.boots - 1}")
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             self.command(f"file:{self.console}"), stdin=subprocess.DEVNULL,
-            stdout=open(f"{self.rundir}/qemu-{self.side}.log", "ab"),
+            stdout=open(f"{self.config.logs}/qemu-{self.side}.log", "ab"),
             stderr=subprocess.STDOUT)
         self.channel = Channel(f"{self.rundir}/agent-{self.side}")
         self.channel.connect(lambda: self.process.poll() is None)
@@ -113,6 +111,13 @@ class Guest:
     def alive(self):
         return (self.process is not None and self.process.poll() is None
                 and not self.channel.closed)
+
+    def ending(self):
+        """What became of QEMU, if it is that which ended."""
+        status = self.process.poll() if self.process else None
+        if status is None:
+            return "hangs" if not self.channel.closed else "closed its channel"
+        return "crashed" if status == 0 else f"was ended (QEMU: status {status})"
 
     def responds(self, timeout=15):
         try:

@@ -159,7 +159,7 @@ class Session:
                 self.soiled.add(guest.side)
         except GuestDied:
             self.soiled.add(guest.side)
-            outcome.problems.append(f"host{guest.side} crashed or hangs")
+            outcome.problems.append(f"host{guest.side} {guest.ending()}")
             guest.kill()
             outcome.shown += [f"--- console of host{guest.side} ---", *guest.console_tail()]
 
