@@ -223,6 +223,13 @@ void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 		client_open(s, c, o ? o : &usual);
 	else
 		server_open(s, c, o ? o : &usual);
+	/*
+	 * The side that accepted must not send before the first message of the
+	 * one that connected has come (RFC 5044, 7.1.3). An empty Write is one,
+	 * and nobody sees it.
+	 */
+	if (s->client && !c->o.silent)
+		post(c, IBV_WR_RDMA_WRITE, 0, 0, NULL, 0, 0, 0);
 	/* Neither side runs ahead into a side that is not ready. */
 	sync_sides(s);
 	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));

@@ -344,6 +344,26 @@ static void t_read_depths(struct side *s)
 	}
 }
 
+/*
+ * The side that accepts has the first word. iWARP alone does not allow that;
+ * what lets it is that the two agree on a ready-to-receive message (RFC 6581).
+ */
+static void t_server_first(struct side *s)
+{
+	struct conn_opts o = { .silent = true };
+	struct conn c;
+
+	conn_open(s, &c, &o);
+	if (s->client)
+		mark_arm(&c);
+	sync_sides(s);
+	if (s->client)
+		mark_wait(&c, 5);
+	else
+		mark_send(&c, 5);
+	conn_close(&c);
+}
+
 const struct test cm_tests[] = {
 	{ "private-data", t_private_data, T_QUICK, false },
 	{ "private-data-most", t_private_data, 0, true },
@@ -354,6 +374,7 @@ const struct test cm_tests[] = {
 	{ "no-answer", t_no_answer, 0, 0, 30 },
 	{ "listen-twice", t_listen_twice, 0 },
 	{ "listen-wildcard", t_wildcard, T_QUICK },
+	{ "server-first", t_server_first, T_QUICK },
 	{ "read-depths", t_read_depths, 0 },
 	{ }
 };

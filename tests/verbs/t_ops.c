@@ -266,12 +266,12 @@ static void t_send_inv(struct side *s)
 
 		buf_new(s, &sink, PAGE, ACC_LOCAL);
 		mark_arm(&c);
+		sge = sge_of(&sink, 0, 100);
+		post_recv(&c, 2, &sge, 1);
 		give_rmem(s, &b);
 		mark_wait(&c, 1);
 		buf_expect(&b, 0, 100, 54);
 		buf_verify(&b, "before Send with Invalidate");
-		sge = sge_of(&sink, 0, 100);
-		post_recv(&c, 2, &sge, 1);
 		wc = poll_one(c.rcq);
 		CHECK(wc.wr_id == 2, "completion of %lu", wc.wr_id);
 		taken = wc.status == IBV_WC_SUCCESS;

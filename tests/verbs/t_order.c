@@ -196,7 +196,9 @@ static void t_fence(struct side *s)
 static void t_unsignalled(struct side *s)
 {
 	enum { COUNT = 500 };
-	struct conn_opts o = { .sq = 16, .scq_size = 4, .sig_all = s->arg };
+	struct conn_opts o = {
+		.sq = 16, .scq_size = 4, .sig_all = s->arg, .silent = s->arg,
+	};
 	struct rmem r = {};
 	struct ibv_sge sge;
 	struct conn c;

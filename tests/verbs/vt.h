@@ -149,6 +149,7 @@ struct conn_opts {
 	unsigned int scq_size, rcq_size; /* 0: as large as the queues ask */
 	bool events;			/* completion channel for both CQs */
 	bool sig_all;
+	bool silent;			/* the client need not send first */
 	int ird, ord;			/* 0: 16; -1: none */
 	unsigned int max_inline;
 	struct ibv_pd *pd;

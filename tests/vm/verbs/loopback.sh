@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
 # timeout: 300
+# kernel: stock
 #
 # All verbs tests in one guest, over a device on lo.
 

@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 90
+# interop: yes
+#
+# A file of 64 MiB over rsockets, compared where it arrived.
+
+. /tests/lib.sh
+. /tests/apps/lib
+plan 2
+
+run "load the driver on both hosts" both load_driver || exit 1
+LIMIT=60 run "rcopy of 64 MiB" try_rcopy "$PEER" 64

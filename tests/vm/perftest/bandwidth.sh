@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 150
+#
+# perftest's bandwidth tests, with the options they have.
+
+. /tests/lib.sh
+. /tests/perftest/lib
+plan 18
+
+# siw maps no more than some forty queues to a process.
+many=64
+[ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" = rsiw,rsiw ] || many=4
+
+run "load the driver on both hosts" both load_driver || exit 1
+
+for test in ib_send_bw ib_write_bw ib_read_bw; do
+	run "$test" perftest 1 "$test" -s 65536 -n 100
+	run "$test, all sizes" perftest 16 "$test" -s 32768 -a -n 20
+	run "$test, both directions" perftest 1 "$test" -s 65536 -n 60 -b
+	run "$test, $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
+	run "$test, completions by event" perftest 1 "$test" -s 65536 -n 50 -e
+done
+run "ib_send_bw, shared receive queue" perftest 1 ib_send_bw -s 4096 -n 100 --use-srq -q 4
+run "ib_write_bw, lists of 16" perftest 1 ib_write_bw -s 4096 -n 160 -l 16

@@ -1,0 +1,25 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 90
+#
+# perftest's latency tests, and qperf.
+
+. /tests/lib.sh
+. /tests/perftest/lib
+plan 12
+
+run "load the driver on both hosts" both load_driver || exit 1
+
+for test in ib_send_lat ib_write_lat ib_read_lat; do
+	run "$test" perftest 1 "$test" -s 2 -n 200
+	run "$test, all sizes" perftest 16 "$test" -s 32768 -a -n 20
+done
+run "ib_send_lat, completions by event" perftest 1 ib_send_lat -s 2 -n 100 -e
+
+peer_bg qperf qperf
+server_up 19765
+for test in rc_bw rc_lat rc_rdma_write_bw rc_rdma_read_bw; do
+	measure() { patiently within 15 qperf -cm1 -t 1 "$PEER" "$test"; }
+	run "qperf $test" measure
+done

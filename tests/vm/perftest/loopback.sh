@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 90
+#
+# perftest in one host that talks to itself over lo.
+
+. /tests/lib.sh
+. /tests/perftest/lib
+plan 8
+
+# Used by perftest.
+# shellcheck disable=SC2034
+TO=$LO
+run "load the driver on lo" load_on_lo || exit 1
+for test in ib_send_bw ib_write_bw ib_read_bw; do
+	run "$test" perftest 1 "$test" -s 65536 -n 100
+done
+for test in ib_send_lat ib_write_lat ib_read_lat; do
+	run "$test" perftest 1 "$test" -s 2 -n 100
+done
+run "ib_write_bw, 64 connections" perftest 1 ib_write_bw -s 4096 -n 20 -q 64

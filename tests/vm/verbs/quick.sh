@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 150
+# kernel: debug
+#
+# The quick verbs tests over lo: for every build, and for the debug kernel, on
+# which all of them would take too long.
+
+. /tests/lib.sh
+. /tests/verbs/lib
+load_on_lo || exit 1
+verbs "$LO" -q
