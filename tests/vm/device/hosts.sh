@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 150
+# pairs: rsiw,rsiw
+#
+# What happens to one host's device while the other is in the middle of a
+# transfer: the network pauses or changes its MTU, or the driver goes.
+
+. /tests/lib.sh
+. /tests/device/lib
+plan 11
+
+run "load the driver on both hosts" both load_driver || exit 1
+
+# transfer PROGRAM PORT SECONDS: between the hosts, in the background.
+transfer() {
+	peer_bg "peer_$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$PEER_DEV" || return
+	server_up "$2" || return
+	started "$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$DEV" "$PEER"
+	wait_for 10 moving
+}
+moving() {
+	local before
+	before=$(tx_messages "$DEV")
+	sleep 0.2
+	[ "$(tx_messages "$DEV")" -gt $((before + 20)) ]
+}
+# The transfer went on to its end, and said how fast.
+completed() {
+	ends "$1" 25 && [ "$(<"$WORK/$1.status")" = 0 ] && peer_end "peer_$1" 10 >/dev/null &&
+		awk '$1 == 16384 && $4 > 0 { n++ } END { exit n != 1 }' "$WORK/$1"
+}
+
+during() { transfer ib_write_bw 7501 4 && "$@" && completed ib_write_bw; }
+pause() { ip link set eth0 down && sleep 0.5 && ip link set eth0 up && wait_for 10 device_active "$DEV"; }
+LIMIT=45 run "a transfer outlives a pause of eth0" during pause
+/tests/guest/addresses "$RSIW_SIDE"
+mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.3; }
+mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
+LIMIT=45 run "and changes of the MTU" during mtus
+
+busy_hosts() { transfer ib_write_bw 7502 60 && transfer ib_read_bw 7503 60; }
+run "Writes and Reads between the hosts" busy_hosts
+run "the driver of this host goes" within 20 rmmod "$RSIW_DRIVER"
+end_here() { ends ib_write_bw 15 && ends ib_read_bw 15; }
+run "the programs here end" end_here
+# By losing their connections: their device is still there.
+end_there() {
+	local name status=0
+	for name in peer_ib_write_bw peer_ib_read_bw; do
+		wait_for 15 test -e "$WORK/$name.status" || { echo "$name does not end"; status=1; }
+		tail -n 3 "$WORK/$name"
+	done
+	return "$status"
+}
+run "the programs of the other host end" end_there
+run "loaded again" load_driver
+run "Writes and Reads between the hosts, as before" busy_hosts
+run "the driver of the other host goes" within 20 peer rmmod "$RSIW_DRIVER_PEER"
+run "the programs here end" end_here

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 60
+# pairs: rsiw,*
+#
+# What the tools tell about a device: libibverbs, and iproute2's rdma.
+
+. /tests/lib.sh
+. /tests/device/lib
+plan 13
+
+run "load the driver" load_driver || exit 1
+mac=$(</sys/class/net/eth0/address)
+hex=${mac//:/}
+devinfo=$WORK/devinfo
+ibv_devinfo -v -d "$DEV" >"$devinfo" 2>&1
+cp "$devinfo" "$RSIW_OUT/"
+
+# field NAME REGEX: ibv_devinfo has it so.
+field() {
+	local value
+	value=$(sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$devinfo" | head -n 1)
+	echo "$1: $value"
+	[[ $value =~ ^($2)$ ]]
+}
+# at_least NAME NUMBER: a limit that programs expect.
+at_least() {
+	local value
+	value=$(sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$devinfo" | head -n 1)
+	echo "$1: $value"
+	[ $((value)) -ge "$2" ]
+}
+
+kind() { field transport 'iWARP \(1\)' && field link_layer Ethernet && field phys_port_cnt 1; }
+run "an iWARP device of one Ethernet port" kind
+port() { field state 'PORT_ACTIVE \(4\)' && field max_mtu '4096 \(5\)' && field active_mtu '1024 \(3\)' &&
+	field max_msg_sz 0xffffffff; }
+run "the port is active; its MTU is what fits into eth0's 1500" port
+
+# The GUID is the EUI-64 of the address, the GID the address itself.
+guid=$(printf '%02x%s:%sff:fe%s:%s' $((0x${hex:0:2} ^ 2)) "${hex:2:2}" "${hex:4:2}" \
+	"${hex:6:2}" "${hex:8:4}")
+guids() { echo "eth0 is $mac"; field node_guid "$guid" && field sys_image_guid "$guid"; }
+run "node and image GUID are made of eth0's address" guids
+# ibv_devinfo takes it for an empty one: it looks at the last 64 bits only.
+gid() {
+	local is
+	is=$(</sys/class/infiniband/"$DEV"/ports/1/gids/0)
+	echo "$is"
+	[ "$is" = "${hex:0:4}:${hex:4:4}:${hex:8:4}:0000:0000:0000:0000:0000" ]
+}
+run "the GID is eth0's address" gid
+
+limits() {
+	at_least max_qp 1024 && at_least max_qp_wr 4096 && at_least max_sge 4 &&
+		at_least max_sge_rd 1 && at_least max_cq 1024 && at_least max_cqe 65536 &&
+		at_least max_mr 1024 && at_least max_pd 1024 && at_least max_srq 128 &&
+		at_least max_srq_wr 4096 && at_least max_qp_rd_atom 16 &&
+		at_least max_qp_init_rd_atom 16 && field max_mr_size 0xffffffffffffffff &&
+		field atomic_cap 'ATOMIC_NONE \(0\)'
+}
+run "limits are those of a useful device, without atomics" limits
+page_sizes() { field page_size_cap '0x1000' && field vendor_id '0x727369' && field max_srq_sge 6; }
+run "page size, vendor, scatter list of an SRQ" page_sizes
+
+# prints TEXT COMMAND...: the command's output has that.
+prints() {
+	local text=$1 said
+	shift
+	said=$("$@") || return
+	echo "$said"
+	grep -q "$text" <<<"$said"
+}
+listed() { prints "link $DEV/1 state ACTIVE physical_state LINK_UP netdev eth0" rdma link show "$DEV/1"; }
+run "rdma link" listed
+device() { prints "$DEV: node_type rnic .*node_guid $guid" rdma dev show "$DEV"; }
+run "rdma dev" device
+statistic() {
+	local name
+	rdma statistic show link "$DEV/1" | tee "$WORK/statistic"
+	for name in tx_bytes rx_bytes tx_messages rx_messages connections rx_crc_errors; do
+		grep -q "\<$name 0" "$WORK/statistic" || { echo "no $name, or not 0"; return 1; }
+	done
+}
+run "rdma statistic: all begin at 0" statistic
+
+# resources "pd 1 cq 1 …": what the device has, by rdma's own count.
+resources() { prints "$1" rdma res show "$DEV"; }
+run "rdma res: nothing yet" resources 'qp 0 cm_id 0 mr 0'
+held() {
+	watching && resources 'pd 1 cq 1 qp 1 cm_id 0 mr 1 .*srq 1' &&
+		prints "link $DEV/.* type RC state .*comm watch" rdma res show qp
+}
+run "rdma res: what a process holds" held
+let_go() { kill "$(<"$WORK/watch.pid")"; ends watch 5; resources 'pd 0 cq 0 qp 0 cm_id 0 mr 0'; }
+run "rdma res: nothing when it was killed" let_go

@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 180
+# pairs: rsiw,*
+#
+# rmmod with everything attached, and many times.
+
+. /tests/lib.sh
+. /tests/device/lib
+plan 7
+
+run "load the driver" load_driver || exit 1
+run "a process holds the device" watching
+run "busy: connections and listeners" busy "$ADDR" "$DEV"
+# The kernel ends the devices of a module first; only then it can go.
+rmmod_now() { rdma link; rmmod "$RSIW_DRIVER"; }
+unloaded() { rmmod_now && [ ! -e "/sys/module/$RSIW_DRIVER" ]; }
+run "rmmod while busy" within 20 unloaded
+run "the process that watched saw the end" saw_the_end
+run "what was connected noticed, and no socket stays" busy_ends
+
+# Each time with a connection, ended by the unload in every other round.
+rounds() {
+	local i
+	for i in {1..10}; do
+		load_driver || return
+		if [ $((i % 2)) = 0 ]; then
+			busy "$ADDR" "$DEV" || { echo "round $i: not busy"; return 1; }
+			within 20 rmmod "$RSIW_DRIVER" || return
+			busy_ends || { echo "round $i: something stays"; return 1; }
+		else
+			ping "$DEV" "$ADDR" $((7320 + i)) || return
+			rmmod "$RSIW_DRIVER" || return
+		fi
+	done
+}
+LIMIT=120 run "ten times loaded, used and unloaded" rounds

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * watch DEVICE: hold one of each object of an RDMA device and tell what happens
+ * to it, a line each: "ready", "event NAME" for an asynchronous event. After the
+ * fatal one it says whether a new verb fails ("then ERRNO"), and that it let go
+ * of everything ("gone"). SIGTERM ends it sooner, with the resources open.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char memory[4096] __attribute__((aligned(4096)));
+
+static void *must(void *p, const char *what)
+{
+	if (!p) {
+		fprintf(stderr, "watch: %s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+	return p;
+}
+
+static struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
+	struct ibv_context *context = NULL;
+	int i;
+
+	for (i = 0; list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			context = must(ibv_open_device(list[i]), name);
+	ibv_free_device_list(list);
+	return must(context, "no such device");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_context *context;
+	struct ibv_async_event event = { 0 };
+	struct ibv_comp_channel *channel;
+	struct ibv_srq *srq;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: watch DEVICE\n");
+		return 2;
+	}
+	setlinebuf(stdout);
+	context = open_device(argv[1]);
+	pd = must(ibv_alloc_pd(context), "protection domain");
+	channel = must(ibv_create_comp_channel(context), "completion channel");
+	cq = must(ibv_create_cq(context, 16, NULL, channel, 0), "completion queue");
+	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
+	srq = must(ibv_create_srq(pd, &srq_init), "shared receive queue");
+	init.send_cq = cq;
+	init.recv_cq = cq;
+	qp = must(ibv_create_qp(pd, &init), "queue pair");
+	puts("ready");
+	while (event.event_type != IBV_EVENT_DEVICE_FATAL) {
+		if (ibv_get_async_event(context, &event)) {
+			printf("no more events: %s\n", strerror(errno));
+			break;
+		}
+		printf("event %s\n", ibv_event_type_str(event.event_type));
+		ibv_ack_async_event(&event);
+	}
+	errno = 0;
+	printf("then %s\n", ibv_alloc_pd(context) ? "a new PD" : strerror(errno));
+	/* The kernel's objects are gone already; the library must only not hang. */
+	ibv_destroy_qp(qp);
+	ibv_destroy_srq(srq);
+	ibv_dereg_mr(mr);
+	ibv_destroy_cq(cq);
+	ibv_destroy_comp_channel(channel);
+	ibv_dealloc_pd(pd);
+	ibv_close_device(context);
+	puts("gone");
+	return 0;
+}
