@@ -31,8 +31,10 @@ pub(crate) struct Tag {
 pub(crate) struct Notify {
     /// Call the completion handler.
     fire: bool,
-    /// A completion found no room: the CQ is in error, and so are the QPs that complete to it.
-    pub(crate) overflow: bool,
+    /// A completion found no room: its QP cannot be relied on any more.
+    pub(crate) lost: bool,
+    /// It was the first one: the CQ is in error.
+    overflow: bool,
 }
 
 impl BitOr for Notify {
@@ -40,6 +42,7 @@ impl BitOr for Notify {
     fn bitor(self, o: Self) -> Self {
         Self {
             fire: self.fire | o.fire,
+            lost: self.lost | o.lost,
             overflow: self.overflow | o.overflow,
         }
     }
@@ -151,6 +154,7 @@ impl Cq {
         let first_loss = !ok && !core::mem::replace(&mut st.overflowed, true);
         Notify {
             fire,
+            lost: !ok,
             overflow: first_loss,
         }
     }

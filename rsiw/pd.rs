@@ -3,13 +3,12 @@
 //! Protection domains: what ties a QP to the memory that it may name.
 
 use crate::limit::{Held, Limit};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
 
-/// Identity of a protection domain on its device; never used twice while either use is reachable,
-/// since the count wraps after 2^32 domains and regions do not outlive their domain.
+/// Identity of a protection domain; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PdId(u32);
+pub(crate) struct PdId(u64);
 
 /// A protection domain.
 pub(crate) struct Pd {
@@ -20,7 +19,7 @@ pub(crate) struct Pd {
 impl Pd {
     /// A new domain. Errors: `ENOMEM` when the device has no more.
     pub(crate) fn new(limit: &Arc<Limit>) -> Result<Arc<Self>> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
             id: PdId(NEXT.fetch_add(1, Ordering::Relaxed)),
             _held: limit.hold()?,

@@ -14,6 +14,9 @@ use kernel::{
     workqueue::WorkItem,
 };
 
+/// How often tx looks again on behalf of those who found it taken.
+const ROUNDS: u32 = 16;
+
 impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
@@ -26,26 +29,23 @@ impl Qp {
     /// held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
         self.tx_wanted.store(true, Ordering::Release);
-        loop {
+        // A bound, as other threads may keep on ringing: then the worker goes on.
+        for _ in 0..ROUNDS {
             // Orders the flag before the attempt; pairs with the barrier below.
             smp_mb();
             let Some(mut tx) = self.tx.try_lock() else {
                 return;
             };
-            let mut ended = Ended::Waits;
-            while self.tx_wanted.swap(false, Ordering::AcqRel) {
-                match &mut *tx {
-                    Some(tx) => ended = tx.run(self),
-                    None => break,
-                }
-                if ended == Ended::Again {
-                    break;
-                }
-            }
+            self.tx_wanted.store(false, Ordering::Release);
+            // Orders the flag before the look at the queues.
+            smp_mb();
+            let ended = match &mut *tx {
+                Some(tx) => tx.run(self),
+                None => Ended::Waits,
+            };
             drop(tx);
             if ended == Ended::Again {
-                self.wake_tx();
-                return;
+                break;
             }
             // Orders the release of tx before the look at the flag: a wake-up that found tx taken
             // has set it before.
@@ -54,6 +54,7 @@ impl Qp {
                 return;
             }
         }
+        self.wake_tx();
     }
 }
 
@@ -61,6 +62,7 @@ impl WorkItem for Qp {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        this.settle();
         this.run_tx();
     }
 }

@@ -11,7 +11,7 @@ use crate::{device::Device, qp::Qp};
 use core::{
     fmt::Arguments,
     mem::replace,
-    sync::atomic::{AtomicI32, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering},
 };
 use kernel::{
     error::to_result,
@@ -78,7 +78,7 @@ pub(crate) struct Conn {
     /// A [`Receiver`]; changed with the socket locked.
     receiver: AtomicU32,
     /// The peer's first FPDU came.
-    started: AtomicU32,
+    started: AtomicBool,
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
     #[pin]
@@ -103,17 +103,17 @@ impl Expire for Conn {
 
 impl Conn {
     /// Makes a connection of a socket, enters it in the device's registry and installs its
-    /// callbacks. Events wait until the caller sets a first stage: it gets the connection with the
-    /// stage locked by `f`. Context: sleeping.
+    /// callbacks. `first` makes the first stage; until it has, the stage is locked and events wait.
+    /// Context: sleeping.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `ESHUTDOWN` if the device is going away; what `f` returns, in which case the
-    /// connection is over.
+    /// `ENOMEM`; `ENODEV` if the device is going away; what `first` returns. The connection is over
+    /// then.
     pub(super) fn start(
         dev: &Arc<Device>,
         socket: TcpSocket,
-        f: impl FnOnce(&Arc<Conn>) -> Result<Stage>,
+        first: impl FnOnce(&Arc<Conn>) -> Result<Stage>,
     ) -> Result<Arc<Conn>> {
         let conn = Arc::pin_init(
             try_pin_init!(Self {
@@ -124,7 +124,7 @@ impl Conn {
                 how: AtomicU32::new(0),
                 error: AtomicI32::new(0),
                 receiver: AtomicU32::new(Receiver::Actor as u32),
-                started: AtomicU32::new(0),
+                started: AtomicBool::new(false),
                 qp: SetOnce::new(),
                 job <- new_job!("rsiw_conn"),
                 timer <- new_timer!("rsiw_conn_timer"),
@@ -134,8 +134,8 @@ impl Conn {
         )?;
         dev.cm.enter(&conn)?;
         let mut stage = conn.stage.lock();
-        let first = conn.socket.attach(conn.clone()).and_then(|()| f(&conn));
-        match first {
+        let attached = conn.socket.attach(conn.clone());
+        match attached.and_then(|()| first(&conn)) {
             Ok(first) => *stage = first,
             Err(e) => {
                 conn.leave();
@@ -181,12 +181,12 @@ impl Conn {
 
     /// The peer's first FPDU came. Context: any.
     pub(crate) fn first_fpdu_seen(&self) {
-        self.started.store(1, Ordering::Relaxed);
+        self.started.store(true, Ordering::Relaxed);
     }
 
     /// Whether the peer's first FPDU came.
     pub(super) fn peer_started(&self) -> bool {
-        self.started.load(Ordering::Relaxed) != 0
+        self.started.load(Ordering::Relaxed)
     }
 
     /// How to close, if that was asked for.
@@ -265,6 +265,8 @@ impl Conn {
         let mut sk = self.socket.lock();
         self.receiver.store(Receiver::Qp as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk);
+        // Room in the send buffer that was reported before went unheard.
+        qp.tx_kick();
     }
 
     /// Takes the stream from whoever receives and throws away what arrives from now on. Context:

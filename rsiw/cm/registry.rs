@@ -92,6 +92,7 @@ pub(crate) fn shutdown(dev: &Device) {
         }
         fsleep(Delta::from_millis(1));
     }
-    // What was queued again while the last ones left.
+    // A timer may have run out while the last one left, and wakes an actor in vain.
+    dev.queues.cm.flush();
     dev.queues.cm.flush();
 }

@@ -2,15 +2,14 @@
 
 //! Gather: the payload of a message that tx sends, as a stream of bytes.
 
-use super::{Access, MemError, Region, Regions};
+use super::{Access, Grant, MemError, Regions};
 use crate::{
     abi::{Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
 };
-use kernel::sync::Arc;
 
 struct Piece {
-    region: Arc<Region>,
+    grant: Grant,
     addr: u64,
     len: u32,
 }
@@ -63,9 +62,9 @@ impl Gather {
         let mut pieces = [const { None }; MAX_SGE];
         let named = sges.iter().filter(|s| s.length != 0);
         for (slot, sge) in pieces.iter_mut().zip(named) {
-            let region = regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
+            let grant = regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
             *slot = Some(Piece {
-                region,
+                grant,
                 addr: sge.addr,
                 len: sge.length,
             });
@@ -77,10 +76,10 @@ impl Gather {
         })
     }
 
-    /// `len` bytes at `addr` of `region`, which the caller has checked; the answer to a Read.
-    pub(crate) fn of_region(region: Option<Arc<Region>>, addr: u64, len: u32) -> Self {
+    /// `len` bytes at `addr` of what was granted; the answer to a Read.
+    pub(crate) fn of_grant(grant: Option<Grant>, addr: u64, len: u32) -> Self {
         let mut pieces = [const { None }; MAX_SGE];
-        pieces[0] = region.map(|region| Piece { region, addr, len });
+        pieces[0] = grant.map(|grant| Piece { grant, addr, len });
         Self {
             source: Source::Regions(pieces),
             at: 0,
@@ -126,7 +125,7 @@ impl Gather {
             let (head, tail) = dst.split_at_mut(n);
             // The sum was checked when the piece was made.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
-            piece.region.read(addr, head)?;
+            piece.grant.read(addr, head)?;
             dst = tail;
             self.offset += n as u32;
             if self.offset == piece.len {

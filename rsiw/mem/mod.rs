@@ -13,7 +13,7 @@ pub(crate) mod gather;
 pub(crate) mod region;
 pub(crate) mod scatter;
 
-pub(crate) use region::{Region, Store};
+pub(crate) use region::{Grant, Region, Store};
 
 use crate::pd::PdId;
 use iwarp::rx::Refusal;
@@ -112,9 +112,8 @@ impl Regions {
         addr: u64,
         len: u32,
         need: Access,
-    ) -> Result<Arc<Region>, MemError> {
+    ) -> Result<Grant, MemError> {
         let region = self.0.get(key >> 8).ok_or(MemError::Invalid)?;
-        region.check(key, pd, addr, len, need)?;
-        Ok(region)
+        Grant::new(region, key, pd, addr, len, need)
     }
 }

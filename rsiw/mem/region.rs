@@ -11,11 +11,9 @@
 use super::{Access, MemError};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, Ordering};
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    gate::{Gate, GateGuard},
-    lock::SpinLockIrq,
-    new_spinlock_irq, KernelMemory, Memory, PageList, SgMap, Umem,
+    gate::Gate, lock::SpinLockIrq, new_spinlock_irq, KernelMemory, Memory, PageList, SgMap, Umem,
 };
 
 /// Set in `state` while the STag may be used; the low bits are the access rights.
@@ -69,9 +67,11 @@ impl Region {
 
     /// Makes the STag `stag` usable with the rights `access`.
     pub(crate) fn enable(&self, stag: u32, access: Access) {
-        self.stag.store(stag, Ordering::Relaxed);
-        // Release: whoever sees the region valid sees its STag and its map.
-        self.state.store(VALID | access.bits(), Ordering::Release);
+        self.fenced(|| {
+            self.stag.store(stag, Ordering::Relaxed);
+            // Release: whoever sees the region valid sees its STag.
+            self.state.store(VALID | access.bits(), Ordering::Release);
+        });
     }
 
     /// Sets the STag of a region that is not enabled yet.
@@ -84,9 +84,22 @@ impl Region {
         self.stag.load(Ordering::Relaxed)
     }
 
-    /// Takes the STag out of use; `false` if it was not in use. Accesses that have begun finish.
+    /// Takes the STag out of use; `false` if it was not in use.
+    ///
+    /// For a fast registration this is a fence: accesses that have begun are over when it returns,
+    /// since its consumer gives the pages to others next. (A process' pages stay its own.)
     pub(crate) fn disable(&self) -> bool {
-        self.state.swap(0, Ordering::AcqRel) & VALID != 0
+        self.fenced(|| self.state.swap(0, Ordering::AcqRel) & VALID != 0)
+    }
+
+    /// Runs `f` while no access to a fast registration is under way.
+    fn fenced<R>(&self, f: impl FnOnce() -> R) -> R {
+        let store = self.store.enter();
+        let _pages = match store.as_deref() {
+            Some(Store::Fast(fast)) => Some(fast.pages.lock()),
+            _ => None,
+        };
+        f()
     }
 
     /// Whether remote or local invalidation may take it away: only fast registrations.
@@ -96,11 +109,16 @@ impl Region {
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
     }
 
-    /// Whether a peer that knows the STag may take it back: not a region of all kernel memory.
+    /// Whether a peer that knows the STag may take it back: it must have been given a right by it,
+    /// and it must not be a region of all kernel memory. (The sink of an RDMA Read is named on the
+    /// wire as well, but that gives no right.)
     pub(crate) fn peer_may_invalidate(&self) -> bool {
-        self.store
-            .enter()
-            .is_some_and(|s| !matches!(&*s, Store::Dma(_)))
+        let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
+        self.state.load(Ordering::Acquire) & remote != 0
+            && self
+                .store
+                .enter()
+                .is_some_and(|s| !matches!(&*s, Store::Dma(_)))
     }
 
     /// The protection domain.
@@ -112,29 +130,22 @@ impl Region {
     /// back. Context: sleeping.
     pub(crate) fn destroy(&self) {
         self.disable();
-        drop(self.store.close());
+        match self.store.close() {
+            // Now, not later: the core's objects that the release refers to may go next, and the
+            // process' locked memory is to be uncharged when its call returns.
+            Some(Store::User { umem, .. }) => umem.release(),
+            other => drop(other),
+        }
     }
 
     /// Checks that `len` bytes at `addr` may be used for `need` by a holder of `key` in domain
     /// `pd`. Zero bytes are checked for key and domain only, as there is nothing to bound.
-    pub(crate) fn check(
-        &self,
-        key: u32,
-        pd: PdId,
-        addr: u64,
-        len: u32,
-        need: Access,
-    ) -> Result<(), MemError> {
-        let state = self.state.load(Ordering::Acquire);
-        if state & VALID == 0 || self.stag() != key {
-            return Err(MemError::Invalid);
-        }
+    fn check(&self, key: u32, pd: PdId, addr: u64, len: u32, need: Access) -> Result<(), MemError> {
+        self.valid(key, Access::LOCAL_READ)?;
         if self.pd != pd {
             return Err(MemError::Domain);
         }
-        if !Access::from_verbs(state).allows(need) {
-            return Err(MemError::Access);
-        }
+        self.valid(key, need)?;
         if len == 0 {
             return Ok(());
         }
@@ -142,30 +153,59 @@ impl Region {
         store.bound(addr, u64::from(len)).map(drop)
     }
 
+    /// Whether `key` is the STag in use, and grants `need`.
+    fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
+        let state = self.state.load(Ordering::Acquire);
+        if state & VALID == 0 || self.stag() != key {
+            return Err(MemError::Invalid);
+        }
+        if !Access::from_verbs(state).allows(need) {
+            return Err(MemError::Access);
+        }
+        Ok(())
+    }
+
     /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
-    pub(crate) fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
-        let store = self.open()?;
+    ///
+    /// Key and right are checked at each access, in the middle of a message too: the STag may have
+    /// been invalidated since, and registered anew for others.
+    fn read(&self, key: u32, need: Access, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
+        let store = self.store.enter().ok_or(MemError::Invalid)?;
         let len = dst.len() as u64;
         match &*store {
-            Store::User { umem, .. } => umem.read(store.bound(addr, len)?, dst),
-            Store::Dma(mem) => mem.read(addr, dst),
+            Store::User { umem, .. } => {
+                self.valid(key, need)?;
+                umem.read(store.bound(addr, len)?, dst)
+            }
+            Store::Dma(mem) => {
+                self.valid(key, need)?;
+                mem.read(addr, dst)
+            }
             Store::Fast(fast) => {
                 let pages = fast.pages.lock();
+                self.valid(key, need)?;
                 pages.read(list_offset(&pages, addr, len)?, dst)
             }
         }
         .map_err(|_| MemError::Bounds)
     }
 
-    /// Copies `src` to `addr` of the region. Context: any.
-    pub(crate) fn write(&self, addr: u64, src: &[u8]) -> Result<(), MemError> {
-        let store = self.open()?;
+    /// Copies `src` to `addr` of the region. Context: any. Checks as [`Self::read`].
+    fn write(&self, key: u32, need: Access, addr: u64, src: &[u8]) -> Result<(), MemError> {
+        let store = self.store.enter().ok_or(MemError::Invalid)?;
         let len = src.len() as u64;
         match &*store {
-            Store::User { umem, .. } => umem.write(store.bound(addr, len)?, src),
-            Store::Dma(mem) => mem.write(addr, src),
+            Store::User { umem, .. } => {
+                self.valid(key, need)?;
+                umem.write(store.bound(addr, len)?, src)
+            }
+            Store::Dma(mem) => {
+                self.valid(key, need)?;
+                mem.write(addr, src)
+            }
             Store::Fast(fast) => {
                 let pages = fast.pages.lock();
+                self.valid(key, need)?;
                 pages.write(list_offset(&pages, addr, len)?, src)
             }
         }
@@ -182,14 +222,56 @@ impl Region {
         let pages = &mut *fast.pages.lock();
         map.map_into(pages).map(drop)
     }
+}
 
-    fn open(&self) -> Result<GateGuard<'_, Store>, MemError> {
-        // Validity is checked again at each access: invalidation takes effect at once, also in the
-        // middle of a message.
-        if self.state.load(Ordering::Acquire) & VALID == 0 {
-            return Err(MemError::Invalid);
+/// What a key gave its holder: a region, by that key, for that use. Copying through it checks that
+/// it is still so.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    region: Arc<Region>,
+    key: u32,
+    need: Access,
+}
+
+impl Grant {
+    /// Checks that `region` grants `need` on `len` bytes at `addr` to a holder of `key` in `pd`.
+    pub(super) fn new(
+        region: Arc<Region>,
+        key: u32,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<Self, MemError> {
+        region.check(key, pd, addr, len, need)?;
+        Ok(Self { region, key, need })
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Checks another range.
+    pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
+        self.region.check(self.key, pd, addr, len, self.need)
+    }
+
+    /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
+    pub(crate) fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
+        self.region.read(self.key, self.need, addr, dst)
+    }
+
+    /// Copies `src` to `addr` of the region. Context: any.
+    pub(crate) fn write(&self, addr: u64, src: &[u8]) -> Result<(), MemError> {
+        self.region.write(self.key, self.need, addr, src)
+    }
+
+    /// Takes the STag out of use, unless that has another key by now.
+    pub(crate) fn invalidate(&self) {
+        if self.region.stag() == self.key {
+            self.region.disable();
         }
-        self.store.enter().ok_or(MemError::Invalid)
     }
 }
 

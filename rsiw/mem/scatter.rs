@@ -5,17 +5,16 @@
 //! Segments of a message may start at any offset in it, so the sink is addressed, not a stream;
 //! the position of the last segment is remembered because the next one nearly always follows.
 
-use super::{Access, MemError, Region, Regions};
+use super::{Access, Grant, MemError, Regions};
 use crate::{
     abi::{Rqe, MAX_SGE},
     pd::PdId,
 };
-use kernel::sync::Arc;
 
 struct Piece {
     /// `None` until the first byte for this element arrives: a receive's keys are looked up only
     /// when needed, and once.
-    region: Option<Arc<Region>>,
+    grant: Option<Grant>,
     lkey: u32,
     addr: u64,
     /// Offset of the piece's first byte in the message.
@@ -43,7 +42,7 @@ impl Scatter {
         let named = sges.iter().filter(|s| s.length != 0);
         for (slot, sge) in pieces.iter_mut().zip(named) {
             *slot = Some(Piece {
-                region: None,
+                grant: None,
                 lkey: sge.lkey,
                 addr: sge.addr,
                 start: len,
@@ -81,9 +80,9 @@ impl Scatter {
             let inside = offset - piece.start;
             let n = data.len().min((piece.len - inside) as usize);
             let (head, tail) = data.split_at(n);
-            let region = match &piece.region {
-                Some(r) => r,
-                None => piece.region.insert(regions.get(
+            let grant = match &piece.grant {
+                Some(g) => g,
+                None => piece.grant.insert(regions.get(
                     piece.lkey,
                     pd,
                     piece.addr,
@@ -91,7 +90,7 @@ impl Scatter {
                     Access::LOCAL_WRITE,
                 )?),
             };
-            region.write(piece.addr.wrapping_add(u64::from(inside)), head)?;
+            grant.write(piece.addr.wrapping_add(u64::from(inside)), head)?;
             data = tail;
             offset += n as u32;
         }

@@ -22,9 +22,12 @@ use kernel::sync::Arc;
 use rdma::QpEvent;
 
 impl Qp {
-    /// Notes the request that the connection fails with; the first note counts. Context: any.
+    /// Notes the request that the connection fails with; the first note counts. `None` is the Read
+    /// of connection setup, whose failure is nobody's. Context: any.
     pub(crate) fn note_failure(&self, seq: Option<Seq>, status: Status) {
-        self.shared.lock().failure.get_or_insert((seq, status));
+        if let Some(seq) = seq {
+            self.shared.lock().failure.get_or_insert((seq, status));
+        }
     }
 
     /// Rx found a fault in what the peer sent (or, [`FaultKind::Local`], in what the consumer gave
@@ -71,11 +74,14 @@ impl Qp {
 
     /// Tx found that a request cannot be sent. Context: tx.
     pub(crate) fn local_fault(self: &Arc<Self>, failed: Failed) {
-        self.note_failure(failed.seq, failed.status);
         let term = failed
             .terminate
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
-        self.begin_terminate(Some(term));
+        self.note_failure(failed.seq, failed.status);
+        if self.begin_terminate(Some(term)) && failed.seq.is_none() {
+            // Nothing of the consumer's own failed: a Read of the peer did.
+            self.handle.event(QpEvent::AccessError);
+        }
     }
 
     /// A completion was lost: nothing of the QP can be relied on. Context: any.

@@ -48,8 +48,10 @@ struct Shared {
     conn: Option<Arc<Conn>>,
     /// A Terminate that tx is to send.
     terminate: Option<Terminate>,
-    /// The first failure: the request it belongs to (`None`: the oldest), and its status.
-    failure: Option<(Option<Seq>, Status)>,
+    /// The first failure: the request that it belongs to, and its status.
+    failure: Option<(Seq, Status)>,
+    /// Calls that are owed to the consumers of the send and the receive CQ.
+    owed: (Notify, Notify),
 }
 
 /// A reliable connected queue pair.
@@ -117,6 +119,7 @@ impl Qp {
             conn: None,
             terminate: None,
             failure: None,
+            owed: Default::default(),
         };
         let tag = Tag {
             number: p.number,
@@ -177,6 +180,11 @@ impl Qp {
         self.state.get()
     }
 
+    /// Whether an orderly close has begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state() == State::Closing
+    }
+
     /// IRD and ORD in use.
     pub(crate) fn read_limits(&self) -> (u32, u32) {
         *self.limits.lock()
@@ -213,9 +221,30 @@ impl Qp {
         self.after(&self.rcq, n);
     }
 
+    /// Has the worker call the consumers, for who may not do it itself: a verb must not call back
+    /// from within (Documentation/infiniband/core_locking.rst). Context: any.
+    pub(crate) fn owe(self: &Arc<Self>, send: Notify, recv: Notify) {
+        if send == Notify::default() && recv == Notify::default() {
+            return;
+        }
+        {
+            let owed = &mut self.shared.lock().owed;
+            owed.0 |= send;
+            owed.1 |= recv;
+        }
+        self.wake_tx();
+    }
+
+    /// Makes the calls that are owed. Context: worker.
+    pub(crate) fn settle(self: &Arc<Self>) {
+        let (send, recv) = core::mem::take(&mut self.shared.lock().owed);
+        self.after_send(send);
+        self.after_recv(recv);
+    }
+
     fn after(self: &Arc<Self>, cq: &Cq, n: Notify) {
         cq.notify(n);
-        if n.overflow {
+        if n.lost {
             self.cq_overflow();
         }
     }

@@ -3,9 +3,9 @@
 //! RDMA Reads in both directions: those that we wait for, and those that the peer asked of us.
 
 use super::sq::Seq;
-use crate::{fifo::Fifo, mem::Region};
+use crate::{fifo::Fifo, mem::Grant};
 use iwarp::{Msn, ReadRequest};
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
 
 /// A Read that was sent and whose response is due; at most ORD at a time.
@@ -19,7 +19,7 @@ pub(crate) struct OutstandingRead {
     pub(crate) addr: u64,
     pub(crate) len: u32,
     /// The sink; `None` for a Read of zero bytes.
-    pub(crate) sink: Option<Arc<Region>>,
+    pub(crate) sink: Option<Grant>,
     /// The sink's STag is invalidated when the data has arrived.
     pub(crate) invalidate: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) struct InboundRead {
     pub(crate) msn: Msn,
     pub(crate) request: ReadRequest,
     /// The source; `None` for a Read of zero bytes.
-    pub(crate) source: Option<Arc<Region>>,
+    pub(crate) source: Option<Grant>,
 }
 
 /// Reads of the peer that wait for tx: filled by rx, drained by tx.

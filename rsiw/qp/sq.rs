@@ -245,6 +245,9 @@ impl SendQueue {
     /// Whether an RDMA Read may start, or a fenced request pass; if not, tx will be woken.
     /// Context: tx.
     pub(crate) fn may_start(&self, wr: &SendWr) -> bool {
+        if !wr.fence && !wr.op.is_read() {
+            return true;
+        }
         let st = &mut *self.state.lock();
         let ok = !(wr.fence && !st.reads.is_empty() || wr.op.is_read() && st.reads.is_full());
         if !ok {
@@ -311,17 +314,16 @@ impl SendQueue {
         st.head == st.tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(st.tail))
     }
 
-    /// Fails everything that is queued: the request `failed` with its own status (with `None` for
-    /// the sequence: the oldest), all others as flushed, in order. From now on requests complete
+    /// Fails everything that is queued: the request `failed` with its own status, all others
+    /// as flushed, in order. From now on requests complete
     /// as flushed at once. Context: sleeping, tx excluded by the caller.
-    pub(crate) fn flush(&self, failed: Option<(Option<Seq>, Status)>, out: Out<'_>) -> Notify {
+    pub(crate) fn flush(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
         let mut spare: Fifo<OutstandingRead> = Fifo::empty();
         {
             let st = &mut *self.state.lock();
             st.flushed = true;
             notify |= self.advance(st, out);
-            let failed = failed.map(|(seq, status)| (seq.unwrap_or(st.head), status));
             while st.head != st.tail {
                 let i = self.index(st.head);
                 let slot = st.slots[i];

@@ -6,7 +6,7 @@
 
 use super::{Qp, State};
 use crate::{
-    cm::{Conn, Lost, StreamParams},
+    cm::{Close, Conn, Lost, StreamParams},
     rx::{Rx, Settled},
     tx::{Tx, TxConfig},
 };
@@ -83,8 +83,10 @@ impl Qp {
             Some(rx) => rx.chunk(self, chunk),
             None => 0,
         });
-        if let Ok(n) = taken {
-            self.dev.counters.rx_bytes.add(n as u64);
+        match taken {
+            Ok(n) => self.dev.counters.rx_bytes.add(n as u64),
+            // Urgent data: no MPA peer sends any, and it would block the stream for good.
+            Err(_) => self.close_conn(Close::Abort),
         }
         let Some(Settled { send, recv, wake }) =
             self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle)

@@ -64,8 +64,19 @@ impl Handler for Place<'_> {
                 }
                 *offset += data.len() as u32;
             }
-            Sink::Region { region, addr } => {
-                region.write(*addr, data).map_err(MemError::refusal)?;
+            Sink::Write { addr } => {
+                let grant = self.st.write.as_ref().ok_or(Refusal::Local)?;
+                grant.write(*addr, data).map_err(MemError::refusal)?;
+                *addr = addr.wrapping_add(data.len() as u64);
+            }
+            Sink::Read { addr } => {
+                let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
+                let grant = read.sink.as_ref().ok_or(Refusal::Local)?;
+                if let Err(e) = grant.write(*addr, data) {
+                    // The consumer took its own sink away; the peer is not to blame.
+                    qp.note_failure(read.seq, e.into());
+                    return Err(Refusal::Local);
+                }
                 *addr = addr.wrapping_add(data.len() as u64);
             }
             Sink::None => return Err(Refusal::Local),
@@ -135,31 +146,35 @@ impl Place<'_> {
     }
 
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
-        let (qp, need) = (self.qp, Access::REMOTE_WRITE);
-        let (key, addr, pd) = (stag.0, to.0, self.qp.pd.id());
-        let region = match &self.st.write {
-            Some(region) if !p.first && region.stag() == key => region
-                .check(key, pd, addr, p.len, need)
-                .map(|()| region.clone()),
-            _ => qp.dev.regions.get(key, pd, addr, p.len, need),
+        let (qp, pd) = (self.qp, self.qp.pd.id());
+        match &self.st.write {
+            Some(grant) if !p.first && grant.key() == stag.0 => {
+                grant.check(pd, to.0, p.len).map_err(MemError::refusal)?
+            }
+            _ => {
+                let grant = qp
+                    .dev
+                    .regions
+                    .get(stag.0, pd, to.0, p.len, Access::REMOTE_WRITE)
+                    .map_err(MemError::refusal)?;
+                self.st.write = Some(grant);
+            }
         }
-        .map_err(MemError::refusal)?;
-        self.st.write = Some(region.clone());
-        self.st.sink = Sink::Region { region, addr };
+        self.st.sink = Sink::Write { addr: to.0 };
         Ok(())
     }
 
     fn begin_read_response(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
-        let region = read.sink.clone().ok_or(Refusal::Local)?;
+        let grant = read.sink.as_ref().ok_or(Refusal::Local)?;
         let addr = read.addr.wrapping_add(u64::from(offset));
         // The request's key was checked when it was posted; what may have changed is that the
         // region is gone, and then the consumer, not the peer, broke the rule.
-        if let Err(e) = region.check(read.stag, self.qp.pd.id(), addr, p.len, Access::LOCAL_WRITE) {
+        if let Err(e) = grant.check(self.qp.pd.id(), addr, p.len) {
             self.qp.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
         }
-        self.st.sink = Sink::Region { region, addr };
+        self.st.sink = Sink::Read { addr };
         Ok(())
     }
 
@@ -233,8 +248,8 @@ impl Place<'_> {
 
     fn read_done(&mut self, _len: u32) {
         if let Some(read) = self.st.read.take() {
-            if let (true, Some(region)) = (read.invalidate, &read.sink) {
-                region.disable();
+            if let (true, Some(grant)) = (read.invalidate, &read.sink) {
+                grant.invalidate();
             }
         }
         self.st.sink = Sink::None;
@@ -244,7 +259,9 @@ impl Place<'_> {
         };
         let (notify, wake) = self.qp.sq.finish_read(out);
         self.st.send_notify |= notify;
-        self.st.wake = self.st.wake.or(wake);
+        // An orderly close may have waited for this response.
+        let closing = WakeTx(self.qp.is_closing());
+        self.st.wake = self.st.wake.or(wake).or(closing);
     }
 
     /// The peer's first FPDU lets a responder send (RFC 5044 section 7.1.2).

@@ -15,7 +15,7 @@ mod handler;
 
 use crate::{
     cq::Notify,
-    mem::{scatter::Scatter, Region},
+    mem::{scatter::Scatter, Grant},
     qp::{reads::OutstandingRead, sq::WakeTx, Qp},
     wr::Status,
 };
@@ -36,16 +36,25 @@ pub(crate) struct Receiving {
 /// Sink of the segment under way.
 enum Sink {
     None,
-    Recv { offset: u32 },
-    Region { region: Arc<Region>, addr: u64 },
+    Recv {
+        offset: u32,
+    },
+    /// Of the RDMA Write under way.
+    Write {
+        addr: u64,
+    },
+    /// Of the Read whose response is under way.
+    Read {
+        addr: u64,
+    },
 }
 
 /// What the handler keeps from chunk to chunk.
 struct State {
     recv: Option<Receiving>,
     sink: Sink,
-    /// The region that the RDMA Write under way names.
-    write: Option<Arc<Region>>,
+    /// What the RDMA Write under way may write to.
+    write: Option<Grant>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,
     /// The peer has sent something: a responder may send from now on.

@@ -50,7 +50,7 @@ impl Current {
             stag: r.sink_stag,
             to: r.sink_to,
         };
-        let gather = Gather::of_region(read.source, r.src_to.0, r.len);
+        let gather = Gather::of_grant(read.source, r.src_to.0, r.len);
         Self {
             answers: Some((read.msn, r)),
             ..Self::new(message, gather, r.len, None)

@@ -101,6 +101,8 @@ pub(crate) struct Tx {
     terminated: bool,
     /// TCP has taken a part of the train only.
     cut: bool,
+    /// The connection was told that it may send its FIN.
+    fin: bool,
 }
 
 impl Tx {
@@ -120,6 +122,7 @@ impl Tx {
             response_turn: true,
             terminated: false,
             cut: false,
+            fin: false,
         }
     }
 
@@ -143,19 +146,26 @@ impl Tx {
                 }
                 State::Idle | State::Error => return Ended::Waits,
             }
+            if self.fin {
+                // The FIN is sent, or on its way: what came too late is flushed at the end.
+                return Ended::Waits;
+            }
             if !qp.may_send() {
+                // No FPDU yet; but a FIN is none.
+                self.close_if_drained(qp);
                 return Ended::Waits;
             }
             if let Err(failed) = self.fill(qp) {
                 // What was built before goes out first, then a Terminate.
+                if self.train.is_empty() {
+                    self.complete(qp);
+                }
                 qp.local_fault(failed);
                 continue;
             }
             if self.train.is_empty() {
                 self.complete(qp);
-                if qp.state() == State::Closing && qp.drained() {
-                    self.conn.tx_drained();
-                }
+                self.close_if_drained(qp);
                 return Ended::Waits;
             }
         }
@@ -201,6 +211,14 @@ impl Tx {
         }
     }
 
+    /// In an orderly close: lets the connection send its FIN when nothing is left to send.
+    fn close_if_drained(&mut self, qp: &Qp) {
+        if qp.state() == State::Closing && qp.drained() {
+            self.fin = true;
+            self.conn.tx_drained();
+        }
+    }
+
     /// Sends a Terminate, if one is due, and has the connection closed behind it.
     fn terminate(&mut self, qp: &Arc<Qp>) {
         if !core::mem::replace(&mut self.terminated, true) {
@@ -209,7 +227,7 @@ impl Tx {
             if let Some(t) = qp.take_terminate() {
                 qp.dev.counters.tx_terminates.add(1);
                 let built = self.append(&mut Current::terminate(t));
-                if built.is_err() || self.flush(qp).is_none() && !self.train.is_empty() {
+                if built.is_ok() && self.flush(qp).is_none() && !self.train.is_empty() {
                     // No room in the socket: the peer does not read. When it does, the worker
                     // comes back for the rest; otherwise the connection's guard timer ends it.
                     return;

@@ -60,6 +60,8 @@ impl Driver for Rsiw {
 
     fn detach(dev: &Arc<Device>) {
         cm::shutdown(dev);
+        // No queue pair is left to queue more; what is queued refers to the device.
+        dev.queues.tx.flush();
     }
 
     fn limits(dev: &RdmaDevice<Self>) -> DeviceLimits {
@@ -161,6 +163,10 @@ impl Driver for Rsiw {
         new: &mut NewQp<'_>,
     ) -> Result<Arc<Qp>> {
         qp::create(dev.data(), pd, attr, user, new)
+    }
+
+    fn publish_qp(qp: &Arc<Qp>) -> Result {
+        qp::publish(qp)
     }
 
     fn modify_qp(qp: &Arc<Qp>, m: &QpModify) -> Result {

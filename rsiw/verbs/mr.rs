@@ -9,7 +9,7 @@ use crate::{
     mem::{Access, Region, Store},
     pd::Pd,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{KernelMemory, NewMr, Udata, UserMr};
 
 /// What the core's MR refers to.
@@ -38,6 +38,8 @@ fn publish(
     access: Option<Access>,
 ) -> Result<NewMr<Mr>> {
     let region = Arc::new(Region::new(pd.id(), store), GFP_KERNEL)?;
+    // Pages are given back before the verb fails, not when the last reference goes.
+    let undo = ScopeGuard::new_with_data(region.clone(), |region| region.destroy());
     // Random, so that a peer cannot guess the STags of others.
     let reserved = dev.regions.table().reserve_random()?;
     let stag = reserved.id() << 8 | u32::from(key);
@@ -51,6 +53,7 @@ fn publish(
         GFP_KERNEL,
     )?;
     reserved.publish(region.clone())?;
+    undo.dismiss();
     if let Some(access) = access {
         region.enable(stag, access);
     }

@@ -100,8 +100,14 @@ pub(super) fn create(
         rq_is_shared: attr.srq.is_some(),
         held,
     })?;
-    reserved.publish(qp.clone())?;
+    // The number stays reserved; `publish` puts the QP there, or `destroy` gives it back.
+    reserved.keep();
     Ok(qp)
+}
+
+/// Lets the QP be found by its number.
+pub(super) fn publish(qp: &Arc<Qp>) -> Result {
+    qp.dev.qps.publish(qp.number(), qp.clone())
 }
 
 /// Modifies a QP. Of all attributes only the state has an effect: rights are those of the regions,
@@ -189,7 +195,7 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
             }
         }
     }
-    qp.after_send(notify);
+    qp.owe(notify, Default::default());
     qp.wake_tx();
     result
 }
@@ -210,7 +216,7 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
             }
         }
     }
-    qp.after_recv(notify);
+    qp.owe(Default::default(), notify);
     result
 }
 

@@ -127,6 +127,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         qp: &mut NewQp<'_>,
     ) -> Result<Arc<Self::Qp>>;
 
+    /// The queue pair that [`Driver::create_qp`] made is complete: from now on
+    /// [`Driver::iw_get_qp`] may find it, and not before. If this fails, the queue pair is dropped.
+    /// Context: sleeping.
+    fn publish_qp(qp: &Arc<Self::Qp>) -> Result;
+
     /// Changes a queue pair. Not serialised by the core. Context: sleeping.
     fn modify_qp(qp: &Arc<Self::Qp>, modify: &QpModify) -> Result;
 

@@ -125,6 +125,12 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(Reserved { table: self, id })
     }
 
+    /// Puts `object` into the table under a number that [`Reserved::keep`] gave. Fails with
+    /// `ENOMEM`, and the number is given back then. Context: sleeping.
+    pub fn publish(&self, id: u32, object: Arc<T>) -> Result {
+        Reserved { table: self, id }.publish(object)
+    }
+
     /// Calls `f` with the object of that number. Context: any; `f` must not sleep, as it runs
     /// under the RCU read lock.
     #[inline]
@@ -254,6 +260,13 @@ impl<T: Send + Sync + 'static> Reserved<'_, T> {
     /// The number.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Keeps the number reserved; [`IdTable::publish`] or [`IdTable::remove`] ends that.
+    pub fn keep(self) -> u32 {
+        let id = self.id;
+        mem::forget(self);
+        id
     }
 
     /// Puts `object` into the table under the number. Fails with `ENOMEM`. Context: sleeping.

@@ -83,13 +83,19 @@ impl<D: Driver> Ops<D> {
             match made {
                 Ok(data) => {
                     attr.cap.store(&mut c.cap);
+                    let ready = data.clone();
                     let state = QpObjectState {
                         data,
-                        hold,
+                        hold: hold.clone(),
                         user: !udata.is_null(),
                         _shares: shares,
                     };
                     QpObject::<D>::init(qp, state);
+                    if let Err(e) = D::publish_qp(&ready) {
+                        hold.close();
+                        drop(QpObject::<D>::take(qp));
+                        return Err(e);
+                    }
                     Ok(())
                 }
                 Err(e) => {
