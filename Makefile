@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm test format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm bench test format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -36,6 +36,10 @@ shell: module ## a console in a guest with the module loaded
 vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B))
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
+
+bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
+	@tools/build stock rsiw siw
+	@tools/vm-run test -v --pair rsiw,rsiw $(RUN) perf/compare
 
 test: ## everything .ci/run runs; STAGES="shell host" for some of it
 	@tools/ci/run $(STAGES)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 DIRECTIVE = re.compile(r"^# (guests|timeout|kernel|pairs|allow|interop|pcap):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "prog"}
 # Not part of "everything": for people to look at.
-SHOWS = {"demo"}
+SHOWS = {"demo", "perf"}
 
 
 @dataclass

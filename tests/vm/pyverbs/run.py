@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run rdma-core's own tests (tests/MODULE.py) on a device and judge them.
+
+EXPECTED has a line for each test: its name, "pass", "skip" or "fail", and the
+reason of the latter two. A test that it does not name must pass. Prints KTAP: a
+line for each test that passes or does what it should not; those that do not
+pass, as expected, are counted by their reasons.
+
+Does what their run_tests.py --dev DEVICE --gid 0 does, but with a time limit
+for each test, and without loading the tests of other hardware, which takes
+longer than running ours. Without a GID index nearly all of them would be
+skipped silently: those of a RoCE device are what they look for by themselves.
+"""
+
+import argparse
+import collections
+import faulthandler
+import os
+import random
+import signal
+import sys
+import types
+import unittest
+
+TESTS = "/usr/share/rdma-core-tests/tests"
+
+# They draw a QP's attributes at random, and the provider has ibv_create_qp_ex
+# for some only: as often as it takes, and the same each time.
+DRAWS = 10
+DRAWN = "RC QP with extended attrs is not supported", "RC QP without extended attrs is not supported"
+
+
+class TooLong(Exception):
+    pass
+
+
+def too_long(*_):
+    raise TooLong("does not end")
+
+
+class Result(unittest.TestResult):
+    """Keeps the outcome of the last test, and ends it if it takes too long."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+        self.outcome = None
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.outcome = None
+        signal.alarm(self.seconds)
+        # If it hangs where no signal gets through: the plan is not kept then.
+        faulthandler.dump_traceback_later(self.seconds + 5, exit=True)
+
+    def stopTest(self, test):
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
+
+    def addSuccess(self, test):
+        self.outcome = self.outcome or ("pass", "")
+
+    def addSkip(self, test, reason):
+        self.outcome = ("skip", reason)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.outcome = ("fail", f"{err[0].__name__}: {err[1]}")
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err:
+            self.addFailure(test, err)
+
+
+def flat(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from flat(test)
+        else:
+            yield test
+
+
+def load(modules, device):
+    """The tests of the modules, without their __init__, which imports all."""
+    sys.path.insert(0, TESTS)
+    from args_parser import parser
+    sys.argv[1:] = ["--dev", device, "--gid", "0"]
+    parser.parse_args()
+    package = types.ModuleType("tests")
+    package.__path__ = [TESTS]
+    sys.modules["tests"] = package
+    return {test.id().removeprefix("tests."): test for module in modules
+            for test in flat(unittest.defaultTestLoader.loadTestsFromName("tests." + module))}
+
+
+def run(test, result):
+    for draw in range(DRAWS):
+        random.seed(f"{test.id()} {draw}")
+        test.run(result)
+        outcome, why = result.outcome
+        if not (outcome == "skip" and why.endswith(DRAWN)):
+            break
+    return outcome, " ".join(str(why).split())
+
+
+def read_table(path):
+    table = {}
+    with open(path) as lines:
+        for line in lines:
+            words = line.split(maxsplit=2)
+            if words and not line.startswith("#"):
+                table[words[0]] = (words[1], words[2].strip() if len(words) > 2 else "")
+    return table
+
+
+class Ktap:
+    def __init__(self, plan):
+        self.count = self.failed = 0
+        self.say("KTAP version 1")
+        self.say(f"1..{plan}")
+
+    @staticmethod
+    def say(text):
+        print(text, file=REPORT, flush=True)
+
+    def test(self, good, name, note=""):
+        self.count += 1
+        self.failed += not good
+        self.say(f"{'ok' if good else 'not ok'} {self.count} - {name}")
+        if note:
+            self.say("# " + note)
+
+    def skip(self, name, reason):
+        self.count += 1
+        self.say(f"ok {self.count} - {name} # SKIP {reason}")
+
+
+# Tests and their children print, too, and that is no part of the report.
+REPORT = os.fdopen(os.dup(1), "w")
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("--device", required=True)
+    args.add_argument("--expected", required=True)
+    args.add_argument("--least", type=int, required=True)
+    args.add_argument("--limit", type=int, required=True)
+    args.add_argument("--traces", required=True)
+    args.add_argument("modules", nargs="+")
+    args = args.parse_args()
+    os.dup2(os.open(args.traces, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 1)
+    os.dup2(1, 2)
+
+    table = read_table(args.expected)
+    tests = load(args.modules, args.device)
+
+    missing = [name for name in table if name not in tests]
+    must = [name for name in tests if table.get(name, ("pass",))[0] == "pass"]
+    reasons = {reason for name, (_, reason) in table.items() if name in tests and reason}
+    # Whatever else does not do as expected comes in addition, and breaks the plan.
+    ktap = Ktap(len(must) + len(missing) + len(reasons) + 1)
+    signal.signal(signal.SIGALRM, too_long)
+    result, passed, as_expected = Result(args.limit), 0, collections.Counter()
+    for name, test in tests.items():
+        want, reason = table.get(name, ("pass", ""))
+        outcome, why = run(test, result)
+        passed += outcome == "pass"
+        if want == "pass":
+            ktap.test(outcome == "pass", name, why and f"{outcome}: {why}")
+        elif outcome == want:
+            as_expected[reason] += 1
+        elif outcome == "pass":
+            ktap.say(f"# {name} passes, though expected to {want}: {reason}")
+            as_expected[reason] += 1
+        else:
+            ktap.test(False, name, f"{outcome}, expected to {want}: {why}")
+    for name in missing:
+        ktap.test(False, name, "is in the table, but no test")
+    for reason, count in as_expected.items():
+        ktap.skip(f"{count} tests", reason)
+    ktap.test(passed >= args.least, f"at least {args.least} pass", f"{passed} passed")
+    for _, trace in result.failures:
+        print(trace)
+    sys.stdout.flush()
+    # Not by way of atexit: that waits for children, even for hanging ones.
+    os._exit(1 if ktap.failed else 0)
+
+
+main()

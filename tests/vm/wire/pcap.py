@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""pcap.py align FILE: each TCP segment with data holds whole FPDUs, from its
+first byte to its last, or is a frame of connection setup. Says how full they
+are. A check of the check: the same data, begun 4 bytes late, must not pass.
+
+pcap.py flip FILE NEW: copies the capture, with one bit changed in the data of
+one FPDU in the middle.
+"""
+
+import collections
+import struct
+import sys
+
+FILE_HEADER, RECORD_HEADER = 24, 16
+SETUP = b"MPA ID Re"
+# The length, the headers of the least DDP segment, the CRC.
+SMALLEST = 2 + 14 + 4
+
+
+def segments(data):
+    """(offset of the payload in the file, length, flow) of each segment."""
+    magic, link = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
+    if magic not in (0xA1B2C3D4, 0xA1B23C4D) or link != 1:
+        sys.exit("not a capture of Ethernet")
+    at = FILE_HEADER
+    while at + RECORD_HEADER <= len(data):
+        stored, original = struct.unpack_from("<II", data, at + 8)
+        start = at + RECORD_HEADER
+        at = start + stored
+        if at > len(data):
+            break                       # the last one was not written in full
+        if stored != original:
+            sys.exit("a packet was not captured in full")
+        if data[start + 12:start + 14] != b"\x08\x00" or data[start + 23] != 6:
+            continue
+        ip = start + 14
+        total = struct.unpack_from(">H", data, ip + 2)[0]
+        tcp = ip + (data[ip] & 15) * 4
+        payload = tcp + (data[tcp + 12] >> 4) * 4
+        length = ip + total - payload
+        if length > 0:
+            yield payload, length, data[ip + 12:ip + 20] + data[tcp:tcp + 4]
+
+
+def fpdus(payload):
+    """The lengths of the FPDUs that make up a payload; None if they do not."""
+    found, at = [], 0
+    while at < len(payload):
+        if len(payload) - at < SMALLEST:
+            return None
+        ulpdu = struct.unpack_from(">H", payload, at)[0]
+        # Both DDP and RDMAP are of version 1.
+        if payload[at + 2] & 0x3F != 1 or payload[at + 3] >> 6 != 1:
+            return None
+        size = (2 + ulpdu + 3 & ~3) + 4
+        if size < SMALLEST or at + size > len(payload):
+            return None
+        found.append(size)
+        at += size
+    return found
+
+
+def align(data):
+    whole, bad, shifted, count, lengths = 0, [], 0, 0, collections.Counter()
+    for at, length, _flow in segments(data):
+        payload = data[at:at + length]
+        if payload.startswith(SETUP):
+            continue
+        found = fpdus(payload)
+        if found is None:
+            bad.append((at, length, payload[:20].hex()))
+            continue
+        whole += 1
+        count += len(found)
+        lengths[length] += 1
+        shifted += fpdus(payload[4:]) is not None and len(found) == 1
+    print(f"{whole} segments hold {count} whole FPDUs; {len(bad)} segments do not")
+    for length, times in lengths.most_common(5):
+        print(f"  {times} of {length} bytes")
+    for at, length, head in bad[:5]:
+        print(f"  at {at:#x}, {length} bytes: {head}")
+    # Bulk data fills segments: 1448 bytes, or 1444 where a length has to be a
+    # multiple of 4.
+    full = sum(times for length, times in lengths.items() if length >= 1440)
+    print(f"  {full} are full")
+    return not bad and full > whole // 2 and whole > 500 and shifted == 0
+
+
+def flip(data):
+    data = bytearray(data)
+    found = [at for at, length, _ in segments(data) if length > 1400]
+    data[found[len(found) // 2] + 700] ^= 0x10
+    return data
+
+
+def main():
+    with open(sys.argv[2], "rb") as file:
+        data = file.read()
+    if sys.argv[1] == "align":
+        sys.exit(0 if align(data) else 1)
+    with open(sys.argv[3], "wb") as file:
+        file.write(flip(data))
+
+
+main()
