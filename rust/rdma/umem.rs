@@ -5,6 +5,7 @@
 use crate::{
     blocks::{Blocks, Run},
     defer::Deferred,
+    device::handle::DeviceRef,
     span::{Memory, Span},
     Access,
 };
@@ -27,6 +28,8 @@ struct Pinned {
     umem: NonNull<bindings::ib_umem>,
     blocks: Blocks,
     writable: bool,
+    /// The umem refers to the device, and may be released after the device was unregistered.
+    _device: DeviceRef,
 }
 
 // SAFETY: Pinned pages belong to no thread; `ib_umem_release` may be called by any.
@@ -36,7 +39,8 @@ unsafe impl Sync for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: The umem is this one's, and all that could use its pages has borrowed it.
+        // SAFETY: The umem is this one's, and all that could use its pages has borrowed it. The
+        // device that it refers to is dropped after this.
         unsafe { bindings::ib_umem_release(self.umem.as_ptr()) };
     }
 }
@@ -48,8 +52,7 @@ impl Umem {
     ///
     /// # Safety
     ///
-    /// `device` is alive, and stays as long as the memory is pinned. (The core takes care of that
-    /// for what belongs to an MR.)
+    /// `device` is alive during the call.
     pub(crate) unsafe fn pin(
         device: *mut bindings::ib_device,
         addr: u64,
@@ -68,6 +71,8 @@ impl Umem {
             umem: NonNull::new(umem).ok_or(ENOMEM)?,
             blocks: Blocks::EMPTY,
             writable: access.is_writable(),
+            // SAFETY: The device is alive.
+            _device: unsafe { DeviceRef::new(device) },
         };
         pinned.blocks = Blocks::new(|| pinned.runs())?;
         if pinned.blocks.len() != len as u64 {

@@ -44,9 +44,10 @@ pub struct DeviceLimits {
     pub allow_user_unreg: bool,
 }
 
-/// C counts with `int`; what does not fit is as good as unlimited.
-fn int(n: u32) -> i32 {
-    n.try_into().unwrap_or(i32::MAX)
+/// C counts with `int`, or from 7.3 on with `u32` in places; what does not fit the former is as
+/// good as unlimited.
+fn int<T: TryFrom<u32> + Default>(n: u32) -> T {
+    T::try_from(n.min(i32::MAX as u32)).unwrap_or_default()
 }
 
 impl DeviceLimits {
