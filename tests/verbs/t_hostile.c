@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ struct attack {
 	struct rmem r;
 	struct mapping sq, rq, cq;
 	uint64_t rng;
-	volatile bool stop;
+	atomic_bool stop;
 };
 
 /* The device's mappings in the order of their addresses. */
