@@ -602,6 +602,11 @@ mod terminate {
     }
 
     #[test]
+    fn only_what_is_announced() -> Outcome {
+        suites::terminate::only_what_is_announced()
+    }
+
+    #[test]
     fn fits_smallest_mulpdu() -> Outcome {
         suites::terminate::fits_smallest_mulpdu()
     }

@@ -30,6 +30,7 @@ cases! {
     round_trip
     reserved_bits_of_terminate
     length_without_header
+    only_what_is_announced
     fits_smallest_mulpdu
 }
 
@@ -304,6 +305,25 @@ pub(crate) fn length_without_header() -> Outcome {
     };
     check_eq!(got.segment_length(), None);
     check_eq!(got.ddp_header(), Some(ddp.get()));
+    Ok(())
+}
+
+/// s4.8: the HdrCt bits tell what there is, not the octets that happen to follow.
+pub(crate) fn only_what_is_announced() -> Outcome {
+    for hdrct in 0..8u8 {
+        let header = Wire::new()
+            .bytes(&[0x01, 0x01, hdrct << 5, 0])
+            .fill(0x41, 56);
+        let mut probe = Probe::new();
+        check!(verdict(&terminate(&header), &mut probe).is_ok());
+        let Some(Event::Terminate(got)) = probe.event else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(got.segment_length().is_some(), hdrct & 4 != 0);
+        check_eq!(got.ddp_header().is_some(), hdrct & 2 != 0);
+        check_eq!(got.read_request().is_some(), hdrct & 1 != 0);
+    }
     Ok(())
 }
 
