@@ -29,9 +29,17 @@ ping() {
 	server_up 7174 && rping -c -a "$PEER" -C 20 && peer_end server 10
 }
 run "rping" ping
+# Again where perftest cannot tell how fast the CPU's clock ticks.
 bandwidth() {
-	peer_bg server "$1" -F -R -s 65536 -n 10 -p "$2" -d "$PEER_DEV"
-	server_up "$2" && "$1" -F -R -s 65536 -n 10 -p "$2" -d "$DEV" "$PEER" && peer_end server 10
+	for _ in 1 2 3 4; do
+		peer_bg server "$1" -F -R -s 65536 -n 10 -p "$2" -d "$PEER_DEV"
+		server_up "$2" || return
+		"$1" -F -R -s 65536 -n 10 -p "$2" -d "$DEV" "$PEER" >"$WORK/client" 2>&1 &&
+			peer_end server 10 >/dev/null && return
+		peer_kill server
+		cat "$WORK/client"
+		grep -q "Can't produce a report" "$WORK/client" || return
+	done
 }
 port=7180
 for test in ib_send_bw ib_write_bw ib_read_bw; do
@@ -71,8 +79,9 @@ setup() {
 	echo "$requests requests, $replies replies, CRCs in $(count '= CRC flag: True')," \
 		"markers in $(count '= Marker flag: True')"
 	# rping has one connection; each perftest two, of which one is for figures.
-	[ "$requests" = 7 ] && [ "$replies" = 7 ] && [ "$(count '= CRC flag: True')" = 14 ] &&
-		[ "$(count '= Marker flag: False')" = 14 ]
+	[ "$requests" -ge 7 ] && [ "$replies" = "$requests" ] &&
+		[ "$(count '= CRC flag: True')" = $((requests * 2)) ] &&
+		[ "$(count '= Marker flag: False')" = $((requests * 2)) ]
 }
 run "connection setup is recognised, with CRCs and without markers" setup
 fpdus() {
