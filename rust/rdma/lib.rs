@@ -15,13 +15,15 @@
 //!
 //! [`Core`] must be there first and go last.
 //!
-//! Only this crate and `net` name raw C (by `rdma_bindings`), so only they know which kernel it is.
+//! Only this crate and `net` name raw C (by `rdma_bindings`). What differs between the kernels that
+//! are supported is in [`compat`].
 
 #[allow(dead_code)]
 const __LOG_PREFIX: &[u8] = b"rsiw\0";
 
 pub mod attr;
 mod blocks;
+pub mod compat;
 mod copy;
 mod defer;
 pub mod device;

@@ -2,6 +2,7 @@
 
 //! What a device and its port can do.
 
+use crate::compat::limit;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -44,12 +45,6 @@ pub struct DeviceLimits {
     pub allow_user_unreg: bool,
 }
 
-/// C counts with `int`, or from 7.3 on with `u32` in places; what does not fit the former is as
-/// good as unlimited.
-fn int<T: TryFrom<u32> + Default>(n: u32) -> T {
-    T::try_from(n.min(i32::MAX as u32)).unwrap_or_default()
-}
-
 impl DeviceLimits {
     /// Fills the C structure, which is zeroed before.
     pub(crate) fn store(&self, attr: &mut bindings::ib_device_attr) {
@@ -61,21 +56,21 @@ impl DeviceLimits {
         attr.vendor_id = self.vendor_id;
         attr.vendor_part_id = self.vendor_part_id;
         attr.hw_ver = self.hw_ver;
-        attr.max_qp = int(self.max_qp);
-        attr.max_qp_wr = int(self.max_qp_wr);
-        attr.max_send_sge = int(self.max_send_sge);
-        attr.max_recv_sge = int(self.max_recv_sge);
-        attr.max_sge_rd = int(self.max_sge_rd);
-        attr.max_cq = int(self.max_cq);
-        attr.max_cqe = int(self.max_cqe);
-        attr.max_mr = int(self.max_mr);
-        attr.max_pd = int(self.max_pd);
-        attr.max_qp_rd_atom = int(self.max_qp_rd_atom);
-        attr.max_res_rd_atom = int(self.max_res_rd_atom);
-        attr.max_qp_init_rd_atom = int(self.max_qp_init_rd_atom);
-        attr.max_srq = int(self.max_srq);
-        attr.max_srq_wr = int(self.max_srq_wr);
-        attr.max_srq_sge = int(self.max_srq_sge);
+        attr.max_qp = limit(self.max_qp);
+        attr.max_qp_wr = limit(self.max_qp_wr);
+        attr.max_send_sge = limit(self.max_send_sge);
+        attr.max_recv_sge = limit(self.max_recv_sge);
+        attr.max_sge_rd = limit(self.max_sge_rd);
+        attr.max_cq = limit(self.max_cq);
+        attr.max_cqe = limit(self.max_cqe);
+        attr.max_mr = limit(self.max_mr);
+        attr.max_pd = limit(self.max_pd);
+        attr.max_qp_rd_atom = limit(self.max_qp_rd_atom);
+        attr.max_res_rd_atom = limit(self.max_res_rd_atom);
+        attr.max_qp_init_rd_atom = limit(self.max_qp_init_rd_atom);
+        attr.max_srq = limit(self.max_srq);
+        attr.max_srq_wr = limit(self.max_srq_wr);
+        attr.max_srq_sge = limit(self.max_srq_sge);
         attr.max_fast_reg_page_list_len = self.max_fast_reg_page_list_len;
         attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
         if self.mem_mgt_extensions {
@@ -145,7 +140,7 @@ impl PortAttr {
         attr.max_mtu = mtu_to_c(self.max_mtu);
         attr.active_mtu = mtu_to_c(self.active_mtu);
         attr.phys_mtu = self.active_mtu;
-        attr.gid_tbl_len = int(self.gid_tbl_len);
+        attr.gid_tbl_len = limit(self.gid_tbl_len);
         attr.max_msg_sz = self.max_msg_sz;
         attr.active_speed = self.active_speed;
         attr.active_width = self.active_width;
