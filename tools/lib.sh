@@ -57,7 +57,7 @@ key_of() { printf '%s\n' "$@" | sha256sum | cut -c1-12; }
 # filled in place, not renamed, because kernel trees remember where they are.
 # The lock is held for one stage only: others wait for it and then find it.
 stage() {
-	local dir=$1 title=$2 fill=$3 began lock
+	local dir=$1 title=$2 fill=$3 began lock status
 	[ ! -e "$dir/.stamp" ] || return 0
 	mkdir -p "$CACHE/lock"
 	exec {lock}>"$CACHE/lock/${dir##*/}"
@@ -70,8 +70,13 @@ stage() {
 		began=$(now)
 		[ ! -e "$dir" ] || as_root rm -rf --one-file-system "$dir"
 		mkdir -p "$dir"
-		# A subshell, so that set -e holds inside and a failure is ours.
-		(set -e; "$fill" "$dir" {lock}>&-) || die "failed: $title"
+		# Not `(...) || die`: what stands before || runs without set -e, and
+		# half a build root would pass for a whole one.
+		set +e
+		(set -e; "$fill" "$dir" {lock}>&-)
+		status=$?
+		set -e
+		[ "$status" = 0 ] || die "failed: $title"
 		touch "$dir/.stamp"
 		say "$title: $(($(now) - began)) s"
 	fi
