@@ -354,11 +354,16 @@ class Initiator:
         closed(sock, 45)
         self.consumer_ends(10)
 
+    def agree(self, sock, ird, ord_):
+        """A Reply that accepts, with the connection model of the Request."""
+        data = receive_frame(sock, REQUEST)[2]
+        flags_ird, flags_ord = (word & ~DEPTH for word in struct.unpack("!HH", data[:4]))
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(flags_ird | ird, flags_ord | ord_)))
+
     def case_too_deep(self):
         """An ORD that the device cannot serve: Terminate, layer 2, type 0, code 6."""
         sock = self.accept()
-        receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(1, DEPTH - 1)))
+        self.agree(sock, 1, DEPTH - 1)
         got = receive(sock, 1000)
         check(len(got) >= 20, f"no Terminate: {got!r}")
         length, ddp, rdmap = struct.unpack("!HBB", got[:4])
@@ -373,9 +378,8 @@ class Initiator:
     def case_leaves_after_reply(self):
         """Accepted, then closed: the consumer hears of it."""
         sock = self.accept()
-        receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(8, 8)))
-        receive(sock, 8)
+        self.agree(sock, 8, 8)
+        check(len(receive(sock, 20)) == 20, "not one FPDU comes")
         sock.close()
         # rping does not take this for a failure.
         self.consumer_ends(20, fails=False)
