@@ -54,6 +54,12 @@ pub(super) fn flush(conn: &Arc<Conn>, link: Link) -> Stage {
     next
 }
 
+/// Our FIN is behind everything, and nobody waits for what the peer still sends.
+pub(super) struct Linger {
+    acked: u64,
+    again: u32,
+}
+
 /// Sends a FIN and waits a little for the peer's. To release the socket at once would be a reset if
 /// anything were left to read, and a reset may overtake what was sent last. Context: sleeping.
 pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
@@ -61,21 +67,34 @@ pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
     let _ = conn.socket().shutdown_write();
     conn.patience(patience::LINGER);
     conn.discard();
-    Stage::Linger
+    Stage::Linger(Linger {
+        acked: conn.socket().bytes_acked(),
+        again: patience::LINGERS,
+    })
 }
 
-/// The actor's step in [`Stage::Linger`].
-pub(super) fn linger_step(conn: &Arc<Conn>, events: Events) -> Stage {
-    let eof = events.any(Events::EOF);
-    let enough = conn.how() == Some(Close::Abort) || conn.error().is_some();
-    if !eof && !enough && !events.any(Events::TIMEOUT) {
-        return Stage::Linger;
+impl Linger {
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let eof = events.any(Events::EOF);
+        let enough = conn.how() == Some(Close::Abort) || conn.error().is_some();
+        if !eof && !enough {
+            if !events.any(Events::TIMEOUT) {
+                return Stage::Linger(self);
+            }
+            let acked = conn.socket().bytes_acked();
+            if acked > self.acked && self.again > 0 {
+                self.acked = acked;
+                self.again -= 1;
+                conn.patience(patience::LINGER);
+                return Stage::Linger(self);
+            }
+        }
+        conn.leave();
+        if !eof {
+            conn.socket().abort();
+        }
+        Stage::Closed
     }
-    conn.leave();
-    if !eof {
-        conn.socket().abort();
-    }
-    Stage::Closed
 }
 
 /// Ends a connection that nobody was told of. Context: sleeping.

@@ -11,19 +11,23 @@ use crate::{device::Device, qp::Qp};
 use core::{
     fmt::Arguments,
     mem::replace,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
 };
 use kernel::{
     error::to_result,
     new_mutex,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
+    time::{Instant, Monotonic},
 };
 use net::{LockedSock, SockCallbacks, TcpSocket, TcpState};
 use rdma::{
     new_job, new_timer,
     work::{Expire, Job, Run, Timer},
 };
+
+/// How much earlier than asked for a timer may run out, in milliseconds.
+const TICK: i64 = 20;
 
 /// Who receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,6 +83,9 @@ pub(crate) struct Conn {
     receiver: AtomicU32,
     /// The peer's first FPDU came.
     started: AtomicBool,
+    born: Instant<Monotonic>,
+    /// The [`Conn::age`] at which the timer runs out.
+    deadline: AtomicI64,
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
     #[pin]
@@ -125,6 +132,8 @@ impl Conn {
                 error: AtomicI32::new(0),
                 receiver: AtomicU32::new(Receiver::Actor as u32),
                 started: AtomicBool::new(false),
+                born: Instant::now(),
+                deadline: AtomicI64::new(i64::MAX),
                 qp: SetOnce::new(),
                 job <- new_job!("rsiw_conn"),
                 timer <- new_timer!("rsiw_conn_timer"),
@@ -223,11 +232,14 @@ impl Conn {
 
     /// Gives what comes next `ms` milliseconds, in place of what was set before. Context: any.
     pub(super) fn patience(self: &Arc<Self>, ms: u32) {
+        let deadline = self.age() + i64::from(ms);
+        self.deadline.store(deadline, Ordering::Relaxed);
         self.timer.arm(&self.dev.queues.cm, self.clone(), ms);
     }
 
-    /// Stops the timer. A time-out that is being noted is not taken back.
+    /// Gives what comes next all the time it wants.
     pub(super) fn no_hurry(&self) {
+        self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.timer.cancel();
     }
 
@@ -248,8 +260,20 @@ impl Conn {
         retry.run(self);
     }
 
+    /// Milliseconds since the connection was made.
+    fn age(&self) -> i64 {
+        (Instant::now() - self.born).as_millis()
+    }
+
     fn take_events(&self) -> Events {
-        Events(self.events.swap(0, Ordering::Acquire))
+        let events = self.events.swap(0, Ordering::Acquire);
+        // The timer may have run out for a stage before, while that ended in another way.
+        let early = self.deadline.load(Ordering::Relaxed) - TICK > self.age();
+        Events(if early {
+            events & !Events::TIMEOUT
+        } else {
+            events
+        })
     }
 
     /// Looks at the socket in the queue pair's place, in case that a callback has nothing to go by
@@ -265,7 +289,8 @@ impl Conn {
         let mut sk = self.socket.lock();
         self.receiver.store(Receiver::Qp as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk);
-        // Room in the send buffer that was reported before went unheard.
+        drop(sk);
+        // It may have found the send buffer full before, and nobody told it since.
         qp.tx_kick();
     }
 

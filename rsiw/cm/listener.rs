@@ -16,14 +16,17 @@ use kernel::{
 use net::{errno, ListenCallbacks, TcpSocket};
 use rdma::{
     lock::SpinLockIrq,
-    new_job, new_spinlock_irq,
-    work::{Job, Run},
+    new_job, new_spinlock_irq, new_timer,
+    work::{Expire, Job, Run, Timer},
     CmId, ConnInfo, RequestId,
 };
 
 /// Slots that each listener has, however small its backlog: consumers think of requests when they
 /// choose that, not of peers that are slow to make one, who would shut out the others.
 const SLOTS: u32 = 128;
+
+/// After how long to look again for connections that could not be taken.
+const RETRY_MS: u32 = 100;
 
 /// A listening id.
 #[pin_data]
@@ -39,10 +42,18 @@ pub(crate) struct Listener {
     slots: SpinLockIrq<Slots>,
     #[pin]
     job: Job<Listener>,
+    #[pin]
+    retry: Timer<Listener>,
 }
 
 impl Run for Listener {
     fn run(this: Arc<Self>) {
+        this.take_connections();
+    }
+}
+
+impl Expire for Listener {
+    fn expire(this: Arc<Self>) {
         this.take_connections();
     }
 }
@@ -73,6 +84,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(Slots { used: 0, short: false }, "rsiw_slots"),
             job <- new_job!("rsiw_listener"),
+            retry <- new_timer!("rsiw_listener_retry"),
         }? Error),
         GFP_KERNEL,
     )?;
@@ -87,6 +99,8 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
 /// requests are reported; those that were reported can still be answered. Context: sleeping.
 pub(crate) fn unlisten(listener: Arc<Listener>) -> Result {
     let socket = listener.socket.lock().take();
+    // Nobody arms it any more without a socket.
+    listener.retry.cancel();
     // Resets what waits in its queue.
     drop(socket);
     Ok(())
@@ -97,7 +111,7 @@ impl Listener {
         self.job.queue(&self.dev.queues.cm, self.clone());
     }
 
-    /// The actor: gives slots to connections. Runs in a work item, so never twice at a time.
+    /// Gives slots to connections. What one of several at a time takes, the others do not.
     fn take_connections(self: &Arc<Self>) {
         while let Some((socket, slot)) = self.next() {
             let started = Conn::start(&self.dev, socket, |conn| AwaitRequest::begin(conn, slot));
@@ -111,8 +125,11 @@ impl Listener {
         let socket = self.socket.lock();
         match socket.as_ref()?.accept() {
             Ok(accepted) => Some((accepted?, slot)),
-            // No memory: what waits is looked at when the next one comes.
-            Err(_) => None,
+            Err(_) => {
+                // No memory, at the moment.
+                self.retry.arm(&self.dev.queues.cm, self.clone(), RETRY_MS);
+                None
+            }
         }
     }
 

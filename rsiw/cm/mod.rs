@@ -117,12 +117,15 @@ mod patience {
     pub(super) const ANSWER: u32 = 75_000;
     /// For the RTR that was agreed on.
     pub(super) const RTR: u32 = 10_000;
-    /// For the queue pair to send what it has.
+    /// For the queue pair to send some of what it has.
     pub(super) const DRAIN: u32 = 30_000;
-    /// For the peer's FIN after ours.
+    /// For the peer's FIN after ours, or some of what it still has to send.
     pub(super) const FIN: u32 = 10_000;
-    /// For the peer to take what was sent last: a Terminate, a rejection.
+    /// For the peer to take some of what was sent last: a Terminate, a rejection, what TCP still has
+    /// of a queue pair that is gone.
     pub(super) const LINGER: u32 = 5_000;
+    /// How often, at the most, it may do so.
+    pub(super) const LINGERS: u32 = 12;
     /// For a Terminate to find room in the send buffer.
     pub(super) const TERMINATE: u32 = 5_000;
 }

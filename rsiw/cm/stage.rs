@@ -18,6 +18,7 @@
 //! The way to `Closed` is open in all of them: [`super::close`].
 
 use super::{
+    close::Linger,
     conn::{Conn, Events},
     initiator::{AwaitReply, Connecting, Retry},
     responder::{AwaitRequest, Requested},
@@ -42,7 +43,7 @@ pub(super) enum Stage {
     /// Our FIN is behind it.
     FinSent(FinSent),
     /// The consumer is through with the connection; the peer may still take what was sent last.
-    Linger,
+    Linger(Linger),
     /// Over, and to be tried again. Never stays: the actor does it at once.
     Retry(Retry),
     /// Over. Also: not begun.
@@ -60,7 +61,7 @@ impl Stage {
             Stage::Streaming(stage) => stage.step(conn, events),
             Stage::Draining(stage) => stage.step(conn, events),
             Stage::FinSent(stage) => stage.step(conn, events),
-            Stage::Linger => super::close::linger_step(conn, events),
+            Stage::Linger(stage) => stage.step(conn, events),
             stage @ (Stage::Retry(_) | Stage::Closed) => stage,
         }
     }

@@ -38,11 +38,15 @@ pub(super) struct Draining {
     link: Link,
     /// The peer's FIN came.
     peer_done: bool,
+    /// What the peer had acknowledged when the wait began.
+    acked: u64,
 }
 
 /// Our FIN is behind everything; the peer's is to come.
 pub(super) struct FinSent {
     link: Link,
+    /// What the peer had sent when the wait began.
+    received: u64,
 }
 
 /// What ends the stream at once, in any of these stages.
@@ -116,7 +120,12 @@ impl Streaming {
         }
         conn.patience(patience::DRAIN);
         link.qp.begin_close();
-        Stage::Draining(Draining { link, peer_done })
+        let acked = conn.socket().bytes_acked();
+        Stage::Draining(Draining {
+            link,
+            peer_done,
+            acked,
+        })
     }
 }
 
@@ -137,9 +146,16 @@ impl Draining {
         }
         if events.any(Events::FAULT) {
             conn.patience(patience::TERMINATE);
+            self.acked = u64::MAX;
         } else if events.any(Events::TIMEOUT) {
-            let e = errno::ETIMEDOUT.error();
-            return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            let acked = conn.socket().bytes_acked();
+            if acked <= self.acked {
+                let e = errno::ETIMEDOUT.error();
+                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            }
+            // Slow, but it goes on.
+            self.acked = acked;
+            conn.patience(patience::DRAIN);
         }
         if !events.any(Events::DRAINED) {
             return Stage::Draining(self);
@@ -150,12 +166,16 @@ impl Draining {
             return close::finish(conn, self.link);
         }
         conn.patience(patience::FIN);
-        Stage::FinSent(FinSent { link: self.link })
+        let received = conn.socket().bytes_received();
+        Stage::FinSent(FinSent {
+            link: self.link,
+            received,
+        })
     }
 }
 
 impl FinSent {
-    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
         if let Some((why, e)) = cut_short(conn, events) {
             return close::abort(conn, self.link, why, Err(e));
@@ -168,8 +188,14 @@ impl FinSent {
             return close::finish(conn, self.link);
         }
         if events.any(Events::TIMEOUT) {
-            let e = errno::ETIMEDOUT.error();
-            return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            let received = conn.socket().bytes_received();
+            if received <= self.received {
+                let e = errno::ETIMEDOUT.error();
+                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            }
+            // The peer still sends what it has.
+            self.received = received;
+            conn.patience(patience::FIN);
         }
         Stage::FinSent(self)
     }

@@ -216,7 +216,7 @@ impl Place<'_> {
 
     fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
         let source = match request.len {
-            // RFC 5040 section 5.2.2: the STag of a zero-length Read is not checked.
+            // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
             0 => None,
             len => Some(
                 self.qp

@@ -8,12 +8,12 @@ use crate::{
     qp::Qp,
     wr::Status,
 };
-use iwarp::tx::Sink;
+use iwarp::tx::{Segment, Sink};
 use kernel::prelude::*;
 use net::TrainBuf;
 
-/// FPDU octets that are not payload, at most: length, header of a Read Request, pad, CRC.
-const OVERHEAD: usize = 2 + 18 + 28 + 3 + 4;
+/// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a train's length.
+const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
 /// Why a piece of an FPDU could not be put into the train.
 pub(super) enum Stop {
@@ -81,7 +81,6 @@ impl Tx {
         } else {
             mss
         };
-        let fpdu_max = usize::from(mulpdu) + OVERHEAD;
         loop {
             let mut current = match self.current.take() {
                 Some(c) => c,
@@ -91,27 +90,28 @@ impl Tx {
                 },
                 None => return Ok(()),
             };
-            let left = current.segmenter.remaining() as usize;
             if self.train.is_empty() {
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
+                let left = current.segmenter.remaining() as usize;
                 self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
             }
-            let natural = (left + OVERHEAD).min(fpdu_max);
-            let used = self.train.len() % segment;
-            let room = if used == 0 {
-                usize::MAX
-            } else {
-                segment - used
+            // A look ahead: what does not fit is made again for the next train.
+            let mut ahead = current.segmenter;
+            let Some(fpdu) = ahead.next(mulpdu) else {
+                continue;
             };
-            if !self.train.is_empty() && (natural > room || natural > self.train.room()) {
+            let len = self.framer.fpdu_len(&fpdu);
+            let used = self.train.len() % segment;
+            let fits = used == 0 || len <= segment - used;
+            if !self.train.is_empty() && (!fits || len > self.train.room()) {
                 self.current = Some(current);
                 return Ok(());
             }
-            let mark = self.train.len();
-            match self.put_segment(&mut current, mulpdu) {
-                Ok(()) => {}
-                Err(Stop::NoMemory) if mark != 0 => {
-                    // Send what there is; the segment is built again afterwards.
+            let first = self.train.is_empty();
+            match self.put_fpdu(&mut current.gather, &fpdu) {
+                Ok(()) => current.segmenter = ahead,
+                Err(Stop::NoMemory) if !first => {
+                    // Send what there is; the FPDU is made again afterwards.
                     self.current = Some(current);
                     return Ok(());
                 }
@@ -132,30 +132,24 @@ impl Tx {
     /// Appends all of a short message. Errors: no memory.
     pub(super) fn append(&mut self, current: &mut Current) -> Result<(), Stop> {
         let mulpdu = iwarp::mpa::mulpdu(self.conn.socket().mss(), self.cfg.markers);
-        while !current.segmenter.done() {
-            self.put_segment(current, mulpdu)?;
+        while let Some(fpdu) = current.segmenter.next(mulpdu) {
+            self.put_fpdu(&mut current.gather, &fpdu)?;
         }
         Ok(())
     }
 
-    fn put_segment(&mut self, current: &mut Current, mulpdu: u16) -> Result<(), Stop> {
-        let mark = self.train.len();
-        let before = (current.segmenter, current.gather.position());
-        let framer = self.framer;
-        let Some(segment) = current.segmenter.next(mulpdu) else {
-            return Ok(());
-        };
+    /// Appends one FPDU whole, or nothing of it.
+    fn put_fpdu(&mut self, gather: &mut Gather, fpdu: &Segment) -> Result<(), Stop> {
+        let (mark, position, framer) = (self.train.len(), gather.position(), self.framer);
         let mut out = Out {
             train: &mut self.train,
-            gather: &mut current.gather,
+            gather,
         };
-        let done = self.framer.write(&segment, &mut out);
+        let done = self.framer.write(fpdu, &mut out);
         if done.is_err() {
-            // Half an FPDU must never be sent.
             self.train.rollback(mark);
             self.framer = framer;
-            current.segmenter = before.0;
-            current.gather.rewind(before.1);
+            gather.rewind(position);
         }
         done
     }

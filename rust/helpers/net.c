@@ -131,6 +131,16 @@ u32 rust_helper_ksock_mss(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
+u64 rust_helper_ksock_bytes_acked(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->bytes_acked);
+}
+
+u64 rust_helper_ksock_bytes_received(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->bytes_received);
+}
+
 bool rust_helper_ksock_writable(const struct socket *sock)
 {
 	return sk_stream_is_writeable(sock->sk);

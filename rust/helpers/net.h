@@ -52,6 +52,8 @@ int rust_helper_ksock_set_v6only(struct socket *sock);
 int rust_helper_ksock_state(const struct socket *sock);
 int rust_helper_ksock_take_error(struct socket *sock);
 u32 rust_helper_ksock_mss(const struct sock *sk);
+u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
+u64 rust_helper_ksock_bytes_received(const struct sock *sk);
 bool rust_helper_ksock_writable(const struct socket *sock);
 struct sock *rust_helper_ksock_sk(const struct socket *sock);
 void rust_helper_ksock_abort(struct socket *sock);

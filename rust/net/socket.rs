@@ -256,6 +256,18 @@ impl TcpSocket {
         unsafe { bindings::ksock_mss(self.sk()) }
     }
 
+    /// How many bytes the peer has acknowledged so far.
+    pub fn bytes_acked(&self) -> u64 {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        unsafe { bindings::ksock_bytes_acked(self.sk()) }
+    }
+
+    /// How many bytes have been received so far.
+    pub fn bytes_received(&self) -> u64 {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        unsafe { bindings::ksock_bytes_received(self.sk()) }
+    }
+
     /// Whether there is a useful amount of room to send. C: `sk_stream_is_writeable()`.
     pub fn writable(&self) -> bool {
         // SAFETY: By the type invariant the socket and its `sk` are there.
