@@ -31,8 +31,9 @@ impl Links {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a kind of network device that cannot carry TCP, `EEXIST` when it has an RDMA
-    /// device of this driver, or the name is taken; `EINVAL` for a bad name.
+    /// `EINVAL` for a kind of network device that is none of Ethernet, loopback and those without
+    /// link layer, `EEXIST` when it has an RDMA device of this driver, `ENFILE` when the name is
+    /// taken, `EINVAL` for a bad name.
     fn add(&self, name: &CStr, ndev: &NetDevice) -> Result {
         if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
             return Err(EINVAL);
