@@ -6,6 +6,9 @@
 
 set -euo pipefail
 
+# Those who are not root do not have chroot and mount in theirs.
+PATH=$PATH:/usr/sbin:/sbin
+
 # shellcheck disable=SC2034 # used by those who source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 CACHE=${RSIW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rsiw}
@@ -36,7 +39,7 @@ as_root() {
 need_host() {
 	local pair missing=()
 	for pair; do
-		PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%=*}" >/dev/null ||
+		command -v "${pair%%=*}" >/dev/null ||
 			missing+=("${pair#*=}")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
