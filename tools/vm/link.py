@@ -19,19 +19,16 @@ class TapLink:
     name = "tap"
 
     def __init__(self, _rundir):
-        self.taps = set()
         with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as knob:
             knob.write("1")
         ip("link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
         ip("link", "set", "br0", "up")
+        for side in "ab":
+            ip("tuntap", "add", f"tap{side}", "mode", "tap", "vnet_hdr")
+            ip("link", "set", f"tap{side}", "master", "br0", "up")
 
     def arguments(self, side):
-        tap = f"tap{side}"
-        if tap not in self.taps:
-            ip("tuntap", "add", tap, "mode", "tap", "vnet_hdr")
-            ip("link", "set", tap, "master", "br0", "up")
-            self.taps.add(tap)
-        return ["-netdev", f"tap,id=data,ifname={tap},script=no,downscript=no,vhost=off",
+        return ["-netdev", f"tap,id=data,ifname=tap{side},script=no,downscript=no,vhost=off",
                 "-device", f"virtio-net-pci,netdev=data,romfile=,mac={mac(side)}"]
 
 
