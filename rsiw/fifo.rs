@@ -34,6 +34,11 @@ impl<T> Fifo<T> {
         })
     }
 
+    /// How many elements are queued.
+    pub(crate) fn len(&self) -> u32 {
+        self.len as u32
+    }
+
     /// Whether no element is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0

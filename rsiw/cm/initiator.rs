@@ -261,7 +261,7 @@ fn establish(
     if let Err(e) = attempt.qp.bind(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
         conn.complain(format_args!("cannot start the queue pair: {errno}"));
-        let code = TermCode::LOCAL_CATASTROPHIC;
+        let code = TermCode::MPA_LOCAL_CATASTROPHIC;
         return give_up(conn, &attempt, code, agreed.crc, agreed.tx_markers, None);
     }
     let info = ReplyInfo {

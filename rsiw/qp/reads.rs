@@ -33,34 +33,62 @@ pub(crate) struct InboundRead {
     pub(crate) source: Option<Grant>,
 }
 
+struct Inbound {
+    waiting: Fifo<InboundRead>,
+    /// Tx is answering one. It counts against IRD until the end of its response is on its way: the
+    /// peer may not send another before it has seen that (RFC 5040 section 6.1).
+    answering: bool,
+    ird: u32,
+}
+
 /// Reads of the peer that wait for tx: filled by rx, drained by tx.
 #[pin_data]
 pub(crate) struct InboundReads {
     #[pin]
-    queue: SpinLockIrq<Fifo<InboundRead>>,
+    queue: SpinLockIrq<Inbound>,
 }
 
 impl InboundReads {
     /// Room for no Read.
     pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { queue <- new_spinlock_irq!(Fifo::empty(), "rsiw_irq") })
+        let queue = Inbound {
+            waiting: Fifo::empty(),
+            answering: false,
+            ird: 0,
+        };
+        pin_init!(Self { queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
     /// Makes room for `ird` Reads at a time. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ird(&self, ird: u32) -> Result {
         let mut waiting = Fifo::with_capacity(ird)?;
-        core::mem::swap(&mut *self.queue.lock(), &mut waiting);
+        let mut queue = self.queue.lock();
+        queue.ird = ird;
+        core::mem::swap(&mut queue.waiting, &mut waiting);
+        drop(queue);
         Ok(())
     }
 
     /// Rx queues a Read. Gives it back when the peer exceeds IRD.
     pub(crate) fn push(&self, read: InboundRead) -> Result<(), InboundRead> {
-        self.queue.lock().push(read)
+        let queue = &mut *self.queue.lock();
+        if queue.waiting.len() + u32::from(queue.answering) >= queue.ird {
+            return Err(read);
+        }
+        queue.waiting.push(read)
     }
 
-    /// Tx takes the oldest Read.
+    /// Tx takes the oldest Read, to answer it.
     pub(crate) fn pop(&self) -> Option<InboundRead> {
-        self.queue.lock().pop()
+        let queue = &mut *self.queue.lock();
+        let read = queue.waiting.pop();
+        queue.answering |= read.is_some();
+        read
+    }
+
+    /// The end of the response is in the train.
+    pub(crate) fn answered(&self) {
+        self.queue.lock().answering = false;
     }
 
     /// Drops what is queued. Context: any in which dropping a region reference is fine.

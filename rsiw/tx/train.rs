@@ -123,6 +123,9 @@ impl Tx {
                 if let Some(seq) = current.seq {
                     self.built = Some(seq.wrapping_add(1));
                 }
+                if current.answers.is_some() {
+                    qp.inbound.answered();
+                }
             } else {
                 self.current = Some(current);
             }
