@@ -61,7 +61,8 @@ impl<D: Driver> Ops<D> {
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> i32 {
-        // SAFETY: As above.
+        // SAFETY: As the module says: the identifier is alive during the call, and of a device of
+        // this driver, which it keeps registered; `param` is valid, too.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(D::iw_connect(
@@ -78,7 +79,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// Only for an identifier that is accepted or rejected, of `dev`.
     unsafe fn request(dev: &Device<D>, id: *mut bindings::iw_cm_id) -> Result<Arc<D::Conn>> {
-        // SAFETY: As above. Of an identifier that is accepted or rejected the field is what
+        // SAFETY: By the requirement. Of an identifier that is accepted or rejected the field is what
         // `CmId::connect_request` has put into the event.
         let request = RequestId::from_c(unsafe { (*id).provider_data });
         request
@@ -95,7 +96,8 @@ impl<D: Driver> Ops<D> {
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> i32 {
-        // SAFETY: As above.
+        // SAFETY: As the module says: the identifier is alive during the call, and of a device of
+        // this driver, which it keeps registered; `param` is valid, too.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(Self::request(dev, id).and_then(|conn| {
@@ -114,7 +116,7 @@ impl<D: Driver> Ops<D> {
         data: *const c_void,
         len: u8,
     ) -> i32 {
-        // SAFETY: As above; `data` is null or `len` bytes.
+        // SAFETY: As for `iw_accept`; `data` is null or `len` bytes.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(
@@ -133,7 +135,7 @@ impl<D: Driver> Ops<D> {
         id: *mut bindings::iw_cm_id,
         backlog: i32,
     ) -> i32 {
-        // SAFETY: As above. The field of a listening identifier is the driver's.
+        // SAFETY: As for `iw_accept`. The field of a listening identifier is the driver's.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             let backlog = backlog.try_into().unwrap_or(0);
@@ -151,7 +153,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_destroy_listen(id: *mut bindings::iw_cm_id) -> i32 {
-        // SAFETY: As above. This is called once for an identifier that listens, whose field
+        // SAFETY: As for `iw_accept`. This is called once for an identifier that listens, whose field
         // comes from `iw_create_listen`; it is null only if that was never reached.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);

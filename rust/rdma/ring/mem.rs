@@ -3,7 +3,7 @@
 //! Kernel memory that a process can map.
 //!
 //! The memory comes from `vmalloc_user()`. A [`SharedMem`] is a counted reference to it. Making it
-//! mappable ([`MmapEntry`], by way of [`Udata::share`](crate::Udata::share)) takes another one, for
+//! mappable (`MmapEntry`, by way of [`Udata::share`](crate::Udata::share)) takes another one, for
 //! as long as the core knows the mmap offset; a mapping itself keeps the pages by their own
 //! reference counts. So the kernel's side can go first or last.
 
