@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -43,6 +44,8 @@ def parse_args():
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--append", default="", help="more for the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--together", action="store_true",
+                        help="jobs of one guest and of two at the same time")
     parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
@@ -107,28 +110,39 @@ def make_plan(args, jobs, count):
     return plan * args.repeat
 
 
+def run_session(args, rundir, report, plan, count):
+    """All jobs with that many guests, in one boot if nothing goes wrong."""
+    rundir = f"{rundir}/{count}"
+    os.mkdir(rundir)
+    link = make_link(args.link, rundir, count)
+    session = Session(args, link, rundir, count)
+    try:
+        for job, pair in plan:
+            report.begin(job, pair)
+            report.end(session.run(job, pair, report.echo))
+        for result in session.leaks():
+            report.extra(result)
+    finally:
+        session.close()
+
+
 def test(args, rundir):
     jobs = find_jobs(args.tests, args.names)
-    link = make_link(args.link, rundir)
-    args.link = link.name
     report = Report(args.verbose)
-    ran = 0
-    for count in (1, 2):
-        plan = make_plan(args, jobs, count)
-        if not plan:
-            continue
-        ran += len(plan)
-        session = Session(args, link, rundir, count)
-        try:
-            for job, pair in plan:
-                report.begin(job, pair)
-                report.end(session.run(job, pair, report.echo))
-            for result in session.leaks():
-                report.extra(result)
-        finally:
-            session.close()
-    if not ran:
+    plans = {count: make_plan(args, jobs, count) for count in (1, 2)}
+    if not any(plans.values()):
         raise SystemExit("vm: no job fits these drivers and this kernel")
+    # Most jobs wait more than they compute.
+    with ThreadPoolExecutor(2 if args.together else 1) as pool:
+        sessions = [pool.submit(run_session, args, rundir, report, plan, count)
+                    for count, plan in plans.items() if plan]
+        try:
+            for session in sessions:
+                session.result()
+        except KeyboardInterrupt:
+            # The process namespace ends with us, and the guests with it.
+            print("vm: interrupted", flush=True)
+            os._exit(130)
     report.summary()
     return 1 if report.failed else 0
 
@@ -154,9 +168,6 @@ def main():
     rundir = tempfile.mkdtemp(prefix="vm")
     try:
         return test(args, rundir) if args.action == "test" else shell(args, rundir)
-    except KeyboardInterrupt:
-        print("vm: interrupted", flush=True)
-        return 130
     finally:
         shutil.rmtree(rundir, ignore_errors=True)
 

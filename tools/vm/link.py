@@ -18,24 +18,27 @@ def ip(*args):
 class TapLink:
     name = "tap"
 
-    def __init__(self, _rundir):
+    def __init__(self, _rundir, tag):
+        self.tag = tag
+        bridge = f"br{tag}"
         with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as knob:
             knob.write("1")
-        ip("link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-        ip("link", "set", "br0", "up")
+        ip("link", "add", bridge, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+        ip("link", "set", bridge, "up")
         for side in "ab":
-            ip("tuntap", "add", f"tap{side}", "mode", "tap", "vnet_hdr")
-            ip("link", "set", f"tap{side}", "master", "br0", "up")
+            ip("tuntap", "add", f"tap{tag}{side}", "mode", "tap", "vnet_hdr")
+            ip("link", "set", f"tap{tag}{side}", "master", bridge, "up")
 
     def arguments(self, side):
-        return ["-netdev", f"tap,id=data,ifname=tap{side},script=no,downscript=no,vhost=off",
+        tap = f"tap{self.tag}{side}"
+        return ["-netdev", f"tap,id=data,ifname={tap},script=no,downscript=no,vhost=off",
                 "-device", f"virtio-net-pci,netdev=data,romfile=,mac={mac(side)}"]
 
 
 class SocketLink:
     name = "socket"
 
-    def __init__(self, rundir):
+    def __init__(self, rundir, _tag):
         self.rundir = rundir
 
     def arguments(self, side):
@@ -52,17 +55,18 @@ def mac(side):
     return f"52:54:00:07:00:0{1 if side == 'a' else 2}"
 
 
-def make_link(kind, rundir):
-    """The link asked for; "auto" prefers taps and says why if there are none."""
+def make_link(kind, rundir, tag=0):
+    """The link asked for; "auto" prefers taps and says why if there are none.
+    Links that exist at once have different tags."""
     if kind == "socket":
-        return SocketLink(rundir)
+        return SocketLink(rundir, tag)
     try:
-        return TapLink(rundir)
+        return TapLink(rundir, tag)
     except (OSError, subprocess.CalledProcessError) as error:
         if kind == "tap":
             raise SystemExit(f"vm: no tap link here: {reason(error)}") from None
         print(f"vm: no tap link here ({reason(error)}); using a socket", flush=True)
-        return SocketLink(rundir)
+        return SocketLink(rundir, tag)
 
 
 def reason(error):

@@ -2,6 +2,7 @@
 """Telling a person what came of it, and counting."""
 
 import sys
+import threading
 
 MARK = {"ok": "ok", "not ok": "FAIL", "skip": "skip"}
 
@@ -11,6 +12,7 @@ class Report:
         self.verbose = verbose
         self.passed = self.failed = self.skipped = 0
         self.failures = []
+        self.lock = threading.Lock()    # two sessions may report at once
 
     @staticmethod
     def say(text):
@@ -34,6 +36,10 @@ class Report:
             self.failed += 1
 
     def end(self, outcome):
+        with self.lock:
+            self.tell(outcome)
+
+    def tell(self, outcome):
         for result in outcome.results:
             self.count(result)
         # A job that went wrong beyond its own tests is one failure more.
@@ -68,12 +74,13 @@ class Report:
 
     def extra(self, result):
         """A finding of the whole session."""
-        self.count(result)
-        self.say(f"{MARK[result.status]:4} {result.name}")
-        if result.status == "not ok":
-            self.failures.append(result.name)
-            for line in result.reason.splitlines()[:60]:
-                self.say(f"     | {line}")
+        with self.lock:
+            self.count(result)
+            self.say(f"{MARK[result.status]:4} {result.name}")
+            if result.status == "not ok":
+                self.failures.append(result.name)
+                for line in result.reason.splitlines()[:60]:
+                    self.say(f"     | {line}")
 
     def summary(self):
         if self.failures:

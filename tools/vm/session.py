@@ -37,7 +37,7 @@ class Outcome:
 
 class Session:
     def __init__(self, config, link, rundir, count):
-        self.config, self.count = config, count
+        self.config, self.count, self.link = config, count, link
         cpus = 2 if count == 1 else 1
         self.guests = {side: Guest(side, config, link, rundir, cpus)
                        for side in "ab"[:count]}
@@ -69,7 +69,7 @@ class Session:
         own, other = (pair[0], pair[-1]) if side == "a" else (pair[-1], pair[0])
         return {"RSIW_SIDE": side, "RSIW_DRIVER": own, "RSIW_DRIVER_PEER": other,
                 "RSIW_GUESTS": str(self.count), "RSIW_JOB": job.title,
-                "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.config.link,
+                "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.link.name,
                 "RSIW_OUT": f"/out/{name}",
                 "RSIW_SLOW": str(self.config.slow), **self.config.job_env}
 
