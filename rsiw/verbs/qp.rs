@@ -35,8 +35,7 @@ pub(super) fn create(
         return Err(errno::unsupported());
     }
     let cap = &mut attr.cap;
-    if cap.max_send_wr == 0
-        || cap.max_send_sge > MAX_SGE as u32
+    if cap.max_send_sge > MAX_SGE as u32
         || cap.max_recv_sge > MAX_SGE as u32
         || cap.max_inline_data > MAX_INLINE
     {
@@ -45,8 +44,8 @@ pub(super) fn create(
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let held = dev.limits.qp.hold()?;
+    // A QP without send or receive queue still maps a ring of one element.
     let sq_size = ring_size(cap.max_send_wr, max::QP_WR)?;
-    // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
     let reserved = dev.qps.reserve_random()?;
     let number = reserved.id();
