@@ -13,9 +13,10 @@
 filter=/sys/module/kunit/parameters/filter_glob
 [ -e "$filter" ] || skip_all "this kernel has no KUnit"
 before=$(ls /sys/kernel/debug/kunit)
-echo '*' >"$filter"
+# Without a newline, which would be part of the pattern.
+printf '*' >"$filter"
 load_module "$RSIW_DRIVER" || exit 1
-echo none.none >"$filter"
+printf none.none >"$filter"
 
 suites=$(ls /sys/kernel/debug/kunit)
 suites=$(comm -13 <(sort <<<"$before") <(sort <<<"$suites"))
