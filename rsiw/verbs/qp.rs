@@ -44,8 +44,10 @@ pub(super) fn create(
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let held = dev.limits.qp.hold()?;
-    // A QP without send or receive queue still maps a ring of one element.
-    let sq_size = ring_size(cap.max_send_wr, max::QP_WR)?;
+    // At least two elements: after posting, the library rings the doorbell if the element before
+    // the new ones is not VALID, and in a ring of one that is the new one itself.
+    let sq_size = ring_size(cap.max_send_wr, max::QP_WR)?.max(2);
+    // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
     let reserved = dev.qps.reserve_random()?;
     let number = reserved.id();
