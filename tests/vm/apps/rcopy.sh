@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 90
-# interop: yes
 #
 # A file of 64 MiB over rsockets, compared where it arrived.
 

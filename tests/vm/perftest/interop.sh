@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 60
 # pairs: *,siw siw,*
-# interop: yes
 #
 # Each kind of transfer of perftest once, for what siw is at one end of.
 

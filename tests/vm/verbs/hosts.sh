@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 300
 # kernel: stock
-# interop: yes
 #
 # All verbs tests between two hosts; with siw the quick ones.
 
