@@ -86,7 +86,8 @@ impl kernel::Module for Module {
                     WqFlags::PERCPU | WqFlags::MEM_RECLAIM | WqFlags::HIGHPRI,
                     0,
                 )?,
-                cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
+                // In order, so that no connection request overtakes another.
+                cm: Workqueue::new(c"rsiw_cm", WqFlags::ORDERED | WqFlags::MEM_RECLAIM, 1)?,
             },
             GFP_KERNEL,
         )?;
