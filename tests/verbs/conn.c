@@ -158,12 +158,23 @@ struct rdma_cm_id *listen_open(struct side *s, struct rdma_event_channel *ech, i
 {
 	struct sockaddr_storage at = s->local;
 	struct rdma_cm_id *id;
+	int try;
 
+	/*
+	 * The RDMA CM picks a port that no RDMA program uses; a TCP connection of the host may,
+	 * and then another pick helps.
+	 */
 	set_port(&at, 0);
-	CALL(rdma_create_id(ech, &id, NULL, RDMA_PS_TCP));
-	CALL(rdma_bind_addr(id, (struct sockaddr *)&at));
-	CALL(rdma_listen(id, backlog));
-	return id;
+	for (try = 0; try < 8; try++) {
+		CALL(rdma_create_id(ech, &id, NULL, RDMA_PS_TCP));
+		CALL(rdma_bind_addr(id, (struct sockaddr *)&at));
+		if (!rdma_listen(id, backlog))
+			return id;
+		CHECK(errno == EADDRINUSE, "rdma_listen: errno %d", errno);
+		CALL(rdma_destroy_id(id));
+	}
+	CHECK(0, "no free port");
+	return NULL;
 }
 
 static void server_open(struct side *s, struct conn *c, const struct conn_opts *o)

@@ -7,7 +7,7 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
-plan 18
+plan 19
 
 # siw maps no more than some forty queues to a process.
 many=64
@@ -19,12 +19,16 @@ for test in ib_send_bw ib_write_bw ib_read_bw; do
 	run "$test" perftest 1 "$test" -s 65536 -n 100
 	TRY=60 LIMIT=70 run "$test, all sizes" perftest 23 "$test" -a -n 5
 	run "$test, both directions" perftest 1 "$test" -s 65536 -n 60 -b
-	skip "$test, completions by event" "stops now and then; the cause is not known yet"
-	if [ "$test" = ib_send_bw ]; then
-		skip "$test, $many connections" "stops now and then; the cause is not known yet"
-	else
-		run "$test, $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
-	fi
+	# Events: over iWARP the sender of ib_send_bw also waits for a credit, of which no event
+	# tells; with this many messages it never runs out of it.
+	case $test in
+	ib_write_bw) skip "$test, completions by event" "not a feature of the program" ;;
+	ib_send_bw) run "$test, completions by event" perftest 1 "$test" -s 65536 -n 600 -e ;;
+	*) run "$test, completions by event" perftest 1 "$test" -s 65536 -n 60 -e ;;
+	esac
+	run "$test, $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
 done
 run "ib_send_bw, shared receive queue" perftest 1 ib_send_bw -s 4096 -n 100 --use-srq
+run "ib_send_bw, shared receive queue, 4 connections" \
+	perftest 1 ib_send_bw -s 4096 -n 100 --use-srq -q 4
 run "ib_write_bw, lists of 16" perftest 1 ib_write_bw -s 4096 -n 160 -l 16
