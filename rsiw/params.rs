@@ -3,29 +3,38 @@
 //! Tunables: module parameters, set when the module is loaded.
 
 use crate::module_parameters;
+use rdma::compat::param;
 
 /// Whether this end insists on CRCs. They are used if either end does (RFC 5044 section 7.1.1).
 pub(crate) fn crc_required() -> bool {
-    *module_parameters::crc.value() != 0
+    param::<u8>(module_parameters::crc.value()) != 0
 }
 
 /// Whether this end offers FPDUs that are larger than a TCP segment, with an experimental bit of
 /// the MPA frame that only software peers set; it takes both ends.
 pub(crate) fn large_fpdu() -> bool {
-    *module_parameters::large_fpdu.value() != 0
+    param::<u8>(module_parameters::large_fpdu.value()) != 0
 }
 
 /// Whether an initiator asks for an explicit ready-to-receive message (RFC 6581 section 9), so that
 /// the responder may send first.
 pub(crate) fn peer_to_peer() -> bool {
-    *module_parameters::peer_to_peer.value() != 0
+    param::<u8>(module_parameters::peer_to_peer.value()) != 0
 }
 
 /// The MPA revision that an initiator asks for: 1 (RFC 5044) or 2 (RFC 6581).
 pub(crate) fn mpa_revision() -> u8 {
-    if *module_parameters::mpa_revision.value() == 1 {
+    if param::<u8>(module_parameters::mpa_revision.value()) == 1 {
         1
     } else {
         2
     }
+}
+
+/// How long a responder stays silent for an initiator that has not agreed to a ready-to-receive
+/// message, in milliseconds; 0: until its first message. Between two of the old kind (MPA revision
+/// 1, or siw) an application whose acceptor speaks first would otherwise wait for ever; by RFC 5044
+/// section 7.1.2 it does.
+pub(crate) fn responder_wait() -> u32 {
+    param::<u32>(module_parameters::responder_wait.value())
 }

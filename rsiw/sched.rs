@@ -9,10 +9,8 @@
 
 use crate::{qp::Qp, tx::Ended};
 use core::sync::atomic::Ordering;
-use kernel::{
-    sync::{barrier::smp_mb, Arc},
-    workqueue::WorkItem,
-};
+use kernel::{sync::Arc, workqueue::WorkItem};
+use rdma::ring::mb;
 
 /// How often tx looks again on behalf of those who found it taken.
 const ROUNDS: u32 = 16;
@@ -32,13 +30,13 @@ impl Qp {
         // A bound, as other threads may keep on ringing: then the worker goes on.
         for _ in 0..ROUNDS {
             // Orders the flag before the attempt; pairs with the barrier below.
-            smp_mb();
+            mb();
             let Some(mut tx) = self.tx.try_lock() else {
                 return;
             };
             self.tx_wanted.store(false, Ordering::Release);
             // Orders the flag before the look at the queues.
-            smp_mb();
+            mb();
             let ended = match &mut *tx {
                 Some(tx) => tx.run(self),
                 None => Ended::Waits,
@@ -49,7 +47,7 @@ impl Qp {
             }
             // Orders the release of tx before the look at the flag: a wake-up that found tx taken
             // has set it before.
-            smp_mb();
+            mb();
             if !self.tx_wanted.load(Ordering::Acquire) {
                 return;
             }

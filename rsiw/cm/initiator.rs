@@ -15,7 +15,7 @@ use super::{
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open, patience,
     stage::Stage,
-    streaming::{Link, Streaming},
+    streaming::{First, Link, Streaming},
     Lost, StreamParams,
 };
 use crate::{device::Rsiw, params, qp::Qp};
@@ -275,7 +275,7 @@ fn establish(
         cm: attempt.cm.clone(),
         qp: attempt.qp.clone(),
     };
-    Stage::Streaming(Streaming::begin(conn, link, false))
+    Stage::Streaming(Streaming::begin(conn, link, First::Ours))
 }
 
 /// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).

@@ -18,7 +18,7 @@ use super::{
     listener::Slot,
     offer, patience,
     stage::Stage,
-    streaming::{Link, Streaming},
+    streaming::{First, Link, Streaming},
     Lost, StreamParams,
 };
 use crate::{device::Rsiw, qp::Qp};
@@ -212,8 +212,12 @@ pub(crate) fn accept(
         pr_warn_once!("iwcm did not take an ESTABLISHED\n");
     }
     let link = Link { cm, qp };
-    let rtr_due = requested.asked.peer_to_peer;
-    *stage = Stage::Streaming(Streaming::begin(&conn, link, rtr_due));
+    let first = if requested.asked.peer_to_peer {
+        First::Rtr
+    } else {
+        First::Theirs
+    };
+    *stage = Stage::Streaming(Streaming::begin(&conn, link, first));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use super::{
     stage::Stage,
     Close, Lost,
 };
-use crate::qp::Qp;
+use crate::{params, qp::Qp};
 use kernel::{prelude::*, sync::Arc};
 use net::errno;
 use rdma::CmId;
@@ -29,8 +29,18 @@ pub(super) struct Streaming {
     link: Link,
     /// The queue pair found a fault and is about to close.
     faulted: bool,
-    /// The peer owes an RTR.
-    rtr_due: bool,
+    first: First,
+}
+
+/// Who may send first, and what if nobody does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum First {
+    /// This end, at once: it is the initiator.
+    Ours,
+    /// The peer, which owes an RTR.
+    Rtr,
+    /// The peer, which promised nothing: after a while this end takes it that both wait.
+    Theirs,
 }
 
 /// The queue pair sends what it has.
@@ -74,17 +84,19 @@ fn look(conn: &Arc<Conn>, events: Events) -> Events {
 impl Streaming {
     /// Gives the stream to the queue pair, which has been bound to the connection. If the peer owes
     /// an RTR, it has to come soon. Context: sleeping.
-    pub(super) fn begin(conn: &Arc<Conn>, link: Link, rtr_due: bool) -> Self {
-        if rtr_due {
-            conn.patience(patience::RTR);
-        } else {
-            conn.no_hurry();
+    pub(super) fn begin(conn: &Arc<Conn>, link: Link, first: First) -> Self {
+        match first {
+            First::Rtr => conn.patience(patience::RTR),
+            First::Theirs if params::responder_wait() != 0 => {
+                conn.patience(params::responder_wait());
+            }
+            First::Theirs | First::Ours => conn.no_hurry(),
         }
         conn.give_to(&link.qp);
         Self {
             link,
             faulted: false,
-            rtr_due,
+            first,
         }
     }
 
@@ -103,10 +115,13 @@ impl Streaming {
             self.faulted = true;
             conn.patience(patience::TERMINATE);
         } else if events.any(Events::TIMEOUT) {
-            let no_rtr = self.rtr_due && !conn.peer_started();
+            let no_rtr = self.first == First::Rtr && !conn.peer_started();
             if self.faulted || no_rtr {
                 let e = errno::ETIMEDOUT.error();
                 return close::abort(conn, self.link, Lost::Aborted, Err(e));
+            }
+            if self.first == First::Theirs {
+                self.link.qp.may_start();
             }
         }
         Stage::Streaming(self)

@@ -7,7 +7,7 @@
 //! Terminate message; the connection's close then leads to [`Qp::enter_error`], which is the one
 //! place where queues are flushed.
 
-use super::{sq::Seq, Qp, State};
+use super::{sq::Seq, Qp, State, Teardown};
 use crate::{
     cm::Close,
     cq::Notify,
@@ -19,7 +19,20 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
-use rdma::QpEvent;
+use rdma::{work::Expire, QpEvent};
+
+impl Expire for Qp {
+    fn expire(this: Arc<Self>) {
+        let mut end = this.teardown.lock();
+        if end.destroyed {
+            return;
+        }
+        this.await_late(&mut end);
+        let late = this.rq.flush(None, this.recv_out());
+        drop(end);
+        this.after_recv(late);
+    }
+}
 
 impl Qp {
     /// Notes the request that the connection fails with; the first note counts. `None` is the Read
@@ -135,8 +148,8 @@ impl Qp {
     /// Idempotent. Returns whether the stream ends in the middle of an FPDU. Context: sleeping.
     pub(crate) fn enter_error(self: &Arc<Self>) -> bool {
         let _ = self.state.advance(State::Error);
-        let mut done = self.teardown.lock();
-        if *done {
+        let mut end = self.teardown.lock();
+        if end.flushed {
             return false;
         }
         // Waits for a run under way; later ones find nothing.
@@ -155,11 +168,32 @@ impl Qp {
             let n = self.rq.flush(recv, self.recv_out());
             self.after_recv(n);
         }
-        *done = true;
-        drop(done);
+        end.flushed = true;
+        self.await_late(&mut end);
+        drop(end);
         // References to regions and to the connection go here, where sleeping is allowed.
         drop(tx);
         cut
+    }
+
+    /// Sets the timer that looks for late receives: a process posts them into its mapping and tells
+    /// nobody. (Requests come with a doorbell, and a kernel consumer's post is a call.)
+    fn await_late(self: &Arc<Self>, end: &mut Teardown) {
+        const FIRST: u32 = 16;
+        const LAST: u32 = 1024;
+        if end.destroyed || self.rq_is_shared() || !self.sq.is_mapped() {
+            return;
+        }
+        end.pause = (end.pause * 2).clamp(FIRST, LAST);
+        self.late.arm(&self.dev.queues.tx, self.clone(), end.pause);
+    }
+
+    /// The consumer destroys the QP: to ERROR, and nothing happens to it afterwards. Context:
+    /// sleeping.
+    pub(crate) fn end(self: &Arc<Self>) {
+        self.teardown.lock().destroyed = true;
+        self.fail();
+        self.late.cancel();
     }
 
     /// Stops receiving; returns the receive that was being filled.

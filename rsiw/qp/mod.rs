@@ -36,7 +36,7 @@ use kernel::{
     workqueue::Work,
 };
 use net::SockCell;
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, QpHandle};
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, QpHandle};
 use reads::InboundReads;
 use rq::RecvQueue;
 use sq::{Out, SendQueue, Seq};
@@ -52,6 +52,17 @@ struct Shared {
     failure: Option<(Seq, Status)>,
     /// Calls that are owed to the consumers of the send and the receive CQ.
     owed: (Notify, Notify),
+}
+
+/// How far a QP's end has come.
+#[derive(Default)]
+struct Teardown {
+    /// The queues are flushed.
+    flushed: bool,
+    /// The consumer has destroyed the QP: no timer any more.
+    destroyed: bool,
+    /// Milliseconds to the next look for late receives.
+    pause: u32,
 }
 
 /// A reliable connected queue pair.
@@ -85,9 +96,12 @@ pub(crate) struct Qp {
     peer_done: AtomicBool,
     #[pin]
     shared: SpinLockIrq<Shared>,
-    /// Serialises the way to ERROR; true when it has been gone.
+    /// Serialises the way to ERROR, and what comes after.
     #[pin]
-    teardown: Mutex<bool>,
+    teardown: Mutex<Teardown>,
+    /// In ERROR, looks for receives that a process posts late.
+    #[pin]
+    late: Timer<Qp>,
     /// IRD and ORD in use (before connecting: 0).
     #[pin]
     limits: SpinLockIrq<(u32, u32)>,
@@ -157,7 +171,8 @@ impl Qp {
                 may_send: AtomicBool::new(false),
                 peer_done: AtomicBool::new(false),
                 shared <- new_spinlock_irq!(shared, "rsiw_qp"),
-                teardown <- new_mutex!(false, "rsiw_teardown"),
+                teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
+                late <- new_timer!("rsiw_late"),
                 limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
                 _held: held,
             }),

@@ -59,8 +59,14 @@ impl InboundReads {
         pin_init!(Self { queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
-    /// Makes room for `ird` Reads at a time. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes room for `ird` Reads at a time, or a few more: siw makes powers of two of what was
+    /// agreed on, and would lose its connections for Reads that there is room for. Context:
+    /// sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ird(&self, ird: u32) -> Result {
+        let ird = match ird {
+            0 => 0,
+            n => n.checked_next_power_of_two().unwrap_or(n),
+        };
         let mut waiting = Fifo::with_capacity(ird)?;
         let mut queue = self.queue.lock();
         queue.ird = ird;

@@ -142,6 +142,11 @@ impl SendQueue {
         self.size
     }
 
+    /// Whether a process posts through a mapping.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.ring.is_some()
+    }
+
     /// Scatter/gather elements that a request may have.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge

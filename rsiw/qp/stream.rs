@@ -149,6 +149,13 @@ impl Qp {
         self.may_send.load(Ordering::Acquire)
     }
 
+    /// A responder may send although the peer has not. Context: any.
+    pub(crate) fn may_start(self: &Arc<Self>) {
+        if !self.may_send.swap(true, Ordering::AcqRel) {
+            self.wake_tx();
+        }
+    }
+
     /// Rx saw the peer's first FPDU; true if tx was waiting for it. Context: any.
     pub(crate) fn peer_started(&self) -> bool {
         if self.may_send.swap(true, Ordering::AcqRel) {

@@ -58,6 +58,11 @@ impl Driver for Rsiw {
         dev.attach(handle);
     }
 
+    fn leaving(dev: &RdmaDevice<Self>) {
+        // Nobody has to wait for a connection that is just being set up.
+        cm::abort_all(dev.data());
+    }
+
     fn detach(dev: &Arc<Device>) {
         cm::shutdown(dev);
         // No queue pair is left to queue more; what is queued refers to the device.

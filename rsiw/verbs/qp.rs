@@ -166,7 +166,7 @@ pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
 /// Ends a QP: nothing of it is found, sent, received or completed afterwards.
 pub(super) fn destroy(qp: &Arc<Qp>) {
     qp.dev.qps.remove(qp.number());
-    qp.fail();
+    qp.end();
 }
 
 /// A process rings the doorbell.

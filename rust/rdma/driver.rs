@@ -64,6 +64,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Context: sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);
 
+    /// Somebody asks for the device's removal (`rdma link del`): ends what the removal would wait
+    /// for. Context: sleeping; within a lock of all such requests.
+    fn leaving(_dev: &Device<Self>) {}
+
     /// The device is unregistered: the last call. Context: sleeping.
     fn detach(data: &Arc<Self::Device>);
 

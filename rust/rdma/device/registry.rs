@@ -7,7 +7,7 @@
 //! device, and to end them all before the module goes.
 
 use super::{handle::DeviceHandle, Device, DeviceState};
-use crate::{iwcm::Requests, netdev::NetDevice, ops, Driver};
+use crate::{iwcm::Requests, link::DelLink, netdev::NetDevice, ops, Driver};
 use core::mem::MaybeUninit;
 use kernel::{
     error::to_result,
@@ -185,6 +185,7 @@ impl<D: Driver> Devices<D> {
         // SAFETY: By the requirement.
         let c = unsafe { &mut *dev };
         c.node_type = bindings::RDMA_NODE_RNIC as u8;
+        c.link_ops = DelLink::<D>::OPS;
         c.node_guid = u64::from_ne_bytes(config.node_guid);
         c.phys_port_cnt = 1;
         c.num_comp_vectors = comp_vectors;

@@ -9,9 +9,9 @@ pub mod notifier;
 
 pub use notifier::{NetdevEvent, NetdevNotifier, NotifierRegistration};
 
-use crate::netdev::NetDevice;
+use crate::{device::Device, netdev::NetDevice, Driver};
 use core::{
-    marker::PhantomPinned,
+    marker::{PhantomData, PhantomPinned},
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -27,6 +27,26 @@ pub trait LinkOps: Send + Sync + 'static {
     /// Makes a device called `name` on `ndev`. Context: sleeping, without RTNL. Several calls may
     /// run at the same time.
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result;
+}
+
+/// How `rdma link del` begins: by [`Driver::leaving`], for whatever holds the removal up.
+pub(crate) struct DelLink<D: Driver>(PhantomData<D>);
+
+impl<D: Driver> DelLink<D> {
+    /// What a device's `link_ops` points to; the type itself is registered elsewhere.
+    pub(crate) const OPS: &'static bindings::rdma_link_ops = &bindings::rdma_link_ops {
+        dellink: Some(Self::dellink),
+        ..pin_init::zeroed()
+    };
+
+    /// # Safety
+    ///
+    /// Only to be called by the core, with a live device of driver `D`.
+    unsafe extern "C" fn dellink(dev: *mut bindings::ib_device) -> i32 {
+        // SAFETY: By the requirement; the core keeps it registered during the call.
+        D::leaving(unsafe { Device::from_raw(dev) });
+        0
+    }
 }
 
 /// A registered link type; dropping it waits until no [`LinkOps::newlink`] runs.
