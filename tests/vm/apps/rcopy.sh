@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
+# interop: yes
 # timeout: 90
 #
 # A file of 64 MiB over rsockets, compared where it arrived.
