@@ -38,16 +38,22 @@ impl<T: WorkElement> WorkRing<T> {
 
     /// Takes element `index` if the consumer has filled it: copies it, then gives its place back.
     pub(crate) fn take(&self, index: u32) -> Option<T> {
+        let mut copy = T::new_zeroed();
+        self.take_into(index, &mut copy).then_some(copy)
+    }
+
+    /// As [`Self::take`], to where the copy is to stay; `false` if there is none.
+    pub(crate) fn take_into(&self, index: u32, copy: &mut T) -> bool {
         // Acquire: the rest of the element was written before its flags.
         if !self.is_valid(index) {
-            return None;
+            return false;
         }
-        let copy = self.0.load(index);
+        self.0.load_into(index, copy);
         // Full barrier: the copy is complete before the place is free, and the next element's
         // flags are read after this store. The library rings only if it finds the element before
         // its own taken, so either it sees this store, or the next look here sees its element.
         self.flags(index).store_mb(0);
-        Some(copy)
+        true
     }
 
     /// Fills element `index` for a kernel consumer; `false` if it has not been taken yet.

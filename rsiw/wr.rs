@@ -2,12 +2,12 @@
 
 //! Work requests and completions in the driver's own, checked form.
 //!
-//! A request gets here either as a copy of an element of a mapped send queue ([`SendWr::from_user`],
+//! A request gets here either as a copy of an element of a mapped send queue ([`SendWr::check`],
 //! everything in it is a process' claim) or from a kernel consumer's post verb. From here on all
 //! values are in range; what still has to be looked up (keys) is looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
+    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE},
     mem::{Access, MemError, Region},
 };
 use kernel::{prelude::*, sync::Arc};
@@ -56,8 +56,11 @@ pub(crate) struct Registration {
 }
 
 /// One send work request. Its total length fits `u32`.
+///
+/// It lies in the form in which a process wrote it, so that it is copied out of the ring once and
+/// checked in place.
 pub(crate) struct SendWr {
-    pub(crate) id: u64,
+    sqe: Sqe,
     pub(crate) op: SendOp,
     pub(crate) signalled: bool,
     pub(crate) solicited: bool,
@@ -68,10 +71,6 @@ pub(crate) struct SendWr {
     num_sge: u8,
     /// Bytes of payload.
     pub(crate) len: u32,
-    /// Remote STag, or the STag to invalidate.
-    pub(crate) rkey: u32,
-    pub(crate) raddr: u64,
-    sge: [Sge; MAX_SGE],
     pub(crate) reg: Option<Registration>,
 }
 
@@ -83,11 +82,58 @@ fn total(sges: &[Sge]) -> Result<u32, Status> {
 }
 
 impl SendWr {
-    /// Checks the private copy `sqe` of an element that a process wrote.
+    /// A request without payload yet.
+    pub(crate) fn new(id: u64, op: SendOp, rkey: u32, raddr: u64) -> Self {
+        Self {
+            sqe: Sqe {
+                id,
+                rkey,
+                raddr,
+                opcode: op.code(),
+                ..Default::default()
+            },
+            op,
+            signalled: false,
+            solicited: false,
+            fence: false,
+            inline: false,
+            num_sge: 0,
+            len: 0,
+            reg: None,
+        }
+    }
+
+    /// What the consumer knows it by.
+    pub(crate) fn id(&self) -> u64 {
+        self.sqe.id
+    }
+
+    /// The operation as the consumer named it, also where it is none.
+    pub(crate) fn opcode(&self) -> u8 {
+        self.sqe.opcode
+    }
+
+    /// Remote STag, or the STag to invalidate.
+    pub(crate) fn rkey(&self) -> u32 {
+        self.sqe.rkey
+    }
+
+    /// Remote address.
+    pub(crate) fn raddr(&self) -> u64 {
+        self.sqe.raddr
+    }
+
+    /// Where the copy of an element that a process wrote belongs; [`Self::check`] comes next.
+    pub(crate) fn element(&mut self) -> &mut Sqe {
+        &mut self.sqe
+    }
+
+    /// Checks the element.
     ///
     /// `max_sge` is the limit that the QP was created with. Kernel-only operations cannot be
     /// expressed. An element that is refused completes in error with the status returned.
-    pub(crate) fn from_user(sqe: &Sqe, max_sge: u32, signal_all: bool) -> Result<Self, Status> {
+    pub(crate) fn check(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
+        let sqe = &self.sqe;
         let op = match sqe.opcode {
             opcode::WRITE => SendOp::Write,
             opcode::READ => SendOp::Read,
@@ -95,7 +141,8 @@ impl SendWr {
             opcode::SEND_REMOTE_INV => SendOp::SendInv,
             _ => return Err(Status::QpOp),
         };
-        let has = |bit| sqe.flags & bit != 0;
+        let flags = sqe.flags;
+        let has = |bit| flags & bit != 0;
         let inline = has(wqe_flags::INLINE);
         let (num_sge, len) = if inline {
             if op.is_read() || sqe.sge[0].length > MAX_INLINE {
@@ -116,38 +163,14 @@ impl SendWr {
         if op.is_read() && num_sge > 1 {
             return Err(Status::QpOp);
         }
-        Ok(Self {
-            id: sqe.id,
-            op,
-            signalled: signal_all || has(wqe_flags::SIGNALLED),
-            solicited: has(wqe_flags::SOLICITED),
-            fence: has(wqe_flags::READ_FENCE),
-            inline,
-            num_sge,
-            len,
-            rkey: sqe.rkey,
-            raddr: sqe.raddr,
-            sge: sqe.sge,
-            reg: None,
-        })
-    }
-
-    /// A kernel consumer's request without payload yet.
-    pub(crate) fn new(id: u64, op: SendOp) -> Self {
-        Self {
-            id,
-            op,
-            signalled: false,
-            solicited: false,
-            fence: false,
-            inline: false,
-            num_sge: 0,
-            len: 0,
-            rkey: 0,
-            raddr: 0,
-            sge: [Sge::default(); MAX_SGE],
-            reg: None,
-        }
+        self.op = op;
+        self.signalled = signal_all || has(wqe_flags::SIGNALLED);
+        self.solicited = has(wqe_flags::SOLICITED);
+        self.fence = has(wqe_flags::READ_FENCE);
+        self.inline = inline;
+        self.num_sge = num_sge;
+        self.len = len;
+        Ok(())
     }
 
     /// Gives the request its gather (or, for a Read, scatter) list.
@@ -158,10 +181,10 @@ impl SendWr {
     pub(crate) fn set_sges(&mut self, sges: impl Iterator<Item = Sge>) -> Result {
         let mut n = 0;
         for s in sges {
-            *self.sge.get_mut(n).ok_or(EINVAL)? = s;
+            *self.sqe.sge.get_mut(n).ok_or(EINVAL)? = s;
             n += 1;
         }
-        self.len = total(&self.sge[..n]).map_err(|_| EINVAL)?;
+        self.len = total(&self.sqe.sge[..n]).map_err(|_| EINVAL)?;
         self.num_sge = n as u8;
         Ok(())
     }
@@ -174,7 +197,7 @@ impl SendWr {
     pub(crate) fn push_inline(&mut self, data: &[u8]) -> Result {
         let at = self.len as usize;
         let end = at.checked_add(data.len()).ok_or(EINVAL)?;
-        self.sge[1..]
+        self.sqe.sge[1..]
             .as_mut_bytes()
             .get_mut(at..end)
             .ok_or(EINVAL)?
@@ -190,13 +213,17 @@ impl SendWr {
         if self.inline {
             &[]
         } else {
-            &self.sge[..usize::from(self.num_sge)]
+            // CHECKED: by whoever set the number; at most the array's length.
+            self.sqe
+                .sge
+                .get(..usize::from(self.num_sge))
+                .unwrap_or_default()
         }
     }
 
     /// The inline payload.
     pub(crate) fn inline_data(&self) -> &[u8] {
-        self.sge[1..]
+        self.sqe.sge[1..]
             .as_bytes()
             .get(..self.len as usize)
             .unwrap_or(&[])

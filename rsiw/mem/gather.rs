@@ -14,11 +14,6 @@ struct Piece {
     len: u32,
 }
 
-enum Source {
-    Inline([u8; MAX_INLINE as usize]),
-    Regions([Option<Piece>; MAX_SGE]),
-}
-
 /// A place in a payload.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(usize, u32);
@@ -26,65 +21,78 @@ pub(crate) struct Position(usize, u32);
 /// The payload of one message with a position in it. The regions stay referenced, so their keys
 /// are looked up once; a region that is deregistered meanwhile fails the message at its next
 /// byte.
+///
+/// One of these serves message after message, in place: it is large.
 pub(crate) struct Gather {
-    source: Source,
+    /// The payload is in `data`, and there are no pieces.
+    inline: bool,
+    data: [u8; MAX_INLINE as usize],
+    pieces: [Option<Piece>; MAX_SGE],
+    /// Pieces in use.
+    count: usize,
     /// Piece that the next byte comes from, and the offset in it.
     at: usize,
     offset: u32,
 }
 
 impl Gather {
-    /// A message without payload.
+    /// No payload.
     pub(crate) const fn empty() -> Self {
         Self {
-            source: Source::Regions([const { None }; MAX_SGE]),
+            inline: false,
+            data: [0; MAX_INLINE as usize],
+            pieces: [const { None }; MAX_SGE],
+            count: 0,
             at: 0,
             offset: 0,
         }
     }
 
-    /// The bytes of `data`, at most [`MAX_INLINE`] of them.
-    pub(crate) fn of_inline(data: &[u8]) -> Self {
-        let mut copy = [0; MAX_INLINE as usize];
-        for (to, from) in copy.iter_mut().zip(data) {
+    /// Lets go of the payload.
+    pub(crate) fn clear(&mut self) {
+        for piece in self.pieces.iter_mut().take(self.count) {
+            *piece = None;
+        }
+        self.inline = false;
+        (self.count, self.at, self.offset) = (0, 0, 0);
+    }
+
+    /// The payload is the bytes of `data`, at most [`MAX_INLINE`] of them.
+    pub(crate) fn set_inline(&mut self, data: &[u8]) {
+        self.clear();
+        self.inline = true;
+        for (to, from) in self.data.iter_mut().zip(data) {
             *to = *from;
         }
-        Self {
-            source: Source::Inline(copy),
-            at: 0,
-            offset: 0,
-        }
     }
 
-    /// What `sges` name, each element checked: key, domain, bounds. Elements without bytes name
-    /// nothing, and their keys do not count.
-    pub(crate) fn of_sges(regions: &Regions, pd: PdId, sges: &[Sge]) -> Result<Self, MemError> {
-        let mut pieces = [const { None }; MAX_SGE];
+    /// The payload is what `sges` name, each element checked: key, domain, bounds. Elements
+    /// without bytes name nothing, and their keys do not count.
+    pub(crate) fn set_sges(
+        &mut self,
+        regions: &Regions,
+        pd: PdId,
+        sges: &[Sge],
+    ) -> Result<(), MemError> {
+        self.clear();
         let named = sges.iter().filter(|s| s.length != 0);
-        for (slot, sge) in pieces.iter_mut().zip(named) {
+        for (slot, sge) in self.pieces.iter_mut().zip(named) {
             let grant = regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
+            self.count += 1;
             *slot = Some(Piece {
                 grant,
                 addr: sge.addr,
                 len: sge.length,
             });
         }
-        Ok(Self {
-            source: Source::Regions(pieces),
-            at: 0,
-            offset: 0,
-        })
+        Ok(())
     }
 
-    /// `len` bytes at `addr` of what was granted; the answer to a Read.
-    pub(crate) fn of_grant(grant: Option<Grant>, addr: u64, len: u32) -> Self {
-        let mut pieces = [const { None }; MAX_SGE];
-        pieces[0] = grant.map(|grant| Piece { grant, addr, len });
-        Self {
-            source: Source::Regions(pieces),
-            at: 0,
-            offset: 0,
-        }
+    /// The payload is `len` bytes at `addr` of what was granted: the answer to a Read.
+    pub(crate) fn set_grant(&mut self, grant: Option<Grant>, addr: u64, len: u32) {
+        self.clear();
+        self.count = 1;
+        self.pieces[0] = grant.map(|grant| Piece { grant, addr, len });
     }
 
     /// Where the next byte comes from.
@@ -103,21 +111,20 @@ impl Gather {
     ///
     /// When a region went away, or the payload is shorter than asked for.
     pub(crate) fn copy_to(&mut self, mut dst: &mut [u8]) -> Result<(), MemError> {
-        let pieces = match &self.source {
-            Source::Inline(data) => {
-                let from = self.offset as usize;
-                let src = data
-                    .get(from..)
-                    .and_then(|d| d.get(..dst.len()))
-                    .ok_or(MemError::Bounds)?;
-                dst.copy_from_slice(src);
-                self.offset += dst.len() as u32;
-                return Ok(());
-            }
-            Source::Regions(pieces) => pieces,
-        };
+        if self.inline {
+            let from = self.offset as usize;
+            let src = self
+                .data
+                .get(from..)
+                .and_then(|d| d.get(..dst.len()))
+                .ok_or(MemError::Bounds)?;
+            dst.copy_from_slice(src);
+            self.offset += dst.len() as u32;
+            return Ok(());
+        }
         while !dst.is_empty() {
-            let piece = pieces
+            let piece = self
+                .pieces
                 .get(self.at)
                 .and_then(Option::as_ref)
                 .ok_or(MemError::Bounds)?;

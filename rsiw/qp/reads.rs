@@ -4,6 +4,7 @@
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::Grant};
+use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{Msn, ReadRequest};
 use kernel::prelude::*;
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
@@ -44,6 +45,8 @@ struct Inbound {
 /// Reads of the peer that wait for tx: filled by rx, drained by tx.
 #[pin_data]
 pub(crate) struct InboundReads {
+    /// How many wait, for who does not hold the lock.
+    count: AtomicU32,
     #[pin]
     queue: SpinLockIrq<Inbound>,
 }
@@ -56,7 +59,7 @@ impl InboundReads {
             answering: false,
             ird: 0,
         };
-        pin_init!(Self { queue <- new_spinlock_irq!(queue, "rsiw_irq") })
+        pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
     /// Makes room for `ird` Reads at a time, or a few more: siw makes powers of two of what was
@@ -81,13 +84,20 @@ impl InboundReads {
         if queue.waiting.len() + u32::from(queue.answering) >= queue.ird {
             return Err(read);
         }
-        queue.waiting.push(read)
+        queue.waiting.push(read)?;
+        self.count.store(queue.waiting.len(), Ordering::Release);
+        Ok(())
     }
 
     /// Tx takes the oldest Read, to answer it.
     pub(crate) fn pop(&self) -> Option<InboundRead> {
+        // Most often there is none. Rx wakes tx after it has queued one.
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
         let queue = &mut *self.queue.lock();
         let read = queue.waiting.pop();
+        self.count.store(queue.waiting.len(), Ordering::Release);
         queue.answering |= read.is_some();
         read
     }

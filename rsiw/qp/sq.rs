@@ -28,6 +28,7 @@ use crate::{
     ring::WorkRing,
     wr::{Completion, SendOp, SendWr, Status},
 };
+use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::prelude::*;
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
 
@@ -36,8 +37,8 @@ pub(crate) type Seq = u32;
 
 /// What tx gets when it asks for the next request.
 pub(crate) enum Pull {
-    /// A request to process.
-    Wr(Seq, SendWr),
+    /// The place given holds a request to process.
+    Wr(Seq),
     /// A request that is refused: it, and with it the QP, fails with this status.
     Bad(Seq, Status),
     /// Nothing is posted.
@@ -86,6 +87,8 @@ pub(crate) struct SendQueue {
     signal_all: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
+    /// The place in the ring that tx takes next, for who does not hold the lock.
+    place: AtomicU32,
     #[pin]
     state: SpinLockIrq<State>,
 }
@@ -133,6 +136,7 @@ impl SendQueue {
             max_sge,
             signal_all,
             ring,
+            place: AtomicU32::new(0),
             state <- new_spinlock_irq!(state, "rsiw_sq"),
         }))
     }
@@ -186,7 +190,7 @@ impl SendQueue {
         wr.signalled |= self.signal_all;
         let st = &mut *self.state.lock();
         if st.flushed {
-            return Ok(out.flush(wr.id, wr.op.code()));
+            return Ok(out.flush(wr.id(), wr.op.code()));
         }
         if st.tail.wrapping_sub(st.head) >= self.size {
             return Err(ENOMEM);
@@ -198,8 +202,14 @@ impl SendQueue {
         Ok(Notify::default())
     }
 
-    /// Takes the next request for tx. Context: tx.
-    pub(crate) fn pull(&self) -> Pull {
+    /// Takes the next request for tx, to `wr`. Context: tx.
+    pub(crate) fn pull(&self, wr: &mut SendWr) -> Pull {
+        if let Some(ring) = &self.ring {
+            // A look without the lock: most often there is nothing.
+            if !ring.is_valid(self.place.load(Ordering::Relaxed)) {
+                return Pull::Empty;
+            }
+        }
         let st = &mut *self.state.lock();
         if st.flushed {
             return Pull::Empty;
@@ -210,11 +220,12 @@ impl SendQueue {
             }
             let seq = st.next;
             let i = self.index(seq);
-            let Some(wr) = st.posted[i].take() else {
+            let Some(posted) = st.posted[i].take() else {
                 return Pull::Empty;
             };
+            *wr = posted;
             st.next = seq.wrapping_add(1);
-            return Pull::Wr(seq, wr);
+            return Pull::Wr(seq);
         };
         if st.tail.wrapping_sub(st.head) >= self.size {
             // The process may have refilled elements that tx took long ago; they stay VALID
@@ -222,22 +233,23 @@ impl SendQueue {
             st.tx_waits = ring.is_valid(st.tail);
             return if st.tx_waits { Pull::Full } else { Pull::Empty };
         }
-        let Some(sqe) = ring.take(st.tail) else {
+        if !ring.take_into(st.tail, wr.element()) {
             return Pull::Empty;
-        };
+        }
         let seq = st.tail;
         st.tail = seq.wrapping_add(1);
         st.next = st.tail;
+        self.place.store(st.tail, Ordering::Relaxed);
         let i = self.index(seq);
-        match SendWr::from_user(&sqe, self.max_sge, self.signal_all) {
-            Ok(wr) => {
-                st.slots[i] = Slot::new(&wr);
-                Pull::Wr(seq, wr)
+        match wr.check(self.max_sge, self.signal_all) {
+            Ok(()) => {
+                st.slots[i] = Slot::new(wr);
+                Pull::Wr(seq)
             }
             Err(status) => {
                 st.slots[i] = Slot {
-                    id: sqe.id,
-                    opcode: sqe.opcode.min(crate::abi::opcode::REG_MR),
+                    id: wr.id(),
+                    opcode: wr.opcode().min(crate::abi::opcode::REG_MR),
                     signalled: true,
                     read_pending: false,
                     bytes: 0,
@@ -401,7 +413,7 @@ impl SendQueue {
 impl Slot {
     fn new(wr: &SendWr) -> Self {
         Self {
-            id: wr.id,
+            id: wr.id(),
             opcode: wr.op.code(),
             signalled: wr.signalled,
             read_pending: false,

@@ -10,7 +10,7 @@ use crate::{
         sq::{Pull, Seq},
         Qp,
     },
-    wr::{SendOp, SendWr, Status},
+    wr::{Registration, SendOp, Status},
 };
 use iwarp::{
     tx::{Message, Segmenter},
@@ -18,8 +18,10 @@ use iwarp::{
 };
 use kernel::prelude::*;
 
-/// The message under way.
+/// The message under way. There is one of these, which serves message after message in place.
 pub(super) struct Current {
+    /// There is a message.
+    pub(super) active: bool,
     pub(super) segmenter: Segmenter,
     pub(super) gather: Gather,
     /// The request that it carries out; `None` for Read responses, the RTR and a Terminate.
@@ -29,32 +31,51 @@ pub(super) struct Current {
 }
 
 impl Current {
-    fn new(message: Message, gather: Gather, len: u32, seq: Option<Seq>) -> Self {
+    /// No message.
+    pub(super) const fn none() -> Self {
+        let nothing = Message::Write {
+            stag: Stag(0),
+            to: TaggedOffset(0),
+        };
         Self {
-            segmenter: Segmenter::new(message, len),
-            gather,
-            seq,
+            active: false,
+            segmenter: Segmenter::new(nothing, 0),
+            gather: Gather::empty(),
+            seq: None,
             answers: None,
         }
     }
 
-    /// A Terminate.
-    pub(super) fn terminate(term: Terminate) -> Self {
-        Self::new(Message::Terminate { term }, Gather::empty(), 0, None)
+    /// Begins a message, whose payload is in `gather` already.
+    fn begin(&mut self, message: Message, len: u32, seq: Option<Seq>) {
+        self.segmenter = Segmenter::new(message, len);
+        self.seq = seq;
+        self.active = true;
     }
 
-    /// The answer to a Read of the peer.
-    fn response(read: InboundRead) -> Self {
+    /// The message is over; lets go of its payload.
+    pub(super) fn end(&mut self) {
+        self.active = false;
+        self.answers = None;
+        self.gather.clear();
+    }
+
+    /// Begins a Terminate.
+    pub(super) fn terminate(&mut self, term: Terminate) {
+        self.end();
+        self.begin(Message::Terminate { term }, 0, None);
+    }
+
+    /// Begins the answer to a Read of the peer.
+    fn response(&mut self, read: InboundRead) {
         let r = read.request;
+        self.gather.set_grant(read.source, r.src_to.0, r.len);
         let message = Message::ReadResponse {
             stag: r.sink_stag,
             to: r.sink_to,
         };
-        let gather = Gather::of_grant(read.source, r.src_to.0, r.len);
-        Self {
-            answers: Some((read.msn, r)),
-            ..Self::new(message, gather, r.len, None)
-        }
+        self.begin(message, r.len, None);
+        self.answers = Some((read.msn, r));
     }
 
     /// The payload's memory cannot be read. For a Read of the peer the fault is one of remote
@@ -83,7 +104,7 @@ impl Tx {
     /// a message (local invalidation, fast registration) are carried out on the way.
     pub(super) fn next_message(&mut self, qp: &Qp) -> Result<bool, Failed> {
         if let Some(rtr) = self.cfg.rtr.take() {
-            self.current = Some(self.rtr(qp, rtr)?);
+            self.rtr(qp, rtr)?;
             return Ok(true);
         }
         self.response_turn = !self.response_turn;
@@ -92,20 +113,19 @@ impl Tx {
         }
         // A bound, though requests without a message free no slots until the train is sent.
         for _ in 0..qp.sq.size() {
-            let (seq, wr) = match self.blocked.take() {
-                Some(b) => b,
-                None => match qp.sq.pull() {
-                    Pull::Wr(seq, wr) => (seq, wr),
+            let seq = match self.blocked.take() {
+                Some(seq) => seq,
+                None => match qp.sq.pull(&mut self.wr) {
+                    Pull::Wr(seq) => seq,
                     Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
                     Pull::Empty | Pull::Full => break,
                 },
             };
-            if !qp.sq.may_start(&wr) {
-                self.blocked = Some((seq, wr));
+            if !qp.sq.may_start(&self.wr) {
+                self.blocked = Some(seq);
                 break;
             }
-            if let Some(current) = self.start(qp, seq, wr)? {
-                self.current = Some(current);
+            if self.start(qp, seq)? {
                 return Ok(true);
             }
             self.built = Some(seq.wrapping_add(1));
@@ -116,16 +136,18 @@ impl Tx {
     fn next_response(&mut self, qp: &Qp) -> bool {
         match qp.inbound.pop() {
             Some(read) => {
-                self.current = Some(Current::response(read));
+                self.current.response(read);
                 true
             }
             None => false,
         }
     }
 
-    /// What `wr` becomes: a message, or, done at once, nothing.
-    fn start(&mut self, qp: &Qp, seq: Seq, wr: SendWr) -> Result<Option<Current>, Failed> {
+    /// Begins what the request in `self.wr` becomes: a message, or, done at once, nothing
+    /// (`false`).
+    fn start(&mut self, qp: &Qp, seq: Seq) -> Result<bool, Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
+        let wr = &mut self.wr;
         let message = match wr.op {
             SendOp::Send | SendOp::SendInv => {
                 let msn = self.send_msn;
@@ -133,38 +155,44 @@ impl Tx {
                 Message::Send {
                     msn,
                     solicited: wr.solicited,
-                    invalidate: (wr.op == SendOp::SendInv).then_some(Stag(wr.rkey)),
+                    invalidate: (wr.op == SendOp::SendInv).then_some(Stag(wr.rkey())),
                 }
             }
             SendOp::Write => {
-                let to = TaggedOffset(wr.raddr);
+                let to = TaggedOffset(wr.raddr());
                 // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
                 to.checked_add(wr.len)
                     .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
                 Message::Write {
-                    stag: Stag(wr.rkey),
+                    stag: Stag(wr.rkey()),
                     to,
                 }
             }
-            SendOp::Read | SendOp::ReadLocalInv => return self.read(qp, seq, &wr).map(Some),
+            SendOp::Read | SendOp::ReadLocalInv => return self.read(qp, seq).map(|()| true),
             SendOp::LocalInv => {
-                local_invalidate(qp, wr.rkey).map_err(fail)?;
-                return Ok(None);
+                local_invalidate(qp, wr.rkey()).map_err(fail)?;
+                return Ok(false);
             }
             SendOp::RegMr => {
-                register(qp, &wr).map_err(fail)?;
-                return Ok(None);
+                let reg = wr.reg.take().ok_or(MemError::Invalid);
+                reg.and_then(|reg| register(qp, &reg)).map_err(fail)?;
+                return Ok(false);
             }
         };
-        let gather = if wr.inline {
-            Gather::of_inline(wr.inline_data())
+        let gather = &mut self.current.gather;
+        if wr.inline {
+            gather.set_inline(wr.inline_data());
         } else {
-            Gather::of_sges(&qp.dev.regions, qp.pd.id(), wr.sges()).map_err(fail)?
-        };
-        Ok(Some(Current::new(message, gather, wr.len, Some(seq))))
+            gather
+                .set_sges(&qp.dev.regions, qp.pd.id(), wr.sges())
+                .map_err(fail)?;
+        }
+        self.current.begin(message, wr.len, Some(seq));
+        Ok(true)
     }
 
-    fn read(&mut self, qp: &Qp, seq: Seq, wr: &SendWr) -> Result<Current, Failed> {
+    fn read(&mut self, qp: &Qp, seq: Seq) -> Result<(), Failed> {
+        let wr = &self.wr;
         if !qp.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
@@ -186,7 +214,7 @@ impl Tx {
             sink,
             invalidate: wr.op == SendOp::ReadLocalInv,
         };
-        let src = (Stag(wr.rkey), TaggedOffset(wr.raddr));
+        let src = (Stag(wr.rkey()), TaggedOffset(wr.raddr()));
         self.request_read(qp, read, src)
             .map_err(|()| Failed::new(Some(seq), Status::General))
     }
@@ -197,7 +225,7 @@ impl Tx {
         qp: &Qp,
         read: OutstandingRead,
         (src_stag, src_to): (Stag, TaggedOffset),
-    ) -> Result<Current, ()> {
+    ) -> Result<(), ()> {
         let req = ReadRequest {
             sink_stag: Stag(read.stag),
             sink_to: TaggedOffset(read.addr),
@@ -209,12 +237,14 @@ impl Tx {
         qp.sq.start_read(read).map_err(drop)?;
         let msn = self.read_msn;
         self.read_msn = msn.next();
-        let message = Message::ReadRequest { msn, req };
-        Ok(Current::new(message, Gather::empty(), 0, seq))
+        self.current.gather.clear();
+        self.current
+            .begin(Message::ReadRequest { msn, req }, 0, seq);
+        Ok(())
     }
 
     /// The initiator's ready-to-receive indication (RFC 6581 section 9).
-    fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<Current, Failed> {
+    fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
         // A zero-length tagged message names no buffer, yet some hardware takes STag 0 amiss.
         let (stag, to) = (Stag(1), TaggedOffset(0));
         let message = match rtr {
@@ -242,7 +272,8 @@ impl Tx {
                     .map_err(|()| Failed::new(None, Status::General));
             }
         };
-        Ok(Current::new(message, Gather::empty(), 0, None))
+        self.current.begin(message, 0, None);
+        Ok(())
     }
 }
 
@@ -261,8 +292,7 @@ fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
 }
 
 /// Puts a fast registration's STag, with its new key, into use.
-fn register(qp: &Qp, wr: &SendWr) -> Result<(), MemError> {
-    let reg = wr.reg.as_ref().ok_or(MemError::Invalid)?;
+fn register(qp: &Qp, reg: &Registration) -> Result<(), MemError> {
     if reg.region.pd() != qp.pd.id() {
         return Err(MemError::Domain);
     }

@@ -30,7 +30,7 @@ use crate::{
         state::State,
         Qp,
     },
-    wr::{SendWr, Status},
+    wr::{SendOp, SendWr, Status},
 };
 use iwarp::{tx::Framer, Terminate};
 use kernel::sync::Arc;
@@ -90,9 +90,11 @@ pub(crate) struct Tx {
     train: TrainBuf,
     /// Messages that begin in the train under way.
     messages: u64,
-    current: Option<Current>,
-    /// A request that waits for RDMA Reads before it.
-    blocked: Option<(Seq, SendWr)>,
+    current: Current,
+    /// The request that was taken last, in place: it is large.
+    wr: SendWr,
+    /// It waits for RDMA Reads before it.
+    blocked: Option<Seq>,
     /// All requests before this one are in the train, or sent.
     built: Option<Seq>,
     send_msn: iwarp::Msn,
@@ -114,7 +116,8 @@ impl Tx {
             cfg,
             train: TrainBuf::new(),
             messages: 0,
-            current: None,
+            current: Current::none(),
+            wr: SendWr::new(0, SendOp::Send, 0, 0),
             blocked: None,
             built: None,
             send_msn: iwarp::Msn::FIRST,
@@ -222,11 +225,13 @@ impl Tx {
     /// Sends a Terminate, if one is due, and has the connection closed behind it.
     fn terminate(&mut self, qp: &Arc<Qp>) {
         if !core::mem::replace(&mut self.terminated, true) {
-            self.current = None;
+            self.current.end();
             self.blocked = None;
             if let Some(t) = qp.take_terminate() {
                 qp.dev.counters.tx_terminates.add(1);
-                let built = self.append(&mut Current::terminate(t));
+                self.current.terminate(t);
+                let built = self.append();
+                self.current.end();
                 if built.is_ok() && self.flush(qp).is_none() && !self.train.is_empty() {
                     // No room in the socket: the peer does not read. When it does, the worker
                     // comes back for the rest; otherwise the connection's guard timer ends it.

@@ -2,7 +2,7 @@
 
 //! Assembling a train of FPDUs.
 
-use super::{message::Current, Failed, Tx};
+use super::{Failed, Tx};
 use crate::{
     mem::{gather::Gather, MemError},
     qp::Qp,
@@ -82,67 +82,68 @@ impl Tx {
             mss
         };
         loop {
-            let mut current = match self.current.take() {
-                Some(c) => c,
-                None if self.next_message(qp)? => match self.current.take() {
-                    Some(c) => c,
-                    None => return Ok(()),
-                },
-                None => return Ok(()),
-            };
+            if !self.current.active && !self.next_message(qp)? {
+                return Ok(());
+            }
             if self.train.is_empty() {
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
-                let left = current.segmenter.remaining() as usize;
+                let left = self.current.segmenter.remaining() as usize;
                 self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
             }
             // A look ahead: what does not fit is made again for the next train.
-            let mut ahead = current.segmenter;
-            let Some(fpdu) = ahead.next(mulpdu) else {
+            let mark = self.current.segmenter.mark();
+            let Some(fpdu) = self.current.segmenter.next(mulpdu) else {
+                self.current.end();
                 continue;
             };
             let len = self.framer.fpdu_len(&fpdu);
-            let used = self.train.len() % segment;
-            let fits = used == 0 || len <= segment - used;
-            if !self.train.is_empty() && (!fits || len > self.train.room()) {
-                self.current = Some(current);
-                return Ok(());
-            }
             let first = self.train.is_empty();
-            match self.put_fpdu(&mut current.gather, &fpdu) {
-                Ok(()) => current.segmenter = ahead,
-                Err(Stop::NoMemory) if !first => {
-                    // Send what there is; the FPDU is made again afterwards.
-                    self.current = Some(current);
+            if !first {
+                let used = self.train.len() % segment;
+                let fits = used == 0 || len <= segment - used;
+                if !fits || len > self.train.room() {
+                    self.current.segmenter.rewind(mark);
                     return Ok(());
                 }
-                Err(Stop::NoMemory) => return Err(Failed::new(current.seq, Status::General)),
-                Err(Stop::Memory(e)) => return Err(current.failed(e)),
             }
-            if current.segmenter.done() {
+            match self.put_fpdu(&fpdu) {
+                Ok(()) => {}
+                Err(Stop::NoMemory) if !first => {
+                    // Send what there is; the FPDU is made again afterwards.
+                    self.current.segmenter.rewind(mark);
+                    return Ok(());
+                }
+                Err(Stop::NoMemory) => return Err(Failed::new(self.current.seq, Status::General)),
+                Err(Stop::Memory(e)) => {
+                    self.current.segmenter.rewind(mark);
+                    return Err(self.current.failed(e));
+                }
+            }
+            if self.current.segmenter.done() {
                 self.messages += 1;
-                if let Some(seq) = current.seq {
+                if let Some(seq) = self.current.seq {
                     self.built = Some(seq.wrapping_add(1));
                 }
-                if current.answers.is_some() {
+                if self.current.answers.is_some() {
                     qp.inbound.answered();
                 }
-            } else {
-                self.current = Some(current);
+                self.current.end();
             }
         }
     }
 
-    /// Appends all of a short message. Errors: no memory.
-    pub(super) fn append(&mut self, current: &mut Current) -> Result<(), Stop> {
+    /// Appends all of the message under way, a short one. Errors: no memory.
+    pub(super) fn append(&mut self) -> Result<(), Stop> {
         let mulpdu = iwarp::mpa::mulpdu(self.conn.socket().mss(), self.cfg.markers);
-        while let Some(fpdu) = current.segmenter.next(mulpdu) {
-            self.put_fpdu(&mut current.gather, &fpdu)?;
+        while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
+            self.put_fpdu(&fpdu)?;
         }
         Ok(())
     }
 
     /// Appends one FPDU whole, or nothing of it.
-    fn put_fpdu(&mut self, gather: &mut Gather, fpdu: &Segment) -> Result<(), Stop> {
+    fn put_fpdu(&mut self, fpdu: &Segment) -> Result<(), Stop> {
+        let gather = &mut self.current.gather;
         let (mark, position, framer) = (self.train.len(), gather.position(), self.framer);
         let mut out = Out {
             train: &mut self.train,

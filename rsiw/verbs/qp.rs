@@ -235,12 +235,10 @@ fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
         // Immediate data and atomics are RFC 7306.
         _ => return Err(EINVAL),
     };
-    let mut out = SendWr::new(wr.id, op);
+    let mut out = SendWr::new(wr.id, op, rkey, raddr);
     out.signalled = wr.flags.signaled();
     out.solicited = wr.flags.solicited();
     out.fence = wr.flags.fence();
-    out.rkey = rkey;
-    out.raddr = raddr;
     if let Op::RegMr { mr, key, access } = &wr.op {
         out.reg = Some(Registration {
             region: mr.region.clone(),

@@ -103,6 +103,13 @@ impl Segment {
     }
 }
 
+/// How far a message has been cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    offset: u32,
+    done: bool,
+}
+
 /// Cuts one message into segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
@@ -132,6 +139,22 @@ impl Segmenter {
     #[inline]
     pub const fn remaining(&self) -> u32 {
         self.len.wrapping_sub(self.offset)
+    }
+
+    /// Where the next segment begins.
+    #[inline]
+    pub const fn mark(&self) -> Mark {
+        Mark {
+            offset: self.offset,
+            done: self.done,
+        }
+    }
+
+    /// Goes back to where a segment began that was made and not used.
+    #[inline]
+    pub fn rewind(&mut self, mark: Mark) {
+        self.offset = mark.offset;
+        self.done = mark.done;
     }
 
     /// Whether the last segment has been made.

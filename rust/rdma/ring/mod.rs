@@ -80,9 +80,15 @@ impl<T: Entry> Ring<T> {
     #[inline]
     pub fn load(&self, index: u32) -> T {
         let mut value = T::new_zeroed();
+        self.load_into(index, &mut value);
+        value
+    }
+
+    /// As [`Self::load`], to where it is to stay.
+    #[inline]
+    pub fn load_into(&self, index: u32, value: &mut T) {
         // SAFETY: The entry is in the memory; it may change meanwhile, which `copy` allows for.
         unsafe { copy::bytes_in(value.as_mut_bytes(), self.entry(index)) };
-        value
     }
 
     /// Copies `value` to the entry at `index` (modulo the number of entries). Context: any.
