@@ -48,11 +48,9 @@ impl Gather {
         }
     }
 
-    /// Lets go of the payload.
+    /// The payload is over. What was granted stays for the next one, which most often needs the
+    /// same; a region that is gone meanwhile is found out then, and its memory does not wait.
     pub(crate) fn clear(&mut self) {
-        for piece in self.pieces.iter_mut().take(self.count) {
-            *piece = None;
-        }
         self.inline = false;
         (self.count, self.at, self.offset) = (0, 0, 0);
     }
@@ -77,10 +75,17 @@ impl Gather {
         self.clear();
         let named = sges.iter().filter(|s| s.length != 0);
         for (slot, sge) in self.pieces.iter_mut().zip(named) {
-            let grant = regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?;
             self.count += 1;
+            if let Some(old) = slot {
+                if old.grant.is_for(sge.lkey, Access::LOCAL_READ)
+                    && old.grant.check(pd, sge.addr, sge.length).is_ok()
+                {
+                    (old.addr, old.len) = (sge.addr, sge.length);
+                    continue;
+                }
+            }
             *slot = Some(Piece {
-                grant,
+                grant: regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?,
                 addr: sge.addr,
                 len: sge.length,
             });
@@ -125,7 +130,8 @@ impl Gather {
         while !dst.is_empty() {
             let piece = self
                 .pieces
-                .get(self.at)
+                .get(..self.count)
+                .and_then(|pieces| pieces.get(self.at))
                 .and_then(Option::as_ref)
                 .ok_or(MemError::Bounds)?;
             let n = dst.len().min((piece.len - self.offset) as usize);

@@ -252,6 +252,11 @@ impl Grant {
         self.key
     }
 
+    /// Whether it is for `need` by `key`; what it is good for now, [`Self::check`] tells.
+    pub(crate) fn is_for(&self, key: u32, need: Access) -> bool {
+        self.key == key && self.need == need
+    }
+
     /// Checks another range.
     pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
         self.region.check(self.key, pd, addr, len, self.need)

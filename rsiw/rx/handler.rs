@@ -98,10 +98,7 @@ impl Handler for Place<'_> {
                 solicited,
                 invalidate,
             } => self.received(len, solicited, invalidate),
-            Event::Write => {
-                self.st.write = None;
-                Ok(())
-            }
+            Event::Write => Ok(()),
             Event::ReadRequest(request) => self.read_request(request),
             Event::ReadResponse { len } => {
                 self.read_done(len);
@@ -147,18 +144,20 @@ impl Place<'_> {
 
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
         let (qp, pd) = (self.qp, self.qp.pd.id());
-        match &self.st.write {
-            Some(grant) if !p.first && grant.key() == stag.0 => {
-                grant.check(pd, to.0, p.len).map_err(MemError::refusal)?
-            }
-            _ => {
-                let grant = qp
-                    .dev
-                    .regions
-                    .get(stag.0, pd, to.0, p.len, Access::REMOTE_WRITE)
-                    .map_err(MemError::refusal)?;
-                self.st.write = Some(grant);
-            }
+        // The last Write's grant most often serves this one, too. If it does not, that may be
+        // because its region is gone and another one has the STag.
+        let known = self
+            .st
+            .write
+            .as_ref()
+            .is_some_and(|grant| grant.key() == stag.0 && grant.check(pd, to.0, p.len).is_ok());
+        if !known {
+            let grant = qp
+                .dev
+                .regions
+                .get(stag.0, pd, to.0, p.len, Access::REMOTE_WRITE)
+                .map_err(MemError::refusal)?;
+            self.st.write = Some(grant);
         }
         self.st.sink = Sink::Write { addr: to.0 };
         Ok(())

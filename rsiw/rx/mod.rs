@@ -53,7 +53,7 @@ enum Sink {
 struct State {
     recv: Option<Receiving>,
     sink: Sink,
-    /// What the RDMA Write under way may write to.
+    /// What the last RDMA Write might write to.
     write: Option<Grant>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,

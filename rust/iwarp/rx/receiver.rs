@@ -183,6 +183,9 @@ impl Receiver {
                 return Some(n);
             }
         }
+        if rest.is_empty() {
+            return None;
+        }
         self.gather_header_slowly(rest)
     }
 

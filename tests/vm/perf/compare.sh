@@ -36,7 +36,7 @@ measure() {
 	local options column
 	case $1 in
 	*_bw) options="-s 65536 -n $((MEGABYTES * 16))" column=4 ;;
-	*) options="-s 2 -n 500" column=5 ;;
+	*) options="-s 2 -n 3000" column=5 ;;
 	esac
 	# Several tries, for siw's sake: see patiently in lib.sh.
 	for _ in 1 2 3; do
