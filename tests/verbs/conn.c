@@ -241,9 +241,9 @@ void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 	 */
 	if (s->client && !c->o.silent)
 		post(c, IBV_WR_RDMA_WRITE, 0, 0, NULL, 0, 0, 0);
+	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
 	/* Neither side runs ahead into a side that is not ready. */
 	sync_sides(s);
-	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
 }
 
 enum ibv_qp_state qp_state(struct ibv_qp *qp)

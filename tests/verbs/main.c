@@ -280,6 +280,17 @@ static bool report(int n, const char *name, const char *why, const struct result
 	return r->verdict != V_FAIL || why;
 }
 
+/*
+ * siw misses a first message that comes while siw_accept() still sets up its
+ * socket, and then waits for ever.
+ */
+static bool siw_slept(const struct result *r)
+{
+	static const char said[] = "no connection event";
+
+	return r->verdict == V_FAIL && (strstr(r->own, said) || strstr(r->peer, said));
+}
+
 /* Runs the selected tests, or (addr NULL) only counts or lists them. */
 static int client(const char *addr, int *count)
 {
@@ -310,6 +321,10 @@ static int client(const char *addr, int *count)
 				}
 				began = now_ms();
 				run_one(t, reverse, addr, &r);
+				if (gentle && siw_slept(&r)) {
+					printf("# %s: once more\n", name);
+					run_one(t, reverse, addr, &r);
+				}
 				bad += !report(n, name, why, &r, now_ms() - began);
 			}
 		}

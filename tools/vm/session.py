@@ -29,6 +29,7 @@ class Outcome:
     seconds: float = 0
     log: str = ""
     shown: list = field(default_factory=list)       # to print on failure
+    siw_died: bool = False                          # a host with siw, and not rsiw
 
     @property
     def failed(self):
@@ -159,6 +160,8 @@ class Session:
                 self.soiled.add(guest.side)
         except GuestDied:
             self.soiled.add(guest.side)
+            driver = outcome.pair[0 if guest.side == "a" else -1]
+            outcome.siw_died |= driver == "siw" and self.count == 2
             outcome.problems.append(f"host{guest.side} {guest.ending()}")
             guest.kill()
             outcome.shown += [f"--- console of host{guest.side} ---", *guest.console_tail()]

@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 150
+# kernel: stock
+#
+# fio writes at random to a mount, with verification; in the middle of it the
+# server is gone for a while, then the link.
+
+. /tests/lib.sh
+. /tests/nfs/lib
+plan 8
+
+verify() {
+	fio --name=job --directory="$MNT" --rw=randrw --bsrange=512-64k --size=8m --direct=1 \
+		--ioengine=psync --numjobs=2 --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--output="$WORK/fio" "$@" >"$WORK/fio.err" 2>&1 ||
+		{ cat "$WORK/fio" "$WORK/fio.err"; return 1; }
+	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
+}
+disturbed() {
+	verify --runtime=12 --time_based --size=2m &
+	local pid=$!
+	sleep 2
+	"$@"
+	wait "$pid"
+}
+restart() { on_server 'rpc.nfsd 0; sleep 1; serve_nfs'; }
+flap() { ip link set eth0 down; sleep 2; ip link set eth0 up; }
+
+run "load the driver on both hosts" both load_driver || exit 1
+run "the server listens" on_server serve_nfs || exit 1
+run "mount" mount_nfs 4.2 || exit 1
+LIMIT=60 run "fio" verify
+LIMIT=60 run "the server restarts under it" disturbed restart
+LIMIT=60 run "the link flaps under it" disturbed flap
+run "unmount" umount_nfs
+run "the server stops" on_server stop_nfs

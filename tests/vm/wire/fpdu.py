@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A peer that speaks MPA, DDP and RDMAP by hand, rightly and wrongly, to rping's server.
+
+    fpdu.py ADDRESS PORT CASE       one case, a connection of its own
+    fpdu.py --list                  the cases
+
+Exit status 0 if the device behaved; what went wrong is printed otherwise. A wrong message has to be
+answered by the Terminate that the RFCs name (RFC 5040 s4.8, RFC 5041 s7, RFC 5044 s8), with the
+header of the offending segment, followed by nothing but the FIN.
+"""
+
+import os
+import socket
+import struct
+import sys
+
+SLOW = float(os.environ.get("RSIW_SLOW", "1"))
+WRITE, READ, RESPONSE, SEND, SEND_INV, TERMINATE = 0, 1, 2, 3, 4, 7
+TAGGED, LAST, VERSION = 0x80, 0x40, 1
+RDMAP = 0x40
+# What rping's server posts: one receive of 16 bytes.
+RECEIVE = 16
+# Terminates: layer and type in one octet, then the code.
+RDMA_PROTECTION, RDMA_OPERATION, DDP_TAGGED, DDP_UNTAGGED, MPA = 0x01, 0x02, 0x11, 0x12, 0x20
+
+
+class Failed(Exception):
+    pass
+
+
+def check(what, message):
+    if not what:
+        raise Failed(message)
+
+
+def _table():
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        yield byte
+
+
+TABLE = list(_table())
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
+    return struct.pack("<I", crc ^ 0xFFFFFFFF)
+
+
+def tagged(opcode, stag, offset, data=b"", last=True, version=VERSION, rdmap=RDMAP):
+    control = TAGGED | (LAST if last else 0) | version
+    return struct.pack("!BBIQ", control, rdmap | opcode, stag, offset) + data
+
+
+def untagged(opcode, data=b"", queue=0, number=1, offset=0, last=True, version=VERSION,
+             rdmap=RDMAP, stag=0):
+    control = (LAST if last else 0) | version
+    return struct.pack("!BBIIII", control, rdmap | opcode, stag, queue, number, offset) + data
+
+
+def fpdu(ulpdu, length=None, crc=None):
+    body = struct.pack("!H", len(ulpdu) if length is None else length) + ulpdu
+    body += bytes(-len(body) % 4)
+    return body + (crc32c(body) if crc is None else crc)
+
+
+def advertise(address=0x1000, stag=0x100, size=64):
+    """What rping's client sends first: where its buffer is."""
+    return struct.pack("!QII", address, stag, size)
+
+
+class Peer:
+    def __init__(self, address, port):
+        self.sock = socket.create_connection((address, port), timeout=10)
+        self.sock.sendall(b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0))
+        reply = self.receive(20)
+        check(reply[:16] == b"MPA ID Rep Frame" and not reply[16] & 0x20, f"not accepted: {reply!r}")
+        self.receive(struct.unpack("!H", reply[18:])[0])
+
+    def receive(self, count, seconds=10):
+        self.sock.settimeout(seconds * SLOW)
+        got = b""
+        while len(got) < count:
+            try:
+                more = self.sock.recv(count - len(got))
+            except ConnectionResetError as e:
+                raise Failed(f"reset, after {got!r}") from e
+            except socket.timeout as e:
+                raise Failed(f"nothing came, after {got!r}") from e
+            if not more:
+                break
+            got += more
+        return got
+
+    def send(self, *ulpdus):
+        self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
+
+    def next(self):
+        """The ULPDU of the next FPDU, or nothing at the FIN."""
+        head = self.receive(2)
+        if not head:
+            return b""
+        length = struct.unpack("!H", head)[0]
+        rest = self.receive((length + 2 + 3) // 4 * 4 + 4 - 2)
+        body = head + rest
+        check(crc32c(body[:-4]) == body[-4:], "a wrong CRC")
+        check(not any(body[2 + length:-4]), "padding that is not zero")
+        return body[2:2 + length]
+
+    def terminated(self, kind, code, offender=None, read_request=False):
+        """A Terminate comes, and then the FIN."""
+        ulpdu = self.next()
+        check(len(ulpdu) >= 21, f"no Terminate: {ulpdu.hex()}")
+        control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
+        check((control, rdmap) == (LAST | VERSION, RDMAP | TERMINATE), f"not a Terminate: {ulpdu.hex()}")
+        check((queue, number, offset) == (2, 1, 0), f"queue {queue}, MSN {number}, MO {offset}")
+        term = ulpdu[18:]
+        check((term[0], term[1]) == (kind, code),
+              f"says {term[0]:#04x} {term[1]:#04x}, not {kind:#04x} {code:#04x}")
+        check(not term[2] & 0x1F and not term[3], "reserved bits are set")
+        rest = term[4:]
+        if offender is None:
+            check(not term[2] and not rest, f"has a header: {term.hex()}")
+        else:
+            size = 14 if offender[0] & TAGGED else 18
+            check(term[2] == (0xE0 if read_request else 0xC0), f"header bits {term[2]:#04x}")
+            check(struct.unpack("!H", rest[:2])[0] == len(offender), "the segment's length")
+            header = offender[:size + 28] if read_request else offender[:size]
+            check(rest[2:] == header, f"the header of something else: {rest[2:].hex()}")
+        check(self.next() == b"", "something behind the Terminate")
+
+    def refused(self, ulpdu, kind, code, **more):
+        self.send(ulpdu)
+        self.terminated(kind, code, ulpdu, **more)
+
+    def read_request(self):
+        """The server reads what was advertised: its Read Request, taken apart."""
+        ulpdu = self.next()
+        check(len(ulpdu) == 46, f"no Read Request: {ulpdu.hex()}")
+        control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
+        check((control, rdmap, queue, number, offset) ==
+              (LAST | VERSION, RDMAP | READ, 1, 1, 0), f"not a first Read Request: {ulpdu.hex()}")
+        return struct.unpack("!IQIIQ", ulpdu[18:])
+
+
+# --- what is right ------------------------------------------------------------
+
+def good(peer):
+    """A whole round of rping: Send, Read, Send, Send, Write, Send."""
+    peer.send(untagged(SEND, advertise()))
+    sink, to, size, source, address = peer.read_request()
+    check((size, source, address) == (64, 0x100, 0x1000), "reads something else")
+    data = bytes(range(64))
+    # In three segments, the last of them empty.
+    peer.send(tagged(RESPONSE, sink, to, data[:30], last=False),
+              tagged(RESPONSE, sink, to + 30, data[30:], last=False),
+              tagged(RESPONSE, sink, to + 64))
+    check(peer.next()[:2] == bytes((LAST | VERSION, RDMAP | SEND)), "no Send")
+    peer.send(untagged(SEND, advertise(0x2000, 0x200), number=2))
+    written = peer.next()
+    check(written == tagged(WRITE, 0x200, 0x2000, data), f"not what was read: {written.hex()}")
+    check(peer.next()[:2] == bytes((LAST | VERSION, RDMAP | SEND)), "no Send")
+
+
+def in_single_octets(peer):
+    peer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for octet in fpdu(untagged(SEND, advertise())):
+        peer.sock.sendall(bytes((octet,)))
+    peer.read_request()
+
+
+def in_two_segments(peer):
+    """A message in two segments, and reserved bits that are to be ignored."""
+    data = advertise()
+    peer.send(untagged(SEND, data[:5], last=False),
+              untagged(SEND, data[5:], offset=5, rdmap=RDMAP | 0x30))
+    peer.read_request()
+
+
+def terminate_from_us(peer):
+    """It is not answered: the connection ends."""
+    peer.send(untagged(TERMINATE, bytes((0x20, 2, 0, 0)), queue=2))
+    check(peer.next() == b"", "an answer to a Terminate")
+
+
+# --- MPA ------------------------------------------------------------------------
+
+def bad_crc(peer):
+    peer.sock.sendall(fpdu(untagged(SEND, advertise()), crc=b"\0\0\0\0"))
+    peer.terminated(MPA, 2)
+
+
+def bad_crc_of_write(peer):
+    peer.sock.sendall(fpdu(tagged(WRITE, 0x12345600, 0, bytes(40)), crc=b"\1\2\3\4"))
+    ulpdu = peer.next()
+    check(len(ulpdu) >= 22 and ulpdu[1] == RDMAP | TERMINATE, f"no Terminate: {ulpdu.hex()}")
+
+
+def length_too_long(peer):
+    peer.sock.sendall(struct.pack("!H", 64769) + untagged(SEND, bytes(2000)))
+    peer.terminated(MPA, 3)
+
+
+def length_too_short(peer):
+    peer.sock.sendall(fpdu(b"\x41\x43" + bytes(6)) + bytes(40))
+    peer.terminated(MPA, 3)
+
+
+# --- DDP, untagged --------------------------------------------------------------
+
+def queue(peer):
+    peer.refused(untagged(SEND, advertise(), queue=3), DDP_UNTAGGED, 1)
+
+
+def no_buffer(peer):
+    """A second Send, for which no receive is posted; the first one's answer may come before."""
+    second = untagged(SEND, advertise(), number=2)
+    peer.send(untagged(SEND, advertise()), second)
+    check(peer.next()[1] in (RDMAP | READ, RDMAP | TERMINATE), "an odd answer")
+
+
+def number_two_first(peer):
+    peer.refused(untagged(SEND, advertise(), number=2), DDP_UNTAGGED, 3)
+
+
+def number_zero(peer):
+    peer.refused(untagged(SEND, advertise(), number=0), DDP_UNTAGGED, 3)
+
+
+def offset_not_zero(peer):
+    peer.refused(untagged(SEND, advertise()[:8], offset=8), DDP_UNTAGGED, 4)
+
+
+def offset_skips(peer):
+    peer.send(untagged(SEND, bytes(4), last=False))
+    peer.refused(untagged(SEND, bytes(4), offset=8), DDP_UNTAGGED, 4)
+
+
+def too_long(peer):
+    peer.refused(untagged(SEND, bytes(RECEIVE + 1)), DDP_UNTAGGED, 5)
+
+
+def too_long_in_pieces(peer):
+    peer.send(untagged(SEND, bytes(RECEIVE), last=False))
+    peer.refused(untagged(SEND, bytes(1), offset=RECEIVE), DDP_UNTAGGED, 5)
+
+
+def ddp_version(peer):
+    peer.refused(untagged(SEND, advertise(), version=2), DDP_UNTAGGED, 6)
+
+
+# --- DDP, tagged ------------------------------------------------------------------
+
+def write_unknown_stag(peer):
+    peer.refused(tagged(WRITE, 0x7FFFFF01, 0, bytes(8)), DDP_TAGGED, 0)
+
+
+def write_stag_zero(peer):
+    peer.refused(tagged(WRITE, 0, 0, bytes(8)), DDP_TAGGED, 0)
+
+
+def write_wraps(peer):
+    peer.refused(tagged(WRITE, 0x7FFFFF01, (1 << 64) - 4, bytes(8)), DDP_TAGGED, 3)
+
+
+def tagged_version(peer):
+    peer.refused(tagged(WRITE, 0x7FFFFF01, 0, bytes(8), version=0), DDP_TAGGED, 4)
+
+
+# --- RDMAP --------------------------------------------------------------------------
+
+def rdmap_version(peer):
+    peer.refused(untagged(SEND, advertise(), rdmap=0x80), RDMA_OPERATION, 5)
+
+
+def reserved_opcode(peer):
+    peer.refused(untagged(0xF, advertise()), RDMA_OPERATION, 6)
+
+
+def send_in_tagged_segment(peer):
+    peer.refused(tagged(SEND, 0x7FFFFF01, 0, bytes(8)), RDMA_OPERATION, 6)
+
+
+def send_on_read_queue(peer):
+    peer.refused(untagged(SEND, advertise(), queue=1), RDMA_OPERATION, 6)
+
+
+def response_unasked(peer):
+    peer.refused(tagged(RESPONSE, 0x7FFFFF01, 0, bytes(8)), RDMA_OPERATION, 6)
+
+
+def _read(stag, offset=0, size=16, number=1):
+    return untagged(READ, struct.pack("!IQIIQ", 0x100, 0x1000, size, stag, offset), queue=1,
+                    number=number)
+
+
+def read_unknown_stag(peer):
+    peer.refused(_read(0x7FFFFF01), RDMA_PROTECTION, 0, read_request=True)
+
+
+def read_number_two_first(peer):
+    peer.refused(_read(0x7FFFFF01, number=2), DDP_UNTAGGED, 3)
+
+
+def read_short_header(peer):
+    peer.send(untagged(READ, bytes(20), queue=1))
+    ulpdu = peer.next()
+    check(len(ulpdu) >= 22 and ulpdu[1] == RDMAP | TERMINATE, f"no Terminate: {ulpdu.hex()}")
+
+
+def read_zero_of_nothing(peer):
+    """A Read of no bytes names no buffer: it is answered, whatever its STag."""
+    peer.send(_read(0, size=0))
+    check(peer.next() == tagged(RESPONSE, 0x100, 0x1000), "no empty Read Response")
+
+
+def invalidate_unknown_stag(peer):
+    peer.refused(untagged(SEND_INV, advertise(), stag=0x7FFFFF01), RDMA_PROTECTION, 0)
+
+
+def response_other_stag(peer):
+    peer.send(untagged(SEND, advertise()))
+    sink, to, _, _, _ = peer.read_request()
+    peer.refused(tagged(RESPONSE, sink ^ 0x100, to, bytes(64)), DDP_TAGGED, 0)
+
+
+def response_other_offset(peer):
+    peer.send(untagged(SEND, advertise()))
+    sink, to, _, _, _ = peer.read_request()
+    peer.refused(tagged(RESPONSE, sink, to + 8, bytes(56)), DDP_TAGGED, 1)
+
+
+def response_too_long(peer):
+    peer.send(untagged(SEND, advertise()))
+    sink, to, _, _, _ = peer.read_request()
+    peer.refused(tagged(RESPONSE, sink, to, bytes(65)), DDP_TAGGED, 1)
+
+
+def response_too_short(peer):
+    peer.send(untagged(SEND, advertise()))
+    sink, to, _, _, _ = peer.read_request()
+    peer.send(tagged(RESPONSE, sink, to, bytes(63)))
+    ulpdu = peer.next()
+    check(len(ulpdu) >= 22 and ulpdu[1] == RDMAP | TERMINATE, f"no Terminate: {ulpdu.hex()}")
+
+
+CASES = {f.__name__: f for f in list(globals().values())
+         if callable(f) and getattr(f, "__code__", None) and f.__code__.co_varnames[:1] == ("peer",)
+         and f.__code__.co_argcount == 1}
+
+
+def main():
+    if sys.argv[1] == "--list":
+        print("\n".join(CASES))
+        return 0
+    try:
+        CASES[sys.argv[3]](Peer(sys.argv[1], int(sys.argv[2])))
+    except Failed as e:
+        print(f"{sys.argv[3]}: {e}")
+        return 1
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 150
+# pairs: rsiw,*
+#
+# A peer that makes its FPDUs by hand: what is right works, and each kind of
+# wrong message gets its Terminate, and then the end.
+
+. /tests/lib.sh
+
+mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
+plan $((${#cases[@]} + 3))
+
+run "load the driver" load_driver || exit 1
+peer_bg server rping -s -P -a 0.0.0.0 -p 7180
+run "a consumer listens" server_up 7180
+for case in "${cases[@]}"; do
+	run "$case" python3 /tests/wire/fpdu.py "$ADDR" 7180 "$case"
+done
+peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
+server_up 7182
+run "a real one still connects" rping -c -C 5 -v -a "$ADDR" -p 7182
+peer_kill server
