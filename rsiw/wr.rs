@@ -53,6 +53,8 @@ pub(crate) struct Registration {
     pub(crate) region: Arc<Region>,
     pub(crate) key: u32,
     pub(crate) access: Access,
+    /// The address of its first byte.
+    pub(crate) iova: u64,
 }
 
 /// One send work request. Its total length fits `u32`.

@@ -67,11 +67,23 @@ impl Region {
 
     /// Makes the STag `stag` usable with the rights `access`.
     pub(crate) fn enable(&self, stag: u32, access: Access) {
-        self.fenced(|| {
-            self.stag.store(stag, Ordering::Relaxed);
-            // Release: whoever sees the region valid sees its STag.
-            self.state.store(VALID | access.bits(), Ordering::Release);
+        self.fenced(|_| self.set(stag, access));
+    }
+
+    /// As [`Self::enable`], for a fast registration: its first byte is addressed by `iova`.
+    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64) {
+        self.fenced(|pages| {
+            if let Some(pages) = pages {
+                pages.set_iova(iova);
+            }
+            self.set(stag, access);
         });
+    }
+
+    fn set(&self, stag: u32, access: Access) {
+        self.stag.store(stag, Ordering::Relaxed);
+        // Release: whoever sees the region valid sees its STag.
+        self.state.store(VALID | access.bits(), Ordering::Release);
     }
 
     /// Sets the STag of a region that is not enabled yet.
@@ -89,17 +101,16 @@ impl Region {
     /// For a fast registration this is a fence: accesses that have begun are over when it returns,
     /// since its consumer gives the pages to others next. (A process' pages stay its own.)
     pub(crate) fn disable(&self) -> bool {
-        self.fenced(|| self.state.swap(0, Ordering::AcqRel) & VALID != 0)
+        self.fenced(|_| self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
-    /// Runs `f` while no access to a fast registration is under way.
-    fn fenced<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Runs `f` while no access to a fast registration is under way, with its page list.
+    fn fenced<R>(&self, f: impl FnOnce(Option<&mut PageList>) -> R) -> R {
         let store = self.store.enter();
-        let _pages = match store.as_deref() {
-            Some(Store::Fast(fast)) => Some(fast.pages.lock()),
-            _ => None,
-        };
-        f()
+        match store.as_deref() {
+            Some(Store::Fast(fast)) => f(Some(&mut *fast.pages.lock())),
+            _ => f(None),
+        }
     }
 
     /// Whether remote or local invalidation may take it away: only fast registrations.

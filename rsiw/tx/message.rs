@@ -299,6 +299,6 @@ fn register(qp: &Qp, reg: &Registration) -> Result<(), MemError> {
     if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
         return Err(MemError::Invalid);
     }
-    reg.region.enable(reg.key, reg.access);
+    reg.region.register(reg.key, reg.access, reg.iova);
     Ok(())
 }

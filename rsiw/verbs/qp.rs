@@ -239,11 +239,18 @@ fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
     out.signalled = wr.flags.signaled();
     out.solicited = wr.flags.solicited();
     out.fence = wr.flags.fence();
-    if let Op::RegMr { mr, key, access } = &wr.op {
+    if let Op::RegMr {
+        mr,
+        key,
+        access,
+        iova,
+    } = &wr.op
+    {
         out.reg = Some(Registration {
             region: mr.region.clone(),
             key: *key,
             access: Access::from_verbs(access.bits()),
+            iova: *iova,
         });
     }
     if payload {

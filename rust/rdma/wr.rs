@@ -130,6 +130,9 @@ pub enum SendOp<D: Driver> {
         key: u32,
         /// The rights that it gives.
         access: Access,
+        /// The address of the first byte. Consumers may change it after mapping (NFS does), to
+        /// one with the same offset in its page.
+        iova: u64,
     },
     /// Another `enum ib_wr_opcode`.
     Other(u32),
@@ -276,6 +279,8 @@ impl<'a, D: Driver> SendWrs<'a, D> {
                 mr,
                 key: wr.key,
                 access: Access::from_bits(wr.access as u32),
+                // SAFETY: The consumer's region is alive during the call.
+                iova: unsafe { (*wr.mr).iova },
             },
             None => SendOp::Other(bindings::ib_wr_opcode_IB_WR_REG_MR),
         }

@@ -141,6 +141,11 @@ impl PageList {
         self.iova
     }
 
+    /// Has the first byte addressed by `iova`.
+    pub fn set_iova(&mut self, iova: u64) {
+        self.iova = iova;
+    }
+
     /// The number of bytes.
     pub fn len(&self) -> u64 {
         self.blocks.len()

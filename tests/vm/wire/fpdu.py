@@ -153,7 +153,8 @@ def good(peer):
     peer.send(untagged(SEND, advertise()))
     sink, to, size, source, address = peer.read_request()
     check((size, source, address) == (64, 0x100, 0x1000), "reads something else")
-    data = bytes(range(64))
+    # A string, as long as the buffer.
+    data = bytes(range(1, 64)) + b"\0"
     # In three segments, the last of them empty.
     peer.send(tagged(RESPONSE, sink, to, data[:30], last=False),
               tagged(RESPONSE, sink, to + 30, data[30:], last=False),
@@ -200,7 +201,8 @@ def bad_crc_of_write(peer):
 
 
 def length_too_long(peer):
-    peer.sock.sendall(struct.pack("!H", 64769) + untagged(SEND, bytes(2000)))
+    """More than a ULPDU may have, though what is there is in order."""
+    peer.send(untagged(SEND, bytes(64769 - 18)))
     peer.terminated(MPA, 3)
 
 
