@@ -10,7 +10,7 @@
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
-	leaves_after_reply silence)
+	no_rtr_in_common rtr_first leaves_after_reply silence)
 plan $((${#cases[@]} * 2 + 1))
 
 run "load the driver" load_driver || exit 1

@@ -364,6 +364,35 @@ class Initiator:
         """An ORD that the device cannot serve: Terminate, layer 2, type 0, code 6."""
         sock = self.accept()
         self.agree(sock, 1, DEPTH - 1)
+        self.terminated(sock, 6)
+
+    def case_no_rtr_in_common(self):
+        """Peer-to-peer, but no ready-to-receive message: Terminate, layer 2, type 0, code 7."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 4, 4)))
+        self.terminated(sock, 7)
+
+    def case_rtr_first(self):
+        """Whatever the consumer has to send, the first FPDU is the RTR that was agreed on."""
+        for ird, ord_, opcode in ((A | B, 0, 3), (A, WRITE, 0), (A, READ, 1)):
+            sock = self.accept()
+            receive_frame(sock, REQUEST)
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(ird | 4, ord_ | 4)))
+            length, _, rdmap = struct.unpack("!HBB", receive(sock, 4))
+            check(rdmap == 0x40 | opcode, f"RDMAP control {rdmap:#x}, not opcode {opcode}")
+            # Headers, and no payload: tagged, untagged, untagged with what to read.
+            check(length == {0: 14, 3: 18, 1: 46}[opcode], f"{length} octets")
+            if opcode == 1:
+                size = receive(sock, 46 - 2)[18 + 12 - 2:][:4]
+                check(size == bytes(4), f"reads {size!r} octets")
+            sock.close()
+            self.consumer.kill()
+            self.consumer.wait()
+            self.consumer = None
+
+    def terminated(self, sock, code):
+        """A Terminate of layer 2, type 0 comes, and the consumer fails."""
         got = receive(sock, 1000)
         check(len(got) >= 20, f"no Terminate: {got!r}")
         length, ddp, rdmap = struct.unpack("!HBB", got[:4])
@@ -372,7 +401,7 @@ class Initiator:
         # Untagged header: 2 control octets, 4 reserved, QN, MSN, MO; then the Terminate control.
         qn = struct.unpack("!I", got[8:12])[0]
         check(qn == 2, f"queue {qn}")
-        check(got[20] == 0x20 and got[21] == 6, f"Terminate {got[20]:#x} {got[21]}")
+        check(got[20] == 0x20 and got[21] == code, f"Terminate {got[20]:#x} {got[21]}")
         self.consumer_ends(10)
 
     def case_leaves_after_reply(self):
