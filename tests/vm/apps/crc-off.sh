@@ -18,7 +18,10 @@ both_without() { eval "$load" && peer_sh "$load"; }
 
 verbs() {
 	serve verbs 18515 rsiw-verbs server "$PEER" || return
-	rsiw-verbs client -t 'send*,write,read,inline,list,both-ways,long-1' \
+	local gentle=
+	[ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" = rsiw,rsiw ] || gentle=-z
+	# shellcheck disable=SC2086 # an option, or none
+	rsiw-verbs client $gentle -t 'send*,write,read,inline,list,both-ways,long-1' \
 		-x 'send-invalidate*,send-solicited' "$PEER"
 }
 
