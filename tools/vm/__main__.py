@@ -121,7 +121,7 @@ def run_session(args, rundir, report, plan, count):
             report.begin(job, pair)
             outcome = session.run(job, pair, report.echo)
             # siw, which is here to talk to only, brings its own host down now and then.
-            for _ in range(2):
+            for _ in range(4):
                 if not outcome.siw_died:
                     break
                 print(f"vm: siw's host died in {job.title}; the job is run again "
