@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from guest import Guest, probe_kvm    # noqa: E402
 from jobs import find_jobs                          # noqa: E402
+from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
 from report import Report                           # noqa: E402
 from session import Session                         # noqa: E402
@@ -127,6 +128,11 @@ def run_session(args, rundir, report, plan, count):
                 print(f"vm: siw's host died in {job.title}; the job is run again "
                       f"(log: {outcome.log})", flush=True)
                 outcome = session.run(job, pair, report.echo)
+            if outcome.siw_died:
+                outcome.results = [Result("(whole job)", "skip",
+                                          "siw's host died each time: it could not be run")]
+                outcome.problems.clear()
+                outcome.shown.clear()
             report.end(outcome)
         for result in session.leaks():
             report.extra(result)
