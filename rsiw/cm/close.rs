@@ -29,7 +29,7 @@ use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
-pub(super) fn abort(conn: &Arc<Conn>, link: Link, why: Lost, status: Result) -> Stage {
+pub(super) fn abort(conn: &Arc<Conn>, link: &Link, why: Lost, status: Result) -> Stage {
     conn.leave();
     conn.socket().abort();
     link.qp.conn_lost(why);
@@ -38,7 +38,7 @@ pub(super) fn abort(conn: &Arc<Conn>, link: Link, why: Lost, status: Result) -> 
 }
 
 /// Ends an established connection after both FINs. Context: sleeping.
-pub(super) fn finish(conn: &Arc<Conn>, link: Link) -> Stage {
+pub(super) fn finish(conn: &Arc<Conn>, link: &Link) -> Stage {
     conn.leave();
     link.qp.conn_lost(Lost::Closed);
     report_close(&link.cm, Ok(()));
@@ -47,7 +47,7 @@ pub(super) fn finish(conn: &Arc<Conn>, link: Link) -> Stage {
 
 /// Ends an established connection for its consumer, while TCP delivers what it has. Context:
 /// sleeping.
-pub(super) fn flush(conn: &Arc<Conn>, link: Link) -> Stage {
+pub(super) fn flush(conn: &Arc<Conn>, link: &Link) -> Stage {
     let next = linger(conn);
     link.qp.conn_lost(Lost::Aborted);
     report_close(&link.cm, Ok(()));

@@ -14,7 +14,7 @@ use super::{
     Close, Lost,
 };
 use crate::{params, qp::Qp};
-use kernel::{prelude::*, sync::Arc};
+use kernel::sync::Arc;
 use net::errno;
 use rdma::CmId;
 
@@ -59,17 +59,26 @@ pub(super) struct FinSent {
     received: u64,
 }
 
-/// What ends the stream at once, in any of these stages.
-fn cut_short(conn: &Arc<Conn>, events: Events) -> Option<(Lost, Error)> {
-    if conn.how() == Some(Close::Abort) {
-        Some((Lost::Aborted, errno::ECONNABORTED.error()))
+/// The next stage, if something ends the stream at once, in any of these stages.
+fn cut_short(conn: &Arc<Conn>, link: &Link, events: Events) -> Option<Stage> {
+    let (why, e) = if conn.how() == Some(Close::Abort) {
+        (Lost::Aborted, errno::ECONNABORTED.error())
     } else if let Some(e) = conn.error() {
-        Some((Lost::Reset, e))
+        (Lost::Reset, e)
     } else if events.any(Events::CUT) {
-        Some((Lost::Reset, errno::ECONNRESET.error()))
+        (Lost::Reset, errno::ECONNRESET.error())
+    } else if conn.how() == Some(Close::Flush) {
+        return Some(close::flush(conn, link));
     } else {
-        None
-    }
+        return None;
+    };
+    Some(close::abort(conn, link, why, Err(e)))
+}
+
+/// Nothing has come of the wait.
+fn timed_out(conn: &Arc<Conn>, link: &Link) -> Stage {
+    let e = errno::ETIMEDOUT.error();
+    close::abort(conn, link, Lost::Aborted, Err(e))
 }
 
 /// A callback that only says "something" does not say what: look.
@@ -102,11 +111,8 @@ impl Streaming {
 
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some((why, e)) = cut_short(conn, events) {
-            return close::abort(conn, self.link, why, Err(e));
-        }
-        if conn.how() == Some(Close::Flush) {
-            return close::flush(conn, self.link);
+        if let Some(end) = cut_short(conn, &self.link, events) {
+            return end;
         }
         if events.any(Events::EOF) || conn.how() == Some(Close::Graceful) {
             return self.drain(conn, events.any(Events::EOF));
@@ -117,8 +123,7 @@ impl Streaming {
         } else if events.any(Events::TIMEOUT) {
             let no_rtr = self.first == First::Rtr && !conn.peer_started();
             if self.faulted || no_rtr {
-                let e = errno::ETIMEDOUT.error();
-                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+                return timed_out(conn, &self.link);
             }
             if self.first == First::Theirs {
                 self.link.qp.may_start();
@@ -147,11 +152,8 @@ impl Streaming {
 impl Draining {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some((why, e)) = cut_short(conn, events) {
-            return close::abort(conn, self.link, why, Err(e));
-        }
-        if conn.how() == Some(Close::Flush) {
-            return close::flush(conn, self.link);
+        if let Some(end) = cut_short(conn, &self.link, events) {
+            return end;
         }
         if events.any(Events::EOF) && !self.peer_done {
             self.peer_done = true;
@@ -165,8 +167,7 @@ impl Draining {
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
             if acked <= self.acked {
-                let e = errno::ETIMEDOUT.error();
-                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+                return timed_out(conn, &self.link);
             }
             // Slow, but it goes on.
             self.acked = acked;
@@ -178,7 +179,7 @@ impl Draining {
         // Fails if the connection is gone, of which the socket tells as well.
         let _ = conn.socket().shutdown_write();
         if self.peer_done {
-            return close::finish(conn, self.link);
+            return close::finish(conn, &self.link);
         }
         conn.patience(patience::FIN);
         let received = conn.socket().bytes_received();
@@ -192,21 +193,17 @@ impl Draining {
 impl FinSent {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some((why, e)) = cut_short(conn, events) {
-            return close::abort(conn, self.link, why, Err(e));
-        }
-        if conn.how() == Some(Close::Flush) {
-            return close::flush(conn, self.link);
+        if let Some(end) = cut_short(conn, &self.link, events) {
+            return end;
         }
         if events.any(Events::EOF) {
             close::report_disconnect(&self.link);
-            return close::finish(conn, self.link);
+            return close::finish(conn, &self.link);
         }
         if events.any(Events::TIMEOUT) {
             let received = conn.socket().bytes_received();
             if received <= self.received {
-                let e = errno::ETIMEDOUT.error();
-                return close::abort(conn, self.link, Lost::Aborted, Err(e));
+                return timed_out(conn, &self.link);
             }
             // The peer still sends what it has.
             self.received = received;

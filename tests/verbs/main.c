@@ -280,12 +280,13 @@ static bool report(int n, const char *name, const char *why, const struct result
 	return r->verdict != V_FAIL || why;
 }
 
-/*
- * siw misses a first message that comes while siw_accept() still sets up its
- * socket, and then waits for ever.
- */
-static bool siw_slept(const struct result *r)
+/* Whether a test beside siw never came to what it tests. */
+static bool no_connection(const struct result *r)
 {
+	/*
+	 * siw misses a first message that comes while siw_accept() still sets
+	 * up its socket, and then waits for ever.
+	 */
 	static const char said[] = "no connection event";
 	/* The port that the RDMA CM picked is one of a TCP connection of the host. */
 	static const char taken[] = "errno 98";
@@ -324,7 +325,7 @@ static int client(const char *addr, int *count)
 				}
 				began = now_ms();
 				run_one(t, reverse, addr, &r);
-				for (tries = 0; gentle && tries < 3 && siw_slept(&r); tries++) {
+				for (tries = 0; gentle && tries < 3 && no_connection(&r); tries++) {
 					printf("# %s: once more\n", name);
 					run_one(t, reverse, addr, &r);
 				}

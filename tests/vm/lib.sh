@@ -202,6 +202,18 @@ unload_driver() {
 	rmmod "$module"
 }
 
+# huge_pages COUNT: so many, where the kernel has them; the debug kernel has not.
+huge_pages() { [ ! -e /proc/sys/vm/nr_hugepages ] || sysctl -q "vm.nr_hugepages=$1"; }
+
+# fio_verified OPTION...: random writes and reads past the cache, read back and
+# compared. The options say where, and how large.
+fio_verified() {
+	fio --name=job "$@" --rw=randrw --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--output="$WORK/fio" >"$WORK/fio.err" 2>&1 ||
+		{ cat "$WORK/fio" "$WORK/fio.err"; return 1; }
+	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
+}
+
 # --- the other host ---------------------------------------------------------
 
 # peer COMMAND... is a program (tests/vm/prog/peer.c). For functions of this

@@ -12,11 +12,7 @@
 plan 8
 
 verify() {
-	fio --name=job --directory="$MNT" --rw=randrw --bsrange=512-64k --size=8m --direct=1 \
-		--ioengine=psync --numjobs=2 --verify=crc32c --verify_fatal=1 --do_verify=1 \
-		--output="$WORK/fio" "$@" >"$WORK/fio.err" 2>&1 ||
-		{ cat "$WORK/fio" "$WORK/fio.err"; return 1; }
-	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
+	fio_verified --directory="$MNT" --bsrange=512-64k --size=8m --ioengine=psync --numjobs=2 "$@"
 }
 disturbed() {
 	verify --runtime=12 --time_based --size=2m &
