@@ -26,6 +26,7 @@ use super::{
     Close, Lost,
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
+use net::{Sent, Tail, TrainBuf};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
@@ -54,50 +55,79 @@ pub(super) fn flush(conn: &Arc<Conn>, link: &Link) -> Stage {
     next
 }
 
-/// Our FIN is behind everything, and nobody waits for what the peer still sends.
+/// Our FIN is behind everything, or behind what is left to send, and nobody waits for what the peer
+/// still sends.
 pub(super) struct Linger {
+    rest: Option<KBox<TrainBuf>>,
+    eof: bool,
     acked: u64,
     again: u32,
 }
 
-/// Sends a FIN and waits a little for the peer's. To release the socket at once would be a reset if
-/// anything were left to read, and a reset may overtake what was sent last. Context: sleeping.
+/// Sends what the queue pair left and a FIN, and waits a little for the peer's. To release the
+/// socket at once would be a reset if anything were left to read, and a reset may overtake what was
+/// sent last. Context: sleeping.
 pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
-    // Fails if the connection is gone, of which the next step hears.
-    let _ = conn.socket().shutdown_write();
+    let rest = conn.take_rest();
+    if rest.is_none() {
+        send_fin(conn);
+    }
     conn.patience(patience::LINGER);
     conn.discard();
-    Stage::Linger(Linger {
+    let stage = Linger {
+        rest,
+        eof: false,
         acked: conn.socket().bytes_acked(),
         again: patience::LINGERS,
-    })
+    };
+    stage.go_on(conn)
+}
+
+/// Fails if the connection is gone, of which the next step hears.
+fn send_fin(conn: &Arc<Conn>) {
+    let _ = conn.socket().shutdown_write();
 }
 
 impl Linger {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
-        let eof = events.any(Events::EOF);
-        let enough = conn.how() == Some(Close::Abort) || conn.error().is_some();
-        if !eof && !enough {
-            if !events.any(Events::TIMEOUT) {
-                return Stage::Linger(self);
-            }
+        self.eof |= events.any(Events::EOF);
+        if conn.how() == Some(Close::Abort) || conn.error().is_some() {
+            return drop_unknown(conn);
+        }
+        if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
-            if acked > self.acked && self.again > 0 {
-                self.acked = acked;
-                self.again -= 1;
-                conn.patience(patience::LINGER);
-                return Stage::Linger(self);
+            if acked <= self.acked || self.again == 0 {
+                return drop_unknown(conn);
             }
+            self.acked = acked;
+            self.again -= 1;
+            conn.patience(patience::LINGER);
+        }
+        self.go_on(conn)
+    }
+
+    /// Sends what there is room for, the FIN behind the last of it; over when both FINs are there.
+    fn go_on(mut self, conn: &Arc<Conn>) -> Stage {
+        if let Some(rest) = &mut self.rest {
+            while !rest.is_empty() {
+                match conn.socket().send_pages(rest.spans(), Tail::End) {
+                    Ok(Sent::Bytes(n)) => rest.consume(n),
+                    Ok(Sent::WouldBlock) => return Stage::Linger(self),
+                    Err(_) => return drop_unknown(conn),
+                }
+            }
+            self.rest = None;
+            send_fin(conn);
+        }
+        if !self.eof {
+            return Stage::Linger(self);
         }
         conn.leave();
-        if !eof {
-            conn.socket().abort();
-        }
         Stage::Closed
     }
 }
 
-/// Ends a connection that nobody was told of. Context: sleeping.
+/// Ends, by a reset, a connection that nobody has to be told of. Context: sleeping.
 pub(super) fn drop_unknown(conn: &Arc<Conn>) -> Stage {
     conn.leave();
     conn.socket().abort();

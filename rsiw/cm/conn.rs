@@ -14,13 +14,14 @@ use core::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
 };
 use kernel::{
+    alloc::flags::GFP_NOWAIT,
     error::to_result,
     new_mutex,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
 };
-use net::{LockedSock, SockCallbacks, TcpSocket, TcpState};
+use net::{LockedSock, SockCallbacks, TcpSocket, TcpState, TrainBuf};
 use rdma::{
     new_job, new_timer,
     work::{Expire, Job, Run, Timer},
@@ -88,6 +89,9 @@ pub(crate) struct Conn {
     deadline: AtomicI64,
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
+    /// What the queue pair leaves to be sent.
+    #[pin]
+    rest: Mutex<Option<KBox<TrainBuf>>>,
     #[pin]
     job: Job<Conn>,
     #[pin]
@@ -135,6 +139,7 @@ impl Conn {
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
                 qp: SetOnce::new(),
+                rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_job!("rsiw_conn"),
                 timer <- new_timer!("rsiw_conn_timer"),
                 stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
@@ -189,6 +194,26 @@ impl Conn {
     pub(crate) fn close(self: &Arc<Self>, how: Close) {
         self.how.fetch_max(how as u32, Ordering::Relaxed);
         self.notify(Events::CLOSE);
+    }
+
+    /// As [`Close::Flush`], with `rest` in front of the FIN: what TCP had no room for. Context:
+    /// sleeping.
+    pub(crate) fn close_behind(self: &Arc<Self>, rest: Option<TrainBuf>) {
+        let mut how = Close::Flush;
+        if let Some(rest) = rest {
+            // Not waiting: storage under writeback may wait for this queue pair to be gone.
+            match KBox::new(rest, GFP_NOWAIT) {
+                Ok(rest) => *self.rest.lock() = Some(rest),
+                // The stream ends in the middle of an FPDU, which a FIN would not tell.
+                Err(_) => how = Close::Abort,
+            }
+        }
+        self.close(how);
+    }
+
+    /// What goes in front of the FIN.
+    pub(super) fn take_rest(&self) -> Option<KBox<TrainBuf>> {
+        self.rest.lock().take()
     }
 
     /// The queue pair found a fault and is about to send a Terminate, after which it calls
@@ -353,6 +378,9 @@ impl SockCallbacks for Conn {
     fn write_space(this: ArcBorrow<'_, Self>) {
         if let Some(qp) = this.streaming_qp() {
             qp.tx_kick();
+        } else {
+            // Before a queue pair: nothing waits for it. Behind one: see `close::Linger`.
+            Self::wake(this, Events::SOCKET);
         }
     }
 

@@ -11,7 +11,7 @@ use super::{sq::Seq, Qp, State, Teardown};
 use crate::{
     cm::Close,
     cq::Notify,
-    tx::Failed,
+    tx::{Failed, Tx},
     wr::{Completion, Status},
 };
 use iwarp::{
@@ -19,6 +19,7 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
+use net::TrainBuf;
 use rdma::{work::Expire, QpEvent};
 
 impl Expire for Qp {
@@ -140,21 +141,23 @@ impl Qp {
     /// the connection goes. What TCP has taken is still delivered, as its requests have completed.
     /// Context: sleeping.
     pub(crate) fn fail(self: &Arc<Self>) {
-        let cut = self.enter_error();
-        self.close_conn(if cut { Close::Abort } else { Close::Flush });
+        let rest = self.enter_error();
+        let conn = self.shared.lock().conn.clone();
+        if let Some(conn) = conn {
+            conn.close_behind(rest);
+        }
     }
 
     /// To ERROR: stops both halves, then completes everything that is outstanding, in order.
-    /// Idempotent. Returns whether the stream ends in the middle of an FPDU. Context: sleeping.
-    pub(crate) fn enter_error(self: &Arc<Self>) -> bool {
+    /// Idempotent. Returns what the stream is still to end with. Context: sleeping.
+    pub(crate) fn enter_error(self: &Arc<Self>) -> Option<TrainBuf> {
         let _ = self.state.advance(State::Error);
         let mut end = self.teardown.lock();
         if end.flushed {
-            return false;
+            return None;
         }
         // Waits for a run under way; later ones find nothing.
         let tx = self.tx.lock().take();
-        let cut = tx.as_ref().is_some_and(|tx| tx.mid_fpdu());
         let recv = self.stop_rx();
         self.inbound.clear();
         let failure = self.shared.lock().failure.take();
@@ -172,8 +175,7 @@ impl Qp {
         self.await_late(&mut end);
         drop(end);
         // References to regions and to the connection go here, where sleeping is allowed.
-        drop(tx);
-        cut
+        tx.and_then(Tx::into_rest)
     }
 
     /// Sets the timer that looks for late receives: a process posts them into its mapping and tells

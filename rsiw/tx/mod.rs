@@ -244,9 +244,10 @@ impl Tx {
         }
     }
 
-    /// Whether TCP has taken a part of an FPDU only.
-    pub(crate) fn mid_fpdu(&self) -> bool {
-        self.cut && !self.train.is_empty()
+    /// The end of transmission. Gives what must still follow, if TCP has taken a part of a train
+    /// only: without it the stream would end in the middle of an FPDU.
+    pub(crate) fn into_rest(self) -> Option<TrainBuf> {
+        (self.cut && !self.train.is_empty()).then_some(self.train)
     }
 }
 

@@ -11,7 +11,7 @@
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
 	no_rtr_in_common rtr_first leaves_after_reply silence)
-plan $((${#cases[@]} * 2 + 1))
+plan $((${#cases[@]} * 2 + 3))
 
 run "load the driver" load_driver || exit 1
 port=7200
@@ -22,3 +22,12 @@ for case in "${cases[@]}"; do
 			"$address" "$port" rping -c -C 1 -a "$address" -p "$port"
 	done
 done
+# A send buffer that does not hold all that the peer asks for.
+wmem=$(sysctl -n net.ipv4.tcp_wmem)
+sysctl -qw net.ipv4.tcp_wmem="4096 16384 65536"
+for address in "$ADDR" "$ADDR6"; do
+	port=$((port + 1))
+	LIMIT=60 run "train_remains, $address" python3 /tests/cm/wire.py initiator train_remains \
+		"$address" "$port" rping -c -S 60000 -C 1 -a "$address" -p "$port"
+done
+sysctl -qw net.ipv4.tcp_wmem="$wmem"

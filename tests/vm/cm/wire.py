@@ -15,6 +15,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
+import fpdu  # noqa: E402
+
 REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 M, C, R, S = 0x80, 0x40, 0x20, 0x10
 A, B = 0x8000, 0x4000           # with the IRD
@@ -390,6 +393,31 @@ class Initiator:
             self.consumer.kill()
             self.consumer.wait()
             self.consumer = None
+
+    def case_train_remains(self):
+        """The consumer dies while the peer reads slowly: the stream ends between FPDUs, by a FIN."""
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+        stream = fpdu.Stream(sock)
+        try:
+            check(len(stream.next()) == 14, "the RTR, a Write of no octets")
+            address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+            for number in range(1, 9):
+                request = struct.pack("!IQIIQ", 0x100, 0, size, stag, address)
+                stream.send(fpdu.untagged(fpdu.READ, request, 1, number))
+            time.sleep(1)
+            self.consumer.kill()
+            self.consumer.wait()
+            time.sleep(0.5)
+            total = 0
+            while ulpdu := stream.next():
+                check(ulpdu[1] == fpdu.RDMAP | fpdu.RESPONSE, f"not a response: {ulpdu[:20]!r}")
+                total += len(ulpdu) - 14
+            check(total >= size, f"only {total} octets came")
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
 
     def terminated(self, sock, code):
         """A Terminate of layer 2, type 0 comes, and the consumer fails."""

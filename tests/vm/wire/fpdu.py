@@ -72,13 +72,11 @@ def advertise(address=0x1000, stag=0x100, size=64):
     return struct.pack("!QII", address, stag, size)
 
 
-class Peer:
-    def __init__(self, address, port):
-        self.sock = socket.create_connection((address, port), timeout=10)
-        self.sock.sendall(b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0))
-        reply = self.receive(20)
-        check(reply[:16] == b"MPA ID Rep Frame" and not reply[16] & 0x20, f"not accepted: {reply!r}")
-        self.receive(struct.unpack("!H", reply[18:])[0])
+class Stream:
+    """A connection on which FPDUs go both ways."""
+
+    def __init__(self, sock):
+        self.sock = sock
 
     def receive(self, count, seconds=10):
         self.sock.settimeout(seconds * SLOW)
@@ -109,6 +107,17 @@ class Peer:
         check(crc32c(body[:-4]) == body[-4:], "a wrong CRC")
         check(not any(body[2 + length:-4]), "padding that is not zero")
         return body[2:2 + length]
+
+
+class Peer(Stream):
+    """A connection to rping's server."""
+
+    def __init__(self, address, port):
+        super().__init__(socket.create_connection((address, port), timeout=10))
+        self.sock.sendall(b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0))
+        reply = self.receive(20)
+        check(reply[:16] == b"MPA ID Rep Frame" and not reply[16] & 0x20, f"not accepted: {reply!r}")
+        self.receive(struct.unpack("!H", reply[18:])[0])
 
     def terminated(self, kind, code, offender=None, read_request=False):
         """A Terminate comes, and then the FIN."""
@@ -366,4 +375,5 @@ def main():
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
