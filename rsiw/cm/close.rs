@@ -26,7 +26,7 @@ use super::{
     Close, Lost,
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{Sent, Tail, TrainBuf};
+use net::{Sent, TrainBuf};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
@@ -110,7 +110,7 @@ impl Linger {
     fn go_on(mut self, conn: &Arc<Conn>) -> Stage {
         if let Some(rest) = &mut self.rest {
             while !rest.is_empty() {
-                match conn.socket().send_pages(rest.spans(), Tail::End) {
+                match conn.socket().send_train(rest) {
                     Ok(Sent::Bytes(n)) => rest.consume(n),
                     Ok(Sent::WouldBlock) => return Stage::Linger(self),
                     Err(_) => return drop_unknown(conn),

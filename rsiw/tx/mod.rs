@@ -24,7 +24,7 @@ mod train;
 
 use crate::{
     cm::{Close, Conn},
-    mem::MemError,
+    mem::{Grant, MemError},
     qp::{
         sq::{Seq, WakeTx},
         state::State,
@@ -35,7 +35,7 @@ use crate::{
 use iwarp::{tx::Framer, Terminate};
 use kernel::sync::Arc;
 use message::Current;
-use net::{Sent, Tail, TrainBuf};
+use net::{Sent, TrainBuf};
 
 /// Bytes that one run hands to TCP before it goes on in the worker, so that a process that rings
 /// the doorbell gets back to its own work, and the worker to other QPs.
@@ -93,6 +93,8 @@ pub(crate) struct Tx {
     current: Current,
     /// The request that was taken last, in place: it is large.
     wr: SendWr,
+    /// What the last RDMA Read of this end might write to.
+    sink: Option<Grant>,
     /// It waits for RDMA Reads before it.
     blocked: Option<Seq>,
     /// All requests before this one are in the train, or sent.
@@ -118,6 +120,7 @@ impl Tx {
             messages: 0,
             current: Current::none(),
             wr: SendWr::new(0, SendOp::Send, 0, 0),
+            sink: None,
             blocked: None,
             built: None,
             send_msn: iwarp::Msn::FIRST,
@@ -134,9 +137,11 @@ impl Tx {
     pub(crate) fn run(&mut self, qp: &Arc<Qp>) -> Ended {
         let mut sent = 0;
         loop {
-            match self.flush(qp) {
-                Some(n) => sent += n,
-                None => return Ended::Waits,
+            if !self.train.is_empty() {
+                match self.flush(qp) {
+                    Some(n) => sent += n,
+                    None => return Ended::Waits,
+                }
             }
             if sent >= BUDGET {
                 return Ended::Again;
@@ -179,7 +184,7 @@ impl Tx {
         let counters = &qp.dev.counters;
         let mut total = 0;
         while !self.train.is_empty() {
-            match self.conn.socket().send_pages(self.train.spans(), Tail::End) {
+            match self.conn.socket().send_train(&self.train) {
                 Ok(Sent::Bytes(n)) => {
                     self.train.consume(n);
                     self.cut = !self.train.is_empty();
@@ -215,6 +220,7 @@ impl Tx {
     }
 
     /// In an orderly close: lets the connection send its FIN when nothing is left to send.
+    #[inline]
     fn close_if_drained(&mut self, qp: &Qp) {
         if qp.state() == State::Closing && qp.drained() {
             self.fin = true;

@@ -360,6 +360,14 @@ static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 	struct skb_seq_state cursor;
 	size_t taken = 0;
 
+	/* Small packets are in the linear part. */
+	if (offset + len <= skb_headlen(skb)) {
+		taken = reader->chunk(reader->ctx, skb->data + offset, len);
+		if (taken < len)
+			desc->count = 0;
+		return taken;
+	}
+
 	skb_prepare_seq_read(skb, offset, offset + len, &cursor);
 	while (taken < len) {
 		const u8 *data;

@@ -3,7 +3,7 @@
 //! Moving bytes: reading within the socket lock, sending from pages, and the small exact reads and
 //! sends of a handshake.
 
-use crate::{bindings, LockedSock, PageSpan, SockCell, TcpSocket};
+use crate::{bindings, train::Bytes, LockedSock, PageSpan, SockCell, TcpSocket, TrainBuf};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -57,6 +57,15 @@ impl TcpSocket {
         }
         // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
         sent(unsafe { bindings::ksock_send(self.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// Sends what a train has: by [`TcpSocket::send_pages`], or by copying if it is short. Sleeping,
+    /// but not for the network.
+    pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
+        match train.bytes() {
+            Bytes::Small(bytes) => self.send(bytes),
+            Bytes::Pages(spans) => self.send_pages(spans, Tail::End),
+        }
     }
 
     /// Sends pages by letting TCP refer to them, which is all it needs: the spans may be dropped

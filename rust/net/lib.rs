@@ -40,7 +40,7 @@ pub use self::{
     namespace::Namespace,
     pages::PageSpan,
     socket::{Family, TcpSocket, TcpState},
-    train::TrainBuf,
+    train::{Bytes, TrainBuf},
 };
 
 /// Prefix of the messages of this crate.

@@ -4,8 +4,8 @@
 //! interface. Where that is down, as it is until somebody configures it, those tests do nothing.
 
 use crate::{
-    addr, errno, Family, ListenCallbacks, LockedSock, Namespace, Received, Sent, SockCallbacks,
-    SockCell, Tail, TcpSocket, TcpState, TrainBuf,
+    addr, errno, Bytes, Family, ListenCallbacks, LockedSock, Namespace, PageSpan, Received, Sent,
+    SockCallbacks, SockCell, Tail, TcpSocket, TcpState, TrainBuf,
 };
 use core::{
     net::SocketAddr,
@@ -30,6 +30,14 @@ macro_rules! check {
 /// The byte at this place of every stream.
 fn pattern(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// The train's pieces in pages.
+fn spans(train: &TrainBuf) -> &[PageSpan] {
+    match train.bytes() {
+        Bytes::Pages(spans) => spans,
+        Bytes::Small(_) => &[],
+    }
 }
 
 /// Appends `n` bytes of the stream that starts at `*at`.
@@ -236,11 +244,14 @@ impl Pair {
                     fill(&mut train, &mut at, (n - piece).min(1460))?;
                 }
                 rest -= n as u64;
-                check!(train.len() == n && train.spans().len() <= TrainBuf::MAX_SPANS);
+                check!(train.len() == n && spans(&train).len() <= TrainBuf::MAX_SPANS);
             }
             let more = rest > 0 && seed & 1 == 0;
-            let tail = if more { Tail::More } else { Tail::End };
-            match self.client.send_pages(train.spans(), tail)? {
+            let sent = match train.bytes() {
+                Bytes::Pages(spans) if more => self.client.send_pages(spans, Tail::More),
+                _ => self.client.send_train(&train),
+            };
+            match sent? {
                 Sent::Bytes(n) => train.consume(n),
                 Sent::WouldBlock => fsleep(Delta::from_micros(200)),
             }
@@ -260,7 +271,7 @@ impl Pair {
                 train.begin(60_000);
                 fill(&mut train, &mut at, 60_000)?;
             }
-            match self.client.send_pages(train.spans(), Tail::End)? {
+            match self.client.send_train(&train)? {
                 Sent::Bytes(n) => {
                     train.consume(n);
                     full = 0;
@@ -276,7 +287,7 @@ impl Pair {
         self.at_server.stop_at(&self.server, u64::MAX)?;
         soon("room", || self.at_client.spaces.load(Relaxed) > spaces)?;
         while !train.is_empty() {
-            if let Sent::Bytes(n) = self.client.send_pages(train.spans(), Tail::End)? {
+            if let Sent::Bytes(n) = self.client.send_train(&train)? {
                 train.consume(n);
             }
         }
@@ -345,14 +356,14 @@ mod suite {
                 let n = train.room().min(999);
                 fill(&mut train, &mut at, n)?;
             }
-            check!(train.spans().len() <= TrainBuf::MAX_SPANS);
+            check!(spans(&train).len() <= TrainBuf::MAX_SPANS);
             check!(train.put(&[0]) == Err(ENOSPC));
-            let spans: usize = train.spans().iter().map(|span| span.len()).sum();
+            let spans: usize = spans(&train).iter().map(|span| span.len()).sum();
             check!(spans == TrainBuf::MAX_LEN && train.len() == spans);
             train.consume(12_345);
             check!(train.len() == TrainBuf::MAX_LEN - 12_345);
             train.clear();
-            check!(train.is_empty() && train.spans().is_empty());
+            check!(train.is_empty() && spans(&train).is_empty());
         }
         Ok(())
     }
@@ -368,9 +379,36 @@ mod suite {
         check!(train.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
         check!(train.len() == 100);
         train.put(&[3; 100])?;
-        check!(train.len() == 200 && train.spans().len() == 2);
+        check!(train.len() == 200 && spans(&train).len() == 2);
         train.release();
         check!(train.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn train_is_short() -> Result {
+        let mut train = TrainBuf::new();
+        let short = |train: &TrainBuf, bytes: &[u8]| match train.bytes() {
+            Bytes::Small(small) => small == bytes,
+            Bytes::Pages(_) => false,
+        };
+        train.begin(30);
+        train.put(&[1; 10])?;
+        train.put(&[2; 20])?;
+        train.rollback(12);
+        check!(train.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(short(&train, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]));
+        train.consume(9);
+        check!(short(&train, &[1, 2, 2]));
+        // Outgrows its room: what was not sent goes on in pages.
+        train.put(&[3; 1000])?;
+        check!(train.len() == 1003 && spans(&train).iter().map(|s| s.len()).sum::<usize>() == 1003);
+        train.rollback(2);
+        check!(train.len() == 2);
+        train.consume(2);
+        check!(train.is_empty());
+        train.put(&[4; 10])?;
+        check!(spans(&train).len() == 1);
         Ok(())
     }
 

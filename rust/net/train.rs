@@ -13,15 +13,31 @@ use kernel::{error::Result, prelude::*};
 
 /// Bytes to send, in pages, in order.
 ///
+/// A short one lies in the object itself and is copied by TCP, which costs less than references to
+/// pages do; when it outgrows that, it moves to pages.
+///
 /// Filling it needs process context (the pages are allocated with `GFP_NOIO`). It starts without
-/// memory and keeps one page, of up to 32 KiB, until [`TrainBuf::release`].
+/// pages and keeps one, of up to 32 KiB, until [`TrainBuf::release`].
 pub struct TrainBuf {
     pages: TxPages,
-    /// INVARIANT: The first `count` are not empty, the others are, and their lengths add up to
-    /// `len`.
+    /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
+    /// unless `is_small`; then there are none.
     spans: [PageSpan; TrainBuf::MAX_SPANS],
     count: usize,
     len: usize,
+    /// The bytes are `small[at..at + len]`.
+    is_small: bool,
+    at: usize,
+    small: [u8; TrainBuf::SMALL],
+}
+
+/// What there is to send.
+#[derive(Clone, Copy)]
+pub enum Bytes<'a> {
+    /// To be copied.
+    Small(&'a [u8]),
+    /// To be referred to, in order.
+    Pages(&'a [PageSpan]),
 }
 
 impl TrainBuf {
@@ -35,6 +51,9 @@ impl TrainBuf {
     /// [begun]: TrainBuf::begin
     pub const MAX_SPANS: usize = 17;
 
+    /// How many bytes have room in the object: a short message with its headers.
+    const SMALL: usize = 192;
+
     /// Makes an empty one; allocates nothing.
     pub const fn new() -> Self {
         Self {
@@ -42,6 +61,9 @@ impl TrainBuf {
             spans: [const { PageSpan::empty() }; TrainBuf::MAX_SPANS],
             count: 0,
             len: 0,
+            is_small: false,
+            at: 0,
+            small: [0; TrainBuf::SMALL],
         }
     }
 
@@ -63,12 +85,31 @@ impl TrainBuf {
     /// Prepares for a new train of about `hint` bytes. To be called when it is empty; otherwise it
     /// costs fragments.
     pub fn begin(&mut self, hint: usize) {
-        self.pages.begin(hint);
+        if hint > Self::SMALL {
+            self.pages.begin(hint);
+        } else if self.is_empty() {
+            (self.is_small, self.at) = (true, 0);
+        }
+    }
+
+    /// Moves the bytes to pages.
+    #[cold]
+    fn outgrow(&mut self) -> Result {
+        let (small, from, len) = (self.small, self.at, self.len);
+        let bytes = small.get(from..from + len).ok_or(EINVAL)?;
+        (self.is_small, self.len) = (false, 0);
+        self.pages.begin(Self::MAX_LEN);
+        let done = self.put(bytes);
+        if done.is_err() {
+            (self.is_small, self.len) = (true, len);
+        }
+        done
     }
 
     /// Appends a copy of `bytes`.
     ///
     /// `ENOSPC`: they do not fit in. `ENOMEM`: no memory at the moment. Nothing was appended then.
+    #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Result {
         let mut done = 0;
         self.fill(bytes.len(), |to| -> Result {
@@ -83,13 +124,33 @@ impl TrainBuf {
     ///
     /// It is called with one contiguous piece after the other, and has to write all of each. If it
     /// fails, or with the errors of [`TrainBuf::put`], nothing was appended.
+    #[inline]
     pub fn fill<E: From<Error>>(
+        &mut self,
+        n: usize,
+        mut write: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.is_small {
+            let from = self.at + self.len;
+            if let Some(bytes) = self.small.get_mut(from..).and_then(|s| s.get_mut(..n)) {
+                write(bytes)?;
+                self.len += n;
+                return Ok(());
+            }
+        }
+        self.fill_pages(n, write)
+    }
+
+    fn fill_pages<E: From<Error>>(
         &mut self,
         n: usize,
         mut write: impl FnMut(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         if n > self.room() {
             return Err(ENOSPC.into());
+        }
+        if self.is_small {
+            self.outgrow()?;
         }
         let mark = self.len;
         while self.len < mark + n {
@@ -123,11 +184,12 @@ impl TrainBuf {
     }
 
     /// Takes back what was appended since [`TrainBuf::len`] was `mark`; nothing may have been
-    /// consumed since. The memory is not used again, as it might have been sent already, so what is
-    /// appended next begins a span.
+    /// consumed since. Memory of pages is not used again, as it might have been sent already, so
+    /// what is appended next begins a span.
     pub fn rollback(&mut self, mark: usize) {
         let mut drop = self.len.saturating_sub(mark);
         self.len -= drop;
+        self.settle();
         while drop > 0 && self.count > 0 {
             let last = &mut self.spans[self.count - 1];
             let here = drop.min(last.len());
@@ -140,15 +202,31 @@ impl TrainBuf {
         }
     }
 
-    /// What there is to send, in order.
-    pub fn spans(&self) -> &[PageSpan] {
-        &self.spans[..self.count]
+    /// What there is to send.
+    pub fn bytes(&self) -> Bytes<'_> {
+        if self.is_small {
+            Bytes::Small(self.small.get(self.at..self.at + self.len).unwrap_or(&[]))
+        } else {
+            Bytes::Pages(&self.spans[..self.count])
+        }
+    }
+
+    /// The object's own room is to be used by trains that begin short only.
+    fn settle(&mut self) {
+        if self.len == 0 {
+            self.is_small = false;
+        }
     }
 
     /// Forgets the first `n` bytes, at most all: they were sent.
     pub fn consume(&mut self, n: usize) {
         let mut drop = n.min(self.len);
         self.len -= drop;
+        if self.is_small {
+            self.at += drop;
+            self.settle();
+            return;
+        }
         let mut gone = 0;
         while drop > 0 && gone < self.count {
             let first = &mut self.spans[gone];
