@@ -6,16 +6,44 @@
 //! copy only. Indices run freely and wrap; the ring masks them.
 
 use crate::abi::{
-    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, WQE_FLAGS_OFFSET,
+    notify, wqe_flags, Cqe, Rqe, Sge, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
+    WQE_FLAGS_OFFSET,
 };
+use core::mem::offset_of;
 use kernel::prelude::*;
 use rdma::ring::{Entry, Ring, SharedMem};
 
 /// An element whose flags are a `u16` at the offset that send and receive elements share.
-pub(crate) trait WorkElement: Entry {}
+pub(crate) trait WorkElement: Entry {
+    /// 64-bit words in front of the scatter/gather list. They tell how much of that is in use.
+    const HEAD: usize;
 
-impl WorkElement for Sqe {}
-impl WorkElement for Rqe {}
+    /// 64-bit words in use, at most all; what is behind them is nobody's.
+    fn used(&self) -> usize;
+}
+
+impl WorkElement for Sqe {
+    const HEAD: usize = offset_of!(Sqe, sge) / 8;
+
+    #[inline]
+    fn used(&self) -> usize {
+        // Inline data take the place of all elements but the first.
+        let inline = self.flags & wqe_flags::INLINE != 0;
+        Self::HEAD + SGE * if inline { MAX_SGE } else { self.num_sge.into() }
+    }
+}
+
+impl WorkElement for Rqe {
+    const HEAD: usize = offset_of!(Rqe, sge) / 8;
+
+    #[inline]
+    fn used(&self) -> usize {
+        Self::HEAD + SGE * usize::from(self.num_sge)
+    }
+}
+
+/// 64-bit words of a scatter/gather element.
+const SGE: usize = size_of::<Sge>() / 8;
 
 /// A send or receive ring: filled by the consumer, emptied by the driver.
 pub(crate) struct WorkRing<T: WorkElement>(Ring<T>);
@@ -42,13 +70,15 @@ impl<T: WorkElement> WorkRing<T> {
         self.take_into(index, &mut copy).then_some(copy)
     }
 
-    /// As [`Self::take`], to where the copy is to stay; `false` if there is none.
+    /// As [`Self::take`], to where the copy is to stay; `false` if there is none. Behind what is in
+    /// use the copy keeps what it had.
     pub(crate) fn take_into(&self, index: u32, copy: &mut T) -> bool {
         // Acquire: the rest of the element was written before its flags.
         if !self.is_valid(index) {
             return false;
         }
-        self.0.load_into(index, copy);
+        self.0.load_words(index, copy, 0..T::HEAD);
+        self.0.load_words(index, copy, T::HEAD..copy.used());
         // Full barrier: the copy is complete before the place is free, and the next element's
         // flags are read after this store. The library rings only if it finds the element before
         // its own taken, so either it sees this store, or the next look here sees its element.

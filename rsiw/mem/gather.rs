@@ -9,9 +9,17 @@ use crate::{
 };
 
 struct Piece {
-    grant: Grant,
+    grant: Option<Grant>,
     addr: u64,
     len: u32,
+}
+
+impl Piece {
+    const NONE: Self = Self {
+        grant: None,
+        addr: 0,
+        len: 0,
+    };
 }
 
 /// A place in a payload.
@@ -27,7 +35,7 @@ pub(crate) struct Gather {
     /// The payload is in `data`, and there are no pieces.
     inline: bool,
     data: [u8; MAX_INLINE as usize],
-    pieces: [Option<Piece>; MAX_SGE],
+    pieces: [Piece; MAX_SGE],
     /// Pieces in use.
     count: usize,
     /// Piece that the next byte comes from, and the offset in it.
@@ -41,7 +49,7 @@ impl Gather {
         Self {
             inline: false,
             data: [0; MAX_INLINE as usize],
-            pieces: [const { None }; MAX_SGE],
+            pieces: [const { Piece::NONE }; MAX_SGE],
             count: 0,
             at: 0,
             offset: 0,
@@ -74,21 +82,11 @@ impl Gather {
     ) -> Result<(), MemError> {
         self.clear();
         let named = sges.iter().filter(|s| s.length != 0);
-        for (slot, sge) in self.pieces.iter_mut().zip(named) {
+        for (piece, sge) in self.pieces.iter_mut().zip(named) {
             self.count += 1;
-            if let Some(old) = slot {
-                if old.grant.is_for(sge.lkey, Access::LOCAL_READ)
-                    && old.grant.check(pd, sge.addr, sge.length).is_ok()
-                {
-                    (old.addr, old.len) = (sge.addr, sge.length);
-                    continue;
-                }
-            }
-            *slot = Some(Piece {
-                grant: regions.get(sge.lkey, pd, sge.addr, sge.length, Access::LOCAL_READ)?,
-                addr: sge.addr,
-                len: sge.length,
-            });
+            let range = (sge.addr, sge.length);
+            regions.renew(&mut piece.grant, sge.lkey, pd, range, Access::LOCAL_READ)?;
+            (piece.addr, piece.len) = range;
         }
         Ok(())
     }
@@ -97,7 +95,7 @@ impl Gather {
     pub(crate) fn set_grant(&mut self, grant: Option<Grant>, addr: u64, len: u32) {
         self.clear();
         self.count = 1;
-        self.pieces[0] = grant.map(|grant| Piece { grant, addr, len });
+        self.pieces[0] = Piece { grant, addr, len };
     }
 
     /// Where the next byte comes from.
@@ -132,13 +130,13 @@ impl Gather {
                 .pieces
                 .get(..self.count)
                 .and_then(|pieces| pieces.get(self.at))
-                .and_then(Option::as_ref)
                 .ok_or(MemError::Bounds)?;
+            let grant = piece.grant.as_ref().ok_or(MemError::Bounds)?;
             let n = dst.len().min((piece.len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);
             // The sum was checked when the piece was made.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
-            piece.grant.read(addr, head)?;
+            grant.read(addr, head)?;
             dst = tail;
             self.offset += n as u32;
             if self.offset == piece.len {

@@ -116,4 +116,24 @@ impl Regions {
         let region = self.0.get(key >> 8).ok_or(MemError::Invalid)?;
         Grant::new(region, key, pd, addr, len, need)
     }
+
+    /// As [`Self::get`], to a place that keeps what it has if that will do: most messages use the
+    /// region of the one before. If it does not do, that may be because the region is gone and
+    /// another one has the STag. Context: any.
+    pub(crate) fn renew<'a>(
+        &self,
+        place: &'a mut Option<Grant>,
+        key: u32,
+        pd: PdId,
+        (addr, len): (u64, u32),
+        need: Access,
+    ) -> Result<&'a Grant, MemError> {
+        let same = place
+            .as_ref()
+            .is_some_and(|g| g.is_for(key, need) && g.check(pd, addr, len).is_ok());
+        if !same {
+            *place = Some(self.get(key, pd, addr, len, need)?);
+        }
+        place.as_ref().ok_or(MemError::Invalid)
+    }
 }

@@ -258,11 +258,6 @@ impl Grant {
         Ok(Self { region, key, need })
     }
 
-    /// The key.
-    pub(crate) fn key(&self) -> u32 {
-        self.key
-    }
-
     /// Whether it is for `need` by `key`; what it is good for now, [`Self::check`] tells.
     pub(crate) fn is_for(&self, key: u32, need: Access) -> bool {
         self.key == key && self.need == need

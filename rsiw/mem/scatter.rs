@@ -7,59 +7,82 @@
 
 use super::{Access, Grant, MemError, Regions};
 use crate::{
-    abi::{Rqe, MAX_SGE},
+    abi::{Rqe, Sge, MAX_SGE},
     pd::PdId,
 };
 
+/// One buffer.
 struct Piece {
-    /// `None` until the first byte for this element arrives: a receive's keys are looked up only
-    /// when needed, and once.
-    grant: Option<Grant>,
-    lkey: u32,
-    addr: u64,
-    /// Offset of the piece's first byte in the message.
+    sge: Sge,
+    /// Offset of the buffer's first byte in the message.
     start: u32,
-    len: u32,
+    /// What the key granted, to this message or one before.
+    grant: Option<Grant>,
+    /// It is for this one: keys are looked up when the first byte for them arrives, and once.
+    checked: bool,
 }
 
 /// The buffers of one receive request.
+///
+/// One of these serves receive after receive, in place: it is large, and what was granted stays for
+/// the next one, which often needs the same.
 pub(crate) struct Scatter {
-    pieces: [Option<Piece>; MAX_SGE],
+    pieces: [Piece; MAX_SGE],
+    /// Pieces in use.
+    count: usize,
     len: u32,
     at: usize,
 }
 
 impl Scatter {
-    /// The buffers that `rqe`, a private copy, names; `None` if it has more than `max_sge`
-    /// elements, or more bytes than a message can have. Keys are not looked up yet.
-    pub(crate) fn of_receive(rqe: &Rqe, max_sge: u32) -> Option<Self> {
-        if u32::from(rqe.num_sge) > max_sge {
-            return None;
-        }
-        let sges = rqe.sge.get(..usize::from(rqe.num_sge))?;
-        let mut pieces = [const { None }; MAX_SGE];
-        let mut len = 0u32;
-        let named = sges.iter().filter(|s| s.length != 0);
-        for (slot, sge) in pieces.iter_mut().zip(named) {
-            *slot = Some(Piece {
-                grant: None,
-                lkey: sge.lkey,
-                addr: sge.addr,
-                start: len,
-                len: sge.length,
-            });
-            len = len.checked_add(sge.length)?;
-        }
-        Some(Self { pieces, len, at: 0 })
-    }
-
     /// No buffers at all.
     pub(crate) const fn empty() -> Self {
+        const NOTHING: Sge = Sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        };
+        const NO_PIECE: Piece = Piece {
+            sge: NOTHING,
+            start: 0,
+            grant: None,
+            checked: false,
+        };
         Self {
-            pieces: [const { None }; MAX_SGE],
+            pieces: [NO_PIECE; MAX_SGE],
+            count: 0,
             len: 0,
             at: 0,
         }
+    }
+
+    /// The buffers are those that `rqe`, a private copy, names; `false`, and none, if it has more
+    /// than `max_sge` elements, or more bytes than a message can have. Keys are not looked up yet.
+    pub(crate) fn set_receive(&mut self, rqe: &Rqe, max_sge: u32) -> bool {
+        (self.count, self.len, self.at) = (0, 0, 0);
+        if u32::from(rqe.num_sge) > max_sge {
+            return false;
+        }
+        let Some(sges) = rqe.sge.get(..usize::from(rqe.num_sge)) else {
+            return false;
+        };
+        let (mut count, mut len) = (0, 0u32);
+        let named = sges.iter().filter(|s| s.length != 0);
+        for (piece, sge) in self.pieces.iter_mut().zip(named) {
+            (piece.sge, piece.start, piece.checked) = (*sge, len, false);
+            count += 1;
+            len = match len.checked_add(sge.length) {
+                Some(len) => len,
+                None => return false,
+            };
+        }
+        (self.count, self.len) = (count, len);
+        true
+    }
+
+    /// Lets go of all memory.
+    pub(crate) fn release(&mut self) {
+        *self = Self::empty();
     }
 
     /// Bytes that the buffers have room for.
@@ -78,19 +101,10 @@ impl Scatter {
         while !data.is_empty() {
             let piece = self.seek(offset)?;
             let inside = offset - piece.start;
-            let n = data.len().min((piece.len - inside) as usize);
+            let n = data.len().min((piece.sge.length - inside) as usize);
             let (head, tail) = data.split_at(n);
-            let grant = match &piece.grant {
-                Some(g) => g,
-                None => piece.grant.insert(regions.get(
-                    piece.lkey,
-                    pd,
-                    piece.addr,
-                    piece.len,
-                    Access::LOCAL_WRITE,
-                )?),
-            };
-            grant.write(piece.addr.wrapping_add(u64::from(inside)), head)?;
+            let addr = piece.sge.addr.wrapping_add(u64::from(inside));
+            piece.granted(regions, pd)?.write(addr, head)?;
             data = tail;
             offset += n as u32;
         }
@@ -99,13 +113,23 @@ impl Scatter {
 
     /// The piece that holds `offset`.
     fn seek(&mut self, offset: u32) -> Result<&mut Piece, MemError> {
-        let holds = |p: &Option<Piece>| {
-            p.as_ref()
-                .is_some_and(|p| offset >= p.start && offset - p.start < p.len)
-        };
-        if !self.pieces.get(self.at).is_some_and(holds) {
-            self.at = self.pieces.iter().position(holds).ok_or(MemError::Bounds)?;
+        let pieces = self.pieces.get_mut(..self.count).ok_or(MemError::Bounds)?;
+        let holds = |p: &Piece| offset >= p.start && offset - p.start < p.sge.length;
+        if !pieces.get(self.at).is_some_and(holds) {
+            self.at = pieces.iter().position(holds).ok_or(MemError::Bounds)?;
         }
-        self.pieces[self.at].as_mut().ok_or(MemError::Bounds)
+        pieces.get_mut(self.at).ok_or(MemError::Bounds)
+    }
+}
+
+impl Piece {
+    fn granted(&mut self, regions: &Regions, pd: PdId) -> Result<&Grant, MemError> {
+        let Sge { addr, length, lkey } = self.sge;
+        if !self.checked {
+            let range = (addr, length);
+            regions.renew(&mut self.grant, lkey, pd, range, Access::LOCAL_WRITE)?;
+            self.checked = true;
+        }
+        self.grant.as_ref().ok_or(MemError::Invalid)
     }
 }

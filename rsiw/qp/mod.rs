@@ -27,7 +27,7 @@ use crate::{
     tx::Tx,
     wr::Status,
 };
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, Ordering};
 use iwarp::Terminate;
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -90,6 +90,8 @@ pub(crate) struct Qp {
     pub(crate) tx_wanted: AtomicBool,
     #[pin]
     tx_work: Work<Qp>,
+    /// Calls are owed to consumers.
+    owes: AtomicBool,
     /// A responder may send: the peer's first FPDU has arrived.
     may_send: AtomicBool,
     /// The peer sends nothing any more.
@@ -168,6 +170,7 @@ impl Qp {
                 tx <- new_mutex!(None, "rsiw_tx"),
                 tx_wanted: AtomicBool::new(false),
                 tx_work <- new_work!("rsiw_tx_work"),
+                owes: AtomicBool::new(false),
                 may_send: AtomicBool::new(false),
                 peer_done: AtomicBool::new(false),
                 shared <- new_spinlock_irq!(shared, "rsiw_qp"),
@@ -247,17 +250,26 @@ impl Qp {
             owed.0 |= send;
             owed.1 |= recv;
         }
+        self.owes.store(true, Ordering::Release);
         self.wake_tx();
     }
 
     /// Makes the calls that are owed. Context: worker.
     pub(crate) fn settle(self: &Arc<Self>) {
+        // Set behind the lock and before the wake-up, so what is missed here comes with another.
+        if !self.owes.swap(false, Ordering::AcqRel) {
+            return;
+        }
         let (send, recv) = core::mem::take(&mut self.shared.lock().owed);
         self.after_send(send);
         self.after_recv(recv);
     }
 
+    #[inline]
     fn after(self: &Arc<Self>, cq: &Cq, n: Notify) {
+        if n == Notify::default() {
+            return;
+        }
         cq.notify(n);
         if n.lost {
             self.cq_overflow();

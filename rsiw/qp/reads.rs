@@ -89,12 +89,14 @@ impl InboundReads {
         Ok(())
     }
 
+    /// Whether none waits, as most often. Rx wakes tx after it has queued one.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// Tx takes the oldest Read, to answer it.
     pub(crate) fn pop(&self) -> Option<InboundRead> {
-        // Most often there is none. Rx wakes tx after it has queued one.
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
         let queue = &mut *self.queue.lock();
         let read = queue.waiting.pop();
         self.count.store(queue.waiting.len(), Ordering::Release);

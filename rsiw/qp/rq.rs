@@ -152,13 +152,15 @@ impl RecvQueue {
         notify
     }
 
-    /// Takes the next receive, if one is posted. Context: any.
+    /// Takes the next receive, if one is posted, to `rqe`. Context: any.
     ///
     /// Raises the limit event of a shared queue when fewer than the limit remain.
-    pub(crate) fn take(&self) -> Option<Rqe> {
-        let (rqe, low) = {
+    pub(crate) fn take(&self, rqe: &mut Rqe) -> bool {
+        let low = {
             let st = &mut *self.state.lock();
-            let rqe = self.ring.take(st.get)?;
+            if !self.ring.take_into(st.get, rqe) {
+                return false;
+            }
             st.get = st.get.wrapping_add(1);
             // Requests are consumed in order, so fewer than `limit` remain exactly when the
             // element `limit` places ahead is not filled.
@@ -166,13 +168,13 @@ impl RecvQueue {
             if low {
                 st.limit = 0;
             }
-            (rqe, low)
+            low
         };
         if low {
             if let Some(srq) = &self.srq {
                 srq.event(SrqEvent::LimitReached);
             }
         }
-        Some(rqe)
+        true
     }
 }

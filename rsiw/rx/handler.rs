@@ -2,9 +2,9 @@
 
 //! Where received segments go, and what received messages do.
 
-use super::{Receiving, Sink, State};
+use super::{Sink, State};
 use crate::{
-    mem::{scatter::Scatter, Access, MemError},
+    mem::{Access, MemError},
     qp::{
         reads::InboundRead,
         sq::{Out, WakeTx},
@@ -53,7 +53,7 @@ impl Handler for Place<'_> {
         let qp = self.qp;
         match &mut self.st.sink {
             Sink::Recv { offset } => {
-                let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
+                let recv = self.st.recv.active().ok_or(Refusal::Local)?;
                 let done = recv
                     .scatter
                     .write(&qp.dev.regions, qp.rq.pd(), *offset, data);
@@ -116,18 +116,17 @@ impl Handler for Place<'_> {
 impl Place<'_> {
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
-            let rqe = self.qp.rq.take().ok_or(Refusal::NoBuffer)?;
-            let (scatter, status) = match Scatter::of_receive(&rqe, self.qp.rq.max_sge()) {
-                Some(scatter) => (scatter, Status::Flush),
-                None => (Scatter::empty(), Status::QpOp),
+            let (rq, recv) = (&self.qp.rq, &mut self.st.recv);
+            recv.active = rq.take(&mut recv.rqe);
+            if !recv.active {
+                return Err(Refusal::NoBuffer);
+            }
+            recv.status = match recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
+                true => Status::Flush,
+                false => Status::QpOp,
             };
-            self.st.recv = Some(Receiving {
-                id: rqe.id,
-                scatter,
-                status,
-            });
         }
-        let recv = self.st.recv.as_mut().ok_or(Refusal::Local)?;
+        let recv = self.st.recv.active().ok_or(Refusal::Local)?;
         if recv.status != Status::Flush {
             return Err(Refusal::Local);
         }
@@ -144,21 +143,11 @@ impl Place<'_> {
 
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
         let (qp, pd) = (self.qp, self.qp.pd.id());
-        // The last Write's grant most often serves this one, too. If it does not, that may be
-        // because its region is gone and another one has the STag.
-        let known = self
-            .st
-            .write
-            .as_ref()
-            .is_some_and(|grant| grant.key() == stag.0 && grant.check(pd, to.0, p.len).is_ok());
-        if !known {
-            let grant = qp
-                .dev
-                .regions
-                .get(stag.0, pd, to.0, p.len, Access::REMOTE_WRITE)
-                .map_err(MemError::refusal)?;
-            self.st.write = Some(grant);
-        }
+        let (place, range) = (&mut self.st.write, (to.0, p.len));
+        qp.dev
+            .regions
+            .renew(place, stag.0, pd, range, Access::REMOTE_WRITE)
+            .map_err(MemError::refusal)?;
         self.st.sink = Sink::Write { addr: to.0 };
         Ok(())
     }
@@ -186,9 +175,10 @@ impl Place<'_> {
         if let Some(stag) = invalidate {
             self.invalidate(stag)?;
         }
-        let recv = self.st.recv.take().ok_or(Refusal::Local)?;
+        let recv = self.st.recv.active().ok_or(Refusal::Local)?;
+        recv.active = false;
+        let mut c = Completion::recv(recv.rqe.id, Status::Success, len);
         self.st.sink = Sink::None;
-        let mut c = Completion::recv(recv.id, Status::Success, len);
         c.solicited = solicited;
         c.invalidated = invalidate.map(|s| s.0);
         self.st.recv_notify |= self.qp.recv_out().complete(c);
@@ -217,19 +207,13 @@ impl Place<'_> {
         let source = match request.len {
             // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
             0 => None,
-            len => Some(
-                self.qp
-                    .dev
-                    .regions
-                    .get(
-                        request.src_stag.0,
-                        self.qp.pd.id(),
-                        request.src_to.0,
-                        len,
-                        Access::REMOTE_READ,
-                    )
-                    .map_err(MemError::refusal)?,
-            ),
+            len => {
+                let (key, pd) = (request.src_stag.0, self.qp.pd.id());
+                let (place, range) = (&mut self.st.source, (request.src_to.0, len));
+                let regions = &self.qp.dev.regions;
+                let grant = regions.renew(place, key, pd, range, Access::REMOTE_READ);
+                Some(grant.map_err(MemError::refusal)?.clone())
+            }
         };
         let msn = self.st.read_msn;
         self.st.read_msn = msn.next();

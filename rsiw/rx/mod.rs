@@ -14,6 +14,7 @@
 mod handler;
 
 use crate::{
+    abi::Rqe,
     cq::Notify,
     mem::{scatter::Scatter, Grant},
     qp::{reads::OutstandingRead, sq::WakeTx, Qp},
@@ -25,12 +26,22 @@ use iwarp::{
 };
 use kernel::sync::Arc;
 
-/// The receive request that the Send under way fills.
-pub(crate) struct Receiving {
-    id: u64,
+/// The receive request that the Send under way fills. There is one of these, which serves one after
+/// the other in place.
+struct Receiving {
+    /// There is a request.
+    active: bool,
+    rqe: Rqe,
     scatter: Scatter,
     /// What the request completes with if the Send never does.
     status: Status,
+}
+
+impl Receiving {
+    /// The request under way.
+    fn active(&mut self) -> Option<&mut Self> {
+        self.active.then_some(self)
+    }
 }
 
 /// Sink of the segment under way.
@@ -51,10 +62,11 @@ enum Sink {
 
 /// What the handler keeps from chunk to chunk.
 struct State {
-    recv: Option<Receiving>,
+    recv: Receiving,
     sink: Sink,
-    /// What the last RDMA Write might write to.
+    /// What the last RDMA Write might write to, and the last Read Request read from.
     write: Option<Grant>,
+    source: Option<Grant>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,
     /// The peer has sent something: a responder may send from now on.
@@ -84,9 +96,15 @@ impl Rx {
         Self {
             receiver,
             state: State {
-                recv: None,
+                recv: Receiving {
+                    active: false,
+                    rqe: Rqe::default(),
+                    scatter: Scatter::empty(),
+                    status: Status::Flush,
+                },
                 sink: Sink::None,
                 write: None,
+                source: None,
                 read: None,
                 peer_started: false,
                 read_msn: Msn::FIRST,
@@ -134,8 +152,11 @@ impl Rx {
         self.dead = true;
         self.state.sink = Sink::None;
         self.state.write = None;
+        self.state.source = None;
         self.state.read = None;
-        self.state.recv.take().map(|r| (r.id, r.status))
+        let recv = &mut self.state.recv;
+        recv.scatter.release();
+        core::mem::take(&mut recv.active).then_some((recv.rqe.id, recv.status))
     }
 
     #[cold]

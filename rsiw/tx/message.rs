@@ -108,7 +108,7 @@ impl Tx {
             return Ok(true);
         }
         self.response_turn = !self.response_turn;
-        if self.response_turn && self.next_response(qp) {
+        if self.response_turn && !qp.inbound.is_empty() && self.next_response(qp) {
             return Ok(true);
         }
         // A bound, though requests without a message free no slots until the train is sent.
@@ -130,7 +130,7 @@ impl Tx {
             }
             self.built = Some(seq.wrapping_add(1));
         }
-        Ok(self.next_response(qp))
+        Ok(!qp.inbound.is_empty() && self.next_response(qp))
     }
 
     fn next_response(&mut self, qp: &Qp) -> bool {
@@ -199,12 +199,12 @@ impl Tx {
         let sge = wr.sges().first().copied().unwrap_or_default();
         let sink = match sge.length {
             0 => None,
-            len => Some(
-                qp.dev
-                    .regions
-                    .get(sge.lkey, qp.pd.id(), sge.addr, len, Access::LOCAL_WRITE)
-                    .map_err(|e| Failed::memory(Some(seq), e))?,
-            ),
+            len => {
+                let (place, range) = (&mut self.sink, (sge.addr, len));
+                let regions = &qp.dev.regions;
+                let grant = regions.renew(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
+                Some(grant.map_err(|e| Failed::memory(Some(seq), e))?.clone())
+            }
         };
         let read = OutstandingRead {
             seq: Some(seq),

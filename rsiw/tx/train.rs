@@ -92,11 +92,12 @@ impl Tx {
             }
             // A look ahead: what does not fit is made again for the next train.
             let mark = self.current.segmenter.mark();
-            let Some(fpdu) = self.current.segmenter.next(mulpdu) else {
+            let next = self.current.segmenter.next(mulpdu);
+            let Some(fpdu) = &next else {
                 self.current.end();
                 continue;
             };
-            let len = self.framer.fpdu_len(&fpdu);
+            let len = self.framer.fpdu_len(fpdu);
             let first = self.train.is_empty();
             if !first {
                 let used = self.train.len() % segment;
@@ -106,7 +107,7 @@ impl Tx {
                     return Ok(());
                 }
             }
-            match self.put_fpdu(&fpdu) {
+            match self.put_fpdu(fpdu) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first => {
                     // Send what there is; the FPDU is made again afterwards.
@@ -142,6 +143,7 @@ impl Tx {
     }
 
     /// Appends one FPDU whole, or nothing of it.
+    #[inline]
     fn put_fpdu(&mut self, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;
         let (mark, position, framer) = (self.train.len(), gather.position(), self.framer);
