@@ -79,10 +79,12 @@ impl<T: WorkElement> WorkRing<T> {
         }
         self.0.load_words(index, copy, 0..T::HEAD);
         self.0.load_words(index, copy, T::HEAD..copy.used());
-        // Full barrier: the copy is complete before the place is free, and the next element's
-        // flags are read after this store. The library rings only if it finds the element before
-        // its own taken, so either it sees this store, or the next look here sees its element.
-        self.flags(index).store_mb(0);
+        // Release: the copy is complete before the place is free.
+        self.flags(index).store_release(0);
+        // The next element's flags are read after this store. The library rings only if it finds
+        // the element before its own taken, so either it sees this store, or the next look here
+        // sees its element.
+        rdma::ring::mb();
         true
     }
 

@@ -6,8 +6,8 @@
 //! - [`Word`] ([`word`]): one word of it, accessed with the ordering that the protocol needs.
 //! - [`Ring`]: an array of entries in it, with an optional tail.
 //!
-//! The process may change every byte at any time. An entry is therefore only copied out as a
-//! whole, once, and judged by the copy; indices are masked, so that no value can lead outside.
+//! The process may change every byte at any time. Each of an entry's is therefore only copied out
+//! once, and judged by the copy; indices are masked, so that no value can lead outside.
 
 pub mod mem;
 pub mod word;
@@ -93,20 +93,23 @@ impl<T: Entry> Ring<T> {
     #[inline]
     pub fn load_into(&self, index: u32, value: &mut T) {
         if Self::WORDS {
-            return self.load_words(index, value, 0..size_of::<T>() / 8);
+            return self.words(index, value, 0..size_of::<T>() / 8);
         }
         // SAFETY: The entry is in the memory; it may change meanwhile, which `copy` allows for.
         unsafe { copy::bytes_in(value.as_mut_bytes(), self.entry(index)) };
     }
 
     /// Copies some 64-bit words of the entry at `index` (modulo the number of entries) out, those
-    /// that it has, and only if it consists of such: for entries whose beginning tells how much of
-    /// them is in use. Context: any.
+    /// that it has: for entries whose beginning tells how much of them is in use. Does not compile
+    /// for entries that do not consist of such words. Context: any.
     #[inline]
     pub fn load_words(&self, index: u32, value: &mut T, words: Range<usize>) {
-        if !Self::WORDS {
-            return;
-        }
+        const { assert!(Self::WORDS) };
+        self.words(index, value, words);
+    }
+
+    #[inline]
+    fn words(&self, index: u32, value: &mut T, words: Range<usize>) {
         let bytes = value.as_mut_bytes().chunks_exact_mut(8).enumerate();
         for (i, bytes) in bytes.take(words.end).skip(words.start) {
             let word = self.word::<u64>(index, 8 * i).load_relaxed();
