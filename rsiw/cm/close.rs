@@ -4,9 +4,11 @@
 //!
 //! With a queue pair, always in this order:
 //!
-//! 1. TCP: a reset, or a FIN where it was not sent yet.
-//! 2. Callbacks are detached, or (lingering) receive for nobody: the queue pair hears nothing more.
-//! 3. [`Qp::conn_lost`]: everything outstanding completes, the queue pair drops the connection.
+//! 1. TCP: a reset, or a FIN where it was not sent yet. Callbacks are detached, the queue pair hears
+//!    nothing more.
+//! 2. [`Qp::conn_lost`]: everything outstanding completes, the queue pair drops the connection.
+//! 3. If the connection lingers: callbacks receive for nobody, and the FIN follows only now, behind
+//!    what the queue pair has left.
 //! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
 //!    id. Nothing is reported after that.
 //! 5. The registry forgets the connection. The last reference to it, which may be one of tx's,
@@ -49,8 +51,9 @@ pub(super) fn finish(conn: &Arc<Conn>, link: &Link) -> Stage {
 /// Ends an established connection for its consumer, while TCP delivers what it has. Context:
 /// sleeping.
 pub(super) fn flush(conn: &Arc<Conn>, link: &Link) -> Stage {
-    let next = linger(conn);
+    // Leaves us what is still to be sent.
     link.qp.conn_lost(Lost::Aborted);
+    let next = linger(conn);
     report_close(&link.cm, Ok(()));
     next
 }
@@ -91,6 +94,10 @@ fn send_fin(conn: &Arc<Conn>) {
 impl Linger {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         self.eof |= events.any(Events::EOF);
+        if self.eof && self.rest.is_none() {
+            // Both FINs are there, whatever else is.
+            return self.go_on(conn);
+        }
         if conn.how() == Some(Close::Abort) || conn.error().is_some() {
             return drop_unknown(conn);
         }

@@ -196,19 +196,15 @@ impl Conn {
         self.notify(Events::CLOSE);
     }
 
-    /// As [`Close::Flush`], with `rest` in front of the FIN: what TCP had no room for. Context:
-    /// sleeping.
-    pub(crate) fn close_behind(self: &Arc<Self>, rest: Option<TrainBuf>) {
-        let mut how = Close::Flush;
-        if let Some(rest) = rest {
-            // Not waiting: storage under writeback may wait for this queue pair to be gone.
-            match KBox::new(rest, GFP_NOWAIT) {
-                Ok(rest) => *self.rest.lock() = Some(rest),
-                // The stream ends in the middle of an FPDU, which a FIN would not tell.
-                Err(_) => how = Close::Abort,
-            }
+    /// Takes what TCP had no room for, to be sent in front of the FIN. Context: sleeping, the
+    /// queue pair is about to close.
+    pub(crate) fn take_over(self: &Arc<Self>, rest: TrainBuf) {
+        // Not waiting: storage under writeback may wait for this queue pair to be gone.
+        match KBox::new(rest, GFP_NOWAIT) {
+            Ok(rest) => *self.rest.lock() = Some(rest),
+            // The stream ends in the middle of an FPDU, which a FIN would not tell.
+            Err(_) => self.close(Close::Abort),
         }
-        self.close(how);
     }
 
     /// What goes in front of the FIN.

@@ -11,7 +11,7 @@ use super::{sq::Seq, Qp, State, Teardown};
 use crate::{
     cm::Close,
     cq::Notify,
-    tx::{Failed, Tx},
+    tx::Failed,
     wr::{Completion, Status},
 };
 use iwarp::{
@@ -19,7 +19,6 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
-use net::TrainBuf;
 use rdma::{work::Expire, QpEvent};
 
 impl Expire for Qp {
@@ -141,23 +140,21 @@ impl Qp {
     /// the connection goes. What TCP has taken is still delivered, as its requests have completed.
     /// Context: sleeping.
     pub(crate) fn fail(self: &Arc<Self>) {
-        let rest = self.enter_error();
-        let conn = self.shared.lock().conn.clone();
-        if let Some(conn) = conn {
-            conn.close_behind(rest);
-        }
+        self.enter_error();
+        self.close_conn(Close::Flush);
     }
 
     /// To ERROR: stops both halves, then completes everything that is outstanding, in order.
-    /// Idempotent. Returns what the stream is still to end with. Context: sleeping.
-    pub(crate) fn enter_error(self: &Arc<Self>) -> Option<TrainBuf> {
+    /// Idempotent. What the stream is still to end with is left to the connection. Context:
+    /// sleeping.
+    pub(crate) fn enter_error(self: &Arc<Self>) {
         let _ = self.state.advance(State::Error);
         let mut end = self.teardown.lock();
         if end.flushed {
-            return None;
+            return;
         }
         // Waits for a run under way; later ones find nothing.
-        let tx = self.tx.lock().take();
+        let mut tx = self.tx.lock().take();
         let recv = self.stop_rx();
         self.inbound.clear();
         let failure = self.shared.lock().failure.take();
@@ -173,9 +170,13 @@ impl Qp {
         }
         end.flushed = true;
         self.await_late(&mut end);
+        // Before anybody else finds the queues flushed, and closes.
+        if let Some(tx) = &mut tx {
+            tx.leave();
+        }
         drop(end);
         // References to regions and to the connection go here, where sleeping is allowed.
-        tx.and_then(Tx::into_rest)
+        drop(tx);
     }
 
     /// Sets the timer that looks for late receives: a process posts them into its mapping and tells

@@ -117,14 +117,10 @@ impl Qp {
     /// Orderly close: what is posted is sent, then the connection manager is told. Context:
     /// sleeping.
     pub(crate) fn begin_close(self: &Arc<Self>) {
-        match self.state.advance(State::Closing) {
-            Ok(_) | Err(State::Closing) => self.wake_tx(),
-            Err(_) => {
-                let conn = self.shared.lock().conn.clone();
-                if let Some(conn) = conn {
-                    conn.tx_drained();
-                }
-            }
+        // Whoever took it to TERMINATE or ERROR has the connection closed behind what is still to
+        // be sent; a FIN now would cut that off.
+        if let Ok(_) | Err(State::Closing) = self.state.advance(State::Closing) {
+            self.wake_tx();
         }
     }
 

@@ -2,10 +2,10 @@
 
 //! Transmit: requests and Read responses become FPDUs, and FPDUs become trains.
 //!
-//! A train is what one call hands to TCP: FPDUs back to back, assembled in pages that TCP then
-//! owns, up to 64 KiB. All but the last FPDU of a segment's worth fill the segment exactly, so that
-//! segmentation offload cuts between FPDUs and every TCP segment starts with one (RFC 5044
-//! section 5, "FPDU alignment"), as a hardware peer expects.
+//! A train is what one call hands to TCP: FPDUs back to back, up to 64 KiB, assembled in pages that
+//! TCP then owns (a short one is copied). All but the last FPDU of a segment's worth fill the
+//! segment exactly, so that segmentation offload cuts between FPDUs and every TCP segment starts
+//! with one (RFC 5044 section 5, "FPDU alignment"), as a hardware peer expects.
 //!
 //! The tx actor is whoever holds the QP's `tx` mutex: a process that rings the doorbell, or the
 //! module's worker. An RDMA Write walks
@@ -250,10 +250,13 @@ impl Tx {
         }
     }
 
-    /// The end of transmission. Gives what must still follow, if TCP has taken a part of a train
-    /// only: without it the stream would end in the middle of an FPDU.
-    pub(crate) fn into_rest(self) -> Option<TrainBuf> {
-        (self.cut && !self.train.is_empty()).then_some(self.train)
+    /// The end of transmission. If TCP has taken a part of a train only, the connection gets the
+    /// rest: without it the stream would end in the middle of an FPDU. Context: sleeping.
+    pub(crate) fn leave(&mut self) {
+        if self.cut && !self.train.is_empty() {
+            let rest = core::mem::take(&mut self.train);
+            self.conn.take_over(rest);
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 //! Trains: bytes assembled back to back and sent by one call.
 //!
 //! A protocol that frames its data puts header, payload and trailer of many frames one after the
-//! other into a [`TrainBuf`] and gives the whole to [`TcpSocket::send_pages`]. TCP then cuts it
+//! other into a [`TrainBuf`] and gives the whole to [`TcpSocket::send_train`]. TCP then cuts it
 //! into segments as late as possible, often in the network device.
 //!
-//! [`TcpSocket::send_pages`]: crate::TcpSocket::send_pages
+//! [`TcpSocket::send_train`]: crate::TcpSocket::send_train
 
 use crate::pages::{PageSpan, TxPages};
 use kernel::{error::Result, prelude::*};
