@@ -358,8 +358,8 @@ mod suite {
             }
             check!(spans(&train).len() <= TrainBuf::MAX_SPANS);
             check!(train.put(&[0]) == Err(ENOSPC));
-            let spans: usize = spans(&train).iter().map(|span| span.len()).sum();
-            check!(spans == TrainBuf::MAX_LEN && train.len() == spans);
+            let total: usize = spans(&train).iter().map(|span| span.len()).sum();
+            check!(total == TrainBuf::MAX_LEN && train.len() == total);
             train.consume(12_345);
             check!(train.len() == TrainBuf::MAX_LEN - 12_345);
             train.clear();
