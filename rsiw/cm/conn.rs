@@ -338,12 +338,14 @@ impl Conn {
         Self::receive(self.as_arc_borrow(), &mut sk);
     }
 
+    /// Whether this one receives.
+    fn is_for(&self, who: Receiver) -> bool {
+        self.receiver.load(Ordering::Acquire) == who as u32
+    }
+
     /// The queue pair, if the stream is its own.
     fn streaming_qp(&self) -> Option<&Arc<Qp>> {
-        if self.receiver.load(Ordering::Acquire) != Receiver::Qp as u32 {
-            return None;
-        }
-        self.qp.as_ref()
+        self.qp.as_ref().filter(|_| self.is_for(Receiver::Qp))
     }
 
     /// Receives what the socket has, for whoever receives. Context: socket locked.
@@ -354,7 +356,7 @@ impl Conn {
                 let clean = qp.rx_eof(sk);
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
             }
-        } else if this.receiver.load(Ordering::Acquire) == Receiver::Nobody as u32 {
+        } else if this.is_for(Receiver::Nobody) {
             // What cannot be read (urgent data) is left to the time-out.
             let _ = sk.read(<[u8]>::len);
             if sk.at_eof() {
@@ -374,8 +376,8 @@ impl SockCallbacks for Conn {
     fn write_space(this: ArcBorrow<'_, Self>) {
         if let Some(qp) = this.streaming_qp() {
             qp.tx_kick();
-        } else {
-            // Before a queue pair: nothing waits for it. Behind one: see `close::Linger`.
+        } else if this.is_for(Receiver::Nobody) {
+            // `close::Linger` may have something left. (A handshake never waits for room.)
             Self::wake(this, Events::SOCKET);
         }
     }

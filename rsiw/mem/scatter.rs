@@ -37,19 +37,8 @@ pub(crate) struct Scatter {
 impl Scatter {
     /// No buffers at all.
     pub(crate) const fn empty() -> Self {
-        const NOTHING: Sge = Sge {
-            addr: 0,
-            length: 0,
-            lkey: 0,
-        };
-        const NO_PIECE: Piece = Piece {
-            sge: NOTHING,
-            start: 0,
-            grant: None,
-            checked: false,
-        };
         Self {
-            pieces: [NO_PIECE; MAX_SGE],
+            pieces: [const { Piece::NONE }; MAX_SGE],
             count: 0,
             len: 0,
             at: 0,
@@ -123,6 +112,17 @@ impl Scatter {
 }
 
 impl Piece {
+    const NONE: Self = Self {
+        sge: Sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        },
+        start: 0,
+        grant: None,
+        checked: false,
+    };
+
     fn granted(&mut self, regions: &Regions, pd: PdId) -> Result<&Grant, MemError> {
         let Sge { addr, length, lkey } = self.sge;
         if !self.checked {

@@ -89,14 +89,17 @@ impl InboundReads {
         Ok(())
     }
 
-    /// Whether none waits, as most often. Rx wakes tx after it has queued one.
+    /// Tx takes the oldest Read, to answer it.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+    pub(crate) fn pop(&self) -> Option<InboundRead> {
+        // Most often there is none. Rx wakes tx after it has queued one.
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.take()
     }
 
-    /// Tx takes the oldest Read, to answer it.
-    pub(crate) fn pop(&self) -> Option<InboundRead> {
+    fn take(&self) -> Option<InboundRead> {
         let queue = &mut *self.queue.lock();
         let read = queue.waiting.pop();
         self.count.store(queue.waiting.len(), Ordering::Release);

@@ -108,7 +108,7 @@ impl Tx {
             return Ok(true);
         }
         self.response_turn = !self.response_turn;
-        if self.response_turn && !qp.inbound.is_empty() && self.next_response(qp) {
+        if self.response_turn && self.next_response(qp) {
             return Ok(true);
         }
         // A bound, though requests without a message free no slots until the train is sent.
@@ -130,9 +130,10 @@ impl Tx {
             }
             self.built = Some(seq.wrapping_add(1));
         }
-        Ok(!qp.inbound.is_empty() && self.next_response(qp))
+        Ok(self.next_response(qp))
     }
 
+    #[inline]
     fn next_response(&mut self, qp: &Qp) -> bool {
         match qp.inbound.pop() {
             Some(read) => {

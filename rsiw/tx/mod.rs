@@ -137,11 +137,9 @@ impl Tx {
     pub(crate) fn run(&mut self, qp: &Arc<Qp>) -> Ended {
         let mut sent = 0;
         loop {
-            if !self.train.is_empty() {
-                match self.flush(qp) {
-                    Some(n) => sent += n,
-                    None => return Ended::Waits,
-                }
+            match self.flush(qp) {
+                Some(n) => sent += n,
+                None => return Ended::Waits,
             }
             if sent >= BUDGET {
                 return Ended::Again;
@@ -180,6 +178,7 @@ impl Tx {
     }
 
     /// Hands the train to TCP; `None` while it does not take all of it.
+    #[inline]
     fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
         let counters = &qp.dev.counters;
         let mut total = 0;
