@@ -202,8 +202,8 @@ mod tests {
     }
 
     /// Looks at all offsets around each border.
-    fn check(runs: &[Run]) -> Blocks {
-        let blocks = Blocks::new(|| runs.iter().copied()).unwrap();
+    fn check(runs: &[Run]) -> Result<Blocks> {
+        let blocks = Blocks::new(|| runs.iter().copied())?;
         let len: u64 = runs.iter().map(|run| run.len).sum();
         assert_eq!(blocks.len(), len);
         let mut border = 0u64;
@@ -212,11 +212,11 @@ mod tests {
                 if near >= len {
                     continue;
                 }
-                let (addr, n) = blocks.find(near, 1).unwrap();
+                let (addr, n) = blocks.find(near, 1)?;
                 assert_eq!(addr, expected(runs, near));
                 assert_eq!(n, 1);
                 // Everything up to the end: the first piece is within one run.
-                let (addr, n) = blocks.find(near, (len - near) as usize).unwrap();
+                let (addr, n) = blocks.find(near, (len - near) as usize)?;
                 assert_eq!(addr, expected(runs, near));
                 assert!(n >= 1 && n as u64 <= len - near);
                 assert_eq!(addr + n - 1, expected(runs, near + n as u64 - 1));
@@ -228,38 +228,41 @@ mod tests {
         assert!(blocks.find(u64::MAX, 1).is_err());
         assert!(blocks.find(1, usize::MAX).is_err());
         assert!(blocks.find(len, 0).is_ok());
-        blocks
+        Ok(blocks)
     }
 
     #[test]
-    fn one_run_is_one_block() {
-        let blocks = check(&[run(0x1234_5678_9abc, 5 * PAGE + 17)]);
+    fn one_run_is_one_block() -> Result {
+        let blocks = check(&[run(0x1234_5678_9abc, 5 * PAGE + 17)])?;
         assert_eq!(blocks.table.len(), 1);
-        let (_, n) = blocks.find(3, 20_000).unwrap();
+        let (_, n) = blocks.find(3, 20_000)?;
         assert_eq!(n, 20_000);
+        Ok(())
     }
 
     #[test]
-    fn two_runs_are_two_blocks() {
-        let blocks = check(&[run(0x10_0f00, 0x100), run(0x50_0000, 3 * PAGE + 5)]);
+    fn two_runs_are_two_blocks() -> Result {
+        let blocks = check(&[run(0x10_0f00, 0x100), run(0x50_0000, 3 * PAGE + 5)])?;
         assert_eq!(blocks.table.len(), 2);
+        Ok(())
     }
 
     #[test]
-    fn pages_are_blocks_of_a_page() {
+    fn pages_are_blocks_of_a_page() -> Result {
         let runs = [
             run(0x10_0123, PAGE - 0x123),
             run(0x30_0000, PAGE),
             run(0x20_0000, PAGE),
             run(0x50_0000, 77),
         ];
-        let blocks = check(&runs);
+        let blocks = check(&runs)?;
         assert_eq!(blocks.shift(), 12);
         assert_eq!(blocks.table.len(), 4);
+        Ok(())
     }
 
     #[test]
-    fn huge_pages_are_large_blocks() {
+    fn huge_pages_are_large_blocks() -> Result {
         const HUGE: u64 = 2 << 20;
         let runs = [
             run(0x1000_0800, HUGE - 0x800),
@@ -267,49 +270,53 @@ mod tests {
             run(0x2000_0000, 3 * HUGE),
             run(0x5000_0000, HUGE + PAGE),
         ];
-        let blocks = check(&runs);
+        let blocks = check(&runs)?;
         assert_eq!(blocks.shift(), 21);
         assert_eq!(blocks.table.len(), 7);
         // Blocks that are neighbours are one piece.
-        let (_, n) = blocks.find(2 * HUGE, 5 << 20).unwrap();
+        let (_, n) = blocks.find(2 * HUGE, 5 << 20)?;
         assert_eq!(n, 5 << 20);
+        Ok(())
     }
 
     #[test]
-    fn neighbours_are_joined() {
+    fn neighbours_are_joined() -> Result {
         let runs = [
             run(0x10_0000, PAGE),
             run(0x10_1000, PAGE),
             run(0x10_2000, 8),
         ];
-        assert_eq!(check(&runs).table.len(), 1);
+        assert_eq!(check(&runs)?.table.len(), 1);
+        Ok(())
     }
 
     #[test]
-    fn page_list() {
-        let mut blocks = Blocks::with_capacity(3).unwrap();
+    fn page_list() -> Result {
+        let mut blocks = Blocks::with_capacity(3)?;
         blocks.begin(12);
         for addr in [0x7000, 0x9000, 0xa000] {
-            blocks.push(addr).unwrap();
+            blocks.push(addr)?;
         }
         assert!(blocks.push(0xf000).is_err());
         blocks.end(0x10, 2 * PAGE);
-        assert_eq!(blocks.find(0, 1).unwrap(), (0x7010, 1));
-        assert_eq!(blocks.find(PAGE - 0x10, 100).unwrap(), (0x9000, 100));
-        assert_eq!(blocks.find(PAGE, PAGE as usize).unwrap(), (0x9010, 4096));
+        assert_eq!(blocks.find(0, 1)?, (0x7010, 1));
+        assert_eq!(blocks.find(PAGE - 0x10, 100)?, (0x9000, 100));
+        assert_eq!(blocks.find(PAGE, PAGE as usize)?, (0x9010, 4096));
         assert!(blocks.find(2 * PAGE, 1).is_err());
         // What is said to be longer than the pages is cut off.
         blocks.end(0x10, 9 * PAGE);
         assert_eq!(blocks.len(), 3 * PAGE - 0x10);
         blocks.begin(12);
         assert!(blocks.find(0, 1).is_err());
+        Ok(())
     }
 
     #[test]
-    fn nothing() {
-        let blocks = Blocks::new(core::iter::empty).unwrap();
+    fn nothing() -> Result {
+        let blocks = Blocks::new(core::iter::empty)?;
         assert_eq!(blocks.len(), 0);
         assert!(blocks.find(0, 1).is_err());
         assert!(blocks.find(0, 0).is_ok());
+        Ok(())
     }
 }

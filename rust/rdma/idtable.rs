@@ -312,47 +312,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_and_go() {
-        let table = IdTable::new(5, 7).unwrap();
+    fn numbers_come_and_go() -> Result {
+        let table = IdTable::new(5, 7)?;
         for id in 5..8 {
-            let reserved = table.reserve_cyclic().unwrap();
+            let reserved = table.reserve_cyclic()?;
             assert_eq!(reserved.id(), id);
             // Not there before it is published.
             assert!(table.get(id).is_none());
-            reserved
-                .publish(Arc::new(id * 10, GFP_KERNEL).unwrap())
-                .unwrap();
-            assert_eq!(*table.get(id).unwrap(), id * 10);
+            reserved.publish(Arc::new(id * 10, GFP_KERNEL)?)?;
+            assert_eq!(*table.get(id).ok_or(ENOENT)?, id * 10);
         }
         assert!(table.reserve_cyclic().is_err());
         assert!(table.reserve_random().is_err());
-        assert_eq!(*table.remove(6).unwrap(), 60);
+        assert_eq!(*table.remove(6).ok_or(ENOENT)?, 60);
         assert!(table.get(6).is_none());
         assert!(table.remove(6).is_none());
         assert!(table.remove(1000).is_none());
         // Only this one is free; a reservation that is dropped gives it back.
-        assert_eq!(table.reserve_random().unwrap().id(), 6);
-        assert_eq!(table.reserve_cyclic().unwrap().id(), 6);
+        assert_eq!(table.reserve_random()?.id(), 6);
+        assert_eq!(table.reserve_cyclic()?.id(), 6);
         let mut sum = 0;
         table.for_each(|id, object| sum += id + **object);
         assert_eq!(sum, 5 + 7 + 50 + 70);
         assert!(!table.is_empty());
+        Ok(())
     }
 
     #[test]
-    fn references_are_kept_and_dropped() {
-        let object = Arc::new(1u32, GFP_KERNEL).unwrap();
-        let table = IdTable::new(0, u32::MAX).unwrap();
+    fn references_are_kept_and_dropped() -> Result {
+        let object = Arc::new(1u32, GFP_KERNEL)?;
+        let table = IdTable::new(0, u32::MAX)?;
         let id = {
-            let reserved = table.reserve_random().unwrap();
+            let reserved = table.reserve_random()?;
             let id = reserved.id();
-            reserved.publish(object.clone()).unwrap();
+            reserved.publish(object.clone())?;
             id
         };
-        assert!(Arc::ptr_eq(&table.get(id).unwrap(), &object));
+        assert!(Arc::ptr_eq(&table.get(id).ok_or(ENOENT)?, &object));
         drop(table.remove(id));
-        let reserved = table.reserve_cyclic().unwrap();
-        reserved.publish(object.clone()).unwrap();
+        let reserved = table.reserve_cyclic()?;
+        reserved.publish(object.clone())?;
         // With an object in it; the other one waits for its grace period.
         drop(table);
         for _ in 0..3 {
@@ -360,5 +359,6 @@ mod tests {
             life::flush();
         }
         assert!(Arc::into_unique_or_drop(object).is_some());
+        Ok(())
     }
 }

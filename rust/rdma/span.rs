@@ -208,20 +208,20 @@ mod tests {
         unsafe { KernelMemory::new() }
     }
 
-    fn pattern(len: usize) -> KVec<u8> {
+    fn pattern(len: usize) -> Result<KVec<u8>> {
         let mut v = KVec::new();
         for i in 0..len {
-            v.push((i * 7 + i / 251) as u8, GFP_KERNEL).unwrap();
+            v.push((i * 7 + i / 251) as u8, GFP_KERNEL)?;
         }
-        v
+        Ok(v)
     }
 
     #[test]
-    fn copies_and_checksums() {
+    fn copies_and_checksums() -> Result {
         // More than one step of the fused copy, and odd ends.
         for len in [0, 1, 3, 2047, 2048, 2049, 5000] {
-            let from = pattern(len);
-            let mut to = KVec::from_elem(0u8, len, GFP_KERNEL).unwrap();
+            let from = pattern(len)?;
+            let mut to = KVec::from_elem(0u8, len, GFP_KERNEL)?;
             let crc = copy::crc32c(!0, &from);
             let addr = from.as_ptr() as u64;
             if len == 0 {
@@ -237,6 +237,7 @@ mod tests {
             assert!(memory().write(addr, &from).is_ok());
             assert!(to[..] == from[..]);
         }
+        Ok(())
     }
 
     #[test]
@@ -254,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn spans_split() {
-        let from = pattern(100);
+    fn spans_split() -> Result {
+        let from = pattern(100)?;
         let mem = memory();
-        let span = mem.span(from.as_ptr() as u64, 100).unwrap();
+        let span = mem.span(from.as_ptr() as u64, 100)?;
         let (head, tail) = span.split_at(30);
         let mut to = [0; 200];
         assert_eq!(head.read(&mut to), 30);
@@ -268,5 +269,6 @@ mod tests {
         // SAFETY: The bytes are those of `from`.
         let read_only = unsafe { Span::new(from.as_ptr() as usize, 100, false) };
         assert_eq!(read_only.write(&[1]), Err(EACCES));
+        Ok(())
     }
 }

@@ -190,8 +190,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_wrap() {
-        let ring = Ring::<[u32; 3]>::with_tail(4, 8).unwrap();
+    fn entries_wrap() -> Result {
+        let ring = Ring::<[u32; 3]>::with_tail(4, 8)?;
         assert_eq!(ring.entries(), 4);
         assert_eq!(ring.mem().len(), 4 * 12 + 8);
         for i in 0..8 {
@@ -201,11 +201,12 @@ mod tests {
         assert_eq!(ring.load(u32::MAX), [7, 8, 9]);
         ring.store_except(3, &[1, 2, 3], 4, 4);
         assert_eq!(ring.load(3), [1, 8, 3]);
+        Ok(())
     }
 
     #[test]
-    fn words() {
-        let ring = Ring::<[u32; 2]>::with_tail(2, 8).unwrap();
+    fn words() -> Result {
+        let ring = Ring::<[u32; 2]>::with_tail(2, 8)?;
         let word = ring.word32(1, 4);
         word.store_release(7);
         assert_eq!(ring.load(1), [0, 7]);
@@ -218,6 +219,7 @@ mod tests {
         ring.tail32(4).store_relaxed(5);
         assert_eq!(ring.tail32(4).load_relaxed(), 5);
         assert_eq!(ring.tail32(0).load_relaxed(), 0);
+        Ok(())
     }
 
     #[test]
@@ -229,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn parts() {
-        let ring = Ring::<[u64; 3]>::new(2).unwrap();
+    fn parts() -> Result {
+        let ring = Ring::<[u64; 3]>::new(2)?;
         ring.store(1, &[1, 2, 3]);
         let mut value = [0; 3];
         ring.load_words(3, &mut value, 1..2);
@@ -238,5 +240,6 @@ mod tests {
         ring.load_words(1, &mut value, 2..9);
         assert_eq!(value, [0, 2, 3]);
         assert_eq!(ring.load(1), [1, 2, 3]);
+        Ok(())
     }
 }

@@ -340,23 +340,23 @@ mod tests {
         }
     }
 
-    fn thing() -> Arc<Thing> {
+    fn thing() -> Result<Arc<Thing>> {
         let init = pin_init!(Thing {
             jobs: AtomicU32::new(0),
             timers: AtomicU32::new(0),
             job <- new_job!("rdma_test_job"),
             timer <- new_timer!("rdma_test_timer"),
         });
-        Arc::pin_init(init, GFP_KERNEL).unwrap()
+        Arc::pin_init(init, GFP_KERNEL)
     }
 
-    fn queue() -> Workqueue {
-        Workqueue::new(c"rdma_test", WqFlags::UNBOUND, 0).unwrap()
+    fn queue() -> Result<Workqueue> {
+        Workqueue::new(c"rdma_test", WqFlags::UNBOUND, 0)
     }
 
     #[test]
-    fn jobs_run() {
-        let (queue, thing) = (queue(), thing());
+    fn jobs_run() -> Result {
+        let (queue, thing) = (queue()?, thing()?);
         for n in 1..4 {
             assert!(thing.job.queue(&queue, thing.clone()));
             queue.flush();
@@ -364,11 +364,12 @@ mod tests {
         }
         assert!(!thing.job.cancel_sync());
         assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
     }
 
     #[test]
-    fn timers_run_once_and_can_be_moved() {
-        let (queue, thing) = (queue(), thing());
+    fn timers_run_once_and_can_be_moved() -> Result {
+        let (queue, thing) = (queue()?, thing()?);
         thing.timer.arm(&queue, thing.clone(), 100_000);
         thing.timer.arm(&queue, thing.clone(), 1);
         fsleep(Delta::from_millis(100));
@@ -376,11 +377,12 @@ mod tests {
         assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
         assert!(!thing.timer.cancel());
         assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
     }
 
     #[test]
-    fn timers_can_be_cancelled() {
-        let (queue, thing) = (queue(), thing());
+    fn timers_can_be_cancelled() -> Result {
+        let (queue, thing) = (queue()?, thing()?);
         thing.timer.arm(&queue, thing.clone(), 100_000);
         assert!(thing.timer.cancel());
         assert!(!thing.timer.cancel());
@@ -388,12 +390,14 @@ mod tests {
         assert!(thing.timer.cancel_sync());
         assert_eq!(thing.timers.load(Ordering::Relaxed), 0);
         assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
     }
 
     #[test]
-    fn only_for_the_object_that_it_is_in() {
-        let (queue, thing, other) = (queue(), thing(), thing());
+    fn only_for_the_object_that_it_is_in() -> Result {
+        let (queue, thing, other) = (queue()?, thing()?, thing()?);
         assert!(!thing.job.queue(&queue, other));
         assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
     }
 }
