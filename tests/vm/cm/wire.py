@@ -405,8 +405,7 @@ class Initiator:
             check(len(stream.next()) == 14, "the RTR, a Write of no octets")
             address, stag, size = struct.unpack("!QII", stream.next()[18:34])
             for number in range(1, 9):
-                request = struct.pack("!IQIIQ", 0x100, 0, size, stag, address)
-                stream.send(fpdu.untagged(fpdu.READ, request, 1, number))
+                stream.send(fpdu.read_of(stag, address, size, number))
             time.sleep(1)
             self.consumer.kill()
             self.consumer.wait()

@@ -61,6 +61,12 @@ def untagged(opcode, data=b"", queue=0, number=1, offset=0, last=True, version=V
     return struct.pack("!BBIIII", control, rdmap | opcode, stag, queue, number, offset) + data
 
 
+def read_of(stag, offset=0, size=16, number=1):
+    """A Read Request for bytes of the other end, to a sink of this one."""
+    return untagged(READ, struct.pack("!IQIIQ", 0x100, 0x1000, size, stag, offset), queue=1,
+                    number=number)
+
+
 def fpdu(ulpdu, length=None, crc=None):
     body = struct.pack("!H", len(ulpdu) if length is None else length) + ulpdu
     body += bytes(-len(body) % 4)
@@ -303,17 +309,12 @@ def response_unasked(peer):
     peer.refused(tagged(RESPONSE, 0x7FFFFF01, 0, bytes(8)), RDMA_OPERATION, 6)
 
 
-def _read(stag, offset=0, size=16, number=1):
-    return untagged(READ, struct.pack("!IQIIQ", 0x100, 0x1000, size, stag, offset), queue=1,
-                    number=number)
-
-
 def read_unknown_stag(peer):
-    peer.refused(_read(0x7FFFFF01), RDMA_PROTECTION, 0, read_request=True)
+    peer.refused(read_of(0x7FFFFF01), RDMA_PROTECTION, 0, read_request=True)
 
 
 def read_number_two_first(peer):
-    peer.refused(_read(0x7FFFFF01, number=2), DDP_UNTAGGED, 3)
+    peer.refused(read_of(0x7FFFFF01, number=2), DDP_UNTAGGED, 3)
 
 
 def read_short_header(peer):
@@ -324,7 +325,7 @@ def read_short_header(peer):
 
 def read_zero_of_nothing(peer):
     """A Read of no bytes names no buffer: it is answered, whatever its STag."""
-    peer.send(_read(0, size=0))
+    peer.send(read_of(0, size=0))
     check(peer.next() == tagged(RESPONSE, 0x100, 0x1000), "no empty Read Response")
 
 
