@@ -67,9 +67,16 @@ class Report:
         self.say(f"     (all of it: {outcome.log})")
 
     def tail(self, path, lines=30):
+        """What the job wrote, but for what belongs to tests that passed."""
         with open(path, errors="replace") as log:
             output = log.read().split("\n--- kernel messages of", 1)[0]
-        for line in output.splitlines()[-lines:]:
+        shown = []
+        for line in output.splitlines():
+            if line.startswith("ok "):
+                while shown and shown[-1].startswith("#"):
+                    shown.pop()
+            shown.append(line)
+        for line in shown[-lines:]:
             self.say(f"     | {line}")
 
     def extra(self, result):

@@ -16,7 +16,7 @@ run "busy: connections and listeners" busy "$ADDR" "$DEV"
 # The kernel ends the devices of a module first; only then it can go.
 rmmod_now() { rdma link; rmmod "$RSIW_DRIVER"; }
 unloaded() { rmmod_now && [ ! -e "/sys/module/$RSIW_DRIVER" ]; }
-run "rmmod while busy" within 20 unloaded
+run "rmmod while busy" within "$(limit 20)" unloaded
 run "the process that watched saw the end" saw_the_end
 run "what was connected noticed, and no socket stays" busy_ends
 
@@ -24,14 +24,14 @@ run "what was connected noticed, and no socket stays" busy_ends
 rounds() {
 	local i
 	for i in {1..10}; do
-		load_driver || return
+		load_driver || { echo "round $i: not loaded"; return 1; }
 		if [ $((i % 2)) = 0 ]; then
 			busy "$ADDR" "$DEV" || { echo "round $i: not busy"; return 1; }
-			within 20 rmmod "$RSIW_DRIVER" || return
+			within "$(limit 20)" rmmod "$RSIW_DRIVER" || { echo "round $i: rmmod"; return 1; }
 			busy_ends || { echo "round $i: something stays"; return 1; }
 		else
-			ping "$DEV" "$ADDR" $((7320 + i)) || return
-			rmmod "$RSIW_DRIVER" || return
+			ping "$DEV" "$ADDR" $((7320 + i)) || { echo "round $i: no data"; return 1; }
+			rmmod "$RSIW_DRIVER" || { echo "round $i: rmmod of an idle device"; return 1; }
 		fi
 	done
 }
