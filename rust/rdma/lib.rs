@@ -10,7 +10,7 @@
 //!   fast registration.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
-//! - [`idtable`], [`gate`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work items and
+//! - [`idtable`], [`gate`], [`claim`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work and
 //!   messages.
 //!
 //! [`Core`] must be there first and go last.
@@ -23,6 +23,7 @@ const __LOG_PREFIX: &[u8] = b"rsiw\0";
 
 pub mod attr;
 mod blocks;
+pub mod claim;
 pub mod compat;
 mod copy;
 mod defer;

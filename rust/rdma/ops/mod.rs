@@ -116,6 +116,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
 }
 
 /// The error code of a result.
+#[inline]
 fn errno(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)
 }
