@@ -420,7 +420,21 @@ int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len)
 
 /* Sending */
 
-int rust_helper_ksock_send(struct socket *sock, const void *buf, size_t len)
+/*
+ * The kernel's own traffic is not for the security modules to judge by the task
+ * that happens to send it, hence not sock_sendmsg().
+ */
+static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	int ret;
+
+	lock_sock(sk);
+	ret = tcp_sendmsg_locked(sk, msg, len);
+	release_sock(sk);
+	return ret;
+}
+
+int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len)
 {
 	/*
 	 * End of record: what follows starts a segment of its own, and so does
@@ -431,15 +445,15 @@ int rust_helper_ksock_send(struct socket *sock, const void *buf, size_t len)
 	};
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
-	return kernel_sendmsg(sock, &msg, &vec, 1, len);
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return ksock_sendmsg(sk, &msg, len);
 }
 
 /*
  * The pages hold what nobody else writes, so they are not "shared" in the
  * sense of SKBFL_SHARED_FRAG and need no copy for a software checksum.
  */
-int rust_helper_ksock_send_pages(struct socket *sock,
-				 const struct bio_vec *pages,
+int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 				 unsigned int count, size_t len, bool more)
 {
 	struct msghdr msg = {
@@ -449,15 +463,55 @@ int rust_helper_ksock_send_pages(struct socket *sock,
 	};
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
-	return sock_sendmsg(sock, &msg);
+	return ksock_sendmsg(sk, &msg, len);
+}
+
+/*
+ * The next two send with the socket locked, possibly by a softirq. TCP then
+ * takes its own memory without sleeping: nothing else of tcp_sendmsg_locked()
+ * sleeps with MSG_DONTWAIT (net/xfrm/espintcp.c relies on that as well).
+ */
+static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	const gfp_t allocation = sk->sk_allocation;
+	int ret;
+
+	sk->sk_allocation = GFP_NOWAIT;
+	ret = tcp_sendmsg_locked(sk, msg, len);
+	sk->sk_allocation = allocation;
+	return ret;
+}
+
+int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
+	};
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return ksock_send_atomic(sk, &msg, len);
+}
+
+int rust_helper_ksock_send_pages_locked(struct sock *sk,
+					const struct bio_vec *pages,
+					unsigned int count, size_t len)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS |
+			     MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
+	};
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
+	return ksock_send_atomic(sk, &msg, len);
 }
 
 /* Pages to send from */
 
 /* Big if one is at hand, as skb_page_frag_refill() does; else a single page. */
-struct page *rust_helper_ksock_page_alloc(unsigned int *size)
+struct page *rust_helper_ksock_page_alloc(unsigned int *size, bool atomic)
 {
-	const gfp_t gfp = GFP_NOIO | __GFP_NOWARN;
+	const gfp_t gfp = (atomic ? GFP_NOWAIT : GFP_NOIO) | __GFP_NOWARN;
 	const unsigned int order = get_order(32768);
 	struct page *page;
 

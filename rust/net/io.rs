@@ -40,27 +40,32 @@ pub enum Tail {
     End,
 }
 
+#[inline]
 fn sent(ret: c_int) -> Result<Sent> {
+    if let Ok(n) = usize::try_from(ret) {
+        return Ok(Sent::Bytes(n));
+    }
     match to_result(ret) {
-        Ok(()) => Ok(Sent::Bytes(usize::try_from(ret).unwrap_or(0))),
+        Ok(()) => Ok(Sent::Bytes(0)),
         Err(e) if e == EAGAIN => Ok(Sent::WouldBlock),
         Err(e) => Err(e),
     }
 }
 
 impl TcpSocket {
-    /// Sends a few bytes by copying them; ends the segment. C: `kernel_sendmsg()`. Sleeping, but
+    /// Sends a few bytes by copying them; ends the segment. C: `tcp_sendmsg()`. Sleeping, but
     /// not for the network.
     pub fn send(&self, bytes: &[u8]) -> Result<Sent> {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
         // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
-        sent(unsafe { bindings::ksock_send(self.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+        sent(unsafe { bindings::ksock_send(self.sk(), bytes.as_ptr().cast(), bytes.len()) })
     }
 
     /// Sends what a train has: by [`TcpSocket::send_pages`], or by copying if it is short. Sleeping,
     /// but not for the network.
+    #[inline]
     pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
         match train.bytes() {
             Bytes::Small(bytes) => self.send(bytes),
@@ -71,7 +76,7 @@ impl TcpSocket {
     /// Sends pages by letting TCP refer to them, which is all it needs: the spans may be dropped
     /// after this returns. (If the route's device has no scatter/gather, TCP copies.)
     ///
-    /// C: `sock_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
+    /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
     /// meanwhile is processed before this returns, see the crate's documentation.
     pub fn send_pages(&self, spans: &[PageSpan], tail: Tail) -> Result<Sent> {
         let len = spans.iter().map(PageSpan::len).sum::<usize>();
@@ -84,7 +89,7 @@ impl TcpSocket {
         // one; TCP takes references of its own.
         sent(unsafe {
             bindings::ksock_send_pages(
-                self.as_ptr(),
+                self.sk(),
                 spans.as_ptr().cast(),
                 count,
                 len,
@@ -112,6 +117,32 @@ impl TcpSocket {
 }
 
 impl LockedSock {
+    /// As [`TcpSocket::send_train`], for who has the socket locked, possibly in softirq. Does not
+    /// sleep: TCP may be short of memory then, which looks as if it had no room, though no
+    /// callback will tell that there is some; have somebody try again who may sleep.
+    ///
+    /// C: `tcp_sendmsg_locked()`.
+    pub fn send_train(&mut self, train: &TrainBuf) -> Result<Sent> {
+        let ret = match train.bytes() {
+            Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
+            // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
+            // reads of their length.
+            Bytes::Small(bytes) => unsafe {
+                bindings::ksock_send_locked(self.as_ptr(), bytes.as_ptr().cast(), bytes.len())
+            },
+            Bytes::Pages(spans) => {
+                let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
+                let spans = spans.as_ptr().cast();
+                // SAFETY: By the type invariant the socket is locked. For the spans see
+                // `TcpSocket::send_pages`; together they have `train.len()` bytes.
+                unsafe {
+                    bindings::ksock_send_pages_locked(self.as_ptr(), spans, count, train.len())
+                }
+            }
+        };
+        sent(ret)
+    }
+
     /// Hands every contiguous piece of what was received to `take`, in order and in place.
     ///
     /// `take` returns how much it consumed. Less than it got ends the reading; the rest stays in
@@ -141,8 +172,7 @@ impl LockedSock {
         // used by nobody else during the call. What `skb_seq_read()` finds are bytes of received
         // packets, which nobody changes while the socket is locked.
         let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };
-        to_result(ret)?;
-        Ok(usize::try_from(ret).unwrap_or(0))
+        usize::try_from(ret).or_else(|_| to_result(ret).map(|()| 0))
     }
 
     /// As [`LockedSock::read`], with the content of a cell that belongs to this socket, or

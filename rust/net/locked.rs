@@ -40,12 +40,14 @@ impl LockedSock {
         }
     }
 
+    #[inline]
     pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
         self.sk
     }
 
     /// Whether nothing more will ever come: the peer's FIN was reached, or the connection is gone,
     /// and everything received was read.
+    #[inline]
     pub fn at_eof(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::ksock_at_eof(self.sk) }

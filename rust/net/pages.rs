@@ -152,7 +152,7 @@ impl TxPages {
         self.current = None;
     }
 
-    fn current(&mut self) -> Result<&mut Current> {
+    fn current(&mut self, atomic: bool) -> Result<&mut Current> {
         if let Some(current) = &mut self.current {
             if current.used == current.size {
                 // SAFETY: We have a reference to the page.
@@ -167,7 +167,7 @@ impl TxPages {
         if self.current.is_none() {
             let mut size = 0;
             // SAFETY: `size` is valid for a write.
-            let page = unsafe { bindings::ksock_page_alloc(&mut size) };
+            let page = unsafe { bindings::ksock_page_alloc(&mut size, atomic) };
             // INVARIANT: A fresh page, of which nobody knows, with one reference, which is ours.
             self.current = Some(Current {
                 page: PageRef(NonNull::new(page).ok_or(ENOMEM)?),
@@ -182,14 +182,15 @@ impl TxPages {
     /// they are given out: `last` grows if they follow it directly, else a new span is returned.
     ///
     /// Returns how many bytes it were. `write` must fill them all; what it leaves alone keeps an
-    /// arbitrary, old content.
+    /// arbitrary, old content. `atomic`: the caller may not sleep.
     pub(crate) fn give<E: From<Error>>(
         &mut self,
         max: usize,
+        atomic: bool,
         last: Option<&mut PageSpan>,
         write: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(usize, Option<PageSpan>), E> {
-        let current = self.current()?;
+        let current = self.current(atomic)?;
         let from = current.used;
         let n = max.min(current.size - from);
         // SAFETY: We have a reference to the page, which is mapped, as all lowmem is.

@@ -80,8 +80,10 @@ impl TcpState {
 /// Where callbacks hold a reference to the very object that owns the socket, the owner ends the
 /// cycle by [`TcpSocket::detach`].
 pub struct TcpSocket {
-    /// INVARIANT: A TCP socket with its `sk`, owned by this object until it is dropped.
+    /// INVARIANT: A TCP socket, owned by this object until it is dropped.
     sock: NonNull<bindings::socket>,
+    /// INVARIANT: The socket's `sk`, which it has until it is released.
+    sk: NonNull<bindings::sock>,
     hooks: HookSlot,
 }
 
@@ -104,9 +106,21 @@ impl TcpSocket {
         let mut sock = core::ptr::null_mut();
         // SAFETY: The namespace is alive, and `sock` is valid for a write.
         to_result(unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) })?;
-        // INVARIANT: On success the helper passes the new socket to us.
+        // SAFETY: On success the helper passes the new socket to us.
+        unsafe { Self::own(sock) }
+    }
+
+    /// # Safety
+    ///
+    /// `sock` must be a TCP socket with its `sk`, which becomes the property of the result.
+    unsafe fn own(sock: *mut bindings::socket) -> Result<Self> {
+        let sock = NonNull::new(sock).ok_or(EINVAL)?;
+        // SAFETY: By the contract of this function it is a socket.
+        let sk = unsafe { bindings::ksock_sk(sock.as_ptr()) };
+        // INVARIANT: By the contract of this function.
         Ok(Self {
-            sock: NonNull::new(sock).ok_or(EINVAL)?,
+            sock,
+            sk: NonNull::new(sk).ok_or(EINVAL)?,
             hooks: HookSlot::new(),
         })
     }
@@ -115,9 +129,9 @@ impl TcpSocket {
         self.sock.as_ptr()
     }
 
+    #[inline]
     pub(crate) fn sk(&self) -> *mut bindings::sock {
-        // SAFETY: By the type invariant the socket is there.
-        unsafe { bindings::ksock_sk(self.as_ptr()) }
+        self.sk.as_ptr()
     }
 
     pub(crate) fn hook_slot(&self) -> &HookSlot {
@@ -184,11 +198,8 @@ impl TcpSocket {
         // SAFETY: The socket is there by the type invariant, and `sock` is valid for a write.
         let ret = unsafe { bindings::ksock_accept(self.as_ptr(), &mut sock) };
         match to_result(ret) {
-            // INVARIANT: On success the helper passes the new socket to us.
-            Ok(()) => Ok(Some(TcpSocket {
-                sock: NonNull::new(sock).ok_or(EINVAL)?,
-                hooks: HookSlot::new(),
-            })),
+            // SAFETY: On success the helper passes the new socket to us.
+            Ok(()) => Ok(Some(unsafe { Self::own(sock) }?)),
             Err(e) if e == EAGAIN => Ok(None),
             Err(e) => Err(e),
         }
@@ -251,6 +262,7 @@ impl TcpSocket {
 
     /// The payload of one full segment at this moment, options subtracted (`tp->mss_cache`). TCP
     /// brings it up to date with every send.
+    #[inline]
     pub fn mss(&self) -> u32 {
         // SAFETY: By the type invariant this is the `sk` of a TCP socket.
         unsafe { bindings::ksock_mss(self.sk()) }

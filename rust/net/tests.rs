@@ -78,6 +78,9 @@ struct Rx {
     next: u64,
     wrong: u64,
     stop_at: u64,
+    /// How many bytes to answer with whenever something came, and how many that were so far.
+    reply: usize,
+    replied: u64,
 }
 
 impl End {
@@ -87,6 +90,8 @@ impl End {
                 next: 0,
                 wrong: 0,
                 stop_at: u64::MAX,
+                reply: 0,
+                replied: 0,
             }),
             received: AtomicU64::new(0),
             spaces: AtomicU32::new(0),
@@ -106,10 +111,31 @@ impl End {
             }
             n
         });
-        self.received.fetch_add(taken.unwrap_or(0) as u64, Relaxed);
+        let taken = taken.unwrap_or(0);
+        self.received.fetch_add(taken as u64, Relaxed);
+        if taken != 0 && self.reply(sk).is_err() {
+            self.error.store(EIO.to_errno(), Relaxed);
+        }
         if sk.at_eof() {
             self.eof.store(1, Relaxed);
         }
+    }
+
+    /// Sends out of the callback.
+    fn reply(&self, sk: &mut LockedSock) -> Result {
+        let Some(&Rx { reply, replied, .. }) = self.rx.get(sk) else {
+            return Ok(());
+        };
+        if reply == 0 {
+            return Ok(());
+        }
+        let (mut train, mut at) = (TrainBuf::new(), replied);
+        train.set_atomic(true);
+        train.begin(reply);
+        fill(&mut train, &mut at, reply)?;
+        check!(sk.send_train(&train)? == Sent::Bytes(reply));
+        self.rx.get_mut(sk).ok_or(EINVAL)?.replied = at;
+        Ok(())
     }
 
     /// Receives up to this place of the stream and no further.
@@ -261,6 +287,32 @@ impl Pair {
         Ok(at)
     }
 
+    /// Sends a byte at a time, which the other end answers out of its callback.
+    fn replies(&self) -> Result {
+        let (mut asked, mut back) = (0, 0);
+        for len in [1, 2, 192, 193, 1448, 10_000, 40_000] {
+            {
+                let mut sk = self.server.lock();
+                let rx = self.at_server.rx.get_mut(&mut sk).ok_or(EINVAL)?;
+                rx.reply = len;
+            }
+            for _ in 0..10 {
+                check!(self.client.send(&[pattern(asked)])? == Sent::Bytes(1));
+                asked += 1;
+                back += len as u64;
+                soon("the reply", || {
+                    self.at_client.received.load(Relaxed) == back
+                        || self.at_server.error.load(Relaxed) != 0
+                })?;
+            }
+        }
+        check!(self.at_server.error.load(Relaxed) == 0);
+        check!(
+            self.at_client.wrong(&self.client)? == 0 && self.at_server.wrong(&self.server)? == 0
+        );
+        Ok(())
+    }
+
     /// Sends while nobody receives until there is no room, then lets it go on.
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
@@ -337,6 +389,7 @@ fn talk(to: SocketAddr) -> Result {
         pair.half_close()?;
     }
     if let Some(pair) = Pair::new(&to)? {
+        pair.replies()?;
         pair.reset()?;
     }
     Ok(())

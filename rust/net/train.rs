@@ -16,8 +16,8 @@ use kernel::{error::Result, prelude::*};
 /// A short one lies in the object itself and is copied by TCP, which costs less than references to
 /// pages do; when it outgrows that, it moves to pages.
 ///
-/// Filling it needs process context (the pages are allocated with `GFP_NOIO`). It starts without
-/// pages and keeps one, of up to 32 KiB, until [`TrainBuf::release`].
+/// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TrainBuf::set_atomic`]
+/// was called. It starts without pages and keeps one, of up to 32 KiB, until [`TrainBuf::release`].
 pub struct TrainBuf {
     pages: TxPages,
     /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
@@ -27,6 +27,8 @@ pub struct TrainBuf {
     len: usize,
     /// The bytes are `small[at..at + len]`.
     is_small: bool,
+    /// Who fills it may not sleep.
+    atomic: bool,
     at: usize,
     small: [u8; TrainBuf::SMALL],
 }
@@ -62,6 +64,7 @@ impl TrainBuf {
             count: 0,
             len: 0,
             is_small: false,
+            atomic: false,
             at: 0,
             small: [0; TrainBuf::SMALL],
         }
@@ -84,12 +87,23 @@ impl TrainBuf {
 
     /// Prepares for a new train of about `hint` bytes. To be called when it is empty; otherwise it
     /// costs fragments.
+    #[inline]
     pub fn begin(&mut self, hint: usize) {
         if hint > Self::SMALL {
             self.pages.begin(hint);
         } else if self.is_empty() {
             (self.is_small, self.at) = (true, 0);
         }
+    }
+
+    /// Whether those who fill it from now on may not sleep.
+    pub fn set_atomic(&mut self, atomic: bool) {
+        self.atomic = atomic;
+    }
+
+    /// Whether those who fill it may not sleep.
+    pub fn is_atomic(&self) -> bool {
+        self.atomic
     }
 
     /// Moves the bytes to pages.
@@ -174,7 +188,7 @@ impl TrainBuf {
         let Some(next) = free.first_mut() else {
             return Err(ENOSPC.into());
         };
-        let (n, span) = self.pages.give(max, full.last_mut(), write)?;
+        let (n, span) = self.pages.give(max, self.atomic, full.last_mut(), write)?;
         if let Some(span) = span {
             *next = span;
             self.count += 1;
@@ -219,14 +233,19 @@ impl TrainBuf {
     }
 
     /// Forgets the first `n` bytes, at most all: they were sent.
+    #[inline]
     pub fn consume(&mut self, n: usize) {
-        let mut drop = n.min(self.len);
+        let drop = n.min(self.len);
         self.len -= drop;
         if self.is_small {
             self.at += drop;
             self.settle();
-            return;
+        } else {
+            self.consume_pages(drop);
         }
+    }
+
+    fn consume_pages(&mut self, mut drop: usize) {
         let mut gone = 0;
         while drop > 0 && gone < self.count {
             let first = &mut self.spans[gone];
