@@ -2,15 +2,14 @@
 
 //! Who runs tx.
 //!
-//! Exactly one actor at a time runs a QP's tx: the process that rings the doorbell, or the module's
-//! worker for everybody who may not sleep (callbacks, kernel consumers' posts). A wake-up is a flag
-//! and then an attempt; whoever finds tx taken leaves the flag behind, and the actor looks at it
-//! again after it has let go, so that no wake-up is lost.
+//! Exactly one actor at a time runs a QP's tx, by a [`Claim`](rdma::claim): the process that rings
+//! the doorbell; the receive callback, which answers short Reads on the spot; or the module's
+//! worker for everything else that is found to be done where sleeping is not allowed. Whoever finds
+//! tx taken leaves word, and the actor looks again, so that no wake-up is lost.
 
 use crate::{qp::Qp, tx::Ended};
-use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, workqueue::WorkItem};
-use rdma::ring::mb;
+use net::LockedSock;
 
 /// How often tx looks again on behalf of those who found it taken.
 const ROUNDS: u32 = 16;
@@ -18,7 +17,6 @@ const ROUNDS: u32 = 16;
 impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        self.tx_wanted.store(true, Ordering::Release);
         // Fails only when the work is queued already, which is as good.
         let _ = self.dev.queues.tx.queue().enqueue(self.clone());
     }
@@ -26,33 +24,38 @@ impl Qp {
     /// Runs tx here, unless another actor does, which then sees to it. Context: sleeping, no lock
     /// held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
-        self.tx_wanted.store(true, Ordering::Release);
+        let Some(mut claim) = self.tx.try_take() else {
+            return;
+        };
         // A bound, as other threads may keep on ringing: then the worker goes on.
         for _ in 0..ROUNDS {
-            // Orders the flag before the attempt; pairs with the barrier below.
-            mb();
-            let Some(mut tx) = self.tx.try_lock() else {
-                return;
-            };
-            self.tx_wanted.store(false, Ordering::Release);
-            // Orders the flag before the look at the queues.
-            mb();
-            let ended = match &mut *tx {
-                Some(tx) => tx.run(self),
-                None => Ended::Waits,
-            };
-            drop(tx);
-            if ended == Ended::Again {
-                break;
+            if let Some(tx) = &mut *claim {
+                if tx.run(self) == Ended::Again {
+                    break;
+                }
             }
-            // Orders the release of tx before the look at the flag: a wake-up that found tx taken
-            // has set it before.
-            mb();
-            if !self.tx_wanted.load(Ordering::Acquire) {
-                return;
-            }
+            claim = match claim.let_go() {
+                Ok(()) => return,
+                Err(asked) => asked,
+            };
         }
+        drop(claim);
         self.wake_tx();
+    }
+
+    /// Answers the peer's short Reads here, unless another actor runs tx, which then sees to it, or
+    /// the worker has to. Context: callback, the socket is locked.
+    pub(crate) fn answer_here(self: &Arc<Self>, sk: &mut LockedSock) {
+        let Some(mut claim) = self.tx.try_take() else {
+            return;
+        };
+        let ended = match &mut *claim {
+            Some(tx) => tx.answer(self, sk),
+            None => Ended::Waits,
+        };
+        if claim.let_go().is_err() || ended == Ended::Again {
+            self.wake_tx();
+        }
     }
 }
 

@@ -125,14 +125,14 @@ impl Regions {
         place: &'a mut Option<Grant>,
         key: u32,
         pd: PdId,
-        (addr, len): (u64, u32),
+        range: (u64, u32),
         need: Access,
     ) -> Result<&'a Grant, MemError> {
         let same = place
             .as_ref()
-            .is_some_and(|g| g.is_for(key, need) && g.check(pd, addr, len).is_ok());
+            .is_some_and(|g| g.covers(key, pd, range, need));
         if !same {
-            *place = Some(self.get(key, pd, addr, len, need)?);
+            *place = Some(self.get(key, pd, range.0, range.1, need)?);
         }
         place.as_ref().ok_or(MemError::Invalid)
     }

@@ -164,6 +164,14 @@ impl Region {
         store.bound(addr, u64::from(len)).map(drop)
     }
 
+    /// First address and length of the bytes, if they are the same for good.
+    fn fixed(&self) -> Option<(u64, u64)> {
+        match &*self.store.enter()? {
+            Store::User { iova, len, .. } => Some((*iova, *len)),
+            _ => None,
+        }
+    }
+
     /// Whether `key` is the STag in use, and grants `need`.
     fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
         let state = self.state.load(Ordering::Acquire);
@@ -242,6 +250,8 @@ pub(crate) struct Grant {
     region: Arc<Region>,
     key: u32,
     need: Access,
+    /// First address and length, if they never change.
+    fixed: Option<(u64, u64)>,
 }
 
 impl Grant {
@@ -255,17 +265,39 @@ impl Grant {
         need: Access,
     ) -> Result<Self, MemError> {
         region.check(key, pd, addr, len, need)?;
-        Ok(Self { region, key, need })
-    }
-
-    /// Whether it is for `need` by `key`; what it is good for now, [`Self::check`] tells.
-    pub(crate) fn is_for(&self, key: u32, need: Access) -> bool {
-        self.key == key && self.need == need
+        let fixed = region.fixed();
+        Ok(Self {
+            region,
+            key,
+            need,
+            fixed,
+        })
     }
 
     /// Checks another range.
     pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
-        self.region.check(self.key, pd, addr, len, self.need)
+        let (key, need) = (self.key, self.need);
+        if self.covers(key, pd, (addr, len), need) {
+            return Ok(());
+        }
+        self.region.check(key, pd, addr, len, need)
+    }
+
+    /// Whether it grants `need` on this range as well, to a holder of `key` in `pd`.
+    #[inline]
+    pub(crate) fn covers(&self, key: u32, pd: PdId, (addr, len): (u64, u32), need: Access) -> bool {
+        if self.key != key || self.need != need {
+            return false;
+        }
+        let region = &self.region;
+        match self.fixed {
+            Some((base, size)) => {
+                region.pd == pd
+                    && region.valid(key, need).is_ok()
+                    && offset_in(base, size, addr, u64::from(len)).is_ok()
+            }
+            None => region.check(key, pd, addr, len, need).is_ok(),
+        }
     }
 
     /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.

@@ -154,7 +154,7 @@ impl Qp {
             return;
         }
         // Waits for a run under way; later ones find nothing.
-        let mut tx = self.tx.lock().take();
+        let mut tx = self.tx.take().take();
         let recv = self.stop_rx();
         self.inbound.clear();
         let failure = self.shared.lock().failure.take();

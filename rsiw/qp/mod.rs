@@ -36,7 +36,7 @@ use kernel::{
     workqueue::Work,
 };
 use net::SockCell;
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, QpHandle};
+use rdma::{claim::Claim, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, QpHandle};
 use reads::InboundReads;
 use rq::RecvQueue;
 use sq::{Out, SendQueue, Seq};
@@ -83,11 +83,8 @@ pub(crate) struct Qp {
     pub(crate) inbound: InboundReads,
     /// Guarded by the connection's socket lock.
     rx: SockCell<Option<Rx>>,
-    /// The tx actor holds it while it runs. Sleeping; never taken in a callback.
-    #[pin]
-    pub(crate) tx: Mutex<Option<Tx>>,
-    /// Somebody wants tx to look again.
-    pub(crate) tx_wanted: AtomicBool,
+    /// The tx actor has the claim while it runs.
+    pub(crate) tx: Claim<Option<Tx>>,
     #[pin]
     tx_work: Work<Qp>,
     /// Calls are owed to consumers.
@@ -167,8 +164,7 @@ impl Qp {
                 rq_is_shared,
                 inbound <- InboundReads::new(),
                 rx: SockCell::new(None),
-                tx <- new_mutex!(None, "rsiw_tx"),
-                tx_wanted: AtomicBool::new(false),
+                tx: Claim::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
                 owes: AtomicBool::new(false),
                 may_send: AtomicBool::new(false),

@@ -9,6 +9,10 @@ use iwarp::{Msn, ReadRequest};
 use kernel::prelude::*;
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
 
+/// A Read of the peer of up to so many bytes is answered in the receive callback. What is longer
+/// takes its turn in a worker: the copy would keep the CPU from what the callback interrupted.
+pub(crate) const SHORT_READ: u32 = 2048;
+
 /// A Read that was sent and whose response is due; at most ORD at a time.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
@@ -92,15 +96,28 @@ impl InboundReads {
     /// Tx takes the oldest Read, to answer it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<InboundRead> {
-        // Most often there is none. Rx wakes tx after it has queued one.
-        if self.count.load(Ordering::Acquire) == 0 {
+        // Most often so. Rx wakes tx after it has queued one.
+        if self.is_empty() {
             return None;
         }
-        self.take()
+        self.take(u32::MAX)
     }
 
-    fn take(&self) -> Option<InboundRead> {
+    /// As [`InboundReads::pop`], if it is a short one.
+    pub(crate) fn pop_short(&self) -> Option<InboundRead> {
+        self.take(SHORT_READ)
+    }
+
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn take(&self, len: u32) -> Option<InboundRead> {
         let queue = &mut *self.queue.lock();
+        if queue.waiting.front()?.request.len > len {
+            return None;
+        }
         let read = queue.waiting.pop();
         self.count.store(queue.waiting.len(), Ordering::Release);
         queue.answering |= read.is_some();

@@ -66,8 +66,8 @@ impl Qp {
         }
         self.may_send.store(p.initiator, Ordering::Release);
         {
-            let mut slot = self.tx.lock();
-            // Under the mutex: whoever goes to ERROR does so first, and this fails, or finds tx.
+            let mut slot = self.tx.take();
+            // Under the claim: whoever goes to ERROR does so first, and this fails, or finds tx.
             self.state.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(tx);
         }
@@ -88,8 +88,13 @@ impl Qp {
             // Urgent data: no MPA peer sends any, and it would block the stream for good.
             Err(_) => self.close_conn(Close::Abort),
         }
-        let Some(Settled { send, recv, wake }) =
-            self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle)
+        let settled = self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle);
+        let Some(Settled {
+            send,
+            recv,
+            wake,
+            answer,
+        }) = settled
         else {
             return;
         };
@@ -97,6 +102,8 @@ impl Qp {
         self.after_send(send);
         if wake.0 {
             self.wake_tx();
+        } else if answer {
+            self.answer_here(sk);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Sink, State};
 use crate::{
     mem::{Access, MemError},
     qp::{
-        reads::InboundRead,
+        reads::{InboundRead, SHORT_READ},
         sq::{Out, WakeTx},
         Qp,
     },
@@ -225,7 +225,11 @@ impl Place<'_> {
                 source,
             })
             .map_err(|_| Refusal::ReadQueueFull)?;
-        self.st.wake = WakeTx(true);
+        if request.len <= SHORT_READ {
+            self.st.answer = true;
+        } else {
+            self.st.wake = WakeTx(true);
+        }
         Ok(())
     }
 

@@ -76,6 +76,8 @@ struct State {
     send_notify: Notify,
     recv_notify: Notify,
     wake: WakeTx,
+    /// There is a short Read to answer.
+    answer: bool,
 }
 
 /// The inbound half of a QP's connection.
@@ -111,6 +113,7 @@ impl Rx {
                 send_notify: Notify::default(),
                 recv_notify: Notify::default(),
                 wake: WakeTx::default(),
+                answer: false,
             },
             dead: false,
         }
@@ -138,6 +141,7 @@ impl Rx {
             send: core::mem::take(&mut st.send_notify),
             recv: core::mem::take(&mut st.recv_notify),
             wake: core::mem::take(&mut st.wake),
+            answer: core::mem::take(&mut st.answer),
         }
     }
 
@@ -170,5 +174,8 @@ impl Rx {
 pub(crate) struct Settled {
     pub(crate) send: Notify,
     pub(crate) recv: Notify,
+    /// For the worker.
     pub(crate) wake: WakeTx,
+    /// Short Reads wait, which are best answered at once.
+    pub(crate) answer: bool,
 }

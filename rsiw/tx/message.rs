@@ -111,6 +111,7 @@ impl Tx {
         if self.response_turn && self.next_response(qp) {
             return Ok(true);
         }
+        self.more = true;
         // A bound, though requests without a message free no slots until the train is sent.
         for _ in 0..qp.sq.size() {
             let seq = match self.blocked.take() {
@@ -118,11 +119,17 @@ impl Tx {
                 None => match qp.sq.pull(&mut self.wr) {
                     Pull::Wr(seq) => seq,
                     Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
-                    Pull::Empty | Pull::Full => break,
+                    Pull::Empty => {
+                        self.more = false;
+                        break;
+                    }
+                    // What is in the train makes room, perhaps.
+                    Pull::Full => break,
                 },
             };
             if !qp.sq.may_start(&self.wr) {
                 self.blocked = Some(seq);
+                self.more = false;
                 break;
             }
             if self.start(qp, seq)? {
@@ -135,7 +142,17 @@ impl Tx {
 
     #[inline]
     fn next_response(&mut self, qp: &Qp) -> bool {
-        match qp.inbound.pop() {
+        self.respond(qp.inbound.pop())
+    }
+
+    /// As [`Tx::next_message`], for short Reads of the peer only.
+    pub(super) fn next_short_response(&mut self, qp: &Qp) -> Result<bool, Failed> {
+        Ok(self.respond(qp.inbound.pop_short()))
+    }
+
+    #[inline]
+    fn respond(&mut self, read: Option<InboundRead>) -> bool {
+        match read {
             Some(read) => {
                 self.current.response(read);
                 true

@@ -7,8 +7,8 @@
 //! segment exactly, so that segmentation offload cuts between FPDUs and every TCP segment starts
 //! with one (RFC 5044 section 5, "FPDU alignment"), as a hardware peer expects.
 //!
-//! The tx actor is whoever holds the QP's `tx` mutex: a process that rings the doorbell, or the
-//! module's worker. An RDMA Write walks
+//! The tx actor is whoever has the QP's `tx` claim: a process that rings the doorbell, the module's
+//! worker, or the receive callback, which answers short Reads. An RDMA Write walks
 //!
 //! 1. `verbs` (doorbell, post) → [`sched`](crate::sched)
 //! 2. → [`SendQueue::pull`](crate::qp::sq::SendQueue::pull): the next request, checked
@@ -33,9 +33,10 @@ use crate::{
     wr::{SendOp, SendWr, Status},
 };
 use iwarp::{tx::Framer, Terminate};
-use kernel::sync::Arc;
+use kernel::{prelude::*, sync::Arc};
 use message::Current;
-use net::{Sent, TrainBuf};
+use net::{LockedSock, Sent, TrainBuf};
+use train::Filled;
 
 /// Bytes that one run hands to TCP before it goes on in the worker, so that a process that rings
 /// the doorbell gets back to its own work, and the worker to other QPs.
@@ -82,7 +83,7 @@ pub(crate) struct TxConfig {
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
-/// The outbound half of a QP's connection. Guarded by the QP's `tx` mutex.
+/// The outbound half of a QP's connection. Guarded by the QP's `tx` claim.
 pub(crate) struct Tx {
     conn: Arc<Conn>,
     cfg: TxConfig,
@@ -97,6 +98,8 @@ pub(crate) struct Tx {
     sink: Option<Grant>,
     /// It waits for RDMA Reads before it.
     blocked: Option<Seq>,
+    /// There may be more requests than were looked at.
+    more: bool,
     /// All requests before this one are in the train, or sent.
     built: Option<Seq>,
     send_msn: iwarp::Msn,
@@ -122,6 +125,7 @@ impl Tx {
             wr: SendWr::new(0, SendOp::Send, 0, 0),
             sink: None,
             blocked: None,
+            more: false,
             built: None,
             send_msn: iwarp::Msn::FIRST,
             read_msn: iwarp::Msn::FIRST,
@@ -161,18 +165,29 @@ impl Tx {
                 self.close_if_drained(qp);
                 return Ended::Waits;
             }
-            if let Err(failed) = self.fill(qp) {
-                // What was built before goes out first, then a Terminate.
-                if self.train.is_empty() {
-                    self.complete(qp);
+            match self.fill(qp, Self::next_message) {
+                // Whoever posts another request while these are sent wakes tx.
+                Ok(Filled::Whole) => {
+                    if self.flush(qp).is_some() {
+                        self.complete(qp);
+                        self.close_if_drained(qp);
+                    }
+                    return Ended::Waits;
                 }
-                qp.local_fault(failed);
-                continue;
-            }
-            if self.train.is_empty() {
-                self.complete(qp);
-                self.close_if_drained(qp);
-                return Ended::Waits;
+                Ok(Filled::Part) if self.train.is_empty() => {
+                    // Nothing to send among so many requests; completing them makes room.
+                    let room = self.built.is_some();
+                    self.complete(qp);
+                    return if room { Ended::Again } else { Ended::Waits };
+                }
+                Ok(Filled::Part) => {}
+                Err(failed) => {
+                    // What was built before goes out first, then a Terminate.
+                    if self.train.is_empty() {
+                        self.complete(qp);
+                    }
+                    qp.local_fault(failed);
+                }
             }
         }
     }
@@ -180,10 +195,19 @@ impl Tx {
     /// Hands the train to TCP; `None` while it does not take all of it.
     #[inline]
     fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
+        self.flush_by(qp, |tx| tx.conn.socket().send_train(&tx.train))
+    }
+
+    #[inline]
+    fn flush_by(
+        &mut self,
+        qp: &Arc<Qp>,
+        mut send: impl FnMut(&Self) -> Result<Sent>,
+    ) -> Option<usize> {
         let counters = &qp.dev.counters;
         let mut total = 0;
         while !self.train.is_empty() {
-            match self.conn.socket().send_train(&self.train) {
+            match send(self) {
                 Ok(Sent::Bytes(n)) => {
                     self.train.consume(n);
                     self.cut = !self.train.is_empty();
@@ -208,6 +232,28 @@ impl Tx {
             self.complete(qp);
         }
         Some(total)
+    }
+
+    /// Answers the peer's short Reads, if tx is at rest. Context: callback, the socket is locked.
+    pub(crate) fn answer(&mut self, qp: &Arc<Qp>, sk: &mut LockedSock) -> Ended {
+        // Something waits for room, or to be the first, or the end is near: in turn.
+        let busy = !self.train.is_empty() || self.current.active || self.cfg.rtr.is_some();
+        if busy || qp.state() != State::Rts || !qp.may_send() {
+            return Ended::Again;
+        }
+        self.train.set_atomic(true);
+        let filled = self.fill(qp, Self::next_short_response);
+        let sent = self.flush_by(qp, |tx| sk.send_train(&tx.train));
+        self.train.set_atomic(false);
+        if let Err(failed) = filled {
+            // The Terminate goes out behind the answers before.
+            qp.local_fault(failed);
+        }
+        // Whoever may sleep has more memory than we, too.
+        if sent.is_none() || self.current.active || !qp.inbound.is_empty() {
+            return Ended::Again;
+        }
+        Ended::Waits
     }
 
     /// Completes the requests whose last byte TCP has taken.

@@ -15,6 +15,15 @@ use net::TrainBuf;
 /// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a train's length.
 const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
+/// What a train has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// Everything there was to send.
+    Whole,
+    /// As much as has room, or can be found at a time.
+    Part,
+}
+
 /// Why a piece of an FPDU could not be put into the train.
 pub(super) enum Stop {
     /// No memory for the train: later, maybe.
@@ -69,7 +78,14 @@ impl Tx {
     ///
     /// A train ends early where the next FPDU would neither fit into the TCP segment under way nor
     /// begin a new one: TCP cuts there, and the alignment holds.
-    pub(super) fn fill(&mut self, qp: &Qp) -> Result<(), Failed> {
+    ///
+    /// `next_message` makes the next message the current one, and is false when there is none.
+    #[inline]
+    pub(super) fn fill(
+        &mut self,
+        qp: &Qp,
+        next_message: impl Fn(&mut Self, &Qp) -> Result<bool, Failed>,
+    ) -> Result<Filled, Failed> {
         let mss = self.conn.socket().mss() as usize;
         let mulpdu = if self.cfg.large_fpdu {
             iwarp::MAX_ULPDU
@@ -82,8 +98,12 @@ impl Tx {
             mss
         };
         loop {
-            if !self.current.active && !self.next_message(qp)? {
-                return Ok(());
+            if !self.current.active && !next_message(self, qp)? {
+                return Ok(if self.more {
+                    Filled::Part
+                } else {
+                    Filled::Whole
+                });
             }
             if self.train.is_empty() {
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
@@ -104,15 +124,15 @@ impl Tx {
                 let fits = used == 0 || len <= segment - used;
                 if !fits || len > self.train.room() {
                     self.current.segmenter.rewind(mark);
-                    return Ok(());
+                    return Ok(Filled::Part);
                 }
             }
             match self.put_fpdu(fpdu) {
                 Ok(()) => {}
-                Err(Stop::NoMemory) if !first => {
-                    // Send what there is; the FPDU is made again afterwards.
+                Err(Stop::NoMemory) if !first || self.train.is_atomic() => {
+                    // Send what there is; the FPDU is made again afterwards, where there is more.
                     self.current.segmenter.rewind(mark);
-                    return Ok(());
+                    return Ok(Filled::Part);
                 }
                 Err(Stop::NoMemory) => return Err(Failed::new(self.current.seq, Status::General)),
                 Err(Stop::Memory(e)) => {
