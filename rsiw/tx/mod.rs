@@ -42,6 +42,13 @@ use train::Filled;
 /// the doorbell gets back to its own work, and the worker to other QPs.
 const BUDGET: usize = 4 << 20;
 
+/// As above, for a run in the receive callback, which keeps the CPU from what it interrupted.
+const BUDGET_HERE: usize = 16 << 10;
+
+/// Segments that TCP may make of one train in the receive callback: fewer than make it process its
+/// backlog in the middle of a send (`tcp_sendmsg_locked()`: 16).
+const SEGMENTS_HERE: usize = 15;
+
 /// Why a run of tx ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -165,7 +172,7 @@ impl Tx {
                 self.close_if_drained(qp);
                 return Ended::Waits;
             }
-            match self.fill(qp, Self::next_message) {
+            match self.fill(qp, usize::MAX, Self::next_message) {
                 // Whoever posts another request while these are sent wakes tx.
                 Ok(Filled::Whole) => {
                     if self.flush(qp).is_some() {
@@ -178,7 +185,12 @@ impl Tx {
                     // Nothing to send among so many requests; completing them makes room.
                     let room = self.built.is_some();
                     self.complete(qp);
-                    return if room { Ended::Again } else { Ended::Waits };
+                    if room {
+                        return Ended::Again;
+                    }
+                    // The peer may have sent its FIN instead of what they wait for.
+                    self.close_if_drained(qp);
+                    return Ended::Waits;
                 }
                 Ok(Filled::Part) => {}
                 Err(failed) => {
@@ -241,16 +253,26 @@ impl Tx {
         if busy || qp.state() != State::Rts || !qp.may_send() {
             return Ended::Again;
         }
+        let most = SEGMENTS_HERE.saturating_mul(sk.mss() as usize);
+        let mut left = BUDGET_HERE;
         self.train.set_atomic(true);
-        let filled = self.fill(qp, Self::next_short_response);
-        let sent = self.flush_by(qp, |tx| sk.send_train(&tx.train));
-        self.train.set_atomic(false);
-        if let Err(failed) = filled {
-            // The Terminate goes out behind the answers before.
-            qp.local_fault(failed);
+        loop {
+            let filled = self.fill(qp, left.min(most), Self::next_short_response);
+            let sent = self.flush_by(qp, |tx| sk.send_train(&tx.train));
+            match (filled, sent) {
+                // A segment is full, or the train.
+                (Ok(Filled::Part), Some(n)) if n != 0 && n < left => left -= n,
+                (Ok(_), _) => break,
+                (Err(failed), _) => {
+                    // The Terminate goes out behind the answers before.
+                    qp.local_fault(failed);
+                    break;
+                }
+            }
         }
-        // Whoever may sleep has more memory than we, too.
-        if sent.is_none() || self.current.active || !qp.inbound.is_empty() {
+        self.train.set_atomic(false);
+        // What is left takes its turn in the worker, which may sleep for memory, too.
+        if !self.train.is_empty() || self.current.active || !qp.inbound.is_empty() {
             return Ended::Again;
         }
         Ended::Waits

@@ -74,7 +74,8 @@ impl Sink for Out<'_> {
 }
 
 impl Tx {
-    /// Builds the next train: whole FPDUs, as many as there are, up to its size limit.
+    /// Builds the next train: whole FPDUs, as many as there are, up to its size limit and to `most`
+    /// bytes.
     ///
     /// A train ends early where the next FPDU would neither fit into the TCP segment under way nor
     /// begin a new one: TCP cuts there, and the alignment holds.
@@ -84,6 +85,7 @@ impl Tx {
     pub(super) fn fill(
         &mut self,
         qp: &Qp,
+        most: usize,
         next_message: impl Fn(&mut Self, &Qp) -> Result<bool, Failed>,
     ) -> Result<Filled, Failed> {
         let mss = self.conn.socket().mss() as usize;
@@ -118,14 +120,12 @@ impl Tx {
                 continue;
             };
             let len = self.framer.fpdu_len(fpdu);
-            let first = self.train.is_empty();
-            if !first {
-                let used = self.train.len() % segment;
-                let fits = used == 0 || len <= segment - used;
-                if !fits || len > self.train.room() {
-                    self.current.segmenter.rewind(mark);
-                    return Ok(Filled::Part);
-                }
+            let (first, used) = (self.train.is_empty(), self.train.len());
+            let used_of_segment = used % segment;
+            let fits = used_of_segment == 0 || len <= segment - used_of_segment;
+            if len > most.saturating_sub(used) || !first && (!fits || len > self.train.room()) {
+                self.current.segmenter.rewind(mark);
+                return Ok(Filled::Part);
             }
             match self.put_fpdu(fpdu) {
                 Ok(()) => {}

@@ -14,6 +14,7 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/route.h>
+#include <net/rps.h>
 #include <net/tcp.h>
 #include <trace/events/sock.h>
 
@@ -182,16 +183,28 @@ static void ksock_data_ready(struct sock *sk)
 	read_lock_bh(&sk->sk_callback_lock);
 	hooks = ksock_hooks(sk);
 	/*
-	 * TCP calls this with the socket locked, and never out of a call that
-	 * the lock's holder makes. The Rust side builds on that: it gives the
-	 * callee exclusive access to what the lock guards.
+	 * TCP calls this with the socket locked. The Rust side builds on that:
+	 * it gives the callee exclusive access to what the lock guards. If TCP
+	 * calls it out of a call that the lock's holder makes (a send may
+	 * process the backlog), the holder looks again afterwards.
 	 */
-	if (hooks && !WARN_ON_ONCE(hooks->busy)) {
+	if (hooks && hooks->busy) {
+		hooks->missed = true;
+	} else if (hooks) {
 		hooks->busy = true;
-		hooks->data_ready(hooks, sk);
+		do {
+			hooks->missed = false;
+			hooks->data_ready(hooks, sk);
+		} while (hooks->missed);
 		hooks->busy = false;
 	}
 	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* For the lock's holder, who was busy when TCP called. */
+void rust_helper_ksock_look_again(struct sock *sk)
+{
+	ksock_data_ready(sk);
 }
 
 static void ksock_write_space(struct sock *sk)
@@ -428,6 +441,8 @@ static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
 {
 	int ret;
 
+	/* As inet_sendmsg() does: receive steering follows the sender. */
+	sock_rps_record_flow(sk);
 	lock_sock(sk);
 	ret = tcp_sendmsg_locked(sk, msg, len);
 	release_sock(sk);
@@ -468,15 +483,17 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 
 /*
  * The next two send with the socket locked, possibly by a softirq. TCP then
- * takes its own memory without sleeping: nothing else of tcp_sendmsg_locked()
- * sleeps with MSG_DONTWAIT (net/xfrm/espintcp.c relies on that as well).
+ * takes its own memory without sleeping, and with MSG_DONTWAIT it waits for
+ * nothing else. The callers see to it that it makes no more than 16 segments
+ * at a time: for the next one it would process the backlog in between, which a
+ * process may be doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len)
 {
 	const gfp_t allocation = sk->sk_allocation;
 	int ret;
 
-	sk->sk_allocation = GFP_NOWAIT;
+	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
 	ret = tcp_sendmsg_locked(sk, msg, len);
 	sk->sk_allocation = allocation;
 	return ret;

@@ -22,6 +22,7 @@
  * @state_change: the TCP state changed; gets the new one
  * @error_report: an error was recorded; gets it as a positive errno, not cleared
  * @busy: the socket lock's holder is inside; written under the socket lock
+ * @missed: there was a call while it was; written under the socket lock
  *
  * All four are called with BH disabled and sk_callback_lock read-held. The
  * saved_ members belong to net.c and hold the socket's callbacks from before.
@@ -32,6 +33,7 @@ struct ksock_hooks {
 	void (*state_change)(struct ksock_hooks *hooks, int state);
 	void (*error_report)(struct ksock_hooks *hooks, int err);
 	bool busy;
+	bool missed;
 	void (*saved_data_ready)(struct sock *sk);
 	void (*saved_write_space)(struct sock *sk);
 	void (*saved_state_change)(struct sock *sk);

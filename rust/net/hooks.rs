@@ -74,6 +74,7 @@ impl<T> Hooks<T> {
                     state_change: None,
                     error_report: None,
                     busy: false,
+                    missed: false,
                     saved_data_ready: None,
                     saved_write_space: None,
                     saved_state_change: None,
@@ -246,16 +247,21 @@ impl HookSlot {
     }
 
     /// Notes that the lock's holder has exclusive access to what it guards, or has it no more.
+    /// Whether `data_ready` was called since the last note.
     ///
     /// # Safety
     ///
     /// The lock of the slot's socket must be held.
-    pub(crate) unsafe fn set_busy(&self, busy: bool) {
+    pub(crate) unsafe fn set_busy(&self, busy: bool) -> bool {
         let raw = self.raw.load(Ordering::Relaxed);
-        if !raw.is_null() {
-            // SAFETY: By the type invariant `raw` is valid, and it stays so while the lock is
-            // held, under which `busy` is accessed.
-            unsafe { (*raw).busy = busy };
+        if raw.is_null() {
+            return false;
+        }
+        // SAFETY: By the type invariant `raw` is valid, and it stays so while the lock is held,
+        // under which both marks are accessed.
+        unsafe {
+            (*raw).busy = busy;
+            core::mem::take(&mut (*raw).missed)
         }
     }
 }

@@ -42,13 +42,15 @@ pub enum Tail {
 
 #[inline]
 fn sent(ret: c_int) -> Result<Sent> {
-    if let Ok(n) = usize::try_from(ret) {
-        return Ok(Sent::Bytes(n));
+    match usize::try_from(ret) {
+        // TCP does not say so; who sends in a loop would spin.
+        Ok(0) => return Err(EIO),
+        Ok(n) => return Ok(Sent::Bytes(n)),
+        Err(_) => {}
     }
     match to_result(ret) {
-        Ok(()) => Ok(Sent::Bytes(0)),
-        Err(e) if e == EAGAIN => Ok(Sent::WouldBlock),
-        Err(e) => Err(e),
+        Err(e) if e != EAGAIN => Err(e),
+        _ => Ok(Sent::WouldBlock),
     }
 }
 

@@ -103,7 +103,10 @@ impl DerefMut for SockGuard<'_> {
 impl Drop for SockGuard<'_> {
     fn drop(&mut self) {
         // SAFETY: The guard holds the lock.
-        unsafe { self.socket.hook_slot().set_busy(false) };
+        if unsafe { self.socket.hook_slot().set_busy(false) } {
+            // SAFETY: The guard holds the lock, and `self.locked` is not used meanwhile.
+            unsafe { bindings::ksock_look_again(self.locked.as_ptr()) };
+        }
         // SAFETY: The guard holds the lock, and `self.locked` is not used again.
         unsafe { bindings::ksock_unlock(self.locked.as_ptr()) };
     }

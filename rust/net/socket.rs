@@ -117,10 +117,15 @@ impl TcpSocket {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: By the contract of this function it is a socket.
         let sk = unsafe { bindings::ksock_sk(sock.as_ptr()) };
+        let Some(sk) = NonNull::new(sk) else {
+            // SAFETY: It is the caller's no more, and nobody else knows it.
+            unsafe { bindings::sock_release(sock.as_ptr()) };
+            return Err(EINVAL);
+        };
         // INVARIANT: By the contract of this function.
         Ok(Self {
             sock,
-            sk: NonNull::new(sk).ok_or(EINVAL)?,
+            sk,
             hooks: HookSlot::new(),
         })
     }

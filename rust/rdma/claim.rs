@@ -9,11 +9,13 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{
     prelude::*,
+    task::might_sleep,
     time::{delay::fsleep, Delta},
 };
 
@@ -38,6 +40,8 @@ unsafe impl<T: Send> Sync for Claim<T> {}
 pub struct Claimed<'a, T>(
     /// INVARIANT: `TAKEN` was set by the one who made this object, and is set while it is there.
     &'a Claim<T>,
+    /// It gives access to the value, so it may be sent and shared where that may be.
+    PhantomData<&'a mut T>,
 );
 
 impl<T> Claim<T> {
@@ -55,7 +59,7 @@ impl<T> Claim<T> {
         // Acquire: what the last holder did is visible, and so is what those did who left word.
         if self.word.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0 {
             // INVARIANT: Set here.
-            return Some(Claimed(self));
+            return Some(Claimed(self, PhantomData));
         }
         self.ask()
     }
@@ -67,16 +71,18 @@ impl<T> Claim<T> {
             return None;
         }
         // INVARIANT: Set here.
-        Some(Claimed(self))
+        Some(Claimed(self, PhantomData))
     }
 
-    /// Takes the claim as soon as its holder lets go. Whoever waits like this must not hold what
-    /// the holder needs. Context: sleeping.
+    /// Takes the claim when its holder has let go, and nobody else is faster. Whoever waits like
+    /// this must not hold what the holder needs, and not wait for one who goes on for ever.
+    /// Context: sleeping.
     pub fn take(&self) -> Claimed<'_, T> {
+        might_sleep();
         loop {
             if self.word.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0 {
                 // INVARIANT: Set here.
-                return Claimed(self);
+                return Claimed(self, PhantomData);
             }
             fsleep(Delta::from_micros(50));
         }
