@@ -11,6 +11,7 @@
 use super::{Access, MemError};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, Ordering};
+use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
     gate::Gate, lock::SpinLockIrq, new_spinlock_irq, KernelMemory, Memory, PageList, SgMap, Umem,
@@ -42,6 +43,8 @@ pub(crate) struct Region {
     stag: AtomicU32,
     pd: PdId,
     state: AtomicU32,
+    /// The QP that a fast registration was asked of; no QP has number 0.
+    stream: AtomicU32,
     store: Gate<Store>,
 }
 
@@ -52,6 +55,7 @@ impl Region {
             stag: AtomicU32::new(0),
             pd,
             state: AtomicU32::new(0),
+            stream: AtomicU32::new(0),
             store: Gate::new(store),
         }
     }
@@ -70,12 +74,14 @@ impl Region {
         self.fenced(|_| self.set(stag, access));
     }
 
-    /// As [`Self::enable`], for a fast registration: its first byte is addressed by `iova`.
-    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64) {
+    /// As [`Self::enable`], for a fast registration by the QP of number `stream`: its first byte is
+    /// addressed by `iova`.
+    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) {
         self.fenced(|pages| {
             if let Some(pages) = pages {
                 pages.set_iova(iova);
             }
+            self.stream.store(stream, Ordering::Relaxed);
             self.set(stag, access);
         });
     }
@@ -120,16 +126,42 @@ impl Region {
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
     }
 
-    /// Whether a peer that knows the STag may take it back: it must have been given a right by it,
-    /// and it must not be a region of all kernel memory. (The sink of an RDMA Read is named on the
-    /// wire as well, but that gives no right.)
-    pub(crate) fn peer_may_invalidate(&self) -> bool {
+    /// Takes the STag `key` out of use, if it is still the one in use; `false` if not.
+    pub(crate) fn invalidate(&self, key: u32) -> bool {
+        self.fenced(|_| self.stag() == key && self.state.swap(0, Ordering::AcqRel) & VALID != 0)
+    }
+
+    /// The peer of the QP of number `stream` takes the STag `key` back. `alone`: its protection
+    /// domain has no other streams.
+    ///
+    /// It must have been given a right by it. (The sink of an RDMA Read is named on the wire as
+    /// well, but that gives no right.) And nobody else may depend on it: "an RNIC MUST ensure that
+    /// a Remote Peer is not able to invalidate an STag enabled for remote access, if the STag is
+    /// shared on multiple streams" (RFC 5040 section 8.1.1). What a QP registered is for its peer;
+    /// what was registered for a whole domain is shared by the domain's streams.
+    ///
+    /// # Errors
+    ///
+    /// `CannotInvalidate`; `InvalidStag` if it is not in use. Context: any.
+    pub(crate) fn invalidate_by_peer(
+        &self,
+        key: u32,
+        stream: u32,
+        alone: bool,
+    ) -> Result<(), Refusal> {
         let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
-        self.state.load(Ordering::Acquire) & remote != 0
-            && self
-                .store
-                .enter()
-                .is_some_and(|s| !matches!(&*s, Store::Dma(_)))
+        let mine = match self.store.enter().as_deref() {
+            Some(Store::Fast(_)) => self.stream.load(Ordering::Relaxed) == stream,
+            Some(Store::User { .. }) => alone,
+            Some(Store::Dma(_)) | None => false,
+        };
+        if !mine || self.state.load(Ordering::Acquire) & remote == 0 {
+            return Err(Refusal::CannotInvalidate);
+        }
+        match self.invalidate(key) {
+            true => Ok(()),
+            false => Err(Refusal::InvalidStag),
+        }
     }
 
     /// The protection domain.
@@ -312,9 +344,7 @@ impl Grant {
 
     /// Takes the STag out of use, unless that has another key by now.
     pub(crate) fn invalidate(&self) {
-        if self.region.stag() == self.key {
-            self.region.disable();
-        }
+        self.region.invalidate(self.key);
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod stream;
 
 use crate::{
     cm::Conn,
+    counters::Counter,
     cq::{Cq, Notify, Tag},
     device::Device,
     limit::Held,
@@ -79,6 +80,8 @@ pub(crate) struct Qp {
     pub(crate) sq: SendQueue,
     pub(crate) rq: Arc<RecvQueue>,
     rq_is_shared: bool,
+    /// Receives that the peer's Sends took. Counted by rx alone.
+    pub(crate) receives: Counter,
     #[pin]
     pub(crate) inbound: InboundReads,
     /// Guarded by the connection's socket lock.
@@ -162,6 +165,7 @@ impl Qp {
                 sq <- sq,
                 rq,
                 rq_is_shared,
+                receives: Counter::new(),
                 inbound <- InboundReads::new(),
                 rx: SockCell::new(None),
                 tx: Claim::new(None),

@@ -108,6 +108,11 @@ impl InboundReads {
         self.take(SHORT_READ)
     }
 
+    /// How many wait for tx to answer them.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// Whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0

@@ -73,6 +73,8 @@ struct State {
     reads: Fifo<OutstandingRead>,
     /// RDMA Reads that the consumer may have under way; 0: none at all.
     ord: u32,
+    /// An orderly close has begun: tx takes no request from this one on.
+    end: Option<Seq>,
     /// Tx stopped for a fence, a full read queue or a full slot ring.
     tx_waits: bool,
     /// The QP is in ERROR: requests complete as flushed as soon as they are posted.
@@ -128,6 +130,7 @@ impl SendQueue {
             tail: 0,
             reads: Fifo::empty(),
             ord: 0,
+            end: None,
             tx_waits: false,
             flushed: false,
         };
@@ -211,7 +214,7 @@ impl SendQueue {
             }
         }
         let st = &mut *self.state.lock();
-        if st.flushed {
+        if st.flushed || st.end == Some(st.next) {
             return Pull::Empty;
         }
         let Some(ring) = &self.ring else {
@@ -325,10 +328,33 @@ impl SendQueue {
         self.state.lock().reads.front()?.seq
     }
 
-    /// Whether nothing is posted, being sent or waiting for a response.
+    /// An orderly close begins: what is posted is still sent; what is posted from now on is not, and
+    /// is flushed when the connection is gone (RFC 5041 section 6.2.1). Context: sleeping.
+    pub(crate) fn end_here(&self) {
+        let st = &mut *self.state.lock();
+        if st.end.is_some() {
+            return;
+        }
+        let mut end = st.tail;
+        if let Some(ring) = &self.ring {
+            // They may wait for slots, which earlier ones still have.
+            for _ in 0..self.size {
+                if !ring.is_valid(end) {
+                    break;
+                }
+                end = end.wrapping_add(1);
+            }
+        }
+        st.end = Some(end);
+    }
+
+    /// Whether nothing that is to be sent is posted, being sent or waiting for a response.
     pub(crate) fn is_idle(&self) -> bool {
         let st = &*self.state.lock();
-        st.head == st.tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(st.tail))
+        match st.end {
+            Some(end) => st.head == end,
+            None => st.head == st.tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(st.tail)),
+        }
     }
 
     /// Fails everything that is queued: the request `failed` with its own status, all others

@@ -50,6 +50,7 @@ impl Qp {
         let rx = Rx::new(RxConfig { crc: p.crc }, expect_send);
         let tx = Tx::new(
             conn.clone(),
+            self.pd.join(),
             TxConfig {
                 crc: p.crc,
                 markers: p.tx_markers,
@@ -119,6 +120,13 @@ impl Qp {
     /// The socket has room again. Context: any.
     pub(crate) fn tx_kick(self: &Arc<Self>) {
         self.wake_tx();
+    }
+
+    /// The consumer asks for an orderly close: what it posts from now on is not sent. Context:
+    /// sleeping.
+    pub(crate) fn disconnect(&self) {
+        self.sq.end_here();
+        self.close_conn(Close::Graceful);
     }
 
     /// Orderly close: what is posted is sent, then the connection manager is told. Context:

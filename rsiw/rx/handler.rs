@@ -121,6 +121,7 @@ impl Place<'_> {
             if !recv.active {
                 return Err(Refusal::NoBuffer);
             }
+            self.qp.receives.add_alone(1);
             recv.status = match recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
                 true => Status::Flush,
                 false => Status::QpOp,
@@ -185,8 +186,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The peer takes back an STag that it was given. Allowed for what a consumer advertised: not
-    /// for a kernel consumer's region of all memory.
+    /// The peer takes back an STag that it was given.
     fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
         let region = self
             .qp
@@ -194,13 +194,11 @@ impl Place<'_> {
             .regions
             .find(stag.0)
             .ok_or(Refusal::InvalidStag)?;
-        if region.pd() != self.qp.pd.id() || !region.peer_may_invalidate() {
+        let (qp, pd) = (self.qp, &self.qp.pd);
+        if region.pd() != pd.id() {
             return Err(Refusal::CannotInvalidate);
         }
-        if !region.disable() {
-            return Err(Refusal::InvalidStag);
-        }
-        Ok(())
+        region.invalidate_by_peer(stag.0, qp.number(), !pd.is_shared())
     }
 
     fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {

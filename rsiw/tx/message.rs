@@ -305,7 +305,7 @@ fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
         return Err(MemError::Invalid);
     }
     // Not an error if the peer was faster (Send with Invalidate).
-    region.disable();
+    region.invalidate(key);
     Ok(())
 }
 
@@ -317,6 +317,7 @@ fn register(qp: &Qp, reg: &Registration) -> Result<(), MemError> {
     if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
         return Err(MemError::Invalid);
     }
-    reg.region.register(reg.key, reg.access, reg.iova);
+    reg.region
+        .register(reg.key, reg.access, reg.iova, qp.number());
     Ok(())
 }

@@ -25,6 +25,7 @@ mod train;
 use crate::{
     cm::{Close, Conn},
     mem::{Grant, MemError},
+    pd::Stream,
     qp::{
         sq::{Seq, WakeTx},
         state::State,
@@ -93,6 +94,7 @@ pub(crate) struct TxConfig {
 /// The outbound half of a QP's connection. Guarded by the QP's `tx` claim.
 pub(crate) struct Tx {
     conn: Arc<Conn>,
+    _stream: Stream,
     cfg: TxConfig,
     framer: Framer,
     train: TrainBuf,
@@ -121,9 +123,10 @@ pub(crate) struct Tx {
 
 impl Tx {
     /// Before the first FPDU.
-    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig) -> Self {
+    pub(crate) fn new(conn: Arc<Conn>, stream: Stream, cfg: TxConfig) -> Self {
         Self {
             conn,
+            _stream: stream,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
             train: TrainBuf::new(),

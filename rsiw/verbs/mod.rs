@@ -21,8 +21,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    Access, CmId, ConnParam, CqAttr, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver,
-    KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr, QpAttr, QpHandle,
+    Access, CmId, ConnParam, CqAttr, Details, Device as RdmaDevice, DeviceHandle, DeviceLimits,
+    Driver, KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr, QpAttr, QpHandle,
     QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata, UserMr, WcSlots,
 };
 
@@ -180,6 +180,10 @@ impl Driver for Rsiw {
 
     fn query_qp(qp: &Arc<Qp>) -> Result<QpAttr> {
         qp::query(qp)
+    }
+
+    fn describe_qp(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
+        qp::describe(qp, details)
     }
 
     fn destroy_qp(qp: &Arc<Qp>) -> Result {

@@ -5,7 +5,6 @@
 use super::{ring_size, user};
 use crate::{
     abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
-    cm::Close,
     device::{max, Device, Rsiw},
     mem::Access,
     pd::Pd,
@@ -15,7 +14,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    errno, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs, Udata,
+    errno, Details, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs,
+    Udata,
 };
 
 /// Creates a QP.
@@ -127,12 +127,12 @@ pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
             qp.fail();
             Ok(())
         }
-        (State::Rts, QpState::Sqd) => {
-            qp.close_conn(Close::Graceful);
+        // Of one that is closing already: both ends disconnect, or the other one's FIN was first.
+        (State::Rts | State::Closing, QpState::Sqd) => {
+            qp.disconnect();
             Ok(())
         }
-        // An orderly close of a QP that is going down is what both ends' disconnecting looks like.
-        (State::Closing | State::Terminate | State::Error, QpState::Sqd) => Ok(()),
+        (State::Terminate | State::Error, QpState::Sqd) => Ok(()),
         _ => Err(EINVAL),
     }
 }
@@ -161,6 +161,16 @@ pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
         max_dest_rd_atomic: ird as u8,
         signal_all: qp.sq.signal_all(),
     })
+}
+
+/// What `rdma -dd res show qp` tells beside the attributes. Receives by QP tell which peer empties a
+/// shared queue (RFC 5040 section 8.1.2).
+pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
+    let (ird, ord) = qp.read_limits();
+    details.number(c"ird", ird.into())?;
+    details.number(c"ord", ord.into())?;
+    details.number(c"reads_asked", qp.inbound.waiting().into())?;
+    details.number(c"receives_taken", qp.receives.get())
 }
 
 /// Ends a QP: nothing of it is found, sent, received or completed afterwards.

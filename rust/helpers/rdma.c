@@ -7,8 +7,10 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <linux/crc32.h>
+#include <net/netlink.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
 /* Locks and contexts. */
@@ -265,4 +267,21 @@ bool rust_helper_netif_carrier_ok(const struct net_device *dev)
 struct net_device *rust_helper_netdev_notifier_info_to_dev(void *info)
 {
 	return netdev_notifier_info_to_dev(info);
+}
+
+/* Netlink: what a driver adds to an object's description. */
+
+struct nlattr *rust_helper_rdma_details_start(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+void rust_helper_rdma_details_end(struct sk_buff *msg, struct nlattr *nest)
+{
+	nla_nest_end(msg, nest);
+}
+
+void rust_helper_rdma_details_cancel(struct sk_buff *msg, struct nlattr *nest)
+{
+	nla_nest_cancel(msg, nest);
 }

@@ -8,6 +8,7 @@ use crate::{
         qp::{QpAttr, QpInitAttr, QpModify},
         Access, CqAttr, Notify, SrqAttr,
     },
+    details::Details,
     device::{Device, DeviceHandle},
     iwcm::{CmId, ConnParam},
     object::{
@@ -141,6 +142,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// The attributes of a queue pair. Context: sleeping.
     fn query_qp(qp: &Arc<Self::Qp>) -> Result<QpAttr>;
+
+    /// Adds what else there is to tell of a queue pair to its description. Context: sleeping; it may
+    /// be in any state.
+    fn describe_qp(_qp: &Arc<Self::Qp>, _details: &mut Details<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Destroys a queue pair: it must go to error, complete all its work requests, and be found by
     /// [`Driver::iw_get_qp`] no more. If it is connected, its connection must close by itself and

@@ -16,3 +16,8 @@ pub fn unsupported() -> Error {
 pub fn aborted() -> Error {
     Error::from_errno(-(bindings::ECONNABORTED as i32))
 }
+
+/// `EMSGSIZE`: the message has no room for that.
+pub(crate) fn message_size() -> Error {
+    Error::from_errno(-(bindings::EMSGSIZE as i32))
+}

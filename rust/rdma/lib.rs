@@ -27,6 +27,7 @@ pub mod claim;
 pub mod compat;
 mod copy;
 mod defer;
+pub mod details;
 pub mod device;
 pub mod driver;
 pub mod errno;
@@ -58,6 +59,7 @@ pub use attr::{
     Access, CqAttr, Notify, SrqAttr,
 };
 pub use copy::crc32c;
+pub use details::Details;
 pub use device::{
     Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
 };

@@ -79,6 +79,42 @@ static void t_delivers(struct side *s)
 	buf_free(&b);
 }
 
+/* What is posted after a disconnect is not sent, what was posted before it is. */
+static void t_then_post(struct side *s)
+{
+	enum { COUNT = 12, LEN = 1 << 20 };
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		r = take_rmem(s);
+		buf_fill(&b, 0, LEN, 3);
+		for (i = 0; i < COUNT; i++)
+			post(&c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		CALL(rdma_disconnect(c.id));
+		post(&c, IBV_WR_SEND, 100, 0, &sge, 1, 0, 0);
+		for (i = 0; i < COUNT; i++)
+			good(c.scq, i, IBV_WC_RDMA_WRITE, -1);
+		bad(c.scq, 100, FLUSHED);
+	} else {
+		post_recv(&c, 1, &sge, 1);
+		buf_expect(&b, 0, LEN, 3);
+		give_rmem(s, &b);
+		bad(c.rcq, 1, FLUSHED);
+		buf_verify(&b, "written before the disconnect");
+	}
+	conn_expect_closed(&c);
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
+}
+
 /* Both sides are busy with everything when one of them disconnects. */
 static void t_busy(struct side *s)
 {
@@ -246,6 +282,7 @@ const struct test close_tests[] = {
 	{ "disconnect", t_disconnect, T_QUICK | T_BOTH, WHO_ACTIVE },
 	{ "disconnect-both", t_disconnect, T_QUICK, WHO_BOTH },
 	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
+	{ "disconnect-then-post", t_then_post, T_QUICK | T_BOTH },
 	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
 	{ "killed", t_killed, T_QUICK | T_BOTH | T_NODEV },
 	{ "deregister-busy", t_dereg_busy, T_QUICK },

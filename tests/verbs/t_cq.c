@@ -153,10 +153,12 @@ static void t_overflow(struct side *s)
 	struct conn_opts o = {};
 	struct ibv_sge sge;
 	struct ibv_wc wc;
-	struct conn c;
+	struct conn c, other;
 	struct buf b;
 	int i, n, event;
 
+	/* It has queues of its own, and goes on whatever happens to the first. */
+	conn_open(s, &other, NULL);
 	if (s->active && sends)
 		o.scq_size = ENTRIES;
 	if (!s->active && !sends)
@@ -181,8 +183,18 @@ static void t_overflow(struct side *s)
 			      "entry %d: id %lu, %s", n, wc.wr_id, ibv_wc_status_str(wc.status));
 		CHECK(n == ENTRIES, "%d completions in a queue of %d", n, ENTRIES);
 	}
+	for (i = 0; i < COUNT; i++) {
+		if (!s->active)
+			mark_arm(&other);
+		sync_sides(s);
+		if (s->active)
+			mark_send(&other, i);
+		else
+			mark_wait(&other, i);
+	}
 	sync_sides(s);
 	conn_free(&c);
+	conn_close(&other);
 	buf_free(&b);
 }
 

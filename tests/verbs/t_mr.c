@@ -296,6 +296,33 @@ static void t_many(struct side *s)
 	buf_free(&b);
 }
 
+/* Who knows one STag cannot guess the next: they are in no sequence. */
+static void t_keys(struct side *s)
+{
+	enum { COUNT = 256 };
+	struct ibv_mr *mr[COUNT];
+	uint32_t all = ~0u, any = 0;
+	int i, near = 0;
+	struct buf b;
+
+	buf_map(&b, PAGE);
+	for (i = 0; i < COUNT; i++) {
+		mr[i] = ibv_reg_mr(s->pd, b.p, PAGE, ACC_ALL);
+		CHECK(mr[i], "region %d: errno %d", i, errno);
+		/* The index is above the key, which the library chooses. */
+		all &= mr[i]->rkey >> 8;
+		any |= mr[i]->rkey >> 8;
+		if (i && abs((int)(mr[i]->rkey >> 8) - (int)(mr[i - 1]->rkey >> 8)) < 0x1000)
+			near++;
+	}
+	/* Of 24 random bits each; chance would have 0.13 neighbours. */
+	CHECK(near < 6, "%d of %d indices are close to the one before", near, COUNT);
+	CHECK(any == 0xffffff && all == 0, "bits that never change: %#x", ~any | all);
+	for (i = 0; i < COUNT; i++)
+		CALL(ibv_dereg_mr(mr[i]));
+	buf_free(&b);
+}
+
 /* A domain with something in it stays; a region outlives its connection. */
 static void t_lifetime(struct side *s)
 {
@@ -326,6 +353,7 @@ const struct test mr_tests[] = {
 	{ "mr-read-only", t_readonly, 0 },
 	{ "mr-flags", t_flags, T_QUICK },
 	{ "mr-many", t_many, 0 },
+	{ "mr-keys", t_keys, T_QUICK },
 	{ "mr-lifetime", t_lifetime, 0 },
 	{ }
 };

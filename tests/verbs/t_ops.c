@@ -314,6 +314,60 @@ static void t_send_inv_bad(struct side *s)
 	buf_free(&b);
 }
 
+enum { OF_OTHER_PD = 1, SHARED = 2 };
+
+/*
+ * An STag that others use is not this peer's to take back: it belongs to
+ * another protection domain, or to one that another connection is in, too.
+ * The other connection still gets at it.
+ */
+static void t_send_inv_others(struct side *s)
+{
+	struct ibv_pd *pd = s->arg == OF_OTHER_PD && !s->active ? ibv_alloc_pd(s->ctx) : s->pd;
+	struct conn_opts o = { .pd = pd };
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct conn c, other;
+	struct buf b, sink;
+	struct ibv_mr *mr;
+
+	CHECK(pd, "ibv_alloc_pd: errno %d", errno);
+	conn_open(s, &c, NULL);
+	conn_open(s, &other, &o);
+	buf_new(s, &b, PAGE, ACC_ALL);
+	buf_new(s, &sink, PAGE, ACC_LOCAL);
+	sge = sge_of(&sink, 0, 100);
+	if (s->active) {
+		r = take_rmem(s);
+		post(&c, IBV_WR_SEND_WITH_INV, 1, IBV_SEND_SIGNALED, &sge, 1, 0, r.rkey);
+		conn_expect_error(&c);
+		buf_fill(&b, 0, 100, 56);
+		sge = sge_of(&b, 0, 100);
+		post(&other, IBV_WR_RDMA_WRITE, 2, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(other.scq, 2, IBV_WC_RDMA_WRITE, -1);
+		mark_send(&other, 1);
+	} else {
+		mr = ibv_reg_mr(pd, b.p, 1024, ACC_ALL);
+		CHECK(mr, "ibv_reg_mr: errno %d", errno);
+		mark_arm(&other);
+		post_recv(&c, 1, &sge, 1);
+		r = (struct rmem) { .addr = (uintptr_t)b.p, .rkey = mr->rkey };
+		oob_send(s, &r, sizeof(r));
+		bad(c.rcq, 1, BIT(IBV_WC_REM_INV_REQ_ERR) | FLUSHED);
+		conn_expect_error(&c);
+		buf_expect(&b, 0, 100, 56);
+		mark_wait(&other, 1);
+		buf_verify(&b, "written by the other connection");
+		CALL(ibv_dereg_mr(mr));
+	}
+	conn_free(&c);
+	conn_close(&other);
+	if (pd != s->pd)
+		CALL(ibv_dealloc_pd(pd));
+	buf_free(&b);
+	buf_free(&sink);
+}
+
 /* What the provider cannot express is refused when posted, nothing breaks. */
 static void t_unsupported(struct side *s)
 {
@@ -359,6 +413,8 @@ const struct test ops_tests[] = {
 	{ "zero-length", t_zero, T_QUICK | T_BOTH },
 	{ "send-invalidate", t_send_inv, T_QUICK },
 	{ "send-invalidate-bad", t_send_inv_bad, 0 },
+	{ "send-invalidate-other-pd", t_send_inv_others, 0, OF_OTHER_PD },
+	{ "send-invalidate-shared", t_send_inv_others, T_QUICK, SHARED },
 	{ "unsupported", t_unsupported, T_QUICK },
 	{ }
 };

@@ -50,6 +50,63 @@ static void t_list(struct side *s)
 	buf_free(&b);
 }
 
+/*
+ * Two Writes to one place, or two Reads of two places to one: what was posted
+ * last is what stays.
+ */
+static void t_in_order(struct side *s)
+{
+	enum { ROUNDS = 100, LEN = 5000, AT = 2 * 8192 };
+	bool reads = s->arg == IBV_WR_RDMA_READ;
+	struct ibv_sge sge[2];
+	struct rmem r = {};
+	struct conn c;
+	struct buf b;
+	int i, k;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, 3 * 8192, ACC_ALL);
+	if (s->active)
+		r = take_rmem(s);
+	else
+		give_rmem(s, &b);
+	for (i = 0; i < ROUNDS; i++) {
+		/* Sources lie at 0 and 8192, of who is read from or who writes. */
+		for (k = 0; k < 2; k++)
+			if (s->active != reads)
+				buf_fill(&b, k * 8192, LEN, 2 * i + k);
+		sync_sides(s);
+		if (!s->active) {
+			if (!reads)
+				mark_arm(&c);
+			sync_sides(s);
+			if (!reads) {
+				mark_wait(&c, i);
+				buf_expect(&b, AT, LEN, 2 * i + 1);
+				buf_verify(&b, "after two Writes");
+			}
+			sync_sides(s);
+			continue;
+		}
+		sync_sides(s);
+		for (k = 0; k < 2; k++) {
+			sge[k] = sge_of(&b, reads ? AT : k * 8192, LEN);
+			post(&c, s->arg, k, k ? IBV_SEND_SIGNALED : 0, &sge[k], 1,
+			     r.addr + (reads ? k * 8192 : AT), r.rkey);
+		}
+		good(c.scq, 1, reads ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE, -1);
+		if (reads) {
+			buf_expect(&b, AT, LEN, 2 * i + 1);
+			buf_verify(&b, "after two Reads");
+		} else {
+			mark_send(&c, i);
+		}
+		sync_sides(s);
+	}
+	conn_close(&c);
+	buf_free(&b);
+}
+
 /* One request too many in the list: it is named, the others are carried out. */
 static void t_overfill(struct side *s)
 {
@@ -362,5 +419,7 @@ const struct test order_tests[] = {
 	{ "reads-16", t_many_reads, 0, 16 },
 	{ "reads-none", t_no_reads, 0 },
 	{ "both-ways", t_both_ways, T_QUICK },
+	{ "writes-in-order", t_in_order, T_QUICK, IBV_WR_RDMA_WRITE },
+	{ "reads-in-order", t_in_order, T_QUICK, IBV_WR_RDMA_READ },
 	{ }
 };

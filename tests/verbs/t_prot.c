@@ -13,6 +13,7 @@ enum place { P_INDEX, P_KEY, P_RIGHT, P_BELOW, P_ABOVE, P_STRADDLE, P_WRAP, P_PD
 enum { FIRST = 2 * 4096, LEN = 4 * 4096, SPACE = 8 * 4096, OPLEN = 5000 };
 
 #define CASE(op, place) ((op) << 8 | (place))
+#define TOLD BIT(16)
 
 static const char *event_name(int type)
 {
@@ -131,7 +132,8 @@ static void victim(struct side *s, enum ibv_wr_opcode op, enum place place)
 	buf_free(&in);
 }
 
-static void offender(struct side *s, enum ibv_wr_opcode op)
+/* @told: the refusal's status, and its event, must reach this side. */
+static void offender(struct side *s, enum ibv_wr_opcode op, bool told)
 {
 	struct ibv_sge sge;
 	struct ibv_wc wc;
@@ -157,6 +159,13 @@ static void offender(struct side *s, enum ibv_wr_opcode op)
 		CHECK(BIT(wc.status) & (BIT(IBV_WC_SUCCESS) | BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED),
 		      "the Write: %s", ibv_wc_status_str(wc.status));
 	conn_expect_error(&c);
+	if (told) {
+		int event = async_event(s, WAIT_MS);
+
+		CHECK(event == IBV_EVENT_QP_FATAL, "asynchronous event: %s", event_name(event));
+		CHECK(op != IBV_WR_RDMA_READ || wc.status == IBV_WC_REM_ACCESS_ERR,
+		      "the Read: %s", ibv_wc_status_str(wc.status));
+	}
 	sync_sides(s);
 	buf_verify(&b, "the offender's buffer");
 	conn_free(&c);
@@ -165,10 +174,10 @@ static void offender(struct side *s, enum ibv_wr_opcode op)
 
 static void t_remote(struct side *s)
 {
-	enum ibv_wr_opcode op = s->arg >> 8;
+	enum ibv_wr_opcode op = s->arg >> 8 & 0xff;
 
 	if (s->active)
-		offender(s, op);
+		offender(s, op, s->arg & TOLD);
 	else
 		victim(s, op, s->arg & 0xff);
 }
@@ -308,6 +317,8 @@ const struct test prot_tests[] = {
 	{ "read-wrap", t_remote, 0, CASE(R, P_WRAP) },
 	{ "read-other-pd", t_remote, 0, CASE(R, P_PD) },
 	{ "read-deregistered", t_remote, 0, CASE(R, P_GONE) },
+	{ "told-of-write", t_remote, T_QUICK, CASE(W, P_RIGHT) | TOLD },
+	{ "told-of-read", t_remote, T_QUICK, CASE(R, P_RIGHT) | TOLD },
 	{ "local-send-key", t_local, T_QUICK, CASE(S, L_KEY) },
 	{ "local-send-stag", t_local, 0, CASE(S, L_INDEX) },
 	{ "local-send-above", t_local, 0, CASE(S, L_ABOVE) },

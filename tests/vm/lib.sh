@@ -65,7 +65,7 @@ run() {
 	shift
 	limit=$(limit "${LIMIT:-30}")
 	OUTPUT=$WORK/output
-	within "$limit" "$@" >"$OUTPUT" 2>&1 || status=$?
+	_within "$limit" "$@" >"$OUTPUT" 2>&1 || status=$?
 	sed 's/^/# /' "$OUTPUT"
 	if [ "$status" = 0 ]; then
 		ok "$name"
@@ -81,7 +81,7 @@ run() {
 fails() {
 	local name=$1 status=0
 	shift
-	within "$(limit "${LIMIT:-30}")" "$@" >"$WORK/output" 2>&1 || status=$?
+	_within "$(limit "${LIMIT:-30}")" "$@" >"$WORK/output" 2>&1 || status=$?
 	sed 's/^/# /' "$WORK/output"
 	case $status in
 	0) not_ok "$name" "succeeded, and must not: $*" ;;
@@ -93,8 +93,14 @@ fails() {
 # Seconds on the stock kernel, as many as this kernel needs.
 limit() { awk -v s="$1" -v f="${RSIW_SLOW:-1}" 'BEGIN { printf "%d", s * f + 0.5 }'; }
 
-# within SECONDS COMMAND...: like timeout, for functions too. Status 124.
+# within SECONDS COMMAND...: like timeout, for functions too. Status 124. Seconds as for limit.
 within() {
+	local seconds
+	seconds=$(limit "$1")
+	shift
+	_within "$seconds" "$@"
+}
+_within() {
 	local seconds=$1 pid timer status
 	shift
 	if [ "$(type -t "$1")" = file ]; then

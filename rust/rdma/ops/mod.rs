@@ -62,6 +62,12 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
             None
         },
 
+        fill_res_qp_entry: if D::HAS_DESCRIBE_QP {
+            Some(Ops::<D>::fill_res_qp_entry)
+        } else {
+            None
+        },
+
         alloc_ucontext: Some(Ops::<D>::alloc_ucontext),
         dealloc_ucontext: Some(Ops::<D>::dealloc_ucontext),
         disassociate_ucontext: Some(Ops::<D>::disassociate_ucontext),

@@ -5,6 +5,7 @@
 use super::{errno, Ops};
 use crate::{
     attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
+    details::Details,
     device::Device,
     object::{
         cq::CqObject,
@@ -132,6 +133,24 @@ impl<D: Driver> Ops<D> {
             )
         };
         errno(modify.and_then(|modify| D::modify_qp(&state.data, &modify)))
+    }
+
+    /// The `fill_res_qp_entry` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only to be called by the core; see [`super`].
+    pub(super) unsafe extern "C" fn fill_res_qp_entry(
+        msg: *mut bindings::sk_buff,
+        qp: *mut bindings::ib_qp,
+    ) -> i32 {
+        // SAFETY: As the module says. The core has a reference to the queue pair by its entry in
+        // the list of resources, in which it is from the end of its creation to the beginning of its
+        // destruction; the message is the core's own.
+        errno(unsafe {
+            let state = QpObject::<D>::state(qp);
+            Details::write(msg, |details| D::describe_qp(&state.data, details))
+        })
     }
 
     /// The `query_qp` operation.

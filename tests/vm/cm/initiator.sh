@@ -10,8 +10,8 @@
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
-	no_rtr_in_common rtr_first leaves_after_reply silence)
-plan $((${#cases[@]} * 2 + 3))
+	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin silence)
+plan $((${#cases[@]} * 2 + 6))
 
 run "load the driver" load_driver || exit 1
 port=7200
@@ -31,3 +31,10 @@ for address in "$ADDR" "$ADDR6"; do
 		"$address" "$port" rping -c -S 60000 -C 1 -a "$address" -p "$port"
 done
 sysctl -qw net.ipv4.tcp_wmem="$wmem"
+
+# The old protocol only.
+run "unload the driver" unload_driver
+run "load it for MPA revision 1" load_driver mpa_revision=1
+port=$((port + 1))
+LIMIT=60 run "only_revision_1" python3 /tests/cm/wire.py initiator only_revision_1 \
+	"$ADDR" "$port" rping -c -C 1 -a "$ADDR" -p "$port"

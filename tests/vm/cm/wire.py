@@ -394,6 +394,65 @@ class Initiator:
             self.consumer.wait()
             self.consumer = None
 
+    def rounds(self, sock):
+        """A whole round of rping with its client, as its server: the client then disconnects."""
+        stream = fpdu.Stream(sock)
+        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        stream.send(fpdu.read_of(stag, address, size))
+        total = 0
+        while total < size:
+            total += len(stream.next()) - 14
+        stream.send(fpdu.untagged(fpdu.SEND, bytes(16)))
+        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        stream.send(fpdu.tagged(fpdu.WRITE, stag, address, bytes(size)),
+                    fpdu.untagged(fpdu.SEND, bytes(16), number=2))
+        # Stream tells a FIN, which is nothing, from a reset, which is a failure.
+        got = stream.next()
+        check(got == b"", f"not the end, but {got[:20].hex()}")
+
+    def orderly(self, first):
+        """The consumer's disconnect is a FIN behind all it sent."""
+        sock = self.accept()
+        first(sock)
+        try:
+            self.rounds(sock)
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
+        sock.close()
+        self.consumer_ends(10, fails=False)
+        check(self.consumer.returncode == 0, "the consumer fails")
+
+    def agree_and_skip_rtr(self, sock):
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+        check(len(fpdu.Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+
+    def case_orderly_end(self):
+        self.orderly(self.agree_and_skip_rtr)
+
+    def case_end_after_fin(self):
+        """Our FIN comes first, and the device answers with a FIN, not a reset."""
+        sock = self.accept()
+        self.agree_and_skip_rtr(sock)
+        stream = fpdu.Stream(sock)
+        try:
+            stream.next()
+            sock.shutdown(socket.SHUT_WR)
+            got = stream.next()
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
+        check(got == b"", f"not the end, but {got[:20].hex()}")
+        self.consumer_ends(20, fails=False)
+
+    def case_only_revision_1(self):
+        """With the module's parameter: nothing of RFC 6581 is asked for, and nothing needed."""
+        def first(sock):
+            flags, revision, data = receive_frame(sock, REQUEST)
+            check((flags, revision) == (C, 1), f"revision {revision}, flags {flags:#x}")
+            check(not data, f"private data that nobody gave: {data!r}")
+            sock.sendall(frame(REPLY, C, 1))
+        self.orderly(first)
+
     def case_train_remains(self):
         """The consumer dies while the peer reads slowly: the stream ends between FPDUs, by a FIN."""
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

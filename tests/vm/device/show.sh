@@ -8,7 +8,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 13
+plan 14
 
 run "load the driver" load_driver || exit 1
 mac=$(</sys/class/net/eth0/address)
@@ -87,11 +87,33 @@ run "rdma statistic: all begin at 0" statistic
 
 # resources "pd 1 cq 1 …": what the device has, by rdma's own count.
 resources() { prints "$1" rdma res show "$DEV"; }
+# Not of ours, but of a kernel's consumers that take every device (smbdirect does).
+others=$(rdma res show "$DEV" | grep -o 'pd [0-9]*')
+others=${others#pd }
 run "rdma res: nothing yet" resources 'qp 0 cm_id 0 mr 0'
 held() {
-	watching && resources 'pd 1 cq 1 qp 1 cm_id 0 mr 1 .*srq 1' &&
+	watching && resources "pd $((others + 1)) cq 1 qp 1 cm_id 0 mr 1 .*srq 1" &&
 		prints "link $DEV/.* type RC state .*comm watch" rdma res show qp
 }
 run "rdma res: what a process holds" held
-let_go() { kill "$(<"$WORK/watch.pid")"; ends watch 5; resources 'pd 0 cq 0 qp 0 cm_id 0 mr 0'; }
+let_go() { kill "$(<"$WORK/watch.pid")"; ends watch 5; resources "pd $others cq 0 qp 0 cm_id 0 mr 0"; }
 run "rdma res: nothing when it was killed" let_go
+
+# taken COUNT: both ends' queue pairs have taken so many receives of their peers, at least.
+taken() {
+	rdma -dd res show qp link "$DEV/1" | tee "$WORK/taken"
+	awk -v least="$1" '{ for (i = 1; i < NF; i++) if ($i == "drv_receives_taken" && $(i + 1) >= least) n++ }
+		END { exit n != 2 }' "$WORK/taken"
+}
+busy() {
+	peer_bg server rping -s -a "$ADDR" -p 7199
+	server_up 7199
+	peer_bg client rping -c -C 100000 -a "$ADDR" -p 7199
+	wait_for 20 taken 20 && taken 20
+	local status=$?
+	cat "$WORK/taken"
+	peer_kill client
+	peer_end server 20
+	return "$status"
+}
+run "rdma res: what a connection's peer has taken" busy

@@ -118,8 +118,14 @@ class Stream:
 class Peer(Stream):
     """A connection to rping's server."""
 
-    def __init__(self, address, port):
-        super().__init__(socket.create_connection((address, port), timeout=10))
+    def __init__(self, address, port, window=None):
+        self.address, self.port = address, port
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        if window:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        sock.settimeout(10 * SLOW)
+        sock.connect((address, port))
+        super().__init__(sock)
         self.sock.sendall(b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0))
         reply = self.receive(20)
         check(reply[:16] == b"MPA ID Rep Frame" and not reply[16] & 0x20, f"not accepted: {reply!r}")
@@ -168,6 +174,11 @@ def good(peer):
     peer.send(untagged(SEND, advertise()))
     sink, to, size, source, address = peer.read_request()
     check((size, source, address) == (64, 0x100, 0x1000), "reads something else")
+    goes_on(peer, sink, to)
+
+
+def goes_on(peer, sink, to):
+    """The rest of the round, from the answer to the server's Read on."""
     # A string, as long as the buffer.
     data = bytes(range(1, 64)) + b"\0"
     # In three segments, the last of them empty.
@@ -359,6 +370,63 @@ def response_too_short(peer):
     check(len(ulpdu) >= 22 and ulpdu[1] == RDMAP | TERMINATE, f"no Terminate: {ulpdu.hex()}")
 
 
+# --- what belongs to others -----------------------------------------------------------
+
+def other(peer):
+    """A second connection, which is in a protection domain of its own, and the STag and address of
+    the buffer that the server has for it."""
+    second = Peer(peer.address, peer.port)
+    second.send(untagged(SEND, advertise()))
+    sink, to, _, _, _ = second.read_request()
+    return second, sink, to
+
+
+def invalidate_of_another(peer):
+    second, sink, to = other(peer)
+    peer.refused(untagged(SEND_INV, advertise(), stag=sink), RDMA_PROTECTION, 9)
+    goes_on(second, sink, to)
+
+
+def write_to_another(peer):
+    second, sink, to = other(peer)
+    peer.refused(tagged(WRITE, sink, to, b"stray"), DDP_TAGGED, 2)
+    goes_on(second, sink, to)
+
+
+def read_of_another(peer):
+    second, sink, to = other(peer)
+    peer.refused(read_of(sink, to), RDMA_PROTECTION, 3, read_request=True)
+    goes_on(second, sink, to)
+
+
+def reads_beyond_ird(peer):
+    """More Reads than were agreed on: the queue is full, the connection ends, others go on.
+
+    It takes a server with a buffer that is larger than this end's window (rping -S 65000), so that
+    the first answers are not over when the last request is there. A second connection's queue is
+    its own: it works while the first one's is full.
+    """
+    size = 65000
+    peer.sock.close()
+    peer = Peer(peer.address, peer.port, window=4096)
+    peer.send(untagged(SEND, advertise(size=size)))
+    sink, to, _, _, _ = peer.read_request()
+    peer.send(*(read_of(sink, to, size, number) for number in range(1, 201)))
+    good(Peer(peer.address, peer.port))
+    total = 0
+    while (ulpdu := peer.next()) and ulpdu[1] == RDMAP | RESPONSE:
+        total += len(ulpdu) - 14
+    # The queue may have room for some more than was agreed on, but not for all that came.
+    check(total < 100 * size, f"{total // size} Reads at a time")
+    check(ulpdu[1:2] == bytes((RDMAP | TERMINATE,)), f"no Terminate: {ulpdu[:30].hex()}")
+    check((ulpdu[18], ulpdu[19]) == (DDP_UNTAGGED, 2), f"says {ulpdu[18:20].hex()}")
+    check(peer.next() == b"", "something behind the Terminate")
+
+
+# It needs a server of its own.
+reads_beyond_ird.listed = False
+
+
 CASES = {f.__name__: f for f in list(globals().values())
          if callable(f) and getattr(f, "__code__", None) and f.__code__.co_varnames[:1] == ("peer",)
          and f.__code__.co_argcount == 1}
@@ -366,7 +434,7 @@ CASES = {f.__name__: f for f in list(globals().values())
 
 def main():
     if sys.argv[1] == "--list":
-        print("\n".join(CASES))
+        print("\n".join(name for name, f in CASES.items() if getattr(f, "listed", True)))
         return 0
     try:
         CASES[sys.argv[3]](Peer(sys.argv[1], int(sys.argv[2])))

@@ -10,7 +10,7 @@
 . /tests/lib.sh
 
 mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
-plan $((${#cases[@]} + 3))
+plan $((${#cases[@]} + 5))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
@@ -18,6 +18,10 @@ run "a consumer listens" server_up 7180
 for case in "${cases[@]}"; do
 	run "$case" python3 /tests/wire/fpdu.py "$ADDR" 7180 "$case"
 done
+peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
+run "a consumer with a large buffer listens" server_up 7184
+run "reads_beyond_ird" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
+peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
 server_up 7182
 run "a real one still connects" rping -c -C 5 -v -a "$ADDR" -p 7182
