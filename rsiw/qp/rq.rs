@@ -3,8 +3,8 @@
 //! Receive queues: a QP's own, or one that several QPs share.
 //!
 //! Both are a ring of elements, filled by a process through its mapping or by a kernel consumer's
-//! post, and emptied by rx. The lock serialises kernel posts, the rx actors that share an SRQ, and
-//! flushes.
+//! post, and emptied by rx. The lock serialises kernel posts, flushes, and the rx actors that share an
+//! SRQ. The one that has a queue for itself takes from it without.
 
 use super::sq::Out;
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
     ring::WorkRing,
     wr::{Completion, Status},
 };
+use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::prelude::*;
 use rdma::{lock::SpinLockIrq, new_spinlock_irq, SrqEvent, SrqHandle};
 
 struct State {
-    get: u32,
     put: u32,
     /// Low-water mark of a shared queue; 0 when no event is wanted.
     limit: u32,
@@ -34,6 +34,9 @@ pub(crate) struct RecvQueue {
     /// Whose memory the requests name: a shared queue's domain need not be that of its QPs.
     pd: PdId,
     ring: WorkRing<Rqe>,
+    /// The place that is taken from next. Changed by rx (of a shared queue, under the lock), or by a
+    /// flush, when rx has stopped.
+    get: AtomicU32,
     #[pin]
     state: SpinLockIrq<State>,
     /// A shared queue reports its limit here.
@@ -51,7 +54,6 @@ impl RecvQueue {
         srq: Option<SrqHandle>,
     ) -> impl PinInit<Self> {
         let state = State {
-            get: 0,
             put: 0,
             limit,
             flushed: false,
@@ -61,6 +63,7 @@ impl RecvQueue {
             max_sge,
             pd,
             ring,
+            get: AtomicU32::new(0),
             state <- new_spinlock_irq!(state, "rsiw_rq"),
             srq,
         })
@@ -143,10 +146,10 @@ impl RecvQueue {
         }
         // A process may refill what was flushed; the ring's size bounds the work.
         for _ in 0..self.size {
-            let Some(rqe) = self.ring.take(st.get) else {
+            let mut rqe = Rqe::default();
+            if !self.take_next(&mut rqe) {
                 break;
-            };
-            st.get = st.get.wrapping_add(1);
+            }
             notify |= out.complete(Completion::recv(rqe.id, Status::Flush, 0));
         }
         notify
@@ -156,25 +159,36 @@ impl RecvQueue {
     ///
     /// Raises the limit event of a shared queue when fewer than the limit remain.
     pub(crate) fn take(&self, rqe: &mut Rqe) -> bool {
+        let Some(srq) = &self.srq else {
+            return self.take_next(rqe);
+        };
         let low = {
             let st = &mut *self.state.lock();
-            if !self.ring.take_into(st.get, rqe) {
+            if !self.take_next(rqe) {
                 return false;
             }
-            st.get = st.get.wrapping_add(1);
             // Requests are consumed in order, so fewer than `limit` remain exactly when the
             // element `limit` places ahead is not filled.
-            let low = st.limit != 0 && !self.ring.is_valid(st.get.wrapping_add(st.limit - 1));
+            let get = self.get.load(Ordering::Relaxed);
+            let low = st.limit != 0 && !self.ring.is_valid(get.wrapping_add(st.limit - 1));
             if low {
                 st.limit = 0;
             }
             low
         };
         if low {
-            if let Some(srq) = &self.srq {
-                srq.event(SrqEvent::LimitReached);
-            }
+            srq.event(SrqEvent::LimitReached);
         }
+        true
+    }
+
+    /// Takes what is next, for who may change `get`.
+    fn take_next(&self, rqe: &mut Rqe) -> bool {
+        let get = self.get.load(Ordering::Relaxed);
+        if !self.ring.take_into(get, rqe) {
+            return false;
+        }
+        self.get.store(get.wrapping_add(1), Ordering::Relaxed);
         true
     }
 }

@@ -18,7 +18,8 @@
 //! Tx is the only one to call [`SendQueue::pull`], [`SendQueue::start_read`] and
 //! [`SendQueue::sent`]; rx is the only one to call [`SendQueue::read_head`] and
 //! [`SendQueue::finish_read`]. One lock serialises the short bookkeeping; completions are published
-//! under it, so that two actors cannot reorder them. Lock order: send queue, then CQ.
+//! under it, so that two actors cannot reorder them. Lock order: send queue, then CQ. Of a process'
+//! ring tx takes elements without the lock: from `sent` on the slots are its own.
 
 use super::reads::OutstandingRead;
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     ring::WorkRing,
     wr::{Completion, SendOp, SendWr, Status},
 };
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
 
@@ -52,29 +53,58 @@ pub(crate) enum Pull {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WakeTx(pub(crate) bool);
 
+/// What a request completes with.
 #[derive(Clone, Copy)]
 struct Slot {
     id: u64,
     opcode: u8,
     signalled: bool,
-    /// For an RDMA Read: the data has arrived.
+    /// For an RDMA Read: the data has not arrived.
     read_pending: bool,
     bytes: u32,
 }
 
+/// Where a [`Slot`] is kept. Whose it is says its position; the lock's, or tx's.
+struct SlotCell {
+    id: AtomicU64,
+    /// Octets, then flags, then the opcode.
+    rest: AtomicU64,
+}
+
+impl SlotCell {
+    const SIGNALLED: u64 = 1 << 8;
+    const READ_PENDING: u64 = 1 << 9;
+
+    fn get(&self) -> Slot {
+        let rest = self.rest.load(Ordering::Relaxed);
+        Slot {
+            id: self.id.load(Ordering::Relaxed),
+            opcode: rest as u8,
+            signalled: rest & Self::SIGNALLED != 0,
+            read_pending: rest & Self::READ_PENDING != 0,
+            bytes: (rest >> 32) as u32,
+        }
+    }
+
+    fn set(&self, slot: Slot) {
+        let flag = |on, flag| if on { flag } else { 0 };
+        let rest = u64::from(slot.bytes) << 32
+            | flag(slot.signalled, Self::SIGNALLED)
+            | flag(slot.read_pending, Self::READ_PENDING)
+            | u64::from(slot.opcode);
+        self.id.store(slot.id, Ordering::Relaxed);
+        self.rest.store(rest, Ordering::Relaxed);
+    }
+}
+
 struct State {
-    slots: KVVec<Slot>,
     /// Requests that a kernel consumer posted and tx has not taken: `next..tail`.
     posted: KVVec<Option<SendWr>>,
-    head: Seq,
     sent: Seq,
     next: Seq,
-    tail: Seq,
     reads: Fifo<OutstandingRead>,
     /// RDMA Reads that the consumer may have under way; 0: none at all.
     ord: u32,
-    /// An orderly close has begun: tx takes no request from this one on.
-    end: Option<Seq>,
     /// Tx stopped for a fence, a full read queue or a full slot ring.
     tx_waits: bool,
     /// The QP is in ERROR: requests complete as flushed as soon as they are posted.
@@ -89,11 +119,20 @@ pub(crate) struct SendQueue {
     signal_all: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
-    /// The place in the ring that tx takes next, for who does not hold the lock.
-    place: AtomicU32,
+    slots: KVVec<SlotCell>,
+    /// Changed under the lock, with release, when the slots before it are free.
+    head: AtomicU32,
+    /// Changed by tx, or by a flush, when tx has stopped; of a kernel consumer's queue under the lock.
+    tail: AtomicU32,
+    /// An orderly close has begun: tx takes no request from this one on. Set once, while tx holds
+    /// still; [`NO_END`] before.
+    end: AtomicU64,
     #[pin]
     state: SpinLockIrq<State>,
 }
+
+/// No position.
+const NO_END: u64 = u64::MAX;
 
 impl SendQueue {
     /// A queue of `size` (a power of two) requests; `ring` has the same size.
@@ -106,14 +145,14 @@ impl SendQueue {
         ring: Option<WorkRing<Sqe>>,
     ) -> Result<impl PinInit<Self>> {
         debug_assert!(size.is_power_of_two());
-        let free = Slot {
-            id: 0,
-            opcode: 0,
-            signalled: false,
-            read_pending: false,
-            bytes: 0,
-        };
-        let slots = KVVec::from_elem(free, size as usize, GFP_KERNEL)?;
+        let mut slots = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
+        for _ in 0..size {
+            let free = SlotCell {
+                id: AtomicU64::new(0),
+                rest: AtomicU64::new(0),
+            };
+            slots.push(free, GFP_KERNEL)?;
+        }
         let mut posted = KVVec::new();
         if ring.is_none() {
             posted = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
@@ -122,15 +161,11 @@ impl SendQueue {
             }
         }
         let state = State {
-            slots,
             posted,
-            head: 0,
             sent: 0,
             next: 0,
-            tail: 0,
             reads: Fifo::empty(),
             ord: 0,
-            end: None,
             tx_waits: false,
             flushed: false,
         };
@@ -139,7 +174,10 @@ impl SendQueue {
             max_sge,
             signal_all,
             ring,
-            place: AtomicU32::new(0),
+            slots,
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+            end: AtomicU64::new(NO_END),
             state <- new_spinlock_irq!(state, "rsiw_sq"),
         }))
     }
@@ -195,71 +233,74 @@ impl SendQueue {
         if st.flushed {
             return Ok(out.flush(wr.id(), wr.op.code()));
         }
-        if st.tail.wrapping_sub(st.head) >= self.size {
+        let tail = self.tail();
+        if self.is_full(tail) {
             return Err(ENOMEM);
         }
-        let i = self.index(st.tail);
-        st.slots[i] = Slot::new(&wr);
-        st.posted[i] = Some(wr);
-        st.tail = st.tail.wrapping_add(1);
+        self.slot(tail).set(Slot::new(&wr));
+        st.posted[self.index(tail)] = Some(wr);
+        self.set_tail(tail.wrapping_add(1));
         Ok(Notify::default())
     }
 
     /// Takes the next request for tx, to `wr`. Context: tx.
     pub(crate) fn pull(&self, wr: &mut SendWr) -> Pull {
-        if let Some(ring) = &self.ring {
-            // A look without the lock: most often there is nothing.
-            if !ring.is_valid(self.place.load(Ordering::Relaxed)) {
-                return Pull::Empty;
-            }
-        }
-        let st = &mut *self.state.lock();
-        if st.flushed || st.end == Some(st.next) {
+        let Some(ring) = &self.ring else {
+            return self.pull_posted(wr);
+        };
+        let seq = self.tail();
+        // Most often there is nothing.
+        if !ring.is_valid(seq) || self.ends_at(seq) {
             return Pull::Empty;
         }
-        let Some(ring) = &self.ring else {
-            if st.next == st.tail {
-                return Pull::Empty;
-            }
-            let seq = st.next;
-            let i = self.index(seq);
-            let Some(posted) = st.posted[i].take() else {
-                return Pull::Empty;
-            };
-            *wr = posted;
-            st.next = seq.wrapping_add(1);
-            return Pull::Wr(seq);
-        };
-        if st.tail.wrapping_sub(st.head) >= self.size {
+        if self.is_full(seq) && self.wait_for_slot(seq) {
             // The process may have refilled elements that tx took long ago; they stay VALID
             // until slots are free again.
-            st.tx_waits = ring.is_valid(st.tail);
-            return if st.tx_waits { Pull::Full } else { Pull::Empty };
+            return Pull::Full;
         }
-        if !ring.take_into(st.tail, wr.element()) {
+        if !ring.take_into(seq, wr.element()) {
             return Pull::Empty;
         }
-        let seq = st.tail;
-        st.tail = seq.wrapping_add(1);
-        st.next = st.tail;
-        self.place.store(st.tail, Ordering::Relaxed);
-        let i = self.index(seq);
+        self.set_tail(seq.wrapping_add(1));
         match wr.check(self.max_sge, self.signal_all) {
             Ok(()) => {
-                st.slots[i] = Slot::new(wr);
+                self.slot(seq).set(Slot::new(wr));
                 Pull::Wr(seq)
             }
             Err(status) => {
-                st.slots[i] = Slot {
+                self.slot(seq).set(Slot {
                     id: wr.id(),
                     opcode: wr.opcode().min(crate::abi::opcode::REG_MR),
                     signalled: true,
                     read_pending: false,
                     bytes: 0,
-                };
+                });
                 Pull::Bad(seq, status)
             }
         }
+    }
+
+    /// What a kernel consumer posted.
+    fn pull_posted(&self, wr: &mut SendWr) -> Pull {
+        let st = &mut *self.state.lock();
+        let seq = st.next;
+        if st.flushed || seq == self.tail() || self.ends_at(seq) {
+            return Pull::Empty;
+        }
+        let Some(posted) = st.posted[self.index(seq)].take() else {
+            return Pull::Empty;
+        };
+        *wr = posted;
+        st.next = seq.wrapping_add(1);
+        Pull::Wr(seq)
+    }
+
+    /// Has tx woken when a slot is free; false if one is free now.
+    #[cold]
+    fn wait_for_slot(&self, seq: Seq) -> bool {
+        let st = &mut *self.state.lock();
+        st.tx_waits = self.is_full(seq);
+        st.tx_waits
     }
 
     /// Whether an RDMA Read may start, or a fenced request pass; if not, tx will be woken.
@@ -284,8 +325,11 @@ impl SendQueue {
     pub(crate) fn start_read(&self, read: OutstandingRead) -> Result<(), OutstandingRead> {
         let st = &mut *self.state.lock();
         if let Some(seq) = read.seq {
-            let i = self.index(seq);
-            st.slots[i].read_pending = true;
+            let slot = self.slot(seq);
+            slot.set(Slot {
+                read_pending: true,
+                ..slot.get()
+            });
         }
         st.reads.push(read)
     }
@@ -315,9 +359,12 @@ impl SendQueue {
         let st = &mut *self.state.lock();
         let read = st.reads.pop();
         if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.len))) {
-            let i = self.index(seq);
-            st.slots[i].read_pending = false;
-            st.slots[i].bytes = len;
+            let slot = self.slot(seq);
+            slot.set(Slot {
+                read_pending: false,
+                bytes: len,
+                ..slot.get()
+            });
         }
         let notify = self.advance(st, out);
         (read, notify, WakeTx(core::mem::take(&mut st.tx_waits)))
@@ -329,13 +376,14 @@ impl SendQueue {
     }
 
     /// An orderly close begins: what is posted is still sent; what is posted from now on is not, and
-    /// is flushed when the connection is gone (RFC 5041 section 6.2.1). Context: sleeping.
+    /// is flushed when the connection is gone (RFC 5041 section 6.2.1). Context: sleeping, tx
+    /// excluded by the caller.
     pub(crate) fn end_here(&self) {
-        let st = &mut *self.state.lock();
-        if st.end.is_some() {
+        let _st = self.state.lock();
+        if self.end.load(Ordering::Relaxed) != NO_END {
             return;
         }
-        let mut end = st.tail;
+        let mut end = self.tail();
         if let Some(ring) = &self.ring {
             // They may wait for slots, which earlier ones still have.
             for _ in 0..self.size {
@@ -345,16 +393,17 @@ impl SendQueue {
                 end = end.wrapping_add(1);
             }
         }
-        st.end = Some(end);
+        self.end.store(end.into(), Ordering::Relaxed);
     }
 
     /// Whether nothing that is to be sent is posted, being sent or waiting for a response.
     pub(crate) fn is_idle(&self) -> bool {
-        let st = &*self.state.lock();
-        match st.end {
-            Some(end) => st.head == end,
-            None => st.head == st.tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(st.tail)),
+        let _st = self.state.lock();
+        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail());
+        if self.end.load(Ordering::Relaxed) != NO_END {
+            return self.ends_at(head);
         }
+        head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
     /// Fails everything that is queued: the request `failed` with its own status, all others
@@ -367,17 +416,17 @@ impl SendQueue {
             let st = &mut *self.state.lock();
             st.flushed = true;
             notify |= self.advance(st, out);
-            while st.head != st.tail {
-                let i = self.index(st.head);
-                let slot = st.slots[i];
+            let mut head = self.head.load(Ordering::Relaxed);
+            while head != self.tail() {
                 let status = match failed {
-                    Some((seq, status)) if seq == st.head => status,
+                    Some((seq, status)) if seq == head => status,
                     _ => Status::Flush,
                 };
-                notify |= out.complete(slot.completion(status));
-                st.head = st.head.wrapping_add(1);
+                notify |= out.complete(self.slot(head).get().completion(status));
+                head = head.wrapping_add(1);
             }
-            (st.sent, st.next) = (st.head, st.head);
+            self.head.store(head, Ordering::Release);
+            (st.sent, st.next) = (head, head);
             core::mem::swap(&mut st.reads, &mut spare);
         }
         self.drop_posted();
@@ -397,9 +446,13 @@ impl SendQueue {
             return notify;
         }
         for _ in 0..self.size {
-            let Some(sqe) = ring.take(st.tail) else { break };
-            st.tail = st.tail.wrapping_add(1);
-            (st.head, st.sent, st.next) = (st.tail, st.tail, st.tail);
+            let Some(sqe) = ring.take(self.tail()) else {
+                break;
+            };
+            let tail = self.tail().wrapping_add(1);
+            self.set_tail(tail);
+            self.head.store(tail, Ordering::Release);
+            (st.sent, st.next) = (tail, tail);
             notify |= out.flush(sqe.id, sqe.opcode.min(crate::abi::opcode::REG_MR));
         }
         notify
@@ -418,17 +471,42 @@ impl SendQueue {
 
     fn advance(&self, st: &mut State, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
-        while st.head != st.sent {
-            let slot = st.slots[self.index(st.head)];
+        let mut head = self.head.load(Ordering::Relaxed);
+        while head != st.sent {
+            let slot = self.slot(head).get();
             if slot.read_pending {
                 break;
             }
             if slot.signalled {
                 notify |= out.complete(slot.completion(Status::Success));
             }
-            st.head = st.head.wrapping_add(1);
+            head = head.wrapping_add(1);
         }
+        // Release: tx may use the slots anew.
+        self.head.store(head, Ordering::Release);
         notify
+    }
+
+    fn tail(&self) -> Seq {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    fn set_tail(&self, tail: Seq) {
+        self.tail.store(tail, Ordering::Relaxed);
+    }
+
+    /// Whether there is no slot for the request `tail`.
+    fn is_full(&self, tail: Seq) -> bool {
+        tail.wrapping_sub(self.head.load(Ordering::Acquire)) >= self.size
+    }
+
+    /// Whether tx is to take no request from `seq` on.
+    fn ends_at(&self, seq: Seq) -> bool {
+        self.end.load(Ordering::Relaxed) == u64::from(seq)
+    }
+
+    fn slot(&self, seq: Seq) -> &SlotCell {
+        &self.slots[self.index(seq)]
     }
 
     fn index(&self, seq: Seq) -> usize {

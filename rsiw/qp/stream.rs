@@ -124,8 +124,12 @@ impl Qp {
 
     /// The consumer asks for an orderly close: what it posts from now on is not sent. Context:
     /// sleeping.
-    pub(crate) fn disconnect(&self) {
+    pub(crate) fn disconnect(self: &Arc<Self>) {
+        let tx = self.tx.take();
         self.sq.end_here();
+        // Who asked for it meanwhile is not heard.
+        drop(tx);
+        self.wake_tx();
         self.close_conn(Close::Graceful);
     }
 

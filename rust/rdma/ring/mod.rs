@@ -108,12 +108,18 @@ impl<T: Entry> Ring<T> {
         self.words(index, value, words);
     }
 
-    #[inline]
+    #[inline(always)]
     fn words(&self, index: u32, value: &mut T, words: Range<usize>) {
-        let bytes = value.as_mut_bytes().chunks_exact_mut(8).enumerate();
-        for (i, bytes) in bytes.take(words.end).skip(words.start) {
-            let word = self.word::<u64>(index, 8 * i).load_relaxed();
-            bytes.copy_from_slice(&word.to_ne_bytes());
+        let Ok(copy) = <[u64]>::mut_from_bytes(value.as_mut_bytes()) else {
+            return;
+        };
+        let (start, end) = (words.start, words.end.min(copy.len()));
+        let mut from = self.entry(index).cast::<u64>().wrapping_add(start);
+        for word in copy.get_mut(start..end).unwrap_or_default() {
+            // SAFETY: `copy` is as long as the entry, so the word is in the entry; both are aligned
+            // to such words, as `WORDS` says. The memory is borrowed.
+            *word = unsafe { Word::new(from) }.load_relaxed();
+            from = from.wrapping_add(1);
         }
     }
 
