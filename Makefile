@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm bench test format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm bench test test-debug format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -43,6 +43,10 @@ bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
 
 test: ## everything .ci/run runs; STAGES="shell host" for some of it
 	@tools/ci/run $(STAGES)
+
+test-debug: ## all jobs in guests on the debug kernel (an hour); CI runs some of them
+	@tools/build debug rsiw
+	@tools/vm-run test --kernel debug --pair rsiw,rsiw $(RUN) $(T)
 
 format: ## format all Rust code as the kernel does
 	@tools/ci/format --write

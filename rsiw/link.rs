@@ -5,6 +5,7 @@
 use crate::{
     cm,
     device::{Device, Queues, Rsiw},
+    params,
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
@@ -45,8 +46,8 @@ impl Links {
             node_desc: c"Software RDMA NIC (iWARP)",
             ndev,
             comp_vectors: rdma::online_cpus(),
-            // Ports are those of the host's TCP: there is nothing to map.
-            no_port_map: true,
+            // Ports are those of the host's TCP: there need be nothing to map.
+            no_port_map: !params::port_mapper(),
             local_dma_lkey: 0,
             name_by_user: true,
         };

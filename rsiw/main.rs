@@ -52,6 +52,10 @@ module! {
             default: 2,
             description: "MPA revision to connect with (1 or 2)",
         },
+        port_mapper: u8 {
+            default: 0,
+            description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can be listened on",
+        },
         responder_wait: u32 {
             default: 200,
             description: "Milliseconds that an acceptor stays silent for a peer that sends no ready-to-receive message (0: until it has sent something)",

@@ -31,6 +31,13 @@ pub(crate) fn mpa_revision() -> u8 {
     }
 }
 
+/// Whether the port mapper of the host (iwpmd) chooses the TCP ports of new devices. Consumers may
+/// then listen on a port that a TCP program of the host has, and reach those only whose host has a
+/// port mapper, too, or maps nothing.
+pub(crate) fn port_mapper() -> bool {
+    param::<u8>(module_parameters::port_mapper.value()) != 0
+}
+
 /// How long a responder stays silent for an initiator that has not agreed to a ready-to-receive
 /// message, in milliseconds; 0: until its first message. Between two of the old kind (MPA revision
 /// 1, or siw) an application whose acceptor speaks first would otherwise wait for ever; by RFC 5044

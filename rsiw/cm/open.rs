@@ -40,6 +40,9 @@ impl Place {
         if let Some(tos) = cm.tos() {
             socket.set_tos(tos)?;
         }
+        if cm.has_mapped_port() {
+            socket.share_port();
+        }
         Ok(socket)
     }
 }
@@ -75,7 +78,7 @@ pub(super) fn initiator(
 /// such a socket serves its device's interface only.
 pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<TcpSocket> {
     let place = Place::of(dev)?;
-    let local = place.scoped(cm.local_addr()?);
+    let local = place.scoped(cm.mapped_local_addr()?);
     let socket = place.socket(cm, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;

@@ -82,6 +82,13 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 	return 0;
 }
 
+void rust_helper_ksock_share_port(struct sock *sk)
+{
+	lock_sock(sk);
+	sk->sk_reuse = SK_FORCE_REUSE;
+	release_sock(sk);
+}
+
 int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len)
 {
 	return kernel_bind(sock, (struct sockaddr_unsized *)addr, len);

@@ -175,6 +175,14 @@ impl TcpSocket {
         unsafe { bindings::sock_set_keepalive(self.sk()) };
     }
 
+    /// Lets [`TcpSocket::bind`] take a port that another socket is bound to: for one that somebody
+    /// reserved for this socket by binding another one, on which nobody will listen or connect. C:
+    /// `SK_FORCE_REUSE`. Sleeping.
+    pub fn share_port(&self) {
+        // SAFETY: By the type invariant the socket and its `sk` are there.
+        unsafe { bindings::ksock_share_port(self.sk()) };
+    }
+
     /// Binds to a local address; port 0 picks one. C: `kernel_bind()`. Sleeping.
     pub fn bind(&self, local: &SocketAddr) -> Result {
         let storage = addr::to_storage(local);

@@ -152,7 +152,7 @@ class Session:
                 raise GuestDied("the guest died")
             guest.channel.kill_group("job")
             status, text = guest.channel.run(
-                ["/tests/guest/reset", guest.side], timeout=30 * self.config.slow)
+                ["/tests/guest/reset", guest.side], timeout=90 * self.config.slow)
             messages += guest.channel.kmsg()
             if status != 0:
                 reason = text.strip().splitlines()[-1:] or ["time limit"]

@@ -95,6 +95,13 @@ impl CmId {
         from_storage(&self.c().m_remote_addr)
     }
 
+    /// Whether the port of [`Self::mapped_local_addr`] is one that the port mapper (iwpmd) has
+    /// reserved for this identifier, by a socket of its own that is bound to it.
+    pub fn has_mapped_port(&self) -> bool {
+        let ports = |local: Result<SocketAddr>| local.map(|addr| addr.port()).ok();
+        self.c().mapped() && ports(self.local_addr()) != ports(self.mapped_local_addr())
+    }
+
     /// The type of service, if the consumer has chosen one.
     pub fn tos(&self) -> Option<u8> {
         let c = self.c();

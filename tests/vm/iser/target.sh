@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 200
+# kernel: stock
+#
+# iSER: LIO's target, in the ordinary configuration with a TCP portal that iSER
+# is switched on for, and open-iscsi: discovery, login, data, fio's verification,
+# recovery of the session, logout.
+
+. /tests/lib.sh
+. /tests/iser/lib
+plan 15
+
+# data MEGABYTES: random bytes go there past all caches, and come back.
+data() {
+	local dev
+	dev=/dev/$(disk)
+	head -c "${1}M" /dev/urandom >"$WORK/data"
+	dd if="$WORK/data" of="$dev" bs=1M oflag=direct status=none || return
+	blockdev --flushbufs "$dev"
+	dd if="$dev" bs=256k count=$((4 * $1)) iflag=direct status=none | cmp - "$WORK/data"
+}
+verify() {
+	fio_verified --filename="/dev/$(disk)" --bsrange=512-128k --size=16m --ioengine=libaio \
+		--iodepth=16
+}
+is_iser() { iscsiadm -m session | grep '^iser:'; }
+back() {
+	on_target deaf_iser || return
+	sleep 1
+	on_target hear_iser || return
+	wait_for 40 logged_in
+}
+logged_in() { grep -q LOGGED_IN /sys/class/iscsi_session/session*/state; }
+
+run "load the driver on both hosts" both load_driver port_mapper=1 || exit 1
+run "the port mapper here" start_mapper
+run "the port mapper there" on_target start_mapper
+run "the target listens, by TCP and by RDMA" on_target "serve_iser $PEER" || exit 1
+run "the initiator's daemon" start_initiator
+run "discovery, by TCP" discover default
+run "discovery, by iSER" discover iser
+LIMIT=60 run "login" login iser || exit 1
+run "it is iSER" is_iser
+LIMIT=60 run "data" data 24
+LIMIT=60 run "fio" verify
+LIMIT=90 run "the target is gone, and comes back" back
+LIMIT=60 run "data" data 4
+run "logout" logout
+run "the target ends" on_target "stop_iser $PEER"
