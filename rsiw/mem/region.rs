@@ -150,18 +150,21 @@ impl Region {
         alone: bool,
     ) -> Result<(), Refusal> {
         let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
-        let mine = match self.store.enter().as_deref() {
-            Some(Store::Fast(_)) => self.stream.load(Ordering::Relaxed) == stream,
-            Some(Store::User { .. }) => alone,
-            Some(Store::Dma(_)) | None => false,
-        };
-        if !mine || self.state.load(Ordering::Acquire) & remote == 0 {
-            return Err(Refusal::CannotInvalidate);
-        }
-        match self.invalidate(key) {
-            true => Ok(()),
-            false => Err(Refusal::InvalidStag),
-        }
+        let of_process = matches!(self.store.enter().as_deref(), Some(Store::User { .. }));
+        // In one, so that it is this registration which is judged and ended.
+        self.fenced(|fast| {
+            let mine = match fast {
+                Some(_) => self.stream.load(Ordering::Relaxed) == stream,
+                None => of_process && alone,
+            };
+            if !mine || self.state.load(Ordering::Acquire) & remote == 0 {
+                return Err(Refusal::CannotInvalidate);
+            }
+            if self.stag() != key || self.state.swap(0, Ordering::AcqRel) & VALID == 0 {
+                return Err(Refusal::InvalidStag);
+            }
+            Ok(())
+        })
     }
 
     /// The protection domain.

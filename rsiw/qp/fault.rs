@@ -28,9 +28,15 @@ impl Expire for Qp {
             return;
         }
         this.await_late(&mut end);
-        let late = this.rq.flush(None, this.recv_out());
+        let sends = this.sq.flush_ring(this.send_out());
+        let receives = if this.rq_is_shared {
+            Notify::default()
+        } else {
+            this.rq.flush(None, this.recv_out())
+        };
         drop(end);
-        this.after_recv(late);
+        this.after_send(sends);
+        this.after_recv(receives);
     }
 }
 
@@ -179,12 +185,13 @@ impl Qp {
         drop(tx);
     }
 
-    /// Sets the timer that looks for late receives: a process posts them into its mapping and tells
-    /// nobody. (Requests come with a doorbell, and a kernel consumer's post is a call.)
+    /// Sets the timer that looks for what comes late: a process posts receives into its mapping and
+    /// tells nobody, and of requests it does not tell while there are others before them. (A kernel
+    /// consumer's post is a call.)
     fn await_late(self: &Arc<Self>, end: &mut Teardown) {
         const FIRST: u32 = 16;
         const LAST: u32 = 1024;
-        if end.destroyed || self.rq_is_shared() || !self.sq.is_mapped() {
+        if end.destroyed || !self.sq.is_mapped() {
             return;
         }
         end.pause = (end.pause * 2).clamp(FIRST, LAST);

@@ -101,7 +101,7 @@ pub(crate) struct Qp {
     /// Serialises the way to ERROR, and what comes after.
     #[pin]
     teardown: Mutex<Teardown>,
-    /// In ERROR, looks for receives that a process posts late.
+    /// In ERROR, looks for what a process posts late.
     #[pin]
     late: Timer<Qp>,
     /// IRD and ORD in use (before connecting: 0).

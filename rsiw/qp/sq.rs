@@ -19,7 +19,9 @@
 //! [`SendQueue::sent`]; rx is the only one to call [`SendQueue::read_head`] and
 //! [`SendQueue::finish_read`]. One lock serialises the short bookkeeping; completions are published
 //! under it, so that two actors cannot reorder them. Lock order: send queue, then CQ. Of a process'
-//! ring tx takes elements without the lock: from `sent` on the slots are its own.
+//! ring tx takes elements without the lock, and fills their slots: nobody reads one behind `sent`,
+//! and of those only a Read's is written, under the lock, after tx told under the lock that there is
+//! one.
 
 use super::reads::OutstandingRead;
 use crate::{
@@ -379,19 +381,21 @@ impl SendQueue {
     /// is flushed when the connection is gone (RFC 5041 section 6.2.1). Context: sleeping, tx
     /// excluded by the caller.
     pub(crate) fn end_here(&self) {
-        let _st = self.state.lock();
         if self.end.load(Ordering::Relaxed) != NO_END {
             return;
         }
+        let Some(ring) = &self.ring else {
+            let _st = self.state.lock();
+            self.end.store(self.tail().into(), Ordering::Relaxed);
+            return;
+        };
         let mut end = self.tail();
-        if let Some(ring) = &self.ring {
-            // They may wait for slots, which earlier ones still have.
-            for _ in 0..self.size {
-                if !ring.is_valid(end) {
-                    break;
-                }
-                end = end.wrapping_add(1);
+        // They may wait for slots, which earlier ones still have.
+        for _ in 0..self.size {
+            if !ring.is_valid(end) {
+                break;
             }
+            end = end.wrapping_add(1);
         }
         self.end.store(end.into(), Ordering::Relaxed);
     }
@@ -435,7 +439,8 @@ impl SendQueue {
 
     /// In ERROR a process' doorbell flushes what it posted. Context: any.
     ///
-    /// Bounded by the ring's size: a process that keeps on refilling it rings again.
+    /// Bounded by the ring's size: what a process refills meanwhile is found by the timer that looks
+    /// for late receives ([`Qp::enter_error`](super::Qp::enter_error)).
     pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
         let Some(ring) = &self.ring else {

@@ -16,7 +16,7 @@
 //!    |          connection lost, modify to ERROR
 //! ```
 //!
-//! ERROR is left only by destruction, or by a modify to RESET once the connection is gone.
+//! ERROR is left only by destruction.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use rdma::QpState;
@@ -64,7 +64,6 @@ impl State {
                 | (State::Rts, State::Closing | State::Terminate | State::Error)
                 | (State::Closing, State::Terminate | State::Error)
                 | (State::Terminate, State::Error)
-                | (State::Error, State::Idle)
         )
     }
 }

@@ -47,10 +47,9 @@ impl Qp {
         *self.limits.lock() = (p.ird.into(), p.ord.into());
 
         let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
-        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send);
+        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send, self.pd.join());
         let tx = Tx::new(
             conn.clone(),
-            self.pd.join(),
             TxConfig {
                 crc: p.crc,
                 markers: p.tx_markers,
@@ -114,7 +113,7 @@ impl Qp {
         self.rx
             .get_mut(sk)
             .and_then(Option::as_mut)
-            .is_none_or(|rx| rx.at_boundary())
+            .is_none_or(Rx::end)
     }
 
     /// The socket has room again. Context: any.
@@ -143,10 +142,9 @@ impl Qp {
         }
     }
 
-    /// Whether an orderly close may send its FIN: tx has nothing to send. Reads that wait for
-    /// their response hold it up only while the peer can still answer.
-    pub(crate) fn drained(&self) -> bool {
-        self.peer_done.load(Ordering::Acquire) || self.sq.is_idle()
+    /// Whether the peer sends nothing any more, so that nothing is worth waiting for.
+    pub(crate) fn peer_done(&self) -> bool {
+        self.peer_done.load(Ordering::Acquire)
     }
 
     /// The connection is gone, or was never made. Context: sleeping; no callback runs any more.

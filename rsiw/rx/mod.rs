@@ -17,6 +17,7 @@ use crate::{
     abi::Rqe,
     cq::Notify,
     mem::{scatter::Scatter, Grant},
+    pd::Stream,
     qp::{reads::OutstandingRead, sq::WakeTx, Qp},
     wr::Status,
 };
@@ -84,19 +85,22 @@ struct State {
 pub(crate) struct Rx {
     receiver: Receiver,
     state: State,
+    /// There as long as the peer can name memory.
+    stream: Option<Stream>,
     /// A fault was found, or the QP left the states in which it receives: bytes are dropped.
     dead: bool,
 }
 
 impl Rx {
     /// Before the first FPDU.
-    pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool) -> Self {
+    pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool, stream: Stream) -> Self {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
             receiver.expect_rtr_send();
         }
         Self {
             receiver,
+            stream: Some(stream),
             state: State {
                 recv: Receiving {
                     active: false,
@@ -145,8 +149,9 @@ impl Rx {
         }
     }
 
-    /// Whether a FIN here cuts nothing short.
-    pub(crate) fn at_boundary(&self) -> bool {
+    /// The peer's FIN was reached; whether it cuts nothing short.
+    pub(crate) fn end(&mut self) -> bool {
+        self.stream = None;
         self.dead || self.receiver.at_boundary() && !self.receiver.mid_message()
     }
 
@@ -154,6 +159,7 @@ impl Rx {
     /// it fails with.
     pub(crate) fn stop(&mut self) -> Option<(u64, Status)> {
         self.dead = true;
+        self.stream = None;
         self.state.sink = Sink::None;
         self.state.write = None;
         self.state.source = None;
@@ -166,6 +172,7 @@ impl Rx {
     #[cold]
     fn fault(&mut self, qp: &Arc<Qp>, fault: &Fault) {
         self.dead = true;
+        self.stream = None;
         qp.peer_fault(fault, self.receiver.terminate_for(fault));
     }
 }

@@ -25,7 +25,6 @@ mod train;
 use crate::{
     cm::{Close, Conn},
     mem::{Grant, MemError},
-    pd::Stream,
     qp::{
         sq::{Seq, WakeTx},
         state::State,
@@ -46,9 +45,12 @@ const BUDGET: usize = 4 << 20;
 /// As above, for a run in the receive callback, which keeps the CPU from what it interrupted.
 const BUDGET_HERE: usize = 16 << 10;
 
-/// Segments that TCP may make of one train in the receive callback: fewer than make it process its
-/// backlog in the middle of a send (`tcp_sendmsg_locked()`: 16).
-const SEGMENTS_HERE: usize = 15;
+/// Segments that TCP may make of one train in the receive callback: far fewer than make it process
+/// its backlog in the middle of a send (`tcp_sendmsg_locked()`: 16), as it may cut smaller ones.
+const SEGMENTS_HERE: usize = 8;
+
+/// Below this MSS the options of a segment are a good part of it.
+const LEAST_MSS_HERE: usize = 512;
 
 /// Why a run of tx ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +96,6 @@ pub(crate) struct TxConfig {
 /// The outbound half of a QP's connection. Guarded by the QP's `tx` claim.
 pub(crate) struct Tx {
     conn: Arc<Conn>,
-    _stream: Stream,
     cfg: TxConfig,
     framer: Framer,
     train: TrainBuf,
@@ -123,10 +124,9 @@ pub(crate) struct Tx {
 
 impl Tx {
     /// Before the first FPDU.
-    pub(crate) fn new(conn: Arc<Conn>, stream: Stream, cfg: TxConfig) -> Self {
+    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig) -> Self {
         Self {
             conn,
-            _stream: stream,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
             train: TrainBuf::new(),
@@ -170,9 +170,11 @@ impl Tx {
                 // The FIN is sent, or on its way: what came too late is flushed at the end.
                 return Ended::Waits;
             }
+            // Before a look at the queue: what the peer's last words made room for is sent, too.
+            let peer_done = qp.peer_done();
             if !qp.may_send() {
                 // No FPDU yet; but a FIN is none.
-                self.close_if_drained(qp);
+                self.close_if_drained(qp, peer_done);
                 return Ended::Waits;
             }
             match self.fill(qp, usize::MAX, Self::next_message) {
@@ -180,7 +182,7 @@ impl Tx {
                 Ok(Filled::Whole) => {
                     if self.flush(qp).is_some() {
                         self.complete(qp);
-                        self.close_if_drained(qp);
+                        self.close_if_drained(qp, peer_done);
                     }
                     return Ended::Waits;
                 }
@@ -192,7 +194,7 @@ impl Tx {
                         return Ended::Again;
                     }
                     // The peer may have sent its FIN instead of what they wait for.
-                    self.close_if_drained(qp);
+                    self.close_if_drained(qp, peer_done);
                     return Ended::Waits;
                 }
                 Ok(Filled::Part) => {}
@@ -253,10 +255,11 @@ impl Tx {
     pub(crate) fn answer(&mut self, qp: &Arc<Qp>, sk: &mut LockedSock) -> Ended {
         // Something waits for room, or to be the first, or the end is near: in turn.
         let busy = !self.train.is_empty() || self.current.active || self.cfg.rtr.is_some();
-        if busy || qp.state() != State::Rts || !qp.may_send() {
+        let mss = sk.mss() as usize;
+        if busy || mss < LEAST_MSS_HERE || qp.state() != State::Rts || !qp.may_send() {
             return Ended::Again;
         }
-        let most = SEGMENTS_HERE.saturating_mul(sk.mss() as usize);
+        let most = SEGMENTS_HERE.saturating_mul(mss);
         let mut left = BUDGET_HERE;
         self.train.set_atomic(true);
         loop {
@@ -289,10 +292,11 @@ impl Tx {
         }
     }
 
-    /// In an orderly close: lets the connection send its FIN when nothing is left to send.
+    /// In an orderly close: lets the connection send its FIN when nothing is left to send. Reads that
+    /// wait for their response hold it up only while the peer can still answer.
     #[inline]
-    fn close_if_drained(&mut self, qp: &Qp) {
-        if qp.state() == State::Closing && qp.drained() {
+    fn close_if_drained(&mut self, qp: &Qp, peer_done: bool) {
+        if qp.state() == State::Closing && (peer_done || qp.sq.is_idle()) {
             self.fin = true;
             self.conn.tx_drained();
         }

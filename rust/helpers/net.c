@@ -491,9 +491,9 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 /*
  * The next two send with the socket locked, possibly by a softirq. TCP then
  * takes its own memory without sleeping, and with MSG_DONTWAIT it waits for
- * nothing else. The callers see to it that it makes no more than 16 segments
- * at a time: for the next one it would process the backlog in between, which a
- * process may be doing already.
+ * nothing else. The callers see to it that it makes few segments at a time: for
+ * the 17th it would process the backlog in between, which a process may be
+ * doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len)
 {

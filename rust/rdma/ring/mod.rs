@@ -110,6 +110,7 @@ impl<T: Entry> Ring<T> {
 
     #[inline(always)]
     fn words(&self, index: u32, value: &mut T, words: Range<usize>) {
+        // Never fails: that is what `WORDS` says.
         let Ok(copy) = <[u64]>::mut_from_bytes(value.as_mut_bytes()) else {
             return;
         };
