@@ -34,7 +34,7 @@ shell: module ## a console in a guest with the module loaded
 	@tools/vm-run shell --kernel stock
 
 vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
-	@tools/build $(KERNEL) $(sort $(A) $(B))
+	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
 
 bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
@@ -45,7 +45,7 @@ test: ## everything .ci/run runs; STAGES="shell host" for some of it
 	@tools/ci/run $(STAGES)
 
 test-debug: ## all jobs in guests on the debug kernel (an hour); CI runs some of them
-	@tools/build debug rsiw
+	@tools/build debug rsiw kverbs
 	@tools/vm-run test --kernel debug --pair rsiw,rsiw $(RUN) $(T)
 
 format: ## format all Rust code as the kernel does

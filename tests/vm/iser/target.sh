@@ -12,15 +12,6 @@
 . /tests/iser/lib
 plan 15
 
-# data MEGABYTES: random bytes go there past all caches, and come back.
-data() {
-	local dev
-	dev=/dev/$(disk)
-	head -c "${1}M" /dev/urandom >"$WORK/data"
-	dd if="$WORK/data" of="$dev" bs=1M oflag=direct status=none || return
-	blockdev --flushbufs "$dev"
-	dd if="$dev" bs=256k count=$((4 * $1)) iflag=direct status=none | cmp - "$WORK/data"
-}
 verify() {
 	fio_verified --filename="/dev/$(disk)" --bsrange=512-128k --size=16m --ioengine=libaio \
 		--iodepth=16

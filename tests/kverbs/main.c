@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/module.h>
+
+#include "kverbs.h"
+
+char *addr = "10.7.0.1";
+module_param(addr, charp, 0444);
+MODULE_PARM_DESC(addr, "IPv4 address of the device to test");
+
+static const struct test *const suites[] = { ops_tests, queue_tests };
+
+static int __init kverbs_init(void)
+{
+	const struct test *t;
+	int i, n = 0, ret;
+
+	for (i = 0; i < ARRAY_SIZE(suites); i++)
+		for (t = suites[i]; t->name; t++)
+			n++;
+	pr_info("kverbs: 1..%d\n", n);
+	for (n = 0, i = 0; i < ARRAY_SIZE(suites); i++) {
+		for (t = suites[i]; t->name; t++) {
+			ret = t->run();
+			pr_info("kverbs: %s %d - %s\n", ret ? "not ok" : "ok", ++n, t->name);
+		}
+	}
+	pr_info("kverbs: done\n");
+	return 0;
+}
+
+static void __exit kverbs_exit(void)
+{
+}
+
+module_init(kverbs_init);
+module_exit(kverbs_exit);
+MODULE_DESCRIPTION("Test of RDMA kernel verbs");
+MODULE_LICENSE("GPL");

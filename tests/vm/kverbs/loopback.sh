@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 120
+# pairs: rsiw,*
+#
+# Kernel verbs, by a kernel consumer that talks to itself (tests/kverbs). It
+# prints the KTAP itself, to the kernel's log.
+
+. /tests/lib.sh
+
+[ -e /build/kverbs.ko ] || skip_all "no kverbs.ko (make vm builds it)"
+load_driver || exit 1
+modprobe rdma_cm
+_planned=by-the-module
+echo "KTAP version 1"
+within 90 insmod /build/kverbs.ko addr="$ADDR" || _failed=1
+rmmod kverbs
+dmesg | sed -n 's/.*kverbs: //p' | tee "$WORK/said" | grep -v '^done$'
+grep -q '^done$' "$WORK/said" || _failed=1
+! grep -q '^not ok' "$WORK/said" || _failed=1
+exit
