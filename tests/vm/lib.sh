@@ -220,6 +220,14 @@ fio_verified() {
 	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
 }
 
+# disk_data DEVICE MEGABYTES: random bytes go there past all caches, and come back.
+disk_data() {
+	head -c "${2}M" /dev/urandom >"$WORK/data"
+	dd if="$WORK/data" of="$1" bs=1M oflag=direct status=none || return
+	blockdev --flushbufs "$1"
+	dd if="$1" bs=256k count=$((4 * $2)) iflag=direct status=none | cmp - "$WORK/data"
+}
+
 # --- the other host ---------------------------------------------------------
 
 # peer COMMAND... is a program (tests/vm/prog/peer.c). For functions of this
