@@ -33,6 +33,7 @@ static int end_open(struct end *e, struct rdma_cm_id *id, const struct opts *o, 
 		.attr = { .max_wr = 64, .max_sge = 4 },
 		.srq_type = IB_SRQT_BASIC,
 	};
+	int vector = o->vector % dev->num_comp_vectors;
 	int ret;
 
 	e->id = id;
@@ -42,13 +43,13 @@ static int end_open(struct end *e, struct rdma_cm_id *id, const struct opts *o, 
 		e->pd = NULL;
 		return ret;
 	}
-	e->scq = ib_alloc_cq(dev, e, client && o->scq ? o->scq : 256, o->vector, o->poll);
+	e->scq = ib_alloc_cq(dev, e, client && o->scq ? o->scq : 256, vector, o->poll);
 	if (IS_ERR(e->scq)) {
 		ret = PTR_ERR(e->scq);
 		e->scq = NULL;
 		return ret;
 	}
-	e->rcq = ib_alloc_cq(dev, e, 256, o->vector, o->poll);
+	e->rcq = ib_alloc_cq(dev, e, 256, vector, o->poll);
 	if (IS_ERR(e->rcq)) {
 		ret = PTR_ERR(e->rcq);
 		e->rcq = NULL;

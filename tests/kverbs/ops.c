@@ -44,8 +44,6 @@ static int send_by(enum ib_poll_context poll)
 	if (!w)
 		return -ENOMEM;
 	DO(world_open(w, &o, 2 * LEN));
-	if (o.vector >= w->p.c.id->device->num_comp_vectors)
-		o.vector = 0;
 	for (i = 0; i < 20; i++) {
 		mem_fill(&w->c, i);
 		DO(post_recv(&w->p.s, &r, &w->s, i, LEN));
@@ -68,7 +66,7 @@ static int t_workqueue(void) { return send_by(IB_POLL_WORKQUEUE); }
 static int t_direct(void) { return send_by(IB_POLL_DIRECT); }
 
 /* A region of @pages pages of @m, beginning @skip bytes into the first. */
-static struct ib_mr *map(struct end *e, struct mem *m, u32 skip, u32 pages)
+static int map(struct end *e, struct mem *m, u32 skip, u32 pages, struct ib_mr **res)
 {
 	u32 n = pages * PAGE_SIZE - skip;
 	struct scatterlist *sg, *table;
@@ -77,7 +75,7 @@ static struct ib_mr *map(struct end *e, struct mem *m, u32 skip, u32 pages)
 
 	mr = ib_alloc_mr(e->pd, IB_MR_TYPE_MEM_REG, pages);
 	if (IS_ERR(mr))
-		return mr;
+		return PTR_ERR(mr);
 	table = kvcalloc(pages, sizeof(*table), GFP_KERNEL);
 	if (!table)
 		goto fail;
@@ -88,13 +86,14 @@ static struct ib_mr *map(struct end *e, struct mem *m, u32 skip, u32 pages)
 	if (i == pages && ib_map_mr_sg(mr, table, pages, NULL, PAGE_SIZE) == pages &&
 	    mr->length == n) {
 		kvfree(table);
-		return mr;
+		*res = mr;
+		return 0;
 	}
 	pr_err("kverbs: # mapping: %u of %u elements, %llu bytes\n", i, pages, mr->length);
 	kvfree(table);
 fail:
 	ib_dereg_mr(mr);
-	return ERR_PTR(-EIO);
+	return -EIO;
 }
 
 static int mapped(u32 pages, u32 skip)
@@ -109,12 +108,7 @@ static int mapped(u32 pages, u32 skip)
 	if (!w)
 		return -ENOMEM;
 	DO(world_open(w, NULL, pages * PAGE_SIZE));
-	mr = map(&w->p.s, &w->s, skip, pages);
-	if (IS_ERR(mr)) {
-		ret = PTR_ERR(mr);
-		mr = NULL;
-		goto out;
-	}
+	DO(map(&w->p.s, &w->s, skip, pages, &mr));
 	DO(reg_mr(&w->p.s, mr, REMOTE));
 	mem_fill(&w->c, 3);
 	sge = sge_of(&w->p.c, &w->c, 0, len);
@@ -160,12 +154,7 @@ static int t_send_inv(void)
 	if (!w)
 		return -ENOMEM;
 	DO(world_open(w, NULL, PAGE_SIZE));
-	mr = map(&w->p.s, &w->s, 0, 1);
-	if (IS_ERR(mr)) {
-		ret = PTR_ERR(mr);
-		mr = NULL;
-		goto out;
-	}
+	DO(map(&w->p.s, &w->s, 0, 1, &mr));
 	DO(reg_mr(&w->p.s, mr, REMOTE));
 	DO(post_recv(&w->p.s, &r, &w->s, 0, 100));
 	sge = sge_of(&w->p.c, &w->c, 0, 100);
@@ -202,9 +191,8 @@ static int t_read_inv(void)
 	if (!w)
 		return -ENOMEM;
 	DO(world_open(w, NULL, PAGE_SIZE));
-	src = map(&w->p.s, &w->s, 0, 1);
-	sink = map(&w->p.c, &w->c, 0, 1);
-	EXPECT(!IS_ERR(src) && !IS_ERR(sink), "no regions\n");
+	DO(map(&w->p.s, &w->s, 0, 1, &src));
+	DO(map(&w->p.c, &w->c, 0, 1, &sink));
 	DO(reg_mr(&w->p.s, src, IB_ACCESS_REMOTE_READ));
 	DO(reg_mr(&w->p.c, sink, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE));
 	mem_fill(&w->s, 9);
@@ -218,9 +206,9 @@ static int t_read_inv(void)
 	EXPECT(ret > 0, "status %d\n", ret);
 	ret = 0;
 out:
-	if (!IS_ERR_OR_NULL(src))
+	if (src)
 		ib_dereg_mr(src);
-	if (!IS_ERR_OR_NULL(sink))
+	if (sink)
 		ib_dereg_mr(sink);
 	world_close(w);
 	kfree(w);
@@ -239,12 +227,7 @@ static int t_fence(void)
 	if (!w)
 		return -ENOMEM;
 	DO(world_open(w, NULL, 4 * PAGE_SIZE));
-	mr = map(&w->p.s, &w->s, 0, 2);
-	if (IS_ERR(mr)) {
-		ret = PTR_ERR(mr);
-		mr = NULL;
-		goto out;
-	}
+	DO(map(&w->p.s, &w->s, 0, 2, &mr));
 	DO(reg_mr(&w->p.s, mr, IB_ACCESS_REMOTE_READ));
 	for (i = 0; i < 50; i++) {
 		mem_fill(&w->s, i);
