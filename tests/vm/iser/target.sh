@@ -10,6 +10,8 @@
 
 . /tests/lib.sh
 . /tests/iser/lib
+# iw_cm (Linux 7.2) may crash the host at the first word of iwpmd.
+[ -n "${RSIW_PORT_MAPPER:-}" ] || skip_all "iw_cm crashes now and then with iwpmd; --env RSIW_PORT_MAPPER=1 runs it"
 plan 15
 
 verify() {
