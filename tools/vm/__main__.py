@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from guest import Guest, probe_kvm    # noqa: E402
+from guest import CPU, Guest, probe_kvm             # noqa: E402
 from jobs import find_jobs                          # noqa: E402
 from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
@@ -39,6 +39,7 @@ def parse_args():
                         help="jobs that say 'interop: yes' also with siw at either end")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
+    parser.add_argument("--cpu", default=CPU, help="QEMU's CPU model, if it emulates")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
                         help="set for the jobs, on both hosts")
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")

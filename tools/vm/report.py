@@ -69,7 +69,7 @@ class Report:
     def tail(self, path, lines=30):
         """What the job wrote, but for what belongs to tests that passed."""
         with open(path, errors="replace") as log:
-            output = log.read().split("\n--- kernel messages of", 1)[0]
+            output = log.read().split("\n--- seconds, from the", 1)[0]
         shown = []
         for line in output.splitlines():
             if line.startswith("ok "):

@@ -29,6 +29,7 @@ class Outcome:
     seconds: float = 0
     log: str = ""
     shown: list = field(default_factory=list)       # to print on failure
+    times: list = field(default_factory=list)       # (seconds since its begin, result line)
     siw_died: bool = False                          # a host with siw, and not rsiw
 
     @property
@@ -112,8 +113,13 @@ class Session:
         return outcome
 
     def execute(self, job, output, echo, outcome):
+        began = time.monotonic()
+
         def sink(data):
             output.extend(data)
+            outcome.times += [(time.monotonic() - began, line) for line in
+                              data.decode(errors="replace").splitlines()
+                              if line.startswith(("ok ", "not ok "))]
             echo(data)
 
         limit = job.timeout * self.config.slow
@@ -184,6 +190,10 @@ class Session:
             log.write(output)
             for problem in outcome.problems:
                 log.write(f"# {problem}\n".encode())
+            log.write(b"\n--- seconds, from the result before to this one ---\n")
+            ends = [0] + [end for end, _ in outcome.times]
+            for before, (end, line) in zip(ends, outcome.times):
+                log.write(f"{end - before:8.1f} {line}\n".encode())
             for side, lines in kernel.items():
                 log.write(f"\n--- kernel messages of host{side} ---\n".encode())
                 log.write("\n".join(lines).encode() + b"\n")
