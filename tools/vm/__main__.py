@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -47,7 +48,7 @@ def parse_args():
     parser.add_argument("--append", default="", help="more for the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
-                        help="jobs of one guest and of two at the same time")
+                        help="two sessions at a time: jobs of one guest beside those of two")
     parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
@@ -112,14 +113,23 @@ def make_plan(args, jobs, count):
     return plan * args.repeat
 
 
-def run_session(args, rundir, report, plan, count):
-    """All jobs with that many guests, in one boot if nothing goes wrong."""
-    rundir = f"{rundir}/{count}"
+def taken(plan):
+    """What is left of a plan, which others take from as well."""
+    while True:
+        try:
+            yield plan.popleft()
+        except IndexError:
+            return
+
+
+def run_session(args, rundir, report, lane, plan, count):
+    """Jobs with that many guests, taken from the plan, in one boot if nothing goes wrong."""
+    rundir = f"{rundir}/{lane}"
     os.mkdir(rundir)
-    link = make_link(args.link, rundir, count)
+    link = make_link(args.link, rundir, lane)
     session = Session(args, link, rundir, count)
     try:
-        for job, pair in plan:
+        for job, pair in taken(plan):
             report.begin(job, pair)
             outcome = session.run(job, pair, report.echo)
             # siw, which is here to talk to only, brings its own host down now and then.
@@ -141,16 +151,23 @@ def run_session(args, rundir, report, plan, count):
         session.close()
 
 
+def make_lanes(args, plans):
+    """(plan, count) of the sessions that run at once. Most jobs wait more than they compute."""
+    lanes = [(plan, count) for count, plan in plans.items() if plan]
+    if args.together and len(lanes) == 1 and lanes[0][1] == 1 and len(lanes[0][0]) > 1:
+        lanes *= 2
+    return lanes
+
+
 def test(args, rundir):
     jobs = find_jobs(args.tests, args.names)
     report = Report(args.verbose)
-    plans = {count: make_plan(args, jobs, count) for count in (1, 2)}
-    if not any(plans.values()):
+    lanes = make_lanes(args, {count: deque(make_plan(args, jobs, count)) for count in (1, 2)})
+    if not lanes:
         raise SystemExit("vm: no job fits these drivers and this kernel")
-    # Most jobs wait more than they compute.
-    with ThreadPoolExecutor(2 if args.together else 1) as pool:
-        sessions = [pool.submit(run_session, args, rundir, report, plan, count)
-                    for count, plan in plans.items() if plan]
+    with ThreadPoolExecutor(len(lanes) if args.together else 1) as pool:
+        sessions = [pool.submit(run_session, args, rundir, report, lane, plan, count)
+                    for lane, (plan, count) in enumerate(lanes, 1)]
         try:
             for session in sessions:
                 session.result()

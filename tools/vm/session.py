@@ -6,6 +6,7 @@ the addresses restored. A guest that crashed, hangs, complained or cannot be
 cleaned is booted anew before the next job.
 """
 
+import itertools
 import os
 import re
 import time
@@ -78,17 +79,18 @@ class Session:
     def new_name(self, job, pair):
         """Of the job's log and output directory, each time another."""
         base = f"{job.suite}-{job.name}-{'-'.join(pair)}"
-        name, again = base, 1
-        while os.path.exists(f"{self.config.out}/{name}"):
-            again += 1
-            name = f"{base}-{again}"
-        return name
+        for again in itertools.count(1):
+            name = base if again == 1 else f"{base}-{again}"
+            try:
+                os.makedirs(f"{self.config.out}/{name}")
+                return name
+            except FileExistsError:
+                pass
 
     def run(self, job, pair, echo):
         """Run one job; echo gets its output as it comes."""
         outcome = Outcome(job, pair)
         name = self.new_name(job, pair)
-        os.makedirs(f"{self.config.out}/{name}")
         outcome.log = f"{self.config.logs}/{name}.log"
         began = time.monotonic()
         output = bytearray()

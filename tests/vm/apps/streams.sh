@@ -15,7 +15,7 @@ STREAM_SIZES="64 65536" LIMIT=40 run "rstream, blocking" try_stream rstream "$PE
 # In this mode rstream takes a hang-up behind data that it has not read yet for an error. Where
 # one message goes at a time that is a matter of luck, and try_stream goes on until there is some;
 # where many do, it is certain. Over siw it is the same.
-STREAM_SIZES="64 65536" STREAM_LATENCY=1 LIMIT=60 run "rstream, asynchronous, IPv6" \
+STREAM_SIZES=1000 STREAM_LATENCY=1 LIMIT=60 run "rstream, asynchronous, IPv6" \
 	try_stream rstream "$PEER6" -T a -T v -f ipv6
 skip "rstream, asynchronous, many at a time" \
 	"the program takes the server's hang-up behind its last data for an error"
