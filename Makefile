@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm bench test test-debug format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs test test-debug format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -40,6 +40,9 @@ vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
 	@tools/build stock rsiw siw
 	@tools/vm-run test -v --cpu max,la57=off --pair rsiw,rsiw $(RUN) perf/compare
+
+bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 minutes); RUN=...
+	@tools/bench-nfs $(RUN)
 
 test: ## everything .ci/run runs; STAGES="shell host" for some of it
 	@tools/ci/run $(STAGES)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# nfs.gp TABLE SVG: throughput, and CPU time per MiB, of NFS reads by size. The
+# table's columns: size, over what (one or two words), MiB/s, client's and
+# server's load, ms of CPU per MiB.
+
+table = ARG1
+set terminal svg size 900,420 font "sans,11" background "white"
+set output ARG2
+set multiplot layout 1,2 title "NFS 4.2, direct reads, two hosts of one CPU"
+set style data linespoints
+set xrange [-0.2:2.2]
+set xtics ("2 KiB" 0, "16 KiB" 1, "256 KiB" 2)
+set logscale y
+set grid y
+set key left top
+of(kind) = sprintf("< awk '$2 == \"%s\" && ($2 != \"rsiw\" || $3 == \"%s\") { print $(NF - 3), $NF }' %s", word(kind, 1), word(kind, 2), table)
+kinds = "'tcp -' 'rsiw crc=1' 'rsiw crc=0' 'siw -'"
+name(i) = word(word(kinds, i), 2) eq "-" ? word(word(kinds, i), 1) : word(kinds, i)
+set ylabel "MiB/s"
+plot for [i=1:4] of(word(kinds, i)) using 0:1 title name(i) lw 2 pt i
+set ylabel "ms of CPU (client and server) per MiB"
+set key right top
+plot for [i=1:4] of(word(kinds, i)) using 0:2 title name(i) lw 2 pt i
+unset multiplot
