@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs test test-debug format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs test test-long test-debug format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -46,6 +46,9 @@ bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 
 
 test: ## everything .ci/run runs; STAGES="shell host" for some of it
 	@tools/ci/run $(STAGES)
+
+test-long: ## the long forms (hours); PARTS="storage rounds" for some of them (tools/ci/long tells)
+	@tools/ci/long $(PARTS)
 
 test-debug: ## all jobs in guests on the debug kernel (an hour); CI runs some of them
 	@tools/build debug rsiw kverbs

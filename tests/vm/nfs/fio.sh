@@ -5,7 +5,7 @@
 # kernel: stock
 #
 # fio writes at random to a mount, with verification; in the middle of it the
-# server is gone for a while, then the link.
+# server is gone for a while, then the link (RUN: seconds of each).
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -14,11 +14,16 @@ plan 8
 verify() {
 	fio_verified --directory="$MNT" --bsrange=512-64k --size=8m --ioengine=psync --numjobs=2 "$@"
 }
+# For RUN seconds, disturbed every twelve.
+: "${RUN:=12}"
 disturbed() {
-	verify --runtime=12 --time_based --size=2m &
-	local pid=$!
-	sleep 2
-	"$@"
+	local pid i
+	verify --runtime="$RUN" --time_based --size=2m &
+	pid=$!
+	for ((i = 0; i < RUN / 12; i++)); do
+		sleep $((i ? 10 : 2))
+		"$@"
+	done
 	wait "$pid"
 }
 restart() { on_server 'rpc.nfsd 0; sleep 1; serve_nfs'; }
@@ -28,7 +33,7 @@ run "load the driver on both hosts" both load_driver || exit 1
 run "the server listens" on_server serve_nfs || exit 1
 run "mount" mount_nfs 4.2 || exit 1
 LIMIT=60 run "fio" verify
-LIMIT=60 run "the server restarts under it" disturbed restart
-LIMIT=60 run "the link flaps under it" disturbed flap
+LIMIT=$((RUN + 50)) run "the server restarts under it" disturbed restart
+LIMIT=$((RUN + 50)) run "the link flaps under it" disturbed flap
 run "unmount" umount_nfs
 run "the server stops" on_server stop_nfs
