@@ -13,6 +13,12 @@ const SUITES: [(&str, &str); 7] = [
 ];
 
 #[test]
+fn kunit_is_built() {
+    let kbuild = include_str!("../../../Kbuild");
+    assert!(kbuild.contains("\nrsiw-y += tests/kunit/iwarp.o\n"));
+}
+
+#[test]
 fn kunit_has_every_case() {
     let kunit = include_str!("../../kunit/iwarp.rs");
     for (suite, text) in SUITES {
