@@ -4,7 +4,8 @@
 # interop: yes
 # timeout: 90
 #
-# A file of 64 MiB over rsockets, compared where it arrived.
+# A file of 64 MiB over rsockets, compared where it arrived. By IPv4: its server
+# listens to that only.
 
 . /tests/lib.sh
 . /tests/apps/lib

@@ -11,8 +11,8 @@ plan 3
 
 # siw maps no more than some forty queues to a process.
 many=20 some=10
-[ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" != rsiw,rsiw ] || many=500 some=100
+[ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" != rsiw,rsiw ] || many=500 some=500
 
 run "load the driver on both hosts" both load_driver || exit 1
 LIMIT=90 run "$many connections over IPv4" try_ucmatose "$PEER" "$many"
-LIMIT=60 run "$some connections over IPv6" try_ucmatose "$PEER6" "$some"
+LIMIT=90 run "$some connections over IPv6" try_ucmatose "$PEER6" "$some"

@@ -7,7 +7,7 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
-plan 18
+plan 20
 
 # siw maps no more than some forty queues to a process.
 many=64
@@ -29,4 +29,6 @@ for test in ib_send_bw ib_write_bw ib_read_bw; do
 	run "$test, $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
 done
 run "ib_send_bw, shared receive queue" perftest 1 ib_send_bw -s 4096 -n 100 --use-srq
-run "ib_write_bw, lists of 16" perftest 1 ib_write_bw -s 4096 -n 160 -l 16
+for test in ib_send_bw ib_write_bw ib_read_bw; do
+	run "$test, lists of 16" perftest 1 "$test" -s 4096 -n 160 -l 16
+done

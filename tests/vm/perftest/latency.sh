@@ -7,7 +7,7 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
-plan 13
+plan 15
 
 run "load the driver on both hosts" both load_driver || exit 1
 
@@ -15,7 +15,10 @@ for test in ib_send_lat ib_write_lat ib_read_lat; do
 	run "$test" perftest 1 "$test" -s 2 -n 200
 	TRY=60 LIMIT=70 run "$test, all sizes" perftest 23 "$test" -a -n 5
 done
-run "ib_send_lat, completions by event" perftest 1 ib_send_lat -s 2 -n 100 -e
+for test in ib_send_lat ib_read_lat; do
+	run "$test, completions by event" perftest 1 "$test" -s 2 -n 100 -e
+done
+run "ib_send_lat, shared receive queue" perftest 1 ib_send_lat -s 2 -n 100 --use-srq
 
 peer_bg qperf qperf
 server_up 19765
