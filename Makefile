@@ -44,7 +44,7 @@ bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
 bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 minutes); RUN=...
 	@tools/bench-nfs $(RUN)
 
-test: ## everything .ci/run runs; STAGES="shell host" for some of it
+test: ## everything .ci/run runs; STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)
 
 test-long: ## the long forms (hours); PARTS="storage rounds" for some of them (tools/ci/long tells)
