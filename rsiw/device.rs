@@ -4,6 +4,7 @@
 
 use crate::{cm::Cm, counters::Counters, limit::Limit, mem::Regions, qp::Qp};
 use kernel::{prelude::*, sync::Arc};
+use net::PagePool;
 use rdma::{DeviceHandle, IdTable, OnceHandle, Workqueue};
 
 /// The driver, as the RDMA core sees it; what it does is in `verbs`.
@@ -59,6 +60,8 @@ pub(crate) struct Device {
     /// Connections and listeners.
     pub(crate) cm: Cm,
     pub(crate) queues: Arc<Queues>,
+    /// Where all tx actors leave the pages that they have filled.
+    pub(crate) tx_pages: Arc<PagePool>,
 }
 
 impl Device {
@@ -81,6 +84,7 @@ impl Device {
             counters: Counters::new(),
             cm: Cm::new()?,
             queues,
+            tx_pages: PagePool::new()?,
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)
     }

@@ -21,7 +21,7 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
 };
-use net::{LockedSock, SockCallbacks, TcpSocket, TcpState, TrainBuf};
+use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TrainBuf};
 use rdma::{
     new_job, new_timer,
     work::{Expire, Job, Run, Timer},
@@ -113,6 +113,11 @@ impl Expire for Conn {
 }
 
 impl Conn {
+    /// Where its trains leave the pages that they have filled.
+    pub(crate) fn tx_pages(&self) -> &Arc<PagePool> {
+        &self.dev.tx_pages
+    }
+
     /// Makes a connection of a socket, enters it in the device's registry and installs its
     /// callbacks. `first` makes the first stage; until it has, the stage is locked and events wait.
     /// Context: sleeping.

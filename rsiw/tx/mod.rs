@@ -126,10 +126,10 @@ impl Tx {
     /// Before the first FPDU.
     pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig) -> Self {
         Self {
+            train: TrainBuf::new(Some(conn.tx_pages().clone())),
             conn,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
-            train: TrainBuf::new(),
             messages: 0,
             current: Current::none(),
             wr: SendWr::new(0, SendOp::Send, 0, 0),

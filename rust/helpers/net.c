@@ -533,7 +533,7 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 /* Pages to send from */
 
 /* Big if one is at hand, as skb_page_frag_refill() does; else a single page. */
-struct page *rust_helper_ksock_page_alloc(unsigned int *size, bool atomic)
+struct page *rust_helper_ksock_page_alloc(bool atomic)
 {
 	const gfp_t gfp = (atomic ? GFP_NOWAIT : GFP_NOIO) | __GFP_NOWARN;
 	const unsigned int order = get_order(32768);
@@ -542,12 +542,9 @@ struct page *rust_helper_ksock_page_alloc(unsigned int *size, bool atomic)
 	if (order) {
 		page = alloc_pages((gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP |
 				   __GFP_NORETRY, order);
-		if (likely(page)) {
-			*size = PAGE_SIZE << order;
+		if (likely(page))
 			return page;
-		}
 	}
-	*size = PAGE_SIZE;
 	return alloc_page(gfp);
 }
 
@@ -559,6 +556,11 @@ void rust_helper_ksock_page_get(struct page *page)
 void rust_helper_ksock_page_put(struct page *page)
 {
 	put_page(page);
+}
+
+size_t rust_helper_ksock_page_size(struct page *page)
+{
+	return page_size(page);
 }
 
 /* True if the caller's reference is the only one, so the page can be reused. */

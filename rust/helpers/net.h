@@ -81,9 +81,10 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len);
 
-struct page *rust_helper_ksock_page_alloc(unsigned int *size, bool atomic);
+struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);
 void rust_helper_ksock_page_put(struct page *page);
+size_t rust_helper_ksock_page_size(struct page *page);
 bool rust_helper_ksock_page_exclusive(struct page *page);
 void *rust_helper_ksock_page_address(struct page *page);
 

@@ -28,6 +28,7 @@ pub mod io;
 pub mod locked;
 pub mod namespace;
 pub mod pages;
+pub mod pool;
 pub mod socket;
 #[cfg(CONFIG_KUNIT)]
 mod tests;
@@ -39,6 +40,7 @@ pub use self::{
     locked::{LockedSock, SockCell, SockGuard},
     namespace::Namespace,
     pages::PageSpan,
+    pool::PagePool,
     socket::{Family, TcpSocket, TcpState},
     train::{Bytes, TrainBuf},
 };

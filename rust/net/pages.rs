@@ -8,19 +8,60 @@
 //! peer acknowledged them and the device forgot them. A page is used again from its beginning only
 //! if its reference count says that nobody else is left.
 
-use crate::bindings;
+use crate::{bindings, pool::PagePool};
 use core::ptr::NonNull;
-use kernel::{error::Result, prelude::*};
+use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
 
 /// A counted reference to a page, possibly a big one.
-struct PageRef(
-    /// INVARIANT: We own one reference count of this page.
+pub(crate) struct PageRef(
+    /// INVARIANT: We own one reference count of this page, which [`TxPages`] allocated.
     NonNull<bindings::page>,
 );
 
+// SAFETY: The reference count is atomic, and so is giving it back; the page belongs to no thread.
+unsafe impl Send for PageRef {}
+
 impl PageRef {
+    /// A fresh page of 32 KiB, or a single one if no such is at hand. Errors: `ENOMEM`. Sleeps, unless
+    /// `atomic`.
+    pub(crate) fn alloc(atomic: bool) -> Result<Self> {
+        // SAFETY: No requirements.
+        let page = unsafe { bindings::ksock_page_alloc(atomic) };
+        // INVARIANT: Its one reference is ours.
+        NonNull::new(page).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Gives the reference away, with the duty to make it a `PageRef` again.
+    pub(crate) fn into_raw(self) -> *mut bindings::page {
+        let page = self.0.as_ptr();
+        core::mem::forget(self);
+        page
+    }
+
+    /// Takes a reference over; `None` of a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// `page` is null, or comes from [`PageRef::into_raw`], each time once.
+    pub(crate) unsafe fn from_raw(page: *mut bindings::page) -> Option<Self> {
+        // INVARIANT: By the contract of this function the reference is ours now.
+        NonNull::new(page).map(Self)
+    }
+
+    /// Whether nobody else has a reference, so that nobody reads the page any more.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        // SAFETY: By the type invariant the page is there.
+        unsafe { bindings::ksock_page_exclusive(self.0.as_ptr()) }
+    }
+
+    /// Bytes of the page.
+    fn size(&self) -> usize {
+        // SAFETY: By the type invariant the page is there.
+        unsafe { bindings::ksock_page_size(self.0.as_ptr()) }
+    }
+
     /// Takes another reference.
-    fn get(&self) -> Self {
+    pub(crate) fn get(&self) -> Self {
         // SAFETY: By the type invariant the page is there.
         unsafe { bindings::ksock_page_get(self.0.as_ptr()) };
         // INVARIANT: Taken above.
@@ -120,21 +161,33 @@ struct Current {
     used: usize,
 }
 
+impl Current {
+    /// Nobody else may read the page.
+    fn new(page: PageRef) -> Self {
+        Self {
+            size: page.size(),
+            page,
+            used: 0,
+        }
+    }
+}
+
 /// A source of bytes to fill and send.
 pub(crate) struct TxPages {
     current: Option<Current>,
+    /// Where pages come from and go to, if not only from and to the kernel.
+    pool: Option<Arc<PagePool>>,
 }
-
-// SAFETY: The page is reached through this object only, and references to pages may be dropped on
-// any thread.
-unsafe impl Send for TxPages {}
 
 /// Trains longer than this start on a page boundary.
 const LARGE: usize = 16 * 1024;
 
 impl TxPages {
-    pub(crate) const fn new() -> Self {
-        Self { current: None }
+    pub(crate) const fn new(pool: Option<Arc<PagePool>>) -> Self {
+        Self {
+            current: None,
+            pool,
+        }
     }
 
     /// Prepares for a new train of about `hint` bytes: at a page boundary if it is a large one, so
@@ -147,35 +200,34 @@ impl TxPages {
         }
     }
 
-    /// Gives back the current page.
-    pub(crate) fn release(&mut self) {
-        self.current = None;
-    }
-
     fn current(&mut self, atomic: bool) -> Result<&mut Current> {
-        if let Some(current) = &mut self.current {
-            if current.used == current.size {
-                // SAFETY: We have a reference to the page.
-                if unsafe { bindings::ksock_page_exclusive(current.page.0.as_ptr()) } {
-                    // INVARIANT: Ours is the only reference, so nobody reads the page any more.
-                    current.used = 0;
-                } else {
-                    self.current = None;
-                }
-            }
+        if self.current.as_ref().is_some_and(|c| c.used == c.size) {
+            self.next_page();
         }
         if self.current.is_none() {
-            let mut size = 0;
-            // SAFETY: `size` is valid for a write.
-            let page = unsafe { bindings::ksock_page_alloc(&mut size, atomic) };
-            // INVARIANT: A fresh page, of which nobody knows, with one reference, which is ours.
-            self.current = Some(Current {
-                page: PageRef(NonNull::new(page).ok_or(ENOMEM)?),
-                size: size as usize,
-                used: 0,
-            });
+            // INVARIANT: A fresh page, of which nobody knows.
+            self.current = Some(Current::new(PageRef::alloc(atomic)?));
         }
         self.current.as_mut().ok_or(ENOMEM)
+    }
+
+    /// The current page is full: it serves again if nobody reads it any more, or another one does
+    /// that was filled before. Otherwise there is none.
+    #[cold]
+    fn next_page(&mut self) {
+        let Some(full) = self.current.take() else {
+            return;
+        };
+        let page = if full.page.is_exclusive() {
+            Some(full.page)
+        } else {
+            // Single pages, made when memory is short, would go on making short spans.
+            let pool = self.pool.as_ref().filter(|_| full.size > PAGE_SIZE);
+            pool.and_then(|pool| pool.exchange(full.page))
+        };
+        // INVARIANT: Whoever is found to be exclusive has the only reference: nobody reads the page
+        // any more, and no span of it is left.
+        self.current = page.map(Current::new);
     }
 
     /// Lets `write` fill up to `max` contiguous bytes, or fewer where the page ends. If it succeeds

@@ -129,7 +129,7 @@ impl End {
         if reply == 0 {
             return Ok(());
         }
-        let (mut train, mut at) = (TrainBuf::new(), replied);
+        let (mut train, mut at) = (TrainBuf::new(None), replied);
         train.set_atomic(true);
         train.begin(reply);
         fill(&mut train, &mut at, reply)?;
@@ -257,7 +257,7 @@ impl Pair {
 
     /// Sends `total` bytes from client to server, in trains of all sizes.
     fn stream(&self, total: u64) -> Result<u64> {
-        let mut train = TrainBuf::new();
+        let mut train = TrainBuf::new(None);
         let (mut at, mut rest) = (0, total);
         let mut seed = 1u64;
         while rest > 0 || !train.is_empty() {
@@ -316,7 +316,7 @@ impl Pair {
     /// Sends while nobody receives until there is no room, then lets it go on.
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
-        let mut train = TrainBuf::new();
+        let mut train = TrainBuf::new(None);
         let mut full = 0;
         while full < 3 {
             if train.is_empty() {
@@ -401,7 +401,7 @@ mod suite {
 
     #[test]
     fn train_is_bounded() -> Result {
-        let mut train = TrainBuf::new();
+        let mut train = TrainBuf::new(None);
         let mut at = 0;
         for _ in 0..40 {
             train.begin(TrainBuf::MAX_LEN);
@@ -423,7 +423,7 @@ mod suite {
 
     #[test]
     fn train_takes_back() -> Result {
-        let mut train = TrainBuf::new();
+        let mut train = TrainBuf::new(None);
         train.put(&[1; 100])?;
         let mark = train.len();
         train.put(&[2; 50_000])?;
@@ -433,14 +433,14 @@ mod suite {
         check!(train.len() == 100);
         train.put(&[3; 100])?;
         check!(train.len() == 200 && spans(&train).len() == 2);
-        train.release();
+        train.clear();
         check!(train.is_empty());
         Ok(())
     }
 
     #[test]
     fn train_is_short() -> Result {
-        let mut train = TrainBuf::new();
+        let mut train = TrainBuf::new(None);
         let short = |train: &TrainBuf, bytes: &[u8]| match train.bytes() {
             Bytes::Small(small) => small == bytes,
             Bytes::Pages(_) => false,

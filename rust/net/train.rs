@@ -8,8 +8,11 @@
 //!
 //! [`TcpSocket::send_train`]: crate::TcpSocket::send_train
 
-use crate::pages::{PageSpan, TxPages};
-use kernel::{error::Result, prelude::*};
+use crate::{
+    pages::{PageSpan, TxPages},
+    PagePool,
+};
+use kernel::{error::Result, prelude::*, sync::Arc};
 
 /// Bytes to send, in pages, in order.
 ///
@@ -17,7 +20,7 @@ use kernel::{error::Result, prelude::*};
 /// pages do; when it outgrows that, it moves to pages.
 ///
 /// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TrainBuf::set_atomic`]
-/// was called. It starts without pages and keeps one, of up to 32 KiB, until [`TrainBuf::release`].
+/// was called. It starts without pages and keeps one, of up to 32 KiB, until it is dropped.
 pub struct TrainBuf {
     pages: TxPages,
     /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
@@ -56,10 +59,11 @@ impl TrainBuf {
     /// How many bytes have room in the object: a short message with its headers.
     const SMALL: usize = 192;
 
-    /// Makes an empty one; allocates nothing.
-    pub const fn new() -> Self {
+    /// Makes an empty one; allocates nothing. Pages that it has filled go to `pool`, and what is free
+    /// of those there is filled again.
+    pub const fn new(pool: Option<Arc<PagePool>>) -> Self {
         Self {
-            pages: TxPages::new(),
+            pages: TxPages::new(pool),
             spans: [const { PageSpan::empty() }; TrainBuf::MAX_SPANS],
             count: 0,
             len: 0,
@@ -267,16 +271,10 @@ impl TrainBuf {
     pub fn clear(&mut self) {
         self.consume(self.len);
     }
-
-    /// Forgets everything and gives back the memory.
-    pub fn release(&mut self) {
-        self.clear();
-        self.pages.release();
-    }
 }
 
 impl Default for TrainBuf {
     fn default() -> Self {
-        Self::new()
+        Self::new(None)
     }
 }

@@ -28,7 +28,7 @@ echo "KTAP version 1"
 for suite in golden rules_mpa rules_ddp rules_rdmap terminate setup_frame setup; do
 	expected "rsiw_iwarp_$suite"
 done
-for suite in rdma_ring rdma_idtable rdma_claim rsiw_net; do
+for suite in rdma_ring rdma_idtable rdma_claim rsiw_net rsiw_net_pool; do
 	expected "$suite"
 done
 for suite in $suites; do
