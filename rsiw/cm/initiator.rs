@@ -82,7 +82,18 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
         ord: clip(param.ord),
         revision,
     };
-    begin(dev, KBox::new(attempt, GFP_KERNEL)?).map_err(|(e, _)| e)
+    match begin(dev, KBox::new(attempt, GFP_KERNEL)?) {
+        // TCP has one connection between the same addresses and ports. RTRS wants all those of a
+        // session to have the port that the RDMA CM picked for the first.
+        Err((e, Some(mut attempt)))
+            if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
+        {
+            attempt.local.set_port(0);
+            begin(dev, attempt)
+        }
+        begun => begun,
+    }
+    .map_err(|(e, _)| e)
 }
 
 /// Starts an attempt, or gives it back.

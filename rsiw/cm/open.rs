@@ -35,6 +35,12 @@ impl Place {
         addr
     }
 
+    /// The RDMA CM picks a free port of its own port space, which may be in use in TCP's. A port
+    /// outside of the range it picks from is the consumer's wish.
+    fn picked(&self, local: &SocketAddr) -> bool {
+        self.net.is_ephemeral_port(local.port())
+    }
+
     fn socket(&self, cm: &CmId, addr: &SocketAddr) -> Result<TcpSocket> {
         let socket = TcpSocket::new(&self.net, Family::of(addr))?;
         if let Some(tos) = cm.tos() {
@@ -62,14 +68,17 @@ pub(super) fn initiator(
     }
     let socket = place.socket(cm, &remote)?;
     let mut bound = socket.bind(&local);
-    // The RDMA CM picks a free port of its own port space, which may be in use in TCP's. A port
-    // outside of the range it picks from is the consumer's wish.
-    if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.net.is_ephemeral_port(local.port()) {
+    if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
         local.set_port(0);
         bound = socket.bind(&local);
     }
     bound?;
     Ok((socket, remote))
+}
+
+/// Whether the RDMA CM picked an initiator's port, so that another one does as well.
+pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
+    Ok(Place::of(dev)?.picked(local))
 }
 
 /// A listening socket for the id's local address. Context: sleeping.

@@ -47,6 +47,8 @@ declare! {
     EAFNOSUPPORT,
     /// Address already in use.
     EADDRINUSE,
+    /// Cannot assign requested address.
+    EADDRNOTAVAIL,
     /// Network is down.
     ENETDOWN,
     /// Connection aborted.
