@@ -208,6 +208,9 @@ unload_driver() {
 	rmmod "$module"
 }
 
+# gone SECONDS MODULE: unload it, where it is one; the debug kernel has much built in.
+gone() { [ ! -e "/sys/module/${2//-/_}/initstate" ] || wait_for "$1" rmmod "$2"; }
+
 # huge_pages COUNT: so many, where the kernel has them; the debug kernel has not.
 huge_pages() { [ ! -e /proc/sys/vm/nr_hugepages ] || sysctl -q "vm.nr_hugepages=$1"; }
 

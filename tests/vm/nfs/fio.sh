@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 150
-# kernel: stock
 #
 # fio writes at random to a mount, with verification; in the middle of it the
 # server is gone for a while, then the link (RUN: seconds of each).

@@ -3,7 +3,6 @@
 # guests: 2
 # interop: yes
 # timeout: 150
-# kernel: stock
 #
 # NFS over RDMA, the kernel's own client and server, in each version: data and
 # names go there and come back.
@@ -21,4 +20,4 @@ for version in 3 4.1 4.2; do
 	run "v$version: unmount" umount_nfs
 done
 run "the server stops" on_server stop_nfs
-run "nothing stays" wait_for 10 rmmod rpcrdma
+run "nothing stays" gone 10 rpcrdma

@@ -3,7 +3,6 @@
 # guests: 2
 # interop: yes
 # timeout: 150
-# kernel: stock
 # allow: nvme nvme\d: (failed to|Reconnecting|I/O tag)
 #
 # NVMe over RDMA, the kernel's own host and target: data, fio's verification,
