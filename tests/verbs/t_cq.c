@@ -266,6 +266,10 @@ static void t_limits(struct side *s)
 	cq = ibv_create_cq(s->ctx, 70000, NULL, NULL, s->ctx->num_comp_vectors - 1);
 	CHECK(cq && cq->cqe >= 70000, "a queue of 70000 entries: errno %d", errno);
 	CALL(ibv_destroy_cq(cq));
+	cq = ibv_create_cq(s->ctx, dev.max_cqe, NULL, NULL, 0);
+	CHECK(cq && cq->cqe == dev.max_cqe, "a queue of %d entries: errno %d", dev.max_cqe,
+	      errno);
+	CALL(ibv_destroy_cq(cq));
 }
 
 const struct test cq_tests[] = {
