@@ -203,6 +203,11 @@ static void server_open(struct side *s, struct conn *c, const struct conn_opts *
 	CALL(rdma_destroy_id(listener));
 }
 
+static void set_tos(struct rdma_cm_id *id, uint8_t tos)
+{
+	CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)));
+}
+
 static void client_open(struct side *s, struct conn *c, const struct conn_opts *o)
 {
 	struct sockaddr_storage to = s->peer;
@@ -215,6 +220,8 @@ static void client_open(struct side *s, struct conn *c, const struct conn_opts *
 	oob_recv(s, &port, sizeof(port));
 	set_port(&to, port);
 	CALL(rdma_create_id(c->ech, &c->id, NULL, RDMA_PS_TCP));
+	if (o->tos)
+		set_tos(c->id, o->tos);
 	conn_resolve(s, c->id, c->ech, &to);
 	conn_setup(s, c, o);
 	conn_param(c, &p);

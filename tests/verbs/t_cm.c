@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_ether.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -310,7 +311,7 @@ static void t_wildcard(struct side *s)
 	conn_close(&c);
 }
 
-/* Connection options: a type of service, and how many Reads either side allows. */
+/* How many Reads either side allows. */
 static void t_read_depths(struct side *s)
 {
 	static const struct {
@@ -340,6 +341,80 @@ static void t_read_depths(struct side *s)
 		      own.ord, other.ird);
 		CHECK(own.ord <= (o.ord < 0 ? 0 : o.ord), "case %zu: %d Reads, asked for %d", i,
 		      own.ord, o.ord);
+		conn_close(&c);
+	}
+}
+
+/* The type of service in a TCP packet to that port; -1: it is something else. */
+static int tos_of(const uint8_t *p, size_t len, uint16_t port)
+{
+	size_t head = 40;
+	uint16_t ports[2];		/* source, destination */
+	int tos, proto;
+
+	if (len < 20)
+		return -1;
+	if (p[0] >> 4 == 4) {
+		head = (p[0] & 15) * 4;
+		tos = p[1];
+		proto = p[9];
+	} else {
+		tos = (p[0] & 15) << 4 | p[1] >> 4;
+		proto = p[6];
+	}
+	if (proto != IPPROTO_TCP || len < head + sizeof(ports))
+		return -1;
+	memcpy(ports, p + head, sizeof(ports));
+	return ntohs(ports[1]) == port ? tos : -1;
+}
+
+/*
+ * The packets of a connection carry what the side that connects asked for: the
+ * other side looks at them as they come in.
+ */
+static void t_tos(struct side *s)
+{
+	/* The last two bits are TCP's, for congestion. */
+	enum { ECN = 3 };
+	static const uint8_t values[] = { 0x48, 0xb8, 0 };
+	struct conn_opts o = {};
+	struct timeval no_time = { .tv_usec = 1 };
+	int i, sniffer, tos, seen;
+	uint8_t packet[128];
+	struct conn c;
+	uint16_t port;
+	ssize_t len;
+
+	for (i = 0; i < (int)ARRAY_SIZE(values); i++) {
+		sniffer = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL));
+		if (sniffer < 0)
+			skip("no packet socket: errno %d", errno);
+		CALL(setsockopt(sniffer, SOL_SOCKET, SO_RCVTIMEO, &no_time, sizeof(no_time)));
+		if (s->client)
+			o.tos = values[i];
+		conn_open(s, &c, &o);
+		if (!s->client)
+			mark_arm(&c);
+		sync_sides(s);
+		if (s->client)
+			mark_send(&c, i);
+		else
+			mark_wait(&c, i);
+		port = ntohs(rdma_get_src_port(c.id));
+		for (seen = 0; !s->client; ) {
+			len = recv(sniffer, packet, sizeof(packet), 0);
+			if (len < 0)
+				break;
+			tos = tos_of(packet, len, port);
+			if (tos < 0)
+				continue;
+			seen++;
+			CHECK((tos & ~ECN) == values[i], "packet %d has %#x, not %#x", seen, tos,
+			      values[i]);
+		}
+		/* TCP's handshake, the Request, the mark. */
+		CHECK(s->client || seen >= 4, "only %d packets", seen);
+		close(sniffer);
 		conn_close(&c);
 	}
 }
@@ -376,5 +451,6 @@ const struct test cm_tests[] = {
 	{ "listen-wildcard", t_wildcard, T_QUICK },
 	{ "server-first", t_server_first, T_QUICK },
 	{ "read-depths", t_read_depths, 0 },
+	{ "tos", t_tos, T_QUICK },
 	{ }
 };

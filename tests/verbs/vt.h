@@ -150,6 +150,7 @@ struct conn_opts {
 	bool events;			/* completion channel for both CQs */
 	bool sig_all;
 	bool silent;			/* the client need not send first */
+	int tos;			/* type of service; 0: none is set */
 	int ird, ord;			/* 0: 16; -1: none */
 	unsigned int max_inline;
 	struct ibv_pd *pd;
