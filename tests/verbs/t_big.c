@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Long messages. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -62,20 +63,35 @@ static void t_big(struct side *s)
  * Much address space over little memory: the same 2 MiB mapped again and
  * again. A gather list over it may be longer than a message can be, which
  * has no more than 32 bits of length: it must fail, and not be cut.
+ *
+ * In each piece of `apart` bytes (0: nowhere), and at the end, there is memory
+ * of its own, so that data in the wrong one of the repetitions is found.
  */
-static void *repeated(size_t len, int *fd)
+static const size_t unit = 2 * MIB;
+
+static bool is_apart(size_t at, size_t len, size_t apart)
 {
-	size_t unit = 2 * MIB, at;
+	return apart && (at % apart == 0 || at + unit >= len);
+}
+
+static uint8_t *repeated(size_t len, size_t apart, int *fd)
+{
+	size_t at, used = unit;
 	uint8_t *p;
 
 	*fd = memfd_create("rsiw-verbs", 0);
-	CHECK(*fd >= 0 && !ftruncate(*fd, unit), "memfd: errno %d", errno);
+	CHECK(*fd >= 0, "memfd: errno %d", errno);
 	p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p != MAP_FAILED, "no address space for %zu bytes", len);
-	for (at = 0; at < len; at += unit)
-		CHECK(mmap(p + at, unit, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, *fd, 0) !=
-		      MAP_FAILED, "mmap: errno %d", errno);
-	fill(p, unit, 77);
+	for (at = 0; at < len; at += unit) {
+		size_t from = is_apart(at, len, apart) ? used : 0;
+
+		if (from)
+			used += unit;
+		CHECK(!ftruncate(*fd, used), "memfd: errno %d", errno);
+		CHECK(mmap(p + at, unit, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, *fd,
+			   from) != MAP_FAILED, "mmap: errno %d", errno);
+	}
 	return p;
 }
 
@@ -88,14 +104,15 @@ static void t_too_long(struct side *s)
 	struct ibv_wc wc;
 	struct conn c;
 	struct buf b;
+	uint8_t *p;
 	int i, fd;
-	void *p;
 
 	conn_open(s, &c, NULL);
 	buf_new(s, &b, PAGE, ACC_ALL);
 	if (s->active) {
 		r = take_rmem(s);
-		p = repeated(len, &fd);
+		p = repeated(len, 0, &fd);
+		fill(p, unit, 77);
 		mr = ibv_reg_mr(s->pd, p, len, ACC_LOCAL);
 		if (!mr)
 			skip("2 GiB of address space cannot be registered: errno %d", errno);
@@ -120,57 +137,96 @@ static void t_too_long(struct side *s)
 	buf_free(&b);
 }
 
-/* More than 2 GiB in one message: signed lengths would show. */
+/*
+ * One message, up to the longest there can be. Above 2 GiB signed lengths would
+ * show, and the longest leaves no room in 32 bits to add anything to it.
+ */
+static const struct length {
+	size_t bytes;
+	bool read;
+} lengths[] = {
+	{ 40ul * MIB + 1, false },
+	{ 2050ul * MIB, false },
+	{ 2050ul * MIB, true },
+	{ UINT32_MAX, false },
+	{ UINT32_MAX, true },
+};
+
+/* The one completion that comes, which may take minutes. */
+static struct ibv_wc patient_poll(struct ibv_cq *cq, const char *what)
+{
+	uint64_t end = now_ms() + 1180000;
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(cq, 1, &wc)) {
+		CHECK(now_ms() < end, "no %s", what);
+		sleep_ms(20);
+	}
+	CHECK(wc.status == IBV_WC_SUCCESS, "%s: %s", what, ibv_wc_status_str(wc.status));
+	return wc;
+}
+
+/* What came: all that is apart, and what is common to the rest. */
+static void check_apart(const uint8_t *p, size_t len, size_t room, size_t apart)
+{
+	uint8_t *want = malloc(unit);
+	size_t at, i, size;
+
+	CHECK(want, "no memory");
+	for (at = 0; at < len; at += unit) {
+		if (at != unit && !is_apart(at, room, apart))
+			continue;
+		fill(want, unit, at);
+		size = len - at < unit ? len - at : unit;
+		if (!memcmp(p + at, want, size))
+			continue;
+		for (i = 0; p[at + i] == want[i];)
+			i++;
+		fail("byte %zu is %02x, not %02x", at + i, p[at + i], want[i]);
+	}
+	CHECK(!p[len], "the byte behind the end is %02x", p[len]);
+	free(want);
+}
+
 static void t_huge(struct side *s)
 {
-	size_t len = 2050ul * MIB, unit = 2 * MIB, at;
-	bool read = s->arg;
+	const struct length *l = &lengths[s->arg];
+	size_t len = l->bytes, at, apart = len / 8 / unit * unit;
+	/* The next byte belongs to nobody. */
+	size_t room = (len + unit) / unit * unit;
 	struct ibv_sge sge;
 	struct ibv_wc wc;
 	struct ibv_mr *mr;
 	struct rmem r;
-	uint8_t *p, *want;
-	uint64_t end;
 	struct conn c;
+	uint8_t *p;
 	int fd;
 
 	conn_open(s, &c, NULL);
-	p = repeated(len, &fd);
+	p = repeated(room, apart, &fd);
 	mr = ibv_reg_mr(s->pd, p, len, ACC_ALL);
 	if (!mr)
-		skip("2 GiB of address space cannot be registered: errno %d", errno);
+		skip("%zu bytes of address space cannot be registered: errno %d", len, errno);
 	sge = (struct ibv_sge) { (uintptr_t)p, len, mr->lkey };
-	want = mmap(NULL, unit, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(want != MAP_FAILED, "no memory");
-	fill(want, unit, 78);
-	if (s->active != read)
-		memcpy(p, want, unit);
+	for (at = 0; at < room && s->active != l->read; at += unit)
+		if (at == unit || is_apart(at, room, apart))
+			fill(p + at, unit, at);
 	if (s->active) {
 		oob_recv(s, &r, sizeof(r));
-		post(&c, read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1,
-		     r.addr, r.rkey);
-		end = now_ms() + 280000;
-		while (!ibv_poll_cq(c.scq, 1, &wc)) {
-			CHECK(now_ms() < end, "no completion");
-			sleep_ms(20);
-		}
-		CHECK(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
-		if (read)
+		post(&c, l->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED,
+		     &sge, 1, r.addr, r.rkey);
+		wc = patient_poll(c.scq, "completion");
+		if (l->read)
 			CHECK(wc.byte_len == len, "%u bytes, not %zu", wc.byte_len, len);
 		mark_send(&c, 1);
 	} else {
 		mark_arm(&c);
 		r = (struct rmem) { .addr = (uintptr_t)p, .rkey = mr->rkey };
 		oob_send(s, &r, sizeof(r));
-		end = now_ms() + 280000;
-		while (!ibv_poll_cq(c.rcq, 1, &wc)) {
-			CHECK(now_ms() < end, "no mark");
-			sleep_ms(20);
-		}
-		CHECK(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
+		patient_poll(c.rcq, "mark");
 	}
-	for (at = 0; at < unit; at++)
-		CHECK(p[at] == want[at], "byte %zu is %02x, not %02x", at, p[at], want[at]);
+	if (s->active == l->read)
+		check_apart(p, len, room, apart);
 	CALL(ibv_dereg_mr(mr));
 	conn_close(&c);
 	close(fd);
@@ -181,7 +237,10 @@ const struct test big_tests[] = {
 	{ "long-16", t_big, T_BOTH, 16 },
 	{ "long-256", t_big, T_LONG, 256, 300 },
 	{ "length-over-4g", t_too_long, 0 },
-	{ "length-over-2g-write", t_huge, T_LONG, false, 300 },
-	{ "length-over-2g-read", t_huge, T_LONG, true, 300 },
+	{ "length-40m", t_huge, 0, 0 },
+	{ "length-over-2g-write", t_huge, T_LONG, 1, 600 },
+	{ "length-over-2g-read", t_huge, T_LONG, 2, 600 },
+	{ "length-4g-write", t_huge, T_LONG, 3, 1200 },
+	{ "length-4g-read", t_huge, T_LONG, 4, 1200 },
 	{ }
 };
