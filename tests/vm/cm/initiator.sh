@@ -11,7 +11,7 @@
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
 	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin silence)
-plan $((${#cases[@]} * 2 + 6))
+plan $((${#cases[@]} * 2 + 7))
 
 run "load the driver" load_driver || exit 1
 port=7200
@@ -22,6 +22,9 @@ for case in "${cases[@]}"; do
 			"$address" "$port" rping -c -C 1 -a "$address" -p "$port"
 	done
 done
+port=$((port + 1))
+LIMIT=60 run "marked" python3 /tests/cm/wire.py initiator marked \
+	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"
 # A send buffer that does not hold all that the peer asks for.
 wmem=$(sysctl -n net.ipv4.tcp_wmem)
 sysctl -qw net.ipv4.tcp_wmem="4096 16384 65536"

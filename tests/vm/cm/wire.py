@@ -138,6 +138,80 @@ class Responder:
         _, _, data = receive_frame(sock, REPLY)
         check(data[:4] == enhanced(DEPTH, DEPTH), f"answered {data[:4]!r}")
 
+    def case_rtr_forms(self):
+        """Each ready-to-receive message that was agreed on lets the connection begin, and is no
+        message of the consumer."""
+        forms = {
+            # Bits of IRD and ORD; the message; the number of the Send that follows.
+            "Send": (A | B, 0, fpdu.untagged(fpdu.SEND), 2),
+            "Write": (A, WRITE, fpdu.tagged(fpdu.WRITE, 0, 0), 1),
+            "Read": (A, READ, fpdu.read_of(0, size=0), 1),
+        }
+        for name, (ird, ord_, rtr, number) in forms.items():
+            # Agreed on alone, and as one of three.
+            for ird_bits, ord_bits in ((ird, ord_), (A | B, WRITE | READ)):
+                sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird_bits | 4, ord_bits | 4)))
+                _, _, data = receive_frame(sock, REPLY)
+                got = struct.unpack("!HH", data[:4])
+                check([word & ~DEPTH for word in got] == [ird_bits, ord_bits],
+                      f"{name}: the Reply's flags: {data[:4].hex()}")
+                stream = fpdu.Stream(sock)
+                try:
+                    stream.send(rtr)
+                    if name == "Read":
+                        check(stream.next() == fpdu.tagged(fpdu.RESPONSE, 0x100, 0x1000),
+                              "no empty Read Response")
+                    fpdu.a_round(stream, number)
+                except fpdu.Failed as e:
+                    raise Failed(f"{name}: {e}") from e
+                sock.close()
+
+    def case_marked(self):
+        """With markers asked for, there are some in all that comes."""
+        sock = self.ask(frame(REQUEST, C | M, 1))
+        receive_frame(sock, REPLY)
+        stream = fpdu.MarkedStream(sock)
+        # Several times, for FPDUs to begin at other places between the markers.
+        sizes = (20000, 100, 1001, 40, 500, 443, 2000, 3, 60)
+        for i, size in enumerate(sizes):
+            try:
+                fpdu.a_round(stream, 2 * i + 1, size, read=i + 1)
+            except fpdu.Failed as e:
+                raise Failed(f"{size} octets: {str(e)[:200]}") from e
+        print(f"{stream.between} markers between FPDUs, {stream.within} within")
+        check(stream.within > sum(sizes) // 512, "too few")
+
+    def case_backlog(self):
+        """The consumer, which the job has stopped, has a backlog of 3 (rping).
+
+        So many requests wait for it and what exceeds them is refused. Peers that make no request
+        occupy slots, 128 in all; then TCP holds the backlog and one, and no others connect.
+        """
+        whole = frame(REQUEST, C, 1)
+        waiting = [self.ask(whole) for _ in range(3)]
+        for _ in range(5):
+            flags, _, _ = receive_frame(self.ask(whole), REPLY)
+            check(flags & R, "a request beyond the backlog is not refused")
+        silent = [self.connect() for _ in range(128 - len(waiting))]
+        queued = [self.ask(whole) for _ in range(4)]
+        outside = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+        outside.settimeout(1.5)
+        try:
+            outside.connect(self.to)
+            raise Failed("TCP's queue has no end")
+        except socket.timeout:
+            outside.close()
+        for sock in waiting + queued:
+            is_open(sock, 0.05)
+        # Free slots are for those who wait for one.
+        for sock in silent:
+            sock.close()
+        for sock in queued:
+            flags, _, _ = receive_frame(sock, REPLY)
+            check(flags & R, "a request beyond the backlog is not refused")
+        for sock in waiting:
+            is_open(sock, 0.05)
+
     def case_no_rtr_comes(self):
         """A peer that promised an RTR and sends none is not waited for."""
         sock = self.ask(frame(REQUEST, C | S, 2, enhanced(A | B | 4, WRITE | 4)))
@@ -394,9 +468,9 @@ class Initiator:
             self.consumer.wait()
             self.consumer = None
 
-    def rounds(self, sock):
+    def rounds(self, sock, stream=None):
         """A whole round of rping with its client, as its server: the client then disconnects."""
-        stream = fpdu.Stream(sock)
+        stream = stream or fpdu.Stream(sock)
         address, stag, size = struct.unpack("!QII", stream.next()[18:34])
         stream.send(fpdu.read_of(stag, address, size))
         total = 0
@@ -413,9 +487,9 @@ class Initiator:
     def orderly(self, first):
         """The consumer's disconnect is a FIN behind all it sent."""
         sock = self.accept()
-        first(sock)
+        stream = first(sock)
         try:
-            self.rounds(sock)
+            self.rounds(sock, stream)
         except fpdu.Failed as e:
             raise Failed(str(e)[:100]) from e
         sock.close()
@@ -429,6 +503,21 @@ class Initiator:
 
     def case_orderly_end(self):
         self.orderly(self.agree_and_skip_rtr)
+
+    def case_marked(self):
+        """With markers asked for in the Reply, there are some in all that comes."""
+        streams = []
+
+        def first(sock):
+            receive_frame(sock, REQUEST)
+            sock.sendall(frame(REPLY, C | S | M, 2, enhanced(A | 8, WRITE | 8)))
+            streams.append(fpdu.MarkedStream(sock))
+            check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
+            return streams[0]
+        self.orderly(first)
+        stream = streams[0]
+        print(f"{stream.between} markers between FPDUs, {stream.within} within")
+        check(stream.within > 30, "too few")
 
     def case_end_after_fin(self):
         """Our FIN comes first, and the device answers with a FIN, not a reset."""
@@ -508,8 +597,8 @@ def main():
         tester = Initiator(address, int(port), sys.argv[5:])
     try:
         getattr(tester, "case_" + case)()
-    except Failed as e:
-        print(f"{case}: {e}")
+    except (Failed, fpdu.Failed) as e:
+        print(f"{case}: {e}"[:300])
         return 1
     finally:
         if getattr(tester, "consumer", None) is not None and tester.consumer.poll() is None:

@@ -114,6 +114,65 @@ class Stream:
         check(not any(body[2 + length:-4]), "padding that is not zero")
         return body[2:2 + length]
 
+    def read_request(self, first=1):
+        """The server reads what was advertised: its Read Request, taken apart."""
+        ulpdu = self.next()
+        check(len(ulpdu) == 46, f"no Read Request: {ulpdu.hex()}")
+        control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
+        check((control, rdmap, queue, number, offset) ==
+              (LAST | VERSION, RDMAP | READ, 1, first, 0), f"not Read Request {first}: {ulpdu.hex()}")
+        return struct.unpack("!IQIIQ", ulpdu[18:])
+
+
+class MarkedStream(Stream):
+    """One whose other end was asked for markers (RFC 5044 s4.3): one in front of its first FPDU and
+    at every 512th octet from there."""
+
+    def __init__(self, sock):
+        super().__init__(sock)
+        self.at = 0             # in what came
+        self.start = None       # of the FPDU: that of its length field
+        self.covered = b""      # what the CRC is of
+        self.between = self.within = 0
+
+    def octets(self, count):
+        """So many octets of the FPDU. The marker in front of any of them is checked."""
+        got = b""
+        while len(got) < count:
+            if self.at % 512 == 0:
+                marker = self.receive(4)
+                if not marker:
+                    break
+                # A marker between two FPDUs is the second one's, and points nowhere.
+                back = 0 if self.start is None else self.at - self.start
+                check(marker == struct.pack("!HH", 0, back),
+                      f"marker {marker.hex()} at {self.at}, {back} octets into the FPDU")
+                self.between += self.start is None
+                self.within += self.start is not None
+                self.covered += marker
+                self.at += 4
+            if self.start is None:
+                self.start = self.at
+            more = self.receive(min(count - len(got), 512 - self.at % 512))
+            if not more:
+                break
+            got += more
+            self.covered += more
+            self.at += len(more)
+        return got
+
+    def next(self):
+        self.start, self.covered = None, b""
+        head = self.octets(2)
+        if not head:
+            return b""
+        length = struct.unpack("!H", head)[0]
+        ulpdu = self.octets((length + 2 + 3) // 4 * 4 - 2)
+        crc = self.octets(4)
+        check(crc32c(self.covered[:-4]) == crc, "a wrong CRC")
+        check(not any(ulpdu[length:]), "padding that is not zero")
+        return ulpdu[:length]
+
 
 class Peer(Stream):
     """A connection to rping's server."""
@@ -157,38 +216,42 @@ class Peer(Stream):
         self.send(ulpdu)
         self.terminated(kind, code, ulpdu, **more)
 
-    def read_request(self):
-        """The server reads what was advertised: its Read Request, taken apart."""
-        ulpdu = self.next()
-        check(len(ulpdu) == 46, f"no Read Request: {ulpdu.hex()}")
-        control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
-        check((control, rdmap, queue, number, offset) ==
-              (LAST | VERSION, RDMAP | READ, 1, 1, 0), f"not a first Read Request: {ulpdu.hex()}")
-        return struct.unpack("!IQIIQ", ulpdu[18:])
-
 
 # --- what is right ------------------------------------------------------------
 
 def good(peer):
     """A whole round of rping: Send, Read, Send, Send, Write, Send."""
-    peer.send(untagged(SEND, advertise()))
-    sink, to, size, source, address = peer.read_request()
-    check((size, source, address) == (64, 0x100, 0x1000), "reads something else")
-    goes_on(peer, sink, to)
+    a_round(peer, 1)
 
 
-def goes_on(peer, sink, to):
+def a_round(peer, first, size=64, read=1):
+    """One, with the numbers of its first Send and of the server's Read."""
+    peer.send(untagged(SEND, advertise(size=size), number=first))
+    sink, to, length, source, address = peer.read_request(read)
+    check((length, source, address) == (size, 0x100, 0x1000), "reads something else")
+    goes_on(peer, sink, to, first + 1, size)
+
+
+def goes_on(peer, sink, to, number=2, size=64):
     """The rest of the round, from the answer to the server's Read on."""
     # A string, as long as the buffer.
-    data = bytes(range(1, 64)) + b"\0"
+    data = bytes(1 + i % 251 for i in range(size - 1)) + b"\0"
     # In three segments, the last of them empty.
     peer.send(tagged(RESPONSE, sink, to, data[:30], last=False),
               tagged(RESPONSE, sink, to + 30, data[30:], last=False),
-              tagged(RESPONSE, sink, to + 64))
+              tagged(RESPONSE, sink, to + size))
     check(peer.next()[:2] == bytes((LAST | VERSION, RDMAP | SEND)), "no Send")
-    peer.send(untagged(SEND, advertise(0x2000, 0x200), number=2))
-    written = peer.next()
-    check(written == tagged(WRITE, 0x200, 0x2000, data), f"not what was read: {written.hex()}")
+    peer.send(untagged(SEND, advertise(0x2000, 0x200, size), number=number))
+    written = b""
+    while len(written) < size:
+        # One after the other, and the last one says so.
+        ulpdu = peer.next()
+        part = ulpdu[14:]
+        last = len(written) + len(part) == size
+        check(part and ulpdu == tagged(WRITE, 0x200, 0x2000 + len(written), part, last=last),
+              f"not the Write's next segment: {ulpdu.hex()}")
+        written += part
+    check(written == data, f"not what was read: {written.hex()}")
     check(peer.next()[:2] == bytes((LAST | VERSION, RDMAP | SEND)), "no Send")
 
 
