@@ -1,17 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
-# timeout: 60
+# timeout: 90
 # interop: yes
 #
-# rping with compared data, over IPv4 and IPv6, in several sizes.
+# rping with compared data, over IPv4 and IPv6, in several sizes; between
+# link-local addresses, which mean something on their interface only.
 
 . /tests/lib.sh
 . /tests/apps/lib
-plan 7
+plan 9
 
 run "load the driver on both hosts" both load_driver || exit 1
 for size in 64 1000 65000; do
 	run "rping over IPv4, $size bytes" try_rping "$PEER" "$size" 20
 	run "rping over IPv6, $size bytes" try_rping "$PEER6" "$size" 20
 done
+
+link_local=(ip -6 -o addr show dev eth0 scope link)
+ours=$("${link_local[@]}" | grep -o 'fe80::[0-9a-f:]*')
+theirs=$(peer "${link_local[@]}" | grep -o 'fe80::[0-9a-f:]*')
+to_the_peer() { echo "$ours to $theirs" && try_rping "$theirs%eth0" 1000 20; }
+run "rping to the peer's link-local address" to_the_peer
+# The same with the roles swapped: it is this host that responds.
+from_the_peer() { RSIW_DRIVER_PEER=$RSIW_DRIVER patiently respond; }
+respond() {
+	rping -s -a "$ours%eth0" -p 7175 -V -v -S 1000 -C 20 >"$WORK/server" 2>&1 &
+	listens 7175 || return
+	if ! peer timeout "$(limit 8)" rping -c -a "$ours%eth0" -p 7175 -V -v -S 1000 -C 20 >"$WORK/client" 2>&1; then
+		cut -c1-100 "$WORK/client"
+		kill -9 "$!"
+		return 1
+	fi
+	wait "$!"
+	[ "$(grep -c 'server ping data' "$WORK/server")" = 20 ]
+}
+LIMIT=60 run "rping from the peer to ours" from_the_peer
