@@ -11,7 +11,7 @@
 plan 8
 
 verify() {
-	fio_verified --directory="$MNT" --bsrange=512-64k --size=8m --ioengine=psync --numjobs=2 "$@"
+	fio_verified --directory="$MNT" --bsrange=512-64k --size=4m --ioengine=psync --numjobs=2 "$@"
 }
 # For RUN seconds, disturbed every twelve.
 : "${RUN:=12}"

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
-# interop: yes
 # timeout: 150
 # kernel: stock
 #

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 300
 # kernel: stock
-# interop: yes
 #
 # perftest over the connection manager: each kind of transfer, briefly. Not on
 # a debug kernel: perftest refuses to report with a clock as rough as there.

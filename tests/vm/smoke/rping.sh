@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 120
-# interop: yes
 #
 # The first sign of life: connect by either protocol and move checked data.
 
