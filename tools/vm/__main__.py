@@ -122,11 +122,11 @@ def taken(plan):
             return
 
 
-def run_session(args, rundir, report, lane, plan, count):
+def run_session(args, rundir, report, tag, plan, count):
     """Jobs with that many guests, taken from the plan, in one boot if nothing goes wrong."""
-    rundir = f"{rundir}/{lane}"
+    rundir = f"{rundir}/{tag}"
     os.mkdir(rundir)
-    link = make_link(args.link, rundir, lane)
+    link = make_link(args.link, rundir, tag)
     session = Session(args, link, rundir, count)
     try:
         for job, pair in taken(plan):
@@ -152,25 +152,36 @@ def run_session(args, rundir, report, lane, plan, count):
 
 
 def make_lanes(args, plans):
-    """(plan, count) of the sessions that run at once. Most jobs wait more than they compute."""
-    lanes = [(plan, count) for count, plan in plans.items() if plan]
-    if args.together and len(lanes) == 1 and lanes[0][1] == 1 and len(lanes[0][0]) > 1:
-        lanes *= 2
-    return lanes
+    """What runs at once: of each lane the (plan, count) of its sessions, one after the other. Most
+    jobs wait more than they compute, those between two hosts less than others."""
+    sessions = [(plan, count) for count, plan in plans.items() if plan]
+    if not args.together:
+        return [sessions]
+    if len(sessions) == 2:
+        return [sessions[1:], sessions]
+    return [sessions, sessions]
+
+
+def run_lane(args, rundir, report, lane, sessions):
+    for nth, (plan, count) in enumerate(sessions):
+        # Where another lane has begun, a boot has to be worth it.
+        if len(plan) > (4 if nth and args.together else 0):
+            run_session(args, rundir, report, 10 * lane + nth, plan, count)
 
 
 def test(args, rundir):
     jobs = find_jobs(args.tests, args.names)
     report = Report(args.verbose)
-    lanes = make_lanes(args, {count: deque(make_plan(args, jobs, count)) for count in (1, 2)})
-    if not lanes:
+    plans = {count: deque(make_plan(args, jobs, count)) for count in (1, 2)}
+    if not any(plans.values()):
         raise SystemExit("vm: no job fits these drivers and this kernel")
-    with ThreadPoolExecutor(len(lanes) if args.together else 1) as pool:
-        sessions = [pool.submit(run_session, args, rundir, report, lane, plan, count)
-                    for lane, (plan, count) in enumerate(lanes, 1)]
+    lanes = make_lanes(args, plans)
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        runs = [pool.submit(run_lane, args, rundir, report, lane, sessions)
+                for lane, sessions in enumerate(lanes)]
         try:
-            for session in sessions:
-                session.result()
+            for run in runs:
+                run.result()
         except KeyboardInterrupt:
             # The process namespace ends with us, and the guests with it.
             print("vm: interrupted", flush=True)
