@@ -45,6 +45,17 @@ add_counts() {
 	PASSED=$((PASSED + $1)) FAILED=$((FAILED + $2)) SKIPPED=$((SKIPPED + $3))
 }
 
+# vm_jobs LOG VM-RUN-ARGUMENT...: jobs in guests. Their results are counted, and
+# a runner that breaks off without one that failed.
+vm_jobs() {
+	local log=$1 before=$FAILED status
+	shift
+	"$TOP/tools/vm-run" test "$@" 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	add_counts "$log"
+	[ "$status" = 0 ] || [ "$FAILED" != "$before" ] || check "the runner ends well" false
+}
+
 finish() {
 	echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
 	[ "$FAILED" = 0 ]
