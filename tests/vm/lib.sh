@@ -223,6 +223,11 @@ fio_verified() {
 	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
 }
 
+# disk_verified DEVICE SIZE: that, of so much of a disk.
+disk_verified() {
+	fio_verified --filename="$1" --bsrange=512-128k --size="$2" --ioengine=libaio --iodepth=16
+}
+
 # disk_data DEVICE MEGABYTES: random bytes go there past all caches, and come back.
 disk_data() {
 	head -c "${2}M" /dev/urandom >"$WORK/data"
@@ -231,20 +236,43 @@ disk_data() {
 	dd if="$1" bs=256k count=$((4 * $2)) iflag=direct status=none | cmp - "$WORK/data"
 }
 
+# Nothing of a file is cached any more.
+forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+
+# files_data MOUNT DIRECTORY SIZE...: files of random bytes go to a mount, and come
+# back the same when nothing of them is cached; the peer has the same in DIRECTORY.
+files_data() {
+	local mnt=$1 there=$2 size here=$WORK/data
+	shift 2
+	mkdir -p "$here"
+	for size; do
+		head -c "$size" /dev/urandom >"$here/$size"
+		cp "$here/$size" "$mnt/$size" || return
+	done
+	forget
+	for size; do
+		cmp "$here/$size" "$mnt/$size" || return
+	done
+	(cd "$here" && sha256sum -- "$@") >"$WORK/here"
+	peer_sh "cd $there && sha256sum -- $*" >"$WORK/there" || return
+	diff "$WORK/here" "$WORK/there" && rm "${@/#/$mnt/}"
+}
+
 # --- the other host ---------------------------------------------------------
 
 # peer COMMAND... is a program (tests/vm/prog/peer.c). For functions of this
 # file and for shell syntax: peer_sh 'load_driver && ulimit -a'
 peer_sh() { peer bash -c ". /tests/lib.sh; _planned=-; $1"; }
 
-# both FUNCTION-OR-COMMAND...: here and on the peer at once, if there is one.
+# both FUNCTION-OR-COMMAND...: here and on the peer at once, if there is one. The
+# job's functions are known there, its variables are not.
 both() {
 	local pid
 	if [ "${RSIW_GUESTS:-2}" = 1 ]; then
 		"$@"
 		return
 	fi
-	peer_sh "$(printf '%q ' "$@")" &
+	peer_sh "$(declare -f); $(printf '%q ' "$@")" &
 	pid=$!
 	"$@" && wait "$pid"
 }

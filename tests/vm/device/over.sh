@@ -40,12 +40,6 @@ unmake() {
 	rdma link del "r_$1" && ip link del "$1" || return
 	[ ! -e "/sys/class/net/port$2" ] || ip link del "port$2"
 }
-on_both() {
-	local pid
-	peer_sh "$(declare -f port make unmake); $*" &
-	pid=$!
-	"$@" && wait "$pid"
-}
 
 # Both ends compare the data; and it is this device that carried them.
 pings() {
@@ -68,10 +62,10 @@ for kind in "${kinds[@]}"; do
 		done
 		continue
 	fi
-	if run "$kind: a device on each host" on_both make "$kind" "$number"; then
+	if run "$kind: a device on each host" both make "$kind" "$number"; then
 		run "$kind: pings with data" pings "$kind" "$number"
 	else
 		not_ok "$kind: pings with data" "no devices"
 	fi
-	run "$kind: the devices can be deleted" on_both unmake "$kind" "$number"
+	run "$kind: the devices can be deleted" both unmake "$kind" "$number"
 done

@@ -14,10 +14,7 @@
 [ -n "${RSIW_PORT_MAPPER:-}" ] || skip_all "iw_cm crashes now and then with iwpmd; --env RSIW_PORT_MAPPER=1 runs it"
 plan 15
 
-verify() {
-	fio_verified --filename="/dev/$(disk)" --bsrange=512-128k --size=16m --ioengine=libaio \
-		--iodepth=16
-}
+verify() { disk_verified "/dev/$(disk)" 16m; }
 is_iser() { iscsiadm -m session | grep '^iser:'; }
 back() {
 	on_target deaf_iser || return

@@ -24,12 +24,6 @@ with() {
 	RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"
 }
 without() { rdma link del bench && rmmod "$1"; }
-on_both() {
-	local pid
-	peer_sh "$(declare -f with without); $*" &
-	pid=$!
-	"$@" && wait "$pid"
-}
 
 # measure TEST: prints MB/s, or microseconds.
 measure() {
@@ -59,12 +53,12 @@ results=$WORK/results
 round() {
 	local module=${1%% *} test value status=0
 	# shellcheck disable=SC2086 # a module and its parameter
-	{ on_both with $1; } || return
+	{ both with $1; } || return
 	for test in "${bandwidths[@]}" "${latencies[@]}"; do
 		value=$(measure "$test") || { status=1; break; }
 		printf '%s\t%s\t%s\n' "$test" "$1" "$value" >>"$results"
 	done
-	on_both without "$module" && return "$status"
+	both without "$module" && return "$status"
 }
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do

@@ -24,12 +24,6 @@ printf 'size\tover\tMiB/s\tclient busy\tserver busy\tms of CPU per MiB\n' >"$res
 
 # with MODULE [PARAMETER]: a device of it on eth0.
 with() { RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"; }
-on_both() {
-	local pid
-	peer_sh "$(declare -f with); $*" &
-	pid=$!
-	"$@" && wait "$pid"
-}
 
 # Ticks that this host's CPU was busy, and all: user, nice, system, irq, softirq against idle.
 ticks() { awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8; print b, b + $5 + $6 }' /proc/stat; }
@@ -60,7 +54,7 @@ read_all() {
 round() {
 	local module=${1%% *} size status=0
 	# shellcheck disable=SC2086 # a module and its parameter
-	[ "$module" = tcp ] || on_both with $1 || return
+	[ "$module" = tcp ] || both with $1 || return
 	on_server "serve_nfs $module && head -c 16M /dev/zero >\$EXPORT/file" || return
 	if [ "$module" = tcp ]; then mount_nfs_tcp 4.2; else mount_nfs 4.2; fi || return
 	# A server that has just begun lets no file be opened for some seconds.
@@ -69,7 +63,7 @@ round() {
 		read_all "$1" "$size" || { status=1; break; }
 	done
 	umount_nfs && on_server stop_nfs || return
-	[ "$module" = tcp ] || on_both eval "rdma link del bench && rmmod $module" || return
+	[ "$module" = tcp ] || both eval "rdma link del bench && rmmod $module" || return
 	return "$status"
 }
 for ((r = 1; r <= ROUNDS; r++)); do

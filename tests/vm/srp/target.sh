@@ -11,10 +11,7 @@
 . /tests/srp/lib
 plan 9
 
-verify() {
-	fio_verified --filename="/dev/$(disk)" --bsrange=512-128k --size=8m --ioengine=libaio \
-		--iodepth=16
-}
+verify() { disk_verified "/dev/$(disk)" 8m; }
 # What is under way must get there all the same: SCSI tries again. Not so with siw
 # (Linux 7.2) as the target's: now and then work requests of a QP in error never
 # complete there, and ib_srpt waits for ever for their commands.
