@@ -27,6 +27,10 @@ impl Expire for Qp {
         if end.destroyed {
             return;
         }
+        if !end.flushed {
+            drop(end);
+            return this.wake_tx();
+        }
         this.await_late(&mut end);
         let sends = this.sq.flush_ring(this.send_out());
         let receives = if this.rq_is_shared {
@@ -195,7 +199,15 @@ impl Qp {
             return;
         }
         end.pause = (end.pause * 2).clamp(FIRST, LAST);
-        self.late.arm(&self.dev.queues.tx, self.clone(), end.pause);
+        self.unasked
+            .arm(&self.dev.queues.tx, self.clone(), end.pause);
+    }
+
+    /// TCP has no memory. It tells of room only when what it has sent is acknowledged, and there may
+    /// be nothing: tx looks again in a while. Context: any, as the holder of the tx claim.
+    pub(crate) fn await_memory(self: &Arc<Self>) {
+        const MS: u32 = 20;
+        self.unasked.arm(&self.dev.queues.tx, self.clone(), MS);
     }
 
     /// The consumer destroys the QP: to ERROR, and nothing happens to it afterwards. Context:
@@ -203,7 +215,7 @@ impl Qp {
     pub(crate) fn end(self: &Arc<Self>) {
         self.teardown.lock().destroyed = true;
         self.fail();
-        self.late.cancel();
+        self.unasked.cancel();
     }
 
     /// Stops receiving; returns the receive that was being filled.

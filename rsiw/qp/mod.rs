@@ -101,9 +101,9 @@ pub(crate) struct Qp {
     /// Serialises the way to ERROR, and what comes after.
     #[pin]
     teardown: Mutex<Teardown>,
-    /// In ERROR, looks for what a process posts late.
+    /// Looks for what nobody tells: memory for TCP, and in ERROR what a process posts late.
     #[pin]
-    late: Timer<Qp>,
+    unasked: Timer<Qp>,
     /// IRD and ORD in use (before connecting: 0).
     #[pin]
     limits: SpinLockIrq<(u32, u32)>,
@@ -175,7 +175,7 @@ impl Qp {
                 peer_done: AtomicBool::new(false),
                 shared <- new_spinlock_irq!(shared, "rsiw_qp"),
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
-                late <- new_timer!("rsiw_late"),
+                unasked <- new_timer!("rsiw_unasked"),
                 limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
                 _held: held,
             }),

@@ -234,6 +234,9 @@ impl Tx {
                 }
                 Ok(Sent::WouldBlock) => {
                     counters.tx_stalls.add(1);
+                    if self.conn.socket().writable() {
+                        qp.await_memory();
+                    }
                     return None;
                 }
                 Err(_) => {

@@ -2,6 +2,7 @@
 
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
 #include <linux/spinlock.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -267,6 +268,18 @@ bool rust_helper_netif_carrier_ok(const struct net_device *dev)
 struct net_device *rust_helper_netdev_notifier_info_to_dev(void *info)
 {
 	return netdev_notifier_info_to_dev(info);
+}
+
+/* Allocation */
+
+unsigned int rust_helper_rdma_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+void rust_helper_rdma_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
 }
 
 /* Netlink: what a driver adds to an object's description. */

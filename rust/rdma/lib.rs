@@ -40,6 +40,7 @@ pub mod link;
 pub mod lock;
 pub mod log;
 pub mod netdev;
+mod noio;
 pub mod object;
 mod ops;
 pub mod ring;

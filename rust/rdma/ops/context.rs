@@ -5,6 +5,7 @@
 use super::{errno, Ops};
 use crate::{
     device::Device,
+    noio::noio_in_kernel,
     object::{ContextObject, NewPd, PdObject},
     span::KernelMemory,
     udata::Udata,
@@ -62,9 +63,10 @@ impl<D: Driver> Ops<D> {
         // SAFETY: As the module says. Without `udata` the consumer is in the kernel.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
+            let raw = udata;
             let memory = udata.is_null().then(|| KernelMemory::new());
             let mut udata = Udata::new(udata, None);
-            D::alloc_pd(dev, udata.as_mut(), NewPd::new(memory))
+            noio_in_kernel(raw, || D::alloc_pd(dev, udata.as_mut(), NewPd::new(memory)))
                 .map(|data| PdObject::<D>::init(pd, data))
         };
         errno(result)

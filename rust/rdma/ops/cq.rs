@@ -6,6 +6,7 @@ use super::{errno, Ops};
 use crate::{
     attr::{CqAttr, Notify},
     device::Device,
+    noio::noio_in_kernel,
     object::{
         cq::{CqHandle, CqObject, CqState, NewCq},
         Shares,
@@ -36,7 +37,7 @@ impl<D: Driver> Ops<D> {
             } else {
                 bindings::uverbs_bundle_udata(attrs)
             };
-            Self::make_cq(cq, CqAttr::from_c(&*attr), udata)
+            noio_in_kernel(udata, || Self::make_cq(cq, CqAttr::from_c(&*attr), udata))
         })
     }
 

@@ -7,6 +7,7 @@ use crate::{
     device::Device,
     errno::aborted,
     iwcm::{bytes, CmId, ConnParam, RequestId},
+    noio::noio,
     object::qp::QpObject,
     Driver,
 };
@@ -65,11 +66,9 @@ impl<D: Driver> Ops<D> {
         // this driver, which it keeps registered; `param` is valid, too.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
-            errno(D::iw_connect(
-                dev,
-                CmId::new(id),
-                &ConnParam::from_raw(param),
-            ))
+            errno(noio(|| {
+                D::iw_connect(dev, CmId::new(id), &ConnParam::from_raw(param))
+            }))
         }
     }
 
@@ -101,7 +100,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(Self::request(dev, id).and_then(|conn| {
-                D::iw_accept(dev, conn, CmId::new(id), &ConnParam::from_raw(param))
+                noio(|| D::iw_accept(dev, conn, CmId::new(id), &ConnParam::from_raw(param)))
             }))
         }
     }
@@ -140,7 +139,7 @@ impl<D: Driver> Ops<D> {
             let dev = Device::<D>::from_raw((*id).device);
             let backlog = backlog.try_into().unwrap_or(0);
             errno(
-                D::iw_create_listen(dev, CmId::new(id), backlog).map(|listener| {
+                noio(|| D::iw_create_listen(dev, CmId::new(id), backlog)).map(|listener| {
                     (*id).provider_data = Arc::into_raw(listener).cast::<c_void>().cast_mut();
                 }),
             )

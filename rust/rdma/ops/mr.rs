@@ -7,6 +7,7 @@ use crate::{
     attr::Access,
     device::Device,
     errno::unsupported,
+    noio::noio,
     object::{
         mr::{MrObject, NewMr, SgMap, UserMr},
         PdObject,
@@ -42,12 +43,14 @@ impl<D: Driver> Ops<D> {
     ) -> *mut bindings::ib_mr {
         // SAFETY: As the module says. Only kernel consumers can ask for such a region.
         unsafe {
-            Self::mr(D::get_dma_mr(
-                Device::<D>::from_raw((*pd).device),
-                PdObject::<D>::state(pd),
-                Access::from_bits(access as u32),
-                KernelMemory::new(),
-            ))
+            Self::mr(noio(|| {
+                D::get_dma_mr(
+                    Device::<D>::from_raw((*pd).device),
+                    PdObject::<D>::state(pd),
+                    Access::from_bits(access as u32),
+                    KernelMemory::new(),
+                )
+            }))
         }
     }
 
@@ -105,11 +108,13 @@ impl<D: Driver> Ops<D> {
         }
         // SAFETY: As the module says.
         unsafe {
-            Self::mr(D::alloc_mr(
-                Device::<D>::from_raw((*pd).device),
-                PdObject::<D>::state(pd),
-                max_pages,
-            ))
+            Self::mr(noio(|| {
+                D::alloc_mr(
+                    Device::<D>::from_raw((*pd).device),
+                    PdObject::<D>::state(pd),
+                    max_pages,
+                )
+            }))
         }
     }
 

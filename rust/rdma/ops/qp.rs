@@ -7,6 +7,7 @@ use crate::{
     attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
     details::Details,
     device::Device,
+    noio::noio_in_kernel,
     object::{
         cq::CqObject,
         qp::{NewQp, QpHandle, QpObject, QpObjectState},
@@ -33,7 +34,9 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: As the module says.
-        errno(unsafe { Self::make_qp(qp, &mut *attr, udata) })
+        errno(noio_in_kernel(udata, || unsafe {
+            Self::make_qp(qp, &mut *attr, udata)
+        }))
     }
 
     /// What is left of `create_qp`.

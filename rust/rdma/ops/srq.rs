@@ -7,6 +7,7 @@ use crate::{
     attr::SrqAttr,
     device::Device,
     errno::unsupported,
+    noio::noio_in_kernel,
     object::{
         srq::{NewSrq, SrqHandle, SrqObject, SrqState},
         PdObject, Shares,
@@ -31,7 +32,9 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: As the module says.
-        errno(unsafe { Self::make_srq(srq, &mut *attr, udata) })
+        errno(noio_in_kernel(udata, || unsafe {
+            Self::make_srq(srq, &mut *attr, udata)
+        }))
     }
 
     /// What is left of `create_srq`.

@@ -17,11 +17,14 @@
 //! ```
 //!
 //! A queued item owns a reference to the object it is in, so the object lives until the item has
-//! run. An item runs on one CPU at a time, however often it is queued. It can be queued again
+//! run. No allocation in it starts I/O. An item runs on one CPU at a time, however often it is queued. It can be queued again
 //! while it runs, and then runs once more.
 
 use super::Workqueue;
-use crate::lock::{new_spinlock_irq, SpinLockIrq};
+use crate::{
+    lock::{new_spinlock_irq, SpinLockIrq},
+    noio::noio,
+};
 use core::{mem, ptr};
 use kernel::{
     container_of,
@@ -179,7 +182,7 @@ impl<T: Run<ID>, const ID: u64> Job<T, ID> {
         // belongs to this call, which is in `owners`, is dropped.
         let owner = unsafe { (*container_of!(work, Self, work)).owners.lock().take() };
         if let Some(owner) = owner {
-            T::run(owner);
+            noio(|| T::run(owner));
         }
     }
 }
@@ -306,7 +309,7 @@ impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
         // `owners`, is dropped.
         let owner = unsafe { (*owners).lock().take() };
         if let Some(owner) = owner {
-            T::expire(owner);
+            noio(|| T::expire(owner));
         }
     }
 }
