@@ -53,7 +53,7 @@ def parse_args():
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
     # What vm-run has made.
-    for name in ("top", "cache", "boot", "disk"):
+    for name in ("top", "cache", "boot", "disk", "source"):
         parser.add_argument(f"--{name}", required=True, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -81,7 +81,9 @@ class Guest:
             args += ["-drive", f"file={modules},{disk}"]
         for tag, path, access in (("tests", config.tests, "readonly=on"),
                                   ("build", config.build, "readonly=on"),
-                                  ("out", config.out, "readonly=off")):
+                                  ("out", config.out, "readonly=off"),
+                                  # The build root, for jobs that want a compiler.
+                                  ("root", "/", "readonly=on")):
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
         args += ["-device", "virtio-serial-pci",

@@ -73,7 +73,7 @@ class Session:
         return {"RSIW_SIDE": side, "RSIW_DRIVER": own, "RSIW_DRIVER_PEER": other,
                 "RSIW_GUESTS": str(self.count), "RSIW_JOB": job.title,
                 "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.link.name,
-                "RSIW_OUT": f"/out/{name}",
+                "RSIW_OUT": f"/out/{name}", "RSIW_SOURCE": self.config.source,
                 "RSIW_SLOW": str(self.config.slow), **self.config.job_env}
 
     def new_name(self, job, pair):

@@ -8,7 +8,7 @@
 
 . /tests/lib.sh
 . /tests/nfs/lib
-plan 8
+plan 9
 
 verify() {
 	fio_verified --directory="$MNT" --bsrange=512-64k --size=4m --ioengine=psync --numjobs=2 "$@"
@@ -21,7 +21,7 @@ disturbed() {
 	pid=$!
 	for ((i = 0; i < RUN / 12; i++)); do
 		sleep $((i ? 10 : 2))
-		"$@"
+		"$@" || return
 	done
 	wait "$pid"
 }
@@ -33,6 +33,7 @@ run "the server listens" on_server serve_nfs || exit 1
 run "mount" mount_nfs 4.2 || exit 1
 LIMIT=60 run "fio" verify
 LIMIT=$((RUN + 50)) run "the server restarts under it" disturbed restart
+run "the client has connected again" connected 2
 LIMIT=$((RUN + 50)) run "the link flaps under it" disturbed flap
 run "unmount" umount_nfs
 run "the server stops" on_server stop_nfs

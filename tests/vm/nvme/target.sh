@@ -18,23 +18,32 @@ patience=20
 [ "$RSIW_DRIVER_PEER" != siw ] || patience=100
 reset() {
 	echo 1 >"$(controller)/reset_controller" || [ "$RSIW_DRIVER_PEER" = siw ] || return
-	wait_for "$patience" live
+	wait_for "$patience" in_state live
 }
+# What is under way when the target goes gets there (siw's may never have an end).
 back() {
+	local writer=
+	if [ "$RSIW_DRIVER_PEER" != siw ]; then
+		data 20 &
+		writer=$!
+		sleep 0.3
+	fi
 	on_target deaf_nvme || return
-	sleep 1
+	wait_for "$patience" in_state connecting || return
 	on_target "listen_nvme $PEER" || return
-	wait_for "$((patience + 10))" live
+	wait_for "$((patience + 10))" in_state live || return
+	# shellcheck disable=SC2086 # one or none
+	wait $writer && data 4
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
 run "the target listens" on_target "serve_nvme $PEER" || exit 1
-LIMIT=$((patience + 60)) run "connect" patiently connect_nvme -i 2 --reconnect-delay=2 || exit 1
+LIMIT=$((patience + 60)) run "connect" patiently connect_nvme -i 1 -W 1 -P 1 --reconnect-delay=2 || exit 1
+run "three queues for I/O" several_queues 3
 LIMIT=60 run "data" data 24
 LIMIT=60 run "fio" verify
 LIMIT=$((patience + 10)) run "the controller is reset" reset
 LIMIT=60 run "data" data 4
 LIMIT=$((patience + 40)) run "the target is gone, and comes back" back
-LIMIT=60 run "data" data 4
 run "disconnect" disconnect_nvme
 run "the target ends" on_target stop_nvme

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Work on a directory that several processes, here and on the server, share.
+
+    locks.py hold FILE END      lock a file, say "held", until the file END is there; then write
+                                to it and say "still held"
+    locks.py probe FILE         say whether somebody holds it: "free" or "locked"
+    locks.py count FILE N       N times, under the lock: read the number, write the next
+    locks.py names DIR ID N     N times: make, write, link, rename, look, unlink
+"""
+
+import errno
+import fcntl
+import os
+import sys
+import time
+
+
+def hold(path, end):
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.lockf(fd, fcntl.LOCK_EX)
+    print("held", flush=True)
+    while not os.path.exists(end):
+        time.sleep(0.1)
+    # A client that lost a lock is told now.
+    os.pwrite(fd, b"still", 0)
+    os.fsync(fd)
+    print("still held", flush=True)
+
+
+def probe(path):
+    fd = os.open(path, os.O_RDWR)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("free")
+    except OSError as e:
+        if e.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        print("locked")
+
+
+def count(path, times):
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    for _ in range(int(times)):
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        number = int(os.pread(fd, 20, 0) or b"0")
+        os.pwrite(fd, b"%d" % (number + 1), 0)
+        os.fsync(fd)
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def names(directory, who, times):
+    """Everything done is seen at once by who did it, whatever others do beside."""
+    os.chdir(directory)
+    for i in range(int(times)):
+        first, second, final = (f"{who}-{part}-{i}" for part in ("first", "second", "final"))
+        with open(first, "w") as file:
+            file.write(first * 50)
+        os.link(first, second)
+        os.rename(first, final)
+        assert not os.path.exists(first) and os.stat(final).st_nlink == 2
+        # Over something that is there.
+        os.rename(second, f"{who}-target")
+        if i % 3:
+            os.unlink(final)
+        with open(f"{who}-target") as file:
+            assert file.read() == first * 50
+
+
+if __name__ == "__main__":
+    {"hold": hold, "probe": probe, "count": count, "names": names}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 150
+# kernel: stock
+#
+# A source tree is copied to a mount, built there with the compiler of the build
+# root, and removed. Short: a library of the kernel's tools. TREE=all: a
+# part of the kernel in its smallest configuration, with most of its tree.
+
+. /tests/lib.sh
+. /tests/nfs/lib
+plan 10
+
+ROOT=/tmp/root
+compiler() {
+	mkdir -p "$ROOT" "$MNT" &&
+		mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root "$ROOT" &&
+		mount -t tmpfs none "$ROOT/tmp" && mount --bind /dev "$ROOT/dev" &&
+		mount -t proc none "$ROOT/proc" && mount --bind "$MNT" "$ROOT/mnt"
+}
+in_root() { chroot "$ROOT" bash -c "$1"; }
+
+# Of what the smallest configuration leaves alone only what configuration reads.
+case ${TREE:-} in
+all) parts=(--exclude='./Documentation/*.[rth]*' --exclude='./sound/*.[chS]' --exclude='./rust/*.[rchSo]*'
+	--exclude=./drivers/{gpu,net,media,scsi,clk,pinctrl,usb,accel,infiniband,iio,staging}'/*.[chS]' .) ;;
+*) parts=(tools/{build,scripts,lib/subcmd} tools/include/{asm,asm-generic,linux,tools,uapi/asm-generic}) ;;
+esac
+copy() { in_root "cd $RSIW_SOURCE && tar -c ${parts[*]@Q} | tar -x -C /mnt" && find "$MNT" -type f | wc -l; }
+build() {
+	if [ "${TREE:-}" = all ]; then
+		in_root 'cd /mnt && make -s tinyconfig && make -s prepare mm/ ipc/' &&
+			[ -s "$MNT/mm/built-in.a" ]
+	else
+		in_root 'make -s -C /mnt/tools/lib/subcmd && ar t /mnt/tools/lib/subcmd/libsubcmd.a'
+	fi
+}
+sums() { cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; }
+same() {
+	forget
+	sums "$MNT" >"$WORK/here"
+	peer_sh "$(declare -f sums); sums $EXPORT" | diff "$WORK/here" -
+}
+
+run "load the driver on both hosts" both load_driver || exit 1
+run "the server listens" on_server serve_nfs || exit 1
+run "mount" mount_nfs 4.2 || exit 1
+run "the compiler" compiler || exit 1
+LIMIT=${LIMIT_COPY:-60} run "the tree is copied" copy
+LIMIT=${LIMIT_BUILD:-100} run "it is built" build
+LIMIT=120 run "the server has the same" same
+LIMIT=60 run "removed" rm -r "$MNT"/*
+run "unmount" eval 'umount "$ROOT"/{mnt,proc,dev,tmp} "$ROOT" && umount_nfs'
+run "the server stops" on_server stop_nfs
