@@ -12,32 +12,22 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#define TIME_LIMIT (20 * HZ)
+
+enum {
+	REQS = 256,
+	MAX_SGE = 4,
+	REMOTE = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
+};
+
 /* How a pair of ends is set up; zero: the usual. */
 struct opts {
-	enum ib_poll_context poll;	/* of the CQs; 0: IB_POLL_DIRECT */
+	enum ib_poll_context poll;	/* of the CQs; 0: IB_POLL_SOFTIRQ */
+	size_t len;			/* of each end's memory; 0: a page */
 	u32 sq, rq;			/* depths; 0: 64 */
 	int scq;			/* entries of the client's send CQ */
 	bool srq;			/* the server's receives are shared */
-	int vector;
-};
-
-struct end {
-	struct pair *pair;
-	struct rdma_cm_id *id;
-	struct ib_pd *pd;
-	struct ib_cq *scq, *rcq;
-	struct ib_srq *srq;
-	struct completion up, down;
-	unsigned long events;		/* of the QP, a bit each */
-	unsigned long cq_events;
-};
-
-/* Two ends of one connection on this host. */
-struct pair {
-	struct opts o;
-	struct rdma_cm_id *listener;
-	struct end c, s;
-	int error;
+	int vector;			/* of the client's CQs; the server's have the next one */
 };
 
 /* A work request under way. */
@@ -55,54 +45,97 @@ struct mem {
 	struct ib_device *dev;
 };
 
+struct end {
+	struct pair *pair;
+	struct rdma_cm_id *id;
+	struct ib_pd *pd;
+	struct ib_cq *scq, *rcq;
+	struct ib_srq *srq;
+	struct mem m;
+	struct ib_mr *mr[4];		/* what it has made */
+	struct req own;			/* of reg_mr() and inv_mr() */
+	struct completion up;
+	unsigned long events;		/* of the QP, a bit each */
+};
+
+/*
+ * Two ends of one connection on this host, with what a test needs: it is freed
+ * when the QPs are drained, so no request outlives it, however the test ends.
+ */
+struct pair {
+	struct opts o;
+	struct rdma_cm_id *listener;
+	struct end c, s;
+	int error;
+	struct req r[REQS];
+};
+
 extern char *addr;
 
 int pair_open(struct pair *p, const struct opts *o);
+/* Of one that is not open, nothing. */
 void pair_close(struct pair *p);
 static inline struct ib_qp *qp_of(struct end *e) { return e->id->qp; }
 
 int mem_new(struct mem *m, struct ib_device *dev, size_t len);
 void mem_free(struct mem *m);
+u8 byte_at(size_t i, u8 seed);
 void mem_fill(struct mem *m, u8 seed);
 bool mem_is(struct mem *m, size_t off, size_t len, u8 seed);
 
 void req_init(struct req *r);
 /* Waits for the request's completion; its status, or -ETIMEDOUT. */
 int req_wait(struct end *e, struct req *r);
-int post_recv(struct end *e, struct req *r, struct mem *m, u32 off, u32 len);
+/* Elements and requests for the end's memory. */
+struct ib_sge sge_of(struct end *e, u32 off, u32 len);
+int post_recv(struct end *e, struct req *r, u32 off, u32 len);
 int post(struct end *e, struct req *r, struct ib_send_wr *wr);
-/* An element of memory that local_dma_lkey reaches. */
-struct ib_sge sge_of(struct end *e, struct mem *m, u32 off, u32 len);
 int post_op(struct end *e, struct req *r, enum ib_wr_opcode op, int flags, struct ib_sge *sge,
 	    u64 raddr, u32 key);
+/* Waits until the QP is in ERROR. */
+int wait_error(struct end *e);
+/* A message of @len bytes from client to server, which arrives. */
+int message(struct pair *p, u32 len, u8 seed);
 
+/* A region, freed with the end; what pages it has: nothing is mapped. */
+struct ib_mr *new_mr(struct end *e, u32 pages);
 /* A registration by work request, with the key that it got. */
 int reg_mr(struct end *e, struct ib_mr *mr, int access);
 int inv_mr(struct end *e, u32 key);
+/* The first @len bytes of an end's memory, registered. */
+struct ib_mr *reg_plain(struct end *e, u32 len, int access);
 
-typedef int (*test_fn)(void);
 struct test {
 	const char *name;
-	test_fn run;
+	/* @p is open as told, p[1] is not; both are closed after it. */
+	int (*run)(struct pair *p);
+	struct opts o;
 };
 
-extern const struct test ops_tests[], queue_tests[];
+extern const struct test op_tests[], mr_tests[], post_tests[], queue_tests[];
 
-/* Ends a test that finds something wrong, with the place. */
+/* Ends a test, or a part of one, that finds something wrong, with the place. */
 #define EXPECT(cond, ...) do {						\
 	if (!(cond)) {							\
 		pr_err("kverbs: # %s:%d: %s\n", __func__, __LINE__, #cond); \
 		pr_err("kverbs: # " __VA_ARGS__);			\
-		ret = -EINVAL;						\
-		goto out;						\
+		return -EINVAL;						\
 	}								\
 } while (0)
 #define DO(call) do {							\
-	ret = (call);							\
-	if (ret) {							\
-		pr_err("kverbs: # %s:%d: %s: %d\n", __func__, __LINE__, #call, ret); \
-		goto out;						\
+	int _ret = (call);						\
+									\
+	if (_ret) {							\
+		pr_err("kverbs: # %s:%d: %s: %d\n", __func__, __LINE__, #call, _ret); \
+		return _ret;						\
 	}								\
+} while (0)
+/* The request ends with this status. */
+#define ENDS(e, r, status) do {						\
+	int _is = req_wait(e, r);					\
+									\
+	EXPECT(_is == (status), "status %d (%s)\n", _is,		\
+	       _is < 0 ? "none" : ib_wc_status_msg(_is));		\
 } while (0)
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/module.h>
+#include <linux/slab.h>
 
 #include "kverbs.h"
 
@@ -7,7 +8,27 @@ char *addr = "10.7.0.1";
 module_param(addr, charp, 0444);
 MODULE_PARM_DESC(addr, "IPv4 address of the device to test");
 
-static const struct test *const suites[] = { ops_tests, queue_tests };
+static const struct test *const suites[] = {
+	op_tests, mr_tests, post_tests, queue_tests
+};
+
+static int run(const struct test *t)
+{
+	struct pair *p = kvcalloc(2, sizeof(*p), GFP_KERNEL);
+	int ret;
+
+	if (!p)
+		return -ENOMEM;
+	ret = pair_open(p, &t->o);
+	if (ret)
+		pr_err("kverbs: # no connection: %d\n", ret);
+	else
+		ret = t->run(p);
+	pair_close(p + 1);
+	pair_close(p);
+	kvfree(p);
+	return ret;
+}
 
 static int __init kverbs_init(void)
 {
@@ -20,7 +41,7 @@ static int __init kverbs_init(void)
 	pr_info("kverbs: 1..%d\n", n);
 	for (n = 0, i = 0; i < ARRAY_SIZE(suites); i++) {
 		for (t = suites[i]; t->name; t++) {
-			ret = t->run();
+			ret = run(t);
 			pr_info("kverbs: %s %d - %s\n", ret ? "not ok" : "ok", ++n, t->name);
 		}
 	}
