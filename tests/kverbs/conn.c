@@ -57,7 +57,10 @@ static int end_open(struct end *e, struct rdma_cm_id *id)
 	int ret;
 
 	e->id = id;
-	e->pd = ib_alloc_pd(id->device, 0);
+	if (o->with)
+		e->pd = client ? o->with->c.pd : o->with->s.pd;
+	else
+		e->pd = ib_alloc_pd(id->device, 0);
 	if (IS_ERR(e->pd))
 		return PTR_ERR(e->pd);
 	e->scq = cq_new(e, send_entries(e));
@@ -98,7 +101,7 @@ static void end_close(struct end *e)
 		ib_destroy_srq(e->srq);
 	cq_free(e->scq);
 	cq_free(e->rcq);
-	if (!IS_ERR_OR_NULL(e->pd))
+	if (!IS_ERR_OR_NULL(e->pd) && !e->pair->o.with)
 		ib_dealloc_pd(e->pd);
 	mem_free(&e->m);
 }

@@ -28,6 +28,7 @@ struct opts {
 	int scq;			/* entries of the client's send CQ */
 	bool srq;			/* the server's receives are shared */
 	int vector;			/* of the client's CQs; the server's have the next one */
+	struct pair *with;		/* the PDs are this one's */
 };
 
 /* A work request under way. */

@@ -8,6 +8,8 @@
 /*
  * A region of @elements of the scatterlist, @pages pages each. It begins @skip
  * bytes into the first one, and another @offset bytes that the mapping skips.
+ * The elements' order in memory is neither that of the region nor its reverse,
+ * and no two neighbours are neighbours there.
  */
 struct layout {
 	u32 elements, pages, skip, offset;
@@ -20,7 +22,8 @@ static u32 size_of(const struct layout *l)
 
 static u8 *element(struct end *e, const struct layout *l, u32 i)
 {
-	return e->m.p + i * l->pages * PAGE_SIZE;
+	/* A permutation, as the number of elements is no multiple of 7. */
+	return e->m.p + (i * 7 + 5) % l->elements * l->pages * PAGE_SIZE;
 }
 
 /* The byte at @i of the region. */
@@ -29,6 +32,14 @@ static u8 *byte_of(struct end *e, const struct layout *l, u32 i)
 	u32 at = i + l->skip + l->offset, size = l->pages * PAGE_SIZE;
 
 	return element(e, l, at / size) + at % size;
+}
+
+static void fill(struct end *e, const struct layout *l, u8 seed)
+{
+	u32 i;
+
+	for (i = 0; i < size_of(l); i++)
+		*byte_of(e, l, i) = byte_at(i, seed);
 }
 
 static bool is_filled(struct end *e, const struct layout *l, u8 seed)
@@ -62,7 +73,7 @@ static int map(struct end *e, const struct layout *l, struct ib_mr *mr)
 	return n;
 }
 
-static int mapped(struct pair *p, const struct layout *l)
+static int mapped(struct pair *p, const struct layout *l, bool move)
 {
 	struct ib_mr *mr = new_mr(&p->s, l->elements * l->pages);
 	u32 len = size_of(l);
@@ -72,6 +83,9 @@ static int mapped(struct pair *p, const struct layout *l)
 	EXPECT(mr, "no region\n");
 	n = map(&p->s, l, mr);
 	EXPECT(n == l->elements && mr->length == len, "%d elements, %llu bytes\n", n, mr->length);
+	if (move)
+		/* Consumers may choose the address (NFS does), but for the place in its page. */
+		mr->iova = 0x123456789000 + offset_in_page(mr->iova);
 	DO(reg_mr(&p->s, mr, REMOTE));
 	mem_fill(&p->c.m, 3);
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_WRITE, 0, &sge, mr->iova, mr->rkey));
@@ -82,6 +96,11 @@ static int mapped(struct pair *p, const struct layout *l)
 	DO(req_wait(&p->c, p->r));
 	EXPECT(is_filled(&p->s, l, 3), "not what was written\n");
 	EXPECT(mem_is(&p->c.m, 0, len, 3), "not what is there\n");
+	/* The Write may have erred in the same way as the Read. */
+	fill(&p->s, l, 4);
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	DO(req_wait(&p->c, p->r));
+	EXPECT(mem_is(&p->c.m, 0, len, 4), "not what is there now\n");
 
 	/* Invalidated, it is out of reach; with another key, it is in reach again. */
 	DO(inv_mr(&p->s, mr->rkey));
@@ -96,12 +115,47 @@ static int mapped(struct pair *p, const struct layout *l)
 
 static int t_offset(struct pair *p)
 {
-	return mapped(p, &(struct layout) { 5, 1, 100, 0 });
+	return mapped(p, &(struct layout) { 5, 1, 100, 0 }, false);
+}
+
+static int t_sg_offset(struct pair *p)
+{
+	return mapped(p, &(struct layout) { 10, 1, 100, 1000 }, true);
+}
+
+static int t_long_elements(struct pair *p)
+{
+	/* What is skipped is more than a page. */
+	return mapped(p, &(struct layout) { 9, 3, 100, PAGE_SIZE + 50 }, false);
 }
 
 static int t_deep(struct pair *p)
 {
-	return mapped(p, &(struct layout) { 1024, 1, 4000, 0 });
+	return mapped(p, &(struct layout) { 1024, 1, 4000, 0 }, false);
+}
+
+/* Of more elements than the region has pages, those are mapped that fit, and no byte more. */
+static int t_partial(struct pair *p)
+{
+	const struct layout all = { 9, 1, 0, 200 }, part = { 5, 1, 0, 200 };
+	struct ib_mr *mr = new_mr(&p->s, part.elements);
+	u32 i, len = size_of(&part);
+	struct ib_sge sge = sge_of(&p->c, 0, len);
+	int n;
+
+	EXPECT(mr, "no region\n");
+	n = map(&p->s, &all, mr);
+	EXPECT(n == part.elements && mr->length == len, "%d elements, %llu bytes\n", n, mr->length);
+	DO(reg_mr(&p->s, mr, REMOTE));
+	fill(&p->s, &all, 5);
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	DO(req_wait(&p->c, p->r));
+	for (i = 0; i < len; i++)
+		EXPECT(p->c.m.p[i] == byte_at(i, 5), "byte %u\n", i);
+	sge.length++;
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	ENDS(&p->c, p->r, IB_WC_REM_ACCESS_ERR);
+	return 0;
 }
 
 /* Send with Invalidate: the receiver is told the key, and it is gone. */
@@ -127,9 +181,125 @@ static int t_send_inv(struct pair *p)
 	return 0;
 }
 
+/* The client of @p reads @mr, which is its server's. */
+static int in_reach(struct pair *p, struct ib_mr *mr, u8 seed)
+{
+	struct ib_sge sge = sge_of(&p->c, 0, mr->length);
+
+	mem_fill(&p->s.m, seed);
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	DO(req_wait(&p->c, p->r));
+	EXPECT(mem_is(&p->c.m, 0, mr->length, seed), "not what is there\n");
+	return 0;
+}
+
+/* The client of @p tries to end what is not its own; that ends its connection. */
+static int may_not_end(struct pair *p, u32 key)
+{
+	struct req *s = p->r, *r = p->r + 1, *idle = p->r + 2;
+	struct ib_sge sge = sge_of(&p->c, 0, 100);
+
+	DO(post_recv(&p->s, r, 0, 100));
+	DO(post_recv(&p->c, idle, 0, 100));
+	DO(post_op(&p->c, s, IB_WR_SEND_WITH_INV, 0, &sge, 0, key));
+	ENDS(&p->s, r, IB_WC_WR_FLUSH_ERR);
+	ENDS(&p->c, idle, IB_WC_WR_FLUSH_ERR);
+	/* Who ends it says why, and the other hears it. */
+	EXPECT(test_bit(IB_EVENT_QP_ACCESS_ERR, &p->s.events), "events %#lx\n", p->s.events);
+	EXPECT(test_bit(IB_EVENT_QP_FATAL, &p->c.events), "events %#lx\n", p->c.events);
+	return 0;
+}
+
+/*
+ * Two connections of one protection domain, which both may use its memory. But
+ * what one's QP has registered, the other's peer may not take away; nor may any
+ * peer what nobody has registered by a QP.
+ */
+static int t_send_inv_foreign(struct pair *p)
+{
+	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
+	struct opts o = { .with = p };
+	struct ib_sge sge;
+
+	EXPECT(mr, "no region\n");
+	DO(in_reach(p, mr, 1));
+	DO(pair_open(p + 1, &o));
+	/* It is in reach of the other, so it is not for the domain that it may not end it. */
+	sge = sge_of(&p[1].c, 0, 100);
+	DO(post_op(&p[1].c, p[1].r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	DO(req_wait(&p[1].c, p[1].r));
+	DO(may_not_end(p + 1, mr->rkey));
+	DO(in_reach(p, mr, 2));
+	pair_close(p + 1);
+
+	DO(pair_open(p + 1, &o));
+	DO(may_not_end(p + 1, p->s.pd->local_dma_lkey));
+	DO(message(p, 100, 3));
+	/* It is its own peer's to end. */
+	sge = sge_of(&p->c, 0, 100);
+	DO(post_recv(&p->s, p->r + 1, 0, 100));
+	DO(post_op(&p->c, p->r, IB_WR_SEND_WITH_INV, 0, &sge, 0, mr->rkey));
+	DO(req_wait(&p->c, p->r));
+	DO(req_wait(&p->s, p->r + 1));
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	ENDS(&p->c, p->r, IB_WC_REM_ACCESS_ERR);
+	return 0;
+}
+
+/* What another protection domain's QP can try with a region, which stays as it is. */
+static int t_other_pd(struct pair *p)
+{
+	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
+	const struct opts o = { };
+	u32 i, key = mr ? mr->rkey : 0;
+	struct ib_sge sge;
+	int status;
+
+	EXPECT(mr, "no region\n");
+	for (i = 0; i < 5; i++) {
+		DO(pair_open(p + 1, &o));
+		sge = sge_of(&p[1].c, 0, 100);
+		switch (i) {
+		case 0:
+			/* This takes another key for it, which is then none of it. */
+			status = reg_mr(&p[1].s, mr, REMOTE);
+			EXPECT(status == IB_WC_LOC_PROT_ERR, "REG_MR: status %d\n", status);
+			ib_update_fast_reg_key(mr, key);
+			break;
+		case 1:
+			status = inv_mr(&p[1].s, key);
+			EXPECT(status == IB_WC_LOC_PROT_ERR, "LOCAL_INV: status %d\n", status);
+			break;
+		case 2:
+			/* Not another's, but not one that can be invalidated. */
+			status = inv_mr(&p[1].s, p[1].s.pd->local_dma_lkey);
+			EXPECT(status == IB_WC_LOC_PROT_ERR, "LOCAL_INV: status %d\n", status);
+			break;
+		case 3:
+			DO(may_not_end(p + 1, key));
+			break;
+		case 4:
+			DO(post_op(&p[1].c, p[1].r, IB_WR_RDMA_READ, 0, &sge, mr->iova, key));
+			ENDS(&p[1].c, p[1].r, IB_WC_REM_ACCESS_ERR);
+			break;
+		}
+		/* The QP that tried ends with it. */
+		DO(wait_error(&p[1].s));
+		pair_close(p + 1);
+		DO(in_reach(p, mr, 10 + i));
+	}
+	return 0;
+}
+
 const struct test mr_tests[] = {
 	{ "registration, with an offset", t_offset, { .len = 5 * PAGE_SIZE } },
+	{ "registration, with an offset of the mapping, at another address", t_sg_offset,
+	  { .len = 10 * PAGE_SIZE } },
+	{ "registration of long elements", t_long_elements, { .len = 27 * PAGE_SIZE } },
 	{ "registration of 1024 pages", t_deep, { .len = 1024 * PAGE_SIZE } },
+	{ "registration of a part", t_partial, { .len = 9 * PAGE_SIZE } },
 	{ "Send with Invalidate", t_send_inv, { } },
+	{ "Send with Invalidate of another connection's", t_send_inv_foreign, { } },
+	{ "regions of another protection domain", t_other_pd, { } },
 	{ }
 };
