@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Posting in all contexts. */
+/* Posting: in all contexts, and in chains. */
 #include <linux/hrtimer.h>
 
 #include "kverbs.h"
 
-enum { LEN = 500, CHAIN = 9 };
+enum { LEN = 500, CHAIN = 9, MIDDLE = 4, DEPTH = 64 };
 
 enum context { IRQS_OFF, BH_OFF, SOFTIRQ, HARDIRQ, CONTEXTS };
 
@@ -117,9 +117,201 @@ static int t_contexts(struct pair *p)
 	return 0;
 }
 
+/*
+ * A chain of receives, of which the one at @bad has too many elements (no one,
+ * if there is none at that place). The place that was told to be bad; CHAIN
+ * if all are posted.
+ */
+static int chain_recv(struct pair *p, u32 bad)
+{
+	struct ib_recv_wr wr[CHAIN] = {};
+	const struct ib_recv_wr *said = NULL;
+	struct ib_sge sge[CHAIN + MAX_SGE];
+	int i, ret;
+
+	for (i = 0; i < ARRAY_SIZE(sge); i++)
+		sge[i] = sge_of(&p->s, i % CHAIN * LEN, LEN);
+	for (i = 0; i < CHAIN; i++) {
+		req_init(recv_of(p, i));
+		wr[i].wr_cqe = &recv_of(p, i)->cqe;
+		wr[i].sg_list = &sge[i];
+		wr[i].num_sge = i == bad ? MAX_SGE + 1 : 1;
+		wr[i].next = i + 1 < CHAIN ? &wr[i + 1] : NULL;
+	}
+	if (p->s.srq)
+		ret = ib_post_srq_recv(p->s.srq, wr, &said);
+	else
+		ret = ib_post_recv(qp_of(&p->s), wr, &said);
+	if (!ret)
+		return said ? -EBADMSG : CHAIN;
+	return said ? said - wr : ret;
+}
+
+/* As above, with sends. */
+static int chain_send(struct pair *p, u32 bad)
+{
+	struct ib_send_wr wr[CHAIN] = {};
+	const struct ib_send_wr *said = NULL;
+	struct ib_sge sge[CHAIN + MAX_SGE];
+	int i, ret;
+
+	for (i = 0; i < ARRAY_SIZE(sge); i++)
+		sge[i] = sge_of(&p->c, i % CHAIN * LEN, LEN);
+	for (i = 0; i < CHAIN; i++) {
+		req_init(send_of(p, i));
+		wr[i].wr_cqe = &send_of(p, i)->cqe;
+		wr[i].opcode = IB_WR_SEND;
+		wr[i].send_flags = IB_SEND_SIGNALED;
+		wr[i].sg_list = &sge[i];
+		wr[i].num_sge = i == bad ? MAX_SGE + 1 : 1;
+		wr[i].next = i + 1 < CHAIN ? &wr[i + 1] : NULL;
+	}
+	ret = ib_post_send(qp_of(&p->c), wr, &said);
+	if (!ret)
+		return said ? -EBADMSG : CHAIN;
+	return said ? said - wr : ret;
+}
+
+static int t_chains(struct pair *p)
+{
+	enum context x;
+	int n;
+
+	for (x = 0; x < CONTEXTS; x++) {
+		begin(p, 10 + x);
+		n = in_context(x, chain_recv, p, CHAIN);
+		EXPECT(n == CHAIN, "receives: %d\n", n);
+		n = in_context(x, chain_send, p, CHAIN);
+		EXPECT(n == CHAIN, "sends: %d\n", n);
+		DO(arrived(p, 0, CHAIN));
+	}
+	return 0;
+}
+
+/* What is before a bad one is posted, what is behind it is not. */
+static int t_bad(struct pair *p)
+{
+	enum context x;
+	u32 i;
+	int n;
+
+	for (x = 0; x < CONTEXTS; x++) {
+		begin(p, 20 + x);
+		n = in_context(x, chain_recv, p, MIDDLE);
+		EXPECT(n == MIDDLE, "receives: %d\n", n);
+		/* If more were posted, these would come too late for the messages. */
+		for (i = MIDDLE; i < CHAIN; i++)
+			DO(one_recv(p, i));
+		n = in_context(x, chain_send, p, MIDDLE);
+		EXPECT(n == MIDDLE, "sends: %d\n", n);
+		DO(arrived(p, 0, MIDDLE));
+		for (i = MIDDLE; i < CHAIN; i++)
+			EXPECT(!completion_done(&send_of(p, i)->done), "request %u is posted\n", i);
+		/* And if more were sent, the receives would be used up. */
+		for (i = MIDDLE; i < CHAIN; i++)
+			DO(one_send(p, i));
+		DO(arrived(p, MIDDLE, CHAIN));
+	}
+	return 0;
+}
+
+/* Chains until the queue is full: the first that has no place is the bad one. */
+static int t_no_place(struct pair *p)
+{
+	int i, n, sum = 0;
+
+	do {
+		n = chain_recv(p, CHAIN);
+		EXPECT(n >= 0, "%d\n", n);
+		sum += n;
+	} while (n == CHAIN && sum < 4 * DEPTH);
+	EXPECT(sum == DEPTH, "%d receives\n", sum);
+	/* They all are there, and their place is free afterwards. */
+	for (i = 0; i < DEPTH; i++) {
+		DO(one_send(p, 0));
+		DO(req_wait(&p->c, send_of(p, 0)));
+	}
+	n = chain_recv(p, CHAIN);
+	EXPECT(n == CHAIN, "%d\n", n);
+	return 0;
+}
+
+/* A chain of kinds, as storage posts it: a registration, and the message that tells of it. */
+static int mixed(struct pair *p, u32 key)
+{
+	struct ib_mr *mr = p->c.mr[0];
+	struct ib_sge sge = sge_of(&p->c, 0, LEN);
+	struct ib_send_wr inv = {
+		.wr_cqe = &send_of(p, 0)->cqe,
+		.opcode = IB_WR_LOCAL_INV,
+		.send_flags = IB_SEND_SIGNALED,
+		.ex.invalidate_rkey = key,
+	};
+	struct ib_reg_wr reg = { .mr = mr, .access = REMOTE };
+	struct ib_send_wr send = {
+		.wr_cqe = &send_of(p, 2)->cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		req_init(send_of(p, i));
+	ib_update_fast_reg_key(mr, ib_inc_rkey(key));
+	reg.key = mr->rkey;
+	reg.wr.opcode = IB_WR_REG_MR;
+	reg.wr.send_flags = IB_SEND_SIGNALED;
+	reg.wr.wr_cqe = &send_of(p, 1)->cqe;
+	inv.next = &reg.wr;
+	reg.wr.next = &send;
+	return ib_post_send(qp_of(&p->c), &inv, NULL);
+}
+
+static int t_mixed(struct pair *p)
+{
+	static const enum ib_wc_opcode kinds[] = { IB_WC_LOCAL_INV, IB_WC_REG_MR, IB_WC_SEND };
+	struct ib_mr *mr = reg_plain(&p->c, LEN, REMOTE);
+	struct req *r = &p->r[2 * CHAIN];
+	struct ib_sge sge;
+	enum context x;
+	u32 i;
+
+	EXPECT(mr, "no region\n");
+	for (x = 0; x < CONTEXTS; x++) {
+		begin(p, 30 + x);
+		DO(one_recv(p, 0));
+		DO(in_context(x, mixed, p, mr->rkey));
+		DO(req_wait(&p->s, recv_of(p, 0)));
+		for (i = 0; i < 3; i++) {
+			DO(req_wait(&p->c, send_of(p, i)));
+			EXPECT(send_of(p, i)->wc.opcode == kinds[i], "opcode %d\n",
+			       send_of(p, i)->wc.opcode);
+		}
+		/* The server uses what it was told of. */
+		sge = sge_of(&p->s, LEN, LEN);
+		DO(post_op(&p->s, r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+		DO(req_wait(&p->s, r));
+		EXPECT(mem_is(&p->s.m, LEN, LEN, 30 + x), "other bytes\n");
+	}
+	return 0;
+}
+
 const struct test post_tests[] = {
 	{ "posting in all contexts", t_contexts, { .len = CHAIN * LEN } },
 	{ "posting in all contexts, shared receives", t_contexts,
 	  { .len = CHAIN * LEN, .srq = true } },
+	{ "chains", t_chains, { .len = CHAIN * LEN } },
+	{ "chains, shared receives", t_chains,
+	  { .poll = IB_POLL_WORKQUEUE, .len = CHAIN * LEN, .srq = true } },
+	{ "chains with a bad request", t_bad, { .len = CHAIN * LEN } },
+	{ "chains with a bad request, shared receives", t_bad,
+	  { .poll = IB_POLL_WORKQUEUE, .len = CHAIN * LEN, .srq = true } },
+	{ "chains that have no place", t_no_place,
+	  { .poll = IB_POLL_DIRECT, .len = CHAIN * LEN, .rq = DEPTH } },
+	{ "chains that have no place, shared receives", t_no_place,
+	  { .poll = IB_POLL_DIRECT, .len = CHAIN * LEN, .srq = true } },
+	{ "chains with registrations", t_mixed, { .len = CHAIN * LEN } },
 	{ }
 };
