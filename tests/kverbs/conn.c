@@ -20,12 +20,18 @@ static struct ib_cq *cq_new(struct end *e, int entries)
 	const struct opts *o = &e->pair->o;
 	int vector = (o->vector + (e == &e->pair->s)) % dev->num_comp_vectors;
 
+	if (o->pool)
+		return ib_cq_pool_get(dev, entries, vector, o->poll);
 	return ib_alloc_cq(dev, e, entries, vector, o->poll);
 }
 
-static void cq_free(struct ib_cq *cq)
+static void cq_free(struct end *e, struct ib_cq *cq, int entries)
 {
-	if (!IS_ERR_OR_NULL(cq))
+	if (IS_ERR_OR_NULL(cq))
+		return;
+	if (e->pair->o.pool)
+		ib_cq_pool_put(cq, entries);
+	else
 		ib_free_cq(cq);
 }
 
@@ -99,8 +105,8 @@ static void end_close(struct end *e)
 			ib_dereg_mr(e->mr[i]);
 	if (!IS_ERR_OR_NULL(e->srq))
 		ib_destroy_srq(e->srq);
-	cq_free(e->scq);
-	cq_free(e->rcq);
+	cq_free(e, e->scq, send_entries(e));
+	cq_free(e, e->rcq, ENTRIES);
 	if (!IS_ERR_OR_NULL(e->pd) && !e->pair->o.with)
 		ib_dealloc_pd(e->pd);
 	mem_free(&e->m);

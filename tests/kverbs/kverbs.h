@@ -27,6 +27,7 @@ struct opts {
 	u32 sq, rq;			/* depths; 0: 64 */
 	int scq;			/* entries of the client's send CQ */
 	bool srq;			/* the server's receives are shared */
+	bool pool;			/* the CQs are the device's, shared by all QPs */
 	int vector;			/* of the client's CQs; the server's have the next one */
 	struct pair *with;		/* the PDs are this one's */
 };

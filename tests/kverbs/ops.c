@@ -13,6 +13,39 @@ static int t_messages(struct pair *p)
 	return 0;
 }
 
+/*
+ * Queues on each vector, polled in each way: their own, and those that the
+ * device keeps for all its consumers.
+ */
+static int t_vectors(struct pair *p)
+{
+	static const enum ib_poll_context polls[] = {
+		IB_POLL_SOFTIRQ, IB_POLL_WORKQUEUE, IB_POLL_UNBOUND_WORKQUEUE, IB_POLL_DIRECT
+	};
+	struct opts o = { .len = LEN };
+	int i, pool, n = p->c.id->device->num_comp_vectors;
+
+	for (o.vector = 0; o.vector < n; o.vector++) {
+		for (i = 0; i < ARRAY_SIZE(polls); i++) {
+			/* Who polls himself polls his own. */
+			for (pool = 0; pool <= (polls[i] != IB_POLL_DIRECT); pool++) {
+				o.poll = polls[i];
+				o.pool = pool;
+				DO(pair_open(p + 1, &o));
+				EXPECT(p[1].c.scq->comp_vector == o.vector &&
+				       p[1].s.rcq->comp_vector == (o.vector + 1) % n,
+				       "vectors %u and %u, not %d of %d\n",
+				       p[1].c.scq->comp_vector, p[1].s.rcq->comp_vector,
+				       o.vector, n);
+				DO(t_messages(p + 1));
+				pair_close(p + 1);
+			}
+		}
+	}
+	pr_info("kverbs: # %d vectors\n", n);
+	return 0;
+}
+
 /* RDMA Read to a registered sink that ends with it. */
 static int t_read_inv(struct pair *p)
 {
@@ -60,6 +93,7 @@ const struct test op_tests[] = {
 	{ "messages, polled by a work queue", t_messages,
 	  { .poll = IB_POLL_WORKQUEUE, .len = LEN } },
 	{ "messages, polled by the consumer", t_messages, { .poll = IB_POLL_DIRECT, .len = LEN } },
+	{ "completion queues of each vector, polled in each way", t_vectors, { } },
 	{ "Read with Invalidate", t_read_inv, { .len = LEN } },
 	{ "fence", t_fence, { .len = 4 * PAGE_SIZE } },
 	{ }
