@@ -73,6 +73,7 @@ struct pair {
 };
 
 extern char *addr;
+extern uint drain_limit;
 
 int pair_open(struct pair *p, const struct opts *o);
 /* Of one that is not open, nothing. */
@@ -114,7 +115,7 @@ struct test {
 	struct opts o;
 };
 
-extern const struct test op_tests[], mr_tests[], post_tests[], queue_tests[];
+extern const struct test op_tests[], mr_tests[], post_tests[], queue_tests[], drain_tests[];
 
 /* Ends a test, or a part of one, that finds something wrong, with the place. */
 #define EXPECT(cond, ...) do {						\

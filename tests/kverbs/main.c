@@ -8,8 +8,12 @@ char *addr = "10.7.0.1";
 module_param(addr, charp, 0444);
 MODULE_PARM_DESC(addr, "IPv4 address of the device to test");
 
+uint drain_limit = 5;
+module_param(drain_limit, uint, 0444);
+MODULE_PARM_DESC(drain_limit, "seconds that draining a queue pair may take");
+
 static const struct test *const suites[] = {
-	op_tests, mr_tests, post_tests, queue_tests
+	op_tests, mr_tests, post_tests, queue_tests, drain_tests
 };
 
 static int run(const struct test *t)
