@@ -157,10 +157,14 @@ impl Region {
                 Some(_) => self.stream.load(Ordering::Relaxed) == stream,
                 None => of_process && alone,
             };
-            if !mine || self.state.load(Ordering::Acquire) & remote == 0 {
+            let state = self.state.load(Ordering::Acquire);
+            if state & VALID == 0 || self.stag() != key {
+                return Err(Refusal::InvalidStag);
+            }
+            if !mine || state & remote == 0 {
                 return Err(Refusal::CannotInvalidate);
             }
-            if self.stag() != key || self.state.swap(0, Ordering::AcqRel) & VALID == 0 {
+            if self.state.swap(0, Ordering::AcqRel) & VALID == 0 {
                 return Err(Refusal::InvalidStag);
             }
             Ok(())
