@@ -83,6 +83,8 @@ static int mapped(struct pair *p, const struct layout *l, bool move)
 	EXPECT(mr, "no region\n");
 	n = map(&p->s, l, mr);
 	EXPECT(n == l->elements && mr->length == len, "%d elements, %llu bytes\n", n, mr->length);
+	/* A kernel address is nothing for a peer to know. */
+	EXPECT(mr->iova < PAGE_SIZE, "%#llx is told to the peer\n", mr->iova);
 	if (move)
 		/* Consumers may choose the address (NFS does), but for the place in its page. */
 		mr->iova = 0x123456789000 + offset_in_page(mr->iova);

@@ -204,7 +204,8 @@ impl SgMap<'_> {
     }
 
     /// Replaces what is in `list` by the pages of the scatterlist, as many as fit, and returns how
-    /// many elements of it were mapped, which is also reported to the consumer. Wraps
+    /// many elements of it were mapped, which is also reported to the consumer, and the offset
+    /// of the first byte in its page, as the region's `iova`. Wraps
     /// `ib_sg_to_pages()`. Fails with `EINVAL`, and with `EBUSY` if the consumer maps the same
     /// region at the same time. Context: any.
     pub fn map_into(&mut self, list: &mut PageList) -> Result<u32> {
@@ -230,8 +231,13 @@ impl SgMap<'_> {
             bindings::ib_sg_to_pages(self.mr, self.sg, self.nents, self.offset, Some(set_page))
         };
         head.filling.store(ptr::null_mut(), Ordering::Release);
-        // SAFETY: The function has set both.
-        let (iova, length) = unsafe { ((*self.mr).iova, (*self.mr).length) };
+        // The function has set both; with virtual DMA the first is an address of the kernel, which
+        // the consumer would tell its peer. Within a page it is as good to name the first byte by.
+        // SAFETY: The region is the operation's own.
+        let (iova, length) = unsafe {
+            (*self.mr).iova &= u64::from(page_size - 1);
+            ((*self.mr).iova, (*self.mr).length)
+        };
         if mapped <= 0 {
             list.blocks.end(0, 0);
             self.mapped = mapped;
@@ -242,7 +248,7 @@ impl SgMap<'_> {
             });
         }
         list.iova = iova;
-        list.blocks.end(iova & u64::from(page_size - 1), length);
+        list.blocks.end(iova, length);
         self.mapped = mapped;
         Ok(mapped as u32)
     }
