@@ -60,13 +60,15 @@ pub(crate) struct Device {
     /// Connections and listeners.
     pub(crate) cm: Cm,
     pub(crate) queues: Arc<Queues>,
+    /// The port mapper may choose local ports.
+    pub(crate) ports_mapped: bool,
     /// Where all tx actors leave the pages that they have filled.
     pub(crate) tx_pages: Arc<PagePool>,
 }
 
 impl Device {
     /// The state of a device that will be registered. Context: sleeping.
-    pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>) -> Result<Arc<Self>> {
+    pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>, ports_mapped: bool) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
             gid,
@@ -84,6 +86,7 @@ impl Device {
             counters: Counters::new(),
             cm: Cm::new()?,
             queues,
+            ports_mapped,
             tx_pages: PagePool::new()?,
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)

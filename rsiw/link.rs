@@ -39,7 +39,8 @@ impl Links {
         if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
             return Err(EINVAL);
         }
-        let dev = Device::new(gid_of(ndev), self.queues.clone())?;
+        let ports_mapped = params::port_mapper();
+        let dev = Device::new(gid_of(ndev), self.queues.clone(), ports_mapped)?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),
@@ -47,7 +48,7 @@ impl Links {
             ndev,
             comp_vectors: rdma::online_cpus(),
             // Ports are those of the host's TCP: there need be nothing to map.
-            no_port_map: !params::port_mapper(),
+            no_port_map: !ports_mapped,
             local_dma_lkey: 0,
             name_by_user: true,
         };

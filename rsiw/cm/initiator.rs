@@ -74,8 +74,8 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
     let attempt = Attempt {
         qp: dev.data().qps.get(param.qpn).ok_or(EINVAL)?,
-        local: cm.mapped_local_addr()?,
-        remote: cm.mapped_remote_addr()?,
+        local: open::local(dev, &cm)?,
+        remote: open::remote(dev, &cm)?,
         cm,
         private_data,
         ird: clip(param.ird),

@@ -41,16 +41,37 @@ impl Place {
         self.net.is_ephemeral_port(local.port())
     }
 
-    fn socket(&self, cm: &CmId, addr: &SocketAddr) -> Result<TcpSocket> {
+    fn socket(&self, dev: &Device<Rsiw>, cm: &CmId, addr: &SocketAddr) -> Result<TcpSocket> {
         let socket = TcpSocket::new(&self.net, Family::of(addr))?;
         if let Some(tos) = cm.tos() {
             socket.set_tos(tos)?;
         }
-        if cm.has_mapped_port() {
+        if dev.data().ports_mapped && cm.has_mapped_port() {
             socket.share_port();
         }
         Ok(socket)
     }
+}
+
+/// The id's local address, as the port mapper has it if it may choose ports here. Anybody can be the
+/// port mapper of the host, as the core of Linux 7.2 has it.
+pub(super) fn local(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
+    if dev.data().ports_mapped {
+        cm.mapped_local_addr()
+    } else {
+        cm.local_addr()
+    }
+}
+
+/// The peer's address. Its port mapper may tell of another port, whatever is done here; but a
+/// connection does not go to another host for that.
+pub(super) fn remote(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
+    let (wanted, mapped) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
+    Ok(if dev.data().ports_mapped || mapped.ip() == wanted.ip() {
+        mapped
+    } else {
+        wanted
+    })
 }
 
 /// A socket that is bound to the id's local address, and the address to connect it to. Context:
@@ -66,7 +87,7 @@ pub(super) fn initiator(
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
     }
-    let socket = place.socket(cm, &remote)?;
+    let socket = place.socket(dev, cm, &remote)?;
     let mut bound = socket.bind(&local);
     if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
         local.set_port(0);
@@ -87,8 +108,8 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 /// such a socket serves its device's interface only.
 pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<TcpSocket> {
     let place = Place::of(dev)?;
-    let local = place.scoped(cm.mapped_local_addr()?);
-    let socket = place.socket(cm, &local)?;
+    let local = place.scoped(local(dev, cm)?);
+    let socket = place.socket(dev, cm, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
     }
