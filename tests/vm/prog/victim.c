@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * victim ADDRESS PORT: accepts connections for ever, for peers that break every
+ * rule, and looks after each whether memory that was not given to it is as it was.
+ *
+ * Each connection has a protection domain, regions, a completion queue and a
+ * queue pair of its own, and an area of memory full of a pattern, in which what
+ * is granted lies; the private data of the MPA Reply say where (struct told).
+ * Those of the Request say what is wanted (struct asked). At the end of each
+ * connection comes a line: "end TOKEN ok got=N", or what is wrong instead of ok.
+ * It ends itself when its input does.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define AREA 0x20000
+#define SLOTS 64
+#define RECEIVES 8
+#define RECEIVE_AT 0x1c040
+#define RECEIVE_STEP 256
+#define RECEIVE_SIZE 64
+#define READS 2
+#define SINK_AT 0x1e040
+#define SINK_STEP 256
+#define SINK_SIZE 64
+#define FLOODS 8
+
+/* What the peer can name. None begins or ends where a page does. */
+enum { BOTH, WRITE, READ, OTHER, STALE, LOCAL, RANGES };
+
+static const struct {
+	size_t at, size;
+	int access;
+} layout[RANGES] = {
+	[BOTH] = { 0x1064, 5000,
+		   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
+	[WRITE] = { 0x4010, 1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+	[READ] = { 0x6020, 70000, IBV_ACCESS_REMOTE_READ },
+	/* Of a protection domain that no connection has. */
+	[OTHER] = { 0x19008, 500,
+		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
+	/* Registered once. */
+	[STALE] = { 0x1a010, 600,
+		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
+	/* What is received, and the sinks of Reads. */
+	[LOCAL] = { 0x1c004, 0x3000, IBV_ACCESS_LOCAL_WRITE },
+};
+
+/* In network order, as is what follows. */
+struct asked {
+	uint32_t token;
+	uint8_t flags, receives;
+} __attribute__((packed));
+
+/* Flags: Reads of 64 octets of the peer's STag 0x100 from address 0x1000 on; Writes to there. */
+#define ASKS_READS 1
+#define ASKS_FLOOD 2
+
+struct told {
+	uint32_t qpn, receive_size;
+	uint64_t receive_at, sink_at;
+	struct {
+		uint64_t at;
+		uint32_t size, stag;
+	} range[RANGES];
+} __attribute__((packed));
+
+struct slot {
+	int used;
+	unsigned char *area;
+	struct asked asked;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr[RANGES];
+	int posted, sent;
+};
+
+static struct slot slots[SLOTS];
+static struct ibv_pd *other_pd;
+static unsigned char pattern[AREA];
+
+static void die(const char *what)
+{
+	fprintf(stderr, "victim: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void *must(void *p, const char *what)
+{
+	if (!p)
+		die(what);
+	return p;
+}
+
+static void zero(int error, const char *what)
+{
+	if (error > 0)
+		errno = error;
+	if (error)
+		die(what);
+}
+
+/* --- a connection begins ------------------------------------------------------------ */
+
+static struct slot *find_slot(void)
+{
+	int i;
+
+	for (i = 0; i < SLOTS; i++) {
+		struct slot *s = &slots[i];
+
+		if (s->used)
+			continue;
+		if (!s->area) {
+			s->area = mmap(NULL, AREA, PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+			if (s->area == MAP_FAILED)
+				die("area");
+			memcpy(s->area, pattern, AREA);
+		}
+		s->used = 1;
+		return s;
+	}
+	return NULL;
+}
+
+static void post_receives(struct slot *s)
+{
+	int n = s->asked.receives > RECEIVES ? RECEIVES : s->asked.receives;
+
+	for (s->posted = 0; s->posted < n; s->posted++) {
+		struct ibv_sge sge = {
+			.addr = (uintptr_t)s->area + RECEIVE_AT + s->posted * RECEIVE_STEP,
+			.length = RECEIVE_SIZE,
+			.lkey = s->mr[LOCAL]->lkey,
+		};
+		struct ibv_recv_wr *bad, wr = { .wr_id = s->posted, .sg_list = &sge, .num_sge = 1 };
+
+		zero(ibv_post_recv(s->id->qp, &wr, &bad), "receive");
+	}
+}
+
+static void prepare(struct slot *s)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16, .max_recv_wr = RECEIVES, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	int i;
+
+	if (!other_pd)
+		other_pd = must(ibv_alloc_pd(s->id->verbs), "another protection domain");
+	s->pd = must(ibv_alloc_pd(s->id->verbs), "protection domain");
+	s->cq = must(ibv_create_cq(s->id->verbs, 64, NULL, NULL, 0), "completion queue");
+	for (i = 0; i < RANGES; i++)
+		s->mr[i] = must(ibv_reg_mr(i == OTHER ? other_pd : s->pd, s->area + layout[i].at,
+					   layout[i].size, layout[i].access), "region");
+	init.send_cq = s->cq;
+	init.recv_cq = s->cq;
+	zero(rdma_create_qp(s->id, s->pd, &init), "queue pair");
+	post_receives(s);
+}
+
+static void fill(struct told *told, struct slot *s)
+{
+	int i;
+
+	told->qpn = htobe32(s->id->qp->qp_num);
+	told->receive_size = htobe32(RECEIVE_SIZE);
+	told->receive_at = htobe64((uintptr_t)s->area + RECEIVE_AT);
+	told->sink_at = htobe64((uintptr_t)s->area + SINK_AT);
+	for (i = 0; i < RANGES; i++) {
+		told->range[i].at = htobe64((uintptr_t)s->area + layout[i].at);
+		told->range[i].size = htobe32(layout[i].size);
+		told->range[i].stag = htobe32(s->mr[i]->rkey);
+	}
+	/* What it says of this one is of the past. */
+	zero(ibv_dereg_mr(s->mr[STALE]), "the end of a region");
+	s->mr[STALE] = NULL;
+}
+
+static void post_sends(struct slot *s)
+{
+	int reads = s->asked.flags & ASKS_READS, floods = s->asked.flags & ASKS_FLOOD, i;
+
+	for (i = 0; i < (reads ? READS : floods ? FLOODS : 0); i++) {
+		struct ibv_sge sge = {
+			.addr = (uintptr_t)s->area + layout[READ].at,
+			.length = layout[READ].size,
+			.lkey = s->mr[reads ? LOCAL : READ]->lkey,
+		};
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 100 + i,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { .remote_addr = 0x1000, .rkey = 0x100 },
+		};
+
+		if (reads) {
+			sge.addr = (uintptr_t)s->area + SINK_AT + i * SINK_STEP;
+			sge.length = SINK_SIZE;
+		}
+		/* The peer may have ended it already. */
+		if (ibv_post_send(s->id->qp, &wr, &bad))
+			break;
+		s->sent++;
+	}
+}
+
+/* --- a connection ends --------------------------------------------------------------- */
+
+/* Everything posted completes, once; returns how many receives had a message. */
+static const char *completions(struct slot *s, int *got)
+{
+	int left = s->posted + s->sent, tries = 3000, failed = 0;
+	struct ibv_wc wc;
+
+	while (left) {
+		int n = ibv_poll_cq(s->cq, 1, &wc);
+
+		if (n < 0)
+			return "the completion queue cannot be read";
+		if (!n) {
+			if (!tries--)
+				return "not all that was posted completes";
+			usleep(1000);
+			continue;
+		}
+		left--;
+		if (wc.wr_id < 100 && wc.status == IBV_WC_SUCCESS) {
+			if ((int)wc.wr_id != *got || failed)
+				return "receives complete in another order";
+			if (wc.byte_len > RECEIVE_SIZE)
+				return "more was received than there was room for";
+			++*got;
+		} else if (wc.wr_id < 100) {
+			failed++;
+		}
+	}
+	return ibv_poll_cq(s->cq, 1, &wc) ? "more completes than was posted" : NULL;
+}
+
+/* Whatever the peer may have written is made as it was; then all must be. */
+static const char *canaries(struct slot *s)
+{
+	static char text[80];
+	const char *bad = NULL;
+	size_t i;
+
+#define RESTORE(at, size) memcpy(s->area + (at), pattern + (at), (size))
+	RESTORE(layout[BOTH].at, layout[BOTH].size);
+	RESTORE(layout[WRITE].at, layout[WRITE].size);
+	for (i = 0; i < (size_t)s->posted; i++)
+		RESTORE(RECEIVE_AT + i * RECEIVE_STEP, RECEIVE_SIZE);
+	for (i = 0; i < (size_t)s->sent && s->asked.flags & ASKS_READS; i++)
+		RESTORE(SINK_AT + i * SINK_STEP, SINK_SIZE);
+	if (memcmp(s->area, pattern, AREA)) {
+		for (i = 0; s->area[i] == pattern[i]; i++)
+			;
+		snprintf(text, sizeof(text), "written to at %#zx of the area", i);
+		bad = text;
+		memcpy(s->area, pattern, AREA);
+	}
+	return bad;
+}
+
+static const char *in_error(struct slot *s)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int tries = 3000;
+
+	for (;;) {
+		if (ibv_query_qp(s->id->qp, &attr, IBV_QP_STATE, &init))
+			return "the queue pair's state is not known";
+		if (attr.qp_state == IBV_QPS_ERR)
+			return NULL;
+		if (!tries--)
+			return "the queue pair is not in ERROR";
+		usleep(1000);
+	}
+}
+
+static void clear(struct slot *s)
+{
+	int i;
+
+	if (s->id->qp)
+		rdma_destroy_qp(s->id);
+	for (i = 0; i < RANGES; i++)
+		if (s->mr[i])
+			zero(ibv_dereg_mr(s->mr[i]), "the end of a region");
+	zero(ibv_destroy_cq(s->cq), "the end of the completion queue");
+	zero(ibv_dealloc_pd(s->pd), "the end of the protection domain");
+	zero(rdma_destroy_id(s->id), "the end of the id");
+	*s = (struct slot) { .area = s->area };
+}
+
+static void end(struct slot *s)
+{
+	const char *bad, *also;
+	uint32_t token = be32toh(s->asked.token);
+	int got = 0;
+
+	bad = in_error(s);
+	also = completions(s, &got);
+	if (!bad)
+		bad = also;
+	also = canaries(s);
+	if (also)
+		bad = also;
+	clear(s);
+	/* When nothing of it is there any more. */
+	printf("end %u %s got=%d\n", token, bad ? bad : "ok", got);
+}
+
+/* --- events -------------------------------------------------------------------------- */
+
+static void request(struct rdma_cm_event *event)
+{
+	struct rdma_conn_param *from = &event->param.conn;
+	struct told told = { 0 };
+	struct rdma_conn_param param = {
+		.private_data = &told, .private_data_len = sizeof(told),
+		.responder_resources = 4, .initiator_depth = 4,
+	};
+	struct slot *s = find_slot();
+
+	if (!s) {
+		rdma_reject(event->id, NULL, 0);
+		return;
+	}
+	s->id = event->id;
+	s->id->context = s;
+	s->asked = (struct asked) { .token = ~0u, .receives = RECEIVES };
+	if (from->private_data && from->private_data_len >= sizeof(s->asked))
+		memcpy(&s->asked, from->private_data, sizeof(s->asked));
+	prepare(s);
+	fill(&told, s);
+	if (rdma_accept(s->id, &param)) {
+		/* The peer has gone. */
+		printf("end %u gone got=0\n", be32toh(s->asked.token));
+		/* The id is not to be destroyed before its event is acknowledged. */
+		s->used = -1;
+	}
+}
+
+static void handle(struct rdma_event_channel *channel)
+{
+	enum rdma_cm_event_type type;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	struct slot *s;
+
+	if (rdma_get_cm_event(channel, &event)) {
+		if (errno != EAGAIN)
+			die("event");
+		return;
+	}
+	type = event->event;
+	id = event->id;
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		request(event);
+	rdma_ack_cm_event(event);
+	s = id->context;
+	switch (type) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		if (!s)
+			rdma_destroy_id(id);
+		else if (s->used < 0)
+			clear(s);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		post_sends(s);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		end(s);
+		break;
+	default:
+		printf("event %s\n", rdma_event_str(type));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct rdma_event_channel *channel;
+	struct rdma_addrinfo *address, hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
+	struct rdma_cm_id *listener;
+	struct pollfd fds[2];
+	size_t i;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: victim ADDRESS PORT\n");
+		return 2;
+	}
+	setlinebuf(stdout);
+	for (i = 0; i < AREA; i++)
+		pattern[i] = i * 31 + (i >> 8) + 7;
+	channel = must(rdma_create_event_channel(), "event channel");
+	zero(rdma_getaddrinfo(argv[1], argv[2], &hints, &address), "address");
+	zero(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP), "id");
+	zero(rdma_bind_addr(listener, address->ai_src_addr), "bind");
+	zero(rdma_listen(listener, 128), "listen");
+	zero(fcntl(channel->fd, F_SETFL, O_NONBLOCK), "event channel");
+	puts("ready");
+	fds[0] = (struct pollfd) { .fd = channel->fd, .events = POLLIN };
+	fds[1] = (struct pollfd) { .fd = 0, .events = POLLIN };
+	while (!fds[1].revents) {
+		if (poll(fds, 2, -1) < 0)
+			die("poll");
+		if (fds[0].revents)
+			handle(channel);
+	}
+	return 0;
+}

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Peers that break every rule of MPA, DDP and RDMAP, against the program victim.
+
+    adversary.py DEVICE ADDRESS PORT [GROUP...]     all groups, if none is named
+    adversary.py --list                             the groups
+
+Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and the cases that failed before it.
+In the environment: CASES, the number of random ones (more than SHORT: all of the tables are played,
+which are longer then, too), SEED, and ONLY, a part of the names of the cases to be played.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import cases
+import fpdu
+import mutate
+import setups
+from fpdu import SLOW, Failed, check
+from victim import Attacker, Honest, Victim, Watch
+
+SHORT = 400
+CASES = int(os.environ.get("CASES") or SHORT)
+SEED = os.environ.get("SEED") or "1"
+ONLY = os.environ.get("ONLY", "")
+DEBUG = os.environ.get("RSIW_KERNEL") == "debug"
+EVERYTHING = CASES > SHORT
+# In the short form only one of so many cases of the long tables is played; which, says the seed.
+STEP = int(os.environ.get("STEP") or (1 if EVERYTHING else 12 if DEBUG else 2))
+LONG = 100
+# At once: most of a case is waiting.
+WORKERS = int(os.environ.get("WORKERS") or 3)
+# More than so many failures are not looked for.
+ENOUGH = 20
+
+
+def random_cases(everything):
+    for number in range(CASES):
+        yield f"seed {SEED}, number {number}", \
+            lambda victim, n=number: mutate.play(victim, SEED, n)
+
+
+def chosen(table):
+    """Those of a group that are played. All of a short one."""
+    step = STEP if len(table) > LONG else 1
+    phase = sum(SEED.encode()) % step
+    return [case for i, case in enumerate(table) if i % step == phase and ONLY in case[0]]
+
+
+GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
+
+
+class Adversary:
+    def __init__(self, device, address, port):
+        self.device = device
+        self.victim = Victim(address, port)
+        self.honest = Honest(address, port + 1)
+        self.count = 0
+        for _ in range(20):
+            self.good()
+        self.honest.goes_on()
+        self.before = self.settled(None)
+
+    def good(self):
+        """A connection that does nothing wrong is served."""
+        a = Attacker(self.victim)
+        t, data = a.told, b"what is written is there"
+        a.send(fpdu.tagged(fpdu.WRITE, t.both.stag, t.both.at + 1, data),
+               fpdu.untagged(fpdu.SEND, b"a Send"),
+               cases.read_request(t.both.stag, t.both.at + 1, len(data)))
+        check(a.next() == fpdu.tagged(fpdu.RESPONSE, 0x100, 0x1000, data), "not what was written")
+        a.lives(1)
+        a.fin()
+        check(a.next() == b"", "something behind the answer")
+        a.over(1)
+
+    def settled(self, before):
+        """A look at the device when nothing of the cases is left, or when that takes too long."""
+        end = time.monotonic() + 20 * SLOW
+        while True:
+            now = Watch(self.device)
+            if before is None or time.monotonic() > end or \
+                    now.resources == before.resources and now.sockets <= before.sockets:
+                return now
+            time.sleep(0.5)
+
+    def group(self, name):
+        began, failures = time.monotonic(), []
+        played = chosen(list(GROUPS[name](EVERYTHING)))
+
+        def play(i):
+            case, play = played[i]
+            if len(failures) >= ENOUGH or self.victim.process.poll() is not None:
+                return
+            try:
+                play(self.victim)
+                if i % 50 == 0:
+                    self.good()
+                self.victim.lives()
+                self.honest.lives()
+            except (Failed, OSError) as e:
+                failures.append(case)
+                print(f"# {name}: {case}: {e!r}"[:400], flush=True)
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(play, range(len(played))))
+        self.count += len(played)
+        self.say(not failures, name, f"{len(played)} cases, {time.monotonic() - began:.1f} s")
+
+    def say(self, well, name, text):
+        print(f"{'ok' if well else 'not ok'} {name}, {text}", flush=True)
+
+    def checked(self, name, play):
+        try:
+            text = play() or "as it should be"
+        except (Failed, subprocess.SubprocessError) as e:
+            return self.say(False, name, str(e)[:300].replace("\n", " "))
+        self.say(True, name, text)
+
+    def all_told(self):
+        odd = self.victim.odd
+        check(not odd, f"the victim says: {' / '.join(odd[:5])}")
+
+    def honest_goes_on(self):
+        self.honest.goes_on()
+        return f"{self.honest.rounds} rounds"
+
+    def nothing_left(self):
+        check(self.after.resources == self.before.resources,
+              f"resources {self.after.resources}, before {self.before.resources}")
+        check(self.after.sockets <= self.before.sockets,
+              f"{self.after.sockets} TCP sockets, before {self.before.sockets}")
+        return " ".join(f"{k} {v}" for k, v in self.after.resources.items())
+
+    def counted(self):
+        """At most one fault per connection, and one Terminate per fault."""
+        def grew(name):
+            return self.before.grew(name, self.after)
+        numbers = {name: grew(name) for name in ("connections", "rx_faults", "rx_crc_errors",
+                                                 "tx_terminates", "rx_terminates", "cq_overflows")}
+        check(numbers["rx_faults"] > self.count // 4, f"hardly any fault is counted: {numbers}")
+        check(numbers["rx_crc_errors"] <= numbers["rx_faults"] <= numbers["connections"],
+              f"more faults than connections: {numbers}")
+        check(numbers["tx_terminates"] <= numbers["rx_faults"], f"too many Terminates: {numbers}")
+        check(numbers["cq_overflows"] == 0, f"completions were lost: {numbers}")
+        return ", ".join(f"{k} {v}" for k, v in numbers.items())
+
+    def log_bounded(self):
+        """Ten lines in five seconds, of each of three kinds."""
+        lines = self.after.log - self.before.log
+        bound = 3 * 10 * ((self.after.at - self.before.at) / 5 + 2)
+        check(lines <= bound, f"{lines} lines of the log, more than {bound:.0f}")
+        return f"{lines} lines"
+
+    def memory(self):
+        """Kilobytes: what the kernel can give, and what it cannot give back."""
+        now, before = self.after.meminfo, self.before.meminfo
+        lost = before["MemAvailable"] - now["MemAvailable"]
+        slab = now["SUnreclaim"] - before["SUnreclaim"]
+        text = f"{lost} kB less available, {slab} kB more slab"
+        # What was freed stays in quarantine there; lost memory is looked for by the runner.
+        if not DEBUG:
+            check(lost < 32768, text)
+            check(slab < 4096, text)
+        return text
+
+    def run(self, groups):
+        silence = setups.Silence(self.victim)
+        for name in groups:
+            self.group(name)
+        silence.end()
+        for failure in silence.failures:
+            print(f"# silence: {failure}")
+        self.say(not silence.failures, "silence", f"{len(silence.CASES)} cases at once")
+        self.checked("a good connection is served", self.good)
+        self.checked("the honest connection goes on", self.honest_goes_on)
+        self.checked("the victim's memory and queues", self.all_told)
+        self.after = self.settled(self.before)
+        self.checked("nothing is left", self.nothing_left)
+        self.checked("counters", self.counted)
+        self.checked("log", self.log_bounded)
+        self.checked("memory", self.memory)
+        self.checked("the victim ends", self.victim.stop)
+        self.honest.process.kill()
+
+
+CHECKS = 9
+
+
+def main():
+    if sys.argv[1] == "--list":
+        # And what is checked at the end.
+        print("\n".join([*GROUPS, *["check"] * CHECKS]))
+        return
+    device, address, port, *groups = sys.argv[1:]
+    print(f"# seed {SEED}, of long tables one case of {STEP}")
+    Adversary(device, address, int(port)).run(groups or GROUPS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 240
+# pairs: rsiw,*
+#
+# Peers that break every rule, in thousands of ways: each gets the answer that
+# it should, nobody's memory suffers, and an honest connection goes on.
+# CASES=100000: so many random ones, and all tables in full; SEED: others.
+
+. /tests/lib.sh
+
+mapfile -t results < <(python3 /tests/wire/adversary.py --list)
+plan $((${#results[@]} + 2))
+
+run "load the driver" load_driver || exit 1
+# Thousands of connections in TIME_WAIT would look like lost memory.
+sysctl -q net.ipv4.tcp_max_tw_buckets=64
+while read -r line; do
+	case $line in
+	"ok "*) ok "${line#ok }" ;;
+	"not ok "*) not_ok "${line#not ok }" ;;
+	*) note "${line#\# }" ;;
+	esac
+done < <(python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190 2>&1 </dev/null)
+if wait $!; then ok "to the end"; else not_ok "to the end"; fi

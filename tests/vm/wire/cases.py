@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tables of the adversary: groups of cases.
+
+A group yields (name, function): the function plays one case against the victim, and raises Failed
+if the device does anything but what it should.
+"""
+
+import struct
+
+import fpdu
+from fpdu import (DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
+                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check)
+from verdicts import Verdict, answered, judge, terminated
+from victim import READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN, Attacker, read_request
+
+
+def conclude(a, verdict, offender):
+    """Sees to it that what was sent ends as it should."""
+    if verdict.what == "terminated":
+        a.passing = True
+        header = offender if verdict.kind != MPA else None
+        a.terminated(verdict.kind, verdict.code, header, read_request=verdict.read)
+    elif verdict.what == "closed":
+        a.closed()
+    elif verdict.what == "open":
+        a.fin()
+        a.closed()
+    else:
+        if verdict.what == "lives":
+            a.lives(verdict.reads)
+        a.fin()
+        check(a.next() == b"", "something behind the last answer")
+        answered(a.passed, verdict.answers)
+    a.over(verdict.got)
+
+
+def single(make, receives=RECEIVES):
+    """One segment, judged by the rules."""
+    def play(victim):
+        a = Attacker(victim, receives=receives)
+        ulpdu = make(a.told)
+        a.send(ulpdu)
+        conclude(a, judge(a.told, ulpdu, receives), ulpdu)
+    return play
+
+
+def script(make, verdict, **more):
+    """Several segments; the last is the offender. The verdict is given."""
+    def play(victim):
+        a = Attacker(victim, **more)
+        ulpdus = make(a.told)
+        a.send(*ulpdus)
+        conclude(a, verdict, ulpdus[-1])
+    return play
+
+
+LIVES = Verdict("lives")
+
+# --- one segment: every field of every header -----------------------------------------------------
+
+BASES = {
+    "write": lambda t: fpdu.tagged(WRITE, t.both.stag, t.both.at + 16, b"stray..."),
+    "response": lambda t: fpdu.tagged(RESPONSE, t.local.stag, t.sink_at, b"stray..."),
+    "send": lambda t: fpdu.untagged(SEND, b"sixteen octets.."),
+    "send_inv": lambda t: fpdu.untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
+    "read": lambda t: read_request(t.read.stag, t.read.at + 3, 16),
+    "terminate": lambda t: fpdu.untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
+}
+CONTROL = {"ddp": (0, 1), "rdmap": (1, 1)}
+UNTAGGED = {**CONTROL, "stag": (2, 4), "queue": (6, 4), "number": (10, 4), "offset": (14, 4)}
+FIELDS = {
+    **dict.fromkeys(("write", "response"), {**CONTROL, "stag": (2, 4), "to": (6, 8)}),
+    **dict.fromkeys(("send", "send_inv"), UNTAGGED),
+    "read": {**UNTAGGED, "sink": (18, 4), "sink_to": (22, 8), "size": (30, 4),
+             "source": (34, 4), "at": (38, 8)},
+    "terminate": {**UNTAGGED, "kind": (18, 1), "code": (19, 1), "bits": (20, 2)},
+}
+
+
+def values(field, size, everything):
+    """Values for a field, each a function of what the victim told."""
+    top = 1 << 8 * size
+    if size == 1 and everything:
+        numbers = range(256)
+    elif size == 1:
+        numbers = sorted({0, 0xFF, *(0x41 ^ 1 << bit for bit in range(8)),
+                          *range(0x40, 0x50), 0xC1, 0xC2, 0x81})
+    elif everything:
+        numbers = (0, 1, 2, 3, 4, 0xFF, 0x100, top // 2 - 1, top // 2, *range(top - 17, top))
+    else:
+        numbers = (0, 1, 2, 3, top // 2, top - 9, top - 8, top - 1)
+    for number in numbers:
+        yield f"{number:#x}", lambda t, n=number: n
+    if field in ("stag", "source"):
+        for name in ("both", "write", "read", "other", "stale", "local"):
+            yield name, lambda t, n=name: getattr(t, n).stag
+        yield "unknown", lambda t: UNKNOWN
+        yield "another key", lambda t: t.both.stag ^ 1
+        yield "another index", lambda t: t.both.stag ^ 0x80000000
+    if field in ("to", "at"):
+        for name in ("both", "write", "read", "other"):
+            for where, of in EDGES.items():
+                yield f"{where} {name}", lambda t, n=name, f=of: f(getattr(t, n))
+    if field == "size":
+        for number in (4096, 65535, 69997, 69998):
+            yield str(number), lambda t, n=number: n
+
+
+# For 8 or 16 octets.
+EDGES = {
+    "before": lambda g: g.at - 1, "at": lambda g: g.at, "at the end of": lambda g: g.at + g.size - 8,
+    "over the end of": lambda g: g.at + g.size - 7, "behind": lambda g: g.at + g.size,
+    "16 before the end of": lambda g: g.at + g.size - 16,
+}
+
+
+def fields(everything):
+    for base, make in BASES.items():
+        for field, (at, size) in FIELDS[base].items():
+            for value, of in values(field, size, everything):
+                def changed(t, make=make, at=at, size=size, of=of):
+                    ulpdu = make(t)
+                    return ulpdu[:at] + of(t).to_bytes(size, "big") + ulpdu[at + size:]
+                yield f"{base}: {field} {value}", single(changed)
+    # Both fields of a right one of another region.
+    for name in ("both", "write", "read", "other", "stale", "local"):
+        for where, of in EDGES.items():
+            yield f"write: {where} {name}", single(lambda t, n=name, f=of: fpdu.tagged(
+                WRITE, getattr(t, n).stag, f(getattr(t, n)), b"stray..."))
+            yield f"read: {where} {name}", single(lambda t, n=name, f=of: read_request(
+                getattr(t, n).stag, f(getattr(t, n)), 16))
+
+
+def lengths(everything):
+    """Segments of all lengths, and every message that is as long as it may be."""
+    sizes = {*range(20), 27, 28, 29, 63, 64, 65, 127, 128, 999, 1000, 1001, 4096}
+    if everything:
+        sizes |= {*range(140), 5000, 5001, 32768, 65000}
+    for base, make in BASES.items():
+        header = 14 if base in ("write", "response") else 18
+        for size in sorted(sizes):
+            yield f"{base}: {size} octets", single(lambda t, m=make, s=size, h=header:
+                                                   (m(t)[:h] + m(t)[h:] + bytes(s))[:h + s])
+        for size in range(header):
+            yield f"{base}: {size} octets of the header", single(lambda t, m=make, s=size: m(t)[:s])
+    for size in (64767, 64768, 64769, 65535):
+        yield f"write: a ULPDU of {size}", single(lambda t, s=size: fpdu.tagged(
+            WRITE, t.both.stag, t.both.at, bytes(s - 14)))
+    for last in (True, False):
+        yield f"write: nothing, last {last}", single(
+            lambda t, e=last: fpdu.tagged(WRITE, UNKNOWN, 5, last=e))
+    for base in ("send", "send_inv"):
+        yield f"{base}: no receive", single(BASES[base], receives=0)
+        yield f"{base}: not the last", single(lambda t, m=BASES[base]: bytes((VERSION,)) + m(t)[1:])
+
+
+# --- streams of segments ----------------------------------------------------------------------------
+
+def messages(everything):
+    def send(number, size=8, offset=0, last=True, queue=0, opcode=SEND):
+        return fpdu.untagged(opcode, bytes(size), number=number, offset=offset, last=last,
+                             queue=queue)
+
+    def full(t):
+        return [send(n) for n in range(1, RECEIVES + 2)]
+    mo, number = terminated(DDP_UNTAGGED, 4), terminated(DDP_UNTAGGED, 3)
+    opcode = terminated(RDMA_OPERATION, 6)
+    yield "Sends for all receives", script(lambda t: full(t)[:-1], Verdict("lives", got=RECEIVES))
+    yield "one Send too many", script(full, terminated(DDP_UNTAGGED, 2, got=RECEIVES))
+    yield "number repeated", script(lambda t: [send(1), send(1)],
+                                    terminated(DDP_UNTAGGED, 3, got=1))
+    yield "number skipped", script(lambda t: [send(1), send(3)],
+                                   terminated(DDP_UNTAGGED, 3, got=1))
+    yield "number changes", script(lambda t: [send(1, last=False), send(2, offset=8)], number)
+    yield "offset skips", script(lambda t: [send(1, last=False), send(1, offset=9)], mo)
+    yield "offset overlaps", script(lambda t: [send(1, last=False), send(1, offset=7)], mo)
+    yield "offset begins again", script(lambda t: [send(1, last=False), send(1)], mo)
+    yield "too long in pieces", script(lambda t: [send(1, 64, last=False), send(1, 1, 64)],
+                                       terminated(DDP_UNTAGGED, 5))
+    yield "as long as may be", script(lambda t: [send(1, 63, last=False), send(1, 1, 63)],
+                                      Verdict("lives", got=1))
+    yield "empty pieces", script(lambda t: [send(1, 0, last=False)] * 50 + [send(1)],
+                                 Verdict("lives", got=1))
+    yield "another Send within one", script(
+        lambda t: [send(1, last=False), send(1, offset=8, opcode=5)], opcode)
+    yield "a Read within a Send", script(
+        lambda t: [send(1, last=False), read_request(t.read.stag, t.read.at, 8)], opcode)
+    yield "a Write within a Send", script(
+        lambda t: [send(1, last=False), BASES["write"](t), send(1, offset=8)],
+        Verdict("lives", got=1))
+    yield "a Terminate within a Send", script(
+        lambda t: [send(1, last=False), BASES["terminate"](t)], Verdict("closed"))
+    yield "something behind a Terminate", script(
+        lambda t: [BASES["terminate"](t), BASES["write"](t), send(1)], Verdict("closed"))
+    yield "a Write in pieces that go back", script(
+        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8), last=False),
+                   fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8))], LIVES)
+    yield "a Write changes its STag", script(
+        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+                   fpdu.tagged(WRITE, t.write.stag, t.write.at, bytes(8))],
+        terminated(DDP_TAGGED, 0))
+    yield "a Write leaves its region", script(
+        lambda t: [fpdu.tagged(WRITE, t.write.stag, t.write.at, bytes(1000), last=False),
+                   fpdu.tagged(WRITE, t.write.stag, t.write.at + 1000, b"x")],
+        terminated(DDP_TAGGED, 1))
+    yield "a Response within a Write", script(
+        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+                   BASES["response"](t)], opcode)
+    yield "an STag that was invalidated", script(
+        lambda t: [BASES["send_inv"](t), BASES["write"](t)], terminated(DDP_TAGGED, 0, got=1))
+    yield "invalidated twice", script(
+        lambda t: [BASES["send_inv"](t),
+                   fpdu.untagged(SEND_INV, b"x", number=2, stag=t.both.stag)],
+        terminated(RDMA_PROTECTION, 0, got=1))
+    yield "invalidated within its Write", script(
+        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+                   BASES["send_inv"](t),
+                   fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
+        terminated(DDP_TAGGED, 0, got=1))
+    yield "Reads beyond IRD", beyond_ird
+    for name in ("write", "send", "read"):
+        yield f"{name}: in single octets", in_single_octets(BASES[name])
+
+
+def in_single_octets(make):
+    def play(victim):
+        a = Attacker(victim)
+        ulpdu = make(a.told)
+        data = fpdu.fpdu(ulpdu)
+        a.deliver(data, range(1, len(data)))
+        conclude(a, judge(a.told, ulpdu), ulpdu)
+    return play
+
+
+def beyond_ird(victim):
+    """In one TCP segment, to an end that reads slowly."""
+    a = Attacker(victim, window=4096)
+    t = a.told
+    a.send(*(read_request(t.read.stag, t.read.at, t.read.size, n) for n in range(1, 101)))
+    a.passing = True
+    ulpdu = a.next()
+    check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
+    check(a.next() == b"", "something behind the Terminate")
+    check(sum(len(u) - 14 for u in a.passed) < 50 * t.read.size, "far too many are answered")
+    a.over()
+
+
+def responses(everything):
+    """The victim reads twice 64 octets of us, to sinks that lie near each other."""
+    def case(name, make, verdict):
+        def play(victim):
+            a = Attacker(victim, flags=READS)
+            # It may not send before we have.
+            a.send(fpdu.tagged(WRITE, 0, 0))
+            for i in (0, 1):
+                sink, to, size, stag, at = a.read_request(1 + i)
+                check((sink, to, size, stag, at) ==
+                      (a.told.local.stag, a.told.sink_at + i * SINK_STEP, SINK_SIZE, 0x100, 0x1000),
+                      "another Read")
+            ulpdus = make(a.told)
+            a.send(*ulpdus)
+            conclude(a, verdict, ulpdus[-1])
+        return name, play
+
+    def response(t, i=0, size=SINK_SIZE, skip=0, last=True, stag=None):
+        return fpdu.tagged(RESPONSE, t.local.stag if stag is None else stag,
+                           t.sink_at + i * SINK_STEP + skip, bytes(size), last=last)
+    stag, bounds = terminated(DDP_TAGGED, 0), terminated(DDP_TAGGED, 1)
+    opcode = terminated(RDMA_OPERATION, 6)
+    yield case("both", lambda t: [response(t), response(t, 1)], LIVES)
+    yield case("one", lambda t: [response(t)], LIVES)
+    yield case("in pieces", lambda t: [
+        response(t, size=30, last=False), response(t, size=34, skip=30, last=False),
+        response(t, size=0, skip=64)], LIVES)
+    yield case("the second first", lambda t: [response(t, 1)], bounds)
+    yield case("one more", lambda t: [response(t), response(t, 1), response(t)], opcode)
+    yield case("to another sink", lambda t: [response(t, stag=t.both.stag)], stag)
+    yield case("to nothing", lambda t: [response(t, stag=UNKNOWN)], stag)
+    yield case("one octet too early", lambda t: [response(t, skip=-1)], bounds)
+    yield case("one octet too far", lambda t: [response(t, skip=1)], bounds)
+    yield case("too long", lambda t: [response(t, size=65)], bounds)
+    yield case("much too long", lambda t: [response(t, size=4096)], bounds)
+    yield case("too long in pieces", lambda t: [
+        response(t, last=False), response(t, size=1, skip=64)], bounds)
+    yield case("too short", lambda t: [response(t, size=63)], terminated(RDMA_OPERATION, 0xFF))
+    yield case("empty", lambda t: [response(t, size=0)], terminated(RDMA_OPERATION, 0xFF))
+    yield case("a hole in it", lambda t: [
+        response(t, size=8, last=False), response(t, size=8, skip=9)], bounds)
+    yield case("changes its STag", lambda t: [
+        response(t, size=8, last=False), response(t, size=56, skip=8, stag=t.both.stag)], stag)
+    yield case("a Write within", lambda t: [
+        response(t, size=8, last=False), BASES["write"](t)], opcode)
+    yield case("a Send within", lambda t: [
+        response(t, size=8, last=False), BASES["send"](t), response(t, size=56, skip=8)],
+        Verdict("lives", got=1))
+    yield case("a Write to the sink", lambda t: [
+        fpdu.tagged(WRITE, t.local.stag, t.sink_at, bytes(8))], stag)
+    yield case("a Read of the sink", lambda t: [read_request(t.local.stag, t.sink_at, 8)],
+               terminated(RDMA_PROTECTION, 2, read=True))
+    yield case("the sink invalidated", lambda t: [
+        fpdu.untagged(SEND_INV, b"x", stag=t.local.stag)], terminated(RDMA_PROTECTION, 9))
+    for bits in (0, 0x80, 0xC0, 0xE0):
+        for kind in (0x00, 0x01, 0x11, 0x20, 0xFF):
+            yield case(f"a Terminate {kind:#x}, bits {bits:#x}", lambda t, b=bits, k=kind: [
+                fpdu.untagged(TERMINATE, bytes((k, 0, b, 0)) + struct.pack("!H", 46) +
+                              read_request(t.both.stag, t.both.at, 8), queue=2)], Verdict("closed"))
+    for size in range(0, 60, 1 if everything else 7):
+        yield case(f"{size} octets of a Terminate", lambda t, s=size: [
+            fpdu.untagged(TERMINATE, (bytes((0x01, 0, 0xE0, 0)) + struct.pack("!H", 46) +
+                                      read_request(t.both.stag, t.both.at, 8) + bytes(9))[:s],
+                          queue=2)], Verdict("closed"))
+
+
+# --- octets -------------------------------------------------------------------------------------------
+
+def octets(everything):
+    """Below DDP: CRCs, lengths that are not true, streams that end anywhere."""
+    def damaged(base, at, bit):
+        def play(victim):
+            a = Attacker(victim)
+            data = bytearray(fpdu.fpdu(BASES[base](a.told)))
+            data[at] ^= 1 << bit
+            a.deliver(bytes(data))
+            if at < 2:
+                # Where the FPDU ends is not known any more: no CRC may be right, or come at all.
+                a.fin()
+                ulpdu = a.next_or_reset()
+                check(not ulpdu or ulpdu[18] == MPA, f"not MPA's: {ulpdu.hex()}")
+            else:
+                a.terminated(MPA, 2)
+            a.over()
+        return play
+
+    def cut(base, at, how):
+        def play(victim):
+            a = Attacker(victim)
+            data = fpdu.fpdu(BASES[base](a.told))
+            a.deliver(data[:at], (at // 2,) if at > 1 else ())
+            if how == "FIN":
+                a.fin()
+                a.closed()
+            else:
+                a.reset()
+            a.over()
+        return play
+
+    def claims(base, length):
+        def play(victim):
+            a = Attacker(victim)
+            ulpdu = BASES[base](a.told)
+            body = struct.pack("!H", length) + ulpdu + bytes(max(0, length - len(ulpdu)))
+            body = body[:2 + length] + bytes(-(2 + length) % 4)
+            a.deliver(body + fpdu.crc32c(body))
+            ulpdu = body[2:2 + length]
+            conclude(a, judge(a.told, ulpdu), ulpdu)
+        return play
+
+    for base in BASES if everything else ("write", "send"):
+        # Of that length it is for every base.
+        size = len(fpdu.fpdu(bytes({"write": 22, "response": 22, "read": 46,
+                                    "terminate": 22}.get(base, 34))))
+        for at in range(size):
+            for bit in range(8) if everything else (at % 8,):
+                yield f"{base}: bit {bit} of octet {at} damaged", damaged(base, at, bit)
+        for at in range(1, size):
+            for how in ("FIN", "RST"):
+                yield f"{base}: {how} after {at} octets", cut(base, at, how)
+        for length in (0, 1, 2, 3, 13, 14, 15, 17, 18, 19, 64768, 64769, 65534, 65535):
+            yield f"{base}: claims {length} octets", claims(base, length)
+
+
+GROUPS = {f.__name__: f for f in (fields, lengths, messages, responses, octets)}

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0
+"""More of the adversary: connection setup, the RTR, and peers that fall silent."""
+
+import errno
+import socket
+import struct
+import threading
+import time
+
+import fpdu
+from cases import BASES, LIVES, conclude
+from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, SEND, SEND_INV, SLOW, WRITE, Failed,
+                  check)
+from verdicts import Verdict, terminated
+from victim import FLOOD, REPLY, REQUEST, UNKNOWN, Attacker, read_request, whole_request
+
+# RFC 6581 s9: peer-to-peer, and all three forms of the RTR.
+ANY_RTR = 0xC000 | 4, 0xC000 | 4
+WRITE_RTR = 0x8000 | 4, 0x8000 | 4
+
+
+# --- requests ----------------------------------------------------------------------------------------
+
+def ask(victim, data, how="FIN"):
+    """Octets in place of a Request; returns what comes back up to the end."""
+    sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
+    sock.sendall(data)
+    if how == "RST":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+        return b""
+    got = b""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while more := sock.recv(4096):
+            got += more
+    except socket.timeout as e:
+        raise Failed("it is not closed") from e
+    except OSError as e:
+        # It was reset, maybe before the FIN.
+        check(e.errno in (errno.ECONNRESET, errno.ENOTCONN), f"{e!r}")
+    finally:
+        sock.close()
+    return got
+
+
+def refused(data, how="FIN"):
+    def play(victim):
+        got = ask(victim, data, how)
+        check(not got, f"an answer: {got[:40].hex()}")
+    return play
+
+
+def requests(everything):
+    # Nobody waits for how these end: such a token is none of a case's.
+    whole = whole_request(struct.pack("!IBB", 0xFFFFFFFF, 0, 8))
+    for at in range(len(whole)):
+        for how in ("FIN", "RST"):
+            yield f"{how} after {at} octets of a Request", refused(whole[:at], how)
+    yield "RST after the Request", refused(whole, "RST")
+    for at in range(16):
+        for bit in range(8) if everything else (at % 8,):
+            key = bytearray(whole)
+            key[at] ^= 1 << bit
+            yield f"bit {bit} of octet {at} of the key", refused(bytes(key))
+    for revision in (0, 3, 4, 0x80, 0xFF):
+        yield f"revision {revision}", refused(whole_request(revision=revision))
+    for size in (513, 1000, 0x8000, 0xFFFF):
+        yield f"{size} octets of private data", refused(
+            REQUEST + struct.pack("!BBH", 0x40, 1, size) + bytes(size))
+    yield "a Reply", refused(whole.replace(REQUEST, REPLY))
+    for size in range(4):
+        yield f"{size} octets for IRD and ORD", refused(
+            whole_request(bytes(size), flags=0x50, revision=2))
+    yield "an FPDU of zeros", refused(bytes(20))
+    yield "a Send and no Request", refused(fpdu.fpdu(fpdu.untagged(SEND, bytes(30))))
+
+    def early(data, verdict):
+        """An FPDU right behind the Request, before there can be a Reply."""
+        def play(victim):
+            a = Attacker(victim, behind=fpdu.fpdu(data))
+            conclude(a, verdict, data)
+        return play
+    yield "a Write behind the Request", early(fpdu.tagged(WRITE, 0, 0), LIVES)
+    yield "a bad Write behind the Request", early(
+        fpdu.tagged(WRITE, UNKNOWN, 0, b"stray"), terminated(DDP_TAGGED, 0))
+
+
+# --- ready to receive ---------------------------------------------------------------------------------
+
+def rtr(everything):
+    def case(name, make, verdict, enhanced=ANY_RTR):
+        def play(victim):
+            a = Attacker(victim, enhanced=enhanced)
+            ulpdus = make(a.told)
+            a.send(*ulpdus)
+            conclude(a, verdict, ulpdus[-1])
+        return name, play
+
+    def send(number=1, data=b"", **more):
+        return fpdu.untagged(SEND, data, number=number, **more)
+    one = Verdict("lives", got=1)
+    number = terminated(DDP_UNTAGGED, 3)
+    empty = Verdict("lives", reads=1, answers=[(0x100, 0x1000, b"")])
+    yield case("a Send", lambda t: [send()], LIVES)
+    yield case("a Write", lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0)], LIVES)
+    yield case("a Read", lambda t: [read_request(UNKNOWN, 0, 0)], empty)
+    yield case("two Sends", lambda t: [send(), send(2)], one)
+    yield case("a Send, and its number again", lambda t: [send(), send()], number)
+    yield case("number 2 first", lambda t: [send(2)], number)
+    yield case("a Send with data", lambda t: [send(data=b"data")], one)
+    yield case("a Send behind a Write", lambda t: [fpdu.tagged(WRITE, 0, 0), send()], one)
+    yield case("a Send in pieces", lambda t: [send(last=False), send()], one)
+    yield case("a Send that was not agreed on", lambda t: [send()], one, enhanced=WRITE_RTR)
+    yield case("a Write with data to nothing",
+               lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0, b"x")], terminated(DDP_TAGGED, 0))
+    yield case("a Read of nothing that is there", lambda t: [read_request(UNKNOWN, 0, 1)],
+               terminated(RDMA_PROTECTION, 0, read=True))
+    yield case("one that invalidates", lambda t: [fpdu.untagged(SEND_INV, stag=UNKNOWN)],
+               terminated(RDMA_PROTECTION, 0))
+    yield case("a Send to another queue", lambda t: [send(queue=5)], terminated(DDP_UNTAGGED, 1))
+    yield case("a Terminate", lambda t: [BASES["terminate"](t)], Verdict("closed"))
+    for base in ("write", "send", "read"):
+        for size in range(1, 20, 1 if everything else 6):
+            def cut(victim, base=base, size=size):
+                a = Attacker(victim, enhanced=ANY_RTR)
+                a.deliver(fpdu.fpdu(BASES[base](a.told))[:size])
+                a.fin()
+                a.closed()
+                a.over()
+            yield f"{base}: {size} octets", cut
+
+
+# --- silence -------------------------------------------------------------------------------------------
+
+def let_go(victim, data):
+    """Whoever owes something is let go, after a while."""
+    began = time.monotonic()
+    sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
+    sock.sendall(data)
+    sock.settimeout(25 * SLOW)
+    try:
+        check(sock.recv(1) == b"", "an answer to nothing")
+    except ConnectionResetError:
+        pass
+    except socket.timeout as e:
+        raise Failed("it is waited for, for ever") from e
+    check(time.monotonic() - began > 3, "let go too soon")
+
+
+def owes_rtr(victim):
+    a = Attacker(victim, enhanced=ANY_RTR)
+    a.sock.settimeout(25 * SLOW)
+    try:
+        check(a.sock.recv(1) == b"", "something comes")
+    except ConnectionResetError:
+        pass
+    except socket.timeout as e:
+        raise Failed("the RTR is waited for, for ever") from e
+    a.over()
+
+
+def owes_nothing(victim):
+    """Nothing makes a connection end that is only quiet, in the middle of an FPDU or not."""
+    a = Attacker(victim)
+    data = fpdu.fpdu(BASES["write"](a.told))
+    for part in (data[:1], data[1:9], data[9:]):
+        time.sleep(2)
+        a.deliver(part)
+    a.lives()
+    a.fin()
+    check(a.next() == b"", "something behind the answer")
+    a.over()
+
+
+def stays(victim):
+    """The victim's end does not depend on ours: we keep the connection."""
+    for make in (lambda t: fpdu.tagged(WRITE, UNKNOWN, 0, b"x"), BASES["terminate"]):
+        a = Attacker(victim)
+        a.send(make(a.told))
+        check(victim.ended(a.token, 12) == 0, "a message was delivered")
+        a.sock.close()
+
+
+def reads_nothing(victim):
+    """There is no room for the Terminate, ever."""
+    a = Attacker(victim, flags=FLOOD, window=4096)
+    a.send(fpdu.tagged(WRITE, 0, 0))
+    time.sleep(1)
+    a.send(fpdu.tagged(WRITE, UNKNOWN, 0, b"x"))
+    check(victim.ended(a.token, 30) == 0, "a message was delivered")
+    a.sock.close()
+
+
+def leaves_in_the_flood(victim):
+    for how in ("reset", "fin"):
+        a = Attacker(victim, flags=FLOOD, window=4096)
+        a.send(fpdu.tagged(WRITE, 0, 0))
+        time.sleep(0.5)
+        getattr(a, how)()
+        if how == "fin":
+            time.sleep(0.5)
+        a.over()
+
+
+def terminated_in_the_flood(victim):
+    """The Terminate comes between FPDUs, behind what was on its way."""
+    a = Attacker(victim, flags=FLOOD, window=4096)
+    ulpdu = fpdu.tagged(WRITE, UNKNOWN, 0, b"x")
+    a.send(fpdu.tagged(WRITE, 0, 0), ulpdu)
+    conclude(a, terminated(DDP_TAGGED, 0), ulpdu)
+
+
+class Silence:
+    """All who take their time, at once."""
+
+    CASES = {
+        "no Request": lambda v: let_go(v, b""),
+        "half a Request": lambda v: let_go(v, REQUEST),
+        "a Request without its data": lambda v: let_go(
+            v, REQUEST + struct.pack("!BBH", 0x40, 1, 9) + bytes(8)),
+        "no RTR": owes_rtr,
+        "quiet": owes_nothing,
+        "the connection is kept": stays,
+        "nothing is read": reads_nothing,
+        "gone in the flood": leaves_in_the_flood,
+        "terminated in the flood": terminated_in_the_flood,
+    }
+
+    def __init__(self, victim):
+        self.failures = []
+        self.threads = [threading.Thread(target=self._play, args=(victim, *case))
+                        for case in self.CASES.items()]
+        for thread in self.threads:
+            thread.start()
+
+    def _play(self, victim, name, play):
+        try:
+            play(victim)
+        except (Failed, OSError) as e:
+            self.failures.append(f"{name}: {e!r}"[:300])
+
+    def end(self):
+        for thread in self.threads:
+            thread.join()
+
+
+GROUPS = {f.__name__: f for f in (requests, rtr)}

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the RFCs say of a first segment on a connection to the victim: for the adversary.
+
+The rules of RFC 5041 s7.1 and RFC 5040 s7.2 in their order, written down once more, by which any
+segment can be judged. Where the RFCs leave a choice it is the driver's (Documentation/rfc-map).
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+import fpdu
+from fpdu import (DDP_TAGGED, DDP_UNTAGGED, LAST, MPA, RDMA_OPERATION, RDMA_PROTECTION, READ,
+                  RESPONSE, TAGGED, TERMINATE, WRITE)
+
+INVALIDATING = (4, 6)
+SENDS = (3, 4, 5, 6)
+QUEUES = {**dict.fromkeys(SENDS, 0), READ: 1, TERMINATE: 2}
+MAX_ULPDU = 64768
+
+
+@dataclass
+class Verdict:
+    """One of these comes of it."""
+    # "lives": the connection goes on; "quiet": so it does, but cannot show it; "terminated": a
+    # Terminate and the end; "closed": the end without a word; "open": nothing yet, and the end if
+    # the stream ends here.
+    what: str
+    kind: int = 0
+    code: int = 0
+    # The Terminate has the Read Request's header.
+    read: bool = False
+    # Messages delivered to the consumer.
+    got: int = 0
+    # Read Requests taken, and what answers them.
+    reads: int = 0
+    answers: list = field(default_factory=list)
+
+
+def terminated(kind, code, **more):
+    return Verdict("terminated", kind, code, **more)
+
+
+def access(t, stag, at, size, right):
+    """Whether an STag may be used: 0, or why not, by the codes of RFC 5040 s4.8."""
+    for name, given in t.ranges.items():
+        if given.stag == stag and name != "stale":
+            break
+    else:
+        return "invalid"
+    if name == "other":
+        return "not associated"
+    if name not in ("both", right):
+        return "no right"
+    if not given.holds(at, size):
+        return "bounds"
+    return None
+
+
+# DDP has no code for a missing right.
+TAGGED_CODES = {"invalid": 0, "no right": 0, "bounds": 1, "not associated": 2}
+READ_CODES = {"invalid": 0, "bounds": 1, "no right": 2, "not associated": 3}
+
+
+def judge(t, ulpdu, receives=8):
+    """What comes of a segment that is the first of its connection."""
+    if len(ulpdu) < 14 or not ulpdu[0] & TAGGED and len(ulpdu) < 18:
+        return terminated(MPA, 3)
+    if len(ulpdu) > MAX_ULPDU:
+        return terminated(MPA, 3)
+    control, rdmap = ulpdu[:2]
+    if control & 3 != fpdu.VERSION:
+        return terminated(DDP_TAGGED, 4) if control & TAGGED else terminated(DDP_UNTAGGED, 6)
+    if rdmap & 0xC0 != fpdu.RDMAP:
+        return terminated(RDMA_OPERATION, 5)
+    if rdmap & 0xF > TERMINATE:
+        return terminated(RDMA_OPERATION, 6)
+    if control & TAGGED:
+        return judge_tagged(t, ulpdu, rdmap & 0xF)
+    return judge_untagged(t, ulpdu, rdmap & 0xF, receives)
+
+
+def judge_tagged(t, ulpdu, opcode):
+    stag, to = struct.unpack("!IQ", ulpdu[2:14])
+    size = len(ulpdu) - 14
+    # A Read Response is not expected either.
+    if opcode != WRITE:
+        return terminated(RDMA_OPERATION, 6)
+    if size:
+        if to + size >= 1 << 64:
+            return terminated(DDP_TAGGED, 3)
+        why = access(t, stag, to, size, "write")
+        if why:
+            return terminated(DDP_TAGGED, TAGGED_CODES[why])
+    return Verdict("lives" if ulpdu[0] & LAST else "open")
+
+
+def judge_untagged(t, ulpdu, opcode, receives):
+    stag, queue, number, offset = struct.unpack("!IIII", ulpdu[2:18])
+    size, last = len(ulpdu) - 18, ulpdu[0] & LAST
+    if queue > 2:
+        return terminated(DDP_UNTAGGED, 1)
+    if QUEUES.get(opcode) != queue:
+        return terminated(RDMA_OPERATION, 6)
+    if number != 1:
+        return terminated(DDP_UNTAGGED, 3)
+    if offset != 0:
+        return terminated(DDP_UNTAGGED, 4)
+    if opcode == TERMINATE:
+        return Verdict("closed")
+    if opcode == READ:
+        return judge_read(t, ulpdu[18:], last)
+    if not receives:
+        return terminated(DDP_UNTAGGED, 2)
+    if size > t.receive_size:
+        return terminated(DDP_UNTAGGED, 5)
+    if not last:
+        return Verdict("open")
+    if opcode in INVALIDATING:
+        why = access(t, stag, 0, 0, "")
+        if why == "invalid":
+            return terminated(RDMA_PROTECTION, 0)
+        if why == "not associated" or stag == t.local.stag:
+            return terminated(RDMA_PROTECTION, 9)
+        if stag == t.read.stag:
+            # Nothing can be read any more to see whether it lives.
+            return Verdict("quiet", got=1)
+    return Verdict("lives", got=1)
+
+
+def judge_read(t, header, last):
+    if len(header) > 28:
+        return terminated(DDP_UNTAGGED, 5)
+    if not last:
+        return Verdict("open")
+    if len(header) < 28:
+        return terminated(RDMA_OPERATION, 0xFF)
+    sink, to, size, stag, at = struct.unpack("!IQIIQ", header)
+    answer = b""
+    if size:
+        if at + size >= 1 << 64:
+            return terminated(RDMA_PROTECTION, 4, read=True)
+        why = access(t, stag, at, size, "read")
+        if why:
+            return terminated(RDMA_PROTECTION, READ_CODES[why], read=True)
+        answer = t.pattern(at, size)
+    return Verdict("lives", reads=1, answers=[(sink, to, answer)])
+
+
+def answered(passed, answers):
+    """The Responses that came are those, whole and in order."""
+    for sink, to, data in answers:
+        while True:
+            fpdu.check(passed, "an answer is missing")
+            ulpdu = passed.pop(0)
+            fpdu.check(ulpdu[0] & TAGGED and ulpdu[1] == fpdu.RDMAP | RESPONSE,
+                       f"no answer: {ulpdu[:20].hex()}")
+            part = ulpdu[14:]
+            fpdu.check(ulpdu[2:14] == struct.pack("!IQ", sink, to % (1 << 64)),
+                       f"the answer goes elsewhere: {ulpdu[:14].hex()}")
+            fpdu.check(part == data[:len(part)], "the answer is wrong")
+            data, to = data[len(part):], to + len(part)
+            fpdu.check(bool(ulpdu[0] & LAST) == (not data), "the last segment is another one")
+            if not data:
+                break
+    fpdu.check(not passed, "more is answered than was asked")
+
+
+# What a Terminate may say at all: layer and type, codes, and whether it has the segment's header.
+KINDS = {
+    0x00: (range(256), False),
+    RDMA_PROTECTION: ((0, 1, 2, 3, 4, 9, 0xFF), True),
+    RDMA_OPERATION: ((5, 6, 7, 8, 9, 0xFF), True),
+    0x10: ((0,), False),
+    DDP_TAGGED: (range(5), True),
+    DDP_UNTAGGED: (range(1, 7), True),
+    MPA: (range(1, 8), False),
+}
+
+
+def well_formed(ulpdu, sent):
+    """A Terminate that says something, of a segment that was sent if of any."""
+    fpdu.check(ulpdu[:18] == fpdu.untagged(TERMINATE, queue=2), f"odd header: {ulpdu.hex()}")
+    term = ulpdu[18:]
+    fpdu.check(len(term) >= 4 and term[0] in KINDS, f"says nothing: {term.hex()}")
+    codes, has_header = KINDS[term[0]]
+    fpdu.check(term[1] in codes, f"says {term[0]:#04x} {term[1]:#04x}")
+    fpdu.check(not term[2] & 0x1F and not term[3], "reserved bits are set")
+    rest = term[4:]
+    if not has_header:
+        fpdu.check(not term[2] and not rest, f"has a header: {term.hex()}")
+        return
+    fpdu.check(term[2] in (0xC0, 0xE0) and len(rest) >= 16, f"header bits {term[2]:#04x}")
+    size = 14 if rest[2] & TAGGED else 18
+    read = 28 if term[2] == 0xE0 else 0
+    fpdu.check(len(rest) == 2 + size + read, f"the length of its headers: {term.hex()}")
+    length = struct.unpack("!H", rest[:2])[0]
+    if sent is not None:
+        fpdu.check(any(len(s) == length and s[:size] == rest[2:2 + size] for s in sent),
+                   f"the header of something else: {rest.hex()}")

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The victim and what it is watched by: for the adversary.
+
+The program tests/vm/prog/victim.c accepts connections; an Attacker is one, made by hand. What it
+was given is in its `told`. tests/vm/prog/honest.c meanwhile uses the same device as one should.
+"""
+
+import errno
+import glob
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import fpdu
+from fpdu import Failed, SLOW, check
+
+# tests/vm/prog/victim.c has the same numbers.
+READS, FLOOD = 1, 2
+RECEIVES, SINK_STEP, SINK_SIZE = 8, 256, 64
+RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
+          "local": 0x1c004}
+AREA = 0x20000
+PATTERN = bytes((i * 31 + (i >> 8) + 7) & 0xFF for i in range(AREA))
+# Nobody's: an index that the device has not come to.
+UNKNOWN = 0x7FFFFF01
+# Where what is asked for to see whether a connection lives goes to.
+PROBE = 0x50524F42
+REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
+
+
+class Range:
+    """What an STag names."""
+
+    def __init__(self, name, at, size, stag):
+        self.name, self.at, self.size, self.stag = name, at, size, stag
+
+    def holds(self, at, size):
+        return self.at <= at and at + size <= self.at + self.size
+
+
+class Told:
+    """What the victim says of a connection and its memory."""
+
+    def __init__(self, data):
+        self.qpn, self.receive_size, self.receive_at, self.sink_at = struct.unpack("!IIQQ", data[:24])
+        self.ranges = {}
+        for i, name in enumerate(RANGES):
+            given = Range(name, *struct.unpack("!QII", data[24 + 16 * i:40 + 16 * i]))
+            self.ranges[name] = given
+            setattr(self, name, given)
+        self.area = self.both.at - RANGES["both"]
+
+    def pattern(self, at, size):
+        return PATTERN[at - self.area:at - self.area + size]
+
+
+class Program:
+    """A program of the job, whose lines are taken as they come."""
+
+    def __init__(self, *command):
+        self.name = command[0]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        self.news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self.news:
+                self.line(line.strip())
+                self.news.notify_all()
+
+    def lives(self):
+        check(self.process.poll() is None, f"{self.name} has ended: {self.last()}")
+
+    def wait(self, what, message, seconds=10):
+        with self.news:
+            check(self.news.wait_for(what, seconds * SLOW), f"{self.name}: {message}")
+
+
+class Victim(Program):
+    def __init__(self, address, port):
+        self.address, self.port = address, port
+        self.ready, self.ends, self.odd, self.bad = False, {}, [], 0
+        self.token, self.lock = 0, threading.Lock()
+        super().__init__("victim", address, str(port))
+        self.wait(lambda: self.ready, "not ready")
+
+    def line(self, line):
+        words = line.split()
+        if words[:1] == ["end"]:
+            verdict = " ".join(words[2:-1])
+            self.ends[int(words[1])] = verdict, int(words[-1].partition("=")[2])
+            if verdict not in ("ok", "gone"):
+                self.odd.append(line)
+        elif line == "ready":
+            self.ready = True
+        else:
+            self.odd.append(line)
+
+    def last(self):
+        return " / ".join(self.odd[-3:])
+
+    def next_token(self):
+        with self.lock:
+            self.token += 1
+            return self.token
+
+    def ended(self, token, seconds=10):
+        """How many messages the connection had, whose memory and queues are in order."""
+        self.wait(lambda: token in self.ends or self.process.poll() is not None,
+                  "a connection does not end", seconds)
+        self.lives()
+        verdict, got = self.ends.pop(token)
+        check(verdict in ("ok", "gone"), verdict)
+        return got
+
+    def stop(self):
+        self.process.stdin.close()
+        check(self.process.wait(10 * SLOW) == 0, f"the victim fails: {self.last()}")
+
+
+class Honest(Program):
+    def __init__(self, address, port):
+        self.rounds, self.says = 0, ""
+        super().__init__("honest", address, str(port))
+
+    def line(self, line):
+        if line.isdigit():
+            self.rounds = int(line)
+        else:
+            self.says = line
+
+    def last(self):
+        return self.says
+
+    def goes_on(self):
+        before = self.rounds
+        self.wait(lambda: self.rounds > before, "no more rounds", 20)
+
+
+def whole_request(data=b"", flags=0x40, revision=1):
+    return REQUEST + struct.pack("!BBH", flags, revision, len(data)) + data
+
+
+class Attacker(fpdu.Peer):
+    """A connection to the victim, which is accepted. It may pass over what is no Terminate."""
+
+    def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
+                 behind=b""):
+        self.victim, self.token = victim, victim.next_token()
+        self.passing, self.passed = False, []
+        sock = socket.socket()
+        if window:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(10 * SLOW)
+        sock.connect((victim.address, victim.port))
+        fpdu.Stream.__init__(self, sock)
+        data = struct.pack("!IBB", self.token, flags, receives)
+        if enhanced is None:
+            sock.sendall(whole_request(data) + behind)
+        else:
+            sock.sendall(whole_request(struct.pack("!HH", *enhanced) + data, 0x50, 2))
+        reply = self.receive(20)
+        check(reply[:16] == REPLY and not reply[16] & 0x20, f"not accepted: {reply!r}")
+        data = self.receive(struct.unpack("!H", reply[18:])[0])
+        self.told = Told(data[4:] if enhanced else data)
+
+    def next(self):
+        ulpdu = super().next()
+        while self.passing and ulpdu and ulpdu[1] & 0xF != fpdu.TERMINATE:
+            self.passed.append(ulpdu)
+            ulpdu = super().next()
+        return ulpdu
+
+    def next_or_reset(self):
+        try:
+            return self.next()
+        except Failed as e:
+            if isinstance(e.__cause__, ConnectionResetError):
+                return b""
+            raise
+
+    def deliver(self, data, cuts=()):
+        """So many octets in segments of their own, at least as TCP_NODELAY can do it."""
+        start = 0
+        for cut in [*cuts, len(data)]:
+            self.sock.sendall(data[start:cut])
+            start = cut
+
+    def fin(self):
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError as e:
+            # Over already, from there.
+            check(e.errno == errno.ENOTCONN, f"no FIN: {e}")
+
+    def reset(self):
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def lives(self, reads=0):
+        """After so many Reads another one is answered, rightly."""
+        t = self.told
+        at = t.read.at + 5
+        self.send(read_request(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
+        while (ulpdu := self.next())[2:6] != struct.pack("!I", PROBE):
+            check(ulpdu, "the connection has ended")
+            check(ulpdu[1] & 0xF != fpdu.TERMINATE, f"a Terminate: {ulpdu[18:20].hex()}")
+            self.passed.append(ulpdu)
+        check(ulpdu == fpdu.tagged(fpdu.RESPONSE, PROBE, 0x10, t.pattern(at, 16)),
+              f"not what was to be read: {ulpdu.hex()}")
+
+    def closed(self):
+        """The end, without a word: a FIN, or a reset."""
+        self.sock.settimeout(10 * SLOW)
+        try:
+            got = self.sock.recv(1000)
+        except ConnectionResetError:
+            return
+        except socket.timeout as e:
+            raise Failed("it is not closed") from e
+        check(not got, f"something comes before the end: {got.hex()}")
+
+    def over(self, got=0):
+        """Closed here, too; so many messages were delivered to the consumer."""
+        self.sock.close()
+        count = self.victim.ended(self.token)
+        check(got is None or count == got, f"{count} messages delivered, not {got}")
+
+
+def read_request(stag, at, size, number=1, sink=(0x100, 0x1000)):
+    return fpdu.untagged(fpdu.READ, struct.pack("!IQIIQ", *sink, size, stag, at), queue=1,
+                         number=number)
+
+
+class Watch:
+    """What the device and the kernel have at one time, to be compared with later."""
+
+    def __init__(self, device):
+        self.device, self.at = device, time.monotonic()
+        self.counters, self.meminfo = {}, {}
+        for path in glob.glob(f"/sys/class/infiniband/{device}/ports/1/hw_counters/*"):
+            with open(path) as f:
+                self.counters[os.path.basename(path)] = int(f.read())
+        words = subprocess.run(["rdma", "resource", "show", device], capture_output=True,
+                               text=True, check=True).stdout.split()
+        self.resources = {k: int(v) for k, v in zip(words[2::2], words[3::2])}
+        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
+        self.log = sum(device in line for line in log.splitlines())
+        with open("/proc/meminfo") as f:
+            for line in f:
+                name, value = line.split()[:2]
+                self.meminfo[name[:-1]] = int(value)
+        with open("/proc/net/sockstat") as f:
+            words = f.read().split()
+        self.sockets = int(words[words.index("alloc") + 1])
+
+    def grew(self, name, now):
+        return now.counters[name] - self.counters[name]
