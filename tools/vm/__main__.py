@@ -91,6 +91,7 @@ def configure(args):
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
     args.boot_timeout = 300 if debug else 120
+    args.usual_boot = 45 if debug else 12       # seconds
     args.slow = args.factor or (4 if debug else 1)
     args.qemu_args = args.qemu_args.split()
     args.job_env = dict(pair.split("=", 1) for pair in args.env)
