@@ -13,14 +13,14 @@ plan 9
 verify() {
 	fio_verified --directory="$MNT" --bsrange=512-64k --size=4m --ioengine=psync --numjobs=2 "$@"
 }
-# For RUN seconds, disturbed every twelve.
-: "${RUN:=12}"
+# For RUN seconds, disturbed every eight.
+: "${RUN:=8}"
 disturbed() {
 	local pid i
 	verify --runtime="$RUN" --time_based --size=2m &
 	pid=$!
-	for ((i = 0; i < RUN / 12; i++)); do
-		sleep $((i ? 10 : 2))
+	for ((i = 0; i < RUN / 8; i++)); do
+		sleep $((i ? 6 : 2))
 		"$@" || return
 	done
 	wait "$pid"
