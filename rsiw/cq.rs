@@ -250,3 +250,29 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
         vendor_err: 0,
     }
 }
+
+/// Where completions of a queue go: its CQ, and the QP that they name.
+#[derive(Clone, Copy)]
+pub(crate) struct Out<'a> {
+    pub(crate) cq: &'a Cq,
+    pub(crate) tag: &'a Tag,
+}
+
+impl Out<'_> {
+    /// Publishes one completion.
+    pub(crate) fn complete(&self, c: Completion) -> Notify {
+        self.cq.push(self.tag, &c)
+    }
+
+    /// Publishes a flushed request's completion.
+    pub(crate) fn flush(&self, id: u64, opcode: u8) -> Notify {
+        self.complete(Completion {
+            id,
+            opcode,
+            status: Status::Flush,
+            bytes: 0,
+            invalidated: None,
+            solicited: false,
+        })
+    }
+}

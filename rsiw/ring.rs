@@ -11,7 +11,10 @@ use crate::abi::{
 };
 use core::mem::offset_of;
 use kernel::prelude::*;
-use rdma::ring::{Entry, Ring, SharedMem};
+use rdma::{
+    ring::{Entry, Ring, SharedMem},
+    Consumer,
+};
 
 /// An element whose flags are a `u16` at the offset that send and receive elements share.
 pub(crate) trait WorkElement: Entry {
@@ -50,8 +53,8 @@ pub(crate) struct WorkRing<T: WorkElement>(Ring<T>);
 
 impl<T: WorkElement> WorkRing<T> {
     /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(entries: u32) -> Result<Self> {
-        Ring::new(entries).map(Self)
+    pub(crate) fn new(entries: u32, consumer: Consumer) -> Result<Self> {
+        Ring::new(entries, consumer).map(Self)
     }
 
     /// The memory, to be mapped by a process.
@@ -109,7 +112,7 @@ pub(crate) struct CompletionRing(Ring<Cqe>);
 impl CompletionRing {
     /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(entries: u32) -> Result<Self> {
-        Ring::with_tail(entries, CQ_CTRL_SIZE).map(Self)
+        Ring::with_tail(entries, CQ_CTRL_SIZE, Consumer::Process).map(Self)
     }
 
     /// The memory, to be mapped by a process.

@@ -38,8 +38,12 @@ pub(crate) use self::{
     responder::{accept, reject},
 };
 
-use crate::{device::max, params};
+use crate::{
+    device::{max, Rsiw},
+    params,
+};
 use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
+use rdma::{Device, QpHandle};
 
 /// What connection setup settled, as the queue pair needs it.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +150,21 @@ fn max_private_data(revision: u8) -> usize {
     } else {
         MAX_PRIVATE_DATA
     }
+}
+
+/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. None if
+/// there is no such queue pair, or if it is another process' or the kernel's, which the RDMA core
+/// does not ask for. Context: interrupts may be off.
+pub(crate) fn named_qp(dev: &Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
+    // No reference is taken: it might be the last one when it is dropped.
+    let qps = &dev.data().qps;
+    let handle = qps.with(qpn, |qp| {
+        qp.owner().admits_current().then(|| qp.handle().clone())
+    })?;
+    if handle.is_none() {
+        rdma::ratelimited_warn!(dev.name(), "QP {qpn}: another process would connect it\n");
+    }
+    handle
 }
 
 /// A read queue depth as the consumer asked for it, within the device's limits.

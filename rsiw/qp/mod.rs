@@ -20,7 +20,7 @@ pub(crate) mod stream;
 use crate::{
     cm::Conn,
     counters::Counter,
-    cq::{Cq, Notify, Tag},
+    cq::{Cq, Notify, Out, Tag},
     device::Device,
     limit::Held,
     pd::Pd,
@@ -37,10 +37,13 @@ use kernel::{
     workqueue::Work,
 };
 use net::SockCell;
-use rdma::{claim::Claim, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, QpHandle};
+use rdma::{
+    claim::Claim, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, Consumer, Owner,
+    QpHandle,
+};
 use reads::InboundReads;
 use rq::RecvQueue;
-use sq::{Out, SendQueue, Seq};
+use sq::{SendQueue, Seq};
 use state::{State, StateCell};
 
 /// What several contexts set and one acts on; each access is short.
@@ -107,12 +110,17 @@ pub(crate) struct Qp {
     /// IRD and ORD in use (before connecting: 0).
     #[pin]
     limits: SpinLockIrq<(u32, u32)>,
+    owner: Owner,
     _held: Held,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Qp { self.tx_work }
 }
+
+/// How many requests complete in one go, with interrupts off. A queue may have 32,768, and a process
+/// can have all of them complete at once, as often as it likes.
+const BATCH: u32 = 64;
 
 /// What a QP is made of.
 pub(crate) struct Parts<S> {
@@ -125,6 +133,7 @@ pub(crate) struct Parts<S> {
     pub(crate) sq: S,
     pub(crate) rq: Arc<RecvQueue>,
     pub(crate) rq_is_shared: bool,
+    pub(crate) consumer: Consumer,
     pub(crate) held: Held,
 }
 
@@ -150,6 +159,7 @@ impl Qp {
             sq,
             rq,
             rq_is_shared,
+            consumer,
             held,
             ..
         } = p;
@@ -177,9 +187,10 @@ impl Qp {
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
                 unasked <- new_timer!("rsiw_unasked"),
                 limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
+                owner: Owner::current(),
                 _held: held,
             }),
-            GFP_KERNEL,
+            consumer.flags(),
         )
     }
 
@@ -191,6 +202,11 @@ impl Qp {
     /// The QP number.
     pub(crate) fn number(&self) -> u32 {
         self.tag.number
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// The state.

@@ -6,17 +6,17 @@
 //! post, and emptied by rx. The lock serialises kernel posts, flushes, and the rx actors that share an
 //! SRQ. The one that has a queue for itself takes from it without.
 
-use super::sq::Out;
+use super::BATCH;
 use crate::{
     abi::{Rqe, Sge, MAX_SGE},
-    cq::Notify,
+    cq::{Notify, Out},
     pd::PdId,
     ring::WorkRing,
     wr::{Completion, Status},
 };
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::prelude::*;
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, SrqEvent, SrqHandle};
+use rdma::{lock::SpinLockIrq, new_spinlock_irq, Consumer, SrqEvent, SrqHandle};
 
 struct State {
     put: u32,
@@ -135,24 +135,38 @@ impl RecvQueue {
         Ok(Notify::default())
     }
 
-    /// Fails the receive under way (`current`), then all that are posted, in order; from now on
-    /// kernel consumers' receives complete as flushed at once. Context: any.
+    /// Fails the receive under way (`current`), then all that are posted, in order; afterwards
+    /// kernel consumers' receives complete as flushed at once. Context: any, one call at a time.
     pub(crate) fn flush(&self, current: Option<(u64, Status)>, out: Out<'_>) -> Notify {
-        let st = &mut *self.state.lock();
-        st.flushed = true;
         let mut notify = Notify::default();
         if let Some((id, status)) = current {
             notify |= out.complete(Completion::recv(id, status, 0));
         }
-        // A process may refill what was flushed; the ring's size bounds the work.
-        for _ in 0..self.size {
-            let mut rqe = Rqe::default();
-            if !self.take_next(&mut rqe) {
-                break;
+        // A process may refill what was flushed: the ring's size bounds the work, and a timer finds
+        // the rest. A kernel consumer may post beside, but not in the one round that there is for
+        // it, which leaves nothing.
+        let batch = match self.ring.mem().consumer() {
+            Consumer::Process => self.size.min(BATCH),
+            Consumer::Kernel => self.size,
+        };
+        let mut left = self.size;
+        loop {
+            let st = &mut *self.state.lock();
+            let mut empty = false;
+            for _ in 0..batch {
+                let mut rqe = Rqe::default();
+                if !self.take_next(&mut rqe) {
+                    empty = true;
+                    break;
+                }
+                notify |= out.complete(Completion::recv(rqe.id, Status::Flush, 0));
             }
-            notify |= out.complete(Completion::recv(rqe.id, Status::Flush, 0));
+            left -= batch;
+            if empty || left == 0 {
+                st.flushed = true;
+                return notify;
+            }
         }
-        notify
     }
 
     /// Takes the next receive, if one is posted, to `rqe`. Context: any.

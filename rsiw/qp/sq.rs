@@ -23,17 +23,22 @@
 //! and of those only a Read's is written, under the lock, after tx told under the lock that there is
 //! one.
 
-use super::reads::OutstandingRead;
+mod flush;
+
+use super::{reads::OutstandingRead, BATCH};
 use crate::{
     abi::Sqe,
-    cq::{Cq, Notify, Tag},
+    cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
     wr::{Completion, SendOp, SendWr, Status},
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
-use rdma::lock::{new_spinlock_irq, SpinLockIrq};
+use rdma::{
+    lock::{new_spinlock_irq, SpinLockIrq},
+    Consumer,
+};
 
 /// Position of a request in the stream of all requests of the queue; wraps.
 pub(crate) type Seq = u32;
@@ -147,19 +152,20 @@ impl SendQueue {
         ring: Option<WorkRing<Sqe>>,
     ) -> Result<impl PinInit<Self>> {
         debug_assert!(size.is_power_of_two());
-        let mut slots = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
+        let flags = Consumer::of(&ring).flags();
+        let mut slots = KVVec::with_capacity(size as usize, flags)?;
         for _ in 0..size {
             let free = SlotCell {
                 id: AtomicU64::new(0),
                 rest: AtomicU64::new(0),
             };
-            slots.push(free, GFP_KERNEL)?;
+            slots.push(free, flags)?;
         }
         let mut posted = KVVec::new();
         if ring.is_none() {
-            posted = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
+            posted = KVVec::with_capacity(size as usize, flags)?;
             for _ in 0..size {
-                posted.push(None, GFP_KERNEL)?;
+                posted.push(None, flags)?;
             }
         }
         let state = State {
@@ -339,9 +345,12 @@ impl SendQueue {
     /// Tx has handed all requests before `seq` to TCP: they complete as far as no Read is in the
     /// way. Context: tx.
     pub(crate) fn sent(&self, seq: Seq, out: Out<'_>) -> Notify {
-        let st = &mut *self.state.lock();
-        st.sent = seq;
-        self.advance(st, out)
+        let (notify, all) = {
+            let st = &mut *self.state.lock();
+            st.sent = seq;
+            self.advance(st, out)
+        };
+        self.advance_rest(notify, all, out)
     }
 
     /// The Read whose response is due next. Context: rx.
@@ -358,7 +367,8 @@ impl SendQueue {
     }
 
     fn take_read(&self, out: Out<'_>) -> (Option<OutstandingRead>, Notify, WakeTx) {
-        let st = &mut *self.state.lock();
+        let mut guard = self.state.lock();
+        let st = &mut *guard;
         let read = st.reads.pop();
         if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.len))) {
             let slot = self.slot(seq);
@@ -368,8 +378,10 @@ impl SendQueue {
                 ..slot.get()
             });
         }
-        let notify = self.advance(st, out);
-        (read, notify, WakeTx(core::mem::take(&mut st.tx_waits)))
+        let (notify, all) = self.advance(st, out);
+        let wake = WakeTx(core::mem::take(&mut st.tx_waits));
+        drop(guard);
+        (read, self.advance_rest(notify, all, out), wake)
     }
 
     /// The request whose Read response is due next.
@@ -410,76 +422,19 @@ impl SendQueue {
         head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
-    /// Fails everything that is queued: the request `failed` with its own status, all others
-    /// as flushed, in order. From now on requests complete
-    /// as flushed at once. Context: sleeping, tx excluded by the caller.
-    pub(crate) fn flush(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
-        let mut notify = Notify::default();
-        let mut spare: Fifo<OutstandingRead> = Fifo::empty();
-        {
-            let st = &mut *self.state.lock();
-            st.flushed = true;
-            notify |= self.advance(st, out);
-            let mut head = self.head.load(Ordering::Relaxed);
-            while head != self.tail() {
-                let status = match failed {
-                    Some((seq, status)) if seq == head => status,
-                    _ => Status::Flush,
-                };
-                notify |= out.complete(self.slot(head).get().completion(status));
-                head = head.wrapping_add(1);
-            }
-            self.head.store(head, Ordering::Release);
-            (st.sent, st.next) = (head, head);
-            core::mem::swap(&mut st.reads, &mut spare);
-        }
-        self.drop_posted();
-        notify | self.flush_ring(out)
-    }
-
-    /// In ERROR a process' doorbell flushes what it posted. Context: any.
-    ///
-    /// Bounded by the ring's size: what a process refills meanwhile is found by the timer that looks
-    /// for late receives ([`Qp::enter_error`](super::Qp::enter_error)).
-    pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
-        let mut notify = Notify::default();
-        let Some(ring) = &self.ring else {
-            return notify;
-        };
-        let st = &mut *self.state.lock();
-        if !st.flushed {
-            return notify;
-        }
-        for _ in 0..self.size {
-            let Some(sqe) = ring.take(self.tail()) else {
-                break;
-            };
-            let tail = self.tail().wrapping_add(1);
-            self.set_tail(tail);
-            self.head.store(tail, Ordering::Release);
-            (st.sent, st.next) = (tail, tail);
-            notify |= out.flush(sqe.id, sqe.opcode.min(crate::abi::opcode::REG_MR));
-        }
-        notify
-    }
-
-    /// Drops requests that tx never took, with the references that they hold, outside the lock.
-    fn drop_posted(&self) {
-        for i in 0..self.size as usize {
-            let wr = match self.state.lock().posted.get_mut(i) {
-                Some(wr) => wr.take(),
-                None => return,
-            };
-            drop(wr);
-        }
-    }
-
-    fn advance(&self, st: &mut State, out: Out<'_>) -> Notify {
+    /// Completes what is done, up to a batch of it, and tells whether that was all.
+    fn advance(&self, st: &mut State, out: Out<'_>) -> (Notify, bool) {
         let mut notify = Notify::default();
         let mut head = self.head.load(Ordering::Relaxed);
+        let end = head.wrapping_add(BATCH);
+        let mut all = true;
         while head != st.sent {
             let slot = self.slot(head).get();
             if slot.read_pending {
+                break;
+            }
+            if head == end {
+                all = false;
                 break;
             }
             if slot.signalled {
@@ -489,6 +444,17 @@ impl SendQueue {
         }
         // Release: tx may use the slots anew.
         self.head.store(head, Ordering::Release);
+        (notify, all)
+    }
+
+    /// What [`Self::advance`] has left, if it was not all, a batch in each hold of the lock. Others
+    /// may do the same meanwhile; whoever has the lock goes on where they were.
+    fn advance_rest(&self, mut notify: Notify, mut all: bool, out: Out<'_>) -> Notify {
+        while !all {
+            let done;
+            (done, all) = self.advance(&mut self.state.lock(), out);
+            notify |= done;
+        }
         notify
     }
 
@@ -543,31 +509,5 @@ impl Slot {
             invalidated: None,
             solicited: false,
         }
-    }
-}
-
-/// Where completions of a queue go: its CQ, and the QP that they name.
-#[derive(Clone, Copy)]
-pub(crate) struct Out<'a> {
-    pub(crate) cq: &'a Cq,
-    pub(crate) tag: &'a Tag,
-}
-
-impl Out<'_> {
-    /// Publishes one completion.
-    pub(crate) fn complete(&self, c: Completion) -> Notify {
-        self.cq.push(self.tag, &c)
-    }
-
-    /// Publishes a flushed request's completion.
-    pub(crate) fn flush(&self, id: u64, opcode: u8) -> Notify {
-        self.complete(Completion {
-            id,
-            opcode,
-            status: Status::Flush,
-            bytes: 0,
-            invalidated: None,
-            solicited: false,
-        })
     }
 }

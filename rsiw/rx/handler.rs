@@ -4,10 +4,11 @@
 
 use super::{Sink, State};
 use crate::{
+    cq::Out,
     mem::{Access, MemError},
     qp::{
         reads::{InboundRead, SHORT_READ},
-        sq::{Out, WakeTx},
+        sq::WakeTx,
         Qp,
     },
     wr::{Completion, Status},

@@ -11,7 +11,7 @@ use crate::{
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, CqAttr, NewCq, Udata};
+use rdma::{errno, Consumer, CqAttr, NewCq, Udata};
 
 /// What the core's CQ refers to.
 pub(crate) struct Object {
@@ -40,6 +40,7 @@ pub(super) fn create(
     let size = ring_size(attr.entries, max::CQE)?;
     let held = dev.limits.cq.hold()?;
     new.set_entries(size);
+    let consumer = Consumer::of(&user);
     let ring = match user {
         Some(udata) => {
             udata.require_out(core::mem::size_of::<CreateCqResp>())?;
@@ -55,6 +56,6 @@ pub(super) fn create(
         }
         None => None,
     };
-    let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, GFP_KERNEL)?;
+    let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
     Ok(Arc::new(Object { cq, _held: held }, GFP_KERNEL)?)
 }

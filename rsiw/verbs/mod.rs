@@ -262,7 +262,7 @@ impl Driver for Rsiw {
     }
 
     fn iw_get_qp(dev: &RdmaDevice<Self>, qpn: u32) -> Option<QpHandle> {
-        dev.data().qps.with(qpn, |qp| qp.handle().clone())
+        cm::named_qp(dev, qpn)
     }
 
     fn iw_connect(dev: &RdmaDevice<Self>, cm: CmId, param: &ConnParam<'_>) -> Result {

@@ -14,8 +14,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    errno, Details, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs, SendWrs,
-    Udata,
+    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs,
+    SendWrs, Udata,
 };
 
 /// Creates a QP.
@@ -52,14 +52,15 @@ pub(super) fn create(
     let reserved = dev.qps.reserve_random()?;
     let number = reserved.id();
 
+    let consumer = Consumer::of(&user);
     let mut sq_ring = None;
     let own_ring = match &attr.srq {
         Some(_) => None,
-        None => Some(WorkRing::new(rq_size)?),
+        None => Some(WorkRing::new(rq_size, consumer)?),
     };
     if let Some(udata) = user {
         udata.require_out(core::mem::size_of::<CreateQpResp>())?;
-        let ring = WorkRing::new(sq_size)?;
+        let ring = WorkRing::new(sq_size, consumer)?;
         let sq_key = udata.share(ring.mem())?;
         let (num_rqe, rq_key) = match &own_ring {
             Some(ring) => (rq_size, udata.share(ring.mem())?),
@@ -79,7 +80,7 @@ pub(super) fn create(
         (Some(srq), _) => srq.rq.clone(),
         (None, Some(ring)) => Arc::pin_init(
             RecvQueue::new(rq_size, cap.max_recv_sge, pd.id(), ring, 0, None),
-            GFP_KERNEL,
+            consumer.flags(),
         )?,
         (None, None) => return Err(EINVAL),
     };
@@ -99,6 +100,7 @@ pub(super) fn create(
         sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, sq_ring)?,
         rq,
         rq_is_shared: attr.srq.is_some(),
+        consumer,
         held,
     })?;
     // The number stays reserved; `publish` puts the QP there, or `destroy` gives it back.

@@ -11,7 +11,7 @@ use crate::{
     ring::WorkRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, NewSrq, RecvWrs, SrqAttr, Udata};
+use rdma::{errno, Consumer, NewSrq, RecvWrs, SrqAttr, Udata};
 
 /// Creates a shared receive queue.
 ///
@@ -30,7 +30,8 @@ pub(super) fn create(
     }
     let size = ring_size(attr.max_wr, max::SRQ_WR)?;
     let held = dev.limits.srq.hold()?;
-    let ring = WorkRing::new(size)?;
+    let consumer = Consumer::of(&user);
+    let ring = WorkRing::new(size, consumer)?;
     if let Some(udata) = user {
         udata.require_out(core::mem::size_of::<CreateSrqResp>())?;
         let srq_key = udata.share(ring.mem())?;
@@ -49,7 +50,7 @@ pub(super) fn create(
         attr.limit,
         Some(new.handle()),
     );
-    let rq = Arc::pin_init(rq, GFP_KERNEL)?;
+    let rq = Arc::pin_init(rq, consumer.flags())?;
     Ok(Arc::new(Srq { rq, _held: held }, GFP_KERNEL)?)
 }
 

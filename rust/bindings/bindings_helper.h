@@ -11,6 +11,7 @@
 #include <linux/if_arp.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
+#include <linux/pid.h>
 #include <linux/ratelimit.h>
 #include <linux/skbuff.h>
 #include <linux/vmalloc.h>

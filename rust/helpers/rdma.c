@@ -160,9 +160,52 @@ void *rust_helper_sg_virt(struct scatterlist *sg)
 	return sg_virt(sg);
 }
 
-void *rust_helper_vmalloc_user(unsigned long size)
+/*
+ * A page of a ring. That of a process is charged to it; when there is none the
+ * answer is an error, not a killed process nor a message, and who is being killed
+ * gets none. The kernel's is waited for as others of its pages are.
+ */
+struct page *rust_helper_rdma_alloc_ring_page(bool process)
 {
-	return vmalloc_user(size);
+	if (!process)
+		return alloc_page(GFP_KERNEL | __GFP_ZERO);
+	if (fatal_signal_pending(current))
+		return NULL;
+	return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+}
+
+void rust_helper_rdma_free_page(struct page *page)
+{
+	__free_page(page);
+}
+
+/* What vfree() gives back, with the array; remap_vmalloc_range() takes it. */
+void *rust_helper_rdma_vmap_user(struct page **pages, unsigned int count)
+{
+	return vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES | VM_USERMAP, PAGE_KERNEL);
+}
+
+/* Who is it? */
+
+struct pid *rust_helper_rdma_get_current_tgid(void)
+{
+	return get_pid(task_tgid(current));
+}
+
+bool rust_helper_rdma_is_current_tgid(const struct pid *pid)
+{
+	return pid == task_tgid(current);
+}
+
+bool rust_helper_rdma_in_kernel_thread(void)
+{
+	return current->flags & PF_KTHREAD;
+}
+
+/* Without a word to the audit, as the caller may have interrupts off. */
+bool rust_helper_rdma_current_may_all(void)
+{
+	return ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN);
 }
 
 /*

@@ -70,14 +70,14 @@ impl Blocks {
             0
         };
         let blocks = skip.checked_add(len).ok_or(EINVAL)?.div_ceil(size);
-        let mut table = KVVec::with_capacity(blocks.try_into()?, GFP_KERNEL)?;
+        let mut table = KVVec::with_capacity(blocks.try_into()?, GFP_KERNEL_ACCOUNT)?;
         let mut before = skip;
         for run in merge(runs()) {
             let mut addr = run.addr.wrapping_sub(before as usize);
             let mut left = before + run.len;
             before = 0;
             while left > 0 {
-                table.push(addr, GFP_KERNEL)?;
+                table.push(addr, GFP_KERNEL_ACCOUNT)?;
                 addr = addr.wrapping_add(size as usize);
                 left = left.saturating_sub(size);
             }

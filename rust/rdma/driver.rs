@@ -214,8 +214,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Destroys a region. On return the memory must not be used any more. Context: sleeping.
     fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
 
-    /// The handle of the queue pair of that number, for the connection manager. Context: any, with
-    /// interrupts disabled.
+    /// The handle of the queue pair of that number, which the current task wants to connect or to
+    /// accept for, if it may: see [`Owner`](crate::Owner). Context: that task's, with interrupts
+    /// disabled.
     fn iw_get_qp(dev: &Device<Self>, qpn: u32) -> Option<QpHandle>;
 
     /// Connects. On success exactly one [`CmId::connect_reply`] must follow, on an error none.

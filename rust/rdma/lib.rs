@@ -43,6 +43,7 @@ pub mod netdev;
 mod noio;
 pub mod object;
 mod ops;
+mod owner;
 pub mod ring;
 pub mod span;
 pub mod udata;
@@ -77,6 +78,7 @@ pub use object::{
     srq::{NewSrq, SrqEvent, SrqHandle},
     NewPd,
 };
+pub use owner::{Consumer, Owner};
 pub use ring::{Ring, SharedMem};
 pub use span::{KernelMemory, Memory, Span};
 pub use udata::Udata;

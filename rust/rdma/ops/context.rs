@@ -63,11 +63,12 @@ impl<D: Driver> Ops<D> {
         // SAFETY: As the module says. Without `udata` the consumer is in the kernel.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
-            let raw = udata;
             let memory = udata.is_null().then(|| KernelMemory::new());
-            let mut udata = Udata::new(udata, None);
-            noio_in_kernel(raw, || D::alloc_pd(dev, udata.as_mut(), NewPd::new(memory)))
-                .map(|data| PdObject::<D>::init(pd, data))
+            let mut data = Udata::new(udata, None);
+            noio_in_kernel(udata, || {
+                D::alloc_pd(dev, data.as_mut(), NewPd::new(memory))
+            })
+            .map(|data| PdObject::<D>::init(pd, data))
         };
         errno(result)
     }

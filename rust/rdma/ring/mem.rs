@@ -2,21 +2,65 @@
 
 //! Kernel memory that a process can map.
 //!
-//! The memory comes from `vmalloc_user()`. A [`SharedMem`] is a counted reference to it. Making it
-//! mappable (`MmapEntry`, by way of [`Udata::share`](crate::Udata::share)) takes another one, for
-//! as long as the core knows the mmap offset; a mapping itself keeps the pages by their own
-//! reference counts. So the kernel's side can go first or last.
+//! That for a process is charged to its memory cgroup. A [`SharedMem`] is a counted reference to
+//! it. Making it mappable (`MmapEntry`, by way of [`Udata::share`](crate::Udata::share)) takes
+//! another one, for as long as the core knows the mmap offset; a mapping itself keeps the pages by
+//! their own reference counts. So the kernel's side can go first or last.
 
-use crate::defer::Deferred;
+use crate::{defer::Deferred, owner::Consumer};
 use core::{ffi::c_void, ptr::NonNull};
-use kernel::{page::PAGE_SHIFT, prelude::*, sync::Arc};
+use kernel::{
+    page::{PAGE_SHIFT, PAGE_SIZE},
+    prelude::*,
+    sync::Arc,
+};
 use rdma_bindings as bindings;
 
 /// The first page offset that is handed out. The library takes the offset 0x90000 for "no ring",
 /// so nothing at or below it is used; neither is 0, which means that too.
 const FIRST_PGOFF: u32 = (0x9_0000 >> PAGE_SHIFT) + 1;
 
-/// Memory from `vmalloc_user()`.
+/// Zeroed pages, each with one reference that is this one's.
+struct Pages(KVVec<*mut bindings::page>);
+
+impl Pages {
+    fn new(count: usize, consumer: Consumer) -> Result<Self> {
+        let mut pages = Self(KVVec::with_capacity(count, consumer.flags())?);
+        for _ in 0..count {
+            // SAFETY: No requirements but the context, a process that may sleep.
+            let page = unsafe { bindings::rdma_alloc_ring_page(consumer == Consumer::Process) };
+            if page.is_null() {
+                return Err(ENOMEM);
+            }
+            // There is room for it, so it is not lost.
+            pages.0.push(page, consumer.flags())?;
+        }
+        Ok(pages)
+    }
+
+    /// Gives them an address.
+    fn map(mut self) -> Result<UserPages> {
+        let count = self.0.len().try_into()?;
+        // SAFETY: They are as many pages, and both they and the array (from `kvmalloc()`) are
+        // given away below if it succeeds.
+        let addr = unsafe { bindings::rdma_vmap_user(self.0.as_mut_ptr(), count) };
+        let addr = NonNull::new(addr).ok_or(ENOMEM)?;
+        // They belong to the mapping now, and so does the array.
+        let _ = core::mem::take(&mut self.0).into_raw_parts();
+        Ok(UserPages(addr))
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        for page in &self.0 {
+            // SAFETY: The reference is this one's, and nobody has mapped the page.
+            unsafe { bindings::rdma_free_page(*page) };
+        }
+    }
+}
+
+/// Mapped [`Pages`], which `remap_vmalloc_range()` takes and `vfree()` frees.
 struct UserPages(NonNull<c_void>);
 
 // SAFETY: The memory belongs to nobody's thread, and only its address is here.
@@ -26,7 +70,8 @@ unsafe impl Sync for UserPages {}
 
 impl Drop for UserPages {
     fn drop(&mut self) {
-        // SAFETY: It comes from `vmalloc_user`, and this was its last user in the kernel.
+        // SAFETY: They were mapped with all that it frees, and this was the last user in the
+        // kernel. Pages that a process has mapped stay by that mapping's references.
         unsafe { bindings::vfree(self.0.as_ptr()) };
     }
 }
@@ -38,24 +83,34 @@ impl Drop for UserPages {
 pub struct SharedMem {
     pages: Arc<Deferred<UserPages>>,
     len: usize,
+    consumer: Consumer,
 }
 
 impl SharedMem {
-    /// Allocates at least `len` bytes, in whole pages. Fails with `EINVAL` for none or too many,
-    /// `ENOMEM`, and `ENODEV` without a [`Core`](crate::Core). Context: sleeping.
-    pub fn new(len: usize) -> Result<Self> {
+    /// Allocates at least `len` bytes for `consumer`, in whole pages. Fails with `EINVAL` for none
+    /// or too many, `ENOMEM` (also beyond the limit of the memory cgroup), and `ENODEV` without a
+    /// [`Core`](crate::Core). Context: sleeping.
+    pub fn new(len: usize, consumer: Consumer) -> Result<Self> {
         if len == 0 || len > i32::MAX as usize {
             return Err(EINVAL);
         }
-        // SAFETY: No requirements.
-        let pages = NonNull::new(unsafe { bindings::vmalloc_user(len) }).ok_or(ENOMEM)?;
-        let pages = Arc::new(Deferred::new(UserPages(pages))?, GFP_KERNEL)?;
-        Ok(Self { pages, len })
+        let pages = Pages::new(len.div_ceil(PAGE_SIZE), consumer)?.map()?;
+        let pages = Arc::new(Deferred::new(pages)?, consumer.flags())?;
+        Ok(Self {
+            pages,
+            len,
+            consumer,
+        })
     }
 
     /// The number of bytes that were asked for.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Who it was made for.
+    pub fn consumer(&self) -> Consumer {
+        self.consumer
     }
 
     /// Never.
@@ -103,7 +158,7 @@ impl MmapHandle {
                 c: pin_init::zeroed(),
                 mem: mem.clone(),
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let entry = KBox::into_raw(entry);
         // SAFETY: The context is live; the entry is in its place and stays until `mmap_free`.
@@ -156,7 +211,7 @@ pub(crate) unsafe extern "C" fn mmap(
         return EINVAL.to_errno();
     }
     // SAFETY: All entries of the device's contexts are `MmapEntry`s, and this one is alive as its
-    // reference is held. The memory is from `vmalloc_user`, and as long as the entry says.
+    // reference is held. The memory is `UserPages`, and as long as the entry says.
     let ret = unsafe {
         let mem = &(*entry.cast::<MmapEntry>()).mem;
         bindings::remap_vmalloc_range(vma, mem.as_ptr().cast(), 0)

@@ -15,7 +15,7 @@ pub mod word;
 pub use mem::SharedMem;
 pub use word::{mb, Word, WordType};
 
-use crate::copy;
+use crate::{copy, owner::Consumer};
 use core::{marker::PhantomData, ops::Range};
 use kernel::prelude::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -41,12 +41,12 @@ impl<T: Entry> Ring<T> {
 
     /// A zeroed ring. `entries` must be a power of two. Fails with `EINVAL`, `ENOMEM`. Context:
     /// sleeping.
-    pub fn new(entries: u32) -> Result<Self> {
-        Self::with_tail(entries, 0)
+    pub fn new(entries: u32, consumer: Consumer) -> Result<Self> {
+        Self::with_tail(entries, 0, consumer)
     }
 
     /// A zeroed ring with `tail` bytes behind the last entry, for control words.
-    pub fn with_tail(entries: u32, tail: usize) -> Result<Self> {
+    pub fn with_tail(entries: u32, tail: usize, consumer: Consumer) -> Result<Self> {
         if !entries.is_power_of_two() || size_of::<T>() == 0 || align_of::<T>() > 8 {
             return Err(EINVAL);
         }
@@ -55,7 +55,7 @@ impl<T: Entry> Ring<T> {
             .and_then(|n| n.checked_add(tail))
             .ok_or(EINVAL)?;
         Ok(Self {
-            mem: SharedMem::new(len)?,
+            mem: SharedMem::new(len, consumer)?,
             mask: entries - 1,
             tail,
             _entries: PhantomData,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn entries_wrap() -> Result {
-        let ring = Ring::<[u32; 3]>::with_tail(4, 8)?;
+        let ring = Ring::<[u32; 3]>::with_tail(4, 8, Consumer::Kernel)?;
         assert_eq!(ring.entries(), 4);
         assert_eq!(ring.mem().len(), 4 * 12 + 8);
         for i in 0..8 {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn words() -> Result {
-        let ring = Ring::<[u32; 2]>::with_tail(2, 8)?;
+        let ring = Ring::<[u32; 2]>::with_tail(2, 8, Consumer::Kernel)?;
         let word = ring.word32(1, 4);
         word.store_release(7);
         assert_eq!(ring.load(1), [0, 7]);
@@ -231,15 +231,15 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert!(Ring::<u64>::new(3).is_err());
-        assert!(Ring::<u64>::new(0).is_err());
-        assert!(Ring::<[u8; 4096]>::new(1 << 31).is_err());
-        assert!(Ring::<()>::new(1).is_err());
+        assert!(Ring::<u64>::new(3, Consumer::Kernel).is_err());
+        assert!(Ring::<u64>::new(0, Consumer::Kernel).is_err());
+        assert!(Ring::<[u8; 4096]>::new(1 << 31, Consumer::Kernel).is_err());
+        assert!(Ring::<()>::new(1, Consumer::Kernel).is_err());
     }
 
     #[test]
     fn parts() -> Result {
-        let ring = Ring::<[u64; 3]>::new(2)?;
+        let ring = Ring::<[u64; 3]>::new(2, Consumer::Kernel)?;
         ring.store(1, &[1, 2, 3]);
         let mut value = [0; 3];
         ring.load_words(3, &mut value, 1..2);

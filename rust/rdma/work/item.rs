@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A queued item owns a reference to the object it is in, so the object lives until the item has
-//! run. No allocation in it starts I/O. An item runs on one CPU at a time, however often it is queued. It can be queued again
-//! while it runs, and then runs once more.
+//! run. An item runs on one CPU at a time, however often it is queued. It can be queued again while
+//! it runs, and then runs once more. No allocation in it starts I/O.
 
 use super::Workqueue;
 use crate::{

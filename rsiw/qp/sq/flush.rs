@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a send queue: what is in it completes as flushed.
+
+use super::{SendQueue, Seq, BATCH};
+use crate::{
+    cq::{Notify, Out},
+    fifo::Fifo,
+    qp::reads::OutstandingRead,
+    wr::Status,
+};
+use core::sync::atomic::Ordering;
+
+impl SendQueue {
+    /// Fails everything that is queued: the request `failed` with its own status, all others as
+    /// flushed, in order. Afterwards requests complete as flushed at once. Context: sleeping, tx
+    /// excluded by the caller.
+    pub(crate) fn flush(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
+        let mut notify = Notify::default();
+        let mut spare: Fifo<OutstandingRead> = Fifo::empty();
+        // A kernel consumer may post beside, which must then find the queue empty and flushed.
+        let batch = if self.is_mapped() { BATCH } else { self.size };
+        loop {
+            let st = &mut *self.state.lock();
+            // Finds nothing once all up to `head` is taken for sent.
+            let (done, all) = self.advance(st, out);
+            notify |= done;
+            if !all {
+                continue;
+            }
+            let mut head = self.head.load(Ordering::Relaxed);
+            for _ in 0..batch {
+                if head == self.tail() {
+                    break;
+                }
+                let status = match failed {
+                    Some((seq, status)) if seq == head => status,
+                    _ => Status::Flush,
+                };
+                notify |= out.complete(self.slot(head).get().completion(status));
+                head = head.wrapping_add(1);
+            }
+            self.head.store(head, Ordering::Release);
+            (st.sent, st.next) = (head, head);
+            if head == self.tail() {
+                st.flushed = true;
+                core::mem::swap(&mut st.reads, &mut spare);
+                break;
+            }
+        }
+        self.drop_posted();
+        notify | self.flush_ring(out)
+    }
+
+    /// In ERROR a process' doorbell flushes what it posted. Context: any.
+    ///
+    /// Bounded by the ring's size: what a process refills meanwhile is found by the timer that looks
+    /// for late receives ([`Qp::enter_error`](crate::qp::Qp::enter_error)).
+    pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
+        let mut notify = Notify::default();
+        let Some(ring) = &self.ring else {
+            return notify;
+        };
+        for _ in 0..self.size.div_ceil(BATCH) {
+            let st = &mut *self.state.lock();
+            if !st.flushed {
+                break;
+            }
+            for _ in 0..BATCH.min(self.size) {
+                let Some(sqe) = ring.take(self.tail()) else {
+                    return notify;
+                };
+                let tail = self.tail().wrapping_add(1);
+                self.set_tail(tail);
+                self.head.store(tail, Ordering::Release);
+                (st.sent, st.next) = (tail, tail);
+                notify |= out.flush(sqe.id, sqe.opcode.min(crate::abi::opcode::REG_MR));
+            }
+        }
+        notify
+    }
+
+    /// Drops requests that tx never took, with the references that they hold, outside the lock.
+    fn drop_posted(&self) {
+        for i in 0..self.size as usize {
+            let wr = match self.state.lock().posted.get_mut(i) {
+                Some(wr) => wr.take(),
+                None => return,
+            };
+            drop(wr);
+        }
+    }
+}
