@@ -29,10 +29,17 @@ static void cq_free(struct end *e, struct ib_cq *cq, int entries)
 {
 	if (IS_ERR_OR_NULL(cq))
 		return;
-	if (e->pair->o.pool)
+	if (e->pair->o.pool) {
 		ib_cq_pool_put(cq, entries);
-	else
-		ib_free_cq(cq);
+		return;
+	}
+	/*
+	 * ib_poll_handler() arms the queue after irq_poll_complete(), for which
+	 * alone ib_free_cq() waits. It runs in a softirq.
+	 */
+	if (e->pair->o.poll == IB_POLL_SOFTIRQ)
+		synchronize_rcu();
+	ib_free_cq(cq);
 }
 
 static int send_entries(struct end *e)

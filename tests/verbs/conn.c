@@ -80,7 +80,7 @@ struct rdma_cm_event cm_event(struct rdma_event_channel *ech, unsigned int ms,
 void cm_expect(struct rdma_event_channel *ech, enum rdma_cm_event_type type,
 	       struct rdma_cm_event *ev, uint8_t *pdata)
 {
-	struct rdma_cm_event copy = cm_event(ech, WAIT_MS, pdata);
+	struct rdma_cm_event copy = cm_event(ech, wait_ms, pdata);
 
 	CHECK(copy.event == type, "event %s (status %d), not %s",
 	      rdma_event_str(copy.event), copy.status, rdma_event_str(type));
@@ -264,7 +264,7 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp)
 
 static void expect_state(struct conn *c, unsigned int states)
 {
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + wait_ms;
 
 	if (!c->disconnected)
 		cm_expect(c->ech, RDMA_CM_EVENT_DISCONNECTED, NULL, NULL);

@@ -261,7 +261,7 @@ static void t_listener_gone(struct side *s)
 		conn_param(&c, &p);
 		CALL(rdma_connect(c.id, &p));
 		/* Any end will do, as long as it is one. */
-		ev = cm_event(c.ech, WAIT_MS, NULL);
+		ev = cm_event(c.ech, wait_ms, NULL);
 		CHECK(ev.event != RDMA_CM_EVENT_ESTABLISHED, "connected to nobody");
 		conn_free(&c);
 		sync_sides(s);

@@ -125,7 +125,7 @@ static void t_closed_port(struct side *s)
 
 	if (s->client) {
 		oob_recv(s, &port, sizeof(port));
-		attempt(s, port, WAIT_MS, &ev);
+		attempt(s, port, wait_ms, &ev);
 		CHECK(BIT(ev.event) & REFUSALS, "event %s", rdma_event_str(ev.event));
 		CHECK(ev.status == -ECONNREFUSED || ev.event == RDMA_CM_EVENT_REJECTED,
 		      "%s with status %d", rdma_event_str(ev.event), ev.status);
@@ -190,7 +190,7 @@ static void t_wrong_peer(struct side *s)
 	for (i = 0; i < ARRAY_SIZE(words); i++) {
 		if (s->client) {
 			oob_recv(s, &port, sizeof(port));
-			attempt(s, port, WAIT_MS, &ev);
+			attempt(s, port, wait_ms, &ev);
 			CHECK(BIT(ev.event) & REFUSALS, "answer %zu: event %s", i,
 			      rdma_event_str(ev.event));
 		} else {

@@ -56,7 +56,7 @@ static void t_events(struct side *s)
 		CHECK(!cq_event(&c, c.scq, QUIET_MS), "an event without arming");
 		arm(c.scq, false);
 		one_send(s, &c, &b, 0);
-		CHECK(cq_event(&c, c.scq, WAIT_MS), "no event for a Send");
+		CHECK(cq_event(&c, c.scq, wait_ms), "no event for a Send");
 	} else {
 		for (i = 0; i < 5; i++)
 			post_recv(&c, i, &sge, 1);
@@ -66,7 +66,7 @@ static void t_events(struct side *s)
 		arm(c.rcq, false);
 		CHECK(!cq_event(&c, c.rcq, QUIET_MS), "an event without a completion");
 		sync_sides(s);
-		CHECK(cq_event(&c, c.rcq, WAIT_MS), "no event for a receive");
+		CHECK(cq_event(&c, c.rcq, wait_ms), "no event for a receive");
 		good(c.rcq, 1, IBV_WC_RECV, 100);
 		/* Disarmed by the event. */
 		sync_sides(s);
@@ -76,7 +76,7 @@ static void t_events(struct side *s)
 		arm(c.rcq, false);
 		arm(c.rcq, false);
 		sync_sides(s);
-		CHECK(cq_event(&c, c.rcq, WAIT_MS), "no event after arming again");
+		CHECK(cq_event(&c, c.rcq, wait_ms), "no event after arming again");
 		good(c.rcq, 3, IBV_WC_RECV, 100);
 		sync_sides(s);
 		good(c.rcq, 4, IBV_WC_RECV, 100);
@@ -175,7 +175,7 @@ static void t_overflow(struct side *s)
 	if (s->active == sends) {
 		struct ibv_cq *cq = sends ? c.scq : c.rcq;
 
-		event = async_event(s, WAIT_MS);
+		event = async_event(s, wait_ms);
 		CHECK(event == IBV_EVENT_CQ_ERR, "event %s",
 		      event < 0 ? "none" : ibv_event_type_str(event));
 		for (n = 0; ibv_poll_cq(cq, 1, &wc) == 1 && n <= COUNT; n++)

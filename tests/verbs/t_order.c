@@ -145,6 +145,42 @@ static void t_overfill(struct side *s)
 	buf_free(&b);
 }
 
+/* Hundreds that wait for one Read, and complete with it, in order. */
+static void t_many_behind_read(struct side *s)
+{
+	enum { LONG = 1 << 20, COUNT = 300 };
+	struct conn_opts o = { .sq = 512, .scq_size = 512 };
+	struct ibv_sge sge, small;
+	struct rmem r = {};
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, &o);
+	buf_new(s, &b, LONG, ACC_ALL);
+	if (s->active) {
+		r = take_rmem(s);
+		sge = sge_of(&b, 0, LONG - PAGE);
+		small = sge_of(&b, LONG - PAGE, 8);
+		buf_expect(&b, 0, LONG - PAGE, 3);
+		post(&c, IBV_WR_RDMA_READ, 1000, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		for (i = 0; i < COUNT; i++)
+			post(&c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &small, 1,
+			     r.addr + LONG - PAGE, r.rkey);
+		good(c.scq, 1000, IBV_WC_RDMA_READ, LONG - PAGE);
+		for (i = 0; i < COUNT; i++)
+			good(c.scq, i, IBV_WC_RDMA_WRITE, -1);
+		CHECK(poll_quiet(c.scq, QUIET_MS), "one completion too many");
+		buf_verify(&b, "sink of the Read");
+	} else {
+		buf_fill(&b, 0, LONG - PAGE, 3);
+		give_rmem(s, &b);
+	}
+	sync_sides(s);
+	conn_close(&c);
+	buf_free(&b);
+}
+
 /*
  * A Send and a Write behind a long Read are sent at once, but complete only
  * after it: completions come in the order of posting.
@@ -410,6 +446,7 @@ const struct test order_tests[] = {
 	{ "list", t_list, T_QUICK | T_BOTH },
 	{ "overfill", t_overfill, 0 },
 	{ "behind-read", t_behind_read, T_QUICK },
+	{ "many-behind-read", t_many_behind_read, T_QUICK },
 	{ "fence-send", t_fence, T_QUICK, false },
 	{ "fence-write", t_fence, 0, true },
 	{ "unsignalled", t_unsignalled, T_QUICK, false },

@@ -160,7 +160,7 @@ static void offender(struct side *s, enum ibv_wr_opcode op, bool told)
 		      "the Write: %s", ibv_wc_status_str(wc.status));
 	conn_expect_error(&c);
 	if (told) {
-		int event = async_event(s, WAIT_MS);
+		int event = async_event(s, wait_ms);
 
 		CHECK(event == IBV_EVENT_QP_FATAL, "asynchronous event: %s", event_name(event));
 		CHECK(op != IBV_WR_RDMA_READ || wc.status == IBV_WC_REM_ACCESS_ERR,

@@ -14,6 +14,32 @@ static int to_error(struct conn *c)
 }
 
 /*
+ * Of both queues "count" requests complete, each once and in order: those of the
+ * send queue well at first and flushed from one on, those of the other flushed.
+ */
+static void expect_flushed(struct conn *c, int count)
+{
+	bool flushed = false;
+	struct ibv_wc wc;
+	int i;
+
+	for (i = 0; i < count; i++) {
+		wc = poll_one(c->scq);
+		CHECK(wc.wr_id == (uint64_t)i, "completion of %lu, not of %d", wc.wr_id, i);
+		CHECK(wc.status == IBV_WC_WR_FLUSH_ERR ||
+		      (wc.status == IBV_WC_SUCCESS && !flushed),
+		      "%d: %s%s", i, ibv_wc_status_str(wc.status),
+		      flushed ? " after flushing" : "");
+		flushed |= wc.status == IBV_WC_WR_FLUSH_ERR;
+	}
+	CHECK(flushed, "all was done before the QP was moved to ERROR");
+	for (i = 0; i < count; i++)
+		bad(c->rcq, 1000 + i, FLUSHED);
+	CHECK(poll_quiet(c->scq, QUIET_MS), "one completion too many");
+	CHECK(poll_quiet(c->rcq, QUIET_MS), "one completion too many");
+}
+
+/*
  * Everything posted completes exactly once and in order: some of it well,
  * then the rest flushed. The last requests are long Reads, so that some of
  * them are under way when the QP is moved to ERROR.
@@ -22,9 +48,7 @@ static void t_flush(struct side *s)
 {
 	enum { COUNT = 20, LEN = 8 << 20 };
 	struct rmem r = {};
-	bool flushed = false;
 	struct ibv_sge sge;
-	struct ibv_wc wc;
 	struct conn c;
 	struct buf b;
 	int i;
@@ -45,20 +69,7 @@ static void t_flush(struct side *s)
 		setpriority(PRIO_PROCESS, 0, 0);
 		CHECK(qp_state(c.qp) == IBV_QPS_ERR, "state %d after moving to ERROR",
 		      qp_state(c.qp));
-		for (i = 0; i < COUNT; i++) {
-			wc = poll_one(c.scq);
-			CHECK(wc.wr_id == (uint64_t)i, "completion of %lu, not of %d", wc.wr_id, i);
-			CHECK(wc.status == IBV_WC_WR_FLUSH_ERR ||
-			      (wc.status == IBV_WC_SUCCESS && !flushed),
-			      "%d: %s%s", i, ibv_wc_status_str(wc.status),
-			      flushed ? " after flushing" : "");
-			flushed |= wc.status == IBV_WC_WR_FLUSH_ERR;
-		}
-		CHECK(flushed, "all was done before the QP was moved to ERROR");
-		for (i = 0; i < COUNT; i++)
-			bad(c.rcq, 1000 + i, FLUSHED);
-		CHECK(poll_quiet(c.scq, QUIET_MS), "one completion too many");
-		CHECK(poll_quiet(c.rcq, QUIET_MS), "one completion too many");
+		expect_flushed(&c, COUNT);
 	} else {
 		post_recv(&c, 1, &sge, 1);
 		give_rmem(s, &b);
@@ -98,6 +109,36 @@ static void t_post_in_error(struct side *s)
 	} else {
 		conn_expect_error(&c);
 	}
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/* Hundreds of each queue, of which the first Reads are under way. */
+static void t_flush_many(struct side *s)
+{
+	enum { COUNT = 300, LEN = 8 << 20 };
+	struct conn_opts o = { .sq = 512, .rq = 512, .scq_size = 512, .rcq_size = 512 };
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, &o);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		for (i = 0; i < COUNT; i++)
+			post_recv(&c, 1000 + i, &sge, 1);
+		r = take_rmem(s);
+		for (i = 0; i < COUNT; i++)
+			post(&c, IBV_WR_RDMA_READ, i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		CALL(to_error(&c));
+		expect_flushed(&c, COUNT);
+	} else {
+		give_rmem(s, &b);
+	}
+	conn_expect_error(&c);
 	conn_free(&c);
 	buf_free(&b);
 }
@@ -260,6 +301,7 @@ static void t_destroy_early(struct side *s)
 
 const struct test qp_tests[] = {
 	{ "qp-flush", t_flush, T_QUICK | T_BOTH },
+	{ "qp-flush-many", t_flush_many, T_QUICK },
 	{ "qp-post-in-error", t_post_in_error, T_QUICK },
 	{ "qp-flush-unconnected", t_flush_unconnected, 0 },
 	{ "qp-states", t_states, T_QUICK },

@@ -115,7 +115,7 @@ static void t_limit(struct side *s)
 		sync_sides(s);
 		for (; i < QUEUE; i++)
 			good(c.rcq, i, IBV_WC_RECV, 8);
-		event = async_event(s, WAIT_MS);
+		event = async_event(s, wait_ms);
 		CHECK(event == IBV_EVENT_SRQ_LIMIT_REACHED, "event %s below the limit",
 		      event < 0 ? "none" : ibv_event_type_str(event));
 		CHECK(async_event(s, QUIET_MS) == -1, "a second event without arming");
@@ -183,7 +183,7 @@ static void t_last_wqe(struct side *s)
 		if (modify)
 			CALL(ibv_modify_qp(c.qp, &err, IBV_QP_STATE));
 		do {
-			event = async_event(s, WAIT_MS);
+			event = async_event(s, wait_ms);
 		} while (event == IBV_EVENT_SQ_DRAINED);
 		CHECK(event == IBV_EVENT_QP_LAST_WQE_REACHED, "event %s",
 		      event < 0 ? "none" : ibv_event_type_str(event));

@@ -23,7 +23,7 @@
 #define BIT(n) (1u << (n))
 #define PAGE 4096ul
 
-enum { WAIT_MS = 15000 };		/* for what is sure to come */
+extern int wait_ms;			/* for what is sure to come */
 enum { QUIET_MS = 200 };		/* for what must not come */
 
 /* One side of a running test. */

@@ -69,8 +69,8 @@ struct ibv_wc poll_at(const char *file, int line, struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 
-	if (!poll_until(cq, &wc, WAIT_MS))
-		fail_at(file, line, "no completion within %d ms", WAIT_MS);
+	if (!poll_until(cq, &wc, wait_ms))
+		fail_at(file, line, "no completion within %d ms", wait_ms);
 	return wc;
 }
 
