@@ -9,9 +9,9 @@ import struct
 
 import fpdu
 from fpdu import (DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
-                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check)
+                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check, read_of)
 from verdicts import Verdict, answered, judge, terminated
-from victim import READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN, Attacker, read_request
+from victim import READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN, Attacker
 
 
 def conclude(a, verdict, offender):
@@ -63,7 +63,7 @@ BASES = {
     "response": lambda t: fpdu.tagged(RESPONSE, t.local.stag, t.sink_at, b"stray..."),
     "send": lambda t: fpdu.untagged(SEND, b"sixteen octets.."),
     "send_inv": lambda t: fpdu.untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
-    "read": lambda t: read_request(t.read.stag, t.read.at + 3, 16),
+    "read": lambda t: read_of(t.read.stag, t.read.at + 3, 16),
     "terminate": lambda t: fpdu.untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
 }
 CONTROL = {"ddp": (0, 1), "rdmap": (1, 1)}
@@ -127,7 +127,7 @@ def fields(everything):
         for where, of in EDGES.items():
             yield f"write: {where} {name}", single(lambda t, n=name, f=of: fpdu.tagged(
                 WRITE, getattr(t, n).stag, f(getattr(t, n)), b"stray..."))
-            yield f"read: {where} {name}", single(lambda t, n=name, f=of: read_request(
+            yield f"read: {where} {name}", single(lambda t, n=name, f=of: read_of(
                 getattr(t, n).stag, f(getattr(t, n)), 16))
 
 
@@ -184,7 +184,7 @@ def messages(everything):
     yield "another Send within one", script(
         lambda t: [send(1, last=False), send(1, offset=8, opcode=5)], opcode)
     yield "a Read within a Send", script(
-        lambda t: [send(1, last=False), read_request(t.read.stag, t.read.at, 8)], opcode)
+        lambda t: [send(1, last=False), read_of(t.read.stag, t.read.at, 8)], opcode)
     yield "a Write within a Send", script(
         lambda t: [send(1, last=False), BASES["write"](t), send(1, offset=8)],
         Verdict("lives", got=1))
@@ -236,7 +236,7 @@ def beyond_ird(victim):
     """In one TCP segment, to an end that reads slowly."""
     a = Attacker(victim, window=4096)
     t = a.told
-    a.send(*(read_request(t.read.stag, t.read.at, t.read.size, n) for n in range(1, 101)))
+    a.send(*(read_of(t.read.stag, t.read.at, t.read.size, n) for n in range(1, 101)))
     a.passing = True
     ulpdu = a.next()
     check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
@@ -295,7 +295,7 @@ def responses(everything):
         Verdict("lives", got=1))
     yield case("a Write to the sink", lambda t: [
         fpdu.tagged(WRITE, t.local.stag, t.sink_at, bytes(8))], stag)
-    yield case("a Read of the sink", lambda t: [read_request(t.local.stag, t.sink_at, 8)],
+    yield case("a Read of the sink", lambda t: [read_of(t.local.stag, t.sink_at, 8)],
                terminated(RDMA_PROTECTION, 2, read=True))
     yield case("the sink invalidated", lambda t: [
         fpdu.untagged(SEND_INV, b"x", stag=t.local.stag)], terminated(RDMA_PROTECTION, 9))
@@ -303,11 +303,11 @@ def responses(everything):
         for kind in (0x00, 0x01, 0x11, 0x20, 0xFF):
             yield case(f"a Terminate {kind:#x}, bits {bits:#x}", lambda t, b=bits, k=kind: [
                 fpdu.untagged(TERMINATE, bytes((k, 0, b, 0)) + struct.pack("!H", 46) +
-                              read_request(t.both.stag, t.both.at, 8), queue=2)], Verdict("closed"))
+                              read_of(t.both.stag, t.both.at, 8), queue=2)], Verdict("closed"))
     for size in range(0, 60, 1 if everything else 7):
         yield case(f"{size} octets of a Terminate", lambda t, s=size: [
             fpdu.untagged(TERMINATE, (bytes((0x01, 0, 0xE0, 0)) + struct.pack("!H", 46) +
-                                      read_request(t.both.stag, t.both.at, 8) + bytes(9))[:s],
+                                      read_of(t.both.stag, t.both.at, 8) + bytes(9))[:s],
                           queue=2)], Verdict("closed"))
 
 

@@ -14,6 +14,8 @@ import socket
 import struct
 import sys
 
+import mpa
+
 SLOW = float(os.environ.get("RSIW_SLOW", "1"))
 WRITE, READ, RESPONSE, SEND, SEND_INV, TERMINATE = 0, 1, 2, 3, 4, 7
 TAGGED, LAST, VERSION = 0x80, 0x40, 1
@@ -61,9 +63,9 @@ def untagged(opcode, data=b"", queue=0, number=1, offset=0, last=True, version=V
     return struct.pack("!BBIIII", control, rdmap | opcode, stag, queue, number, offset) + data
 
 
-def read_of(stag, offset=0, size=16, number=1):
-    """A Read Request for bytes of the other end, to a sink of this one."""
-    return untagged(READ, struct.pack("!IQIIQ", 0x100, 0x1000, size, stag, offset), queue=1,
+def read_of(stag, offset=0, size=16, number=1, sink=(0x100, 0x1000)):
+    """A Read Request for bytes of the other end, to a sink (STag, offset) of this one."""
+    return untagged(READ, struct.pack("!IQIIQ", *sink, size, stag, offset), queue=1,
                     number=number)
 
 
@@ -98,6 +100,12 @@ class Stream:
                 break
             got += more
         return got
+
+    def accepted(self):
+        """The private data of the Reply that accepts."""
+        reply = self.receive(20)
+        check(reply[:16] == mpa.REPLY and not reply[16] & mpa.R, f"not accepted: {reply!r}")
+        return self.receive(struct.unpack("!H", reply[18:])[0])
 
     def send(self, *ulpdus):
         self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
@@ -185,10 +193,8 @@ class Peer(Stream):
         sock.settimeout(10 * SLOW)
         sock.connect((address, port))
         super().__init__(sock)
-        self.sock.sendall(b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0))
-        reply = self.receive(20)
-        check(reply[:16] == b"MPA ID Rep Frame" and not reply[16] & 0x20, f"not accepted: {reply!r}")
-        self.receive(struct.unpack("!H", reply[18:])[0])
+        self.sock.sendall(mpa.frame(mpa.REQUEST))
+        self.accepted()
 
     def terminated(self, kind, code, offender=None, read_request=False):
         """A Terminate comes, and then the FIN."""

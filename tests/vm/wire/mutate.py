@@ -12,9 +12,9 @@ import time
 
 import fpdu
 from cases import BASES, FIELDS
-from fpdu import READ, RESPONSE, SEND, SLOW, TAGGED, TERMINATE, WRITE, check
+from fpdu import READ, RESPONSE, SEND, SLOW, TAGGED, TERMINATE, WRITE, check, read_of
 from verdicts import well_formed
-from victim import READS, RECEIVES, Attacker, read_request
+from victim import READS, RECEIVES, Attacker
 
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000,
                0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 63, (1 << 64) - 1, (1 << 64) - 8)
@@ -37,7 +37,7 @@ def streams(rng, t):
             reads += 1
             size = rng.choice((0, 1, 16, 2048, 2049, 5000))
             which = t.both if size == 5000 else t.read
-            yield name, read_request(which.stag, which.at, size, reads, sink=(reads, reads << 32))
+            yield name, read_of(which.stag, which.at, size, reads, sink=(reads, reads << 32))
         elif name in ("send", "send_inv"):
             sends += 1
             ulpdu = BASES[name](t)

@@ -10,13 +10,13 @@ import time
 import fpdu
 from cases import BASES, LIVES, conclude
 from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, SEND, SEND_INV, SLOW, WRITE, Failed,
-                  check)
+                  check, read_of)
+from mpa import C, REPLY, REQUEST, S, frame
 from verdicts import Verdict, terminated
-from victim import FLOOD, REPLY, REQUEST, UNKNOWN, Attacker, read_request, whole_request
+from victim import FLOOD, UNKNOWN, WRITE_RTR, Attacker
 
 # RFC 6581 s9: peer-to-peer, and all three forms of the RTR.
 ANY_RTR = 0xC000 | 4, 0xC000 | 4
-WRITE_RTR = 0x8000 | 4, 0x8000 | 4
 
 
 # --- requests ----------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def refused(data, how="FIN"):
 
 def requests(everything):
     # Nobody waits for how these end: such a token is none of a case's.
-    whole = whole_request(struct.pack("!IBB", 0xFFFFFFFF, 0, 8))
+    whole = frame(REQUEST, data=struct.pack("!IBB", 0xFFFFFFFF, 0, 8))
     for at in range(len(whole)):
         for how in ("FIN", "RST"):
             yield f"{how} after {at} octets of a Request", refused(whole[:at], how)
@@ -64,14 +64,14 @@ def requests(everything):
             key[at] ^= 1 << bit
             yield f"bit {bit} of octet {at} of the key", refused(bytes(key))
     for revision in (0, 3, 4, 0x80, 0xFF):
-        yield f"revision {revision}", refused(whole_request(revision=revision))
+        yield f"revision {revision}", refused(frame(REQUEST, revision=revision))
     for size in (513, 1000, 0x8000, 0xFFFF):
         yield f"{size} octets of private data", refused(
-            REQUEST + struct.pack("!BBH", 0x40, 1, size) + bytes(size))
+            frame(REQUEST, data=bytes(size)))
     yield "a Reply", refused(whole.replace(REQUEST, REPLY))
     for size in range(4):
         yield f"{size} octets for IRD and ORD", refused(
-            whole_request(bytes(size), flags=0x50, revision=2))
+            frame(REQUEST, C | S, 2, bytes(size)))
     yield "an FPDU of zeros", refused(bytes(20))
     yield "a Send and no Request", refused(fpdu.fpdu(fpdu.untagged(SEND, bytes(30))))
 
@@ -104,7 +104,7 @@ def rtr(everything):
     empty = Verdict("lives", reads=1, answers=[(0x100, 0x1000, b"")])
     yield case("a Send", lambda t: [send()], LIVES)
     yield case("a Write", lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0)], LIVES)
-    yield case("a Read", lambda t: [read_request(UNKNOWN, 0, 0)], empty)
+    yield case("a Read", lambda t: [read_of(UNKNOWN, 0, 0)], empty)
     yield case("two Sends", lambda t: [send(), send(2)], one)
     yield case("a Send, and its number again", lambda t: [send(), send()], number)
     yield case("number 2 first", lambda t: [send(2)], number)
@@ -114,7 +114,7 @@ def rtr(everything):
     yield case("a Send that was not agreed on", lambda t: [send()], one, enhanced=WRITE_RTR)
     yield case("a Write with data to nothing",
                lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0, b"x")], terminated(DDP_TAGGED, 0))
-    yield case("a Read of nothing that is there", lambda t: [read_request(UNKNOWN, 0, 1)],
+    yield case("a Read of nothing that is there", lambda t: [read_of(UNKNOWN, 0, 1)],
                terminated(RDMA_PROTECTION, 0, read=True))
     yield case("one that invalidates", lambda t: [fpdu.untagged(SEND_INV, stag=UNKNOWN)],
                terminated(RDMA_PROTECTION, 0))
@@ -218,7 +218,7 @@ class Silence:
         "no Request": lambda v: let_go(v, b""),
         "half a Request": lambda v: let_go(v, REQUEST),
         "a Request without its data": lambda v: let_go(
-            v, REQUEST + struct.pack("!BBH", 0x40, 1, 9) + bytes(8)),
+            v, frame(REQUEST, data=bytes(8), length=9)),
         "no RTR": owes_rtr,
         "quiet": owes_nothing,
         "the connection is kept": stays,

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """The victim and what it is watched by: for the adversary.
 
-The program tests/vm/prog/victim.c accepts connections; an Attacker is one, made by hand. What it
-was given is in its `told`. tests/vm/prog/honest.c meanwhile uses the same device as one should.
+The program tests/vm/prog/victim.c accepts connections, or opens them; an Attacker is the other end
+of one, made by hand. What it was given is in its `told`. tests/vm/prog/honest.c meanwhile uses the
+same device as one should.
 """
 
+import copy
 import errno
 import glob
+import itertools
 import os
 import socket
 import struct
@@ -15,7 +18,9 @@ import threading
 import time
 
 import fpdu
+import mpa
 from fpdu import Failed, SLOW, check
+from mpa import C, REPLY, REQUEST, S, frame
 
 # tests/vm/prog/victim.c has the same numbers.
 READS, FLOOD = 1, 2
@@ -24,11 +29,12 @@ RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "st
           "local": 0x1c004}
 AREA = 0x20000
 PATTERN = bytes((i * 31 + (i >> 8) + 7) & 0xFF for i in range(AREA))
+# RFC 6581 s9: peer-to-peer, with the RTR that is a Write.
+WRITE_RTR = 0x8000 | 4, 0x8000 | 4
 # Nobody's: an index that the device has not come to.
 UNKNOWN = 0x7FFFFF01
 # Where what is asked for to see whether a connection lives goes to.
 PROBE = 0x50524F42
-REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 
 
 class Range:
@@ -82,10 +88,13 @@ class Program:
 
 
 class Victim(Program):
+    # Whether it opens the connections.
+    calls = False
+
     def __init__(self, address, port):
         self.address, self.port = address, port
         self.ready, self.ends, self.odd, self.bad = False, {}, [], 0
-        self.token, self.lock = 0, threading.Lock()
+        self.tokens, self.lock = itertools.count(1), threading.Lock()
         super().__init__("victim", address, str(port))
         self.wait(lambda: self.ready, "not ready")
 
@@ -104,10 +113,21 @@ class Victim(Program):
     def last(self):
         return " / ".join(self.odd[-3:])
 
-    def next_token(self):
+    def caller(self):
+        """The same one, for attackers that it shall connect to."""
+        other = copy.copy(self)
+        other.calls = True
+        return other
+
+    def call(self, sock, token, flags, receives):
+        """It connects to the socket."""
+        sock.bind((self.address, 0))
+        sock.listen(1)
         with self.lock:
-            self.token += 1
-            return self.token
+            self.process.stdin.write(f"connect {sock.getsockname()[1]} {token} {flags} {receives}\n")
+            self.process.stdin.flush()
+        with sock:
+            return sock.accept()[0]
 
     def ended(self, token, seconds=10):
         """How many messages the connection had, whose memory and queues are in order."""
@@ -142,32 +162,38 @@ class Honest(Program):
         self.wait(lambda: self.rounds > before, "no more rounds", 20)
 
 
-def whole_request(data=b"", flags=0x40, revision=1):
-    return REQUEST + struct.pack("!BBH", flags, revision, len(data)) + data
-
-
 class Attacker(fpdu.Peer):
-    """A connection to the victim, which is accepted. It may pass over what is no Terminate."""
+    """A connection with the victim. It may pass over what is no Terminate. (When the victim calls,
+    "enhanced" means nothing.)"""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
                  behind=b""):
-        self.victim, self.token = victim, victim.next_token()
+        self.victim, self.token = victim, next(victim.tokens)
         self.passing, self.passed = False, []
         sock = socket.socket()
         if window:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(10 * SLOW)
+        if victim.calls:
+            fpdu.Stream.__init__(self, victim.call(sock, self.token, flags, receives))
+            head = self.receive(20)
+            check(head[:16] == REQUEST and head[16] & S, f"no Request: {head!r}")
+            data = self.receive(struct.unpack("!H", head[18:])[0])
+            self.told = Told(data[4:])
+            # It wants to send an RTR, and of the forms it gets the Write.
+            self.sock.sendall(frame(REPLY, C | S, 2, mpa.enhanced(*WRITE_RTR)) + behind)
+            rtr = super().next()
+            check(rtr[:2] == fpdu.tagged(fpdu.WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
+            return
         sock.connect((victim.address, victim.port))
         fpdu.Stream.__init__(self, sock)
         data = struct.pack("!IBB", self.token, flags, receives)
         if enhanced is None:
-            sock.sendall(whole_request(data) + behind)
+            sock.sendall(frame(REQUEST, data=data) + behind)
         else:
-            sock.sendall(whole_request(struct.pack("!HH", *enhanced) + data, 0x50, 2))
-        reply = self.receive(20)
-        check(reply[:16] == REPLY and not reply[16] & 0x20, f"not accepted: {reply!r}")
-        data = self.receive(struct.unpack("!H", reply[18:])[0])
+            sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
+        data = self.accepted()
         self.told = Told(data[4:] if enhanced else data)
 
     def next(self):
@@ -207,7 +233,7 @@ class Attacker(fpdu.Peer):
         """After so many Reads another one is answered, rightly."""
         t = self.told
         at = t.read.at + 5
-        self.send(read_request(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
+        self.send(fpdu.read_of(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
         while (ulpdu := self.next())[2:6] != struct.pack("!I", PROBE):
             check(ulpdu, "the connection has ended")
             check(ulpdu[1] & 0xF != fpdu.TERMINATE, f"a Terminate: {ulpdu[18:20].hex()}")
@@ -231,11 +257,6 @@ class Attacker(fpdu.Peer):
         self.sock.close()
         count = self.victim.ended(self.token)
         check(got is None or count == got, f"{count} messages delivered, not {got}")
-
-
-def read_request(stag, at, size, number=1, sink=(0x100, 0x1000)):
-    return fpdu.untagged(fpdu.READ, struct.pack("!IQIIQ", *sink, size, stag, at), queue=1,
-                         number=number)
 
 
 class Watch:
