@@ -43,7 +43,7 @@ kind() {
 	ip link set "$2" up
 	ip addr add "$3/24" dev "$2"
 	run "$1" link_add "r_$2" "$2" || return
-	wait_for 5 device_active "r_$2" || note "$(rdma link show "r_$2/1")"
+	wait_for 1 device_active "r_$2" || note "$(rdma link show "r_$2/1")"
 	run "$1: a connection" ping "r_$2" "$3" "$port"
 }
 ip link add veth1 type veth peer name veth2

@@ -8,7 +8,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-: "${ROUNDS:=$([ "$RSIW_KERNEL" = debug ] && echo 4 || echo 10)}"
+: "${ROUNDS:=$([ "$RSIW_KERNEL" = debug ] && echo 2 || echo 10)}"
 plan 7
 
 run "load the driver" load_driver || exit 1

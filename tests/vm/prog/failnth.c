@@ -97,19 +97,25 @@ static int end_qp(void) { return ibv_destroy_qp(made); }
 
 /* --- connections --------------------------------------------------------- */
 
-/* The next event has to come, and is given back: its kind, of which id. */
-static int next_event(enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
+/* An event, if one comes in so many milliseconds: its kind, of which id. */
+static int take_event(int ms, enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
 {
 	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
 	struct rdma_cm_event *event;
 
-	if (poll(&fd, 1, PATIENCE) != 1 || rdma_get_cm_event(events, &event)) {
+	if (poll(&fd, 1, ms) != 1 || rdma_get_cm_event(events, &event)) {
 		errno = ETIMEDOUT;
-		return broken("no event");
+		return -1;
 	}
 	*kind = event->event;
 	*id = event->id;
 	return rdma_ack_cm_event(event);
+}
+
+/* The next event has to come. */
+static int next_event(enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
+{
+	return take_event(PATIENCE, kind, id) ? broken("no event") : 0;
 }
 
 static int await(enum rdma_cm_event_type wanted, struct rdma_cm_id **id)
@@ -155,20 +161,16 @@ static void drop(struct rdma_cm_id **id)
 /* Everything of a connection, whatever became of it; and what was still said of it. */
 static int hang_up(void)
 {
-	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
-	struct rdma_cm_event *event;
+	enum rdma_cm_event_type kind;
+	struct rdma_cm_id *id;
 	struct ibv_wc wc;
 
 	drop(&active);
 	drop(&passive);
 	/* A request that nobody has taken: the id is ours. */
-	while (poll(&fd, 1, 0) == 1 && !rdma_get_cm_event(events, &event)) {
-		struct rdma_cm_id *late = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ?
-			event->id : NULL;
-
-		rdma_ack_cm_event(event);
-		drop(&late);
-	}
+	while (!take_event(0, &kind, &id))
+		if (kind == RDMA_CM_EVENT_CONNECT_REQUEST)
+			drop(&id);
 	while (ibv_poll_cq(cq, 1, &wc) > 0)
 		;
 	return 0;

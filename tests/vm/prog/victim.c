@@ -8,7 +8,9 @@
  * is granted lies; the private data of the MPA Reply say where (struct told).
  * Those of the Request say what is wanted (struct asked). At the end of each
  * connection comes a line: "end TOKEN ok got=N", or what is wrong instead of ok.
- * It ends itself when its input does.
+ * A line of input, "connect PORT TOKEN FLAGS RECEIVES", has it open a connection
+ * to that port of its own address; it tells the same then in its Request. It ends
+ * itself when its input does.
  */
 #include <endian.h>
 #include <errno.h>
@@ -87,6 +89,8 @@ struct slot {
 
 static struct slot slots[SLOTS];
 static struct ibv_pd *other_pd;
+static struct rdma_event_channel *channel;
+static struct sockaddr_storage own;
 static unsigned char pattern[AREA];
 
 static void die(const char *what)
@@ -358,7 +362,33 @@ static void request(struct rdma_cm_event *event)
 	}
 }
 
-static void handle(struct rdma_event_channel *channel)
+/* What a line of input asks for. */
+static void call(unsigned int port, unsigned int token, unsigned int flags, unsigned int receives)
+{
+	struct sockaddr_storage to = own;
+	struct slot *s = must(find_slot(), "a slot");
+
+	/* The same place in both families. */
+	((struct sockaddr_in *)&to)->sin_port = htobe16(port);
+	s->asked = (struct asked) { .token = htobe32(token), .flags = flags, .receives = receives };
+	zero(rdma_create_id(channel, &s->id, s, RDMA_PS_TCP), "id");
+	zero(rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&to, 5000), "address");
+}
+
+static void introduce(struct slot *s)
+{
+	struct told told = { 0 };
+	struct rdma_conn_param param = {
+		.private_data = &told, .private_data_len = sizeof(told),
+		.responder_resources = 4, .initiator_depth = 4,
+	};
+
+	prepare(s);
+	fill(&told, s);
+	zero(rdma_connect(s->id, &param), "connect");
+}
+
+static void handle(void)
 {
 	enum rdma_cm_event_type type;
 	struct rdma_cm_event *event;
@@ -383,6 +413,12 @@ static void handle(struct rdma_event_channel *channel)
 		else if (s->used < 0)
 			clear(s);
 		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		zero(rdma_resolve_route(id, 5000), "route");
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		introduce(s);
+		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		post_sends(s);
 		break;
@@ -399,10 +435,11 @@ static void handle(struct rdma_event_channel *channel)
 
 int main(int argc, char **argv)
 {
-	struct rdma_event_channel *channel;
+	unsigned int port, token, flags, receives;
 	struct rdma_addrinfo *address, hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_cm_id *listener;
 	struct pollfd fds[2];
+	char line[80];
 	size_t i;
 
 	if (argc != 3) {
@@ -414,6 +451,7 @@ int main(int argc, char **argv)
 		pattern[i] = i * 31 + (i >> 8) + 7;
 	channel = must(rdma_create_event_channel(), "event channel");
 	zero(rdma_getaddrinfo(argv[1], argv[2], &hints, &address), "address");
+	memcpy(&own, address->ai_src_addr, address->ai_src_len);
 	zero(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP), "id");
 	zero(rdma_bind_addr(listener, address->ai_src_addr), "bind");
 	zero(rdma_listen(listener, 128), "listen");
@@ -421,11 +459,18 @@ int main(int argc, char **argv)
 	puts("ready");
 	fds[0] = (struct pollfd) { .fd = channel->fd, .events = POLLIN };
 	fds[1] = (struct pollfd) { .fd = 0, .events = POLLIN };
-	while (!fds[1].revents) {
+	/* A line at a time, or poll() would not tell of the next. */
+	setvbuf(stdin, NULL, _IONBF, 0);
+	for (;;) {
 		if (poll(fds, 2, -1) < 0)
 			die("poll");
 		if (fds[0].revents)
-			handle(channel);
+			handle();
+		if (!fds[1].revents)
+			continue;
+		if (!fgets(line, sizeof(line), stdin))
+			return 0;
+		if (sscanf(line, "connect %u %u %u %u", &port, &token, &flags, &receives) == 4)
+			call(port, token, flags, receives);
 	}
-	return 0;
 }

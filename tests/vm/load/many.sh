@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 240
+# kernel: stock
+#
+# Connections by the hundred (MANY) between two processes: how fast they are
+# made, what memory an idle one takes on both hosts, that each works, for BUSY
+# seconds all at once, and that nothing is left of them.
+
+. /tests/lib.sh
+: "${MANY:=500}" "${BUSY:=3}"
+plan 9
+
+memory() { echo 3 >/proc/sys/vm/drop_caches; awk '/^MemAvailable/ { print $2 }' /proc/meminfo; }
+# What has been taken here, and there, since `before`, in KiB for each connection.
+before() { memory >"$WORK/here"; peer_sh "$(declare -f memory); memory" >"$WORK/there"; }
+taken() {
+	local here there
+	here=$(($(<"$WORK/here") - $(memory)))
+	there=$(($(<"$WORK/there") - $(peer_sh "$(declare -f memory); memory")))
+	echo "KiB each: $((here / MANY)) of $here here, $((there / MANY)) of $there on the peer"
+	[ "$here" -lt $(($1 * MANY + 8192)) ] && [ "$there" -lt $(($1 * MANY + 8192)) ]
+}
+go_on() { echo >"$WORK/in"; }
+says() { wait_for "$2" grep -q "$1" "$WORK/client"; local status=$?; tail -n 1 "$WORK/client"; return "$status"; }
+established() { says "established $MANY" $((MANY / 10 + 60)) && wait_for 10 grep -q "established $MANY" "$WORK/server"; }
+answered() { go_on; says "answered .* $MANY connections to the end" $((BUSY + 60)); }
+closed() { go_on; says closed $((MANY / 20 + 30)) && peer_end server 20; }
+no_sockets() { [ "$(ss -Htan | grep -c :7501)" = "$(ss -Htan | grep TIME-WAIT | grep -c :7501)" ]; }
+nothing_left() {
+	local qps
+	qps=$(rdma resource show qp) && ! grep many <<<"$qps" && no_sockets
+}
+
+run "load the driver on both hosts" both load_driver || exit 1
+ulimit -l unlimited
+# Or memory that was given back would stay in lists of each processor.
+both sysctl -q vm.percpu_pagelist_high_fraction=100000
+before
+peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $MANY"
+server_up 7501
+mkfifo "$WORK/in"
+sleep 1000 >"$WORK/in" &
+many client "$PEER" 7501 "$MANY" 32 "$BUSY" <"$WORK/in" >"$WORK/client" 2>&1 &
+LIMIT=$((MANY / 10 + 80)) run "all are established" established || { cat "$WORK/server"; exit 1; }
+run "an idle one takes less than 80 KiB" taken 80
+LIMIT=$((BUSY + 80)) run "all work at once" answered
+LIMIT=$((MANY / 20 + 60)) run "all close" closed
+wait_for 30 nothing_left
+run "nothing is left here" nothing_left
+run "nothing is left there" peer_sh "$(declare -f nothing_left no_sockets); nothing_left"
+run "their memory is given back" taken 1
+run "unload the drivers" both unload_driver
+both sysctl -q vm.percpu_pagelist_high_fraction=0

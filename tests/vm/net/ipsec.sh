@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 120
+# kernel: stock
+#
+# IPsec below RDMA: all TCP between the hosts by ESP in transport mode, keys by
+# hand. What is not protected is not taken.
+
+. /tests/lib.sh
+plan 8
+
+# Each direction has a key.
+protect() {
+	modprobe -a esp4 xfrm_user || return
+	state "$A4" "$B4" 0x101 && state "$B4" "$A4" 0x102 || return
+	policy out "$ADDR" "$PEER" && policy in "$PEER" "$ADDR"
+}
+state() {
+	ip xfrm state add src "$1" dst "$2" proto esp spi "$3" mode transport \
+		aead 'rfc4106(gcm(aes))' "$(printf '0x%040x' $((0x5eed + $3)))" 128
+}
+policy() {
+	ip xfrm policy add dir "$1" src "$2" dst "$3" proto tcp \
+		tmpl src "$2" dst "$3" proto esp mode transport
+}
+# octets: through ESP in both directions, as this host counts
+octets() { ip -s xfrm state | awk '/lifetime current/ { getline; sub(/\(.*/, "", $1); n += $1 } END { print n + 0 }'; }
+ping() {
+	peer_bg server rping -s -a "$PEER" -p "$1" -C 20 -S 50000 -V
+	server_up "$1" || return
+	within 20 rping -c -a "$PEER" -p "$1" -C 20 -S 50000 -V && peer_end server 10
+}
+went_through() {
+	local before
+	before=$(octets)
+	ping "$1" || return
+	echo "$(($(octets) - before)) octets by ESP"
+	[ $(($(octets) - before)) -gt $((20 * 2 * 50000)) ]
+}
+refused() {
+	local status
+	forget || return
+	peer_bg server rping -s -a "$PEER" -p "$1" -C 1
+	server_up "$1" || return
+	within 25 rping -c -a "$PEER" -p "$1" -C 1
+	status=$?
+	peer_kill server
+	[ "$status" != 0 ]
+}
+forget() { ip xfrm policy flush && ip xfrm state flush; }
+
+run "load the driver on both hosts" both load_driver || exit 1
+run "without IPsec" ping 7601
+run "IPsec on both hosts" both protect
+LIMIT=60 run "all data go through it" went_through 7602
+LIMIT=60 run "a peer without it is not let in" refused 7603
+run "none on either" both forget
+LIMIT=60 run "as before" ping 7604
+run "unload the drivers" both unload_driver

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 300
+# pairs: rsiw,*
+#
+# A network that loses, delays, reorders, repeats and corrupts packets, in both
+# directions, and one that is gone for a while. All data arrive, as they were sent (ROUNDS of
+# random operations; DOWN: seconds without a link).
+
+. /tests/lib.sh
+. /tests/device/lib
+: "${DOWN:=5}" "${ROUNDS:=50}"
+plan 9
+
+emulate() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000 "$@"; }
+# No emulation, and what it has seen.
+plain() { tc -s qdisc show dev eth0 | sed -n '2s/^/#/p'; tc qdisc del dev eth0 root; }
+
+# stressed NETEM-OPTION...: random operations with all data compared, in both directions.
+stressed() {
+	both emulate "$@" || return
+	rsiw-verbs client -t stress -n "$ROUNDS" -s "${RSIW_SEED:-1}" "$PEER"
+}
+# As above by rping, which has no connection beside.
+pinged() {
+	both emulate "$@" || return
+	peer_bg ping rping -s -a "$PEER" -p 7401 -C 50 -S 30000 -V
+	server_up 7401 || return
+	rping -c -a "$PEER" -p 7401 -C 50 -S 30000 -V && peer_end ping
+}
+# during PORT COMMAND...: in the middle of a transfer that is compared.
+during() {
+	local port=$1
+	shift
+	peer_bg ping rping -s -a "$PEER" -p "$port" -S 30000 -V
+	server_up "$port" || return
+	started client rping -c -a "$PEER" -p "$port" -S 30000 -V
+	wait_for 10 moving 5 || return
+	"$@" || return
+	# TCP asks again at its own times: up to twice as long as the link was down.
+	wait_for $((3 * DOWN)) moving 5 || return
+	pkill -INT -x rping
+	! grep -i mismatch "$WORK/client" "$WORK/ping"
+}
+# moving MESSAGES: so many in a moment.
+moving() {
+	local before
+	before=$(tx_messages "$DEV")
+	sleep 0.5
+	[ "$(tx_messages "$DEV")" -ge $((before + $1)) ]
+}
+down() { ip link set eth0 down && sleep "$DOWN" && ip link set eth0 up && wait_for 10 device_active "$DEV"; }
+peer_down() { peer ip link set eth0 down && sleep "$DOWN" && peer ip link set eth0 up; }
+
+run "load the driver on both hosts" both load_driver || exit 1
+peer_bg server rsiw-verbs server "$PEER"
+server_up 18515 || exit 1
+LIMIT=$((ROUNDS + 30)) run "one packet of fifty is lost" stressed loss 2%
+both plain
+LIMIT=$((ROUNDS + 30)) run "bursts are lost" stressed loss gemodel 1% 50%
+both plain
+LIMIT=$((ROUNDS + 30)) run "packets take 5 to 25 ms, and overtake each other" stressed delay 15ms 10ms
+both plain
+LIMIT=$((ROUNDS + 30)) run "packets come twice" stressed duplicate 10%
+both plain
+LIMIT=$((ROUNDS + 30)) run "all of that" stressed delay 3ms 2ms loss 1% duplicate 2% reorder 10%
+both plain
+peer_kill server
+LIMIT=$((ROUNDS + 30)) run "one packet of a hundred is corrupted" pinged corrupt 1%
+both plain
+LIMIT=$((4 * DOWN + 30)) run "the link is down" during 7402 down
+/tests/guest/addresses "$RSIW_SIDE"
+LIMIT=$((4 * DOWN + 30)) run "the peer's link is down" during 7403 peer_down
