@@ -10,18 +10,26 @@
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
-	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin silence)
-plan $((${#cases[@]} * 2 + 7))
+	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin)
+plan $((${#cases[@]} * 2 + 9))
 
 run "load the driver" load_driver || exit 1
 port=7200
+# initiator CASE ADDRESS PORT
+initiator() {
+	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p "$3"
+}
+# Half a minute each, beside the others.
+peer_bg silence initiator silence "$ADDR" 7198
+peer_bg silence6 initiator silence "$ADDR6" 7199
 for case in "${cases[@]}"; do
 	for address in "$ADDR" "$ADDR6"; do
 		port=$((port + 1))
-		LIMIT=60 run "$case, $address" python3 /tests/cm/wire.py initiator "$case" \
-			"$address" "$port" rping -c -C 1 -a "$address" -p "$port"
+		LIMIT=60 run "$case, $address" initiator "$case" "$address" "$port"
 	done
 done
+run "silence, $ADDR" peer_end silence 60
+run "silence, $ADDR6" peer_end silence6 60
 port=$((port + 1))
 LIMIT=60 run "marked" python3 /tests/cm/wire.py initiator marked \
 	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"
@@ -39,5 +47,4 @@ sysctl -qw net.ipv4.tcp_wmem="$wmem"
 run "unload the driver" unload_driver
 run "load it for MPA revision 1" load_driver mpa_revision=1
 port=$((port + 1))
-LIMIT=60 run "only_revision_1" python3 /tests/cm/wire.py initiator only_revision_1 \
-	"$ADDR" "$port" rping -c -C 1 -a "$ADDR" -p "$port"
+LIMIT=60 run "only_revision_1" initiator only_revision_1 "$ADDR" "$port"

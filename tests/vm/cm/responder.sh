@@ -10,28 +10,48 @@
 
 cases=(revision_1 revision_2 peer_to_peer depths_not_negotiated crc_off markers
 	byte_by_byte longest_private_data bad_frames early_fpdu gone_at_once
-	rtr_forms silence no_rtr_comes many_half_open)
-plan $((${#cases[@]} * 2 + 5))
+	rtr_forms many_half_open)
+# These wait for an end that is long in coming, so they do it beside the others.
+waits=(silence no_rtr_comes)
+plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 6))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 peer_bg server6 rping -s -P -a "$ADDR6" -p 7181
 server_up 7180
 server_up 7181
+# responder CASE ADDRESS PORT
+responder() { python3 /tests/cm/wire.py responder "$@"; }
+for case in "${waits[@]}"; do
+	peer_bg "$case" responder "$case" "$ADDR" 7180
+	peer_bg "${case}6" responder "$case" "$ADDR6" 7181
+done
+# A consumer that sleeps.
+peer_bg sleeper rping -s -P -a 0.0.0.0 -p 7184
+server_up 7184
+kill -STOP "$(<"$WORK/sleeper.pid")"
+peer_bg unanswered responder unanswered "$ADDR" 7184
 for case in "${cases[@]}"; do
-	LIMIT=60 run "IPv4: $case" python3 /tests/cm/wire.py responder "$case" "$ADDR" 7180
-	LIMIT=60 run "IPv6: $case" python3 /tests/cm/wire.py responder "$case" "$ADDR6" 7181
+	LIMIT=60 run "IPv4: $case" responder "$case" "$ADDR" 7180
+	LIMIT=60 run "IPv6: $case" responder "$case" "$ADDR6" 7181
+done
+for case in "${waits[@]}"; do
+	run "IPv4: $case" peer_end "$case"
+	run "IPv6: $case" peer_end "${case}6"
 done
 peer_bg large rping -s -P -S 20000 -a 0.0.0.0 -p 7183
 server_up 7183
-LIMIT=60 run "marked" python3 /tests/cm/wire.py responder marked "$ADDR" 7183
+LIMIT=60 run "marked" responder marked "$ADDR" 7183
 kill -STOP "$(<"$WORK/large.pid")"
-LIMIT=60 run "backlog" python3 /tests/cm/wire.py responder backlog "$ADDR" 7183
+LIMIT=60 run "backlog" responder backlog "$ADDR" 7183
 kill -CONT "$(<"$WORK/large.pid")"
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
 server_up 7182
 run "a real one still connects" rping -c -C 5 -v -a "$ADDR" -p 7182
+LIMIT=120 run "requests without an answer are withdrawn" peer_end unanswered 100
+kill -CONT "$(<"$WORK/sleeper.pid")"
+peer_kill sleeper
 peer_kill server
 peer_kill server6
 port_is_free() { python3 -c "import socket; socket.create_server(('', 7180), reuse_port=False).close()"; }

@@ -17,9 +17,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
 import fpdu  # noqa: E402
+from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame  # noqa: E402
 
-REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
-M, C, R, S = 0x80, 0x40, 0x20, 0x10
 A, B = 0x8000, 0x4000           # with the IRD
 WRITE, READ = 0x8000, 0x4000    # with the ORD
 DEPTH = 0x3fff
@@ -33,15 +32,6 @@ class Failed(Exception):
 def check(what, message):
     if not what:
         raise Failed(message)
-
-
-def frame(key, flags=C, revision=1, data=b"", length=None):
-    length = len(data) if length is None else length
-    return key + struct.pack("!BBH", flags, revision, length) + data
-
-
-def enhanced(ird, ord_):
-    return struct.pack("!HH", ird, ord_)
 
 
 def receive(sock, count, seconds=15):

@@ -7,8 +7,8 @@
 # allow: Call Trace:|allocation failed|page allocation failure
 #
 # Every allocation fails once, in what a process asks for: devices, objects,
-# connections, sending; of those of a new link each STRIDEth. Nothing may leak, hang or be half made (kmemleak looks at
-# the end of the session).
+# connections, sending; of those of a new link each STRIDEth. Nothing may leak, hang
+# or be half made (kmemleak looks at the end of the session).
 
 . /tests/lib.sh
 . /tests/fault/lib

@@ -16,10 +16,4 @@ run "load the driver on both hosts" both load_driver || exit 1
 run "the target listens" on_target "serve_iser $PEER unshare -n" || exit 1
 run "the initiator's daemon" start_initiator
 LIMIT=60 run "discovery" patiently discover iser
-LIMIT=60 run "login" patiently login iser || exit 1
-run "it is iSER" is_iser
-LIMIT=60 run "data" data 24
-LIMIT=60 run "fio" verify
-LIMIT=90 run "the target is gone, and comes back" back
-run "logout" logout
-run "the target ends" on_target "stop_iser $PEER"
+whole_session

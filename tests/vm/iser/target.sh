@@ -19,10 +19,4 @@ run "the target listens, by TCP and by RDMA" on_target "serve_iser $PEER" || exi
 run "the initiator's daemon" start_initiator
 run "discovery, by TCP" discover default
 run "discovery, by iSER" discover iser
-LIMIT=60 run "login" login iser || exit 1
-run "it is iSER" is_iser
-LIMIT=60 run "data" data 24
-LIMIT=60 run "fio" verify
-LIMIT=90 run "the target is gone, and comes back" back
-run "logout" logout
-run "the target ends" on_target "stop_iser $PEER"
+whole_session

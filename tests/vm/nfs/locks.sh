@@ -21,25 +21,23 @@ let_go() {
 }
 # found free|locked
 found() { on_server "$LOCKS probe $EXPORT/held" | grep -qx "$1"; }
-counted() {
+# together HERE THERE: four of the first (# stands for which), and the second on the server.
+together() {
 	local pids=() pid i
 	for i in 1 2 3 4; do
-		$LOCKS count "$MNT/number" 10 &
+		# shellcheck disable=SC2086 # words
+		$LOCKS ${1//#/$i} &
 		pids+=($!)
 	done
-	on_server "$LOCKS count $EXPORT/number 40" || return
+	on_server "$LOCKS $2" || return
 	for pid in "${pids[@]}"; do wait "$pid" || return; done
+}
+counted() {
+	together "count $MNT/number 10" "count $EXPORT/number 40" || return
 	[ "$(cat "$MNT/number")" = 80 ] && [ "$(on_server cat "$EXPORT/number")" = 80 ]
 }
 named() {
-	local pids=() pid i
-	mkdir "$MNT/dir" || return
-	for i in 1 2 3 4; do
-		$LOCKS names "$MNT/dir" "here$i" 60 &
-		pids+=($!)
-	done
-	on_server "$LOCKS names $EXPORT/dir there 60" || return
-	for pid in "${pids[@]}"; do wait "$pid" || return; done
+	mkdir "$MNT/dir" && together "names $MNT/dir here# 60" "names $EXPORT/dir there 60" || return
 	forget
 	# Of each: every third of its files, and the target.
 	[ "$(find "$MNT/dir" -type f | wc -l)" = $((5 * 21)) ] &&

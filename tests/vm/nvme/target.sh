@@ -20,20 +20,9 @@ reset() {
 	echo 1 >"$(controller)/reset_controller" || [ "$RSIW_DRIVER_PEER" = siw ] || return
 	wait_for "$patience" in_state live
 }
-# What is under way when the target goes gets there (siw's may never have an end).
 back() {
-	local writer=
-	if [ "$RSIW_DRIVER_PEER" != siw ]; then
-		data 20 &
-		writer=$!
-		sleep 0.3
-	fi
-	on_target deaf_nvme || return
-	wait_for "$patience" in_state connecting || return
-	on_target "listen_nvme $PEER" || return
-	wait_for "$((patience + 10))" in_state live || return
-	# shellcheck disable=SC2086 # one or none
-	wait $writer && data 4
+	on_target deaf_nvme && wait_for "$patience" in_state connecting &&
+		on_target "listen_nvme $PEER" && wait_for "$((patience + 10))" in_state live
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
@@ -44,6 +33,6 @@ LIMIT=60 run "data" data 24
 LIMIT=60 run "fio" verify
 LIMIT=$((patience + 10)) run "the controller is reset" reset
 LIMIT=60 run "data" data 4
-LIMIT=$((patience + 40)) run "the target is gone, and comes back" back
+LIMIT=$((patience + 40)) run "the target is gone, and comes back" amid_data 20 back
 run "disconnect" disconnect_nvme
 run "the target ends" on_target stop_nvme
