@@ -22,6 +22,7 @@
 use super::{
     conn::{Conn, Events},
     initiator::Attempt,
+    listener::Refused,
     patience,
     stage::Stage,
     streaming::Link,
@@ -53,7 +54,7 @@ pub(super) fn finish(conn: &Arc<Conn>, link: &Link) -> Stage {
 pub(super) fn flush(conn: &Arc<Conn>, link: &Link) -> Stage {
     // Leaves us what is still to be sent.
     link.qp.conn_lost(Lost::Aborted);
-    let next = linger(conn);
+    let next = linger(conn, None);
     report_close(&link.cm, Ok(()));
     next
 }
@@ -65,12 +66,14 @@ pub(super) struct Linger {
     eof: bool,
     acked: u64,
     again: u32,
+    /// Given back with the stage.
+    _place: Option<Refused>,
 }
 
 /// Sends what the queue pair left and a FIN, and waits a little for the peer's. To release the
 /// socket at once would be a reset if anything were left to read, and a reset may overtake what was
-/// sent last. Context: sleeping.
-pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
+/// sent last. Those that a listener refused have a place. Context: sleeping.
+pub(super) fn linger(conn: &Arc<Conn>, place: Option<Refused>) -> Stage {
     let rest = conn.take_rest();
     if rest.is_none() {
         send_fin(conn);
@@ -82,6 +85,7 @@ pub(super) fn linger(conn: &Arc<Conn>) -> Stage {
         eof: false,
         acked: conn.socket().bytes_acked(),
         again: patience::LINGERS,
+        _place: place,
     };
     stage.go_on(conn)
 }
@@ -156,7 +160,7 @@ pub(super) fn fail_attempt(
             conn.socket().abort();
             Stage::Closed
         }
-        LastWords::Sent => linger(conn),
+        LastWords::Sent => linger(conn, None),
     };
     attempt.qp.conn_lost(Lost::Handshake);
     report_reply(attempt, Err(status), peer.unwrap_or_default());

@@ -38,6 +38,8 @@ pub(super) struct Attempt {
     ird: u16,
     ord: u16,
     revision: u8,
+    /// Milliseconds that the peer has beyond those that the connection's timer runs for.
+    left: u32,
 }
 
 /// TCP connects.
@@ -81,6 +83,7 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
         ird: clip(param.ird),
         ord: clip(param.ord),
         revision,
+        left: 0,
     };
     match begin(dev, KBox::new(attempt, GFP_KERNEL)?) {
         // TCP has one connection between the same addresses and ports. RTRS wants all those of a
@@ -105,11 +108,11 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
     };
     let mut attempt = Some(attempt);
     let started = Conn::start(dev.data(), socket, |conn| {
-        let qp = &attempt.as_ref().ok_or(EINVAL)?.qp;
-        qp.associate(conn)?;
-        conn.patience(patience::CONNECT);
+        let waiting = attempt.as_mut().ok_or(EINVAL)?;
+        waiting.qp.associate(conn)?;
+        waiting.patience(conn, patience::CONNECT);
         if let Err(e) = conn.socket().connect(&remote) {
-            qp.conn_lost(Lost::Handshake);
+            waiting.qp.conn_lost(Lost::Handshake);
             return Err(e);
         }
         let attempt = attempt.take().ok_or(EINVAL)?;
@@ -121,20 +124,37 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
     }
 }
 
-/// What ends an attempt in every stage.
-fn cut_short(conn: &Arc<Conn>, events: Events) -> Option<Error> {
-    if conn.how().is_some() {
-        Some(errno::ECONNABORTED.error())
-    } else if events.any(Events::TIMEOUT) {
-        Some(errno::ETIMEDOUT.error())
-    } else {
+impl Attempt {
+    /// Gives the peer `ms` milliseconds for what comes next.
+    fn patience(&mut self, conn: &Arc<Conn>, ms: u32) {
+        let now = ms.min(patience::GLANCE);
+        self.left = ms - now;
+        conn.patience(now);
+    }
+
+    /// What ends an attempt in every stage.
+    ///
+    /// One of them is the end of the process that made it. iwcm lets nobody destroy an id before it
+    /// has its `CONNECT_REPLY`, so a killed process would otherwise stay as long as the peer is
+    /// given; and nobody tells us, as the queue pair may be destroyed after the id.
+    fn cut_short(&mut self, conn: &Arc<Conn>, events: Events) -> Option<Error> {
+        let expired = events.any(Events::TIMEOUT);
+        if conn.how().is_some() || expired && self.qp.owner().ends() {
+            return Some(errno::ECONNABORTED.error());
+        }
+        if expired && self.left == 0 {
+            return Some(errno::ETIMEDOUT.error());
+        }
+        if expired {
+            self.patience(conn, self.left);
+        }
         None
     }
 }
 
 impl Connecting {
-    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
-        if let Some(e) = cut_short(conn, events) {
+    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+        if let Some(e) = self.attempt.cut_short(conn, events) {
             return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
         }
         match conn.socket().state() {
@@ -150,10 +170,10 @@ impl Connecting {
 
     /// Sends the MPA Request.
     fn request(self, conn: &Arc<Conn>) -> Stage {
-        let attempt = self.attempt;
+        let mut attempt = self.attempt;
         match send_request(conn, &attempt) {
             Ok((mpa, reader)) => {
-                conn.patience(patience::REPLY);
+                attempt.patience(conn, patience::REPLY);
                 Stage::AwaitReply(AwaitReply {
                     attempt,
                     mpa,
@@ -187,7 +207,7 @@ fn send_request(conn: &Arc<Conn>, attempt: &Attempt) -> Result<(Initiator, KBox<
 
 impl AwaitReply {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
-        if let Some(e) = cut_short(conn, events) {
+        if let Some(e) = self.attempt.cut_short(conn, events) {
             return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
         }
         match frame::read(conn.socket(), &mut self.reader) {

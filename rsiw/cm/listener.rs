@@ -4,7 +4,8 @@
 //!
 //! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. With
 //! all slots taken, further connections stay in the socket's own queue, which is bounded by the
-//! consumer's backlog, and TCP drops what exceeds it.
+//! consumer's backlog, and TCP drops what exceeds it. A connection that is refused changes its slot
+//! for one of as many places to linger at ([`Refused`]); without one it is reset.
 
 use super::{open, responder::AwaitRequest, Conn};
 use crate::device::{Device, Rsiw};
@@ -60,12 +61,17 @@ impl Expire for Listener {
 
 struct Slots {
     used: u32,
+    /// Connections that were refused and are not over yet.
+    refused: u32,
     /// Connections may wait in the socket for a slot to become free.
     short: bool,
 }
 
 /// The place of a connection that waits for an answer.
 pub(super) struct Slot(Arc<Listener>);
+
+/// The place of a connection that was refused and lingers, until the peer has noticed.
+pub(super) struct Refused(Arc<Listener>);
 
 /// Starts to listen at the id's local address: the `iw_create_listen` operation. Context: sleeping,
 /// within locks of the RDMA CM; possibly before the device is registered.
@@ -82,7 +88,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
             cm,
             max_slots: backlog.max(SLOTS),
             socket <- new_mutex!(None, "rsiw_listener"),
-            slots <- new_spinlock_irq!(Slots { used: 0, short: false }, "rsiw_slots"),
+            slots <- new_spinlock_irq!(Slots { used: 0, refused: 0, short: false }, "rsiw_slots"),
             job <- new_job!("rsiw_listener"),
             retry <- new_timer!("rsiw_listener_retry"),
         }? Error),
@@ -157,6 +163,18 @@ impl Slot {
         self.0.socket.lock().is_none()
     }
 
+    /// A place to linger at, of which there are as many as slots: peers that do not go must not
+    /// fill the memory, nor keep out others, as they would in their slots.
+    pub(super) fn refused(&self) -> Option<Refused> {
+        let listener = &self.0;
+        let mut slots = listener.slots.lock();
+        if slots.refused >= listener.max_slots {
+            return None;
+        }
+        slots.refused += 1;
+        Some(Refused(listener.clone()))
+    }
+
     /// Reports the Request of a connection, whose answer comes with the connection. Context:
     /// sleeping, its stage is locked.
     ///
@@ -172,6 +190,12 @@ impl Slot {
         let handle = listener.dev.handle().ok_or(ENODEV)?;
         let dev = handle.try_get().ok_or(ENODEV)?;
         listener.cm.connect_request(&*dev, conn.clone(), info)
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        self.0.slots.lock().refused -= 1;
     }
 }
 

@@ -113,6 +113,8 @@ mod patience {
     /// For TCP to connect. Destroying the consumer's id waits as long, so it is shorter than TCP's
     /// own patience: four repetitions of the SYN.
     pub(super) const CONNECT: u32 = 20_000;
+    /// How often to look whether the process that connects is still there.
+    pub(super) const GLANCE: u32 = 1_000;
     /// For the peer's consumer to answer our MPA Request.
     pub(super) const REPLY: u32 = 30_000;
     /// For the MPA Request of a peer that connected.

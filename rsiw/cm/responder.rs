@@ -41,7 +41,7 @@ pub(super) struct Requested {
     request: RequestId,
     local: SocketAddr,
     remote: SocketAddr,
-    _slot: Slot,
+    slot: Slot,
 }
 
 impl AwaitRequest {
@@ -101,11 +101,11 @@ impl AwaitRequest {
                     request,
                     local,
                     remote,
-                    _slot: self.slot,
+                    slot: self.slot,
                 })
             }
             // iwcm has no room for it, or nobody listens any more.
-            Err(_) => refuse(conn, responder, &[]),
+            Err(_) => refuse(conn, &self.slot, responder, &[]),
         }
     }
 }
@@ -235,7 +235,7 @@ pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
             let max = super::max_private_data(requested.asked.revision);
             let fits = private_data.len() <= max;
             let private_data = if fits { private_data } else { &[] };
-            *stage = refuse(&conn, requested.responder, private_data);
+            *stage = refuse(&conn, &requested.slot, requested.responder, private_data);
             if fits {
                 Ok(())
             } else {
@@ -250,14 +250,15 @@ pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
 }
 
 /// Sends a Reply that rejects.
-fn refuse(conn: &Arc<Conn>, responder: Responder, private_data: &[u8]) -> Stage {
+fn refuse(conn: &Arc<Conn>, slot: &Slot, responder: Responder, private_data: &[u8]) -> Stage {
     let mut buf = frame::FRAME_BUF;
     let sent = responder
         .reject(private_data, &mut buf)
         .map_err(|_| EINVAL)
         .and_then(|len| frame::send(conn.socket(), buf.get(..len).ok_or(EINVAL)?));
-    match sent {
-        Ok(()) => close::linger(conn),
-        Err(_) => close::drop_unknown(conn),
+    match (sent, slot.refused()) {
+        (Ok(()), Some(place)) => close::linger(conn, Some(place)),
+        // With too many that do not go, the peer may miss the Reply, but not the end.
+        _ => close::drop_unknown(conn),
     }
 }

@@ -187,7 +187,7 @@ impl Qp {
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
                 unasked <- new_timer!("rsiw_unasked"),
                 limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
-                owner: Owner::current(),
+                owner: Owner::current(consumer),
                 _held: held,
             }),
             consumer.flags(),

@@ -197,6 +197,19 @@ bool rust_helper_rdma_is_current_tgid(const struct pid *pid)
 	return pid == task_tgid(current);
 }
 
+/* Killed, on its way out, or no more. */
+bool rust_helper_rdma_tgid_ends(struct pid *pid)
+{
+	struct task_struct *leader;
+	bool ends;
+
+	rcu_read_lock();
+	leader = pid_task(pid, PIDTYPE_TGID);
+	ends = !leader || READ_ONCE(leader->signal->flags) & SIGNAL_GROUP_EXIT;
+	rcu_read_unlock();
+	return ends;
+}
+
 bool rust_helper_rdma_in_kernel_thread(void)
 {
 	return current->flags & PF_KTHREAD;

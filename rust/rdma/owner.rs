@@ -44,7 +44,10 @@ impl Consumer {
 ///
 /// Only the process' number is kept, which is not given away while this is there; the process, its
 /// credentials and its cgroup may go.
-pub struct Owner(NonNull<bindings::pid>);
+pub struct Owner {
+    pid: NonNull<bindings::pid>,
+    consumer: Consumer,
+}
 
 // SAFETY: It is a counted reference to a `struct pid`, which belongs to no thread.
 unsafe impl Send for Owner {}
@@ -52,10 +55,21 @@ unsafe impl Send for Owner {}
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    /// The current one. Context: any but interrupts.
-    pub fn current() -> Self {
-        // SAFETY: No requirements. The current process has a number.
-        Self(unsafe { NonNull::new_unchecked(bindings::rdma_get_current_tgid()) })
+    /// The current one, of an object that is for a process or for the kernel. Context: any but
+    /// interrupts.
+    pub fn current(consumer: Consumer) -> Self {
+        Self {
+            // SAFETY: No requirements. The current process has a number.
+            pid: unsafe { NonNull::new_unchecked(bindings::rdma_get_current_tgid()) },
+            consumer,
+        }
+    }
+
+    /// Whether the process that the object is for has been killed, or has ended otherwise. Context:
+    /// any.
+    pub fn ends(&self) -> bool {
+        // SAFETY: The number is valid as long as this is.
+        self.consumer == Consumer::Process && unsafe { bindings::rdma_tgid_ends(self.pid.as_ptr()) }
     }
 
     /// Whether the current task may use the object: a thread of its owner's, a kernel thread, or a
@@ -64,7 +78,7 @@ impl Owner {
     pub fn admits_current(&self) -> bool {
         // SAFETY: No requirements.
         unsafe {
-            bindings::rdma_is_current_tgid(self.0.as_ptr())
+            bindings::rdma_is_current_tgid(self.pid.as_ptr())
                 || bindings::rdma_in_kernel_thread()
                 || bindings::rdma_current_may_all()
         }
@@ -74,6 +88,6 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: The reference is this one's.
-        unsafe { bindings::put_pid(self.0.as_ptr()) };
+        unsafe { bindings::put_pid(self.pid.as_ptr()) };
     }
 }

@@ -90,6 +90,25 @@ fails() {
 	esac
 }
 
+# told_by COMMAND...: tests that the command runs by itself, a line "ok NAME" or "not ok NAME"
+# each, among notes; and one more, that it came to its end: status 0,
+# or 3 if some failed.
+told_by() {
+	local line
+	while read -r line; do
+		case $line in
+		"ok "*) ok "${line#ok }" ;;
+		"not ok "*) not_ok "${line#not ok }" ;;
+		*) note "${line#\# }" ;;
+		esac
+	done < <("$@" 2>&1 </dev/null)
+	wait $!
+	case $? in
+	0 | 3) ok "to the end" ;;
+	*) not_ok "to the end" ;;
+	esac
+}
+
 # Seconds on the stock kernel, as many as this kernel needs.
 limit() { awk -v s="$1" -v f="${RSIW_SLOW:-1}" 'BEGIN { printf "%d", s * f + 0.5 }'; }
 

@@ -11,23 +11,20 @@
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
 	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin)
-plan $((${#cases[@]} * 2 + 9))
+plan $((${#cases[@]} * 2 + 11))
 
 run "load the driver" load_driver || exit 1
-port=7200
-# initiator CASE ADDRESS PORT
+# initiator CASE,... ADDRESS PORT
 initiator() {
-	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p "$3"
+	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT
 }
 # Half a minute each, beside the others.
 peer_bg silence initiator silence "$ADDR" 7198
 peer_bg silence6 initiator silence "$ADDR6" 7199
-for case in "${cases[@]}"; do
-	for address in "$ADDR" "$ADDR6"; do
-		port=$((port + 1))
-		LIMIT=60 run "$case, $address" initiator "$case" "$address" "$port"
-	done
-done
+all=$(IFS=,; echo "${cases[*]}")
+told_by initiator "$all" "$ADDR" 7200
+told_by initiator "$all" "$ADDR6" 7220
+port=7240
 run "silence, $ADDR" peer_end silence 60
 run "silence, $ADDR6" peer_end silence6 60
 port=$((port + 1))

@@ -13,7 +13,7 @@ cases=(revision_1 revision_2 peer_to_peer depths_not_negotiated crc_off markers
 	rtr_forms many_half_open)
 # These wait for an end that is long in coming, so they do it beside the others.
 waits=(silence no_rtr_comes)
-plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 6))
+plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 9))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
@@ -31,10 +31,9 @@ peer_bg sleeper rping -s -P -a 0.0.0.0 -p 7184
 server_up 7184
 kill -STOP "$(<"$WORK/sleeper.pid")"
 peer_bg unanswered responder unanswered "$ADDR" 7184
-for case in "${cases[@]}"; do
-	LIMIT=60 run "IPv4: $case" responder "$case" "$ADDR" 7180
-	LIMIT=60 run "IPv6: $case" responder "$case" "$ADDR6" 7181
-done
+all=$(IFS=,; echo "${cases[*]}")
+told_by responder "$all" "$ADDR" 7180
+told_by responder "$all" "$ADDR6" 7181
 for case in "${waits[@]}"; do
 	run "IPv4: $case" peer_end "$case"
 	run "IPv6: $case" peer_end "${case}6"
@@ -44,6 +43,7 @@ server_up 7183
 LIMIT=60 run "marked" responder marked "$ADDR" 7183
 kill -STOP "$(<"$WORK/large.pid")"
 LIMIT=60 run "backlog" responder backlog "$ADDR" 7183
+LIMIT=60 run "refused" responder refused "$ADDR" 7183
 kill -CONT "$(<"$WORK/large.pid")"
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182

@@ -8,7 +8,7 @@
 # setup.
 
 . /tests/lib.sh
-plan 15
+plan 16
 
 wire() { python3 /tests/cm/wire.py "$@"; }
 ping() { rping -c -C 3 -v -a "$ADDR" -p "$1"; }
@@ -28,7 +28,9 @@ LIMIT=60 run "are let go when the consumer is killed" peer_end stages 60
 peer_bg stages wire initiator hold "$ADDR" 7191 rping -c -C 1 -a "$ADDR" -p 7191
 run "a consumer that waits for a Reply" held stages
 pkill -9 -x rping
-LIMIT=60 run "can be killed" peer_end stages 60
+no_more() { ! pgrep -x rping; }
+run "can be killed" wait_for 5 no_more
+LIMIT=60 run "and its peer notices" peer_end stages 60
 
 # The device goes.
 peer_bg server rping -s -P -a 0.0.0.0 -p 7193

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """A peer that speaks MPA, DDP and RDMAP by hand, rightly and wrongly, to rping's server.
 
-    fpdu.py ADDRESS PORT CASE       one case, a connection of its own
+    fpdu.py ADDRESS PORT CASE...    each case has a connection of its own
     fpdu.py --list                  the cases
 
-Exit status 0 if the device behaved; what went wrong is printed otherwise. A wrong message has to be
-answered by the Terminate that the RFCs name (RFC 5040 s4.8, RFC 5041 s7, RFC 5044 s8), with the
+Says "ok CASE" if the device behaved, "not ok CASE" if not. A wrong message has to
+be answered by the Terminate that the RFCs name (RFC 5040 s4.8, RFC 5041 s7, RFC 5044 s8), with the
 header of the offending segment, followed by nothing but the FIN.
 """
 
@@ -505,11 +505,15 @@ def main():
     if sys.argv[1] == "--list":
         print("\n".join(name for name, f in CASES.items() if getattr(f, "listed", True)))
         return 0
-    try:
-        CASES[sys.argv[3]](Peer(sys.argv[1], int(sys.argv[2])))
-    except Failed as e:
-        print(f"{sys.argv[3]}: {e}")
-        return 1
+    address, port = sys.argv[1], int(sys.argv[2])
+    for name in sys.argv[3:]:
+        try:
+            CASES[name](Peer(address, port))
+            print("ok", name, flush=True)
+        # A socket's time limit, too.
+        except (Failed, OSError) as e:
+            print(f"# {e!r}"[:300])
+            print("not ok", name, flush=True)
     return 0
 
 

@@ -10,17 +10,15 @@
 . /tests/lib.sh
 
 mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
-plan $((${#cases[@]} + 5))
+plan $((${#cases[@]} + 7))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 run "a consumer listens" server_up 7180
-for case in "${cases[@]}"; do
-	run "$case" python3 /tests/wire/fpdu.py "$ADDR" 7180 "$case"
-done
+told_by python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
 peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
 run "a consumer with a large buffer listens" server_up 7184
-run "reads_beyond_ird" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
+told_by python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
 server_up 7182

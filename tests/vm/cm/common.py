@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What both roles of wire.py need."""
+
+import os
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
+
+A, B = 0x8000, 0x4000           # with the IRD
+WRITE, READ = 0x8000, 0x4000    # with the ORD
+DEPTH = 0x3fff
+FIN_WAIT2, LISTEN = 5, 10       # include/net/tcp_states.h
+SLOW = float(os.environ.get("RSIW_SLOW", "1"))
+
+
+class Failed(Exception):
+    pass
+
+
+def check(what, message):
+    if not what:
+        raise Failed(message)
+
+
+def receive(sock, count, seconds=15):
+    """Exactly so many bytes, or fewer if the connection ends."""
+    sock.settimeout(seconds * SLOW)
+    got = b""
+    try:
+        while len(got) < count:
+            more = sock.recv(count - len(got))
+            if not more:
+                break
+            got += more
+    except ConnectionResetError:
+        pass
+    except socket.timeout as e:
+        raise Failed(f"nothing came in {seconds} s, after {got!r}") from e
+    return got
+
+
+def receive_frame(sock, key, seconds=15):
+    head = receive(sock, 20, seconds)
+    check(len(head) == 20, f"no frame, but {head!r}")
+    check(head[:16] == key, f"not the key: {head[:16]!r}")
+    flags, revision, length = struct.unpack("!BBH", head[16:])
+    data = receive(sock, length, seconds)
+    check(len(data) == length, "the private data are cut off")
+    return flags, revision, data
+
+
+def closed(sock, seconds=15):
+    """The device closes without another byte."""
+    got = receive(sock, 1, seconds)
+    check(got == b"", f"not closed, but {got!r}")
+
+
+def wait_until(condition, otherwise, seconds=15):
+    end = time.monotonic() + seconds * SLOW
+    while not condition():
+        check(time.monotonic() < end, otherwise)
+        time.sleep(0.01)
+
+
+def is_open(sock, seconds=1.0):
+    sock.settimeout(seconds)
+    try:
+        got = sock.recv(1)
+    except socket.timeout:
+        return
+    raise Failed(f"not left open: {got!r}")
+
+
+# --- the device is the responder ---------------------------------------------

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A peer that an RDMA consumer connects to."""
+
+import socket
+import struct
+import subprocess
+import time
+
+from common import A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, receive, receive_frame
+import fpdu
+from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+
+
+class Initiator:
+    def __init__(self, address, port, command):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.listener = socket.create_server((address, port), family=family, backlog=8)
+        self.command = command
+        self.consumer = None
+
+    def accept(self, seconds=15):
+        if self.consumer is None:
+            self.began = time.monotonic()
+            self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        self.listener.settimeout(seconds * SLOW)
+        try:
+            return self.listener.accept()[0]
+        except socket.timeout as e:
+            raise Failed("the device does not connect") from e
+
+    def consumer_ends(self, seconds, fails=True):
+        """The consumer has to end, in time, and to fail."""
+        try:
+            status = self.consumer.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired as e:
+            self.consumer.kill()
+            raise Failed("the consumer does not end") from e
+        check(status != 0 or not fails, "the consumer believes in success")
+        return time.monotonic() - self.began
+
+    def case_request(self):
+        sock = self.accept()
+        flags, revision, data = receive_frame(sock, REQUEST)
+        check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
+        check(len(data) >= 4, "no enhanced data")
+        sock.sendall(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
+        self.consumer_ends(10)
+
+    def case_not_listening(self):
+        self.listener.close()
+        self.began = time.monotonic()
+        self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        check(self.consumer_ends(10) < 8 * SLOW, "a refusal takes too long")
+
+    def fall_back(self, first):
+        sock = self.accept()
+        _, revision, _ = receive_frame(sock, REQUEST)
+        check(revision == 2, f"revision {revision}")
+        first(sock)
+        sock = self.accept()
+        flags, revision, data = receive_frame(sock, REQUEST)
+        check(revision == 1, f"the second attempt has revision {revision}")
+        check(flags == C, f"the second attempt has flags {flags:#x}")
+        sock.sendall(frame(REPLY, C | R, 1, b"no"))
+        self.consumer_ends(10)
+
+    def case_fall_back_after_fin(self):
+        self.fall_back(lambda sock: sock.close())
+
+    def case_fall_back_after_reset(self):
+        def reset(sock):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        self.fall_back(reset)
+
+    def case_fall_back_after_old_reply(self):
+        self.fall_back(lambda sock: sock.sendall(frame(REPLY, C, 1)))
+
+    def case_fall_back_fails(self):
+        """Closed both times: one error for the consumer."""
+        for revision in (2, 1):
+            sock = self.accept()
+            got = receive_frame(sock, REQUEST)[1]
+            check(got == revision, f"revision {got}, not {revision}")
+            sock.close()
+        self.consumer_ends(10)
+
+    def case_bad_replies(self):
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REQUEST, C | S, 2, enhanced(1, 1)))
+        closed(sock)
+        self.consumer_ends(10)
+
+    def case_hold(self):
+        """A peer that does not answer, while the job does something about it."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        print("held", flush=True)
+        closed(sock, 60)
+        self.consumer_ends(60)
+
+    def case_silence(self):
+        """A peer that does not answer: an error after a while, not never."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        closed(sock, 45)
+        self.consumer_ends(10)
+
+    def agree(self, sock, ird, ord_):
+        """A Reply that accepts, with the connection model of the Request."""
+        data = receive_frame(sock, REQUEST)[2]
+        flags_ird, flags_ord = (word & ~DEPTH for word in struct.unpack("!HH", data[:4]))
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(flags_ird | ird, flags_ord | ord_)))
+
+    def case_too_deep(self):
+        """An ORD that the device cannot serve: Terminate, layer 2, type 0, code 6."""
+        sock = self.accept()
+        self.agree(sock, 1, DEPTH - 1)
+        self.terminated(sock, 6)
+
+    def case_no_rtr_in_common(self):
+        """Peer-to-peer, but no ready-to-receive message: Terminate, layer 2, type 0, code 7."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 4, 4)))
+        self.terminated(sock, 7)
+
+    def case_rtr_first(self):
+        """Whatever the consumer has to send, the first FPDU is the RTR that was agreed on."""
+        for ird, ord_, opcode in ((A | B, 0, 3), (A, WRITE, 0), (A, READ, 1)):
+            sock = self.accept()
+            receive_frame(sock, REQUEST)
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(ird | 4, ord_ | 4)))
+            length, _, rdmap = struct.unpack("!HBB", receive(sock, 4))
+            check(rdmap == 0x40 | opcode, f"RDMAP control {rdmap:#x}, not opcode {opcode}")
+            # Headers, and no payload: tagged, untagged, untagged with what to read.
+            check(length == {0: 14, 3: 18, 1: 46}[opcode], f"{length} octets")
+            if opcode == 1:
+                size = receive(sock, 46 - 2)[18 + 12 - 2:][:4]
+                check(size == bytes(4), f"reads {size!r} octets")
+            sock.close()
+            self.consumer.kill()
+            self.consumer.wait()
+            self.consumer = None
+
+    def rounds(self, sock, stream=None):
+        """A whole round of rping with its client, as its server: the client then disconnects."""
+        stream = stream or fpdu.Stream(sock)
+        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        stream.send(fpdu.read_of(stag, address, size))
+        total = 0
+        while total < size:
+            total += len(stream.next()) - 14
+        stream.send(fpdu.untagged(fpdu.SEND, bytes(16)))
+        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        stream.send(fpdu.tagged(fpdu.WRITE, stag, address, bytes(size)),
+                    fpdu.untagged(fpdu.SEND, bytes(16), number=2))
+        # Stream tells a FIN, which is nothing, from a reset, which is a failure.
+        got = stream.next()
+        check(got == b"", f"not the end, but {got[:20].hex()}")
+
+    def orderly(self, first):
+        """The consumer's disconnect is a FIN behind all it sent."""
+        sock = self.accept()
+        stream = first(sock)
+        try:
+            self.rounds(sock, stream)
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
+        sock.close()
+        self.consumer_ends(10, fails=False)
+        check(self.consumer.returncode == 0, "the consumer fails")
+
+    def agree_and_skip_rtr(self, sock):
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+        check(len(fpdu.Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+
+    def case_orderly_end(self):
+        self.orderly(self.agree_and_skip_rtr)
+
+    def case_marked(self):
+        """With markers asked for in the Reply, there are some in all that comes."""
+        streams = []
+
+        def first(sock):
+            receive_frame(sock, REQUEST)
+            sock.sendall(frame(REPLY, C | S | M, 2, enhanced(A | 8, WRITE | 8)))
+            streams.append(fpdu.MarkedStream(sock))
+            check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
+            return streams[0]
+        self.orderly(first)
+        stream = streams[0]
+        print(f"{stream.between} markers between FPDUs, {stream.within} within")
+        check(stream.within > 30, "too few")
+
+    def case_end_after_fin(self):
+        """Our FIN comes first, and the device answers with a FIN, not a reset."""
+        sock = self.accept()
+        self.agree_and_skip_rtr(sock)
+        stream = fpdu.Stream(sock)
+        try:
+            stream.next()
+            sock.shutdown(socket.SHUT_WR)
+            got = stream.next()
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
+        check(got == b"", f"not the end, but {got[:20].hex()}")
+        self.consumer_ends(20, fails=False)
+
+    def case_only_revision_1(self):
+        """With the module's parameter: nothing of RFC 6581 is asked for, and nothing needed."""
+        def first(sock):
+            flags, revision, data = receive_frame(sock, REQUEST)
+            check((flags, revision) == (C, 1), f"revision {revision}, flags {flags:#x}")
+            check(not data, f"private data that nobody gave: {data!r}")
+            sock.sendall(frame(REPLY, C, 1))
+        self.orderly(first)
+
+    def case_train_remains(self):
+        """The consumer dies while the peer reads slowly: the stream ends between FPDUs, by a FIN."""
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+        stream = fpdu.Stream(sock)
+        try:
+            check(len(stream.next()) == 14, "the RTR, a Write of no octets")
+            address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+            for number in range(1, 9):
+                stream.send(fpdu.read_of(stag, address, size, number))
+            time.sleep(1)
+            self.consumer.kill()
+            self.consumer.wait()
+            time.sleep(0.5)
+            total = 0
+            while ulpdu := stream.next():
+                check(ulpdu[1] == fpdu.RDMAP | fpdu.RESPONSE, f"not a response: {ulpdu[:20]!r}")
+                total += len(ulpdu) - 14
+            check(total >= size, f"only {total} octets came")
+        except fpdu.Failed as e:
+            raise Failed(str(e)[:100]) from e
+
+    def terminated(self, sock, code):
+        """A Terminate of layer 2, type 0 comes, and the consumer fails."""
+        got = receive(sock, 1000)
+        check(len(got) >= 20, f"no Terminate: {got!r}")
+        length, ddp, rdmap = struct.unpack("!HBB", got[:4])
+        check(ddp & 0xc3 == 0x41, f"DDP control {ddp:#x}")
+        check(rdmap == 0x47, f"RDMAP control {rdmap:#x}")
+        # Untagged header: 2 control octets, 4 reserved, QN, MSN, MO; then the Terminate control.
+        qn = struct.unpack("!I", got[8:12])[0]
+        check(qn == 2, f"queue {qn}")
+        check(got[20] == 0x20 and got[21] == code, f"Terminate {got[20]:#x} {got[21]}")
+        self.consumer_ends(10)
+
+    def case_leaves_after_reply(self):
+        """Accepted, then closed: the consumer hears of it."""
+        sock = self.accept()
+        self.agree(sock, 8, 8)
+        check(len(receive(sock, 20)) == 20, "not one FPDU comes")
+        sock.close()
+        # rping does not take this for a failure.
+        self.consumer_ends(20, fails=False)

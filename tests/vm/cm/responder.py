@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A peer that connects to a listening RDMA consumer."""
+
+import socket
+import struct
+import time
+
+from common import (A, B, DEPTH, FIN_WAIT2, LISTEN, READ, SLOW, WRITE, Failed, check, closed, is_open,
+                    receive, receive_frame, wait_until)
+import fpdu
+from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+
+
+class Responder:
+    def __init__(self, address, port):
+        self.to = (address, port)
+
+    def connect(self):
+        return socket.create_connection(self.to, timeout=10)
+
+    def ask(self, request):
+        sock = self.connect()
+        sock.sendall(request)
+        return sock
+
+    def sockets(self):
+        """Of the listener's port (IPv4, of this host): state, length of the receive queue."""
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            rows = [line.split() for line in table][1:]
+        return [(int(row[3], 16), int(row[4].split(":")[1], 16)) for row in rows
+                if int(row[1].split(":")[1], 16) == self.to[1]]
+
+    def not_accepted(self):
+        """So many connections wait in TCP's queue of the listener."""
+        lengths = [queue for state, queue in self.sockets() if state == LISTEN]
+        check(lengths, "nobody listens")
+        return sum(lengths)
+
+    def case_revision_1(self):
+        sock = self.ask(frame(REQUEST, C, 1, b"hello"))
+        flags, revision, data = receive_frame(sock, REPLY)
+        check(revision == 1, f"answered with revision {revision}")
+        check(flags == C, f"flags {flags:#x}")
+        check(data == b"", f"private data {data!r}")
+        # Nothing may come before our first FPDU.
+        is_open(sock)
+
+    def case_revision_2(self):
+        """IRD and ORD are answered; client-server model."""
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(4, 7)))
+        flags, revision, data = receive_frame(sock, REPLY)
+        check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
+        ird, ord_ = struct.unpack("!HH", data[:4])
+        check(not ird & A, "a peer-to-peer reply to a client-server request")
+        check(not (ird & B or ord_ & (WRITE | READ)), "RTR flags without peer-to-peer")
+        check(ird & DEPTH >= 7, f"IRD {ird & DEPTH} for our ORD of 7")
+        check(ord_ & DEPTH <= 4, f"ORD {ord_ & DEPTH} for our IRD of 4")
+
+    def case_peer_to_peer(self):
+        for ird, ord_ in ((A | B, 0), (A, WRITE), (A, READ), (A | B, WRITE | READ)):
+            sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird | 4, ord_ | 4)))
+            flags, revision, data = receive_frame(sock, REPLY)
+            check(revision == 2 and flags & S, f"revision {revision} flags {flags:#x}")
+            got_ird, got_ord = struct.unpack("!HH", data[:4])
+            check(got_ird & A, "not peer-to-peer")
+            rtr = (got_ird & B) | (got_ord & (WRITE | READ)) << 16
+            check(rtr, "no RTR")
+            wanted = (ird & B) | (ord_ & (WRITE | READ)) << 16
+            check(rtr & wanted, f"none of the RTRs asked for: {rtr:#x}, not {wanted:#x}")
+            sock.close()
+
+    def case_depths_not_negotiated(self):
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(DEPTH, DEPTH)))
+        _, _, data = receive_frame(sock, REPLY)
+        check(data[:4] == enhanced(DEPTH, DEPTH), f"answered {data[:4]!r}")
+
+    def case_rtr_forms(self):
+        """Each ready-to-receive message that was agreed on lets the connection begin, and is no
+        message of the consumer."""
+        forms = {
+            # Bits of IRD and ORD; the message; the number of the Send that follows.
+            "Send": (A | B, 0, fpdu.untagged(fpdu.SEND), 2),
+            "Write": (A, WRITE, fpdu.tagged(fpdu.WRITE, 0, 0), 1),
+            "Read": (A, READ, fpdu.read_of(0, size=0), 1),
+        }
+        for name, (ird, ord_, rtr, number) in forms.items():
+            # Agreed on alone, and as one of three.
+            for ird_bits, ord_bits in ((ird, ord_), (A | B, WRITE | READ)):
+                sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird_bits | 4, ord_bits | 4)))
+                _, _, data = receive_frame(sock, REPLY)
+                got = struct.unpack("!HH", data[:4])
+                check([word & ~DEPTH for word in got] == [ird_bits, ord_bits],
+                      f"{name}: the Reply's flags: {data[:4].hex()}")
+                stream = fpdu.Stream(sock)
+                try:
+                    stream.send(rtr)
+                    if name == "Read":
+                        check(stream.next() == fpdu.tagged(fpdu.RESPONSE, 0x100, 0x1000),
+                              "no empty Read Response")
+                    fpdu.a_round(stream, number)
+                except fpdu.Failed as e:
+                    raise Failed(f"{name}: {e}") from e
+                sock.close()
+
+    def case_marked(self):
+        """With markers asked for, there are some in all that comes."""
+        sock = self.ask(frame(REQUEST, C | M, 1))
+        receive_frame(sock, REPLY)
+        stream = fpdu.MarkedStream(sock)
+        # Several times, for FPDUs to begin at other places between the markers.
+        sizes = (20000, 100, 1001, 40, 500, 443, 2000, 3, 60)
+        for i, size in enumerate(sizes):
+            try:
+                fpdu.a_round(stream, 2 * i + 1, size, read=i + 1)
+            except fpdu.Failed as e:
+                raise Failed(f"{size} octets: {str(e)[:200]}") from e
+        print(f"{stream.between} markers between FPDUs, {stream.within} within")
+        check(stream.within > sum(sizes) // 512, "too few")
+
+    def case_backlog(self):
+        """The consumer, which the job has stopped, has a backlog of 3 (rping).
+
+        So many requests wait for it and what exceeds them is refused. Peers that make no request
+        occupy slots, 128 in all; then TCP holds the backlog and one, and no others connect.
+        """
+        whole = frame(REQUEST, C, 1)
+        waiting = [self.ask(whole) for _ in range(3)]
+        for _ in range(5):
+            flags, _, _ = receive_frame(self.ask(whole), REPLY)
+            check(flags & R, "a request beyond the backlog is not refused")
+        silent = []
+        for _ in range(128 - len(waiting)):
+            silent.append(self.connect())
+            # One by one: TCP would keep some beside its short queue, to be had later.
+            wait_until(lambda: self.not_accepted() == 0, "a connection gets no slot")
+        queued = [self.ask(whole) for _ in range(4)]
+        outside = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+        outside.settimeout(1.5)
+        try:
+            outside.connect(self.to)
+            raise Failed("TCP's queue has no end")
+        except socket.timeout:
+            outside.close()
+        for sock in waiting + queued:
+            is_open(sock, 0.05)
+        # Free slots are for those who wait for one.
+        for sock in silent:
+            sock.close()
+        for sock in queued:
+            flags, _, _ = receive_frame(sock, REPLY)
+            check(flags & R, "a request beyond the backlog is not refused")
+        for sock in waiting:
+            is_open(sock, 0.05)
+
+    def case_refused(self):
+        """Peers that are refused and do not go are kept for as many as there are slots.
+
+        The job has stopped the consumer, and its backlog is still full of `backlog`'s requests.
+        """
+        whole = frame(REQUEST, C, 1)
+        refused = [self.ask(whole) for _ in range(300)]
+        for sock in refused:
+            end = receive(sock, 1)
+            check(end in (b"", REPLY[:1]), f"neither refused nor reset: {end!r}")
+        kept = sum(state == FIN_WAIT2 for state, _ in self.sockets())
+        print(f"{kept} are kept")
+        check(0 < kept <= 128, "too many, or none")
+
+    def case_no_rtr_comes(self):
+        """A peer that promised an RTR and sends none is not waited for."""
+        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(A | B | 4, WRITE | 4)))
+        receive_frame(sock, REPLY)
+        closed(sock, 25)
+
+    def case_crc_off(self):
+        """CRCs are used if either end wants them, and our default is to want."""
+        sock = self.ask(frame(REQUEST, 0, 1))
+        flags, _, _ = receive_frame(sock, REPLY)
+        check(flags & C, "CRCs are off")
+
+    def case_markers(self):
+        """We may ask for markers; the device never does."""
+        sock = self.ask(frame(REQUEST, C | M, 1))
+        flags, _, _ = receive_frame(sock, REPLY)
+        check(not flags & M, "asks for markers")
+
+    def case_byte_by_byte(self):
+        sock = self.connect()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in frame(REQUEST, C | S, 2, enhanced(4, 4) + b"slowly"):
+            sock.sendall(bytes([byte]))
+            time.sleep(0.02)
+        receive_frame(sock, REPLY)
+
+    def case_longest_private_data(self):
+        for request in (frame(REQUEST, C, 1, bytes(512)),
+                        frame(REQUEST, C | S, 2, enhanced(4, 4) + bytes(508))):
+            sock = self.ask(request)
+            receive_frame(sock, REPLY)
+            sock.close()
+
+    def case_bad_frames(self):
+        bad = {
+            "no key": b"GET / HTTP/1.1\r\n\r\n",
+            "a wrong last octet of the key": frame(REQUEST[:15] + b"x"),
+            "a Reply": frame(REPLY),
+            "revision 0": frame(REQUEST, C, 0),
+            "revision 3": frame(REQUEST, C, 3),
+            "too much private data": frame(REQUEST, C, 1, bytes(513)),
+            "a huge length": frame(REQUEST, C, 1, b"", 0xffff),
+            "no room for enhanced data": frame(REQUEST, C | S, 2, b"abc"),
+        }
+        for name, request in bad.items():
+            try:
+                closed(self.ask(request))
+            except Failed as e:
+                raise Failed(f"{name}: {e}") from e
+
+    def case_silence(self):
+        """A peer that connects and says nothing, or half of it, is let go."""
+        socks = [self.connect() for _ in range(4)]
+        for sock in socks[2:]:
+            sock.sendall(REQUEST)
+        began = time.monotonic()
+        for sock in socks:
+            closed(sock, 20)
+        check(time.monotonic() - began > 3, "too soon")
+
+    def case_gone_at_once(self):
+        """Peers that leave in every stage, by FIN and by reset, and a good one after that."""
+        reset = struct.pack("ii", 1, 0)
+        whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
+        for _ in range(20):
+            for part in (0, 1, 19, 20, len(whole)):
+                for linger in (False, True):
+                    sock = self.connect()
+                    if linger:
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    sock.sendall(whole[:part])
+                    sock.close()
+        self.case_revision_2()
+
+    def case_many_half_open(self):
+        """More silent peers than the backlog holds do not shut out others for long."""
+        socks = []
+        for _ in range(400):
+            sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+            sock.setblocking(False)
+            try:
+                sock.connect(self.to)
+            except BlockingIOError:
+                pass
+            socks.append(sock)
+        time.sleep(1)
+        for sock in socks:
+            sock.close()
+        end = time.monotonic() + 30 * SLOW
+        while True:
+            try:
+                return self.case_revision_2()
+            except (Failed, OSError):
+                if time.monotonic() > end:
+                    raise
+
+    def case_unanswered(self):
+        """The consumer sleeps (the job stopped it): the peer is let go in the end."""
+        socks = [self.ask(frame(REQUEST, C, 1, b"anybody?")) for _ in range(3)]
+        for sock in socks:
+            closed(sock, 90)
+
+    def case_hold(self):
+        """Peers in every stage, for as long as the job likes: until the device lets all of them go."""
+        whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
+        socks = [self.ask(whole[:part]) for part in (0, 1, 20, len(whole)) for _ in range(3)]
+        receive_frame(socks[-1], REPLY)
+        print("held", flush=True)
+        for sock in socks:
+            got = receive(sock, 1000, 60)
+            check(len(got) in (0, 24), f"odd last words: {got!r}")
+
+    def case_early_fpdu(self):
+        """Something behind the Request is no part of it, nor the end of the world."""
+        sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
+        receive_frame(sock, REPLY)
+        # A zero FPDU has a wrong CRC: a Terminate, then the end.
+        got = receive(sock, 1000)
+        check(len(got) == 0 or len(got) >= 20, f"an odd end: {got!r}")
+
+
+# --- the device is the initiator -----------------------------------------------
