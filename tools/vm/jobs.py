@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field
 
 DIRECTIVE = re.compile(r"^# (guests|timeout|kernel|pairs|allow|interop|pcap):\s*(.*?)\s*$")
-NOT_SUITES = {"guest", "prog"}
+NOT_SUITES = {"guest", "preload", "prog"}
 # Not part of "everything": for people to look at.
 SHOWS = {"demo", "perf"}
 

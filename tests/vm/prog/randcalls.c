@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * randcalls ADDRESS FILE: calls of the verbs and the RDMA CM at random (SEED), with
+ * objects and arguments at random, in two threads, until it is killed; connections are
+ * made with whoever does the same. FILE counts how often each call was good, for all
+ * processes; `randcalls tell FILE` prints that, and fails if a call never was.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define SLOTS 8
+#define MEMORY (1UL << 20)
+#define PORTS 6
+
+/* What one thread holds. */
+struct mine {
+	uint64_t state;
+	struct ibv_context *context;
+	struct rdma_event_channel *events;
+	struct ibv_pd *pd[SLOTS];
+	struct ibv_mr *mr[SLOTS];
+	struct ibv_comp_channel *channel[SLOTS];
+	struct ibv_cq *cq[SLOTS];
+	struct ibv_srq *srq[SLOTS];
+	struct ibv_qp *qp[SLOTS];
+	struct rdma_cm_id *id[SLOTS];
+	char *memory;
+};
+
+/* What all processes count. */
+struct counts {
+	atomic_uint good, bad, crashed;
+};
+
+struct shared {
+	atomic_uint established;
+	struct counts of[64];
+};
+
+static struct shared *shared;
+
+static struct sockaddr_in address;
+
+static uint64_t any(struct mine *m)
+{
+	uint64_t z = m->state += 0x9e3779b97f4a7c15;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+	return z ^ (z >> 31);
+}
+
+static unsigned int below(struct mine *m, unsigned int n)
+{
+	return any(m) % n;
+}
+
+/* Some that is there, or NULL. */
+static void *some(struct mine *m, void *slots)
+{
+	void **all = slots;
+	unsigned int i, from = below(m, SLOTS);
+
+	for (i = 0; i < SLOTS; i++)
+		if (all[(from + i) % SLOTS])
+			return all[(from + i) % SLOTS];
+	return NULL;
+}
+
+/* One of a kind; a place for one. */
+#define ONE(m, kind) some(m, (m)->kind)
+#define PLACE(m, kind) (&(m)->kind[below(m, SLOTS)])
+
+/*
+ * Destroys what is at a place. If it was busy and is there still, it is not used any more:
+ * the library has unmapped its ring.
+ */
+#define DESTROY(at, how) ({ int _err = how(*(at)); *(at) = NULL; _err; })
+
+/* Numbers at their limits, and plain ones most of the time. */
+static uint32_t number(struct mine *m, uint32_t plain)
+{
+	static const uint32_t odd[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0x7fffffff, 0xffffffff };
+
+	if (below(m, 32))
+		return 1 + below(m, plain);
+	return odd[below(m, ARRAY_SIZE(odd))];
+}
+
+static int pd(struct mine *m)
+{
+	struct ibv_pd **at = PLACE(m, pd);
+
+	if (*at)
+		return below(m, 4) ? -1 : DESTROY(at, ibv_dealloc_pd);
+	*at = ibv_alloc_pd(m->context);
+	return *at ? 0 : -1;
+}
+
+static int mr(struct mine *m)
+{
+	struct ibv_mr **at = PLACE(m, mr);
+	struct ibv_pd *domain = ONE(m, pd);
+	size_t from = below(m, MEMORY), len = below(m, 4) ? 1 + below(m, MEMORY - from) : any(m);
+	int access = below(m, 4) ? IBV_ACCESS_LOCAL_WRITE | (below(m, 16) << 1) : any(m);
+
+	if (*at)
+		return below(m, 2) ? -1 : DESTROY(at, ibv_dereg_mr);
+	if (!domain)
+		return -1;
+	/* Half of them of all the memory, so that much of what is asked can be had. */
+	*at = below(m, 2) ? ibv_reg_mr_iova(domain, m->memory, MEMORY, 0, access) :
+		ibv_reg_mr_iova(domain, m->memory + from, len, below(m, 4) ? from : any(m), access);
+	return *at ? 0 : -1;
+}
+
+static int channel(struct mine *m)
+{
+	struct ibv_comp_channel **at = PLACE(m, channel);
+
+	if (*at)
+		return below(m, 4) ? -1 : DESTROY(at, ibv_destroy_comp_channel);
+	*at = ibv_create_comp_channel(m->context);
+	if (*at)
+		fcntl((*at)->fd, F_SETFL, O_NONBLOCK);
+	return *at ? 0 : -1;
+}
+
+static int cq(struct mine *m)
+{
+	struct ibv_cq **at = PLACE(m, cq);
+
+	if (*at)
+		return below(m, 4) ? -1 : DESTROY(at, ibv_destroy_cq);
+	*at = ibv_create_cq(m->context, number(m, 64), NULL, ONE(m, channel), below(m, 3));
+	return *at ? 0 : -1;
+}
+
+static int srq(struct mine *m)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = number(m, 64), .max_sge = number(m, 6) } };
+	struct ibv_srq_attr attr = { .max_wr = number(m, 64), .srq_limit = number(m, 8) };
+	struct ibv_srq **at = PLACE(m, srq);
+	struct ibv_pd *domain = ONE(m, pd);
+
+	if (*at) {
+		if (below(m, 3))
+			return ibv_modify_srq(*at, &attr, below(m, 4) ? IBV_SRQ_LIMIT : below(m, 8));
+		return DESTROY(at, ibv_destroy_srq);
+	}
+	if (!domain)
+		return -1;
+	*at = ibv_create_srq(domain, &init);
+	return *at ? 0 : -1;
+}
+
+static struct ibv_qp_init_attr qp_init(struct mine *m)
+{
+	return (struct ibv_qp_init_attr) {
+		.qp_type = below(m, 16) ? IBV_QPT_RC : below(m, 12),
+		.send_cq = ONE(m, cq),
+		.recv_cq = ONE(m, cq),
+		.srq = below(m, 4) ? NULL : ONE(m, srq),
+		.sq_sig_all = below(m, 2),
+		.cap = { number(m, 64), number(m, 64), number(m, 6), number(m, 6), number(m, 64) },
+	};
+}
+
+/* At an empty place, of an id if there is one. */
+static int new_qp(struct mine *m, struct ibv_qp **at, struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init = qp_init(m);
+	struct ibv_pd *domain = ONE(m, pd);
+
+	/* The library would look into them. */
+	if (*at || !domain || !init.send_cq || !init.recv_cq)
+		return -1;
+	if (!id) {
+		*at = ibv_create_qp(domain, &init);
+		return *at ? 0 : -1;
+	}
+	if (id->qp || rdma_create_qp(id, domain, &init))
+		return -1;
+	*at = id->qp;
+	return 0;
+}
+
+static int qp(struct mine *m)
+{
+	struct ibv_qp **at = PLACE(m, qp);
+	int i;
+
+	if (*at) {
+		if (below(m, 4))
+			return -1;
+		for (i = 0; i < SLOTS; i++)
+			if (m->id[i] && m->id[i]->qp == *at)
+				m->id[i]->qp = NULL;
+		return DESTROY(at, ibv_destroy_qp);
+	}
+	return new_qp(m, at, below(m, 2) ? ONE(m, id) : NULL);
+}
+
+static int modify(struct mine *m)
+{
+	struct ibv_qp_attr attr = { .qp_state = below(m, 8), .qp_access_flags = below(m, 16) };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp *one = ONE(m, qp);
+
+	if (!one)
+		return -1;
+	if (!below(m, 4))
+		return ibv_query_qp(one, &attr, any(m), &init);
+	return ibv_modify_qp(one, &attr, below(m, 4) ? IBV_QP_STATE : any(m));
+}
+
+static struct ibv_sge sge(struct mine *m)
+{
+	struct ibv_mr *region = ONE(m, mr);
+	uint64_t from = below(m, MEMORY);
+
+	if (!region || !below(m, 8))
+		return (struct ibv_sge) { any(m), any(m), any(m) };
+	/* With the address as it is most often registered: its place in the memory. */
+	return (struct ibv_sge) { from, below(m, 4) ? below(m, 4096) : number(m, MEMORY - from),
+		below(m, 16) ? region->lkey : any(m) };
+}
+
+static int post_recv(struct mine *m)
+{
+	struct ibv_sge list[4] = { sge(m), sge(m), sge(m), sge(m) };
+	struct ibv_recv_wr wr = { .wr_id = any(m), .sg_list = list, .num_sge = below(m, 5) }, *bad;
+	struct ibv_srq *shared = ONE(m, srq);
+	struct ibv_qp *one = ONE(m, qp);
+
+	if (shared && below(m, 2))
+		return ibv_post_srq_recv(shared, &wr, &bad);
+	/* With a shared one there are no others, which the library takes for granted. */
+	return one && !one->srq ? ibv_post_recv(one, &wr, &bad) : -1;
+}
+
+static int post_send(struct mine *m)
+{
+	struct ibv_sge list[4] = { sge(m), sge(m), sge(m), sge(m) }, far = sge(m);
+	static const unsigned int plain[] = {
+		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_INV,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = any(m), .sg_list = list, .num_sge = below(m, 5),
+		.opcode = below(m, 8) ? plain[below(m, 4)] : below(m, 16),
+		.send_flags = below(m, 32),
+		.wr.rdma = { far.addr, far.lkey },
+	}, *bad;
+	struct ibv_qp *one = ONE(m, qp);
+
+	/* What the library copies itself must be there. */
+	if (wr.send_flags & IBV_SEND_INLINE)
+		for (int i = 0; i < 4; i++) {
+			list[i].addr = (uintptr_t)m->memory + list[i].addr % (MEMORY / 2);
+			list[i].length %= 16;
+		}
+	return one ? ibv_post_send(one, &wr, &bad) : -1;
+}
+
+static int poll_cq(struct mine *m)
+{
+	struct ibv_cq *one = ONE(m, cq);
+	struct ibv_wc wc[4];
+
+	if (!one || (!below(m, 2) && ibv_req_notify_cq(one, below(m, 2))))
+		return -1;
+	return ibv_poll_cq(one, 1 + below(m, 4), wc) > 0 ? 0 : -1;
+}
+
+static int cq_event(struct mine *m)
+{
+	struct ibv_comp_channel *one = ONE(m, channel);
+	struct ibv_cq *cq;
+	void *context;
+
+	if (!one || ibv_get_cq_event(one, &cq, &context))
+		return -1;
+	ibv_ack_cq_events(cq, 1);
+	return 0;
+}
+
+static int async_event(struct mine *m)
+{
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(m->context, &event))
+		return -1;
+	ibv_ack_async_event(&event);
+	return 0;
+}
+
+static struct sockaddr *place(struct mine *m)
+{
+	static __thread struct sockaddr_in at;
+
+	at = address;
+	at.sin_port = htons(7400 + below(m, PORTS));
+	if (!below(m, 8))
+		at.sin_addr.s_addr = any(m);
+	return (struct sockaddr *)&at;
+}
+
+static int id(struct mine *m)
+{
+	struct rdma_cm_id **at = PLACE(m, id), *was = *at;
+
+	if (!was)
+		return rdma_create_id(m->events, at, NULL, RDMA_PS_TCP);
+	if (below(m, 4))
+		return -1;
+	*at = NULL;
+	/* Its queue pair, if it has one, goes on without it. */
+	return rdma_destroy_id(was);
+}
+
+static int listen_at(struct mine *m)
+{
+	struct rdma_cm_id *one = ONE(m, id);
+
+	if (!one)
+		return -1;
+	rdma_bind_addr(one, place(m));
+	return rdma_listen(one, below(m, 16));
+}
+
+static int resolve(struct mine *m)
+{
+	struct rdma_cm_id *one = ONE(m, id);
+
+	return one ? rdma_resolve_addr(one, NULL, place(m), 200) : -1;
+}
+
+static int go(struct mine *m, struct rdma_cm_id *one, int accept)
+{
+	static char data[512];
+	struct rdma_conn_param p = {
+		.private_data = data, .private_data_len = number(m, 255),
+		.responder_resources = below(m, 256), .initiator_depth = below(m, 256),
+		.rnr_retry_count = 7,
+		.qp_num = below(m, 8) && ONE(m, qp) ? 0 : any(m),
+	};
+
+	for (int i = 0; i < SLOTS && !one->qp && below(m, 8); i++)
+		new_qp(m, &m->qp[i], one);
+	if (!p.qp_num && !one->qp)
+		for (int i = 0; i < SLOTS; i++)
+			if (m->qp[i])
+				p.qp_num = m->qp[i]->qp_num;
+	return accept ? rdma_accept(one, &p) : rdma_connect(one, &p);
+}
+
+static int connect_id(struct mine *m)
+{
+	struct rdma_cm_id *one = ONE(m, id);
+
+	/* The library wants a device, and does not ask for one. */
+	return one && one->verbs ? go(m, one, 0) : -1;
+}
+
+static int leave(struct mine *m)
+{
+	struct rdma_cm_id *one = ONE(m, id);
+
+	return one ? rdma_disconnect(one) : -1;
+}
+
+/* What a consumer would do next, most of the time. */
+static int cm_event(struct mine *m)
+{
+	struct rdma_cm_event *event, copy;
+	struct rdma_cm_id **at;
+
+	if (rdma_get_cm_event(m->events, &event))
+		return -1;
+	copy = *event;
+	rdma_ack_cm_event(event);
+	switch (below(m, 16) ? copy.event : RDMA_CM_EVENT_CONNECT_ERROR) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		return rdma_resolve_route(copy.id, 200);
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		return go(m, copy.id, 0);
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		at = PLACE(m, id);
+		if (*at)
+			return rdma_reject(copy.id, m->memory, below(m, 256)) | rdma_destroy_id(copy.id);
+		*at = copy.id;
+		return go(m, copy.id, 1);
+	case RDMA_CM_EVENT_ESTABLISHED:
+		atomic_fetch_add(&shared->established, 1);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* A child that has what its parent has, and leaves, sooner or later. */
+static int fork_child(struct mine *m);
+
+static int unmap(struct mine *m)
+{
+	size_t from = below(m, MEMORY / 4096) * 4096UL, len = (1 + below(m, 16)) * 4096UL;
+
+	if (from + len > MEMORY)
+		return -1;
+	if (below(m, 2))
+		return mprotect(m->memory + from, len, below(m, 2) ? PROT_READ : PROT_READ | PROT_WRITE);
+	return mmap(m->memory + from, len, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? -1 : 0;
+}
+
+static int query(struct mine *m)
+{
+	struct ibv_device_attr device;
+	struct ibv_srq_attr shared;
+	struct ibv_port_attr port;
+	struct ibv_srq *one = ONE(m, srq);
+	union ibv_gid gid;
+
+	switch (below(m, 4)) {
+	case 0: return ibv_query_device(m->context, &device);
+	case 1: return ibv_query_port(m->context, below(m, 3), &port);
+	case 2: return ibv_query_gid(m->context, below(m, 3), below(m, 3), &gid);
+	default: return one ? ibv_query_srq(one, &shared) : -1;
+	}
+}
+
+static const struct call {
+	const char *name;
+	int (*does)(struct mine *m);
+	unsigned int weight;
+} calls[] = {
+	{ "pd", pd, 4 }, { "mr", mr, 6 }, { "channel", channel, 3 }, { "cq", cq, 6 },
+	{ "srq", srq, 4 }, { "qp", qp, 4 }, { "modify", modify, 2 }, { "post_recv", post_recv, 10 },
+	{ "post_send", post_send, 16 }, { "poll_cq", poll_cq, 10 }, { "cq_event", cq_event, 4 },
+	{ "async_event", async_event, 3 }, { "id", id, 4 }, { "listen", listen_at, 3 },
+	{ "resolve", resolve, 6 }, { "connect", connect_id, 2 }, { "leave", leave, 1 },
+	{ "cm_event", cm_event, 16 }, { "unmap", unmap, 2 }, { "query", query, 2 },
+	{ "fork", fork_child, 1 },
+};
+#define CALLS ARRAY_SIZE(calls)
+
+static __thread unsigned int under_way;
+
+/* The library believes what it is told. */
+static void crashed(int signal)
+{
+	atomic_fetch_add(&shared->of[under_way].crashed, 1);
+	_exit(signal);
+}
+
+static void call(struct mine *m, int may_fork)
+{
+	unsigned int sum = 0, i, n;
+
+	for (i = 0; i < CALLS; i++)
+		sum += calls[i].weight;
+	n = below(m, sum);
+	for (i = 0; n >= calls[i].weight; i++)
+		n -= calls[i].weight;
+	if (calls[i].does == fork_child && !may_fork)
+		return;
+	under_way = i;
+	atomic_fetch_add(calls[i].does(m) ? &shared->of[i].bad : &shared->of[i].good, 1);
+}
+
+static int fork_child(struct mine *m)
+{
+	pid_t child;
+
+	if (below(m, 8))
+		return -1;
+	child = fork();
+	if (child)
+		return child < 0 ? -1 : 0;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	m->state ^= 0x5555;
+	for (int i = below(m, 50); i; i--)
+		call(m, 0);
+	_exit(0);
+}
+
+static struct mine start(struct ibv_context *context, uint64_t seed)
+{
+	struct mine m = { .state = seed, .context = context };
+
+	m.events = rdma_create_event_channel();
+	m.memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!m.events || m.memory == MAP_FAILED)
+		_exit(3);
+	fcntl(m.events->fd, F_SETFL, O_NONBLOCK);
+	return m;
+}
+
+static void *thread(void *arg)
+{
+	for (;;)
+		call(arg, 0);
+	return NULL;
+}
+
+/* Counts of all processes that have this file. */
+static struct shared *shared_counts(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	void *p;
+
+	if (fd < 0 || ftruncate(fd, 4096))
+		return NULL;
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A call that was never good tests less than it seems to. */
+static int tell(void)
+{
+	unsigned int i, never = 0;
+
+	for (i = 0; i < CALLS; i++) {
+		const struct counts *c = &shared->of[i];
+
+		printf("%s: %u good, %u bad, %u crashed\n", calls[i].name, c->good, c->bad, c->crashed);
+		never += !c->good;
+	}
+	printf("%u connections\n", shared->established);
+	/* An event of a queue, for one, is a matter of luck. */
+	return never > 1 || !shared->established;
+}
+
+int main(int argc, char **argv)
+{
+	const char *seed = getenv("SEED");
+	struct ibv_context **contexts;
+	struct mine first, second;
+	pthread_t t;
+	int n;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: randcalls ADDRESS|tell FILE\n");
+		return 2;
+	}
+	shared = shared_counts(argv[2]);
+	if (!shared)
+		return 3;
+	if (!strcmp(argv[1], "tell"))
+		return tell();
+	address.sin_family = AF_INET;
+	inet_pton(AF_INET, argv[1], &address.sin_addr);
+	contexts = rdma_get_devices(&n);
+	if (!contexts || !n)
+		return 3;
+	signal(SIGSEGV, crashed);
+	signal(SIGBUS, crashed);
+	signal(SIGFPE, crashed);
+	signal(SIGABRT, crashed);
+	fcntl(contexts[0]->async_fd, F_SETFL, O_NONBLOCK);
+	first = start(contexts[0], seed ? strtoull(seed, NULL, 0) : 1);
+	second = start(contexts[0], ~first.state);
+	if (pthread_create(&t, NULL, thread, &second))
+		return 3;
+	for (;;)
+		call(&first, 1);
+}
