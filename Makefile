@@ -37,9 +37,8 @@ vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
 
-bench: ## how fast rsiw is by the side of siw (4 minutes); RUN='--env ROUNDS=9'
-	@tools/build stock rsiw siw
-	@tools/vm-run test -v --cpu max,la57=off --pair rsiw,rsiw $(RUN) perf/compare
+bench: ## rsiw, siw, rxe and TCP: tables, plots, JSON (an hour; QUICK=1: 5 minutes); RUN='--env ROUNDS=9'
+	@tools/bench $(RUN)
 
 bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 minutes); RUN=...
 	@tools/bench-nfs $(RUN)

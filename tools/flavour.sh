@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The two kernels everything is built for and run on, in one vocabulary:
-# "stock" is the distribution's, "debug" our own of the same source. Sourced.
+# The kernels everything is built for and run on, in one vocabulary: "stock" is the
+# distribution's, "debug" our own of the same source, with checks of all kinds; "kcsan"
+# one more, by hand, which looks for data races instead. Sourced.
 
 # flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments) and
 # FL_OUT (where products go), making the kernel first where needed.
@@ -18,7 +19,14 @@ flavour() {
 		FL_KDIR=$("$TOP/tools/kernel-debug")
 		FL_MAKE=(LLVM=-19)
 		;;
-	*) die "no such kernel: '$1' (stock, debug)" ;;
+	kcsan)
+		FL_KDIR=$("$TOP/tools/kernel-debug" kcsan)
+		# The kernel's makefiles have these for C only (scripts/Makefile.kcsan). Its own
+		# Rust code is watched where it is generic or inlined into ours.
+		FL_MAKE=(LLVM=-19 "KRUSTFLAGS=-Zsanitizer=thread -Cllvm-args=-tsan-distinguish-volatile=1 \
+-Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
+		;;
+	*) die "no such kernel: '$1' (stock, debug, kcsan)" ;;
 	esac
 	FL_OUT=$TOP/build/$1
 }

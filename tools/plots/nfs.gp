@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # nfs.gp TABLE SVG: throughput, and CPU time per MiB, of NFS reads by size. The
-# table's columns: size, over what (one or two words), MiB/s, client's and
+# table's columns: size, over what (a word), MiB/s, client's and
 # server's load, ms of CPU per MiB.
 
 table = ARG1
@@ -14,12 +14,11 @@ set xtics ("2 KiB" 0, "16 KiB" 1, "256 KiB" 2)
 set logscale y
 set grid y
 set key left top
-of(kind) = sprintf("< awk '$2 == \"%s\" && ($2 != \"rsiw\" || $3 == \"%s\") { print $(NF - 3), $NF }' %s", word(kind, 1), word(kind, 2), table)
-kinds = "'tcp -' 'rsiw crc=1' 'rsiw crc=0' 'siw -'"
-name(i) = word(word(kinds, i), 2) eq "-" ? word(word(kinds, i), 1) : word(kinds, i)
+of(kind) = sprintf("< awk '$2 == \"%s\" { print $(NF - 3), $NF }' %s", kind, table)
+kinds = system(sprintf("awk 'NR > 1 && !seen[$2]++ { print $2 }' %s | paste -sd' '", table))
 set ylabel "MiB/s"
-plot for [i=1:4] of(word(kinds, i)) using 0:1 title name(i) lw 2 pt i
+plot for [i=1:words(kinds)] of(word(kinds, i)) using 0:1 title word(kinds, i) lw 2 pt i
 set ylabel "ms of CPU (client and server) per MiB"
 set key right top
-plot for [i=1:4] of(word(kinds, i)) using 0:2 title name(i) lw 2 pt i
+plot for [i=1:words(kinds)] of(word(kinds, i)) using 0:2 title word(kinds, i) lw 2 pt i
 unset multiplot

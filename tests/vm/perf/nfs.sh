@@ -15,7 +15,7 @@
 
 : "${ROUNDS:=3}" "${SECONDS_EACH:=4}"
 [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
-kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "siw")
+kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw")
 sizes=(2k 16k 256k)
 plan $((ROUNDS * ${#kinds[@]} + 1))
 
@@ -78,11 +78,11 @@ table() {
 		import csv, statistics, sys
 		rows = list(csv.reader(open(sys.argv[1]), delimiter="\t"))[1:]
 		seen = list(dict.fromkeys((r[0], r[1]) for r in sorted(rows, key=lambda r: int(r[0][:-1]))))
-		print(f"{'read':>6} {'over':<12} {'MiB/s':>8} {'client':>7} {'server':>7} {'CPU ms/MiB':>11}")
+		print(f"{'read':>6} {'over':<24} {'MiB/s':>8} {'client':>7} {'server':>7} {'CPU ms/MiB':>11}")
 		for key in seen:
 		    mine = [[float(x) for x in r[2:]] for r in rows if (r[0], r[1]) == key]
 		    rate, client, server, cost = (statistics.median(x) for x in zip(*mine))
-		    print(f"{key[0]:>6} {key[1]:<12} {rate:8.1f} {client:7.0%} {server:7.0%} {cost:11.1f}")
+		    print(f"{key[0]:>6} {key[1].replace(' ', ','):<24} {rate:8.1f} {client:7.0%} {server:7.0%} {cost:11.1f}")
 	END
 }
 run "the table" table

@@ -1,0 +1,139 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 7200
+# kernel: stock
+#
+# How fast rsiw is, beside siw, siw with its segmentation offload, rxe and TCP: bandwidth by
+# size, latency, rate of short messages, many queue pairs; and what that costs both
+# hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
+# QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them.
+# Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
+# asserts only that everything runs: what to expect of a machine is for people to say.
+
+. /tests/lib.sh
+
+: "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}"
+kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe")
+sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
+qps=(1 16 64 256)
+[ -z "$QUICK" ] || { kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "siw" "siw-gso"); sizes=(64 65536 1048576); qps=(); }
+[ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
+
+# Points: METRIC SIZE QPS, separated by dots.
+points_of() {
+	local size n
+	if [ "$1" = tcp ]; then
+		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
+		echo "tcp_lat.2.1"
+		return
+	fi
+	for size in "${sizes[@]}"; do
+		for n in send write read; do echo "${n}_bw.$size.1"; done
+	done
+	for n in send write read; do echo "${n}_lat.2.1"; done
+	for n in "${qps[@]}"; do echo "write_bw.65536.$n"; done
+}
+
+planned=0
+for kind in "${kinds[@]}"; do
+	for point in $(points_of "$kind"); do
+		# shellcheck disable=SC2053 # a pattern
+		[[ $point != $ONLY ]] || planned=$((planned + 1))
+	done
+done
+plan $((planned * ROUNDS))
+
+results=$RSIW_OUT/bench.tsv
+printf 'round\tkind\tmetric\tsize\tqps\tvalue\tunit\tdetails\n' >"$results"
+
+# with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
+with() {
+	local driver=$1
+	shift
+	case $driver in
+	siw-gso) modprobe -a ib_core libcrc32c ip6_udp_tunnel 2>/dev/null; modprobe ib_uverbs && insmod /build/siw-gso.ko && driver=siw ;;
+	*) RSIW_PARAMS='' load_module "$driver" "$@" ;;
+	esac && add_device bench eth0 "$driver"
+}
+without() { rdma link del bench && rmmod "$(module_of "$1")"; }
+module_of() { case $1 in siw-gso) echo siw ;; rxe) echo rdma_rxe ;; *) echo "$1" ;; esac; }
+
+# What this host did so far: busy and all ticks of its processor, octets of its link.
+state() {
+	awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8; print b, b + $5 + $6 }' /proc/stat
+	cat /sys/class/net/eth0/statistics/{tx,rx}_bytes
+}
+states() { state; peer_sh "$(declare -f state); state"; }
+
+# CPU time of both hosts for each MiB on the link, from the states before and after.
+cost() {
+	paste -sd' ' "$1" "$2" | xargs | awk -v hz="$(getconf CLK_TCK)" '{
+		busy = ($9 - $1) + ($13 - $5)
+		moved = ($11 - $3 > $12 - $4 ? $11 - $3 : $12 - $4) / 1048576
+		if (moved > 0) printf "cpu=%.2fms/MiB load=%.0f%%+%.0f%%", busy * 1000 / hz / moved,
+			100 * ($9 - $1) / ($10 - $2), 100 * ($13 - $5) / ($14 - $6) }'
+}
+
+# command METRIC SIZE QPS: what measures it; the same on both hosts, but for the address.
+command_of() {
+	case $1 in
+	tcp_bw) echo "qperf -t 2 -m $2 tcp_bw" ;;
+	tcp_lat) echo "qperf -t 2 -m $2 tcp_lat" ;;
+	*_bw) echo "ib_$1 -F -R -d bench -s $2 -q $3 -D 2 $([ "$3" = 1 ] || echo -t 16)" ;;
+	*_lat) echo "ib_$1 -F -R -d bench -s $2 -n $([ -n "$QUICK" ] && echo 1500 || echo 4000)" ;;
+	esac
+}
+
+# measure METRIC SIZE QPS: a line "VALUE UNIT DETAILS".
+measure() {
+	local command try
+	command=$(command_of "$@")
+	# Several tries, for siw's sake: see patiently in lib.sh.
+	for try in 1 2 3; do
+		if [ "$1" = "${1#tcp}" ]; then
+			# shellcheck disable=SC2086 # words
+			peer_bg server $command
+			server_up 18515 || return
+			command="$command $PEER"
+		else
+			peer_bg server qperf
+			server_up 19765 || return
+			command="qperf $PEER -v ${command#qperf}"
+		fi
+		states >"$WORK/before"
+		# shellcheck disable=SC2086
+		if within 20 $command >"$WORK/measured" 2>&1; then
+			states >"$WORK/after"
+			peer_kill server
+			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$WORK/before" "$WORK/after")" && return
+		fi
+		peer_kill server
+		command=$(command_of "$@")
+		echo "try $try: $(tail -n 2 "$WORK/measured" | paste -sd' ')" >&2
+	done
+	cat "$WORK/measured" >&2
+	return 1
+}
+
+# one ROUND KIND POINT
+one() {
+	local metric size n line
+	IFS=. read -r metric size n <<<"$3"
+	line=$(measure "$metric" "$size" "$n") || return
+	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$metric" "$size" "$n" "$line" >>"$results"
+	tr '\t' ' ' <<<"$line"
+}
+
+for ((r = 1; r <= ROUNDS; r++)); do
+	for kind in "${kinds[@]}"; do
+		# shellcheck disable=SC2086 # a driver and its parameters
+		[ "$kind" = tcp ] || both with $kind || { note "$kind: no device"; exit 1; }
+		for point in $(points_of "$kind"); do
+			# shellcheck disable=SC2053 # a pattern
+			[[ $point == $ONLY ]] || continue
+			LIMIT=100 run "round $r of $ROUNDS, $kind: $point" one "$r" "$kind" "$point"
+		done
+		[ "$kind" = tcp ] || both without "${kind%% *}" || { note "$kind: it stays"; exit 1; }
+	done
+done

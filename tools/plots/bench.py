@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0
+"""bench.py DIR: DIR/bench.tsv, the measurements of perf/bench, becomes
+
+bench.json (each point: medians, all values, how to repeat it), summary.txt (tables, printed,
+too) and a table to be plotted for each metric (METRIC.dat: a column for each kind).
+"""
+
+import csv
+import json
+import re
+import statistics
+import sys
+from collections import defaultdict
+
+BANDWIDTHS = ("send_bw", "write_bw", "read_bw")
+
+
+def read(path):
+    """{(metric, size, qps): {kind: [row]}}, and the kinds in their order."""
+    points, kinds = defaultdict(lambda: defaultdict(list)), []
+    with open(path, encoding="ascii") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            point = row["metric"], int(row["size"]), int(row["qps"])
+            points[point][row["kind"]].append(row)
+            if row["kind"] not in kinds:
+                kinds.append(row["kind"])
+    return points, kinds
+
+
+def median(rows):
+    return statistics.median(float(row["value"]) for row in rows)
+
+
+def detail(rows, name):
+    """The median of a number among the details, or None."""
+    found = [re.search(rf"\b{re.escape(name)}=([\d.]+)", row["details"]) for row in rows]
+    values = [float(match[1]) for match in found if match]
+    return statistics.median(values) if values else None
+
+
+def size_text(size):
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def table(title, kinds, rows):
+    """rows: (label, {kind: text})."""
+    width = {kind: max(len(kind), *(len(cells.get(kind, "")) for _, cells in rows))
+             for kind in kinds}
+    first = max(len(title), *(len(label) for label, _ in rows))
+    yield f"{title:<{first}}  " + "  ".join(f"{kind:>{width[kind]}}" for kind in kinds)
+    for label, cells in rows:
+        yield f"{label:<{first}}  " + "  ".join(
+            f"{cells.get(kind, ''):>{width[kind]}}" for kind in kinds)
+    yield ""
+
+
+def tables(points, kinds):
+    rdma = [kind for kind in kinds if kind != "tcp"]
+    shown = ["tcp", *rdma] if "tcp" in kinds else rdma
+
+    def cells(point, form):
+        values = {kind: form(rows) for kind, rows in points[point].items()}
+        return {kind: text for kind, text in values.items() if text}
+
+    for metric in BANDWIDTHS:
+        rows, costs, ratios = [], [], []
+        for point in sorted(p for p in points if p[0] == metric and p[2] == 1):
+            label, size = size_text(point[1]), point[1]
+            row = cells(point, lambda r: f"{median(r):.1f}")
+            cost = cells(point, lambda r: f"{detail(r, 'cpu') or 0:.1f}")
+            tcp = points.get(("tcp_bw", size, 1), {}).get("tcp")
+            if tcp:
+                row["tcp"], cost["tcp"] = f"{median(tcp):.1f}", f"{detail(tcp, 'cpu') or 0:.1f}"
+            rows.append((label, row))
+            costs.append((label, cost))
+            base = points[point].get("siw")
+            if base:
+                ratios.append((label, {kind: f"{median(r) / median(base):.2f}"
+                                       for kind, r in points[point].items()}))
+        if rows:
+            yield from table(f"{metric}, MiB/s", shown, rows)
+            yield from table(f"{metric}, CPU ms/MiB", shown, costs)
+        if ratios:
+            yield from table(f"{metric}, times siw", rdma, ratios)
+    for metric in ("send_lat", "write_lat", "read_lat"):
+        for point in (p for p in points if p[0] == metric):
+            rows = [(name, cells(point, lambda r, n=name: f"{detail(r, n) or 0:.0f}"))
+                    for name in ("typical", "average", "p99", "p99.9")]
+            tcp = points.get(("tcp_lat", point[1], 1), {}).get("tcp")
+            if tcp:
+                rows[1][1]["tcp"] = f"{median(tcp):.0f}"
+            yield from table(f"{metric}, {size_text(point[1])}, us", shown, rows)
+    scaling = sorted(p for p in points if p[0] == "write_bw" and
+                     any((p[0], p[1], n) in points for n in (16, 64, 256)))
+    if scaling:
+        yield from table("write_bw by QPs, MiB/s", rdma, [
+            (f"{p[2]} x {size_text(p[1])}", cells(p, lambda r: f"{median(r):.1f}"))
+            for p in scaling])
+
+
+def repeat(kind, point):
+    metric, size, qps = point
+    return f"tools/bench --env ROUNDS=5 --env 'KINDS={kind}' --env ONLY={metric}.{size}.{qps}"
+
+
+def main():
+    out = sys.argv[1]
+    points, kinds = read(f"{out}/bench.tsv")
+    with open(f"{out}/bench.json", "w", encoding="ascii") as file:
+        json.dump([{
+            "metric": point[0], "size": point[1], "qps": point[2], "kind": kind,
+            "unit": rows[0]["unit"], "median": median(rows),
+            "values": [float(row["value"]) for row in rows],
+            "details": [row["details"] for row in rows],
+            "repeat": repeat(kind, point),
+        } for point, of in points.items() for kind, rows in of.items()], file, indent=1)
+    text = "\n".join(tables(points, kinds))
+    with open(f"{out}/summary.txt", "w", encoding="ascii") as file:
+        print(text, file=file)
+    print(text)
+    for metric in BANDWIDTHS:
+        mine = sorted(p for p in points if p[0] == metric and p[2] == 1)
+        if not mine:
+            continue
+        with open(f"{out}/{metric}.dat", "w", encoding="ascii") as file:
+            print("size", *(f'"{kind}"' for kind in kinds), file=file)
+            for point in mine:
+                of = dict(points[point])
+                of.update(points.get(("tcp_bw", point[1], 1), {}))
+                print(point[1], *(f"{median(of[k]):.4g}" if k in of else "?" for k in kinds),
+                      file=file)
+
+
+main()
