@@ -18,8 +18,11 @@ transfer() {
 	peer_bg "peer_$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$PEER_DEV" || return
 	server_up "$2" || return
 	started "$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$DEV" "$PEER"
-	wait_for 10 moving
+	# Another transfer may be under way.
+	wait_for 20 connected "$1" && wait_for 10 moving
 }
+# connected PROGRAM: its queue pair runs.
+connected() { rdma res show qp | grep -E "state RTS .*comm $1\b"; }
 moving() {
 	local before
 	before=$(tx_messages "$DEV")
