@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from guest import CPU, Guest, probe_kvm             # noqa: E402
+from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm             # noqa: E402
 from jobs import find_jobs                          # noqa: E402
 from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
@@ -40,7 +40,8 @@ def parse_args():
                         help="jobs that say 'interop: yes' also with siw at either end")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
-    parser.add_argument("--cpu", default=CPU, help="QEMU's CPU model, if it emulates")
+    parser.add_argument("--cpu", help="QEMU's CPU model, if it emulates; without this one, "
+                        "and a command line, that cost less where it does not matter")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
                         help="set for the jobs, on both hosts")
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
@@ -92,6 +93,9 @@ def configure(args):
         # Suites run when a module is loaded, if they pass the filter: only the
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
+    if not args.cpu:
+        args.cpu = CPU if debug else STOCK_CPU
+        args.append += "" if debug else f" {STOCK_CMDLINE}"
     args.boot_timeout = 300 if debug else 120
     args.usual_boot = 45 if debug else 12       # seconds
     args.slow = args.factor or (4 if debug else 1)

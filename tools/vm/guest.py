@@ -23,6 +23,10 @@ CMDLINE = ("console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic "
 # processors without: "rep movsb" and "crc32" go byte by byte and bit by bit. Without them copies
 # are four times faster, zeroed pages ten times, CRCs twice.
 CPU = "max,la57=off,-erms,-fsrm,-fsrs,-fzrm,-sse4.2,-pclmulqdq,-vpclmulqdq"
+# Without SMAP (which throws away QEMU's translations at each access to a process's memory; the
+# debug kernel looks after those accesses) and pages cleared twice it takes a tenth less time.
+STOCK_CPU = f"{CPU},-smap"
+STOCK_CMDLINE = "init_on_alloc=0"
 
 
 def accelerator(kvm, cpu=CPU):
