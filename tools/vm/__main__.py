@@ -23,6 +23,7 @@ from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
 from report import Report                           # noqa: E402
 from session import Session                         # noqa: E402
+from tsc import tsc_khz                             # noqa: E402
 
 
 INTEROP = [("rsiw", "siw"), ("siw", "rsiw")]
@@ -86,10 +87,11 @@ def configure(args):
     args.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(args.boot, args.cache)
     debug = args.kernel != "stock"
     if debug:
-        # ACPI stalls for minutes under emulation with all checks on. (Without it there
-        # is one processor only, and two are needed for a race.)
+        # ACPI stalls for minutes under emulation with all checks on.
         if args.kernel == "debug":
             args.append += " acpi=off"
+            khz = None if args.kvm else tsc_khz()
+            args.append += f" tsc_early_khz={khz}" if khz else ""
         # Suites run when a module is loaded, if they pass the filter: only the
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"

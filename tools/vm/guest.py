@@ -75,7 +75,7 @@ class Guest:
         if os.path.exists(port):
             os.unlink(port)
         disk = "format=raw,if=virtio,readonly=on,file.locking=off"
-        args = [*COMMON, *accelerator(config.kvm, config.cpu), "-smp", str(self.cpus),
+        args = [*COMMON, *accelerator(config.kvm, config.cpu), "-smp", f"{self.cpus},sockets={self.cpus}",
                 "-m", config.memory, "-name", f"host{self.side}",
                 "-kernel", f"{config.boot}/vmlinuz", "-initrd", f"{config.boot}/initrd",
                 "-append", f"{CMDLINE} rsiw.side={self.side} {mode} {config.append}",
@@ -118,6 +118,15 @@ class Guest:
             raise GuestDied(f"host{self.side} did not come up")
         # What the boot said is no job's concern, except that it went wrong.
         return self.channel.kmsg()
+
+    def cpu_seconds(self):
+        """The processor time of this boot."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+        except (AttributeError, OSError):
+            return 0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def alive(self):

@@ -48,7 +48,7 @@ class Report:
         counts = [sum(r.status == s for r in outcome.results) for s in MARK]
         mark = "FAIL" if outcome.failed else "skip" if counts[2] and not counts[0] else "ok"
         self.say(f"{mark:4} {title}: {counts[0]} passed, {counts[1]} failed, "
-                 f"{counts[2]} skipped ({outcome.seconds:.1f} s)")
+                 f"{counts[2]} skipped ({outcome.seconds:.1f} s, CPU {outcome.cpu:.1f} s)")
         for result in outcome.results:
             if result.status == "skip":
                 self.say(f"     skip {result.name}: {result.reason}")

@@ -28,6 +28,7 @@ class Outcome:
     results: list = field(default_factory=list)
     problems: list = field(default_factory=list)    # beyond its own results
     seconds: float = 0
+    cpu: float = 0                                  # seconds of the guests
     log: str = ""
     shown: list = field(default_factory=list)       # to print on failure
     times: list = field(default_factory=list)       # (seconds since its begin, result line)
@@ -97,7 +98,7 @@ class Session:
         outcome = Outcome(job, pair)
         name = self.new_name(job, pair)
         outcome.log = f"{self.config.logs}/{name}.log"
-        began = time.monotonic()
+        began, cpu = time.monotonic(), 0
         output = bytearray()
         kernel = {side: [] for side in self.guests}
         try:
@@ -106,7 +107,7 @@ class Session:
                 self.boot()
             for side, guest in self.guests.items():
                 guest.channel.env = self.environment(job, pair, side, name)
-            began = time.monotonic()
+            began, cpu = time.monotonic(), self.cpu_seconds()
             self.execute(job, output, echo, outcome)
         except GuestDied as error:
             outcome.problems.append(str(error))
@@ -116,8 +117,13 @@ class Session:
                            self.guests))
         self.judge_kernel(job, kernel, outcome)
         outcome.seconds = time.monotonic() - began
+        # Of those that are still there.
+        outcome.cpu = max(0, self.cpu_seconds() - cpu)
         self.write_log(output, kernel, outcome)
         return outcome
+
+    def cpu_seconds(self):
+        return sum(guest.cpu_seconds() for guest in self.guests.values())
 
     def execute(self, job, output, echo, outcome):
         began = time.monotonic()

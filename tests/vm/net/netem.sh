@@ -10,7 +10,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-: "${DOWN:=5}" "${ROUNDS:=50}"
+: "${DOWN:=5}" "${ROUNDS:=30}"
 plan 9
 
 emulate() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000 "$@"; }

@@ -28,7 +28,7 @@ parts() {
 		find ./{init,kernel,lib,mm,ipc,scripts,include,arch/x86,usr,certs,security,block,crypto,io_uring,virt} \
 			./tools/{include,lib,objtool,build,arch,scripts} -not -type d
 	else
-		find tools/{build,scripts,lib,leds,pcmcia,include/linux} -not -type d
+		find tools/{build,scripts,leds,pcmcia,include/linux} -not -type d
 	fi | grep -v dt-bindings | sort -u
 }
 copy() {
