@@ -88,10 +88,8 @@ def configure(args):
     debug = args.kernel != "stock"
     if debug:
         # ACPI stalls for minutes under emulation with all checks on.
-        if args.kernel == "debug":
-            args.append += " acpi=off"
-            khz = None if args.kvm else tsc_khz()
-            args.append += f" tsc_early_khz={khz}" if khz else ""
+        khz = None if args.kvm else tsc_khz()
+        args.append += " acpi=off" + (f" tsc_early_khz={khz}" if khz else "")
         # Suites run when a module is loaded, if they pass the filter: only the
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
