@@ -16,7 +16,6 @@ LIMIT=60 run "100 connections of ucmatose" try_ucmatose "$LO" 100
 run "rdma_client over IPv4" try_rdma_client "$LO"
 run "rdma_client over IPv6" try_rdma_client "$LO6"
 run "rdma_xclient" try_rdma_xclient "$LO"
-export STREAM_SIZES="64 4096 100000"
-STREAM_SIZES="64 100000" LIMIT=60 run "rstream, verified" try_stream rstream "$LO" -T v
-STREAM_SIZES="4096 1048576" LIMIT=60 run "riostream, verified" try_stream riostream "$LO6" -T v -f ipv6
-LIMIT=60 run "rcopy of 64 MiB" try_rcopy "$LO" 64
+STREAM_SIZES=100000 LIMIT=60 run "rstream, verified" try_stream rstream "$LO" -T v
+STREAM_SIZES=4096 LIMIT=60 run "riostream, verified" try_stream riostream "$LO6" -T v -f ipv6
+LIMIT=60 run "rcopy of 16 MiB" try_rcopy "$LO" 16

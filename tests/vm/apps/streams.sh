@@ -21,7 +21,7 @@ skip "rstream, asynchronous, many at a time" \
 	"the program takes the server's hang-up behind its last data for an error"
 STREAM_SIZES=100000 LIMIT=40 run "rstream, IPv6" try_stream rstream "$PEER6" -T v -f ipv6
 for mode in nonblocking resolve fork; do
-	STREAM_SIZES=4096 LIMIT=40 run "rstream, $mode" try_stream rstream "$PEER" -T "${mode:0:1}" -T v
+	STREAM_SIZES=4096 STREAM_LATENCY=1 LIMIT=40 run "rstream, $mode" try_stream rstream "$PEER" -T "${mode:0:1}" -T v
 done
 STREAM_SIZES="1000 1048576" LIMIT=60 run "riostream, verified" try_stream riostream "$PEER" -T v
 STREAM_SIZES=65536 LIMIT=40 run "riostream, blocking, IPv6" \

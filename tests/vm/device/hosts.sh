@@ -36,11 +36,11 @@ completed() {
 		grep -qE "^ +16384 +[0-9]+ |Can't produce a report" "$WORK/$1"
 }
 
-during() { transfer ib_write_bw 7501 4 && "$@" && completed ib_write_bw; }
+during() { transfer ib_write_bw 7501 3 && "$@" && completed ib_write_bw; }
 pause() { ip link set eth0 down && sleep 0.5 && ip link set eth0 up && wait_for 10 device_active "$DEV"; }
 LIMIT=45 run "a transfer outlives a pause of eth0" during pause
 /tests/guest/addresses "$RSIW_SIDE"
-mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.3; }
+mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.2; }
 mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
 LIMIT=45 run "and changes of the MTU" during mtus
 

@@ -37,11 +37,11 @@ counted() {
 	[ "$(cat "$MNT/number")" = 80 ] && [ "$(on_server cat "$EXPORT/number")" = 80 ]
 }
 named() {
-	mkdir "$MNT/dir" && together "names $MNT/dir here# 60" "names $EXPORT/dir there 60" || return
+	mkdir "$MNT/dir" && together "names $MNT/dir here# 30" "names $EXPORT/dir there 30" || return
 	forget
 	# Of each: every third of its files, and the target.
-	[ "$(find "$MNT/dir" -type f | wc -l)" = $((5 * 21)) ] &&
-		[ "$(on_server "find $EXPORT/dir -type f | wc -l")" = $((5 * 21)) ]
+	[ "$(find "$MNT/dir" -type f | wc -l)" = $((5 * 11)) ] &&
+		[ "$(on_server "find $EXPORT/dir -type f | wc -l")" = $((5 * 11)) ]
 }
 restart() { on_server 'rpc.nfsd 0; sleep 1; serve_nfs rdma reclaim'; }
 # The client took its lock back: a write to the mount waits until it has.

@@ -26,7 +26,7 @@ parts() {
 		find tools/{include,lib,objtool,build,arch,scripts} scripts/bpf_doc.py \
 			include/uapi/linux/bpf.h -not -type d
 	else
-		find tools/{build,scripts,leds,pcmcia,include/linux} -not -type d
+		find tools/{build,scripts,leds,pcmcia} -not -type d
 	fi
 }
 copy() {
@@ -36,7 +36,7 @@ copy() {
 build() {
 	if [ "${TREE:-}" = all ]; then
 		in_root 'make -s -C /mnt/tools/objtool && make -s -C /mnt/tools/lib/bpf &&
-			/mnt/tools/objtool/objtool --help 2>&1 | grep -i '^ *usage' &&
+			/mnt/tools/objtool/objtool --help 2>&1 | grep "Usage: objtool" &&
 			[ "$(ar t /mnt/tools/lib/bpf/libbpf.a)" = libbpf-in.o ]'
 	else
 		in_root 'make -s -C /mnt/tools/leds && make -s -C /mnt/tools/pcmcia &&

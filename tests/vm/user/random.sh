@@ -8,13 +8,13 @@
 # Processes that call anything with anything, as verbs and RDMA CM or with their system
 # calls changed on the way, are killed at any time, and have what others have, too:
 # whatever they get for it, nothing of it stays and nobody else notices.
-# TIME: seconds of each kind (15); SEED: others.
+# TIME: seconds of each kind (8); SEED: others.
 
 . /tests/lib.sh
 . /tests/device/lib
 plan 10
 
-: "${TIME:=15}" "${SEED:=$RANDOM}"
+: "${TIME:=8}" "${SEED:=$RANDOM}"
 export SEED
 mangled() { LD_PRELOAD=$(dirname "$(type -P randcalls)")/mangle.so "$@"; }
 # With many changes of system calls most others go wrong: some processes have few.
