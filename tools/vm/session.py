@@ -187,6 +187,9 @@ class Session:
 
     def judge_kernel(self, job, kernel, outcome):
         for side, lines in kernel.items():
+            lines, known = dmesg.without_known(lines)
+            if known:
+                self.soiled.add(side)
             bad = dmesg.splats(lines)
             if job.allow:
                 bad = [line for line in bad if not re.search(job.allow, line)]
