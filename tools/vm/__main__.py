@@ -50,7 +50,7 @@ def parse_args():
     parser.add_argument("--append", default="", help="more for the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
-                        help="several sessions at a time: jobs of one guest beside those of two")
+                        help="two sessions at a time: jobs of one guest beside those of two")
     parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
@@ -165,8 +165,7 @@ def make_lanes(args, plans):
     if not args.together:
         return [sessions]
     if len(sessions) == 2:
-        # Two lanes left two processors idle for a sixth of the time.
-        return [sessions[1:], sessions, sessions]
+        return [sessions[1:], sessions]
     return [sessions, sessions]
 
 
