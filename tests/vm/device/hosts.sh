@@ -19,7 +19,7 @@ transfer() {
 	server_up "$2" || return
 	started "$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$DEV" "$PEER"
 	# Another transfer may be under way.
-	wait_for 20 connected "$1" && wait_for 10 moving
+	wait_for 40 connected "$1" && wait_for 10 moving
 }
 # connected PROGRAM: its queue pair runs.
 connected() { rdma res show qp | grep -E "state RTS .*comm $1\b"; }
@@ -45,7 +45,7 @@ mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
 LIMIT=45 run "and changes of the MTU" during mtus
 
 busy_hosts() { transfer ib_write_bw 7502 60 && transfer ib_read_bw 7503 60; }
-run "Writes and Reads between the hosts" busy_hosts
+LIMIT=100 run "Writes and Reads between the hosts" busy_hosts
 run "the driver of this host goes" within 20 rmmod "$RSIW_DRIVER"
 end_here() { ends ib_write_bw 15 && ends ib_read_bw 15; }
 run "the programs here end" end_here
@@ -60,7 +60,7 @@ end_there() {
 }
 run "the programs of the other host end" end_there
 run "loaded again" load_driver
-run "Writes and Reads between the hosts, as before" busy_hosts
+LIMIT=100 run "Writes and Reads between the hosts, as before" busy_hosts
 # This host's Writes keep the other one's only processor in softirqs: its programs get little of it.
 LIMIT=70 run "the driver of the other host goes" within 60 peer rmmod "$RSIW_DRIVER_PEER"
 run "the programs here end" end_here
