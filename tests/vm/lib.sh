@@ -346,12 +346,6 @@ peer_kill() {
 	wait_for 5 test -e "$WORK/$1.status"
 }
 
-# perftest_at_fault FILE: by what it printed, for reasons of its own. It measures the clock in a
-# loop, and gives up if the host of the guests had other things to do meanwhile. And its server
-# listens only after it has told its client over TCP that it is ready: a fast client is refused,
-# of which the program may also crash.
-perftest_at_fault() { grep -qsE "Can't produce a report|CM_EVENT_REJECTED; error: -111" "$1"; }
-
 # On the peer, wait until something listens on a port, TCP or RDMA.
 peer_listens() { peer /tests/guest/listens "$1" "$(limit "${2:-10}")"; }
 listens() { /tests/guest/listens "$1" "$(limit "${2:-10}")"; }

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm             # noqa: E402
+from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm   # noqa: E402
 from jobs import find_jobs                          # noqa: E402
 from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
@@ -95,7 +95,8 @@ def configure(args):
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
     if not args.cpu:
         args.cpu = CPU if debug else STOCK_CPU
-        args.append += "" if debug else f" {STOCK_CMDLINE}"
+        # Before what the user says.
+        args.append = args.append if debug else f"{STOCK_CMDLINE} {args.append}"
     args.boot_timeout = 300 if debug else 120
     args.usual_boot = 45 if debug else 12       # seconds
     args.slow = args.factor or (4 if debug else 1)

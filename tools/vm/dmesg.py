@@ -18,13 +18,12 @@ SPLAT = re.compile("|".join((
     r"restrack: .*BUG", r"restrack: .*resources in use",
 )), re.I)
 
-# Said of every module not built with the distribution's kernel; what only names
-# a check, or our own knobs of it; and programs that crash, of which jobs judge.
+# Said of every module not built with the distribution's kernel; and what only
+# names a check, or our own knobs of it.
 HARMLESS = re.compile("|".join((
     r"ommand line:", r"RCU CPU stall warnings timeout",
     r"loading out-of-tree module taints kernel",
     r"module verification failed: signature and/or required key missing",
-    r"traps: \S+\[\d+\] general protection fault ip:",
 )))
 
 

@@ -75,8 +75,9 @@ class Guest:
         if os.path.exists(port):
             os.unlink(port)
         disk = "format=raw,if=virtio,readonly=on,file.locking=off"
-        args = [*COMMON, *accelerator(config.kvm, config.cpu), "-smp", f"{self.cpus},sockets={self.cpus}",
-                "-m", config.memory, "-name", f"host{self.side}",
+        args = [*COMMON, *accelerator(config.kvm, config.cpu),
+                # Each in a socket: the firmware's MP table lists these.
+                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory, "-name", f"host{self.side}",
                 "-kernel", f"{config.boot}/vmlinuz", "-initrd", f"{config.boot}/initrd",
                 "-append", f"{CMDLINE} rsiw.side={self.side} {mode} {config.append}",
                 "-drive", f"file={config.disk},{disk}"]

@@ -3,6 +3,7 @@
 # guests: 2
 # interop: yes
 # timeout: 60
+# allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # pairs: *,siw siw,*
 #
 # Each kind of transfer of perftest once, for what siw is at one end of.

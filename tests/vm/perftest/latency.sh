@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 200
+# allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
 # perftest's latency tests, and qperf. ALL=1: each with all sizes (the program measures
 # the clock twice for each size, which takes longer than the messages).

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
 # timeout: 150
+# allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
 # perftest in one host that talks to itself over lo.
 
