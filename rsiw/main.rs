@@ -56,6 +56,10 @@ module! {
             default: 0,
             description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can be listened on",
         },
+        initiator_wait: u32 {
+            default: 100,
+            description: "Milliseconds without a word from the peer after which an initiator repeats its ready-to-receive message (0: never)",
+        },
         responder_wait: u32 {
             default: 200,
             description: "Milliseconds that an acceptor stays silent for a peer that sends no ready-to-receive message (0: until it has sent something)",

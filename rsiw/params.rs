@@ -45,3 +45,10 @@ pub(crate) fn port_mapper() -> bool {
 pub(crate) fn responder_wait() -> u32 {
     param::<u32>(module_parameters::responder_wait.value())
 }
+
+/// How long an initiator hears nothing from a peer before it sends an empty RDMA Write behind its
+/// ready-to-receive message, in milliseconds; 0: never does. siw as the responder misses what comes
+/// between its MPA Reply and the next thing it does, until more comes.
+pub(crate) fn initiator_wait() -> u32 {
+    param::<u32>(module_parameters::initiator_wait.value())
+}

@@ -306,7 +306,11 @@ fn establish(
         cm: attempt.cm.clone(),
         qp: attempt.qp.clone(),
     };
-    Stage::Streaming(Streaming::begin(conn, link, First::Ours))
+    let first = match agreed.rtr {
+        Some(_) => First::OurRtr,
+        None => First::Ours,
+    };
+    Stage::Streaming(Streaming::begin(conn, link, first))
 }
 
 /// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).

@@ -30,6 +30,8 @@ pub(super) struct Streaming {
     /// The queue pair found a fault and is about to close.
     faulted: bool,
     first: First,
+    /// What the peer had sent when the queue pair took over.
+    received: u64,
 }
 
 /// Who may send first, and what if nobody does.
@@ -37,6 +39,8 @@ pub(super) struct Streaming {
 pub(super) enum First {
     /// This end, at once: it is the initiator.
     Ours,
+    /// This end, which owes an RTR: if the peer stays silent, it may have missed it.
+    OurRtr,
     /// The peer, which owes an RTR.
     Rtr,
     /// The peer, which promised nothing: after a while this end takes it that both wait.
@@ -99,13 +103,18 @@ impl Streaming {
             First::Theirs if params::responder_wait() != 0 => {
                 conn.patience(params::responder_wait());
             }
-            First::Theirs | First::Ours => conn.no_hurry(),
+            First::OurRtr if params::initiator_wait() != 0 => {
+                conn.patience(params::initiator_wait());
+            }
+            First::Theirs | First::Ours | First::OurRtr => conn.no_hurry(),
         }
+        let received = conn.socket().bytes_received();
         conn.give_to(&link.qp);
         Self {
             link,
             faulted: false,
             first,
+            received,
         }
     }
 
@@ -121,12 +130,16 @@ impl Streaming {
             self.faulted = true;
             conn.patience(patience::TERMINATE);
         } else if events.any(Events::TIMEOUT) {
-            let no_rtr = self.first == First::Rtr && !conn.peer_started();
-            if self.faulted || no_rtr {
+            if self.faulted {
                 return timed_out(conn, &self.link);
             }
-            if self.first == First::Theirs {
-                self.link.qp.may_start();
+            match self.first {
+                First::Rtr if !conn.peer_started() => return timed_out(conn, &self.link),
+                First::Theirs => self.link.qp.may_start(),
+                First::OurRtr if conn.socket().bytes_received() == self.received => {
+                    self.link.qp.repeat_rtr();
+                }
+                First::Rtr | First::Ours | First::OurRtr => {}
             }
         }
         Stage::Streaming(self)

@@ -169,6 +169,18 @@ impl Qp {
         }
     }
 
+    /// Sends an empty Write, whatever the RTR was, in case that the peer missed that one's arrival.
+    /// Context: sleeping.
+    pub(crate) fn repeat_rtr(self: &Arc<Self>) {
+        let mut slot = self.tx.take();
+        if let Some(tx) = slot.as_mut() {
+            tx.owe_rtr(Rtr::Write);
+        }
+        // Who asked for tx meanwhile is not heard.
+        drop(slot);
+        self.wake_tx();
+    }
+
     /// Rx saw the peer's first FPDU; true if tx was waiting for it. Context: any.
     pub(crate) fn peer_started(&self) -> bool {
         if self.may_send.swap(true, Ordering::AcqRel) {

@@ -89,7 +89,7 @@ pub(crate) struct TxConfig {
     pub(crate) markers: bool,
     /// FPDUs may span TCP segments (both ends are software and agreed to it).
     pub(crate) large_fpdu: bool,
-    /// The RTR that an initiator sends before anything else.
+    /// The RTR that an initiator sends before anything else, or once more.
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
@@ -144,6 +144,11 @@ impl Tx {
             cut: false,
             fin: false,
         }
+    }
+
+    /// Has `rtr` sent in front of the next message. Context: any.
+    pub(crate) fn owe_rtr(&mut self, rtr: iwarp::mpa::Rtr) {
+        self.cfg.rtr = Some(rtr);
     }
 
     /// Sends until there is nothing to send, no room in the socket, or the budget is used up.

@@ -6,9 +6,22 @@ import struct
 import subprocess
 import time
 
-from common import A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, receive, receive_frame
+from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_open, receive,
+                    receive_frame)
 import fpdu
 from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+
+
+def message(stream):
+    """The next ULPDU but for empty Writes: an RTR is repeated for a peer that is slow to speak."""
+    ulpdu = stream.next()
+    while is_empty_write(ulpdu):
+        ulpdu = stream.next()
+    return ulpdu
+
+
+def is_empty_write(ulpdu):
+    return len(ulpdu) == 14 and ulpdu[1] == fpdu.RDMAP | fpdu.WRITE
 
 
 class Initiator:
@@ -147,17 +160,17 @@ class Initiator:
     def rounds(self, sock, stream=None):
         """A whole round of rping with its client, as its server: the client then disconnects."""
         stream = stream or fpdu.Stream(sock)
-        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        address, stag, size = struct.unpack("!QII", message(stream)[18:34])
         stream.send(fpdu.read_of(stag, address, size))
         total = 0
         while total < size:
             total += len(stream.next()) - 14
         stream.send(fpdu.untagged(fpdu.SEND, bytes(16)))
-        address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+        address, stag, size = struct.unpack("!QII", message(stream)[18:34])
         stream.send(fpdu.tagged(fpdu.WRITE, stag, address, bytes(size)),
                     fpdu.untagged(fpdu.SEND, bytes(16), number=2))
         # Stream tells a FIN, which is nothing, from a reset, which is a failure.
-        got = stream.next()
+        got = message(stream)
         check(got == b"", f"not the end, but {got[:20].hex()}")
 
     def orderly(self, first):
@@ -179,6 +192,34 @@ class Initiator:
 
     def case_orderly_end(self):
         self.orderly(self.agree_and_skip_rtr)
+
+    def case_repeated_rtr(self):
+        """To a peer that says nothing the RTR is repeated, as an empty Write, once."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
+        stream = fpdu.Stream(sock)
+        check(stream.next()[1] == fpdu.RDMAP | fpdu.READ, "the RTR, a Read")
+        sent = stream.next()
+        check(sent[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {sent.hex()}")
+        check(is_empty_write(stream.next()), "the RTR, repeated")
+        is_open(sock, 3)
+        sock.close()
+        self.consumer_ends(20, fails=False)
+
+    def case_unrepeated_rtr(self):
+        """A peer that has answered an RTR gets no other."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
+        stream = fpdu.Stream(sock)
+        request = stream.read_request()
+        stream.send(fpdu.tagged(fpdu.RESPONSE, *request[:2]))
+        sent = stream.next()
+        check(sent[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {sent.hex()}")
+        is_open(sock, 4 * SLOW)
+        sock.close()
+        self.consumer_ends(20, fails=False)
 
     def case_marked(self):
         """With markers asked for in the Reply, there are some in all that comes."""
@@ -227,7 +268,7 @@ class Initiator:
         stream = fpdu.Stream(sock)
         try:
             check(len(stream.next()) == 14, "the RTR, a Write of no octets")
-            address, stag, size = struct.unpack("!QII", stream.next()[18:34])
+            address, stag, size = struct.unpack("!QII", message(stream)[18:34])
             for number in range(1, 9):
                 stream.send(fpdu.read_of(stag, address, size, number))
             time.sleep(1)
@@ -235,7 +276,7 @@ class Initiator:
             self.consumer.wait()
             time.sleep(0.5)
             total = 0
-            while ulpdu := stream.next():
+            while ulpdu := message(stream):
                 check(ulpdu[1] == fpdu.RDMAP | fpdu.RESPONSE, f"not a response: {ulpdu[:20]!r}")
                 total += len(ulpdu) - 14
             check(total >= size, f"only {total} octets came")

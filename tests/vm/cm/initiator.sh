@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
+# waits: yes
 # timeout: 240
 # pairs: rsiw,*
 #
@@ -11,9 +12,11 @@
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
 	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin)
-plan $((${#cases[@]} * 2 + 11))
+plan $((${#cases[@]} * 2 + 13))
 
-run "load the driver" load_driver || exit 1
+# The peer gets a second RTR when it says nothing for as long; a slow one must not by chance.
+wait=$(limit 2)000
+run "load the driver" load_driver "initiator_wait=$wait" || exit 1
 # initiator CASE,... ADDRESS PORT
 initiator() {
 	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT
@@ -21,10 +24,14 @@ initiator() {
 # Half a minute each, beside the others.
 peer_bg silence initiator silence "$ADDR" 7198
 peer_bg silence6 initiator silence "$ADDR6" 7199
+peer_bg repeated_rtr initiator repeated_rtr "$ADDR" 7196
+peer_bg unrepeated_rtr initiator unrepeated_rtr "$ADDR" 7197
 all=$(IFS=,; echo "${cases[*]}")
 told_by initiator "$all" "$ADDR" 7200
 told_by initiator "$all" "$ADDR6" 7220
 port=7240
+run "repeated_rtr" peer_end repeated_rtr 30
+run "unrepeated_rtr" peer_end unrepeated_rtr 30
 run "silence, $ADDR" peer_end silence 60
 run "silence, $ADDR6" peer_end silence6 60
 port=$((port + 1))
