@@ -30,6 +30,8 @@ DEV=${RSIW_DRIVER:-rsiw}0
 PEER_DEV=${RSIW_DRIVER_PEER:-rsiw}0
 
 WORK=${WORK:-$(mktemp -d /tmp/job.XXXXXX)}
+# Nothing ever comes out of it: to wait for a time without a process.
+exec {_never}<>/run/rsiw/never
 _count=0 _failed=0 _planned=
 
 # --- saying what happened (KTAP) -------------------------------------------
@@ -55,7 +57,17 @@ not_ok() {
 	[ -z "${2:-}" ] || echo "# $2"
 }
 skip() { _count=$((_count + 1)); echo "ok $_count - $1 # SKIP $2"; }
-note() { printf '%s\n' "$*" | sed 's/^/# /'; }
+note() { printf '# %s\n' "${*//$'\n'/$'\n# '}"; }
+
+# What starts a process takes ten milliseconds of emulation; what all jobs do all the time is done
+# by the shell itself.
+nap() { read -rt "$1" -u "$_never" || true; }
+# show FILE [PREFIX]: as notes, or behind another prefix.
+show() {
+	local lines
+	mapfile -t lines <"$1"
+	[ ${#lines[@]} = 0 ] || printf "${2:-# }%s\n" "${lines[@]}"
+}
 
 # run NAME COMMAND...: one test, passed if the command succeeds in time.
 # LIMIT=seconds before it sets another time limit. The command may be a
@@ -63,10 +75,10 @@ note() { printf '%s\n' "$*" | sed 's/^/# /'; }
 run() {
 	local name=$1 began=$SECONDS status=0 limit
 	shift
-	limit=$(limit "${LIMIT:-30}")
+	_limit limit "${LIMIT:-30}"
 	OUTPUT=$WORK/output
 	_within "$limit" "$@" >"$OUTPUT" 2>&1 || status=$?
-	sed 's/^/# /' "$OUTPUT"
+	show "$OUTPUT"
 	if [ "$status" = 0 ]; then
 		ok "$name"
 	elif [ "$status" = 124 ]; then
@@ -79,10 +91,11 @@ run() {
 
 # fails NAME COMMAND...: passed if the command fails, but in time.
 fails() {
-	local name=$1 status=0
+	local name=$1 status=0 limit
 	shift
-	_within "$(limit "${LIMIT:-30}")" "$@" >"$WORK/output" 2>&1 || status=$?
-	sed 's/^/# /' "$WORK/output"
+	_limit limit "${LIMIT:-30}"
+	_within "$limit" "$@" >"$WORK/output" 2>&1 || status=$?
+	show "$WORK/output"
 	case $status in
 	0) not_ok "$name" "succeeded, and must not: $*" ;;
 	124) not_ok "$name" "time limit" ;;
@@ -109,44 +122,53 @@ told_by() {
 	esac
 }
 
-# Seconds on the stock kernel, as many as this kernel needs.
-limit() { awk -v s="$1" -v f="${RSIW_SLOW:-1}" 'BEGIN { printf "%d", s * f + 0.5 }'; }
+# Seconds on the stock kernel, as many as this kernel needs. _limit puts them in a variable.
+limit() {
+	local seconds
+	_limit seconds "$1"
+	echo "$seconds"
+}
+_limit() {
+	# In tenths: the runner says it so.
+	local tenths=${RSIW_SLOW:-1}.0
+	tenths=${tenths%%.*}${tenths#*.}
+	tenths=${tenths%.0}
+	printf -v "$1" '%d' $(($2 * 10#$tenths / 10))
+}
 
 # within SECONDS COMMAND...: like timeout, for functions too. Status 124. Seconds as for limit.
 within() {
 	local seconds
-	seconds=$(limit "$1")
+	_limit seconds "$1"
 	shift
 	_within "$seconds" "$@"
 }
 _within() {
 	local seconds=$1 pid timer status
 	shift
-	if [ "$(type -t "$1")" = file ]; then
+	if ! declare -F "$1" >/dev/null && hash "$1" 2>/dev/null; then
 		timeout -k 5 "$seconds" "$@"
 		return
 	fi
 	("$@") &
 	pid=$!
-	(sleep "$seconds"; kill -9 "$pid") >/dev/null 2>&1 &
+	(nap "$seconds"; kill -9 "$pid") >/dev/null 2>&1 &
 	timer=$!
 	wait "$pid" 2>/dev/null
 	status=$?
-	if kill "$timer" 2>/dev/null; then
-		# Its sleep would otherwise stay until the job ends.
-		pkill -P "$timer" 2>/dev/null
-		return "$status"
-	fi
-	return 124
+	kill "$timer" 2>/dev/null || status=124
+	return "$status"
 }
 
 # wait_for SECONDS COMMAND...: until the command succeeds.
 wait_for() {
-	local end=$((SECONDS + $(limit "$1")))
+	local end
+	_limit end "$1"
+	end=$((SECONDS + end))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ "$SECONDS" -lt "$end" ] || return 1
-		sleep 0.1
+		nap 0.1
 	done
 }
 
@@ -321,29 +343,29 @@ peer_bg() {
 	local name=$1
 	shift
 	[ "${RSIW_GUESTS:-2}" = 1 ] || set -- peer "$@"
-	rm -f "$WORK/$name.status"
+	[ ! -e "$WORK/$name.status" ] || rm "$WORK/$name.status" "$WORK/$name.pid"
 	(
 		"$@" >"$WORK/$name" 2>&1 </dev/null &
 		echo $! >"$WORK/$name.pid"
 		wait $!
-		echo $? >"$WORK/$name.status.new"
-		mv "$WORK/$name.status.new" "$WORK/$name.status"
+		# It is not empty once it is there to be read.
+		echo $? >"$WORK/$name.status"
 	) 2>/dev/null &
 	wait_for 5 test -s "$WORK/$name.pid"
 }
 peer_end() {
 	local status=124
-	if wait_for "${2:-30}" test -e "$WORK/$1.status"; then
+	if wait_for "${2:-30}" test -s "$WORK/$1.status"; then
 		status=$(<"$WORK/$1.status")
 	else
 		echo "$1 does not end"
 	fi
-	sed "s/^/$1: /" "$WORK/$1"
+	show "$WORK/$1" "$1: "
 	return "$status"
 }
 peer_kill() {
 	kill "$(<"$WORK/$1.pid")" 2>/dev/null
-	wait_for 5 test -e "$WORK/$1.status"
+	wait_for 5 test -s "$WORK/$1.status"
 }
 
 # On the peer, wait until something listens on a port, TCP or RDMA.

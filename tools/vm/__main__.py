@@ -50,7 +50,8 @@ def parse_args():
     parser.add_argument("--append", default="", help="more for the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
-                        help="two sessions at a time: jobs of one guest beside those of two")
+                        help="two sessions at a time: jobs of one guest beside those of two, and a "
+                             "third for those that only wait")
     parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
@@ -106,13 +107,16 @@ def configure(args):
     return args
 
 
-def make_plan(args, jobs, count):
-    """(job, pair) in the order to run, of the jobs with that many guests."""
+def make_plan(args, jobs, count, waits=None):
+    """(job, pair) in the order to run, of the jobs with that many guests; only of those that wait, or
+    that do not."""
     plan = []
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
             if job.guests != count or not wanted or not job.fits(pair, args.kernel):
+                continue
+            if waits not in (None, job.waits):
                 continue
             # Of one guest only its own driver counts: no job twice with it.
             entry = (job, pair if count == 2 else pair[:1])
@@ -159,15 +163,19 @@ def run_session(args, rundir, report, tag, plan, count):
         session.close()
 
 
-def make_lanes(args, plans):
+def make_lanes(args, jobs):
     """What runs at once: of each lane the (plan, count) of its sessions, one after the other. Most
-    jobs wait more than they compute, those between two hosts less than others."""
-    sessions = [(plan, count) for count, plan in plans.items() if plan]
+    jobs compute about as much as they wait; more than two at a time would only be slower."""
+    def session(count, waits=None):
+        plan = deque(make_plan(args, jobs, count, waits))
+        return [(plan, count)] if plan else []
+
     if not args.together:
-        return [sessions]
-    if len(sessions) == 2:
-        return [sessions[1:], sessions]
-    return [sessions, sessions]
+        lanes = [session(1) + session(2)]
+    else:
+        single, pair, waiting = session(1, False), session(2), session(1, True)
+        lanes = [pair or single, single + pair, waiting]
+    return [lane for lane in lanes if lane]
 
 
 def run_lane(args, rundir, report, lane, sessions):
@@ -180,10 +188,9 @@ def run_lane(args, rundir, report, lane, sessions):
 def test(args, rundir):
     jobs = find_jobs(args.tests, args.names)
     report = Report(args.verbose)
-    plans = {count: deque(make_plan(args, jobs, count)) for count in (1, 2)}
-    if not any(plans.values()):
+    lanes = make_lanes(args, jobs)
+    if not lanes:
         raise SystemExit("vm: no job fits these drivers and this kernel")
-    lanes = make_lanes(args, plans)
     with ThreadPoolExecutor(len(lanes)) as pool:
         runs = [pool.submit(run_lane, args, rundir, report, lane, sessions)
                 for lane, sessions in enumerate(lanes)]

@@ -91,7 +91,7 @@ class Guest:
                                   ("root", "/", "readonly=on")):
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
-        args += ["-device", "virtio-serial-pci",
+        args += ["-device", "virtio-serial-pci,max_ports=2",
                  "-chardev", f"socket,id=agent,path={port},server=on,wait=off",
                  "-device", "virtserialport,chardev=agent,name=rsiw.agent",
                  "-device", "virtio-rng-pci",

@@ -11,6 +11,7 @@ comment lines at its head:
     # allow: REGEX          kernel messages it provokes on purpose
     # interop: no           yes: worth running with siw at either end, too
     # pcap: no              yes: capture the data link while it runs
+    # waits: no             yes: of one guest that hardly computes; beside all others
 """
 
 import fnmatch
@@ -18,7 +19,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|timeout|kernel|pairs|allow|interop|pcap):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|timeout|kernel|pairs|allow|interop|pcap|waits):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Not part of "everything": for people to look at.
 SHOWS = {"demo", "perf"}
@@ -35,6 +36,7 @@ class Job:
     allow: str = ""
     interop: bool = False
     pcap: bool = False
+    waits: bool = False
 
     @property
     def path(self):
@@ -67,7 +69,7 @@ def read_job(top, suite, name):
                 job.timeout = float(value)
             elif key == "pairs":
                 job.pairs = value.split()
-            elif key in ("interop", "pcap"):
+            elif key in ("interop", "pcap", "waits"):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)

@@ -43,7 +43,7 @@ refused() {
 	forget || return
 	peer_bg server rping -s -a "$PEER" -p "$1" -C 1
 	server_up "$1" || return
-	within 25 rping -c -a "$PEER" -p "$1" -C 1
+	within 8 rping -c -a "$PEER" -p "$1" -C 1
 	status=$?
 	peer_kill server
 	[ "$status" != 0 ]
