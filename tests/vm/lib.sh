@@ -143,10 +143,15 @@ within() {
 	shift
 	_within "$seconds" "$@"
 }
+# As "type -t" would say, in a process of its own.
+_is_program() {
+	case $1 in */*) return 0 ;; esac
+	! declare -F "$1" >/dev/null && hash "$1" 2>/dev/null && [ -n "${BASH_CMDS[$1]:-}" ]
+}
 _within() {
 	local seconds=$1 pid timer status
 	shift
-	if ! declare -F "$1" >/dev/null && hash "$1" 2>/dev/null; then
+	if _is_program "$1"; then
 		timeout -k 5 "$seconds" "$@"
 		return
 	fi
@@ -343,7 +348,9 @@ peer_bg() {
 	local name=$1
 	shift
 	[ "${RSIW_GUESTS:-2}" = 1 ] || set -- peer "$@"
-	[ ! -e "$WORK/$name.status" ] || rm "$WORK/$name.status" "$WORK/$name.pid"
+	if [ -e "$WORK/$name.pid" ] || [ -e "$WORK/$name.status" ]; then
+		rm -f "$WORK/$name.status" "$WORK/$name.pid"
+	fi
 	(
 		"$@" >"$WORK/$name" 2>&1 </dev/null &
 		echo $! >"$WORK/$name.pid"
