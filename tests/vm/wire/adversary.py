@@ -29,7 +29,7 @@ ONLY = os.environ.get("ONLY", "")
 DEBUG = os.environ.get("RSIW_KERNEL") == "debug"
 EVERYTHING = CASES > SHORT
 # In the short form only one of so many cases of the long tables is played; which, says the seed.
-STEP = int(os.environ.get("STEP") or (1 if EVERYTHING else 12 if DEBUG else 2))
+STEP = int(os.environ.get("STEP") or (1 if EVERYTHING else 12 if DEBUG else 3))
 LONG = 100
 # At once: most of a case is waiting.
 WORKERS = int(os.environ.get("WORKERS") or 3)
