@@ -116,8 +116,6 @@ pub(crate) struct Tx {
     read_msn: iwarp::Msn,
     response_turn: bool,
     terminated: bool,
-    /// TCP has taken a part of the train only.
-    cut: bool,
     /// The connection was told that it may send its FIN.
     fin: bool,
 }
@@ -141,7 +139,6 @@ impl Tx {
             read_msn: iwarp::Msn::FIRST,
             response_turn: true,
             terminated: false,
-            cut: false,
             fin: false,
         }
     }
@@ -232,7 +229,6 @@ impl Tx {
             match send(self) {
                 Ok(Sent::Bytes(n)) => {
                     self.train.consume(n);
-                    self.cut = !self.train.is_empty();
                     total += n;
                     counters.tx_sends.add(1);
                     counters.tx_bytes.add(n as u64);
@@ -335,7 +331,7 @@ impl Tx {
     /// The end of transmission. If TCP has taken a part of a train only, the connection gets the
     /// rest: without it the stream would end in the middle of an FPDU. Context: sleeping.
     pub(crate) fn leave(&mut self) {
-        if self.cut && !self.train.is_empty() {
+        if self.train.is_cut() {
             let rest = core::mem::take(&mut self.train);
             self.conn.take_over(rest);
         }

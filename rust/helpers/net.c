@@ -441,51 +441,73 @@ int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len)
 /* Sending */
 
 /*
+ * No frame may lie across two segments. Whoever sends more than a segment counts
+ * on its first byte to begin one, and on TCP to append nothing (MSG_EOR). What is
+ * less TCP may gather while the device is busy with what was sent before
+ * (tcp_should_autocork()), as long as all of it fits into the segment.
+ */
+static int ksock_flags(const struct sock *sk, size_t len, bool end)
+{
+	end |= len > tcp_sk(sk)->mss_cache;
+	return MSG_DONTWAIT | MSG_NOSIGNAL | (end ? MSG_EOR : 0);
+}
+
+/* @cut: it goes on with what the last send left over, in the same segment. */
+static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
+				bool cut)
+{
+	struct sk_buff *unsent = tcp_write_queue_tail(sk);
+
+	if (unsent && !cut && unsent->len + len > tcp_sk(sk)->mss_cache)
+		TCP_SKB_CB(unsent)->eor = 1;
+	return tcp_sendmsg_locked(sk, msg, len);
+}
+
+/*
  * The kernel's own traffic is not for the security modules to judge by the task
  * that happens to send it, hence not sock_sendmsg().
  */
-static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
+static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
+			 bool cut)
 {
 	int ret;
 
 	/* As inet_sendmsg() does: receive steering follows the sender. */
 	sock_rps_record_flow(sk);
 	lock_sock(sk);
-	ret = tcp_sendmsg_locked(sk, msg, len);
+	ret = ksock_sendmsg_locked(sk, msg, len, cut);
 	release_sock(sk);
 	return ret;
 }
 
-int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len)
+int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
+			   bool cut, bool end)
 {
-	/*
-	 * End of record: what follows starts a segment of its own, and so does
-	 * the first FPDU behind a handshake frame.
-	 */
-	struct msghdr msg = {
-		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
-	};
+	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_sendmsg(sk, &msg, len);
+	return ksock_sendmsg(sk, &msg, len, cut);
 }
 
 /*
  * The pages hold what nobody else writes, so they are not "shared" in the
  * sense of SKBFL_SHARED_FRAG and need no copy for a software checksum.
  */
-int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool more)
+static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
+			   unsigned int count, size_t len)
 {
-	struct msghdr msg = {
-		.msg_flags = MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS |
-			     MSG_DONTWAIT | MSG_NOSIGNAL |
-			     (more ? MSG_MORE : MSG_EOR),
-	};
+	msg->msg_flags |= MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS;
+	iov_iter_bvec(&msg->msg_iter, ITER_SOURCE, pages, count, len);
+}
 
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
-	return ksock_sendmsg(sk, &msg, len);
+int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
+				 unsigned int count, size_t len, bool cut)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
+
+	ksock_of_pages(&msg, pages, count, len);
+	return ksock_sendmsg(sk, &msg, len, cut);
 }
 
 /*
@@ -495,39 +517,37 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
  * the 17th it would process the backlog in between, which a process may be
  * doing already.
  */
-static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len)
+static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
+			     bool cut)
 {
 	const gfp_t allocation = sk->sk_allocation;
 	int ret;
 
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
-	ret = tcp_sendmsg_locked(sk, msg, len);
+	ret = ksock_sendmsg_locked(sk, msg, len, cut);
 	sk->sk_allocation = allocation;
 	return ret;
 }
 
-int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len)
+int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
+				  bool cut)
 {
-	struct msghdr msg = {
-		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
-	};
+	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_send_atomic(sk, &msg, len);
+	return ksock_send_atomic(sk, &msg, len, cut);
 }
 
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
-					unsigned int count, size_t len)
+					unsigned int count, size_t len,
+					bool cut)
 {
-	struct msghdr msg = {
-		.msg_flags = MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS |
-			     MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR,
-	};
+	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
 
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
-	return ksock_send_atomic(sk, &msg, len);
+	ksock_of_pages(&msg, pages, count, len);
+	return ksock_send_atomic(sk, &msg, len, cut);
 }
 
 /* Pages to send from */

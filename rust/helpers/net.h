@@ -73,13 +73,16 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 					   size_t len));
 bool rust_helper_ksock_at_eof(const struct sock *sk);
 int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
-int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len);
+int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
+			   bool cut, bool end);
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool more);
-int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len);
+				 unsigned int count, size_t len, bool cut);
+int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
+				  bool cut);
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
-					unsigned int count, size_t len);
+					unsigned int count, size_t len,
+					bool cut);
 
 struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);

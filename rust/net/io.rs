@@ -3,7 +3,7 @@
 //! Moving bytes: reading within the socket lock, sending from pages, and the small exact reads and
 //! sends of a handshake.
 
-use crate::{bindings, train::Bytes, LockedSock, PageSpan, SockCell, TcpSocket, TrainBuf};
+use crate::{bindings, train::Bytes, LockedSock, SockCell, TcpSocket, TrainBuf};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -31,15 +31,6 @@ pub enum Received {
     Eof,
 }
 
-/// What follows the bytes of a send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
-    /// More comes at once: TCP waits with a last, partial segment (`MSG_MORE`).
-    More,
-    /// Nothing: the next send starts a segment of its own (`MSG_EOR`).
-    End,
-}
-
 #[inline]
 fn sent(ret: c_int) -> Result<Sent> {
     match usize::try_from(ret) {
@@ -55,48 +46,46 @@ fn sent(ret: c_int) -> Result<Sent> {
 }
 
 impl TcpSocket {
-    /// Sends a few bytes by copying them; ends the segment. C: `tcp_sendmsg()`. Sleeping, but
-    /// not for the network.
+    /// Sends a few bytes by copying them; what is sent next begins a segment. C: `tcp_sendmsg()`.
+    /// Sleeping, but not for the network.
     pub fn send(&self, bytes: &[u8]) -> Result<Sent> {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
         // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
-        sent(unsafe { bindings::ksock_send(self.sk(), bytes.as_ptr().cast(), bytes.len()) })
+        sent(unsafe {
+            bindings::ksock_send(self.sk(), bytes.as_ptr().cast(), bytes.len(), false, true)
+        })
     }
 
-    /// Sends what a train has: by [`TcpSocket::send_pages`], or by copying if it is short. Sleeping,
-    /// but not for the network.
-    #[inline]
-    pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
-        match train.bytes() {
-            Bytes::Small(bytes) => self.send(bytes),
-            Bytes::Pages(spans) => self.send_pages(spans, Tail::End),
-        }
-    }
-
-    /// Sends pages by letting TCP refer to them, which is all it needs: the spans may be dropped
-    /// after this returns. (If the route's device has no scatter/gather, TCP copies.)
+    /// Sends what a train has. A short one is copied; of others TCP refers to the pages, which is all
+    /// it needs: the train may be refilled after this returns. (If the route's device has no
+    /// scatter/gather, TCP copies.)
+    ///
+    /// A train of more than a segment begins one, and ends one. Shorter ones, sent while the device is
+    /// busy, may share a segment, but none lies across two.
     ///
     /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
     /// meanwhile is processed before this returns, see the crate's documentation.
-    pub fn send_pages(&self, spans: &[PageSpan], tail: Tail) -> Result<Sent> {
-        let len = spans.iter().map(PageSpan::len).sum::<usize>();
-        let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        // SAFETY: `self` keeps the socket. A `PageSpan` has the layout of `bio_vec` and describes
-        // memory of a page it has a reference of, which nobody writes as long as anybody else has
-        // one; TCP takes references of its own.
-        sent(unsafe {
-            bindings::ksock_send_pages(
-                self.sk(),
-                spans.as_ptr().cast(),
-                count,
-                len,
-                tail == Tail::More,
-            )
+    #[inline]
+    pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
+        let cut = train.is_cut();
+        sent(match train.bytes() {
+            Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
+            // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
+            Bytes::Small(bytes) => unsafe {
+                let start = bytes.as_ptr().cast();
+                bindings::ksock_send(self.sk(), start, bytes.len(), cut, false)
+            },
+            Bytes::Pages(spans) => {
+                let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
+                let spans = spans.as_ptr().cast();
+                // SAFETY: `self` keeps the socket. A `PageSpan` has the layout of `bio_vec` and
+                // describes memory of a page it has a reference of, which nobody writes as long as
+                // anybody else has one; TCP takes references of its own. Together the spans have
+                // `train.len()` bytes.
+                unsafe { bindings::ksock_send_pages(self.sk(), spans, count, train.len(), cut) }
+            }
         })
     }
 
@@ -125,20 +114,22 @@ impl LockedSock {
     ///
     /// C: `tcp_sendmsg_locked()`.
     pub fn send_train(&mut self, train: &TrainBuf) -> Result<Sent> {
+        let cut = train.is_cut();
         let ret = match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
             // reads of their length.
             Bytes::Small(bytes) => unsafe {
-                bindings::ksock_send_locked(self.as_ptr(), bytes.as_ptr().cast(), bytes.len())
+                let start = bytes.as_ptr().cast();
+                bindings::ksock_send_locked(self.as_ptr(), start, bytes.len(), cut)
             },
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
                 // SAFETY: By the type invariant the socket is locked. For the spans see
-                // `TcpSocket::send_pages`; together they have `train.len()` bytes.
+                // `TcpSocket::send_train`.
                 unsafe {
-                    bindings::ksock_send_pages_locked(self.as_ptr(), spans, count, train.len())
+                    bindings::ksock_send_pages_locked(self.as_ptr(), spans, count, train.len(), cut)
                 }
             }
         };

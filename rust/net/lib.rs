@@ -36,7 +36,7 @@ pub mod train;
 
 pub use self::{
     hooks::{ListenCallbacks, SockCallbacks},
-    io::{Received, Sent, Tail},
+    io::{Received, Sent},
     locked::{LockedSock, SockCell, SockGuard},
     namespace::Namespace,
     pages::PageSpan,

@@ -5,7 +5,7 @@
 
 use crate::{
     addr, errno, Bytes, Family, ListenCallbacks, LockedSock, Namespace, PageSpan, Received, Sent,
-    SockCallbacks, SockCell, Tail, TcpSocket, TcpState, TrainBuf,
+    SockCallbacks, SockCell, TcpSocket, TcpState, TrainBuf,
 };
 use core::{
     net::SocketAddr,
@@ -272,12 +272,7 @@ impl Pair {
                 rest -= n as u64;
                 check!(train.len() == n && spans(&train).len() <= TrainBuf::MAX_SPANS);
             }
-            let more = rest > 0 && seed & 1 == 0;
-            let sent = match train.bytes() {
-                Bytes::Pages(spans) if more => self.client.send_pages(spans, Tail::More),
-                _ => self.client.send_train(&train),
-            };
-            match sent? {
+            match self.client.send_train(&train)? {
                 Sent::Bytes(n) => train.consume(n),
                 Sent::WouldBlock => fsleep(Delta::from_micros(200)),
             }

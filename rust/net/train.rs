@@ -32,6 +32,8 @@ pub struct TrainBuf {
     is_small: bool,
     /// Who fills it may not sleep.
     atomic: bool,
+    /// What was in front of the bytes was sent.
+    cut: bool,
     at: usize,
     small: [u8; TrainBuf::SMALL],
 }
@@ -69,6 +71,7 @@ impl TrainBuf {
             len: 0,
             is_small: false,
             atomic: false,
+            cut: false,
             at: 0,
             small: [0; TrainBuf::SMALL],
         }
@@ -77,6 +80,11 @@ impl TrainBuf {
     /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether they are the rest of a train that was sent in part.
+    pub fn is_cut(&self) -> bool {
+        self.cut && !self.is_empty()
     }
 
     /// Whether there are none.
@@ -93,6 +101,7 @@ impl TrainBuf {
     /// costs fragments.
     #[inline]
     pub fn begin(&mut self, hint: usize) {
+        self.cut = self.is_cut();
         if hint > Self::SMALL {
             self.pages.begin(hint);
         } else if self.is_empty() {
@@ -241,6 +250,7 @@ impl TrainBuf {
     pub fn consume(&mut self, n: usize) {
         let drop = n.min(self.len);
         self.len -= drop;
+        self.cut = self.len != 0;
         if self.is_small {
             self.at += drop;
             self.settle();

@@ -174,14 +174,14 @@ def make_lanes(args, jobs):
         lanes = [session(1) + session(2)]
     else:
         single, pair, waiting = session(1, False), session(2), session(1, True)
-        lanes = [pair or single, single + pair, waiting]
+        lanes = [pair + single, single + pair, waiting]
     return [lane for lane in lanes if lane]
 
 
 def run_lane(args, rundir, report, lane, sessions):
     for nth, (plan, count) in enumerate(sessions):
         # Where another lane has begun, a boot has to be worth it.
-        if len(plan) > (4 if nth and args.together else 0):
+        if len(plan) > (2 if nth and args.together else 0):
             run_session(args, rundir, report, 10 * lane + nth, plan, count)
 
 

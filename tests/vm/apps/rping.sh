@@ -23,7 +23,7 @@ theirs=$(peer "${link_local[@]}" | grep -o 'fe80::[0-9a-f:]*')
 to_the_peer() { echo "$ours to $theirs" && try_rping "$theirs%eth0" 1000 20; }
 run "rping to the peer's link-local address" to_the_peer
 # The same with the roles swapped: it is this host that responds.
-from_the_peer() { RSIW_DRIVER_PEER=$RSIW_DRIVER patiently respond; }
+from_the_peer() { patiently respond; }
 respond() {
 	rping -s -a "$ours%eth0" -p 7175 -V -v -S 1000 -C 20 >"$WORK/server" 2>&1 &
 	listens 7175 || return

@@ -12,27 +12,20 @@
 . /tests/nvme/lib
 plan 11
 
-# siw's target may miss the first command of a connection (patiently in lib.sh). The host
-# notices after half a minute or a whole one, says so to who wrote, and connects again.
-patience=20
-[ "$RSIW_DRIVER_PEER" != siw ] || patience=100
-reset() {
-	echo 1 >"$(controller)/reset_controller" || [ "$RSIW_DRIVER_PEER" = siw ] || return
-	wait_for "$patience" in_state live
-}
+reset() { echo 1 >"$(controller)/reset_controller" && wait_for 20 in_state live; }
 back() {
-	on_target deaf_nvme && wait_for "$patience" in_state connecting &&
-		on_target "listen_nvme $PEER" && wait_for "$((patience + 10))" in_state live
+	on_target deaf_nvme && wait_for 20 in_state connecting &&
+		on_target "listen_nvme $PEER" && wait_for 30 in_state live
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
 run "the target listens" on_target "serve_nvme $PEER" || exit 1
-LIMIT=$((patience + 60)) run "connect" patiently connect_nvme -i 1 -W 1 -P 1 --reconnect-delay=2 || exit 1
+LIMIT=60 run "connect" patiently connect_nvme -i 1 -W 1 -P 1 --reconnect-delay=2 || exit 1
 run "three queues for I/O" several_queues 3
 LIMIT=60 run "data" data 24
 LIMIT=60 run "fio" verify
-LIMIT=$((patience + 10)) run "the controller is reset" reset
+run "the controller is reset" reset
 LIMIT=60 run "data" data 4
-LIMIT=$((patience + 40)) run "the target is gone, and comes back" amid_data 20 back
+LIMIT=60 run "the target is gone, and comes back" amid_data 20 back
 run "disconnect" disconnect_nvme
 run "the target ends" on_target stop_nvme

@@ -10,7 +10,7 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
-plan 13
+plan 16
 
 # Each packet as it goes over the wire: neither cut by the device below the
 # capture nor put together before it.
@@ -19,12 +19,31 @@ offloads off
 trap 'offloads on; _at_exit' EXIT
 
 run "load the driver on both hosts" both load_driver || exit 1
-capture=$WORK/wire.pcap
-# Its own, not the runner's: with room enough that nothing is dropped.
-tcpdump -q -n -U -s 0 -B 32768 -i eth0 -w "$capture" 'tcp and portrange 7174-7190' \
-	2>"$WORK/tcpdump" &
-tcpdump=$!
-wait_for 10 grep -q 'listening on' "$WORK/tcpdump"
+# Its own, not the runner's: with room enough that nothing is dropped. begin FILE; dropped is false
+# at its end, if nothing was.
+begin() {
+	capture=$1
+	tcpdump -q -n -U -s 0 -B 32768 -i eth0 -w "$capture" 'tcp and portrange 7174-7190' \
+		2>"$WORK/tcpdump" &
+	tcpdump=$!
+	wait_for 10 grep -q 'listening on' "$WORK/tcpdump"
+}
+end() {
+	sleep 0.5
+	kill -INT "$tcpdump"
+	wait "$tcpdump"
+	note "$(<"$WORK/tcpdump")"
+	run "the capture is complete" dropped || cp "$capture" "$RSIW_OUT/"
+}
+dropped() { ! grep -vE '^0 ' "$WORK/tcpdump" | grep dropped; }
+
+begin "$WORK/short.pcap"
+PERFTEST_PORT=7190 LIMIT=60 run "short messages" perftest 1 ib_write_bw -F -s 64 -n 5000
+end
+run "each lies in one TCP segment, often with others" \
+	python3 -B /tests/wire/pcap.py gathered "$capture" || cp "$capture" "$RSIW_OUT/"
+
+begin "$WORK/wire.pcap"
 
 ping() {
 	peer_bg server rping -s -C 20
@@ -36,12 +55,7 @@ for test in ib_send_bw ib_write_bw ib_read_bw; do
 	PERFTEST_PORT=$port LIMIT=60 run "$test" perftest 1 "$test" -F -s 65536 -n 10
 	port=$((port + 1))
 done
-sleep 0.5
-kill -INT "$tcpdump"
-wait "$tcpdump"
-note "$(<"$WORK/tcpdump")"
-dropped() { ! grep -vE '^0 ' "$WORK/tcpdump" | grep dropped; }
-run "the capture is complete" dropped || cp "$capture" "$RSIW_OUT/"
+end
 
 # decode CAPTURE OUTPUT: all that tshark has to say of it. It would take some
 # Sends for RPC over RDMA by the look of their data, and find them malformed.

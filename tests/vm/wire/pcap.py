@@ -3,6 +3,9 @@
 to the last (nine of ten at least), or are frames of connection setup. Says how full they
 are. A check of the check: the same data, begun 4 bytes late, must not pass.
 
+pcap.py gathered FILE: as align, of short messages: all segments hold whole FPDUs, and some more
+than one.
+
 pcap.py flip FILE NEW: copies the capture, with one bit changed in the data of
 one FPDU in the middle.
 """
@@ -88,6 +91,21 @@ def align(data):
     return len(bad) * 10 < whole and full > whole // 2 and whole > 500 and shifted == 0
 
 
+def gathered(data):
+    """Segments by the number of FPDUs in them."""
+    held = collections.Counter()
+    for at, length, _flow in segments(data):
+        payload = data[at:at + length]
+        if not payload.startswith(SETUP):
+            found = fpdus(payload)
+            held[len(found or ())] += 1
+    bad = held.pop(0, 0)
+    total = sum(held.values())
+    print(f"{total} segments hold {sum(n * times for n, times in held.items())} whole FPDUs, "
+          f"up to {max(held)}; {bad} segments do not")
+    return not bad and held[1] < total and total > 100
+
+
 def flip(data):
     data = bytearray(data)
     found = [at for at, length, _ in segments(data) if length > 1400]
@@ -100,6 +118,8 @@ def main():
         data = file.read()
     if sys.argv[1] == "align":
         sys.exit(0 if align(data) else 1)
+    if sys.argv[1] == "gathered":
+        sys.exit(0 if gathered(data) else 1)
     with open(sys.argv[3], "wb") as file:
         file.write(flip(data))
 
