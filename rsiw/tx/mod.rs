@@ -316,6 +316,8 @@ impl Tx {
                 self.current.terminate(t);
                 let built = self.append();
                 self.current.end();
+                // Not together with the FIN, or only when that comes.
+                self.train.set_last();
                 if built.is_ok() && self.flush(qp).is_none() && !self.train.is_empty() {
                     // No room in the socket: the peer does not read. When it does, the worker
                     // comes back for the rest; otherwise the connection's guard timer ends it.

@@ -502,9 +502,10 @@ static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
 }
 
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool cut)
+				 unsigned int count, size_t len, bool cut,
+				 bool end)
 {
-	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
+	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, end) };
 
 	ksock_of_pages(&msg, pages, count, len);
 	return ksock_sendmsg(sk, &msg, len, cut);

@@ -76,7 +76,8 @@ int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
 			   bool cut, bool end);
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool cut);
+				 unsigned int count, size_t len, bool cut,
+				 bool end);
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
 				  bool cut);
 int rust_helper_ksock_send_pages_locked(struct sock *sk,

@@ -69,13 +69,13 @@ impl TcpSocket {
     /// meanwhile is processed before this returns, see the crate's documentation.
     #[inline]
     pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
-        let cut = train.is_cut();
+        let (cut, last) = (train.is_cut(), train.is_last());
         sent(match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
             Bytes::Small(bytes) => unsafe {
                 let start = bytes.as_ptr().cast();
-                bindings::ksock_send(self.sk(), start, bytes.len(), cut, false)
+                bindings::ksock_send(self.sk(), start, bytes.len(), cut, last)
             },
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
@@ -84,7 +84,9 @@ impl TcpSocket {
                 // describes memory of a page it has a reference of, which nobody writes as long as
                 // anybody else has one; TCP takes references of its own. Together the spans have
                 // `train.len()` bytes.
-                unsafe { bindings::ksock_send_pages(self.sk(), spans, count, train.len(), cut) }
+                unsafe {
+                    bindings::ksock_send_pages(self.sk(), spans, count, train.len(), cut, last)
+                }
             }
         })
     }

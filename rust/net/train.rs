@@ -34,6 +34,8 @@ pub struct TrainBuf {
     atomic: bool,
     /// What was in front of the bytes was sent.
     cut: bool,
+    /// Nothing shares the last segment.
+    last: bool,
     at: usize,
     small: [u8; TrainBuf::SMALL],
 }
@@ -72,6 +74,7 @@ impl TrainBuf {
             is_small: false,
             atomic: false,
             cut: false,
+            last: false,
             at: 0,
             small: [0; TrainBuf::SMALL],
         }
@@ -85,6 +88,16 @@ impl TrainBuf {
     /// Whether they are the rest of a train that was sent in part.
     pub fn is_cut(&self) -> bool {
         self.cut && !self.is_empty()
+    }
+
+    /// Has what there is sent at once, however busy the device is: nothing of use follows.
+    pub fn set_last(&mut self) {
+        self.last = true;
+    }
+
+    /// Whether [`TrainBuf::set_last`] was called.
+    pub fn is_last(&self) -> bool {
+        self.last
     }
 
     /// Whether there are none.
@@ -251,6 +264,7 @@ impl TrainBuf {
         let drop = n.min(self.len);
         self.len -= drop;
         self.cut = self.len != 0;
+        self.last &= self.cut;
         if self.is_small {
             self.at += drop;
             self.settle();

@@ -23,14 +23,16 @@ fill() {
 }
 reclaimed() { awk '/^allocstall_/ { n += $2 } /^pgsteal_/ { n += $2 } END { print n }' /proc/vmstat; }
 written() {
-	local before pid
+	local before pid times
 	before=$(reclaimed)
 	openssl enc -aes-128-ctr -nosalt -pass pass:rsiw -pbkdf2 </dev/zero 2>/dev/null |
 		head -c "${FILE}M" | tee "$MNT/file" | sha256sum >"$WORK/sum" &
 	pid=$!
-	for _ in 1 2; do
+	for times in 2 3; do
 		sleep 1.5
 		on_server 'rpc.nfsd 0; sleep 1; serve_nfs' || return
+		# It may wait for a while before it tries.
+		wait_for 20 connected "$times"
 	done
 	wait "$pid" && sync || return
 	echo "reclaimed pages: $(($(reclaimed) - before))"
