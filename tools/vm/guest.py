@@ -69,6 +69,7 @@ class Guest:
         self.process = None
         self.channel = None
         self.started = None
+        self.aborted = None     # by which signal QEMU died in the boot
 
     def command(self, serial, mode=""):
         config, port = self.config, f"{self.rundir}/agent-{self.side}"
@@ -91,7 +92,7 @@ class Guest:
                                   ("root", "/", "readonly=on")):
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
-        args += ["-device", "virtio-serial-pci,max_ports=2",
+        args += ["-device", "virtio-serial-pci,ioeventfd=off",
                  "-chardev", f"socket,id=agent,path={port},server=on,wait=off",
                  "-device", "virtserialport,chardev=agent,name=rsiw.agent",
                  "-device", "virtio-rng-pci",
@@ -114,7 +115,12 @@ class Guest:
         self.channel.connect(lambda: self.process.poll() is None)
 
     def wait_up(self, timeout):
+        self.aborted = None
         if not self.channel.hello.wait(timeout) or self.channel.closed:
+            time.sleep(0.5)
+            status = self.process.poll()
+            if status is not None and status < 0:
+                self.aborted = -status
             self.kill()
             raise GuestDied(f"host{self.side} did not come up")
         # What the boot said is no job's concern, except that it went wrong.

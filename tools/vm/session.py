@@ -55,7 +55,7 @@ class Session:
             guest.kill()
             guest.boot()
         for guest in fresh:
-            for line in dmesg.splats(guest.wait_up(self.config.boot_timeout)):
+            for line in dmesg.splats(self.up(guest)):
                 print(f"vm: host{guest.side}, at boot: {line}", flush=True)
         self.soiled.clear()
         for guest in self.guests.values():
@@ -69,6 +69,18 @@ class Session:
         print(f"vm: {names} up in {took:.1f} s "
               f"({fresh[0].channel.release}, {'KVM' if self.config.kvm else 'TCG'})",
               flush=True)
+
+    def up(self, guest):
+        """What the guest's kernel said in its boot. QEMU itself fails now and then, by an assertion: once
+        more, but not twice."""
+        try:
+            return guest.wait_up(self.config.boot_timeout)
+        except GuestDied:
+            if guest.aborted is None:
+                raise
+            print(f"vm: QEMU of host{guest.side} died by signal {guest.aborted}; once more", flush=True)
+        guest.boot()
+        return guest.wait_up(self.config.boot_timeout)
 
     def close(self):
         for guest in self.guests.values():
