@@ -232,6 +232,8 @@ static void client_open(struct side *s, struct conn *c, const struct conn_opts *
 	c->ord = ev.param.conn.initiator_depth;
 }
 
+#define FIRST_ID 0x46495253ull
+
 void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 {
 	static const struct conn_opts usual;
@@ -244,10 +246,13 @@ void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 	/*
 	 * The side that accepted must not send before the first message of the
 	 * one that connected has come (RFC 5044, 7.1.3). An empty Write is one,
-	 * and nobody sees it.
+	 * and nobody sees it. It has to be done, or a test that ends the connection
+	 * at once would find it among what is flushed.
 	 */
-	if (s->client && !c->o.silent)
-		post(c, IBV_WR_RDMA_WRITE, 0, 0, NULL, 0, 0, 0);
+	if (s->client && !c->o.silent) {
+		post(c, IBV_WR_RDMA_WRITE, FIRST_ID, IBV_SEND_SIGNALED, NULL, 0, 0, 0);
+		good(c->scq, FIRST_ID, IBV_WC_RDMA_WRITE, -1);
+	}
 	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
 	/* Neither side runs ahead into a side that is not ready. */
 	sync_sides(s);
