@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # interop: yes
-# timeout: 90
+# timeout: 150
 #
 # A file of 64 MiB over rsockets, compared where it arrived. By IPv4: its server
 # listens to that only.
@@ -12,4 +12,4 @@
 plan 2
 
 run "load the driver on both hosts" both load_driver || exit 1
-LIMIT=60 run "rcopy of 64 MiB" try_rcopy "$PEER" 64
+LIMIT=130 run "rcopy of 64 MiB" try_rcopy "$PEER" 64
