@@ -26,6 +26,7 @@ mod blocks;
 pub mod claim;
 pub mod compat;
 mod copy;
+mod crc;
 mod defer;
 pub mod details;
 pub mod device;

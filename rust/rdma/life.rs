@@ -6,7 +6,10 @@
 //! (pinned pages, shared rings, table entries). They are handed to a workqueue, which must have
 //! run dry before the module's code goes away. [`Core`] owns it.
 
-use crate::work::{Workqueue, WqFlags};
+use crate::{
+    copy,
+    work::{Workqueue, WqFlags},
+};
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
@@ -27,7 +30,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Sets the crate up. Fails with `EBUSY` if that was done already. Context: sleeping.
+    /// Sets the crate up. Fails with `EBUSY` if that was done already, or `ENOMEM`. Context: sleeping.
     pub fn new() -> Result<Self> {
         let flags = WqFlags::MEM_RECLAIM | WqFlags::UNBOUND;
         let queue = Workqueue::new(c"rsiw_reclaim", flags, 0)?;
@@ -39,7 +42,9 @@ impl Core {
                 Ordering::Relaxed,
             )
             .map_err(|_| EBUSY)?;
-        Ok(Self { queue })
+        let core = Self { queue };
+        copy::choose()?;
+        Ok(core)
     }
 }
 
