@@ -94,6 +94,9 @@ def configure(args):
         # Suites run when a module is loaded, if they pass the filter: only the
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
+    if args.kernel == "kcsan":
+        # One access in so many is watched, by each processor.
+        args.append += " kcsan.early_enable=1 kcsan.skip_watch=500"
     if not args.cpu:
         args.cpu = CPU if debug else STOCK_CPU
         # Before what the user says.
