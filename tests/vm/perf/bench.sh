@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 7200
+# allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # kernel: stock
 #
 # How fast rsiw is, beside siw, siw with its segmentation offload, rxe and TCP: bandwidth by

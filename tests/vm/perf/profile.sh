@@ -21,11 +21,14 @@ with() {
 	[ "$1" != tcp ] || return 0
 	RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"
 }
-# Of all that runs on this host; a sample is a tick of its processor's clock.
-recorded() { perf record -q -a -e cpu-clock -F 997 -o "$WORK/perf.data" -- sleep "$1" 2>&1; }
+# Of all that runs on this host; a sample is a tick of its processor's clock. The program takes long to
+# begin, and ends when it is told to.
+recorded() { perf record -q -a -e cpu-clock -F 997 -o /tmp/perf.data -- sleep 1000; }
+begun() { [ -s /tmp/perf.data ]; }
+# Not of what waits, nor of how the programs find out how fast their clock is.
 told() {
-	perf report -i "$WORK/perf.data" --stdio --no-children -s sym,dso 2>/dev/null |
-		grep -v '^#\|^$' | head -n "$TOP"
+	perf report -i /tmp/perf.data --stdio --no-children -s sym -w 60 2>/dev/null |
+		grep '\[k\]' | grep -v halt | head -n "$TOP" | cut -c1-110
 }
 measured() {
 	# shellcheck disable=SC2086 # words
@@ -37,23 +40,32 @@ measured() {
 	fi
 	peer_kill server
 }
+counters() { (cd /sys/class/net/eth0/statistics && cat tx_packets tx_bytes rx_packets rx_bytes) | tr '\n' ' '; }
 both_profiled() {
-	local seconds=$((SECONDS_EACH / 2))
-	measured &
-	# Not of what comes before and after it.
-	sleep $((SECONDS_EACH / 4 + 2))
-	peer_sh "$(declare -f recorded); WORK=$WORK recorded $seconds" &
-	recorded "$seconds"
+	local before now
+	rm -f /tmp/perf.data
+	peer_sh "$(declare -f recorded); rm -f /tmp/perf.data; recorded" &
+	recorded &
+	wait_for 60 begun && peer_sh "$(declare -f begun); wait_for 60 begun" || return
+	read -ra before <<<"$(counters)"
+	measured
+	local status=$?
+	read -ra now <<<"$(counters)"
+	echo "packets sent: $((now[0] - before[0])), of $(((now[1] - before[1]) / (now[0] - before[0]))) octets;" \
+		"received: $((now[2] - before[2])), of $(((now[3] - before[3]) / (now[2] - before[2])))"
+	pkill -INT -x perf
+	peer_sh "pkill -INT -x perf"
 	wait
+	return "$status"
 }
 
 # shellcheck disable=SC2086 # a driver and its parameters
 run "a device of $KIND" both with $KIND || exit 1
-LIMIT=$((SECONDS_EACH + 60)) run "$RUN" both_profiled
+LIMIT=$((SECONDS_EACH + 180)) run "$RUN" both_profiled
 profiles() {
 	echo "--- this host, which sends"
 	told
 	echo "--- the peer"
-	peer_sh "$(declare -f told); WORK=$WORK TOP=$TOP told"
+	peer_sh "$(declare -f told); TOP=$TOP told"
 }
 LIMIT=60 run "the functions" profiles
