@@ -40,6 +40,8 @@ pub(crate) struct Limits {
 
 /// Work queues of the module, shared by its devices.
 pub(crate) struct Queues {
+    /// Receives what comes in bulk: of high priority, as what it takes the place of is softirq code.
+    pub(crate) rx: Workqueue,
     /// Runs tx where the caller cannot: short, and part of writeback's way.
     pub(crate) tx: Workqueue,
     /// Runs connection setup and teardown.

@@ -92,6 +92,12 @@ impl kernel::Module for Module {
         let core = Core::new()?;
         let queues = Arc::new(
             Queues {
+                // Where the data came in. Drained before tx, which it wakes.
+                rx: Workqueue::new(
+                    c"rsiw_rx",
+                    WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
+                    0,
+                )?,
                 // On the CPU that woke it: the data is in its cache. Not of high priority: answering
                 // a peer's Reads must not keep processes from the CPU.
                 tx: Workqueue::new(c"rsiw_tx", WqFlags::PERCPU | WqFlags::MEM_RECLAIM, 0)?,

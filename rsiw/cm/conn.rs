@@ -4,7 +4,8 @@
 //!
 //! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
 //! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
-//! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock.
+//! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock, or has the job
+//! [`Conn::bulk`] do it, if much has come.
 
 use super::{stage::Stage, Close};
 use crate::{device::Device, qp::Qp};
@@ -29,6 +30,17 @@ use rdma::{
 
 /// How much earlier than asked for a timer may run out, in milliseconds.
 const TICK: i64 = 20;
+
+/// The job that receives what comes in bulk.
+const BULK: u64 = 1;
+
+/// So many octets that wait are bulk: more than one message that somebody waits for, or one that takes
+/// longer than the way to a worker.
+const BULK_LEN: usize = 32 << 10;
+
+/// Octets that the job receives at a time, before others get the CPU, and those the socket who want to
+/// send.
+const BULK_BUDGET: usize = 1 << 20;
 
 /// Who receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,6 +107,8 @@ pub(crate) struct Conn {
     #[pin]
     job: Job<Conn>,
     #[pin]
+    bulk: Job<Conn, BULK>,
+    #[pin]
     timer: Timer<Conn>,
     #[pin]
     pub(super) stage: Mutex<Stage>,
@@ -103,6 +117,12 @@ pub(crate) struct Conn {
 impl Run for Conn {
     fn run(this: Arc<Self>) {
         this.act();
+    }
+}
+
+impl Run<BULK> for Conn {
+    fn run(this: Arc<Self>) {
+        Self::receive(this.as_arc_borrow(), &mut this.socket.lock(), BULK_BUDGET);
     }
 }
 
@@ -146,6 +166,7 @@ impl Conn {
                 qp: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_job!("rsiw_conn"),
+                bulk <- new_job!("rsiw_conn_bulk"),
                 timer <- new_timer!("rsiw_conn_timer"),
                 stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
             }? Error),
@@ -181,11 +202,13 @@ impl Conn {
         !quiet || self.socket.bytes_received() != 0
     }
 
-    /// Ends what [`Conn::start`] began: no timer, no callback, no entry in the registry. What is
-    /// still queued of the actor finds [`Stage::Closed`]. Context: sleeping.
+    /// Ends what [`Conn::start`] began: no timer, no callback, nothing that receives, no entry in the
+    /// registry. What is still queued of the actor finds [`Stage::Closed`]. Context: sleeping.
     pub(super) fn leave(&self) {
         self.timer.cancel();
         self.socket.detach();
+        // Only callbacks and the job itself queue it, the latter not when it is cancelled.
+        self.bulk.cancel_sync();
         self.dev.cm.remove(self.serial);
     }
 
@@ -319,7 +342,7 @@ impl Conn {
     /// Looks at the socket in the queue pair's place, in case that a callback has nothing to go by
     /// (a reset comes without data), and adds what there is to `events`. Context: sleeping.
     pub(super) fn look(self: &Arc<Self>, events: Events) -> Events {
-        Self::receive(self.as_arc_borrow(), &mut self.socket.lock());
+        Self::receive(self.as_arc_borrow(), &mut self.socket.lock(), usize::MAX);
         Events(events.0 | self.take_events().0)
     }
 
@@ -328,7 +351,7 @@ impl Conn {
         self.qp.populate(qp.clone());
         let mut sk = self.socket.lock();
         self.receiver.store(Receiver::Qp as u32, Ordering::Release);
-        Self::receive(self.as_arc_borrow(), &mut sk);
+        Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
         drop(sk);
         // It may have found the send buffer full before, and nobody told it since.
         qp.tx_kick();
@@ -340,7 +363,7 @@ impl Conn {
         let mut sk = self.socket.lock();
         self.receiver
             .store(Receiver::Nobody as u32, Ordering::Release);
-        Self::receive(self.as_arc_borrow(), &mut sk);
+        Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
     }
 
     /// Whether this one receives.
@@ -353,11 +376,13 @@ impl Conn {
         self.qp.as_ref().filter(|_| self.is_for(Receiver::Qp))
     }
 
-    /// Receives what the socket has, for whoever receives. Context: socket locked.
-    fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+    /// Receives what the socket has, for whoever receives; of a queue pair's stream about `most`
+    /// octets, then the job goes on. Context: socket locked.
+    fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock, most: usize) {
         if let Some(qp) = this.streaming_qp() {
-            qp.rx_pump(sk);
-            if sk.at_eof() {
+            if qp.rx_pump(sk, most) >= most {
+                this.bulk.queue(&this.dev.queues.rx, this.into());
+            } else if sk.at_eof() {
                 let clean = qp.rx_eof(sk);
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
             }
@@ -375,7 +400,11 @@ impl Conn {
 
 impl SockCallbacks for Conn {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        Self::receive(this, sk);
+        if sk.unread() >= BULK_LEN {
+            this.bulk.queue(&this.dev.queues.rx, this.into());
+        } else {
+            Self::receive(this, sk, usize::MAX);
+        }
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {

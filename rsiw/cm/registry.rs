@@ -92,6 +92,8 @@ pub(crate) fn shutdown(dev: &Device) {
         }
         fsleep(Delta::from_millis(1));
     }
+    // Each connection has waited for its job of bulk; this is for what cannot be.
+    dev.queues.rx.flush();
     // A timer may have run out while the last one left, and wakes an actor in vain.
     dev.queues.cm.flush();
     dev.queues.cm.flush();

@@ -68,6 +68,8 @@ fn cut_short(conn: &Arc<Conn>, link: &Link, events: Events) -> Option<Stage> {
     let (why, e) = if conn.how() == Some(Close::Abort) {
         (Lost::Aborted, errno::ECONNABORTED.error())
     } else if let Some(e) = conn.error() {
+        // What came before the reset may wait for a worker.
+        conn.look(events);
         (Lost::Reset, e)
     } else if events.any(Events::CUT) {
         (Lost::Reset, errno::ECONNRESET.error())

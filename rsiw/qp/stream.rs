@@ -77,17 +77,28 @@ impl Qp {
         Ok(())
     }
 
-    /// Receives what the socket has queued. Context: callback, the socket's lock is held.
-    pub(crate) fn rx_pump(self: &Arc<Self>, sk: &mut LockedSock) {
-        let taken = sk.read_into(&self.rx, |rx, chunk| match rx {
-            Some(rx) => rx.chunk(self, chunk),
-            None => 0,
+    /// Receives what the socket has queued, until `most` octets have been taken or more; returns how
+    /// many. Context: any, the socket's lock is held.
+    pub(crate) fn rx_pump(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize {
+        let mut taken = 0;
+        let read = sk.read_into(&self.rx, |rx, chunk| match rx {
+            Some(rx) if taken < most => {
+                taken += chunk.len();
+                rx.chunk(self, chunk)
+            }
+            _ => 0,
         });
-        match taken {
-            Ok(n) => self.dev.counters.rx_bytes.add(n as u64),
+        self.dev.counters.rx_bytes.add(taken as u64);
+        if read.is_err() {
             // Urgent data: no MPA peer sends any, and it would block the stream for good.
-            Err(_) => self.close_conn(Close::Abort),
+            self.close_conn(Close::Abort);
         }
+        self.settle_rx(sk);
+        taken
+    }
+
+    /// Calls the consumers of what was received, and answers. Context: as [`Self::rx_pump`].
+    fn settle_rx(self: &Arc<Self>, sk: &mut LockedSock) {
         let settled = self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle);
         let Some(Settled {
             send,

@@ -214,14 +214,14 @@ impl Tx {
     /// Hands the train to TCP; `None` while it does not take all of it.
     #[inline]
     fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
-        self.flush_by(qp, |tx| tx.conn.socket().send_train(&tx.train))
+        self.flush_by(qp, |tx| tx.conn.socket().send_train(&mut tx.train))
     }
 
     #[inline]
     fn flush_by(
         &mut self,
         qp: &Arc<Qp>,
-        mut send: impl FnMut(&Self) -> Result<Sent>,
+        mut send: impl FnMut(&mut Self) -> Result<Sent>,
     ) -> Option<usize> {
         let counters = &qp.dev.counters;
         let mut total = 0;
@@ -268,7 +268,7 @@ impl Tx {
         self.train.set_atomic(true);
         loop {
             let filled = self.fill(qp, left.min(most), Self::next_short_response);
-            let sent = self.flush_by(qp, |tx| sk.send_train(&tx.train));
+            let sent = self.flush_by(qp, |tx| sk.send_train(&mut tx.train));
             match (filled, sent) {
                 // A segment is full, or the train.
                 (Ok(Filled::Part), Some(n)) if n != 0 && n < left => left -= n,

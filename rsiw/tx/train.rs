@@ -15,6 +15,9 @@ use net::TrainBuf;
 /// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a train's length.
 const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
+/// Those of them around a ULPDU without pad.
+const FRAME: usize = 2 + 4;
+
 /// What a train has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
@@ -77,8 +80,9 @@ impl Tx {
     /// Builds the next train: whole FPDUs, as many as there are, up to its size limit and to `most`
     /// bytes.
     ///
-    /// A train ends early where the next FPDU would neither fit into the TCP segment under way nor
-    /// begin a new one: TCP cuts there, and the alignment holds.
+    /// A train goes on in the segment that the one before has left open, if TCP has not sent that yet. It
+    /// ends early where the next FPDU would neither fit into the TCP segment under way, whole or a part
+    /// of it, nor begin a new one: TCP cuts there, and the alignment holds.
     ///
     /// `next_message` makes the next message the current one, and is false when there is none.
     #[inline]
@@ -94,11 +98,9 @@ impl Tx {
         } else {
             iwarp::mpa::mulpdu(mss as u32, self.cfg.markers)
         };
-        let segment = if self.cfg.large_fpdu || mss == 0 {
-            usize::MAX
-        } else {
-            mss
-        };
+        // 0: none.
+        let segment = if self.cfg.large_fpdu { 0 } else { mss };
+        let mut behind = 0;
         loop {
             if !self.current.active && !next_message(self, qp)? {
                 return Ok(if self.more {
@@ -108,26 +110,40 @@ impl Tx {
                 });
             }
             if self.train.is_empty() {
+                behind = self.train.lie_in(segment, self.conn.socket().unsent());
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
                 let left = self.current.segmenter.remaining() as usize;
                 self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
             }
             // A look ahead: what does not fit is made again for the next train.
             let mark = self.current.segmenter.mark();
-            let next = self.current.segmenter.next(mulpdu);
-            let Some(fpdu) = &next else {
+            let Some(mut fpdu) = self.current.segmenter.next(mulpdu) else {
                 self.current.end();
                 continue;
             };
-            let len = self.framer.fpdu_len(fpdu);
             let (first, used) = (self.train.is_empty(), self.train.len());
-            let used_of_segment = used % segment;
-            let fits = used_of_segment == 0 || len <= segment - used_of_segment;
-            if len > most.saturating_sub(used) || !first && (!fits || len > self.train.room()) {
+            let left = match (behind + used).checked_rem(segment) {
+                Some(of_segment @ 1..) => segment - of_segment,
+                _ => usize::MAX,
+            };
+            if self.framer.fpdu_len(&fpdu) > left {
+                self.current.segmenter.rewind(mark);
+                match self.part_of(left) {
+                    Some(part) => fpdu = part,
+                    None if first => {
+                        self.train.begin_segment();
+                        behind = 0;
+                        continue;
+                    }
+                    None => return Ok(Filled::Part),
+                }
+            }
+            let len = self.framer.fpdu_len(&fpdu);
+            if len > most.saturating_sub(used) || !first && len > self.train.room() {
                 self.current.segmenter.rewind(mark);
                 return Ok(Filled::Part);
             }
-            match self.put_fpdu(fpdu) {
+            match self.put_fpdu(&fpdu) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first || self.train.is_atomic() => {
                     // Send what there is; the FPDU is made again afterwards, where there is more.
@@ -153,8 +169,33 @@ impl Tx {
         }
     }
 
+    /// A segment of the message under way whose FPDU takes exactly `room` octets, the rest of a TCP
+    /// segment: "When one or more FPDUs are already packed into a TCP Segment, MULPDU MAY be reduced
+    /// accordingly", but not below 128 (RFC 5044 section 4.5). TCP goes on with full segments behind
+    /// it, where it would have to end one early.
+    fn part_of(&mut self, room: usize) -> Option<Segment> {
+        if self.cfg.markers || room % 4 != 0 {
+            return None;
+        }
+        let mulpdu = u16::try_from(room.checked_sub(FRAME)?).ok()?;
+        if mulpdu < iwarp::MIN_MULPDU {
+            return None;
+        }
+        let mark = self.current.segmenter.mark();
+        let part = self.current.segmenter.next(mulpdu)?;
+        // What cannot be cut does not become shorter.
+        if part.fpdu_len() > room {
+            self.current.segmenter.rewind(mark);
+            return None;
+        }
+        Some(part)
+    }
+
     /// Appends all of the message under way, a short one. Errors: no memory.
     pub(super) fn append(&mut self) -> Result<(), Stop> {
+        if self.train.is_empty() {
+            self.train.begin_segment();
+        }
         let mulpdu = iwarp::mpa::mulpdu(self.conn.socket().mss(), self.cfg.markers);
         while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
             self.put_fpdu(&fpdu)?;

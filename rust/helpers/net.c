@@ -11,6 +11,7 @@
 #include <linux/tcp.h>
 #include <linux/uio.h>
 #include <net/inet_sock.h>
+#include <net/hotdata.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/route.h>
@@ -137,6 +138,18 @@ int rust_helper_ksock_take_error(struct socket *sock)
 u32 rust_helper_ksock_mss(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
+}
+
+/* What was received and not read, with the socket locked. */
+u32 rust_helper_ksock_unread(const struct sock *sk)
+{
+	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq;
+}
+
+/* What TCP was given and has not sent, as it was a moment ago. */
+u32 rust_helper_ksock_unsent(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_nxt);
 }
 
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk)
@@ -440,26 +453,68 @@ int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len)
 
 /* Sending */
 
-/*
- * No frame may lie across two segments. Whoever sends more than a segment counts
- * on its first byte to begin one, and on TCP to append nothing (MSG_EOR). What is
- * less TCP may gather while the device is busy with what was sent before
- * (tcp_should_autocork()), as long as all of it fits into the segment.
- */
-static int ksock_flags(const struct sock *sk, size_t len, bool end)
+/* How many fragments more @skb needs at the most to take all of @iter. */
+static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 {
-	end |= len > tcp_sk(sk)->mss_cache;
-	return MSG_DONTWAIT | MSG_NOSIGNAL | (end ? MSG_EOR : 0);
+	const struct bio_vec *bv = iter->bvec;
+	unsigned int i;
+	int frags = 0;
+
+	/* A page fragment may end in the middle of what is copied. */
+	if (!iov_iter_is_bvec(iter))
+		return 2;
+	/* The first page may go on where the last fragment ends. */
+	if (skb_can_coalesce((struct sk_buff *)skb, skb_shinfo(skb)->nr_frags,
+			     bv->bv_page + (bv->bv_offset >> PAGE_SHIFT),
+			     offset_in_page(bv->bv_offset)))
+		frags = -1;
+	for (i = 0; i < iter->nr_segs; i++, bv++)
+		frags += DIV_ROUND_UP(offset_in_page(bv->bv_offset) +
+				      bv->bv_len, PAGE_SIZE);
+	return frags;
 }
 
-/* @cut: it goes on with what the last send left over, in the same segment. */
+/*
+ * No frame may lie across two segments, and TCP cuts what it has not sent at
+ * multiples of the segment size. @behind: how many octets of a segment the
+ * sender believes to be unsent in front of what comes now, hence so many less
+ * are in the first frame. If TCP has sent them meanwhile, that frame has a
+ * segment of its own, and the rest is for another call; likewise if the packet
+ * has no room for all. Less than 0: frames may lie anywhere. It becomes what it
+ * really was.
+ */
 static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
-				bool cut)
+				int *behind)
 {
 	struct sk_buff *unsent = tcp_write_queue_tail(sk);
+	const int mss = tcp_sk(sk)->mss_cache;
+	const int first = mss - *behind;
+	int room = 0;
 
-	if (unsent && !cut && unsent->len + len > tcp_sk(sk)->mss_cache)
+	if (*behind < 0)
+		return tcp_sendmsg_locked(sk, msg, len);
+
+	if (unsent && !TCP_SKB_CB(unsent)->eor) {
+		if (unsent->len % mss == *behind)
+			room = READ_ONCE(net_hotdata.sysctl_max_skb_frags) -
+			       skb_shinfo(unsent)->nr_frags;
+		/* What fills the segment takes two pages at the most. */
+		if (room < (*behind ? 2 : 1)) {
+			TCP_SKB_CB(unsent)->eor = 1;
+			room = 0;
+		}
+	}
+	if (!room && (!*behind || first <= 0 || len <= first)) {
+		*behind = 0;
+	} else if (room && ksock_frags(unsent, &msg->msg_iter) <= room) {
+		/* All of it goes there. */
+	} else if (*behind) {
+		len = min_t(size_t, len, first);
+		iov_iter_truncate(&msg->msg_iter, len);
+		msg->msg_flags |= MSG_EOR;
+	} else {
 		TCP_SKB_CB(unsent)->eor = 1;
+	}
 	return tcp_sendmsg_locked(sk, msg, len);
 }
 
@@ -468,26 +523,35 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
  * that happens to send it, hence not sock_sendmsg().
  */
 static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
-			 bool cut)
+			 int *behind)
 {
 	int ret;
 
 	/* As inet_sendmsg() does: receive steering follows the sender. */
 	sock_rps_record_flow(sk);
 	lock_sock(sk);
-	ret = ksock_sendmsg_locked(sk, msg, len, cut);
+	ret = ksock_sendmsg_locked(sk, msg, len, behind);
 	release_sock(sk);
 	return ret;
 }
 
-int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   bool cut, bool end)
+static int ksock_flags(bool end)
 {
-	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, end) };
+	return MSG_DONTWAIT | MSG_NOSIGNAL | (end ? MSG_EOR : 0);
+}
+
+/*
+ * Unless @end, what is less than a segment leaves it open, and TCP may hold it
+ * back as long as the device is busy (tcp_should_autocork()).
+ */
+int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
+			   int *behind, bool end)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_sendmsg(sk, &msg, len, cut);
+	return ksock_sendmsg(sk, &msg, len, behind);
 }
 
 /*
@@ -502,13 +566,13 @@ static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
 }
 
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool cut,
+				 unsigned int count, size_t len, int *behind,
 				 bool end)
 {
-	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, end) };
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_sendmsg(sk, &msg, len, cut);
+	return ksock_sendmsg(sk, &msg, len, behind);
 }
 
 /*
@@ -519,36 +583,36 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
  * doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
-			     bool cut)
+			     int *behind)
 {
 	const gfp_t allocation = sk->sk_allocation;
 	int ret;
 
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
-	ret = ksock_sendmsg_locked(sk, msg, len, cut);
+	ret = ksock_sendmsg_locked(sk, msg, len, behind);
 	sk->sk_allocation = allocation;
 	return ret;
 }
 
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  bool cut)
+				  int *behind, bool end)
 {
-	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_send_atomic(sk, &msg, len, cut);
+	return ksock_send_atomic(sk, &msg, len, behind);
 }
 
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
-					bool cut)
+					int *behind, bool end)
 {
-	struct msghdr msg = { .msg_flags = ksock_flags(sk, len, false) };
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_send_atomic(sk, &msg, len, cut);
+	return ksock_send_atomic(sk, &msg, len, behind);
 }
 
 /* Pages to send from */

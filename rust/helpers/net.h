@@ -55,6 +55,8 @@ int rust_helper_ksock_set_v6only(struct socket *sock);
 int rust_helper_ksock_state(const struct socket *sock);
 int rust_helper_ksock_take_error(struct socket *sock);
 u32 rust_helper_ksock_mss(const struct sock *sk);
+u32 rust_helper_ksock_unread(const struct sock *sk);
+u32 rust_helper_ksock_unsent(const struct sock *sk);
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
 u64 rust_helper_ksock_bytes_received(const struct sock *sk);
 bool rust_helper_ksock_writable(const struct socket *sock);
@@ -74,16 +76,16 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 bool rust_helper_ksock_at_eof(const struct sock *sk);
 int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   bool cut, bool end);
+			   int *behind, bool end);
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, bool cut,
+				 unsigned int count, size_t len, int *behind,
 				 bool end);
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  bool cut);
+				  int *behind, bool end);
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
-					bool cut);
+					int *behind, bool end);
 
 struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);

@@ -52,9 +52,11 @@ impl TcpSocket {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
+        let mut behind = 0;
         // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
         sent(unsafe {
-            bindings::ksock_send(self.sk(), bytes.as_ptr().cast(), bytes.len(), false, true)
+            let start = bytes.as_ptr().cast();
+            bindings::ksock_send(self.sk(), start, bytes.len(), &mut behind, true)
         })
     }
 
@@ -62,20 +64,20 @@ impl TcpSocket {
     /// it needs: the train may be refilled after this returns. (If the route's device has no
     /// scatter/gather, TCP copies.)
     ///
-    /// A train of more than a segment begins one, and ends one. Shorter ones, sent while the device is
-    /// busy, may share a segment, but none lies across two.
+    /// Where its frames lie in segments is told by [`TrainBuf::lie_in`]. While the device is busy, TCP
+    /// keeps what is less than a segment, so that it can be shared.
     ///
     /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
     /// meanwhile is processed before this returns, see the crate's documentation.
     #[inline]
-    pub fn send_train(&self, train: &TrainBuf) -> Result<Sent> {
-        let (cut, last) = (train.is_cut(), train.is_last());
-        sent(match train.bytes() {
+    pub fn send_train(&self, train: &mut TrainBuf) -> Result<Sent> {
+        let (mut behind, end) = train.lies();
+        let ret = match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
             Bytes::Small(bytes) => unsafe {
                 let start = bytes.as_ptr().cast();
-                bindings::ksock_send(self.sk(), start, bytes.len(), cut, last)
+                bindings::ksock_send(self.sk(), start, bytes.len(), &mut behind, end)
             },
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
@@ -85,10 +87,13 @@ impl TcpSocket {
                 // anybody else has one; TCP takes references of its own. Together the spans have
                 // `train.len()` bytes.
                 unsafe {
-                    bindings::ksock_send_pages(self.sk(), spans, count, train.len(), cut, last)
+                    let (sk, len) = (self.sk(), train.len());
+                    bindings::ksock_send_pages(sk, spans, count, len, &mut behind, end)
                 }
             }
-        })
+        };
+        train.lay(behind);
+        sent(ret)
     }
 
     /// Receives no more bytes than there is room for, so that a handshake can stop exactly where
@@ -115,15 +120,15 @@ impl LockedSock {
     /// callback will tell that there is some; have somebody try again who may sleep.
     ///
     /// C: `tcp_sendmsg_locked()`.
-    pub fn send_train(&mut self, train: &TrainBuf) -> Result<Sent> {
-        let cut = train.is_cut();
+    pub fn send_train(&mut self, train: &mut TrainBuf) -> Result<Sent> {
+        let (mut behind, end) = train.lies();
         let ret = match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
             // reads of their length.
             Bytes::Small(bytes) => unsafe {
                 let start = bytes.as_ptr().cast();
-                bindings::ksock_send_locked(self.as_ptr(), start, bytes.len(), cut)
+                bindings::ksock_send_locked(self.as_ptr(), start, bytes.len(), &mut behind, end)
             },
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
@@ -131,10 +136,12 @@ impl LockedSock {
                 // SAFETY: By the type invariant the socket is locked. For the spans see
                 // `TcpSocket::send_train`.
                 unsafe {
-                    bindings::ksock_send_pages_locked(self.as_ptr(), spans, count, train.len(), cut)
+                    let (sk, len) = (self.as_ptr(), train.len());
+                    bindings::ksock_send_pages_locked(sk, spans, count, len, &mut behind, end)
                 }
             }
         };
+        train.lay(behind);
         sent(ret)
     }
 

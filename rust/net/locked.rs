@@ -53,6 +53,12 @@ impl LockedSock {
         unsafe { bindings::ksock_at_eof(self.sk) }
     }
 
+    /// How many octets were received and not read yet.
+    pub fn unread(&self) -> usize {
+        // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
+        unsafe { bindings::ksock_unread(self.sk) as usize }
+    }
+
     /// As [`TcpSocket::mss`].
     pub fn mss(&self) -> u32 {
         // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.

@@ -273,6 +273,13 @@ impl TcpSocket {
         to_result(unsafe { bindings::ksock_take_error(self.as_ptr()) }).err()
     }
 
+    /// How many octets TCP was given and has not sent, a moment ago. Context: any.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        // SAFETY: `self` keeps the socket, a TCP socket.
+        unsafe { bindings::ksock_unsent(self.sk()) as usize }
+    }
+
     /// The payload of one full segment at this moment, options subtracted (`tp->mss_cache`). TCP
     /// brings it up to date with every send.
     #[inline]

@@ -133,7 +133,7 @@ impl End {
         train.set_atomic(true);
         train.begin(reply);
         fill(&mut train, &mut at, reply)?;
-        check!(sk.send_train(&train)? == Sent::Bytes(reply));
+        check!(sk.send_train(&mut train)? == Sent::Bytes(reply));
         self.rx.get_mut(sk).ok_or(EINVAL)?.replied = at;
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Pair {
         }))
     }
 
-    /// Sends `total` bytes from client to server, in trains of all sizes.
+    /// Sends `total` bytes from client to server, in trains of all sizes; every other few in segments.
     fn stream(&self, total: u64) -> Result<u64> {
         let mut train = TrainBuf::new(None);
         let (mut at, mut rest) = (0, total);
@@ -265,6 +265,12 @@ impl Pair {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let most = if seed >> 62 == 0 { 300 } else { 65536 };
                 let n = (1 + (seed >> 33) % most).min(rest) as usize;
+                let segment = match at >> 19 & 1 {
+                    0 => 0,
+                    _ => self.client.mss() as usize,
+                };
+                let behind = train.lie_in(segment, self.client.unsent());
+                check!(behind == 0 || behind < segment);
                 train.begin(n);
                 for piece in (0..n).step_by(1460) {
                     fill(&mut train, &mut at, (n - piece).min(1460))?;
@@ -272,7 +278,7 @@ impl Pair {
                 rest -= n as u64;
                 check!(train.len() == n && spans(&train).len() <= TrainBuf::MAX_SPANS);
             }
-            match self.client.send_train(&train)? {
+            match self.client.send_train(&mut train)? {
                 Sent::Bytes(n) => train.consume(n),
                 Sent::WouldBlock => fsleep(Delta::from_micros(200)),
             }
@@ -312,13 +318,20 @@ impl Pair {
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
         let mut train = TrainBuf::new(None);
-        let mut full = 0;
+        let (mut full, mut shared) = (0, false);
         while full < 3 {
             if train.is_empty() {
-                train.begin(60_000);
-                fill(&mut train, &mut at, 60_000)?;
+                // Short ones first, so that there are open segments when the window is full.
+                let n = if self.client.unsent() < 100_000 {
+                    3000
+                } else {
+                    60_000
+                };
+                shared |= train.lie_in(self.client.mss() as usize, self.client.unsent()) != 0;
+                train.begin(n);
+                fill(&mut train, &mut at, n)?;
             }
-            match self.client.send_train(&train)? {
+            match self.client.send_train(&mut train)? {
                 Sent::Bytes(n) => {
                     train.consume(n);
                     full = 0;
@@ -329,12 +342,12 @@ impl Pair {
                 }
             }
         }
-        check!(!self.client.writable());
+        check!(shared && !self.client.writable());
         let spaces = self.at_client.spaces.load(Relaxed);
         self.at_server.stop_at(&self.server, u64::MAX)?;
         soon("room", || self.at_client.spaces.load(Relaxed) > spaces)?;
         while !train.is_empty() {
-            if let Sent::Bytes(n) = self.client.send_train(&train)? {
+            if let Sent::Bytes(n) = self.client.send_train(&mut train)? {
                 train.consume(n);
             }
         }

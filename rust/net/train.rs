@@ -36,8 +36,19 @@ pub struct TrainBuf {
     cut: bool,
     /// Nothing shares the last segment.
     last: bool,
+    grid: Grid,
     at: usize,
     small: [u8; TrainBuf::SMALL],
+}
+
+/// How a train lies in TCP's segments.
+struct Grid {
+    /// Octets of a segment; 0: the train may lie anywhere.
+    segment: usize,
+    /// Octets of its first segment that are in front of the train.
+    behind: usize,
+    /// Octets of the last segment of the trains before, if more may go into it.
+    open: usize,
 }
 
 /// What there is to send.
@@ -75,6 +86,11 @@ impl TrainBuf {
             atomic: false,
             cut: false,
             last: false,
+            grid: Grid {
+                segment: 0,
+                behind: 0,
+                open: 0,
+            },
             at: 0,
             small: [0; TrainBuf::SMALL],
         }
@@ -110,15 +126,54 @@ impl TrainBuf {
         Self::MAX_LEN - self.len
     }
 
-    /// Prepares for a new train of about `hint` bytes. To be called when it is empty; otherwise it
-    /// costs fragments.
+    /// Prepares for a new train of about `hint` bytes, behind [`TrainBuf::lie_in`]. To be called when it
+    /// is empty; otherwise it costs fragments.
     #[inline]
     pub fn begin(&mut self, hint: usize) {
         self.cut = self.is_cut();
         if hint > Self::SMALL {
-            self.pages.begin(hint);
+            // What goes on with a segment best follows it in memory, too.
+            if self.grid.behind == 0 {
+                self.pages.begin(hint);
+            }
         } else if self.is_empty() {
             (self.is_small, self.at) = (true, 0);
+        }
+    }
+
+    /// No frame of the train that begins may lie across two segments, of `segment` octets. If the
+    /// trains before have left the last one open, and it is among the `unsent` octets that TCP has not
+    /// sent, the train goes on there: returns how many octets of it are in front. 0 octets of a
+    /// segment: frames may lie anywhere.
+    #[inline]
+    pub fn lie_in(&mut self, segment: usize, unsent: usize) -> usize {
+        let grid = &mut self.grid;
+        if grid.segment != segment {
+            (grid.segment, grid.open) = (segment, 0);
+        }
+        grid.behind = if grid.open <= unsent { grid.open } else { 0 };
+        grid.behind
+    }
+
+    /// The train, which is empty yet, begins a segment after all, whatever was left open.
+    pub fn begin_segment(&mut self) {
+        (self.grid.behind, self.grid.open) = (0, 0);
+    }
+
+    /// As TCP wants to know it: less than 0 for anywhere, or what goes on with a train. And whether
+    /// the last segment is to be left open.
+    pub(crate) fn lies(&self) -> (c_int, bool) {
+        let free = self.grid.segment == 0 || self.is_cut();
+        // CAST: A segment is an IP packet at the most.
+        let behind = if free { -1 } else { self.grid.behind as c_int };
+        // Where a segment ends is not known for the rest of a train.
+        (behind, self.last || self.is_cut() && self.grid.segment != 0)
+    }
+
+    /// Where it really was.
+    pub(crate) fn lay(&mut self, behind: c_int) {
+        if let Ok(behind) = usize::try_from(behind) {
+            self.grid.behind = behind;
         }
     }
 
@@ -263,8 +318,20 @@ impl TrainBuf {
     pub fn consume(&mut self, n: usize) {
         let drop = n.min(self.len);
         self.len -= drop;
-        self.cut = self.len != 0;
-        self.last &= self.cut;
+        let grid = &mut self.grid;
+        // Where in a segment its end is, if that is known.
+        let end = match self.cut {
+            false => (grid.behind + drop).checked_rem(grid.segment),
+            true => None,
+        };
+        if self.len == 0 {
+            grid.open = end.filter(|_| !self.last).unwrap_or(0);
+            self.cut = false;
+        } else {
+            // The rest of a train that was sent to the end of a segment is like a train.
+            (grid.behind, self.cut) = (0, end != Some(0));
+        }
+        self.last &= self.len != 0;
         if self.is_small {
             self.at += drop;
             self.settle();
@@ -294,6 +361,7 @@ impl TrainBuf {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.consume(self.len);
+        self.grid.open = 0;
     }
 }
 

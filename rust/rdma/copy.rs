@@ -154,7 +154,8 @@ mod tests {
                     // SAFETY: Both have `len` bytes, of different objects.
                     unsafe { bytes(dst.as_mut_ptr(), src.as_ptr(), len, by_words) };
                     assert!(dst == src);
-                    assert!(to[..at].iter().chain(&to[at + len..]).all(|b| *b == 0xee));
+                    let (before, after) = (&to[..at], &to[at + len..]);
+                    assert!([before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)));
                 }
             }
         }
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(!crc::by_tables(!0, &[0; 32]), 0x8a91_36aa);
         let data = pattern(600)?;
         for from in 0..9 {
-            for to in (from..100).chain([599, 600]) {
+            for to in from..600 {
                 let data = &data[from..to];
                 assert_eq!(crc::by_tables(!7, data), kernel_crc32c(!7, data));
             }
