@@ -333,7 +333,7 @@ impl Tx {
     /// The end of transmission. If TCP has taken a part of a train only, the connection gets the
     /// rest: without it the stream would end in the middle of an FPDU. Context: sleeping.
     pub(crate) fn leave(&mut self) {
-        if self.train.is_cut() {
+        if self.train.is_begun() {
             let rest = core::mem::take(&mut self.train);
             self.conn.take_over(rest);
         }

@@ -33,6 +33,8 @@ pub struct TrainBuf {
     /// Who fills it may not sleep.
     atomic: bool,
     /// What was in front of the bytes was sent.
+    begun: bool,
+    /// Likewise, and that did not end where a segment does.
     cut: bool,
     /// Nothing shares the last segment.
     last: bool,
@@ -84,6 +86,7 @@ impl TrainBuf {
             len: 0,
             is_small: false,
             atomic: false,
+            begun: false,
             cut: false,
             last: false,
             grid: Grid {
@@ -102,7 +105,12 @@ impl TrainBuf {
     }
 
     /// Whether they are the rest of a train that was sent in part.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
+        self.begun && !self.is_empty()
+    }
+
+    /// Whether nobody knows where in a segment they begin.
+    fn is_cut(&self) -> bool {
         self.cut && !self.is_empty()
     }
 
@@ -130,7 +138,7 @@ impl TrainBuf {
     /// is empty; otherwise it costs fragments.
     #[inline]
     pub fn begin(&mut self, hint: usize) {
-        self.cut = self.is_cut();
+        (self.begun, self.cut) = (self.is_begun(), self.is_cut());
         if hint > Self::SMALL {
             // What goes on with a segment best follows it in memory, too.
             if self.grid.behind == 0 {
@@ -331,7 +339,8 @@ impl TrainBuf {
             // The rest of a train that was sent to the end of a segment is like a train.
             (grid.behind, self.cut) = (0, end != Some(0));
         }
-        self.last &= self.len != 0;
+        self.begun = self.len != 0;
+        self.last &= self.begun;
         if self.is_small {
             self.at += drop;
             self.settle();
