@@ -10,11 +10,11 @@
 . /tests/perftest/lib
 plan 4
 
-show() { echo; echo "\$ $*"; "$@"; }
+demonstrate() { echo; echo "\$ $*"; "$@"; }
 
 note "two hosts, $A4 and $B4, each gets a $RSIW_DRIVER device on its eth0"
 run "load the driver on both hosts" both load_driver || exit 1
-show rdma link show
+demonstrate rdma link show
 
 peer_bg rping rping -s -C 5 -v
 server_up 7174
@@ -28,5 +28,5 @@ bandwidth() {
 for test in ib_send_bw ib_write_bw; do
 	LIMIT=60 run "$test, messages of 64 KiB" bandwidth "$test" -s 65536 -n 500
 done
-show rdma statistic show link "$DEV/1"
+demonstrate rdma statistic show link "$DEV/1"
 note "this is emulation: figures compare with each other, not with hardware"
