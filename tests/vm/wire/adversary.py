@@ -6,7 +6,8 @@
 
 Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and the cases that failed before it.
 In the environment: CASES, the number of random ones (more than SHORT: all of the tables are played,
-which are longer then, too), SEED, and ONLY, a part of the names of the cases to be played.
+which are longer then, too), TIME, seconds after which no more of them are begun, SEED, and ONLY, a
+part of the names of the cases to be played.
 """
 
 import os
@@ -24,6 +25,7 @@ from victim import Attacker, Honest, Victim, Watch
 
 SHORT = 400
 CASES = int(os.environ.get("CASES") or SHORT)
+TIME = float(os.environ.get("TIME") or "inf")
 SEED = os.environ.get("SEED") or "1"
 ONLY = os.environ.get("ONLY", "")
 DEBUG = os.environ.get("RSIW_KERNEL") == "debug"
@@ -101,11 +103,13 @@ class Adversary:
     def group(self, name):
         began, failures = time.monotonic(), []
         played = self.roles(name, chosen(list(GROUPS[name](EVERYTHING))))
+        end = began + (TIME if name == "random" else float("inf"))
 
         def play(i):
             case, play, victim = played[i]
-            if len(failures) >= ENOUGH or self.victim.process.poll() is not None:
-                return
+            if len(failures) >= ENOUGH or self.victim.process.poll() is not None or \
+                    time.monotonic() > end:
+                return 0
             try:
                 play(victim)
                 if i % 50 == 0:
@@ -115,11 +119,12 @@ class Adversary:
             except (Failed, OSError) as e:
                 failures.append(case)
                 print(f"# {name}: {case}: {e!r}"[:400], flush=True)
+            return 1
 
         with ThreadPoolExecutor(WORKERS) as pool:
-            list(pool.map(play, range(len(played))))
-        self.count += len(played)
-        self.say(not failures, name, f"{len(played)} cases, {time.monotonic() - began:.1f} s")
+            count = sum(pool.map(play, range(len(played))))
+        self.count += count
+        self.say(not failures, name, f"{count} cases, {time.monotonic() - began:.1f} s")
 
     def say(self, well, name, text):
         print(f"{'ok' if well else 'not ok'} {name}, {text}", flush=True)

@@ -6,7 +6,8 @@
 #
 # Peers that break every rule, at either end, in thousands of ways: each gets the
 # answer that it should, nobody's memory suffers, an honest connection goes on.
-# CASES=100000: so many random ones, and all tables in full; SEED: others.
+# CASES=100000: so many random ones, and all tables in full; TIME: for so many seconds at most;
+# SEED: others.
 
 . /tests/lib.sh
 
