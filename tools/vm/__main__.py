@@ -95,8 +95,10 @@ def configure(args):
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
     if args.kernel == "kcsan":
-        # One access in so many is watched, by each processor.
-        args.append += " kcsan.early_enable=1 kcsan.skip_watch=500"
+        # One access in so many is watched, by each processor, for so many microseconds: as long as
+        # the other one may have to wait for a processor of ours.
+        args.append += " kcsan.early_enable=1 kcsan.skip_watch=500" \
+            " kcsan.udelay_task=500 kcsan.udelay_interrupt=200"
     if not args.cpu:
         args.cpu = CPU if debug else STOCK_CPU
         # Before what the user says.

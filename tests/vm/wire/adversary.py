@@ -2,7 +2,7 @@
 """Peers that break every rule of MPA, DDP and RDMAP, against the program victim.
 
     adversary.py DEVICE ADDRESS PORT [GROUP...]     all groups, if none is named
-    adversary.py --list                             the groups
+    adversary.py --list [GROUP...]                  the groups, and a line for each check of all
 
 Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and the cases that failed before it.
 In the environment: CASES, the number of random ones (more than SHORT: all of the tables are played,
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from threading import Lock
 
 import cases
 import fpdu
@@ -46,10 +48,12 @@ def random_cases(everything):
 
 
 def chosen(table):
-    """Those of a group that are played. All of a short one."""
+    """Those of a group that are played. All of a short one, and all random ones, one by one: there
+    may be a million of them."""
+    if not isinstance(table, list):
+        return (case for case in table if ONLY in case[0])
     step = STEP if len(table) > LONG else 1
-    phase = sum(SEED.encode()) % step
-    return [case for i, case in enumerate(table) if i % step == phase and ONLY in case[0]]
+    return (case for case in islice(table, sum(SEED.encode()) % step, None, step) if ONLY in case[0])
 
 
 GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
@@ -94,35 +98,41 @@ class Adversary:
         """Each case with the victim, who in most groups may be any end: in full both, otherwise
         one and the other in turn."""
         if name in setups.GROUPS:
-            return [(case, play, self.victim) for case, play in played]
+            return ((case, play, self.victim) for case, play in played)
         both = self.victim, self.caller
-        return [(f"{case}{', called' if victim.calls else ''}", play, victim)
+        return ((f"{case}{', called' if victim.calls else ''}", play, victim)
                 for i, (case, play) in enumerate(played)
-                for victim in (both if EVERYTHING else (both[i % 2],))]
+                for victim in (both if EVERYTHING else (both[i % 2],)))
 
     def group(self, name):
         began, failures = time.monotonic(), []
-        played = self.roles(name, chosen(list(GROUPS[name](EVERYTHING))))
+        table = GROUPS[name](EVERYTHING)
+        played = enumerate(self.roles(name, chosen(table if name == "random" else list(table))))
         end = began + (TIME if name == "random" else float("inf"))
+        taking = Lock()
 
-        def play(i):
-            case, play, victim = played[i]
-            if len(failures) >= ENOUGH or self.victim.process.poll() is not None or \
-                    time.monotonic() > end:
-                return 0
-            try:
-                play(victim)
-                if i % 50 == 0:
-                    self.good(victim)
-                self.victim.lives()
-                self.honest.lives()
-            except (Failed, OSError) as e:
-                failures.append(case)
-                print(f"# {name}: {case}: {e!r}"[:400], flush=True)
-            return 1
+        def plays():
+            count = 0
+            while len(failures) < ENOUGH and self.victim.process.poll() is None and \
+                    time.monotonic() < end:
+                with taking:
+                    i, (case, play, victim) = next(played, (0, (None, None, None)))
+                if not play:
+                    break
+                count += 1
+                try:
+                    play(victim)
+                    if i % 50 == 0:
+                        self.good(victim)
+                    self.victim.lives()
+                    self.honest.lives()
+                except (Failed, OSError) as e:
+                    failures.append(case)
+                    print(f"# {name}: {case}: {e!r}"[:400], flush=True)
+            return count
 
         with ThreadPoolExecutor(WORKERS) as pool:
-            count = sum(pool.map(play, range(len(played))))
+            count = sum(worker.result() for worker in [pool.submit(plays) for _ in range(WORKERS)])
         self.count += count
         self.say(not failures, name, f"{count} cases, {time.monotonic() - began:.1f} s")
 
@@ -210,7 +220,7 @@ CHECKS = 9
 def main():
     if sys.argv[1] == "--list":
         # And what is checked at the end.
-        print("\n".join([*GROUPS, *["check"] * CHECKS]))
+        print("\n".join([*(sys.argv[2:] or GROUPS), *["check"] * CHECKS]))
         return
     device, address, port, *groups = sys.argv[1:]
     print(f"# seed {SEED}, of long tables one case of {STEP}")

@@ -7,11 +7,12 @@
 # Peers that break every rule, at either end, in thousands of ways: each gets the
 # answer that it should, nobody's memory suffers, an honest connection goes on.
 # CASES=100000: so many random ones, and all tables in full; TIME: for so many seconds at most;
-# SEED: others.
+# SEED: others; PARTS: these groups only.
 
 . /tests/lib.sh
 
-mapfile -t results < <(python3 /tests/wire/adversary.py --list)
+read -ra parts <<<"${PARTS:-}"
+mapfile -t results < <(python3 /tests/wire/adversary.py --list "${parts[@]}")
 plan $((${#results[@]} + 2))
 
 # No RTR is repeated for the peers, who do not count on it.
@@ -19,4 +20,4 @@ run "load the driver" load_driver initiator_wait=0 || exit 1
 # Thousands of connections in TIME_WAIT would look like lost memory, and so would what each processor
 # keeps of what was given back.
 sysctl -q net.ipv4.tcp_max_tw_buckets=64 vm.percpu_pagelist_high_fraction=100000
-told_by python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190
+told_by python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190 "${parts[@]}"
