@@ -409,6 +409,8 @@ static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 		have = skb_seq_read(taken, &data, &cursor);
 		if (!have)
 			break;
+		/* A run goes on behind the end, which urgent data may be. */
+		have = min(have, len - taken);
 		used = reader->chunk(reader->ctx, data, have);
 		taken += used;
 		if (used < have) {

@@ -344,6 +344,15 @@ def octets(everything):
             a.over()
         return play
 
+    def urgent(base, at):
+        """What is in front of the urgent octet counts."""
+        def play(victim):
+            a = Attacker(victim)
+            data = fpdu.fpdu(BASES[base](a.told)) + b"!"
+            a.urgent(data[:at])
+            a.over(1 if base == "send" and at == len(data) else 0)
+        return play
+
     def claims(base, length):
         def play(victim):
             a = Attacker(victim)
@@ -365,6 +374,8 @@ def octets(everything):
         for at in range(1, size):
             for how in ("FIN", "RST"):
                 yield f"{base}: {how} after {at} octets", cut(base, at, how)
+        for at in (1, size // 2, size, size + 1):
+            yield f"{base}: octet {at} is urgent", urgent(base, at)
         for length in (0, 1, 2, 3, 13, 14, 15, 17, 18, 19, 64768, 64769, 65534, 65535):
             yield f"{base}: claims {length} octets", claims(base, length)
 

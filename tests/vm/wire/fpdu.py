@@ -110,6 +110,18 @@ class Stream:
     def send(self, *ulpdus):
         self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
 
+    def urgent(self, data, seconds=10):
+        """The last octet is urgent, which MPA knows nothing of: it is answered by a reset."""
+        self.sock.send(data, socket.MSG_OOB)
+        self.sock.settimeout(seconds * SLOW)
+        try:
+            got = self.sock.recv(1000)
+        except ConnectionResetError:
+            return
+        except socket.timeout as e:
+            raise Failed("it is not reset") from e
+        raise Failed(f"not reset, but {got.hex() or 'a FIN'}")
+
     def next(self):
         """The ULPDU of the next FPDU, or nothing at the FIN."""
         head = self.receive(2)
@@ -304,6 +316,12 @@ def length_too_long(peer):
 def length_too_short(peer):
     peer.sock.sendall(fpdu(b"\x41\x43" + bytes(6)) + bytes(40))
     peer.terminated(MPA, 3)
+
+
+def urgent_data(peer):
+    """Between FPDUs, and within one."""
+    peer.urgent(b"!")
+    Peer(peer.address, peer.port).urgent(fpdu(untagged(SEND, advertise()))[:9])
 
 
 # --- DDP, untagged --------------------------------------------------------------

@@ -133,11 +133,11 @@ def rtr(everything):
 
 # --- silence -------------------------------------------------------------------------------------------
 
-def let_go(victim, data):
+def let_go(victim, data, flags=0):
     """Whoever owes something is let go, after a while."""
     began = time.monotonic()
     sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
-    sock.sendall(data)
+    sock.sendall(data, flags)
     sock.settimeout(25 * SLOW)
     try:
         check(sock.recv(1) == b"", "an answer to nothing")
@@ -219,6 +219,8 @@ class Silence:
         "half a Request": lambda v: let_go(v, REQUEST),
         "a Request without its data": lambda v: let_go(
             v, frame(REQUEST, data=bytes(8), length=9)),
+        # Nothing of it is read.
+        "an urgent octet of a Request": lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB),
         "no RTR": owes_rtr,
         "quiet": owes_nothing,
         "the connection is kept": stays,
