@@ -311,6 +311,34 @@ static void t_wildcard(struct side *s)
 	conn_close(&c);
 }
 
+static bool same_end(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+
+	if (a->ss_family != b->ss_family || a4->sin_port != b4->sin_port)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
+}
+
+/* Each consumer is told where its peer is: the other end's own address and port. */
+static void t_peer_address(struct side *s)
+{
+	struct sockaddr_storage own, other;
+	struct conn c;
+
+	conn_open(s, &c, NULL);
+	own = c.id->route.addr.src_storage;
+	oob_send(s, &own, sizeof(own));
+	oob_recv(s, &other, sizeof(other));
+	CHECK(same_end(&c.id->route.addr.dst_storage, &other), "told of another peer");
+	set_port(&other, port_of((struct sockaddr *)&s->peer));
+	CHECK(same_end(&s->peer, &other), "the peer is not where it should be");
+	conn_close(&c);
+}
+
 /* How many Reads either side allows. */
 static void t_read_depths(struct side *s)
 {
@@ -450,6 +478,7 @@ const struct test cm_tests[] = {
 	{ "listen-twice", t_listen_twice, 0 },
 	{ "listen-wildcard", t_wildcard, T_QUICK },
 	{ "server-first", t_server_first, T_QUICK },
+	{ "peer-address", t_peer_address, T_QUICK },
 	{ "read-depths", t_read_depths, 0 },
 	{ "tos", t_tos, T_QUICK },
 	{ }

@@ -272,6 +272,64 @@ static void t_limits(struct side *s)
 	CALL(ibv_destroy_cq(cq));
 }
 
+static struct ibv_qp *qp_with(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC, .send_cq = send, .recv_cq = recv,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	errno = 0;
+	return ibv_create_qp(pd, &attr);
+}
+
+/*
+ * The device opened twice is to the kernel two processes. What one calls a queue
+ * is for the other nothing, or, by the same number, a queue of its own.
+ */
+static void t_other_context(struct side *s)
+{
+	enum { MANY = 16 };
+	struct ibv_cq *foreign[MANY], *own[2 * MANY], *last;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+	int i, n;
+
+	for (i = 0; i < MANY; i++) {
+		foreign[i] = ibv_create_cq(s->ctx, 4, NULL, NULL, 0);
+		CHECK(foreign[i], "ibv_create_cq: errno %d", errno);
+	}
+	/* Further than all numbers that the second one has given so far. */
+	last = foreign[MANY - 1];
+	ctx = ibv_open_device(s->ctx->device);
+	CHECK(ctx, "ibv_open_device: errno %d", errno);
+	pd = ibv_alloc_pd(ctx);
+	own[0] = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+	CHECK(pd && own[0] && own[0]->handle < last->handle, "queue %u is not before %u",
+	      own[0] ? own[0]->handle : 0, last->handle);
+	CHECK(!qp_with(pd, last, own[0]) && (errno == EINVAL || errno == ENOENT),
+	      "another's queue for sends: errno %d", errno);
+	CHECK(!qp_with(pd, own[0], last) && (errno == EINVAL || errno == ENOENT),
+	      "another's queue for receives: errno %d", errno);
+	for (n = 1; own[n - 1]->handle != last->handle; n++) {
+		CHECK(n < (int)ARRAY_SIZE(own), "no queue has the number %u", last->handle);
+		own[n] = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+		CHECK(own[n], "ibv_create_cq: errno %d", errno);
+	}
+	qp = qp_with(pd, last, last);
+	CHECK(qp, "a queue by its number: errno %d", errno);
+	CHECK(ibv_destroy_cq(own[n - 1]) == EBUSY, "it is not the one that is used");
+	for (i = 0; i < MANY; i++)
+		CALL(ibv_destroy_cq(foreign[i]));
+	CALL(ibv_destroy_qp(qp));
+	while (n--)
+		CALL(ibv_destroy_cq(own[n]));
+	CALL(ibv_dealloc_pd(pd));
+	CALL(ibv_close_device(ctx));
+	sync_sides(s);
+}
+
 const struct test cq_tests[] = {
 	{ "cq-events", t_events, T_QUICK },
 	{ "cq-solicited", t_solicited, T_QUICK },
@@ -280,6 +338,7 @@ const struct test cq_tests[] = {
 	{ "cq-overflow-receive", t_overflow, T_QUICK, false },
 	{ "cq-overflow-send", t_overflow, 0, true },
 	{ "cq-shared", t_shared, T_QUICK },
+	{ "cq-other-context", t_other_context, T_QUICK },
 	{ "cq-limits", t_limits, 0 },
 	{ }
 };
