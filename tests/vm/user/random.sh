@@ -39,14 +39,6 @@ more_rounds() {
 	echo "rounds: $before, $(tail -n 1 "$WORK/honest")"
 	[ ! -e "$WORK/honest.status" ] && [ "$(tail -n 1 "$WORK/honest")" -gt "${before:-0}" ]
 }
-# Of the kernel's objects: none is left.
-nothing_left() {
-	local kind left
-	for kind in qp cm_id cq mr pd srq ctx; do
-		left=$(rdma res show "$kind" 2>/dev/null | grep -v ' comm \[\| pid 0 ' | grep -c "dev\|link")
-		[ "$left" = 0 ] || { rdma res show "$kind"; return 1; }
-	done
-}
 
 run "load the driver" load_driver || exit 1
 note "SEED=$SEED"
