@@ -8,7 +8,7 @@
 # setup.
 
 . /tests/lib.sh
-plan 16
+plan 20
 
 wire() { python3 /tests/cm/wire.py "$@"; }
 ping() { rping -c -C 3 -v -a "$ADDR" -p "$1"; }
@@ -50,6 +50,36 @@ peer_bg server rping -s -C 3 -v -a "$ADDR" -p 7195
 server_up 7195
 run "connects" ping 7195
 peer_end server
+
+# An administrator ends a connection, as any of TCP's: both ends hear of it, others do not.
+ended_by_ss() {
+	ss -Ktn state established "( dport = :7197 )"
+	wait_for 5 nobody_on 7197
+}
+nobody_on() { ! ss -Htn state established "( sport = :$1 or dport = :$1 )" | grep .; }
+was_told() {
+	peer_end ends 10
+	grep -q 'DISCONNECT EVENT\|completion failed\|post send error' "$WORK/ends"
+}
+rounds() { tail -n 1 "$WORK/stays"; }
+begun() { [[ $(rounds) =~ ^[0-9]+$ ]]; }
+more_rounds() { echo "$(rounds) rounds, before $1"; [ "$(rounds)" -gt "$1" ]; }
+if [ -e /sys/module/tcp_diag ] || modprobe -q tcp_diag; then
+	peer_bg stays honest "$ADDR" 7198
+	peer_bg server rping -s -P -a "$ADDR" -p 7197
+	server_up 7197
+	peer_bg ends rping -c -C 1000000 -a "$ADDR" -p 7197
+	wait_for 10 begun
+	run "ss -K ends a connection" ended_by_ss
+	run "its consumer was told" was_told
+	run "its listener goes on" ping 7197
+	run "another connection goes on" wait_for 10 more_rounds "$(rounds)"
+	peer_kill stays
+else
+	for name in "ends a connection" "tells" "leaves the listener" "leaves others"; do
+		skip "ss -K $name" "no CONFIG_INET_DIAG"
+	done
+fi
 
 # The module goes, with connections.
 peer_bg server rping -s -P -a 0.0.0.0 -p 7196
