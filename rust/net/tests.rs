@@ -51,6 +51,26 @@ fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
     })
 }
 
+/// Writes `n` bytes that nobody may ever see: it fails at the last of them, or is taken back.
+fn scribble(train: &mut TrainBuf, n: usize, fails: bool) -> Result {
+    let mark = train.len();
+    let mut done = 0;
+    let filled = train.fill(n, |to| -> Result {
+        to.fill(0xee);
+        done += to.len();
+        if fails && done == n {
+            return Err(EFAULT);
+        }
+        Ok(())
+    });
+    check!(filled.is_err() == fails && done == n);
+    if !fails {
+        train.rollback(mark);
+    }
+    check!(train.len() == mark);
+    Ok(())
+}
+
 fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     for _ in 0..10_000 {
         if done() {
@@ -256,6 +276,7 @@ impl Pair {
     }
 
     /// Sends `total` bytes from client to server, in trains of all sizes; every other few in segments.
+    /// Pages are used again, and between what was written is what was not to be sent.
     fn stream(&self, total: u64) -> Result<u64> {
         let mut train = TrainBuf::new(None);
         let (mut at, mut rest) = (0, total);
@@ -273,7 +294,13 @@ impl Pair {
                 check!(behind == 0 || behind < segment);
                 train.begin(n);
                 for piece in (0..n).step_by(1460) {
-                    fill(&mut train, &mut at, (n - piece).min(1460))?;
+                    let some = (n - piece).min(1460);
+                    scribble(&mut train, some, true)?;
+                    // Each time that leaves a gap, and another span.
+                    if piece % (16 * 1460) == 0 {
+                        scribble(&mut train, some, false)?;
+                    }
+                    fill(&mut train, &mut at, some)?;
                 }
                 rest -= n as u64;
                 check!(train.len() == n && spans(&train).len() <= TrainBuf::MAX_SPANS);
