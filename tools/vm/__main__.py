@@ -97,7 +97,8 @@ def configure(args):
     if args.kernel == "kcsan":
         # One access in so many is watched, by each processor, for so many microseconds: as long as
         # the other one may have to wait for a processor of ours.
-        args.append += " kcsan.early_enable=1 kcsan.skip_watch=500" \
+        # The guest's init switches it on.
+        args.append += " kcsan.early_enable=0 kcsan.skip_watch=2000" \
             " kcsan.udelay_task=500 kcsan.udelay_interrupt=200"
     if not args.cpu:
         args.cpu = CPU if debug else STOCK_CPU

@@ -20,7 +20,7 @@ both() { LIMIT=$((6 * TIME + 60)) run "$*" perftest 1 "$@" -D "$TIME"; }
 
 run "load the driver on lo" load_on_lo || exit 1
 both ib_send_bw -b -s 4096
-both ib_write_bw -b -s 65536
+both ib_write_bw -b -s 16384
 both ib_write_bw -b -s 64 -q 2
-both ib_read_bw -b -s 65536
+both ib_read_bw -b -s 16384
 run "unload the driver" unload_driver
