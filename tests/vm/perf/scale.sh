@@ -5,8 +5,9 @@
 # kernel: stock
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# What two queue pairs move on two processors, beside what one moves: pairs of programs in one host
-# over lo, each pair on a processor of its own; in turns, ROUNDS times. Each measurement is a line of
+# What two queue pairs move on two processors, beside what one moves on one: pairs of programs in one
+# host over lo, each pair on a processor of its own (which a program that polls takes half of); in
+# turns, ROUNDS times. Each measurement is a line of
 # scale.tsv; the medians are printed at the end, and asserted is only that everything runs.
 # PARAMS: of the module; SIZE: of a message; TESTS: which programs.
 
