@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 240
-# kernel: stock
 #
 # Connections by the hundred (MANY) between two processes: how fast they are
 # made, what memory an idle one takes on both hosts, that each works, for BUSY
-# seconds all at once, and that nothing is left of them.
+# seconds all at once, and that nothing is left of them. Then STORM times as many that
+# only come and go.
 
 . /tests/lib.sh
-: "${MANY:=500}" "${BUSY:=3}"
-plan 9
+: "${MANY:=$([ "$RSIW_KERNEL" = debug ] && echo 60 || echo 500)}" "${BUSY:=3}" "${STORM:=2}"
+plan 11
 
 memory() { echo 3 >/proc/sys/vm/drop_caches; awk '/^MemAvailable/ { print $2 }' /proc/meminfo; }
 # What has been taken here, and there, since `before`, in KiB for each connection.
@@ -20,6 +20,8 @@ taken() {
 	here=$(($(<"$WORK/here") - $(memory)))
 	there=$(($(<"$WORK/there") - $(peer_sh "$(declare -f memory); memory")))
 	echo "KiB each: $((here / MANY)) of $here here, $((there / MANY)) of $there on the peer"
+	# What was freed stays in quarantine on the debug kernel, where the runner looks for lost memory.
+	[ "$RSIW_KERNEL" != debug ] || return 0
 	[ "$here" -lt $(($1 * MANY + 8192)) ] && [ "$there" -lt $(($1 * MANY + 8192)) ]
 }
 go_on() { echo >"$WORK/in"; }
@@ -33,6 +35,21 @@ nothing_left() {
 	qps=$(rdma resource show qp) && ! grep many <<<"$qps" && no_sockets
 }
 
+# Each has one message when all are there, and ends.
+storm() {
+	local i
+	for ((i = 0; i < STORM; i++)); do
+		peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $MANY"
+		server_up 7501 || return
+		echo | many client "$PEER" 7501 "$MANY" 64 >"$WORK/client" 2>&1
+		grep established "$WORK/client" || { cat "$WORK/client" "$WORK/server"; return 1; }
+		peer_end server 30 >/dev/null || { cat "$WORK/server"; return 1; }
+	done
+}
+works() {
+	peer_bg ping rping -s -a "$PEER" -p 7502 -C 20 -V
+	server_up 7502 && rping -c -a "$PEER" -p 7502 -C 20 -V && peer_end ping 10
+}
 run "load the driver on both hosts" both load_driver || exit 1
 ulimit -l unlimited
 # Or memory that was given back would stay in lists of each processor.
@@ -47,6 +64,9 @@ LIMIT=$((MANY / 10 + 80)) run "all are established" established || { cat "$WORK/
 run "an idle one takes less than 80 KiB" taken 80
 LIMIT=$((BUSY + 80)) run "all work at once" answered
 LIMIT=$((MANY / 20 + 60)) run "all close" closed
+wait_for 30 nothing_left
+LIMIT=$((STORM * (MANY / 10 + 60))) run "as many that come and go, $STORM times" storm
+run "a connection works" works
 wait_for 30 nothing_left
 run "nothing is left here" nothing_left
 run "nothing is left there" peer_sh "$(declare -f nothing_left no_sockets); nothing_left"
