@@ -11,7 +11,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-: "${ROUNDS:=$([ "$RSIW_KERNEL" = debug ] && echo 6 || echo 20)}" "${SEED:=1}"
+: "${ROUNDS:=$([ "$RSIW_KERNEL" = debug ] && echo 7 || echo 14)}" "${SEED:=1}"
 plan 5
 
 RANDOM=$SEED
