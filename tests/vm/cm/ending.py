@@ -102,9 +102,12 @@ class Peer(fpdu.Stream):
         check(after >= seconds - EARLY, f"reset after {after:.1f} s, not {seconds}")
         return f"reset after {after:.1f} s"
 
-    def told_after(self, since, seconds):
+    def ends_after(self, since, seconds):
+        """Both ends hear of it."""
+        said = self.reset_after(since, seconds)
         after = self.consumer.has("event disconnected", seconds) - since
         check(after >= seconds - EARLY, f"the consumer was told after {after:.1f} s, not {seconds}")
+        return said
 
     def over(self):
         self.sock.close()
@@ -118,35 +121,26 @@ def terminate_not_sent(peer):
     """5 s for a Terminate to find room behind what is not taken. The consumer waits for it."""
     began = time.monotonic()
     peer.send(fpdu.tagged(WRITE, UNKNOWN, 0, b"x"))
-    said = peer.reset_after(began, 5)
-    peer.told_after(began, 5)
-    return said
+    return peer.ends_after(began, 5)
 
 
 def draining(peer):
     """30 s without an octet acknowledged of what the consumer posted before it disconnected."""
-    began = peer.consumer.do("disconnect")
-    said = peer.reset_after(began, 30)
-    peer.told_after(began, 30)
-    return said
+    return peer.ends_after(peer.consumer.do("disconnect"), 30)
 
 
 def draining_for_us(peer):
     """The same when this end began. (iw_cm tells the consumer when all is over.)"""
     began = time.monotonic()
     peer.sock.shutdown(socket.SHUT_WR)
-    said = peer.reset_after(began, 30)
-    peer.told_after(began, 30)
-    return said
+    return peer.ends_after(began, 30)
 
 
 def no_fin(peer):
     """10 s for our FIN."""
     began = peer.consumer.do("disconnect")
     check(peer.receive(1) == b"", "not a FIN")
-    said = peer.reset_after(began, 10)
-    peer.told_after(began, 10)
-    return said
+    return peer.ends_after(began, 10)
 
 
 def late_data(peer):

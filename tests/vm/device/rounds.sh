@@ -81,12 +81,10 @@ rounds() {
 	echo "the slowest took $most ms"
 	[ "$most" -lt "$(limit 5)000" ]
 }
-# Without the number of the device, which is another one each time.
-counted() { rdma resource show | sed -n "s/^[0-9]*: $DEV: //p"; }
-nothing() { [ "$(counted)" = "$before" ] && no_sockets 7601 7602 7603; }
+nothing() { [ "$(resources_of "$DEV")" = "$before" ] && no_sockets 7601 7602 7603; }
 
 run "load the driver" load_driver || exit 1
-before=$(counted)
+before=$(resources_of "$DEV")
 LIMIT=$((5 * ROUNDS + 60)) run "$ROUNDS ends" rounds
 [ -e "/sys/module/$RSIW_DRIVER" ] || load_driver
 run "nothing stays" wait_for 10 nothing

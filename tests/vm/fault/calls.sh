@@ -85,9 +85,8 @@ objects() {
 }
 good_objects() { objects && grep -q '^1 good' "$WORK/qp" && grep -q '^1 good' "$WORK/mr" && nothing_stays; }
 # Of the kernel's objects.
-counted() { rdma resource show | grep " $DEV: "; }
-as_before() { [ "$(counted)" = "$before" ]; }
-nothing_stays() { wait_for 5 as_before || { echo "before: $before, now: $(counted)"; return 1; }; }
+as_before() { [ "$(resources_of "$DEV")" = "$before" ]; }
+nothing_stays() { wait_for 5 as_before || { echo "before: $before, now: $(resources_of "$DEV")"; return 1; }; }
 
 connection() {
 	rping -s -a "$ADDR" -p 7345 -C 3 -S 20000 -V >"$WORK/server" 2>&1 &
@@ -121,7 +120,7 @@ good_connection() { nothing_stays && ping "" "$ADDR" 7346 >/dev/null && nothing_
 
 run "the driver itself" loads
 run "it loads afterwards" load_driver || exit 1
-before=$(counted)
+before=$(resources_of "$DEV")
 run "something to add a link to" ip link add fault0 type veth peer name fault1
 ip link set fault0 up
 LIMIT=120 run "a link" each link good_link

@@ -35,12 +35,15 @@ nothing_left() {
 	qps=$(rdma resource show qp) && ! grep many <<<"$qps" && no_sockets
 }
 
+serve() {
+	peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $MANY"
+	server_up 7501
+}
 # Each has one message when all are there, and ends.
 storm() {
 	local i
 	for ((i = 0; i < STORM; i++)); do
-		peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $MANY"
-		server_up 7501 || return
+		serve || return
 		echo | many client "$PEER" 7501 "$MANY" 64 >"$WORK/client" 2>&1
 		grep established "$WORK/client" || { cat "$WORK/client" "$WORK/server"; return 1; }
 		peer_end server 30 >/dev/null || { cat "$WORK/server"; return 1; }
@@ -50,13 +53,13 @@ works() {
 	peer_bg ping rping -s -a "$PEER" -p 7502 -C 20 -V
 	server_up 7502 && rping -c -a "$PEER" -p 7502 -C 20 -V && peer_end ping 10
 }
+
 run "load the driver on both hosts" both load_driver || exit 1
 ulimit -l unlimited
 # Or memory that was given back would stay in lists of each processor.
 both sysctl -q vm.percpu_pagelist_high_fraction=100000
 before
-peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $MANY"
-server_up 7501
+serve
 mkfifo "$WORK/in"
 sleep 1000 >"$WORK/in" &
 many client "$PEER" 7501 "$MANY" 32 "$BUSY" <"$WORK/in" >"$WORK/client" 2>&1 &

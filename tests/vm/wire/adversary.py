@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from threading import Lock
 
 import cases
@@ -47,16 +46,18 @@ def random_cases(everything):
             lambda victim, n=number: mutate.play(victim, SEED, n)
 
 
-def chosen(table):
+GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
+
+
+def chosen(name):
     """Those of a group that are played. All of a short one, and all random ones, one by one: there
     may be a million of them."""
-    if not isinstance(table, list):
-        return (case for case in table if ONLY in case[0])
-    step = STEP if len(table) > LONG else 1
-    return (case for case in islice(table, sum(SEED.encode()) % step, None, step) if ONLY in case[0])
-
-
-GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
+    table = GROUPS[name](EVERYTHING)
+    if name != "random":
+        table = list(table)
+        if len(table) > LONG:
+            table = table[sum(SEED.encode()) % STEP::STEP]
+    return (case for case in table if ONLY in case[0])
 
 
 class Adversary:
@@ -106,8 +107,7 @@ class Adversary:
 
     def group(self, name):
         began, failures = time.monotonic(), []
-        table = GROUPS[name](EVERYTHING)
-        played = enumerate(self.roles(name, chosen(table if name == "random" else list(table))))
+        played = enumerate(self.roles(name, chosen(name)))
         end = began + (TIME if name == "random" else float("inf"))
         taking = Lock()
 
@@ -116,9 +116,10 @@ class Adversary:
             while len(failures) < ENOUGH and self.victim.process.poll() is None and \
                     time.monotonic() < end:
                 with taking:
-                    i, (case, play, victim) = next(played, (0, (None, None, None)))
-                if not play:
+                    taken = next(played, None)
+                if not taken:
                     break
+                i, (case, play, victim) = taken
                 count += 1
                 try:
                     play(victim)

@@ -110,17 +110,21 @@ class Stream:
     def send(self, *ulpdus):
         self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
 
-    def urgent(self, data, seconds=10):
-        """The last octet is urgent, which MPA knows nothing of: it is answered by a reset."""
-        self.sock.send(data, socket.MSG_OOB)
+    def heard(self, seconds=10):
+        """What comes next: octets, none at a FIN, None at a reset."""
         self.sock.settimeout(seconds * SLOW)
         try:
-            got = self.sock.recv(1000)
+            return self.sock.recv(1000)
         except ConnectionResetError:
-            return
+            return None
         except socket.timeout as e:
-            raise Failed("it is not reset") from e
-        raise Failed(f"not reset, but {got.hex() or 'a FIN'}")
+            raise Failed("it is not closed") from e
+
+    def urgent(self, data):
+        """The last octet is urgent, which MPA knows nothing of: it is answered by a reset."""
+        self.sock.send(data, socket.MSG_OOB)
+        got = self.heard()
+        check(got is None, f"not reset, but {got and got.hex() or 'a FIN'}")
 
     def next(self):
         """The ULPDU of the next FPDU, or nothing at the FIN."""

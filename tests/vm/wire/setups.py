@@ -24,21 +24,20 @@ ANY_RTR = 0xC000 | 4, 0xC000 | 4
 def ask(victim, data, how="FIN"):
     """Octets in place of a Request; returns what comes back up to the end."""
     sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
-    sock.sendall(data)
-    if how == "RST":
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sock.close()
-        return b""
     got = b""
     try:
+        sock.sendall(data)
+        if how == "RST":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return b""
         sock.shutdown(socket.SHUT_WR)
         while more := sock.recv(4096):
             got += more
     except socket.timeout as e:
         raise Failed("it is not closed") from e
     except OSError as e:
-        # It was reset, maybe before the FIN.
-        check(e.errno in (errno.ECONNRESET, errno.ENOTCONN), f"{e!r}")
+        # It was reset, maybe before the FIN, or before all was sent.
+        check(e.errno in (errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE), f"{e!r}")
     finally:
         sock.close()
     return got
