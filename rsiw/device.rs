@@ -42,10 +42,27 @@ pub(crate) struct Limits {
 pub(crate) struct Queues {
     /// Receives what comes in bulk: of high priority, as what it takes the place of is softirq code.
     pub(crate) rx: Workqueue,
-    /// Runs tx where the caller cannot: short, and part of writeback's way.
+    /// Runs tx where the caller cannot. Part of writeback's way.
     pub(crate) tx: Workqueue,
+    /// The same in turn with processes.
+    pub(crate) tx_in_turn: Workqueue,
     /// Runs connection setup and teardown.
     pub(crate) cm: Workqueue,
+}
+
+impl Queues {
+    /// Where tx is to run at this moment: of high priority most of the time, as a process that looks
+    /// for its completions again and again would otherwise take half of a processor from the work
+    /// that makes them. For an eighth of the time in turn with processes, so that neither a peer
+    /// that reads nor another process with much to send has a processor for itself. Context: any.
+    pub(crate) fn tx_now(&self) -> &Workqueue {
+        const PERIOD_MS: u32 = 512;
+        const IN_TURN_MS: u32 = PERIOD_MS / 8;
+        match rdma::jiffies_ms() % PERIOD_MS < IN_TURN_MS {
+            true => &self.tx_in_turn,
+            false => &self.tx,
+        }
+    }
 }
 
 /// See the module's documentation.

@@ -98,9 +98,17 @@ impl kernel::Module for Module {
                     WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
                     0,
                 )?,
-                // On the CPU that woke it: the data is in its cache. Not of high priority: answering
-                // a peer's Reads must not keep processes from the CPU.
-                tx: Workqueue::new(c"rsiw_tx", WqFlags::PERCPU | WqFlags::MEM_RECLAIM, 0)?,
+                // On the CPU that woke it: the data is in its cache.
+                tx: Workqueue::new(
+                    c"rsiw_tx",
+                    WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
+                    0,
+                )?,
+                tx_in_turn: Workqueue::new(
+                    c"rsiw_tx_in_turn",
+                    WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
+                    0,
+                )?,
                 // In order, so that no connection request overtakes another.
                 cm: Workqueue::new(c"rsiw_cm", WqFlags::ORDERED | WqFlags::MEM_RECLAIM, 1)?,
             },

@@ -17,8 +17,9 @@ const ROUNDS: u32 = 16;
 impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        // Fails only when the work is queued already, which is as good.
-        let _ = self.dev.queues.tx.queue().enqueue(self.clone());
+        // Fails only when the work is queued already, which is as good. On another queue it may
+        // run twice at a time, and finds the claim taken.
+        let _ = self.dev.queues.tx_now().queue().enqueue(self.clone());
     }
 
     /// Runs tx here, unless another actor does, which then sees to it. Context: sleeping, no lock

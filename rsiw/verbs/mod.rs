@@ -67,6 +67,7 @@ impl Driver for Rsiw {
         cm::shutdown(dev);
         // No queue pair is left to queue more; what is queued refers to the device.
         dev.queues.tx.flush();
+        dev.queues.tx_in_turn.flush();
     }
 
     fn limits(dev: &RdmaDevice<Self>) -> DeviceLimits {

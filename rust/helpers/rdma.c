@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/jiffies.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
@@ -47,6 +48,11 @@ bool rust_helper_spin_trylock_bh(spinlock_t *lock)
 void rust_helper_spin_unlock_bh(spinlock_t *lock)
 {
 	spin_unlock_bh(lock);
+}
+
+unsigned int rust_helper_jiffies_ms(void)
+{
+	return jiffies_to_msecs(jiffies);
 }
 
 unsigned int rust_helper_num_online_cpus(void)

@@ -69,7 +69,7 @@ pub use device::{
 pub use driver::Driver;
 pub use idtable::IdTable;
 pub use iwcm::{CmId, ConnInfo, ConnParam, RequestId};
-pub use life::{in_task, online_cpus, random_u32, random_u64, rcu_barrier, Core};
+pub use life::{in_task, jiffies_ms, online_cpus, random_u32, random_u64, rcu_barrier, Core};
 pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use netdev::{Kind, NetDevice};
 pub use object::{

@@ -134,6 +134,12 @@ pub fn random_u64() -> u64 {
     unsafe { bindings::get_random_u64() }
 }
 
+/// Milliseconds of the kernel's clock of ticks (`jiffies`), with a tick's precision; it wraps. Context: any.
+pub fn jiffies_ms() -> u32 {
+    // SAFETY: No requirements.
+    unsafe { bindings::jiffies_ms() }
+}
+
 /// The number of CPUs that are online (`num_online_cpus()`).
 pub fn online_cpus() -> u32 {
     // SAFETY: No requirements.
