@@ -24,10 +24,11 @@ class TapLink:
         with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as knob:
             knob.write("1")
         ip("link", "add", bridge, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-        ip("link", "set", bridge, "up")
+        # As much as a job might give its guests' interfaces.
+        ip("link", "set", bridge, "mtu", "9000", "up")
         for side in "ab":
             ip("tuntap", "add", f"tap{tag}{side}", "mode", "tap", "vnet_hdr")
-            ip("link", "set", f"tap{tag}{side}", "master", bridge, "up")
+            ip("link", "set", f"tap{tag}{side}", "mtu", "9000", "master", bridge, "up")
 
     def arguments(self, side):
         tap = f"tap{self.tag}{side}"

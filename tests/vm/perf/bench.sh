@@ -9,12 +9,14 @@
 # size, latency, rate of short messages, many queue pairs; and what that costs both
 # hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
 # QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them.
+# MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself.
 # Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
 # asserts only that everything runs: what to expect of a machine is for people to say.
 
 . /tests/lib.sh
 
-: "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}"
+: "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
+	"${MTU:=1500}" "${OFFLOADS:=on}"
 kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe")
 sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
 qps=(1 16 64 256)
@@ -47,6 +49,10 @@ plan $((planned * ROUNDS))
 
 results=$RSIW_OUT/bench.tsv
 printf 'round\tkind\tmetric\tsize\tqps\tvalue\tunit\tdetails\n' >"$results"
+
+both ip link set eth0 mtu "$MTU" || exit 1
+offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/dev/null; }
+[ "$OFFLOADS" = on ] || offloads off
 
 # with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
 with() {
@@ -138,3 +144,4 @@ for ((r = 1; r <= ROUNDS; r++)); do
 		[ "$kind" = tcp ] || both without "${kind%% *}" || { note "$kind: it stays"; exit 1; }
 	done
 done
+[ "$OFFLOADS" = on ] || offloads on

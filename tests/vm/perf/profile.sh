@@ -25,10 +25,20 @@ with() {
 # begin, and ends when it is told to.
 recorded() { perf record -q -a -e cpu-clock -F 997 -o /tmp/perf.data -- sleep 1000; }
 begun() { [ -s /tmp/perf.data ]; }
-# Not of what waits, nor of how the programs find out how fast their clock is.
+# report SORT: lines "PERCENT SAMPLES NAME". Not of what waits.
+report() {
+	perf report -i /tmp/perf.data --stdio --no-children -n -s "$1" -w 9,9,90,60 2>/dev/null |
+		sed '/^#/d; /^$/d; /halt\b/d; /swapper/d; s/  */ /g; s/^ //'
+}
+# Microseconds of this host's processor for each of MOVED MiB: threads, in the kernel, a module or a program
+# (perftest's look at their completions all the time), then functions of the kernel and of modules.
 told() {
-	perf report -i /tmp/perf.data --stdio --no-children -s sym -w 60 2>/dev/null |
-		grep '\[k\]' | grep -v halt | head -n "$TOP" | cut -c1-110
+	local sort
+	for sort in comm,dso sym; do
+		report "$sort" | awk -v rate=997 -v moved="$MOVED" '$3 != "[.]" {
+			printf "%8.0f us/MiB  ", $2 / rate * 1000000 / moved; $1 = $2 = ""; print }' |
+			head -n "$([ "$sort" = sym ] && echo "$TOP" || echo 9)"
+	done
 }
 measured() {
 	# shellcheck disable=SC2086 # words
@@ -53,6 +63,7 @@ both_profiled() {
 	read -ra now <<<"$(counters)"
 	echo "packets sent: $((now[0] - before[0])), of $(((now[1] - before[1]) / (now[0] - before[0]))) octets;" \
 		"received: $((now[2] - before[2])), of $(((now[3] - before[3]) / (now[2] - before[2])))"
+	echo $(((now[1] - before[1] > now[3] - before[3] ? now[1] - before[1] : now[3] - before[3]) >> 20)) >/tmp/moved
 	pkill -INT -x perf
 	peer_sh "pkill -INT -x perf"
 	wait
@@ -63,9 +74,11 @@ both_profiled() {
 run "a device of $KIND" both with $KIND || exit 1
 LIMIT=$((SECONDS_EACH + 180)) run "$RUN" both_profiled
 profiles() {
+	local both
+	both="$(declare -f report told); TOP=$TOP MOVED=$(cat /tmp/moved)"
 	echo "--- this host, which sends"
-	told
+	bash -c "$both; told"
 	echo "--- the peer"
-	peer_sh "$(declare -f told); TOP=$TOP told"
+	peer_sh "$both; told"
 }
 LIMIT=60 run "the functions" profiles
