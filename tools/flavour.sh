@@ -3,7 +3,8 @@
 #
 # The kernels everything is built for and run on, in one vocabulary: "stock" is the
 # distribution's, "debug" our own of the same source, with checks of all kinds; "kcsan"
-# one more, by hand, which looks for data races instead. Sourced.
+# one more, by hand, which looks for data races instead; "uml" is the kernel as a process
+# of this machine, by hand, too, for its speed. Sourced.
 
 # flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments) and
 # FL_OUT (where products go), making the kernel first where needed.
@@ -26,7 +27,12 @@ flavour() {
 		FL_MAKE=(LLVM=-19 "KRUSTFLAGS=-Zsanitizer=thread -Cllvm-args=-tsan-distinguish-volatile=1 \
 -Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
 		;;
-	*) die "no such kernel: '$1' (stock, debug, kcsan)" ;;
+	uml)
+		FL_KDIR=$("$TOP/tools/kernel-debug" uml)
+		# Its loader of modules knows no global offset table.
+		FL_MAKE=(ARCH=um CC=x86_64-linux-gnu-gcc-14 KRUSTFLAGS=-Crelocation-model=static)
+		;;
+	*) die "no such kernel: '$1' (stock, debug, kcsan, uml)" ;;
 	esac
 	FL_OUT=$TOP/build/$1
 }
