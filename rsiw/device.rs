@@ -44,7 +44,7 @@ pub(crate) struct Queues {
     pub(crate) rx: Workqueue,
     /// Runs tx where the caller cannot. Part of writeback's way.
     pub(crate) tx: Workqueue,
-    /// The same in turn with processes.
+    /// The same in turn with processes, and what nobody waits for.
     pub(crate) tx_in_turn: Workqueue,
     /// Runs connection setup and teardown.
     pub(crate) cm: Workqueue,

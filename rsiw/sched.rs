@@ -7,7 +7,10 @@
 //! worker for everything else that is found to be done where sleeping is not allowed. Whoever finds
 //! tx taken leaves word, and the actor looks again, so that no wake-up is lost.
 
-use crate::{qp::Qp, tx::Ended};
+use crate::{
+    qp::Qp,
+    tx::{Ended, BUDGET, BUDGET_WORKER},
+};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
 
@@ -17,21 +20,26 @@ const ROUNDS: u32 = 16;
 impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        // Fails only when the work is queued already, which is as good. On another queue it may
-        // run twice at a time, and finds the claim taken.
+        // Fails only when the work is queued already, which is as good. (While it runs from one queue
+        // it may be queued on the other, and run there, too, and find the claim taken.)
         let _ = self.dev.queues.tx_now().queue().enqueue(self.clone());
     }
 
-    /// Runs tx here, unless another actor does, which then sees to it. Context: sleeping, no lock
-    /// held.
+    /// Runs tx for a process, unless another actor does, which then sees to it. Context: sleeping, no
+    /// lock held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
+        self.run_for(BUDGET);
+    }
+
+    /// Runs tx here for about `left` bytes, then has the worker go on.
+    fn run_for(self: &Arc<Self>, mut left: usize) {
         let Some(mut claim) = self.tx.try_take() else {
             return;
         };
         // A bound, as other threads may keep on ringing: then the worker goes on.
         for _ in 0..ROUNDS {
             if let Some(tx) = &mut *claim {
-                if tx.run(self) == Ended::Again {
+                if tx.run(self, &mut left) == Ended::Again {
                     break;
                 }
             }
@@ -40,6 +48,7 @@ impl Qp {
                 Err(asked) => asked,
             };
         }
+        // In this order: who finds the claim taken between is not heard.
         drop(claim);
         self.wake_tx();
     }
@@ -65,6 +74,6 @@ impl WorkItem for Qp {
 
     fn run(this: Arc<Self>) {
         this.settle();
-        this.run_tx();
+        this.run_for(BUDGET_WORKER);
     }
 }

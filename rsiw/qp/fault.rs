@@ -200,14 +200,15 @@ impl Qp {
         }
         end.pause = (end.pause * 2).clamp(FIRST, LAST);
         self.unasked
-            .arm(&self.dev.queues.tx, self.clone(), end.pause);
+            .arm(&self.dev.queues.tx_in_turn, self.clone(), end.pause);
     }
 
     /// TCP has no memory. It tells of room only when what it has sent is acknowledged, and there may
     /// be nothing: tx looks again in a while. Context: any, as the holder of the tx claim.
     pub(crate) fn await_memory(self: &Arc<Self>) {
         const MS: u32 = 20;
-        self.unasked.arm(&self.dev.queues.tx, self.clone(), MS);
+        self.unasked
+            .arm(&self.dev.queues.tx_in_turn, self.clone(), MS);
     }
 
     /// The consumer destroys the QP: to ERROR, and nothing happens to it afterwards. Context:

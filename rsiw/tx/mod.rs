@@ -38,9 +38,12 @@ use message::Current;
 use net::{LockedSock, Sent, TrainBuf};
 use train::Filled;
 
-/// Bytes that one run hands to TCP before it goes on in the worker, so that a process that rings
-/// the doorbell gets back to its own work, and the worker to other QPs.
-const BUDGET: usize = 4 << 20;
+/// Bytes that a process which rings the doorbell hands to TCP before the worker goes on, so that it
+/// gets back to its own work.
+pub(crate) const BUDGET: usize = 4 << 20;
+
+/// As above, for a run of the worker, which others wait for: other QPs' tx, receiving in bulk.
+pub(crate) const BUDGET_WORKER: usize = 1 << 20;
 
 /// As above, for a run in the receive callback, which keeps the CPU from what it interrupted.
 const BUDGET_HERE: usize = 16 << 10;
@@ -148,16 +151,15 @@ impl Tx {
         self.cfg.rtr = Some(rtr);
     }
 
-    /// Sends until there is nothing to send, no room in the socket, or the budget is used up.
-    /// Context: sleeping.
-    pub(crate) fn run(&mut self, qp: &Arc<Qp>) -> Ended {
-        let mut sent = 0;
+    /// Sends until there is nothing to send, no room in the socket, `left` bytes were sent, of which
+    /// the rest is told, or somebody waits for the claim. Context: sleeping.
+    pub(crate) fn run(&mut self, qp: &Arc<Qp>, left: &mut usize) -> Ended {
         loop {
             match self.flush(qp) {
-                Some(n) => sent += n,
+                Some(n) => *left = left.saturating_sub(n),
                 None => return Ended::Waits,
             }
-            if sent >= BUDGET {
+            if *left == 0 || qp.tx.is_waited() {
                 return Ended::Again;
             }
             match qp.state() {

@@ -65,9 +65,12 @@ impl Driver for Rsiw {
 
     fn detach(dev: &Arc<Device>) {
         cm::shutdown(dev);
-        // No queue pair is left to queue more; what is queued refers to the device.
-        dev.queues.tx.flush();
-        dev.queues.tx_in_turn.flush();
+        // What is queued refers to the device. No queue pair is left to queue more, but a last run may
+        // have had itself queued again, on either, while they were waited for.
+        for _ in 0..2 {
+            dev.queues.tx.flush();
+            dev.queues.tx_in_turn.flush();
+        }
     }
 
     fn limits(dev: &RdmaDevice<Self>) -> DeviceLimits {

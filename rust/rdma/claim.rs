@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A claim: exclusive access that nobody waits for.
+//! A claim: exclusive access that hardly anybody waits for.
 //!
 //! For work that anybody may find to be done and one at a time does, in any context. Who finds the
 //! claim taken leaves word and goes; the holder hears of it when it lets go, and looks again. So no
@@ -23,6 +23,8 @@ use kernel::{
 const TAKEN: u32 = 1 << 0;
 /// Somebody else found it taken since.
 const ASKED: u32 = 1 << 1;
+/// Somebody waits for it, and is the next.
+const WAITED: u32 = 1 << 2;
 
 /// See the module's documentation.
 pub struct Claim<T> {
@@ -57,41 +59,70 @@ impl<T> Claim<T> {
     #[inline]
     pub fn try_take(&self) -> Option<Claimed<'_, T>> {
         // Acquire: what the last holder did is visible, and so is what those did who left word.
-        if self.word.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0 {
+        let word = &self.word;
+        if word
+            .compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
             // INVARIANT: Set here.
             return Some(Claimed(self, PhantomData));
         }
         self.ask()
     }
 
-    fn ask(&self) -> Option<Claimed<'_, T>> {
-        // Release: what the caller wants to be looked at is visible to the holder who hears of it.
-        // If the holder let go just now, there is nobody to hear of it, but the claim is free.
-        if self.word.fetch_or(TAKEN | ASKED, Ordering::AcqRel) & TAKEN != 0 {
-            return None;
+    /// Changes the word by `f`; the claim, if it was free for `unless` and `f` has taken it. As
+    /// `fetch_update()`, whose closure always changes it.
+    fn change(&self, unless: u32, f: impl Fn(u32) -> u32) -> Option<Claimed<'_, T>> {
+        let mut old = self.word.load(Ordering::Relaxed);
+        loop {
+            let free = old & unless == 0;
+            let new = if free { TAKEN } else { f(old) };
+            // Release: what the caller wants to be looked at is visible to the holder who hears of
+            // it. Acquire: as in `try_take`.
+            match self
+                .word
+                .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                // INVARIANT: `TAKEN` was not set, and is now.
+                Ok(_) if free => return Some(Claimed(self, PhantomData)),
+                Ok(_) => return None,
+                Err(now) => old = now,
+            }
         }
-        // INVARIANT: Set here.
-        Some(Claimed(self, PhantomData))
     }
 
-    /// Takes the claim when its holder has let go, and nobody else is faster. Whoever waits like
-    /// this must not hold what the holder needs, and not wait for one who goes on for ever.
-    /// Context: sleeping.
+    fn ask(&self) -> Option<Claimed<'_, T>> {
+        self.change(TAKEN | WAITED, |word| word | ASKED)
+    }
+
+    fn take_in_turn(&self) -> Option<Claimed<'_, T>> {
+        self.change(TAKEN, |word| word | WAITED)
+    }
+
+    /// Takes the claim as soon as its holder lets go; others step aside until then, and leave word.
+    /// The holder is asked to end its work ([`Claim::is_waited`]). Who left word meanwhile, or while
+    /// this one has the claim, is heard by nobody: so the caller wakes whoever looks. Whoever waits
+    /// like this must not hold what the holder needs. Context: sleeping.
     pub fn take(&self) -> Claimed<'_, T> {
         might_sleep();
         loop {
-            if self.word.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0 {
-                // INVARIANT: Set here.
-                return Claimed(self, PhantomData);
+            if let Some(claimed) = self.take_in_turn() {
+                return claimed;
             }
             fsleep(Delta::from_micros(50));
         }
     }
+
+    /// Whether somebody waits for the claim. Context: any.
+    #[inline]
+    pub fn is_waited(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WAITED != 0
+    }
 }
 
 impl<'a, T> Claimed<'a, T> {
-    /// Ends the claim, unless somebody asked for it meanwhile: then it goes on, and there may be
-    /// more to do.
+    /// Ends the claim, unless somebody asked for it meanwhile and nobody waits for it: then it goes on,
+    /// and there may be more to do.
     #[inline]
     pub fn let_go(self) -> Result<(), Self> {
         // Release: what was done under the claim is visible to the next holder. Acquire: so is, to
@@ -102,6 +133,10 @@ impl<'a, T> Claimed<'a, T> {
             .is_ok()
         {
             core::mem::forget(self);
+            return Ok(());
+        }
+        // Nobody but the holder takes WAITED away.
+        if word.load(Ordering::Relaxed) & WAITED != 0 {
             return Ok(());
         }
         word.fetch_and(!ASKED, Ordering::AcqRel);
@@ -133,7 +168,7 @@ impl<T> Drop for Claimed<'_, T> {
     /// Ends the claim. Who asked meanwhile is not heard.
     #[inline]
     fn drop(&mut self) {
-        self.0.word.store(0, Ordering::Release);
+        self.0.word.fetch_and(WAITED, Ordering::Release);
     }
 }
 
@@ -151,6 +186,29 @@ mod tests {
         }
         // Dropping hears nobody.
         assert_eq!(claim.try_take().map(|c| *c), Some(2));
+    }
+
+    #[test]
+    fn who_waits_is_next() {
+        let claim = Claim::new(());
+        let first = claim.take();
+        assert!(!claim.is_waited());
+        assert!(claim.take_in_turn().is_none());
+        assert!(claim.is_waited());
+        // Others leave word, which the holder need not hear, and step aside.
+        assert!(claim.try_take().is_none());
+        assert!(first.let_go().is_ok());
+        assert!(claim.try_take().is_none());
+        let next = claim.take_in_turn();
+        assert!(next.is_some() && !claim.is_waited());
+        assert!(claim.try_take().is_none());
+        drop(next);
+        // The same if the holder hears nobody anyway.
+        let first = claim.try_take();
+        assert!(first.is_some() && claim.take_in_turn().is_none());
+        drop(first);
+        assert!(claim.try_take().is_none() && claim.take_in_turn().is_some());
+        assert!(claim.try_take().is_some_and(|c| c.let_go().is_ok()));
     }
 
     #[test]

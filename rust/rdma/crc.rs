@@ -7,7 +7,7 @@ const POLYNOMIAL: u64 = 0x82f6_3b78;
 
 /// How many bits of a word are looked up at a time. Where this is used, under emulation, what costs
 /// is each access to memory: six and one for a word, not eight for its octets and another five for
-/// the octets, which is what the usual tables come to. More bits leave no room for them in a cache.
+/// the octets, which is what the usual tables come to. More bits would be too much for the caches near a processor (48 KiB).
 const BITS: usize = 11;
 const ENTRIES: usize = 1 << BITS;
 const COUNT: usize = 64usize.div_ceil(BITS);
@@ -48,7 +48,7 @@ const fn tables() -> [[u32; ENTRIES]; COUNT] {
 /// What bits `n * BITS` and up of a word become.
 #[inline(always)]
 fn part(word: u64, n: usize) -> u32 {
-    // CAST: Below `ENTRIES`.
+    // CAST: Its low bits are wanted.
     TABLES[n][(word >> (n * BITS)) as usize % ENTRIES]
 }
 
@@ -71,6 +71,7 @@ pub(crate) fn by_tables(mut crc: u32, data: &[u8]) -> u32 {
     }
     for byte in words.remainder() {
         // An octet at the upper end of a word is the last that comes in.
+        // CAST: Its low octet is wanted.
         let top = u64::from(crc as u8 ^ *byte) << 56;
         crc = crc >> 8 ^ part(top, COUNT - 1);
     }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A queued item owns a reference to the object it is in, so the object lives until the item has
-//! run. An item runs on one CPU at a time, however often it is queued. It can be queued again while
+//! run. An item of one queue runs on one CPU at a time, however often it is queued. It can be queued again while
 //! it runs, and then runs once more. No allocation in it starts I/O.
 
 use super::Workqueue;
