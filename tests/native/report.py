@@ -15,7 +15,7 @@ RATE = 1999
 TOP = 16
 # A process of user-mode Linux: its kernel lies below this, the programs' own addresses are above it.
 KERNEL_END = 1 << 40
-# The first second is the programs' start; perftest's last moments are its report.
+# The first second is the program's start.
 START = 1.3
 
 
@@ -44,7 +44,7 @@ class Symbols:
 
 
 def demangled(name):
-    """The last two parts of a Rust path, as far as the legacy and v0 manglings are easy to read."""
+    """The last three parts of a Rust path, as far as the legacy and v0 manglings are easy to read."""
     if not name.startswith(("_R", "_ZN")):
         return name
     parts, i = [], 0

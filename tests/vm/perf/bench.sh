@@ -52,7 +52,7 @@ printf 'round\tkind\tmetric\tsize\tqps\tvalue\tunit\tdetails\n' >"$results"
 
 both ip link set eth0 mtu "$MTU" || exit 1
 offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/dev/null; }
-[ "$OFFLOADS" = on ] || offloads off
+[ "$OFFLOADS" = on ] || offloads off || exit 1
 
 # with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
 with() {

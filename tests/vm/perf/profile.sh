@@ -53,7 +53,7 @@ measured() {
 counters() { (cd /sys/class/net/eth0/statistics && cat tx_packets tx_bytes rx_packets rx_bytes) | tr '\n' ' '; }
 both_profiled() {
 	local before now
-	rm -f /tmp/perf.data
+	rm -f /tmp/perf.data /tmp/moved
 	peer_sh "$(declare -f recorded); rm -f /tmp/perf.data; recorded" &
 	recorded &
 	wait_for 60 begun && peer_sh "$(declare -f begun); wait_for 60 begun" || return
@@ -63,7 +63,7 @@ both_profiled() {
 	read -ra now <<<"$(counters)"
 	echo "packets sent: $((now[0] - before[0])), of $(((now[1] - before[1]) / (now[0] - before[0]))) octets;" \
 		"received: $((now[2] - before[2])), of $(((now[3] - before[3]) / (now[2] - before[2])))"
-	echo $(((now[1] - before[1] > now[3] - before[3] ? now[1] - before[1] : now[3] - before[3]) >> 20)) >/tmp/moved
+	awk -v tx=$((now[1] - before[1])) -v rx=$((now[3] - before[3])) 'BEGIN { print (tx > rx ? tx : rx) / 1048576 }' >/tmp/moved
 	pkill -INT -x perf
 	peer_sh "pkill -INT -x perf"
 	wait
