@@ -40,27 +40,7 @@ class Symbols:
         if address >= KERNEL_END or address < self.starts[0]:
             return "programs", ""
         _, name, module = self.rows[bisect.bisect_right(self.starts, address) - 1]
-        return module or "kernel", demangled(name)
-
-
-def demangled(name):
-    """The last three parts of a Rust path, as far as the legacy and v0 manglings are easy to read."""
-    if not name.startswith(("_R", "_ZN")):
-        return name
-    parts, i = [], 0
-    while i < len(name):
-        if not name[i].isdigit():
-            i += 1
-            continue
-        end = i
-        while end < len(name) and name[end].isdigit():
-            end += 1
-        size, start = int(name[i:end]), end + (name[end:end + 1] == "_")
-        part = name[start:start + size]
-        if len(part) == size and part.replace("_", "a").isalnum() and not part.startswith("17h"):
-            parts.append(part)
-        i = start + size if size else end
-    return "::".join(parts[-3:]) or name
+        return module or "kernel", name
 
 
 def main():
@@ -78,19 +58,19 @@ def main():
             samples[i][int(address.split()[0], 16)] += 1
 
     values, parts, functions = defaultdict(list), defaultdict(Counter), defaultdict(Counter)
-    moved = Counter()
+    moved, kernels = Counter(), {}
     for i, (began, ended, row) in enumerate(times):
         point = row["metric"], int(row["size"]), row["kind"]
         values[point].append(float(row["value"]))
         moved[point] += float(row["value"]) * (ended - began - START)
-        symbols = Symbols(f"{directory}/kallsyms.{row['began'].replace('.', '')}")
+        path = f"{directory}/kallsyms.{row['round']}.{row['kind']}"
+        if path not in kernels:
+            kernels[path] = Symbols(path)
         for address, count in samples[i].items():
-            where, name = symbols.find(address)
+            where, name = kernels[path].find(address)
             parts[point][where] += count
             functions[point][f"{name} {where}" if name else where] += count
 
-    # What perftest could not measure.
-    values = {point: of for point, of in values.items() if moved[point]}
     print("Medians; microseconds of processors for each MiB, of both hosts together.\n")
     for point in sorted(values):
         metric, size, kind = point

@@ -25,21 +25,18 @@ with() {
 # begin, and ends when it is told to.
 recorded() { perf record -q -a -e cpu-clock -F 997 -o /tmp/perf.data -- sleep 1000; }
 begun() { [ -s /tmp/perf.data ]; }
-# report SORT: lines "PERCENT SAMPLES NAME". Not of what waits.
-report() {
+# shares SORT COUNT: microseconds of this host's processor for each of MOVED MiB; the first COUNT. Not of what
+# waits.
+shares() {
 	perf report -i /tmp/perf.data --stdio --no-children -n -s "$1" -w 9,9,90,60 2>/dev/null |
-		sed '/^#/d; /^$/d; /halt\b/d; /swapper/d; s/  */ /g; s/^ //'
-}
-# Microseconds of this host's processor for each of MOVED MiB: threads, in the kernel, a module or a program
-# (perftest's look at their completions all the time), then functions of the kernel and of modules.
-told() {
-	local sort
-	for sort in comm,dso sym; do
-		report "$sort" | awk -v rate=997 -v moved="$MOVED" '$3 != "[.]" {
+		sed '/^#/d; /^$/d; /halt\b/d; /swapper/d; s/  */ /g; s/^ //' |
+		awk -v rate=997 -v moved="$MOVED" '$3 != "[.]" {
 			printf "%8.0f us/MiB  ", $2 / rate * 1000000 / moved; $1 = $2 = ""; print }' |
-			head -n "$([ "$sort" = sym ] && echo "$TOP" || echo 9)"
-	done
+		head -n "$2"
 }
+# Threads, in the kernel, a module or a program (perftest's look at their completions all the time), then
+# functions of the kernel and of modules.
+told() { shares comm,dso 9; shares sym "$TOP"; }
 measured() {
 	# shellcheck disable=SC2086 # words
 	if [ "$KIND" = tcp ]; then
@@ -75,7 +72,7 @@ run "a device of $KIND" both with $KIND || exit 1
 LIMIT=$((SECONDS_EACH + 180)) run "$RUN" both_profiled
 profiles() {
 	local both
-	both="$(declare -f report told); TOP=$TOP MOVED=$(cat /tmp/moved)"
+	both="$(declare -f shares told); TOP=$TOP MOVED=$(cat /tmp/moved)"
 	echo "--- this host, which sends"
 	bash -c "$both; told"
 	echo "--- the peer"
