@@ -177,10 +177,11 @@ wait_for() {
 	done
 }
 
-# patiently COMMAND...: several tries, but only beside siw. On a busy machine it sends an FPDU with a
-# wrong CRC (of 40 rcopies one; captures show it on the wire), now and then forgets a request after a Terminate, and with itself misses
-# a first FPDU that comes while siw_accept() still sets up its socket (rsiw repeats what
-# may be missed). The command starts its own server and has a time limit (within).
+# patiently COMMAND...: several tries, but only beside siw. On a busy machine it sends FPDUs with a
+# wrong CRC (of 40 rcopies one; captures show it on the wire), now and then forgets a request after
+# a Terminate, and with itself misses a first FPDU that comes while siw_accept() still sets up its
+# socket (rsiw repeats what may be missed). The command starts its own server and has a time limit
+# (within).
 patiently() {
 	local try=1
 	until "$@"; do
