@@ -267,3 +267,12 @@ impl TxPages {
         }
     }
 }
+
+impl Drop for TxPages {
+    /// Its end is a time to look how much there is; who goes on makes it grow again.
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.trim();
+        }
+    }
+}
