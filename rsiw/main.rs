@@ -52,6 +52,10 @@ module! {
             default: 2,
             description: "MPA revision to connect with (1 or 2)",
         },
+        tx_budget: u32 {
+            default: 1024,
+            description: "KiB that a QP's worker sends at a time, before others have their turn (64 to 16384)",
+        },
         port_mapper: u8 {
             default: 0,
             description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can be listened on",

@@ -31,6 +31,14 @@ pub(crate) fn mpa_revision() -> u8 {
     }
 }
 
+/// Bytes that a run of the tx worker hands to TCP before others have their turn, which wait for it: other
+/// QPs' tx, receiving in bulk.
+pub(crate) fn tx_budget() -> usize {
+    // CAST: To a type that is not smaller.
+    let kib = param::<u32>(module_parameters::tx_budget.value()) as usize;
+    kib.clamp(64, 16384) << 10
+}
+
 /// Whether the port mapper of the host (iwpmd) chooses the TCP ports of new devices. Consumers may
 /// then listen on a port that a TCP program of the host has, and reach those only whose host has a
 /// port mapper, too, or maps nothing.

@@ -7,12 +7,13 @@
 //! worker for everything else that is found to be done where sleeping is not allowed. Whoever finds
 //! tx taken leaves word, and the actor looks again, so that no wake-up is lost.
 
-use crate::{
-    qp::Qp,
-    tx::{Ended, BUDGET, BUDGET_WORKER},
-};
+use crate::{params, qp::Qp, tx::Ended};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
+
+/// How many times the budget of the worker a process has, which nobody waits for but itself: so much
+/// that most do all of their work themselves, and get back to it in the end.
+const PROCESS: usize = 4;
 
 /// How often tx looks again on behalf of those who found it taken.
 const ROUNDS: u32 = 16;
@@ -28,7 +29,7 @@ impl Qp {
     /// Runs tx for a process, unless another actor does, which then sees to it. Context: sleeping, no
     /// lock held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
-        self.run_for(BUDGET);
+        self.run_for(PROCESS * params::tx_budget());
     }
 
     /// Runs tx here for about `left` bytes, then has the worker go on.
@@ -74,6 +75,6 @@ impl WorkItem for Qp {
 
     fn run(this: Arc<Self>) {
         this.settle();
-        this.run_for(BUDGET_WORKER);
+        this.run_for(params::tx_budget());
     }
 }

@@ -38,14 +38,8 @@ use message::Current;
 use net::{LockedSock, Sent, TrainBuf};
 use train::Filled;
 
-/// Bytes that a process which rings the doorbell hands to TCP before the worker goes on, so that it
-/// gets back to its own work.
-pub(crate) const BUDGET: usize = 4 << 20;
-
-/// As above, for a run of the worker, which others wait for: other QPs' tx, receiving in bulk.
-pub(crate) const BUDGET_WORKER: usize = 1 << 20;
-
-/// As above, for a run in the receive callback, which keeps the CPU from what it interrupted.
+/// Bytes that the receive callback hands to TCP before the worker goes on: it keeps the CPU from what
+/// it interrupted.
 const BUDGET_HERE: usize = 16 << 10;
 
 /// Segments that TCP may make of one train in the receive callback: far fewer than make it process
