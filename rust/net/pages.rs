@@ -183,7 +183,10 @@ pub(crate) struct TxPages {
 const LARGE: usize = 16 * 1024;
 
 impl TxPages {
-    pub(crate) const fn new(pool: Option<Arc<PagePool>>) -> Self {
+    pub(crate) fn new(pool: Option<Arc<PagePool>>) -> Self {
+        if let Some(pool) = &pool {
+            pool.enter();
+        }
         Self {
             current: None,
             pool,
@@ -269,10 +272,9 @@ impl TxPages {
 }
 
 impl Drop for TxPages {
-    /// Its end is a time to look how much there is; who goes on makes it grow again.
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.trim();
+            pool.leave();
         }
     }
 }

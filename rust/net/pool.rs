@@ -22,9 +22,14 @@ use kernel::{error::Result, prelude::*, sync::Arc};
 pub struct PagePool {
     /// INVARIANT: Null, or what [`PageRef::into_raw`] gave away to this slot.
     slots: [AtomicPtr<bindings::page>; PagePool::MOST],
+    /// The slot whose turn it is.
     at: AtomicUsize,
     /// Slots of the circle, from the first one: [`PagePool::LEAST`] to [`PagePool::MOST`].
     width: AtomicUsize,
+    /// Pages that came back since one did not.
+    hits: AtomicUsize,
+    /// Those who fill pages.
+    users: AtomicUsize,
 }
 
 impl PagePool {
@@ -35,41 +40,84 @@ impl PagePool {
     /// (`tcp_wmem`, 4 MiB), and a bit.
     const MOST: usize = 144;
 
+    /// So many times around without a page that is still read, and the circle is tried a slot shorter.
+    const ROUNDS: usize = 8;
+
     /// An empty one. Context: sleeping. Errors: `ENOMEM`.
     pub fn new() -> Result<Arc<Self>> {
         let pool = Self {
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; Self::MOST],
             at: AtomicUsize::new(0),
             width: AtomicUsize::new(Self::LEAST),
+            hits: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
         };
         Ok(Arc::new(pool, GFP_KERNEL)?)
     }
 
     /// Leaves a filled page, in the place of the one that has waited longest: returns that if
     /// nobody reads it any more, and lets go of it otherwise. Its content is old.
+    ///
+    /// Those who do it at a time may change the circle's length by one less than each would, which is as
+    /// good.
     pub(crate) fn exchange(&self, full: PageRef) -> Option<PageRef> {
         let width = self.width.load(Ordering::Relaxed);
-        let at = self.at.fetch_add(1, Ordering::Relaxed) % width;
+        let within = |at| if at < width { at } else { 0 };
+        let next = |at| Some(within(within(at) + 1));
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let at = match self.at.fetch_update(set, get, next) {
+            Ok(at) | Err(at) => within(at),
+        };
         let old = self
             .slots
             .get(at)
             .and_then(|slot| Self::swap(slot, Some(full)))?;
         if old.is_exclusive() {
+            if self.hits.fetch_add(1, Ordering::Relaxed) >= Self::ROUNDS * width {
+                self.hits.store(0, Ordering::Relaxed);
+                self.shorten(width);
+            }
             return Some(old);
         }
-        // Too early. Two who find that at a time may count it once, which is as good.
-        self.width
-            .store((width + 1).min(Self::MOST), Ordering::Relaxed);
+        self.hits.store(0, Ordering::Relaxed);
+        if width < Self::MOST {
+            let _ = self.widen(width, width + 1);
+        }
         None
     }
 
-    /// Lets go of the pages that only a busier time needed. They are freed when nobody reads them any more.
-    pub(crate) fn trim(&self) {
-        if self.width.swap(Self::LEAST, Ordering::Relaxed) == Self::LEAST {
-            return;
+    /// Errors: somebody else was faster.
+    fn widen(&self, from: usize, to: usize) -> Result<usize, usize> {
+        self.width
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    /// Takes the last slot out of the circle, of `width`, if it is longer than the least.
+    fn shorten(&self, width: usize) {
+        if width > Self::LEAST && self.widen(width, width - 1).is_ok() {
+            drop(
+                self.slots
+                    .get(width - 1)
+                    .and_then(|slot| Self::swap(slot, None)),
+            );
         }
-        for slot in self.slots.iter().skip(Self::LEAST) {
-            drop(Self::swap(slot, None));
+    }
+
+    /// There is one more who fills pages.
+    pub(crate) fn enter(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them is gone. The last one leaves no more than the least; the others are freed when nobody
+    /// reads them any more.
+    pub(crate) fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.width.store(Self::LEAST, Ordering::Relaxed);
+            for slot in self.slots.iter().skip(Self::LEAST) {
+                if !slot.load(Ordering::Relaxed).is_null() {
+                    drop(Self::swap(slot, None));
+                }
+            }
         }
     }
 
@@ -78,7 +126,7 @@ impl PagePool {
         // Release for what was done with the page, acquire for what the one who left the other one
         // did with it.
         let old = slot.swap(new, Ordering::AcqRel);
-        // SAFETY: By the invariant it was given away to the slot, which has another one now.
+        // SAFETY: By the invariant it was given away to the slot, which has another one or none now.
         unsafe { PageRef::from_raw(old) }
     }
 }
@@ -95,44 +143,82 @@ impl Drop for PagePool {
 mod tests {
     use super::*;
 
-    /// Those that nobody reads come back, in order, and the circle stays short.
-    #[test]
-    fn free_pages_come_back() -> Result {
-        let pool = PagePool::new()?;
-        for i in 0..3 * PagePool::LEAST {
-            let back = pool.exchange(PageRef::alloc(false)?);
-            assert_eq!(back.is_some(), i >= PagePool::LEAST);
+    /// Fills `n` pages one after the other, each read by somebody until `LATER` more are filled. Returns
+    /// how many had to be fresh ones.
+    fn fill<const LATER: usize>(pool: &PagePool, n: usize) -> Result<usize> {
+        let mut read = [const { None }; LATER];
+        let (mut page, mut fresh) = (PageRef::alloc(false)?, 0);
+        for i in 0..n {
+            // The oldest is not read any more.
+            read[i % LATER] = Some(page.get());
+            page = match pool.exchange(page) {
+                Some(page) => page,
+                None => {
+                    fresh += 1;
+                    PageRef::alloc(false)?
+                }
+            };
+            assert!(page.is_exclusive());
         }
-        assert_eq!(pool.width.load(Ordering::Relaxed), PagePool::LEAST);
+        Ok(fresh)
+    }
+
+    fn width(pool: &PagePool) -> usize {
+        pool.width.load(Ordering::Relaxed)
+    }
+
+    fn pages(pool: &PagePool) -> usize {
+        let there = pool.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        there.filter(|page| !page.is_null()).count()
+    }
+
+    /// The circle is as long as it has to be, whatever it was before.
+    #[test]
+    fn as_long_as_needed() -> Result {
+        let pool = PagePool::new()?;
+        assert_eq!(fill::<2>(&pool, 100)?, PagePool::LEAST);
+        assert_eq!(width(&pool), PagePool::LEAST);
+
+        fill::<40>(&pool, 1000)?;
+        assert!((40..=80).contains(&width(&pool)));
+        // But for one now and then, when a shorter one is tried.
+        assert!(fill::<40>(&pool, 1000)? < 50);
+
+        fill::<2>(&pool, 40_000)?;
+        assert_eq!(width(&pool), PagePool::LEAST);
+        assert_eq!(pages(&pool), PagePool::LEAST);
         Ok(())
     }
 
-    /// Those that others read do not, and the circle grows, but not for ever. Afterwards they do; and
-    /// the pool lets go of all.
+    /// It has an end, and most of it goes with those who filled pages.
     #[test]
-    fn grows_while_pages_are_read() -> Result {
+    fn is_bounded_and_goes() -> Result {
         let pool = PagePool::new()?;
-        let mut read = KVec::new();
-        for _ in 0..4 * PagePool::MOST {
-            let page = PageRef::alloc(false)?;
-            read.push(page.get(), GFP_KERNEL)?;
-            assert!(pool.exchange(page).is_none());
-        }
-        assert_eq!(pool.width.load(Ordering::Relaxed), PagePool::MOST);
-        read.clear();
-        for _ in 0..PagePool::MOST {
-            let page = pool.exchange(PageRef::alloc(false)?).ok_or(EINVAL)?;
-            read.push(page, GFP_KERNEL)?;
-        }
-        assert!(read.iter().all(PageRef::is_exclusive));
-        for page in &read {
-            drop(pool.exchange(page.get()));
-        }
-        pool.trim();
-        let left = read.iter().filter(|page| !page.is_exclusive()).count();
-        assert!(left <= PagePool::LEAST);
+        (pool.enter(), pool.enter());
+        fill::<200>(&pool, 2000)?;
+        assert_eq!(
+            (width(&pool), pages(&pool)),
+            (PagePool::MOST, PagePool::MOST)
+        );
+        pool.leave();
+        assert_eq!(pages(&pool), PagePool::MOST);
+        pool.leave();
+        assert_eq!(
+            (width(&pool), pages(&pool)),
+            (PagePool::LEAST, PagePool::LEAST)
+        );
+        Ok(())
+    }
+
+    /// It lets go of all.
+    #[test]
+    fn ends() -> Result {
+        let pool = PagePool::new()?;
+        let page = PageRef::alloc(false)?;
+        drop(pool.exchange(page.get()));
+        assert!(!page.is_exclusive());
         drop(pool);
-        assert!(read.iter().all(PageRef::is_exclusive));
+        assert!(page.is_exclusive());
         Ok(())
     }
 }

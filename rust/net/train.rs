@@ -78,7 +78,7 @@ impl TrainBuf {
 
     /// Makes an empty one; allocates nothing. Pages that it has filled go to `pool`, and what is free
     /// of those there is filled again.
-    pub const fn new(pool: Option<Arc<PagePool>>) -> Self {
+    pub fn new(pool: Option<Arc<PagePool>>) -> Self {
         Self {
             pages: TxPages::new(pool),
             spans: [const { PageSpan::empty() }; TrainBuf::MAX_SPANS],
