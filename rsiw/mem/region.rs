@@ -10,7 +10,7 @@
 
 use super::{Access, MemError};
 use crate::pd::PdId;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
@@ -35,6 +35,10 @@ pub(crate) enum Store {
 pub(crate) struct FastStore {
     #[pin]
     pages: SpinLockIrq<PageList>,
+    /// First address and length as they were registered: to see without the lock, which disables
+    /// interrupts, that a segment will have room. Who copies looks again, under it.
+    iova: AtomicU64,
+    len: AtomicU64,
 }
 
 /// See the module's documentation.
@@ -64,7 +68,11 @@ impl Region {
     pub(crate) fn fast_store(pages: u32) -> Result<Store> {
         let pages = PageList::with_capacity(pages)?;
         Ok(Store::Fast(KBox::pin_init(
-            pin_init!(FastStore { pages <- new_spinlock_irq!(pages, "rsiw_fast") }),
+            pin_init!(FastStore {
+                pages <- new_spinlock_irq!(pages, "rsiw_fast"),
+                iova: AtomicU64::new(0),
+                len: AtomicU64::new(0),
+            }),
             GFP_KERNEL,
         )?))
     }
@@ -77,9 +85,11 @@ impl Region {
     /// As [`Self::enable`], for a fast registration by the QP of number `stream`: its first byte is
     /// addressed by `iova`.
     pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) {
-        self.fenced(|pages| {
-            if let Some(pages) = pages {
+        self.fenced(|fast| {
+            if let Some((fast, pages)) = fast {
                 pages.set_iova(iova);
+                fast.iova.store(iova, Ordering::Relaxed);
+                fast.len.store(pages.len(), Ordering::Relaxed);
             }
             self.stream.store(stream, Ordering::Relaxed);
             self.set(stag, access);
@@ -88,7 +98,7 @@ impl Region {
 
     fn set(&self, stag: u32, access: Access) {
         self.stag.store(stag, Ordering::Relaxed);
-        // Release: whoever sees the region valid sees its STag.
+        // Release: whoever sees the region valid sees its STag and its bounds.
         self.state.store(VALID | access.bits(), Ordering::Release);
     }
 
@@ -111,10 +121,10 @@ impl Region {
     }
 
     /// Runs `f` while no access to a fast registration is under way, with its page list.
-    fn fenced<R>(&self, f: impl FnOnce(Option<&mut PageList>) -> R) -> R {
+    fn fenced<R>(&self, f: impl FnOnce(Option<(&FastStore, &mut PageList)>) -> R) -> R {
         let store = self.store.enter();
         match store.as_deref() {
-            Some(Store::Fast(fast)) => f(Some(&mut *fast.pages.lock())),
+            Some(Store::Fast(fast)) => f(Some((fast, &mut *fast.pages.lock()))),
             _ => f(None),
         }
     }
@@ -374,7 +384,11 @@ impl Store {
                 iova, len: size, ..
             } => offset_in(*iova, *size, addr, len),
             Store::Dma(_) => addr.checked_add(len).map(|_| addr).ok_or(MemError::Wrap),
-            Store::Fast(fast) => list_offset(&fast.pages.lock(), addr, len),
+            Store::Fast(fast) => {
+                let (iova, size) = (&fast.iova, &fast.len);
+                let (iova, size) = (iova.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
+                offset_in(iova, size, addr, len)
+            }
         }
     }
 }
