@@ -64,7 +64,8 @@ extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
-enum verdict { V_PASS, V_FAIL, V_SKIP };
+/* V_CRASH: not even a verdict, of a process that died or hangs. */
+enum verdict { V_PASS, V_FAIL, V_SKIP, V_CRASH };
 
 struct result {
 	int verdict;			/* of both sides together */
