@@ -245,7 +245,7 @@ load_on_lo() {
 	[ "$RSIW_DRIVER" != siw ] || ip link set lo address 02:00:00:00:00:01
 	ip addr add "$LO/32" dev lo
 	ip addr add "$LO6/128" dev lo nodad
-	load_driver lo
+	load_driver lo "$@"
 }
 
 unload_driver() {

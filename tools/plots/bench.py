@@ -93,6 +93,9 @@ def tables(points, kinds):
             if tcp:
                 rows[1][1]["tcp"] = f"{median(tcp):.0f}"
             yield from table(f"{metric}, {size_text(point[1])}, us", shown, rows)
+    for point in (p for p in points if p[0] == "conn_rate"):
+        yield from table("connections/s", rdma, [
+            ("", cells(point, lambda r: f"{median(r):.0f}"))])
     scaling = sorted(p for p in points if p[0] == "write_bw" and
                      any((p[0], p[1], n) in points for n in (16, 64, 256)))
     if scaling:

@@ -6,9 +6,10 @@
 # kernel: stock
 #
 # How fast rsiw is, beside siw, siw with its segmentation offload, rxe and TCP: bandwidth by
-# size, latency, rate of short messages, many queue pairs; and what that costs both
+# size, latency, rate of short messages, many queue pairs, connections; and what that costs both
 # hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
-# QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them.
+# QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them. A kind is a
+# driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer.
 # MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself.
 # Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
 # asserts only that everything runs: what to expect of a machine is for people to say.
@@ -17,7 +18,8 @@
 
 : "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
 	"${MTU:=1500}" "${OFFLOADS:=on}"
-kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe")
+kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe"
+	"rsiw crc=0>siw" "siw>rsiw crc=0")
 sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
 qps=(1 16 64 256)
 [ -z "$QUICK" ] || { kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "siw" "siw-gso"); sizes=(64 65536 1048576); qps=(); }
@@ -25,7 +27,12 @@ qps=(1 16 64 256)
 
 # Points: METRIC SIZE QPS, separated by dots.
 points_of() {
-	local size n
+	local size n sizes=("${sizes[@]}") qps=("${qps[@]}")
+	case $1 in
+	*">"*) sizes=(65536 1048576) qps=() ;;
+	# It has no room for 256 of a process.
+	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
+	esac
 	if [ "$1" = tcp ]; then
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
 		echo "tcp_lat.2.1"
@@ -36,6 +43,7 @@ points_of() {
 	done
 	for n in send write read; do echo "${n}_lat.2.1"; done
 	for n in "${qps[@]}"; do echo "write_bw.65536.$n"; done
+	[ -n "$QUICK" ] || echo "conn_rate.0.32"
 }
 
 planned=0
@@ -65,6 +73,14 @@ with() {
 }
 without() { rdma link del bench && rmmod "$(module_of "$1")"; }
 module_of() { case $1 in siw-gso) echo siw ;; rxe) echo rdma_rxe ;; *) echo "$1" ;; esac; }
+# each with|without KIND: what it says of this host here, and there what it says of the peer.
+each() {
+	local here=${2%>*} there=${2#*>} pid
+	peer_sh "$(declare -f); $1 $there" &
+	pid=$!
+	# shellcheck disable=SC2086 # a driver and its parameters
+	"$1" $here && wait "$pid"
+}
 
 # What this host did so far: busy and all ticks of its processor, octets of its link.
 state() {
@@ -92,9 +108,24 @@ command_of() {
 	esac
 }
 
+# connections NUMBER: how many are established in a second, by process after process of NUMBER.
+connections() {
+	local i
+	for ((i = 0; i < 8; i++)); do
+		peer_bg server sh -c "ulimit -l unlimited; many server $PEER 7501 $1"
+		# What comes then does not count, and with siw may come to no end.
+		server_up 7501 && (ulimit -l unlimited; within 8 many client "$PEER" 7501 "$1" 16 </dev/null)
+		peer_kill server
+	done >"$WORK/measured" 2>&1
+	awk -v all="$1" '$1 == "established" && $2 == all && $(NF - 2) > 0 { n++; t += 1 / $(NF - 2) }
+		END { if (n < 4) exit 1; printf "%.4g\tconnections/s\t\n", n / t }' "$WORK/measured" ||
+		{ cat "$WORK/measured"; return 1; } >&2
+}
+
 # measure METRIC SIZE QPS: a line "VALUE UNIT DETAILS".
 measure() {
 	local command try
+	[ "$1" != conn_rate ] || { connections "$3"; return; }
 	command=$(command_of "$@")
 	# Several tries, for siw's sake: see patiently in lib.sh.
 	for try in 1 2 3; do
@@ -134,14 +165,13 @@ one() {
 
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
-		# shellcheck disable=SC2086 # a driver and its parameters
-		[ "$kind" = tcp ] || both with $kind || { note "$kind: no device"; exit 1; }
+		[ "$kind" = tcp ] || each with "$kind" || { note "$kind: no device"; exit 1; }
 		for point in $(points_of "$kind"); do
 			# shellcheck disable=SC2053 # a pattern
 			[[ $point == $ONLY ]] || continue
 			LIMIT=100 run "round $r of $ROUNDS, $kind: $point" one "$r" "$kind" "$point"
 		done
-		[ "$kind" = tcp ] || both without "${kind%% *}" || { note "$kind: it stays"; exit 1; }
+		[ "$kind" = tcp ] || each without "$kind" || { note "$kind: it stays"; exit 1; }
 	done
 done
 [ "$OFFLOADS" = on ] || offloads on

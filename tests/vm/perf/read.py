@@ -6,6 +6,7 @@ typical one of perftest, with its percentiles as details, the mean of qperf. Fai
 there is none.
 """
 
+import math
 import re
 import sys
 
@@ -48,6 +49,9 @@ def main():
     if not found:
         return 1
     value, unit, details = found
+    # A program that found no clock divides by nothing, or has measured nothing.
+    if not (math.isfinite(value) and value > 0):
+        return 1
     if metric.endswith("_bw"):
         details += " " + cost
     print(f"{value:.4g}", unit, details.strip(), sep="\t")
