@@ -6,7 +6,8 @@
 
 enum {
 	LEN = 1 << 20,
-	READS = 8,
+	/* Of LEN each: they take longer than this thread may have to wait for the processor. */
+	READS = 40,
 	SENDS = 16,
 	RECVS = 32,
 	MESSAGE = 1000,
