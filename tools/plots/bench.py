@@ -67,7 +67,7 @@ def tables(points, kinds):
 
     for metric in BANDWIDTHS:
         rows, costs, ratios = [], [], []
-        for point in sorted(p for p in points if p[0] == metric and p[2] == 1):
+        for point in sorted(p for p in points if p[0] == metric):
             label, size = size_text(point[1]), point[1]
             row = cells(point, lambda r: f"{median(r):.1f}")
             cost = cells(point, lambda r: f"{detail(r, 'cpu') or 0:.1f}")
@@ -96,10 +96,9 @@ def tables(points, kinds):
     for point in (p for p in points if p[0] == "conn_rate"):
         yield from table("connections/s", rdma, [
             ("", cells(point, lambda r: f"{median(r):.0f}"))])
-    scaling = sorted(p for p in points if p[0] == "write_bw" and
-                     any((p[0], p[1], n) in points for n in (16, 64, 256)))
+    scaling = sorted(p for p in points if p[0] == "multi_bw")
     if scaling:
-        yield from table("write_bw by QPs, MiB/s", rdma, [
+        yield from table("write_bw by QPs, MiB/s", shown, [
             (f"{p[2]} x {size_text(p[1])}", cells(p, lambda r: f"{median(r):.1f}"))
             for p in scaling])
 
@@ -125,7 +124,7 @@ def main():
         print(text, file=file)
     print(text)
     for metric in BANDWIDTHS:
-        mine = sorted(p for p in points if p[0] == metric and p[2] == 1)
+        mine = sorted(p for p in points if p[0] == metric)
         if not mine:
             continue
         with open(f"{out}/{metric}.dat", "w", encoding="ascii") as file:

@@ -32,17 +32,20 @@ points_of() {
 	*">"*) sizes=(65536 1048576) qps=() ;;
 	# It has no room for 256 of a process.
 	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
+	# iperf3 has at most 128.
+	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16 64 128) ;;
 	esac
 	if [ "$1" = tcp ]; then
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
 		echo "tcp_lat.2.1"
+		for n in "${qps[@]}"; do echo "multi_bw.65536.$n"; done
 		return
 	fi
 	for size in "${sizes[@]}"; do
 		for n in send write read; do echo "${n}_bw.$size.1"; done
 	done
 	for n in send write read; do echo "${n}_lat.2.1"; done
-	for n in "${qps[@]}"; do echo "write_bw.65536.$n"; done
+	for n in "${qps[@]}"; do echo "multi_bw.65536.$n"; done
 	[ -n "$QUICK" ] || echo "conn_rate.0.32"
 }
 
@@ -103,7 +106,9 @@ command_of() {
 	case $1 in
 	tcp_bw) echo "qperf -t 2 -m $2 tcp_bw" ;;
 	tcp_lat) echo "qperf -t 2 -m $2 tcp_lat" ;;
-	*_bw) echo "ib_$1 -F -R -d bench -s $2 -q $3 -D 2 $([ "$3" = 1 ] || echo -t 16)" ;;
+	# Each connection begins slowly (RFC 5681), and has its turn of so many requests seldom.
+	multi_bw) echo "ib_write_bw -F -R -d bench -s $2 -q $3 -D 6 -t 16" ;;
+	*_bw) echo "ib_$1 -F -R -d bench -s $2 -D 2" ;;
 	*_lat) echo "ib_$1 -F -R -d bench -s $2 -n $([ -n "$QUICK" ] && echo 1500 || echo 4000)" ;;
 	esac
 }
@@ -122,10 +127,22 @@ connections() {
 		{ cat "$WORK/measured"; return 1; } >&2
 }
 
+# streams SIZE NUMBER: what TCP moves by so many.
+streams() {
+	peer_bg server iperf3 -s -1
+	server_up 5201 && states >"$WORK/before" &&
+		within 30 iperf3 -c "$PEER" -P "$2" -l "$1" -t 6 -J >"$WORK/measured" && states >"$WORK/after"
+	peer_kill server
+	python3 /tests/perf/read.py iperf3 "$1" "$WORK/measured" "$(cost "$WORK/before" "$WORK/after")"
+}
+
 # measure METRIC SIZE QPS: a line "VALUE UNIT DETAILS".
 measure() {
 	local command try
-	[ "$1" != conn_rate ] || { connections "$3"; return; }
+	case $1 in
+	conn_rate) connections "$3"; return ;;
+	iperf3) streams "$2" "$3"; return ;;
+	esac
 	command=$(command_of "$@")
 	# Several tries, for siw's sake: see patiently in lib.sh.
 	for try in 1 2 3; do
@@ -156,9 +173,10 @@ measure() {
 
 # one ROUND KIND POINT
 one() {
-	local metric size n line
+	local metric size n line program=
 	IFS=. read -r metric size n <<<"$3"
-	line=$(measure "$metric" "$size" "$n") || return
+	[ "$2 $metric" != "tcp multi_bw" ] || program=iperf3
+	line=$(measure "${program:-$metric}" "$size" "$n") || return
 	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$metric" "$size" "$n" "$line" >>"$results"
 	tr '\t' ' ' <<<"$line"
 }

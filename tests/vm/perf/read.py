@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""read.py METRIC SIZE FILE COST: what perftest or qperf (-v) printed, as a line
+"""read.py METRIC SIZE FILE COST: what perftest, qperf (-v) or iperf3 (-J) printed, as a line
 
 VALUE <tab> UNIT <tab> DETAILS. Bandwidth in MiB/s; latency in us, half a round trip: the
 typical one of perftest, with its percentiles as details, the mean of qperf. Fails if
 there is none.
 """
 
+import json
 import math
 import re
 import sys
@@ -41,18 +42,27 @@ def qperf(metric, size, text):
     return value, "MiB/s", f"rate={value * 2**20 / int(size):.0f}/s"
 
 
+def iperf3(_metric, _size, text):
+    try:
+        rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
+    except (ValueError, KeyError):
+        return None
+    return rate / 8 / 2**20, "MiB/s", ""
+
+
 def main():
     metric, size, path, cost = sys.argv[1:]
     with open(path, encoding="ascii", errors="replace") as file:
         text = file.read()
-    found = (qperf if metric.startswith("tcp") else perftest)(metric, size, text)
+    program = iperf3 if metric == "iperf3" else qperf if metric.startswith("tcp") else perftest
+    found = program(metric, size, text)
     if not found:
         return 1
     value, unit, details = found
     # A program that found no clock divides by nothing, or has measured nothing.
     if not (math.isfinite(value) and value > 0):
         return 1
-    if metric.endswith("_bw"):
+    if metric.endswith("_bw") or metric == "iperf3":
         details += " " + cost
     print(f"{value:.4g}", unit, details.strip(), sep="\t")
     return 0
