@@ -54,7 +54,7 @@ module! {
         },
         tx_budget: u32 {
             default: 1024,
-            description: "KiB that a QP's worker sends at a time, before others have their turn (64 to 16384)",
+            description: "KiB that the worker sends for a QP at a time, before others have their turn (64 to 16384)",
         },
         port_mapper: u8 {
             default: 0,

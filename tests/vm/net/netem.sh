@@ -55,7 +55,7 @@ peer_down() { peer ip link set eth0 down && sleep "$DOWN" && peer ip link set et
 
 run "load the driver on both hosts" both load_driver || exit 1
 # A burst lasts until enough packets were lost: TCP is to ask again each second, not after 0.2, 0.4 ... 25.6.
-both sysctl -q net.ipv4.tcp_rto_max_ms=1000
+both sysctl -q net.ipv4.tcp_rto_max_ms=1000 || exit 1
 peer_bg server rsiw-verbs server "$PEER"
 server_up 18515 || exit 1
 LIMIT=$((ROUNDS + 30)) run "one packet of fifty is lost" stressed loss 2%
@@ -71,7 +71,7 @@ both plain
 peer_kill server
 LIMIT=$((ROUNDS + 30)) run "one packet of a hundred is corrupted" pinged corrupt 1%
 both plain
-both sysctl -q net.ipv4.tcp_rto_max_ms=120000
+both sysctl -q net.ipv4.tcp_rto_max_ms=120000 || exit 1
 LIMIT=$((4 * DOWN + 30)) run "the link is down" during 7402 down
 /tests/guest/addresses "$RSIW_SIDE"
 LIMIT=$((4 * DOWN + 30)) run "the peer's link is down" during 7403 peer_down
