@@ -5,11 +5,11 @@
 # pairs: rsiw,rsiw
 #
 # What happens to one host's device while the other is in the middle of a
-# transfer: the network pauses or changes its MTU, or the driver goes.
+# transfer: the network pauses, changes its MTU or its addresses, or the driver goes.
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 11
+plan 14
 
 run "load the driver on both hosts" both load_driver || exit 1
 
@@ -43,6 +43,40 @@ LIMIT=45 run "a transfer outlives a pause of eth0" during pause
 mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.2; }
 mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
 LIMIT=45 run "and changes of the MTU" during mtus
+no_address() { ip addr flush dev eth0 scope global && sleep 0.5 && /tests/guest/addresses "$RSIW_SIDE"; }
+LIMIT=45 run "and the loss of its address for a while" during no_address
+
+# Another address, and the device is the same: it is pinged from, and at.
+OTHER=10.7.0.77
+here_pings() {
+	peer_bg server rping -s -a "$PEER" -p 7504 -C 5 -V && server_up 7504 &&
+		rping -c -a "$PEER" -I "$OTHER" -p 7504 -C 5 -V && peer_end server 10
+}
+peer_pings() {
+	started server rping -s -a "$OTHER" -p 7505 -C 5 -V
+	wait_for 10 listening 7505 && peer rping -c -a "$OTHER" -p 7505 -C 5 -V && ends server 10
+}
+listening() { ss -Htln | grep -q ":$1 "; }
+moved() {
+	ip addr flush dev eth0 scope global && ip addr add "$OTHER/24" dev eth0 || return
+	here_pings && peer_pings
+}
+LIMIT=60 run "another address, and who uses it" moved
+# The connection of this one comes to its end with its program, whatever TCP may still wait for.
+abandoned() {
+	ip addr flush dev eth0 scope global && /tests/guest/addresses "$RSIW_SIDE" &&
+		transfer ib_write_bw 7506 20 || return
+	ip addr flush dev eth0 scope global && ip addr add "$OTHER/24" dev eth0 && pkill -x ib_write_bw
+	ends ib_write_bw 10
+	local status=$?
+	wait_for 10 no_qps || status=1
+	ip addr flush dev eth0 scope global
+	/tests/guest/addresses "$RSIW_SIDE"
+	peer_kill peer_ib_write_bw
+	return "$status"
+}
+no_qps() { ! rdma res show qp | grep ib_write_bw; }
+LIMIT=60 run "an end after its address has gone" abandoned
 
 busy_hosts() { transfer ib_write_bw 7502 60 && transfer ib_read_bw 7503 60; }
 LIMIT=100 run "Writes and Reads between the hosts" busy_hosts

@@ -127,12 +127,12 @@ connections() {
 		{ cat "$WORK/measured"; return 1; } >&2
 }
 
-# streams SIZE NUMBER: what TCP moves by so many, but for the first second, in which they begin.
+# streams SIZE NUMBER: what TCP moves by so many. (Without -O: iperf3 does not get to its end then, with 64.)
 streams() {
 	local status=1
 	peer_bg server iperf3 -s -1
 	server_up 5201 && states >"$WORK/before" &&
-		within 30 iperf3 -c "$PEER" -P "$2" -l "$1" -O 1 -t 6 -J >"$WORK/measured" &&
+		within 30 iperf3 -c "$PEER" -P "$2" -l "$1" -t 6 -J >"$WORK/measured" &&
 		states >"$WORK/after" && status=0
 	peer_kill server
 	[ "$status" = 0 ] || { tail -n 3 "$WORK/measured" >&2; return 1; }
