@@ -2,6 +2,7 @@
 
 //! MPA frames, and the one FPDU of connection setup, on their way through the socket.
 
+use super::Conn;
 use iwarp::{
     mpa::{mulpdu, FrameReader, MpaError, FRAME_MAX},
     tx::{Framer, Message, Segmenter, Sink},
@@ -55,8 +56,8 @@ pub(super) type FrameBuf = [u8; FRAME_MAX];
 pub(super) const FRAME_BUF: FrameBuf = [0; FRAME_MAX];
 
 /// Sends all of `bytes`, at a time when the send buffer is empty. Context: sleeping.
-pub(super) fn send(socket: &TcpSocket, bytes: &[u8]) -> Result {
-    match socket.send(bytes)? {
+pub(super) fn send(conn: &Conn, bytes: &[u8]) -> Result {
+    match conn.socket().send(bytes, Some(conn.tx_pages()))? {
         Sent::Bytes(n) if n == bytes.len() => Ok(()),
         // A connection that cannot take half a kilobyte as the first thing is of no use.
         _ => Err(errno::ECONNABORTED.into()),
@@ -65,12 +66,7 @@ pub(super) fn send(socket: &TcpSocket, bytes: &[u8]) -> Result {
 
 /// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
 /// section 9). Context: sleeping.
-pub(super) fn send_terminate(
-    socket: &TcpSocket,
-    code: TermCode,
-    crc: bool,
-    tx_markers: bool,
-) -> Result {
+pub(super) fn send_terminate(conn: &Conn, code: TermCode, crc: bool, tx_markers: bool) -> Result {
     let message = Message::Terminate {
         term: Terminate::new(code),
     };
@@ -78,9 +74,9 @@ pub(super) fn send_terminate(
         bytes: [0; 128],
         len: 0,
     };
-    let segment = Segmenter::new(message, 0).next(mulpdu(socket.mss(), tx_markers));
+    let segment = Segmenter::new(message, 0).next(mulpdu(conn.socket().mss(), tx_markers));
     Framer::new(crc, tx_markers).write(&segment.ok_or(EINVAL)?, &mut out)?;
-    send(socket, out.bytes.get(..out.len).ok_or(EINVAL)?)
+    send(conn, out.bytes.get(..out.len).ok_or(EINVAL)?)
 }
 
 /// Takes one short FPDU.

@@ -201,7 +201,7 @@ fn send_request(conn: &Arc<Conn>, attempt: &Attempt) -> Result<(Initiator, KBox<
     );
     let mut buf = frame::FRAME_BUF;
     let (mpa, len) = Initiator::request(&offer, &mut buf).map_err(|_| EINVAL)?;
-    frame::send(conn.socket(), buf.get(..len).ok_or(EINVAL)?)?;
+    frame::send(conn, buf.get(..len).ok_or(EINVAL)?)?;
     Ok((mpa, reader))
 }
 
@@ -322,7 +322,7 @@ fn give_up(
     tx_markers: bool,
     peer: Option<ReplyInfo<'_>>,
 ) -> Stage {
-    let words = match frame::send_terminate(conn.socket(), code, crc, tx_markers) {
+    let words = match frame::send_terminate(conn, code, crc, tx_markers) {
         Ok(()) => LastWords::Sent,
         Err(_) => LastWords::None,
     };

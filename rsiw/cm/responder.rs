@@ -156,7 +156,7 @@ impl Requested {
         let never = |e| (Lost::Handshake, e);
         let reply = buf.get(..len).ok_or(never(EINVAL))?;
         qp.bind(&StreamParams::new(&agreed, false)).map_err(never)?;
-        frame::send(conn.socket(), reply).map_err(|e| (Lost::Reset, e))?;
+        frame::send(conn, reply).map_err(|e| (Lost::Reset, e))?;
         Ok(ConnInfo {
             local: self.local,
             remote: self.remote,
@@ -255,7 +255,7 @@ fn refuse(conn: &Arc<Conn>, slot: &Slot, responder: Responder, private_data: &[u
     let sent = responder
         .reject(private_data, &mut buf)
         .map_err(|_| EINVAL)
-        .and_then(|len| frame::send(conn.socket(), buf.get(..len).ok_or(EINVAL)?));
+        .and_then(|len| frame::send(conn, buf.get(..len).ok_or(EINVAL)?));
     match (sent, slot.refused()) {
         (Ok(()), Some(place)) => close::linger(conn, Some(place)),
         // With too many that do not go, the peer may miss the Reply, but not the end.

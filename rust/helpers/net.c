@@ -521,18 +521,41 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 }
 
 /*
+ * The page that TCP copies to is lent to the socket for this call: kept there, it
+ * would be 32 KiB for each connection that has sent something. Afterwards @frag
+ * is what the socket has then, which may be another page.
+ */
+static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
+			     struct page_frag *frag, int *behind)
+{
+	int ret;
+
+	if (frag)
+		swap(sk->sk_frag, *frag);
+	ret = ksock_sendmsg_locked(sk, msg, len, behind);
+	if (frag) {
+		swap(sk->sk_frag, *frag);
+	} else if (unlikely(sk->sk_frag.page)) {
+		/* It has copied pages for a route without scatter/gather. */
+		put_page(sk->sk_frag.page);
+		sk->sk_frag.page = NULL;
+	}
+	return ret;
+}
+
+/*
  * The kernel's own traffic is not for the security modules to judge by the task
  * that happens to send it, hence not sock_sendmsg().
  */
 static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
-			 int *behind)
+			 struct page_frag *frag, int *behind)
 {
 	int ret;
 
 	/* As inet_sendmsg() does: receive steering follows the sender. */
 	sock_rps_record_flow(sk);
 	lock_sock(sk);
-	ret = ksock_sendmsg_locked(sk, msg, len, behind);
+	ret = ksock_copy_locked(sk, msg, len, frag, behind);
 	release_sock(sk);
 	return ret;
 }
@@ -547,13 +570,13 @@ static int ksock_flags(bool end)
  * back as long as the device is busy (tcp_should_autocork()).
  */
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   int *behind, bool end)
+			   struct page_frag *frag, int *behind, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_sendmsg(sk, &msg, len, behind);
+	return ksock_sendmsg(sk, &msg, len, frag, behind);
 }
 
 /*
@@ -574,7 +597,7 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_sendmsg(sk, &msg, len, behind);
+	return ksock_sendmsg(sk, &msg, len, NULL, behind);
 }
 
 /*
@@ -585,25 +608,25 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
  * doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
-			     int *behind)
+			     struct page_frag *frag, int *behind)
 {
 	const gfp_t allocation = sk->sk_allocation;
 	int ret;
 
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
-	ret = ksock_sendmsg_locked(sk, msg, len, behind);
+	ret = ksock_copy_locked(sk, msg, len, frag, behind);
 	sk->sk_allocation = allocation;
 	return ret;
 }
 
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  int *behind, bool end)
+				  struct page_frag *frag, int *behind, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_send_atomic(sk, &msg, len, behind);
+	return ksock_send_atomic(sk, &msg, len, frag, behind);
 }
 
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
@@ -614,7 +637,7 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_send_atomic(sk, &msg, len, behind);
+	return ksock_send_atomic(sk, &msg, len, NULL, behind);
 }
 
 /* Pages to send from */
@@ -654,6 +677,12 @@ size_t rust_helper_ksock_page_size(struct page *page)
 bool rust_helper_ksock_page_exclusive(struct page *page)
 {
 	return page_ref_count(page) == 1 && !page_is_pfmemalloc(page);
+}
+
+/* Memory that only those get who free some. */
+bool rust_helper_ksock_page_of_reserve(struct page *page)
+{
+	return page_is_pfmemalloc(page);
 }
 
 void *rust_helper_ksock_page_address(struct page *page)

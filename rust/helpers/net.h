@@ -76,12 +76,12 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 bool rust_helper_ksock_at_eof(const struct sock *sk);
 int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   int *behind, bool end);
+			   struct page_frag *frag, int *behind, bool end);
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 				 unsigned int count, size_t len, int *behind,
 				 bool end);
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  int *behind, bool end);
+				  struct page_frag *frag, int *behind, bool end);
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
@@ -92,6 +92,7 @@ void rust_helper_ksock_page_get(struct page *page);
 void rust_helper_ksock_page_put(struct page *page);
 size_t rust_helper_ksock_page_size(struct page *page);
 bool rust_helper_ksock_page_exclusive(struct page *page);
+bool rust_helper_ksock_page_of_reserve(struct page *page);
 void *rust_helper_ksock_page_address(struct page *page);
 
 #endif /* RUST_HELPERS_NET_H */

@@ -3,7 +3,9 @@
 //! Moving bytes: reading within the socket lock, sending from pages, and the small exact reads and
 //! sends of a handshake.
 
-use crate::{bindings, train::Bytes, LockedSock, SockCell, TcpSocket, TrainBuf};
+use crate::{
+    bindings, open::OpenPages, train::Bytes, LockedSock, PagePool, SockCell, TcpSocket, TrainBuf,
+};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -46,17 +48,29 @@ fn sent(ret: c_int) -> Result<Sent> {
 }
 
 impl TcpSocket {
-    /// Sends a few bytes by copying them; what is sent next begins a segment. C: `tcp_sendmsg()`.
-    /// Sleeping, but not for the network.
-    pub fn send(&self, bytes: &[u8]) -> Result<Sent> {
+    /// Sends a few bytes by copying them, to pages of `pool`; what is sent next begins a segment. C:
+    /// `tcp_sendmsg()`. Sleeping, but not for the network.
+    pub fn send(&self, bytes: &[u8], pool: Option<&PagePool>) -> Result<Sent> {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
-        let mut behind = 0;
-        // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
-        sent(unsafe {
-            let start = bytes.as_ptr().cast();
-            bindings::ksock_send(self.sk(), start, bytes.len(), &mut behind, true)
+        sent(self.send_small(bytes, pool, &mut 0, true))
+    }
+
+    fn send_small(
+        &self,
+        bytes: &[u8],
+        pool: Option<&PagePool>,
+        behind: &mut c_int,
+        end: bool,
+    ) -> c_int {
+        OpenPages::lend(pool.map(PagePool::open), |frag| {
+            // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length. `frag`
+            // has a page whose rest nobody else uses, or none.
+            unsafe {
+                let start = bytes.as_ptr().cast();
+                bindings::ksock_send(self.sk(), start, bytes.len(), frag, behind, end)
+            }
         })
     }
 
@@ -74,11 +88,7 @@ impl TcpSocket {
         let (mut behind, end) = train.lies();
         let ret = match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
-            // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length.
-            Bytes::Small(bytes) => unsafe {
-                let start = bytes.as_ptr().cast();
-                bindings::ksock_send(self.sk(), start, bytes.len(), &mut behind, end)
-            },
+            Bytes::Small(bytes) => self.send_small(bytes, train.pool(), &mut behind, end),
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
@@ -124,12 +134,17 @@ impl LockedSock {
         let (mut behind, end) = train.lies();
         let ret = match train.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
-            // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
-            // reads of their length.
-            Bytes::Small(bytes) => unsafe {
-                let start = bytes.as_ptr().cast();
-                bindings::ksock_send_locked(self.as_ptr(), start, bytes.len(), &mut behind, end)
-            },
+            Bytes::Small(bytes) => {
+                let behind = &mut behind;
+                OpenPages::lend(train.pool().map(PagePool::open), |frag| {
+                    // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
+                    // reads of their length. `frag` has a page whose rest nobody else uses, or none.
+                    unsafe {
+                        let (sk, start) = (self.as_ptr(), bytes.as_ptr().cast());
+                        bindings::ksock_send_locked(sk, start, bytes.len(), frag, behind, end)
+                    }
+                })
+            }
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();

@@ -27,6 +27,7 @@ pub mod hooks;
 pub mod io;
 pub mod locked;
 pub mod namespace;
+mod open;
 pub mod pages;
 pub mod pool;
 pub mod socket;

@@ -8,13 +8,13 @@
 //! peer acknowledged them and the device forgot them. A page is used again from its beginning only
 //! if its reference count says that nobody else is left.
 
-use crate::{bindings, pool::PagePool};
+use crate::{bindings, open::OpenPage, pool::PagePool};
 use core::ptr::NonNull;
 use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
 
 /// A counted reference to a page, possibly a big one.
 pub(crate) struct PageRef(
-    /// INVARIANT: We own one reference count of this page, which [`TxPages`] allocated.
+    /// INVARIANT: We own one reference count of this page, which [`PageRef::alloc`] allocated, or TCP.
     NonNull<bindings::page>,
 );
 
@@ -42,7 +42,8 @@ impl PageRef {
     ///
     /// # Safety
     ///
-    /// `page` is null, or comes from [`PageRef::into_raw`], each time once.
+    /// `page` is null, or comes from [`PageRef::into_raw`], each time once, or from
+    /// `skb_page_frag_refill()`, with a reference that is the caller's to give away.
     pub(crate) unsafe fn from_raw(page: *mut bindings::page) -> Option<Self> {
         // INVARIANT: By the contract of this function the reference is ours now.
         NonNull::new(page).map(Self)
@@ -54,8 +55,14 @@ impl PageRef {
         unsafe { bindings::ksock_page_exclusive(self.0.as_ptr()) }
     }
 
+    /// Whether it was made of the kernel's emergency reserve.
+    pub(crate) fn is_of_reserve(&self) -> bool {
+        // SAFETY: By the type invariant the page is there.
+        unsafe { bindings::ksock_page_of_reserve(self.0.as_ptr()) }
+    }
+
     /// Bytes of the page.
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         // SAFETY: By the type invariant the page is there.
         unsafe { bindings::ksock_page_size(self.0.as_ptr()) }
     }
@@ -78,7 +85,7 @@ impl Drop for PageRef {
 
 /// Some bytes of a page; keeps the page.
 ///
-/// INVARIANT: `raw` describes a run inside of a page that [`TxPages`] allocated, of which this
+/// INVARIANT: `raw` describes a run inside of a page that [`PageRef`] may have, of which this
 /// object owns one reference count; or it has no page, and no length.
 #[repr(transparent)]
 pub struct PageSpan {
@@ -152,29 +159,10 @@ impl Drop for PageSpan {
     }
 }
 
-/// The page bytes are given out from at the moment.
-struct Current {
-    page: PageRef,
-    size: usize,
-    /// INVARIANT: The bytes from here to `size` were never handed on since the page was allocated
-    /// or found unused, and no [`PageSpan`] covers them.
-    used: usize,
-}
-
-impl Current {
-    /// Nobody else may read the page.
-    fn new(page: PageRef) -> Self {
-        Self {
-            size: page.size(),
-            page,
-            used: 0,
-        }
-    }
-}
-
 /// A source of bytes to fill and send.
 pub(crate) struct TxPages {
-    current: Option<Current>,
+    /// The page bytes are given out from at the moment.
+    current: Option<OpenPage>,
     /// Where pages come from and go to, if not only from and to the kernel.
     pool: Option<Arc<PagePool>>,
 }
@@ -196,6 +184,7 @@ impl TxPages {
     /// Prepares for a new train of about `hint` bytes: at a page boundary if it is a large one, so
     /// that it has as few fragments as possible.
     pub(crate) fn begin(&mut self, hint: usize) {
+        self.borrow();
         if let Some(current) = &mut self.current {
             let align = if hint > LARGE { 4096 } else { 64 };
             // INVARIANT: Giving bytes up is always right.
@@ -203,13 +192,36 @@ impl TxPages {
         }
     }
 
-    fn current(&mut self, atomic: bool) -> Result<&mut Current> {
+    /// Goes on with a page that another one has left.
+    fn borrow(&mut self) {
+        if self.current.is_none() {
+            self.current = self.pool().and_then(|pool| pool.open().take());
+        }
+    }
+
+    /// Leaves the current page to others, if there is a pool.
+    pub(crate) fn park(&mut self) {
+        let Some(pool) = &self.pool else {
+            return;
+        };
+        if let Some(current) = self.current.take() {
+            pool.open().put(current);
+        }
+    }
+
+    /// Where pages come from and go to.
+    pub(crate) fn pool(&self) -> Option<&PagePool> {
+        self.pool.as_deref()
+    }
+
+    fn current(&mut self, atomic: bool) -> Result<&mut OpenPage> {
+        self.borrow();
         if self.current.as_ref().is_some_and(|c| c.used == c.size) {
             self.next_page();
         }
         if self.current.is_none() {
             // INVARIANT: A fresh page, of which nobody knows.
-            self.current = Some(Current::new(PageRef::alloc(atomic)?));
+            self.current = Some(OpenPage::new(PageRef::alloc(atomic)?));
         }
         self.current.as_mut().ok_or(ENOMEM)
     }
@@ -230,7 +242,7 @@ impl TxPages {
         };
         // INVARIANT: Whoever is found to be exclusive has the only reference: nobody reads the page
         // any more, and no span of it is left.
-        self.current = page.map(Current::new);
+        self.current = page.map(OpenPage::new);
     }
 
     /// Lets `write` fill up to `max` contiguous bytes, or fewer where the page ends. If it succeeds

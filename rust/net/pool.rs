@@ -10,7 +10,7 @@
 //! too short, all pages of that round come one too early: so it is mostly between the length that is needed
 //! and twice that, and one page of a hundred is a fresh one.
 
-use crate::{bindings, pages::PageRef};
+use crate::{bindings, open::OpenPages, pages::PageRef};
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
@@ -32,6 +32,8 @@ pub struct PagePool {
     hits: AtomicUsize,
     /// Those who fill pages.
     users: AtomicUsize,
+    /// Those that are not full.
+    open: OpenPages,
 }
 
 impl PagePool {
@@ -47,14 +49,20 @@ impl PagePool {
 
     /// An empty one. Context: sleeping. Errors: `ENOMEM`.
     pub fn new() -> Result<Arc<Self>> {
-        let pool = Self {
+        let pool = init!(Self {
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; Self::MOST],
             at: AtomicUsize::new(0),
             width: AtomicUsize::new(Self::LEAST),
             hits: AtomicUsize::new(0),
             users: AtomicUsize::new(0),
-        };
-        Ok(Arc::new(pool, GFP_KERNEL)?)
+            open <- OpenPages::new(),
+        });
+        Arc::init(pool, GFP_KERNEL)
+    }
+
+    /// Those that are not full.
+    pub(crate) fn open(&self) -> &OpenPages {
+        &self.open
     }
 
     /// Leaves a filled page, in the place of the one that has waited longest: returns that if
@@ -117,6 +125,7 @@ impl PagePool {
         // Acquire and release: what those who left before put into slots is seen below.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.width.store(Self::LEAST, Ordering::Relaxed);
+            self.open.clear();
             for slot in self.slots.iter().skip(Self::LEAST) {
                 if !slot.load(Ordering::Relaxed).is_null() {
                     drop(Self::swap(slot, None));

@@ -4,8 +4,8 @@
 //! interface. Where that is down, as it is until somebody configures it, those tests do nothing.
 
 use crate::{
-    addr, errno, Bytes, Family, ListenCallbacks, LockedSock, Namespace, PageSpan, Received, Sent,
-    SockCallbacks, SockCell, TcpSocket, TcpState, TrainBuf,
+    addr, errno, Bytes, Family, ListenCallbacks, LockedSock, Namespace, PagePool, PageSpan,
+    Received, Sent, SockCallbacks, SockCell, TcpSocket, TcpState, TrainBuf,
 };
 use core::{
     net::SocketAddr,
@@ -214,11 +214,12 @@ struct Pair {
     server: TcpSocket,
     at_client: Arc<End>,
     at_server: Arc<End>,
+    pool: Option<Arc<PagePool>>,
 }
 
 impl Pair {
     /// `None`: there is no loopback.
-    fn new(to: &SocketAddr) -> Result<Option<Self>> {
+    fn new(to: &SocketAddr, pool: Option<&Arc<PagePool>>) -> Result<Option<Self>> {
         let net = Namespace::init();
         let dropped = DROPPED.load(Relaxed);
         let listener = TcpSocket::new(&net, Family::of(to))?;
@@ -247,7 +248,7 @@ impl Pair {
         check!(client.mss() > 500);
 
         // The handshake's way: exactly so many bytes, while more is there.
-        check!(client.send(b"hello world!")? == Sent::Bytes(12));
+        check!(client.send(b"hello world!", pool.map(|pool| &**pool))? == Sent::Bytes(12));
         let mut word = [0; 6];
         soon("word", || server.recv(&mut word) == Ok(Received::Bytes(6)))?;
         check!(&word == b"hello ");
@@ -272,13 +273,14 @@ impl Pair {
             server,
             at_client,
             at_server,
+            pool: pool.cloned(),
         }))
     }
 
     /// Sends `total` bytes from client to server, in trains of all sizes; every other few in segments.
     /// Pages are used again, and between what was written is what was not to be sent.
     fn stream(&self, total: u64) -> Result<u64> {
-        let mut train = TrainBuf::new(None);
+        let mut train = TrainBuf::new(self.pool.clone());
         let (mut at, mut rest) = (0, total);
         let mut seed = 1u64;
         while rest > 0 || !train.is_empty() {
@@ -325,7 +327,7 @@ impl Pair {
                 rx.reply = len;
             }
             for _ in 0..10 {
-                check!(self.client.send(&[pattern(asked)])? == Sent::Bytes(1));
+                check!(self.client.send(&[pattern(asked)], None)? == Sent::Bytes(1));
                 asked += 1;
                 back += len as u64;
                 soon("the reply", || {
@@ -344,7 +346,7 @@ impl Pair {
     /// Sends while nobody receives until there is no room, then lets it go on.
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
-        let mut train = TrainBuf::new(None);
+        let mut train = TrainBuf::new(self.pool.clone());
         let (mut full, mut shared) = (0, false);
         while full < 3 {
             if train.is_empty() {
@@ -389,7 +391,7 @@ impl Pair {
         self.client.shutdown_write()?;
         soon("FIN", || self.at_server.eof.load(Relaxed) == 1)?;
         check!(self.at_client.eof.load(Relaxed) == 0);
-        check!(self.server.send(&[pattern(0)])? == Sent::Bytes(1));
+        check!(self.server.send(&[pattern(0)], None)? == Sent::Bytes(1));
         soon("a byte against the FIN", || {
             self.at_client.received.load(Relaxed) == 1
         })?;
@@ -412,18 +414,18 @@ impl Pair {
             .client
             .take_error()
             .is_some_and(|e| e == errno::ECONNRESET));
-        check!(self.client.send(b"x").is_err());
+        check!(self.client.send(b"x", None).is_err());
         Ok(())
     }
 }
 
-fn talk(to: SocketAddr) -> Result {
-    if let Some(pair) = Pair::new(&to)? {
+fn talk(to: SocketAddr, pool: Option<&Arc<PagePool>>) -> Result {
+    if let Some(pair) = Pair::new(&to, pool)? {
         let at = pair.stream(8 << 20)?;
         pair.back_pressure(at)?;
         pair.half_close()?;
     }
-    if let Some(pair) = Pair::new(&to)? {
+    if let Some(pair) = Pair::new(&to, pool)? {
         pair.replies()?;
         pair.reset()?;
     }
@@ -513,11 +515,17 @@ mod suite {
 
     #[test]
     fn talks_over_ipv4() -> Result {
-        talk(SocketAddr::from(([127, 0, 0, 1], 0)))
+        talk(SocketAddr::from(([127, 0, 0, 1], 0)), None)
+    }
+
+    #[test]
+    fn talks_out_of_a_pool() -> Result {
+        let pool = PagePool::new()?;
+        talk(SocketAddr::from(([127, 0, 0, 1], 0)), Some(&pool))
     }
 
     #[test]
     fn talks_over_ipv6() -> Result {
-        talk(SocketAddr::from(([0u16, 0, 0, 0, 0, 0, 0, 1], 0)))
+        talk(SocketAddr::from(([0u16, 0, 0, 0, 0, 0, 0, 1], 0)), None)
     }
 }

@@ -20,7 +20,8 @@ use kernel::{error::Result, prelude::*, sync::Arc};
 /// pages do; when it outgrows that, it moves to pages.
 ///
 /// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TrainBuf::set_atomic`]
-/// was called. It starts without pages and keeps one, of up to 32 KiB, until it is dropped.
+/// was called. It has pages only while it is not empty, if it has a pool; else it keeps one, of up to
+/// 32 KiB, until it is dropped.
 pub struct TrainBuf {
     pages: TxPages,
     /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
@@ -176,6 +177,11 @@ impl TrainBuf {
         let behind = if free { -1 } else { self.grid.behind as c_int };
         // Where a segment ends is not known for the rest of a train.
         (behind, self.last || self.is_cut() && self.grid.segment != 0)
+    }
+
+    /// Where its pages come from.
+    pub(crate) fn pool(&self) -> Option<&PagePool> {
+        self.pages.pool()
     }
 
     /// Where it really was.
@@ -346,6 +352,9 @@ impl TrainBuf {
             self.settle();
         } else {
             self.consume_pages(drop);
+            if self.len == 0 {
+                self.pages.park();
+            }
         }
     }
 
