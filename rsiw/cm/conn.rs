@@ -5,9 +5,9 @@
 //! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
 //! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
 //! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock, or has the job
-//! [`Conn::bulk`] do it, if much has come.
+//! [`Conn::bulk`] do it, if much has come, or comes all the time.
 
-use super::{stage::Stage, Close};
+use super::{pace::Pace, stage::Stage, Close};
 use crate::{device::Device, qp::Qp};
 use core::{
     fmt::Arguments,
@@ -94,6 +94,8 @@ pub(crate) struct Conn {
     error: AtomicI32,
     /// A [`Receiver`]; changed with the socket locked.
     receiver: AtomicU32,
+    /// Of what the queue pair receives.
+    pace: Pace,
     /// The peer's first FPDU came.
     started: AtomicBool,
     born: Instant<Monotonic>,
@@ -160,6 +162,7 @@ impl Conn {
                 how: AtomicU32::new(0),
                 error: AtomicI32::new(0),
                 receiver: AtomicU32::new(Receiver::Actor as u32),
+                pace: Pace::new(),
                 started: AtomicBool::new(false),
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
@@ -380,7 +383,9 @@ impl Conn {
     /// octets, then the job goes on. Context: socket locked.
     fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock, most: usize) {
         if let Some(qp) = this.streaming_qp() {
-            if qp.rx_pump(sk, most) >= most {
+            let taken = qp.rx_pump(sk, most);
+            this.pace.took(taken);
+            if taken >= most {
                 this.bulk.queue(&this.dev.queues.rx, this.into());
             } else if sk.at_eof() {
                 let clean = qp.rx_eof(sk);
@@ -400,7 +405,8 @@ impl Conn {
 
 impl SockCallbacks for Conn {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        if sk.unread() >= BULK_LEN {
+        // (What comes for the actor, or for nobody, leaves it slow.)
+        if sk.unread() >= BULK_LEN || this.pace.is_fast() {
             this.bulk.queue(&this.dev.queues.rx, this.into());
         } else {
             Self::receive(this, sk, usize::MAX);

@@ -16,6 +16,7 @@
 //! - [`streaming`]: the time in which a queue pair owns the stream.
 //! - [`close`]: every way a connection ends.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's connections.
+//! - [`pace`]: whether a stream comes fast.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the rules.
 
@@ -25,6 +26,7 @@ mod frame;
 mod initiator;
 mod listener;
 mod open;
+mod pace;
 mod registry;
 mod responder;
 mod stage;

@@ -66,6 +66,10 @@ pub(super) struct FinSent {
 /// The next stage, if something ends the stream at once, in any of these stages.
 fn cut_short(conn: &Arc<Conn>, link: &Link, events: Events) -> Option<Stage> {
     let (why, e) = if conn.how() == Some(Close::Abort) {
+        if conn.error().is_some() {
+            // So says a send that failed after a reset: see below.
+            conn.look(events);
+        }
         (Lost::Aborted, errno::ECONNABORTED.error())
     } else if let Some(e) = conn.error() {
         // What came before the reset may wait for a worker.
