@@ -10,6 +10,7 @@ peer, this program, takes or sends nothing any more, or little. Says "ok NAME" o
 import os
 import select
 import socket
+import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +61,7 @@ class Peer(fpdu.Stream):
         self.consumer = Consumer(address, port, writes)
         sock = socket.socket()
         # Small steps: who reads a little acknowledges a little.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         sock.settimeout(10 * SLOW)
         sock.connect((address, port))
@@ -174,22 +175,48 @@ def nobody_left_and_no_fin(peer):
     return peer.reset_after(began, 10)
 
 
+def received(sock):
+    """Octets that TCP has acknowledged (tcpi_bytes_received)."""
+    return struct.unpack_from("Q", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
+
+
+def take_some(peer, since):
+    """As little as makes room for something that is acknowledged."""
+    before = received(peer.sock)
+    try:
+        while received(peer.sock) == before:
+            check(peer.sock.recv(200), f"all is taken after {time.monotonic() - since:.1f} s")
+            time.sleep(0.02)
+    except ConnectionResetError as e:
+        raise Failed(f"reset after {time.monotonic() - since:.1f} s") from e
+
+
 def taken_slowly(peer):
-    """Not while this end takes a little of it (for a minute, then that ends, too: not tested)."""
+    """Not while this end takes a little of it."""
     began = peer.consumer.do("destroy")
     while time.monotonic() < began + 12:
-        time.sleep(0.5)
-        try:
-            check(peer.sock.recv(1000), f"all is taken after {time.monotonic() - began:.1f} s")
-        except ConnectionResetError as e:
-            raise Failed(f"reset after {time.monotonic() - began:.1f} s") from e
+        take_some(peer, began)
+        time.sleep(2)
     # Some of it was acknowledged since the last look.
     after = peer.reset_at(10 + LATE)
     return f"reset after {after - began:.1f} s"
 
 
+def taken_too_slowly(peer):
+    """But after twelve times of that it ends, too."""
+    began = peer.consumer.do("destroy")
+    # The last look but one is after 60 s.
+    for look in range(13):
+        time.sleep(max(0, began + 5 * look + 1 - time.monotonic()))
+        take_some(peer, began)
+    after = peer.reset_at(began + 65 + LATE - time.monotonic()) - began
+    check(after >= 65 - EARLY, f"reset after {after:.1f} s, not 65")
+    return f"reset after {after:.1f} s"
+
+
 CASES = {terminate_not_sent: FLOOD, draining: FLOOD, draining_for_us: FLOOD, no_fin: 0, late_data: 0,
-         nobody_left: FLOOD, process_killed: FLOOD, nobody_left_and_no_fin: 0, taken_slowly: FLOOD}
+         nobody_left: FLOOD, process_killed: FLOOD, nobody_left_and_no_fin: 0, taken_slowly: FLOOD,
+         taken_too_slowly: FLOOD}
 
 
 def play(address, port, case, writes):

@@ -32,8 +32,8 @@ points_of() {
 	*">"*) sizes=(65536 1048576) qps=() ;;
 	# It has no room for 256 of a process.
 	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
-	# iperf3 has at most 128.
-	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16 64 128) ;;
+	# iperf3 has at most 128, and often does not get to its end with 64.
+	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16 128) ;;
 	esac
 	if [ "$1" = tcp ]; then
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
@@ -106,8 +106,9 @@ command_of() {
 	case $1 in
 	tcp_bw) echo "qperf -t 2 -m $2 tcp_bw" ;;
 	tcp_lat) echo "qperf -t 2 -m $2 tcp_lat" ;;
-	# Each connection begins slowly (RFC 5681), and has its turn of so many requests seldom.
-	multi_bw) echo "ib_write_bw -F -R -d bench -s $2 -q $3 -D 6 -t 16" ;;
+	# Each connection begins slowly (RFC 5681), and has its turn of so many requests seldom. Many requests
+	# are posted before the first completion is looked at; the first quarter of the time does not count.
+	multi_bw) echo "ib_write_bw -F -R -d bench -s $2 -q $3 -D $(($3 < 64 ? 6 : 20)) -t 16" ;;
 	*_bw) echo "ib_$1 -F -R -d bench -s $2 -D 2" ;;
 	*_lat) echo "ib_$1 -F -R -d bench -s $2 -n $([ -n "$QUICK" ] && echo 1500 || echo 4000)" ;;
 	esac
@@ -161,7 +162,7 @@ measure() {
 		fi
 		states >"$WORK/before"
 		# shellcheck disable=SC2086
-		if within 20 $command >"$WORK/measured" 2>&1; then
+		if within 40 $command >"$WORK/measured" 2>&1; then
 			states >"$WORK/after"
 			peer_kill server
 			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$WORK/before" "$WORK/after")" && return
@@ -190,7 +191,7 @@ for ((r = 1; r <= ROUNDS; r++)); do
 		for point in $(points_of "$kind"); do
 			# shellcheck disable=SC2053 # a pattern
 			[[ $point == $ONLY ]] || continue
-			LIMIT=100 run "round $r of $ROUNDS, $kind: $point" one "$r" "$kind" "$point"
+			LIMIT=150 run "round $r of $ROUNDS, $kind: $point" one "$r" "$kind" "$point"
 		done
 		[ "$kind" = tcp ] || each without "$kind" || { note "$kind: it stays"; exit 1; }
 	done
