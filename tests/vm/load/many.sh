@@ -64,7 +64,7 @@ mkfifo "$WORK/in"
 sleep 1000 >"$WORK/in" &
 many client "$PEER" 7501 "$MANY" 32 "$BUSY" <"$WORK/in" >"$WORK/client" 2>&1 &
 LIMIT=$((MANY / 10 + 80)) run "all are established" established || { cat "$WORK/server"; exit 1; }
-run "an idle one takes less than 80 KiB" taken 80
+run "an idle one takes less than 40 KiB" taken 40
 LIMIT=$((BUSY + 80)) run "all work at once" answered
 LIMIT=$((MANY / 20 + 60)) run "all close" closed
 wait_for 30 nothing_left
