@@ -12,10 +12,13 @@
 plan 13
 
 # What is tried fails and does not wait, and the mount can be taken away. Nothing is
-# under way when the server goes: 9pnet_rdma (Linux 7.2) would not wake who waits for
-# it, and leak the receive that was posted for the answer, with a warning.
+# under way when the server goes, and nothing is begun before the client was told:
+# 9pnet_rdma (Linux 7.2) would not wake who waits for it, and leak the receive that was
+# posted for the answer, with a warning. It is told by an event behind the QP's error.
+connected() { rdma resource show qp | grep "state RTS"; }
 gone() {
-	stop_server
+	connected && stop_server && wait_for 10 eval '! connected' || return
+	nap 1
 	wait_for 10 eval '! ls $MNT' || return
 	! echo x >"$MNT/x" || return
 	umount_9p
