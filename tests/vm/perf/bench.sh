@@ -32,6 +32,8 @@ points_of() {
 	*">"*) sizes=(65536 1048576) qps=() ;;
 	# It has no room for 256 of a process.
 	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
+	# With 64 it does not come to an end.
+	rxe) [ ${#qps[@]} = 0 ] || qps=(1 16) ;;
 	# iperf3 has at most 128, and often does not get to its end with 64.
 	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16 128) ;;
 	esac
