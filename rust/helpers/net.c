@@ -146,6 +146,12 @@ u32 rust_helper_ksock_unread(const struct sock *sk)
 	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq;
 }
 
+/* With the socket locked: what TCP_QUICKACK of 0 does. */
+void rust_helper_ksock_spare_acks(struct sock *sk)
+{
+	inet_csk_enter_pingpong_mode(sk);
+}
+
 /* What TCP was given and has not sent, as it was a moment ago. */
 u32 rust_helper_ksock_unsent(const struct sock *sk)
 {

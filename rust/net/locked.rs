@@ -59,6 +59,15 @@ impl LockedSock {
         unsafe { bindings::ksock_unread(self.sk) as usize }
     }
 
+    /// Ends what a receiver does behind a silence, and at the begin of a connection: TCP acknowledges each of
+    /// the next 16 packets for itself, however many come together. It goes on to acknowledge whatever is more
+    /// than a segment, when it is read at the latest. Lasts until a delayed acknowledgement is sent, or a
+    /// segment is missing. C: `TCP_QUICKACK`, 0.
+    pub fn spare_acks(&mut self) {
+        // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
+        unsafe { bindings::ksock_spare_acks(self.sk) }
+    }
+
     /// As [`TcpSocket::mss`].
     pub fn mss(&self) -> u32 {
         // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
