@@ -41,13 +41,55 @@ impl From<Error> for Stop {
     }
 }
 
-/// The engine's way into the train.
-struct Out<'a> {
+/// The engine's way into the train, piece by piece.
+struct Pieces<'a> {
     train: &'a mut TrainBuf,
     gather: &'a mut Gather,
 }
 
-impl Sink for Out<'_> {
+impl Sink for Pieces<'_> {
+    type Error = Stop;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        rdma::crc32c(crc, data)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        Ok(self.train.put(bytes)?)
+    }
+
+    fn put_payload(&mut self, len: u32, mut crc: Option<u32>) -> Result<u32, Stop> {
+        let gather = &mut *self.gather;
+        self.train.fill(len as usize, |dst| -> Result<(), Stop> {
+            crc = copied(gather, dst, crc)?;
+            Ok(())
+        })?;
+        Ok(crc.unwrap_or(0))
+    }
+}
+
+/// The engine's way into one piece of the train that has just the size of the FPDU, as most do: what there
+/// is to ask at a piece is asked once for header, payload and CRC.
+struct Whole<'a> {
+    /// What is not written yet.
+    room: &'a mut [u8],
+    gather: &'a mut Gather,
+}
+
+impl<'a> Whole<'a> {
+    #[inline]
+    fn take(&mut self, n: usize) -> Result<&'a mut [u8], Stop> {
+        let room = core::mem::take(&mut self.room);
+        let (taken, rest) = room.split_at_mut_checked(n).ok_or(OTHER_SIZE)?;
+        self.room = rest;
+        Ok(taken)
+    }
+}
+
+/// An FPDU is longer or shorter than it was said to be.
+const OTHER_SIZE: Stop = Stop::Memory(MemError::Bounds);
+
+impl Sink for Whole<'_> {
     type Error = Stop;
 
     #[inline]
@@ -57,23 +99,24 @@ impl Sink for Out<'_> {
 
     #[inline]
     fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        Ok(self.train.put(bytes)?)
+        self.take(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
     }
 
+    #[inline]
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Stop> {
-        let gather = &mut *self.gather;
-        let mut sum = crc.unwrap_or(0);
-        self.train.fill(len as usize, |dst| -> Result<(), Stop> {
-            gather.copy_to(dst).map_err(Stop::Memory)?;
-            // Of the copy, which is what goes out, whatever the source does meanwhile; and while
-            // it is in the cache.
-            if crc.is_some() {
-                sum = rdma::crc32c(sum, dst);
-            }
-            Ok(())
-        })?;
-        Ok(sum)
+        let dst = self.take(len as usize)?;
+        Ok(copied(self.gather, dst, crc)?.unwrap_or(0))
     }
+}
+
+/// Copies the next of the payload; returns `crc` updated over it.
+#[inline]
+fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Option<u32>, Stop> {
+    gather.copy_to(dst).map_err(Stop::Memory)?;
+    // Of the copy, which is what goes out, whatever the source does meanwhile; and while it is in
+    // the cache.
+    Ok(crc.map(|crc| rdma::crc32c(crc, dst)))
 }
 
 impl Tx {
@@ -207,8 +250,37 @@ impl Tx {
     #[inline]
     fn put_fpdu(&mut self, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;
+        let (position, before) = (gather.position(), self.framer);
+        let framer = &mut self.framer;
+        let done = self
+            .train
+            .fill_whole(framer.fpdu_len(fpdu), |room| -> Result<(), Stop> {
+                let mut out = Whole { room, gather };
+                framer.write(fpdu, &mut out)?;
+                // All of it is sent.
+                if out.room.is_empty() {
+                    Ok(())
+                } else {
+                    Err(OTHER_SIZE)
+                }
+            });
+        match done {
+            Some(Ok(())) => Ok(()),
+            Some(Err(stop)) => {
+                self.framer = before;
+                self.current.gather.rewind(position);
+                Err(stop)
+            }
+            None => self.put_pieces(fpdu),
+        }
+    }
+
+    /// As [`Self::put_fpdu`], where the FPDU goes on in another page.
+    #[cold]
+    fn put_pieces(&mut self, fpdu: &Segment) -> Result<(), Stop> {
+        let gather = &mut self.current.gather;
         let (mark, position, framer) = (self.train.len(), gather.position(), self.framer);
-        let mut out = Out {
+        let mut out = Pieces {
             train: &mut self.train,
             gather,
         };

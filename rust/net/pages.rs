@@ -214,6 +214,12 @@ impl TxPages {
         self.pool.as_deref()
     }
 
+    /// How many bytes are given out next in one piece, if it is known.
+    pub(crate) fn contiguous(&self) -> usize {
+        self.current.as_ref().map_or(0, |c| c.size - c.used)
+    }
+
+    #[inline]
     fn current(&mut self, atomic: bool) -> Result<&mut OpenPage> {
         self.borrow();
         if self.current.as_ref().is_some_and(|c| c.used == c.size) {
@@ -250,6 +256,7 @@ impl TxPages {
     ///
     /// Returns how many bytes it were. `write` must fill them all; what it leaves alone keeps an
     /// arbitrary, old content. `atomic`: the caller may not sleep.
+    #[inline]
     pub(crate) fn give<E: From<Error>>(
         &mut self,
         max: usize,

@@ -40,15 +40,19 @@ fn spans(train: &TrainBuf) -> &[PageSpan] {
     }
 }
 
-/// Appends `n` bytes of the stream that starts at `*at`.
+/// Appends `n` bytes of the stream that starts at `*at`, in one piece if that can be.
 fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
-    train.fill(n, |to| -> Result {
+    let mut write = |to: &mut [u8]| -> Result {
         for byte in to {
             *byte = pattern(*at);
             *at += 1;
         }
         Ok(())
-    })
+    };
+    match train.fill_whole(n, &mut write) {
+        Some(done) => done,
+        None => train.fill(n, write),
+    }
 }
 
 /// Writes `n` bytes that nobody may ever see: it fails at the last of them, or is taken back.

@@ -250,6 +250,28 @@ impl TrainBuf {
         self.fill_pages(n, write)
     }
 
+    /// As [`TrainBuf::fill`], if all `n` bytes lie in one piece, so that `write` is called once; `None`
+    /// if they do not, or have no room, or memory is to be allocated first. Nothing was done then.
+    #[inline]
+    pub fn fill_whole<E: From<Error>>(
+        &mut self,
+        n: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        if self.is_small {
+            let from = self.at + self.len;
+            let done = write(self.small.get_mut(from..)?.get_mut(..n)?);
+            if done.is_ok() {
+                self.len += n;
+            }
+            return Some(done);
+        }
+        if n > self.room() || n > self.pages.contiguous() {
+            return None;
+        }
+        Some(self.piece(n, write))
+    }
+
     fn fill_pages<E: From<Error>>(
         &mut self,
         n: usize,
@@ -274,6 +296,7 @@ impl TrainBuf {
     }
 
     /// Appends one contiguous piece of up to `max` bytes.
+    #[inline]
     fn piece<E: From<Error>>(
         &mut self,
         max: usize,
@@ -386,5 +409,58 @@ impl TrainBuf {
 impl Default for TrainBuf {
     fn default() -> Self {
         Self::new(None)
+    }
+}
+
+#[kunit_tests(rsiw_net_train)]
+mod tests {
+    use super::*;
+
+    /// What `write` is given `n` bytes of in one piece, if it is called.
+    fn whole(train: &mut TrainBuf, n: usize, result: Result) -> Option<Result> {
+        let (before, mut called) = (train.len(), 0);
+        let done = train.fill_whole(n, |to| -> Result {
+            called += 1;
+            assert_eq!(to.len(), n);
+            to.fill(called);
+            result
+        });
+        assert_eq!(called, u8::from(done.is_some()));
+        let appended = if done == Some(Ok(())) { n } else { 0 };
+        assert_eq!(train.len(), before + appended);
+        done
+    }
+
+    /// One call, or none, and then nothing was done.
+    #[test]
+    fn whole_pieces() -> Result {
+        let mut train = TrainBuf::new(None);
+        // Short: in the object.
+        train.begin(TrainBuf::SMALL);
+        assert_eq!(whole(&mut train, 100, Ok(())), Some(Ok(())));
+        assert_eq!(whole(&mut train, 50, Err(EFAULT)), Some(Err(EFAULT)));
+        assert_eq!(whole(&mut train, 1000, Ok(())), None);
+        train.clear();
+        // Long: in the page, once there is one.
+        train.begin(TrainBuf::MAX_LEN);
+        assert_eq!(whole(&mut train, 1000, Ok(())), None);
+        train.put(&[2; 1000])?;
+        while let Some(done) = whole(&mut train, 1000, Ok(())) {
+            assert_eq!(done, Ok(()));
+        }
+        // A page is full but for the rest, or the train.
+        assert!(train.len() <= TrainBuf::MAX_LEN && train.len() % 1000 == 0);
+        assert!(train.pages.contiguous() < 1000 || train.room() < 1000);
+        if train.pages.contiguous() > 10 {
+            assert_eq!(whole(&mut train, 10, Err(EFAULT)), Some(Err(EFAULT)));
+        }
+        train.put(&[2; 1000])?;
+        let spans = match train.bytes() {
+            Bytes::Pages(spans) => spans,
+            Bytes::Small(_) => &[],
+        };
+        let total: usize = spans.iter().map(PageSpan::len).sum();
+        assert_eq!(total, train.len());
+        Ok(())
     }
 }
