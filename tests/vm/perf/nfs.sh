@@ -8,7 +8,7 @@
 # throughput of direct reads of 2, 16 and 256 KiB, and how busy both hosts are
 # meanwhile. The three take turns, ROUNDS times (vm-run --env), SECONDS_EACH a
 # measurement, of which the medians count. siw uses no CRCs, so rsiw runs with
-# and without. It asserts only that everything runs.
+# and without. KINDS, SIZES: some of them. It asserts only that everything runs.
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -16,7 +16,8 @@
 : "${ROUNDS:=3}" "${SECONDS_EACH:=4}"
 [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
 kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw")
-sizes=(2k 16k 256k)
+[ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
+IFS=, read -ra sizes <<<"${SIZES:-2k,16k,256k}"
 plan $((ROUNDS * ${#kinds[@]} + 1))
 
 results=$RSIW_OUT/nfs.tsv
