@@ -3,17 +3,18 @@
 # bench.gp TABLE SVG: bandwidth by the size of messages. The table has a row for each size and
 # a column for each kind, with its name on top; "?" where nothing was measured.
 
-set terminal svg size 900,480 font "sans,11" background "white"
+set terminal svg noenhanced size 900,480 font "sans,11" background "white"
 set output ARG2
 set datafile missing "?"
-set title system(sprintf("basename '%s' .dat | tr _ ' '", ARG1)).", two hosts of one emulated CPU"
+set title system(sprintf("basename '%s' .dat", ARG1)).", two hosts of one emulated CPU"
 set style data linespoints
 set logscale x 2
 set logscale y
-set format x "%.0s%cB"
+set xtics ("64 B" 64, "256 B" 256, "1 KiB" 1024, "4 KiB" 4096, "16 KiB" 16384, "64 KiB" 65536, \
+	"256 KiB" 262144, "1 MiB" 1048576, "4 MiB" 4194304)
 set xlabel "message"
 set ylabel "MiB/s"
 set grid
-set key left top
+set key outside right center
 columns = int(system(sprintf("head -n 2 '%s' | tail -n 1 | wc -w", ARG1)))
 plot for [i=2:columns] ARG1 using 1:i title columnheader lw 2 pt i

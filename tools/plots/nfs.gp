@@ -5,7 +5,7 @@
 # server's load, ms of CPU per MiB.
 
 table = ARG1
-set terminal svg size 900,420 font "sans,11" background "white"
+set terminal svg noenhanced size 900,420 font "sans,11" background "white"
 set output ARG2
 set multiplot layout 1,2 title "NFS 4.2, direct reads, two hosts of one CPU"
 set style data linespoints

@@ -10,14 +10,14 @@
 # hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
 # QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them. A kind is a
 # driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer.
-# MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself.
+# MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself; SYSCTLS: of both hosts.
 # Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
 # asserts only that everything runs: what to expect of a machine is for people to say.
 
 . /tests/lib.sh
 
 : "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
-	"${MTU:=1500}" "${OFFLOADS:=on}"
+	"${MTU:=1500}" "${OFFLOADS:=on}" "${SYSCTLS:=}"
 kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe"
 	"rsiw crc=0>siw" "siw>rsiw crc=0")
 sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
@@ -34,8 +34,8 @@ points_of() {
 	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
 	# With 64 it does not come to an end.
 	rxe) [ ${#qps[@]} = 0 ] || qps=(1 16) ;;
-	# iperf3 has at most 128, and often does not get to its end with 64.
-	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16 128) ;;
+	# iperf3 has at most 128, and seldom gets to its end with 64.
+	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16) ;;
 	esac
 	if [ "$1" = tcp ]; then
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
@@ -66,6 +66,8 @@ printf 'round\tkind\tmetric\tsize\tqps\tvalue\tunit\tdetails\n' >"$results"
 both ip link set eth0 mtu "$MTU" || exit 1
 offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/dev/null; }
 [ "$OFFLOADS" = on ] || offloads off || exit 1
+# shellcheck disable=SC2086 # settings
+[ -z "$SYSCTLS" ] || both sysctl -w $SYSCTLS || exit 1
 
 # with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
 with() {
@@ -194,22 +196,47 @@ tried() {
 	shift
 	if [ "$2" != rxe ]; then
 		LIMIT=150 run "$name" one "$@"
-	elif TRIES=1 PATIENCE=15 one "$@" >"$WORK/one"; then
+	elif [ -n "$stuck" ]; then
+		skip "$name" "rxe is stuck since it was asked for $stuck"
+	elif tried_rxe "$@"; then
 		run "$name" cat "$WORK/one"
 	else
-		skip "$name" "rxe does not come to an end, as happens to it now and then"
+		skip "$name" "rxe did not come to an end"
 	fi
+}
+# Its programs may wait in the kernel for ever, for large messages that lost a packet: who waits for them
+# does, too, and its device and module stay.
+stuck=
+tried_rxe() {
+	TRIES=1 PATIENCE=15 one "$@" >"$WORK/one" 2>&1 &
+	local pid=$!
+	if wait_for 30 is_over "$pid"; then
+		wait "$pid"
+	else
+		stuck=$3
+		each renamed rxe
+		false
+	fi
+}
+is_over() { ! kill -0 "$1"; }
+renamed() { rdma dev set bench name stuck; }
+# As each, but for what has no device, or keeps it.
+device() {
+	case $2,$stuck in
+	tcp,* | rxe,?*) ;;
+	*) each "$@" ;;
+	esac
 }
 
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
-		[ "$kind" = tcp ] || each with "$kind" || { note "$kind: no device"; exit 1; }
+		device with "$kind" || { note "$kind: no device"; exit 1; }
 		for point in $(points_of "$kind"); do
 			# shellcheck disable=SC2053 # a pattern
 			[[ $point == $ONLY ]] || continue
 			tried "round $r of $ROUNDS, $kind: $point" "$r" "$kind" "$point"
 		done
-		[ "$kind" = tcp ] || each without "$kind" || { note "$kind: it stays"; exit 1; }
+		device without "$kind" || { note "$kind: it stays"; exit 1; }
 	done
 done
 [ "$OFFLOADS" = on ] || offloads on
