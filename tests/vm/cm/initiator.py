@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A peer that an RDMA consumer connects to."""
 
+import os
 import socket
 import struct
 import subprocess
@@ -10,6 +11,9 @@ from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_op
                     receive_frame)
 import fpdu
 from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+
+# After so many seconds the device repeats its RTR to a peer that says nothing.
+WAIT = int(os.environ.get("INITIATOR_WAIT", "1"))
 
 
 def message(stream):
@@ -217,7 +221,7 @@ class Initiator:
         stream.send(fpdu.tagged(fpdu.RESPONSE, *request[:2]))
         sent = stream.next()
         check(sent[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {sent.hex()}")
-        is_open(sock, 4 * SLOW)
+        is_open(sock, WAIT + 2 * SLOW)
         sock.close()
         self.consumer_ends(20, fails=False)
 
