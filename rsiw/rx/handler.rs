@@ -85,7 +85,7 @@ impl Handler for Place<'_> {
         Ok(crc.map_or(0, |crc| rdma::crc32c(crc, data)))
     }
 
-    fn end_segment(&mut self, _p: &Placement) -> Result<(), Refusal> {
+    fn end_segment(&mut self) -> Result<(), Refusal> {
         self.started();
         Ok(())
     }

@@ -7,8 +7,8 @@ mod read;
 mod term_code;
 mod terminate;
 
-pub(crate) use opcode::VERSION_BITS;
 pub use opcode::{Opcode, VERSION};
+pub(crate) use opcode::{VERSION_BITS, VERSION_BITS_MASK};
 pub use read::READ_REQUEST_LEN;
 pub use term_code::{Layer, TermCode};
 pub use terminate::{Terminate, TERMINATE_MAX};

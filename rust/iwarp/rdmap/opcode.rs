@@ -14,6 +14,9 @@ pub const VERSION: u8 = 1;
 /// [`VERSION`] at its place in the control field, bits 24-25 of Figure 3.
 pub(crate) const VERSION_BITS: u8 = VERSION << 6;
 
+/// Where it is.
+pub(crate) const VERSION_BITS_MASK: u8 = 0b11 << 6;
+
 /// RDMA Message Opcode (RFC 5040 s4.1, Figure 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -72,6 +75,12 @@ impl Opcode {
             Self::ReadRequest => Some(Qn::READ_REQUEST),
             Self::Terminate => Some(Qn::TERMINATE),
         }
+    }
+
+    /// Whether messages of this opcode go to Tagged Buffers (Figure 4).
+    #[inline]
+    pub const fn is_tagged(self) -> bool {
+        matches!(self, Self::Write | Self::ReadResponse)
     }
 
     /// Which of the four Send opcodes carries these properties.

@@ -167,7 +167,7 @@ pub trait Handler {
 
     /// The segment is complete and its CRC verified. Follows every accepted
     /// [`begin_segment`](Self::begin_segment).
-    fn end_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
+    fn end_segment(&mut self) -> Result<(), Refusal>;
 
     /// A message is complete and all its CRCs verified.
     fn deliver(&mut self, e: Event) -> Result<(), Refusal>;

@@ -340,7 +340,7 @@ impl Receiver {
     #[inline]
     fn complete<H: Handler>(&mut self, segment: &Segment, h: &mut H) -> Result<(), Reason> {
         if segment.action == Action::Place {
-            h.end_segment(&segment.placement)
+            h.end_segment()
                 .map_err(|why| segment.refused_placement().reason(why))?;
         }
         if !segment.last {

@@ -23,8 +23,12 @@ use crate::bytes::Fields;
 use crate::ddp::{
     TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
 };
-use crate::rdmap::{Opcode, READ_REQUEST_LEN, VERSION_BITS};
+use crate::rdmap::{Opcode, READ_REQUEST_LEN, VERSION_BITS, VERSION_BITS_MASK};
 use crate::types::{Msn, Qn, Stag};
+
+/// The versions of DDP and RDMAP in the first two octets of a DDP header.
+const VERSIONS: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
+const VERSIONS_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK]);
 
 /// What is done with the payload of the open segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +37,11 @@ pub(super) enum Action {
     Place,
     /// There is none, and the handler is not to see the segment.
     Skip,
-    /// It is a Read Request Header, `at` octets in, or a Terminate Header.
-    Gather {
-        /// Octets of the header received in earlier segments.
-        at: usize,
-    },
+    /// It is a Read Request Header or a Terminate Header.
+    Gather,
 }
 
-/// A segment whose header has passed all checks.
+/// A segment whose header has passed all checks. One is kept for each FPDU, so it is small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     /// The message it belongs to.
@@ -49,8 +50,6 @@ pub(super) struct Segment {
     pub(super) action: Action,
     /// L flag.
     pub(super) last: bool,
-    /// Valid if the action is [`Action::Place`].
-    pub(super) placement: Placement,
     /// Length of the message up to the end of this segment.
     pub(super) end: u32,
     /// Invalidate STag field; valid in Sends that invalidate.
@@ -119,17 +118,14 @@ impl Rules {
         let is_tagged = ddp & TAGGED != 0;
 
         // RFC 5041 s4.1: "The value of DV MUST be the same for all the DDP Segments transmitted or
-        // received on a DDP Stream."
-        if ddp & VERSION_MASK != VERSION {
-            return Err(if is_tagged {
-                Reason::TaggedVersion
-            } else {
-                Reason::UntaggedVersion
+        // received on a DDP Stream." RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA Version
+        // MUST be valid." Both versions at once, as both are right nearly always.
+        if hdr.be16::<0>() & VERSIONS_MASK != VERSIONS {
+            return Err(match (ddp & VERSION_MASK == VERSION, is_tagged) {
+                (true, _) => Reason::RdmapVersion,
+                (false, true) => Reason::TaggedVersion,
+                (false, false) => Reason::UntaggedVersion,
             });
-        }
-        // RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA Version MUST be valid."
-        if control & 0xc0 != VERSION_BITS {
-            return Err(Reason::RdmapVersion);
         }
         let opcode = Opcode::from_control(control).ok_or(Reason::ReservedOpcode)?;
 
@@ -154,7 +150,7 @@ impl Rules {
         h: &mut H,
     ) -> Result<Segment, Reason> {
         // Figure 4 of RFC 5040: only RDMA Write and Read Response are tagged.
-        if opcode.queue().is_some() {
+        if !opcode.is_tagged() {
             return Err(Reason::OpcodeNotTagged);
         }
         match self.tagged {
@@ -195,13 +191,13 @@ impl Rules {
                 to: hdr.to,
             }
         };
-        let placement = Placement {
-            target,
-            len,
-            first,
-            last: hdr.last,
-        };
         if len != 0 {
+            let placement = Placement {
+                target,
+                len,
+                first,
+                last: hdr.last,
+            };
             h.begin_segment(&placement)
                 .map_err(|why| Refused::Tagged.reason(why))?;
         }
@@ -215,7 +211,6 @@ impl Rules {
                 Action::Skip
             },
             last: hdr.last,
-            placement,
             end,
             invalidate: Stag(0),
             rtr: false,
@@ -291,15 +286,15 @@ impl Rules {
         let end = mo.checked_add(len).ok_or(Reason::MessageTooLong)?;
 
         let rtr = self.rtr_send && opcode == Opcode::Send && len == 0 && hdr.last;
-        let placement = Placement {
-            target: Target::Recv { offset: mo },
-            len,
-            first,
-            last: hdr.last,
-        };
         let action = match hdr.qn {
             Qn::SEND if rtr => Action::Skip,
             Qn::SEND => {
+                let placement = Placement {
+                    target: Target::Recv { offset: mo },
+                    len,
+                    first,
+                    last: hdr.last,
+                };
                 h.begin_segment(&placement)
                     .map_err(|why| Refused::Send.reason(why))?;
                 Action::Place
@@ -308,7 +303,7 @@ impl Rules {
             Qn::READ_REQUEST if end > READ_REQUEST_LEN as u32 => {
                 return Err(Reason::ReadRequestTooLong);
             }
-            _ => Action::Gather { at: mo as usize },
+            _ => Action::Gather,
         };
 
         // A Terminate fits any segment (MULPDU is at least 128), and nothing after it counts.
@@ -326,7 +321,6 @@ impl Rules {
             opcode,
             action,
             last,
-            placement,
             end,
             invalidate: hdr.invalidate,
             rtr,
@@ -337,7 +331,7 @@ impl Rules {
 impl Segment {
     /// What a handler refuses if it refuses to place this segment.
     pub(super) fn refused_placement(&self) -> Refused {
-        if self.opcode.queue().is_none() {
+        if self.opcode.is_tagged() {
             Refused::Tagged
         } else {
             Refused::Send
@@ -401,7 +395,7 @@ mod tests {
             Ok(0)
         }
 
-        fn end_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+        fn end_segment(&mut self) -> Result<(), Refusal> {
             Ok(())
         }
 

@@ -16,6 +16,7 @@ pub struct Opaque {
     pub crc32c: Update,
     pub expected: fn() -> Option<ReadExpect>,
     pub segment: fn(&Placement) -> Result<(), Refusal>,
+    pub end: fn() -> Result<(), Refusal>,
     pub place: fn(&[u8], Option<u32>) -> Result<u32, Refusal>,
     pub deliver: fn(Event) -> Result<(), Refusal>,
     pub put: fn(&[u8]) -> Result<(), i32>,
@@ -39,8 +40,8 @@ impl Handler for Opaque {
         (self.place)(data, crc)
     }
 
-    fn end_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
-        (self.segment)(p)
+    fn end_segment(&mut self) -> Result<(), Refusal> {
+        (self.end)()
     }
 
     fn deliver(&mut self, e: Event) -> Result<(), Refusal> {

@@ -187,7 +187,7 @@ impl Handler for Node {
         Ok(crc.map_or(0, |crc| crc32c(crc, data)))
     }
 
-    fn end_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+    fn end_segment(&mut self) -> Result<(), Refusal> {
         self.cursor = None;
         Ok(())
     }
