@@ -59,14 +59,18 @@ fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
 fn scribble(train: &mut TrainBuf, n: usize, fails: bool) -> Result {
     let mark = train.len();
     let mut done = 0;
-    let filled = train.fill(n, |to| -> Result {
+    let mut write = |to: &mut [u8]| -> Result {
         to.fill(0xee);
         done += to.len();
         if fails && done == n {
             return Err(EFAULT);
         }
         Ok(())
-    });
+    };
+    let filled = match train.fill_whole(n, &mut write) {
+        Some(filled) => filled,
+        None => train.fill(n, &mut write),
+    };
     check!(filled.is_err() == fails && done == n);
     if !fails {
         train.rollback(mark);

@@ -251,7 +251,8 @@ impl TrainBuf {
     }
 
     /// As [`TrainBuf::fill`], if all `n` bytes lie in one piece, so that `write` is called once; `None`
-    /// if they do not, or have no room, or memory is to be allocated first. Nothing was done then.
+    /// if they do not, or are none, or the train is full, or memory is to be allocated first. Nothing was
+    /// done then.
     #[inline]
     pub fn fill_whole<E: From<Error>>(
         &mut self,
@@ -266,7 +267,7 @@ impl TrainBuf {
             }
             return Some(done);
         }
-        if n > self.room() || n > self.pages.contiguous() {
+        if n == 0 || n > self.room() || n > self.pages.contiguous() {
             return None;
         }
         Some(self.piece(n, write))

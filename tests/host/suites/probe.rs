@@ -117,9 +117,7 @@ impl Handler for Probe {
 
     fn end_segment(&mut self) -> Result<(), Refusal> {
         self.check(Call::End)?;
-        if self.ended < self.begun {
-            self.ended += 1;
-        }
+        self.ended += 1;
         Ok(())
     }
 

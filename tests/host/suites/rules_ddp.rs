@@ -242,6 +242,10 @@ pub(crate) fn version_tagged() -> Outcome {
         let fault = verdict(&stream, &mut Probe::new()).err();
         let expected = FaultKind::Ddp(TermCode::TAGGED_VERSION);
         check_eq!(fault.map(|f| f.kind()), Some(expected));
+        // The layer below speaks first, whatever RDMAP has to say.
+        let stream = fpdu(&tagged(0xc0 | dv, op::WRITE & 0x0f, 1, 2, &[3]));
+        let fault = verdict(&stream, &mut Probe::new()).err();
+        check_eq!(fault.map(|f| f.kind()), Some(expected));
     }
     Ok(())
 }
@@ -250,6 +254,9 @@ pub(crate) fn version_tagged() -> Outcome {
 pub(crate) fn version_untagged() -> Outcome {
     for dv in [0, 2, 3] {
         let stream = fpdu(&untagged(0x40 | dv, op::SEND, 0, 1, 0, &[3]));
+        let got = code(&stream, &mut Probe::new());
+        check_eq!(got, Some(TermCode::UNTAGGED_VERSION));
+        let stream = fpdu(&untagged(0x40 | dv, op::SEND | 0x80, 0, 1, 0, &[3]));
         let got = code(&stream, &mut Probe::new());
         check_eq!(got, Some(TermCode::UNTAGGED_VERSION));
     }
