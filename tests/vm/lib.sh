@@ -212,14 +212,19 @@ load_driver() {
 	load_module "$RSIW_DRIVER" "$@" && add_device "$DEV" "$netdev"
 }
 
+# A driver may have builds to compare: rsiw-NAME is /build/rsiw-NAME.ko, and one of
+# them is loaded at a time.
+driver_of() { echo "${1%%-*}"; }
+module_of() { driver_of "$1" | sed 's/^rxe$/rdma_rxe/'; }
+
 load_module() {
-	local driver=$1 file dep
+	local build=$1 file dep
 	shift
-	[ "$driver" != rxe ] || driver=rdma_rxe
-	[ ! -e "/sys/module/$driver" ] || return 0
-	file=/build/$driver.ko
+	[ "$build" != rxe ] || build=rdma_rxe
+	[ ! -e "/sys/module/$(module_of "$build")" ] || return 0
+	file=/build/$build.ko
 	if [ ! -e "$file" ]; then
-		modprobe "$driver" "$@"
+		modprobe "$build" "$@"
 		return
 	fi
 	for dep in $(modinfo -F depends "$file" | tr , ' '); do
@@ -231,7 +236,7 @@ load_module() {
 
 # add_device NAME NETDEV [TYPE]
 add_device() {
-	rdma link add "$1" type "${3:-$RSIW_DRIVER}" netdev "$2" &&
+	rdma link add "$1" type "$(driver_of "${3:-$RSIW_DRIVER}")" netdev "$2" &&
 		wait_for 10 device_active "$1"
 }
 device_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }

@@ -73,13 +73,9 @@ offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/d
 with() {
 	local driver=$1
 	shift
-	case $driver in
-	siw-gso) modprobe -a ib_core libcrc32c ip6_udp_tunnel 2>/dev/null; modprobe ib_uverbs && insmod /build/siw-gso.ko && driver=siw ;;
-	*) RSIW_PARAMS='' load_module "$driver" "$@" ;;
-	esac && add_device bench eth0 "$driver"
+	RSIW_PARAMS='' load_module "$driver" "$@" && add_device bench eth0 "$driver"
 }
 without() { rdma link del bench && rmmod "$(module_of "$1")"; }
-module_of() { case $1 in siw-gso) echo siw ;; rxe) echo rdma_rxe ;; *) echo "$1" ;; esac; }
 # each with|without KIND: what it says of this host here, and there what it says of the peer.
 each() {
 	local here=${2%>*} there=${2#*>} pid

@@ -64,7 +64,7 @@ round() {
 		read_all "$1" "$size" || { status=1; break; }
 	done
 	umount_nfs && on_server stop_nfs || return
-	[ "$module" = tcp ] || both eval "rdma link del bench && rmmod $module" || return
+	[ "$module" = tcp ] || both eval "rdma link del bench && rmmod $(module_of "$module")" || return
 	return "$status"
 }
 for ((r = 1; r <= ROUNDS; r++)); do
