@@ -136,14 +136,18 @@ impl Tx {
         next_message: impl Fn(&mut Self, &Qp) -> Result<bool, Failed>,
     ) -> Result<Filled, Failed> {
         let mss = self.conn.socket().mss() as usize;
-        let mulpdu = if self.cfg.large_fpdu {
+        let large = self.cfg.large_fpdu;
+        let mut mulpdu = if large {
             iwarp::MAX_ULPDU
         } else {
             iwarp::mpa::mulpdu(mss as u32, self.cfg.markers)
         };
         // 0: none.
-        let segment = if self.cfg.large_fpdu { 0 } else { mss };
+        let segment = if large { 0 } else { mss };
         let mut behind = 0;
+        // Of a train of large FPDUs: wherever it is cut is right, but what goes beyond TCP's packets is a
+        // small packet more.
+        let mut end = TrainBuf::MAX_LEN;
         loop {
             if !self.current.active && !next_message(self, qp)? {
                 return Ok(if self.more {
@@ -157,6 +161,11 @@ impl Tx {
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
                 let left = self.current.segmenter.remaining() as usize;
                 self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
+                if large && left > mss {
+                    end = self.conn.socket().whole_packets(TrainBuf::MAX_LEN) & !3;
+                    let most = u16::try_from(end - FRAME).unwrap_or(u16::MAX);
+                    mulpdu = most.min(iwarp::MAX_ULPDU);
+                }
             }
             // A look ahead: what does not fit is made again for the next train.
             let mark = self.current.segmenter.mark();
@@ -167,6 +176,7 @@ impl Tx {
             let (first, used) = (self.train.is_empty(), self.train.len());
             let left = match (behind + used).checked_rem(segment) {
                 Some(of_segment @ 1..) => segment - of_segment,
+                None if !first => end.saturating_sub(used),
                 _ => usize::MAX,
             };
             if self.framer.fpdu_len(&fpdu) > left {

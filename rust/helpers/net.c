@@ -140,6 +140,12 @@ u32 rust_helper_ksock_mss(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
+/* Segments of the largest packet that TCP makes; 0 if it does not know yet. */
+u16 rust_helper_ksock_gso_segs(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->gso_segs);
+}
+
 /* What was received and not read, with the socket locked. */
 u32 rust_helper_ksock_unread(const struct sock *sk)
 {

@@ -55,6 +55,7 @@ int rust_helper_ksock_set_v6only(struct socket *sock);
 int rust_helper_ksock_state(const struct socket *sock);
 int rust_helper_ksock_take_error(struct socket *sock);
 u32 rust_helper_ksock_mss(const struct sock *sk);
+u16 rust_helper_ksock_gso_segs(const struct sock *sk);
 u32 rust_helper_ksock_unread(const struct sock *sk);
 void rust_helper_ksock_spare_acks(struct sock *sk);
 u32 rust_helper_ksock_unsent(const struct sock *sk);

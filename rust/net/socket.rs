@@ -288,6 +288,14 @@ impl TcpSocket {
         unsafe { bindings::ksock_mss(self.sk()) }
     }
 
+    /// The most octets, up to `most`, that TCP sends in packets of which each is as large as it makes
+    /// them (`tp->gso_segs`); half of `most` at the least. An octet more is a packet more. Context: any.
+    pub fn whole_packets(&self, most: usize) -> usize {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        let segments = unsafe { bindings::ksock_gso_segs(self.sk()) };
+        whole_packets(most, self.mss() as usize, segments.into())
+    }
+
     /// How many bytes the peer has acknowledged so far.
     pub fn bytes_acked(&self) -> u64 {
         // SAFETY: By the type invariant this is the `sk` of a TCP socket.
@@ -351,5 +359,52 @@ impl Drop for TcpSocket {
         self.detach();
         // SAFETY: By the type invariant the socket is ours to release, and it is not used again.
         unsafe { bindings::sock_release(self.as_ptr()) };
+    }
+}
+
+/// See [`TcpSocket::whole_packets`]; a packet has `segments` of `segment` octets.
+fn whole_packets(most: usize, segment: usize, segments: usize) -> usize {
+    let packet = match segments.saturating_mul(segment) {
+        // It does not know yet; or it makes one of several trains.
+        packet if packet == 0 || packet > most => segment,
+        packet => packet,
+    };
+    let beyond = most.checked_rem(packet).unwrap_or(0);
+    // A segment is longer.
+    if beyond == most {
+        return most;
+    }
+    most - beyond
+}
+
+#[kunit_tests(rsiw_net_socket)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_whole() {
+        for (segment, segments, whole) in [
+            (1448, 45, 45 * 1448),
+            (8948, 7, 7 * 8948),
+            // A device that takes packets of 32 KiB: two of them.
+            (1448, 22, 44 * 1448),
+            // Room for one, and not for the second one.
+            (1448, 30, 30 * 1448),
+            (1424, 45, 45 * 1424),
+            // Not known, or more than a train.
+            (1448, 0, 45 * 1448),
+            (1448, 128, 45 * 1448),
+            (65483, 1, 65483),
+            (70000, 1, 65536),
+            (0, 7, 65536),
+        ] {
+            assert_eq!(whole_packets(65536, segment, segments), whole);
+        }
+        for segment in 1..66000 {
+            for segments in [0, 1, 2, 7, 45, 65535] {
+                let whole = whole_packets(65536, segment, segments);
+                assert!(whole <= 65536 && whole >= 32768);
+            }
+        }
     }
 }
