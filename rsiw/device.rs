@@ -20,6 +20,10 @@ pub(crate) mod max {
     pub(crate) const CONTEXT: u32 = 64 * 1024;
     /// Requests of one queue.
     pub(crate) const QP_WR: u32 = 32 * 1024;
+    /// Scatter/gather elements of a kernel consumer's send request, each 16 octets of the queue. A
+    /// process' has room for [`MAX_SGE`](crate::abi::MAX_SGE); so have all receives, and a process is told
+    /// of the lesser number.
+    pub(crate) const SEND_SGE: u32 = 16;
     pub(crate) const SRQ_WR: u32 = 256 * 1024;
     pub(crate) const CQE: u32 = 2 * 1024 * 1024;
     /// RDMA Reads under way, each direction of a connection.

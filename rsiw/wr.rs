@@ -7,7 +7,7 @@
 //! values are in range; what still has to be looked up (keys) is looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE},
+    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
     mem::{Access, MemError, Region},
 };
 use kernel::{prelude::*, sync::Arc};
@@ -70,10 +70,13 @@ pub(crate) struct SendWr {
     pub(crate) fence: bool,
     /// The payload is in the request: `sge[0].length` bytes from `sge[1]` on.
     pub(crate) inline: bool,
+    /// Elements in all.
     num_sge: u8,
     /// Bytes of payload.
     pub(crate) len: u32,
     pub(crate) reg: Option<Registration>,
+    /// The part of a kernel consumer's list for which the element has no room, where tx works on it.
+    more: KVec<Sge>,
 }
 
 /// Sums the lengths of `sges`; a message has at most 2^32 - 1 bytes.
@@ -102,7 +105,32 @@ impl SendWr {
             num_sge: 0,
             len: 0,
             reg: None,
+            more: KVec::new(),
         }
+    }
+
+    /// Where tx takes one request after the other, of up to `sges` elements. Context: sleeping. Errors:
+    /// `ENOMEM`.
+    pub(crate) fn place(sges: u32) -> Result<Self> {
+        let mut this = Self::new(0, SendOp::Send, 0, 0);
+        let more = (sges as usize).saturating_sub(MAX_SGE);
+        this.more.reserve(more, GFP_KERNEL)?;
+        Ok(this)
+    }
+
+    /// Becomes `wr`, whose list goes on with as many of `more` as there are. Context: any.
+    pub(crate) fn become_posted(&mut self, wr: SendWr, more: &[Sge]) {
+        let mut place = core::mem::take(&mut self.more);
+        place.clear();
+        for sge in more
+            .iter()
+            .take(usize::from(wr.num_sge).saturating_sub(MAX_SGE))
+        {
+            // There is room; otherwise bytes would be missed when they are to be sent.
+            let _ = place.push_within_capacity(*sge);
+        }
+        *self = wr;
+        self.more = place;
     }
 
     /// What the consumer knows it by.
@@ -175,20 +203,23 @@ impl SendWr {
         Ok(())
     }
 
-    /// Gives the request its gather (or, for a Read, scatter) list.
+    /// Gives the request its gather (or, for a Read, scatter) list, and keeps as much of it as has room.
+    /// Returns the rest.
     ///
     /// # Errors
     ///
     /// `EINVAL` when there are too many elements or their lengths overflow a message.
-    pub(crate) fn set_sges(&mut self, sges: impl Iterator<Item = Sge>) -> Result {
-        let mut n = 0;
+    pub(crate) fn set_sges<'a>(&mut self, sges: &'a [rdma::Sge]) -> Result<&'a [rdma::Sge]> {
+        self.num_sge = u8::try_from(sges.len()).map_err(|_| EINVAL)?;
+        let mut len = 0u32;
         for s in sges {
-            *self.sqe.sge.get_mut(n).ok_or(EINVAL)? = s;
-            n += 1;
+            len = len.checked_add(s.length()).ok_or(EINVAL)?;
         }
-        self.len = total(&self.sqe.sge[..n]).map_err(|_| EINVAL)?;
-        self.num_sge = n as u8;
-        Ok(())
+        for (place, s) in self.sqe.sge.iter_mut().zip(sges) {
+            *place = s.into();
+        }
+        self.len = len;
+        Ok(sges.get(MAX_SGE..).unwrap_or_default())
     }
 
     /// Appends `data` to the request's inline payload.
@@ -211,16 +242,11 @@ impl SendWr {
     }
 
     /// The gather or scatter list; empty for an inline request.
-    pub(crate) fn sges(&self) -> &[Sge] {
-        if self.inline {
-            &[]
-        } else {
-            // CHECKED: by whoever set the number; at most the array's length.
-            self.sqe
-                .sge
-                .get(..usize::from(self.num_sge))
-                .unwrap_or_default()
-        }
+    pub(crate) fn sges(&self) -> impl Iterator<Item = &Sge> {
+        let n = if self.inline { 0 } else { self.num_sge };
+        // CHECKED: by whoever set the number; behind the array's length they are in `more`.
+        let sges = self.sqe.sge.iter().take(n.into());
+        Iterator::chain(sges, &self.more)
     }
 
     /// The inline payload.

@@ -4,9 +4,10 @@
 
 use super::{Access, Grant, MemError, Regions};
 use crate::{
-    abi::{Sge, MAX_INLINE, MAX_SGE},
+    abi::{Sge, MAX_INLINE},
     pd::PdId,
 };
+use kernel::prelude::*;
 
 struct Piece {
     grant: Option<Grant>,
@@ -35,7 +36,8 @@ pub(crate) struct Gather {
     /// The payload is in `data`, and there are no pieces.
     inline: bool,
     data: [u8; MAX_INLINE as usize],
-    pieces: [Piece; MAX_SGE],
+    /// At least one.
+    pieces: KVec<Piece>,
     /// Pieces in use.
     count: usize,
     /// Piece that the next byte comes from, and the offset in it.
@@ -44,16 +46,21 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// No payload.
-    pub(crate) const fn empty() -> Self {
-        Self {
+    /// No payload; those to come are in up to `pieces` pieces. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(pieces: u32) -> Result<Self> {
+        let count = (pieces as usize).max(1);
+        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            pieces.push(Piece::NONE, GFP_KERNEL)?;
+        }
+        Ok(Self {
             inline: false,
             data: [0; MAX_INLINE as usize],
-            pieces: [const { Piece::NONE }; MAX_SGE],
+            pieces,
             count: 0,
             at: 0,
             offset: 0,
-        }
+        })
     }
 
     /// The payload is over. What was granted stays for the next one, which most often needs the
@@ -74,14 +81,14 @@ impl Gather {
 
     /// The payload is what `sges` name, each element checked: key, domain, bounds. Elements
     /// without bytes name nothing, and their keys do not count.
-    pub(crate) fn set_sges(
+    pub(crate) fn set_sges<'a>(
         &mut self,
         regions: &Regions,
         pd: PdId,
-        sges: &[Sge],
+        sges: impl Iterator<Item = &'a Sge>,
     ) -> Result<(), MemError> {
         self.clear();
-        let named = sges.iter().filter(|s| s.length != 0);
+        let named = sges.filter(|s| s.length != 0);
         for (piece, sge) in self.pieces.iter_mut().zip(named) {
             self.count += 1;
             let range = (sge.addr, sge.length);
@@ -94,8 +101,10 @@ impl Gather {
     /// The payload is `len` bytes at `addr` of what was granted: the answer to a Read.
     pub(crate) fn set_grant(&mut self, grant: Option<Grant>, addr: u64, len: u32) {
         self.clear();
-        self.count = 1;
-        self.pieces[0] = Piece { grant, addr, len };
+        if let Some(piece) = self.pieces.first_mut() {
+            *piece = Piece { grant, addr, len };
+            self.count = 1;
+        }
     }
 
     /// Where the next byte comes from.

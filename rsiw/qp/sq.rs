@@ -24,6 +24,7 @@
 //! one.
 
 mod flush;
+mod posted;
 
 use super::{reads::OutstandingRead, BATCH};
 use crate::{
@@ -35,6 +36,7 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
+use posted::Posted;
 use rdma::{
     lock::{new_spinlock_irq, SpinLockIrq},
     Consumer,
@@ -106,7 +108,7 @@ impl SlotCell {
 
 struct State {
     /// Requests that a kernel consumer posted and tx has not taken: `next..tail`.
-    posted: KVVec<Option<SendWr>>,
+    posted: Posted,
     sent: Seq,
     next: Seq,
     reads: Fifo<OutstandingRead>,
@@ -161,13 +163,10 @@ impl SendQueue {
             };
             slots.push(free, flags)?;
         }
-        let mut posted = KVVec::new();
-        if ring.is_none() {
-            posted = KVVec::with_capacity(size as usize, flags)?;
-            for _ in 0..size {
-                posted.push(None, flags)?;
-            }
-        }
+        let posted = match &ring {
+            Some(_) => Posted::NONE,
+            None => Posted::new(size, max_sge, flags)?,
+        };
         let state = State {
             posted,
             sent: 0,
@@ -227,7 +226,7 @@ impl SendQueue {
         self.state.lock().ord != 0
     }
 
-    /// A kernel consumer posts `wr`. Context: any.
+    /// A kernel consumer posts `wr`, whose list goes on with `more`. Context: any.
     ///
     /// In ERROR the request is accepted and completes as flushed, behind all earlier ones, which
     /// is what draining a queue relies on.
@@ -235,7 +234,7 @@ impl SendQueue {
     /// # Errors
     ///
     /// `ENOMEM` when the queue is full.
-    pub(crate) fn post(&self, mut wr: SendWr, out: Out<'_>) -> Result<Notify> {
+    pub(crate) fn post(&self, mut wr: SendWr, more: &[rdma::Sge], out: Out<'_>) -> Result<Notify> {
         wr.signalled |= self.signal_all;
         let st = &mut *self.state.lock();
         if st.flushed {
@@ -246,7 +245,7 @@ impl SendQueue {
             return Err(ENOMEM);
         }
         self.slot(tail).set(Slot::new(&wr));
-        st.posted[self.index(tail)] = Some(wr);
+        st.posted.put(self.index(tail), wr, more);
         self.set_tail(tail.wrapping_add(1));
         Ok(Notify::default())
     }
@@ -295,10 +294,9 @@ impl SendQueue {
         if st.flushed || seq == self.tail() || self.ends_at(seq) {
             return Pull::Empty;
         }
-        let Some(posted) = st.posted[self.index(seq)].take() else {
+        if !st.posted.take(self.index(seq), wr) {
             return Pull::Empty;
-        };
-        *wr = posted;
+        }
         st.next = seq.wrapping_add(1);
         Pull::Wr(seq)
     }

@@ -56,7 +56,8 @@ impl Qp {
                 large_fpdu: p.large_fpdu,
                 rtr: p.rtr.filter(|_| p.initiator),
             },
-        );
+            self.sq.max_sge(),
+        )?;
         {
             let mut sk = conn.socket().lock();
             self.rx.claim(&mut sk)?;

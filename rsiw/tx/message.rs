@@ -31,19 +31,19 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// No message.
-    pub(super) const fn none() -> Self {
+    /// No message; of those to come each has up to `sges` pieces. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn none(sges: u32) -> Result<Self> {
         let nothing = Message::Write {
             stag: Stag(0),
             to: TaggedOffset(0),
         };
-        Self {
+        Ok(Self {
             active: false,
             segmenter: Segmenter::new(nothing, 0),
-            gather: Gather::empty(),
+            gather: Gather::new(sges)?,
             seq: None,
             answers: None,
-        }
+        })
     }
 
     /// Begins a message, whose payload is in `gather` already.
@@ -214,7 +214,7 @@ impl Tx {
         if !qp.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
-        let sge = wr.sges().first().copied().unwrap_or_default();
+        let sge = wr.sges().next().copied().unwrap_or_default();
         let sink = match sge.length {
             0 => None,
             len => {

@@ -30,7 +30,7 @@ use crate::{
         state::State,
         Qp,
     },
-    wr::{SendOp, SendWr, Status},
+    wr::{SendWr, Status},
 };
 use iwarp::{tx::Framer, Terminate};
 use kernel::{prelude::*, sync::Arc};
@@ -118,16 +118,17 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
-    /// Before the first FPDU.
-    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig) -> Self {
-        Self {
+    /// Before the first FPDU of a queue whose requests have up to `sges` elements. Context: sleeping.
+    /// Errors: `ENOMEM`.
+    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig, sges: u32) -> Result<Self> {
+        Ok(Self {
             train: TrainBuf::new(Some(conn.tx_pages().clone())),
             conn,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
             messages: 0,
-            current: Current::none(),
-            wr: SendWr::new(0, SendOp::Send, 0, 0),
+            current: Current::none(sges)?,
+            wr: SendWr::place(sges)?,
             sink: None,
             blocked: None,
             more: false,
@@ -137,7 +138,7 @@ impl Tx {
             response_turn: true,
             terminated: false,
             fin: false,
-        }
+        })
     }
 
     /// Has `rtr` sent in front of the next message. Context: any.

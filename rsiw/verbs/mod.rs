@@ -8,7 +8,6 @@ mod cq;
 mod mr;
 mod qp;
 mod srq;
-mod user;
 
 use crate::{
     abi::{AllocContextResp, MAX_SGE},
@@ -83,7 +82,7 @@ impl Driver for Rsiw {
             sys_image_guid: dev.data().guid(),
             max_qp: max::QP,
             max_qp_wr: max::QP_WR,
-            max_send_sge: MAX_SGE as u32,
+            max_send_sge: max::SEND_SGE,
             max_recv_sge: MAX_SGE as u32,
             // The sink of an RDMA Read is one STag on the wire.
             max_sge_rd: 1,

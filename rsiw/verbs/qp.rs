@@ -2,9 +2,9 @@
 
 //! Verbs on queue pairs.
 
-use super::{ring_size, user};
+use super::ring_size;
 use crate::{
-    abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
+    abi::{CreateQpResp, Sge, MAX_INLINE, MAX_SGE},
     device::{max, Device, Rsiw},
     mem::Access,
     pd::Pd,
@@ -35,11 +35,20 @@ pub(super) fn create(
         return Err(errno::unsupported());
     }
     let cap = &mut attr.cap;
-    if cap.max_send_sge > MAX_SGE as u32
+    let max_send_sge = if user.is_some() {
+        MAX_SGE as u32
+    } else {
+        max::SEND_SGE
+    };
+    if cap.max_send_sge > max_send_sge
         || cap.max_recv_sge > MAX_SGE as u32
         || cap.max_inline_data > MAX_INLINE
     {
         return Err(EINVAL);
+    }
+    if user.is_none() && cap.max_rdma_ctxs != 0 {
+        // The core cuts what its consumer writes into requests of so many.
+        cap.max_send_sge = max_send_sge;
     }
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
@@ -156,6 +165,7 @@ pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
             max_send_sge: qp.sq.max_sge(),
             max_recv_sge: qp.rq.max_sge(),
             max_inline_data: MAX_INLINE,
+            ..Default::default()
         },
         access: rdma::Access::LOCAL_WRITE | rdma::Access::REMOTE_WRITE | rdma::Access::REMOTE_READ,
         path_mtu: mtu,
@@ -200,7 +210,8 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
     let mut notify = Default::default();
     let mut result = Ok(());
     while let Some(wr) = wrs.next() {
-        match kernel_request(qp, &wr).and_then(|wr| qp.sq.post(wr, qp.send_out())) {
+        let request = kernel_request(qp, &wr);
+        match request.and_then(|(wr, more)| qp.sq.post(wr, more, qp.send_out())) {
             Ok(n) => notify |= n,
             Err(e) => {
                 result = Err(e);
@@ -221,7 +232,10 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     let mut notify = Default::default();
     let mut result = Ok(());
     while let Some(wr) = wrs.next() {
-        match qp.rq.post(wr.id, user::sges(wr.sges), Some(qp.recv_out())) {
+        match qp
+            .rq
+            .post(wr.id, wr.sges.iter().map(Sge::from), Some(qp.recv_out()))
+        {
             Ok(n) => notify |= n,
             Err(e) => {
                 result = Err(e);
@@ -233,8 +247,8 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     result
 }
 
-/// A kernel consumer's send request in the driver's form.
-fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
+/// A kernel consumer's send request in the driver's form, and what of its list has no room there.
+fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &'a [rdma::Sge])> {
     use rdma::SendOp as Op;
     let (op, rkey, raddr, payload) = match wr.op {
         Op::Send => (SendOp::Send, 0, 0, true),
@@ -265,6 +279,7 @@ fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
             iova: *iova,
         });
     }
+    let mut more: &[_] = &[];
     if payload {
         if wr.sges.len() > qp.sq.max_sge() as usize || op.is_read() && wr.sges.len() > 1 {
             return Err(EINVAL);
@@ -274,8 +289,8 @@ fn kernel_request(qp: &Qp, wr: &rdma::SendWr<'_, Rsiw>) -> Result<SendWr> {
             let n = wr.copy_inline(&mut data)?;
             out.push_inline(data.get(..n).ok_or(EINVAL)?)?;
         } else {
-            out.set_sges(user::sges(wr.sges))?;
+            more = out.set_sges(wr.sges)?;
         }
     }
-    Ok(out)
+    Ok((out, more))
 }

@@ -2,9 +2,9 @@
 
 //! Verbs on shared receive queues.
 
-use super::{ring_size, user, Srq};
+use super::{ring_size, Srq};
 use crate::{
-    abi::{CreateSrqResp, MAX_SGE},
+    abi::{CreateSrqResp, Sge, MAX_SGE},
     device::{max, Device, Rsiw},
     pd::Pd,
     qp::rq::RecvQueue,
@@ -77,7 +77,7 @@ pub(super) fn query(srq: &Srq) -> SrqAttr {
 /// A kernel consumer posts receives. Context: any.
 pub(super) fn post(srq: &Srq, wrs: &mut RecvWrs<'_>) -> Result {
     while let Some(wr) = wrs.next() {
-        let _ = srq.rq.post(wr.id, user::sges(wr.sges), None)?;
+        let _ = srq.rq.post(wr.id, wr.sges.iter().map(Sge::from), None)?;
     }
     Ok(())
 }

@@ -57,7 +57,9 @@ static int end_open(struct end *e, struct rdma_cm_id *id)
 		.cap = {
 			.max_send_wr = o->sq ?: 64,
 			.max_recv_wr = o->rq ?: 64,
-			.max_send_sge = MAX_SGE,
+			.max_send_sge = o->sge == ALL ? id->device->attrs.max_send_sge :
+							o->sge ?: MAX_SGE,
+			.max_rdma_ctxs = o->ctxs,
 			.max_recv_sge = MAX_SGE,
 		},
 		.qp_type = IB_QPT_RC,

@@ -17,6 +17,7 @@
 enum {
 	REQS = 256,
 	MAX_SGE = 4,
+	ALL = -1,
 	REMOTE = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
 };
 
@@ -25,6 +26,8 @@ struct opts {
 	enum ib_poll_context poll;	/* of the CQs; 0: IB_POLL_SOFTIRQ */
 	size_t len;			/* of each end's memory; 0: a page */
 	u32 sq, rq;			/* depths; 0: 64 */
+	int sge;			/* of sends; 0: MAX_SGE, ALL: as many as the device has */
+	u32 ctxs;			/* transfers at a time that the core makes */
 	int scq;			/* entries of the client's send CQ */
 	bool srq;			/* the server's receives are shared */
 	bool pool;			/* the CQs are the device's, shared by all QPs */
@@ -115,7 +118,8 @@ struct test {
 	struct opts o;
 };
 
-extern const struct test op_tests[], mr_tests[], post_tests[], queue_tests[], drain_tests[];
+extern const struct test op_tests[], mr_tests[], post_tests[], list_tests[], queue_tests[],
+	drain_tests[];
 
 /* Ends a test, or a part of one, that finds something wrong, with the place. */
 #define EXPECT(cond, ...) do {						\

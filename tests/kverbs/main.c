@@ -13,7 +13,7 @@ module_param(drain_limit, uint, 0444);
 MODULE_PARM_DESC(drain_limit, "seconds that draining a queue pair may take");
 
 static const struct test *const suites[] = {
-	op_tests, mr_tests, post_tests, queue_tests, drain_tests
+	op_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
 };
 
 static int run(const struct test *t)

@@ -83,9 +83,8 @@ impl SendQueue {
     /// Drops requests that tx never took, with the references that they hold, outside the lock.
     fn drop_posted(&self) {
         for i in 0..self.size as usize {
-            let wr = match self.state.lock().posted.get_mut(i) {
-                Some(wr) => wr.take(),
-                None => return,
+            let Some(wr) = self.state.lock().posted.remove(i) else {
+                return;
             };
             drop(wr);
         }

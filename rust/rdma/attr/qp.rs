@@ -81,6 +81,8 @@ pub struct QpCap {
     pub max_send_sge: u32,
     pub max_recv_sge: u32,
     pub max_inline_data: u32,
+    /// How many transfers at a time a kernel consumer has made for it by the core (`rdma_rw_ctx_init()`).
+    pub max_rdma_ctxs: u32,
 }
 
 impl QpCap {
@@ -91,6 +93,7 @@ impl QpCap {
             max_send_sge: cap.max_send_sge,
             max_recv_sge: cap.max_recv_sge,
             max_inline_data: cap.max_inline_data,
+            max_rdma_ctxs: cap.max_rdma_ctxs,
         }
     }
 
