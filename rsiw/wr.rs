@@ -75,8 +75,6 @@ pub(crate) struct SendWr {
     /// Bytes of payload.
     pub(crate) len: u32,
     pub(crate) reg: Option<Registration>,
-    /// The part of a kernel consumer's list for which the element has no room, where tx works on it.
-    more: KVec<Sge>,
 }
 
 /// Sums the lengths of `sges`; a message has at most 2^32 - 1 bytes.
@@ -105,32 +103,7 @@ impl SendWr {
             num_sge: 0,
             len: 0,
             reg: None,
-            more: KVec::new(),
         }
-    }
-
-    /// Where tx takes one request after the other, of up to `sges` elements. Context: sleeping. Errors:
-    /// `ENOMEM`.
-    pub(crate) fn place(sges: u32) -> Result<Self> {
-        let mut this = Self::new(0, SendOp::Send, 0, 0);
-        let more = (sges as usize).saturating_sub(MAX_SGE);
-        this.more.reserve(more, GFP_KERNEL)?;
-        Ok(this)
-    }
-
-    /// Becomes `wr`, whose list goes on with as many of `more` as there are. Context: any.
-    pub(crate) fn become_posted(&mut self, wr: SendWr, more: &[Sge]) {
-        let mut place = core::mem::take(&mut self.more);
-        place.clear();
-        for sge in more
-            .iter()
-            .take(usize::from(wr.num_sge).saturating_sub(MAX_SGE))
-        {
-            // There is room; otherwise bytes would be missed when they are to be sent.
-            let _ = place.push_within_capacity(*sge);
-        }
-        *self = wr;
-        self.more = place;
     }
 
     /// What the consumer knows it by.
@@ -241,12 +214,16 @@ impl SendWr {
         Ok(())
     }
 
-    /// The gather or scatter list; empty for an inline request.
-    pub(crate) fn sges(&self) -> impl Iterator<Item = &Sge> {
+    /// The gather or scatter list, as much of it as has room; empty for an inline request.
+    pub(crate) fn sges(&self) -> &[Sge] {
         let n = if self.inline { 0 } else { self.num_sge };
-        // CHECKED: by whoever set the number; behind the array's length they are in `more`.
-        let sges = self.sqe.sge.iter().take(n.into());
-        Iterator::chain(sges, &self.more)
+        // CHECKED: by whoever set the number.
+        self.sqe.sge.get(..usize::from(n)).unwrap_or(&self.sqe.sge)
+    }
+
+    /// Elements that have no room.
+    pub(crate) fn more_sges(&self) -> usize {
+        usize::from(self.num_sge).saturating_sub(MAX_SGE)
     }
 
     /// The inline payload.

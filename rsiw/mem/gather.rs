@@ -4,7 +4,7 @@
 
 use super::{Access, Grant, MemError, Regions};
 use crate::{
-    abi::{Sge, MAX_INLINE},
+    abi::{Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
 };
 use kernel::prelude::*;
@@ -36,8 +36,9 @@ pub(crate) struct Gather {
     /// The payload is in `data`, and there are no pieces.
     inline: bool,
     data: [u8; MAX_INLINE as usize],
-    /// At least one.
-    pieces: KVec<Piece>,
+    pieces: [Piece; MAX_SGE],
+    /// More of them, for kernel consumers.
+    more: KVec<Piece>,
     /// Pieces in use.
     count: usize,
     /// Piece that the next byte comes from, and the offset in it.
@@ -48,15 +49,16 @@ pub(crate) struct Gather {
 impl Gather {
     /// No payload; those to come are in up to `pieces` pieces. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(pieces: u32) -> Result<Self> {
-        let count = (pieces as usize).max(1);
-        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        let count = (pieces as usize).saturating_sub(MAX_SGE);
+        let mut more = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            pieces.push(Piece::NONE, GFP_KERNEL)?;
+            more.push(Piece::NONE, GFP_KERNEL)?;
         }
         Ok(Self {
             inline: false,
             data: [0; MAX_INLINE as usize],
-            pieces,
+            pieces: [const { Piece::NONE }; MAX_SGE],
+            more,
             count: 0,
             at: 0,
             offset: 0,
@@ -89,7 +91,8 @@ impl Gather {
     ) -> Result<(), MemError> {
         self.clear();
         let named = sges.filter(|s| s.length != 0);
-        for (piece, sge) in self.pieces.iter_mut().zip(named) {
+        let pieces = Iterator::chain(self.pieces.iter_mut(), &mut self.more);
+        for (piece, sge) in pieces.zip(named) {
             self.count += 1;
             let range = (sge.addr, sge.length);
             regions.renew(&mut piece.grant, sge.lkey, pd, range, Access::LOCAL_READ)?;
@@ -101,10 +104,8 @@ impl Gather {
     /// The payload is `len` bytes at `addr` of what was granted: the answer to a Read.
     pub(crate) fn set_grant(&mut self, grant: Option<Grant>, addr: u64, len: u32) {
         self.clear();
-        if let Some(piece) = self.pieces.first_mut() {
-            *piece = Piece { grant, addr, len };
-            self.count = 1;
-        }
+        self.count = 1;
+        self.pieces[0] = Piece { grant, addr, len };
     }
 
     /// Where the next byte comes from.
@@ -135,11 +136,12 @@ impl Gather {
             return Ok(());
         }
         while !dst.is_empty() {
-            let piece = self
-                .pieces
-                .get(..self.count)
-                .and_then(|pieces| pieces.get(self.at))
-                .ok_or(MemError::Bounds)?;
+            let piece = match self.at {
+                at if at >= self.count => None,
+                at @ ..MAX_SGE => self.pieces.get(at),
+                at => self.more.get(at - MAX_SGE),
+            };
+            let piece = piece.ok_or(MemError::Bounds)?;
             let grant = piece.grant.as_ref().ok_or(MemError::Bounds)?;
             let n = dst.len().min((piece.len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);

@@ -28,7 +28,7 @@ mod posted;
 
 use super::{reads::OutstandingRead, BATCH};
 use crate::{
-    abi::Sqe,
+    abi::{Sge, Sqe},
     cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
@@ -124,6 +124,8 @@ struct State {
 #[pin_data]
 pub(crate) struct SendQueue {
     size: u32,
+    /// Of a position, to the index of its slot.
+    mask: u32,
     max_sge: u32,
     signal_all: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
@@ -144,7 +146,7 @@ pub(crate) struct SendQueue {
 const NO_END: u64 = u64::MAX;
 
 impl SendQueue {
-    /// A queue of `size` (a power of two) requests; `ring` has the same size.
+    /// A queue of `size` requests; `ring` has the same size, a power of two.
     ///
     /// Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
@@ -153,10 +155,10 @@ impl SendQueue {
         signal_all: bool,
         ring: Option<WorkRing<Sqe>>,
     ) -> Result<impl PinInit<Self>> {
-        debug_assert!(size.is_power_of_two());
         let flags = Consumer::of(&ring).flags();
-        let mut slots = KVVec::with_capacity(size as usize, flags)?;
-        for _ in 0..size {
+        let count = size.checked_next_power_of_two().ok_or(ENOMEM)?;
+        let mut slots = KVVec::with_capacity(count as usize, flags)?;
+        for _ in 0..count {
             let free = SlotCell {
                 id: AtomicU64::new(0),
                 rest: AtomicU64::new(0),
@@ -178,6 +180,7 @@ impl SendQueue {
         };
         Ok(pin_init!(Self {
             size,
+            mask: count - 1,
             max_sge,
             signal_all,
             ring,
@@ -245,15 +248,16 @@ impl SendQueue {
             return Err(ENOMEM);
         }
         self.slot(tail).set(Slot::new(&wr));
-        st.posted.put(self.index(tail), wr, more);
+        st.posted.put(wr, more);
         self.set_tail(tail.wrapping_add(1));
         Ok(Notify::default())
     }
 
-    /// Takes the next request for tx, to `wr`. Context: tx.
-    pub(crate) fn pull(&self, wr: &mut SendWr) -> Pull {
+    /// Takes the next request for tx, to `wr`, and what of its list has no room there to `rest`, whose
+    /// capacity was made for that. Context: tx.
+    pub(crate) fn pull(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
         let Some(ring) = &self.ring else {
-            return self.pull_posted(wr);
+            return self.pull_posted(wr, rest);
         };
         let seq = self.tail();
         // Most often there is nothing.
@@ -288,13 +292,13 @@ impl SendQueue {
     }
 
     /// What a kernel consumer posted.
-    fn pull_posted(&self, wr: &mut SendWr) -> Pull {
+    fn pull_posted(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
         let st = &mut *self.state.lock();
         let seq = st.next;
         if st.flushed || seq == self.tail() || self.ends_at(seq) {
             return Pull::Empty;
         }
-        if !st.posted.take(self.index(seq), wr) {
+        if !st.posted.take(wr, rest) {
             return Pull::Empty;
         }
         st.next = seq.wrapping_add(1);
@@ -479,7 +483,7 @@ impl SendQueue {
     }
 
     fn index(&self, seq: Seq) -> usize {
-        (seq & (self.size - 1)) as usize
+        (seq & self.mask) as usize
     }
 }
 

@@ -116,7 +116,7 @@ impl Tx {
         for _ in 0..qp.sq.size() {
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
-                None => match qp.sq.pull(&mut self.wr) {
+                None => match qp.sq.pull(&mut self.wr, &mut self.rest) {
                     Pull::Wr(seq) => seq,
                     Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
                     Pull::Empty => {
@@ -201,8 +201,9 @@ impl Tx {
         if wr.inline {
             gather.set_inline(wr.inline_data());
         } else {
+            let sges = Iterator::chain(wr.sges().iter(), &self.rest);
             gather
-                .set_sges(&qp.dev.regions, qp.pd.id(), wr.sges())
+                .set_sges(&qp.dev.regions, qp.pd.id(), sges)
                 .map_err(fail)?;
         }
         self.current.begin(message, wr.len, Some(seq));
@@ -214,7 +215,7 @@ impl Tx {
         if !qp.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
-        let sge = wr.sges().next().copied().unwrap_or_default();
+        let sge = wr.sges().first().copied().unwrap_or_default();
         let sink = match sge.length {
             0 => None,
             len => {

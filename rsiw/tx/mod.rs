@@ -23,6 +23,7 @@ mod message;
 mod train;
 
 use crate::{
+    abi::{Sge, MAX_SGE},
     cm::{Close, Conn},
     mem::{Grant, MemError},
     qp::{
@@ -30,7 +31,7 @@ use crate::{
         state::State,
         Qp,
     },
-    wr::{SendWr, Status},
+    wr::{SendOp, SendWr, Status},
 };
 use iwarp::{tx::Framer, Terminate};
 use kernel::{prelude::*, sync::Arc};
@@ -101,6 +102,8 @@ pub(crate) struct Tx {
     current: Current,
     /// The request that was taken last, in place: it is large.
     wr: SendWr,
+    /// What of its list has no room there; for as many as there may be.
+    rest: KVec<Sge>,
     /// What the last RDMA Read of this end might write to.
     sink: Option<Grant>,
     /// It waits for RDMA Reads before it.
@@ -128,7 +131,8 @@ impl Tx {
             cfg,
             messages: 0,
             current: Current::none(sges)?,
-            wr: SendWr::place(sges)?,
+            wr: SendWr::new(0, SendOp::Send, 0, 0),
+            rest: KVec::with_capacity((sges as usize).saturating_sub(MAX_SGE), GFP_KERNEL)?,
             sink: None,
             blocked: None,
             more: false,

@@ -18,6 +18,9 @@ const OVERHEAD: usize = 2 + 18 + 3 + 4;
 /// Those of them around a ULPDU without pad.
 const FRAME: usize = 2 + 4;
 
+/// See [`TcpSocket::whole_packets`](net::TcpSocket::whole_packets).
+const LEAST_END: usize = TrainBuf::MAX_LEN / 2;
+
 /// What a train has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
@@ -145,9 +148,9 @@ impl Tx {
         // 0: none.
         let segment = if large { 0 } else { mss };
         let mut behind = 0;
-        // Of a train of large FPDUs: wherever it is cut is right, but what goes beyond TCP's packets is a
-        // small packet more.
-        let mut end = TrainBuf::MAX_LEN;
+        // Of a train of large FPDUs, when it is to be known: wherever it is cut is right, but what goes
+        // beyond TCP's packets is a small packet more.
+        let mut end = None;
         loop {
             if !self.current.active && !next_message(self, qp)? {
                 return Ok(if self.more {
@@ -161,10 +164,9 @@ impl Tx {
                 // Assembling on a page boundary keeps a long train within TCP's fragments.
                 let left = self.current.segmenter.remaining() as usize;
                 self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
-                if large && left > mss {
-                    end = self.conn.socket().whole_packets(TrainBuf::MAX_LEN) & !3;
-                    let most = u16::try_from(end - FRAME).unwrap_or(u16::MAX);
-                    mulpdu = most.min(iwarp::MAX_ULPDU);
+                if large && left > LEAST_END {
+                    let most = *end.get_or_insert_with(|| self.end_of_packets()) - FRAME;
+                    mulpdu = u16::try_from(most).map_or(mulpdu, |most| most.min(mulpdu));
                 }
             }
             // A look ahead: what does not fit is made again for the next train.
@@ -174,14 +176,24 @@ impl Tx {
                 continue;
             };
             let (first, used) = (self.train.is_empty(), self.train.len());
+            let len = self.framer.fpdu_len(&fpdu);
             let left = match (behind + used).checked_rem(segment) {
                 Some(of_segment @ 1..) => segment - of_segment,
-                None if !first => end.saturating_sub(used),
+                None if !first && used + len > LEAST_END => {
+                    let end = *end.get_or_insert_with(|| self.end_of_packets());
+                    end.saturating_sub(used)
+                }
                 _ => usize::MAX,
             };
-            if self.framer.fpdu_len(&fpdu) > left {
+            if len > left {
                 self.current.segmenter.rewind(mark);
-                match self.part_of(left) {
+                // What is short goes whole into the next one.
+                let part = if large && len <= mss {
+                    None
+                } else {
+                    self.part_of(left)
+                };
+                match part {
                     Some(part) => fpdu = part,
                     None if first => {
                         self.train.begin_segment();
@@ -220,6 +232,11 @@ impl Tx {
                 self.current.end();
             }
         }
+    }
+
+    /// How long a train is that TCP sends as whole packets: [`LEAST_END`] or more, a multiple of 4.
+    fn end_of_packets(&self) -> usize {
+        self.conn.socket().whole_packets(TrainBuf::MAX_LEN) & !3
     }
 
     /// A segment of the message under way whose FPDU takes exactly `room` octets, the rest of a TCP

@@ -55,7 +55,12 @@ pub(super) fn create(
     let held = dev.limits.qp.hold()?;
     // At least two elements: after posting, the library rings the doorbell if the element before
     // the new ones is not VALID, and in a ring of one that is the new one itself.
-    let sq_size = ring_size(cap.max_send_wr, max::QP_WR)?.max(2);
+    let sq_size = match ring_size(cap.max_send_wr, max::QP_WR)? {
+        ring if user.is_some() => ring.max(2),
+        // Not twice as many as asked for, as each has its place in memory, but a few more: consumers that
+        // drain a queue post one behind the last.
+        _ => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
+    };
     // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
     let reserved = dev.qps.reserve_random()?;
