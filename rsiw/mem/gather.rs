@@ -23,6 +23,14 @@ impl Piece {
     };
 }
 
+/// Whether both are one element, cut in two.
+fn follows(sge: &Sge, next: &Sge) -> bool {
+    // The length of all fits, as a message has no more.
+    next.lkey == sge.lkey
+        && sge.addr.checked_add(sge.length.into()) == Some(next.addr)
+        && sge.length.checked_add(next.length).is_some()
+}
+
 /// A place in a payload.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(usize, u32);
@@ -82,7 +90,8 @@ impl Gather {
     }
 
     /// The payload is what `sges` name, each element checked: key, domain, bounds. Elements
-    /// without bytes name nothing, and their keys do not count.
+    /// without bytes name nothing, and their keys do not count. Neighbours are one piece, as pages of a
+    /// list often are: one look at the key, and one copy.
     pub(crate) fn set_sges<'a>(
         &mut self,
         regions: &Regions,
@@ -90,9 +99,16 @@ impl Gather {
         sges: impl Iterator<Item = &'a Sge>,
     ) -> Result<(), MemError> {
         self.clear();
-        let named = sges.filter(|s| s.length != 0);
+        let mut named = sges.filter(|s| s.length != 0).copied().peekable();
+        let joined = core::iter::from_fn(|| {
+            let mut sge = named.next()?;
+            while let Some(next) = named.next_if(|next| follows(&sge, next)) {
+                sge.length += next.length;
+            }
+            Some(sge)
+        });
         let pieces = Iterator::chain(self.pieces.iter_mut(), &mut self.more);
-        for (piece, sge) in pieces.zip(named) {
+        for (piece, sge) in pieces.zip(joined) {
             self.count += 1;
             let range = (sge.addr, sge.length);
             regions.renew(&mut piece.grant, sge.lkey, pd, range, Access::LOCAL_READ)?;

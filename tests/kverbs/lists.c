@@ -15,12 +15,21 @@ static u32 pieces(u32 round, u32 wr, u32 most)
 	return kinds[(round + wr) % ARRAY_SIZE(kinds)];
 }
 
-/* Pieces of some lengths, none among them, which are not in the order of their addresses. */
+/*
+ * Pieces of some lengths, none among them, which are not in the order of their addresses; but every
+ * third one follows that before it.
+ */
 static struct ib_sge piece(struct end *e, u32 round, u32 wr, u32 i)
 {
 	u32 place = wr * MOST + (i * 5 + round) % MOST, off = (i + round) % 7;
+	u32 len = (round * 61 + wr * 37 + i * 101) % (PLACE - 7);
+	struct ib_sge sge = sge_of(e, place * PLACE + off, len), before;
 
-	return sge_of(e, place * PLACE + off, (round * 61 + wr * 37 + i * 101) % (PLACE - 7));
+	if (i % 3 == 1) {
+		before = piece(e, round, wr, i - 1);
+		sge.addr = before.addr + before.length;
+	}
+	return sge;
 }
 
 static int write_lists(struct pair *p, struct ib_mr *mr, u32 round, u32 most)
