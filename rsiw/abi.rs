@@ -10,6 +10,10 @@ use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Scatter/gather elements that a work request has room for.
 pub(crate) const MAX_SGE: usize = 6;
+/// Elements, of a list of up to `n`, that a work request has no room for.
+pub(crate) const fn sges_beyond(n: u32) -> usize {
+    (n as usize).saturating_sub(MAX_SGE)
+}
 /// Bytes of inline data: the room of all elements but the first, which holds the length.
 pub(crate) const MAX_INLINE: u32 = ((MAX_SGE - 1) * core::mem::size_of::<Sge>()) as u32;
 

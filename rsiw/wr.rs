@@ -7,7 +7,7 @@
 //! values are in range; what still has to be looked up (keys) is looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
     mem::{Access, MemError, Region},
 };
 use kernel::{prelude::*, sync::Arc};
@@ -77,11 +77,9 @@ pub(crate) struct SendWr {
     pub(crate) reg: Option<Registration>,
 }
 
-/// Sums the lengths of `sges`; a message has at most 2^32 - 1 bytes.
-fn total(sges: &[Sge]) -> Result<u32, Status> {
-    sges.iter()
-        .try_fold(0u32, |sum, s| sum.checked_add(s.length))
-        .ok_or(Status::LocLen)
+/// The sum of `lengths`, if it is a message's: it has at most 2^32 - 1 bytes.
+fn total(mut lengths: impl Iterator<Item = u32>) -> Option<u32> {
+    lengths.try_fold(0u32, u32::checked_add)
 }
 
 impl SendWr {
@@ -160,7 +158,8 @@ impl SendWr {
                 .sge
                 .get(..usize::from(sqe.num_sge))
                 .ok_or(Status::QpOp)?;
-            (sqe.num_sge, total(sges)?)
+            let len = total(sges.iter().map(|s| s.length));
+            (sqe.num_sge, len.ok_or(Status::LocLen)?)
         };
         // The sink of an RDMA Read is named by one STag and one offset on the wire.
         if op.is_read() && num_sge > 1 {
@@ -184,14 +183,10 @@ impl SendWr {
     /// `EINVAL` when there are too many elements or their lengths overflow a message.
     pub(crate) fn set_sges<'a>(&mut self, sges: &'a [rdma::Sge]) -> Result<&'a [rdma::Sge]> {
         self.num_sge = u8::try_from(sges.len()).map_err(|_| EINVAL)?;
-        let mut len = 0u32;
-        for s in sges {
-            len = len.checked_add(s.length()).ok_or(EINVAL)?;
-        }
+        self.len = total(sges.iter().map(rdma::Sge::length)).ok_or(EINVAL)?;
         for (place, s) in self.sqe.sge.iter_mut().zip(sges) {
             *place = s.into();
         }
-        self.len = len;
         Ok(sges.get(MAX_SGE..).unwrap_or_default())
     }
 
@@ -217,13 +212,12 @@ impl SendWr {
     /// The gather or scatter list, as much of it as has room; empty for an inline request.
     pub(crate) fn sges(&self) -> &[Sge] {
         let n = if self.inline { 0 } else { self.num_sge };
-        // CHECKED: by whoever set the number.
-        self.sqe.sge.get(..usize::from(n)).unwrap_or(&self.sqe.sge)
+        self.sqe.sge.get(..n.into()).unwrap_or(&self.sqe.sge)
     }
 
     /// Elements that have no room.
     pub(crate) fn more_sges(&self) -> usize {
-        usize::from(self.num_sge).saturating_sub(MAX_SGE)
+        sges_beyond(self.num_sge.into())
     }
 
     /// The inline payload.

@@ -4,7 +4,7 @@
 
 use super::{Access, Grant, MemError, Regions};
 use crate::{
-    abi::{Sge, MAX_INLINE, MAX_SGE},
+    abi::{sges_beyond, Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
 };
 use kernel::prelude::*;
@@ -25,7 +25,6 @@ impl Piece {
 
 /// Whether both are one element, cut in two.
 fn follows(sge: &Sge, next: &Sge) -> bool {
-    // The length of all fits, as a message has no more.
     next.lkey == sge.lkey
         && sge.addr.checked_add(sge.length.into()) == Some(next.addr)
         && sge.length.checked_add(next.length).is_some()
@@ -57,7 +56,7 @@ pub(crate) struct Gather {
 impl Gather {
     /// No payload; those to come are in up to `pieces` pieces. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(pieces: u32) -> Result<Self> {
-        let count = (pieces as usize).saturating_sub(MAX_SGE);
+        let count = sges_beyond(pieces);
         let mut more = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
             more.push(Piece::NONE, GFP_KERNEL)?;

@@ -124,12 +124,11 @@ struct State {
 #[pin_data]
 pub(crate) struct SendQueue {
     size: u32,
-    /// Of a position, to the index of its slot.
-    mask: u32,
     max_sge: u32,
     signal_all: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
+    /// A power of two of them, at least `size`.
     slots: KVVec<SlotCell>,
     /// Changed under the lock, with release, when the slots before it are free.
     head: AtomicU32,
@@ -167,7 +166,7 @@ impl SendQueue {
         }
         let posted = match &ring {
             Some(_) => Posted::NONE,
-            None => Posted::new(size, max_sge, flags)?,
+            None => Posted::new(size, max_sge)?,
         };
         let state = State {
             posted,
@@ -180,7 +179,6 @@ impl SendQueue {
         };
         Ok(pin_init!(Self {
             size,
-            mask: count - 1,
             max_sge,
             signal_all,
             ring,
@@ -483,7 +481,7 @@ impl SendQueue {
     }
 
     fn index(&self, seq: Seq) -> usize {
-        (seq & self.mask) as usize
+        seq as usize & (self.slots.len() - 1)
     }
 }
 

@@ -23,7 +23,7 @@ mod message;
 mod train;
 
 use crate::{
-    abi::{Sge, MAX_SGE},
+    abi::{sges_beyond, Sge},
     cm::{Close, Conn},
     mem::{Grant, MemError},
     qp::{
@@ -132,7 +132,7 @@ impl Tx {
             messages: 0,
             current: Current::none(sges)?,
             wr: SendWr::new(0, SendOp::Send, 0, 0),
-            rest: KVec::with_capacity((sges as usize).saturating_sub(MAX_SGE), GFP_KERNEL)?,
+            rest: KVec::with_capacity(sges_beyond(sges), GFP_KERNEL)?,
             sink: None,
             blocked: None,
             more: false,

@@ -176,7 +176,7 @@ impl Tx {
                 continue;
             };
             let (first, used) = (self.train.is_empty(), self.train.len());
-            let len = self.framer.fpdu_len(&fpdu);
+            let mut len = self.framer.fpdu_len(&fpdu);
             let left = match (behind + used).checked_rem(segment) {
                 Some(of_segment @ 1..) => segment - of_segment,
                 None if !first && used + len > LEAST_END => {
@@ -194,7 +194,10 @@ impl Tx {
                     self.part_of(left)
                 };
                 match part {
-                    Some(part) => fpdu = part,
+                    Some(part) => {
+                        len = self.framer.fpdu_len(&part);
+                        fpdu = part;
+                    }
                     None if first => {
                         self.train.begin_segment();
                         behind = 0;
@@ -203,7 +206,6 @@ impl Tx {
                     None => return Ok(Filled::Part),
                 }
             }
-            let len = self.framer.fpdu_len(&fpdu);
             if len > most.saturating_sub(used) || !first && len > self.train.room() {
                 self.current.segmenter.rewind(mark);
                 return Ok(Filled::Part);

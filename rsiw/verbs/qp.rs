@@ -35,10 +35,10 @@ pub(super) fn create(
         return Err(errno::unsupported());
     }
     let cap = &mut attr.cap;
-    let max_send_sge = if user.is_some() {
-        MAX_SGE as u32
-    } else {
-        max::SEND_SGE
+    let consumer = Consumer::of(&user);
+    let max_send_sge = match consumer {
+        Consumer::Process => MAX_SGE as u32,
+        Consumer::Kernel => max::SEND_SGE,
     };
     if cap.max_send_sge > max_send_sge
         || cap.max_recv_sge > MAX_SGE as u32
@@ -46,27 +46,27 @@ pub(super) fn create(
     {
         return Err(EINVAL);
     }
-    if user.is_none() && cap.max_rdma_ctxs != 0 {
+    if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
         // The core cuts what its consumer writes into requests of so many.
         cap.max_send_sge = max_send_sge;
     }
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let held = dev.limits.qp.hold()?;
-    // At least two elements: after posting, the library rings the doorbell if the element before
-    // the new ones is not VALID, and in a ring of one that is the new one itself.
-    let sq_size = match ring_size(cap.max_send_wr, max::QP_WR)? {
-        ring if user.is_some() => ring.max(2),
+    let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
+    let sq_size = match consumer {
+        // At least two elements: after posting, the library rings the doorbell if the element before
+        // the new ones is not VALID, and in a ring of one that is the new one itself.
+        Consumer::Process => ring.max(2),
         // Not twice as many as asked for, as each has its place in memory, but a few more: consumers that
         // drain a queue post one behind the last.
-        _ => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
+        Consumer::Kernel => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
     };
     // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
     let reserved = dev.qps.reserve_random()?;
     let number = reserved.id();
 
-    let consumer = Consumer::of(&user);
     let mut sq_ring = None;
     let own_ring = match &attr.srq {
         Some(_) => None,

@@ -215,12 +215,11 @@ load_driver() {
 # A driver may have builds to compare: rsiw-NAME is /build/rsiw-NAME.ko, and one of
 # them is loaded at a time.
 driver_of() { echo "${1%%-*}"; }
-module_of() { driver_of "$1" | sed 's/^rxe$/rdma_rxe/'; }
+module_of() { driver_of "${1/#rxe/rdma_rxe}"; }
 
 load_module() {
-	local build=$1 file dep
+	local build=${1/#rxe/rdma_rxe} file dep
 	shift
-	[ "$build" != rxe ] || build=rdma_rxe
 	[ ! -e "/sys/module/$(module_of "$build")" ] || return 0
 	file=/build/$build.ko
 	if [ ! -e "$file" ]; then

@@ -2,7 +2,7 @@
 
 //! The end of a send queue: what is in it completes as flushed.
 
-use super::{SendQueue, Seq, BATCH};
+use super::{posted::Posted, SendQueue, Seq, BATCH};
 use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
@@ -17,7 +17,9 @@ impl SendQueue {
     /// excluded by the caller.
     pub(crate) fn flush(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
-        let mut spare: Fifo<OutstandingRead> = Fifo::empty();
+        // What they refer to is dropped outside the lock.
+        let mut reads: Fifo<OutstandingRead> = Fifo::empty();
+        let mut posted = Posted::NONE;
         // A kernel consumer may post beside, which must then find the queue empty and flushed.
         let batch = if self.is_mapped() { BATCH } else { self.size };
         loop {
@@ -44,11 +46,11 @@ impl SendQueue {
             (st.sent, st.next) = (head, head);
             if head == self.tail() {
                 st.flushed = true;
-                core::mem::swap(&mut st.reads, &mut spare);
+                core::mem::swap(&mut st.reads, &mut reads);
+                core::mem::swap(&mut st.posted, &mut posted);
                 break;
             }
         }
-        self.drop_posted();
         notify | self.flush_ring(out)
     }
 
@@ -78,15 +80,5 @@ impl SendQueue {
             }
         }
         notify
-    }
-
-    /// Drops requests that tx never took, with the references that they hold, outside the lock.
-    fn drop_posted(&self) {
-        for i in 0..self.size as usize {
-            let Some(wr) = self.state.lock().posted.remove(i) else {
-                return;
-            };
-            drop(wr);
-        }
     }
 }

@@ -3,19 +3,19 @@
 //! Where a kernel consumer's requests wait for tx.
 
 use crate::{
-    abi::{Sge, MAX_SGE},
+    abi::{sges_beyond, Sge},
+    fifo::Fifo,
     wr::SendWr,
 };
-use core::ops::Range;
-use kernel::{alloc::Flags, prelude::*};
+use kernel::prelude::*;
 
 /// Requests in their order. A list of more elements than a mapped queue's are made for lies in two parts, so
 /// that a request of few is small, and copied fast.
 pub(super) struct Posted {
-    wrs: KVVec<Option<SendWr>>,
-    /// What has no room in the requests, as many places for each.
+    wrs: Fifo<SendWr>,
+    /// What has no room in the requests, one behind the other: room for as much as all may have.
     more: KVVec<Sge>,
-    /// Where the next one is put, and where the next one is taken.
+    /// Where the next one of these is put, and where the next one is taken.
     put: usize,
     take: usize,
 }
@@ -23,36 +23,24 @@ pub(super) struct Posted {
 impl Posted {
     /// Of a process, whose requests wait in its ring.
     pub(super) const NONE: Self = Self {
-        wrs: KVVec::new(),
+        wrs: Fifo::empty(),
         more: KVVec::new(),
         put: 0,
         take: 0,
     };
 
     /// Room for `size` requests of up to `max_sge` elements. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn new(size: u32, max_sge: u32, flags: Flags) -> Result<Self> {
-        let size = size as usize;
-        let mut wrs = KVVec::with_capacity(size, flags)?;
-        for _ in 0..size {
-            wrs.push(None, flags)?;
-        }
-        let more = (max_sge as usize).saturating_sub(MAX_SGE);
-        let more = size.checked_mul(more).ok_or(ENOMEM)?;
+    pub(super) fn new(size: u32, max_sge: u32) -> Result<Self> {
+        let more = (size as usize).checked_mul(sges_beyond(max_sge));
         Ok(Self {
-            wrs,
-            more: KVVec::from_elem(Sge::default(), more, flags)?,
+            wrs: Fifo::with_capacity(size)?,
+            more: KVVec::from_elem(Sge::default(), more.ok_or(ENOMEM)?, GFP_KERNEL)?,
             ..Self::NONE
         })
     }
 
-    /// Which of `more` are for the request at `at`.
-    fn row(&self, at: usize) -> Range<usize> {
-        let each = self.more.len().checked_div(self.wrs.len()).unwrap_or(0);
-        at * each..at * each + each
-    }
-
     fn next(&self, at: usize) -> usize {
-        if at + 1 < self.wrs.len() {
+        if at + 1 < self.more.len() {
             at + 1
         } else {
             0
@@ -62,38 +50,30 @@ impl Posted {
     /// Puts `wr` behind the others; its list goes on with `more`. The caller knows that there is room.
     /// Context: any.
     pub(super) fn put(&mut self, wr: SendWr, more: &[rdma::Sge]) {
-        let (at, row) = (self.put, self.row(self.put));
-        self.put = self.next(at);
-        let places = self.more.get_mut(row).unwrap_or_default();
-        for (place, sge) in places.iter_mut().zip(more) {
-            *place = sge.into();
+        for sge in more {
+            if let Some(place) = self.more.get_mut(self.put) {
+                *place = sge.into();
+            }
+            self.put = self.next(self.put);
         }
-        if let Some(place) = self.wrs.get_mut(at) {
-            *place = Some(wr);
-        }
+        let _ = self.wrs.push(wr);
     }
 
     /// Moves the first one to `wr`, and how its list goes on to `rest`; `false` if there is none. Context:
     /// any, if `rest` has the capacity for as many elements as there may be.
     pub(super) fn take(&mut self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> bool {
-        let (at, row) = (self.take, self.row(self.take));
-        let Some(posted) = self.wrs.get_mut(at).and_then(Option::take) else {
+        let Some(posted) = self.wrs.pop() else {
             return false;
         };
-        self.take = self.next(at);
         *wr = posted;
         rest.clear();
-        let more = self.more.get(row).unwrap_or_default();
-        for sge in more.iter().take(wr.more_sges()) {
-            // If it had no room, its bytes would be missed when they are sent.
-            let _ = rest.push_within_capacity(*sge);
+        for _ in 0..wr.more_sges() {
+            if let Some(sge) = self.more.get(self.take) {
+                // If it had no room, its bytes would be missed when they are sent.
+                let _ = rest.push_within_capacity(*sge);
+            }
+            self.take = self.next(self.take);
         }
         true
-    }
-
-    /// Empties the place `index`; `None` behind the last one. Context: any; what it gives may be the last
-    /// reference to something.
-    pub(super) fn remove(&mut self, index: usize) -> Option<Option<SendWr>> {
-        self.wrs.get_mut(index).map(Option::take)
     }
 }

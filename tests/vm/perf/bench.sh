@@ -70,11 +70,7 @@ offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/d
 [ -z "$SYSCTLS" ] || both sysctl -w $SYSCTLS || exit 1
 
 # with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
-with() {
-	local driver=$1
-	shift
-	RSIW_PARAMS='' load_module "$driver" "$@" && add_device bench eth0 "$driver"
-}
+with() { RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"; }
 without() { rdma link del bench && rmmod "$(module_of "$1")"; }
 # each with|without KIND: what it says of this host here, and there what it says of the peer.
 each() {

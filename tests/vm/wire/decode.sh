@@ -10,6 +10,7 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
+. /tests/wire/lib
 plan 16
 
 # Each packet as it goes over the wire: neither cut by the device below the
@@ -19,31 +20,15 @@ offloads off
 trap 'offloads on; _at_exit' EXIT
 
 run "load the driver on both hosts" both load_driver || exit 1
-# Its own, not the runner's: with room enough that nothing is dropped. begin FILE; dropped is false
-# at its end, if nothing was.
-begin() {
-	capture=$1
-	tcpdump -q -n -U -s 0 -B 32768 -i eth0 -w "$capture" 'tcp and portrange 7174-7190' \
-		2>"$WORK/tcpdump" &
-	tcpdump=$!
-	wait_for 10 grep -q 'listening on' "$WORK/tcpdump"
-}
-end() {
-	sleep 0.5
-	kill -INT "$tcpdump"
-	wait "$tcpdump"
-	note "$(<"$WORK/tcpdump")"
-	run "the capture is complete" dropped || cp "$capture" "$RSIW_OUT/"
-}
-dropped() { ! grep -vE '^0 ' "$WORK/tcpdump" | grep dropped; }
 
-begin "$WORK/short.pcap"
+tests='tcp and portrange 7174-7190'
+begin "$WORK/short.pcap" "$tests"
 PERFTEST_PORT=7190 LIMIT=60 run "short messages" perftest 1 ib_write_bw -F -s 64 -n 5000
 end
 run "each lies in one TCP segment, often with others" \
-	python3 -B /tests/wire/pcap.py gathered "$capture" || cp "$capture" "$RSIW_OUT/"
+	python3 -B /tests/wire/pcap.py gathered "$CAPTURE" || cp "$CAPTURE" "$RSIW_OUT/"
 
-begin "$WORK/wire.pcap"
+begin "$WORK/wire.pcap" "$tests"
 
 ping() {
 	peer_bg server rping -s -C 20
@@ -57,22 +42,14 @@ for test in ib_send_bw ib_write_bw ib_read_bw; do
 done
 end
 
-# decode CAPTURE OUTPUT: all that tshark has to say of it. It would take some
-# Sends for RPC over RDMA by the look of their data, and find them malformed.
-decode() {
-	tshark -n -r "$1" --disable-protocol rpcordma --disable-protocol smb_direct \
-		-O iwarp_mpa,iwarp_ddp_rdmap -z expert >"$2" 2>"$WORK/tshark"
-}
-dump=$WORK/dump
-LIMIT=90 run "tshark reads it" decode "$capture" "$dump" || exit 1
-count() { grep -cE "$1" "$dump"; }
+LIMIT=90 run "tshark reads it" decode || exit 1
 
 # Not those of TCP, for which losses are a part of life; and it knows MPA only
 # as of RFC 5044, not the revision 2 of RFC 6581.
 complaints() {
-	sed -n '/^Errors\|^Warns/,$p' "$dump" |
+	sed -n '/^Errors\|^Warns/,$p' "$DUMP" |
 		grep -E '^ +[0-9]+ +[A-Z]' | grep -vE ' TCP +[A-Z]| (Res|Rev) field is NOT set to'
-	grep -iE 'malformed|Bad length|Dissector bug|Reassembly error' "$dump"
+	grep -iE 'malformed|Bad length|Dissector bug|Reassembly error' "$DUMP"
 }
 no_complaints() { ! complaints; }
 run "it has nothing to complain of" no_complaints
@@ -107,9 +84,9 @@ run "each kind of message is among them, and no Terminate" messages
 
 # The proof that it would have noticed: one bit of one FPDU's data differs.
 wrong() {
-	python3 -B /tests/wire/pcap.py flip "$capture" "$WORK/wrong.pcap" &&
+	python3 -B /tests/wire/pcap.py flip "$CAPTURE" "$WORK/wrong.pcap" &&
 		decode "$WORK/wrong.pcap" "$WORK/wrong" && [ "$(grep -c 'Bad CRC32' "$WORK/wrong")" = 1 ]
 }
 LIMIT=90 run "with a bit changed, tshark finds one bad CRC" wrong
-run "nine of ten TCP segments hold whole FPDUs" python3 -B /tests/wire/pcap.py align "$capture" ||
-	cp "$capture" "$RSIW_OUT/"
+run "nine of ten TCP segments hold whole FPDUs" python3 -B /tests/wire/pcap.py align "$CAPTURE" ||
+	cp "$CAPTURE" "$RSIW_OUT/"
