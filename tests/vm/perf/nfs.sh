@@ -5,15 +5,15 @@
 # kernel: stock
 #
 # What an NFS client reads, and what that costs, over TCP, rsiw and siw: the
-# throughput of direct reads of 2, 16 and 256 KiB, and how busy both hosts are
-# meanwhile. The three take turns, ROUNDS times (vm-run --env), SECONDS_EACH a
+# throughput of direct reads of 2, 16 and 256 KiB, DEPTH at a time, and how busy both
+# hosts are meanwhile. The three take turns, ROUNDS times (vm-run --env), SECONDS_EACH a
 # measurement, of which the medians count. siw uses no CRCs, so rsiw runs with
 # and without. KINDS, SIZES: some of them. It asserts only that everything runs.
 
 . /tests/lib.sh
 . /tests/nfs/lib
 
-: "${ROUNDS:=3}" "${SECONDS_EACH:=4}"
+: "${ROUNDS:=3}" "${SECONDS_EACH:=4}" "${DEPTH:=4}"
 [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
 kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw")
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
@@ -35,7 +35,7 @@ read_all() {
 	local before after
 	before=$(both_ticks)
 	fio --name=read --filename="$MNT/file" --readonly --rw=read --bs="$2" --direct=1 \
-		--ioengine=libaio --iodepth=4 --time_based --runtime="$SECONDS_EACH" \
+		--ioengine=libaio --iodepth="$DEPTH" --time_based --runtime="$SECONDS_EACH" \
 		--output-format=json --output="$WORK/fio" || { cat "$WORK/fio"; return 1; }
 	after=$(both_ticks)
 	python3 - "$WORK/fio" "$1" "$2" "$before $after" <<-'END' | tee -a "$results"
