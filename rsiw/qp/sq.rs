@@ -25,6 +25,7 @@
 
 mod flush;
 mod posted;
+mod slot;
 
 use super::{reads::OutstandingRead, BATCH};
 use crate::{
@@ -32,7 +33,7 @@ use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
-    wr::{Completion, SendOp, SendWr, Status},
+    wr::{SendWr, Status},
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
@@ -41,6 +42,7 @@ use rdma::{
     lock::{new_spinlock_irq, SpinLockIrq},
     Consumer,
 };
+use slot::{Slot, SlotCell};
 
 /// Position of a request in the stream of all requests of the queue; wraps.
 pub(crate) type Seq = u32;
@@ -61,50 +63,6 @@ pub(crate) enum Pull {
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WakeTx(pub(crate) bool);
-
-/// What a request completes with.
-#[derive(Clone, Copy)]
-struct Slot {
-    id: u64,
-    opcode: u8,
-    signalled: bool,
-    /// For an RDMA Read: the data has not arrived.
-    read_pending: bool,
-    bytes: u32,
-}
-
-/// Where a [`Slot`] is kept. Whose it is says its position; the lock's, or tx's.
-struct SlotCell {
-    id: AtomicU64,
-    /// Octets, then flags, then the opcode.
-    rest: AtomicU64,
-}
-
-impl SlotCell {
-    const SIGNALLED: u64 = 1 << 8;
-    const READ_PENDING: u64 = 1 << 9;
-
-    fn get(&self) -> Slot {
-        let rest = self.rest.load(Ordering::Relaxed);
-        Slot {
-            id: self.id.load(Ordering::Relaxed),
-            opcode: rest as u8,
-            signalled: rest & Self::SIGNALLED != 0,
-            read_pending: rest & Self::READ_PENDING != 0,
-            bytes: (rest >> 32) as u32,
-        }
-    }
-
-    fn set(&self, slot: Slot) {
-        let flag = |on, flag| if on { flag } else { 0 };
-        let rest = u64::from(slot.bytes) << 32
-            | flag(slot.signalled, Self::SIGNALLED)
-            | flag(slot.read_pending, Self::READ_PENDING)
-            | u64::from(slot.opcode);
-        self.id.store(slot.id, Ordering::Relaxed);
-        self.rest.store(rest, Ordering::Relaxed);
-    }
-}
 
 struct State {
     /// Requests that a kernel consumer posted and tx has not taken: `next..tail`.
@@ -158,11 +116,7 @@ impl SendQueue {
         let count = size.checked_next_power_of_two().ok_or(ENOMEM)?;
         let mut slots = KVVec::with_capacity(count as usize, flags)?;
         for _ in 0..count {
-            let free = SlotCell {
-                id: AtomicU64::new(0),
-                rest: AtomicU64::new(0),
-            };
-            slots.push(free, flags)?;
+            slots.push(SlotCell::free(), flags)?;
         }
         let posted = match &ring {
             Some(_) => Posted::NONE,
@@ -482,32 +436,5 @@ impl SendQueue {
 
     fn index(&self, seq: Seq) -> usize {
         seq as usize & (self.slots.len() - 1)
-    }
-}
-
-impl Slot {
-    fn new(wr: &SendWr) -> Self {
-        Self {
-            id: wr.id(),
-            opcode: wr.op.code(),
-            signalled: wr.signalled,
-            read_pending: false,
-            bytes: if wr.op == SendOp::RegMr { 0 } else { wr.len },
-        }
-    }
-
-    fn completion(&self, status: Status) -> Completion {
-        Completion {
-            id: self.id,
-            opcode: self.opcode,
-            status,
-            bytes: if status == Status::Success {
-                self.bytes
-            } else {
-                0
-            },
-            invalidated: None,
-            solicited: false,
-        }
     }
 }

@@ -8,4 +8,5 @@
 #include "rdma.c"
 #if __has_include("net.c")
 #include "net.c"
+#include "net_tx.c"
 #endif

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Kernel TCP sockets for Rust, see net.h: sending, and the pages that are sent.
+ */
+
+#include <linux/gfp.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/uio.h>
+#include <net/hotdata.h>
+#include <net/rps.h>
+#include <net/tcp.h>
+
+#include "net.h"
+
+/* Sending */
+
+/* How many fragments more @skb needs at the most to take all of @iter. */
+static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
+{
+	const struct bio_vec *bv = iter->bvec;
+	unsigned int i;
+	int frags = 0;
+
+	/* A page fragment may end in the middle of what is copied. */
+	if (!iov_iter_is_bvec(iter))
+		return 2;
+	/* The first page may go on where the last fragment ends. */
+	if (skb_can_coalesce((struct sk_buff *)skb, skb_shinfo(skb)->nr_frags,
+			     bv->bv_page + (bv->bv_offset >> PAGE_SHIFT),
+			     offset_in_page(bv->bv_offset)))
+		frags = -1;
+	for (i = 0; i < iter->nr_segs; i++, bv++)
+		frags += DIV_ROUND_UP(offset_in_page(bv->bv_offset) +
+				      bv->bv_len, PAGE_SIZE);
+	return frags;
+}
+
+/*
+ * No frame may lie across two segments, and TCP cuts what it has not sent at
+ * multiples of the segment size. @behind: how many octets of a segment the
+ * sender believes to be unsent in front of what comes now, hence so many less
+ * are in the first frame. If TCP has sent them meanwhile, that frame has a
+ * segment of its own, and the rest is for another call; likewise if the packet
+ * has no room for all. Less than 0: frames may lie anywhere. It becomes what it
+ * really was.
+ */
+static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
+				int *behind)
+{
+	struct sk_buff *unsent = tcp_write_queue_tail(sk);
+	const int mss = tcp_sk(sk)->mss_cache;
+	const int first = mss - *behind;
+	int room = 0;
+
+	if (*behind < 0)
+		return tcp_sendmsg_locked(sk, msg, len);
+
+	if (unsent && !TCP_SKB_CB(unsent)->eor) {
+		if (unsent->len % mss == *behind)
+			room = READ_ONCE(net_hotdata.sysctl_max_skb_frags) -
+			       skb_shinfo(unsent)->nr_frags;
+		/* What fills the segment takes two pages at the most. */
+		if (room < (*behind ? 2 : 1)) {
+			TCP_SKB_CB(unsent)->eor = 1;
+			room = 0;
+		}
+	}
+	if (!room && (!*behind || first <= 0 || len <= first)) {
+		*behind = 0;
+	} else if (room && ksock_frags(unsent, &msg->msg_iter) <= room) {
+		/* All of it goes there. */
+	} else if (*behind) {
+		len = min_t(size_t, len, first);
+		iov_iter_truncate(&msg->msg_iter, len);
+		msg->msg_flags |= MSG_EOR;
+	} else {
+		TCP_SKB_CB(unsent)->eor = 1;
+	}
+	return tcp_sendmsg_locked(sk, msg, len);
+}
+
+/*
+ * The page that TCP copies to is lent to the socket for this call: kept there, it
+ * would be 32 KiB for each connection that has sent something. Afterwards @frag
+ * is what the socket has then, which may be another page.
+ */
+static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
+			     struct page_frag *frag, int *behind)
+{
+	int ret;
+
+	if (frag)
+		swap(sk->sk_frag, *frag);
+	ret = ksock_sendmsg_locked(sk, msg, len, behind);
+	if (frag) {
+		swap(sk->sk_frag, *frag);
+	} else if (unlikely(sk->sk_frag.page)) {
+		/* It has copied pages for a route without scatter/gather. */
+		put_page(sk->sk_frag.page);
+		sk->sk_frag.page = NULL;
+	}
+	return ret;
+}
+
+/*
+ * The kernel's own traffic is not for the security modules to judge by the task
+ * that happens to send it, hence not sock_sendmsg().
+ */
+static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
+			 struct page_frag *frag, int *behind)
+{
+	int ret;
+
+	/* As inet_sendmsg() does: receive steering follows the sender. */
+	sock_rps_record_flow(sk);
+	lock_sock(sk);
+	ret = ksock_copy_locked(sk, msg, len, frag, behind);
+	release_sock(sk);
+	return ret;
+}
+
+static int ksock_flags(bool end)
+{
+	return MSG_DONTWAIT | MSG_NOSIGNAL | (end ? MSG_EOR : 0);
+}
+
+/*
+ * Unless @end, what is less than a segment leaves it open, and TCP may hold it
+ * back as long as the device is busy (tcp_should_autocork()).
+ */
+int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
+			   struct page_frag *frag, int *behind, bool end)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return ksock_sendmsg(sk, &msg, len, frag, behind);
+}
+
+/*
+ * The pages hold what nobody else writes, so they are not "shared" in the
+ * sense of SKBFL_SHARED_FRAG and need no copy for a software checksum.
+ */
+static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
+			   unsigned int count, size_t len)
+{
+	msg->msg_flags |= MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS;
+	iov_iter_bvec(&msg->msg_iter, ITER_SOURCE, pages, count, len);
+}
+
+int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
+				 unsigned int count, size_t len, int *behind,
+				 bool end)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
+
+	ksock_of_pages(&msg, pages, count, len);
+	return ksock_sendmsg(sk, &msg, len, NULL, behind);
+}
+
+/*
+ * The next two send with the socket locked, possibly by a softirq. TCP then
+ * takes its own memory without sleeping, and with MSG_DONTWAIT it waits for
+ * nothing else. The callers see to it that it makes few segments at a time: for
+ * the 17th it would process the backlog in between, which a process may be
+ * doing already.
+ */
+static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
+			     struct page_frag *frag, int *behind)
+{
+	const gfp_t allocation = sk->sk_allocation;
+	int ret;
+
+	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
+	ret = ksock_copy_locked(sk, msg, len, frag, behind);
+	sk->sk_allocation = allocation;
+	return ret;
+}
+
+int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
+				  struct page_frag *frag, int *behind, bool end)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return ksock_send_atomic(sk, &msg, len, frag, behind);
+}
+
+int rust_helper_ksock_send_pages_locked(struct sock *sk,
+					const struct bio_vec *pages,
+					unsigned int count, size_t len,
+					int *behind, bool end)
+{
+	struct msghdr msg = { .msg_flags = ksock_flags(end) };
+
+	ksock_of_pages(&msg, pages, count, len);
+	return ksock_send_atomic(sk, &msg, len, NULL, behind);
+}
+
+/* Pages to send from */
+
+/* Big if one is at hand, as skb_page_frag_refill() does; else a single page. */
+struct page *rust_helper_ksock_page_alloc(bool atomic)
+{
+	const gfp_t gfp = (atomic ? GFP_NOWAIT : GFP_NOIO) | __GFP_NOWARN;
+	const unsigned int order = get_order(32768);
+	struct page *page;
+
+	if (order) {
+		page = alloc_pages((gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP |
+				   __GFP_NORETRY, order);
+		if (likely(page))
+			return page;
+	}
+	return alloc_page(gfp);
+}
+
+void rust_helper_ksock_page_get(struct page *page)
+{
+	get_page(page);
+}
+
+void rust_helper_ksock_page_put(struct page *page)
+{
+	put_page(page);
+}
+
+size_t rust_helper_ksock_page_size(struct page *page)
+{
+	return page_size(page);
+}
+
+/* True if the caller's reference is the only one, so the page can be reused. */
+bool rust_helper_ksock_page_exclusive(struct page *page)
+{
+	return page_ref_count(page) == 1 && !page_is_pfmemalloc(page);
+}
+
+/* Memory that only those get who free some. */
+bool rust_helper_ksock_page_of_reserve(struct page *page)
+{
+	return page_is_pfmemalloc(page);
+}
+
+void *rust_helper_ksock_page_address(struct page *page)
+{
+	return page_address(page);
+}
