@@ -20,7 +20,7 @@ sent() {
 	begin "$WORK/wire.pcap" 'tcp and port 7190'
 	PERFTEST_PORT=7190 LIMIT=60 run "$name" perftest 1 "$@"
 	end
-	run "every FPDU's CRC is good" good
+	LIMIT=60 run "every FPDU's CRC is good" good
 }
 # The lengths of the FPDUs, the largest first.
 lengths() { sed -n 's/^ *ULPDU length: \([0-9]*\) bytes.*/\1/p' "$DUMP" | sort -rn | uniq -c; }
