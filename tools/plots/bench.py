@@ -96,6 +96,12 @@ def tables(points, kinds):
     for point in (p for p in points if p[0] == "conn_rate"):
         yield from table("connections/s", rdma, [
             ("", cells(point, lambda r: f"{median(r):.0f}"))])
+    both = sorted(p for p in points if p[0] == "both_bw")
+    for what, form in (("MiB/s", lambda r: f"{median(r):.1f}"),
+                       ("CPU ms/MiB", lambda r: f"{detail(r, 'cpu') or 0:.1f}")):
+        if both:
+            yield from table(f"write_bw, both ways at once, {what}", shown, [
+                (size_text(p[1]), cells(p, form)) for p in both])
     scaling = sorted(p for p in points if p[0] == "multi_bw")
     if scaling:
         yield from table("write_bw by QPs, MiB/s", shown, [

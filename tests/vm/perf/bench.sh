@@ -6,8 +6,8 @@
 # kernel: stock
 #
 # How fast rsiw is, beside siw, siw with its segmentation offload, rxe and TCP: bandwidth by
-# size, latency, rate of short messages, many queue pairs, connections; and what that costs both
-# hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
+# size, one way and both ways, latency, rate of short messages, many queue pairs, connections; and what
+# that costs both hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
 # QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them. A kind is a
 # driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer.
 # MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself; SYSCTLS: of both hosts.
@@ -41,6 +41,7 @@ points_of() {
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
 		echo "tcp_lat.2.1"
 		for n in "${qps[@]}"; do echo "multi_bw.65536.$n"; done
+		[ -n "$QUICK" ] || echo "both_bw.65536.1"
 		return
 	fi
 	for size in "${sizes[@]}"; do
@@ -48,7 +49,7 @@ points_of() {
 	done
 	for n in send write read; do echo "${n}_lat.2.1"; done
 	for n in "${qps[@]}"; do echo "multi_bw.65536.$n"; done
-	[ -n "$QUICK" ] || echo "conn_rate.0.32"
+	[ -n "$QUICK" ] || echo "both_bw.65536.1 conn_rate.0.32"
 }
 
 planned=0
@@ -88,11 +89,14 @@ state() {
 }
 states() { state; peer_sh "$(declare -f state); state"; }
 
-# CPU time of both hosts for each MiB on the link, from the states before and after.
+# cost WAYS: CPU time of both hosts for each MiB on the link, from the states before and after. Of 1 way the
+# other one's acknowledgements do not count.
 cost() {
-	paste -sd' ' "$1" "$2" | xargs | awk -v hz="$(getconf CLK_TCK)" '{
+	paste -sd' ' "$WORK/before" "$WORK/after" | xargs | awk -v ways="$1" -v hz="$(getconf CLK_TCK)" '{
 		busy = ($9 - $1) + ($13 - $5)
-		moved = ($11 - $3 > $12 - $4 ? $11 - $3 : $12 - $4) / 1048576
+		tx = $11 - $3
+		rx = $12 - $4
+		moved = (ways == 2 ? tx + rx : tx > rx ? tx : rx) / 1048576
 		if (moved > 0) printf "cpu=%.2fms/MiB load=%.0f%%+%.0f%%", busy * 1000 / hz / moved,
 			100 * ($9 - $1) / ($10 - $2), 100 * ($13 - $5) / ($14 - $6) }'
 }
@@ -105,6 +109,7 @@ command_of() {
 	# Each connection begins slowly (RFC 5681), and has its turn of so many requests seldom. Many requests
 	# are posted before the first completion is looked at; the first quarter of the time does not count.
 	multi_bw) echo "ib_write_bw -F -R -d bench -s $2 -q $3 -D $(($3 < 64 ? 6 : 20)) -t 16" ;;
+	both_bw) echo "ib_write_bw -b -F -R -d bench -s $2 -D 2" ;;
 	*_bw) echo "ib_$1 -F -R -d bench -s $2 -D 2" ;;
 	*_lat) echo "ib_$1 -F -R -d bench -s $2 -n $([ -n "$QUICK" ] && echo 1500 || echo 4000)" ;;
 	esac
@@ -124,24 +129,28 @@ connections() {
 		{ cat "$WORK/measured"; return 1; } >&2
 }
 
-# streams SIZE NUMBER: what TCP moves by so many. (Without -O: iperf3 does not get to its end then, with 64.)
+# streams SIZE NUMBER [OPTION]: what TCP moves by so many. (Without -O: iperf3 does not get to its end
+# then, with 64.)
 streams() {
-	local status=1
+	local status=1 size=$1 number=$2
+	shift 2
 	peer_bg server iperf3 -s -1
 	server_up 5201 && states >"$WORK/before" &&
-		within 30 iperf3 -c "$PEER" -P "$2" -l "$1" -t 6 -J >"$WORK/measured" &&
+		within 30 iperf3 -c "$PEER" -P "$number" -l "$size" -t 6 -J "$@" >"$WORK/measured" &&
 		states >"$WORK/after" && status=0
 	peer_kill server
 	[ "$status" = 0 ] || { tail -n 3 "$WORK/measured" >&2; return 1; }
-	python3 /tests/perf/read.py iperf3 "$1" "$WORK/measured" "$(cost "$WORK/before" "$WORK/after")"
+	python3 /tests/perf/read.py iperf3 "$size" "$WORK/measured" "$(cost $(($# + 1)))"
 }
 
 # measure METRIC SIZE QPS: a line "VALUE UNIT DETAILS".
 measure() {
-	local command try
+	local command try ways=1
 	case $1 in
+	both_bw) ways=2 ;;
 	conn_rate) connections "$3"; return ;;
-	iperf3) streams "$2" "$3" || streams "$2" "$3"; return ;;
+	iperf3-multi_bw) streams "$2" "$3" || streams "$2" "$3"; return ;;
+	iperf3-both_bw) streams "$2" "$3" --bidir; return ;;
 	esac
 	command=$(command_of "$@")
 	# Several tries, for siw's sake: see patiently in lib.sh.
@@ -161,7 +170,7 @@ measure() {
 		if within "$PATIENCE" $command >"$WORK/measured" 2>&1; then
 			states >"$WORK/after"
 			peer_kill server
-			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$WORK/before" "$WORK/after")" && return
+			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$ways")" && return
 		fi
 		peer_kill server
 		command=$(command_of "$@")
@@ -175,8 +184,8 @@ measure() {
 one() {
 	local metric size n line program=
 	IFS=. read -r metric size n <<<"$3"
-	[ "$2 $metric" != "tcp multi_bw" ] || program=iperf3
-	line=$(measure "${program:-$metric}" "$size" "$n") || return
+	case "$2 $metric" in tcp\ multi_bw | tcp\ both_bw) program=iperf3- ;; esac
+	line=$(measure "$program$metric" "$size" "$n") || return
 	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$metric" "$size" "$n" "$line" >>"$results"
 	tr '\t' ' ' <<<"$line"
 }

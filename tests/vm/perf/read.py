@@ -44,10 +44,13 @@ def qperf(metric, size, text):
 
 def iperf3(_metric, _size, text):
     try:
-        rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
+        end = json.loads(text)["end"]
+        ways = [end["sum_received"]]
     except (ValueError, KeyError):
         return None
-    return rate / 8 / 2**20, "MiB/s", ""
+    if "sum_received_bidir_reverse" in end:
+        ways.append(end["sum_received_bidir_reverse"])
+    return sum(way["bits_per_second"] for way in ways) / 8 / 2**20, "MiB/s", ""
 
 
 def main():
