@@ -237,6 +237,20 @@ void rust_helper_copy_bytes(void *dst, const void *src, size_t len)
 	memcpy(dst, src, len);
 }
 
+/* Up to a word's bytes, in their order, seen only after all that was written before. */
+void rust_helper_copy_last(void *dst, const void *src, size_t len)
+{
+	const u8 *from = src;
+	u8 *to = dst;
+
+	if (!len)
+		return;
+	smp_wmb();
+	while (--len)
+		WRITE_ONCE(*to++, *from++);
+	smp_store_release(to, *from);
+}
+
 /*
  * By words, however the bytes lie: for a processor that is slow at the string
  * instructions of memcpy(). READ_ONCE() keeps the compiler from making it one.

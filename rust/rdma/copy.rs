@@ -46,7 +46,20 @@ pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
     };
 }
 
-/// Copies `src` to `dst`.
+/// How many of `len` bytes at `addr` are in the last aligned word that they reach.
+fn in_last_word(addr: usize, len: usize) -> usize {
+    const WORD: usize = size_of::<u64>();
+    match addr.wrapping_add(len) % WORD {
+        0 => len.min(WORD),
+        n => len.min(n),
+    }
+}
+
+/// Copies `src` to `dst`, the last of it last.
+///
+/// Programs look at the last byte, or word, of a buffer to see that an RDMA Write has filled it, although
+/// no standard promises that (RFC 5040 section 5.5). The kernel's `memcpy()` may begin at the end, and string
+/// instructions may store in any order; what is stored behind them is seen behind them.
 ///
 /// # Safety
 ///
@@ -54,8 +67,16 @@ pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
 /// not through Rust references.
 #[inline]
 pub(crate) unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
-    // SAFETY: `src` is valid for reads; an overlap would mean that it is not a valid reference.
-    unsafe { bytes(dst, src.as_ptr(), src.len(), WORDS.load(Ordering::Relaxed)) };
+    let last = in_last_word(dst as usize, src.len());
+    let (front, last) = src.split_at(src.len() - last);
+    let by_words = WORDS.load(Ordering::Relaxed);
+    // SAFETY: Both parts of `src` are valid for reads; an overlap would mean that it is not a valid reference.
+    // Those of `dst` are valid for writes by the contract of this function.
+    unsafe {
+        bytes(dst, front.as_ptr(), front.len(), by_words);
+        let dst = dst.add(front.len()).cast::<c_void>();
+        bindings::copy_last(dst, last.as_ptr().cast::<c_void>(), last.len());
+    }
 }
 
 /// # Safety
@@ -157,6 +178,33 @@ mod tests {
                     let (before, after) = (&to[..at], &to[at + len..]);
                     assert!([before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is written last is what is in the last word, and nothing beside the bytes is.
+    #[test]
+    fn the_last_word_comes_last() -> Result {
+        for (addr, len, last) in [
+            (0, 0, 0),
+            (8, 8, 8),
+            (8, 9, 1),
+            (15, 1, 1),
+            (13, 2, 2),
+            (13, 100, 1),
+        ] {
+            assert_eq!(in_last_word(addr, len), last);
+        }
+        let from = pattern(100)?;
+        for len in 0..100 {
+            for at in 8..16 {
+                let mut to = KVec::from_elem(0xeeu8, 200, GFP_KERNEL)?;
+                // SAFETY: There are `len` bytes, of another object.
+                unsafe { bytes_out(to[at..].as_mut_ptr(), &from[..len]) };
+                assert!(to[at..at + len] == from[..len]);
+                let (before, after) = (&to[..at], &to[at + len..]);
+                assert!([before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)));
             }
         }
         Ok(())
