@@ -245,9 +245,11 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 
 	if (!len)
 		return;
+	/* Pairs with whatever a program has between its looks at the last byte and at the others. */
 	smp_wmb();
 	while (--len)
 		WRITE_ONCE(*to++, *from++);
+	/* Likewise, for the other bytes of the word. */
 	smp_store_release(to, *from);
 }
 
