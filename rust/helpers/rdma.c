@@ -245,7 +245,7 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 
 	if (!len)
 		return;
-	/* Pairs with whatever a program has between its looks at the last byte and at the others. */
+	/* Pairs with what a program has between its looks at the last byte and others. */
 	smp_wmb();
 	while (--len)
 		WRITE_ONCE(*to++, *from++);
