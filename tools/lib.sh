@@ -34,19 +34,23 @@ as_root() {
 	fi
 }
 
-# Make sure that commands exist on the host, by the packages that bring them:
-# need_host COMMAND=PACKAGE...
+# Make sure that commands exist on the host (or files, by their paths), by the packages that bring them:
+# need_host COMMAND=PACKAGE... README names all of them (the stage scripts looks).
 need_host() {
 	local pair missing=()
 	for pair; do
-		command -v "${pair%%=*}" >/dev/null ||
-			missing+=("${pair#*=}")
+		case $pair in
+		/*) compgen -G "${pair%%=*}" >/dev/null ;;
+		*) command -v "${pair%%=*}" >/dev/null ;;
+		esac || missing+=("${pair#*=}")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
-	say "installing on this machine: ${missing[*]}"
 	command -v apt-get >/dev/null ||
 		die "please install: ${missing[*]} (this is not a Debian machine)"
 	as_root apt-get -q update >/dev/null || say "apt-get update failed; trying on"
+	# With what they depend on, where the machine lacks that.
+	say "installing on this machine: $(apt-get -s --no-install-recommends install "${missing[@]}" |
+		sed -n 's/^Inst \([^ ]*\).*/\1/p' | tr '\n' ' ')"
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
 		--no-install-recommends "${missing[@]}" >/dev/null ||
 		die "could not install: ${missing[*]}"

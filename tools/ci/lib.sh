@@ -12,6 +12,8 @@ set +e
 cd "$TOP" || exit
 
 PASSED=0 FAILED=0 SKIPPED=0
+# A stage by itself is of the same day.
+RSIW_CI_SEED=${RSIW_CI_SEED:-$(($(now) / 86400))}
 
 # check NAME COMMAND...
 check() {
@@ -45,12 +47,23 @@ add_counts() {
 	PASSED=$((PASSED + $1)) FAILED=$((FAILED + $2)) SKIPPED=$((SKIPPED + $3))
 }
 
+# retries LOG...: what the runner says of tests that were tried again, added up: "retried 3 (siw-crc 2, ...)".
+retries() {
+	cat "$@" 2>/dev/null | sed -n 's/^retried: [0-9]* (\(.*\))$/\1/p' | tr , '\n' |
+		awk 'NF == 2 { count[$1] += $2 } END { for (name in count) print name, count[name] }' | sort |
+		awk '{ text = text (NR > 1 ? ", " : "") $0; all += $2 }
+			END { if (all) print "retried " all " (" text ")" }'
+}
+
+# part COUNT: which of so many parts this run has, by its seed.
+part() { echo $((RSIW_CI_SEED % $1)); }
+
 # vm_jobs LOG VM-RUN-ARGUMENT...: jobs in guests. Their results are counted, and
 # a runner that breaks off without one that failed.
 vm_jobs() {
 	local log=$1 before=$FAILED status
 	shift
-	"$TOP/tools/vm-run" test "$@" 2>&1 | tee "$log"
+	"$TOP/tools/vm-run" test ${RSIW_LANES:+--lanes "$RSIW_LANES"} "$@" 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	add_counts "$log"
 	[ "$status" = 0 ] || [ "$FAILED" != "$before" ] || check "the runner ends well" false

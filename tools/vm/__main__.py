@@ -18,8 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm   # noqa: E402
-from jobs import find_jobs                          # noqa: E402
-from ktap import Result                             # noqa: E402
+from jobs import find_jobs, read_skips                          # noqa: E402
 from link import make_link                          # noqa: E402
 from report import Report                           # noqa: E402
 from session import Session                         # noqa: E402
@@ -34,6 +33,8 @@ def parse_args():
     parser.add_argument("action", choices=["test", "list", "shell"])
     parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
     parser.add_argument("--kernel", choices=["stock", "debug", "kcsan"], default="stock")
+    parser.add_argument("--build", metavar="NAME",
+                        help="modules and programs are those of build/NAME (default: of the kernel)")
     parser.add_argument("--pair", action="append", metavar="A,B",
                         help="drivers of host A and host B (default: rsiw,rsiw); "
                              "again for another round of the same jobs")
@@ -50,8 +51,9 @@ def parse_args():
     parser.add_argument("--append", default="", help="more for the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
-                        help="two sessions at a time: jobs of one guest beside those of two, and a "
-                             "third for those that only wait")
+                        help="several sessions at a time, as many as there are processors: jobs of one "
+                             "guest beside those of two; and one more for those that only wait")
+    parser.add_argument("--lanes", type=int, help="so many, in place of as many as processors")
     parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
@@ -73,7 +75,8 @@ def forget_old_runs(base):
 
 def configure(args):
     args.tests = f"{args.top}/tests/vm"
-    args.build = f"{args.top}/build/{args.kernel}"
+    args.build = f"{args.top}/build/{args.build or args.kernel}"
+    args.skips = read_skips(args.tests)
     base = f"{args.top}/build/logs"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     forget_old_runs(base)
@@ -128,7 +131,8 @@ def make_plan(args, jobs, count, waits=None):
             entry = (job, pair if count == 2 else pair[:1])
             if entry not in plan:
                 plan.append(entry)
-    return plan * args.repeat
+    # Guests boot anew where the number of processors changes: once for each number.
+    return sorted(plan * args.repeat, key=lambda entry: entry[0].cpus)
 
 
 def taken(plan):
@@ -140,6 +144,24 @@ def taken(plan):
             return
 
 
+TRIES = 4       # of a job whose host with siw dies of siw's own faults
+
+
+def run_job(session, job, pair, echo):
+    """siw, which is here to talk to only, brings its own host down now and then: once more then. What
+    rsiw's host said meanwhile counts; and a job that cannot be run at all has failed."""
+    outcome = session.run(job, pair, echo)
+    for _ in range(TRIES - 1):
+        if not outcome.siw_died:
+            break
+        print(f"vm: siw crashed its host in {job.title}; the job is run again (log: {outcome.log})",
+              flush=True)
+        outcome.retries.append("siw-crash")
+        earlier, outcome = outcome, session.run(job, pair, echo)
+        outcome.take_over(earlier)
+    return outcome
+
+
 def run_session(args, rundir, report, tag, plan, count):
     """Jobs with that many guests, taken from the plan, in one boot if nothing goes wrong."""
     rundir = f"{rundir}/{tag}"
@@ -149,45 +171,57 @@ def run_session(args, rundir, report, tag, plan, count):
     try:
         for job, pair in taken(plan):
             report.begin(job, pair)
-            outcome = session.run(job, pair, report.echo)
-            # siw, which is here to talk to only, brings its own host down now and then.
-            for _ in range(4):
-                if not outcome.siw_died:
-                    break
-                print(f"vm: siw's host died in {job.title}; the job is run again "
-                      f"(log: {outcome.log})", flush=True)
-                outcome = session.run(job, pair, report.echo)
-            if outcome.siw_died:
-                outcome.results = [Result("(whole job)", "skip",
-                                          "siw's host died each time: it could not be run")]
-                outcome.problems.clear()
-                outcome.shown.clear()
-            report.end(outcome)
+            report.end(run_job(session, job, pair, report.echo))
         for result in session.leaks():
             report.extra(result)
     finally:
         session.close()
 
 
+def memory_of(text):
+    """QEMU's way to say it, in MiB."""
+    units = {"M": 1, "G": 1024}
+    return int(text.rstrip("MG")) * units.get(text[-1], 1)
+
+
+def how_many(args):
+    """Lanes: most jobs compute about as much as they wait, so one for each processor; more would only be
+    slower. At least two, so that what has one guest need not wait for what has two; and no more than
+    fit in memory with two guests each, the one for those that wait aside."""
+    if args.lanes:
+        return args.lanes
+    with open("/proc/meminfo") as meminfo:
+        available = next(int(line.split()[1]) // 1024 for line in meminfo
+                         if line.startswith("MemAvailable"))
+    room = available // (2 * memory_of(args.memory)) - 1
+    return max(2, min(len(os.sched_getaffinity(0)), room))
+
+
 def make_lanes(args, jobs):
-    """What runs at once: of each lane the (plan, count) of its sessions, one after the other. Most
-    jobs compute about as much as they wait; more than two at a time would only be slower."""
+    """What runs at once: of each lane the sessions, one after the other: (plan, count, least). Lanes take
+    from the same plans; where another one begins with a plan, a boot has to be worth it: there have to
+    be more jobs than the least."""
     def session(count, waits=None):
         plan = deque(make_plan(args, jobs, count, waits))
-        return [(plan, count)] if plan else []
+        return [(plan, count, 0)] if plan else []
+
+    def shared(sessions):
+        return [(plan, count, 2) for plan, count, _ in sessions]
 
     if not args.together:
         lanes = [session(1) + session(2)]
     else:
         single, pair, waiting = session(1, False), session(2), session(1, True)
-        lanes = [pair + single, single + pair, waiting]
+        lanes = [pair + shared(single) if pair else single, single + shared(pair) if single else pair]
+        more = shared(pair) + shared(single)
+        lanes += [more if nth % 2 else more[::-1] for nth in range(how_many(args) - 2)]
+        lanes.append(waiting)
     return [lane for lane in lanes if lane]
 
 
 def run_lane(args, rundir, report, lane, sessions):
-    for nth, (plan, count) in enumerate(sessions):
-        # Where another lane has begun, a boot has to be worth it.
-        if len(plan) > (2 if nth and args.together else 0):
+    for nth, (plan, count, least) in enumerate(sessions):
+        if len(plan) > least:
             run_session(args, rundir, report, 10 * lane + nth, plan, count)
 
 

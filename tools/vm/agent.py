@@ -58,6 +58,7 @@ class Channel:
         self.closed = False
         self.peer = None            # the other guest's Channel
         self.env = {}               # what every command there finds set
+        self.record = None          # number of the kernel's last message
 
     def connect(self, alive, timeout=20):
         deadline = time.monotonic() + timeout
@@ -179,15 +180,20 @@ class Channel:
         self.request("killgroup", timeout, group=group)
 
     def kmsg(self, timeout=20):
-        """Kernel messages since the last time, as text lines."""
-        lines = []
-        raw = self.request("kmsg", timeout).decode(errors="replace")
+        """Kernel messages since the last time, as text lines. Where some are missing a line says so."""
+        return list(self.records(self.request("kmsg", timeout).decode(errors="replace")))
+
+    def records(self, raw):
         for record in raw.split("\n"):
             # A continuation line begins with a blank: " KEY=value"
             if ";" not in record or record.startswith(" "):
                 continue
             prefix, text = record.split(";", 1)
-            stamp = prefix.split(",")
-            seconds = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0
-            lines.append(f"[{seconds:12.6f}] {text}")
-        return lines
+            _, number, stamp = [int(word) if word.isdigit() else 0
+                                for word in f"{prefix},,".split(",")[:3]]
+            # The agent's own lines have no number.
+            if number:
+                if self.record is not None and number > self.record + 1:
+                    yield f"[{stamp / 1e6:12.6f}] kernel log: {number - self.record - 1} messages lost"
+                self.record = number
+            yield f"[{stamp / 1e6:12.6f}] {text}"

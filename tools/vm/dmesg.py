@@ -16,6 +16,9 @@ SPLAT = re.compile("|".join((
     r"slab.*(corrupt|Objects remaining)", r"bad page state",
     r"module verification failed.*required", r"attempt to access beyond end",
     r"restrack: .*BUG", r"restrack: .*resources in use",
+    r"unregister_netdevice: waiting for",
+    # What is not there cannot be judged. The second is the agent's and the channel's word.
+    r"\d+ printk messages dropped", r"kernel log: .*lost",
 )), re.I)
 
 # Said of every module not built with the distribution's kernel; and what only

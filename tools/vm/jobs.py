@@ -5,6 +5,7 @@ A job is tests/vm/SUITE/NAME.sh, run on host A. It says what it needs in
 comment lines at its head:
 
     # guests: 2             1 or 2 (the default)
+    # cpus: 0               processors of each guest; 0: one of two guests has one, a single one has two
     # timeout: 60           seconds, on the stock kernel
     # kernel: any           any, stock or debug
     # pairs: *              patterns of driver pairs it makes sense for
@@ -19,7 +20,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|timeout|kernel|pairs|allow|interop|pcap|waits):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Not part of "everything": for people to look at.
 SHOWS = {"demo", "perf"}
@@ -30,6 +31,7 @@ class Job:
     suite: str
     name: str
     guests: int = 2
+    cpus: int = 0
     timeout: float = 60
     kernel: str = "any"
     pairs: list = field(default_factory=lambda: ["*"])
@@ -63,8 +65,8 @@ def read_job(top, suite, name):
             if not match:
                 continue
             key, value = match[1], match[2]
-            if key == "guests":
-                job.guests = int(value)
+            if key in ("guests", "cpus"):
+                setattr(job, key, int(value))
             elif key == "timeout":
                 job.timeout = float(value)
             elif key == "pairs":
@@ -73,9 +75,21 @@ def read_job(top, suite, name):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)
-    if job.guests not in (1, 2) or job.kernel not in ("any", "stock", "debug"):
+    if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug"):
         raise SystemExit(f"vm: {job.path}: bad directive")
     return job
+
+
+def read_skips(top):
+    """What may be skipped: (kernel, jobs, reason), of tests/vm/skips."""
+    with open(f"{top}/skips") as lines:
+        rows = [line.split(None, 2) for line in lines if line.strip() and not line.startswith("#")]
+    return [(kernel, jobs, re.compile(reason.strip())) for kernel, jobs, reason in rows]
+
+
+def may_skip(skips, kernel, title, reason):
+    return any(where in ("any", kernel) and fnmatch.fnmatch(title, jobs) and allowed.fullmatch(reason)
+               for where, jobs, allowed in skips)
 
 
 def suites(top):

@@ -16,6 +16,17 @@ class Result:
     reason: str = ""
 
 
+# A job says "RETRY FAULT: what" where it tried again because of a fault of others that it names, and
+# "STALE ENTRY: why" of a list of such faults that no longer tells the truth.
+MARK = re.compile(r"^[#\s]*(RETRY|STALE) ([\w.-]+)")
+
+
+def marks(text, word):
+    """What the job marked with that word, in order: the names behind it."""
+    found = (MARK.match(line) for line in text.splitlines() if line.startswith("#"))
+    return [match[2] for match in found if match and match[1] == word]
+
+
 def parse(text):
     """(results, problem): the tests in order, and what is wrong with the
     document itself, if anything. Indented lines belong to subtests, whose
@@ -44,4 +55,3 @@ def parse(text):
     elif plan and plan != len(results):
         problem = f"{len(results)} results where the plan says {plan}"
     return results, problem
-

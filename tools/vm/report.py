@@ -3,8 +3,15 @@
 
 import sys
 import threading
+from collections import Counter
 
 MARK = {"ok": "ok", "not ok": "FAIL", "skip": "skip"}
+
+
+def told(retries):
+    """How often something was tried again, and by which faults of others that is excused."""
+    faults = ", ".join(f"{name} {count}" for name, count in sorted(Counter(retries).items()))
+    return f"{sum(Counter(retries).values())} ({faults})"
 
 
 class Report:
@@ -12,6 +19,7 @@ class Report:
         self.verbose = verbose
         self.passed = self.failed = self.skipped = 0
         self.failures = []
+        self.retries, self.stale = Counter(), Counter()
         self.lock = threading.Lock()    # two sessions may report at once
 
     @staticmethod
@@ -47,8 +55,11 @@ class Report:
         title = f"{outcome.job.title} [{','.join(outcome.pair)}]"
         counts = [sum(r.status == s for r in outcome.results) for s in MARK]
         mark = "FAIL" if outcome.failed else "skip" if counts[2] and not counts[0] else "ok"
+        retried = f", retried {told(outcome.retries)}" if outcome.retries else ""
+        self.retries.update(outcome.retries)
+        self.stale.update(outcome.stale)
         self.say(f"{mark:4} {title}: {counts[0]} passed, {counts[1]} failed, "
-                 f"{counts[2]} skipped ({outcome.seconds:.1f} s, CPU {outcome.cpu:.1f} s)")
+                 f"{counts[2]} skipped{retried} ({outcome.seconds:.1f} s, CPU {outcome.cpu:.1f} s)")
         for result in outcome.results:
             if result.status == "skip":
                 self.say(f"     skip {result.name}: {result.reason}")
@@ -92,4 +103,9 @@ class Report:
     def summary(self):
         if self.failures:
             self.say("failed: " + "; ".join(self.failures))
+        if self.stale:
+            self.say("stale: " + ", ".join(sorted(self.stale)))
+        # CI adds these up (tools/ci/run).
+        if self.retries:
+            self.say(f"retried: {told(self.retries)}")
         self.say(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")

@@ -17,6 +17,7 @@ import dmesg
 import ktap
 from agent import GuestDied
 from guest import Guest
+from jobs import may_skip
 from ktap import Result
 
 
@@ -32,21 +33,52 @@ class Outcome:
     log: str = ""
     shown: list = field(default_factory=list)       # to print on failure
     times: list = field(default_factory=list)       # (seconds since its begin, result line)
-    siw_died: bool = False                          # a host with siw, and not rsiw
+    siw_died: bool = False                          # by siw's own fault: see siw_crashed()
+    reports: list = field(default_factory=list)     # those problems that rsiw's hosts had
+    retries: list = field(default_factory=list)     # of each the foreign fault that it excuses
+    stale: list = field(default_factory=list)       # of lists of such faults: what is no longer so
 
     @property
     def failed(self):
         return bool(self.problems) or any(r.status == "not ok" for r in self.results)
 
+    def problem(self, side, text):
+        """Of the job as a whole; and of rsiw, unless siw is what that host has."""
+        self.problems.append(text)
+        if self.pair[0 if side == "a" else -1] != "siw":
+            self.reports.append(text)
+
+    def take_over(self, earlier):
+        """The job was run again. What rsiw's host reported before is a failure all the same."""
+        self.retries[:0] = earlier.retries
+        self.stale[:0] = earlier.stale
+        for text in earlier.reports:
+            self.reports.append(text)
+            self.problems.append(f"before it was run again: {text}")
+        if earlier.reports:
+            self.shown += [f"--- before it was run again ({earlier.log}) ---", *earlier.shown]
+
+
+def siw_crashed(console):
+    """Whether a console shows a crash in siw: its name stands behind the functions of a trace."""
+    return any("[siw]" in line for line in console)
+
 
 class Session:
     def __init__(self, config, link, rundir, count):
         self.config, self.count, self.link = config, count, link
-        cpus = 2 if count == 1 else 1
-        self.guests = {side: Guest(side, config, link, rundir, cpus)
+        self.usual_cpus = 2 if count == 1 else 1
+        self.guests = {side: Guest(side, config, link, rundir, self.usual_cpus)
                        for side in "ab"[:count]}
         self.soiled = set("ab"[:count])     # sides to boot before the next job
         self.slow = config.slow             # time limits are so many times longer
+
+    def set_cpus(self, cpus):
+        """Guests with another number of processors are booted before the next job."""
+        for side, guest in self.guests.items():
+            if guest.cpus != cpus:
+                guest.cpus = cpus
+                self.soiled.add(side)
 
     def boot(self):
         began = time.monotonic()
@@ -114,6 +146,7 @@ class Session:
         output = bytearray()
         kernel = {side: [] for side in self.guests}
         try:
+            self.set_cpus(job.cpus or self.usual_cpus)
             if self.soiled or not all(g.alive for g in self.guests.values()):
                 self.soiled |= {s for s, g in self.guests.items() if not g.alive}
                 self.boot()
@@ -123,7 +156,13 @@ class Session:
             self.execute(job, output, echo, outcome)
         except GuestDied as error:
             outcome.problems.append(str(error))
-        self.judge_output(output.decode(errors="replace"), outcome)
+        text = output.decode(errors="replace")
+        self.judge_output(text, outcome)
+        outcome.problems += [f"{result.name} is skipped, which tests/vm/skips does not know: {result.reason}"
+                             for result in outcome.results if result.status == "skip"
+                             and not may_skip(self.config.skips, self.config.kernel, job.title, result.reason)]
+        outcome.retries += ktap.marks(text, "RETRY")
+        outcome.stale += ktap.marks(text, "STALE")
         with ThreadPoolExecutor() as hosts:
             list(hosts.map(lambda side: self.clean(self.guests[side], kernel[side], outcome),
                            self.guests))
@@ -187,14 +226,15 @@ class Session:
             messages += guest.channel.kmsg()
             if status != 0:
                 reason = text.strip().splitlines()[-1:] or ["time limit"]
-                outcome.problems.append(f"host{guest.side} cannot be cleaned: {reason[0]}")
+                outcome.problem(guest.side, f"host{guest.side} cannot be cleaned: {reason[0]}")
                 self.soiled.add(guest.side)
         except GuestDied:
             self.soiled.add(guest.side)
             driver = outcome.pair[0 if guest.side == "a" else -1]
-            outcome.siw_died |= driver == "siw" and self.count == 2
-            outcome.problems.append(f"host{guest.side} {guest.ending()}")
+            outcome.problem(guest.side, f"host{guest.side} {guest.ending()}")
             guest.kill()
+            if driver == "siw" and self.count == 2 and siw_crashed(guest.console_tail(400)):
+                outcome.siw_died = True
             outcome.shown += [f"--- console of host{guest.side} ---", *guest.console_tail()]
 
     def judge_kernel(self, job, kernel, outcome):
@@ -206,7 +246,7 @@ class Session:
             if job.allow:
                 bad = [line for line in bad if not re.search(job.allow, line)]
             if bad:
-                outcome.problems.append(f"host{side}: {bad[0].split('] ', 1)[-1]}")
+                outcome.problem(side, f"host{side}: {bad[0].split('] ', 1)[-1]}")
                 first = lines.index(bad[0])
                 outcome.shown += [f"--- kernel of host{side} ---",
                                   *lines[max(0, first - 5):first + 40]]

@@ -169,7 +169,7 @@ class Agent:
             except OSError as error:
                 if error.errno != errno.EPIPE:
                     raise
-                records.append(b"4,0,0,-;(the kernel log overran here)\n")
+                records.append(b"4,0,0,-;kernel log: records lost, it overran\n")
         self.send({"op": "kmsg", "id": header["id"]}, b"".join(records))
 
     # Output and end of what was started.

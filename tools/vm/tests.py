@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The runner's own judgement, tried without guests: python3 -B tools/vm/tests.py"""
+
+import importlib.util
+import os
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import dmesg                                            # noqa: E402
+import ktap                                             # noqa: E402
+from agent import Channel, GuestDied                    # noqa: E402
+from jobs import Job, read_skips                                    # noqa: E402
+from report import Report                               # noqa: E402
+from session import Outcome, Session                    # noqa: E402
+
+spec = importlib.util.spec_from_file_location("runner", f"{HERE}/__main__.py")
+runner = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(runner)
+
+GOOD = "KTAP version 1\n1..1\nok 1 - a test\n"
+SIW_OOPS = ["BUG: kernel NULL pointer dereference", "RIP: 0010:siw_qp_rx+0x1/0x9 [siw]"]
+
+
+class Guest:
+    """A host that runs a job's script as told: its output, the kernel's messages, and whether it dies."""
+
+    def __init__(self, side, runs, config, cpus):
+        self.side, self.runs, self.config, self.cpus = side, runs, config, cpus
+        self.boots = []             # of each the number of processors
+        self.channel = self
+        self.env = self.peer = None
+        self.release = "test"
+        self.alive = False
+        self.now = {}
+
+    def boot(self):
+        self.alive = True
+        self.boots.append(self.cpus)
+
+    def wait_up(self, _timeout):
+        return []
+
+    def kill(self):
+        self.alive = False
+
+    def cpu_seconds(self):
+        return 0
+
+    def ending(self):
+        return "crashed"
+
+    def console_tail(self, lines=40):
+        return self.now.get("console", [])[-lines:]
+
+    # The channel.
+    def kill_group(self, _group):
+        self.now = self.runs.pop(0) if self.runs else {}
+        if "console" in self.now:
+            self.alive = False
+            raise GuestDied("the guest died")
+
+    def run(self, _argv, **_):
+        return self.now.get("reset", (0, ""))
+
+    def kmsg(self):
+        return self.now.get("kernel", [])
+
+
+class ASession(Session):
+    def __init__(self, config, a, b):
+        with mock.patch("session.Guest",
+                        lambda side, *rest: Guest(side, a if side == "a" else b, config, rest[-1])):
+            super().__init__(config, types.SimpleNamespace(name="tap"), "", 2)
+
+    def execute(self, job, output, echo, outcome):
+        output += self.config.said.encode()
+
+
+class Judged(unittest.TestCase):
+    def run_job(self, a=(), b=(), pair=("rsiw", "siw"), said=GOOD, job=None):
+        """The outcome of a job: what either host does in each run of it."""
+        with tempfile.TemporaryDirectory() as out:
+            config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
+                                           source="", job_env={}, boot_timeout=1, said=said,
+                                           skips=read_skips(f"{HERE}/../../tests/vm"))
+            session = ASession(config, list(a), list(b))
+            with mock.patch("builtins.print"):
+                return runner.run_job(session, job or Job("suite", "job"), pair, lambda _: None)
+
+    def test_a_good_job(self):
+        self.assertFalse(self.run_job().failed)
+
+    def test_crash_of_siw_is_excused_and_counted(self):
+        outcome = self.run_job(b=[{"console": SIW_OOPS}, {}])
+        self.assertFalse(outcome.failed, outcome.problems)
+        self.assertEqual(outcome.retries, ["siw-crash"])
+
+    def test_crash_elsewhere_on_siws_host_is_not_excused(self):
+        outcome = self.run_job(b=[{"console": ["RIP: 0010:tcp_ack+0x1/0x9"]}, {}])
+        self.assertEqual(outcome.problems, ["hostb crashed"])
+        self.assertEqual(outcome.retries, [])
+
+    def test_crash_of_rsiws_host_is_not_excused(self):
+        outcome = self.run_job(a=[{"console": ["RIP: 0010:rsiw_rx [rsiw]"]}])
+        self.assertEqual(outcome.problems, ["hosta crashed"])
+
+    def test_report_on_rsiws_host_counts_though_siws_host_died(self):
+        outcome = self.run_job(a=[{"kernel": ["[ 1.0] BUG: KASAN: use-after-free in rsiw"]}, {}],
+                               b=[{"console": SIW_OOPS}, {}])
+        self.assertTrue(outcome.failed)
+        self.assertIn("KASAN", "".join(outcome.problems))
+        self.assertIn("KASAN", "".join(outcome.shown))
+
+    def test_both_hosts_die(self):
+        outcome = self.run_job(a=[{"console": ["RIP: rsiw_rx [rsiw]"]}, {}], b=[{"console": SIW_OOPS}, {}])
+        self.assertIn("hosta crashed", "".join(outcome.problems))
+
+    def test_driver_that_does_not_unload_counts_though_siws_host_died(self):
+        outcome = self.run_job(a=[{"reset": (1, "rsiw does not unload")}, {}], b=[{"console": SIW_OOPS}, {}])
+        self.assertIn("does not unload", "".join(outcome.problems))
+
+    def test_siws_host_that_dies_each_time_fails(self):
+        outcome = self.run_job(b=[{"console": SIW_OOPS}] * runner.TRIES)
+        self.assertTrue(outcome.failed)
+        self.assertEqual(len(outcome.retries), runner.TRIES - 1)
+
+    def test_retries_are_in_the_summary(self):
+        said = "KTAP version 1\n1..1\n# RETRY siw-crc: 1 error\n# RETRY siw-crc: 1 error\n" \
+               "# STALE read-key: passes\nok 1 - a test\n"
+        report, lines = Report(False), []
+        with mock.patch.object(Report, "say", lines.append):
+            report.end(self.run_job(b=[{"console": SIW_OOPS}, {}], said=said))
+            report.summary()
+        self.assertIn("retried 5 (siw-crash 1, siw-crc 4)", lines[0])
+        self.assertEqual(lines[-3:], ["stale: read-key", "retried: 5 (siw-crash 1, siw-crc 4)",
+                                      "1 passed, 0 failed, 0 skipped"])
+
+    def test_skip_that_is_known(self):
+        said = "KTAP version 1\n1..1\nok 1 - a # SKIP known: siw cannot\n"
+        self.assertFalse(self.run_job(said=said, job=Job("verbs", "hosts")).failed)
+
+    def test_skip_that_nobody_knows_fails(self):
+        said = "KTAP version 1\n1..1\nok 1 - a # SKIP no such program\n"
+        self.assertTrue(self.run_job(said=said).failed)
+        self.assertTrue(self.run_job(said="KTAP version 1\n1..0 # SKIP no kverbs.ko\n").failed)
+
+    def test_lost_results_fail(self):
+        self.assertTrue(self.run_job(said="KTAP version 1\n1..2\nok 1 - a test\n").failed)
+
+
+class KernelLog(unittest.TestCase):
+    def test_netdevice_that_is_waited_for(self):
+        self.assertTrue(dmesg.splats(
+            ["[ 1.0] unregister_netdevice: waiting for eth0 to become free. Usage count = 2"]))
+
+    def test_what_is_usual(self):
+        self.assertFalse(dmesg.splats(["[ 1.0] rsiw: loading out-of-tree module taints kernel.",
+                                       "[ 1.0] eth0: link up"]))
+
+    def test_dropped_messages(self):
+        self.assertTrue(dmesg.splats(["** 12 printk messages dropped **"]))
+
+    def test_gap_in_the_numbers(self):
+        channel = Channel("")
+        self.assertFalse(dmesg.splats(channel.records("6,10,1000,-;one\n SUBSYSTEM=net\n6,11,1000,-;two\n")))
+        self.assertTrue(dmesg.splats(channel.records("6,14,2000,-;three\n")))
+        self.assertFalse(dmesg.splats(channel.records("6,15,2000,-;four\n")))
+
+    def test_overrun_told_by_the_agent(self):
+        with open(f"{HERE}/../../tests/vm/guest/agent.py") as agent:
+            line = next(line for line in agent if "it overran" in line)
+        self.assertTrue(dmesg.splats(Channel("").records(line.split('"')[1])))
+
+
+class Results(unittest.TestCase):
+    def test_marks(self):
+        text = "# RETRY a-b: why\nRETRY c: no note\n# # RETRY d: nested\n# said RETRY e\n"
+        self.assertEqual(ktap.marks(text, "RETRY"), ["a-b", "d"])
+
+    def test_outcome_of_another_run_keeps_its_own_problems(self):
+        first, second = (Outcome(Job("s", "j"), ("rsiw", "siw")) for _ in range(2))
+        first.problem("a", "one"), first.problem("b", "siw's"), second.problem("a", "two")
+        second.take_over(first)
+        self.assertEqual(second.problems, ["two", "before it was run again: one"])
+
+
+class Processors(unittest.TestCase):
+    def test_boot_for_another_number(self):
+        with tempfile.TemporaryDirectory() as out:
+            config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
+                                           source="", job_env={}, boot_timeout=1, said=GOOD, skips=[])
+            session = ASession(config, [], [])
+            with mock.patch("builtins.print"):
+                for cpus in 0, 0, 4, 4, 0:
+                    session.run(Job("suite", "job", cpus=cpus), ("rsiw", "rsiw"), lambda _: None)
+        for guest in session.guests.values():
+            self.assertEqual(guest.boots, [1, 4, 1])
+
+
+class Lanes(unittest.TestCase):
+    def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2), waits=1):
+        jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
+        jobs += [Job("s", f"w{n}", guests=1, waits=True) for n in range(waits)]
+        args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
+                                     interop=False, repeat=1, kernel="stock")
+        meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
+        with mock.patch("os.sched_getaffinity", return_value=range(processors)), \
+                mock.patch("builtins.open", meminfo):
+            return jobs, runner.make_lanes(args, jobs)
+
+    def played(self, jobs, lanes):
+        """All jobs are played, whichever lane comes first."""
+        for order in lanes, lanes[::-1]:
+            done = [entry[0].name for lane in order for plan, _, least in lane if len(plan) > least
+                    for entry in list(plan)]
+            self.assertEqual(set(done), {job.name for job in jobs})
+
+    def test_two_processors(self):
+        jobs, lanes = self.lanes(2, 32000)
+        self.assertEqual(len(lanes), 3)
+        self.played(jobs, lanes)
+
+    def test_eight_processors(self):
+        jobs, lanes = self.lanes(8, 64000)
+        self.assertEqual(len(lanes), 9)
+        self.played(jobs, lanes)
+
+    def test_memory_bounds_them(self):
+        self.assertEqual(len(self.lanes(8, 16500)[1]), 4)
+
+    def test_few_jobs(self):
+        for counts in (), (1,), (2,), (1, 2):
+            jobs, lanes = self.lanes(4, 64000, counts)
+            self.played(jobs, lanes)
+
+
+if __name__ == "__main__":
+    unittest.main()
