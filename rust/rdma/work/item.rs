@@ -245,27 +245,32 @@ impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
     }
 
     /// Lets the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces
-    /// the deadline if it is armed already. Wraps `mod_delayed_work()`. Context: any.
+    /// the deadline if it is armed already. Does nothing while [`Self::cancel_sync`] runs. Wraps
+    /// `cancel_delayed_work()` and `queue_delayed_work()`. Context: any.
     pub fn arm(&self, queue: &Workqueue, owner: Arc<T>, ms: u32) {
         if !is_within(self, &owner) {
             return;
         }
         let mut owners = self.owners.lock();
+        // Not mod_delayed_work(): it does not tell whether the item was queued, which it is not while
+        // somebody cancels it, and then nobody would give the reference back.
         // SAFETY: As in `Job::queue`.
-        let was_pending = unsafe {
-            bindings::mod_delayed_work_on(
+        let (was_pending, queued) = unsafe {
+            let was_pending = bindings::cancel_delayed_work(self.work.get());
+            let queued = bindings::queue_delayed_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
                 queue.as_raw(),
                 self.work.get(),
                 msecs_to_jiffies(ms),
-            )
+            );
+            (was_pending, queued)
         };
-        if !was_pending {
-            owners.put(owner);
-            return;
+        if queued {
+            owners.put(owner.clone());
         }
+        let before = if was_pending { owners.take() } else { None };
         drop(owners);
-        drop(owner);
+        drop((before, owner));
     }
 
     /// Disarms the timer. `true`: it was armed and will not run. It may be running when this
@@ -392,6 +397,51 @@ mod tests {
         thing.timer.arm(&queue, thing.clone(), 100_000);
         assert!(thing.timer.cancel_sync());
         assert_eq!(thing.timers.load(Ordering::Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
+    }
+
+    /// An object whose timer's call takes long, and whose job arms that timer again meanwhile.
+    #[pin_data]
+    struct Rearmed {
+        queue: Workqueue,
+        #[pin]
+        job: Job<Rearmed>,
+        #[pin]
+        timer: Timer<Rearmed>,
+    }
+
+    impl Run for Rearmed {
+        fn run(this: Arc<Self>) {
+            fsleep(Delta::from_millis(50));
+            this.timer.arm(&this.queue, this.clone(), 1);
+        }
+    }
+
+    impl Expire for Rearmed {
+        fn expire(_this: Arc<Self>) {
+            fsleep(Delta::from_millis(200));
+        }
+    }
+
+    /// What is armed while somebody waits for the timer's end does not run, and keeps nothing.
+    #[test]
+    fn arming_during_cancel_sync_keeps_nothing() -> Result {
+        let init = pin_init!(Rearmed {
+            queue: queue()?,
+            job <- new_job!("rdma_test_rearm_job"),
+            timer <- new_timer!("rdma_test_rearm_timer"),
+        }? Error);
+        let thing = Arc::pin_init(init, GFP_KERNEL)?;
+        thing.timer.arm(&thing.queue, thing.clone(), 1);
+        fsleep(Delta::from_millis(50));
+        assert!(thing.job.queue(&thing.queue, thing.clone()));
+        // The call is under way, so this waits for 150 ms or so.
+        assert!(!thing.timer.cancel_sync());
+        thing.job.cancel_sync();
+        thing.queue.flush();
+        fsleep(Delta::from_millis(20));
+        thing.timer.cancel_sync();
         assert!(Arc::into_unique_or_drop(thing).is_some());
         Ok(())
     }
