@@ -187,6 +187,7 @@ pub struct QpAttr {
 }
 
 impl QpAttr {
+    /// Fills the C structures, which are zeroed before.
     pub(crate) fn store(
         &self,
         attr: &mut bindings::ib_qp_attr,

@@ -170,6 +170,10 @@ impl<D: Driver> Ops<D> {
         // SAFETY: As the module says.
         let result = unsafe {
             D::query_qp(&QpObject::<D>::state(qp).data).map(|known| {
+                // The core copies fields to processes that a driver need not know, out of structures
+                // that it does not clear.
+                *attr = pin_init::zeroed();
+                *init = pin_init::zeroed();
                 known.store(&mut *attr, &mut *init);
                 (*init).event_handler = (*qp).event_handler;
                 (*init).qp_context = (*qp).qp_context;
