@@ -14,16 +14,18 @@
 //! [`tx::Sink`] is told which piece comes next. Both are generic parameters, so that one FPDU costs
 //! a header check and calls that the compiler resolves.
 //!
-//! # Placement before the CRC is known
+//! # Placement and the CRC
 //!
-//! RFC 5044 s6 lets an MPA receiver hand a ULPDU to DDP only after its CRC has been verified. This
-//! engine is cut-through instead: payload is placed as it arrives, so that it is copied once and
-//! need not be kept until the FPDU is complete. What RFC 5040 s5.5 promises to the ULP still holds,
-//! because nothing is *delivered* before the CRC has been verified: the contents of a buffer are
-//! indeterminate until delivery (rules 4 to 6), and after a CRC error no delivery ever follows.
-//! A bad FPDU can thus only leave indeterminate bytes where a good one with the same header would
-//! have been allowed to write. Errors that a header shows are also reported only after the CRC has
-//! vouched for that header.
+//! RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." An FPDU
+//! that is handed to [`rx::Receiver`] whole, as those of a sender that aligns FPDUs to TCP segments
+//! are, is verified before anything of it is placed or looked at. Of an FPDU that comes in pieces the
+//! payload is placed as it comes, so that it is copied once and need not be kept; [`rx::Whole`] puts
+//! such FPDUs together first, for a copy each. Either way nothing is *delivered* before the CRC has
+//! been verified, as RFC 5040 s5.5 wants: the contents of a buffer are indeterminate until delivery
+//! (rules 4 to 6), and after a CRC error no delivery ever follows. A bad FPDU that came in pieces can
+//! thus only leave indeterminate octets where a good one with the same header would have been allowed
+//! to write. Errors that a header shows are also reported only after the CRC has vouched for that
+//! header.
 //!
 //! # Panics and overflow
 //!

@@ -14,6 +14,23 @@ pub const MIN_MULPDU: u16 = 128;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stag(pub u32);
 
+impl Stag {
+    /// What a message that names no buffer carries. "The STag and TO fields MUST NOT be checked for a
+    /// zero-length Tagged DDP Message" (RFC 5041 s5.2), yet RNICs are known to refuse 0 in them.
+    pub const UNNAMED: Self = Self(1);
+
+    /// What a message of `len` octets carries for this STag: [`UNNAMED`](Self::UNNAMED) for 0 if it
+    /// has none.
+    #[inline]
+    pub const fn carried(self, len: u32) -> Self {
+        if len == 0 && self.0 == 0 {
+            Self::UNNAMED
+        } else {
+            self
+        }
+    }
+}
+
 /// Tagged Offset: octets from the origin of a Tagged Buffer (RFC 5041 s4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaggedOffset(pub u64);

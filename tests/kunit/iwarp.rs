@@ -162,6 +162,11 @@ mod rules_mpa {
     }
 
     #[test]
+    fn crc_mismatch_places_nothing() -> Outcome {
+        suites::rules_mpa::crc_mismatch_places_nothing()
+    }
+
+    #[test]
     fn crc_mismatch_delivers_nothing() -> Outcome {
         suites::rules_mpa::crc_mismatch_delivers_nothing()
     }
@@ -254,6 +259,21 @@ mod rules_ddp {
     #[test]
     fn send_without_buffer() -> Outcome {
         suites::rules_ddp::send_without_buffer()
+    }
+
+    #[test]
+    fn send_waits_for_buffer() -> Outcome {
+        suites::rules_ddp::send_waits_for_buffer()
+    }
+
+    #[test]
+    fn send_waits_in_vain() -> Outcome {
+        suites::rules_ddp::send_waits_in_vain()
+    }
+
+    #[test]
+    fn only_the_first_segment_of_a_send_waits() -> Outcome {
+        suites::rules_ddp::only_the_first_segment_of_a_send_waits()
     }
 
     #[test]
@@ -749,6 +769,11 @@ mod setup {
     #[test]
     fn rtr_none_in_common() -> Outcome {
         suites::setup::rtr_none_in_common()
+    }
+
+    #[test]
+    fn rtr_none_offered() -> Outcome {
+        suites::setup::rtr_none_offered()
     }
 
     #[test]

@@ -265,12 +265,15 @@ impl Initiator {
             agreed.ird = peer.ord;
         }
 
-        if self.rtr.is_empty() {
+        // RFC 6581 s9.2: "Upon receiving the MPA Accept Frame with Control Flag A set to 1, the
+        // initiator MUST generate one of the negotiated RTR indications." A responder that leaves it
+        // clear wants none: it takes part in the client-server model alone, in which the initiator sends
+        // first, as this one can.
+        if self.rtr.is_empty() || !peer.peer_to_peer {
             return Ok(());
         }
-        // RFC 6581 s9.2: "If the initiator is not able to generate any of the responder-supported
-        // RTR indications, then it MUST send a TERM message". It is the same if the responder does
-        // not take part in the peer-to-peer model at all.
+        // "If the initiator is not able to generate any of the responder-supported RTR indications,
+        // then it MUST send a TERM message".
         agreed.rtr_any = self.rtr & peer.rtr;
         if peer.ird == 0 {
             agreed.rtr_any = agreed.rtr_any.without(Rtr::Read);
@@ -411,16 +414,16 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
         } else {
             answer.rtr
         };
-        agreed.rtr_any = mine & peer.rtr;
-        agreed.rtr = agreed.rtr_any.preferred();
         // RFC 6581 s9.2: "If the responder does not support any of the initiator-specified RTR
         // indication options, then the responder MUST set at least one RTR indication type option
         // it supports."
-        rtr = if agreed.rtr_any.is_empty() {
-            mine
-        } else {
-            agreed.rtr_any
+        rtr = match mine & peer.rtr {
+            RtrSet::EMPTY => mine,
+            both => both,
         };
+        // One of those in the Reply is what an initiator sends that goes on, whatever it offered.
+        agreed.rtr_any = rtr;
+        agreed.rtr = rtr.preferred();
         // RFC 6581 s9.1: "if the initiator ORD is 0 [...] and the responder supports use of a
         // zero-length RDMA Read RTR indication, then the responder IRD can be set to 1".
         if rtr.contains(Rtr::Read) {

@@ -95,6 +95,8 @@ reasons! {
     TerminateTooShort => -, "Terminate without its control field";
 
     Local => LOCAL_CATASTROPHIC, "local error";
+    /// No fault: the handler wants the segment to wait. Never leaves the receiver.
+    Waits => -, "segment that waits";
 }
 
 impl Fault {

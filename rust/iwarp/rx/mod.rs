@@ -9,15 +9,19 @@
 //! begin_segment  place             end_segment  deliver   its last segment
 //! ```
 //!
-//! `place` moves payload before the FPDU's CRC is known (see the crate's documentation);
-//! `end_segment` and `deliver` are called only once it has been verified.
+//! `end_segment` and `deliver` are called only once the FPDU's CRC has been verified. So is `place`
+//! for an FPDU that is handed to the receiver whole; of one that comes in pieces it moves payload
+//! before the CRC is known, unless [`Whole`] puts the pieces together first (see the crate's
+//! documentation).
 
 mod fault;
 mod receiver;
 mod rules;
+mod whole;
 
 pub use fault::{Fault, FaultKind};
 pub use receiver::Receiver;
+pub use whole::Whole;
 
 use crate::rdmap::Terminate;
 use crate::types::{ReadRequest, Stag, TaggedOffset};
@@ -125,6 +129,9 @@ pub enum Refusal {
     Wrap,
     /// No receive buffer is posted.
     NoBuffer,
+    /// No receive buffer is posted, but there may be one soon: the rest of the stream waits. Of the
+    /// first segment of a Send only, from [`Handler::begin_segment`].
+    Wait,
     /// The message is longer than the receive buffer.
     TooLong,
     /// More Read Requests than the agreed IRD.
@@ -152,14 +159,17 @@ pub trait Handler {
     /// called for a tagged segment of length 0: "The STag and TO fields MUST NOT be checked for a
     /// zero-length Tagged DDP Message" (RFC 5041 s5.2).
     ///
+    /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet behind the segment's
+    /// header, and the next call of it asks for this segment again.
+    ///
     /// A tagged message may begin while a Send is incomplete, and a Send while a tagged message is;
     /// keep the states of [`Target::Recv`] and of the tagged targets apart. An RDMA Write and a Read
     /// Response never interleave.
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
 
     /// The next octets of the segment that began: place them behind the earlier ones and return
-    /// `crc` updated over them. `crc` is `None` when CRCs are off; the value returned is then
-    /// ignored.
+    /// `crc` updated over them. `crc` is `None` when CRCs are off, or the FPDU's was verified
+    /// before; the value returned is then ignored.
     ///
     /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
     /// be that of `data`, not of the place it was copied to, which others may be writing as well.

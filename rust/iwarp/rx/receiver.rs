@@ -23,6 +23,8 @@ const TRAILER_MAX: usize = 3 + CRC_LEN;
 enum Phase {
     /// ULPDU Length and DDP header.
     Header,
+    /// Nothing for now: the header is complete, and the handler wants the segment to wait.
+    Held,
     /// Payload.
     Payload,
     /// The rest of the ULPDU of an FPDU at fault, read only to learn whether its CRC is right.
@@ -48,6 +50,8 @@ pub struct Receiver {
     pad: u8,
     /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
     fault: Option<Reason>,
+    /// The CRC of the FPDU under way was verified before anything of it was handed on.
+    verified: bool,
     /// CRC32c register over the FPDU under way.
     crc: u32,
     /// Octets of payload (or of what is discarded) still to come.
@@ -71,6 +75,7 @@ impl Receiver {
             have: 0,
             pad: 0,
             fault: None,
+            verified: false,
             crc: CRC_INIT,
             left: 0,
             hdr: [0; UNTAGGED_HDR],
@@ -98,9 +103,20 @@ impl Receiver {
         }
     }
 
-    /// Whether a message has begun and not ended.
+    /// Octets that are still to come of the FPDU whose header is complete; 0 if there is none.
+    pub(super) fn left_of_fpdu(&self) -> usize {
+        let left = self.left as usize + usize::from(self.pad) + CRC_LEN;
+        match self.phase {
+            Phase::Held | Phase::Payload | Phase::Discard => left,
+            Phase::Trailer => left.saturating_sub(self.have.into()),
+            Phase::Header | Phase::Closed | Phase::Dead => 0,
+        }
+    }
+
+    /// Whether a message has begun and not ended, so that a FIN here would cut it short. Not once the
+    /// peer has sent a Terminate: it sends nothing behind that (RFC 5040 s5.4), whatever it was sending.
     pub fn mid_message(&self) -> bool {
-        self.rules.mid_message()
+        self.phase != Phase::Closed && self.rules.mid_message()
     }
 
     /// The Terminate to send for a fault that [`receive`](Self::receive) has returned, with the
@@ -122,34 +138,46 @@ impl Receiver {
         ))
     }
 
-    /// Takes the next octets of the stream, all of them.
+    /// Takes the next octets of the stream; returns how many. That is all of them, unless the handler
+    /// wants a segment to wait ([`Refusal::Wait`](super::Refusal::Wait)): what is not taken comes again
+    /// with the next call, in front of what follows it. TCP's window holds up the peer meanwhile.
+    ///
+    /// An FPDU that lies in `data` whole is verified before any of its payload is placed
+    /// (RFC 5044 s6). One that comes in pieces is placed as it comes; [`Whole`](super::Whole) puts
+    /// such FPDUs together first.
     ///
     /// A fault is returned once the FPDU it was found in has been received with a good CRC
     /// (RFC 5044 s6: "An MPA receiver MUST first verify the FPDU"); with CRCs off, or if the fault is
     /// this end's, at once. After it the receiver is dead and returns the same fault for any input:
     /// "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
     /// that half connection" (RFC 5044 s8).
-    pub fn receive<H: Handler>(&mut self, data: &[u8], h: &mut H) -> Result<(), Fault> {
+    pub fn receive<H: Handler>(&mut self, data: &[u8], h: &mut H) -> Result<usize, Fault> {
         let mut rest = data;
+        if self.phase == Phase::Held {
+            if let Err(reason) = self.admit(h) {
+                self.condemn(reason);
+            }
+        }
         loop {
             let step = match self.phase {
                 Phase::Header => match self.gather_header(&mut rest) {
-                    Some(n) => self.open(n, h),
-                    None => return Ok(()),
+                    Some(n) => self.open(n, rest, h),
+                    None => return Ok(data.len()),
                 },
+                Phase::Held => return Ok(data.len().saturating_sub(rest.len())),
                 Phase::Payload => match take(&mut rest, self.left) {
                     Some(chunk) => self.payload(chunk, h),
-                    None => return Ok(()),
+                    None => return Ok(data.len()),
                 },
                 Phase::Discard => match take(&mut rest, self.left) {
                     Some(chunk) => self.discard(chunk, h),
-                    None => return Ok(()),
+                    None => return Ok(data.len()),
                 },
                 Phase::Trailer => match self.gather_trailer(&mut rest) {
                     Some(trailer) => self.close(&trailer, h),
-                    None => return Ok(()),
+                    None => return Ok(data.len()),
                 },
-                Phase::Closed => return Ok(()),
+                Phase::Closed => return Ok(data.len()),
                 Phase::Dead => return Err(Fault(self.fault.unwrap_or(Reason::Local))),
             };
             if let Err(reason) = step {
@@ -162,8 +190,8 @@ impl Receiver {
     #[cold]
     fn condemn(&mut self, reason: Reason) {
         self.fault = Some(reason);
-        let verified = matches!(self.phase, Phase::Closed | Phase::Trailer);
-        self.phase = if verified || !self.crc_on || reason == Reason::Local {
+        let over = self.verified || matches!(self.phase, Phase::Closed | Phase::Trailer);
+        self.phase = if over || !self.crc_on || reason == Reason::Local {
             Phase::Dead
         } else if self.left == 0 {
             Phase::Trailer
@@ -178,7 +206,9 @@ impl Receiver {
         if self.have == 0 {
             if let Some((hdr, _)) = rest.split_first_chunk() {
                 self.hdr = *hdr;
-                let n = header_len(UNTAGGED_HDR, hdr);
+                // Of the copy: whoever else can write to `rest` must not make the length that is
+                // skipped here differ from the one that is checked later.
+                let n = header_len(UNTAGGED_HDR, &self.hdr);
                 *rest = rest.get(n..)?;
                 return Some(n);
             }
@@ -205,9 +235,9 @@ impl Receiver {
         }
     }
 
-    /// Checks the header of `n` octets and starts with the payload.
+    /// Checks the header of `n` octets, which `rest` follows, and starts with the payload.
     #[inline]
-    fn open<H: Handler>(&mut self, n: usize, h: &mut H) -> Result<(), Reason> {
+    fn open<H: Handler>(&mut self, n: usize, rest: &[u8], h: &mut H) -> Result<(), Reason> {
         let ulpdu = self.hdr.be16::<0>();
         self.pad = pad_len(ulpdu);
         self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
@@ -215,6 +245,7 @@ impl Receiver {
         if self.crc_on {
             let hdr = self.hdr.get(..n).unwrap_or(&self.hdr);
             self.crc = h.crc32c(CRC_INIT, hdr);
+            self.verify_whole(rest, h)?;
         }
         if n < TAGGED_HDR {
             return Err(Reason::UlpduTooShort);
@@ -223,17 +254,70 @@ impl Receiver {
         if ulpdu > MAX_ULPDU {
             return Err(Reason::UlpduTooLong);
         }
+        self.admit(h)
+    }
+
+    /// Checks the DDP header and lets the handler accept the segment, or hold it up.
+    ///
+    /// What is held up is checked again, which has the same outcome: nothing of the stream is taken
+    /// meanwhile, and the rules take note of a segment only when it is accepted.
+    #[inline]
+    fn admit<H: Handler>(&mut self, h: &mut H) -> Result<(), Reason> {
         let Some(ddp) = self.hdr.last_chunk::<UNTAGGED_LEN>() else {
             return Err(Reason::Local);
         };
-        let segment = self.rules.open(ddp, self.left, h)?;
-        self.segment = Some(segment);
-        self.phase = if self.left == 0 {
-            Phase::Trailer
-        } else {
-            Phase::Payload
+        match self.rules.open(ddp, self.left, h) {
+            Ok(segment) => {
+                self.segment = Some(segment);
+                self.phase = if self.left == 0 {
+                    Phase::Trailer
+                } else {
+                    Phase::Payload
+                };
+                Ok(())
+            }
+            Err(Reason::Waits) => {
+                self.phase = Phase::Held;
+                Ok(())
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Verifies the CRC of the FPDU under way if all of it is there: what is behind its header is
+    /// the front of `rest`.
+    ///
+    /// RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP."
+    /// It costs no walk over the payload more than a CRC taken while it is placed, as that is one
+    /// behind the copy.
+    #[inline]
+    fn verify_whole<H: Handler>(&mut self, rest: &[u8], h: &mut H) -> Result<(), Reason> {
+        let body = self.left as usize + usize::from(self.pad);
+        self.verified = false;
+        let Some((body, behind)) = rest.split_at_checked(body) else {
+            return Ok(());
         };
-        Ok(())
+        let Some(field) = behind.first_chunk::<CRC_LEN>() else {
+            return Ok(());
+        };
+        // Good or bad, nothing more is to be learnt of this FPDU.
+        self.verified = true;
+        let crc = if body.is_empty() {
+            self.crc
+        } else {
+            h.crc32c(self.crc, body)
+        };
+        if crc_field(crc) == *field {
+            Ok(())
+        } else {
+            Err(Reason::CrcMismatch)
+        }
+    }
+
+    /// Whether the CRC of the FPDU under way is taken piece by piece.
+    #[inline]
+    fn takes_crc(&self) -> bool {
+        self.crc_on && !self.verified
     }
 
     /// Hands on the next octets of payload.
@@ -245,7 +329,7 @@ impl Receiver {
         let from = segment.end.saturating_sub(self.left) as usize;
         self.left = self.left.saturating_sub(chunk.len() as u32);
         if segment.action == Action::Place {
-            match h.place(chunk, self.crc_on.then_some(self.crc)) {
+            match h.place(chunk, self.takes_crc().then_some(self.crc)) {
                 Ok(crc) => self.crc = crc,
                 Err(why) => {
                     let reason = segment.refused_placement().reason(why);
@@ -279,7 +363,7 @@ impl Receiver {
     }
 
     fn update_crc<H: Handler>(&mut self, chunk: &[u8], h: &mut H) {
-        if self.crc_on {
+        if self.takes_crc() {
             self.crc = h.crc32c(self.crc, chunk);
         }
     }
@@ -305,12 +389,12 @@ impl Receiver {
         Some(self.trailer)
     }
 
-    /// Verifies the FPDU and completes its segment.
+    /// Verifies the FPDU, unless that was done, and completes its segment.
     #[inline]
     fn close<H: Handler>(&mut self, trailer: &[u8; TRAILER_MAX], h: &mut H) -> Result<(), Reason> {
         // RFC 5044 s4.1: "When CRCs are not enabled, this field is still present, may contain any
         // value, and MUST NOT be checked."
-        if self.crc_on {
+        if self.takes_crc() {
             // "The pad data MUST be [...] ignored by the receiver (except for CRC checking)."
             let (crc, field) = match *trailer {
                 [a, b, c, d, ..] if self.pad == 0 => (self.crc, [a, b, c, d]),

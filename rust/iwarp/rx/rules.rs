@@ -18,7 +18,7 @@
 //! (RFC 5040 s7.1 case 1).
 
 use super::fault::{Reason, Refused};
-use super::{Event, Handler, Placement, ReadExpect, Target};
+use super::{Event, Handler, Placement, ReadExpect, Refusal, Target};
 use crate::bytes::Fields;
 use crate::ddp::{
     TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
@@ -106,7 +106,7 @@ impl Rules {
     }
 
     /// Checks the DDP header that begins `hdr`, of a segment with `len` octets of payload, and lets
-    /// the handler accept the segment.
+    /// the handler accept the segment. [`Reason::Waits`]: it is to wait, and nothing has changed.
     #[inline]
     pub(super) fn open<H: Handler>(
         &mut self,
@@ -137,6 +137,7 @@ impl Rules {
         } else {
             self.open_untagged(&UntaggedHeader::from_bytes(hdr), opcode, len, h)
         };
+        // (An RTR never waits, so one that does was none.)
         self.rtr_send = false;
         segment
     }
@@ -295,9 +296,11 @@ impl Rules {
                     first,
                     last: hdr.last,
                 };
-                h.begin_segment(&placement)
-                    .map_err(|why| Refused::Send.reason(why))?;
-                Action::Place
+                match h.begin_segment(&placement) {
+                    Ok(()) => Action::Place,
+                    Err(Refusal::Wait) if first => return Err(Reason::Waits),
+                    Err(why) => return Err(Refused::Send.reason(why)),
+                }
             }
             // The untagged buffer of a Read Request is as long as its header.
             Qn::READ_REQUEST if end > READ_REQUEST_LEN as u32 => {
@@ -373,7 +376,6 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Refusal;
     use super::*;
 
     struct Accept;

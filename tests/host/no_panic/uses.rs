@@ -6,7 +6,7 @@
 #![no_std]
 
 use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
-use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal};
+use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, Whole};
 use iwarp::tx::{Framer, Segmenter, Sink};
 use iwarp::Terminate;
 
@@ -69,6 +69,16 @@ impl Sink for Opaque {
 pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[u8]) -> Option<Terminate> {
     let fault = rx.receive(data, h).err()?;
     rx.terminate_for(&fault)
+}
+
+#[no_mangle]
+pub fn receive_whole(
+    rx: &mut Receiver,
+    whole: &mut Whole<&mut [u8]>,
+    h: &mut Opaque,
+    data: &[u8],
+) -> bool {
+    whole.receive(rx, data, h).is_ok() && whole.at_boundary()
 }
 
 #[no_mangle]

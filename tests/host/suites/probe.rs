@@ -136,7 +136,7 @@ pub(crate) fn receiver() -> Receiver {
 
 /// What a fresh receiver says of this stream.
 pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
-    receiver().receive(stream.get(), probe)
+    receiver().receive(stream.get(), probe).map(|_| ())
 }
 
 /// Terminate code for this stream, `None` if there is no fault or no code.

@@ -5,7 +5,7 @@
 use iwarp::rx::{Event, FaultKind, Placement, Receiver, Refusal, RxConfig, Target};
 use iwarp::{Stag, TaggedOffset, TermCode};
 
-use super::probe::{code, receiver, recv, verdict, Call, Probe};
+use super::probe::{code, receiver, recv, terminate_for, verdict, Call, Probe};
 use super::wire::{
     fpdu, op, read_header, read_request, send, tagged, untagged, write, Wire, LAST, MORE,
     TAGGED_LAST, TAGGED_MORE,
@@ -18,6 +18,9 @@ cases! {
     send_zero_length_takes_buffer
     send_longer_than_buffer
     send_without_buffer
+    send_waits_for_buffer
+    send_waits_in_vain
+    only_the_first_segment_of_a_send_waits
     write_single_segment
     write_several_segments
     write_zero_length_not_checked
@@ -103,6 +106,80 @@ pub(crate) fn send_longer_than_buffer() -> Outcome {
 pub(crate) fn send_without_buffer() -> Outcome {
     let mut probe = Probe::refusing(Call::Begin, Refusal::NoBuffer);
     check_eq!(code(&send(1, &[]), &mut probe), Some(TermCode::NO_BUFFER));
+    Ok(())
+}
+
+/// A Send whose buffer may come yet: nothing behind its header is taken, and in the end it is as if
+/// the buffer had been there.
+pub(crate) fn send_waits_for_buffer() -> Outcome {
+    const HEADER: usize = 20;
+    let stream = Wire::new()
+        .bytes(send(1, &[1, 2, 3]).get())
+        .bytes(send(2, &[]).get());
+    let second = send(1, &[1, 2, 3]).len() + HEADER;
+    let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
+    let mut rx = receiver();
+    check_eq!(rx.receive(stream.get(), &mut probe), Ok(HEADER));
+    for _ in 0..3 {
+        check_eq!(rx.receive(&stream.get()[HEADER..], &mut probe), Ok(0));
+        check_eq!(rx.receive(&[], &mut probe), Ok(0));
+    }
+    // A FIN here would cut an FPDU short.
+    check!(!rx.at_boundary());
+    check_eq!((probe.begun, probe.placed, probe.delivered), (0, 0, 0));
+
+    probe.refuse = None;
+    let rest = &stream.get()[HEADER..second];
+    check_eq!(rx.receive(rest, &mut probe), Ok(rest.len()));
+    check_eq!(probe.data.get(), &[1, 2, 3]);
+    check_eq!((probe.begun, probe.delivered), (2, 1));
+    check_eq!(rx.receive(&stream.get()[second..], &mut probe), Ok(4));
+    check_eq!((probe.begun, probe.delivered), (2, 2));
+    check!(rx.at_boundary());
+    Ok(())
+}
+
+/// The wait ends without a buffer: the fault is the one of a Send that finds none, CRC first.
+pub(crate) fn send_waits_in_vain() -> Outcome {
+    for bad_crc in [false, true] {
+        let good = send(1, &[1, 2, 3]);
+        let stream = match bad_crc {
+            true => good.clone().flip(good.len() - 1, 1),
+            false => good,
+        };
+        let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
+        let mut rx = receiver();
+        let at_once = terminate_for(
+            &stream,
+            &mut Probe::refusing(Call::Begin, Refusal::NoBuffer),
+        );
+        // Of an FPDU that is there in whole the CRC would be known before it waits.
+        check_eq!(rx.receive(&stream.get()[..20], &mut probe), Ok(20));
+        probe.refuse = Some((Call::Begin, Refusal::NoBuffer));
+        let Err(fault) = rx.receive(&stream.get()[20..], &mut probe) else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(rx.terminate_for(&fault), at_once);
+        check_eq!((probe.placed, probe.delivered), (0, 0));
+    }
+    Ok(())
+}
+
+/// What has a buffer, or needs none, has nothing to wait for: a handler that says so is at fault.
+pub(crate) fn only_the_first_segment_of_a_send_waits() -> Outcome {
+    let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
+    let fault = verdict(&write(1, 2, &[3]), &mut probe).err();
+    check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
+
+    let mut probe = Probe::new();
+    let mut rx = receiver();
+    let first = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1]));
+    check!(rx.receive(first.get(), &mut probe).is_ok());
+    probe.refuse = Some((Call::Begin, Refusal::Wait));
+    let second = fpdu(&untagged(LAST, op::SEND, 0, 1, 1, &[2]));
+    let fault = rx.receive(second.get(), &mut probe).err();
+    check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
     Ok(())
 }
 

@@ -6,7 +6,9 @@ use iwarp::rx::{Event, FaultKind, Receiver, Refusal, RxConfig};
 use iwarp::TermCode;
 
 use super::probe::{code, receiver, verdict, Call, Probe};
-use super::wire::{crc32c, fpdu, op, send, tagged, untagged, write, Wire, LAST, MORE, TAGGED_LAST};
+use super::wire::{
+    crc32c, fpdu, op, send, tagged, untagged, write, Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
+};
 use super::Outcome;
 
 cases! {
@@ -15,6 +17,7 @@ cases! {
     several_fpdus_in_one_piece
     pad_value_ignored_but_in_crc
     crc_mismatch
+    crc_mismatch_places_nothing
     crc_mismatch_delivers_nothing
     crc_mismatch_in_middle_segment
     crc_off_not_checked
@@ -111,13 +114,44 @@ pub(crate) fn crc_mismatch() -> Outcome {
     Ok(())
 }
 
-/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP": here, before
-/// delivering it. Placement has happened by then.
+/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." The FPDU is
+/// whole when its header is looked at, however much of that came earlier.
+pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
+    for good in [send(1, &[1, 2, 3, 4, 5]), write(7, 9, &[1, 2])] {
+        let bad = good.clone().flip(good.len() - 1, 0);
+        let header = if good.get()[2] & 0x80 != 0 { 16 } else { 20 };
+        for cut in 0..=header {
+            let (front, rest) = bad.get().split_at(cut);
+            let (mut rx, mut probe) = (receiver(), Probe::new());
+            // With its last octet the header is looked at, and there is more only when that comes.
+            let early = rx.receive(front, &mut probe);
+            check!(early.is_ok());
+            let fault = rx.receive(rest, &mut probe).err();
+            check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Crc));
+            check_eq!(probe.begun, u32::from(cut == header));
+            let placed = if cut == header {
+                u32::from(good.get()[1]) + 2 - header as u32
+            } else {
+                0
+            };
+            check_eq!(probe.placed, placed);
+            check_eq!(probe.delivered, 0);
+        }
+    }
+    Ok(())
+}
+
+/// The same, of an FPDU that comes in pieces: what has come is placed by then, and nothing is
+/// delivered.
 pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
     let mut probe = Probe::new();
     let bad = send(1, &[1, 2, 3, 4]);
     let bad = bad.clone().flip(bad.len() - 1, 0);
-    check_eq!(code(&bad, &mut probe), Some(TermCode::MPA_CRC));
+    let (front, last) = bad.get().split_at(bad.len() - 1);
+    let mut rx = receiver();
+    check!(rx.receive(front, &mut probe).is_ok());
+    let fault = rx.receive(last, &mut probe).err();
+    check_eq!(fault.and_then(|f| f.term()), Some(TermCode::MPA_CRC));
     check_eq!(probe.placed, 4);
     check_eq!(probe.ended, 0);
     check_eq!(probe.delivered, 0);
@@ -133,7 +167,7 @@ pub(crate) fn crc_mismatch_in_middle_segment() -> Outcome {
     let mut probe = Probe::new();
     check_eq!(code(&stream, &mut probe), Some(TermCode::MPA_CRC));
     check_eq!(probe.delivered, 0);
-    check_eq!(probe.placed, 2);
+    check_eq!(probe.placed, 0);
     Ok(())
 }
 
@@ -255,7 +289,7 @@ pub(crate) fn ulpdu_too_short() -> Outcome {
             // The same octet by octet, with an FPDU behind that must not be touched.
             let mut rx = receiver();
             let mut probe = Probe::new();
-            let mut result = Ok(());
+            let mut result = Ok(0);
             for octet in stream.clone().bytes(send(1, &[]).get()).get() {
                 result = rx.receive(&[*octet], &mut probe);
             }
@@ -302,6 +336,20 @@ pub(crate) fn boundaries() -> Outcome {
     check!(rx.receive(last.get(), &mut probe).is_ok());
     check!(rx.at_boundary());
     check!(!rx.mid_message());
+    // A Terminate ends the stream wherever it comes: in the middle of a Write, and of a Send.
+    let begun = [
+        fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[1, 2])),
+        fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2, 3])),
+    ];
+    let terminate = fpdu(&untagged(LAST, op::TERMINATE, 2, 1, 0, &[0x20, 2, 0, 0]));
+    for message in begun {
+        let mut rx = receiver();
+        check!(rx.receive(message.get(), &mut probe).is_ok());
+        check!(rx.mid_message());
+        check!(rx.receive(terminate.get(), &mut probe).is_ok());
+        check!(rx.at_boundary());
+        check!(!rx.mid_message());
+    }
     Ok(())
 }
 

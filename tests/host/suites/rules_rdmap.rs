@@ -118,6 +118,9 @@ pub(crate) fn reserved_opcodes() -> Outcome {
     for opcode in 8..16 {
         for stream in [
             fpdu(&untagged(LAST, 0x40 | opcode, 0, 1, 0, &[1])),
+            // As a Read Request, and as a Terminate.
+            fpdu(&untagged(LAST, 0x40 | opcode, 1, 1, 0, &[0; 28])),
+            fpdu(&untagged(LAST, 0x40 | opcode, 2, 1, 0, &[0; 4])),
             fpdu(&tagged(TAGGED_LAST, 0x40 | opcode, 1, 2, &[3])),
         ] {
             let got = code(&stream, &mut Probe::new());

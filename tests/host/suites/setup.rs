@@ -18,6 +18,7 @@ cases! {
     peer_depths_are_passed_on
     rtr_negotiation
     rtr_none_in_common
+    rtr_none_offered
     rtr_read_needs_depth
     rtr_flags_without_peer_to_peer
     reply_without_peer_to_peer
@@ -208,7 +209,11 @@ pub(crate) fn rtr_negotiation() -> Outcome {
             let answer = enhanced(4, 4, theirs);
             let (initiator, responder) = negotiate(&offer, &answer).map_err(fail)?;
             let common = mine & theirs;
-            check_eq!(responder.rtr_any, common);
+            // What the Reply says, from which the initiator may choose.
+            check_eq!(
+                responder.rtr_any,
+                if common.is_empty() { theirs } else { common }
+            );
             match initiator {
                 Ok(agreed) => {
                     check_eq!(agreed.rtr_any, common);
@@ -243,7 +248,7 @@ pub(crate) fn rtr_none_in_common() -> Outcome {
     let (responder, _) = ask(&Raw::request(0x50, 2, &[0xc0, 4, 0, 4])).map_err(fail)?;
     let answer = enhanced(4, 4, RtrSet::WRITE);
     let (agreed, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
-    check_eq!(agreed.rtr, None);
+    check_eq!(agreed.rtr_any, RtrSet::WRITE);
     let reply = Raw::reply(0x50, 2, &[0x80, 4, 0x80, 4]);
     check_eq!(&buf[..len], reply.get());
     let got = reply_to(&enhanced(4, 4, RtrSet::SEND), &reply).err();
@@ -253,6 +258,20 @@ pub(crate) fn rtr_none_in_common() -> Outcome {
         tx_markers: false,
     };
     check_eq!(got, Some(expected));
+    Ok(())
+}
+
+/// An initiator of the peer-to-peer model that offers none: it may send what the Reply names, and the
+/// responder takes that for the RTR.
+pub(crate) fn rtr_none_offered() -> Outcome {
+    let mut buf = [0; FRAME_MAX];
+    let (responder, asked) = ask(&Raw::request(0x50, 2, &[0x80, 4, 0, 4])).map_err(fail)?;
+    check!(asked.peer_to_peer && asked.rtr.is_empty());
+    let answer = enhanced(4, 4, RtrSet::EMPTY);
+    let (agreed, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
+    check_eq!(&buf[..len], Raw::reply(0x50, 2, &[0xc0, 4, 0xc0, 4]).get());
+    check_eq!(agreed.rtr_any, RtrSet::ALL);
+    check_eq!(agreed.rtr, Some(Rtr::Write));
     Ok(())
 }
 
@@ -294,13 +313,12 @@ pub(crate) fn rtr_flags_without_peer_to_peer() -> Outcome {
 }
 
 /// RFC 6581 s9.2: "If Control Flag A is 1 in the MPA Request message, then the responder MUST set
-/// Control Flag A to 1 in the MPA reply message."
+/// Control Flag A to 1 in the MPA reply message." One that does not is a server to its client.
 pub(crate) fn reply_without_peer_to_peer() -> Outcome {
     let offer = enhanced(4, 4, RtrSet::ALL);
-    let got = reply_to(&offer, &Raw::reply(0x50, 2, &[0x40, 4, 0xc0, 4])).err();
-    let remedy = got.map(|e| e.remedy());
-    let expected = Remedy::Terminate(TermCode::MPA_NO_MATCHING_RTR);
-    check_eq!(remedy, Some(expected));
+    let agreed = reply_to(&offer, &Raw::reply(0x50, 2, &[0x40, 3, 0xc0, 2])).map_err(fail)?;
+    check_eq!((agreed.rtr, agreed.rtr_any), (None, RtrSet::EMPTY));
+    check_eq!((agreed.ird, agreed.ord), (4, 3));
     // All three flags clear although A is set: the responder names its own then.
     let mut buf = [0; FRAME_MAX];
     let (responder, asked) = ask(&Raw::request(0x50, 2, &[0x80, 4, 0, 4])).map_err(fail)?;

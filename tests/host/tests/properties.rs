@@ -5,10 +5,10 @@
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
 use iwarp::{Stag, TaggedOffset, Terminate};
-use iwarp_sim::guard::{feed, Any, Call};
+use iwarp_sim::guard::{feed, feed_whole, Any, Call};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
 use iwarp_sim::stream::{frame, messages, Item};
-use iwarp_sim::{pair, setup, Entropy};
+use iwarp_sim::{mutant, pair, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -74,7 +74,7 @@ fn any_handler(e: &mut Entropy) -> Any {
             to: TaggedOffset(u64::from(e.u32())),
             len: e.u32(),
         }),
-        count: 0,
+        ..Any::accepting()
     }
 }
 
@@ -217,7 +217,8 @@ proptest! {
         check_segments(&items, &stream, crc, markers, 3127);
     }
 
-    /// However TCP cuts the stream, good or damaged, the handler is told the same.
+    /// However TCP cuts the stream, good or damaged, the handler is told the same, up to an FPDU
+    /// with a wrong CRC.
     #[test]
     fn any_cut_tells_the_same(seed in decisions()) {
         let mut e = Entropy::new(&seed);
@@ -228,8 +229,51 @@ proptest! {
         let whole = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
         let octets = feed(rx(), crc, handler.clone(), &stream, || 1);
         let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(60) as usize);
-        prop_assert_eq!(&whole, &octets);
-        prop_assert_eq!(&whole, &pieces);
+        whole.check_pieces(&octets);
+        whole.check_pieces(&pieces);
+    }
+
+    /// Put together, the pieces are like one, and nothing of an FPDU is placed before its CRC was
+    /// verified. (Only what a stream that ends early has of its last FPDU is not handed on.)
+    #[test]
+    fn whole_fpdus_are_verified_first(seed in decisions()) {
+        let mut e = Entropy::new(&seed);
+        let (crc, stream) = damaged(&mut e);
+        let handler = any_handler(&mut e);
+        let rx = || Receiver::new(RxConfig { crc });
+        let one = feed_whole(rx(), crc, handler.clone(), &stream, || usize::MAX);
+        let octets = feed_whole(rx(), crc, handler.clone(), &stream, || 1);
+        let pieces = feed_whole(rx(), crc, handler.clone(), &stream, || 1 + e.below(600) as usize);
+        prop_assert_eq!(&one, &octets);
+        prop_assert_eq!(&one, &pieces);
+        // Nor does it matter that Sends wait for their receives.
+        let late = Any { waits: 2, ..handler.clone() };
+        let waited = feed_whole(rx(), crc, late, &stream, || 1 + e.below(600) as usize);
+        prop_assert_eq!(&one, &waited);
+        let free = feed(rx(), crc, handler, &stream, || 1 + e.below(600) as usize);
+        if one.result.is_err() {
+            one.check_pieces(&free);
+        } else {
+            prop_assert_eq!(&one.calls[..], &free.calls[..one.calls.len()]);
+        }
+    }
+
+    /// However often a Send waits for its receive, and wherever TCP has cut the stream, good or damaged: in the
+    /// end the handler was told the same.
+    #[test]
+    fn waiting_changes_nothing(seed in decisions(), waits in 1..4u32) {
+        let mut e = Entropy::new(&seed);
+        let (crc, stream) = damaged(&mut e);
+        let prompt = any_handler(&mut e);
+        let late = Any { waits, ..prompt.clone() };
+        let rx = || Receiver::new(RxConfig { crc });
+        let whole = feed(rx(), crc, prompt, &stream, || usize::MAX);
+        let waited = feed(rx(), crc, late.clone(), &stream, || usize::MAX);
+        let octets = feed(rx(), crc, late.clone(), &stream, || 1);
+        let pieces = feed(rx(), crc, late, &stream, || 1 + e.below(60) as usize);
+        prop_assert_eq!(&whole, &waited);
+        whole.check_pieces(&octets);
+        whole.check_pieces(&pieces);
     }
 
     /// Octets that never were a stream: no panic, and no promise to handlers broken.
@@ -311,6 +355,43 @@ proptest! {
     #[test]
     fn two_peers(seed in decisions()) {
         pair::run(&mut Entropy::new(&seed), 10);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(192))]
+
+    /// Two peers, and a network that damages what they send: nothing wrong is delivered.
+    #[test]
+    fn two_peers_and_damage(seed in decisions()) {
+        mutant::run(&mut Entropy::new(&seed), 10, true);
+    }
+
+    /// Two peers that also break the rules: nothing happens that must not.
+    #[test]
+    fn two_rude_peers(seed in decisions()) {
+        mutant::run(&mut Entropy::new(&seed), 10, false);
+    }
+}
+
+/// The runs with damage are neither over at once nor undisturbed.
+#[test]
+fn damage_is_done() {
+    for honest in [true, false] {
+        let mut total = mutant::Outcome::default();
+        for seed in 0..60u32 {
+            let seed = [seed.to_be_bytes(), (!seed).to_le_bytes()].concat();
+            let run = mutant::run(&mut Entropy::new(&seed), 30, honest);
+            total.damages += run.damages;
+            total.faults += run.faults;
+            total.operations += run.operations;
+            total.completed += run.completed;
+        }
+        assert!(total.damages > 15, "{honest}: {total:?}");
+        assert!(total.faults > 10, "{honest}: {total:?}");
+        // Rude ones end each other soon.
+        let completed = if honest { 60 } else { 15 };
+        assert!(total.completed > completed, "{honest}: {total:?}");
     }
 }
 

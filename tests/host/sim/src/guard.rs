@@ -2,7 +2,9 @@
 
 //! Checks what the engine promises to a handler.
 
-use iwarp::rx::{Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, Target};
+use iwarp::rx::{
+    Event, Fault, FaultKind, Handler, Placement, ReadExpect, Receiver, Refusal, Target, Whole,
+};
 
 /// One thing that a handler was told.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,10 +28,16 @@ pub struct Guard<H> {
     pub calls: Vec<Call>,
     /// The open segment and the octets of it that were placed.
     open: Option<(Placement, u32)>,
+    /// The segment that began last, or is to.
+    last: Option<Placement>,
+    /// It waits, and nothing else may happen.
+    waits: bool,
     /// A call was refused.
     refused: bool,
     /// CRCs are in use.
     crc: bool,
+    /// The receiver gets whole FPDUs only.
+    pub whole: bool,
 }
 
 impl<H: Handler> Guard<H> {
@@ -39,8 +47,11 @@ impl<H: Handler> Guard<H> {
             inner,
             calls: Vec::new(),
             open: None,
+            last: None,
+            waits: false,
             refused: false,
             crc,
+            whole: false,
         }
     }
 
@@ -53,6 +64,7 @@ impl<H: Handler> Guard<H> {
 impl<H: Handler> Handler for Guard<H> {
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
         assert!(self.crc, "CRC although off");
+        assert!(!self.waits, "CRC of what waits");
         assert!(!data.is_empty(), "CRC of nothing");
         self.inner.crc32c(crc, data)
     }
@@ -64,6 +76,10 @@ impl<H: Handler> Handler for Guard<H> {
 
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
         assert!(!self.refused, "begin_segment after refusal");
+        assert!(
+            !self.waits || self.last == Some(*p),
+            "another segment than the one that waits"
+        );
         assert!(self.open.is_none(), "begin_segment within segment");
         assert!(p.len <= u32::from(iwarp::MAX_ULPDU));
         match p.target {
@@ -80,8 +96,13 @@ impl<H: Handler> Handler for Guard<H> {
                 assert_eq!(p.first, offset == 0);
             }
         }
-        self.calls.push(Call::Begin(*p));
         let result = self.inner.begin_segment(p);
+        self.last = Some(*p);
+        self.waits = result == Err(Refusal::Wait);
+        if self.waits {
+            return result;
+        }
+        self.calls.push(Call::Begin(*p));
         if result.is_ok() {
             self.open = Some((*p, 0));
         }
@@ -90,7 +111,11 @@ impl<H: Handler> Handler for Guard<H> {
 
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
         assert!(!self.refused, "place after refusal");
-        assert_eq!(crc.is_some(), self.crc);
+        assert!(!self.waits, "place of what waits");
+        assert!(self.crc || crc.is_none(), "CRC although off");
+        if self.whole {
+            assert!(crc.is_none(), "placed before its CRC was verified");
+        }
         assert!(!data.is_empty(), "place of nothing");
         let (p, placed) = self.open.as_mut().expect("place without segment");
         *placed += data.len() as u32;
@@ -114,6 +139,7 @@ impl<H: Handler> Handler for Guard<H> {
 
     fn deliver(&mut self, e: Event) -> Result<(), Refusal> {
         assert!(!self.refused, "deliver after refusal");
+        assert!(!self.waits, "deliver while a segment waits");
         assert!(self.open.is_none(), "deliver within segment");
         self.calls.push(Call::Deliver(e));
         let result = self.inner.deliver(e);
@@ -132,6 +158,10 @@ pub struct Any {
     pub expect: Option<ReadExpect>,
     /// Calls so far.
     pub count: u32,
+    /// How often it has each Send wait before it accepts it.
+    pub waits: u32,
+    /// How often the one that begins has waited.
+    pub waited: u32,
 }
 
 impl Any {
@@ -142,6 +172,8 @@ impl Any {
             why: Refusal::Local,
             expect: None,
             count: 0,
+            waits: 0,
+            waited: 0,
         }
     }
 
@@ -164,7 +196,13 @@ impl Handler for Any {
         self.expect
     }
 
-    fn begin_segment(&mut self, _: &Placement) -> Result<(), Refusal> {
+    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        let may_wait = p.first && matches!(p.target, Target::Recv { .. });
+        if may_wait && self.waited < self.waits {
+            self.waited += 1;
+            return Err(Refusal::Wait);
+        }
+        self.waited = 0;
         self.call()
     }
 
@@ -194,22 +232,82 @@ pub struct Outcome {
     pub mid_message: bool,
 }
 
-/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns.
+impl Outcome {
+    /// Checks that this, of a stream that came as one piece, and `other`, of the same in other
+    /// pieces, agree. Of an FPDU whose CRC is wrong a piece may have been handed on, and refused by
+    /// this end, before that was known; nothing else may differ.
+    pub fn check_pieces(&self, other: &Self) {
+        let damaged = self.result.is_err_and(|f| f.kind() == FaultKind::Crc);
+        if !damaged {
+            assert_eq!(self, other);
+            return;
+        }
+        let (same, more) = other.calls.split_at(self.calls.len());
+        assert_eq!(self.calls, same);
+        assert!(
+            !more
+                .iter()
+                .any(|c| matches!(c, Call::End(_) | Call::Deliver(_))),
+            "more than placed before the CRC was verified"
+        );
+        let kind = other.result.map_err(|f| f.kind());
+        assert!(
+            matches!(kind, Err(FaultKind::Crc | FaultKind::Local)),
+            "{kind:?}"
+        );
+    }
+}
+
+/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns; what it does not take
+/// comes again, with what follows.
 pub fn feed<H: Handler>(
-    mut rx: Receiver,
+    rx: Receiver,
     crc: bool,
     inner: H,
     stream: &[u8],
-    mut cut: impl FnMut() -> usize,
+    cut: impl FnMut() -> usize,
 ) -> Outcome {
+    feed_by(rx, Guard::new(inner, crc), stream, cut, Receiver::receive)
+}
+
+/// As [`feed`], with the pieces put together.
+pub fn feed_whole<H: Handler>(
+    rx: Receiver,
+    crc: bool,
+    inner: H,
+    stream: &[u8],
+    cut: impl FnMut() -> usize,
+) -> Outcome {
+    let mut whole = Whole::new(vec![0; Whole::MAX_FPDU]).expect("room");
     let mut guard = Guard::new(inner, crc);
+    guard.whole = true;
+    feed_by(rx, guard, stream, cut, |rx, chunk, guard| {
+        whole.receive(rx, chunk, guard)
+    })
+}
+
+fn feed_by<H: Handler>(
+    mut rx: Receiver,
+    mut guard: Guard<H>,
+    stream: &[u8],
+    mut cut: impl FnMut() -> usize,
+    mut receive: impl FnMut(&mut Receiver, &[u8], &mut Guard<H>) -> Result<usize, Fault>,
+) -> Outcome {
     let mut result = Ok(());
     let mut rest = stream;
     while !rest.is_empty() && result.is_ok() {
         let n = cut().clamp(1, rest.len());
-        let (chunk, r) = rest.split_at(n);
-        rest = r;
-        result = rx.receive(chunk, &mut guard);
+        let taken = receive(&mut rx, &rest[..n], &mut guard);
+        rest = &rest[*taken.as_ref().unwrap_or(&n)..];
+        assert!(
+            guard.waits || taken.is_err() || taken == Ok(n),
+            "octets left"
+        );
+        result = taken.map(|_| ());
+        // At the end only time passes.
+        while guard.waits && rest.is_empty() && result.is_ok() {
+            result = receive(&mut rx, &[], &mut guard).map(|_| ());
+        }
         if let Err(fault) = result {
             let calls = guard.calls.len();
             assert_eq!(rx.receive(rest, &mut guard), Err(fault), "fault changes");

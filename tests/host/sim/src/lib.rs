@@ -6,6 +6,7 @@
 //! * [`guard`]: a handler that checks that the engine keeps its promises to handlers.
 //! * [`pair`]: two engines, each with memory and queues, joined by a simulated wire, that run a
 //!   script of operations.
+//! * [`mutant`]: the same, with damage to the octets between them.
 //! * [`setup`]: connection setup of two engines over that wire.
 //!
 //! All decisions are taken from an [`Entropy`], so that a run can be repeated, shrunk, and driven by
@@ -13,6 +14,7 @@
 
 pub mod guard;
 pub mod mpa;
+pub mod mutant;
 pub mod pair;
 pub mod peer;
 pub mod setup;

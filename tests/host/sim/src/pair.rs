@@ -11,19 +11,19 @@ use crate::stream::pattern;
 use crate::Entropy;
 
 /// Region that the peer may write.
-const WRITABLE: u32 = 0x100;
+pub(crate) const WRITABLE: u32 = 0x100;
 /// Region that the peer may read.
-const READABLE: u32 = 0x200;
+pub(crate) const READABLE: u32 = 0x200;
 /// Sink of this end's reads.
-const SINK: u32 = 0x300;
+pub(crate) const SINK: u32 = 0x300;
 /// First of the regions that the peer may invalidate.
 const DOOMED: u32 = 0x400;
 /// How many there are.
 const DOOMED_COUNT: u32 = 4;
 /// Octets of a region.
-const SIZE: u32 = 40_000;
+pub(crate) const SIZE: u32 = 40_000;
 /// What memory holds before it is written.
-const BLANK: u8 = 0xee;
+pub(crate) const BLANK: u8 = 0xee;
 
 /// An operation that must end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,25 +64,25 @@ impl Bad {
 
 /// What a peer's operations must lead to.
 #[derive(Debug, Default)]
-struct Expected {
+pub(crate) struct Expected {
     /// Messages at the other end, in order.
-    received: Vec<Received>,
+    pub(crate) received: Vec<Received>,
     /// Completed writes at the other end.
-    writes: u32,
+    pub(crate) writes: u32,
     /// Octets of the other end's writable region, in order of Tagged Offset.
     written: Vec<u8>,
     /// Lengths of this end's reads, in order.
-    reads: Vec<u32>,
+    pub(crate) reads: Vec<u32>,
     /// Octets of this end's sink.
-    sunk: Vec<u8>,
+    pub(crate) sunk: Vec<u8>,
 }
 
 /// One end with its script.
-struct End {
-    peer: Peer,
-    expected: Expected,
+pub(crate) struct End {
+    pub(crate) peer: Peer,
+    pub(crate) expected: Expected,
     /// Octets on the way to the other end.
-    wire: VecDeque<u8>,
+    pub(crate) wire: VecDeque<u8>,
     mulpdu: u16,
     bad: Option<(Bad, TermCode)>,
 }
@@ -273,9 +273,8 @@ pub struct Summary {
     pub terminated: bool,
 }
 
-/// Runs two peers; panics if anything goes wrong.
-pub fn run(e: &mut Entropy, most: u32) -> Summary {
-    let crc = e.below(4) != 0;
+/// Two ends, each with its script for the other.
+pub(crate) fn ends(e: &mut Entropy, crc: bool, most: u32) -> (End, End) {
     let depth = (1 + e.below(4) as usize, 1 + e.below(4) as usize);
     let mut a = End::new(e, crc, depth);
     let mut b = End::new(e, crc, (depth.1, depth.0));
@@ -289,6 +288,13 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
     }
     a.script(e, &mut b, 0, 1, most);
     b.script(e, &mut a, 1, 0, most);
+    (a, b)
+}
+
+/// Runs two peers; panics if anything goes wrong.
+pub fn run(e: &mut Entropy, most: u32) -> Summary {
+    let crc = e.below(4) != 0;
+    let (mut a, mut b) = ends(e, crc, most);
     if e.below(4) == 0 {
         a.spoil(e, &mut b, 0, 1);
     }
@@ -354,14 +360,14 @@ fn as_received(term: iwarp::Terminate) -> iwarp::Terminate {
     iwarp::Terminate::parse(&segment.header()[20..]).expect("Terminate")
 }
 
-fn transmit(end: &mut End, e: &mut Entropy, summary: &mut Summary) -> bool {
+pub(crate) fn transmit(end: &mut End, e: &mut Entropy, summary: &mut Summary) -> bool {
     let sent = end.peer.transmit(e, end.mulpdu, &mut end.wire);
     summary.fpdus += u32::from(sent);
     sent
 }
 
 /// Passes some octets from a wire to a peer.
-fn pass(wire: &mut VecDeque<u8>, to: &mut Peer, e: &mut Entropy) -> bool {
+pub(crate) fn pass(wire: &mut VecDeque<u8>, to: &mut Peer, e: &mut Entropy) -> bool {
     if wire.is_empty() {
         return false;
     }

@@ -292,6 +292,8 @@ pub struct Peer {
     pub fault: Option<Terminate>,
     /// Nothing more is sent.
     pub quiet: bool,
+    /// A fault was found.
+    faulted: bool,
     rx: Receiver,
     framer: Framer,
     ord: usize,
@@ -312,6 +314,7 @@ impl Peer {
             begun: 0,
             fault: None,
             quiet: false,
+            faulted: false,
             rx: Receiver::new(RxConfig { crc }),
             framer: Framer::new(crc, false),
             ord,
@@ -320,6 +323,16 @@ impl Peer {
             current: None,
             response: None,
         }
+    }
+
+    /// Whether a fault was found in what came.
+    pub fn is_faulted(&self) -> bool {
+        self.faulted
+    }
+
+    /// What the handler was told, so many calls.
+    pub fn calls(&self) -> usize {
+        self.node.calls.len()
     }
 
     /// Memory and queues.
@@ -337,7 +350,10 @@ impl Peer {
         if let Err(fault) = self.rx.receive(chunk, &mut self.node) {
             if self.fault.is_none() && !self.quiet {
                 self.fault = self.rx.terminate_for(&fault);
-                assert!(self.fault.is_some(), "{fault}");
+                assert_eq!(self.fault.is_some(), fault.term().is_some(), "{fault}");
+                // There is nothing to tell: the end.
+                self.quiet = self.fault.is_none();
+                self.faulted = true;
             }
         }
     }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two peers that run a script against each other, and damage to the octets between them.
+
+#![no_main]
+
+use iwarp_sim::{mutant, Entropy};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    mutant::run(&mut Entropy::new(data), 6, false);
+});

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two peers in the middle of their scripts, and damage to the octets between them.
+//!
+//! Damage is of two kinds: to the stream, as a network that goes wrong does it, which the CRC finds;
+//! and to an FPDU whose CRC is made right again, as a peer does it that breaks the rules, in whatever
+//! state the stream is.
+
+use std::collections::VecDeque;
+
+use crate::pair::{ends, pass, transmit, End, Summary, BLANK, READABLE, SINK, SIZE};
+use crate::stream::pattern;
+use crate::{crc32c, Entropy};
+
+/// What a run was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Octets or FPDUs that were damaged.
+    pub damages: u32,
+    /// Ends that found a fault.
+    pub faults: u32,
+    /// Operations that both ends began.
+    pub operations: usize,
+    /// Messages and Reads that were completed.
+    pub completed: usize,
+}
+
+/// How often something is damaged, of 256 times.
+#[derive(Clone, Copy)]
+struct Rates {
+    stream: u8,
+    fpdu: u8,
+}
+
+/// Changes, removes or inserts octets.
+fn damage(octets: &mut Vec<u8>, e: &mut Entropy) {
+    let at = usize::from(e.u16()) % octets.len();
+    match e.below(6) {
+        0 => octets[at] ^= 1 << e.below(8),
+        1 => octets[at] = e.u8(),
+        2 => octets.truncate(at),
+        3 => {
+            octets.remove(at);
+        }
+        4 => octets.insert(at, e.u8()),
+        _ => {
+            // Comes twice.
+            let end = (at + 1 + e.below(60) as usize).min(octets.len());
+            let again = octets[at..end].to_vec();
+            octets.splice(at..at, again);
+        }
+    }
+}
+
+/// Damages an FPDU, mostly its headers, and makes length, pad and CRC right again.
+fn forge(fpdu: &[u8], e: &mut Entropy) -> Vec<u8> {
+    let len = usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]));
+    let mut ulpdu = fpdu[2..2 + len].to_vec();
+    for _ in 0..1 + e.below(3) {
+        if ulpdu.is_empty() {
+            break;
+        }
+        if e.below(4) == 0 {
+            damage(&mut ulpdu, e);
+        } else if let Some(octet) = ulpdu.get_mut(e.below(46) as usize) {
+            *octet = match e.below(4) {
+                0 => *octet ^ (1 << e.below(8)),
+                1 => octet.wrapping_add(1),
+                2 => octet.wrapping_sub(1),
+                _ => e.u8(),
+            };
+        }
+    }
+    ulpdu.truncate(usize::from(u16::MAX));
+    let mut forged = (ulpdu.len() as u16).to_be_bytes().to_vec();
+    forged.extend(ulpdu);
+    while forged.len() % 4 != 0 {
+        forged.push(0);
+    }
+    let crc = !crc32c(!0, &forged);
+    forged.extend(crc.to_le_bytes());
+    forged
+}
+
+/// Sends an FPDU, perhaps a forged one.
+fn send(end: &mut End, e: &mut Entropy, rates: Rates, out: &mut Outcome) -> bool {
+    let before = end.wire.len();
+    if !transmit(end, e, &mut Summary::default()) {
+        return false;
+    }
+    if e.u8() < rates.fpdu {
+        let fpdu: Vec<u8> = end.wire.drain(before..).collect();
+        end.wire.extend(forge(&fpdu, e));
+        out.damages += 1;
+    }
+    true
+}
+
+/// Passes octets on, perhaps after damage to what is on the wire.
+fn deliver(
+    wire: &mut VecDeque<u8>,
+    to: &mut End,
+    e: &mut Entropy,
+    rates: Rates,
+    out: &mut Outcome,
+) -> bool {
+    if !wire.is_empty() && e.u8() < rates.stream {
+        let mut octets: Vec<u8> = wire.drain(..).collect();
+        damage(&mut octets, e);
+        wire.extend(octets);
+        out.damages += 1;
+    }
+    let (faulted, calls) = (to.peer.is_faulted(), to.peer.calls());
+    let passed = pass(wire, &mut to.peer, e);
+    if faulted {
+        assert_eq!(
+            to.peer.calls(),
+            calls,
+            "the handler is called behind a fault"
+        );
+    }
+    passed
+}
+
+/// Runs two peers; panics if one does what it must not, whatever the other sends. With `honest`
+/// peers only the stream is damaged, with CRCs on: then nothing wrong is ever delivered.
+pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
+    let crc = honest || e.below(4) != 0;
+    let (mut a, mut b) = ends(e, crc, most);
+    let rates = Rates {
+        stream: e.u8() & 15,
+        fpdu: if honest { 0 } else { e.u8() & 63 },
+    };
+    let mut out = Outcome::default();
+    let mut idle = 0;
+    while idle < 16 {
+        let progress = match e.below(4) {
+            0 => send(&mut a, e, rates, &mut out),
+            1 => send(&mut b, e, rates, &mut out),
+            2 => deliver(&mut a.wire, &mut b, e, rates, &mut out),
+            _ => deliver(&mut b.wire, &mut a, e, rates, &mut out),
+        };
+        idle = if progress { 0 } else { idle + 1 };
+    }
+    check(&mut a, &b, 0, honest);
+    check(&mut b, &a, 1, honest);
+    for end in [&mut a, &mut b] {
+        out.faults += u32::from(end.peer.is_faulted());
+        out.operations += end.peer.begun;
+        let node = end.peer.node();
+        out.completed += node.received.len() + node.reads.len() + node.writes as usize;
+    }
+    out
+}
+
+/// What holds at an end whatever came.
+fn check(this: &mut End, other: &End, name: u32, honest: bool) {
+    let reads = this.expected.reads.clone();
+    let sunk = this.expected.sunk.clone();
+    let node = this.peer.node();
+    assert!(
+        node.regions[&READABLE].data == pattern(READABLE ^ name, SIZE),
+        "memory that is only read"
+    );
+    assert!(reads.starts_with(&node.reads), "reads or their order");
+    let sink = &node.regions[&SINK].data;
+    assert!(
+        sink[sunk.len()..].iter().all(|b| *b == BLANK),
+        "octets beyond what was to be read"
+    );
+    assert!(node.irq.len() <= node.ird, "Reads beyond IRD");
+    if honest {
+        let sent = &other.expected.received;
+        assert!(sent.starts_with(&node.received), "messages or their order");
+        assert!(node.writes <= other.expected.writes, "writes");
+        let done = node.reads.iter().sum::<u32>() as usize;
+        assert!(
+            sink[..done] == sunk[..done],
+            "octets of reads that are complete"
+        );
+    }
+}
