@@ -27,7 +27,13 @@ struct net *rust_helper_ksock_net_init(void)
 
 struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
 {
-	return maybe_get_net(dev_net(dev));
+	struct net *net;
+
+	/* The device may be moved meanwhile; a namespace's memory goes after a grace period. */
+	rcu_read_lock();
+	net = maybe_get_net(dev_net_rcu(dev));
+	rcu_read_unlock();
+	return net;
 }
 
 void rust_helper_ksock_net_put(struct net *net)
@@ -164,6 +170,11 @@ u32 rust_helper_ksock_unsent(const struct sock *sk)
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->bytes_acked);
+}
+
+u32 rust_helper_ksock_last_ack_ms(const struct sock *sk)
+{
+	return jiffies_to_msecs(tcp_jiffies32 - READ_ONCE(tcp_sk(sk)->rcv_tstamp));
 }
 
 u64 rust_helper_ksock_bytes_received(const struct sock *sk)
@@ -381,6 +392,12 @@ int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
 	write_unlock_bh(&sk->sk_callback_lock);
 	ksock_tune(sk);
 	return 0;
+}
+
+/* Of a listener: a connection can be accepted. */
+bool rust_helper_ksock_has_connection(const struct sock *listener)
+{
+	return !reqsk_queue_empty(&inet_csk(listener)->icsk_accept_queue);
 }
 
 /* Receiving */

@@ -47,6 +47,7 @@ bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port);
 
 int rust_helper_ksock_create(struct net *net, int family, struct socket **res);
 int rust_helper_ksock_accept(struct socket *listener, struct socket **res);
+bool rust_helper_ksock_has_connection(const struct sock *listener);
 void rust_helper_ksock_share_port(struct sock *sk);
 int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len);
 int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len);

@@ -166,12 +166,15 @@ impl LockedSock {
     /// the socket, and the next reading begins there. Returns the bytes consumed. `EPROTO`: the
     /// peer sent urgent data, behind which the stream cannot be read.
     ///
+    /// Over loopback they may lie in pages that a process has spliced into its socket and can still
+    /// write to: whoever checks a byte and then relies on it must have read it once.
+    ///
     /// C: `tcp_read_sock()`, `skb_seq_read()`. Does not sleep.
     pub fn read<F: FnMut(&[u8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
         /// # Safety
         ///
-        /// `ctx` must point to an `F` that nobody else uses, and `data` to `len` bytes that nobody
-        /// changes, both for the time of the call.
+        /// `ctx` must point to an `F` that nobody else uses, and `data` to `len` bytes that are
+        /// valid for reads and that the kernel does not change, both for the time of the call.
         unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
             ctx: *mut c_void,
             data: *const u8,
@@ -187,7 +190,9 @@ impl LockedSock {
         let ctx: *mut F = &mut take;
         // SAFETY: By the type invariant the socket is locked. `ctx` is the `take` of this function,
         // used by nobody else during the call. What `skb_seq_read()` finds are bytes of received
-        // packets, which nobody changes while the socket is locked.
+        // packets, which stay there while the socket is locked, and which the kernel does not
+        // change. (A process may, see above; like every reader of packets, those of `take` copy
+        // or sum them in the kernel's routines, and take whatever value they find.)
         let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };
         usize::try_from(ret).or_else(|_| to_result(ret).map(|()| 0))
     }

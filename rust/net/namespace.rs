@@ -33,14 +33,15 @@ impl Namespace {
 
     /// The namespace a network device is in, or `None` if that is being destroyed.
     ///
-    /// C: `maybe_get_net(dev_net(dev))`. Any context.
+    /// C: `maybe_get_net(dev_net_rcu(dev))`. Any context.
     ///
     /// # Safety
     ///
     /// `dev` must point to a `net_device` that stays allocated for the time of the call.
     pub unsafe fn of_netdev(dev: *const bindings::net_device) -> Option<Self> {
-        // SAFETY: `dev` is valid by the contract of this function; its `nd_net` always points to a
-        // namespace whose memory is there as long as a device refers to it.
+        // SAFETY: `dev` is valid by the contract of this function. The helper reads the pointer to its
+        // namespace under the RCU read lock, so the namespace's memory stays until the reference is
+        // taken, also if the device is moved to another one meanwhile.
         let net = unsafe { bindings::ksock_net_of_netdev(dev) };
         // INVARIANT: The helper took a reference if it returned a namespace.
         Some(Self {

@@ -169,10 +169,30 @@ impl TcpSocket {
         to_result(unsafe { bindings::tcp_sock_set_syncnt(self.sk(), c_int::from(count)) })
     }
 
-    /// Turns keep-alive probes on. C: `sock_set_keepalive()`. Sleeping.
-    pub fn set_keepalive(&self) {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
-        unsafe { bindings::sock_set_keepalive(self.sk()) };
+    /// Turns keep-alive probes on: when nothing has come for `idle` seconds one is sent each `interval`
+    /// seconds. So many without an answer end the connection with `ETIMEDOUT`; where a
+    /// [user timeout](Self::set_user_timeout) is set, that counts in their place. Fails with `EINVAL`
+    /// for seconds beyond 32767, probes beyond 127, and 0. C: `tcp_sock_set_keepidle()` and its
+    /// siblings, `sock_set_keepalive()`. Sleeping.
+    pub fn set_keepalive(&self, idle: u16, interval: u16, count: u8) -> Result {
+        // SAFETY: By the type invariant the socket and its `sk` are there, and it is one of TCP's. Each
+        // of the functions locks it for itself and checks its value.
+        unsafe {
+            to_result(bindings::tcp_sock_set_keepidle(self.sk(), idle.into()))?;
+            to_result(bindings::tcp_sock_set_keepintvl(self.sk(), interval.into()))?;
+            to_result(bindings::tcp_sock_set_keepcnt(self.sk(), count.into()))?;
+            bindings::sock_set_keepalive(self.sk());
+        }
+        Ok(())
+    }
+
+    /// How many milliseconds the peer may leave data unacknowledged, or its window shut, before the
+    /// connection ends with `ETIMEDOUT`. C: `tcp_sock_set_user_timeout()`. Sleeping.
+    pub fn set_user_timeout(&self, ms: u32) {
+        let ms = c_int::try_from(ms).unwrap_or(c_int::MAX);
+        // SAFETY: By the type invariant the socket and its `sk` are there, and it is one of TCP's. It
+        // fails for negative values, which this is not.
+        unsafe { bindings::tcp_sock_set_user_timeout(self.sk(), ms) };
     }
 
     /// Lets [`TcpSocket::bind`] take a port that another socket is bound to: for one that somebody
@@ -216,6 +236,12 @@ impl TcpSocket {
             Err(e) if e == EAGAIN => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Whether there is a connection to be accepted. C: `reqsk_queue_empty()`. Context: any.
+    pub fn has_connection(&self) -> bool {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        unsafe { bindings::ksock_has_connection(self.sk()) }
     }
 
     /// Starts to connect and returns true if that is done already (or, with callbacks attached,
@@ -300,6 +326,13 @@ impl TcpSocket {
     pub fn bytes_acked(&self) -> u64 {
         // SAFETY: By the type invariant this is the `sk` of a TCP socket.
         unsafe { bindings::ksock_bytes_acked(self.sk()) }
+    }
+
+    /// How many milliseconds ago the peer acknowledged something, or said again what it has. Context:
+    /// any.
+    pub fn last_ack_ms(&self) -> u32 {
+        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        unsafe { bindings::ksock_last_ack_ms(self.sk()) }
     }
 
     /// How many bytes have been received so far.
