@@ -70,6 +70,10 @@ counters! {
     rx_bytes = c"rx_bytes",
     /// Messages received in full.
     rx_messages = c"rx_messages",
+    /// Sends that found no receive, and waited for one.
+    rx_stalls = c"rx_stalls",
+    /// Those that waited in vain.
+    rx_stall_timeouts = c"rx_stall_timeouts",
     /// FPDUs with a wrong CRC.
     rx_crc_errors = c"rx_crc_errors",
     /// Other violations of the protocol, or of access rights, by the peer.

@@ -234,6 +234,8 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
             Status::LocAccess => WcStatus::LocAccessErr,
             Status::RemAccess => WcStatus::RemAccessErr,
             Status::General => WcStatus::GeneralErr,
+            // What InfiniBand calls "memory management operation error"; verbs have its older name.
+            Status::MemOp => WcStatus::MwBindErr,
         },
         opcode: match cqe.c.opcode {
             opcode::WRITE => WcOpcode::RdmaWrite,

@@ -46,27 +46,67 @@ pub(crate) struct Limits {
 pub(crate) struct Queues {
     /// Receives what comes in bulk: of high priority, as what it takes the place of is softirq code.
     pub(crate) rx: Workqueue,
+    /// The same in turn with processes, and looks for receives that come late.
+    pub(crate) rx_in_turn: Workqueue,
     /// Runs tx where the caller cannot. Part of writeback's way.
     pub(crate) tx: Workqueue,
     /// The same in turn with processes, and what nobody waits for.
     pub(crate) tx_in_turn: Workqueue,
-    /// Runs connection setup and teardown.
+    /// Runs connection setup and teardown of what is the kernel's, or nobody's yet.
     pub(crate) cm: Workqueue,
+    /// The same of processes' connections.
+    pub(crate) cm_of_processes: Workqueue,
 }
 
 impl Queues {
-    /// Where tx is to run at this moment: of high priority most of the time, as a process that looks
-    /// for its completions again and again would otherwise take half of a processor from the work
-    /// that makes them. For an eighth of the time in turn with processes, so that neither a peer
-    /// that reads nor another process with much to send has a processor for itself. Context: any.
+    /// Where tx is to run at this moment. Context: any.
     pub(crate) fn tx_now(&self) -> &Workqueue {
-        const PERIOD_MS: u32 = 512;
-        const IN_TURN_MS: u32 = PERIOD_MS / 8;
-        match rdma::jiffies_ms() % PERIOD_MS < IN_TURN_MS {
+        match in_turn() {
             true => &self.tx_in_turn,
             false => &self.tx,
         }
     }
+}
+
+/// The number of a queue pair. No other one gets it before this is dropped, which it is with the
+/// last reference to the queue pair: the RDMA core names queue pairs by number when it connects them,
+/// and checks whose they are earlier.
+pub(crate) struct QpNumber {
+    dev: Arc<Device>,
+    id: u32,
+}
+
+impl QpNumber {
+    /// A number that is free. Context: sleeping. Errors: `ENOMEM`, `EBUSY`.
+    pub(crate) fn new(dev: &Arc<Device>) -> Result<Self> {
+        let id = dev.qps.reserve_random()?.keep();
+        Ok(Self {
+            dev: dev.clone(),
+            id,
+        })
+    }
+
+    /// The number.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl Drop for QpNumber {
+    fn drop(&mut self) {
+        drop(self.dev.qps.remove(self.id));
+    }
+}
+
+/// Whether what is queued at this moment is to run in turn with processes: it has a high priority most
+/// of the time, as a process that looks for its completions again and again would otherwise take half
+/// of a processor from the work that makes them. For an eighth of the time it has not, so that neither
+/// a peer that reads or writes nor another process with much to send has a processor for itself. Of tx
+/// and bulk receive at the same time: one of high priority would take the other's turns. Context: any.
+pub(crate) fn in_turn() -> bool {
+    const PERIOD_MS: u32 = 512;
+    const IN_TURN_MS: u32 = PERIOD_MS / 8;
+    rdma::jiffies_ms() % PERIOD_MS < IN_TURN_MS
 }
 
 /// See the module's documentation.

@@ -2,7 +2,7 @@
 
 //! A bounded first-in first-out queue without allocation after its making.
 
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 
 /// At most `capacity` elements, in order. The owner serialises access.
 pub(crate) struct Fifo<T> {
@@ -22,10 +22,10 @@ impl<T> Fifo<T> {
     }
 
     /// A queue for `capacity` elements. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn with_capacity(capacity: u32) -> Result<Self> {
-        let mut slots = KVVec::with_capacity(capacity as usize, GFP_KERNEL)?;
+    pub(crate) fn with_capacity(capacity: u32, flags: Flags) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(capacity as usize, flags)?;
         for _ in 0..capacity {
-            slots.push(None, GFP_KERNEL)?;
+            slots.push(None, flags)?;
         }
         Ok(Self {
             slots,

@@ -90,11 +90,10 @@ impl NetdevNotifier for Notifier {
         };
         match event {
             NetdevEvent::Unregister => {
-                // Nobody has to wait for a connection that is just being set up.
                 if let Some(dev) = handle.try_get() {
-                    cm::abort_all(dev.data());
+                    cm::leave(dev.data());
                 }
-                handle.unregister_queued();
+                self.0.devices.netdev_leaves(ndev);
             }
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 handle.port_state_changed(ndev);

@@ -40,6 +40,10 @@ module! {
             default: 1,
             description: "Require CRC on FPDUs (0: only if the peer requires it)",
         },
+        verify_first: u8 {
+            default: 0,
+            description: "Verify the CRC before placing also of FPDUs that arrive in pieces (64 KiB a connection and a copy)",
+        },
         large_fpdu: u8 {
             default: 0,
             description: "Offer FPDUs larger than a TCP segment to software peers",
@@ -60,6 +64,10 @@ module! {
             default: 0,
             description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can be listened on",
         },
+        recv_wait_ms: u32 {
+            default: 1000,
+            description: "Milliseconds that a message waits for a receive that a process has not posted yet (0: the stream ends at once; at most 60000)",
+        },
         initiator_wait: u32 {
             default: 100,
             description: "Milliseconds without a word from the peer after which an initiator repeats its ready-to-receive message (0: never)",
@@ -67,6 +75,22 @@ module! {
         responder_wait: u32 {
             default: 200,
             description: "Milliseconds that an acceptor stays silent for a peer that sends no ready-to-receive message (0: until it has sent something)",
+        },
+        keepalive_idle_s: u32 {
+            default: 60,
+            description: "Seconds without anything from a connected peer after which TCP asks whether it is there (0: never)",
+        },
+        keepalive_interval_s: u32 {
+            default: 10,
+            description: "Seconds after which TCP asks again",
+        },
+        keepalive_count: u32 {
+            default: 6,
+            description: "How often TCP asks before the connection is given up, if user_timeout_ms is 0",
+        },
+        user_timeout_ms: u32 {
+            default: 120000,
+            description: "Milliseconds that a connected peer may leave data or keep-alive probes unanswered before the connection is given up (0: as TCP's sysctls say)",
         },
     },
 }
@@ -102,6 +126,11 @@ impl kernel::Module for Module {
                     WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
                     0,
                 )?,
+                rx_in_turn: Workqueue::new(
+                    c"rsiw_rx_in_turn",
+                    WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
+                    0,
+                )?,
                 // On the CPU that woke it: the data is in its cache.
                 tx: Workqueue::new(
                     c"rsiw_tx",
@@ -113,8 +142,13 @@ impl kernel::Module for Module {
                     WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
                     0,
                 )?,
-                // In order, so that no connection request overtakes another.
-                cm: Workqueue::new(c"rsiw_cm", WqFlags::ORDERED | WqFlags::MEM_RECLAIM, 1)?,
+                // Side by side; what needs an order has one (`cm::Order`).
+                cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
+                cm_of_processes: Workqueue::new(
+                    c"rsiw_cm_user",
+                    WqFlags::UNBOUND | WqFlags::MEM_RECLAIM,
+                    0,
+                )?,
             },
             GFP_KERNEL,
         )?;

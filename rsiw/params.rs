@@ -10,6 +10,12 @@ pub(crate) fn crc_required() -> bool {
     param::<u8>(module_parameters::crc.value()) != 0
 }
 
+/// Whether nothing of an FPDU is placed before its CRC was verified, whatever that costs. Otherwise it
+/// is so only for FPDUs that arrive in one piece.
+pub(crate) fn verify_first() -> bool {
+    param::<u8>(module_parameters::verify_first.value()) != 0
+}
+
 /// Whether this end offers FPDUs that are larger than a TCP segment, with an experimental bit of
 /// the MPA frame that only software peers set; it takes both ends.
 pub(crate) fn large_fpdu() -> bool {
@@ -29,6 +35,12 @@ pub(crate) fn mpa_revision() -> u8 {
     } else {
         2
     }
+}
+
+/// How long a Send that finds no receive waits for one, where a process posts the receives, in
+/// milliseconds; 0: it does not. At most a minute: longer, the peer's close would not wait.
+pub(crate) fn recv_wait_ms() -> u32 {
+    param::<u32>(module_parameters::recv_wait_ms.value()).min(60_000)
 }
 
 /// Bytes that a run of the tx worker hands to TCP before others have their turn, which wait for it: other
@@ -59,4 +71,21 @@ pub(crate) fn responder_wait() -> u32 {
 /// between its MPA Reply and the next thing it does, until more comes.
 pub(crate) fn initiator_wait() -> u32 {
     param::<u32>(module_parameters::initiator_wait.value())
+}
+
+/// Seconds without anything from an established connection's peer after which TCP probes it, seconds
+/// between the probes, and how many of them without an answer end the connection; `None`: no probes.
+pub(crate) fn keepalive() -> Option<(u16, u16, u8)> {
+    // The most that TCP takes.
+    let seconds = |s: u32| s.clamp(1, 32767) as u16;
+    let idle = param::<u32>(module_parameters::keepalive_idle_s.value());
+    let interval = param::<u32>(module_parameters::keepalive_interval_s.value());
+    let count = param::<u32>(module_parameters::keepalive_count.value()).clamp(1, 127) as u8;
+    (idle != 0).then(|| (seconds(idle), seconds(interval), count))
+}
+
+/// Milliseconds that the peer of an established connection may leave data unacknowledged, probes
+/// unanswered or its window shut, before the connection ends; 0: as TCP has it.
+pub(crate) fn user_timeout_ms() -> u32 {
+    param::<u32>(module_parameters::user_timeout_ms.value())
 }

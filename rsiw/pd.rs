@@ -5,10 +5,19 @@
 use crate::limit::{Held, Limit};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
+use rdma::Consumer;
 
 /// Identity of a protection domain; never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PdId(u64);
+
+#[cfg(CONFIG_KUNIT)]
+impl PdId {
+    /// That of no domain.
+    pub(crate) const fn of_test(id: u64) -> Self {
+        Self(id)
+    }
+}
 
 /// A protection domain.
 pub(crate) struct Pd {
@@ -23,14 +32,14 @@ pub(crate) struct Stream(Arc<Pd>);
 
 impl Pd {
     /// A new domain. Errors: `ENOMEM` when the device has no more.
-    pub(crate) fn new(limit: &Arc<Limit>) -> Result<Arc<Self>> {
+    pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
             id: PdId(NEXT.fetch_add(1, Ordering::Relaxed)),
             streams: AtomicU32::new(0),
             _held: limit.hold()?,
         };
-        Ok(Arc::new(pd, GFP_KERNEL)?)
+        Ok(Arc::new(pd, consumer.flags())?)
     }
 
     /// The identity to compare.

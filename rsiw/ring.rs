@@ -162,3 +162,82 @@ impl CompletionRing {
         self.0.tail32(0).store_mb(how);
     }
 }
+
+#[kunit_tests(rsiw_ring)]
+mod tests {
+    use super::*;
+
+    fn element(id: u64, flags: u16, num_sge: u8) -> Sqe {
+        let mut sqe = Sqe {
+            id,
+            flags,
+            num_sge,
+            ..Default::default()
+        };
+        for (n, sge) in sqe.sge.iter_mut().enumerate() {
+            sge.addr = 100 + n as u64;
+        }
+        sqe
+    }
+
+    #[test]
+    fn elements_are_taken_once_and_in_any_round() -> Result {
+        let ring = WorkRing::<Sqe>::new(4, Consumer::Kernel)?;
+        for index in [0, 1, 3, 4, 7, u32::MAX, 0] {
+            assert!(ring.take(index).is_none());
+            assert!(ring.put(index, &element(index.into(), 0, 1)));
+            // Its place is taken, also in the next round.
+            assert!(!ring.put(index.wrapping_add(4), &element(9, 0, 1)));
+            assert!(ring.is_valid(index));
+            assert!(ring
+                .take(index)
+                .is_some_and(|sqe| sqe.id == u64::from(index)));
+            assert!(!ring.is_valid(index));
+            assert!(ring.take(index).is_none());
+        }
+        Ok(())
+    }
+
+    /// What a process says of the length of its list bounds the copy, and does not lead beyond the
+    /// element.
+    #[test]
+    fn hostile_lengths_stay_in_the_element() -> Result {
+        let ring = WorkRing::<Sqe>::new(2, Consumer::Kernel)?;
+        for (flags, num_sge, used) in [
+            (0, 0, 0),
+            (0, 2, 2),
+            (0, 6, 6),
+            (0, 7, 6),
+            (0, u8::MAX, 6),
+            (wqe_flags::INLINE, 0, 6),
+            (wqe_flags::INLINE, u8::MAX, 6),
+        ] {
+            // As a process does it, which writes the flags last.
+            ring.0.store(0, &element(1, flags, num_sge));
+            ring.flags(0).store_release(flags | wqe_flags::VALID);
+            let mut copy = Sqe::default();
+            assert!(ring.take_into(0, &mut copy));
+            let copied = copy.sge.iter().filter(|sge| sge.addr != 0).count();
+            assert_eq!(copied, used);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn completions_wait_for_room() -> Result {
+        let ring = CompletionRing::new(2)?;
+        let cqe = Cqe::default();
+        assert!(ring.put(0, &cqe) && ring.put(1, &cqe));
+        assert!(!ring.put(2, &cqe));
+        // Nobody has armed it.
+        assert!(!ring.fires(true));
+        ring.arm(true);
+        assert!(!ring.fires(false));
+        assert!(ring.fires(true));
+        // Once.
+        assert!(!ring.fires(true));
+        ring.arm(false);
+        assert!(ring.fires(false));
+        Ok(())
+    }
+}

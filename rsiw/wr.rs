@@ -241,6 +241,9 @@ pub(crate) enum Status {
     LocAccess = 6,
     RemAccess = 7,
     General = 9,
+    /// A registration that is not possible now. Not in the ABI: only kernel consumers register by
+    /// work request.
+    MemOp = 10,
 }
 
 impl From<MemError> for Status {
@@ -277,5 +280,105 @@ impl Completion {
             invalidated: None,
             solicited: false,
         }
+    }
+}
+
+#[kunit_tests(rsiw_wr)]
+mod tests {
+    use super::*;
+
+    /// What becomes of an element that a process wrote, with so many elements of so many octets.
+    fn checked(
+        opcode: u8,
+        flags: u16,
+        num_sge: u8,
+        length: u32,
+        max_sge: u32,
+    ) -> Result<SendWr, Status> {
+        let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
+        let sqe = wr.element();
+        (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
+        for sge in &mut sqe.sge {
+            sge.length = length;
+        }
+        wr.check(max_sge, false).map(|()| wr)
+    }
+
+    fn refused(result: Result<SendWr, Status>, status: Status) -> bool {
+        result.err() == Some(status)
+    }
+
+    /// Operations for kernel consumers, and numbers that are none, cannot be asked for.
+    #[test]
+    fn processes_have_four_operations() {
+        for code in 0..=u8::MAX {
+            let known = matches!(
+                code,
+                opcode::WRITE | opcode::READ | opcode::SEND | opcode::SEND_REMOTE_INV
+            );
+            match checked(code, 0, 1, 10, 6) {
+                Ok(wr) => assert!(known && wr.op.code() == code),
+                Err(status) => assert!(!known && status == Status::QpOp),
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let most = MAX_SGE as u8;
+        assert!(
+            checked(opcode::SEND, 0, 0, 10, 6).is_ok_and(|wr| wr.len == 0 && wr.sges().is_empty())
+        );
+        assert!(checked(opcode::SEND, 0, most, 10, 6).is_ok_and(|wr| wr.len == 60));
+        assert!(refused(checked(opcode::SEND, 0, 3, 10, 2), Status::QpOp));
+        assert!(refused(
+            checked(opcode::SEND, 0, most + 1, 10, 255),
+            Status::QpOp
+        ));
+        assert!(refused(
+            checked(opcode::SEND, 0, u8::MAX, 10, 255),
+            Status::QpOp
+        ));
+        // The sink of a Read is one.
+        assert!(checked(opcode::READ, 0, 1, 10, 6).is_ok());
+        assert!(refused(checked(opcode::READ, 0, 2, 10, 6), Status::QpOp));
+    }
+
+    #[test]
+    fn lengths_are_those_of_a_message() {
+        let half = 1 << 31;
+        assert!(checked(opcode::WRITE, 0, 1, u32::MAX, 6).is_ok_and(|wr| wr.len == u32::MAX));
+        assert!(refused(
+            checked(opcode::WRITE, 0, 2, half, 6),
+            Status::LocLen
+        ));
+        assert!(refused(
+            checked(opcode::SEND, 0, 6, u32::MAX, 6),
+            Status::LocLen
+        ));
+    }
+
+    #[test]
+    fn inline_data_have_room() {
+        let inline = wqe_flags::INLINE;
+        // The number of elements has no meaning then.
+        for num_sge in [0, 1, u8::MAX] {
+            let wr = checked(opcode::SEND, inline, num_sge, MAX_INLINE, 1);
+            assert!(wr.is_ok_and(|wr| {
+                wr.inline_data().len() == MAX_INLINE as usize && wr.sges().is_empty()
+            }));
+        }
+        assert!(refused(
+            checked(opcode::SEND, inline, 1, MAX_INLINE + 1, 1),
+            Status::LocLen
+        ));
+        assert!(refused(
+            checked(opcode::WRITE, inline, 1, u32::MAX, 1),
+            Status::LocLen
+        ));
+        assert!(refused(
+            checked(opcode::READ, inline, 1, 8, 1),
+            Status::LocLen
+        ));
     }
 }

@@ -5,14 +5,19 @@
 //! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
 //! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
 //! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock, or has the job
-//! [`Conn::bulk`] do it, if much has come, or comes all the time.
+//! [`Conn::bulk`] do it, if much has come, or comes all the time. A Send that waits for its receive
+//! stays in the socket; the timer [`Conn::late`] looks for the receive.
 
-use super::{pace::Pace, stage::Stage, Close};
-use crate::{device::Device, qp::Qp};
+use super::{order::Turn, pace::Pace, patience, registry::InOrder, stage::Stage, Close};
+use crate::{
+    device::{self, Device},
+    qp::Qp,
+};
 use core::{
     fmt::Arguments,
     mem::replace,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
+    net::SocketAddr,
+    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
 };
 use kernel::{
     alloc::flags::GFP_NOWAIT,
@@ -24,15 +29,21 @@ use kernel::{
 };
 use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TrainBuf};
 use rdma::{
-    new_job, new_timer,
+    lock::SpinLockIrq,
+    new_job, new_spinlock_irq, new_timer,
     work::{Expire, Job, Run, Timer},
+    Consumer,
 };
 
 /// How much earlier than asked for a timer may run out, in milliseconds.
 const TICK: i64 = 20;
 
-/// The job that receives what comes in bulk.
+/// The job that receives what comes in bulk, and the one that does so in turn with processes.
 const BULK: u64 = 1;
+const BULK_IN_TURN: u64 = 2;
+
+/// The timer that looks for a receive.
+const LATE: u64 = 1;
 
 /// So many octets that wait are bulk: more than one message that somebody waits for, or one that takes
 /// longer than the way to a worker.
@@ -73,6 +84,10 @@ impl Events {
     pub(super) const CUT: u32 = 1 << 5;
     /// The queue pair is about to send a Terminate.
     pub(super) const FAULT: u32 = 1 << 6;
+    /// The device is about to be removed.
+    pub(super) const LEAVE: u32 = 1 << 7;
+    /// Another connection needs the slot of this one, if its Request is not there.
+    pub(super) const GIVE_WAY: u32 = 1 << 8;
 
     /// Whether any of `bits` happened.
     pub(super) fn any(self, bits: u32) -> bool {
@@ -101,6 +116,8 @@ pub(crate) struct Conn {
     born: Instant<Monotonic>,
     /// The [`Conn::age`] at which the timer runs out.
     deadline: AtomicI64,
+    /// Who is at the other end, for the log.
+    peer: SetOnce<SocketAddr>,
     /// The queue pair, from the moment it can be called.
     qp: SetOnce<Arc<Qp>>,
     /// What the queue pair leaves to be sent.
@@ -110,10 +127,26 @@ pub(crate) struct Conn {
     job: Job<Conn>,
     #[pin]
     bulk: Job<Conn, BULK>,
+    /// Each belongs to one work queue, or who cancels it could not wait for it.
+    #[pin]
+    bulk_in_turn: Job<Conn, BULK_IN_TURN>,
+    /// Set with the socket locked, and while the queue pair receives.
+    #[pin]
+    late: Timer<Conn, LATE>,
+    /// It is set, and has not begun to look.
+    looks: AtomicBool,
     #[pin]
     timer: Timer<Conn>,
+    /// In which its steps are made until the queue pair runs.
+    order: InOrder,
+    /// Where it is in there.
     #[pin]
-    pub(super) stage: Mutex<Stage>,
+    pub(super) turn: SpinLockIrq<Turn>,
+    /// It is a process' connection.
+    of_process: AtomicBool,
+    /// Only tried by the actor: see [`Conn::act`].
+    #[pin]
+    stage: Mutex<Stage>,
 }
 
 impl Run for Conn {
@@ -124,7 +157,21 @@ impl Run for Conn {
 
 impl Run<BULK> for Conn {
     fn run(this: Arc<Self>) {
-        Self::receive(this.as_arc_borrow(), &mut this.socket.lock(), BULK_BUDGET);
+        this.receive_some();
+    }
+}
+
+impl Run<BULK_IN_TURN> for Conn {
+    fn run(this: Arc<Self>) {
+        this.receive_some();
+    }
+}
+
+impl Expire<LATE> for Conn {
+    fn expire(this: Arc<Self>) {
+        // First: what is missed from here on sets it again.
+        this.looks.store(false, Ordering::Relaxed);
+        this.receive_some();
     }
 }
 
@@ -141,7 +188,8 @@ impl Conn {
     }
 
     /// Makes a connection of a socket, enters it in the device's registry and installs its
-    /// callbacks. `first` makes the first stage; until it has, the stage is locked and events wait.
+    /// callbacks. Its steps are made in `order` first. `first` makes the first stage; until it has,
+    /// the stage is locked and events wait.
     /// Context: sleeping.
     ///
     /// # Errors
@@ -151,8 +199,11 @@ impl Conn {
     pub(super) fn start(
         dev: &Arc<Device>,
         socket: TcpSocket,
+        order: InOrder,
         first: impl FnOnce(&Arc<Conn>) -> Result<Stage>,
     ) -> Result<Arc<Conn>> {
+        let consumer = order.consumer();
+        let turn = Turn::new()?;
         let conn = Arc::pin_init(
             try_pin_init!(Self {
                 dev: dev.clone(),
@@ -166,11 +217,18 @@ impl Conn {
                 started: AtomicBool::new(false),
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
+                peer: SetOnce::new(),
                 qp: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_job!("rsiw_conn"),
                 bulk <- new_job!("rsiw_conn_bulk"),
+                bulk_in_turn <- new_job!("rsiw_conn_bulk_in_turn"),
+                late <- new_timer!("rsiw_conn_late"),
+                looks: AtomicBool::new(false),
                 timer <- new_timer!("rsiw_conn_timer"),
+                order,
+                turn <- new_spinlock_irq!(turn, "rsiw_turn"),
+                of_process: AtomicBool::new(consumer == Consumer::Process),
                 stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
             }? Error),
             GFP_KERNEL,
@@ -189,14 +247,14 @@ impl Conn {
         if conn.has_news() {
             conn.notify(Events::SOCKET);
         }
+        conn.look_again();
         Ok(conn)
     }
 
     /// Whether something happened that callbacks do not tell, as it was before they were there.
     ///
-    /// No wake-up without need: what comes next would be queued behind those connections that
-    /// began later, and they would overtake this one. Consumers that open many connections pair
-    /// them by the order of their requests (perftest does).
+    /// No wake-up without need: it would be a step too early, and what comes next would be behind
+    /// those connections of the order that began later.
     fn has_news(&self) -> bool {
         let quiet = matches!(
             self.socket.state(),
@@ -210,8 +268,15 @@ impl Conn {
     pub(super) fn leave(&self) {
         self.timer.cancel();
         self.socket.detach();
-        // Only callbacks and the job itself queue it, the latter not when it is cancelled.
+        {
+            // Whoever sets or queues these does so with the socket locked, for a queue pair.
+            let _sk = self.socket.lock();
+            self.receiver
+                .store(Receiver::Nobody as u32, Ordering::Release);
+        }
+        self.late.cancel_sync();
         self.bulk.cancel_sync();
+        self.bulk_in_turn.cancel_sync();
         self.dev.cm.remove(self.serial);
     }
 
@@ -219,6 +284,16 @@ impl Conn {
     /// with `EPIPE`.
     pub(crate) fn socket(&self) -> &TcpSocket {
         &self.socket
+    }
+
+    /// Notes who is at the other end. Context: sleeping.
+    pub(super) fn note_peer(&self, peer: SocketAddr) {
+        self.peer.populate(peer);
+    }
+
+    /// Who is at the other end, once that is known. Context: any.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer.copy()
     }
 
     /// Has the connection closed; the strongest of all calls counts. Context: any.
@@ -286,7 +361,32 @@ impl Conn {
 
     fn wake(this: ArcBorrow<'_, Self>, events: u32) {
         this.events.fetch_or(events, Ordering::Release);
-        this.job.queue(&this.dev.queues.cm, this.into());
+        let this = Arc::from(this);
+        if !this.order.enter(&this) {
+            this.job
+                .queue(this.dev.queues.cm_of(this.consumer()), this.clone());
+        }
+    }
+
+    /// Whose it is; the kernel's as long as it is nobody's.
+    fn consumer(&self) -> Consumer {
+        match self.of_process.load(Ordering::Relaxed) {
+            true => Consumer::Process,
+            false => Consumer::Kernel,
+        }
+    }
+
+    /// The connection is one of that consumer's from now on.
+    pub(super) fn belongs_to(&self, consumer: Consumer) {
+        self.of_process
+            .store(consumer == Consumer::Process, Ordering::Relaxed);
+    }
+
+    /// Steps need no order any more. Context: any.
+    pub(super) fn needs_no_order(&self) {
+        let turn = replace(&mut *self.turn.lock(), Turn::Over);
+        // Not within the lock.
+        drop(turn);
     }
 
     /// Tells the log, now and then, why there is no connection. Context: any.
@@ -303,22 +403,55 @@ impl Conn {
         self.timer.arm(&self.dev.queues.cm, self.clone(), ms);
     }
 
+    /// As [`Conn::patience`], for a consumer that closes: not so much while the device is being removed,
+    /// as its consumers wait for that one after the other.
+    pub(super) fn patience_to_close(self: &Arc<Self>, ms: u32) {
+        self.patience(match self.dev.cm.is_leaving() {
+            true => ms.min(patience::LEAVE),
+            false => ms,
+        });
+    }
+
     /// Gives what comes next all the time it wants.
     pub(super) fn no_hurry(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.timer.cancel();
     }
 
-    /// The actor: one step of the connection. Runs in a work item, so never twice at a time.
-    fn act(self: &Arc<Self>) {
-        let mut stage = self.stage.lock();
+    /// Does something in the actor's place, which steps aside meanwhile. Context: sleeping.
+    pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage) -> R) -> R {
+        let result = f(&mut self.stage.lock());
+        self.look_again();
+        result
+    }
+
+    /// For whoever has unlocked the stage: wakes the actor, if it found the stage locked.
+    fn look_again(self: &Arc<Self>) {
+        // Pairs with the one in `act`: either the actor finds the stage free, or this finds its
+        // events.
+        fence(Ordering::SeqCst);
+        if self.events.load(Ordering::Relaxed) != 0 {
+            self.notify(0);
+        }
+    }
+
+    /// The actor: one step of the connection. Runs in work items.
+    ///
+    /// It does not wait for the stage: a thread that accepts, or starts a connection, may be a long
+    /// time without a processor. Whoever has the stage looks again afterwards.
+    pub(super) fn act(self: &Arc<Self>) {
+        fence(Ordering::SeqCst);
+        let Some(mut stage) = self.stage.try_lock() else {
+            return;
+        };
         let events = self.take_events();
         let now = replace(&mut *stage, Stage::Closed);
         let retry = match now.step(self, events) {
             Stage::Retry(retry) => retry,
             next => {
                 *stage = next;
-                return;
+                drop(stage);
+                return self.look_again();
             }
         };
         // A connection of its own, with a stage of its own.
@@ -351,6 +484,7 @@ impl Conn {
 
     /// Gives the stream to the queue pair, and with it what arrived already. Context: sleeping.
     pub(super) fn give_to(self: &Arc<Self>, qp: &Arc<Qp>) {
+        self.needs_no_order();
         self.qp.populate(qp.clone());
         let mut sk = self.socket.lock();
         self.receiver.store(Receiver::Qp as u32, Ordering::Release);
@@ -367,6 +501,21 @@ impl Conn {
         self.receiver
             .store(Receiver::Nobody as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
+    }
+
+    /// Receives some of what there is, as the job of bulk does, unless a callback has done so. Context:
+    /// sleeping.
+    pub(crate) fn receive_some(self: &Arc<Self>) {
+        Self::receive(self.as_arc_borrow(), &mut self.socket.lock(), BULK_BUDGET);
+    }
+
+    /// Has a job receive. Context: socket locked.
+    fn receive_in_bulk(this: ArcBorrow<'_, Self>) {
+        let queues = &this.dev.queues;
+        match device::in_turn() {
+            true => this.bulk_in_turn.queue(&queues.rx_in_turn, this.into()),
+            false => this.bulk.queue(&queues.rx, this.into()),
+        };
     }
 
     /// Whether this one receives.
@@ -386,7 +535,11 @@ impl Conn {
             let taken = qp.rx_pump(sk, most);
             this.pace.took(taken);
             if taken >= most {
-                this.bulk.queue(&this.dev.queues.rx, this.into());
+                Self::receive_in_bulk(this);
+            } else if let Some(ms) = qp.rx_next_look(sk) {
+                if !this.looks.swap(true, Ordering::Relaxed) {
+                    this.late.arm(&this.dev.queues.rx_in_turn, this.into(), ms);
+                }
             } else if sk.at_eof() {
                 let clean = qp.rx_eof(sk);
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
@@ -405,6 +558,14 @@ impl Conn {
 
 impl SockCallbacks for Conn {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        // All that comes waits behind a Send without a receive, and the timer looks for that.
+        if this.looks.load(Ordering::Relaxed) {
+            if let Some(qp) = this.streaming_qp() {
+                if qp.rx_waits(sk) {
+                    return;
+                }
+            }
+        }
         let unread = sk.unread();
         // More than a segment at a time: this is no slow start that each acknowledgement would help. Where
         // many connections have their turns, each of them begins behind a silence.
@@ -413,7 +574,7 @@ impl SockCallbacks for Conn {
         }
         // (What comes for the actor, or for nobody, leaves it slow.)
         if unread >= BULK_LEN || this.pace.is_fast() {
-            this.bulk.queue(&this.dev.queues.rx, this.into());
+            Self::receive_in_bulk(this);
         } else {
             Self::receive(this, sk, usize::MAX);
         }

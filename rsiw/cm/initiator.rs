@@ -8,12 +8,13 @@
 //! on a connection of its own.
 
 use super::{
-    clip, close,
+    announced_ird, bounded_ird, clip, close,
     close::{LastWords, ReplyInfo},
     conn::{Conn, Events},
     event_depth, frame,
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open, patience,
+    registry::InOrder,
     stage::Stage,
     streaming::{First, Link, Streaming},
     Lost, StreamParams,
@@ -38,12 +39,21 @@ pub(super) struct Attempt {
     ird: u16,
     ord: u16,
     revision: u8,
+    /// Milliseconds that TCP has to connect.
+    connect: u32,
+    /// How often the peer's TCP has refused.
+    refused: u32,
     /// Milliseconds that the peer has beyond those that the connection's timer runs for.
     left: u32,
 }
 
 /// TCP connects.
 pub(super) struct Connecting {
+    attempt: KBox<Attempt>,
+}
+
+/// Nobody listens, and is given a moment to.
+pub(super) struct Backoff {
     attempt: KBox<Attempt>,
 }
 
@@ -54,7 +64,7 @@ pub(super) struct AwaitReply {
     reader: KBox<FrameReader>,
 }
 
-/// The peer does not know MPA revision 2.
+/// The peer does not know MPA revision 2, or did not listen a moment ago.
 pub(super) struct Retry {
     attempt: KBox<Attempt>,
     why: Error,
@@ -74,15 +84,19 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
     }
     let mut private_data = KVec::new();
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+    let qp = dev.data().qps.get(param.qpn).ok_or(EINVAL)?;
+    let (most_ird, most_ord) = qp.most_reads();
     let attempt = Attempt {
-        qp: dev.data().qps.get(param.qpn).ok_or(EINVAL)?,
+        qp,
         local: open::local(dev, &cm)?,
         remote: open::remote(dev, &cm)?,
         cm,
         private_data,
-        ird: clip(param.ird),
-        ord: clip(param.ord),
+        ird: bounded_ird(announced_ird(param.ird), most_ird),
+        ord: clip(param.ord.min(most_ord)),
         revision,
+        connect: patience::CONNECT,
+        refused: 0,
         left: 0,
     };
     match begin(dev, KBox::new(attempt, GFP_KERNEL)?) {
@@ -106,11 +120,18 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
         Ok(opened) => opened,
         Err(e) => return Err((e, Some(attempt))),
     };
+    let qp = &attempt.qp;
+    let order = match InOrder::of_domain(dev.data(), qp.pd.id(), qp.owner().consumer()) {
+        Ok(order) => order,
+        Err(e) => return Err((e, Some(attempt))),
+    };
     let mut attempt = Some(attempt);
-    let started = Conn::start(dev.data(), socket, |conn| {
+    let started = Conn::start(dev.data(), socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
+        conn.note_peer(remote);
         waiting.qp.associate(conn)?;
-        waiting.patience(conn, patience::CONNECT);
+        let ms = waiting.connect;
+        waiting.patience(conn, ms);
         if let Err(e) = conn.socket().connect(&remote) {
             waiting.qp.conn_lost(Lost::Handshake);
             return Err(e);
@@ -139,7 +160,8 @@ impl Attempt {
     /// given; and nobody tells us, as the queue pair may be destroyed after the id.
     fn cut_short(&mut self, conn: &Arc<Conn>, events: Events) -> Option<Error> {
         let expired = events.any(Events::TIMEOUT);
-        if conn.how().is_some() || expired && self.qp.owner().ends() {
+        let leaves = events.any(Events::LEAVE);
+        if conn.how().is_some() || leaves || expired && self.qp.owner().ends() {
             return Some(errno::ECONNABORTED.error());
         }
         if expired && self.left == 0 {
@@ -163,6 +185,9 @@ impl Connecting {
             _ => {
                 let refused = || errno::ECONNREFUSED.error();
                 let e = conn.error().unwrap_or_else(refused);
+                if e == errno::ECONNREFUSED && self.attempt.refused < patience::REFUSALS {
+                    return Backoff::begin(conn, self.attempt);
+                }
                 close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
             }
         }
@@ -182,6 +207,31 @@ impl Connecting {
             }
             Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
         }
+    }
+}
+
+impl Backoff {
+    /// Waits a little. A server that says that it is ready before it listens (perftest does, by another
+    /// connection) meets its client's SYN on a slow network only; a lost one would be repeated, too.
+    fn begin(conn: &Arc<Conn>, mut attempt: KBox<Attempt>) -> Stage {
+        conn.patience(patience::REFUSED << attempt.refused);
+        attempt.refused += 1;
+        // All tries together have hardly more time than one: up to a second more for each.
+        attempt.connect = patience::CONNECT.min(attempt.left + patience::GLANCE);
+        attempt.left = 0;
+        Stage::Backoff(Self { attempt })
+    }
+
+    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        let ends = conn.how().is_some() || self.attempt.qp.owner().ends();
+        if ends || events.any(Events::LEAVE) {
+            let e = errno::ECONNABORTED.error();
+            return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
+        }
+        if !events.any(Events::TIMEOUT) {
+            return Stage::Backoff(self);
+        }
+        try_again(conn, self.attempt, errno::ECONNREFUSED.error())
     }
 }
 
@@ -234,12 +284,17 @@ impl AwaitReply {
             return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
         };
         // A responder that answers in the old format does not know the new one: it took the
-        // enhanced data for the ULP's, so even its consent is void.
-        if attempt.revision >= 2 && reply.enhanced().is_none() {
+        // enhanced data for the ULP's, so its consent is void. Its consumer's refusal stands: to ask
+        // again would hide it, and the private data that tell why.
+        if attempt.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
             return fall_back(conn, attempt, errno::ECONNREFUSED.error());
         }
-        match mpa.reply(&reply, limits(attempt.ord)) {
-            Ok(agreed) => establish(conn, attempt, &agreed, &reply),
+        match mpa.reply(&reply, limits(&attempt.qp, attempt.ord)) {
+            Ok(mut agreed) => {
+                // The peer's ORD may have raised it.
+                agreed.ird = announced_ird(agreed.ird.into());
+                establish(conn, attempt, &agreed, &reply)
+            }
             Err(MpaError::Rejected) => {
                 let e = errno::ECONNREFUSED.error();
                 let peer = peer_of(&reply);
@@ -329,20 +384,26 @@ fn give_up(
     close::fail_attempt(conn, attempt, errno::EPROTO.error(), words, peer)
 }
 
-/// Ends an attempt that is to be repeated with MPA revision 1. `why` is what is reported if that
-/// cannot even be begun.
+/// Ends an attempt that is to be repeated with MPA revision 1.
 fn fall_back(conn: &Arc<Conn>, mut attempt: KBox<Attempt>, why: Error) -> Stage {
+    attempt.revision = 1;
+    attempt.connect = patience::CONNECT;
+    try_again(conn, attempt, why)
+}
+
+/// Ends the connection of an attempt that is to have another one. `why` is what is reported if that
+/// cannot even be begun.
+fn try_again(conn: &Arc<Conn>, attempt: KBox<Attempt>, why: Error) -> Stage {
     // First: the queue pair takes one connection at a time, and the port may be the consumer's
     // choice.
     conn.leave();
     conn.socket().abort();
     attempt.qp.conn_lost(Lost::Handshake);
-    attempt.revision = 1;
     Stage::Retry(Retry { attempt, why })
 }
 
 impl Retry {
-    /// Makes the second attempt. Context: sleeping; the stage of the first is not locked.
+    /// Makes the next attempt. Context: sleeping; the stage of the one before is not locked.
     pub(super) fn run(self, conn: &Conn) {
         let Self { attempt, why } = self;
         let guard = conn.dev.handle().and_then(|handle| handle.try_get());

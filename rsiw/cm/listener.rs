@@ -2,29 +2,42 @@
 
 //! Listening: takes connections off the socket and bounds those that are not answered yet.
 //!
-//! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. With
-//! all slots taken, further connections stay in the socket's own queue, which is bounded by the
-//! consumer's backlog, and TCP drops what exceeds it. A connection that is refused changes its slot
-//! for one of as many places to linger at ([`Refused`]); without one it is reset.
+//! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. When
+//! all slots are taken and one more connection comes, a peer is given up that has made no Request
+//! yet ([`Silent`]). If all have, further connections stay in the socket's own queue, which is bounded
+//! by the consumer's backlog, and TCP drops what exceeds it. A connection that is refused changes its
+//! slot for one of as many places to linger at ([`Refused`]); without one it is reset.
 
-use super::{open, responder::AwaitRequest, Conn};
+use super::{
+    conn::Events,
+    open,
+    order::Order,
+    registry::InOrder,
+    responder::AwaitRequest,
+    silent::{Silent, Source},
+    Conn,
+};
 use crate::device::{Device, Rsiw};
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex},
+    time::Instant,
 };
 use net::{errno, ListenCallbacks, TcpSocket};
 use rdma::{
     lock::SpinLockIrq,
     new_job, new_spinlock_irq, new_timer,
     work::{Expire, Job, Run, Timer},
-    CmId, ConnInfo, RequestId,
+    CmId, ConnInfo, Consumer, RequestId,
 };
 
 /// Slots that each listener has, however small its backlog: consumers think of requests when they
 /// choose that, not of peers that are slow to make one, who would shut out the others.
 const SLOTS: u32 = 128;
+
+/// Slots that no listener exceeds. The consumer's backlog may be any number.
+const MOST_SLOTS: u32 = 4096;
 
 /// After how long to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
@@ -41,6 +54,8 @@ pub(crate) struct Listener {
     socket: Mutex<Option<TcpSocket>>,
     #[pin]
     slots: SpinLockIrq<Slots>,
+    /// In which Requests are read and reported.
+    order: Arc<Order>,
     #[pin]
     job: Job<Listener>,
     #[pin]
@@ -55,7 +70,8 @@ impl Run for Listener {
 
 impl Expire for Listener {
     fn expire(this: Arc<Self>) {
-        this.take_connections();
+        // Not from here: two at a time would take connections out of their order.
+        this.wake();
     }
 }
 
@@ -65,10 +81,16 @@ struct Slots {
     refused: u32,
     /// Connections may wait in the socket for a slot to become free.
     short: bool,
+    /// Of those that have slots.
+    silent: Silent,
 }
 
 /// The place of a connection that waits for an answer.
-pub(super) struct Slot(Arc<Listener>);
+pub(super) struct Slot {
+    listener: Arc<Listener>,
+    /// The connection, while its Request has not come.
+    silent: Option<u64>,
+}
 
 /// The place of a connection that was refused and lingers, until the peer has noticed.
 pub(super) struct Refused(Arc<Listener>);
@@ -82,22 +104,33 @@ pub(super) struct Refused(Arc<Listener>);
 pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result<Arc<Listener>> {
     let backlog = backlog.max(1);
     let socket = open::listener(dev, &cm, backlog)?;
+    let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
+    let slots = Slots {
+        used: 0,
+        refused: 0,
+        short: false,
+        silent: Silent::new(max_slots)?,
+    };
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
             dev: dev.data().clone(),
             cm,
-            max_slots: backlog.max(SLOTS),
+            max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
-            slots <- new_spinlock_irq!(Slots { used: 0, refused: 0, short: false }, "rsiw_slots"),
+            slots <- new_spinlock_irq!(slots, "rsiw_slots"),
+            // Of peers, so no step waits for a process.
+            order: Order::new(Consumer::Kernel)?,
             job <- new_job!("rsiw_listener"),
             retry <- new_timer!("rsiw_listener_retry"),
         }? Error),
         GFP_KERNEL,
     )?;
-    socket.attach_listener(listener.clone())?;
-    *listener.socket.lock() = Some(socket);
-    // For those who were faster.
-    listener.wake();
+    if let Some(socket) = socket {
+        socket.attach_listener(listener.clone())?;
+        *listener.socket.lock() = Some(socket);
+        // For those who were faster.
+        listener.wake();
+    }
     Ok(listener)
 }
 
@@ -117,23 +150,28 @@ impl Listener {
         self.job.queue(&self.dev.queues.cm, self.clone());
     }
 
-    /// Gives slots to connections. What one of several at a time takes, the others do not.
+    /// Gives slots to connections.
     fn take_connections(self: &Arc<Self>) {
         while let Some((socket, slot)) = self.next() {
-            let started = Conn::start(&self.dev, socket, |conn| AwaitRequest::begin(conn, slot));
+            let begin = |conn: &Arc<Conn>| AwaitRequest::begin(conn, slot);
+            let order = InOrder::of_listener(&self.order);
+            let started = Conn::start(&self.dev, socket, order, begin);
             // Without memory there is no connection; the peer sees it closed.
             drop(started);
         }
     }
 
     fn next(self: &Arc<Self>) -> Option<(TcpSocket, Slot)> {
-        let slot = self.slot()?;
+        let Some(slot) = self.slot() else {
+            self.make_room();
+            return None;
+        };
         let socket = self.socket.lock();
         match socket.as_ref()?.accept() {
             Ok(accepted) => Some((accepted?, slot)),
             Err(_) => {
                 // No memory, at the moment.
-                self.retry.arm(&self.dev.queues.cm, self.clone(), RETRY_MS);
+                self.retry_later();
                 None
             }
         }
@@ -147,7 +185,40 @@ impl Listener {
         }
         slots.short = false;
         slots.used += 1;
-        Some(Slot(self.clone()))
+        Some(Slot {
+            listener: self.clone(),
+            silent: None,
+        })
+    }
+
+    /// If a connection waits for a slot, gives one up that is silent. Its slot wakes the listener
+    /// when it is free.
+    fn make_room(self: &Arc<Self>) {
+        // Locked to the end: without a socket the timer must not be armed any more.
+        let socket = self.socket.lock();
+        let waits = |socket: &TcpSocket| socket.has_connection();
+        if !socket.as_ref().is_some_and(waits) {
+            return;
+        }
+        let (given_up, none) = {
+            let mut slots = self.slots.lock();
+            (
+                slots.silent.give_up(Instant::now()),
+                slots.silent.is_empty(),
+            )
+        };
+        if let Some(conn) = given_up.and_then(|serial| self.dev.cm.get(serial)) {
+            conn.notify(Events::GIVE_WAY);
+        } else if none {
+            return;
+        }
+        // They may not have been silent for long, or the one given up may have its Request by now, and
+        // keeps its slot then.
+        self.retry_later();
+    }
+
+    fn retry_later(self: &Arc<Self>) {
+        self.retry.arm(&self.dev.queues.cm, self.clone(), RETRY_MS);
     }
 }
 
@@ -160,13 +231,31 @@ impl ListenCallbacks for Listener {
 impl Slot {
     /// Whether nobody listens any more.
     pub(super) fn is_dead(&self) -> bool {
-        self.0.socket.lock().is_none()
+        self.listener.socket.lock().is_none()
+    }
+
+    /// The peer of this connection owes a Request.
+    pub(super) fn is_silent(&mut self, conn: &Arc<Conn>) {
+        // `ENOTCONN` if the peer has gone, of which a step is about to hear.
+        let Ok(peer) = conn.socket().peer_addr() else {
+            return;
+        };
+        self.silent = Some(conn.serial);
+        let silent = &mut self.listener.slots.lock().silent;
+        silent.add(conn.serial, Source::of(&peer), Instant::now());
+    }
+
+    /// The Request has come.
+    pub(super) fn has_asked(&mut self) {
+        if let Some(serial) = self.silent.take() {
+            self.listener.slots.lock().silent.remove(serial);
+        }
     }
 
     /// A place to linger at, of which there are as many as slots: peers that do not go must not
     /// fill the memory, nor keep out others, as they would in their slots.
     pub(super) fn refused(&self) -> Option<Refused> {
-        let listener = &self.0;
+        let listener = &self.listener;
         let mut slots = listener.slots.lock();
         if slots.refused >= listener.max_slots {
             return None;
@@ -182,7 +271,7 @@ impl Slot {
     ///
     /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`, `ENODEV`: nobody listens any more.
     pub(super) fn report(&self, conn: &Arc<Conn>, info: &ConnInfo<'_>) -> Result<RequestId> {
-        let listener = &*self.0;
+        let listener = &*self.listener;
         let socket = listener.socket.lock();
         if socket.is_none() {
             return Err(errno::ECONNABORTED.into());
@@ -201,13 +290,14 @@ impl Drop for Refused {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        self.has_asked();
         let short = {
-            let mut slots = self.0.slots.lock();
+            let mut slots = self.listener.slots.lock();
             slots.used -= 1;
             slots.short
         };
         if short {
-            self.0.wake();
+            self.listener.wake();
         }
     }
 }

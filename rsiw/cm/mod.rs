@@ -17,6 +17,8 @@
 //! - [`close`]: every way a connection ends.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's connections.
 //! - [`pace`]: whether a stream comes fast.
+//! - [`order`]: steps that have to be made one after the other.
+//! - [`silent`]: which peer is given up that says nothing.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the rules.
 
@@ -26,9 +28,11 @@ mod frame;
 mod initiator;
 mod listener;
 mod open;
+mod order;
 mod pace;
 mod registry;
 mod responder;
+mod silent;
 mod stage;
 mod streaming;
 
@@ -36,13 +40,14 @@ pub(crate) use self::{
     conn::Conn,
     initiator::connect,
     listener::{listen, unlisten, Listener},
-    registry::{abort_all, shutdown, Cm},
+    registry::{leave, shutdown, Cm},
     responder::{accept, reject},
 };
 
 use crate::{
     device::{max, Rsiw},
     params,
+    qp::Qp,
 };
 use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
 use rdma::{Device, QpHandle};
@@ -115,6 +120,10 @@ mod patience {
     /// For TCP to connect. Destroying the consumer's id waits as long, so it is shorter than TCP's
     /// own patience: four repetitions of the SYN.
     pub(super) const CONNECT: u32 = 20_000;
+    /// Before a connection that was refused is tried again, for the first time; then twice as long.
+    pub(super) const REFUSED: u32 = 20;
+    /// How often it is tried again, so that the consumer hears of it after 140 ms.
+    pub(super) const REFUSALS: u32 = 3;
     /// How often to look whether the process that connects is still there.
     pub(super) const GLANCE: u32 = 1_000;
     /// For the peer's consumer to answer our MPA Request.
@@ -125,10 +134,14 @@ mod patience {
     pub(super) const ANSWER: u32 = 75_000;
     /// For the RTR that was agreed on.
     pub(super) const RTR: u32 = 10_000;
+    /// At least, before looking again whether the peer has acknowledged the Reply.
+    pub(super) const LOOK: u32 = 50;
     /// For the queue pair to send some of what it has.
     pub(super) const DRAIN: u32 = 30_000;
     /// For the peer's FIN after ours, or some of what it still has to send.
     pub(super) const FIN: u32 = 10_000;
+    /// In place of each of these two in all, while the device is being removed.
+    pub(super) const LEAVE: u32 = 1_000;
     /// For the peer to take some of what was sent last: a Terminate, a rejection, what TCP still has
     /// of a queue pair that is gone.
     pub(super) const LINGER: u32 = 5_000;
@@ -177,6 +190,26 @@ fn clip(depth: u32) -> u16 {
     depth.min(max::READS) as u16
 }
 
+/// The IRD that this end announces when its consumer asked for `reads` at a time: that, or a few more,
+/// a power of two. siw as the peer makes powers of two of what it has agreed to; so it sends no more
+/// Reads than were agreed on, and more are refused.
+fn announced_ird(reads: u32) -> u16 {
+    // The limit is a power of two itself.
+    const { assert!(max::READS.is_power_of_two()) };
+    match clip(reads) {
+        0 => 0,
+        reads => reads.next_power_of_two(),
+    }
+}
+
+/// An IRD to announce, within what a queue pair has at the most: a power of two still.
+fn bounded_ird(ird: u16, most: u32) -> u16 {
+    match clip(most) {
+        0 => 0,
+        most => ird.min(1 << most.ilog2()),
+    }
+}
+
 /// What a depth says that the peer sent or did not send: the consumer's events have 8 bits for it.
 fn event_depth(depth: u16) -> u8 {
     let depth = if depth == NO_NEGOTIATION {
@@ -201,9 +234,10 @@ fn offer(revision: u8, ird: u16, ord: u16, rtr: RtrSet, private_data: &[u8]) -> 
 }
 
 /// The depths this end can provide where they are not negotiated, and at the most.
-fn limits(ord: u16) -> Limits {
+fn limits(qp: &Qp, ord: u16) -> Limits {
+    let (ird, _) = qp.most_reads();
     Limits {
-        ird: clip(u32::MAX),
+        ird: bounded_ird(clip(u32::MAX), ird),
         ord,
     }
 }

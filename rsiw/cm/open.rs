@@ -106,9 +106,18 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 ///
 /// The wildcard address is that of every device, each of which has a socket of its own for it, so
 /// such a socket serves its device's interface only.
-pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<TcpSocket> {
+///
+/// There is none where the device is in another network namespace than the consumer: the RDMA CM
+/// has a consumer of the wildcard address listen on all devices that there are or will be, and a
+/// process opens no ports for others. That is no error, or the consumer could listen nowhere. (An
+/// address of its own leads the RDMA CM to a device of its own namespace.)
+pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Option<TcpSocket>> {
     let place = Place::of(dev)?;
     let local = place.scoped(local(dev, cm)?);
+    let ndev = dev.netdev().ok_or(ENODEV)?;
+    if local.ip().is_unspecified() && !cm.is_at(&ndev) {
+        return Ok(None);
+    }
     let socket = place.socket(dev, cm, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
@@ -118,5 +127,5 @@ pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Tc
     }
     socket.bind(&local)?;
     socket.listen(backlog)?;
-    Ok(socket)
+    Ok(Some(socket))
 }

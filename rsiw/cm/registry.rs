@@ -1,29 +1,99 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connections of a device, so that all of them can be ended.
+//! The connections of a device, so that all of them can be ended, and the orders of its initiators.
 
-use super::{Close, Conn};
-use crate::device::Device;
-use core::sync::atomic::{AtomicU64, Ordering};
+use super::{conn::Events, order::Order, Close, Conn};
+use crate::{device::Device, pd::PdId};
+use core::{
+    ops::Deref,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 use kernel::{
-    new_mutex,
+    new_spinlock,
     prelude::*,
-    rbtree::RBTree,
-    sync::{Arc, Mutex},
+    rbtree::{RBTree, RBTreeNode},
+    sync::{Arc, SpinLock},
     time::{delay::fsleep, Delta},
 };
+use rdma::Consumer;
 
 /// A device's part of the connection manager.
 pub(crate) struct Cm {
     next: AtomicU64,
-    conns: Pin<KBox<Mutex<Conns>>>,
+    /// The device is being removed.
+    leaving: AtomicBool,
+    /// A spinlock, as the threads of all users take it: none must lose its processor in there.
+    conns: Pin<KBox<SpinLock<Conns>>>,
 }
 
 struct Conns {
     /// From [`Conn::start`] to [`Conn::leave`].
     live: RBTree<u64, Arc<Conn>>,
+    /// Of the protection domains that have initiators, each with the number of those.
+    orders: RBTree<PdId, (Arc<Order>, u64)>,
     /// No more.
     shut: bool,
+}
+
+/// The order that a connection's steps are made in; kept as long as one uses it.
+pub(super) struct InOrder {
+    order: Arc<Order>,
+    /// None of a listener's, which has its own.
+    of: Option<(Arc<Device>, PdId)>,
+}
+
+impl Deref for InOrder {
+    type Target = Arc<Order>;
+
+    fn deref(&self) -> &Arc<Order> {
+        &self.order
+    }
+}
+
+impl InOrder {
+    /// That of a listener.
+    pub(super) fn of_listener(order: &Arc<Order>) -> Self {
+        Self {
+            order: order.clone(),
+            of: None,
+        }
+    }
+
+    /// That of a protection domain's initiators. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn of_domain(dev: &Arc<Device>, pd: PdId, consumer: Consumer) -> Result<Self> {
+        let order = Order::new(consumer)?;
+        let new = RBTreeNode::new(pd, (order.clone(), 1), GFP_KERNEL)?;
+        let mut conns = dev.cm.conns.lock();
+        let (order, unused) = match conns.orders.get_mut(&pd) {
+            Some((order, users)) => {
+                *users += 1;
+                (order.clone(), Some(new))
+            }
+            None => (order, conns.orders.insert(new)),
+        };
+        drop(conns);
+        drop(unused);
+        let of = Some((dev.clone(), pd));
+        Ok(Self { order, of })
+    }
+}
+
+impl Drop for InOrder {
+    fn drop(&mut self) {
+        let Some((dev, pd)) = &self.of else { return };
+        let mut conns = dev.cm.conns.lock();
+        let last = conns.orders.get_mut(pd).is_some_and(|(_, users)| {
+            *users -= 1;
+            *users == 0
+        });
+        let removed = if last {
+            conns.orders.remove_node(pd)
+        } else {
+            None
+        };
+        drop(conns);
+        drop(removed);
+    }
 }
 
 impl Cm {
@@ -31,11 +101,13 @@ impl Cm {
     pub(crate) fn new() -> Result<Self> {
         let conns = Conns {
             live: RBTree::new(),
+            orders: RBTree::new(),
             shut: false,
         };
         Ok(Self {
             next: AtomicU64::new(0),
-            conns: KBox::pin_init(new_mutex!(conns, "rsiw_conns"), GFP_KERNEL)?,
+            leaving: AtomicBool::new(false),
+            conns: KBox::pin_init(new_spinlock!(conns, "rsiw_conns"), GFP_KERNEL)?,
         })
     }
 
@@ -44,30 +116,43 @@ impl Cm {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Errors: `ENOMEM`, `ENODEV` after [`shutdown`].
+    /// Whether the device is being removed.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// Errors: `ENOMEM`, `ENODEV` after [`leave`].
     pub(super) fn enter(&self, conn: &Arc<Conn>) -> Result {
+        let node = RBTreeNode::new(conn.serial, conn.clone(), GFP_KERNEL)?;
         let mut conns = self.conns.lock();
         if conns.shut {
+            drop(conns);
             return Err(ENODEV);
         }
-        conns
-            .live
-            .try_create_and_insert(conn.serial, conn.clone(), GFP_KERNEL)?;
+        let old = conns.live.insert(node);
+        drop(conns);
+        drop(old);
         Ok(())
     }
 
     pub(super) fn remove(&self, serial: u64) {
-        let conn = self.conns.lock().live.remove(&serial);
+        let conn = self.conns.lock().live.remove_node(&serial);
         // Not within the lock: it may be the last reference.
         drop(conn);
     }
 
-    fn abort_all(&self, shut: bool) {
+    /// The connection of that key, if it is not over.
+    pub(super) fn get(&self, serial: u64) -> Option<Arc<Conn>> {
+        self.conns.lock().live.get(&serial).cloned()
+    }
+
+    /// Refuses new connections, and calls `each` for those that there are.
+    fn shut(&self, each: impl Fn(&Arc<Conn>)) {
         let mut conns = self.conns.lock();
-        conns.shut |= shut;
-        for conn in conns.live.values() {
-            conn.close(Close::Abort);
-        }
+        conns.shut = true;
+        // Before any of them is woken, which then sees it.
+        self.leaving.store(true, Ordering::Relaxed);
+        conns.live.values().for_each(each);
     }
 
     fn is_empty(&self) -> bool {
@@ -75,18 +160,21 @@ impl Cm {
     }
 }
 
-/// Resets all connections of a device; to be called when its removal begins, so that nobody waits
-/// for one that is being set up. Context: sleeping; does not wait.
-pub(crate) fn abort_all(dev: &Device) {
-    dev.cm.abort_all(false);
+/// Ends the connections of a device that are being set up, and refuses new ones; to be called when its
+/// removal begins, so that nobody waits for them. Established ones end when their consumers, who are
+/// asked to go next, close them: an NVMe host, for one, shuts its controller down by a command first,
+/// and waits for the answer for a minute. From now on they close quickly. Context: sleeping; does not
+/// wait.
+pub(crate) fn leave(dev: &Device) {
+    dev.cm.shut(|conn| conn.notify(Events::LEAVE));
 }
 
 /// Resets all connections of a device, refuses new ones, and returns when nothing of the connection
 /// manager will run for it any more. Context: sleeping, not on the device's own work queues.
 pub(crate) fn shutdown(dev: &Device) {
-    dev.cm.abort_all(true);
+    dev.cm.shut(|conn| conn.close(Close::Abort));
     loop {
-        dev.queues.cm.flush();
+        flush(dev);
         if dev.cm.is_empty() {
             break;
         }
@@ -94,7 +182,16 @@ pub(crate) fn shutdown(dev: &Device) {
     }
     // Each connection has waited for its job of bulk; this is for what cannot be.
     dev.queues.rx.flush();
+    dev.queues.rx_in_turn.flush();
     // A timer may have run out while the last one left, and wakes an actor in vain.
-    dev.queues.cm.flush();
-    dev.queues.cm.flush();
+    flush(dev);
+    flush(dev);
+}
+
+/// Waits for what is queued. Twice: what runs on one queue may go on, on the other.
+fn flush(dev: &Device) {
+    for _ in 0..2 {
+        dev.queues.cm.flush();
+        dev.queues.cm_of_processes.flush();
+    }
 }

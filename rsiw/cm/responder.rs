@@ -11,7 +11,7 @@
 //! nothing for as long as it likes. What the consumer posts meanwhile waits in the queue pair.
 
 use super::{
-    clip, close,
+    announced_ird, bounded_ird, clip, close,
     conn::{Conn, Events},
     event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
@@ -23,9 +23,9 @@ use super::{
 };
 use crate::{device::Rsiw, qp::Qp};
 use core::{format_args, mem::replace, net::SocketAddr};
-use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, RtrSet, NO_NEGOTIATION};
+use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::errno;
+use net::{errno, TcpState};
 use rdma::{CmId, ConnInfo, ConnParam, Device, RequestId};
 
 /// The peer has connected and owes a Request.
@@ -49,16 +49,23 @@ impl AwaitRequest {
     pub(super) fn begin(conn: &Arc<Conn>, slot: Slot) -> Result<Stage> {
         let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
         conn.patience(patience::REQUEST);
+        let mut slot = slot;
+        slot.is_silent(conn);
         Ok(Stage::AwaitRequest(Self { slot, reader }))
     }
 
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
-        if conn.how().is_some() || events.any(Events::TIMEOUT) || self.slot.is_dead() {
+        let over = events.any(Events::TIMEOUT | Events::LEAVE);
+        if conn.how().is_some() || over || self.slot.is_dead() {
             return close::drop_unknown(conn);
         }
+        // Unless it has come meanwhile.
+        let given_up = events.any(Events::GIVE_WAY);
         match frame::read(conn.socket(), &mut self.reader) {
             Ok(Progress::Complete) => self.complete(conn),
-            Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitRequest(self),
+            Ok(Progress::Pending) if conn.error().is_none() && !given_up => {
+                Stage::AwaitRequest(self)
+            }
             Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => {
                 close::drop_unknown(conn)
             }
@@ -71,7 +78,8 @@ impl AwaitRequest {
     }
 
     /// The Request is there: reports it.
-    fn complete(self, conn: &Arc<Conn>) -> Stage {
+    fn complete(mut self, conn: &Arc<Conn>) -> Stage {
+        self.slot.has_asked();
         let request = self.reader.frame();
         let Some((Ok((responder, asked)), private_data)) =
             request.map(|frame| (Responder::request(&frame), frame.private_data()))
@@ -83,6 +91,7 @@ impl AwaitRequest {
         else {
             return close::drop_unknown(conn);
         };
+        conn.note_peer(remote);
         let info = ConnInfo {
             local,
             remote,
@@ -90,7 +99,10 @@ impl AwaitRequest {
             ird: event_depth(asked.ird),
             ord: event_depth(asked.ord),
         };
-        match self.slot.report(conn, &info) {
+        let reported = self.slot.report(conn, &info);
+        // Behind it: what comes next is in order with nothing.
+        conn.needs_no_order();
+        match reported {
             Ok(request) => {
                 conn.patience(patience::ANSWER);
                 // The FIN of a peer that has gone may be right behind.
@@ -112,10 +124,11 @@ impl AwaitRequest {
 
 impl Requested {
     pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+        // A peer that has sent its FIN does not wait for the Reply, whatever is unread in front.
         let gone = conn.how().is_some()
             || conn.error().is_some()
-            || events.any(Events::TIMEOUT)
-            || (events.any(Events::SOCKET) && conn.socket().lock().at_eof());
+            || events.any(Events::TIMEOUT | Events::LEAVE)
+            || (events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established);
         if !gone {
             return Stage::Requested(self);
         }
@@ -127,27 +140,29 @@ impl Requested {
     }
 
     /// Starts the queue pair and sends the Reply. The queue pair goes first, for FPDUs may follow
-    /// as soon as the peer has the Reply.
+    /// as soon as the peer has the Reply. Also returns what TCP counts as acknowledged when the peer
+    /// has it.
     fn accept(
         &self,
         conn: &Arc<Conn>,
         qp: &Arc<Qp>,
         param: &ConnParam<'_>,
-    ) -> Result<ConnInfo<'static>, (Lost, Error)> {
-        let mut ird = clip(param.ird);
+    ) -> Result<(ConnInfo<'static>, u64), (Lost, Error)> {
+        let (most_ird, most_ord) = qp.most_reads();
+        let mut ird = bounded_ird(announced_ird(param.ird), most_ird);
         // Room for what the peer asked for rather than less: it would lower its ORD to our IRD
-        // (RFC 6581 section 9.1), and it may have a reason.
-        if self.asked.ord != NO_NEGOTIATION {
-            ird = ird.max(clip(self.asked.ord.into()));
+        // (RFC 6581 section 9.1), and it may have a reason. But not if the consumer wants none.
+        if ird != 0 && self.asked.ord != NO_NEGOTIATION {
+            ird = bounded_ird(ird.max(announced_ird(self.asked.ord.into())), most_ird);
         }
-        let rtr = RtrSet::EMPTY;
-        let answer = offer(
-            self.asked.revision,
-            ird,
-            clip(param.ord),
-            rtr,
-            param.private_data,
-        );
+        let ord = clip(param.ord.min(most_ord));
+        // Any, but for the Read if there are to be none, which would need an IRD of 1. A peer that
+        // has nothing else gets that.
+        let rtr = match self.asked.rtr.without(Rtr::Read) {
+            others if ird == 0 && !others.is_empty() => RtrSet::ALL.without(Rtr::Read),
+            _ => RtrSet::EMPTY,
+        };
+        let answer = offer(self.asked.revision, ird, ord, rtr, param.private_data);
         let mut buf = frame::FRAME_BUF;
         let (agreed, len) = self
             .responder
@@ -156,15 +171,18 @@ impl Requested {
         let never = |e| (Lost::Handshake, e);
         let reply = buf.get(..len).ok_or(never(EINVAL))?;
         qp.bind(&StreamParams::new(&agreed, false)).map_err(never)?;
+        // Nothing was sent before it.
+        let end = conn.socket().bytes_acked() + reply.len() as u64;
         frame::send(conn, reply).map_err(|e| (Lost::Reset, e))?;
-        Ok(ConnInfo {
+        let info = ConnInfo {
             local: self.local,
             remote: self.remote,
             private_data: &[],
             // How many Reads this end may have outstanding, and how many the peer may.
             ird: event_depth(agreed.ord),
             ord: event_depth(agreed.ird),
-        })
+        };
+        Ok((info, end))
     }
 }
 
@@ -182,8 +200,18 @@ pub(crate) fn accept(
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
-    let mut stage = conn.stage.lock();
-    let requested = match replace(&mut *stage, Stage::Closed) {
+    conn.in_actors_place(|stage| answer(dev, &conn, stage, cm, param))
+}
+
+/// Accepts in the actor's place.
+fn answer(
+    dev: &Device<Rsiw>,
+    conn: &Arc<Conn>,
+    stage: &mut Stage,
+    cm: CmId,
+    param: &ConnParam<'_>,
+) -> Result {
+    let requested = match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => requested,
         other => {
             *stage = other;
@@ -191,18 +219,19 @@ pub(crate) fn accept(
         }
     };
     let qp = dev.data().qps.get(param.qpn).ok_or(EINVAL);
-    let associated = qp.and_then(|qp| qp.associate(&conn).map(|()| qp));
+    let associated = qp.and_then(|qp| qp.associate(conn).map(|()| qp));
     let qp = match associated {
         Ok(qp) => qp,
         Err(e) => {
-            *stage = close::drop_unknown(&conn);
+            *stage = close::drop_unknown(conn);
             return Err(e);
         }
     };
-    let info = match requested.accept(&conn, &qp, param) {
-        Ok(info) => info,
+    conn.belongs_to(qp.owner().consumer());
+    let (info, reply_end) = match requested.accept(conn, &qp, param) {
+        Ok(accepted) => accepted,
         Err((why, e)) => {
-            *stage = close::drop_unknown(&conn);
+            *stage = close::drop_unknown(conn);
             qp.conn_lost(why);
             return Err(e);
         }
@@ -215,9 +244,9 @@ pub(crate) fn accept(
     let first = if requested.asked.peer_to_peer {
         First::Rtr
     } else {
-        First::Theirs
+        First::Theirs(Some(reply_end))
     };
-    *stage = Stage::Streaming(Streaming::begin(&conn, link, first));
+    *stage = Stage::Streaming(Streaming::begin(conn, link, first));
     Ok(())
 }
 
@@ -229,8 +258,7 @@ pub(crate) fn accept(
 /// `ECONNRESET`: the peer has gone, or was not waited for any longer. `EINVAL`: too much private
 /// data; the peer is rejected without them.
 pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
-    let mut stage = conn.stage.lock();
-    match replace(&mut *stage, Stage::Closed) {
+    conn.in_actors_place(|stage| match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => {
             let max = super::max_private_data(requested.asked.revision);
             let fits = private_data.len() <= max;
@@ -246,7 +274,7 @@ pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
             *stage = other;
             Err(errno::ECONNRESET.into())
         }
-    }
+    })
 }
 
 /// Sends a Reply that rejects.

@@ -15,12 +15,13 @@
 //!                                             +--------> Closed <--------------+
 //! ```
 //!
-//! The way to `Closed` is open in all of them: [`super::close`].
+//! A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. The way to `Closed` is open in
+//! all of them: [`super::close`].
 
 use super::{
     close::Linger,
     conn::{Conn, Events},
-    initiator::{AwaitReply, Connecting, Retry},
+    initiator::{AwaitReply, Backoff, Connecting, Retry},
     responder::{AwaitRequest, Requested},
     streaming::{Draining, FinSent, Streaming},
 };
@@ -30,6 +31,8 @@ use kernel::sync::Arc;
 pub(super) enum Stage {
     /// Initiator: TCP connects.
     Connecting(Connecting),
+    /// Initiator: TCP was refused, and is to be tried again.
+    Backoff(Backoff),
     /// Initiator: the MPA Request was sent.
     AwaitReply(AwaitReply),
     /// Responder: the peer has connected.
@@ -55,6 +58,7 @@ impl Stage {
     pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
         match self {
             Stage::Connecting(stage) => stage.step(conn, events),
+            Stage::Backoff(stage) => stage.step(conn, events),
             Stage::AwaitReply(stage) => stage.step(conn, events),
             Stage::AwaitRequest(stage) => stage.step(conn, events),
             Stage::Requested(stage) => stage.step(conn, events),

@@ -43,8 +43,9 @@ pub(super) enum First {
     OurRtr,
     /// The peer, which owes an RTR.
     Rtr,
-    /// The peer, which promised nothing: after a while this end takes it that both wait.
-    Theirs,
+    /// The peer, which promised nothing: so long after it has acknowledged the Reply, this end takes it
+    /// that both wait. Until it has, this is what TCP counts as acknowledged when it does.
+    Theirs(Option<u64>),
 }
 
 /// The queue pair sends what it has.
@@ -91,6 +92,22 @@ fn timed_out(conn: &Arc<Conn>, link: &Link) -> Stage {
     close::abort(conn, link, Lost::Aborted, Err(e))
 }
 
+/// Has TCP look whether the peer is still there: when nothing has come for a while, and when what was
+/// sent is not acknowledged. A host that has crashed, or that no packet reaches, would otherwise keep
+/// the queue pair for good, or for the quarter of an hour that TCP repeats. What TCP finds comes as an
+/// error of the socket. Context: sleeping.
+fn watch(conn: &Arc<Conn>) {
+    let socket = conn.socket();
+    let timeout = params::user_timeout_ms();
+    if timeout != 0 {
+        socket.set_user_timeout(timeout);
+    }
+    if let Some((idle, interval, count)) = params::keepalive() {
+        // Fails for values out of range, which these are not.
+        let _ = socket.set_keepalive(idle, interval, count);
+    }
+}
+
 /// A callback that only says "something" does not say what: look.
 fn look(conn: &Arc<Conn>, events: Events) -> Events {
     if events.any(Events::SOCKET) {
@@ -103,16 +120,21 @@ fn look(conn: &Arc<Conn>, events: Events) -> Events {
 impl Streaming {
     /// Gives the stream to the queue pair, which has been bound to the connection. If the peer owes
     /// an RTR, it has to come soon. Context: sleeping.
+    ///
+    /// A peer that owes none may be silent for as long as it likes: one that is there answers TCP's
+    /// keep-alive probes, and how long to wait for a message is the ULP's business (RFC 5044 section
+    /// 7.1.2, rule 10).
     pub(super) fn begin(conn: &Arc<Conn>, link: Link, first: First) -> Self {
+        watch(conn);
         match first {
             First::Rtr => conn.patience(patience::RTR),
-            First::Theirs if params::responder_wait() != 0 => {
+            First::Theirs(_) if params::responder_wait() != 0 => {
                 conn.patience(params::responder_wait());
             }
             First::OurRtr if params::initiator_wait() != 0 => {
                 conn.patience(params::initiator_wait());
             }
-            First::Theirs | First::Ours | First::OurRtr => conn.no_hurry(),
+            First::Theirs(_) | First::Ours | First::OurRtr => conn.no_hurry(),
         }
         let received = conn.socket().bytes_received();
         conn.give_to(&link.qp);
@@ -141,14 +163,33 @@ impl Streaming {
             }
             match self.first {
                 First::Rtr if !conn.peer_started() => return timed_out(conn, &self.link),
-                First::Theirs => self.link.qp.may_start(),
+                First::Theirs(reply) if !conn.peer_started() => self.their_silence(conn, reply),
                 First::OurRtr if conn.socket().bytes_received() == self.received => {
                     self.link.qp.repeat_rtr();
                 }
-                First::Rtr | First::Ours | First::OurRtr => {}
+                First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr => {}
             }
         }
         Stage::Streaming(self)
+    }
+
+    /// Starts, if the peer has been silent for long enough since it had our Reply, which may have been
+    /// lost on its way, once or more often; or waits for the rest of that time.
+    fn their_silence(&mut self, conn: &Arc<Conn>, reply: Option<u64>) {
+        let wait = params::responder_wait();
+        let left = match reply {
+            None => 0,
+            Some(end) if conn.socket().bytes_acked() < end => wait.max(patience::LOOK),
+            Some(_) => {
+                // What it acknowledges later on, keep-alive probes for one, does not count.
+                self.first = First::Theirs(None);
+                wait.saturating_sub(conn.socket().last_ack_ms())
+            }
+        };
+        match left {
+            0 => self.link.qp.may_start(),
+            left => conn.patience(left),
+        }
     }
 
     /// Begins the orderly close.
@@ -157,7 +198,7 @@ impl Streaming {
         if peer_done {
             close::report_disconnect(&link);
         }
-        conn.patience(patience::DRAIN);
+        conn.patience_to_close(patience::DRAIN);
         link.qp.begin_close();
         let acked = conn.socket().bytes_acked();
         Stage::Draining(Draining {
@@ -181,11 +222,13 @@ impl Draining {
             self.link.qp.begin_close();
         }
         if events.any(Events::FAULT) {
-            conn.patience(patience::TERMINATE);
+            conn.patience_to_close(patience::TERMINATE);
             self.acked = u64::MAX;
+        } else if events.any(Events::LEAVE) {
+            conn.patience_to_close(patience::DRAIN);
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
-            if acked <= self.acked {
+            if acked <= self.acked || conn.dev.cm.is_leaving() {
                 return timed_out(conn, &self.link);
             }
             // Slow, but it goes on.
@@ -200,7 +243,7 @@ impl Draining {
         if self.peer_done {
             return close::finish(conn, &self.link);
         }
-        conn.patience(patience::FIN);
+        conn.patience_to_close(patience::FIN);
         let received = conn.socket().bytes_received();
         Stage::FinSent(FinSent {
             link: self.link,
@@ -219,9 +262,11 @@ impl FinSent {
             close::report_disconnect(&self.link);
             return close::finish(conn, &self.link);
         }
-        if events.any(Events::TIMEOUT) {
+        if events.any(Events::LEAVE) {
+            conn.patience_to_close(patience::FIN);
+        } else if events.any(Events::TIMEOUT) {
             let received = conn.socket().bytes_received();
-            if received <= self.received {
+            if received <= self.received || conn.dev.cm.is_leaving() {
                 return timed_out(conn, &self.link);
             }
             // The peer still sends what it has.

@@ -30,12 +30,51 @@ impl Access {
     pub(crate) const LOCAL_WRITE: Access = Access(1);
     pub(crate) const REMOTE_WRITE: Access = Access(2);
     pub(crate) const REMOTE_READ: Access = Access(4);
+    /// Both rights that a peer can have.
+    pub(crate) const REMOTE: Access = Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0);
+    /// What no region grants.
+    pub(crate) const NEVER: Access = Access(8);
     const ALL: u32 = 7;
 
-    /// From verbs flags; what iWARP does not know (relaxed ordering, huge pages and so on) is a
-    /// hint and dropped.
-    pub(crate) fn from_verbs(flags: u32) -> Self {
-        Self(flags & Self::ALL)
+    /// From verbs flags. Hints (relaxed ordering, huge pages) have no effect. Nor has the right to
+    /// atomics, which the flag gives "if supported": no operation asks for it. Programs that do not
+    /// look first give it (libfabric, qperf).
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for other flags: the consumer would rely on what they do.
+    pub(crate) fn from_verbs(flags: rdma::Access) -> Result<Self> {
+        use rdma::Access as Verbs;
+        let hints = Verbs::HUGETLB | Verbs::OPTIONAL;
+        let known = Verbs::from_bits(Self::ALL) | Verbs::REMOTE_ATOMIC | hints;
+        if flags.exceeds(known) {
+            return Err(rdma::errno::unsupported());
+        }
+        Ok(Self::of_state(flags.bits()))
+    }
+
+    /// From bits as [`Self::bits`] gives them; others do not count.
+    fn of_state(bits: u32) -> Self {
+        Self(bits & Self::ALL)
+    }
+
+    /// Whether a peer has any right.
+    pub(crate) fn is_remote(self) -> bool {
+        self.0 & Self::REMOTE.0 != 0
+    }
+
+    /// What both grant.
+    pub(crate) fn and(self, other: Access) -> Access {
+        Self(self.0 & other.0)
+    }
+
+    /// `right`, if that is granted, and otherwise one that no region grants: what to ask of a
+    /// region for who is limited to this.
+    pub(crate) fn admit(self, right: Access) -> Access {
+        match self.allows(right) {
+            true => right,
+            false => Self::NEVER,
+        }
     }
 
     /// The verbs flags.

@@ -83,9 +83,14 @@ impl Region {
     }
 
     /// As [`Self::enable`], for a fast registration by the QP of number `stream`: its first byte is
-    /// addressed by `iova`.
-    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) {
+    /// addressed by `iova`. `false`, and nothing changes, if the STag is in use: the consumer must
+    /// invalidate it first, as others were told of it. Context: any.
+    #[must_use]
+    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) -> bool {
         self.fenced(|fast| {
+            if self.state.load(Ordering::Acquire) & VALID != 0 {
+                return false;
+            }
             if let Some((fast, pages)) = fast {
                 pages.set_iova(iova);
                 fast.iova.store(iova, Ordering::Relaxed);
@@ -93,7 +98,8 @@ impl Region {
             }
             self.stream.store(stream, Ordering::Relaxed);
             self.set(stag, access);
-        });
+            true
+        })
     }
 
     fn set(&self, stag: u32, access: Access) {
@@ -227,7 +233,7 @@ impl Region {
         if state & VALID == 0 || self.stag() != key {
             return Err(MemError::Invalid);
         }
-        if !Access::from_verbs(state).allows(need) {
+        if !Access::of_state(state).allows(need) {
             return Err(MemError::Access);
         }
         Ok(())
@@ -349,6 +355,11 @@ impl Grant {
         }
     }
 
+    /// Whether the region is a fast registration, which its consumer may invalidate.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.region.is_fast()
+    }
+
     /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
     pub(crate) fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
         self.region.read(self.key, self.need, addr, dst)
@@ -396,4 +407,90 @@ impl Store {
 /// Offset of the bytes in a page list, if they are inside.
 fn list_offset(list: &PageList, addr: u64, len: u64) -> Result<u64, MemError> {
     offset_in(list.iova(), list.len(), addr, len)
+}
+
+#[kunit_tests(rsiw_region)]
+mod tests {
+    use super::*;
+
+    /// A key of index 5, and the next one of the same region.
+    const KEY: u32 = 5 << 8 | 7;
+    const NEXT: u32 = 5 << 8 | 8;
+    const OURS: PdId = PdId::of_test(1);
+    const OTHER: PdId = PdId::of_test(2);
+
+    #[test]
+    fn ranges_are_inside_or_refused() {
+        const TOP: u64 = u64::MAX;
+        for (base, size, addr, len, expected) in [
+            (1000, 100, 1000, 100, Ok(0)),
+            (1000, 100, 1099, 1, Ok(99)),
+            (1000, 100, 1100, 0, Ok(100)),
+            (0, 100, 40, 60, Ok(40)),
+            (1000, 100, 999, 1, Err(MemError::Bounds)),
+            (1000, 100, 1099, 2, Err(MemError::Bounds)),
+            (1000, 100, 1101, 0, Err(MemError::Bounds)),
+            (1000, 0, 1000, 1, Err(MemError::Bounds)),
+            (1000, 100, TOP, 1, Err(MemError::Wrap)),
+            (1000, 100, TOP - 98, 100, Err(MemError::Wrap)),
+            (TOP - 100, 100, TOP - 100, 100, Ok(0)),
+            (0, TOP, TOP - 1, 1, Ok(TOP - 1)),
+            (0, TOP, 1, TOP, Err(MemError::Wrap)),
+        ] {
+            assert!(offset_in(base, size, addr, len) == expected);
+        }
+    }
+
+    /// Key, domain and right come first, in this order: what a peer learns is of its own doing.
+    #[test]
+    fn keys_domains_and_rights_are_checked() -> Result {
+        let region = Region::new(OURS, Region::fast_store(1)?);
+        let check = |key, pd, len, need| region.check(key, pd, 0, len, need);
+        let (read, write) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
+        assert!(check(KEY, OURS, 0, read) == Err(MemError::Invalid));
+        assert!(region.register(KEY, read, 0, 3));
+        assert!(check(KEY, OURS, 0, read) == Ok(()));
+        assert!(check(NEXT, OURS, 0, read) == Err(MemError::Invalid));
+        assert!(check(NEXT, OTHER, 0, write) == Err(MemError::Invalid));
+        assert!(check(KEY, OTHER, 0, write) == Err(MemError::Domain));
+        assert!(check(KEY, OURS, 1, write) == Err(MemError::Access));
+        assert!(check(KEY, OURS, 0, Access::NEVER) == Err(MemError::Access));
+        // No page is mapped.
+        assert!(check(KEY, OURS, 1, read) == Err(MemError::Bounds));
+        region.destroy();
+        assert!(check(KEY, OURS, 0, read) == Err(MemError::Invalid));
+        Ok(())
+    }
+
+    #[test]
+    fn an_stag_in_use_is_not_registered_again() -> Result {
+        let region = Region::new(OURS, Region::fast_store(1)?);
+        let all = Access::REMOTE;
+        assert!(region.register(KEY, all, 0, 3));
+        assert!(!region.register(NEXT, all, 0, 3));
+        assert!(!region.invalidate(NEXT));
+        assert!(region.invalidate(KEY));
+        assert!(!region.invalidate(KEY));
+        assert!(region.register(NEXT, all, 0, 3));
+        assert!(region.stag() == NEXT);
+        Ok(())
+    }
+
+    /// The peer takes back what its own QP registered, with a right for peers, and nothing else.
+    #[test]
+    fn peers_invalidate_what_was_given_to_them() -> Result {
+        let region = Region::new(OURS, Region::fast_store(1)?);
+        let refused = |result| matches!(result, Err(Refusal::CannotInvalidate));
+        let invalid = |result| matches!(result, Err(Refusal::InvalidStag));
+        assert!(invalid(region.invalidate_by_peer(KEY, 3, true)));
+        assert!(region.register(KEY, Access::LOCAL_WRITE, 0, 3));
+        assert!(refused(region.invalidate_by_peer(KEY, 3, true)));
+        assert!(region.invalidate(KEY));
+        assert!(region.register(KEY, Access::REMOTE_READ, 0, 3));
+        assert!(refused(region.invalidate_by_peer(KEY, 4, true)));
+        assert!(invalid(region.invalidate_by_peer(NEXT, 3, true)));
+        assert!(region.invalidate_by_peer(KEY, 3, false).is_ok());
+        assert!(invalid(region.invalidate_by_peer(KEY, 3, true)));
+        Ok(())
+    }
 }

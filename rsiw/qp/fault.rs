@@ -14,6 +14,7 @@ use crate::{
     tx::Failed,
     wr::{Completion, Status},
 };
+use core::{fmt::Arguments, format_args};
 use iwarp::{
     rx::{Fault, FaultKind},
     TermCode, Terminate,
@@ -57,17 +58,18 @@ impl Qp {
     /// it to receive with). Context: callback.
     pub(crate) fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
         let counters = &self.dev.counters;
-        let event = match fault.kind() {
-            FaultKind::Crc => {
-                counters.rx_crc_errors.add(1);
-                QpEvent::Fatal
+        let (event, counter) = match fault.kind() {
+            FaultKind::Crc => (QpEvent::Fatal, Some(&counters.rx_crc_errors)),
+            FaultKind::Local => (QpEvent::Fatal, None),
+            FaultKind::Framing => (QpEvent::RequestError, Some(&counters.rx_faults)),
+            FaultKind::Ddp(_) | FaultKind::Rdmap(_) => {
+                (QpEvent::AccessError, Some(&counters.rx_faults))
             }
-            FaultKind::Local => QpEvent::Fatal,
-            FaultKind::Framing => QpEvent::RequestError,
-            FaultKind::Ddp(_) | FaultKind::Rdmap(_) => QpEvent::AccessError,
         };
-        counters.rx_faults.add(1);
-        self.warn(fault.reason());
+        if let Some(counter) = counter {
+            counter.add(1);
+        }
+        self.warn(format_args!("{}", fault.reason()));
         if self.begin_terminate(terminate) {
             self.handle.event(event);
         }
@@ -81,14 +83,7 @@ impl Qp {
         if t.read_request().is_some() {
             self.note_failure(self.sq.oldest_read(), Status::RemAccess);
         }
-        if let Some(handle) = self.dev.handle() {
-            rdma::ratelimited_warn!(
-                handle.name(),
-                "QP {}: terminated by peer: {}\n",
-                self.number(),
-                t
-            );
-        }
+        self.warn(format_args!("terminated by peer: {t}"));
         if self.state.advance(State::Terminate).is_ok() {
             self.close_conn(Close::Flush);
             self.handle.event(QpEvent::Fatal);
@@ -110,13 +105,21 @@ impl Qp {
     /// A completion was lost: nothing of the QP can be relied on. Context: any.
     pub(crate) fn cq_overflow(self: &Arc<Self>) {
         self.dev.counters.cq_overflows.add(1);
-        self.warn("completion queue overflow");
+        self.warn(format_args!("completion queue overflow"));
         self.begin_terminate(Some(Terminate::new(TermCode::LOCAL_CATASTROPHIC)));
     }
 
-    fn warn(&self, what: &str) {
-        if let Some(handle) = self.dev.handle() {
-            rdma::ratelimited_warn!(handle.name(), "QP {}: {}\n", self.number(), what);
+    /// Tells the log, now and then, what happened to the connection. Context: any, without
+    /// `shared`.
+    fn warn(&self, what: Arguments<'_>) {
+        let Some(handle) = self.dev.handle() else {
+            return;
+        };
+        let (name, qpn) = (handle.name(), self.number());
+        let peer = self.shared.lock().conn.as_ref().and_then(|c| c.peer());
+        match peer {
+            Some(peer) => rdma::ratelimited_warn!(name, "QP {qpn}, peer {peer}: {what}\n"),
+            None => rdma::ratelimited_warn!(name, "QP {qpn}: {what}\n"),
         }
     }
 
@@ -216,7 +219,9 @@ impl Qp {
     pub(crate) fn end(self: &Arc<Self>) {
         self.teardown.lock().destroyed = true;
         self.fail();
-        self.unasked.cancel();
+        // No lock is held that its call takes.
+        self.unasked.cancel_sync();
+        self.end_deferred_calls();
     }
 
     /// Stops receiving; returns the receive that was being filled.

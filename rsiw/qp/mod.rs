@@ -5,12 +5,14 @@
 //! - [`sq`], [`rq`]: the queues, from post to completion.
 //! - [`reads`]: RDMA Reads under way in both directions.
 //! - [`state`]: the state diagram.
+//! - [`limits`]: what the consumer allows the peer, and how many Reads.
 //! - [`stream`]: life with a connection: set up, receive, close, lose it.
 //! - [`fault`]: what goes wrong, and the way to ERROR.
 //!
 //! Who owns what, and which lock guards it, is told in Documentation/locking.
 
 pub(crate) mod fault;
+mod limits;
 pub(crate) mod reads;
 pub(crate) mod rq;
 pub(crate) mod sq;
@@ -21,7 +23,7 @@ use crate::{
     cm::Conn,
     counters::Counter,
     cq::{Cq, Notify, Out, Tag},
-    device::Device,
+    device::{Device, QpNumber},
     limit::Held,
     pd::Pd,
     rx::Rx,
@@ -36,10 +38,11 @@ use kernel::{
     sync::{Arc, Mutex},
     workqueue::Work,
 };
+use limits::Limits;
 use net::SockCell;
 use rdma::{
-    claim::Claim, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer, Consumer, Owner,
-    QpHandle,
+    claim::Claim, gate::Gate, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer,
+    Consumer, Owner, QpHandle,
 };
 use reads::InboundReads;
 use rq::RecvQueue;
@@ -95,10 +98,14 @@ pub(crate) struct Qp {
     tx_work: Work<Qp>,
     /// Calls are owed to consumers.
     owes: AtomicBool,
+    /// The worker makes them inside; closed when the QP is destroyed.
+    deferred_calls: Gate<()>,
     /// A responder may send: the peer's first FPDU has arrived.
     may_send: AtomicBool,
     /// The peer sends nothing any more.
     peer_done: AtomicBool,
+    /// A Send waits for its receive. A hint: rx knows.
+    late: AtomicBool,
     #[pin]
     shared: SpinLockIrq<Shared>,
     /// Serialises the way to ERROR, and what comes after.
@@ -107,10 +114,11 @@ pub(crate) struct Qp {
     /// Looks for what nobody tells: memory for TCP, and in ERROR what a process posts late.
     #[pin]
     unasked: Timer<Qp>,
-    /// IRD and ORD in use (before connecting: 0).
     #[pin]
-    limits: SpinLockIrq<(u32, u32)>,
+    limits: SpinLockIrq<Limits>,
+    consumer: Consumer,
     owner: Owner,
+    _number: QpNumber,
     _held: Held,
 }
 
@@ -126,7 +134,7 @@ const BATCH: u32 = 64;
 pub(crate) struct Parts<S> {
     pub(crate) dev: Arc<Device>,
     pub(crate) pd: Arc<Pd>,
-    pub(crate) number: u32,
+    pub(crate) number: QpNumber,
     pub(crate) handle: QpHandle,
     pub(crate) scq: Arc<Cq>,
     pub(crate) rcq: Arc<Cq>,
@@ -147,12 +155,13 @@ impl Qp {
             owed: Default::default(),
         };
         let tag = Tag {
-            number: p.number,
+            number: p.number.id(),
             token: p.handle.token(),
         };
         let Parts {
             dev,
             pd,
+            number,
             handle,
             scq,
             rcq,
@@ -161,7 +170,6 @@ impl Qp {
             rq_is_shared,
             consumer,
             held,
-            ..
         } = p;
         Arc::pin_init(
             pin_init!(Self {
@@ -181,13 +189,17 @@ impl Qp {
                 tx: Claim::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
                 owes: AtomicBool::new(false),
+                deferred_calls: Gate::new(()),
                 may_send: AtomicBool::new(false),
                 peer_done: AtomicBool::new(false),
+                late: AtomicBool::new(false),
                 shared <- new_spinlock_irq!(shared, "rsiw_qp"),
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
                 unasked <- new_timer!("rsiw_unasked"),
-                limits <- new_spinlock_irq!((0, 0), "rsiw_qp_limits"),
+                limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
+                consumer,
+                _number: number,
                 _held: held,
             }),
             consumer.flags(),
@@ -202,6 +214,11 @@ impl Qp {
     /// The QP number.
     pub(crate) fn number(&self) -> u32 {
         self.tag.number
+    }
+
+    /// Who uses it.
+    pub(crate) fn consumer(&self) -> Consumer {
+        self.consumer
     }
 
     /// Whose it is.
@@ -219,9 +236,11 @@ impl Qp {
         self.state() == State::Closing
     }
 
-    /// IRD and ORD in use.
-    pub(crate) fn read_limits(&self) -> (u32, u32) {
-        *self.limits.lock()
+    /// Whether what the peer sends counts. It does not behind an error, whoever's it is, before the
+    /// connection is closed for it.
+    #[inline]
+    pub(crate) fn may_receive(&self) -> bool {
+        matches!(self.state(), State::Rts | State::Closing)
     }
 
     /// Whether receives come from a shared queue.
@@ -273,6 +292,24 @@ impl Qp {
     /// Makes the calls that are owed. Context: worker.
     pub(crate) fn settle(self: &Arc<Self>) {
         // Set behind the lock and before the wake-up, so what is missed here comes with another.
+        if !self.owes.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(_inside) = self.deferred_calls.enter() {
+            self.make_calls();
+        }
+    }
+
+    /// Makes the calls that are owed, and none from now on: a consumer may free what its handlers use
+    /// once its QP is destroyed. A CQ that was armed for one of these calls may serve other QPs, too, so
+    /// none is left out. Context: sleeping; the consumer posts nothing any more.
+    pub(super) fn end_deferred_calls(self: &Arc<Self>) {
+        // Waits for the worker if that makes some.
+        self.deferred_calls.close();
+        self.make_calls();
+    }
+
+    fn make_calls(self: &Arc<Self>) {
         if !self.owes.swap(false, Ordering::AcqRel) {
             return;
         }

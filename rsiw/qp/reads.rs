@@ -6,7 +6,7 @@ use super::sq::Seq;
 use crate::{fifo::Fifo, mem::Grant};
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{Msn, ReadRequest};
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 use rdma::lock::{new_spinlock_irq, SpinLockIrq};
 
 /// A Read of the peer of up to so many bytes is answered in the receive callback. What is longer
@@ -23,7 +23,7 @@ pub(crate) struct OutstandingRead {
     pub(crate) stag: u32,
     pub(crate) addr: u64,
     pub(crate) len: u32,
-    /// The sink; `None` for a Read of zero bytes.
+    /// The sink; `None` for a Read of zero bytes that invalidates nothing.
     pub(crate) sink: Option<Grant>,
     /// The sink's STag is invalidated when the data has arrived.
     pub(crate) invalidate: bool,
@@ -66,15 +66,9 @@ impl InboundReads {
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
-    /// Makes room for `ird` Reads at a time, or a few more: siw makes powers of two of what was
-    /// agreed on, and would lose its connections for Reads that there is room for. Context:
-    /// sleeping. Errors: `ENOMEM`.
-    pub(crate) fn set_ird(&self, ird: u32) -> Result {
-        let ird = match ird {
-            0 => 0,
-            n => n.checked_next_power_of_two().unwrap_or(n),
-        };
-        let mut waiting = Fifo::with_capacity(ird)?;
+    /// Makes room for `ird` Reads at a time: what was agreed on. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn set_ird(&self, ird: u32, flags: Flags) -> Result {
+        let mut waiting = Fifo::with_capacity(ird, flags)?;
         let mut queue = self.queue.lock();
         queue.ird = ird;
         core::mem::swap(&mut queue.waiting, &mut waiting);

@@ -34,6 +34,8 @@ pub(crate) struct RecvQueue {
     /// Whose memory the requests name: a shared queue's domain need not be that of its QPs.
     pd: PdId,
     ring: WorkRing<Rqe>,
+    /// How long a Send that finds no receive waits for one, in milliseconds.
+    wait_ms: u32,
     /// The place that is taken from next. Changed by rx (of a shared queue, under the lock), or by a
     /// flush, when rx has stopped.
     get: AtomicU32,
@@ -44,7 +46,8 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
-    /// A queue over `ring`, which has `size` elements (a power of two).
+    /// A queue over `ring`, which has `size` elements (a power of two). A Send that finds it empty
+    /// waits for `wait_ms` milliseconds.
     pub(crate) fn new(
         size: u32,
         max_sge: u32,
@@ -52,6 +55,7 @@ impl RecvQueue {
         ring: WorkRing<Rqe>,
         limit: u32,
         srq: Option<SrqHandle>,
+        wait_ms: u32,
     ) -> impl PinInit<Self> {
         let state = State {
             put: 0,
@@ -63,6 +67,7 @@ impl RecvQueue {
             max_sge,
             pd,
             ring,
+            wait_ms,
             get: AtomicU32::new(0),
             state <- new_spinlock_irq!(state, "rsiw_rq"),
             srq,
@@ -82,6 +87,16 @@ impl RecvQueue {
     /// Scatter elements that a request may have.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
+    }
+
+    /// How long a Send that finds no receive waits for one, in milliseconds.
+    pub(crate) fn wait_ms(&self) -> u32 {
+        self.wait_ms
+    }
+
+    /// Whether a receive is posted, as it was a moment ago. Context: any.
+    pub(crate) fn has_receive(&self) -> bool {
+        self.ring.is_valid(self.get.load(Ordering::Relaxed))
     }
 
     /// The low-water mark; 0 when disarmed.

@@ -167,7 +167,8 @@ impl SendQueue {
     /// Makes room for `ord` RDMA Reads at a time, and for the one of connection setup, which no
     /// consumer asks for. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ord(&self, ord: u32) -> Result {
-        let mut reads = Fifo::with_capacity(ord.max(1))?;
+        let flags = Consumer::of(&self.ring).flags();
+        let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
         let mut st = self.state.lock();
         st.ord = ord;
         // The old one (empty: the QP was not connected) is freed outside the lock.

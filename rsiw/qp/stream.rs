@@ -42,12 +42,14 @@ impl Qp {
     /// `EINVAL` in a wrong state, `ENOMEM`.
     pub(crate) fn bind(self: &Arc<Self>, p: &StreamParams) -> Result {
         let conn = self.shared.lock().conn.clone().ok_or(EINVAL)?;
-        self.inbound.set_ird(u32::from(p.ird))?;
+        // An accepting process is charged for these. A connecting one is not: this is a worker then.
+        let flags = self.consumer().flags();
+        self.inbound.set_ird(u32::from(p.ird), flags)?;
         self.sq.set_ord(u32::from(p.ord))?;
-        *self.limits.lock() = (p.ird.into(), p.ord.into());
+        self.agree(p);
 
         let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
-        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send, self.pd.join());
+        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send, self.pd.join())?;
         let tx = Tx::new(
             conn.clone(),
             TxConfig {
@@ -62,7 +64,8 @@ impl Qp {
             let mut sk = conn.socket().lock();
             self.rx.claim(&mut sk)?;
             if let Some(slot) = self.rx.get_mut(&mut sk) {
-                *slot = Some(rx);
+                // In here, or a change would be missed.
+                slot.insert(rx).admit(self.access());
             }
         }
         self.may_send.store(p.initiator, Ordering::Release);
@@ -82,10 +85,17 @@ impl Qp {
     /// many. Context: any, the socket's lock is held.
     pub(crate) fn rx_pump(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize {
         let mut taken = 0;
+        if let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) {
+            // What a Send waits with may be all that there is.
+            if rx.is_late() {
+                rx.chunk(self, &[]);
+            }
+        }
         let read = sk.read_into(&self.rx, |rx, chunk| match rx {
             Some(rx) if taken < most => {
-                taken += chunk.len();
-                rx.chunk(self, chunk)
+                let n = rx.chunk(self, chunk);
+                taken += n;
+                n
             }
             _ => 0,
         });
@@ -116,6 +126,36 @@ impl Qp {
             self.wake_tx();
         } else if answer {
             self.answer_here(sk);
+        }
+    }
+
+    /// Whether a Send waits for a receive that is still not posted. Context: as [`Self::rx_pump`].
+    pub(crate) fn rx_waits(&self, sk: &LockedSock) -> bool {
+        let rx = self.rx.get(sk).and_then(Option::as_ref);
+        rx.is_some_and(Rx::is_late) && !self.rq.has_receive()
+    }
+
+    /// In how many milliseconds to look for the receive that a Send waits for, if one does. Context: as
+    /// [`Self::rx_pump`].
+    #[inline]
+    pub(crate) fn rx_next_look(&self, sk: &LockedSock) -> Option<u32> {
+        let rx = self.rx.get(sk).and_then(Option::as_ref)?;
+        let ms = rx.next_look(self);
+        if self.late.load(Ordering::Relaxed) != ms.is_some() {
+            self.late.store(ms.is_some(), Ordering::Relaxed);
+        }
+        ms
+    }
+
+    /// A process makes a call for this QP: it may have posted the receive that a Send waits for.
+    /// Context: sleeping, no lock held.
+    pub(crate) fn look_for_receive(&self) {
+        if !self.late.load(Ordering::Relaxed) || !self.rq.has_receive() {
+            return;
+        }
+        let conn = self.shared.lock().conn.clone();
+        if let Some(conn) = conn {
+            conn.receive_some();
         }
     }
 

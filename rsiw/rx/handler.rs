@@ -5,7 +5,7 @@
 use super::{Sink, State};
 use crate::{
     cq::Out,
-    mem::{Access, MemError},
+    mem::MemError,
     qp::{
         reads::{InboundRead, SHORT_READ},
         sq::WakeTx,
@@ -93,7 +93,7 @@ impl Handler for Place<'_> {
     fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
         self.started();
         self.qp.dev.counters.rx_messages.add(1);
-        match event {
+        let delivered = match event {
             Event::Recv {
                 len,
                 solicited,
@@ -110,7 +110,12 @@ impl Handler for Place<'_> {
                 self.qp.peer_terminated(&t);
                 Ok(())
             }
+        };
+        // What nobody is told of must be the last.
+        if self.st.lost() {
+            return Err(Refusal::Local);
         }
+        delivered
     }
 }
 
@@ -120,8 +125,9 @@ impl Place<'_> {
             let (rq, recv) = (&self.qp.rq, &mut self.st.recv);
             recv.active = rq.take(&mut recv.rqe);
             if !recv.active {
-                return Err(Refusal::NoBuffer);
+                return Err(self.no_receive());
             }
+            self.st.late.end();
             self.qp.receives.add_alone(1);
             recv.status = match recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
                 true => Status::Flush,
@@ -143,12 +149,27 @@ impl Place<'_> {
         Ok(())
     }
 
+    /// A Send finds no receive: it waits, if its consumer may be late, and if it has not for too long.
+    #[cold]
+    fn no_receive(&mut self) -> Refusal {
+        let counters = &self.qp.dev.counters;
+        let waited = self.st.late.waits();
+        let (refusal, begins) = self.st.late.refuse(self.qp.rq.wait_ms());
+        if begins {
+            counters.rx_stalls.add(1);
+        } else if waited && refusal == Refusal::NoBuffer {
+            counters.rx_stall_timeouts.add(1);
+        }
+        refusal
+    }
+
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
         let (qp, pd) = (self.qp, self.qp.pd.id());
+        let needs = self.st.write_needs;
         let (place, range) = (&mut self.st.write, (to.0, p.len));
         qp.dev
             .regions
-            .renew(place, stag.0, pd, range, Access::REMOTE_WRITE)
+            .renew(place, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
         self.st.sink = Sink::Write { addr: to.0 };
         Ok(())
@@ -208,9 +229,10 @@ impl Place<'_> {
             0 => None,
             len => {
                 let (key, pd) = (request.src_stag.0, self.qp.pd.id());
+                let needs = self.st.read_needs;
                 let (place, range) = (&mut self.st.source, (request.src_to.0, len));
                 let regions = &self.qp.dev.regions;
-                let grant = regions.renew(place, key, pd, range, Access::REMOTE_READ);
+                let grant = regions.renew(place, key, pd, range, needs);
                 Some(grant.map_err(MemError::refusal)?.clone())
             }
         };

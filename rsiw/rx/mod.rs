@@ -12,20 +12,23 @@
 //! 5. → completions, published in the CQ; the consumer is called once per run.
 
 mod handler;
+mod late;
 
 use crate::{
     abi::Rqe,
     cq::Notify,
-    mem::{scatter::Scatter, Grant},
+    mem::{scatter::Scatter, Access, Grant},
+    params,
     pd::Stream,
     qp::{reads::OutstandingRead, sq::WakeTx, Qp},
     wr::Status,
 };
 use iwarp::{
-    rx::{Fault, Receiver, RxConfig},
+    rx::{Fault, Receiver, RxConfig, Whole},
     Msn,
 };
-use kernel::sync::Arc;
+use kernel::{prelude::*, sync::Arc};
+use late::Late;
 
 /// The receive request that the Send under way fills. There is one of these, which serves one after
 /// the other in place.
@@ -64,6 +67,7 @@ enum Sink {
 /// What the handler keeps from chunk to chunk.
 struct State {
     recv: Receiving,
+    late: Late,
     sink: Sink,
     /// What the last RDMA Write might write to, and the last Read Request read from.
     write: Option<Grant>,
@@ -72,6 +76,10 @@ struct State {
     read: Option<OutstandingRead>,
     /// The peer has sent something: a responder may send from now on.
     peer_started: bool,
+    /// What to ask of a region for the peer's Writes and Reads: the right, or none that there is if
+    /// the QP does not admit it. So that costs nothing where all is checked anyway.
+    write_needs: Access,
+    read_needs: Access,
     /// Number of the peer's next Read Request.
     read_msn: Msn,
     send_notify: Notify,
@@ -81,9 +89,34 @@ struct State {
     answer: bool,
 }
 
+impl State {
+    /// A completion of this run was lost: its queue is full.
+    fn lost(&self) -> bool {
+        self.send_notify.lost || self.recv_notify.lost
+    }
+}
+
+/// Room for one FPDU.
+struct Staging(KVVec<u8>);
+
+impl AsRef<[u8]> for Staging {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Staging {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 /// The inbound half of a QP's connection.
 pub(crate) struct Rx {
     receiver: Receiver,
+    /// There if nothing may be placed before its CRC was verified: it puts together the FPDUs that
+    /// come in pieces.
+    whole: Option<Whole<Staging>>,
     state: State,
     /// There as long as the peer can name memory.
     stream: Option<Stream>,
@@ -92,14 +125,21 @@ pub(crate) struct Rx {
 }
 
 impl Rx {
-    /// Before the first FPDU.
-    pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool, stream: Stream) -> Self {
+    /// Before the first FPDU. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool, stream: Stream) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
             receiver.expect_rtr_send();
         }
-        Self {
+        let whole = if cfg.crc && params::verify_first() {
+            let room = KVVec::from_elem(0, Whole::MAX_FPDU, GFP_KERNEL)?;
+            Some(Whole::new(Staging(room)).ok_or(EINVAL)?)
+        } else {
+            None
+        };
+        Ok(Self {
             receiver,
+            whole,
             stream: Some(stream),
             state: State {
                 recv: Receiving {
@@ -108,11 +148,14 @@ impl Rx {
                     scatter: Scatter::empty(),
                     status: Status::Flush,
                 },
+                late: Late::none(),
                 sink: Sink::None,
                 write: None,
                 source: None,
                 read: None,
                 peer_started: false,
+                write_needs: Access::REMOTE_WRITE,
+                read_needs: Access::REMOTE_READ,
                 read_msn: Msn::FIRST,
                 send_notify: Notify::default(),
                 recv_notify: Notify::default(),
@@ -120,22 +163,55 @@ impl Rx {
                 answer: false,
             },
             dead: false,
+        })
+    }
+
+    /// Processes the next bytes; returns how many were taken. That is all of them, also those behind a
+    /// fault, which go nowhere, unless a Send waits for its receive. Context: the socket's lock is held.
+    pub(crate) fn chunk(&mut self, qp: &Arc<Qp>, data: &[u8]) -> usize {
+        // An error of this end ends the stream as one of the peer's does: RFC 5040 section 7.
+        if !self.dead && !qp.may_receive() {
+            self.die();
+        }
+        if self.dead {
+            return data.len();
+        }
+        let mut place = handler::Place {
+            qp,
+            st: &mut self.state,
+        };
+        let received = match &mut self.whole {
+            None => self.receiver.receive(data, &mut place),
+            Some(whole) => whole.receive(&mut self.receiver, data, &mut place),
+        };
+        match received {
+            Ok(taken) => taken,
+            // Of this the QP hears at the end of the run, by what is owed.
+            Err(_) if self.state.lost() => {
+                self.die();
+                data.len()
+            }
+            Err(fault) => {
+                self.fault(qp, &fault);
+                data.len()
+            }
         }
     }
 
-    /// Processes the next bytes; all are taken, also those behind a fault, which go nowhere.
-    /// Context: the socket's lock is held.
-    pub(crate) fn chunk(&mut self, qp: &Arc<Qp>, data: &[u8]) -> usize {
-        if !self.dead {
-            let mut place = handler::Place {
-                qp,
-                st: &mut self.state,
-            };
-            if let Err(fault) = self.receiver.receive(data, &mut place) {
-                self.fault(qp, &fault);
-            }
-        }
-        data.len()
+    /// Whether a Send waits for its receive.
+    pub(crate) fn is_late(&self) -> bool {
+        self.state.late.waits()
+    }
+
+    /// In how many milliseconds to look for the receive that a Send waits for, if one does.
+    pub(crate) fn next_look(&self, qp: &Qp) -> Option<u32> {
+        self.state.late.next_look(qp.rq.wait_ms())
+    }
+
+    /// Limits the peer to these rights. Context: the socket's lock is held.
+    pub(crate) fn admit(&mut self, rights: Access) {
+        self.state.write_needs = rights.admit(Access::REMOTE_WRITE);
+        self.state.read_needs = rights.admit(Access::REMOTE_READ);
     }
 
     /// Ends a run: calls the consumers and wakes tx.
@@ -152,14 +228,15 @@ impl Rx {
     /// The peer's FIN was reached; whether it cuts nothing short.
     pub(crate) fn end(&mut self) -> bool {
         self.stream = None;
-        self.dead || self.receiver.at_boundary() && !self.receiver.mid_message()
+        let at_boundary = self.whole.as_ref().is_none_or(Whole::at_boundary);
+        self.dead || at_boundary && self.receiver.at_boundary() && !self.receiver.mid_message()
     }
 
     /// Stops receiving for good; returns the receive that was being filled, with the status that
-    /// it fails with.
+    /// it fails with. Context: sleeping, the socket's lock is held.
     pub(crate) fn stop(&mut self) -> Option<(u64, Status)> {
-        self.dead = true;
-        self.stream = None;
+        self.die();
+        self.whole = None;
         self.state.sink = Sink::None;
         self.state.write = None;
         self.state.source = None;
@@ -171,9 +248,15 @@ impl Rx {
 
     #[cold]
     fn fault(&mut self, qp: &Arc<Qp>, fault: &Fault) {
+        self.die();
+        qp.peer_fault(fault, self.receiver.terminate_for(fault));
+    }
+
+    /// Nothing is received any more. The request under way is left to [`Self::stop`].
+    fn die(&mut self) {
         self.dead = true;
         self.stream = None;
-        qp.peer_fault(fault, self.receiver.terminate_for(fault));
+        self.state.late.end();
     }
 }
 

@@ -182,7 +182,7 @@ impl Tx {
                 to.checked_add(wr.len)
                     .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
                 Message::Write {
-                    stag: Stag(wr.rkey()),
+                    stag: Stag(wr.rkey()).carried(wr.len),
                     to,
                 }
             }
@@ -192,8 +192,8 @@ impl Tx {
                 return Ok(false);
             }
             SendOp::RegMr => {
-                let reg = wr.reg.take().ok_or(MemError::Invalid);
-                reg.and_then(|reg| register(qp, &reg)).map_err(fail)?;
+                let reg = wr.reg.take().ok_or(MemError::Invalid).map_err(fail)?;
+                register(qp, &reg).map_err(|status| Failed::new(Some(seq), status))?;
                 return Ok(false);
             }
         };
@@ -216,24 +216,32 @@ impl Tx {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
         let sge = wr.sges().first().copied().unwrap_or_default();
+        let invalidate = wr.op == SendOp::ReadLocalInv;
+        let fail = |e| Failed::memory(Some(seq), e);
         let sink = match sge.length {
-            0 => None,
+            0 if !invalidate => None,
             len => {
                 let (place, range) = (&mut self.sink, (sge.addr, len));
                 let regions = &qp.dev.regions;
                 let grant = regions.renew(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
-                Some(grant.map_err(|e| Failed::memory(Some(seq), e))?.clone())
+                let grant = grant.map_err(fail)?;
+                // What local invalidation asks for. The domain was checked with the grant.
+                if invalidate && !grant.is_fast() {
+                    return Err(fail(MemError::Invalid));
+                }
+                Some(grant.clone())
             }
         };
         let read = OutstandingRead {
             seq: Some(seq),
-            stag: sge.lkey,
+            stag: Stag(sge.lkey).carried(sge.length).0,
             addr: sge.addr,
             len: sge.length,
             sink,
-            invalidate: wr.op == SendOp::ReadLocalInv,
+            invalidate,
         };
-        let src = (Stag(wr.rkey()), TaggedOffset(wr.raddr()));
+        let source = Stag(wr.rkey()).carried(sge.length);
+        let src = (source, TaggedOffset(wr.raddr()));
         self.request_read(qp, read, src)
             .map_err(|()| Failed::new(Some(seq), Status::General))
     }
@@ -264,8 +272,7 @@ impl Tx {
 
     /// The initiator's ready-to-receive indication (RFC 6581 section 9).
     fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
-        // A zero-length tagged message names no buffer, yet some hardware takes STag 0 amiss.
-        let (stag, to) = (Stag(1), TaggedOffset(0));
+        let (stag, to) = (Stag::UNNAMED, TaggedOffset(0));
         let message = match rtr {
             iwarp::mpa::Rtr::Send => {
                 let msn = self.send_msn;
@@ -311,14 +318,18 @@ fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
 }
 
 /// Puts a fast registration's STag, with its new key, into use.
-fn register(qp: &Qp, reg: &Registration) -> Result<(), MemError> {
+fn register(qp: &Qp, reg: &Registration) -> Result<(), Status> {
     if reg.region.pd() != qp.pd.id() {
-        return Err(MemError::Domain);
+        return Err(MemError::Domain.into());
     }
     if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
-        return Err(MemError::Invalid);
+        return Err(MemError::Invalid.into());
     }
-    reg.region
-        .register(reg.key, reg.access, reg.iova, qp.number());
-    Ok(())
+    match reg
+        .region
+        .register(reg.key, reg.access, reg.iova, qp.number())
+    {
+        true => Ok(()),
+        false => Err(Status::MemOp),
+    }
 }

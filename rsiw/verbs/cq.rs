@@ -57,5 +57,5 @@ pub(super) fn create(
         None => None,
     };
     let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
-    Ok(Arc::new(Object { cq, _held: held }, GFP_KERNEL)?)
+    Ok(Arc::new(Object { cq, _held: held }, consumer.flags())?)
 }

@@ -15,14 +15,16 @@ use crate::{
     counters,
     device::{max, Device, Rsiw},
     limit::Held,
+    params,
     pd::Pd,
     qp::{rq::RecvQueue, Qp},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    Access, CmId, ConnParam, CqAttr, Details, Device as RdmaDevice, DeviceHandle, DeviceLimits,
-    Driver, KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr, QpAttr, QpHandle,
-    QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata, UserMr, WcSlots,
+    Access, CmId, ConnParam, Consumer, CqAttr, Details, Device as RdmaDevice, DeviceHandle,
+    DeviceLimits, Driver, KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr,
+    QpAttr, QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata,
+    UserMr, WcSlots,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -58,8 +60,7 @@ impl Driver for Rsiw {
     }
 
     fn leaving(dev: &RdmaDevice<Self>) {
-        // Nobody has to wait for a connection that is just being set up.
-        cm::abort_all(dev.data());
+        cm::leave(dev.data());
     }
 
     fn detach(dev: &Arc<Device>) {
@@ -124,17 +125,18 @@ impl Driver for Rsiw {
         };
         udata.require_out(core::mem::size_of::<AllocContextResp>())?;
         udata.respond(&AllocContextResp { dev_id: 0, pad: 0 })?;
-        Ok(Arc::new(context, GFP_KERNEL)?)
+        // Only processes have one.
+        Ok(Arc::new(context, Consumer::Process.flags())?)
     }
 
     fn dealloc_context(_ctx: &Arc<Context>) {}
 
     fn alloc_pd(
         dev: &RdmaDevice<Self>,
-        _user: Option<&mut Udata<'_, Self>>,
+        user: Option<&mut Udata<'_, Self>>,
         _pd: NewPd,
     ) -> Result<Arc<Pd>> {
-        Pd::new(&dev.data().limits.pd)
+        Pd::new(&dev.data().limits.pd, Consumer::of(&user))
     }
 
     fn dealloc_pd(_pd: &Arc<Pd>) -> Result {
@@ -291,6 +293,15 @@ impl Driver for Rsiw {
 
     fn iw_destroy_listen(_dev: &RdmaDevice<Self>, listener: Arc<Listener>) -> Result {
         cm::unlisten(listener)
+    }
+}
+
+/// How long a Send waits for a receive of this consumer, in milliseconds. Kernel consumers are never
+/// late, or their peer sends more than was agreed on.
+fn recv_wait_ms(consumer: Consumer) -> u32 {
+    match consumer {
+        Consumer::Process => params::recv_wait_ms(),
+        Consumer::Kernel => 0,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     pd::Pd,
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
-use rdma::{KernelMemory, NewMr, Udata, UserMr};
+use rdma::{Consumer, KernelMemory, NewMr, Udata, UserMr};
 
 /// What the core's MR refers to.
 pub(crate) struct Mr {
@@ -37,7 +37,11 @@ fn publish(
     key: u8,
     access: Option<Access>,
 ) -> Result<NewMr<Mr>> {
-    let region = Arc::new(Region::new(pd.id(), store), GFP_KERNEL)?;
+    let flags = match &store {
+        Store::User { .. } => Consumer::Process.flags(),
+        Store::Dma(_) | Store::Fast(_) => Consumer::Kernel.flags(),
+    };
+    let region = Arc::new(Region::new(pd.id(), store), flags)?;
     // Pages are given back before the verb fails, not when the last reference goes.
     let undo = ScopeGuard::new_with_data(region.clone(), |region| region.destroy());
     // Random, so that a peer cannot guess the STags of others.
@@ -50,9 +54,9 @@ fn publish(
             dev: dev.clone(),
             _held: held,
         },
-        GFP_KERNEL,
+        flags,
     )?;
-    reserved.publish(region.clone())?;
+    reserved.publish(region.clone(), flags)?;
     undo.dismiss();
     if let Some(access) = access {
         region.enable(stag, access);
@@ -73,16 +77,20 @@ pub(super) fn user(
 ) -> Result<NewMr<Mr>> {
     let args: RegMrReq = udata.request()?;
     udata.require_out(core::mem::size_of::<RegMrResp>())?;
-    if req.length == 0 || req.iova.checked_add(req.length).is_none() {
+    let access = Access::from_verbs(req.access.without(rdma::Access::ZERO_BASED))?;
+    let iova = match req.access.contains(rdma::Access::ZERO_BASED) {
+        true => 0,
+        false => req.iova,
+    };
+    if req.length == 0 || iova.checked_add(req.length).is_none() {
         return Err(EINVAL);
     }
     let held = dev.limits.mr.hold()?;
     let store = Store::User {
         umem: req.pin()?,
-        iova: req.iova,
+        iova,
         len: req.length,
     };
-    let access = Access::from_verbs(req.access.bits());
     let new = publish(dev, pd, held, store, args.stag_key, Some(access))?;
     let resp = RegMrResp {
         stag: new.lkey,
@@ -102,8 +110,8 @@ pub(super) fn dma(
     access: rdma::Access,
     mem: KernelMemory,
 ) -> Result<NewMr<Mr>> {
+    let access = Access::from_verbs(access)?;
     let held = dev.limits.mr.hold()?;
-    let access = Access::from_verbs(access.bits());
     publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
 }
 

@@ -2,10 +2,10 @@
 
 //! Verbs on queue pairs.
 
-use super::ring_size;
+use super::{recv_wait_ms, ring_size};
 use crate::{
     abi::{CreateQpResp, Sge, MAX_INLINE, MAX_SGE},
-    device::{max, Device, Rsiw},
+    device::{max, Device, QpNumber, Rsiw},
     mem::Access,
     pd::Pd,
     qp::{rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
@@ -64,8 +64,8 @@ pub(super) fn create(
     };
     // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
-    let reserved = dev.qps.reserve_random()?;
-    let number = reserved.id();
+    let number = QpNumber::new(dev)?;
+    let qpn = number.id();
 
     let mut sq_ring = None;
     let own_ring = match &attr.srq {
@@ -81,7 +81,7 @@ pub(super) fn create(
             None => (0, 0),
         };
         udata.respond(&CreateQpResp {
-            qp_id: number,
+            qp_id: qpn,
             num_sqe: sq_size,
             num_rqe,
             pad: 0,
@@ -93,7 +93,19 @@ pub(super) fn create(
     let rq = match (&attr.srq, own_ring) {
         (Some(srq), _) => srq.rq.clone(),
         (None, Some(ring)) => Arc::pin_init(
-            RecvQueue::new(rq_size, cap.max_recv_sge, pd.id(), ring, 0, None),
+            RecvQueue::new(
+                rq_size,
+                cap.max_recv_sge,
+                pd.id(),
+                ring,
+                0,
+                None,
+                match cap.max_recv_wr {
+                    // There will never be a receive.
+                    0 => 0,
+                    _ => recv_wait_ms(consumer),
+                },
+            ),
             consumer.flags(),
         )?,
         (None, None) => return Err(EINVAL),
@@ -103,8 +115,8 @@ pub(super) fn create(
         cap.max_recv_wr = rq_size;
     }
     cap.max_inline_data = MAX_INLINE;
-    new.set_number(number);
-    let qp = Qp::new(Parts {
+    new.set_number(qpn);
+    Qp::new(Parts {
         dev: dev.clone(),
         pd: pd.clone(),
         number,
@@ -116,25 +128,43 @@ pub(super) fn create(
         rq_is_shared: attr.srq.is_some(),
         consumer,
         held,
-    })?;
-    // The number stays reserved; `publish` puts the QP there, or `destroy` gives it back.
-    reserved.keep();
-    Ok(qp)
+    })
 }
 
 /// Lets the QP be found by its number.
 pub(super) fn publish(qp: &Arc<Qp>) -> Result {
-    qp.dev.qps.publish(qp.number(), qp.clone())
+    let flags = qp.consumer().flags();
+    qp.dev.qps.publish(qp.number(), qp.clone(), flags)
 }
 
-/// Modifies a QP. Of all attributes only the state has an effect: rights are those of the regions,
-/// and Read limits are negotiated when connecting.
+/// Modifies a QP: its state, what its peer may do, and how many Reads it will agree on. Other
+/// attributes have no effect.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a transition that iWARP does not have. RTS is reached by connecting alone.
+/// `EINVAL` for a transition that iWARP does not have (RTS is reached by connecting alone), and for
+/// Read limits beyond the device's, or other than agreed on. `EOPNOTSUPP` for rights that there are
+/// not. Nothing is changed then.
 pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
-    let Some(to) = m.state else { return Ok(()) };
+    let access = m.access.map(Access::from_verbs).transpose()?;
+    qp.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
+    // Before the transition, which may end the connection that they are compared with.
+    let idle = qp.state() == State::Idle;
+    if let Some(to) = m.state {
+        change_state(qp, to)?;
+    }
+    qp.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
+    match access {
+        // The RDMA CM writes no flags at all before a connection has begun, as it does not know
+        // better (rdma_init_qp_attr()), and librdmacm does not come back to it when it connects.
+        Some(none) if idle && !none.is_remote() => qp.set_access(Access::REMOTE),
+        Some(access) => qp.set_access(access),
+        None => {}
+    }
+    Ok(())
+}
+
+fn change_state(qp: &Arc<Qp>, to: QpState) -> Result {
     match (qp.state(), to) {
         (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
         // What it is already.
@@ -172,7 +202,7 @@ pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
             max_inline_data: MAX_INLINE,
             ..Default::default()
         },
-        access: rdma::Access::LOCAL_WRITE | rdma::Access::REMOTE_WRITE | rdma::Access::REMOTE_READ,
+        access: rdma::Access::LOCAL_WRITE | rdma::Access::from_bits(qp.access().bits()),
         path_mtu: mtu,
         max_rd_atomic: ord as u8,
         max_dest_rd_atomic: ird as u8,
@@ -192,7 +222,7 @@ pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
 
 /// Ends a QP: nothing of it is found, sent, received or completed afterwards.
 pub(super) fn destroy(qp: &Arc<Qp>) {
-    qp.dev.qps.remove(qp.number());
+    qp.dev.qps.retire(qp.number());
     qp.end();
 }
 
@@ -203,7 +233,10 @@ pub(super) fn doorbell(qp: &Arc<Qp>) {
             let n = qp.sq.flush_ring(qp.send_out());
             qp.after_send(n);
         }
-        _ => qp.run_tx(),
+        _ => {
+            qp.run_tx();
+            qp.look_for_receive();
+        }
     }
 }
 
@@ -280,13 +313,17 @@ fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &
         out.reg = Some(Registration {
             region: mr.region.clone(),
             key: *key,
-            access: Access::from_verbs(access.bits()),
+            access: Access::from_verbs(*access)?,
             iova: *iova,
         });
     }
     let mut more: &[_] = &[];
     if payload {
         if wr.sges.len() > qp.sq.max_sge() as usize || op.is_read() && wr.sges.len() > 1 {
+            return Err(EINVAL);
+        }
+        // The STag that it invalidates is that of its sink.
+        if op == SendOp::ReadLocalInv && wr.sges.is_empty() {
             return Err(EINVAL);
         }
         if wr.flags.inline() && !op.is_read() {

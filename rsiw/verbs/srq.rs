@@ -2,7 +2,7 @@
 
 //! Verbs on shared receive queues.
 
-use super::{ring_size, Srq};
+use super::{recv_wait_ms, ring_size, Srq};
 use crate::{
     abi::{CreateSrqResp, Sge, MAX_SGE},
     device::{max, Device, Rsiw},
@@ -49,9 +49,10 @@ pub(super) fn create(
         ring,
         attr.limit,
         Some(new.handle()),
+        recv_wait_ms(consumer),
     );
     let rq = Arc::pin_init(rq, consumer.flags())?;
-    Ok(Arc::new(Srq { rq, _held: held }, GFP_KERNEL)?)
+    Ok(Arc::new(Srq { rq, _held: held }, consumer.flags())?)
 }
 
 /// Arms the limit event. Resizing is not supported (`EOPNOTSUPP`).

@@ -13,6 +13,7 @@
 #include <linux/netdevice.h>
 #include <linux/pid.h>
 #include <linux/ratelimit.h>
+#include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>

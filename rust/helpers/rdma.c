@@ -12,6 +12,8 @@
 #include <net/netlink.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -377,4 +379,30 @@ void rust_helper_rdma_details_end(struct sk_buff *msg, struct nlattr *nest)
 void rust_helper_rdma_details_cancel(struct sk_buff *msg, struct nlattr *nest)
 {
 	nla_nest_cancel(msg, nest);
+}
+
+/* The connection manager */
+
+/*
+ * Whether the consumer of a listening id is in the namespace of the device's
+ * interface, and may use the device there.
+ *
+ * iwcm's id does not tell whose it is, but its context does: the RDMA CM is
+ * iwcm's only consumer, and gives it the structure that begins with the
+ * rdma_cm_id (struct rdma_id_private). If that does not look like one, the
+ * consumer is taken for one of the initial namespace.
+ */
+bool rust_helper_iw_cm_id_is_at(const struct iw_cm_id *id,
+				const struct net_device *ndev)
+{
+	const struct rdma_cm_id *cm = id->context;
+	const struct net *net = &init_net;
+	bool is_at;
+
+	if (cm && cm->device == id->device && cm->ps == RDMA_PS_TCP)
+		net = cm->route.addr.dev_addr.net;
+	rcu_read_lock();
+	is_at = net_eq(net, dev_net_rcu(ndev));
+	rcu_read_unlock();
+	return is_at && rdma_dev_access_netns(id->device, net);
 }

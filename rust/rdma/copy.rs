@@ -163,20 +163,26 @@ mod tests {
         Ok(v)
     }
 
-    /// Every length and offset to a word, and nothing beside it.
+    /// `copy` writes `from` at offset `at` of something larger, and nothing beside it.
+    fn is_exact(from: &[u8], at: usize, copy: impl FnOnce(*mut u8)) -> Result<bool> {
+        let mut to = KVec::from_elem(0xeeu8, 200, GFP_KERNEL)?;
+        copy(to[at..at + from.len()].as_mut_ptr());
+        let (before, after) = (&to[..at], &to[at + from.len()..]);
+        Ok(to[at..at + from.len()] == *from
+            && [before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)))
+    }
+
+    /// Every length and offset to a word.
     #[test]
     fn both_copies_are_exact() -> Result {
         let from = pattern(200)?;
         for by_words in [false, true] {
             for len in 0..100 {
                 for (at, src) in [(8, 0), (9, 0), (8, 3), (15, 1)] {
-                    let mut to = KVec::from_elem(0xeeu8, 200, GFP_KERNEL)?;
-                    let (dst, src) = (&mut to[at..at + len], &from[src..src + len]);
+                    let src = &from[src..src + len];
                     // SAFETY: Both have `len` bytes, of different objects.
-                    unsafe { bytes(dst.as_mut_ptr(), src.as_ptr(), len, by_words) };
-                    assert!(dst == src);
-                    let (before, after) = (&to[..at], &to[at + len..]);
-                    assert!([before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)));
+                    let copy = |dst| unsafe { bytes(dst, src.as_ptr(), len, by_words) };
+                    assert!(is_exact(src, at, copy)?);
                 }
             }
         }
@@ -199,12 +205,9 @@ mod tests {
         let from = pattern(100)?;
         for len in 0..100 {
             for at in 8..16 {
-                let mut to = KVec::from_elem(0xeeu8, 200, GFP_KERNEL)?;
+                let src = &from[..len];
                 // SAFETY: There are `len` bytes, of another object.
-                unsafe { bytes_out(to[at..].as_mut_ptr(), &from[..len]) };
-                assert!(to[at..at + len] == from[..len]);
-                let (before, after) = (&to[..at], &to[at + len..]);
-                assert!([before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)));
+                assert!(is_exact(src, at, |dst| unsafe { bytes_out(dst, src) })?);
             }
         }
         Ok(())

@@ -65,8 +65,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Context: sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);
 
-    /// Somebody asks for the device's removal (`rdma link del`): ends what the removal would wait
-    /// for. Context: sleeping; within a lock of all such requests.
+    /// The device is about to be unregistered (`rdma link del`, or with all others of the driver): ends
+    /// what that would wait for. Context: sleeping; possibly within a lock of all such requests.
     fn leaving(_dev: &Device<Self>) {}
 
     /// The device is unregistered: the last call. Context: sleeping.

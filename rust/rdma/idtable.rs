@@ -9,6 +9,7 @@
 use crate::life;
 use core::{marker::PhantomData, mem, ptr::NonNull};
 use kernel::{
+    alloc::Flags,
     container_of,
     error::to_result,
     ffi::c_ulong,
@@ -125,10 +126,47 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(Reserved { table: self, id })
     }
 
-    /// Puts `object` into the table under a number that [`Reserved::keep`] gave. Fails with
-    /// `ENOMEM`, and the number is given back then. Context: sleeping.
-    pub fn publish(&self, id: u32, object: Arc<T>) -> Result {
-        Reserved { table: self, id }.publish(object)
+    /// Puts `object` into the table under a number that [`Reserved::keep`] gave, which stays reserved
+    /// if this fails with `ENOMEM`. Context: sleeping.
+    /// `flags` are those of the entry.
+    pub fn publish(&self, id: u32, object: Arc<T>, flags: Flags) -> Result {
+        let free = Opaque::uninit();
+        let entry = KBox::into_raw(KBox::new(Entry { free, object }, flags)?);
+        // SAFETY: The entry is in its place, and its work not used yet.
+        unsafe { bindings::init_rcu_work((*entry).free.get(), Some(Self::reclaim)) };
+        match self.store(id, entry) {
+            // Somebody removed the reservation, and somebody else has used the number.
+            Ok(old) => old.map_or((), Self::free),
+            Err(e) => {
+                // SAFETY: The entry comes from a box, and was not stored.
+                drop(unsafe { KBox::from_raw(entry) });
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the object of that number out of the table; the number stays reserved until
+    /// [`Self::remove`]. Context: process, interrupts on.
+    pub fn retire(&self, id: u32) -> Option<Arc<T>> {
+        // A place that is there needs no memory. Of a number that is not reserved this makes one that
+        // is, which is no worse than a number that is never used again.
+        let entry = self.store(id, core::ptr::null_mut()).ok().flatten()?;
+        // SAFETY: The entry was taken out by this call alone, and is freed below.
+        let object = unsafe { entry.as_ref() }.object.clone();
+        Self::free(entry);
+        Some(object)
+    }
+
+    /// Stores an entry, or null for a reservation, and returns what was there.
+    fn store(&self, id: u32, entry: *mut Entry<T>) -> Result<Option<NonNull<Entry<T>>>> {
+        // SAFETY: The xarray is initialised, and interrupts are on, as its users sleep or may sleep.
+        let old = unsafe {
+            bindings::xa_store_irq(self.xa(), id as c_ulong, entry.cast(), bindings::GFP_KERNEL)
+        };
+        // SAFETY: `xa_err` only looks at the pointer's value.
+        to_result(unsafe { bindings::xa_err(old) })?;
+        Ok(NonNull::new(old.cast()))
     }
 
     /// Calls `f` with the object of that number. Context: any; `f` must not sleep, as it runs
@@ -262,7 +300,7 @@ impl<T: Send + Sync + 'static> Reserved<'_, T> {
         self.id
     }
 
-    /// Keeps the number reserved; [`IdTable::publish`] or [`IdTable::remove`] ends that.
+    /// Keeps the number reserved until [`IdTable::remove`], for [`IdTable::publish`].
     pub fn keep(self) -> u32 {
         let id = self.id;
         mem::forget(self);
@@ -270,32 +308,8 @@ impl<T: Send + Sync + 'static> Reserved<'_, T> {
     }
 
     /// Puts `object` into the table under the number. Fails with `ENOMEM`. Context: sleeping.
-    pub fn publish(self, object: Arc<T>) -> Result {
-        let free = Opaque::uninit();
-        let entry = KBox::into_raw(KBox::new(Entry { free, object }, GFP_KERNEL)?);
-        // SAFETY: The entry is in its place, and its work not used yet.
-        unsafe { bindings::init_rcu_work((*entry).free.get(), Some(IdTable::<T>::reclaim)) };
-        // The number is reserved, so its place in the xarray exists, and storing does not fail.
-        // SAFETY: The xarray is initialised.
-        let old = unsafe {
-            bindings::xa_store_irq(
-                self.table.xa(),
-                self.id as c_ulong,
-                entry.cast(),
-                bindings::GFP_KERNEL,
-            )
-        };
-        // SAFETY: `xa_err` only looks at the pointer's value.
-        let ret = unsafe { bindings::xa_err(old) };
-        if ret != 0 {
-            // SAFETY: The entry was not stored.
-            drop(unsafe { KBox::from_raw(entry) });
-            return to_result(ret);
-        }
-        if let Some(old) = NonNull::new(old) {
-            // Somebody removed the reservation, and somebody else has used the number.
-            IdTable::free(old.cast::<Entry<T>>());
-        }
+    pub fn publish(self, object: Arc<T>, flags: Flags) -> Result {
+        self.table.publish(self.id, object, flags)?;
         mem::forget(self);
         Ok(())
     }
@@ -319,7 +333,7 @@ mod tests {
             assert_eq!(reserved.id(), id);
             // Not there before it is published.
             assert!(table.get(id).is_none());
-            reserved.publish(Arc::new(id * 10, GFP_KERNEL)?)?;
+            reserved.publish(Arc::new(id * 10, GFP_KERNEL)?, GFP_KERNEL)?;
             assert_eq!(*table.get(id).ok_or(ENOENT)?, id * 10);
         }
         assert!(table.reserve_cyclic().is_err());
@@ -338,6 +352,21 @@ mod tests {
         Ok(())
     }
 
+    /// A number is not given to another object before it is free.
+    #[test]
+    fn retired_numbers_stay_reserved() -> Result {
+        let table = IdTable::new(5, 5)?;
+        let id = table.reserve_random()?.keep();
+        table.publish(id, Arc::new(1u32, GFP_KERNEL)?, GFP_KERNEL)?;
+        assert_eq!(*table.retire(id).ok_or(ENOENT)?, 1);
+        assert!(table.get(id).is_none());
+        assert!(table.retire(id).is_none());
+        assert!(table.reserve_random().is_err());
+        assert!(table.remove(id).is_none());
+        assert_eq!(table.reserve_random()?.id(), id);
+        Ok(())
+    }
+
     #[test]
     fn references_are_kept_and_dropped() -> Result {
         let object = Arc::new(1u32, GFP_KERNEL)?;
@@ -345,13 +374,13 @@ mod tests {
         let id = {
             let reserved = table.reserve_random()?;
             let id = reserved.id();
-            reserved.publish(object.clone())?;
+            reserved.publish(object.clone(), GFP_KERNEL)?;
             id
         };
         assert!(Arc::ptr_eq(&table.get(id).ok_or(ENOENT)?, &object));
         drop(table.remove(id));
         let reserved = table.reserve_cyclic()?;
-        reserved.publish(object.clone())?;
+        reserved.publish(object.clone(), GFP_KERNEL)?;
         // With an object in it; the other one waits for its grace period.
         drop(table);
         for _ in 0..3 {

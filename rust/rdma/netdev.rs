@@ -2,7 +2,7 @@
 
 //! Network devices, as far as RDMA devices on top of them need to know them.
 
-use core::ptr::NonNull;
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     fmt,
     sync::aref::{ARef, AlwaysRefCounted},
@@ -30,6 +30,28 @@ unsafe impl AlwaysRefCounted for NetDevice {
     unsafe fn dec_ref(dev: NonNull<Self>) {
         // SAFETY: By the trait's requirement the caller has a reference.
         unsafe { bindings::dev_put(dev.as_ptr().cast()) };
+    }
+}
+
+/// The lock under which network devices come, go and change; given back when this is dropped.
+pub(crate) struct Rtnl {
+    /// Of one task.
+    _task: PhantomData<*mut ()>,
+}
+
+impl Rtnl {
+    /// Takes the lock. Wraps `rtnl_lock()`. Context: sleeping, without it.
+    pub(crate) fn lock() -> Self {
+        // SAFETY: Callers may sleep; taking it twice is a deadlock, not unsound.
+        unsafe { bindings::rtnl_lock() };
+        Self { _task: PhantomData }
+    }
+}
+
+impl Drop for Rtnl {
+    fn drop(&mut self) {
+        // SAFETY: `lock` took it, in this task: the type is not `Send`.
+        unsafe { bindings::rtnl_unlock() };
     }
 }
 

@@ -65,6 +65,11 @@ impl Owner {
         }
     }
 
+    /// For whom the object is.
+    pub fn consumer(&self) -> Consumer {
+        self.consumer
+    }
+
     /// Whether the process that the object is for has been killed, or has ended otherwise. Context:
     /// any.
     pub fn ends(&self) -> bool {

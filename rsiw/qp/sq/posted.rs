@@ -33,7 +33,7 @@ impl Posted {
     pub(super) fn new(size: u32, max_sge: u32) -> Result<Self> {
         let more = (size as usize).checked_mul(sges_beyond(max_sge));
         Ok(Self {
-            wrs: Fifo::with_capacity(size)?,
+            wrs: Fifo::with_capacity(size, GFP_KERNEL)?,
             more: KVVec::from_elem(Sge::default(), more.ok_or(ENOMEM)?, GFP_KERNEL)?,
             ..Self::NONE
         })

@@ -32,6 +32,9 @@ impl Access {
     /// A hint that accesses need no order.
     pub const RELAXED_ORDERING: Self = Self(bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING);
 
+    /// All flags that a device may ignore, whether they have a name yet or not.
+    pub const OPTIONAL: Self = Self(0x3ff0_0000);
+
     /// From the C flags.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -45,6 +48,16 @@ impl Access {
     /// Whether all rights of `other` are there.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether there is any flag but those of `known`.
+    pub const fn exceeds(self, known: Self) -> bool {
+        self.0 & !known.0 != 0
+    }
+
+    /// All but the flags of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether memory must be pinned for writing (`ib_access_writable()`).

@@ -7,7 +7,12 @@
 //! device, and to end them all before the module goes.
 
 use super::{handle::DeviceHandle, Device, DeviceState};
-use crate::{iwcm::Requests, link::DelLink, netdev::NetDevice, ops, Driver};
+use crate::{
+    iwcm::Requests,
+    link::DelLink,
+    netdev::{NetDevice, Rtnl},
+    ops, Driver,
+};
 use core::mem::MaybeUninit;
 use kernel::{
     error::to_result,
@@ -37,11 +42,22 @@ pub struct DeviceConfig<'a> {
     pub no_port_map: bool,
 }
 
-/// The devices of one driver: each with the network device that it is on, only to compare.
+/// A device of the list.
+struct Entry<D: Driver> {
+    dev: DeviceHandle<D>,
+    /// The network device that it is on, only to compare; `None` once the driver is through with the
+    /// device. The core may not be then, and may be in the middle of this module's code: see
+    /// [`List::reap`].
+    on: Option<usize>,
+    /// The network device leaves its namespace, or goes away.
+    leaving: bool,
+}
+
+/// The devices of one driver.
 #[pin_data]
 pub(crate) struct List<D: Driver> {
     #[pin]
-    devices: Mutex<KVec<(usize, DeviceHandle<D>)>>,
+    devices: Mutex<KVec<Entry<D>>>,
 }
 
 /// All devices of a driver.
@@ -70,25 +86,29 @@ impl<D: Driver> Devices<D> {
     /// RTNL.
     pub fn by_netdev(&self, ndev: &NetDevice) -> Option<DeviceHandle<D>> {
         let devices = self.0.devices.lock();
-        devices
-            .iter()
-            .find(|(on, _)| *on == key(ndev))
-            .map(|(_, dev)| dev.clone())
+        let found = devices.iter().find(|entry| entry.on == Some(key(ndev)));
+        found.map(|entry| entry.dev.clone())
+    }
+
+    /// `ndev` leaves its namespace, or goes away, so the device on it has to end: lets a workqueue
+    /// unregister it, or [`Self::register`], if that is still at it. Context: under RTNL.
+    pub fn netdev_leaves(&self, ndev: &NetDevice) {
+        let mut devices = self.0.devices.lock();
+        let found = devices.iter_mut().find(|entry| entry.on == Some(key(ndev)));
+        let Some(entry) = found else {
+            return;
+        };
+        entry.leaving = true;
+        let dev = entry.dev.clone();
+        drop(devices);
+        dev.unregister_queued();
     }
 
     /// Unregisters all devices. On return each is unregistered and its driver's data dropped, also
     /// those whose unregistration was queued. No device must be registered meanwhile. Context:
     /// sleeping, with no locks held.
     pub fn unregister_all(&self) {
-        loop {
-            let next = self.0.devices.lock().last().map(|(_, dev)| dev.clone());
-            let Some(dev) = next else {
-                return;
-            };
-            dev.unregister();
-            // `dealloc` took it off the list; a device whose registration failed is off it, too.
-            self.0.remove(dev.as_raw());
-        }
+        while self.0.unregister_first(|_| true) {}
     }
 
     /// Makes and registers a device with `data`. Wraps `ib_alloc_device()`,
@@ -102,6 +122,7 @@ impl<D: Driver> Devices<D> {
         config: &DeviceConfig<'_>,
         data: Arc<D::Device>,
     ) -> Result<DeviceHandle<D>> {
+        self.0.reap();
         let dev = self.alloc(module, config, data)?;
         // SAFETY: The device is alive. Its operations may be called from here on, and it may be
         // unregistered at any time: `handle` keeps its memory.
@@ -117,10 +138,9 @@ impl<D: Driver> Devices<D> {
             unsafe { bindings::ib_dealloc_device(dev) };
             return Err(e);
         }
-        // When a network device goes away, its state is changed, then the notifier runs. Either
-        // that finds the device registered, or this finds the state changed.
-        crate::ring::mb();
-        if !config.ndev.is_registered() {
+        // `netdev_leaves` marks the device first. So either that found it registered, or this finds the
+        // mark.
+        if self.0.is_leaving(dev) {
             handle.unregister();
             return Err(ENODEV);
         }
@@ -136,6 +156,13 @@ impl<D: Driver> Devices<D> {
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
         let requests = Requests::new()?;
+        // Whatever ends the network device, or moves it to another namespace, holds RTNL and calls the
+        // notifier: before this, and then the state or the namespace read here tell, or after it, and
+        // then `netdev_leaves` finds the device in the list.
+        let rtnl = Rtnl::lock();
+        if !config.ndev.is_registered() {
+            return Err(ENODEV);
+        }
         // SAFETY: The size is at least that of the C structure, and the network device is alive.
         let dev =
             unsafe { bindings::ib_alloc_device_net(size_of::<Device<D>>(), config.ndev.as_raw()) };
@@ -160,7 +187,10 @@ impl<D: Driver> Devices<D> {
         let result = unsafe { Self::fill(dev, config, comp_vectors) };
         // SAFETY: The device is alive.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
-        if let Err(e) = result.and_then(|()| self.0.add(config.ndev, handle.clone())) {
+        let added = result.and_then(|()| self.0.add(config.ndev, handle.clone()));
+        if let Err(e) = added {
+            // The core takes locks to free a device within which others take RTNL.
+            drop(rtnl);
             // The driver was not told of the device, and is not told of its end.
             // SAFETY: The device is this function's own; the state is taken once.
             unsafe {
@@ -209,19 +239,69 @@ impl<D: Driver> Devices<D> {
 impl<D: Driver> List<D> {
     fn add(&self, ndev: &NetDevice, dev: DeviceHandle<D>) -> Result {
         let mut devices = self.devices.lock();
-        if devices.iter().any(|(on, _)| *on == key(ndev)) {
+        if devices.iter().any(|entry| entry.on == Some(key(ndev))) {
             return Err(EEXIST);
         }
-        Ok(devices.push((key(ndev), dev), GFP_KERNEL)?)
+        let entry = Entry {
+            dev,
+            on: Some(key(ndev)),
+            leaving: false,
+        };
+        Ok(devices.push(entry, GFP_KERNEL)?)
     }
 
-    /// Takes a device off the list. Context: sleeping.
-    fn remove(&self, dev: *mut bindings::ib_device) {
+    fn is_leaving(&self, dev: *mut bindings::ib_device) -> bool {
+        let devices = self.devices.lock();
+        devices
+            .iter()
+            .any(|entry| entry.dev.as_raw() == dev && entry.leaving)
+    }
+
+    /// The driver is through with a device, which stays in the list. Context: sleeping.
+    fn retire(&self, dev: *mut bindings::ib_device) {
         let mut devices = self.devices.lock();
-        let index = devices.iter().position(|(_, d)| d.as_raw() == dev);
-        let removed = index.and_then(|index| devices.remove(index).ok());
-        drop(devices);
+        for entry in devices.iter_mut() {
+            if entry.dev.as_raw() == dev {
+                entry.on = None;
+            }
+        }
+    }
+
+    /// Takes those devices off the list that the driver is through with.
+    ///
+    /// A device is not taken off at its end, that is, in `dealloc`: whoever unregisters all devices
+    /// would not wait for a thread that is still in that function, whose code goes with the module.
+    /// Unregistering a device that is not registered waits for whoever is at it. Context: sleeping.
+    fn reap(&self) {
+        while self.unregister_first(|entry| entry.on.is_none()) {}
+    }
+
+    /// Unregisters the first device that `which` wants, or waits for whoever does, and takes it off the
+    /// list; `false` if there is none. Context: sleeping.
+    fn unregister_first(&self, which: impl Fn(&Entry<D>) -> bool) -> bool {
+        let found = {
+            let devices = self.devices.lock();
+            devices
+                .iter()
+                .find(|entry| which(entry))
+                .map(|entry| entry.dev.clone())
+        };
+        let Some(dev) = found else {
+            return false;
+        };
+        if let Some(dev) = dev.try_get() {
+            D::leaving(&dev);
+        }
+        dev.unregister();
+        let removed = {
+            let mut devices = self.devices.lock();
+            let index = devices
+                .iter()
+                .position(|entry| entry.dev.as_raw() == dev.as_raw());
+            index.and_then(|index| devices.remove(index).ok())
+        };
         drop(removed);
+        true
     }
 }
 
@@ -250,6 +330,6 @@ pub(crate) unsafe extern "C" fn dealloc<D: Driver>(dev: *mut bindings::ib_device
     // SAFETY: This is the last operation of the device, and called once.
     let state = unsafe { take_state::<D>(dev) };
     D::detach(&state.data);
-    state.registry.remove(dev);
+    state.registry.retire(dev);
     drop(state);
 }

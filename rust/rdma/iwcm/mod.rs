@@ -14,7 +14,7 @@ pub mod request;
 
 pub use request::{RequestId, Requests};
 
-use crate::{device::Device, Driver};
+use crate::{device::Device, netdev::NetDevice, Driver};
 use core::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -111,6 +111,14 @@ impl CmId {
     /// A listener for IPv6 addresses must not take IPv4 connections.
     pub fn afonly(&self) -> bool {
         self.c().afonly()
+    }
+
+    /// Whether the consumer, who listens, is in the network namespace of `ndev`, that of the device
+    /// whose identifier this is, and may use the device from there. Context: any.
+    pub fn is_at(&self, ndev: &NetDevice) -> bool {
+        // SAFETY: `self` keeps the identifier, and the reference the network device. The identifier
+        // is of the RDMA CM, whose structure it points to as long as it is there.
+        unsafe { bindings::iw_cm_id_is_at(self.as_raw(), ndev.as_raw()) }
     }
 
     /// The result of connecting: `status`, and on success (or when the peer has rejected) what the

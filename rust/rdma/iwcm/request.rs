@@ -38,7 +38,7 @@ impl<T: Send + Sync + 'static> Requests<T> {
     pub(super) fn add(&self, conn: Arc<T>) -> Result<RequestId> {
         let reserved = self.0.reserve_cyclic()?;
         let id = reserved.id();
-        reserved.publish(conn)?;
+        reserved.publish(conn, GFP_KERNEL)?;
         Ok(RequestId(id))
     }
 

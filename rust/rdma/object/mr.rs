@@ -5,6 +5,7 @@
 use crate::{
     attr::Access,
     blocks::Blocks,
+    owner::Consumer,
     span::{Memory, Span},
     umem::Umem,
     Driver,
@@ -34,7 +35,7 @@ pub(crate) struct MrObject<D: Driver> {
 
 impl<D: Driver> MrObject<D> {
     /// Allocates the C structure for `new`.
-    pub(crate) fn create(new: NewMr<D::Mr>) -> Result<*mut bindings::ib_mr> {
+    pub(crate) fn create(new: NewMr<D::Mr>, consumer: Consumer) -> Result<*mut bindings::ib_mr> {
         let mr: Opaque<bindings::ib_mr> = pin_init::zeroed();
         // SAFETY: Zeroes are a valid value of the structure, which is not shared yet.
         unsafe {
@@ -49,7 +50,7 @@ impl<D: Driver> MrObject<D> {
                 },
                 data: new.mr,
             },
-            GFP_KERNEL,
+            consumer.flags(),
         )?;
         Ok(KBox::into_raw(object).cast())
     }

@@ -12,6 +12,7 @@ use crate::{
         mr::{MrObject, NewMr, SgMap, UserMr},
         PdObject,
     },
+    owner::Consumer,
     span::KernelMemory,
     udata::Udata,
     Driver,
@@ -21,10 +22,10 @@ use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
     /// The C structure of a region that the driver has made, or an error pointer.
-    fn mr(made: Result<NewMr<D::Mr>>) -> *mut bindings::ib_mr {
+    fn mr(made: Result<NewMr<D::Mr>>, consumer: Consumer) -> *mut bindings::ib_mr {
         let result = made.and_then(|new| {
             let data = new.mr.clone();
-            MrObject::<D>::create(new).inspect_err(|_| {
+            MrObject::<D>::create(new, consumer).inspect_err(|_| {
                 // As if the consumer had destroyed it at once.
                 let _ = D::dereg_mr(&data);
             })
@@ -43,14 +44,17 @@ impl<D: Driver> Ops<D> {
     ) -> *mut bindings::ib_mr {
         // SAFETY: As the module says. Only kernel consumers can ask for such a region.
         unsafe {
-            Self::mr(noio(|| {
-                D::get_dma_mr(
-                    Device::<D>::from_raw((*pd).device),
-                    PdObject::<D>::state(pd),
-                    Access::from_bits(access as u32),
-                    KernelMemory::new(),
-                )
-            }))
+            Self::mr(
+                noio(|| {
+                    D::get_dma_mr(
+                        Device::<D>::from_raw((*pd).device),
+                        PdObject::<D>::state(pd),
+                        Access::from_bits(access as u32),
+                        KernelMemory::new(),
+                    )
+                }),
+                Consumer::Kernel,
+            )
         }
     }
 
@@ -84,12 +88,15 @@ impl<D: Driver> Ops<D> {
                 access: Access::from_bits(access as u32),
                 device,
             };
-            Self::mr(D::reg_user_mr(
-                Device::<D>::from_raw(device),
-                PdObject::<D>::state(pd),
-                &request,
-                &mut udata,
-            ))
+            Self::mr(
+                D::reg_user_mr(
+                    Device::<D>::from_raw(device),
+                    PdObject::<D>::state(pd),
+                    &request,
+                    &mut udata,
+                ),
+                Consumer::Process,
+            )
         }
     }
 
@@ -108,13 +115,16 @@ impl<D: Driver> Ops<D> {
         }
         // SAFETY: As the module says.
         unsafe {
-            Self::mr(noio(|| {
-                D::alloc_mr(
-                    Device::<D>::from_raw((*pd).device),
-                    PdObject::<D>::state(pd),
-                    max_pages,
-                )
-            }))
+            Self::mr(
+                noio(|| {
+                    D::alloc_mr(
+                        Device::<D>::from_raw((*pd).device),
+                        PdObject::<D>::state(pd),
+                        max_pages,
+                    )
+                }),
+                Consumer::Kernel,
+            )
         }
     }
 
