@@ -181,39 +181,82 @@ static int on_client(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	return 0;
 }
 
-int pair_open(struct pair *p, const struct opts *o)
+static void pair_init(struct pair *p, const struct opts *o)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET };
-	int ret;
-
 	memset(p, 0, sizeof(*p));
 	p->o = *o;
 	p->c.pair = p;
 	p->s.pair = p;
 	init_completion(&p->c.up);
 	init_completion(&p->s.up);
+}
+
+/* At @port of the device to test; 0: at any. */
+static int listen_at(struct pair *p, u16 port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int ret;
+
 	if (!in4_pton(addr, -1, (u8 *)&at.sin_addr, -1, NULL))
 		return -EINVAL;
 	p->listener = rdma_create_id(&init_net, on_server, p, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(p->listener))
 		return PTR_ERR(p->listener);
 	ret = rdma_bind_addr(p->listener, (struct sockaddr *)&at);
-	if (!ret)
-		ret = rdma_listen(p->listener, 4);
-	if (ret)
-		return ret;
-	at = *(struct sockaddr_in *)&p->listener->route.addr.src_addr;
+	return ret ?: rdma_listen(p->listener, 4);
+}
+
+static int connect_to(struct pair *p, struct sockaddr_in *at)
+{
+	int ret;
+
 	p->c.id = rdma_create_id(&init_net, on_client, p, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(p->c.id))
 		return PTR_ERR(p->c.id);
-	ret = rdma_resolve_addr(p->c.id, NULL, (struct sockaddr *)&at, 2000);
+	ret = rdma_resolve_addr(p->c.id, NULL, (struct sockaddr *)at, 2000);
 	if (ret)
 		return ret;
 	if (!wait_for_completion_timeout(&p->c.up, TIME_LIMIT))
 		return -ETIMEDOUT;
-	if (!p->error && !wait_for_completion_timeout(&p->s.up, TIME_LIMIT))
-		return -ETIMEDOUT;
 	return p->error;
+}
+
+int pair_open(struct pair *p, const struct opts *o)
+{
+	struct sockaddr_in at;
+	int ret;
+
+	pair_init(p, o);
+	ret = listen_at(p, 0);
+	if (ret)
+		return ret;
+	at = *(struct sockaddr_in *)&p->listener->route.addr.src_addr;
+	ret = connect_to(p, &at);
+	if (!ret && !wait_for_completion_timeout(&p->s.up, TIME_LIMIT))
+		return -ETIMEDOUT;
+	return p->error ?: ret;
+}
+
+int pair_serve(struct pair *p, const struct opts *o)
+{
+	int ret;
+
+	pair_init(p, o);
+	ret = listen_at(p, HOSTS_PORT);
+	/* Somebody has to load the module on the other host first. */
+	if (!ret && !wait_for_completion_timeout(&p->s.up, 2 * TIME_LIMIT))
+		ret = -ETIMEDOUT;
+	return p->error ?: ret;
+}
+
+int pair_connect(struct pair *p, const struct opts *o, const char *peer)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(HOSTS_PORT) };
+
+	pair_init(p, o);
+	if (!in4_pton(peer, -1, (u8 *)&at.sin_addr, -1, NULL))
+		return -EINVAL;
+	return connect_to(p, &at);
 }
 
 void pair_close(struct pair *p)

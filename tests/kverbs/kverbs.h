@@ -18,6 +18,7 @@ enum {
 	REQS = 256,
 	MAX_SGE = 4,
 	ALL = -1,
+	HOSTS_PORT = 7720,		/* of the tests between two hosts */
 	REMOTE = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
 };
 
@@ -79,6 +80,9 @@ extern char *addr;
 extern uint drain_limit;
 
 int pair_open(struct pair *p, const struct opts *o);
+/* Only the server's end, for a client on another host, or only the client's, of such a server. */
+int pair_serve(struct pair *p, const struct opts *o);
+int pair_connect(struct pair *p, const struct opts *o, const char *peer);
 /* Of one that is not open, nothing. */
 void pair_close(struct pair *p);
 static inline struct ib_qp *qp_of(struct end *e) { return e->id->qp; }
@@ -117,6 +121,10 @@ struct test {
 	int (*run)(struct pair *p);
 	struct opts o;
 };
+
+/* The tests between two hosts, on either. */
+int hosts_serve(struct pair *p);
+void hosts_test(struct pair *p, const char *peer);
 
 extern const struct test op_tests[], mr_tests[], post_tests[], list_tests[], queue_tests[],
 	drain_tests[];

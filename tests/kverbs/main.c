@@ -12,6 +12,14 @@ uint drain_limit = 5;
 module_param(drain_limit, uint, 0444);
 MODULE_PARM_DESC(drain_limit, "seconds that draining a queue pair may take");
 
+static bool serve;
+module_param(serve, bool, 0444);
+MODULE_PARM_DESC(serve, "serve the tests of one host that connects by peer=");
+
+static char *peer = "";
+module_param(peer, charp, 0444);
+MODULE_PARM_DESC(peer, "IPv4 address of a host that serves: run the tests between two hosts");
+
 static const struct test *const suites[] = {
 	op_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
 };
@@ -34,11 +42,31 @@ static int run(const struct test *t)
 	return ret;
 }
 
+static int between_hosts(void)
+{
+	struct pair *p = kvcalloc(1, sizeof(*p), GFP_KERNEL);
+	int ret = 0;
+
+	if (!p)
+		return -ENOMEM;
+	if (serve)
+		ret = hosts_serve(p);
+	else
+		hosts_test(p, peer);
+	pair_close(p);
+	kvfree(p);
+	if (!ret)
+		pr_info("kverbs: done\n");
+	return ret;
+}
+
 static int __init kverbs_init(void)
 {
 	const struct test *t;
 	int i, n = 0, ret;
 
+	if (serve || *peer)
+		return between_hosts();
 	for (i = 0; i < ARRAY_SIZE(suites); i++)
 		for (t = suites[i]; t->name; t++)
 			n++;

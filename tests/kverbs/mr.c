@@ -293,6 +293,98 @@ static int t_other_pd(struct pair *p)
 	return 0;
 }
 
+/* An STag that is in use cannot be registered again: its peer may hold it. */
+static int t_reg_valid(struct pair *p)
+{
+	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
+	int status;
+
+	EXPECT(mr, "no region\n");
+	DO(in_reach(p, mr, 1));
+	status = reg_mr(&p->s, mr, REMOTE);
+	EXPECT(status == IB_WC_MW_BIND_ERR, "REG_MR: status %d\n", status);
+	DO(wait_error(&p->s));
+	return 0;
+}
+
+/* A Read with invalidation takes its sink's STag away, also if it has no bytes to bring. */
+static int t_read_inv(struct pair *p)
+{
+	static const u32 lens[] = { 100, 0 };
+	struct ib_mr *sink = reg_plain(&p->c, PAGE_SIZE, IB_ACCESS_LOCAL_WRITE);
+	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
+	struct ib_rdma_wr none = { .wr.opcode = IB_WR_RDMA_READ_WITH_INV };
+	struct ib_sge sge;
+	u32 i, key = 0;
+
+	EXPECT(sink && mr, "no region\n");
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		key = sink->lkey;
+		sge = (struct ib_sge) { sink->iova, lens[i], key };
+		DO(post_op(&p->c, p->r, IB_WR_RDMA_READ_WITH_INV, 0, &sge, mr->iova, mr->rkey));
+		DO(req_wait(&p->c, p->r));
+		/* Only what is not in use can be registered. */
+		if (i < ARRAY_SIZE(lens) - 1)
+			DO(reg_mr(&p->c, sink, IB_ACCESS_LOCAL_WRITE));
+	}
+	/* Without a sink there is nothing to invalidate. */
+	EXPECT(post(&p->c, p->r, &none.wr) == -EINVAL, "a Read without a sink\n");
+	sge = (struct ib_sge) { sink->iova, 100, key };
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	ENDS(&p->c, p->r, IB_WC_LOC_PROT_ERR);
+	return 0;
+}
+
+/* It may take away only what a local invalidation may, and says so before it reads. */
+static int t_read_inv_foreign(struct pair *p)
+{
+	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
+	struct ib_mr *other = reg_plain(&p->c, PAGE_SIZE, REMOTE);
+	const struct opts o = { };
+	struct ib_sge sge;
+	u32 i;
+
+	EXPECT(mr && other, "no region\n");
+	for (i = 0; i < 4; i++) {
+		DO(pair_open(p + 1, &o));
+		sge = sge_of(&p[1].c, 0, i % 2 ? 100 : 0);
+		if (i / 2)
+			sge.lkey = other->lkey;
+		/* The source is none of its domain, so the peer would complain if it were asked. */
+		DO(post_op(&p[1].c, p[1].r, IB_WR_RDMA_READ_WITH_INV, 0, &sge, mr->iova, mr->rkey));
+		ENDS(&p[1].c, p[1].r, IB_WC_LOC_PROT_ERR);
+		DO(wait_error(&p[1].c));
+		pair_close(p + 1);
+		DO(in_reach(p, mr, 20 + i));
+	}
+	/* The other region is still in use. */
+	sge = (struct ib_sge) { other->iova, 100, other->lkey };
+	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
+	DO(req_wait(&p->c, p->r));
+	return 0;
+}
+
+/* Rights that a registration cannot give are refused when it is posted. */
+static int t_reg_flags(struct pair *p)
+{
+	static const int refused[] = {
+		IB_ACCESS_MW_BIND, IB_ZERO_BASED, IB_ACCESS_ON_DEMAND, IB_ACCESS_FLUSH_GLOBAL,
+		IB_ACCESS_FLUSH_PERSISTENT, 1 << 30,
+	};
+	struct ib_mr *mr = new_mr(&p->s, 1);
+	u32 i;
+	int ret;
+
+	EXPECT(mr, "no region\n");
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		ret = reg_mr(&p->s, mr, REMOTE | refused[i]);
+		EXPECT(ret == -EOPNOTSUPP, "flag %#x: %d\n", refused[i], ret);
+	}
+	DO(reg_mr(&p->s, mr, REMOTE | IB_ACCESS_RELAXED_ORDERING | IB_ACCESS_HUGETLB |
+			     IB_ACCESS_REMOTE_ATOMIC));
+	return 0;
+}
+
 const struct test mr_tests[] = {
 	{ "registration, with an offset", t_offset, { .len = 5 * PAGE_SIZE } },
 	{ "registration, with an offset of the mapping, at another address", t_sg_offset,
@@ -303,5 +395,9 @@ const struct test mr_tests[] = {
 	{ "Send with Invalidate", t_send_inv, { } },
 	{ "Send with Invalidate of another connection's", t_send_inv_foreign, { } },
 	{ "regions of another protection domain", t_other_pd, { } },
+	{ "registration of what is in use", t_reg_valid, { } },
+	{ "registration with rights that there are not", t_reg_flags, { } },
+	{ "Read with invalidation", t_read_inv, { } },
+	{ "Read with invalidation of what is not its own", t_read_inv_foreign, { } },
 	{ }
 };

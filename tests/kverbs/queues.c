@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Queues: ERROR, a full one, shared receives, overflow. */
+/* Queues: ERROR, a full one, shared receives, overflow; queries; no call after the end. */
 #include <linux/delay.h>
+#include <linux/slab.h>
 
 #include "kverbs.h"
 
@@ -96,7 +97,108 @@ static int t_overflow(struct pair *p)
 	return 0;
 }
 
+/* What the core copies to processes, out of structures that it does not clear. */
+struct answer {
+	struct ib_qp_attr attr;
+	struct ib_qp_init_attr init;
+};
+
+static int query(struct pair *p, struct answer *a)
+{
+	const u8 junk = 0xa5;
+
+	memset(a, junk, sizeof(*a));
+	DO(ib_query_qp(qp_of(&p->c), &a->attr, 0, &a->init));
+	EXPECT(a->attr.qp_state == IB_QPS_RTS && a->attr.port_num == 1, "state %d\n",
+	       a->attr.qp_state);
+	EXPECT(a->init.send_cq == p->c.scq && a->init.qp_type == IB_QPT_RC, "not this QP\n");
+	/* iWARP has no use for these. */
+	EXPECT(!memchr_inv(&a->attr.ah_attr, 0, sizeof(a->attr.ah_attr)), "ah_attr\n");
+	EXPECT(!memchr_inv(&a->attr.alt_ah_attr, 0, sizeof(a->attr.alt_ah_attr)), "alt_ah_attr\n");
+	EXPECT(!a->attr.path_mig_state && !a->attr.qkey && !a->attr.rq_psn && !a->attr.sq_psn &&
+	       !a->attr.dest_qp_num && !a->attr.pkey_index && !a->attr.alt_pkey_index &&
+	       !a->attr.en_sqd_async_notify && !a->attr.sq_draining && !a->attr.min_rnr_timer &&
+	       !a->attr.timeout && !a->attr.retry_cnt && !a->attr.rnr_retry &&
+	       !a->attr.alt_port_num && !a->attr.alt_timeout && !a->attr.rate_limit,
+	       "an attribute is what was there before\n");
+	EXPECT(!a->init.xrcd && !a->init.create_flags && !a->init.rwq_ind_tbl &&
+	       !a->init.source_qpn, "an attribute of the creation is what was there before\n");
+	return 0;
+}
+
+static int t_query(struct pair *p)
+{
+	struct answer *a = kmalloc_obj(*a);
+	int ret = a ? query(p, a) : -ENOMEM;
+
+	kfree(a);
+	return ret;
+}
+
+/* A consumer that counts the calls of its completion handler, and those after its QP's end. */
+struct watch {
+	bool gone;
+	int calls, late;
+};
+
+static void called(struct ib_cq *cq, void *context)
+{
+	struct watch *w = context;
+
+	/* Long enough for destroying the QP to be faster, if it does not wait. */
+	mdelay(1);
+	w->calls++;
+	w->late += READ_ONCE(w->gone);
+}
+
+/* A QP that completes a receive, whose handler is called later, and that is destroyed at once. */
+static int end_at_once(struct end *e, struct watch *w, struct ib_cq *cq)
+{
+	struct ib_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_recv_wr wr = { .wr_id = 7 };
+	int ret, calls = w->calls;
+	struct ib_qp *qp;
+	struct ib_wc wc;
+
+	qp = ib_create_qp(e->pd, &init);
+	DO(PTR_ERR_OR_ZERO(qp));
+	w->gone = false;
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE) ?: ib_req_notify_cq(cq, IB_CQ_NEXT_COMP) ?:
+	      ib_post_recv(qp, &wr, NULL);
+	DO(ib_destroy_qp(qp));
+	WRITE_ONCE(w->gone, true);
+	DO(ret);
+	EXPECT(w->calls == calls + 1, "%d calls\n", w->calls - calls);
+	EXPECT(ib_poll_cq(cq, 1, &wc) == 1 && wc.status == IB_WC_WR_FLUSH_ERR, "no completion\n");
+	return 0;
+}
+
+/* Once a QP is destroyed, no completion handler is called for it; and none of its calls is lost. */
+static int t_last_call(struct pair *p)
+{
+	struct ib_cq_init_attr attr = { .cqe = 4 };
+	struct watch w = { };
+	struct ib_cq *cq;
+	int i, ret = 0;
+
+	cq = ib_create_cq(p->c.id->device, called, NULL, &w, &attr);
+	DO(PTR_ERR_OR_ZERO(cq));
+	for (i = 0; i < 200 && !ret; i++)
+		ret = end_at_once(&p->c, &w, cq);
+	msleep(20);
+	ib_destroy_cq(cq);
+	EXPECT(!w.late, "%d calls after the end\n", w.late);
+	return ret;
+}
+
 const struct test queue_tests[] = {
+	{ "a query leaves nothing as it was", t_query, { } },
+	{ "no completion handler is called after a QP's end", t_last_call, { } },
 	{ "ERROR", t_error, { } },
 	{ "a full queue", t_full, { .poll = IB_POLL_DIRECT, .sq = COUNT } },
 	{ "shared receives", t_srq, { .poll = IB_POLL_WORKQUEUE, .srq = true } },

@@ -101,6 +101,11 @@ static struct ibv_cq *new_cq(struct conn *c, unsigned int size)
 	return cq;
 }
 
+static uint8_t depth_of(int wanted)
+{
+	return wanted < 0 ? 0 : or_else(wanted, 16);
+}
+
 /* Give the connection's id its queues. */
 void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 {
@@ -126,11 +131,15 @@ void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 	attr.recv_cq = c->rcq;
 	CALL(rdma_create_qp(c->id, c->pd, &attr));
 	c->qp = c->id->qp;
-}
+	if (o->qp_ird || o->qp_ord) {
+		struct ibv_qp_attr depths = {
+			.max_dest_rd_atomic = depth_of(o->qp_ird), .max_rd_atomic = depth_of(o->qp_ord),
+		};
 
-static uint8_t depth_of(int wanted)
-{
-	return wanted < 0 ? 0 : or_else(wanted, 16);
+		CALL(ibv_modify_qp(c->qp, &depths,
+				   (o->qp_ird ? IBV_QP_MAX_DEST_RD_ATOMIC : 0) |
+				   (o->qp_ord ? IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+	}
 }
 
 void conn_param(struct conn *c, struct rdma_conn_param *p)

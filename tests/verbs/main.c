@@ -18,7 +18,7 @@
 
 static const struct test *const groups[] = {
 	ops_tests, align_tests, sge_tests, order_tests, mr_tests, prot_tests,
-	recv_tests, srq_tests, cq_tests, qp_tests, scale_tests, cm_tests,
+	recv_tests, late_tests, srq_tests, cq_tests, qp_tests, scale_tests, cm_tests,
 	close_tests, big_tests, stress_tests, hostile_tests,
 };
 
@@ -29,30 +29,23 @@ static bool quick, with_long, listing, gentle;
 static uint64_t seed = 1;
 static unsigned int rounds = 20;
 
-/* What a driver cannot do, read from a file, and on which side it is. */
-enum role { AS_ACTIVE = 1, AS_PASSIVE = 2 };
-
-static struct {
-	char name[64];
-	int roles;
-	char reason[160];
-} known[100];
-static int num_known;
-static bool known_client, known_server, known_run;
-
 static void usage(void)
 {
 	fputs("usage: rsiw-verbs server [-p PORT] ADDRESS\n"
 	      "       rsiw-verbs client [-p PORT] [-t PATTERN,...] [-x PATTERN,...]\n"
-	      "                  [-q] [-l] [-k KNOWN [-c] [-r] [-f]] [-s SEED] [-n ROUNDS]\n"
-	      "                  [-z] ADDRESS\n"
+	      "                  [-q] [-l] [-k KNOWN [-c] [-r] [-f PART/PARTS] [-e FAULTS]]\n"
+	      "                  [-s SEED] [-n ROUNDS] [-z] ADDRESS\n"
 	      "       rsiw-verbs list [-t PATTERN,...] [-q] [-l]\n"
 	      "  -t  only these tests (shell patterns)   -x  not these\n"
 	      "  -q  the quick ones                      -l  the long ones too\n"
 	      "  -k  file of tests that a driver is known to fail: in each line a pattern,\n"
 	      "      on which side it fails (active, passive, any) and the reason\n"
 	      "  -c  the client has that driver   -r  the server has it\n"
-	      "  -f  do not skip those tests: run them, expecting that they fail\n"
+	      "  -f  do not skip those tests of each PARTSth line, from PART on: run them,\n"
+	      "      expecting that they fail, and mark lines whose tests all pass\n"
+	      "  -e  file of faults that it is known for: in each line a name, whose side\n"
+	      "      tells of it (siw, rsiw, any), and a regular expression for what is told.\n"
+	      "      A test that fails so is tried again, and that is marked\n"
 	      "  -z  stress without anything empty and without fences\n"
 	      "  -s  seed of the random tests, 0: from the clock   -n  their length\n",
 	      stderr);
@@ -79,47 +72,6 @@ static bool selected(const struct test *t, const char *name)
 	if (quick)
 		return t->flags & T_QUICK;
 	return with_long || !(t->flags & T_LONG);
-}
-
-static void read_known(const char *file)
-{
-	FILE *f = fopen(file, "r");
-	char line[256];
-
-	if (!f) {
-		perror(file);
-		exit(2);
-	}
-	while (fgets(line, sizeof(line), f)) {
-		char role[16];
-
-		line[strcspn(line, "#\n")] = 0;
-		if (sscanf(line, "%63s %15s %159[^\n]", known[num_known].name, role,
-			   known[num_known].reason) != 3)
-			continue;
-		known[num_known].roles = !strcmp(role, "active") ? AS_ACTIVE :
-					 !strcmp(role, "passive") ? AS_PASSIVE :
-					 AS_ACTIVE | AS_PASSIVE;
-		if (++num_known == ARRAY_SIZE(known)) {
-			fprintf(stderr, "%s: too many lines\n", file);
-			exit(2);
-		}
-	}
-	fclose(f);
-}
-
-static const char *known_reason(const char *name, bool reverse)
-{
-	int i, roles = 0;
-
-	if (known_client)
-		roles |= reverse ? AS_PASSIVE : AS_ACTIVE;
-	if (known_server)
-		roles |= reverse ? AS_ACTIVE : AS_PASSIVE;
-	for (i = 0; i < num_known; i++)
-		if (known[i].roles & roles && !fnmatch(known[i].name, name, 0))
-			return known[i].reason;
-	return NULL;
 }
 
 static const struct test *find_test(const char *name)
@@ -155,6 +107,7 @@ static void __attribute__((noreturn)) serve(int fd)
 	s.seed = run.seed;
 	s.rounds = run.rounds;
 	s.gentle = run.gentle;
+	s.hasty = run.hasty;
 	run_child(&s, t, -1);
 }
 
@@ -179,15 +132,15 @@ static int server(const char *addr)
 }
 
 static void __attribute__((noreturn))
-test_process(const struct test *t, bool reverse, const char *addr, int out)
+test_process(const struct test *t, bool reverse, bool hasty, const char *addr, int out)
 {
 	struct side s = {
 		.client = true, .active = !reverse, .seed = seed, .rounds = rounds,
-		.gentle = gentle,
+		.gentle = gentle, .hasty = hasty,
 	};
 	struct oob_run run = {
 		.seed = seed, .rounds = rounds, .server_active = reverse,
-		.gentle = gentle,
+		.gentle = gentle, .hasty = hasty,
 	};
 	struct result r = { .verdict = V_FAIL };
 	socklen_t len = sizeof(s.local);
@@ -211,7 +164,8 @@ test_process(const struct test *t, bool reverse, const char *addr, int out)
 	run_child(&s, t, out);
 }
 
-static void run_one(const struct test *t, bool reverse, const char *addr, struct result *r)
+static void run_one(const struct test *t, bool reverse, bool hasty, const char *addr,
+		    struct result *r)
 {
 	int pipefd[2], status = 0, ms = ((t->seconds ? t->seconds : 60) + 20) * 1000;
 	struct pollfd pfd = { .events = POLLIN };
@@ -227,7 +181,7 @@ static void run_one(const struct test *t, bool reverse, const char *addr, struct
 	}
 	if (!pid) {
 		close(pipefd[0]);
-		test_process(t, reverse, addr, pipefd[1]);
+		test_process(t, reverse, hasty, addr, pipefd[1]);
 	}
 	close(pipefd[1]);
 	pfd.fd = pipefd[0];
@@ -259,8 +213,6 @@ static bool report(int n, const char *name, const char *why, const struct result
 	switch (r->verdict) {
 	case V_PASS:
 		printf("ok %d %s\n", n, name);
-		if (why)
-			printf("# %s passed, though known to fail: %s\n", name, why);
 		break;
 	case V_SKIP:
 		printf("ok %d %s # SKIP %s\n", n, name, r->own);
@@ -280,6 +232,9 @@ static bool report(int n, const char *name, const char *why, const struct result
 	return r->verdict == V_PASS || r->verdict == V_SKIP || why;
 }
 
+/* Of a test that failed by what is excused, or that passed and should not. */
+enum { TRIES = 4 };
+
 /* Runs the selected tests, or (addr NULL) only counts or lists them. */
 static int client(const char *addr, int *count)
 {
@@ -288,6 +243,8 @@ static int client(const char *addr, int *count)
 	struct result r;
 	uint64_t began;
 	int n = 0, bad = 0, reverse, tries;
+	const char *fault;
+	bool forced;
 	char name[80];
 	size_t g;
 
@@ -303,25 +260,26 @@ static int client(const char *addr, int *count)
 					puts(name);
 				if (!addr)
 					continue;
-				why = known_reason(t->name, reverse);
-				if (why && !known_run) {
+				why = known_reason(t->name, reverse, &forced);
+				if (why && !forced) {
 					printf("ok %d %s # SKIP known: %s\n", n, name, why);
 					continue;
 				}
 				began = now_ms();
-				run_one(t, reverse, addr, &r);
-				/*
-				 * Beside siw, which misses a first message that comes while
-				 * siw_accept() still sets up its socket, and which puts FPDUs on
-				 * the wire whose CRC is not that of their payload (captures show
-				 * it). Also, the port that the RDMA CM picked may be one of a
-				 * TCP connection of the host.
-				 */
-				for (tries = 0; gentle && !why && tries < 3 && r.verdict == V_FAIL; tries++) {
-					printf("# %s: once more, after: %s%s%s\n", name, r.own,
+				run_one(t, reverse, why, addr, &r);
+				for (tries = 1; !why && tries < TRIES && r.verdict == V_FAIL; tries++) {
+					fault = excuse(&r);
+					if (!fault)
+						break;
+					printf("# RETRY %s: %s: %s%s%s\n", fault, name, r.own,
 					       r.peer[0] ? "; server: " : "", r.peer);
-					run_one(t, reverse, addr, &r);
+					run_one(t, reverse, why, addr, &r);
 				}
+				/* Once may be luck. */
+				for (tries = 1; why && tries < TRIES && r.verdict == V_PASS; tries++)
+					run_one(t, reverse, why, addr, &r);
+				if (why && r.verdict != V_SKIP)
+					known_ran(why, r.verdict == V_PASS);
 				bad += !report(n, name, why, &r, now_ms() - began);
 			}
 		}
@@ -336,7 +294,7 @@ int main(int argc, char **argv)
 	int opt, count, bad;
 
 	optind = 2;
-	while (argc > 1 && (opt = getopt(argc, argv, "p:t:x:k:s:n:qlcrfz")) != -1) {
+	while (argc > 1 && (opt = getopt(argc, argv, "p:t:x:k:e:f:s:n:qlcrz")) != -1) {
 		switch (opt) {
 		case 'p':
 			port = optarg;
@@ -368,8 +326,13 @@ int main(int argc, char **argv)
 		case 'r':
 			known_server = true;
 			break;
+		case 'e':
+			read_faults(optarg);
+			break;
 		case 'f':
-			known_run = true;
+			if (sscanf(optarg, "%u/%u", &run_first, &run_of) != 2 || !run_of)
+				usage();
+			run_first %= run_of;
 			break;
 		case 'z':
 			gentle = true;
@@ -398,6 +361,7 @@ int main(int argc, char **argv)
 	}
 	printf("KTAP version 1\n# seed %lu\n1..%d\n", seed, count);
 	bad = client(argv[optind], &count);
+	tell_stale();
 	printf("# %d of %d failed\n", bad, count);
 	return bad != 0;
 }

@@ -246,6 +246,61 @@ static void t_flags(struct side *s)
 	free(b.model);
 }
 
+/* Rights that name what this device does not have are refused; atomics need no more than leave. */
+static void t_refused(struct side *s)
+{
+	static const int refused[] = {
+		IBV_ACCESS_MW_BIND, IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED,
+	};
+	struct ibv_mr *mr;
+	struct buf b;
+	size_t i;
+
+	buf_map(&b, PAGE);
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		mr = ibv_reg_mr(s->pd, b.p, b.len, ACC_ALL | refused[i]);
+		CHECK(!mr && errno == EOPNOTSUPP, "access %#x: %s, errno %d", refused[i],
+		      mr ? "registered" : "refused", errno);
+	}
+	/* Programs that do not ask give this one (libfabric, qperf). */
+	mr = ibv_reg_mr(s->pd, b.p, b.len, ACC_ALL | IBV_ACCESS_REMOTE_ATOMIC);
+	CHECK(mr, "the right to atomics: errno %d", errno);
+	CALL(ibv_dereg_mr(mr));
+	buf_free(&b);
+}
+
+/* Addressed by the offset from its first byte, on both ends. */
+static void t_zero_based(struct side *s)
+{
+	struct ibv_sge sge;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_map(&b, 4 * PAGE);
+	b.mr = ibv_reg_mr(s->pd, b.p + 100, 3 * PAGE, ACC_ALL | IBV_ACCESS_ZERO_BASED);
+	CHECK(b.mr, "ibv_reg_mr: errno %d", errno);
+	exercise(s, &c, &b, 900, 1000, 5000);
+	if (s->active) {
+		r = take_rmem(s);
+		buf_fill(&b, 100, 200, 1);
+		sge = (struct ibv_sge) { 0, 200, b.mr->lkey };
+		post(&c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+		good(c.scq, 1, IBV_WC_RDMA_WRITE, -1);
+		mark_send(&c, 1);
+	} else {
+		r = (struct rmem) { .addr = 0, .rkey = b.mr->rkey };
+		buf_expect(&b, 100, 200, 1);
+		mark_arm(&c);
+		oob_send(s, &r, sizeof(r));
+		mark_wait(&c, 1);
+	}
+	buf_verify(&b, "region addressed from 0");
+	conn_close(&c);
+	buf_free(&b);
+}
+
 /* Many regions at a time: all keys differ, each leads to its own memory. */
 static void t_many(struct side *s)
 {
@@ -352,6 +407,8 @@ const struct test mr_tests[] = {
 	{ "mr-untouched", t_untouched, 0 },
 	{ "mr-read-only", t_readonly, 0 },
 	{ "mr-flags", t_flags, T_QUICK },
+	{ "mr-flags-refused", t_refused, T_QUICK },
+	{ "mr-zero-based", t_zero_based, T_QUICK },
 	{ "mr-many", t_many, 0 },
 	{ "mr-keys", t_keys, T_QUICK },
 	{ "mr-lifetime", t_lifetime, 0 },

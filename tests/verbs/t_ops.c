@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Every operation by itself, in many sizes. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "vt.h"
@@ -404,6 +406,84 @@ static void t_unsupported(struct side *s)
 	buf_free(&b);
 }
 
+enum { CHANGES = 60, CHANGING = 60000 };
+
+struct changer {
+	uint64_t *p;
+	size_t words;
+	atomic_bool over;
+	uint64_t rounds;
+};
+
+static void *change(void *arg)
+{
+	struct changer *ch = arg;
+	uint64_t state = 1;
+	size_t i;
+
+	while (!atomic_load(&ch->over)) {
+		for (i = 0; i < ch->words; i++)
+			__atomic_store_n(&ch->p[i], mix(&state), __ATOMIC_RELAXED);
+		ch->rounds++;
+	}
+	return NULL;
+}
+
+/*
+ * The buffer changes all the time while it is sent, by Sends, Writes, and as the answer to the
+ * other side's Reads: no FPDU's CRC may be wrong for it, which would end the connection.
+ */
+static void t_changed(struct side *s)
+{
+	struct rmem to = {}, from = {};
+	struct changer ch = {};
+	struct ibv_sge sge;
+	pthread_t thread;
+	struct buf b, sink;
+	struct conn c;
+	uint64_t i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, CHANGING, ACC_ALL);
+	buf_new(s, &sink, CHANGING, ACC_ALL);
+	if (s->active) {
+		to = take_rmem(s);
+		from = take_rmem(s);
+	} else {
+		give_rmem(s, &sink);
+		give_rmem(s, &b);
+	}
+	ch.p = (uint64_t *)b.p;
+	ch.words = CHANGING / sizeof(uint64_t);
+	CHECK(!pthread_create(&thread, NULL, change, &ch), "no thread");
+	for (i = 0; i < CHANGES; i++) {
+		if (!s->active) {
+			sge = sge_of(&sink, 0, CHANGING);
+			post_recv(&c, i, &sge, 1);
+			sync_sides(s);
+			good(c.rcq, i, IBV_WC_RECV, CHANGING);
+			continue;
+		}
+		sge = sge_of(&b, 0, CHANGING);
+		sync_sides(s);
+		post(&c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1, to.addr, to.rkey);
+		post(&c, IBV_WR_SEND, i, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+		sge = sge_of(&sink, 0, CHANGING);
+		post(&c, IBV_WR_RDMA_READ, i, IBV_SEND_SIGNALED, &sge, 1, from.addr, from.rkey);
+		good(c.scq, i, IBV_WC_RDMA_WRITE, -1);
+		good(c.scq, i, IBV_WC_SEND, -1);
+		good(c.scq, i, IBV_WC_RDMA_READ, -1);
+	}
+	sync_sides(s);
+	atomic_store(&ch.over, true);
+	pthread_join(thread, NULL);
+	CHECK(ch.rounds > CHANGES / 10, "it changed only %llu times",
+	      (unsigned long long)ch.rounds);
+	conn_close(&c);
+	buf_free(&sink);
+	buf_free(&b);
+}
+
 const struct test ops_tests[] = {
 	{ "send", t_send, T_QUICK | T_BOTH },
 	{ "send-solicited", t_send, 0, IBV_SEND_SOLICITED },
@@ -415,6 +495,7 @@ const struct test ops_tests[] = {
 	{ "send-invalidate-bad", t_send_inv_bad, 0 },
 	{ "send-invalidate-other-pd", t_send_inv_others, 0, OF_OTHER_PD },
 	{ "send-invalidate-shared", t_send_inv_others, T_QUICK, SHARED },
+	{ "changed-while-sent", t_changed, T_QUICK },
 	{ "unsupported", t_unsupported, T_QUICK },
 	{ }
 };

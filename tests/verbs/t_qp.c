@@ -221,6 +221,117 @@ static void t_error_both(struct side *s)
 	buf_free(&b);
 }
 
+static int set_access(struct conn *c, unsigned int access)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = access };
+
+	return ibv_modify_qp(c->qp, &attr, IBV_QP_ACCESS_FLAGS);
+}
+
+/* What the QP does not admit its peer may not do, whatever the region grants. */
+static void t_access(struct side *s)
+{
+	static const struct {
+		unsigned int access;
+		enum ibv_wr_opcode op;
+		bool ok;
+	} tries[] = {
+		{ IBV_ACCESS_REMOTE_READ, IBV_WR_RDMA_READ, true },
+		{ IBV_ACCESS_REMOTE_WRITE, IBV_WR_RDMA_WRITE, true },
+		{ IBV_ACCESS_REMOTE_READ, IBV_WR_RDMA_WRITE, false },
+		{ IBV_ACCESS_REMOTE_WRITE, IBV_WR_RDMA_READ, false },
+		{ 0, IBV_WR_RDMA_WRITE, false },
+		{ 0, IBV_WR_RDMA_READ, false },
+	};
+	struct ibv_sge sge;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+	size_t i;
+	int k;
+
+	buf_new(s, &b, PAGE, ACC_ALL);
+	sge = sge_of(&b, 0, 100);
+	for (i = 0; i < ARRAY_SIZE(tries); i++) {
+		conn_open(s, &c, NULL);
+		if (s->active) {
+			/* Once with all rights, so that those are in use which are taken away. */
+			for (k = 0; k < 2; k++) {
+				r = take_rmem(s);
+				post(&c, tries[i].op, k, IBV_SEND_SIGNALED, &sge, 1,
+				     r.addr, r.rkey);
+				if (k == 0 || tries[i].ok || tries[i].op == IBV_WR_RDMA_WRITE)
+					poll_one(c.scq);
+				else
+					bad(c.scq, k, BIT(IBV_WC_REM_ACCESS_ERR));
+				if (k == 0 && tries[i].op == IBV_WR_RDMA_WRITE) {
+					/* It has arrived when the answer to a Read has come. */
+					post(&c, IBV_WR_RDMA_READ, 9, IBV_SEND_SIGNALED, &sge, 1,
+					     r.addr, r.rkey);
+					good(c.scq, 9, IBV_WC_RDMA_READ, 100);
+				}
+				if (k == 0)
+					sync_sides(s);
+			}
+		} else {
+			give_rmem(s, &b);
+			sync_sides(s);
+			CALL(set_access(&c, tries[i].access));
+			give_rmem(s, &b);
+		}
+		if (tries[i].ok) {
+			conn_close(&c);
+		} else {
+			conn_expect_error(&c);
+			conn_free(&c);
+		}
+	}
+	/* Rights that there are not. */
+	conn_open(s, &c, NULL);
+	CHECK(set_access(&c, ACC_ALL | IBV_ACCESS_MW_BIND) == EOPNOTSUPP, "windows may be bound");
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/* A side that allows no Reads gets none, whatever the other one asks for. */
+static void t_no_reads(struct side *s)
+{
+	struct conn_opts o = { .ird = -1, .ord = 4 };
+	struct conn c;
+
+	conn_open(s, &c, &o);
+	CHECK(c.ird == 0 && c.ord == 0, "%d Reads answered, %d sent", c.ird, c.ord);
+	conn_close(&c);
+}
+
+/* What is set on the queue pair itself bounds what its connection agrees on. */
+static void t_qp_depths(struct side *s)
+{
+	struct conn_opts o = { .ird = 16, .ord = 16 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct conn c;
+
+	if (s->active) {
+		o.qp_ird = 3;
+		o.qp_ord = 5;
+	}
+	conn_open(s, &c, &o);
+	CALL(ibv_query_qp(c.qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC, &init));
+	if (s->active)
+		CHECK(attr.max_dest_rd_atomic <= 3 && attr.max_rd_atomic <= 5,
+		      "%d Reads answered, %d sent", attr.max_dest_rd_atomic, attr.max_rd_atomic);
+	else
+		CHECK(attr.max_rd_atomic <= 3, "%d Reads sent", attr.max_rd_atomic);
+	/* What was agreed on cannot be changed. */
+	attr.max_rd_atomic++;
+	CHECK(ibv_modify_qp(c.qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC) == EINVAL, "modified to %d",
+	      attr.max_rd_atomic);
+	attr.max_rd_atomic--;
+	CALL(ibv_modify_qp(c.qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC));
+	conn_close(&c);
+}
+
 static void t_limits(struct side *s)
 {
 	struct ibv_device_attr dev;
@@ -306,6 +417,9 @@ const struct test qp_tests[] = {
 	{ "qp-flush-unconnected", t_flush_unconnected, 0 },
 	{ "qp-states", t_states, T_QUICK },
 	{ "qp-error-both", t_error_both, T_QUICK },
+	{ "qp-access", t_access, T_QUICK },
+	{ "qp-no-reads", t_no_reads, T_QUICK },
+	{ "qp-depths", t_qp_depths, T_QUICK | T_BOTH },
 	{ "qp-limits", t_limits, 0 },
 	{ "qp-destroy-early", t_destroy_early, T_QUICK | T_BOTH },
 	{ }

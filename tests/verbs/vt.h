@@ -34,6 +34,7 @@ struct side {
 	uint64_t seed;			/* the same on both sides */
 	unsigned int rounds;		/* how long the random tests go on */
 	bool gentle;			/* random tests spare weak drivers */
+	bool hasty;			/* it will fail: no long wait for that */
 	uint32_t arg;			/* of the test's entry in the table */
 	struct sockaddr_storage local, peer;
 	struct rdma_event_channel *ech;
@@ -59,7 +60,7 @@ struct test {
 
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
-	mr_tests[], prot_tests[], recv_tests[], srq_tests[], cq_tests[],
+	mr_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[],
 	qp_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
 	stress_tests[], hostile_tests[];
 
@@ -88,6 +89,18 @@ void run_child(struct side *s, const struct test *t, int out)
 		fail("%s: %d (errno %d)", #call, rv_, errno);		\
 } while (0)
 
+/* known.c: another driver's faults, and what tells of them */
+extern bool known_client, known_server;
+extern unsigned int run_first, run_of;
+void read_known(const char *file);
+void read_faults(const char *file);
+const char *known_reason(const char *name, bool reverse, bool *run);
+void known_ran(const char *reason, bool passed);
+void tell_stale(void);
+const char *excuse(const struct result *r);
+unsigned long crc_errors(const struct side *s);
+unsigned long unread(const struct side *s);
+
 uint64_t now_ms(void);
 void sleep_ms(unsigned int ms);
 
@@ -99,7 +112,7 @@ struct oob_run {			/* what the client asks the server for */
 	uint64_t seed;
 	uint32_t rounds;
 	uint32_t server_active;
-	uint32_t gentle;
+	uint32_t gentle, hasty;
 };
 
 int oob_listen(const char *addr, const char *port);
@@ -153,6 +166,7 @@ struct conn_opts {
 	bool silent;			/* the client need not send first */
 	int tos;			/* type of service; 0: none is set */
 	int ird, ord;			/* 0: 16; -1: none */
+	int qp_ird, qp_ord;		/* as set on the QP itself; 0: not set; -1: none */
 	unsigned int max_inline;
 	struct ibv_pd *pd;
 	struct ibv_cq *scq, *rcq;

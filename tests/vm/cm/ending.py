@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """How long connections may take to end.
 
-    ending.py ADDRESS PORT      all cases at once, each with a port of its own, from this one on
+    ending.py ADDRESS PORT GROUP    all cases of a group at once, each with a port of its own, from
+                                    this one on
 
 The device is asked by a consumer (tests/vm/prog/ending.c), or by a fault, to end a connection whose
 peer, this program, takes or sends nothing any more, or little. Says "ok NAME" or "not ok NAME".
 """
 
+import ctypes
 import os
 import select
 import socket
@@ -19,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
 
 import fpdu
 import mpa
-from fpdu import SLOW, WRITE, Failed, check
+from fpdu import SEND, SLOW, WRITE, Failed, check
 from victim import UNKNOWN, Program
 
 # What the device may be late by, and a tenth: the kernel's timers are coarse. It is never early.
@@ -45,12 +47,12 @@ class Consumer(Program):
         self.wait(lambda: line in self.lines, f"does not say '{line}', but '{self.last()}'", seconds)
         return self.lines[line]
 
-    def do(self, what):
+    def do(self, what, answer=None):
         """The time before it is asked to."""
         now = time.monotonic()
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
-        self.has("done " + what)
+        self.has(answer or "done " + what)
         return now
 
 
@@ -66,13 +68,25 @@ class Peer(fpdu.Stream):
         sock.settimeout(10 * SLOW)
         sock.connect((address, port))
         super().__init__(sock)
-        sock.sendall(mpa.frame(mpa.REQUEST))
+        self.ask()
         self.accepted()
-        # It may send after that.
-        self.send(fpdu.tagged(WRITE, 0, 0))
+        self.replied = time.monotonic()
+        self.speak()
         self.consumer.has("event RDMA_CM_EVENT_ESTABLISHED")
         if writes:
             self.full()
+
+    def ask(self):
+        self.sock.sendall(mpa.frame(mpa.REQUEST))
+
+    def speak(self):
+        """It may send after that."""
+        self.send(fpdu.tagged(WRITE, 0, 0))
+
+    def first_after(self):
+        """When the first of it came, in seconds after the Reply."""
+        check(len(self.receive(1)) == 1, "the end")
+        return time.monotonic() - self.replied
 
     def waiting(self):
         return len(self.sock.recv(1 << 20, socket.MSG_PEEK))
@@ -153,6 +167,53 @@ def late_data(peer):
     return peer.reset_after(began, 20)
 
 
+def deaf_behind_a_fault(peer):
+    """From a fault of this end on nothing is placed, however long its Terminate finds no room."""
+    peer.consumer.do("receives")
+    where = next(line for line in peer.consumer.lines if line.startswith("target "))
+    address, key = map(int, where.split()[1:])
+
+    def write(octet):
+        return fpdu.tagged(WRITE, key, address, bytes((octet,)))
+
+    def holds(octet, look):
+        time.sleep(0.3)
+        peer.consumer.do("look")
+        peer.consumer.has(f"octet {octet} at look {look}")
+
+    peer.send(write(1))
+    holds(1, 1)
+    # The second completion finds no room. A Write in the same packet, and one that comes later.
+    began = time.monotonic()
+    peer.send(fpdu.untagged(SEND), fpdu.untagged(SEND, number=2), write(2))
+    holds(1, 2)
+    peer.send(write(3))
+    holds(1, 3)
+    return peer.ends_after(began, 5)
+
+
+def receive_waited_for(peer):
+    """A Send without a receive is a fault, but only after a second."""
+    began = time.monotonic()
+    peer.send(fpdu.untagged(SEND))
+    fpdu.Peer.terminated(peer, fpdu.DDP_UNTAGGED, 2, fpdu.untagged(SEND))
+    after = time.monotonic() - began
+    check(1 - EARLY <= after <= 1 + LATE, f"a Terminate after {after:.1f} s, not 1")
+    return f"a Terminate after {after:.1f} s"
+
+
+def reset_while_waiting(peer):
+    """Who waits for a receive hears that the peer is gone."""
+    peer.send(fpdu.untagged(SEND, bytes(200)))
+    time.sleep(0.2)
+    began = time.monotonic()
+    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.sock.close()
+    after = peer.consumer.has("event disconnected") - began
+    check(after < 0.7 * SLOW, f"told after {after:.1f} s")
+    return f"told after {after:.1f} s"
+
+
 # --- nobody is left --------------------------------------------------------------------------------
 
 def nobody_left(peer):
@@ -214,14 +275,146 @@ def taken_too_slowly(peer):
     return f"reset after {after:.1f} s"
 
 
-CASES = {terminate_not_sent: FLOOD, draining: FLOOD, draining_for_us: FLOOD, no_fin: 0, late_data: 0,
-         nobody_left: FLOOD, process_killed: FLOOD, nobody_left_and_no_fin: 0, taken_slowly: FLOOD,
-         taken_too_slowly: FLOOD}
+# --- the peer's host vanishes -------------------------------------------------------------------------
+# The job has loaded the driver with the times below.
+
+IDLE, INTERVAL, COUNT, USER_TIMEOUT, RESPONDER_WAIT = 2, 1, 2, 6, 1.5
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 
 
-def play(address, port, case, writes):
+def deaf(sock):
+    """From now on nothing reaches the socket, nor is acknowledged, as if its host were no more."""
+    class Program_(ctypes.Structure):
+        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+    # BPF_RET of nothing.
+    code = struct.pack("HBBI", 6, 0, 0, 0)
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(Program_(1, code)))
+
+
+def hearing(sock):
+    sock.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+
+
+def deaf_when_idle(peer):
+    """Since when. What is not acknowledged would be sent again, and again."""
+    time.sleep(1)
+    deaf(peer.sock)
+    return time.monotonic() - 1
+
+
+def given_up_after(peer, since, seconds):
+    """The consumer is told, and the queue pair is in ERROR."""
+    after = peer.consumer.has("event disconnected", seconds + 10) - since
+    check(seconds - 0.5 <= after <= seconds + 2 * SLOW, f"given up after {after:.1f} s, not {seconds}")
+    peer.consumer.do("query", "done query error")
+    return f"given up after {after:.1f} s"
+
+
+def idle_peer_vanishes(peer):
+    """Keep-alive probes find it, and the user timeout says when it is enough."""
+    return given_up_after(peer, deaf_when_idle(peer), USER_TIMEOUT)
+
+
+def idle_peer_stays(peer):
+    """One that is there, and has nothing to say, stays."""
+    time.sleep(2 * USER_TIMEOUT)
+    check("event disconnected" not in peer.consumer.lines, "disconnected")
+    peer.send(fpdu.tagged(WRITE, 0, 0))
+    peer.consumer.do("disconnect")
+    check(peer.receive(1) == b"", "not a FIN")
+    return "there all the time"
+
+
+def busy_peer_vanishes(peer):
+    """What was sent is not acknowledged."""
+    return given_up_after(peer, peer.spoke, USER_TIMEOUT)
+
+
+def without_user_timeout(peer):
+    """So many probes."""
+    return given_up_after(peer, deaf_when_idle(peer), IDLE + COUNT * INTERVAL)
+
+
+class DeafPeer(Peer):
+    """One that goes deaf before it lets the consumer send."""
+
+    def speak(self):
+        deaf(self.sock)
+        self.spoke = time.monotonic()
+        super().speak()
+
+    def full(self):
+        pass
+
+
+class SilentPeer(Peer):
+    """One that sends no FPDU, so that the consumer begins."""
+
+    def speak(self):
+        pass
+
+    def full(self):
+        pass
+
+
+class LatePeer(SilentPeer):
+    """One that misses the Reply for a while."""
+
+    def ask(self):
+        deaf(self.sock)
+        super().ask()
+        self.consumer.has("event RDMA_CM_EVENT_ESTABLISHED")
+        time.sleep(1.5 * RESPONDER_WAIT)
+        hearing(self.sock)
+
+
+def begins_after_reply(peer):
+    """Not before this end has had the Reply for the time that it is given to speak first."""
+    after = peer.first_after()
+    check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
+    check(after <= RESPONDER_WAIT + LATE, f"begins only {after:.2f} s after the Reply")
+    return f"begins {after:.2f} s after the Reply"
+
+
+def begins_after_late_reply(peer):
+    """Nor if it was lost, once or more often."""
+    after = peer.first_after()
+    check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
+    return f"begins {after:.2f} s after the Reply"
+
+
+def never_begins(peer):
+    """By the letter."""
+    peer.sock.settimeout(3 * RESPONDER_WAIT)
     try:
-        peer = Peer(address, port, writes)
+        raise Failed(f"begins: {peer.sock.recv(20)!r}")
+    except socket.timeout:
+        pass
+    peer.send(fpdu.tagged(WRITE, 0, 0))
+    check(peer.next()[1] == fpdu.RDMAP | WRITE, "not what the consumer sends")
+    return "silent until spoken to"
+
+
+GROUPS = {
+    "stubborn": {
+        terminate_not_sent: (Peer, FLOOD), deaf_behind_a_fault: (Peer, FLOOD),
+        receive_waited_for: (Peer, 0),
+        reset_while_waiting: (Peer, 0), draining: (Peer, FLOOD), draining_for_us: (Peer, FLOOD),
+        no_fin: (Peer, 0), late_data: (Peer, 0), nobody_left: (Peer, FLOOD),
+        process_killed: (Peer, FLOOD), nobody_left_and_no_fin: (Peer, 0), taken_slowly: (Peer, FLOOD),
+        taken_too_slowly: (Peer, FLOOD)},
+    # keepalive_idle_s, keepalive_interval_s, user_timeout_ms, responder_wait
+    "vanishing": {
+        idle_peer_vanishes: (Peer, 0), idle_peer_stays: (Peer, 0), busy_peer_vanishes: (DeafPeer, 1),
+        begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1)},
+    # user_timeout_ms=0 responder_wait=0
+    "by_count": {without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1)},
+}
+
+
+def play(address, port, case, kind, writes):
+    try:
+        peer = kind(address, port, writes)
         said = case(peer)
         peer.over()
         return f"ok {case.__name__}, {said}"
@@ -231,11 +424,12 @@ def play(address, port, case, writes):
 
 def main():
     if sys.argv[1] == "--list":
-        print("\n".join(case.__name__ for case in CASES))
+        print("\n".join(case.__name__ for cases in GROUPS.values() for case in cases))
         return
-    address, port = sys.argv[1], int(sys.argv[2])
-    with ThreadPoolExecutor(len(CASES)) as pool:
-        results = [pool.submit(play, address, port + i, *case) for i, case in enumerate(CASES.items())]
+    address, port, cases = sys.argv[1], int(sys.argv[2]), GROUPS[sys.argv[3]]
+    with ThreadPoolExecutor(len(cases)) as pool:
+        results = [pool.submit(play, address, port + i, case, *how)
+                   for i, (case, how) in enumerate(cases.items())]
         for result in results:
             print(result.result(), flush=True)
 

@@ -2,20 +2,30 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
 # waits: yes
-# timeout: 150
+# timeout: 180
 # pairs: rsiw,*
 #
-# Peers that do not let a connection end: each of the times after which it does, all at once.
+# Peers that do not let a connection end, that are not there any more, or have nothing to say: each of
+# the times after which something is done about it, many at once.
 
 . /tests/lib.sh
 . /tests/device/lib
 
 mapfile -t cases < <(python3 /tests/cm/ending.py --list)
-plan $((${#cases[@]} + 4))
+plan $((${#cases[@]} + 11))
 
 run "load the driver" load_driver || exit 1
 # So that little fills it, and never has room for a Terminate besides.
 sysctl -q net.ipv4.tcp_wmem="4096 4096 4096"
-told_by python3 /tests/cm/ending.py "$ADDR" 7200
-run "nothing is left" wait_for 20 nothing_left
+told_by python3 /tests/cm/ending.py "$ADDR" 7200 stubborn
+run "nothing of stubborn peers is left" wait_for 20 nothing_left
 run "unload the driver" unload_driver
+run "load the driver with short times" load_driver keepalive_idle_s=2 keepalive_interval_s=1 \
+	user_timeout_ms=6000 responder_wait=1500
+told_by python3 /tests/cm/ending.py "$ADDR" 7220 vanishing
+run "nothing of vanished peers is left" wait_for 20 nothing_left
+run "unload the driver with short times" unload_driver
+run "load the driver without some times" load_driver keepalive_idle_s=2 keepalive_interval_s=1 \
+	keepalive_count=2 user_timeout_ms=0 responder_wait=0
+told_by python3 /tests/cm/ending.py "$ADDR" 7230 by_count
+run "nothing of peers found by count is left" wait_for 20 nothing_left

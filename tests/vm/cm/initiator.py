@@ -28,6 +28,15 @@ def is_empty_write(ulpdu):
     return len(ulpdu) == 14 and ulpdu[1] == fpdu.RDMAP | fpdu.WRITE
 
 
+class AheadStream(fpdu.Stream):
+    """One whose next ULPDU may have been looked at before."""
+    ahead = b""
+
+    def next(self):
+        got, self.ahead = self.ahead, b""
+        return got or super().next()
+
+
 class Initiator:
     def __init__(self, address, port, command):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -68,6 +77,86 @@ class Initiator:
         self.began = time.monotonic()
         self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
         check(self.consumer_ends(10) < 8 * SLOW, "a refusal takes too long")
+
+    def refusals(self):
+        """How often a connection of this host was refused."""
+        with open("/proc/net/snmp", encoding="ascii") as table:
+            names, values = [line.split() for line in table if line.startswith("Tcp:")]
+        return int(values[names.index("AttemptFails")])
+
+    def told(self, start=None):
+        """Starts a consumer that says what it hears (naming): it connects when `start` has run."""
+        self.consumer = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         text=True)
+        check(self.consumer.stdout.readline().startswith("qp "), "no queue pair")
+        if start:
+            start()
+        self.began = time.monotonic()
+        self.consumer.stdin.write("\n")
+        self.consumer.stdin.flush()
+
+    def case_tried_again(self):
+        """Nobody listens: the peer is tried so often, in so short a time, before the consumer hears."""
+        self.listener.close()
+        before = self.refusals()
+        self.told()
+        after = self.consumer_ends(10)
+        tries = self.refusals() - before
+        said = self.consumer.stdout.read()
+        check("RDMA_CM_EVENT_REJECTED" in said or "RDMA_CM_EVENT_UNREACHABLE" in said, said)
+        check(tries == 4, f"tried {tries} times")
+        check(0.13 <= after < 1.5 * SLOW, f"told after {after:.2f} s")
+
+    def case_listens_late(self):
+        """Nobody listens yet when the first SYN comes. (The host of this may be slow, now and then.)"""
+        family, to = self.listener.family, self.listener.getsockname()[:2]
+        for _ in range(5):
+            self.listener.close()
+            self.listener = socket.socket(family)
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.listener.bind(to)
+            before = self.refusals()
+            self.told()
+            while self.refusals() == before and time.monotonic() < self.began + 5:
+                pass
+            self.listener.listen(1)
+            self.listener.settimeout(1)
+            try:
+                sock = self.listener.accept()[0]
+            except socket.timeout:
+                self.consumer.wait(10 * SLOW)
+                continue
+            receive_frame(sock, REQUEST)
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+            said = self.consumer.stdout.read()
+            check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
+            return
+        raise Failed("never tried again")
+
+    def rejected(self, reply):
+        """The consumer is told what the peer's said, and the peer is not asked again."""
+        self.told()
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(reply)
+        self.consumer_ends(10)
+        said = self.consumer.stdout.read()
+        check("RDMA_CM_EVENT_REJECTED: go away" in said, said)
+        self.listener.settimeout(0.5)
+        try:
+            self.listener.accept()
+            raise Failed("asked again")
+        except socket.timeout:
+            pass
+
+    def case_rejected(self):
+        self.rejected(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
+
+    def case_rejected_in_old_format(self):
+        self.rejected(frame(REPLY, C | R, 1, b"go away"))
+
+    def case_rejected_without_enhanced_data(self):
+        self.rejected(frame(REPLY, C | R, 2, b"go away"))
 
     def fall_back(self, first):
         sock = self.accept()
@@ -196,6 +285,33 @@ class Initiator:
 
     def case_orderly_end(self):
         self.orderly(self.agree_and_skip_rtr)
+
+    def case_client_server_reply(self):
+        """A Reply with flag A clear, though it was set in the Request: client and server, no RTR."""
+        def first(sock):
+            ird = struct.unpack("!H", receive_frame(sock, REQUEST)[2][:2])[0]
+            check(ird & A, "peer-to-peer was not asked for")
+            # The other flags do not count then.
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(B | 8, WRITE | 8)))
+            return self.without_rtr(sock)
+        self.orderly(first)
+
+    def without_rtr(self, sock):
+        """The first thing that comes is the consumer's."""
+        stream = AheadStream(sock)
+        head = stream.ahead = stream.next()
+        check(head[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {head.hex()}")
+        return stream
+
+    def case_only_client_server(self):
+        """With the module's parameter: peer-to-peer is not asked for."""
+        def first(sock):
+            data = receive_frame(sock, REQUEST)[2]
+            ird, ord_ = struct.unpack("!HH", data[:4])
+            check(not ird & (A | B) and not ord_ & (WRITE | READ), f"flags {data[:4].hex()}")
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(8, 8)))
+            return self.without_rtr(sock)
+        self.orderly(first)
 
     def case_repeated_rtr(self):
         """To a peer that says nothing the RTR is repeated, as an empty Write, once."""

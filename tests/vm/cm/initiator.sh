@@ -11,8 +11,10 @@
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
-	no_rtr_in_common rtr_first leaves_after_reply orderly_end end_after_fin)
-plan $((${#cases[@]} * 2 + 13))
+	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
+# Of a consumer that says what it is told.
+told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
+plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 19))
 
 # The peer gets a second RTR when it says nothing for as long; a slow one must not by chance, and
 # five of them begin at once here.
@@ -31,6 +33,12 @@ peer_bg unrepeated_rtr initiator unrepeated_rtr "$ADDR" 7197
 all=$(IFS=,; echo "${cases[*]}")
 told_by initiator "$all" "$ADDR" 7200
 told_by initiator "$all" "$ADDR6" 7220
+# told ADDRESS PORT
+told() {
+	python3 /tests/cm/wire.py initiator "$(IFS=,; echo "${told[*]}")" "$1" "$2" naming connect "$1" PORT
+}
+told_by told "$ADDR" 7250
+told_by told "$ADDR6" 7260
 port=7240
 run "repeated_rtr" peer_end repeated_rtr 40
 run "unrepeated_rtr" peer_end unrepeated_rtr 40
@@ -54,3 +62,14 @@ run "unload the driver" unload_driver
 run "load it for MPA revision 1" load_driver mpa_revision=1
 port=$((port + 1))
 LIMIT=60 run "only_revision_1" initiator only_revision_1 "$ADDR" "$port"
+
+# The client-server model only: with another peer, and between two of its own.
+run "unload the driver for MPA revision 1" unload_driver
+run "load it for the client-server model" load_driver peer_to_peer=0
+port=$((port + 1))
+LIMIT=60 run "only_client_server" initiator only_client_server "$ADDR" "$port"
+client_and_server() {
+	peer_bg server rping -s -C 5 -v -a "$ADDR" -p "$1"
+	server_up "$1" && rping -c -C 5 -v -a "$ADDR" -p "$1" && peer_end server 10
+}
+run "rping as client and server" client_and_server $((port + 1))

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """A peer that connects to a listening RDMA consumer."""
 
+import os
+import random
 import socket
 import struct
+import threading
 import time
 
 from common import (A, B, DEPTH, FIN_WAIT2, LISTEN, READ, SLOW, WRITE, Failed, check, closed, is_open,
@@ -84,12 +87,13 @@ class Responder:
             "Read": (A, READ, fpdu.read_of(0, size=0), 1),
         }
         for name, (ird, ord_, rtr, number) in forms.items():
-            # Agreed on alone, and as one of three.
-            for ird_bits, ord_bits in ((ird, ord_), (A | B, WRITE | READ)):
-                sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird_bits | 4, ord_bits | 4)))
+            # Agreed on alone, as one of three, and without an offer: then the Reply's count.
+            every = (A | B, WRITE | READ)
+            for asked, said in (((ird, ord_), [ird, ord_]), (every, [*every]), ((A, 0), [*every])):
+                sock = self.ask(frame(REQUEST, C | S, 2, enhanced(asked[0] | 4, asked[1] | 4)))
                 _, _, data = receive_frame(sock, REPLY)
                 got = struct.unpack("!HH", data[:4])
-                check([word & ~DEPTH for word in got] == [ird_bits, ord_bits],
+                check([word & ~DEPTH for word in got] == said,
                       f"{name}: the Reply's flags: {data[:4].hex()}")
                 stream = fpdu.Stream(sock)
                 try:
@@ -121,7 +125,7 @@ class Responder:
         """The consumer, which the job has stopped, has a backlog of 3 (rping).
 
         So many requests wait for it and what exceeds them is refused. Peers that make no request
-        occupy slots, 128 in all; then TCP holds the backlog and one, and no others connect.
+        occupy slots, 128 in all; then the oldest of them give way.
         """
         whole = frame(REQUEST, C, 1)
         waiting = [self.ask(whole) for _ in range(3)]
@@ -133,24 +137,94 @@ class Responder:
             silent.append(self.connect())
             # One by one: TCP would keep some beside its short queue, to be had later.
             wait_until(lambda: self.not_accepted() == 0, "a connection gets no slot")
-        queued = [self.ask(whole) for _ in range(4)]
-        outside = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
-        outside.settimeout(1.5)
-        try:
-            outside.connect(self.to)
-            raise Failed("TCP's queue has no end")
-        except socket.timeout:
-            outside.close()
-        for sock in waiting + queued:
+        for _ in range(4):
+            flags, _, _ = receive_frame(self.ask(whole), REPLY, 3)
+            check(flags & R, "a request beyond the backlog is not refused")
+        # Each needed a slot.
+        closed(silent[0], 3)
+        # (Others may have had their 10 s meanwhile.)
+        for sock in silent[-1:] + waiting:
             is_open(sock, 0.05)
-        # Free slots are for those who wait for one.
         for sock in silent:
             sock.close()
-        for sock in queued:
-            flags, _, _ = receive_frame(sock, REPLY)
-            check(flags & R, "a request beyond the backlog is not refused")
-        for sock in waiting:
-            is_open(sock, 0.05)
+
+    def case_silent_peers(self):
+        """Peers that connect and say nothing, and stay, keep out nobody else."""
+        silent, stop = [], threading.Event()
+
+        def fill():
+            while not stop.is_set():
+                sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+                sock.setblocking(False)
+                sock.connect_ex(self.to)
+                silent.append(sock)
+                # All slots at once, then more than are given up after 10 s.
+                if len(silent) > 200:
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        took = []
+        try:
+            wait_until(lambda: len(silent) > 200, "no silent peers")
+            time.sleep(2)
+            for _ in range(10):
+                began = time.monotonic()
+                sock = self.ask(frame(REQUEST, C | S, 2, enhanced(4, 4)))
+                receive_frame(sock, REPLY, 3)
+                took.append(time.monotonic() - began)
+                sock.close()
+                time.sleep(0.2)
+        finally:
+            stop.set()
+            thread.join()
+            for sock in silent:
+                sock.close()
+        print(f"beside {len(silent)} silent ones: {max(took):.2f} s at the most")
+        check(max(took) < 2 * SLOW, "honest peers have to wait")
+
+    def case_fin_behind_data(self):
+        """A peer that says too much and goes is not kept until the consumer, which the job has
+        stopped, answers."""
+        sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
+        sock.shutdown(socket.SHUT_WR)
+        closed(sock, 5)
+        # Nor one that goes a while later.
+        sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
+        is_open(sock, 0.5)
+        sock.shutdown(socket.SHUT_WR)
+        closed(sock, 5)
+
+    def case_in_order(self):
+        """Requests reach the consumer (requests.c) in the order in which they came here."""
+        for _ in range(5):
+            socks = [self.connect() for _ in range(60)]
+            wait_until(lambda: self.not_accepted() == 0, "connections are not accepted")
+            random.shuffle(socks)
+            for sock in socks:
+                sock.sendall(frame(REQUEST, C, 1))
+            got = []
+            for sock in socks:
+                flags, _, data = receive_frame(sock, REPLY)
+                check(flags & R and len(data) == 4, "not a rejection of requests.c")
+                got.append(int.from_bytes(data, "big"))
+                sock.close()
+            check(got == list(range(got[0], got[0] + len(got))), f"not in order: {got}")
+
+    def case_keeps_up(self):
+        """Connections are made in less than half a second, until the job says that it is enough."""
+        took = []
+        while not os.path.exists("/tmp/enough"):
+            began = time.monotonic()
+            sock = self.ask(frame(REQUEST, C | S, 2, enhanced(4, 4)))
+            receive_frame(sock, REPLY)
+            took.append(time.monotonic() - began)
+            sock.close()
+            if len(took) == 5:
+                print("# begun", flush=True)
+            time.sleep(0.05)
+        print(f"# {len(took)} connections, {max(took) * 1000:.0f} ms at the most")
+        check(len(took) > 20 and max(took) < 0.5 * SLOW, "somebody has to wait")
 
     def case_refused(self):
         """Peers that are refused and do not go are kept for as many as there are slots.
@@ -277,6 +351,22 @@ class Responder:
         for sock in socks:
             got = receive(sock, 1000, 60)
             check(len(got) in (0, 24), f"odd last words: {got!r}")
+
+    def case_terminated_in_message(self):
+        """A Terminate in the middle of a Write and the FIN, which come at once: an end in order."""
+        sock = self.ask(frame(REQUEST, C, 1))
+        receive_frame(sock, REPLY)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        sock.sendall(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0, last=False)) +
+                     fpdu.fpdu(fpdu.untagged(fpdu.TERMINATE, bytes((0x20, 2, 0, 0)), queue=2)))
+        # Takes the data with it.
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(10 * SLOW)
+        try:
+            got = sock.recv(1)
+        except ConnectionResetError as e:
+            raise Failed("reset") from e
+        check(got == b"", f"not a FIN, but {got!r}")
 
     def case_early_fpdu(self):
         """Something behind the Request is no part of it, nor the end of the world."""

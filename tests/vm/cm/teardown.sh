@@ -8,7 +8,7 @@
 # setup.
 
 . /tests/lib.sh
-plan 20
+plan 26
 
 wire() { python3 /tests/cm/wire.py "$@"; }
 ping() { rping -c -C 3 -v -a "$ADDR" -p "$1"; }
@@ -53,10 +53,12 @@ peer_end server
 
 # An administrator ends a connection, as any of TCP's: both ends hear of it, others do not.
 ended_by_ss() {
+	wait_for 10 somebody_on 7197 || return
 	ss -Ktn state established "( dport = :7197 )"
 	wait_for 5 nobody_on 7197
 }
-nobody_on() { ! ss -Htn state established "( sport = :$1 or dport = :$1 )" | grep .; }
+nobody_on() { ! somebody_on "$1"; }
+somebody_on() { ss -Htn state established "( sport = :$1 or dport = :$1 )" | grep .; }
 was_told() {
 	peer_end ends 10
 	grep -q 'DISCONNECT EVENT\|completion failed\|post send error' "$WORK/ends"
@@ -89,3 +91,15 @@ sleep 2
 LIMIT=15 run "the device can be deleted in the middle of traffic" rdma link del "$DEV"
 pkill -9 -x rping
 run "the module can be unloaded" wait_for 10 rmmod "$RSIW_DRIVER"
+
+# The module goes, with connections that are being set up.
+run "load the driver once more" load_driver
+peer_bg server rping -s -P -a 0.0.0.0 -p 7188
+server_up 7188
+peer_bg stages wire responder hold "$ADDR" 7188
+run "peers in every stage, before rmmod" held stages
+peer_bg connect wire initiator hold "$ADDR" 7189 rping -c -C 1 -a "$ADDR" -p 7189
+run "a consumer that waits for a Reply, before rmmod" held connect
+LIMIT=5 run "the module can be unloaded while connections are set up" rmmod "$RSIW_DRIVER"
+run "peers in every stage are let go by rmmod" peer_end stages 20
+run "the consumer is told by rmmod" peer_end connect 20

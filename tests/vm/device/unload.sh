@@ -9,7 +9,7 @@
 . /tests/lib.sh
 . /tests/device/lib
 : "${ROUNDS:=$([ "$RSIW_KERNEL" = debug ] && echo 2 || echo 10)}"
-plan 7
+plan 8
 
 run "load the driver" load_driver || exit 1
 run "a process holds the device" watching
@@ -37,3 +37,18 @@ rounds() {
 	done
 }
 LIMIT=120 run "many times loaded, used and unloaded" rounds
+
+# rmmod waits for whoever ends a device at that moment.
+unload_meanwhile() {
+	local i pid
+	for ((i = 1; i <= ROUNDS; i++)); do
+		load_driver || { echo "round $i: not loaded"; return 1; }
+		rdma link del "$DEV" &
+		pid=$!
+		sleep "0.0$((RANDOM % 10))"
+		within "$(limit 20)" rmmod "$RSIW_DRIVER" || { echo "round $i: rmmod"; return 1; }
+		# It may have come too late.
+		wait "$pid" || true
+	done
+}
+LIMIT=60 run "rmmod while a device is being removed" unload_meanwhile

@@ -17,7 +17,7 @@
 
 : "${TIME:=5}"
 read -ra rates <<<"${RATES:-20}"
-plan $((2 * ${#rates[@]} + 6))
+plan $((3 * ${#rates[@]} + 6))
 
 # One that neither hangs nor calls right what is wrong: rping compares what it gets. It may
 # wait for a server that does not answer: 30 s.
@@ -45,6 +45,11 @@ pings() {
 	done
 	echo "$good of $tries were good"
 }
+# What is said to fail did, and not a few: a page less often, as the driver takes few.
+each_kind_failed() {
+	echo "slab: $(failed failslab), pages: $(failed fail_page_alloc)"
+	[ "$(failed failslab)" -ge "$TIME" ] && [ "$(failed fail_page_alloc)" -ge 1 ]
+}
 # A connection that others made before is there all the while, or breaks.
 survives_or_ends() {
 	if [ -e "$WORK/honest.status" ]; then
@@ -67,9 +72,10 @@ run "faults are ours" eval 'only_ours && but_for_events'
 for rate in "${rates[@]}"; do
 	started honest honest "$ADDR" 7341 && told honest '^10$' 20
 	# So many per cent of each tenth.
-	faults interval=10 times=-1 task-filter=N "probability=$rate"
+	faults interval=10 "times=$MANY" task-filter=N "probability=$rate"
 	LIMIT=$((TIME + 90)) run "$rate of 1000 allocations fail" pings
 	faults probability=0
+	run "of both kinds" each_kind_failed
 	run "a connection of before" survives_or_ends
 	kill -KILL "$(<"$WORK/honest.pid")" 2>/dev/null
 	wait_for 5 test -e "$WORK/honest.status"

@@ -16,6 +16,18 @@ expected() {
 	if grep -qx "$1" <<<"$suites"; then ok "there is $1"; else not_ok "there is $1"; fi
 }
 before=$(ls /sys/kernel/debug/kunit)
+# The section is a list of pointers to the module's suites.
+in_module() {
+	python3 - "/build/$RSIW_DRIVER.ko" <<-'END'
+		import struct, sys
+		elf = open(sys.argv[1], "rb").read()
+		at, size, count, names = *struct.unpack_from("<Q", elf, 40), *struct.unpack_from("<HHH", elf, 58)
+		heads = [struct.unpack_from("<IIQQQQ", elf, at + i * size) for i in range(count)]
+		strings = heads[names][4]
+		print(sum(h[5] // 8 for h in heads
+		          if elf[strings + h[0]:].split(b"\0", 1)[0] == b".kunit_test_suites"))
+	END
+}
 # Without a newline, which would be part of the pattern.
 printf '*' >"$filter"
 load_module "$RSIW_DRIVER" || exit 1
@@ -28,9 +40,17 @@ echo "KTAP version 1"
 for suite in golden rules_mpa rules_ddp rules_rdmap terminate setup_frame setup; do
 	expected "rsiw_iwarp_$suite"
 done
-for suite in rdma_ring rdma_idtable rdma_claim rsiw_net rsiw_net_pool; do
+for suite in rdma_ring rdma_idtable rdma_claim rdma_blocks rdma_work rdma_span rdma_copy \
+	rsiw_ring rsiw_region rsiw_wr \
+	rsiw_cm_silent rsiw_net rsiw_net_open rsiw_net_pool rsiw_net_socket rsiw_net_train; do
 	expected "$suite"
 done
+# All that the module has have run, whatever their names; and the list above is not behind.
+count=$(in_module)
+note "the module has $count suites"
+if [ "$(wc -w <<<"$suites")" = "$count" ]; then ok "each suite of the module ran"; else not_ok "each suite of the module ran" "$suites"; fi
+# shellcheck disable=SC2154 # lib.sh counts
+if [ "$_count" -gt "$count" ]; then ok "all are expected"; else not_ok "all are expected" "a new suite has no line in this job"; fi
 for suite in $suites; do
 	results=/sys/kernel/debug/kunit/$suite/results
 	sed 's/^/# /' "$results"

@@ -10,10 +10,12 @@
 
 . /tests/lib.sh
 : "${MANY:=$([ "$RSIW_KERNEL" = debug ] && echo 60 || echo 500)}" "${BUSY:=3}" "${STORM:=2}"
-plan 11
+plan 12
 
 memory() { echo 3 >/proc/sys/vm/drop_caches; awk '/^MemAvailable/ { print $2 }' /proc/meminfo; }
-# What has been taken here, and there, since `before`, in KiB for each connection.
+# taken EACH ELSE: what has been taken here, and there, since `before`, in KiB: less than so much for each
+# connection, and so much else, which what others do in a host takes (measured: 1.4 to 4.8 MB from the start
+# on, for caches that have become warm; 0.8 to 2.4 MB later).
 before() { memory >"$WORK/here"; peer_sh "$(declare -f memory); memory" >"$WORK/there"; }
 taken() {
 	local here there
@@ -22,7 +24,7 @@ taken() {
 	echo "KiB each: $((here / MANY)) of $here here, $((there / MANY)) of $there on the peer"
 	# What was freed stays in quarantine on the debug kernel, where the runner looks for lost memory.
 	[ "$RSIW_KERNEL" != debug ] || return 0
-	[ "$here" -lt $(($1 * MANY + 8192)) ] && [ "$there" -lt $(($1 * MANY + 8192)) ]
+	[ "$here" -lt $(($1 * MANY + $2)) ] && [ "$there" -lt $(($1 * MANY + $2)) ]
 }
 go_on() { echo >"$WORK/in"; }
 says() { wait_for "$2" grep -q "$1" "$WORK/client"; local status=$?; tail -n 1 "$WORK/client"; return "$status"; }
@@ -64,15 +66,17 @@ mkfifo "$WORK/in"
 sleep 1000 >"$WORK/in" &
 many client "$PEER" 7501 "$MANY" 32 "$BUSY" <"$WORK/in" >"$WORK/client" 2>&1 &
 LIMIT=$((MANY / 10 + 80)) run "all are established" established || { cat "$WORK/server"; exit 1; }
-run "an idle one takes less than 40 KiB" taken 40
+run "an idle one takes less than 32 KiB" taken 32 2048
 LIMIT=$((BUSY + 80)) run "all work at once" answered
 LIMIT=$((MANY / 20 + 60)) run "all close" closed
 wait_for 30 nothing_left
+run "their memory is given back" taken 0 8192
+before
 LIMIT=$((STORM * (MANY / 10 + 60))) run "as many that come and go, $STORM times" storm
 run "a connection works" works
 wait_for 30 nothing_left
 run "nothing is left here" nothing_left
 run "nothing is left there" peer_sh "$(declare -f nothing_left no_sockets); nothing_left"
-run "their memory is given back" taken 1
+run "those that came and went took none" taken 0 4096
 run "unload the drivers" both unload_driver
 both sysctl -q vm.percpu_pagelist_high_fraction=0

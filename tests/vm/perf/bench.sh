@@ -70,8 +70,6 @@ offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/d
 # shellcheck disable=SC2086 # settings
 [ -z "$SYSCTLS" ] || both sysctl -w $SYSCTLS || exit 1
 
-# with DRIVER [PARAMETER...]: a device of it on eth0, on this host.
-with() { RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"; }
 without() { rdma link del bench && rmmod "$(module_of "$1")"; }
 # each with|without KIND: what it says of this host here, and there what it says of the peer.
 each() {
@@ -89,14 +87,14 @@ state() {
 }
 states() { state; peer_sh "$(declare -f state); state"; }
 
-# cost WAYS: CPU time of both hosts for each MiB on the link, from the states before and after. Of 1 way the
-# other one's acknowledgements do not count.
+# cost METRIC: CPU time of both hosts for each MiB on the link, from the states before and after. Of one way
+# the other one's acknowledgements do not count.
 cost() {
-	paste -sd' ' "$WORK/before" "$WORK/after" | xargs | awk -v ways="$1" -v hz="$(getconf CLK_TCK)" '{
+	paste -sd' ' "$WORK/before" "$WORK/after" | xargs | awk -v metric="$1" -v hz="$(getconf CLK_TCK)" '{
 		busy = ($9 - $1) + ($13 - $5)
 		tx = $11 - $3
 		rx = $12 - $4
-		moved = (ways == 2 ? tx + rx : tx > rx ? tx : rx) / 1048576
+		moved = (metric ~ /both_bw/ ? tx + rx : tx > rx ? tx : rx) / 1048576
 		if (moved > 0) printf "cpu=%.2fms/MiB load=%.0f%%+%.0f%%", busy * 1000 / hz / moved,
 			100 * ($9 - $1) / ($10 - $2), 100 * ($13 - $5) / ($14 - $6) }'
 }
@@ -129,28 +127,26 @@ connections() {
 		{ cat "$WORK/measured"; return 1; } >&2
 }
 
-# streams SIZE NUMBER [OPTION]: what TCP moves by so many. (Without -O: iperf3 does not get to its end
-# then, with 64.)
+# streams METRIC SIZE NUMBER: what TCP moves by so many. (Without -O: iperf3 does not get to its end then,
+# with 64.)
 streams() {
-	local status=1 size=$1 number=$2
-	shift 2
+	local status=1 ways=()
+	[[ $1 != *both_bw ]] || ways=(--bidir)
 	peer_bg server iperf3 -s -1
 	server_up 5201 && states >"$WORK/before" &&
-		within 30 iperf3 -c "$PEER" -P "$number" -l "$size" -t 6 -J "$@" >"$WORK/measured" &&
+		within 30 iperf3 -c "$PEER" -P "$3" -l "$2" -t 6 -J "${ways[@]}" >"$WORK/measured" &&
 		states >"$WORK/after" && status=0
 	peer_kill server
 	[ "$status" = 0 ] || { tail -n 3 "$WORK/measured" >&2; return 1; }
-	python3 /tests/perf/read.py iperf3 "$size" "$WORK/measured" "$(cost $(($# + 1)))"
+	python3 /tests/perf/read.py iperf3 "$2" "$WORK/measured" "$(cost "$1")"
 }
 
 # measure METRIC SIZE QPS: a line "VALUE UNIT DETAILS".
 measure() {
-	local command try ways=1
+	local command try
 	case $1 in
-	both_bw) ways=2 ;;
 	conn_rate) connections "$3"; return ;;
-	iperf3-multi_bw) streams "$2" "$3" || streams "$2" "$3"; return ;;
-	iperf3-both_bw) streams "$2" "$3" --bidir; return ;;
+	iperf3-*) streams "$@" || streams "$@"; return ;;
 	esac
 	command=$(command_of "$@")
 	# Several tries, for siw's sake: see patiently in lib.sh.
@@ -170,7 +166,7 @@ measure() {
 		if within "$PATIENCE" $command >"$WORK/measured" 2>&1; then
 			states >"$WORK/after"
 			peer_kill server
-			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$ways")" && return
+			python3 /tests/perf/read.py "$1" "$2" "$WORK/measured" "$(cost "$1")" && return
 		fi
 		peer_kill server
 		command=$(command_of "$@")

@@ -23,9 +23,6 @@ plan $((ROUNDS * ${#kinds[@]} + 1))
 results=$RSIW_OUT/nfs.tsv
 printf 'size\tover\tMiB/s\tclient busy\tserver busy\tms of CPU per MiB\n' >"$results"
 
-# with MODULE [PARAMETER]: a device of it on eth0.
-with() { RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"; }
-
 # Ticks that this host's CPU was busy, and all: user, nice, system, irq, softirq against idle.
 ticks() { awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8; print b, b + $5 + $6 }' /proc/stat; }
 both_ticks() { echo "$(ticks) $(peer_sh "$(declare -f ticks); ticks")"; }

@@ -17,10 +17,6 @@ tcp) : "${RUN:=qperf -t $SECONDS_EACH -m 65536}" ;;
 *) : "${RUN:=ib_write_bw -F -R -d bench -s 65536 -D $SECONDS_EACH}" ;;
 esac
 
-with() {
-	[ "$1" != tcp ] || return 0
-	RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"
-}
 # Of all that runs on this host; a sample is a tick of its processor's clock. The program takes long to
 # begin, and ends when it is told to.
 recorded() { perf record -q -a -e cpu-clock -F 997 -o /tmp/perf.data -- sleep 1000; }

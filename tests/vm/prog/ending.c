@@ -4,8 +4,11 @@
  * many Writes of 64 KiB for its peer (STag 0x100, from address 0x1000 on), which
  * go out when the peer has sent something. Says "ready" when it listens, and then
  * the events as they come ("event disconnected"). A line of input has it call
- * "disconnect", or "destroy", which is said when it is done; it ends when its
- * input does.
+ * "disconnect", or "destroy", which is said when it is done, or say whether its
+ * queue pair is in ERROR ("done query error"); it ends when its input does.
+ * "receives" posts two receives, one more than their completion queue has room for,
+ * and says where the peer may write ("target ADDRESS KEY"); "look" says which octet
+ * is there ("octet 0 at look 1").
  */
 #include <errno.h>
 #include <netdb.h>
@@ -20,7 +23,9 @@
 
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *connected;
-static unsigned int writes;
+static unsigned int writes, looks;
+static unsigned char target[4096] __attribute__((aligned(4096)));
+static struct ibv_mr *target_mr;
 
 static void zero(int result, const char *what)
 {
@@ -41,11 +46,12 @@ static void accept_it(struct rdma_cm_id *id)
 	struct rdma_conn_param param = { .responder_resources = 4, .initiator_depth = 4 };
 	struct ibv_pd *pd = must(ibv_alloc_pd(id->verbs), "protection domain");
 	struct ibv_cq *cq = must(ibv_create_cq(id->verbs, MOST + 1, NULL, NULL, 0), "queue");
+	struct ibv_cq *rcq = must(ibv_create_cq(id->verbs, 1, NULL, NULL, 0), "queue");
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC,
 		.send_cq = cq,
-		.recv_cq = cq,
-		.cap = { .max_send_wr = MOST, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.recv_cq = rcq,
+		.cap = { .max_send_wr = MOST, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 	void *data = must(calloc(1, SIZE), "memory");
 	struct ibv_mr *mr = must(ibv_reg_mr(pd, data, SIZE, IBV_ACCESS_LOCAL_WRITE), "region");
@@ -57,6 +63,8 @@ static void accept_it(struct rdma_cm_id *id)
 		.wr.rdma = { .remote_addr = 0x1000, .rkey = 0x100 },
 	};
 
+	target_mr = must(ibv_reg_mr(pd, target, sizeof(target),
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), "region");
 	zero(rdma_create_qp(id, pd, &init), "queue pair");
 	zero(rdma_accept(id, &param), "accept");
 	connected = id;
@@ -86,6 +94,23 @@ static void obey(const char *line)
 	} else if (!strcmp(line, "destroy\n")) {
 		rdma_destroy_qp(connected);
 		zero(rdma_destroy_id(connected), "the end of the id");
+	} else if (!strcmp(line, "query\n")) {
+		struct ibv_qp_init_attr init;
+		struct ibv_qp_attr attr;
+
+		zero(ibv_query_qp(connected->qp, &attr, IBV_QP_STATE, &init), "query");
+		printf("done query %s\n", attr.qp_state == IBV_QPS_ERR ? "error" : "no error");
+		return;
+	} else if (!strcmp(line, "receives\n")) {
+		struct ibv_sge sge = { .addr = (uintptr_t)target + 2048, .length = 64,
+				       .lkey = target_mr->lkey };
+		struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+		zero(ibv_post_recv(connected->qp, &wr, &bad), "receive");
+		zero(ibv_post_recv(connected->qp, &wr, &bad), "receive");
+		printf("target %lu %u\n", (unsigned long)target, target_mr->rkey);
+	} else if (!strcmp(line, "look\n")) {
+		printf("octet %u at look %u\n", __atomic_load_n(target, __ATOMIC_RELAXED), ++looks);
 	}
 	printf("done %s", line);
 }

@@ -4,7 +4,7 @@
  * pair is told by number. Without QPN there is an own one: its number is said
  * ("qp N"), and a line of input waited for. The answer to the call follows
  * ("connect: Operation not permitted"; of the last of TIMES calls), and if it was
- * good, the next event.
+ * good, the next event, with its private data ("RDMA_CM_EVENT_REJECTED: go away").
  */
 #include <errno.h>
 #include <netdb.h>
@@ -94,6 +94,7 @@ int main(int argc, char **argv)
 	if (ret)
 		return 1;
 	must(rdma_get_cm_event(channel, &event), "event");
-	printf("%s\n", rdma_event_str(event->event));
+	printf("%s: %.*s\n", rdma_event_str(event->event), event->param.conn.private_data_len,
+	       (const char *)event->param.conn.private_data);
 	return event->event != RDMA_CM_EVENT_ESTABLISHED;
 }

@@ -63,9 +63,14 @@ struct asked {
 	uint8_t flags, receives;
 } __attribute__((packed));
 
-/* Flags: Reads of 64 octets of the peer's STag 0x100 from address 0x1000 on; Writes to there. */
+/*
+ * Flags: Reads of 64 octets of the peer's STag 0x100 from address 0x1000 on; Writes to there; a Write
+ * and a Read of nothing, with STag 0. And one for itself: nothing that the peer sends is placed.
+ */
 #define ASKS_READS 1
 #define ASKS_FLOOD 2
+#define ASKS_EMPTY 4
+#define PLACES_NOTHING 8
 
 struct told {
 	uint32_t qpn, receive_size;
@@ -198,6 +203,17 @@ static void post_sends(struct slot *s)
 {
 	int reads = s->asked.flags & ASKS_READS, floods = s->asked.flags & ASKS_FLOOD, i;
 
+	for (i = 0; i < 2 && s->asked.flags & ASKS_EMPTY; i++) {
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 200 + i,
+			.opcode = i ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+		};
+
+		if (ibv_post_send(s->id->qp, &wr, &bad))
+			break;
+		s->sent++;
+	}
 	for (i = 0; i < (reads ? READS : floods ? FLOODS : 0); i++) {
 		struct ibv_sge sge = {
 			.addr = (uintptr_t)s->area + layout[READ].at,
@@ -265,9 +281,13 @@ static const char *canaries(struct slot *s)
 	size_t i;
 
 #define RESTORE(at, size) memcpy(s->area + (at), pattern + (at), (size))
-	RESTORE(layout[BOTH].at, layout[BOTH].size);
-	RESTORE(layout[WRITE].at, layout[WRITE].size);
-	for (i = 0; i < (size_t)s->posted; i++)
+	int placed = !(s->asked.flags & PLACES_NOTHING);
+
+	if (placed) {
+		RESTORE(layout[BOTH].at, layout[BOTH].size);
+		RESTORE(layout[WRITE].at, layout[WRITE].size);
+	}
+	for (i = 0; i < (size_t)s->posted && placed; i++)
 		RESTORE(RECEIVE_AT + i * RECEIVE_STEP, RECEIVE_SIZE);
 	for (i = 0; i < (size_t)s->sent && s->asked.flags & ASKS_READS; i++)
 		RESTORE(SINK_AT + i * SINK_STEP, SINK_SIZE);

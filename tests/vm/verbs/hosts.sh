@@ -6,7 +6,7 @@
 # kernel: stock
 #
 # All verbs tests between two hosts; with siw the quick ones. One that only waits,
-# for half a minute, runs in verbs/loopback, where that keeps nobody.
+# for half a minute, runs in verbs/silent, where that keeps nobody.
 
 . /tests/lib.sh
 . /tests/verbs/lib

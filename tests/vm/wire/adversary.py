@@ -27,7 +27,7 @@ from victim import Attacker, Honest, Victim, Watch
 SHORT = 400
 CASES = int(os.environ.get("CASES") or SHORT)
 TIME = float(os.environ.get("TIME") or "inf")
-SEED = os.environ.get("SEED") or "1"
+SEED = os.environ.get("SEED") or "1"         # a number
 ONLY = os.environ.get("ONLY", "")
 DEBUG = os.environ.get("RSIW_KERNEL") == "debug"
 EVERYTHING = CASES > SHORT
@@ -56,7 +56,8 @@ def chosen(name):
     if name != "random":
         table = list(table)
         if len(table) > LONG:
-            table = table[sum(SEED.encode()) % STEP::STEP]
+            # Seeds that follow each other, as days do, come to each case in STEP of them.
+            table = table[int(SEED) % STEP::STEP]
     return (case for case in table if ONLY in case[0])
 
 
@@ -163,15 +164,15 @@ class Adversary:
         return " ".join(f"{k} {v}" for k, v in self.after.resources.items())
 
     def counted(self):
-        """At most one fault per connection, and one Terminate per fault."""
+        """At most one fault or CRC error per connection, and one Terminate per fault."""
         def grew(name):
             return self.before.grew(name, self.after)
         numbers = {name: grew(name) for name in ("connections", "rx_faults", "rx_crc_errors",
                                                  "tx_terminates", "rx_terminates", "cq_overflows")}
-        check(numbers["rx_faults"] > self.count // 4, f"hardly any fault is counted: {numbers}")
-        check(numbers["rx_crc_errors"] <= numbers["rx_faults"] <= numbers["connections"],
-              f"more faults than connections: {numbers}")
-        check(numbers["tx_terminates"] <= numbers["rx_faults"], f"too many Terminates: {numbers}")
+        faults = numbers["rx_faults"] + numbers["rx_crc_errors"]
+        check(faults > self.count // 4, f"hardly any fault is counted: {numbers}")
+        check(faults <= numbers["connections"], f"more faults than connections: {numbers}")
+        check(numbers["tx_terminates"] <= faults, f"too many Terminates: {numbers}")
         check(numbers["cq_overflows"] == 0, f"completions were lost: {numbers}")
         return ", ".join(f"{k} {v}" for k, v in numbers.items())
 
@@ -196,13 +197,14 @@ class Adversary:
         return text
 
     def run(self, groups):
-        silence = setups.Silence(self.victim)
-        for name in groups:
+        silence = setups.Silence(self.victim) if not groups else None
+        for name in groups or GROUPS:
             self.group(name)
-        silence.end()
-        for failure in silence.failures:
-            print(f"# silence: {failure}")
-        self.say(not silence.failures, "silence", f"{len(silence.CASES)} cases at once")
+        if silence:
+            silence.end()
+            for failure in silence.failures:
+                print(f"# silence: {failure}")
+            self.say(not silence.failures, "silence", f"{len(silence.CASES)} cases at once")
         self.checked("a good connection is served", self.good)
         self.checked("the honest connection goes on", self.honest_goes_on)
         self.checked("the victim's memory and queues", self.all_told)
@@ -220,12 +222,13 @@ CHECKS = 9
 
 def main():
     if sys.argv[1] == "--list":
-        # And what is checked at the end.
-        print("\n".join([*(sys.argv[2:] or GROUPS), *["check"] * CHECKS]))
+        # And what is checked at the end: silence takes a while, so only with all groups.
+        groups = sys.argv[2:]
+        print("\n".join([*(groups or GROUPS), *["check"] * (CHECKS - bool(groups))]))
         return
     device, address, port, *groups = sys.argv[1:]
     print(f"# seed {SEED}, of long tables one case of {STEP}")
-    Adversary(device, address, int(port)).run(groups or GROUPS)
+    Adversary(device, address, int(port)).run(groups)
 
 
 if __name__ == "__main__":

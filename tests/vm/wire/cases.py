@@ -5,13 +5,18 @@ A group yields (name, function): the function plays one case against the victim,
 if the device does anything but what it should.
 """
 
+import os
 import struct
 
 import fpdu
 from fpdu import (DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
                   RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check, read_of)
 from verdicts import Verdict, answered, judge, terminated
-from victim import READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN, Attacker
+from victim import (EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
+                    Attacker)
+
+# The driver was loaded with verify_first=1.
+VERIFY_FIRST = bool(os.environ.get("VERIFY_FIRST"))
 
 
 def conclude(a, verdict, offender):
@@ -218,6 +223,12 @@ def messages(everything):
                    fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
         terminated(DDP_TAGGED, 0, got=1))
     yield "Reads beyond IRD", beyond_ird
+    # Twice each, one behind the other: in either role.
+    for role in ("", ", again"):
+        yield f"as many Reads as IRD{role}", reads_at_once(0)
+    for role in ("", ", again"):
+        yield f"one Read more than IRD{role}", reads_at_once(1)
+    yield "a Write and a Read of nothing", nothing_named
     for name in ("write", "send", "read"):
         yield f"{name}: in single octets", in_single_octets(BASES[name])
 
@@ -243,6 +254,73 @@ def beyond_ird(victim):
     check(a.next() == b"", "something behind the Terminate")
     check(sum(len(u) - 14 for u in a.passed) < 50 * t.read.size, "far too many are answered")
     a.over()
+
+
+def reads_at_once(more):
+    """So many more than was agreed on, in one TCP segment: none is answered before all are taken."""
+    def play(victim):
+        a = Attacker(victim, enhanced=(4, 5))
+        t, count = a.told, a.ird + more
+        check(a.ird >= 4, f"an IRD of {a.ird}")
+        a.send(*(read_of(t.read.stag, t.read.at, 8, 1 + i) for i in range(count)))
+        if more:
+            a.passing = True
+            ulpdu = a.next()
+            check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
+        else:
+            a.lives(count)
+            a.fin()
+        check(a.next() == b"", "something behind the last answer")
+        a.over()
+    return play
+
+
+def nothing_named(victim):
+    """The victim posts them without an STag; what they carry is one, as RNICs are known to refuse 0."""
+    a = Attacker(victim, flags=EMPTY)
+    a.send(fpdu.tagged(WRITE, 0, 0))
+    ulpdu = a.next()
+    check(len(ulpdu) == 14 and ulpdu[1] & 0xF == WRITE, f"no empty Write: {ulpdu.hex()}")
+    check(any(ulpdu[2:6]), "a Write with STag 0")
+    sink, to, size, source, _at = a.read_request()
+    check(size == 0 and sink and source, f"a Read of {size} octets, STags {sink:#x} {source:#x}")
+    a.send(fpdu.tagged(RESPONSE, sink, to))
+    a.lives()
+    a.fin()
+    check(a.next() == b"", "something behind the last answer")
+    a.over()
+
+
+def placement(everything):
+    """Nothing is placed of what is damaged, if it comes in one piece, or with verify_first in any."""
+    def damaged(make, cuts):
+        def play(victim):
+            # One piece may lie in two pages of this host all the same, once in a thousand times.
+            for last in (False, False, True):
+                a = Attacker(victim, flags=PLACES_NOTHING)
+                data = fpdu.fpdu(make(a.told))
+                a.deliver(data[:-1] + bytes((data[-1] ^ 0x10,)), cuts(data))
+                a.terminated(MPA, 2)
+                try:
+                    return a.over()
+                except fpdu.Failed:
+                    if last:
+                        raise
+                    victim.forgive(a.token)
+        return play
+
+    kinds = {
+        "write": BASES["write"], "send": BASES["send"],
+        "longer write": lambda t: fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(4000)),
+    }
+    for name, make in kinds.items():
+        yield f"{name}: in one piece", damaged(make, lambda data: ())
+        if VERIFY_FIRST:
+            yield f"{name}: cut at the end", damaged(make, lambda data: (len(data) - 1,))
+            for at in (1, 2, 3, 16, 20, 24):
+                yield f"{name}: cut after {at} octets", damaged(make, lambda data, n=at: (n,))
+    if VERIFY_FIRST:
+        yield "write: in single octets", damaged(BASES["write"], lambda data: range(1, len(data)))
 
 
 def responses(everything):
@@ -380,4 +458,4 @@ def octets(everything):
             yield f"{base}: claims {length} octets", claims(base, length)
 
 
-GROUPS = {f.__name__: f for f in (fields, lengths, messages, responses, octets)}
+GROUPS = {f.__name__: f for f in (fields, lengths, messages, placement, responses, octets)}

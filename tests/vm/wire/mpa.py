@@ -5,6 +5,8 @@ import struct
 
 REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 M, C, R, S = 0x80, 0x40, 0x20, 0x10
+# IRD or ORD in its 16 bits.
+DEPTH = 0x3FFF
 
 
 def frame(key, flags=C, revision=1, data=b"", length=None):

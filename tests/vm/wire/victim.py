@@ -23,7 +23,7 @@ from fpdu import Failed, SLOW, check
 from mpa import C, REPLY, REQUEST, S, frame
 
 # tests/vm/prog/victim.c has the same numbers.
-READS, FLOOD = 1, 2
+READS, FLOOD, EMPTY, PLACES_NOTHING = 1, 2, 4, 8
 RECEIVES, SINK_STEP, SINK_SIZE = 8, 256, 64
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
           "local": 0x1c004}
@@ -138,6 +138,10 @@ class Victim(Program):
         check(verdict in ("ok", "gone"), verdict)
         return got
 
+    def forgive(self, token):
+        """What it said of this connection does not count."""
+        self.odd[:] = [line for line in self.odd if line.split()[:2] != ["end", str(token)]]
+
     def stop(self):
         self.process.stdin.close()
         check(self.process.wait(10 * SLOW) == 0, f"the victim fails: {self.last()}")
@@ -180,6 +184,7 @@ class Attacker(fpdu.Peer):
             head = self.receive(20)
             check(head[:16] == REQUEST and head[16] & S, f"no Request: {head!r}")
             data = self.receive(struct.unpack("!H", head[18:])[0])
+            self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
             self.told = Told(data[4:])
             # It wants to send an RTR, and of the forms it gets the Write.
             self.sock.sendall(frame(REPLY, C | S, 2, mpa.enhanced(*WRITE_RTR)) + behind)
@@ -194,6 +199,8 @@ class Attacker(fpdu.Peer):
         else:
             sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
         data = self.accepted()
+        if enhanced:
+            self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
         self.told = Told(data[4:] if enhanced else data)
 
     def next(self):

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two hosts, with this module in each: one serves a connection (serve=1), the other one connects to
+ * it (peer=) and tests. Unlike the other tests no end can look into the other one's memory.
+ */
+#include <linux/slab.h>
+
+#include "kverbs.h"
+
+enum { LEN = 3 * PAGE_SIZE + 100, TURNS = 40, WINDOW = 4 };
+
+/* What the server tells of its region, in its first message. */
+struct region {
+	__be64 addr;
+	__be32 key;
+	__be32 len;
+};
+
+static const struct opts options = { .len = LEN * (WINDOW + 1), .poll = IB_POLL_WORKQUEUE };
+
+/*
+ * The server sends each message back, until one has taken its region away: the end of the tests.
+ * Receives are posted before the message that asks for the next ones.
+ */
+int hosts_serve(struct pair *p)
+{
+	struct end *e = &p->s;
+	struct req *r = p->r, *s = p->r + WINDOW;
+	struct region *said;
+	struct ib_sge sge;
+	struct ib_mr *mr;
+	u32 i, at, len;
+
+	DO(pair_serve(p, &options));
+	for (i = 0; i < WINDOW; i++)
+		DO(post_recv(e, r + i, i * LEN, LEN));
+	/* iWARP's passive side sends after the active one has sent. */
+	DO(req_wait(e, r));
+	mr = reg_plain(e, LEN, REMOTE);
+	EXPECT(mr, "no region\n");
+	said = (struct region *)(e->m.p + WINDOW * LEN);
+	*said = (struct region) { cpu_to_be64(mr->iova), cpu_to_be32(mr->rkey), cpu_to_be32(LEN) };
+	sge = sge_of(e, WINDOW * LEN, sizeof(*said));
+	DO(post_recv(e, r, 0, LEN));
+	DO(post_op(e, s, IB_WR_SEND, 0, &sge, 0, 0));
+	DO(req_wait(e, s));
+	for (i = 1;; i++) {
+		at = i % WINDOW;
+		DO(req_wait(e, r + at));
+		if (r[at].wc.wc_flags & IB_WC_WITH_INVALIDATE)
+			break;
+		len = r[at].wc.byte_len;
+		memcpy(e->m.p + WINDOW * LEN, e->m.p + at * LEN, len);
+		DO(post_recv(e, r + at, at * LEN, LEN));
+		sge = sge_of(e, WINDOW * LEN, len);
+		DO(post_op(e, s, IB_WR_SEND, 0, &sge, 0, 0));
+		DO(req_wait(e, s));
+	}
+	EXPECT(r[at].wc.ex.invalidate_rkey == mr->rkey, "another key is invalid\n");
+	/* The client finds out by itself; it ends the connection. */
+	return wait_error(e);
+}
+
+/* Receives the answer to a message of the memory at @from, behind it. */
+static int turn(struct end *e, struct req *s, struct req *r, u32 len)
+{
+	struct ib_sge sge = sge_of(e, 0, len);
+
+	DO(post_recv(e, r, LEN, LEN));
+	DO(post_op(e, s, IB_WR_SEND, 0, &sge, 0, 0));
+	DO(req_wait(e, s));
+	DO(req_wait(e, r));
+	return 0;
+}
+
+static int t_hello(struct pair *p, struct region *there)
+{
+	DO(turn(&p->c, p->r, p->r + 1, 1));
+	EXPECT(p->r[1].wc.byte_len == sizeof(*there), "%u bytes\n", p->r[1].wc.byte_len);
+	memcpy(there, p->c.m.p + LEN, sizeof(*there));
+	EXPECT(be32_to_cpu(there->len) == LEN, "a region of %u bytes\n", be32_to_cpu(there->len));
+	return 0;
+}
+
+static int t_echo(struct pair *p, struct region *there)
+{
+	struct end *e = &p->c;
+	u32 i, len;
+
+	for (i = 0; i < TURNS; i++) {
+		len = 1 + i * (LEN - 1) / (TURNS - 1);
+		mem_fill(&e->m, i);
+		memset(e->m.p + LEN, 0, LEN);
+		DO(turn(e, p->r, p->r + 1, len));
+		EXPECT(p->r[1].wc.byte_len == len && mem_is(&e->m, LEN, len, i),
+		       "turn %u: %u bytes of %u, or others\n", i, p->r[1].wc.byte_len, len);
+	}
+	return 0;
+}
+
+static int t_place(struct pair *p, struct region *there)
+{
+	u64 addr = be64_to_cpu(there->addr);
+	u32 i, key = be32_to_cpu(there->key);
+	struct end *e = &p->c;
+	struct ib_sge sge;
+
+	for (i = 0; i < TURNS; i++) {
+		mem_fill(&e->m, 100 + i);
+		memset(e->m.p + LEN, 0, LEN);
+		sge = sge_of(e, 0, LEN);
+		DO(post_op(e, p->r, IB_WR_RDMA_WRITE, 0, &sge, addr, key));
+		/* A Read Request does not overtake the Write (RFC 5040, 5.5). */
+		sge = sge_of(e, LEN, LEN);
+		DO(post_op(e, p->r + 1, IB_WR_RDMA_READ, 0, &sge, addr, key));
+		DO(req_wait(e, p->r));
+		DO(req_wait(e, p->r + 1));
+		EXPECT(mem_is(&e->m, LEN, LEN, 100 + i), "round %u: other bytes\n", i);
+	}
+	return 0;
+}
+
+static int t_invalidate(struct pair *p, struct region *there)
+{
+	u32 key = be32_to_cpu(there->key);
+	struct end *e = &p->c;
+	struct ib_sge sge = sge_of(e, 0, 8);
+
+	DO(post_op(e, p->r, IB_WR_SEND_WITH_INV, 0, &sge, 0, key));
+	DO(req_wait(e, p->r));
+	/* The server refuses it, by a Terminate. */
+	DO(post_op(e, p->r + 1, IB_WR_RDMA_READ, 0, &sge, be64_to_cpu(there->addr), key));
+	EXPECT(req_wait(e, p->r + 1) > 0, "the region can still be read\n");
+	return wait_error(e);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct pair *p, struct region *there);
+} tests[] = {
+	{ "the peer tells of its region", t_hello },
+	{ "messages of all lengths come back", t_echo },
+	{ "Reads find what Writes have placed", t_place },
+	{ "Send with Invalidate ends the peer's region", t_invalidate },
+};
+
+void hosts_test(struct pair *p, const char *peer)
+{
+	struct region there = { };
+	int i, ret;
+
+	pr_info("kverbs: 1..%zu\n", ARRAY_SIZE(tests) + 1);
+	ret = pair_connect(p, &options, peer);
+	pr_info("kverbs: %s 1 - a connection with the peer host\n", ret ? "not ok" : "ok");
+	if (ret)
+		pr_err("kverbs: # no connection: %d\n", ret);
+	/* What failed before leaves nothing to test. */
+	for (i = 0; i < ARRAY_SIZE(tests); i++) {
+		ret = ret ?: tests[i].run(p, &there);
+		pr_info("kverbs: %s %d - %s\n", ret ? "not ok" : "ok", i + 2, tests[i].name);
+	}
+}

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 150
+# pairs: rsiw,rsiw
+#
+# Fairness: queue pairs of one process, and of two processes, share the link. No one gets less than
+# a quarter of what its like gets, and none waits long for a completion, small messages beside large
+# ones included (TIME: seconds of each measurement; SHAPE=1: one process' packets are slowed down, to
+# see that the job fails).
+
+. /tests/lib.sh
+: "${TIME:=$(limit 3)}" "${SHAPE:=}"
+plan 8
+
+# Milliseconds that a connection may wait: all of them together have 64 Writes of 16 KiB under way,
+# which take a tenth of that on a machine that emulates both hosts.
+GAP=$(limit 2)000
+
+# shares NAME PORT NUMBER SIZE WINDOW [mixed]: the client's figures are in $WORK/NAME.figures.
+shares() {
+	local name=$1 port=$2
+	shift 2
+	peer_bg "$name" fair server "$PEER" "$port" "$1"
+	server_up "$port" || return
+	fair client "$PEER" "$port" "$1" "$2" "$3" "$TIME" "${@:4}" >"$WORK/$name.figures" 2>&1 ||
+		{ cat "$WORK/$name.figures" "$WORK/$name"; return 1; }
+	cat "$WORK/$name.figures"
+	peer_end "$name" 10
+}
+# figure NAME WORD: the number behind it.
+figure() { sed -n "s/.*\b$2 \([0-9]*\).*/\1/p" "$WORK/$1.figures"; }
+alike() { [ "$(figure "$1" least)" -gt 0 ] && [ "$(figure "$1" most)" -le $((4 * $(figure "$1" least))) ]; }
+in_time() { [ "$(figure "$1" gap)" -le "$GAP" ]; }
+one_process() { shares "$@" && alike "$1" && in_time "$1"; }
+# The small ones get a turn again and again: five a second, at least.
+small_one() { shares "$@" mixed && [ "$(figure "$1" first)" -ge $((5 * TIME)) ] && in_time "$1"; }
+two_alike() {
+	local one two
+	shares one 7711 8 16384 8 >"$WORK/one.said" 2>&1 &
+	shares two 7712 8 16384 8 || return
+	wait $! || { cat "$WORK/one.said"; return 1; }
+	cat "$WORK/one.figures"
+	one=$(figure one total) two=$(figure two total)
+	[ "$one" -le $((4 * two)) ] && [ "$two" -le $((4 * one)) ] && in_time one && in_time two
+}
+modest_beside_greedy() {
+	shares greedy 7713 32 65536 16 >"$WORK/greedy.said" 2>&1 &
+	shares modest 7714 1 64 1 || return
+	wait $! || { cat "$WORK/greedy.said"; return 1; }
+	cat "$WORK/greedy.figures"
+	[ "$(figure modest least)" -ge $((5 * TIME)) ] && in_time modest
+}
+# Packets of some connections get a hundredth of what the link carries.
+slow_down() {
+	modprobe -a sch_htb sch_fq_codel cls_u32 &&
+		tc qdisc add dev eth0 root handle 1: htb default 1 &&
+		tc class add dev eth0 parent 1: classid 1:1 htb rate 10gbit &&
+		tc class add dev eth0 parent 1: classid 1:2 htb rate 1mbit || return
+	local port
+	for port in 7704 7712 7714; do
+		tc filter add dev eth0 parent 1: protocol ip u32 match ip dport "$port" 0xffff flowid 1:2 || return
+	done
+}
+
+run "load the driver on both hosts" both load_driver || exit 1
+[ -z "$SHAPE" ] || slow_down || exit 1
+LIMIT=$((TIME + 40)) run "8 queue pairs of a process get alike" one_process eight 7701 8 16384 8
+LIMIT=$((TIME + 40)) run "64 queue pairs of a process get alike" one_process many 7702 64 4096 4
+LIMIT=$((TIME + 40)) run "queue pairs with messages of 64 KiB get alike" one_process large 7703 4 65536 4
+LIMIT=$((TIME + 40)) run "small messages beside large ones of the same process" small_one mixed 7704 9 65536 8
+LIMIT=$((TIME + 60)) run "two processes get alike" two_alike
+LIMIT=$((TIME + 60)) run "one small message at a time beside a greedy process" modest_beside_greedy
+run "unload the drivers" both unload_driver

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 60
+# pairs: rsiw,*
+#
+# What the driver's workers do in bulk, at a high priority, they do in turn with processes for an
+# eighth of the time: sending (rsiw_tx) and receiving (rsiw_rx). The kernel's trace tells which
+# queue has the work.
+
+. /tests/lib.sh
+. /tests/perftest/lib
+plan 4
+
+# shellcheck disable=SC2034
+TO=$LO
+trace=/sys/kernel/tracing
+queued=$trace/events/workqueue/workqueue_queue_work
+run "load the driver on lo" load_on_lo || exit 1
+mountpoint -q $trace || mount -t tracefs none $trace
+echo 'workqueue ~ "rsiw_?x*"' >$queued/filter && echo 1 >$queued/enable
+echo 8192 >$trace/buffer_size_kb
+run "ib_read_bw" perftest 1 ib_read_bw -s 1048576 -n 400
+echo 0 >$queued/enable
+
+# in_turn QUEUE: of what was queued, between a 32nd and a half was in turn.
+in_turn() {
+	local high turn
+	high=$(grep -c "workqueue=$1 " $trace/trace)
+	turn=$(grep -c "workqueue=${1}_in_turn " $trace/trace)
+	echo "$high times at a high priority, $turn in turn"
+	[ "$turn" -ge $(((high + turn) / 32)) ] && [ "$turn" -gt 0 ] && [ "$turn" -le "$high" ]
+}
+run "sending takes turns with processes" in_turn rsiw_tx
+run "receiving takes turns with processes" in_turn rsiw_rx

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * fair server ADDRESS PORT NUMBER
+ * fair client ADDRESS PORT NUMBER SIZE WINDOW SECONDS [mixed]
+ *
+ * How the queue pairs of one process share what there is. The client opens NUMBER connections and
+ * keeps WINDOW RDMA Writes of SIZE octets under way on each; "mixed": on the first connection it
+ * keeps one Write of 64 octets under way. After SECONDS it says
+ *
+ *   least L most M first F gap G total T
+ *
+ * where L and M are the Writes completed on the slowest and the fastest connection (mixed: without
+ * the first), F those on the first, G the longest time in milliseconds that a connection waited for
+ * a completion, and T the octets of all. The server ends when all connections are closed.
+ */
+#include <errno.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 256, BATCH = 16, SMALL = 64 };
+
+struct target {
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t len;
+};
+
+struct one {
+	struct rdma_cm_id *id;
+	struct ibv_mr *mr;
+	struct target to;
+	unsigned long done;
+	unsigned int under_way;
+	double last;
+};
+
+static struct one all[MOST];
+static unsigned int number;
+
+static void must(int bad, const char *what)
+{
+	if (!bad)
+		return;
+	fprintf(stderr, "fair: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static struct rdma_cm_id *endpoint(const char *addr, const char *port, int passive,
+				   unsigned int window)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *at;
+	struct ibv_qp_init_attr attr = {
+		.cap = { window, 1, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+	struct rdma_cm_id *id;
+
+	if (passive)
+		hints.ai_flags = RAI_PASSIVE;
+	must(rdma_getaddrinfo(addr, port, &hints, &at), "address");
+	must(rdma_create_ep(&id, at, NULL, &attr), "endpoint");
+	rdma_freeaddrinfo(at);
+	return id;
+}
+
+static int server(const char *addr, const char *port)
+{
+	enum { LEN = 1 << 20 };
+	struct rdma_cm_id *listener = endpoint(addr, port, 1, 1);
+	struct rdma_cm_event *event;
+	char *memory = malloc(LEN);
+	unsigned int i;
+
+	must(!memory, "memory");
+	must(rdma_listen(listener, 64), "listen");
+	for (i = 0; i < number; i++) {
+		struct one *c = &all[i];
+		struct rdma_conn_param param = {
+			.private_data = &c->to,
+			.private_data_len = sizeof(c->to),
+		};
+
+		must(rdma_get_request(listener, &c->id), "request");
+		c->mr = rdma_reg_write(c->id, memory, LEN);
+		must(!c->mr, "region");
+		c->to = (struct target){ (uintptr_t)memory, c->mr->rkey, LEN };
+		must(rdma_accept(c->id, &param), "accept");
+	}
+	for (i = 0; i < number; i++)
+		must(rdma_get_cm_event(all[i].id->channel, &event), "end of a connection");
+	return 0;
+}
+
+static void connect_one(struct one *c, const char *addr, const char *port, unsigned int window,
+			char *memory, size_t size)
+{
+	struct rdma_conn_param param = { };
+
+	c->id = endpoint(addr, port, 0, window);
+	must(rdma_connect(c->id, &param), "connect");
+	must(c->id->event->param.conn.private_data_len < sizeof(c->to), "private data");
+	memcpy(&c->to, c->id->event->param.conn.private_data, sizeof(c->to));
+	must(c->to.len < size, "size");
+	c->mr = rdma_reg_msgs(c->id, memory, size);
+	must(!c->mr, "region");
+}
+
+static void post(struct one *c, char *memory, size_t size)
+{
+	must(rdma_post_write(c->id, NULL, memory, size, c->mr, 0, c->to.addr, c->to.rkey), "Write");
+	c->under_way++;
+}
+
+static int client(char **argv)
+{
+	size_t size = atol(argv[5]), total = 0;
+	unsigned int i, first, window = atoi(argv[6]);
+	int mixed = argv[8] && !strcmp(argv[8], "mixed"), n, w;
+	double begin, end, at, gap = 0;
+	unsigned long least = -1ul, most = 0;
+	char *memory = calloc(1, size + SMALL);
+	struct ibv_wc wc[BATCH];
+
+	must(!memory, "memory");
+	for (i = 0; i < number; i++)
+		connect_one(&all[i], argv[2], argv[3], window, memory, size + SMALL);
+	begin = now();
+	end = begin + atof(argv[7]);
+	first = mixed;
+	for (i = 0; i < number; i++) {
+		all[i].last = begin;
+		do
+			post(&all[i], memory, i < first ? SMALL : size);
+		while (all[i].under_way < (i < first ? 1 : window));
+	}
+	do {
+		at = now();
+		for (i = 0; i < number; i++) {
+			struct one *c = &all[i];
+
+			n = ibv_poll_cq(c->id->send_cq, BATCH, wc);
+			must(n < 0, "poll");
+			/* A connection that gets nothing for ever has its gap, too. */
+			if (at - c->last > gap)
+				gap = at - c->last;
+			for (w = 0; w < n; w++) {
+				if (wc[w].status) {
+					fprintf(stderr, "fair: connection %u: %s\n", i,
+						ibv_wc_status_str(wc[w].status));
+					return 1;
+				}
+				c->under_way--;
+				c->done++;
+				c->last = at;
+				post(c, memory, i < first ? SMALL : size);
+			}
+		}
+	} while (at < end);
+	for (i = 0; i < number; i++) {
+		total += all[i].done * (i < first ? SMALL : size);
+		if (i < first)
+			continue;
+		least = all[i].done < least ? all[i].done : least;
+		most = all[i].done > most ? all[i].done : most;
+	}
+	printf("least %lu most %lu first %lu gap %.0f total %zu\n", least, most, all[0].done,
+	       gap * 1000, total);
+	for (i = 0; i < number; i++)
+		rdma_disconnect(all[i].id);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int serves = argc == 5 && !strcmp(argv[1], "server");
+
+	if (!serves && (argc < 8 || argc > 9 || strcmp(argv[1], "client"))) {
+		fputs("usage: fair server ADDRESS PORT NUMBER\n"
+		      "       fair client ADDRESS PORT NUMBER SIZE WINDOW SECONDS [mixed]\n", stderr);
+		return 2;
+	}
+	number = atoi(argv[4]);
+	if (number < 1 || number > MOST) {
+		fputs("fair: NUMBER is from 1 to 256\n", stderr);
+		return 2;
+	}
+	return serves ? server(argv[2], argv[3]) : client(argv);
+}
