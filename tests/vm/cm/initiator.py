@@ -10,7 +10,7 @@ import time
 from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_open, receive,
                     receive_frame)
 import fpdu
-from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+from mpa import C, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
 
 # After so many seconds the device repeats its RTR to a peer that says nothing.
 WAIT = int(os.environ.get("INITIATOR_WAIT", "1"))
@@ -352,7 +352,26 @@ class Initiator:
             check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
             return streams[0]
         self.orderly(first)
-        stream = streams[0]
+        self.are_marked(streams[0])
+
+    def case_marked_large(self):
+        """Also in FPDUs that are longer than a TCP segment."""
+        streams = []
+        self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+
+        def first(sock):
+            flags, _, _ = receive_frame(sock, REQUEST)
+            check(flags & LARGE, f"large FPDUs are not offered: flags {flags:#x}")
+            sock.sendall(frame(REPLY, C | S | M | LARGE, 2, enhanced(A | 8, WRITE | 8)))
+            streams.append(fpdu.MarkedStream(sock))
+            check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
+            return streams[0]
+        self.orderly(first)
+        self.are_marked(streams[0])
+        check(streams[0].longest > 2000, f"the longest ULPDU has {streams[0].longest} octets")
+
+    @staticmethod
+    def are_marked(stream):
         print(f"{stream.between} markers between FPDUs, {stream.within} within")
         check(stream.within > 30, "too few")
 

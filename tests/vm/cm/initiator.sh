@@ -14,7 +14,7 @@ cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
 # Of a consumer that says what it is told.
 told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
-plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 19))
+plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 22))
 
 # The peer gets a second RTR when it says nothing for as long; a slow one must not by chance, and
 # five of them begin at once here.
@@ -73,3 +73,9 @@ client_and_server() {
 	server_up "$1" && rping -c -C 5 -v -a "$ADDR" -p "$1" && peer_end server 10
 }
 run "rping as client and server" client_and_server $((port + 1))
+
+run "unload the driver for client and server" unload_driver
+run "load it for large FPDUs" load_driver large_fpdu=1
+port=$((port + 2))
+LIMIT=60 run "marked_large" python3 /tests/cm/wire.py initiator marked_large \
+	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"

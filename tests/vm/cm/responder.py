@@ -11,7 +11,7 @@ import time
 from common import (A, B, DEPTH, FIN_WAIT2, LISTEN, READ, SLOW, WRITE, Failed, check, closed, is_open,
                     receive, receive_frame, wait_until)
 import fpdu
-from mpa import C, M, R, REPLY, REQUEST, S, enhanced, frame
+from mpa import C, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
 
 
 class Responder:
@@ -110,6 +110,21 @@ class Responder:
         """With markers asked for, there are some in all that comes."""
         sock = self.ask(frame(REQUEST, C | M, 1))
         receive_frame(sock, REPLY)
+        self.rounds_with_markers(sock)
+
+    def case_marked_large(self):
+        """Also in FPDUs that are longer than a TCP segment, which this end has agreed to."""
+        sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+        sock.connect(self.to)
+        sock.sendall(frame(REQUEST, C | M | LARGE, 1))
+        flags, _, _ = receive_frame(sock, REPLY)
+        check(flags & LARGE, f"large FPDUs are not agreed to: flags {flags:#x}")
+        stream = self.rounds_with_markers(sock)
+        check(stream.longest > 2000, f"the longest ULPDU has {stream.longest} octets")
+
+    @staticmethod
+    def rounds_with_markers(sock):
         stream = fpdu.MarkedStream(sock)
         # Several times, for FPDUs to begin at other places between the markers.
         sizes = (20000, 100, 1001, 40, 500, 443, 2000, 3, 60)
@@ -120,6 +135,7 @@ class Responder:
                 raise Failed(f"{size} octets: {str(e)[:200]}") from e
         print(f"{stream.between} markers between FPDUs, {stream.within} within")
         check(stream.within > sum(sizes) // 512, "too few")
+        return stream
 
     def case_backlog(self):
         """The consumer, which the job has stopped, has a backlog of 3 (rping).

@@ -14,7 +14,7 @@ cases=(revision_1 revision_2 peer_to_peer depths_not_negotiated crc_off markers
 	rtr_forms terminated_in_message many_half_open silent_peers)
 # These wait for an end that is long in coming, so they do it beside the others.
 waits=(silence no_rtr_comes)
-plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 11))
+plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 14))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
@@ -73,3 +73,10 @@ peer_kill server
 peer_kill server6
 port_is_free() { python3 -c "import socket; socket.create_server(('', 7180), reuse_port=False).close()"; }
 run "the port is free once the listener has gone" wait_for 5 port_is_free
+
+run "unload the driver" unload_driver
+run "load it for large FPDUs" load_driver large_fpdu=1
+peer_bg larger rping -s -P -S 20000 -a 0.0.0.0 -p 7187
+server_up 7187
+LIMIT=60 run "marked_large" responder marked_large "$ADDR" 7187
+peer_kill larger

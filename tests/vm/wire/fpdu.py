@@ -158,6 +158,7 @@ class MarkedStream(Stream):
         self.start = None       # of the FPDU: that of its length field
         self.covered = b""      # what the CRC is of
         self.between = self.within = 0
+        self.longest = 0        # ULPDU
 
     def octets(self, count):
         """So many octets of the FPDU. The marker in front of any of them is checked."""
@@ -191,6 +192,7 @@ class MarkedStream(Stream):
         if not head:
             return b""
         length = struct.unpack("!H", head)[0]
+        self.longest = max(self.longest, length)
         ulpdu = self.octets((length + 2 + 3) // 4 * 4 - 2)
         crc = self.octets(4)
         check(crc32c(self.covered[:-4]) == crc, "a wrong CRC")
