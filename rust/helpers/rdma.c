@@ -255,38 +255,6 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 	smp_store_release(to, *from);
 }
 
-/*
- * By words, however the bytes lie: for a processor that is slow at the string
- * instructions of memcpy(). READ_ONCE() keeps the compiler from making it one.
- */
-void rust_helper_copy_words(void *dst, const void *src, size_t len)
-{
-#ifdef CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS
-	const unsigned int word = sizeof(u64);
-
-	for (; len >= 4 * word; len -= 4 * word) {
-		const u64 *from = src;
-		u64 *to = dst;
-
-		WRITE_ONCE(to[0], READ_ONCE(from[0]));
-		WRITE_ONCE(to[1], READ_ONCE(from[1]));
-		WRITE_ONCE(to[2], READ_ONCE(from[2]));
-		WRITE_ONCE(to[3], READ_ONCE(from[3]));
-		src += 4 * word;
-		dst += 4 * word;
-	}
-	for (; len >= word; len -= word) {
-		WRITE_ONCE(*(u64 *)dst, READ_ONCE(*(const u64 *)src));
-		src += word;
-		dst += word;
-	}
-	for (; len; len--)
-		WRITE_ONCE(*(u8 *)dst++, READ_ONCE(*(const u8 *)src++));
-#else
-	memcpy(dst, src, len);
-#endif
-}
-
 /* Network devices. */
 
 void rust_helper_dev_hold(struct net_device *dev)

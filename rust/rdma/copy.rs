@@ -6,27 +6,10 @@
 //! by C functions that the Rust compiler does not see into: whatever bytes arrive are the bytes of
 //! the private buffer, and no access is repeated, split or left out. Checksums are always computed
 //! over the private side.
-//!
-//! The kernel copies by string instructions and computes CRC32c by vector instructions where a
-//! processor claims to be fast at them. Emulated processors claim so too, and do them octet by octet,
-//! if not bit by bit. So [`choose`] has a look, as the kernel itself does for its RAID functions.
 
-use crate::crc;
-use core::{
-    ffi::c_void,
-    sync::atomic::{AtomicBool, Ordering},
-};
-use kernel::{
-    prelude::*,
-    time::{Instant, Monotonic},
-};
+use core::ffi::c_void;
+use kernel::prelude::*;
 use rdma_bindings as bindings;
-
-/// Copying by words is faster here than what the kernel does.
-static WORDS: AtomicBool = AtomicBool::new(false);
-
-/// So are shifts and tables for a CRC.
-static SHIFTS: AtomicBool = AtomicBool::new(false);
 
 /// Copies `dst.len()` bytes at `src` to `dst`.
 ///
@@ -35,15 +18,9 @@ static SHIFTS: AtomicBool = AtomicBool::new(false);
 /// `src` is valid for reads of that many bytes, though not necessarily stable.
 #[inline]
 pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
-    // SAFETY: `dst` is valid for writes and does not overlap, as it is borrowed mutably.
-    unsafe {
-        bytes(
-            dst.as_mut_ptr(),
-            src,
-            dst.len(),
-            WORDS.load(Ordering::Relaxed),
-        )
-    };
+    // SAFETY: `src` is valid for reads by the contract of this function. `dst` is valid for writes
+    // and does not overlap, as it is borrowed mutably.
+    unsafe { bindings::copy_bytes(dst.as_mut_ptr().cast(), src.cast(), dst.len()) };
 }
 
 /// How many of `len` bytes at `addr` are in the last aligned word that they reach.
@@ -69,28 +46,12 @@ fn in_last_word(addr: usize, len: usize) -> usize {
 pub(crate) unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
-    let by_words = WORDS.load(Ordering::Relaxed);
     // SAFETY: Both parts of `src` are valid for reads; an overlap would mean that it is not a valid reference.
     // Those of `dst` are valid for writes by the contract of this function.
     unsafe {
-        bytes(dst, front.as_ptr(), front.len(), by_words);
+        bindings::copy_bytes(dst.cast(), front.as_ptr().cast(), front.len());
         let dst = dst.add(front.len()).cast::<c_void>();
         bindings::copy_last(dst, last.as_ptr().cast::<c_void>(), last.len());
-    }
-}
-
-/// # Safety
-///
-/// `src` is valid for reads of `len` bytes, `dst` for writes; they do not overlap.
-#[inline]
-unsafe fn bytes(dst: *mut u8, src: *const u8, len: usize, by_words: bool) {
-    let (dst, src) = (dst.cast::<c_void>(), src.cast::<c_void>());
-    if by_words {
-        // SAFETY: By the contract of this function.
-        unsafe { bindings::copy_words(dst, src, len) };
-    } else {
-        // SAFETY: By the contract of this function.
-        unsafe { bindings::copy_bytes(dst, src, len) };
     }
 }
 
@@ -98,57 +59,8 @@ unsafe fn bytes(dst: *mut u8, src: *const u8, len: usize, by_words: bool) {
 /// after. Context: any.
 #[inline]
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
-    if SHIFTS.load(Ordering::Relaxed) {
-        return crc::by_shifts(crc, data);
-    }
-    kernel_crc32c(crc, data)
-}
-
-#[inline]
-fn kernel_crc32c(crc: u32, data: &[u8]) -> u32 {
     // SAFETY: `data` is valid for reads.
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
-}
-
-/// How often each way is tried; the shortest time counts, as interrupts make others longer.
-const TRIES: u32 = 12;
-
-/// Nanoseconds that `f` takes at the least.
-fn time(mut f: impl FnMut()) -> i64 {
-    let mut least = i64::MAX;
-    for _ in 0..TRIES {
-        let start = Instant::<Monotonic>::now();
-        f();
-        least = least.min(start.elapsed().as_nanos());
-    }
-    least
-}
-
-/// Whether `ours` is so much faster than the kernel's way that it is not by chance.
-fn is_better(ours: i64, theirs: i64) -> bool {
-    ours < theirs / 4 * 3
-}
-
-/// Finds out how this processor copies and checks best: takes a few milliseconds, if it is slow.
-/// Context: sleeping. Errors: `ENOMEM`.
-pub(crate) fn choose() -> Result {
-    const LEN: usize = 4096;
-    let mut from = KVec::from_elem(0x5au8, LEN, GFP_KERNEL)?;
-    let mut to = KVec::from_elem(0u8, LEN, GFP_KERNEL)?;
-    let mut copy = |by_words| {
-        // SAFETY: Both have as many bytes, and they are different objects.
-        time(|| unsafe { bytes(to.as_mut_ptr(), from.as_ptr(), LEN, by_words) })
-    };
-    let (by_words, by_kernel) = (copy(true), copy(false));
-    WORDS.store(is_better(by_words, by_kernel), Ordering::Relaxed);
-    // Each sum becomes a part of the data, or it might not be computed.
-    let shifts = time(|| from[0] ^= crc::by_shifts(!0, &from) as u8);
-    let kernel = time(|| from[0] ^= kernel_crc32c(!0, &from) as u8);
-    SHIFTS.store(is_better(shifts, kernel), Ordering::Relaxed);
-    pr_info!(
-        "4 KiB: copied in {by_kernel} ns, by words in {by_words}; CRC32c in {kernel} ns, by shifts in {shifts}\n"
-    );
-    Ok(())
 }
 
 #[kunit_tests(rdma_copy)]
@@ -174,16 +86,16 @@ mod tests {
 
     /// Every length and offset to a word.
     #[test]
-    fn both_copies_are_exact() -> Result {
+    fn copies_in_are_exact() -> Result {
         let from = pattern(200)?;
-        for by_words in [false, true] {
-            for len in 0..100 {
-                for (at, src) in [(8, 0), (9, 0), (8, 3), (15, 1)] {
-                    let src = &from[src..src + len];
-                    // SAFETY: Both have `len` bytes, of different objects.
-                    let copy = |dst| unsafe { bytes(dst, src.as_ptr(), len, by_words) };
-                    assert!(is_exact(src, at, copy)?);
-                }
+        for len in 0..100 {
+            for (at, src) in [(8, 0), (9, 0), (8, 3), (15, 1)] {
+                let src = &from[src..src + len];
+                // SAFETY: Both have `len` bytes, of different objects.
+                let copy = |dst| unsafe {
+                    bytes_in(core::slice::from_raw_parts_mut(dst, len), src.as_ptr())
+                };
+                assert!(is_exact(src, at, copy)?);
             }
         }
         Ok(())
@@ -214,17 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn both_checksums_are_the_usual_one() -> Result {
-        // RFC 3720, B.4: 32 bytes of zeroes.
+    fn the_checksum_is_crc32c() {
+        // RFC 3720, B.4: 32 bytes of zeroes, and of ones.
         assert_eq!(!crc32c(!0, &[0; 32]), 0x8a91_36aa);
-        assert_eq!(!crc::by_shifts(!0, &[0; 32]), 0x8a91_36aa);
-        let data = pattern(600)?;
-        for from in 0..9 {
-            for to in from..600 {
-                let data = &data[from..to];
-                assert_eq!(crc::by_shifts(!7, data), kernel_crc32c(!7, data));
-            }
-        }
-        Ok(())
+        assert_eq!(!crc32c(!0, &[0xff; 32]), 0x62a8_ab43);
     }
 }

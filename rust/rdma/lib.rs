@@ -26,7 +26,6 @@ mod blocks;
 pub mod claim;
 pub mod compat;
 mod copy;
-mod crc;
 mod defer;
 pub mod details;
 pub mod device;

@@ -6,10 +6,7 @@
 //! (pinned pages, shared rings, table entries). They are handed to a workqueue, which must have
 //! run dry before the module's code goes away. [`Core`] owns it.
 
-use crate::{
-    copy,
-    work::{Workqueue, WqFlags},
-};
+use crate::work::{Workqueue, WqFlags};
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
@@ -42,9 +39,7 @@ impl Core {
                 Ordering::Relaxed,
             )
             .map_err(|_| EBUSY)?;
-        let core = Self { queue };
-        copy::choose()?;
-        Ok(core)
+        Ok(Self { queue })
     }
 }
 
