@@ -344,6 +344,8 @@ fn establish(
     agreed: &Agreed,
     reply: &Frame<'_>,
 ) -> Stage {
+    // Before `bind`, which sends the RTR: a quick peer has answered it by the time that it returns.
+    let received = conn.socket().bytes_received();
     if let Err(e) = attempt.qp.bind(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
         conn.complain(format_args!("cannot start the queue pair: {errno}"));
@@ -362,7 +364,7 @@ fn establish(
         qp: attempt.qp.clone(),
     };
     let first = match agreed.rtr {
-        Some(_) => First::OurRtr,
+        Some(_) => First::OurRtr(received),
         None => First::Ours,
     };
     Stage::Streaming(Streaming::begin(conn, link, first))

@@ -30,8 +30,6 @@ pub(super) struct Streaming {
     /// The queue pair found a fault and is about to close.
     faulted: bool,
     first: First,
-    /// What the peer had sent when the queue pair took over.
-    received: u64,
 }
 
 /// Who may send first, and what if nobody does.
@@ -39,8 +37,9 @@ pub(super) struct Streaming {
 pub(super) enum First {
     /// This end, at once: it is the initiator.
     Ours,
-    /// This end, which owes an RTR: if the peer stays silent, it may have missed it.
-    OurRtr,
+    /// This end, which owes an RTR: if the peer stays silent, it may have missed it. What the peer had
+    /// sent before the RTR.
+    OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
     /// The peer, which promised nothing: so long after it has acknowledged the Reply, this end takes it
@@ -131,18 +130,16 @@ impl Streaming {
             First::Theirs(_) if params::responder_wait() != 0 => {
                 conn.patience(params::responder_wait());
             }
-            First::OurRtr if params::initiator_wait() != 0 => {
+            First::OurRtr(_) if params::initiator_wait() != 0 => {
                 conn.patience(params::initiator_wait());
             }
-            First::Theirs(_) | First::Ours | First::OurRtr => conn.no_hurry(),
+            First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.no_hurry(),
         }
-        let received = conn.socket().bytes_received();
         conn.give_to(&link.qp);
         Self {
             link,
             faulted: false,
             first,
-            received,
         }
     }
 
@@ -164,10 +161,10 @@ impl Streaming {
             match self.first {
                 First::Rtr if !conn.peer_started() => return timed_out(conn, &self.link),
                 First::Theirs(reply) if !conn.peer_started() => self.their_silence(conn, reply),
-                First::OurRtr if conn.socket().bytes_received() == self.received => {
+                First::OurRtr(received) if conn.socket().bytes_received() == received => {
                     self.link.qp.repeat_rtr();
                 }
-                First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr => {}
+                First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr(_) => {}
             }
         }
         Stage::Streaming(self)

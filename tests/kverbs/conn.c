@@ -137,6 +137,8 @@ static int on_server(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		if (p->s.id)
 			return -EBUSY;
 		p->error = end_open(&p->s, id);
+		if (!p->error && p->o.before_accept)
+			p->error = p->o.before_accept(&p->s);
 		if (!p->error)
 			p->error = rdma_accept(id, &param);
 		/* Nobody answers the client then: it is not to be waited for. */

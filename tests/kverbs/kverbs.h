@@ -34,6 +34,7 @@ struct opts {
 	bool pool;			/* the CQs are the device's, shared by all QPs */
 	int vector;			/* of the client's CQs; the server's have the next one */
 	struct pair *with;		/* the PDs are this one's */
+	int (*before_accept)(struct end *e);	/* of the server */
 };
 
 /* A work request under way. */
