@@ -2,10 +2,10 @@
 
 //! Who runs tx.
 //!
-//! Exactly one actor at a time runs a QP's tx, by a [`Claim`](rdma::claim): the process that rings
-//! the doorbell; the receive callback, which answers short Reads on the spot; or the module's
-//! worker for everything else that is found to be done where sleeping is not allowed. Whoever finds
-//! tx taken leaves word, and the actor looks again, so that no wake-up is lost.
+//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](rdma::tx_lock): the process that
+//! rings the doorbell; the receive callback, which answers short Reads at once; or the module's
+//! worker, for whatever is found where sleeping is not allowed. An actor that finds the lock taken
+//! signals its holder, which looks again, so no wake-up is lost.
 
 use crate::{params, qp::Qp, tx::Ended};
 use kernel::{sync::Arc, workqueue::WorkItem};
@@ -22,7 +22,7 @@ impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
         // Fails only when the work is queued already, which is as good. (While it runs from one queue
-        // it may be queued on the other, and run there, too, and find the claim taken.)
+        // it may be queued on the other, and run there, too, and find tx locked.)
         let _ = self.dev.queues.tx_now().queue().enqueue(self.clone());
     }
 
@@ -34,37 +34,38 @@ impl Qp {
 
     /// Runs tx here for about `left` bytes, then has the worker go on.
     fn run_for(self: &Arc<Self>, mut left: usize) {
-        let Some(mut claim) = self.tx.try_take() else {
+        let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;
         };
         // A bound, as other threads may keep on ringing: then the worker goes on.
         for _ in 0..ROUNDS {
-            if let Some(tx) = &mut *claim {
+            if let Some(tx) = &mut *guard {
                 if tx.run(self, &mut left) == Ended::Again {
                     break;
                 }
             }
-            claim = match claim.let_go() {
+            guard = match guard.unlock() {
                 Ok(()) => return,
-                Err(asked) => asked,
+                Err(signalled) => signalled,
             };
         }
-        // In this order: who finds the claim taken between is not heard.
-        drop(claim);
+        // Wake-ups that arrive while tx is locked here are lost; the `wake_tx()` below makes up for
+        // them.
+        drop(guard);
         self.wake_tx();
     }
 
     /// Answers the peer's short Reads here, unless another actor runs tx, which then sees to it, or
     /// the worker has to. Context: callback, the socket is locked.
     pub(crate) fn answer_here(self: &Arc<Self>, sk: &mut LockedSock) {
-        let Some(mut claim) = self.tx.try_take() else {
+        let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;
         };
-        let ended = match &mut *claim {
+        let ended = match &mut *guard {
             Some(tx) => tx.answer(self, sk),
             None => Ended::Waits,
         };
-        if claim.let_go().is_err() || ended == Ended::Again {
+        if guard.unlock().is_err() || ended == Ended::Again {
             self.wake_tx();
         }
     }
@@ -74,7 +75,7 @@ impl WorkItem for Qp {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.settle();
+        this.flush_notify();
         this.run_for(params::tx_budget());
     }
 }

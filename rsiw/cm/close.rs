@@ -23,46 +23,50 @@ use super::{
     conn::{Conn, Events},
     initiator::Attempt,
     listener::Refused,
-    patience,
     stage::Stage,
-    streaming::Link,
-    Close, Lost,
+    streaming::Established,
+    timeout, Close, Lost,
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{Sent, TrainBuf};
+use net::{Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
-pub(super) fn abort(conn: &Arc<Conn>, link: &Link, why: Lost, status: Result) -> Stage {
+pub(super) fn abort(
+    conn: &Arc<Conn>,
+    established: &Established,
+    why: Lost,
+    status: Result,
+) -> Stage {
     conn.leave();
     conn.socket().abort();
-    link.qp.conn_lost(why);
-    report_close(&link.cm, status);
+    established.qp.conn_lost(why);
+    report_close(&established.cm, status);
     Stage::Closed
 }
 
 /// Ends an established connection after both FINs. Context: sleeping.
-pub(super) fn finish(conn: &Arc<Conn>, link: &Link) -> Stage {
+pub(super) fn finish(conn: &Arc<Conn>, established: &Established) -> Stage {
     conn.leave();
-    link.qp.conn_lost(Lost::Closed);
-    report_close(&link.cm, Ok(()));
+    established.qp.conn_lost(Lost::Closed);
+    report_close(&established.cm, Ok(()));
     Stage::Closed
 }
 
 /// Ends an established connection for its consumer, while TCP delivers what it has. Context:
 /// sleeping.
-pub(super) fn flush(conn: &Arc<Conn>, link: &Link) -> Stage {
+pub(super) fn flush(conn: &Arc<Conn>, established: &Established) -> Stage {
     // Leaves us what is still to be sent.
-    link.qp.conn_lost(Lost::Aborted);
+    established.qp.conn_lost(Lost::Aborted);
     let next = linger(conn, None);
-    report_close(&link.cm, Ok(()));
+    report_close(&established.cm, Ok(()));
     next
 }
 
 /// Our FIN is behind everything, or behind what is left to send, and nobody waits for what the peer
 /// still sends.
 pub(super) struct Linger {
-    rest: Option<KBox<TrainBuf>>,
+    rest: Option<KBox<TxBatch>>,
     eof: bool,
     acked: u64,
     again: u32,
@@ -78,13 +82,13 @@ pub(super) fn linger(conn: &Arc<Conn>, place: Option<Refused>) -> Stage {
     if rest.is_none() {
         send_fin(conn);
     }
-    conn.patience(patience::LINGER);
+    conn.set_timeout(timeout::LINGER);
     conn.discard();
     let stage = Linger {
         rest,
         eof: false,
         acked: conn.socket().bytes_acked(),
-        again: patience::LINGERS,
+        again: timeout::LINGERS,
         _place: place,
     };
     stage.go_on(conn)
@@ -112,7 +116,7 @@ impl Linger {
             }
             self.acked = acked;
             self.again -= 1;
-            conn.patience(patience::LINGER);
+            conn.set_timeout(timeout::LINGER);
         }
         self.go_on(conn)
     }
@@ -121,7 +125,7 @@ impl Linger {
     fn go_on(mut self, conn: &Arc<Conn>) -> Stage {
         if let Some(rest) = &mut self.rest {
             while !rest.is_empty() {
-                match conn.socket().send_train(rest) {
+                match conn.socket().send_batch(rest) {
                     Ok(Sent::Bytes(n)) => rest.consume(n),
                     Ok(Sent::WouldBlock) => return Stage::Linger(self),
                     Err(_) => return drop_unknown(conn),
@@ -203,9 +207,9 @@ pub(super) fn report_reply(attempt: &Attempt, status: Result, info: ReplyInfo<'_
 }
 
 /// The peer's FIN came.
-pub(super) fn report_disconnect(link: &Link) {
+pub(super) fn report_disconnect(established: &Established) {
     // iwcm allocates for this beforehand; and should it fail, `CLOSE` says enough.
-    let _ = link.cm.disconnect();
+    let _ = established.cm.disconnect();
 }
 
 fn report_close(cm: &CmId, status: Result) {

@@ -8,7 +8,7 @@
 //! [`Conn::bulk`] do it, if much has come, or comes all the time. A Send that waits for its receive
 //! stays in the socket; the timer [`Conn::late`] looks for the receive.
 
-use super::{order::Turn, pace::Pace, patience, registry::InOrder, stage::Stage, Close};
+use super::{bulk::BulkDetector, order::Turn, registry::InOrder, stage::Stage, timeout, Close};
 use crate::{
     device::{self, Device},
     qp::Qp,
@@ -27,11 +27,11 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
 };
-use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TrainBuf};
+use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TxBatch};
 use rdma::{
     lock::SpinLockIrq,
-    new_job, new_spinlock_irq, new_timer,
-    work::{Expire, Job, Run, Timer},
+    new_delayed_work, new_owned_work, new_spinlock_irq,
+    work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
     Consumer,
 };
 
@@ -56,7 +56,7 @@ const BULK_BUDGET: usize = 1 << 20;
 /// Who receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Receiver {
+pub(super) enum RxOwner {
     /// The actor, frame by frame.
     Actor = 0,
     /// The queue pair.
@@ -107,10 +107,10 @@ pub(crate) struct Conn {
     how: AtomicU32,
     /// The first error TCP reported, as a negative errno, or 0.
     error: AtomicI32,
-    /// A [`Receiver`]; changed with the socket locked.
-    receiver: AtomicU32,
+    /// A [`RxOwner`]; changed with the socket locked.
+    rx_owner: AtomicU32,
     /// Of what the queue pair receives.
-    pace: Pace,
+    bulk_detector: BulkDetector,
     /// The peer's first FPDU came.
     started: AtomicBool,
     born: Instant<Monotonic>,
@@ -122,21 +122,21 @@ pub(crate) struct Conn {
     qp: SetOnce<Arc<Qp>>,
     /// What the queue pair leaves to be sent.
     #[pin]
-    rest: Mutex<Option<KBox<TrainBuf>>>,
+    rest: Mutex<Option<KBox<TxBatch>>>,
     #[pin]
-    job: Job<Conn>,
+    job: OwnedWork<Conn>,
     #[pin]
-    bulk: Job<Conn, BULK>,
+    bulk: OwnedWork<Conn, BULK>,
     /// Each belongs to one work queue, or who cancels it could not wait for it.
     #[pin]
-    bulk_in_turn: Job<Conn, BULK_IN_TURN>,
+    bulk_in_turn: OwnedWork<Conn, BULK_IN_TURN>,
     /// Set with the socket locked, and while the queue pair receives.
     #[pin]
-    late: Timer<Conn, LATE>,
+    late: DelayedWork<Conn, LATE>,
     /// It is set, and has not begun to look.
     looks: AtomicBool,
     #[pin]
-    timer: Timer<Conn>,
+    timer: DelayedWork<Conn>,
     /// In which its steps are made until the queue pair runs.
     order: InOrder,
     /// Where it is in there.
@@ -149,25 +149,25 @@ pub(crate) struct Conn {
     stage: Mutex<Stage>,
 }
 
-impl Run for Conn {
+impl OwnedWorkItem for Conn {
     fn run(this: Arc<Self>) {
         this.act();
     }
 }
 
-impl Run<BULK> for Conn {
+impl OwnedWorkItem<BULK> for Conn {
     fn run(this: Arc<Self>) {
         this.receive_some();
     }
 }
 
-impl Run<BULK_IN_TURN> for Conn {
+impl OwnedWorkItem<BULK_IN_TURN> for Conn {
     fn run(this: Arc<Self>) {
         this.receive_some();
     }
 }
 
-impl Expire<LATE> for Conn {
+impl DelayedWorkItem<LATE> for Conn {
     fn expire(this: Arc<Self>) {
         // First: what is missed from here on sets it again.
         this.looks.store(false, Ordering::Relaxed);
@@ -175,14 +175,14 @@ impl Expire<LATE> for Conn {
     }
 }
 
-impl Expire for Conn {
+impl DelayedWorkItem for Conn {
     fn expire(this: Arc<Self>) {
         this.notify(Events::TIMEOUT);
     }
 }
 
 impl Conn {
-    /// Where its trains leave the pages that they have filled.
+    /// Where its batches leave the pages that they have filled.
     pub(crate) fn tx_pages(&self) -> &Arc<PagePool> {
         &self.dev.tx_pages
     }
@@ -212,20 +212,20 @@ impl Conn {
                 events: AtomicU32::new(0),
                 how: AtomicU32::new(0),
                 error: AtomicI32::new(0),
-                receiver: AtomicU32::new(Receiver::Actor as u32),
-                pace: Pace::new(),
+                rx_owner: AtomicU32::new(RxOwner::Actor as u32),
+                bulk_detector: BulkDetector::new(),
                 started: AtomicBool::new(false),
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
                 peer: SetOnce::new(),
                 qp: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
-                job <- new_job!("rsiw_conn"),
-                bulk <- new_job!("rsiw_conn_bulk"),
-                bulk_in_turn <- new_job!("rsiw_conn_bulk_in_turn"),
-                late <- new_timer!("rsiw_conn_late"),
+                job <- new_owned_work!("rsiw_conn"),
+                bulk <- new_owned_work!("rsiw_conn_bulk"),
+                bulk_in_turn <- new_owned_work!("rsiw_conn_bulk_in_turn"),
+                late <- new_delayed_work!("rsiw_conn_late"),
                 looks: AtomicBool::new(false),
-                timer <- new_timer!("rsiw_conn_timer"),
+                timer <- new_delayed_work!("rsiw_conn_timer"),
                 order,
                 turn <- new_spinlock_irq!(turn, "rsiw_turn"),
                 of_process: AtomicBool::new(consumer == Consumer::Process),
@@ -271,8 +271,8 @@ impl Conn {
         {
             // Whoever sets or queues these does so with the socket locked, for a queue pair.
             let _sk = self.socket.lock();
-            self.receiver
-                .store(Receiver::Nobody as u32, Ordering::Release);
+            self.rx_owner
+                .store(RxOwner::Nobody as u32, Ordering::Release);
         }
         self.late.cancel_sync();
         self.bulk.cancel_sync();
@@ -304,7 +304,7 @@ impl Conn {
 
     /// Takes what TCP had no room for, to be sent in front of the FIN. Context: sleeping, the
     /// queue pair is about to close.
-    pub(crate) fn take_over(self: &Arc<Self>, rest: TrainBuf) {
+    pub(crate) fn take_over(self: &Arc<Self>, rest: TxBatch) {
         // Not waiting: storage under writeback may wait for this queue pair to be gone.
         match KBox::new(rest, GFP_NOWAIT) {
             Ok(rest) => *self.rest.lock() = Some(rest),
@@ -314,7 +314,7 @@ impl Conn {
     }
 
     /// What goes in front of the FIN.
-    pub(super) fn take_rest(&self) -> Option<KBox<TrainBuf>> {
+    pub(super) fn take_rest(&self) -> Option<KBox<TxBatch>> {
         self.rest.lock().take()
     }
 
@@ -390,30 +390,30 @@ impl Conn {
     }
 
     /// Tells the log, now and then, why there is no connection. Context: any.
-    pub(super) fn complain(&self, why: Arguments<'_>) {
+    pub(super) fn log_failure(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev.handle() {
             rdma::ratelimited_info!(handle.name(), "{}\n", why);
         }
     }
 
     /// Gives what comes next `ms` milliseconds, in place of what was set before. Context: any.
-    pub(super) fn patience(self: &Arc<Self>, ms: u32) {
+    pub(super) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.timer.arm(&self.dev.queues.cm, self.clone(), ms);
     }
 
-    /// As [`Conn::patience`], for a consumer that closes: not so much while the device is being removed,
+    /// As [`Conn::set_timeout`], for a consumer that closes: not so much while the device is being removed,
     /// as its consumers wait for that one after the other.
-    pub(super) fn patience_to_close(self: &Arc<Self>, ms: u32) {
-        self.patience(match self.dev.cm.is_leaving() {
-            true => ms.min(patience::LEAVE),
+    pub(super) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
+        self.set_timeout(match self.dev.cm.is_leaving() {
+            true => ms.min(timeout::LEAVE),
             false => ms,
         });
     }
 
     /// Gives what comes next all the time it wants.
-    pub(super) fn no_hurry(&self) {
+    pub(super) fn clear_timeout(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.timer.cancel();
     }
@@ -487,7 +487,7 @@ impl Conn {
         self.needs_no_order();
         self.qp.populate(qp.clone());
         let mut sk = self.socket.lock();
-        self.receiver.store(Receiver::Qp as u32, Ordering::Release);
+        self.rx_owner.store(RxOwner::Qp as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
         drop(sk);
         // It may have found the send buffer full before, and nobody told it since.
@@ -498,8 +498,8 @@ impl Conn {
     /// sleeping.
     pub(super) fn discard(self: &Arc<Self>) {
         let mut sk = self.socket.lock();
-        self.receiver
-            .store(Receiver::Nobody as u32, Ordering::Release);
+        self.rx_owner
+            .store(RxOwner::Nobody as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
     }
 
@@ -519,13 +519,13 @@ impl Conn {
     }
 
     /// Whether this one receives.
-    fn is_for(&self, who: Receiver) -> bool {
-        self.receiver.load(Ordering::Acquire) == who as u32
+    fn is_for(&self, who: RxOwner) -> bool {
+        self.rx_owner.load(Ordering::Acquire) == who as u32
     }
 
     /// The queue pair, if the stream is its own.
     fn streaming_qp(&self) -> Option<&Arc<Qp>> {
-        self.qp.as_ref().filter(|_| self.is_for(Receiver::Qp))
+        self.qp.as_ref().filter(|_| self.is_for(RxOwner::Qp))
     }
 
     /// Receives what the socket has, for whoever receives; of a queue pair's stream about `most`
@@ -533,7 +533,7 @@ impl Conn {
     fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock, most: usize) {
         if let Some(qp) = this.streaming_qp() {
             let taken = qp.rx_pump(sk, most);
-            this.pace.took(taken);
+            this.bulk_detector.took(taken);
             if taken >= most {
                 Self::receive_in_bulk(this);
             } else if let Some(ms) = qp.rx_next_look(sk) {
@@ -544,7 +544,7 @@ impl Conn {
                 let clean = qp.rx_eof(sk);
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
             }
-        } else if this.is_for(Receiver::Nobody) {
+        } else if this.is_for(RxOwner::Nobody) {
             // What cannot be read (urgent data) is left to the time-out.
             let _ = sk.read(<[u8]>::len);
             if sk.at_eof() {
@@ -573,7 +573,7 @@ impl SockCallbacks for Conn {
             sk.spare_acks();
         }
         // (What comes for the actor, or for nobody, leaves it slow.)
-        if unread >= BULK_LEN || this.pace.is_fast() {
+        if unread >= BULK_LEN || this.bulk_detector.is_fast() {
             Self::receive_in_bulk(this);
         } else {
             Self::receive(this, sk, usize::MAX);
@@ -583,7 +583,7 @@ impl SockCallbacks for Conn {
     fn write_space(this: ArcBorrow<'_, Self>) {
         if let Some(qp) = this.streaming_qp() {
             qp.tx_kick();
-        } else if this.is_for(Receiver::Nobody) {
+        } else if this.is_for(RxOwner::Nobody) {
             // `close::Linger` may have something left. (A handshake never waits for room.)
             Self::wake(this, Events::SOCKET);
         }

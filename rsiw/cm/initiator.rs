@@ -13,11 +13,11 @@ use super::{
     conn::{Conn, Events},
     event_depth, frame,
     frame::{Progress, ReadError},
-    limits, max_private_data, offer, open, patience,
+    limits, max_private_data, offer, open,
     registry::InOrder,
     stage::Stage,
-    streaming::{First, Link, Streaming},
-    Lost, StreamParams,
+    streaming::{Established, First, Streaming},
+    timeout, Lost, StreamParams,
 };
 use crate::{device::Rsiw, params, qp::Qp};
 use core::{format_args, net::SocketAddr};
@@ -95,7 +95,7 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
         ird: bounded_ird(announced_ird(param.ird), most_ird),
         ord: clip(param.ord.min(most_ord)),
         revision,
-        connect: patience::CONNECT,
+        connect: timeout::CONNECT,
         refused: 0,
         left: 0,
     };
@@ -131,7 +131,7 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
         conn.note_peer(remote);
         waiting.qp.associate(conn)?;
         let ms = waiting.connect;
-        waiting.patience(conn, ms);
+        waiting.set_timeout(conn, ms);
         if let Err(e) = conn.socket().connect(&remote) {
             waiting.qp.conn_lost(Lost::Handshake);
             return Err(e);
@@ -147,10 +147,10 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
 
 impl Attempt {
     /// Gives the peer `ms` milliseconds for what comes next.
-    fn patience(&mut self, conn: &Arc<Conn>, ms: u32) {
-        let now = ms.min(patience::GLANCE);
+    fn set_timeout(&mut self, conn: &Arc<Conn>, ms: u32) {
+        let now = ms.min(timeout::GLANCE);
         self.left = ms - now;
-        conn.patience(now);
+        conn.set_timeout(now);
     }
 
     /// What ends an attempt in every stage.
@@ -168,7 +168,7 @@ impl Attempt {
             return Some(errno::ETIMEDOUT.error());
         }
         if expired {
-            self.patience(conn, self.left);
+            self.set_timeout(conn, self.left);
         }
         None
     }
@@ -185,7 +185,7 @@ impl Connecting {
             _ => {
                 let refused = || errno::ECONNREFUSED.error();
                 let e = conn.error().unwrap_or_else(refused);
-                if e == errno::ECONNREFUSED && self.attempt.refused < patience::REFUSALS {
+                if e == errno::ECONNREFUSED && self.attempt.refused < timeout::REFUSALS {
                     return Backoff::begin(conn, self.attempt);
                 }
                 close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
@@ -198,7 +198,7 @@ impl Connecting {
         let mut attempt = self.attempt;
         match send_request(conn, &attempt) {
             Ok((mpa, reader)) => {
-                attempt.patience(conn, patience::REPLY);
+                attempt.set_timeout(conn, timeout::REPLY);
                 Stage::AwaitReply(AwaitReply {
                     attempt,
                     mpa,
@@ -214,10 +214,10 @@ impl Backoff {
     /// Waits a little. A server that says that it is ready before it listens (perftest does, by another
     /// connection) meets its client's SYN on a slow network only; a lost one would be repeated, too.
     fn begin(conn: &Arc<Conn>, mut attempt: KBox<Attempt>) -> Stage {
-        conn.patience(patience::REFUSED << attempt.refused);
+        conn.set_timeout(timeout::REFUSED << attempt.refused);
         attempt.refused += 1;
         // All tries together have hardly more time than one: up to a second more for each.
-        attempt.connect = patience::CONNECT.min(attempt.left + patience::GLANCE);
+        attempt.connect = timeout::CONNECT.min(attempt.left + timeout::GLANCE);
         attempt.left = 0;
         Stage::Backoff(Self { attempt })
     }
@@ -265,7 +265,7 @@ impl AwaitReply {
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
             Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => self.hung_up(conn),
             Err(ReadError::Mpa(e)) => {
-                conn.complain(format_args!("bad MPA Reply: {e}"));
+                conn.log_failure(format_args!("bad MPA Reply: {e}"));
                 let e = errno::EPROTO.error();
                 close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
             }
@@ -309,7 +309,7 @@ impl AwaitReply {
                 give_up(conn, &attempt, code, crc, tx_markers, Some(peer))
             }
             Err(e) => {
-                conn.complain(format_args!("bad MPA Reply: {e}"));
+                conn.log_failure(format_args!("bad MPA Reply: {e}"));
                 let e = errno::EPROTO.error();
                 close::fail_attempt(conn, &attempt, e, LastWords::None, None)
             }
@@ -348,7 +348,7 @@ fn establish(
     let received = conn.socket().bytes_received();
     if let Err(e) = attempt.qp.bind(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
-        conn.complain(format_args!("cannot start the queue pair: {errno}"));
+        conn.log_failure(format_args!("cannot start the queue pair: {errno}"));
         let code = TermCode::MPA_LOCAL_CATASTROPHIC;
         return give_up(conn, &attempt, code, agreed.crc, agreed.tx_markers, None);
     }
@@ -359,7 +359,7 @@ fn establish(
         ord: event_depth(agreed.ird),
     };
     close::report_reply(&attempt, Ok(()), info);
-    let link = Link {
+    let established = Established {
         cm: attempt.cm.clone(),
         qp: attempt.qp.clone(),
     };
@@ -367,7 +367,7 @@ fn establish(
         Some(_) => First::OurRtr(received),
         None => First::Ours,
     };
-    Stage::Streaming(Streaming::begin(conn, link, first))
+    Stage::Streaming(Streaming::begin(conn, established, first))
 }
 
 /// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).
@@ -389,7 +389,7 @@ fn give_up(
 /// Ends an attempt that is to be repeated with MPA revision 1.
 fn fall_back(conn: &Arc<Conn>, mut attempt: KBox<Attempt>, why: Error) -> Stage {
     attempt.revision = 1;
-    attempt.connect = patience::CONNECT;
+    attempt.connect = timeout::CONNECT;
     try_again(conn, attempt, why)
 }
 

@@ -2,7 +2,7 @@
 
 //! Listening: takes connections off the socket and bounds those that are not answered yet.
 //!
-//! A connection occupies a [`Slot`] of its listener from TCP's accept to the consumer's answer. When
+//! A connection occupies a [`PendingConn`] of its listener from TCP's accept to the consumer's answer. When
 //! all slots are taken and one more connection comes, a peer is given up that has made no Request
 //! yet ([`Silent`]). If all have, further connections stay in the socket's own queue, which is bounded
 //! by the consumer's backlog, and TCP drops what exceeds it. A connection that is refused changes its
@@ -27,8 +27,8 @@ use kernel::{
 use net::{errno, ListenCallbacks, TcpSocket};
 use rdma::{
     lock::SpinLockIrq,
-    new_job, new_spinlock_irq, new_timer,
-    work::{Expire, Job, Run, Timer},
+    new_delayed_work, new_owned_work, new_spinlock_irq,
+    work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
     CmId, ConnInfo, Consumer, RequestId,
 };
 
@@ -53,29 +53,29 @@ pub(crate) struct Listener {
     #[pin]
     socket: Mutex<Option<TcpSocket>>,
     #[pin]
-    slots: SpinLockIrq<Slots>,
+    slots: SpinLockIrq<PendingConns>,
     /// In which Requests are read and reported.
     order: Arc<Order>,
     #[pin]
-    job: Job<Listener>,
+    job: OwnedWork<Listener>,
     #[pin]
-    retry: Timer<Listener>,
+    retry: DelayedWork<Listener>,
 }
 
-impl Run for Listener {
+impl OwnedWorkItem for Listener {
     fn run(this: Arc<Self>) {
         this.take_connections();
     }
 }
 
-impl Expire for Listener {
+impl DelayedWorkItem for Listener {
     fn expire(this: Arc<Self>) {
         // Not from here: two at a time would take connections out of their order.
         this.wake();
     }
 }
 
-struct Slots {
+struct PendingConns {
     used: u32,
     /// Connections that were refused and are not over yet.
     refused: u32,
@@ -86,7 +86,7 @@ struct Slots {
 }
 
 /// The place of a connection that waits for an answer.
-pub(super) struct Slot {
+pub(super) struct PendingConn {
     listener: Arc<Listener>,
     /// The connection, while its Request has not come.
     silent: Option<u64>,
@@ -105,7 +105,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
     let backlog = backlog.max(1);
     let socket = open::listener(dev, &cm, backlog)?;
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
-    let slots = Slots {
+    let slots = PendingConns {
         used: 0,
         refused: 0,
         short: false,
@@ -120,8 +120,8 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
             // Of peers, so no step waits for a process.
             order: Order::new(Consumer::Kernel)?,
-            job <- new_job!("rsiw_listener"),
-            retry <- new_timer!("rsiw_listener_retry"),
+            job <- new_owned_work!("rsiw_listener"),
+            retry <- new_delayed_work!("rsiw_listener_retry"),
         }? Error),
         GFP_KERNEL,
     )?;
@@ -161,7 +161,7 @@ impl Listener {
         }
     }
 
-    fn next(self: &Arc<Self>) -> Option<(TcpSocket, Slot)> {
+    fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn)> {
         let Some(slot) = self.slot() else {
             self.make_room();
             return None;
@@ -177,7 +177,7 @@ impl Listener {
         }
     }
 
-    fn slot(self: &Arc<Self>) -> Option<Slot> {
+    fn slot(self: &Arc<Self>) -> Option<PendingConn> {
         let mut slots = self.slots.lock();
         if slots.used >= self.max_slots {
             slots.short = true;
@@ -185,7 +185,7 @@ impl Listener {
         }
         slots.short = false;
         slots.used += 1;
-        Some(Slot {
+        Some(PendingConn {
             listener: self.clone(),
             silent: None,
         })
@@ -228,7 +228,7 @@ impl ListenCallbacks for Listener {
     }
 }
 
-impl Slot {
+impl PendingConn {
     /// Whether nobody listens any more.
     pub(super) fn is_dead(&self) -> bool {
         self.listener.socket.lock().is_none()
@@ -288,7 +288,7 @@ impl Drop for Refused {
     }
 }
 
-impl Drop for Slot {
+impl Drop for PendingConn {
     fn drop(&mut self) {
         self.has_asked();
         let short = {

@@ -16,12 +16,13 @@
 //! - [`streaming`]: the time in which a queue pair owns the stream.
 //! - [`close`]: every way a connection ends.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's connections.
-//! - [`pace`]: whether a stream comes fast.
+//! - [`bulk`]: whether a stream comes fast.
 //! - [`order`]: steps that have to be made one after the other.
 //! - [`silent`]: which peer is given up that says nothing.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the rules.
 
+mod bulk;
 mod close;
 mod conn;
 mod frame;
@@ -29,7 +30,6 @@ mod initiator;
 mod listener;
 mod open;
 mod order;
-mod pace;
 mod registry;
 mod responder;
 mod silent;
@@ -116,7 +116,7 @@ pub(crate) enum Close {
 }
 
 /// How long things may take, in milliseconds.
-mod patience {
+mod timeout {
     /// For TCP to connect. Destroying the consumer's id waits as long, so it is shorter than TCP's
     /// own patience: four repetitions of the SYN.
     pub(super) const CONNECT: u32 = 20_000;

@@ -9,12 +9,12 @@ use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
 use rdma::{CmId, Device};
 
 /// Where the device's sockets live.
-struct Place {
+struct Interface {
     net: Namespace,
     ifindex: u32,
 }
 
-impl Place {
+impl Interface {
     /// That of the device's network interface. Errors: `ENODEV`, `ENETDOWN` when it, or its
     /// namespace, is going away.
     fn of(dev: &Device<Rsiw>) -> Result<Self> {
@@ -82,7 +82,7 @@ pub(super) fn initiator(
     local: SocketAddr,
     remote: SocketAddr,
 ) -> Result<(TcpSocket, SocketAddr)> {
-    let place = Place::of(dev)?;
+    let place = Interface::of(dev)?;
     let (mut local, remote) = (place.scoped(local), place.scoped(remote));
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
@@ -99,7 +99,7 @@ pub(super) fn initiator(
 
 /// Whether the RDMA CM picked an initiator's port, so that another one does as well.
 pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
-    Ok(Place::of(dev)?.picked(local))
+    Ok(Interface::of(dev)?.picked(local))
 }
 
 /// A listening socket for the id's local address. Context: sleeping.
@@ -112,7 +112,7 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 /// process opens no ports for others. That is no error, or the consumer could listen nowhere. (An
 /// address of its own leads the RDMA CM to a device of its own namespace.)
 pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Option<TcpSocket>> {
-    let place = Place::of(dev)?;
+    let place = Interface::of(dev)?;
     let local = place.scoped(local(dev, cm)?);
     let ndev = dev.netdev().ok_or(ENODEV)?;
     if local.ip().is_unspecified() && !cm.is_at(&ndev) {

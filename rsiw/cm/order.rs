@@ -20,8 +20,8 @@ use kernel::{
 };
 use rdma::{
     lock::SpinLockIrq,
-    new_job, new_spinlock_irq,
-    work::{Job, Run},
+    new_owned_work, new_spinlock_irq,
+    work::{OwnedWork, OwnedWorkItem},
     Consumer, Workqueue,
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct Order {
     #[pin]
     waiting: SpinLockIrq<Waiting>,
     #[pin]
-    job: Job<Order>,
+    job: OwnedWork<Order>,
 }
 
 struct Waiting {
@@ -65,7 +65,7 @@ impl Turn {
     }
 }
 
-impl Run for Order {
+impl OwnedWorkItem for Order {
     fn run(this: Arc<Self>) {
         for _ in 0..BATCH {
             let Some(conn) = this.pop() else { return };
@@ -89,7 +89,7 @@ impl Order {
             pin_init!(Self {
                 consumer,
                 waiting <- new_spinlock_irq!(waiting, "rsiw_order"),
-                job <- new_job!("rsiw_order"),
+                job <- new_owned_work!("rsiw_order"),
             }),
             consumer.flags(),
         )

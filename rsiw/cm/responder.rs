@@ -15,11 +15,11 @@ use super::{
     conn::{Conn, Events},
     event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
-    listener::Slot,
-    offer, patience,
+    listener::PendingConn,
+    offer,
     stage::Stage,
-    streaming::{First, Link, Streaming},
-    Lost, StreamParams,
+    streaming::{Established, First, Streaming},
+    timeout, Lost, StreamParams,
 };
 use crate::{device::Rsiw, qp::Qp};
 use core::{format_args, mem::replace, net::SocketAddr};
@@ -30,7 +30,7 @@ use rdma::{CmId, ConnInfo, ConnParam, Device, RequestId};
 
 /// The peer has connected and owes a Request.
 pub(super) struct AwaitRequest {
-    slot: Slot,
+    slot: PendingConn,
     reader: KBox<FrameReader>,
 }
 
@@ -41,14 +41,14 @@ pub(super) struct Requested {
     request: RequestId,
     local: SocketAddr,
     remote: SocketAddr,
-    slot: Slot,
+    slot: PendingConn,
 }
 
 impl AwaitRequest {
     /// The first stage of an accepted connection.
-    pub(super) fn begin(conn: &Arc<Conn>, slot: Slot) -> Result<Stage> {
+    pub(super) fn begin(conn: &Arc<Conn>, slot: PendingConn) -> Result<Stage> {
         let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
-        conn.patience(patience::REQUEST);
+        conn.set_timeout(timeout::REQUEST);
         let mut slot = slot;
         slot.is_silent(conn);
         Ok(Stage::AwaitRequest(Self { slot, reader }))
@@ -71,7 +71,7 @@ impl AwaitRequest {
             }
             Err(ReadError::Mpa(e)) => {
                 // RFC 5044 section 7.1.2: such a connection is closed, without a word.
-                conn.complain(format_args!("bad MPA Request: {e}"));
+                conn.log_failure(format_args!("bad MPA Request: {e}"));
                 close::drop_unknown(conn)
             }
         }
@@ -104,7 +104,7 @@ impl AwaitRequest {
         conn.needs_no_order();
         match reported {
             Ok(request) => {
-                conn.patience(patience::ANSWER);
+                conn.set_timeout(timeout::ANSWER);
                 // The FIN of a peer that has gone may be right behind.
                 conn.notify(Events::SOCKET);
                 Stage::Requested(Requested {
@@ -240,13 +240,13 @@ fn answer(
     if cm.established(&info).is_err() {
         pr_warn_once!("iwcm did not take an ESTABLISHED\n");
     }
-    let link = Link { cm, qp };
+    let established = Established { cm, qp };
     let first = if requested.asked.peer_to_peer {
         First::Rtr
     } else {
         First::Theirs(Some(reply_end))
     };
-    *stage = Stage::Streaming(Streaming::begin(conn, link, first));
+    *stage = Stage::Streaming(Streaming::begin(conn, established, first));
     Ok(())
 }
 
@@ -278,7 +278,12 @@ pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
 }
 
 /// Sends a Reply that rejects.
-fn refuse(conn: &Arc<Conn>, slot: &Slot, responder: Responder, private_data: &[u8]) -> Stage {
+fn refuse(
+    conn: &Arc<Conn>,
+    slot: &PendingConn,
+    responder: Responder,
+    private_data: &[u8],
+) -> Stage {
     let mut buf = frame::FRAME_BUF;
     let sent = responder
         .reject(private_data, &mut buf)

@@ -9,9 +9,8 @@
 use super::{
     close,
     conn::{Conn, Events},
-    patience,
     stage::Stage,
-    Close, Lost,
+    timeout, Close, Lost,
 };
 use crate::{params, qp::Qp};
 use kernel::sync::Arc;
@@ -19,14 +18,14 @@ use net::errno;
 use rdma::CmId;
 
 /// The two ends of an established connection on this side: the consumer's id and the queue pair.
-pub(super) struct Link {
+pub(super) struct Established {
     pub(super) cm: CmId,
     pub(super) qp: Arc<Qp>,
 }
 
 /// The queue pair owns the stream.
 pub(super) struct Streaming {
-    link: Link,
+    established: Established,
     /// The queue pair found a fault and is about to close.
     faulted: bool,
     first: First,
@@ -49,7 +48,7 @@ pub(super) enum First {
 
 /// The queue pair sends what it has.
 pub(super) struct Draining {
-    link: Link,
+    established: Established,
     /// The peer's FIN came.
     peer_done: bool,
     /// What the peer had acknowledged when the wait began.
@@ -58,13 +57,13 @@ pub(super) struct Draining {
 
 /// Our FIN is behind everything; the peer's is to come.
 pub(super) struct FinSent {
-    link: Link,
+    established: Established,
     /// What the peer had sent when the wait began.
     received: u64,
 }
 
 /// The next stage, if something ends the stream at once, in any of these stages.
-fn cut_short(conn: &Arc<Conn>, link: &Link, events: Events) -> Option<Stage> {
+fn cut_short(conn: &Arc<Conn>, established: &Established, events: Events) -> Option<Stage> {
     let (why, e) = if conn.how() == Some(Close::Abort) {
         if conn.error().is_some() {
             // So says a send that failed after a reset: see below.
@@ -78,17 +77,17 @@ fn cut_short(conn: &Arc<Conn>, link: &Link, events: Events) -> Option<Stage> {
     } else if events.any(Events::CUT) {
         (Lost::Reset, errno::ECONNRESET.error())
     } else if conn.how() == Some(Close::Flush) {
-        return Some(close::flush(conn, link));
+        return Some(close::flush(conn, established));
     } else {
         return None;
     };
-    Some(close::abort(conn, link, why, Err(e)))
+    Some(close::abort(conn, established, why, Err(e)))
 }
 
 /// Nothing has come of the wait.
-fn timed_out(conn: &Arc<Conn>, link: &Link) -> Stage {
+fn timed_out(conn: &Arc<Conn>, established: &Established) -> Stage {
     let e = errno::ETIMEDOUT.error();
-    close::abort(conn, link, Lost::Aborted, Err(e))
+    close::abort(conn, established, Lost::Aborted, Err(e))
 }
 
 /// Has TCP look whether the peer is still there: when nothing has come for a while, and when what was
@@ -123,21 +122,21 @@ impl Streaming {
     /// A peer that owes none may be silent for as long as it likes: one that is there answers TCP's
     /// keep-alive probes, and how long to wait for a message is the ULP's business (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(conn: &Arc<Conn>, link: Link, first: First) -> Self {
+    pub(super) fn begin(conn: &Arc<Conn>, established: Established, first: First) -> Self {
         watch(conn);
         match first {
-            First::Rtr => conn.patience(patience::RTR),
+            First::Rtr => conn.set_timeout(timeout::RTR),
             First::Theirs(_) if params::responder_wait() != 0 => {
-                conn.patience(params::responder_wait());
+                conn.set_timeout(params::responder_wait());
             }
             First::OurRtr(_) if params::initiator_wait() != 0 => {
-                conn.patience(params::initiator_wait());
+                conn.set_timeout(params::initiator_wait());
             }
-            First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.no_hurry(),
+            First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.clear_timeout(),
         }
-        conn.give_to(&link.qp);
+        conn.give_to(&established.qp);
         Self {
-            link,
+            established,
             faulted: false,
             first,
         }
@@ -145,7 +144,7 @@ impl Streaming {
 
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some(end) = cut_short(conn, &self.link, events) {
+        if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
         }
         if events.any(Events::EOF) || conn.how() == Some(Close::Graceful) {
@@ -153,16 +152,16 @@ impl Streaming {
         }
         if events.any(Events::FAULT) {
             self.faulted = true;
-            conn.patience(patience::TERMINATE);
+            conn.set_timeout(timeout::TERMINATE);
         } else if events.any(Events::TIMEOUT) {
             if self.faulted {
-                return timed_out(conn, &self.link);
+                return timed_out(conn, &self.established);
             }
             match self.first {
-                First::Rtr if !conn.peer_started() => return timed_out(conn, &self.link),
+                First::Rtr if !conn.peer_started() => return timed_out(conn, &self.established),
                 First::Theirs(reply) if !conn.peer_started() => self.their_silence(conn, reply),
                 First::OurRtr(received) if conn.socket().bytes_received() == received => {
-                    self.link.qp.repeat_rtr();
+                    self.established.qp.repeat_rtr();
                 }
                 First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr(_) => {}
             }
@@ -176,7 +175,7 @@ impl Streaming {
         let wait = params::responder_wait();
         let left = match reply {
             None => 0,
-            Some(end) if conn.socket().bytes_acked() < end => wait.max(patience::LOOK),
+            Some(end) if conn.socket().bytes_acked() < end => wait.max(timeout::LOOK),
             Some(_) => {
                 // What it acknowledges later on, keep-alive probes for one, does not count.
                 self.first = First::Theirs(None);
@@ -184,22 +183,22 @@ impl Streaming {
             }
         };
         match left {
-            0 => self.link.qp.may_start(),
-            left => conn.patience(left),
+            0 => self.established.qp.may_start(),
+            left => conn.set_timeout(left),
         }
     }
 
     /// Begins the orderly close.
     fn drain(self, conn: &Arc<Conn>, peer_done: bool) -> Stage {
-        let link = self.link;
+        let established = self.established;
         if peer_done {
-            close::report_disconnect(&link);
+            close::report_disconnect(&established);
         }
-        conn.patience_to_close(patience::DRAIN);
-        link.qp.begin_close();
+        conn.set_close_timeout(timeout::DRAIN);
+        established.qp.begin_close();
         let acked = conn.socket().bytes_acked();
         Stage::Draining(Draining {
-            link,
+            established,
             peer_done,
             acked,
         })
@@ -209,28 +208,28 @@ impl Streaming {
 impl Draining {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some(end) = cut_short(conn, &self.link, events) {
+        if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
         }
         if events.any(Events::EOF) && !self.peer_done {
             self.peer_done = true;
-            close::report_disconnect(&self.link);
+            close::report_disconnect(&self.established);
             // The queue pair need not wait for answers any more.
-            self.link.qp.begin_close();
+            self.established.qp.begin_close();
         }
         if events.any(Events::FAULT) {
-            conn.patience_to_close(patience::TERMINATE);
+            conn.set_close_timeout(timeout::TERMINATE);
             self.acked = u64::MAX;
         } else if events.any(Events::LEAVE) {
-            conn.patience_to_close(patience::DRAIN);
+            conn.set_close_timeout(timeout::DRAIN);
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
             if acked <= self.acked || conn.dev.cm.is_leaving() {
-                return timed_out(conn, &self.link);
+                return timed_out(conn, &self.established);
             }
             // Slow, but it goes on.
             self.acked = acked;
-            conn.patience(patience::DRAIN);
+            conn.set_timeout(timeout::DRAIN);
         }
         if !events.any(Events::DRAINED) {
             return Stage::Draining(self);
@@ -238,12 +237,12 @@ impl Draining {
         // Fails if the connection is gone, of which the socket tells as well.
         let _ = conn.socket().shutdown_write();
         if self.peer_done {
-            return close::finish(conn, &self.link);
+            return close::finish(conn, &self.established);
         }
-        conn.patience_to_close(patience::FIN);
+        conn.set_close_timeout(timeout::FIN);
         let received = conn.socket().bytes_received();
         Stage::FinSent(FinSent {
-            link: self.link,
+            established: self.established,
             received,
         })
     }
@@ -252,23 +251,23 @@ impl Draining {
 impl FinSent {
     pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
         let events = look(conn, events);
-        if let Some(end) = cut_short(conn, &self.link, events) {
+        if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
         }
         if events.any(Events::EOF) {
-            close::report_disconnect(&self.link);
-            return close::finish(conn, &self.link);
+            close::report_disconnect(&self.established);
+            return close::finish(conn, &self.established);
         }
         if events.any(Events::LEAVE) {
-            conn.patience_to_close(patience::FIN);
+            conn.set_close_timeout(timeout::FIN);
         } else if events.any(Events::TIMEOUT) {
             let received = conn.socket().bytes_received();
             if received <= self.received || conn.dev.cm.is_leaving() {
-                return timed_out(conn, &self.link);
+                return timed_out(conn, &self.established);
             }
             // The peer still sends what it has.
             self.received = received;
-            conn.patience(patience::FIN);
+            conn.set_timeout(timeout::FIN);
         }
         Stage::FinSent(self)
     }

@@ -2,7 +2,7 @@
 
 //! Gather: the payload of a message that tx sends, as a stream of bytes.
 
-use super::{Access, Grant, MemError, Regions};
+use super::{Access, MemError, Regions, ResolvedMr};
 use crate::{
     abi::{sges_beyond, Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
@@ -10,14 +10,14 @@ use crate::{
 use kernel::prelude::*;
 
 struct Piece {
-    grant: Option<Grant>,
+    resolved: Option<ResolvedMr>,
     addr: u64,
     len: u32,
 }
 
 impl Piece {
     const NONE: Self = Self {
-        grant: None,
+        resolved: None,
         addr: 0,
         len: 0,
     };
@@ -110,17 +110,21 @@ impl Gather {
         for (piece, sge) in pieces.zip(joined) {
             self.count += 1;
             let range = (sge.addr, sge.length);
-            regions.renew(&mut piece.grant, sge.lkey, pd, range, Access::LOCAL_READ)?;
+            regions.resolve_cached(&mut piece.resolved, sge.lkey, pd, range, Access::LOCAL_READ)?;
             (piece.addr, piece.len) = range;
         }
         Ok(())
     }
 
     /// The payload is `len` bytes at `addr` of what was granted: the answer to a Read.
-    pub(crate) fn set_grant(&mut self, grant: Option<Grant>, addr: u64, len: u32) {
+    pub(crate) fn set_grant(&mut self, resolved: Option<ResolvedMr>, addr: u64, len: u32) {
         self.clear();
         self.count = 1;
-        self.pieces[0] = Piece { grant, addr, len };
+        self.pieces[0] = Piece {
+            resolved,
+            addr,
+            len,
+        };
     }
 
     /// Where the next byte comes from.
@@ -157,12 +161,12 @@ impl Gather {
                 at => self.more.get(at - MAX_SGE),
             };
             let piece = piece.ok_or(MemError::Bounds)?;
-            let grant = piece.grant.as_ref().ok_or(MemError::Bounds)?;
+            let resolved = piece.resolved.as_ref().ok_or(MemError::Bounds)?;
             let n = dst.len().min((piece.len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);
             // The sum was checked when the piece was made.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
-            grant.read(addr, head)?;
+            resolved.read(addr, head)?;
             dst = tail;
             self.offset += n as u32;
             if self.offset == piece.len {

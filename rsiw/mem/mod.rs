@@ -13,7 +13,7 @@ pub(crate) mod gather;
 pub(crate) mod region;
 pub(crate) mod scatter;
 
-pub(crate) use region::{Grant, Region, Store};
+pub(crate) use region::{Region, ResolvedMr, Store};
 
 use crate::pd::PdId;
 use iwarp::rx::Refusal;
@@ -151,22 +151,22 @@ impl Regions {
         addr: u64,
         len: u32,
         need: Access,
-    ) -> Result<Grant, MemError> {
+    ) -> Result<ResolvedMr, MemError> {
         let region = self.0.get(key >> 8).ok_or(MemError::Invalid)?;
-        Grant::new(region, key, pd, addr, len, need)
+        ResolvedMr::new(region, key, pd, addr, len, need)
     }
 
     /// As [`Self::get`], to a place that keeps what it has if that will do: most messages use the
     /// region of the one before. If it does not do, that may be because the region is gone and
     /// another one has the STag. Context: any.
-    pub(crate) fn renew<'a>(
+    pub(crate) fn resolve_cached<'a>(
         &self,
-        place: &'a mut Option<Grant>,
+        place: &'a mut Option<ResolvedMr>,
         key: u32,
         pd: PdId,
         range: (u64, u32),
         need: Access,
-    ) -> Result<&'a Grant, MemError> {
+    ) -> Result<&'a ResolvedMr, MemError> {
         let same = place
             .as_ref()
             .is_some_and(|g| g.covers(key, pd, range, need));

@@ -301,7 +301,7 @@ impl Region {
 /// What a key gave its holder: a region, by that key, for that use. Copying through it checks that
 /// it is still so.
 #[derive(Clone)]
-pub(crate) struct Grant {
+pub(crate) struct ResolvedMr {
     region: Arc<Region>,
     key: u32,
     need: Access,
@@ -309,7 +309,7 @@ pub(crate) struct Grant {
     fixed: Option<(u64, u64)>,
 }
 
-impl Grant {
+impl ResolvedMr {
     /// Checks that `region` grants `need` on `len` bytes at `addr` to a holder of `key` in `pd`.
     pub(super) fn new(
         region: Arc<Region>,

@@ -5,7 +5,7 @@
 //! Segments of a message may start at any offset in it, so the sink is addressed, not a stream;
 //! the position of the last segment is remembered because the next one nearly always follows.
 
-use super::{Access, Grant, MemError, Regions};
+use super::{Access, MemError, Regions, ResolvedMr};
 use crate::{
     abi::{Rqe, Sge, MAX_SGE},
     pd::PdId,
@@ -17,7 +17,7 @@ struct Piece {
     /// Offset of the buffer's first byte in the message.
     start: u32,
     /// What the key granted, to this message or one before.
-    grant: Option<Grant>,
+    resolved: Option<ResolvedMr>,
     /// It is for this one: keys are looked up when the first byte for them arrives, and once.
     checked: bool,
 }
@@ -119,17 +119,17 @@ impl Piece {
             lkey: 0,
         },
         start: 0,
-        grant: None,
+        resolved: None,
         checked: false,
     };
 
-    fn granted(&mut self, regions: &Regions, pd: PdId) -> Result<&Grant, MemError> {
+    fn granted(&mut self, regions: &Regions, pd: PdId) -> Result<&ResolvedMr, MemError> {
         let Sge { addr, length, lkey } = self.sge;
         if !self.checked {
             let range = (addr, length);
-            regions.renew(&mut self.grant, lkey, pd, range, Access::LOCAL_WRITE)?;
+            regions.resolve_cached(&mut self.resolved, lkey, pd, range, Access::LOCAL_WRITE)?;
             self.checked = true;
         }
-        self.grant.as_ref().ok_or(MemError::Invalid)
+        self.resolved.as_ref().ok_or(MemError::Invalid)
     }
 }

@@ -20,9 +20,9 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
-use rdma::{work::Expire, QpEvent};
+use rdma::{work::DelayedWorkItem, QpEvent};
 
-impl Expire for Qp {
+impl DelayedWorkItem for Qp {
     fn expire(this: Arc<Self>) {
         let mut end = this.teardown.lock();
         if end.destroyed {
@@ -167,7 +167,7 @@ impl Qp {
             return;
         }
         // Waits for a run under way; later ones find nothing.
-        let mut tx = self.tx.take().take();
+        let mut tx = self.tx.lock().take();
         let recv = self.stop_rx();
         self.inbound.clear();
         let failure = self.shared.lock().failure.take();
@@ -202,15 +202,15 @@ impl Qp {
             return;
         }
         end.pause = (end.pause * 2).clamp(FIRST, LAST);
-        self.unasked
+        self.poll_timer
             .arm(&self.dev.queues.tx_in_turn, self.clone(), end.pause);
     }
 
     /// TCP has no memory. It tells of room only when what it has sent is acknowledged, and there may
-    /// be nothing: tx looks again in a while. Context: any, as the holder of the tx claim.
+    /// be nothing: tx looks again in a while. Context: any, as the holder of the tx lock.
     pub(crate) fn await_memory(self: &Arc<Self>) {
         const MS: u32 = 20;
-        self.unasked
+        self.poll_timer
             .arm(&self.dev.queues.tx_in_turn, self.clone(), MS);
     }
 
@@ -220,8 +220,8 @@ impl Qp {
         self.teardown.lock().destroyed = true;
         self.fail();
         // No lock is held that its call takes.
-        self.unasked.cancel_sync();
-        self.end_deferred_calls();
+        self.poll_timer.cancel_sync();
+        self.end_notify();
     }
 
     /// Stops receiving; returns the receive that was being filled.

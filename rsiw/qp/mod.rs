@@ -41,8 +41,8 @@ use kernel::{
 use limits::Limits;
 use net::SockCell;
 use rdma::{
-    claim::Claim, gate::Gate, lock::SpinLockIrq, new_spinlock_irq, new_timer, work::Timer,
-    Consumer, Owner, QpHandle,
+    gate::Gate, lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, tx_lock::TxLock,
+    work::DelayedWork, Consumer, Owner, QpHandle,
 };
 use reads::InboundReads;
 use rq::RecvQueue;
@@ -58,7 +58,7 @@ struct Shared {
     /// The first failure: the request that it belongs to, and its status.
     failure: Option<(Seq, Status)>,
     /// Calls that are owed to the consumers of the send and the receive CQ.
-    owed: (Notify, Notify),
+    deferred_notify: (Notify, Notify),
 }
 
 /// How far a QP's end has come.
@@ -92,14 +92,14 @@ pub(crate) struct Qp {
     pub(crate) inbound: InboundReads,
     /// Guarded by the connection's socket lock.
     rx: SockCell<Option<Rx>>,
-    /// The tx actor has the claim while it runs.
-    pub(crate) tx: Claim<Option<Tx>>,
+    /// Locked by the tx actor while it runs.
+    pub(crate) tx: TxLock<Option<Tx>>,
     #[pin]
     tx_work: Work<Qp>,
     /// Calls are owed to consumers.
-    owes: AtomicBool,
+    has_deferred: AtomicBool,
     /// The worker makes them inside; closed when the QP is destroyed.
-    deferred_calls: Gate<()>,
+    notify_gate: Gate<()>,
     /// A responder may send: the peer's first FPDU has arrived.
     may_send: AtomicBool,
     /// The peer sends nothing any more.
@@ -113,7 +113,7 @@ pub(crate) struct Qp {
     teardown: Mutex<Teardown>,
     /// Looks for what nobody tells: memory for TCP, and in ERROR what a process posts late.
     #[pin]
-    unasked: Timer<Qp>,
+    poll_timer: DelayedWork<Qp>,
     #[pin]
     limits: SpinLockIrq<Limits>,
     consumer: Consumer,
@@ -152,7 +152,7 @@ impl Qp {
             conn: None,
             terminate: None,
             failure: None,
-            owed: Default::default(),
+            deferred_notify: Default::default(),
         };
         let tag = Tag {
             number: p.number.id(),
@@ -186,16 +186,16 @@ impl Qp {
                 receives: Counter::new(),
                 inbound <- InboundReads::new(),
                 rx: SockCell::new(None),
-                tx: Claim::new(None),
+                tx: TxLock::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
-                owes: AtomicBool::new(false),
-                deferred_calls: Gate::new(()),
+                has_deferred: AtomicBool::new(false),
+                notify_gate: Gate::new(()),
                 may_send: AtomicBool::new(false),
                 peer_done: AtomicBool::new(false),
                 late: AtomicBool::new(false),
                 shared <- new_spinlock_irq!(shared, "rsiw_qp"),
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
-                unasked <- new_timer!("rsiw_unasked"),
+                poll_timer <- new_delayed_work!("rsiw_poll_timer"),
                 limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
                 consumer,
@@ -276,26 +276,26 @@ impl Qp {
 
     /// Has the worker call the consumers, for who may not do it itself: a verb must not call back
     /// from within (Documentation/infiniband/core_locking.rst). Context: any.
-    pub(crate) fn owe(self: &Arc<Self>, send: Notify, recv: Notify) {
+    pub(crate) fn defer_notify(self: &Arc<Self>, send: Notify, recv: Notify) {
         if send == Notify::default() && recv == Notify::default() {
             return;
         }
         {
-            let owed = &mut self.shared.lock().owed;
-            owed.0 |= send;
-            owed.1 |= recv;
+            let deferred_notify = &mut self.shared.lock().deferred_notify;
+            deferred_notify.0 |= send;
+            deferred_notify.1 |= recv;
         }
-        self.owes.store(true, Ordering::Release);
+        self.has_deferred.store(true, Ordering::Release);
         self.wake_tx();
     }
 
     /// Makes the calls that are owed. Context: worker.
-    pub(crate) fn settle(self: &Arc<Self>) {
+    pub(crate) fn flush_notify(self: &Arc<Self>) {
         // Set behind the lock and before the wake-up, so what is missed here comes with another.
-        if !self.owes.load(Ordering::Acquire) {
+        if !self.has_deferred.load(Ordering::Acquire) {
             return;
         }
-        if let Some(_inside) = self.deferred_calls.enter() {
+        if let Some(_inside) = self.notify_gate.enter() {
             self.make_calls();
         }
     }
@@ -303,17 +303,17 @@ impl Qp {
     /// Makes the calls that are owed, and none from now on: a consumer may free what its handlers use
     /// once its QP is destroyed. A CQ that was armed for one of these calls may serve other QPs, too, so
     /// none is left out. Context: sleeping; the consumer posts nothing any more.
-    pub(super) fn end_deferred_calls(self: &Arc<Self>) {
+    pub(super) fn end_notify(self: &Arc<Self>) {
         // Waits for the worker if that makes some.
-        self.deferred_calls.close();
+        self.notify_gate.close();
         self.make_calls();
     }
 
     fn make_calls(self: &Arc<Self>) {
-        if !self.owes.swap(false, Ordering::AcqRel) {
+        if !self.has_deferred.swap(false, Ordering::AcqRel) {
             return;
         }
-        let (send, recv) = core::mem::take(&mut self.shared.lock().owed);
+        let (send, recv) = core::mem::take(&mut self.shared.lock().deferred_notify);
         self.after_send(send);
         self.after_recv(recv);
     }

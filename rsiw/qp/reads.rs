@@ -3,7 +3,7 @@
 //! RDMA Reads in both directions: those that we wait for, and those that the peer asked of us.
 
 use super::sq::Seq;
-use crate::{fifo::Fifo, mem::Grant};
+use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{Msn, ReadRequest};
 use kernel::{alloc::Flags, prelude::*};
@@ -24,7 +24,7 @@ pub(crate) struct OutstandingRead {
     pub(crate) addr: u64,
     pub(crate) len: u32,
     /// The sink; `None` for a Read of zero bytes that invalidates nothing.
-    pub(crate) sink: Option<Grant>,
+    pub(crate) sink: Option<ResolvedMr>,
     /// The sink's STag is invalidated when the data has arrived.
     pub(crate) invalidate: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct InboundRead {
     pub(crate) msn: Msn,
     pub(crate) request: ReadRequest,
     /// The source; `None` for a Read of zero bytes.
-    pub(crate) source: Option<Grant>,
+    pub(crate) source: Option<ResolvedMr>,
 }
 
 struct Inbound {
@@ -123,7 +123,7 @@ impl InboundReads {
         read
     }
 
-    /// The end of the response is in the train.
+    /// The end of the response is in the batch.
     pub(crate) fn answered(&self) {
         self.queue.lock().answering = false;
     }

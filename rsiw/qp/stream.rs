@@ -7,7 +7,7 @@
 use super::{Qp, State};
 use crate::{
     cm::{Close, Conn, Lost, StreamParams},
-    rx::{Rx, Settled},
+    rx::{RunOutcome, Rx},
     tx::{Tx, TxConfig},
 };
 use core::sync::atomic::Ordering;
@@ -70,8 +70,8 @@ impl Qp {
         }
         self.may_send.store(p.initiator, Ordering::Release);
         {
-            let mut slot = self.tx.take();
-            // Under the claim: whoever goes to ERROR does so first, and this fails, or finds tx.
+            let mut slot = self.tx.lock();
+            // With tx locked: whoever goes to ERROR does so first, and this fails, or finds tx.
             self.state.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(tx);
         }
@@ -104,19 +104,23 @@ impl Qp {
             // Urgent data: no MPA peer sends any, and it would block the stream for good.
             self.close_conn(Close::Abort);
         }
-        self.settle_rx(sk);
+        self.finish_rx(sk);
         taken
     }
 
     /// Calls the consumers of what was received, and answers. Context: as [`Self::rx_pump`].
-    fn settle_rx(self: &Arc<Self>, sk: &mut LockedSock) {
-        let settled = self.rx.get_mut(sk).and_then(Option::as_mut).map(Rx::settle);
-        let Some(Settled {
+    fn finish_rx(self: &Arc<Self>, sk: &mut LockedSock) {
+        let outcome = self
+            .rx
+            .get_mut(sk)
+            .and_then(Option::as_mut)
+            .map(Rx::finish_run);
+        let Some(RunOutcome {
             send,
             recv,
             wake,
             answer,
-        }) = settled
+        }) = outcome
         else {
             return;
         };
@@ -176,7 +180,7 @@ impl Qp {
     /// The consumer asks for an orderly close: what it posts from now on is not sent. Context:
     /// sleeping.
     pub(crate) fn disconnect(self: &Arc<Self>) {
-        let tx = self.tx.take();
+        let tx = self.tx.lock();
         self.sq.end_here();
         // Who asked for it meanwhile is not heard.
         drop(tx);
@@ -224,7 +228,7 @@ impl Qp {
     /// Sends an empty Write, whatever the RTR was, in case that the peer missed that one's arrival.
     /// Context: sleeping.
     pub(crate) fn repeat_rtr(self: &Arc<Self>) {
-        let mut slot = self.tx.take();
+        let mut slot = self.tx.lock();
         if let Some(tx) = slot.as_mut() {
             tx.owe_rtr(Rtr::Write);
         }

@@ -2,7 +2,7 @@
 
 //! Where received segments go, and what received messages do.
 
-use super::{Sink, State};
+use super::{Destination, State};
 use crate::{
     cq::Out,
     mem::MemError,
@@ -20,12 +20,12 @@ use iwarp::{
 use kernel::sync::Arc;
 
 /// The protocol engine's way to memory and queues; lives for one chunk.
-pub(super) struct Place<'a> {
+pub(super) struct QpHandler<'a> {
     pub(super) qp: &'a Arc<Qp>,
     pub(super) st: &'a mut State,
 }
 
-impl Handler for Place<'_> {
+impl Handler for QpHandler<'_> {
     #[inline]
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
         rdma::crc32c(crc, data)
@@ -52,8 +52,8 @@ impl Handler for Place<'_> {
 
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
         let qp = self.qp;
-        match &mut self.st.sink {
-            Sink::Recv { offset } => {
+        match &mut self.st.destination {
+            Destination::Recv { offset } => {
                 let recv = self.st.recv.active().ok_or(Refusal::Local)?;
                 let done = recv
                     .scatter
@@ -65,22 +65,22 @@ impl Handler for Place<'_> {
                 }
                 *offset += data.len() as u32;
             }
-            Sink::Write { addr } => {
-                let grant = self.st.write.as_ref().ok_or(Refusal::Local)?;
-                grant.write(*addr, data).map_err(MemError::refusal)?;
+            Destination::Write { addr } => {
+                let resolved = self.st.write.as_ref().ok_or(Refusal::Local)?;
+                resolved.write(*addr, data).map_err(MemError::refusal)?;
                 *addr = addr.wrapping_add(data.len() as u64);
             }
-            Sink::Read { addr } => {
+            Destination::Read { addr } => {
                 let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
-                let grant = read.sink.as_ref().ok_or(Refusal::Local)?;
-                if let Err(e) = grant.write(*addr, data) {
+                let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
+                if let Err(e) = resolved.write(*addr, data) {
                     // The consumer took its own sink away; the peer is not to blame.
                     qp.note_failure(read.seq, e.into());
                     return Err(Refusal::Local);
                 }
                 *addr = addr.wrapping_add(data.len() as u64);
             }
-            Sink::None => return Err(Refusal::Local),
+            Destination::None => return Err(Refusal::Local),
         }
         Ok(crc.map_or(0, |crc| rdma::crc32c(crc, data)))
     }
@@ -119,7 +119,7 @@ impl Handler for Place<'_> {
     }
 }
 
-impl Place<'_> {
+impl QpHandler<'_> {
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
             let (rq, recv) = (&self.qp.rq, &mut self.st.recv);
@@ -145,7 +145,7 @@ impl Place<'_> {
             recv.status = Status::LocLen;
             return Err(Refusal::TooLong);
         }
-        self.st.sink = Sink::Recv { offset };
+        self.st.destination = Destination::Recv { offset };
         Ok(())
     }
 
@@ -169,23 +169,23 @@ impl Place<'_> {
         let (place, range) = (&mut self.st.write, (to.0, p.len));
         qp.dev
             .regions
-            .renew(place, stag.0, pd, range, needs)
+            .resolve_cached(place, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
-        self.st.sink = Sink::Write { addr: to.0 };
+        self.st.destination = Destination::Write { addr: to.0 };
         Ok(())
     }
 
     fn begin_read_response(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
-        let grant = read.sink.as_ref().ok_or(Refusal::Local)?;
+        let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
         let addr = read.addr.wrapping_add(u64::from(offset));
         // The request's key was checked when it was posted; what may have changed is that the
         // region is gone, and then the consumer, not the peer, broke the rule.
-        if let Err(e) = grant.check(self.qp.pd.id(), addr, p.len) {
+        if let Err(e) = resolved.check(self.qp.pd.id(), addr, p.len) {
             self.qp.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
         }
-        self.st.sink = Sink::Read { addr };
+        self.st.destination = Destination::Read { addr };
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Place<'_> {
         let recv = self.st.recv.active().ok_or(Refusal::Local)?;
         recv.active = false;
         let mut c = Completion::recv(recv.rqe.id, Status::Success, len);
-        self.st.sink = Sink::None;
+        self.st.destination = Destination::None;
         c.solicited = solicited;
         c.invalidated = invalidate.map(|s| s.0);
         self.st.recv_notify |= self.qp.recv_out().complete(c);
@@ -232,8 +232,8 @@ impl Place<'_> {
                 let needs = self.st.read_needs;
                 let (place, range) = (&mut self.st.source, (request.src_to.0, len));
                 let regions = &self.qp.dev.regions;
-                let grant = regions.renew(place, key, pd, range, needs);
-                Some(grant.map_err(MemError::refusal)?.clone())
+                let resolved = regions.resolve_cached(place, key, pd, range, needs);
+                Some(resolved.map_err(MemError::refusal)?.clone())
             }
         };
         let msn = self.st.read_msn;
@@ -256,11 +256,11 @@ impl Place<'_> {
 
     fn read_done(&mut self, _len: u32) {
         if let Some(read) = self.st.read.take() {
-            if let (true, Some(grant)) = (read.invalidate, &read.sink) {
-                grant.invalidate();
+            if let (true, Some(resolved)) = (read.invalidate, &read.sink) {
+                resolved.invalidate();
             }
         }
-        self.st.sink = Sink::None;
+        self.st.destination = Destination::None;
         let out = Out {
             cq: &self.qp.scq,
             tag: &self.qp.tag,

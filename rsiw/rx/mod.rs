@@ -8,7 +8,7 @@
 //! 1. `Conn::data_ready` → [`Qp::rx_pump`](crate::qp::Qp::rx_pump)
 //! 2. → `LockedSock::read_into`: each contiguous chunk, one cursor over the buffers
 //! 3. → `iwarp::Receiver::receive`: framing and the protocol's rules
-//! 4. → [`handler::Place`]: the segment's memory, its bytes
+//! 4. → [`handler::QpHandler`]: the segment's memory, its bytes
 //! 5. → completions, published in the CQ; the consumer is called once per run.
 
 mod handler;
@@ -17,14 +17,14 @@ mod late;
 use crate::{
     abi::Rqe,
     cq::Notify,
-    mem::{scatter::Scatter, Access, Grant},
+    mem::{scatter::Scatter, Access, ResolvedMr},
     params,
     pd::Stream,
     qp::{reads::OutstandingRead, sq::WakeTx, Qp},
     wr::Status,
 };
 use iwarp::{
-    rx::{Fault, Receiver, RxConfig, Whole},
+    rx::{Fault, FpduAssembler, Receiver, RxConfig},
     Msn,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -49,7 +49,7 @@ impl Receiving {
 }
 
 /// Sink of the segment under way.
-enum Sink {
+enum Destination {
     None,
     Recv {
         offset: u32,
@@ -68,10 +68,10 @@ enum Sink {
 struct State {
     recv: Receiving,
     late: Late,
-    sink: Sink,
+    destination: Destination,
     /// What the last RDMA Write might write to, and the last Read Request read from.
-    write: Option<Grant>,
-    source: Option<Grant>,
+    write: Option<ResolvedMr>,
+    source: Option<ResolvedMr>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,
     /// The peer has sent something: a responder may send from now on.
@@ -116,7 +116,7 @@ pub(crate) struct Rx {
     receiver: Receiver,
     /// There if nothing may be placed before its CRC was verified: it puts together the FPDUs that
     /// come in pieces.
-    whole: Option<Whole<Staging>>,
+    whole: Option<FpduAssembler<Staging>>,
     state: State,
     /// There as long as the peer can name memory.
     stream: Option<Stream>,
@@ -132,8 +132,8 @@ impl Rx {
             receiver.expect_rtr_send();
         }
         let whole = if cfg.crc && params::verify_first() {
-            let room = KVVec::from_elem(0, Whole::MAX_FPDU, GFP_KERNEL)?;
-            Some(Whole::new(Staging(room)).ok_or(EINVAL)?)
+            let room = KVVec::from_elem(0, FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
+            Some(FpduAssembler::new(Staging(room)).ok_or(EINVAL)?)
         } else {
             None
         };
@@ -149,7 +149,7 @@ impl Rx {
                     status: Status::Flush,
                 },
                 late: Late::none(),
-                sink: Sink::None,
+                destination: Destination::None,
                 write: None,
                 source: None,
                 read: None,
@@ -176,7 +176,7 @@ impl Rx {
         if self.dead {
             return data.len();
         }
-        let mut place = handler::Place {
+        let mut place = handler::QpHandler {
             qp,
             st: &mut self.state,
         };
@@ -215,9 +215,9 @@ impl Rx {
     }
 
     /// Ends a run: calls the consumers and wakes tx.
-    pub(crate) fn settle(&mut self) -> Settled {
+    pub(crate) fn finish_run(&mut self) -> RunOutcome {
         let st = &mut self.state;
-        Settled {
+        RunOutcome {
             send: core::mem::take(&mut st.send_notify),
             recv: core::mem::take(&mut st.recv_notify),
             wake: core::mem::take(&mut st.wake),
@@ -228,7 +228,7 @@ impl Rx {
     /// The peer's FIN was reached; whether it cuts nothing short.
     pub(crate) fn end(&mut self) -> bool {
         self.stream = None;
-        let at_boundary = self.whole.as_ref().is_none_or(Whole::at_boundary);
+        let at_boundary = self.whole.as_ref().is_none_or(FpduAssembler::at_boundary);
         self.dead || at_boundary && self.receiver.at_boundary() && !self.receiver.mid_message()
     }
 
@@ -237,7 +237,7 @@ impl Rx {
     pub(crate) fn stop(&mut self) -> Option<(u64, Status)> {
         self.die();
         self.whole = None;
-        self.state.sink = Sink::None;
+        self.state.destination = Destination::None;
         self.state.write = None;
         self.state.source = None;
         self.state.read = None;
@@ -261,7 +261,7 @@ impl Rx {
 }
 
 /// What a run owes to others, once the receive state is no longer borrowed.
-pub(crate) struct Settled {
+pub(crate) struct RunOutcome {
     pub(crate) send: Notify,
     pub(crate) recv: Notify,
     /// For the worker.

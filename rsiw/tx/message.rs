@@ -112,7 +112,7 @@ impl Tx {
             return Ok(true);
         }
         self.more = true;
-        // A bound, though requests without a message free no slots until the train is sent.
+        // A bound, though requests without a message free no slots until the batch is sent.
         for _ in 0..qp.sq.size() {
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
@@ -123,7 +123,7 @@ impl Tx {
                         self.more = false;
                         break;
                     }
-                    // What is in the train makes room, perhaps.
+                    // What is in the batch makes room, perhaps.
                     Pull::Full => break,
                 },
             };
@@ -223,13 +223,14 @@ impl Tx {
             len => {
                 let (place, range) = (&mut self.sink, (sge.addr, len));
                 let regions = &qp.dev.regions;
-                let grant = regions.renew(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
-                let grant = grant.map_err(fail)?;
-                // What local invalidation asks for. The domain was checked with the grant.
-                if invalidate && !grant.is_fast() {
+                let resolved =
+                    regions.resolve_cached(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
+                let resolved = resolved.map_err(fail)?;
+                // What local invalidation asks for. The domain was checked when the key was resolved.
+                if invalidate && !resolved.is_fast() {
                     return Err(fail(MemError::Invalid));
                 }
-                Some(grant.clone())
+                Some(resolved.clone())
             }
         };
         let read = OutstandingRead {

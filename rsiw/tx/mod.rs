@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmit: requests and Read responses become FPDUs, and FPDUs become trains.
+//! Transmit: requests and Read responses become FPDUs, and FPDUs become batches.
 //!
-//! A train is what one call hands to TCP: FPDUs back to back, up to 64 KiB, assembled in pages that
+//! A batch is what one call hands to TCP: FPDUs back to back, up to 64 KiB, assembled in pages that
 //! TCP then owns (a short one is copied). All but the last FPDU of a segment's worth fill the
 //! segment exactly, so that segmentation offload cuts between FPDUs and every TCP segment starts
 //! with one (RFC 5044 section 5, "FPDU alignment"), as a hardware peer expects.
 //!
-//! The tx actor is whoever has the QP's `tx` claim: a process that rings the doorbell, the module's
+//! The tx actor is whoever has locked the QP's `tx`: a process that rings the doorbell, the module's
 //! worker, or the receive callback, which answers short Reads. An RDMA Write walks
 //!
 //! 1. `verbs` (doorbell, post) → [`sched`](crate::sched)
@@ -16,16 +16,16 @@
 //! 4. → `iwarp::Segmenter`, `iwarp::Framer`: headers, one copy of the payload, CRC in the same pass
 //! 5. → one send.
 //!
-//! Requests complete when TCP has taken the train that holds their last byte: the payload was
+//! Requests complete when TCP has taken the batch that holds their last byte: the payload was
 //! copied, so their buffers are free.
 
+mod batch;
 mod message;
-mod train;
 
 use crate::{
     abi::{sges_beyond, Sge},
     cm::{Close, Conn},
-    mem::{Grant, MemError},
+    mem::{MemError, ResolvedMr},
     qp::{
         sq::{Seq, WakeTx},
         state::State,
@@ -33,17 +33,17 @@ use crate::{
     },
     wr::{SendOp, SendWr, Status},
 };
+use batch::Filled;
 use iwarp::{tx::Framer, Terminate};
 use kernel::{prelude::*, sync::Arc};
 use message::Current;
-use net::{LockedSock, Sent, TrainBuf};
-use train::Filled;
+use net::{LockedSock, Sent, TxBatch};
 
 /// Bytes that the receive callback hands to TCP before the worker goes on: it keeps the CPU from what
 /// it interrupted.
 const BUDGET_HERE: usize = 16 << 10;
 
-/// Segments that TCP may make of one train in the receive callback: far fewer than make it process
+/// Segments that TCP may make of one batch in the receive callback: far fewer than make it process
 /// its backlog in the middle of a send (`tcp_sendmsg_locked()`: 16), as it may cut smaller ones.
 const SEGMENTS_HERE: usize = 8;
 
@@ -91,13 +91,13 @@ pub(crate) struct TxConfig {
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
-/// The outbound half of a QP's connection. Guarded by the QP's `tx` claim.
+/// The outbound half of a QP's connection. Guarded by the lock `Qp::tx`.
 pub(crate) struct Tx {
     conn: Arc<Conn>,
     cfg: TxConfig,
     framer: Framer,
-    train: TrainBuf,
-    /// Messages that begin in the train under way.
+    batch: TxBatch,
+    /// Messages that begin in the batch under way.
     messages: u64,
     current: Current,
     /// The request that was taken last, in place: it is large.
@@ -105,12 +105,12 @@ pub(crate) struct Tx {
     /// What of its list has no room there; for as many as there may be.
     rest: KVec<Sge>,
     /// What the last RDMA Read of this end might write to.
-    sink: Option<Grant>,
+    sink: Option<ResolvedMr>,
     /// It waits for RDMA Reads before it.
     blocked: Option<Seq>,
     /// There may be more requests than were looked at.
     more: bool,
-    /// All requests before this one are in the train, or sent.
+    /// All requests before this one are in the batch, or sent.
     built: Option<Seq>,
     send_msn: iwarp::Msn,
     read_msn: iwarp::Msn,
@@ -125,7 +125,7 @@ impl Tx {
     /// Errors: `ENOMEM`.
     pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig, sges: u32) -> Result<Self> {
         Ok(Self {
-            train: TrainBuf::new(Some(conn.tx_pages().clone())),
+            batch: TxBatch::new(Some(conn.tx_pages().clone())),
             conn,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
@@ -151,14 +151,14 @@ impl Tx {
     }
 
     /// Sends until there is nothing to send, no room in the socket, `left` bytes were sent, of which
-    /// the rest is told, or somebody waits for the claim. Context: sleeping.
+    /// the rest is told, or somebody waits for the lock. Context: sleeping.
     pub(crate) fn run(&mut self, qp: &Arc<Qp>, left: &mut usize) -> Ended {
         loop {
             match self.flush(qp) {
                 Some(n) => *left = left.saturating_sub(n),
                 None => return Ended::Waits,
             }
-            if *left == 0 || qp.tx.is_waited() {
+            if *left == 0 || qp.tx.is_contended() {
                 return Ended::Again;
             }
             match qp.state() {
@@ -189,7 +189,7 @@ impl Tx {
                     }
                     return Ended::Waits;
                 }
-                Ok(Filled::Part) if self.train.is_empty() => {
+                Ok(Filled::Part) if self.batch.is_empty() => {
                     // Nothing to send among so many requests; completing them makes room.
                     let room = self.built.is_some();
                     self.complete(qp);
@@ -203,7 +203,7 @@ impl Tx {
                 Ok(Filled::Part) => {}
                 Err(failed) => {
                     // What was built before goes out first, then a Terminate.
-                    if self.train.is_empty() {
+                    if self.batch.is_empty() {
                         self.complete(qp);
                     }
                     qp.local_fault(failed);
@@ -212,10 +212,10 @@ impl Tx {
         }
     }
 
-    /// Hands the train to TCP; `None` while it does not take all of it.
+    /// Hands the batch to TCP; `None` while it does not take all of it.
     #[inline]
     fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
-        self.flush_by(qp, |tx| tx.conn.socket().send_train(&mut tx.train))
+        self.flush_by(qp, |tx| tx.conn.socket().send_batch(&mut tx.batch))
     }
 
     #[inline]
@@ -226,10 +226,10 @@ impl Tx {
     ) -> Option<usize> {
         let counters = &qp.dev.counters;
         let mut total = 0;
-        while !self.train.is_empty() {
+        while !self.batch.is_empty() {
             match send(self) {
                 Ok(Sent::Bytes(n)) => {
-                    self.train.consume(n);
+                    self.batch.consume(n);
                     total += n;
                     counters.tx_sends.add(1);
                     counters.tx_bytes.add(n as u64);
@@ -259,19 +259,19 @@ impl Tx {
     /// Answers the peer's short Reads, if tx is at rest. Context: callback, the socket is locked.
     pub(crate) fn answer(&mut self, qp: &Arc<Qp>, sk: &mut LockedSock) -> Ended {
         // Something waits for room, or to be the first, or the end is near: in turn.
-        let busy = !self.train.is_empty() || self.current.active || self.cfg.rtr.is_some();
+        let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
         let mss = sk.mss() as usize;
         if busy || mss < LEAST_MSS_HERE || qp.state() != State::Rts || !qp.may_send() {
             return Ended::Again;
         }
         let most = SEGMENTS_HERE.saturating_mul(mss);
         let mut left = BUDGET_HERE;
-        self.train.set_atomic(true);
+        self.batch.set_atomic(true);
         loop {
             let filled = self.fill(qp, left.min(most), Self::next_short_response);
-            let sent = self.flush_by(qp, |tx| sk.send_train(&mut tx.train));
+            let sent = self.flush_by(qp, |tx| sk.send_batch(&mut tx.batch));
             match (filled, sent) {
-                // A segment is full, or the train.
+                // A segment is full, or the batch.
                 (Ok(Filled::Part), Some(n)) if n != 0 && n < left => left -= n,
                 (Ok(_), _) => break,
                 (Err(failed), _) => {
@@ -281,9 +281,9 @@ impl Tx {
                 }
             }
         }
-        self.train.set_atomic(false);
+        self.batch.set_atomic(false);
         // What is left takes its turn in the worker, which may sleep for memory, too.
-        if !self.train.is_empty() || self.current.active || !qp.inbound.is_empty() {
+        if !self.batch.is_empty() || self.current.active || !qp.inbound.is_empty() {
             return Ended::Again;
         }
         Ended::Waits
@@ -318,24 +318,24 @@ impl Tx {
                 let built = self.append();
                 self.current.end();
                 // Not together with the FIN, or only when that comes.
-                self.train.set_last();
-                if built.is_ok() && self.flush(qp).is_none() && !self.train.is_empty() {
+                self.batch.set_last();
+                if built.is_ok() && self.flush(qp).is_none() && !self.batch.is_empty() {
                     // No room in the socket: the peer does not read. When it does, the worker
                     // comes back for the rest; otherwise the connection's guard timer ends it.
                     return;
                 }
             }
         }
-        if self.train.is_empty() {
+        if self.batch.is_empty() {
             self.conn.close(Close::Flush);
         }
     }
 
-    /// The end of transmission. If TCP has taken a part of a train only, the connection gets the
+    /// The end of transmission. If TCP has taken a part of a batch only, the connection gets the
     /// rest: without it the stream would end in the middle of an FPDU. Context: sleeping.
     pub(crate) fn leave(&mut self) {
-        if self.train.is_begun() {
-            let rest = core::mem::take(&mut self.train);
+        if self.batch.is_begun() {
+            let rest = core::mem::take(&mut self.batch);
             self.conn.take_over(rest);
         }
     }

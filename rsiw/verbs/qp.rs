@@ -257,7 +257,7 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
             }
         }
     }
-    qp.owe(notify, Default::default());
+    qp.defer_notify(notify, Default::default());
     qp.wake_tx();
     result
 }
@@ -281,7 +281,7 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
             }
         }
     }
-    qp.owe(Default::default(), notify);
+    qp.defer_notify(Default::default(), notify);
     result
 }
 

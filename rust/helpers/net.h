@@ -79,16 +79,16 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 bool rust_helper_ksock_at_eof(const struct sock *sk);
 int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   struct page_frag *frag, int *behind, bool end);
+			   struct page_frag *frag, int *segment_offset, bool end);
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, int *behind,
+				 unsigned int count, size_t len, int *segment_offset,
 				 bool end);
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  struct page_frag *frag, int *behind, bool end);
+				  struct page_frag *frag, int *segment_offset, bool end);
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
-					int *behind, bool end);
+					int *segment_offset, bool end);
 
 struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);

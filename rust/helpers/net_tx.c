@@ -38,7 +38,7 @@ static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 
 /*
  * No frame may lie across two segments, and TCP cuts what it has not sent at
- * multiples of the segment size. @behind: how many octets of a segment the
+ * multiples of the segment size. @segment_offset: how many octets of a segment the
  * sender believes to be unsent in front of what comes now, hence so many less
  * are in the first frame. If TCP has sent them meanwhile, that frame has a
  * segment of its own, and the rest is for another call; likewise if the packet
@@ -46,31 +46,31 @@ static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
  * really was.
  */
 static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
-				int *behind)
+				int *segment_offset)
 {
 	struct sk_buff *unsent = tcp_write_queue_tail(sk);
 	const int mss = tcp_sk(sk)->mss_cache;
-	const int first = mss - *behind;
+	const int first = mss - *segment_offset;
 	int room = 0;
 
-	if (*behind < 0)
+	if (*segment_offset < 0)
 		return tcp_sendmsg_locked(sk, msg, len);
 
 	if (unsent && !TCP_SKB_CB(unsent)->eor) {
-		if (unsent->len % mss == *behind)
+		if (unsent->len % mss == *segment_offset)
 			room = READ_ONCE(net_hotdata.sysctl_max_skb_frags) -
 			       skb_shinfo(unsent)->nr_frags;
 		/* What fills the segment takes two pages at the most. */
-		if (room < (*behind ? 2 : 1)) {
+		if (room < (*segment_offset ? 2 : 1)) {
 			TCP_SKB_CB(unsent)->eor = 1;
 			room = 0;
 		}
 	}
-	if (!room && (!*behind || first <= 0 || len <= first)) {
-		*behind = 0;
+	if (!room && (!*segment_offset || first <= 0 || len <= first)) {
+		*segment_offset = 0;
 	} else if (room && ksock_frags(unsent, &msg->msg_iter) <= room) {
 		/* All of it goes there. */
-	} else if (*behind) {
+	} else if (*segment_offset) {
 		len = min_t(size_t, len, first);
 		iov_iter_truncate(&msg->msg_iter, len);
 		msg->msg_flags |= MSG_EOR;
@@ -86,13 +86,13 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
  * is what the socket has then, which may be another page.
  */
 static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
-			     struct page_frag *frag, int *behind)
+			     struct page_frag *frag, int *segment_offset)
 {
 	int ret;
 
 	if (frag)
 		swap(sk->sk_frag, *frag);
-	ret = ksock_sendmsg_locked(sk, msg, len, behind);
+	ret = ksock_sendmsg_locked(sk, msg, len, segment_offset);
 	if (frag) {
 		swap(sk->sk_frag, *frag);
 	} else if (unlikely(sk->sk_frag.page)) {
@@ -108,14 +108,14 @@ static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
  * that happens to send it, hence not sock_sendmsg().
  */
 static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
-			 struct page_frag *frag, int *behind)
+			 struct page_frag *frag, int *segment_offset)
 {
 	int ret;
 
 	/* As inet_sendmsg() does: receive steering follows the sender. */
 	sock_rps_record_flow(sk);
 	lock_sock(sk);
-	ret = ksock_copy_locked(sk, msg, len, frag, behind);
+	ret = ksock_copy_locked(sk, msg, len, frag, segment_offset);
 	release_sock(sk);
 	return ret;
 }
@@ -130,13 +130,13 @@ static int ksock_flags(bool end)
  * back as long as the device is busy (tcp_should_autocork()).
  */
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   struct page_frag *frag, int *behind, bool end)
+			   struct page_frag *frag, int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_sendmsg(sk, &msg, len, frag, behind);
+	return ksock_sendmsg(sk, &msg, len, frag, segment_offset);
 }
 
 /*
@@ -151,13 +151,13 @@ static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
 }
 
 int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, int *behind,
+				 unsigned int count, size_t len, int *segment_offset,
 				 bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_sendmsg(sk, &msg, len, NULL, behind);
+	return ksock_sendmsg(sk, &msg, len, NULL, segment_offset);
 }
 
 /*
@@ -168,36 +168,36 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
  * doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
-			     struct page_frag *frag, int *behind)
+			     struct page_frag *frag, int *segment_offset)
 {
 	const gfp_t allocation = sk->sk_allocation;
 	int ret;
 
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
-	ret = ksock_copy_locked(sk, msg, len, frag, behind);
+	ret = ksock_copy_locked(sk, msg, len, frag, segment_offset);
 	sk->sk_allocation = allocation;
 	return ret;
 }
 
 int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  struct page_frag *frag, int *behind, bool end)
+				  struct page_frag *frag, int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return ksock_send_atomic(sk, &msg, len, frag, behind);
+	return ksock_send_atomic(sk, &msg, len, frag, segment_offset);
 }
 
 int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
-					int *behind, bool end)
+					int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
 	ksock_of_pages(&msg, pages, count, len);
-	return ksock_send_atomic(sk, &msg, len, NULL, behind);
+	return ksock_send_atomic(sk, &msg, len, NULL, segment_offset);
 }
 
 /* Pages to send from */

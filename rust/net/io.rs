@@ -4,7 +4,8 @@
 //! sends of a handshake.
 
 use crate::{
-    bindings, open::OpenPages, train::Bytes, LockedSock, PagePool, SockCell, TcpSocket, TrainBuf,
+    batch::Bytes, bindings, partial::PartialPages, LockedSock, PagePool, SockCell, TcpSocket,
+    TxBatch,
 };
 use kernel::{
     error::{to_result, Result},
@@ -61,48 +62,48 @@ impl TcpSocket {
         &self,
         bytes: &[u8],
         pool: Option<&PagePool>,
-        behind: &mut c_int,
+        segment_offset: &mut c_int,
         end: bool,
     ) -> c_int {
-        OpenPages::lend(pool.map(PagePool::open), |frag| {
+        PartialPages::lend(pool.map(PagePool::partial), |frag| {
             // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length. `frag`
             // has a page whose rest nobody else uses, or none.
             unsafe {
                 let start = bytes.as_ptr().cast();
-                bindings::ksock_send(self.sk(), start, bytes.len(), frag, behind, end)
+                bindings::ksock_send(self.sk(), start, bytes.len(), frag, segment_offset, end)
             }
         })
     }
 
-    /// Sends what a train has. A short one is copied; of others TCP refers to the pages, which is all
-    /// it needs: the train may be refilled after this returns. (If the route's device has no
+    /// Sends what a batch has. A short one is copied; of others TCP refers to the pages, which is all
+    /// it needs: the batch may be refilled after this returns. (If the route's device has no
     /// scatter/gather, TCP copies.)
     ///
-    /// Where its frames lie in segments is told by [`TrainBuf::lie_in`]. While the device is busy, TCP
+    /// Where its frames lie in segments is told by [`TxBatch::align_to`]. While the device is busy, TCP
     /// keeps what is less than a segment, so that it can be shared.
     ///
     /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
     /// meanwhile is processed before this returns, see the crate's documentation.
     #[inline]
-    pub fn send_train(&self, train: &mut TrainBuf) -> Result<Sent> {
-        let (mut behind, end) = train.lies();
-        let ret = match train.bytes() {
+    pub fn send_batch(&self, batch: &mut TxBatch) -> Result<Sent> {
+        let (mut segment_offset, end) = batch.alignment_hint();
+        let ret = match batch.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
-            Bytes::Small(bytes) => self.send_small(bytes, train.pool(), &mut behind, end),
+            Bytes::Small(bytes) => self.send_small(bytes, batch.pool(), &mut segment_offset, end),
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
                 // SAFETY: `self` keeps the socket. A `PageSpan` has the layout of `bio_vec` and
                 // describes memory of a page it has a reference of, which nobody writes as long as
                 // anybody else has one; TCP takes references of its own. Together the spans have
-                // `train.len()` bytes.
+                // `batch.len()` bytes.
                 unsafe {
-                    let (sk, len) = (self.sk(), train.len());
-                    bindings::ksock_send_pages(sk, spans, count, len, &mut behind, end)
+                    let (sk, len) = (self.sk(), batch.len());
+                    bindings::ksock_send_pages(sk, spans, count, len, &mut segment_offset, end)
                 }
             }
         };
-        train.lay(behind);
+        batch.set_segment_offset(segment_offset);
         sent(ret)
     }
 
@@ -125,23 +126,30 @@ impl TcpSocket {
 }
 
 impl LockedSock {
-    /// As [`TcpSocket::send_train`], for who has the socket locked, possibly in softirq. Does not
+    /// As [`TcpSocket::send_batch`], for who has the socket locked, possibly in softirq. Does not
     /// sleep: TCP may be short of memory then, which looks as if it had no room, though no
     /// callback will tell that there is some; have somebody try again who may sleep.
     ///
     /// C: `tcp_sendmsg_locked()`.
-    pub fn send_train(&mut self, train: &mut TrainBuf) -> Result<Sent> {
-        let (mut behind, end) = train.lies();
-        let ret = match train.bytes() {
+    pub fn send_batch(&mut self, batch: &mut TxBatch) -> Result<Sent> {
+        let (mut segment_offset, end) = batch.alignment_hint();
+        let ret = match batch.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             Bytes::Small(bytes) => {
-                let behind = &mut behind;
-                OpenPages::lend(train.pool().map(PagePool::open), |frag| {
+                let segment_offset = &mut segment_offset;
+                PartialPages::lend(batch.pool().map(PagePool::partial), |frag| {
                     // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
                     // reads of their length. `frag` has a page whose rest nobody else uses, or none.
                     unsafe {
                         let (sk, start) = (self.as_ptr(), bytes.as_ptr().cast());
-                        bindings::ksock_send_locked(sk, start, bytes.len(), frag, behind, end)
+                        bindings::ksock_send_locked(
+                            sk,
+                            start,
+                            bytes.len(),
+                            frag,
+                            segment_offset,
+                            end,
+                        )
                     }
                 })
             }
@@ -149,14 +157,21 @@ impl LockedSock {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
                 // SAFETY: By the type invariant the socket is locked. For the spans see
-                // `TcpSocket::send_train`.
+                // `TcpSocket::send_batch`.
                 unsafe {
-                    let (sk, len) = (self.as_ptr(), train.len());
-                    bindings::ksock_send_pages_locked(sk, spans, count, len, &mut behind, end)
+                    let (sk, len) = (self.as_ptr(), batch.len());
+                    bindings::ksock_send_pages_locked(
+                        sk,
+                        spans,
+                        count,
+                        len,
+                        &mut segment_offset,
+                        end,
+                    )
                 }
             }
         };
-        train.lay(behind);
+        batch.set_segment_offset(segment_offset);
         sent(ret)
     }
 

@@ -5,8 +5,8 @@
 //! What a protocol that lives on top of TCP needs inside the kernel: sockets that never block on
 //! the network ([`TcpSocket`]), their callbacks with an install/restore guard ([`hooks`]), a proof
 //! that the socket lock is held and state guarded by it ([`LockedSock`], [`SockCell`]), reading
-//! without copies from within the callback, and sending long trains of bytes from page fragments
-//! that TCP takes over without another copy ([`TrainBuf`]).
+//! without copies from within the callback, and sending long batches of bytes from page fragments
+//! that TCP takes over without another copy ([`TxBatch`]).
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h),
@@ -22,20 +22,21 @@
 use rdma_bindings as bindings;
 
 pub mod addr;
+pub mod batch;
 pub mod errno;
 pub mod hooks;
 pub mod io;
 pub mod locked;
 pub mod namespace;
-mod open;
 pub mod pages;
+mod partial;
 pub mod pool;
 pub mod socket;
 #[cfg(CONFIG_KUNIT)]
 mod tests;
-pub mod train;
 
 pub use self::{
+    batch::{Bytes, TxBatch},
     hooks::{ListenCallbacks, SockCallbacks},
     io::{Received, Sent},
     locked::{LockedSock, SockCell, SockGuard},
@@ -43,7 +44,6 @@ pub use self::{
     pages::PageSpan,
     pool::PagePool,
     socket::{Family, TcpSocket, TcpState},
-    train::{Bytes, TrainBuf},
 };
 
 /// Prefix of the messages of this crate.

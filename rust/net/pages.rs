@@ -8,7 +8,7 @@
 //! peer acknowledged them and the device forgot them. A page is used again from its beginning only
 //! if its reference count says that nobody else is left.
 
-use crate::{bindings, open::OpenPage, pool::PagePool};
+use crate::{bindings, partial::PartialPage, pool::PagePool};
 use core::ptr::NonNull;
 use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
 
@@ -162,12 +162,12 @@ impl Drop for PageSpan {
 /// A source of bytes to fill and send.
 pub(crate) struct TxPages {
     /// The page bytes are given out from at the moment.
-    current: Option<OpenPage>,
+    current: Option<PartialPage>,
     /// Where pages come from and go to, if not only from and to the kernel.
     pool: Option<Arc<PagePool>>,
 }
 
-/// Trains longer than this start on a page boundary.
+/// Batches longer than this start on a page boundary.
 const LARGE: usize = 16 * 1024;
 
 impl TxPages {
@@ -181,7 +181,7 @@ impl TxPages {
         }
     }
 
-    /// Prepares for a new train of about `hint` bytes: at a page boundary if it is a large one, so
+    /// Prepares for a new batch of about `hint` bytes: at a page boundary if it is a large one, so
     /// that it has as few fragments as possible.
     pub(crate) fn begin(&mut self, hint: usize) {
         self.borrow();
@@ -195,7 +195,7 @@ impl TxPages {
     /// Goes on with a page that another one has left.
     fn borrow(&mut self) {
         if self.current.is_none() {
-            self.current = self.pool().and_then(|pool| pool.open().take());
+            self.current = self.pool().and_then(|pool| pool.partial().take());
         }
     }
 
@@ -205,7 +205,7 @@ impl TxPages {
             return;
         };
         if let Some(current) = self.current.take() {
-            pool.open().put(current);
+            pool.partial().put(current);
         }
     }
 
@@ -220,14 +220,14 @@ impl TxPages {
     }
 
     #[inline]
-    fn current(&mut self, atomic: bool) -> Result<&mut OpenPage> {
+    fn current(&mut self, atomic: bool) -> Result<&mut PartialPage> {
         self.borrow();
         if self.current.as_ref().is_some_and(|c| c.used == c.size) {
             self.next_page();
         }
         if self.current.is_none() {
             // INVARIANT: A fresh page, of which nobody knows.
-            self.current = Some(OpenPage::new(PageRef::alloc(atomic)?));
+            self.current = Some(PartialPage::new(PageRef::alloc(atomic)?));
         }
         self.current.as_mut().ok_or(ENOMEM)
     }
@@ -248,7 +248,7 @@ impl TxPages {
         };
         // INVARIANT: Whoever is found to be exclusive has the only reference: nobody reads the page
         // any more, and no span of it is left.
-        self.current = page.map(OpenPage::new);
+        self.current = page.map(PartialPage::new);
     }
 
     /// Lets `write` fill up to `max` contiguous bytes, or fewer where the page ends. If it succeeds

@@ -10,14 +10,14 @@
 //! too short, all pages of that round come one too early: so it is mostly between the length that is needed
 //! and twice that, and one page of a hundred is a fresh one.
 
-use crate::{bindings, open::OpenPages, pages::PageRef};
+use crate::{bindings, pages::PageRef, partial::PartialPages};
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 use kernel::{error::Result, prelude::*, sync::Arc};
 
-/// The pages that many [`TrainBuf`](crate::TrainBuf)s filled last. They share it: what one connection
+/// The pages that many [`TxBatch`](crate::TxBatch)s filled last. They share it: what one connection
 /// left is there for another one, and the memory is bounded, however many there are.
 ///
 /// Without a lock: a slot changes hands by one atomic exchange. Context: any.
@@ -33,11 +33,11 @@ pub struct PagePool {
     /// Those who fill pages.
     users: AtomicUsize,
     /// Those that are not full.
-    open: OpenPages,
+    partial: PartialPages,
 }
 
 impl PagePool {
-    /// Slots of a new pool: pages of 32 KiB, as many as a few trains have.
+    /// Slots of a new pool: pages of 32 KiB, as many as a few batches have.
     const LEAST: usize = 8;
 
     /// Slots at the most: what TCP's limit for a connection's send buffer lets be on its way
@@ -55,14 +55,14 @@ impl PagePool {
             width: AtomicUsize::new(Self::LEAST),
             hits: AtomicUsize::new(0),
             users: AtomicUsize::new(0),
-            open <- OpenPages::new(),
+            partial <- PartialPages::new(),
         });
         Arc::init(pool, GFP_KERNEL)
     }
 
     /// Those that are not full.
-    pub(crate) fn open(&self) -> &OpenPages {
-        &self.open
+    pub(crate) fn partial(&self) -> &PartialPages {
+        &self.partial
     }
 
     /// Leaves a filled page, in the place of the one that has waited longest: returns that if
@@ -125,7 +125,7 @@ impl PagePool {
         // Acquire and release: what those who left before put into slots is seen below.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.width.store(Self::LEAST, Ordering::Relaxed);
-            self.open.clear();
+            self.partial.clear();
             for slot in self.slots.iter().skip(Self::LEAST) {
                 if !slot.load(Ordering::Relaxed).is_null() {
                     drop(Self::swap(slot, None));

@@ -398,7 +398,7 @@ impl Drop for TcpSocket {
 /// See [`TcpSocket::whole_packets`]; a packet has `segments` of `segment` octets.
 fn whole_packets(most: usize, segment: usize, segments: usize) -> usize {
     let packet = match segments.saturating_mul(segment) {
-        // It does not know yet; or it makes one of several trains.
+        // It does not know yet; or it makes one of several batches.
         packet if packet == 0 || packet > most => segment,
         packet => packet,
     };
@@ -424,7 +424,7 @@ mod tests {
             // Room for one, and not for the second one.
             (1448, 30, 30 * 1448),
             (1424, 45, 45 * 1424),
-            // Not known, or more than a train.
+            // Not known, or more than a batch.
             (1448, 0, 45 * 1448),
             (1448, 128, 45 * 1448),
             (65483, 1, 65483),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite: trains by themselves, and two sockets of this kernel that talk over the loopback
+//! KUnit suite: batches by themselves, and two sockets of this kernel that talk over the loopback
 //! interface. Where that is down, as it is until somebody configures it, those tests do nothing.
 
 use crate::{
     addr, errno, Bytes, Family, ListenCallbacks, LockedSock, Namespace, PagePool, PageSpan,
-    Received, Sent, SockCallbacks, SockCell, TcpSocket, TcpState, TrainBuf,
+    Received, Sent, SockCallbacks, SockCell, TcpSocket, TcpState, TxBatch,
 };
 use core::{
     net::SocketAddr,
@@ -32,16 +32,16 @@ fn pattern(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// The train's pieces in pages.
-fn spans(train: &TrainBuf) -> &[PageSpan] {
-    match train.bytes() {
+/// The batch's pieces in pages.
+fn spans(batch: &TxBatch) -> &[PageSpan] {
+    match batch.bytes() {
         Bytes::Pages(spans) => spans,
         Bytes::Small(_) => &[],
     }
 }
 
 /// Appends `n` bytes of the stream that starts at `*at`, in one piece if that can be.
-fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
+fn fill(batch: &mut TxBatch, at: &mut u64, n: usize) -> Result {
     let mut write = |to: &mut [u8]| -> Result {
         for byte in to {
             *byte = pattern(*at);
@@ -49,15 +49,15 @@ fn fill(train: &mut TrainBuf, at: &mut u64, n: usize) -> Result {
         }
         Ok(())
     };
-    match train.fill_whole(n, &mut write) {
+    match batch.fill_whole(n, &mut write) {
         Some(done) => done,
-        None => train.fill(n, write),
+        None => batch.fill(n, write),
     }
 }
 
 /// Writes `n` bytes that nobody may ever see: it fails at the last of them, or is taken back.
-fn scribble(train: &mut TrainBuf, n: usize, fails: bool) -> Result {
-    let mark = train.len();
+fn scribble(batch: &mut TxBatch, n: usize, fails: bool) -> Result {
+    let mark = batch.len();
     let mut done = 0;
     let mut write = |to: &mut [u8]| -> Result {
         to.fill(0xee);
@@ -67,15 +67,15 @@ fn scribble(train: &mut TrainBuf, n: usize, fails: bool) -> Result {
         }
         Ok(())
     };
-    let filled = match train.fill_whole(n, &mut write) {
+    let filled = match batch.fill_whole(n, &mut write) {
         Some(filled) => filled,
-        None => train.fill(n, &mut write),
+        None => batch.fill(n, &mut write),
     };
     check!(filled.is_err() == fails && done == n);
     if !fails {
-        train.rollback(mark);
+        batch.rollback(mark);
     }
-    check!(train.len() == mark);
+    check!(batch.len() == mark);
     Ok(())
 }
 
@@ -157,11 +157,11 @@ impl End {
         if reply == 0 {
             return Ok(());
         }
-        let (mut train, mut at) = (TrainBuf::new(None), replied);
-        train.set_atomic(true);
-        train.begin(reply);
-        fill(&mut train, &mut at, reply)?;
-        check!(sk.send_train(&mut train)? == Sent::Bytes(reply));
+        let (mut batch, mut at) = (TxBatch::new(None), replied);
+        batch.set_atomic(true);
+        batch.begin(reply);
+        fill(&mut batch, &mut at, reply)?;
+        check!(sk.send_batch(&mut batch)? == Sent::Bytes(reply));
         self.rx.get_mut(sk).ok_or(EINVAL)?.replied = at;
         Ok(())
     }
@@ -285,14 +285,14 @@ impl Pair {
         }))
     }
 
-    /// Sends `total` bytes from client to server, in trains of all sizes; every other few in segments.
+    /// Sends `total` bytes from client to server, in batches of all sizes; every other few in segments.
     /// Pages are used again, and between what was written is what was not to be sent.
     fn stream(&self, total: u64) -> Result<u64> {
-        let mut train = TrainBuf::new(self.pool.clone());
+        let mut batch = TxBatch::new(self.pool.clone());
         let (mut at, mut rest) = (0, total);
         let mut seed = 1u64;
-        while rest > 0 || !train.is_empty() {
-            if train.is_empty() {
+        while rest > 0 || !batch.is_empty() {
+            if batch.is_empty() {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let most = if seed >> 62 == 0 { 300 } else { 65536 };
                 let n = (1 + (seed >> 33) % most).min(rest) as usize;
@@ -300,23 +300,23 @@ impl Pair {
                     0 => 0,
                     _ => self.client.mss() as usize,
                 };
-                let behind = train.lie_in(segment, self.client.unsent());
-                check!(behind == 0 || behind < segment);
-                train.begin(n);
+                let segment_offset = batch.align_to(segment, self.client.unsent());
+                check!(segment_offset == 0 || segment_offset < segment);
+                batch.begin(n);
                 for piece in (0..n).step_by(1460) {
                     let some = (n - piece).min(1460);
-                    scribble(&mut train, some, true)?;
+                    scribble(&mut batch, some, true)?;
                     // Each time that leaves a gap, and another span.
                     if piece % (16 * 1460) == 0 {
-                        scribble(&mut train, some, false)?;
+                        scribble(&mut batch, some, false)?;
                     }
-                    fill(&mut train, &mut at, some)?;
+                    fill(&mut batch, &mut at, some)?;
                 }
                 rest -= n as u64;
-                check!(train.len() == n && spans(&train).len() <= TrainBuf::MAX_SPANS);
+                check!(batch.len() == n && spans(&batch).len() <= TxBatch::MAX_SPANS);
             }
-            match self.client.send_train(&mut train)? {
-                Sent::Bytes(n) => train.consume(n),
+            match self.client.send_batch(&mut batch)? {
+                Sent::Bytes(n) => batch.consume(n),
                 Sent::WouldBlock => fsleep(Delta::from_micros(200)),
             }
         }
@@ -354,23 +354,23 @@ impl Pair {
     /// Sends while nobody receives until there is no room, then lets it go on.
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
-        let mut train = TrainBuf::new(self.pool.clone());
+        let mut batch = TxBatch::new(self.pool.clone());
         let (mut full, mut shared) = (0, false);
         while full < 3 {
-            if train.is_empty() {
+            if batch.is_empty() {
                 // Short ones first, so that there are open segments when the window is full.
                 let n = if self.client.unsent() < 100_000 {
                     3000
                 } else {
                     60_000
                 };
-                shared |= train.lie_in(self.client.mss() as usize, self.client.unsent()) != 0;
-                train.begin(n);
-                fill(&mut train, &mut at, n)?;
+                shared |= batch.align_to(self.client.mss() as usize, self.client.unsent()) != 0;
+                batch.begin(n);
+                fill(&mut batch, &mut at, n)?;
             }
-            match self.client.send_train(&mut train)? {
+            match self.client.send_batch(&mut batch)? {
                 Sent::Bytes(n) => {
-                    train.consume(n);
+                    batch.consume(n);
                     full = 0;
                 }
                 Sent::WouldBlock => {
@@ -383,9 +383,9 @@ impl Pair {
         let spaces = self.at_client.spaces.load(Relaxed);
         self.at_server.stop_at(&self.server, u64::MAX)?;
         soon("room", || self.at_client.spaces.load(Relaxed) > spaces)?;
-        while !train.is_empty() {
-            if let Sent::Bytes(n) = self.client.send_train(&mut train)? {
-                train.consume(n);
+        while !batch.is_empty() {
+            if let Sent::Bytes(n) = self.client.send_batch(&mut batch)? {
+                batch.consume(n);
             }
         }
         soon("the rest", || self.at_server.received.load(Relaxed) == at)?;
@@ -445,68 +445,68 @@ mod suite {
     use super::*;
 
     #[test]
-    fn train_is_bounded() -> Result {
-        let mut train = TrainBuf::new(None);
+    fn batch_is_bounded() -> Result {
+        let mut batch = TxBatch::new(None);
         let mut at = 0;
         for _ in 0..40 {
-            train.begin(TrainBuf::MAX_LEN);
-            while train.room() > 0 {
-                let n = train.room().min(999);
-                fill(&mut train, &mut at, n)?;
+            batch.begin(TxBatch::MAX_LEN);
+            while batch.room() > 0 {
+                let n = batch.room().min(999);
+                fill(&mut batch, &mut at, n)?;
             }
-            check!(spans(&train).len() <= TrainBuf::MAX_SPANS);
-            check!(train.put(&[0]) == Err(ENOSPC));
-            let total: usize = spans(&train).iter().map(|span| span.len()).sum();
-            check!(total == TrainBuf::MAX_LEN && train.len() == total);
-            train.consume(12_345);
-            check!(train.len() == TrainBuf::MAX_LEN - 12_345);
-            train.clear();
-            check!(train.is_empty() && spans(&train).is_empty());
+            check!(spans(&batch).len() <= TxBatch::MAX_SPANS);
+            check!(batch.put(&[0]) == Err(ENOSPC));
+            let total: usize = spans(&batch).iter().map(|span| span.len()).sum();
+            check!(total == TxBatch::MAX_LEN && batch.len() == total);
+            batch.consume(12_345);
+            check!(batch.len() == TxBatch::MAX_LEN - 12_345);
+            batch.clear();
+            check!(batch.is_empty() && spans(&batch).is_empty());
         }
         Ok(())
     }
 
     #[test]
-    fn train_takes_back() -> Result {
-        let mut train = TrainBuf::new(None);
-        train.put(&[1; 100])?;
-        let mark = train.len();
-        train.put(&[2; 50_000])?;
-        train.rollback(mark);
-        check!(train.len() == 100);
-        check!(train.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
-        check!(train.len() == 100);
-        train.put(&[3; 100])?;
-        check!(train.len() == 200 && spans(&train).len() == 2);
-        train.clear();
-        check!(train.is_empty());
+    fn batch_takes_back() -> Result {
+        let mut batch = TxBatch::new(None);
+        batch.put(&[1; 100])?;
+        let mark = batch.len();
+        batch.put(&[2; 50_000])?;
+        batch.rollback(mark);
+        check!(batch.len() == 100);
+        check!(batch.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(batch.len() == 100);
+        batch.put(&[3; 100])?;
+        check!(batch.len() == 200 && spans(&batch).len() == 2);
+        batch.clear();
+        check!(batch.is_empty());
         Ok(())
     }
 
     #[test]
-    fn train_is_short() -> Result {
-        let mut train = TrainBuf::new(None);
-        let short = |train: &TrainBuf, bytes: &[u8]| match train.bytes() {
+    fn batch_is_short() -> Result {
+        let mut batch = TxBatch::new(None);
+        let short = |batch: &TxBatch, bytes: &[u8]| match batch.bytes() {
             Bytes::Small(small) => small == bytes,
             Bytes::Pages(_) => false,
         };
-        train.begin(30);
-        train.put(&[1; 10])?;
-        train.put(&[2; 20])?;
-        train.rollback(12);
-        check!(train.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
-        check!(short(&train, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]));
-        train.consume(9);
-        check!(short(&train, &[1, 2, 2]));
+        batch.begin(30);
+        batch.put(&[1; 10])?;
+        batch.put(&[2; 20])?;
+        batch.rollback(12);
+        check!(batch.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(short(&batch, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]));
+        batch.consume(9);
+        check!(short(&batch, &[1, 2, 2]));
         // Outgrows its room: what was not sent goes on in pages.
-        train.put(&[3; 1000])?;
-        check!(train.len() == 1003 && spans(&train).iter().map(|s| s.len()).sum::<usize>() == 1003);
-        train.rollback(2);
-        check!(train.len() == 2);
-        train.consume(2);
-        check!(train.is_empty());
-        train.put(&[4; 10])?;
-        check!(spans(&train).len() == 1);
+        batch.put(&[3; 1000])?;
+        check!(batch.len() == 1003 && spans(&batch).iter().map(|s| s.len()).sum::<usize>() == 1003);
+        batch.rollback(2);
+        check!(batch.len() == 2);
+        batch.consume(2);
+        check!(batch.is_empty());
+        batch.put(&[4; 10])?;
+        check!(spans(&batch).len() == 1);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! User memory that is pinned for RDMA.
 
 use crate::{
-    blocks::{Blocks, Run},
+    blocks::{Blocks, OwnedWorkItem},
     defer::Deferred,
     device::handle::DeviceRef,
     span::{Memory, Span},
@@ -118,7 +118,7 @@ impl Pinned {
     /// The runs of the memory, in its order. The pages of an entry of the scatterlist are
     /// neighbours physically, and so in the kernel's linear mapping: 64-bit kernels have no high
     /// memory, and memory that is not in that mapping is never pinned.
-    fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+    fn runs(&self) -> impl Iterator<Item = OwnedWorkItem> + '_ {
         let umem = self.umem.as_ptr();
         // SAFETY: The umem is alive, and these fields do not change.
         let (address, length, sgt) = unsafe {
@@ -148,7 +148,7 @@ impl Pinned {
             skip -= offset;
             let len = (bytes - offset).min(left);
             left -= len;
-            Some(Run {
+            Some(OwnedWorkItem {
                 addr: addr + offset as usize,
                 len,
             })

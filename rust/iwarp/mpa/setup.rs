@@ -233,7 +233,7 @@ impl Initiator {
         };
         match (self.revision, frame.enhanced()) {
             (1, None) => {}
-            (2, Some(peer)) => self.settle(&mut agreed, peer, limits)?,
+            (2, Some(peer)) => self.negotiate(&mut agreed, peer, limits)?,
             // RFC 6581 s10: "If the responder receives an enhanced MPA message, it MUST respond with
             // an enhanced MPA message", and the same for unenhanced ones.
             _ => return Err(MpaError::ReplyFormat),
@@ -242,7 +242,12 @@ impl Initiator {
     }
 
     /// Settles read queue depths and RTR with an enhanced responder.
-    fn settle(self, agreed: &mut Agreed, peer: Enhanced, limits: Limits) -> Result<(), MpaError> {
+    fn negotiate(
+        self,
+        agreed: &mut Agreed,
+        peer: Enhanced,
+        limits: Limits,
+    ) -> Result<(), MpaError> {
         let incompatible = |agreed: &Agreed, code| MpaError::Incompatible {
             code,
             crc: agreed.crc,

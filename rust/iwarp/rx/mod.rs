@@ -11,17 +11,17 @@
 //!
 //! `end_segment` and `deliver` are called only once the FPDU's CRC has been verified. So is `place`
 //! for an FPDU that is handed to the receiver whole; of one that comes in pieces it moves payload
-//! before the CRC is known, unless [`Whole`] puts the pieces together first (see the crate's
+//! before the CRC is known, unless [`FpduAssembler`] puts the pieces together first (see the crate's
 //! documentation).
 
+mod assembler;
 mod fault;
 mod receiver;
 mod rules;
-mod whole;
 
+pub use assembler::FpduAssembler;
 pub use fault::{Fault, FaultKind};
 pub use receiver::Receiver;
-pub use whole::Whole;
 
 use crate::rdmap::Terminate;
 use crate::types::{ReadRequest, Stag, TaggedOffset};

@@ -143,7 +143,7 @@ impl Receiver {
     /// with the next call, in front of what follows it. TCP's window holds up the peer meanwhile.
     ///
     /// An FPDU that lies in `data` whole is verified before any of its payload is placed
-    /// (RFC 5044 s6). One that comes in pieces is placed as it comes; [`Whole`](super::Whole) puts
+    /// (RFC 5044 s6). One that comes in pieces is placed as it comes; [`FpduAssembler`](super::FpduAssembler) puts
     /// such FPDUs together first.
     ///
     /// A fault is returned once the FPDU it was found in has been received with a good CRC

@@ -5,13 +5,13 @@
 //! ```ignore
 //! #[pin_data]
 //! struct Conn {
-//!     #[pin] close: Job<Conn>,
-//!     #[pin] timeout: Timer<Conn>,
+//!     #[pin] close: OwnedWork<Conn>,
+//!     #[pin] timeout: DelayedWork<Conn>,
 //! }
-//! impl Run for Conn { fn run(this: Arc<Self>) { .. } }
-//! impl Expire for Conn { fn expire(this: Arc<Self>) { .. } }
+//! impl OwnedWorkItem for Conn { fn run(this: Arc<Self>) { .. } }
+//! impl DelayedWorkItem for Conn { fn expire(this: Arc<Self>) { .. } }
 //!
-//! // In the initialiser: close <- new_job!("Conn::close"), timeout <- new_timer!("Conn::timeout")
+//! // In the initialiser: close <- new_owned_work!("Conn::close"), timeout <- new_delayed_work!("Conn::timeout")
 //! conn.close.queue(&wq, conn.clone());
 //! conn.timeout.arm(&wq, conn.clone(), 5000);
 //! ```
@@ -36,13 +36,13 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// What a job does. `ID` tells several jobs of one object apart.
-pub trait Run<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+pub trait OwnedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
     /// Called once for each time that the job was queued. Context: sleeping.
     fn run(this: Arc<Self>);
 }
 
 /// What happens when a timer's time has come. `ID` tells several timers of one object apart.
-pub trait Expire<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+pub trait DelayedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
     /// Called once for each time that the timer has run out. Context: sleeping.
     fn expire(this: Arc<Self>);
 }
@@ -95,7 +95,7 @@ fn is_within<I, T>(item: &I, object: &Arc<T>) -> bool {
 
 /// A work item (`struct work_struct`): runs as soon as a worker is free.
 #[pin_data]
-pub struct Job<T: Run<ID>, const ID: u64 = 0> {
+pub struct OwnedWork<T: OwnedWorkItem<ID>, const ID: u64 = 0> {
     #[pin]
     work: Opaque<bindings::work_struct>,
     #[pin]
@@ -103,21 +103,21 @@ pub struct Job<T: Run<ID>, const ID: u64 = 0> {
 }
 
 // SAFETY: Work items may be queued and cancelled by any thread; the owners are under a lock.
-unsafe impl<T: Run<ID>, const ID: u64> Send for Job<T, ID> {}
+unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Send for OwnedWork<T, ID> {}
 // SAFETY: As above.
-unsafe impl<T: Run<ID>, const ID: u64> Sync for Job<T, ID> {}
+unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Sync for OwnedWork<T, ID> {}
 
-/// Creates a [`Job`] initialiser with a lock class of its own.
+/// Creates a [`OwnedWork`] initialiser with a lock class of its own.
 #[macro_export]
-macro_rules! new_job {
+macro_rules! new_owned_work {
     ($name:literal) => {
-        $crate::work::Job::new(::kernel::c_str!($name), ::kernel::static_lock_class!())
+        $crate::work::OwnedWork::new(::kernel::c_str!($name), ::kernel::static_lock_class!())
     };
 }
-pub use new_job;
+pub use new_owned_work;
 
-impl<T: Run<ID>, const ID: u64> Job<T, ID> {
-    /// An idle item; see [`new_job!`](crate::new_job).
+impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
+    /// An idle item; see [`new_owned_work!`](crate::new_owned_work).
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes, name and key are static, and `call` is only
@@ -189,33 +189,33 @@ impl<T: Run<ID>, const ID: u64> Job<T, ID> {
 
 /// A delayed work item (`struct delayed_work`).
 #[pin_data]
-pub struct Timer<T: Expire<ID>, const ID: u64 = 0> {
+pub struct DelayedWork<T: DelayedWorkItem<ID>, const ID: u64 = 0> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
     #[pin]
     owners: SpinLockIrq<Owners<T>>,
 }
 
-// SAFETY: As for `Job`.
-unsafe impl<T: Expire<ID>, const ID: u64> Send for Timer<T, ID> {}
-// SAFETY: As for `Job`.
-unsafe impl<T: Expire<ID>, const ID: u64> Sync for Timer<T, ID> {}
+// SAFETY: As for `OwnedWork`.
+unsafe impl<T: DelayedWorkItem<ID>, const ID: u64> Send for DelayedWork<T, ID> {}
+// SAFETY: As for `OwnedWork`.
+unsafe impl<T: DelayedWorkItem<ID>, const ID: u64> Sync for DelayedWork<T, ID> {}
 
-/// Creates a [`Timer`] initialiser with lock classes of its own.
+/// Creates a [`DelayedWork`] initialiser with lock classes of its own.
 #[macro_export]
-macro_rules! new_timer {
+macro_rules! new_delayed_work {
     ($name:literal) => {
-        $crate::work::Timer::new(
+        $crate::work::DelayedWork::new(
             ::kernel::c_str!($name),
             ::kernel::static_lock_class!(),
             ::kernel::static_lock_class!(),
         )
     };
 }
-pub use new_timer;
+pub use new_delayed_work;
 
-impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
-    /// An idle timer; see [`new_timer!`](crate::new_timer).
+impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
+    /// An idle timer; see [`new_delayed_work!`](crate::new_delayed_work).
     pub fn new(
         name: &'static CStr,
         work_key: Pin<&'static LockClassKey>,
@@ -254,7 +254,7 @@ impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
         let mut owners = self.owners.lock();
         // Not mod_delayed_work(): it does not tell whether the item was queued, which it is not while
         // somebody cancels it, and then nobody would give the reference back.
-        // SAFETY: As in `Job::queue`.
+        // SAFETY: As in `OwnedWork::queue`.
         let (was_pending, queued) = unsafe {
             let was_pending = bindings::cancel_delayed_work(self.work.get());
             let queued = bindings::queue_delayed_work_on(
@@ -322,7 +322,7 @@ impl<T: Expire<ID>, const ID: u64> Timer<T, ID> {
 #[kunit_tests(rdma_work)]
 mod tests {
     use super::*;
-    use crate::{new_job, new_timer, WqFlags};
+    use crate::{new_delayed_work, new_owned_work, WqFlags};
     use core::sync::atomic::{AtomicU32, Ordering};
     use kernel::time::{delay::fsleep, Delta};
 
@@ -331,18 +331,18 @@ mod tests {
         jobs: AtomicU32,
         timers: AtomicU32,
         #[pin]
-        job: Job<Thing>,
+        job: OwnedWork<Thing>,
         #[pin]
-        timer: Timer<Thing>,
+        timer: DelayedWork<Thing>,
     }
 
-    impl Run for Thing {
+    impl OwnedWorkItem for Thing {
         fn run(this: Arc<Self>) {
             this.jobs.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    impl Expire for Thing {
+    impl DelayedWorkItem for Thing {
         fn expire(this: Arc<Self>) {
             this.timers.fetch_add(1, Ordering::Relaxed);
         }
@@ -352,8 +352,8 @@ mod tests {
         let init = pin_init!(Thing {
             jobs: AtomicU32::new(0),
             timers: AtomicU32::new(0),
-            job <- new_job!("rdma_test_job"),
-            timer <- new_timer!("rdma_test_timer"),
+            job <- new_owned_work!("rdma_test_job"),
+            timer <- new_delayed_work!("rdma_test_timer"),
         });
         Arc::pin_init(init, GFP_KERNEL)
     }
@@ -406,19 +406,19 @@ mod tests {
     struct Rearmed {
         queue: Workqueue,
         #[pin]
-        job: Job<Rearmed>,
+        job: OwnedWork<Rearmed>,
         #[pin]
-        timer: Timer<Rearmed>,
+        timer: DelayedWork<Rearmed>,
     }
 
-    impl Run for Rearmed {
+    impl OwnedWorkItem for Rearmed {
         fn run(this: Arc<Self>) {
             fsleep(Delta::from_millis(50));
             this.timer.arm(&this.queue, this.clone(), 1);
         }
     }
 
-    impl Expire for Rearmed {
+    impl DelayedWorkItem for Rearmed {
         fn expire(_this: Arc<Self>) {
             fsleep(Delta::from_millis(200));
         }
@@ -429,8 +429,8 @@ mod tests {
     fn arming_during_cancel_sync_keeps_nothing() -> Result {
         let init = pin_init!(Rearmed {
             queue: queue()?,
-            job <- new_job!("rdma_test_rearm_job"),
-            timer <- new_timer!("rdma_test_rearm_timer"),
+            job <- new_owned_work!("rdma_test_rearm_job"),
+            timer <- new_delayed_work!("rdma_test_rearm_timer"),
         }? Error);
         let thing = Arc::pin_init(init, GFP_KERNEL)?;
         thing.timer.arm(&thing.queue, thing.clone(), 1);

@@ -3,11 +3,11 @@
 //! Workqueues of one's own, and what runs on them.
 //!
 //! - [`Workqueue`]: allocated, flushed and destroyed by its owner.
-//! - [`Job`] and [`Timer`] ([`item`]): work items inside an `Arc`'d object.
+//! - [`OwnedWork`] and [`DelayedWork`] ([`item`]): work items inside an `Arc`'d object.
 
 pub mod item;
 
-pub use item::{Expire, Job, Run, Timer};
+pub use item::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem};
 
 use core::ptr::NonNull;
 use kernel::{prelude::*, workqueue::Queue};

@@ -6,7 +6,7 @@
 #![no_std]
 
 use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
-use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, Whole};
+use iwarp::rx::{Event, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal};
 use iwarp::tx::{Framer, Segmenter, Sink};
 use iwarp::Terminate;
 
@@ -74,7 +74,7 @@ pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[u8]) -> Option<Termina
 #[no_mangle]
 pub fn receive_whole(
     rx: &mut Receiver,
-    whole: &mut Whole<&mut [u8]>,
+    whole: &mut FpduAssembler<&mut [u8]>,
     h: &mut Opaque,
     data: &[u8],
 ) -> bool {

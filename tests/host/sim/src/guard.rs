@@ -3,7 +3,8 @@
 //! Checks what the engine promises to a handler.
 
 use iwarp::rx::{
-    Event, Fault, FaultKind, Handler, Placement, ReadExpect, Receiver, Refusal, Target, Whole,
+    Event, Fault, FaultKind, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal,
+    Target,
 };
 
 /// One thing that a handler was told.
@@ -278,7 +279,7 @@ pub fn feed_whole<H: Handler>(
     stream: &[u8],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
-    let mut whole = Whole::new(vec![0; Whole::MAX_FPDU]).expect("room");
+    let mut whole = FpduAssembler::new(vec![0; FpduAssembler::MAX_FPDU]).expect("room");
     let mut guard = Guard::new(inner, crc);
     guard.whole = true;
     feed_by(rx, guard, stream, cut, |rx, chunk, guard| {

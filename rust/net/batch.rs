@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trains: bytes assembled back to back and sent by one call.
+//! Batches: bytes assembled back to back and sent by one call.
 //!
 //! A protocol that frames its data puts header, payload and trailer of many frames one after the
-//! other into a [`TrainBuf`] and gives the whole to [`TcpSocket::send_train`]. TCP then cuts it
+//! other into a [`TxBatch`] and gives the whole to [`TcpSocket::send_batch`]. TCP then cuts it
 //! into segments as late as possible, often in the network device.
 //!
-//! [`TcpSocket::send_train`]: crate::TcpSocket::send_train
+//! [`TcpSocket::send_batch`]: crate::TcpSocket::send_batch
 
 use crate::{
     pages::{PageSpan, TxPages},
@@ -19,14 +19,14 @@ use kernel::{error::Result, prelude::*, sync::Arc};
 /// A short one lies in the object itself and is copied by TCP, which costs less than references to
 /// pages do; when it outgrows that, it moves to pages.
 ///
-/// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TrainBuf::set_atomic`]
+/// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TxBatch::set_atomic`]
 /// was called. It has pages only while it is not empty, if it has a pool; else it keeps one, of up to
 /// 32 KiB, until it is dropped.
-pub struct TrainBuf {
+pub struct TxBatch {
     pages: TxPages,
     /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
     /// unless `is_small`; then there are none.
-    spans: [PageSpan; TrainBuf::MAX_SPANS],
+    spans: [PageSpan; TxBatch::MAX_SPANS],
     count: usize,
     len: usize,
     /// The bytes are `small[at..at + len]`.
@@ -39,18 +39,18 @@ pub struct TrainBuf {
     cut: bool,
     /// Nothing shares the last segment.
     last: bool,
-    grid: Grid,
+    align: SegmentAlign,
     at: usize,
-    small: [u8; TrainBuf::SMALL],
+    small: [u8; TxBatch::SMALL],
 }
 
-/// How a train lies in TCP's segments.
-struct Grid {
-    /// Octets of a segment; 0: the train may lie anywhere.
+/// How a batch lies in TCP's segments.
+struct SegmentAlign {
+    /// Octets of a segment; 0: the batch may lie anywhere.
     segment: usize,
-    /// Octets of its first segment that are in front of the train.
-    behind: usize,
-    /// Octets of the last segment of the trains before, if more may go into it.
+    /// Octets of its first segment that are in front of the batch.
+    segment_offset: usize,
+    /// Octets of the last segment of the batches before, if more may go into it.
     open: usize,
 }
 
@@ -63,15 +63,15 @@ pub enum Bytes<'a> {
     Pages(&'a [PageSpan]),
 }
 
-impl TrainBuf {
+impl TxBatch {
     /// How many bytes fit in: what TCP sends as one packet at the most (`GSO_LEGACY_MAX_SIZE`).
     pub const MAX_LEN: usize = 65536;
 
     /// How many pieces they can have: what a packet can refer to (`MAX_SKB_FRAGS`), so that TCP
-    /// never has to begin another one in the middle of a frame. A train that was empty when it was
+    /// never has to begin another one in the middle of a frame. A batch that was empty when it was
     /// [begun] never has more, even if it is made of single pages.
     ///
-    /// [begun]: TrainBuf::begin
+    /// [begun]: TxBatch::begin
     pub const MAX_SPANS: usize = 17;
 
     /// How many bytes have room in the object: a short message with its headers.
@@ -82,7 +82,7 @@ impl TrainBuf {
     pub fn new(pool: Option<Arc<PagePool>>) -> Self {
         Self {
             pages: TxPages::new(pool),
-            spans: [const { PageSpan::empty() }; TrainBuf::MAX_SPANS],
+            spans: [const { PageSpan::empty() }; TxBatch::MAX_SPANS],
             count: 0,
             len: 0,
             is_small: false,
@@ -90,13 +90,13 @@ impl TrainBuf {
             begun: false,
             cut: false,
             last: false,
-            grid: Grid {
+            align: SegmentAlign {
                 segment: 0,
-                behind: 0,
+                segment_offset: 0,
                 open: 0,
             },
             at: 0,
-            small: [0; TrainBuf::SMALL],
+            small: [0; TxBatch::SMALL],
         }
     }
 
@@ -105,7 +105,7 @@ impl TrainBuf {
         self.len
     }
 
-    /// Whether they are the rest of a train that was sent in part.
+    /// Whether they are the rest of a batch that was sent in part.
     pub fn is_begun(&self) -> bool {
         self.begun && !self.is_empty()
     }
@@ -120,7 +120,7 @@ impl TrainBuf {
         self.last = true;
     }
 
-    /// Whether [`TrainBuf::set_last`] was called.
+    /// Whether [`TxBatch::set_last`] was called.
     pub fn is_last(&self) -> bool {
         self.last
     }
@@ -135,14 +135,14 @@ impl TrainBuf {
         Self::MAX_LEN - self.len
     }
 
-    /// Prepares for a new train of about `hint` bytes, behind [`TrainBuf::lie_in`]. To be called when it
+    /// Prepares for a new batch of about `hint` bytes, behind [`TxBatch::align_to`]. To be called when it
     /// is empty; otherwise it costs fragments.
     #[inline]
     pub fn begin(&mut self, hint: usize) {
         (self.begun, self.cut) = (self.is_begun(), self.is_cut());
         if hint > Self::SMALL {
             // What goes on with a segment best follows it in memory, too.
-            if self.grid.behind == 0 {
+            if self.align.segment_offset == 0 {
                 self.pages.begin(hint);
             }
         } else if self.is_empty() {
@@ -150,33 +150,40 @@ impl TrainBuf {
         }
     }
 
-    /// No frame of the train that begins may lie across two segments, of `segment` octets. If the
-    /// trains before have left the last one open, and it is among the `unsent` octets that TCP has not
-    /// sent, the train goes on there: returns how many octets of it are in front. 0 octets of a
+    /// No frame of the batch that begins may lie across two segments, of `segment` octets. If the
+    /// batches before have left the last one open, and it is among the `unsent` octets that TCP has not
+    /// sent, the batch goes on there: returns how many octets of it are in front. 0 octets of a
     /// segment: frames may lie anywhere.
     #[inline]
-    pub fn lie_in(&mut self, segment: usize, unsent: usize) -> usize {
-        let grid = &mut self.grid;
-        if grid.segment != segment {
-            (grid.segment, grid.open) = (segment, 0);
+    pub fn align_to(&mut self, segment: usize, unsent: usize) -> usize {
+        let align = &mut self.align;
+        if align.segment != segment {
+            (align.segment, align.open) = (segment, 0);
         }
-        grid.behind = if grid.open <= unsent { grid.open } else { 0 };
-        grid.behind
+        align.segment_offset = if align.open <= unsent { align.open } else { 0 };
+        align.segment_offset
     }
 
-    /// The train, which is empty yet, begins a segment after all, whatever was left open.
+    /// The batch, which is empty yet, begins a segment after all, whatever was left open.
     pub fn begin_segment(&mut self) {
-        (self.grid.behind, self.grid.open) = (0, 0);
+        (self.align.segment_offset, self.align.open) = (0, 0);
     }
 
-    /// As TCP wants to know it: less than 0 for anywhere, or what goes on with a train. And whether
+    /// As TCP wants to know it: less than 0 for anywhere, or what goes on with a batch. And whether
     /// the last segment is to be left open.
-    pub(crate) fn lies(&self) -> (c_int, bool) {
-        let free = self.grid.segment == 0 || self.is_cut();
+    pub(crate) fn alignment_hint(&self) -> (c_int, bool) {
+        let free = self.align.segment == 0 || self.is_cut();
         // CAST: A segment is an IP packet at the most.
-        let behind = if free { -1 } else { self.grid.behind as c_int };
-        // Where a segment ends is not known for the rest of a train.
-        (behind, self.last || self.is_cut() && self.grid.segment != 0)
+        let segment_offset = if free {
+            -1
+        } else {
+            self.align.segment_offset as c_int
+        };
+        // Where a segment ends is not known for the rest of a batch.
+        (
+            segment_offset,
+            self.last || self.is_cut() && self.align.segment != 0,
+        )
     }
 
     /// Where its pages come from.
@@ -185,9 +192,9 @@ impl TrainBuf {
     }
 
     /// Where it really was.
-    pub(crate) fn lay(&mut self, behind: c_int) {
-        if let Ok(behind) = usize::try_from(behind) {
-            self.grid.behind = behind;
+    pub(crate) fn set_segment_offset(&mut self, segment_offset: c_int) {
+        if let Ok(segment_offset) = usize::try_from(segment_offset) {
+            self.align.segment_offset = segment_offset;
         }
     }
 
@@ -232,7 +239,7 @@ impl TrainBuf {
     /// Appends `n` bytes that `write` produces.
     ///
     /// It is called with one contiguous piece after the other, and has to write all of each. If it
-    /// fails, or with the errors of [`TrainBuf::put`], nothing was appended.
+    /// fails, or with the errors of [`TxBatch::put`], nothing was appended.
     #[inline]
     pub fn fill<E: From<Error>>(
         &mut self,
@@ -250,8 +257,8 @@ impl TrainBuf {
         self.fill_pages(n, write)
     }
 
-    /// As [`TrainBuf::fill`], if all `n` bytes lie in one piece, so that `write` is called once; `None`
-    /// if they do not, or are none, or the train is full, or memory is to be allocated first. Nothing was
+    /// As [`TxBatch::fill`], if all `n` bytes lie in one piece, so that `write` is called once; `None`
+    /// if they do not, or are none, or the batch is full, or memory is to be allocated first. Nothing was
     /// done then.
     #[inline]
     pub fn fill_whole<E: From<Error>>(
@@ -316,13 +323,13 @@ impl TrainBuf {
         Ok(())
     }
 
-    /// Takes back what was appended since [`TrainBuf::len`] was `mark`; nothing may have been
+    /// Takes back what was appended since [`TxBatch::len`] was `mark`; nothing may have been
     /// consumed since. Memory of pages is not used again, as it might have been sent already, so
     /// what is appended next begins a span.
     pub fn rollback(&mut self, mark: usize) {
         let mut drop = self.len.saturating_sub(mark);
         self.len -= drop;
-        self.settle();
+        self.reset_if_empty();
         while drop > 0 && self.count > 0 {
             let last = &mut self.spans[self.count - 1];
             let here = drop.min(last.len());
@@ -344,8 +351,8 @@ impl TrainBuf {
         }
     }
 
-    /// The object's own room is to be used by trains that begin short only.
-    fn settle(&mut self) {
+    /// The object's own room is to be used by batches that begin short only.
+    fn reset_if_empty(&mut self) {
         if self.len == 0 {
             self.is_small = false;
         }
@@ -356,24 +363,24 @@ impl TrainBuf {
     pub fn consume(&mut self, n: usize) {
         let drop = n.min(self.len);
         self.len -= drop;
-        let grid = &mut self.grid;
+        let align = &mut self.align;
         // Where in a segment its end is, if that is known.
         let end = match self.cut {
-            false => (grid.behind + drop).checked_rem(grid.segment),
+            false => (align.segment_offset + drop).checked_rem(align.segment),
             true => None,
         };
         if self.len == 0 {
-            grid.open = end.filter(|_| !self.last).unwrap_or(0);
+            align.open = end.filter(|_| !self.last).unwrap_or(0);
             self.cut = false;
         } else {
-            // The rest of a train that was sent to the end of a segment is like a train.
-            (grid.behind, self.cut) = (0, end != Some(0));
+            // The rest of a batch that was sent to the end of a segment is like a batch.
+            (align.segment_offset, self.cut) = (0, end != Some(0));
         }
         self.begun = self.len != 0;
         self.last &= self.begun;
         if self.is_small {
             self.at += drop;
-            self.settle();
+            self.reset_if_empty();
         } else {
             self.consume_pages(drop);
             if self.len == 0 {
@@ -403,24 +410,24 @@ impl TrainBuf {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.consume(self.len);
-        self.grid.open = 0;
+        self.align.open = 0;
     }
 }
 
-impl Default for TrainBuf {
+impl Default for TxBatch {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
-#[kunit_tests(rsiw_net_train)]
+#[kunit_tests(rsiw_net_batch)]
 mod tests {
     use super::*;
 
     /// What `write` is given `n` bytes of in one piece, if it is called.
-    fn whole(train: &mut TrainBuf, n: usize, result: Result) -> Option<Result> {
-        let (before, mut called) = (train.len(), 0);
-        let done = train.fill_whole(n, |to| -> Result {
+    fn whole(batch: &mut TxBatch, n: usize, result: Result) -> Option<Result> {
+        let (before, mut called) = (batch.len(), 0);
+        let done = batch.fill_whole(n, |to| -> Result {
             called += 1;
             assert_eq!(to.len(), n);
             to.fill(called);
@@ -428,40 +435,40 @@ mod tests {
         });
         assert_eq!(called, u8::from(done.is_some()));
         let appended = if done == Some(Ok(())) { n } else { 0 };
-        assert_eq!(train.len(), before + appended);
+        assert_eq!(batch.len(), before + appended);
         done
     }
 
     /// One call, or none, and then nothing was done.
     #[test]
     fn whole_pieces() -> Result {
-        let mut train = TrainBuf::new(None);
+        let mut batch = TxBatch::new(None);
         // Short: in the object.
-        train.begin(TrainBuf::SMALL);
-        assert_eq!(whole(&mut train, 100, Ok(())), Some(Ok(())));
-        assert_eq!(whole(&mut train, 50, Err(EFAULT)), Some(Err(EFAULT)));
-        assert_eq!(whole(&mut train, 1000, Ok(())), None);
-        train.clear();
+        batch.begin(TxBatch::SMALL);
+        assert_eq!(whole(&mut batch, 100, Ok(())), Some(Ok(())));
+        assert_eq!(whole(&mut batch, 50, Err(EFAULT)), Some(Err(EFAULT)));
+        assert_eq!(whole(&mut batch, 1000, Ok(())), None);
+        batch.clear();
         // Long: in the page, once there is one.
-        train.begin(TrainBuf::MAX_LEN);
-        assert_eq!(whole(&mut train, 1000, Ok(())), None);
-        train.put(&[2; 1000])?;
-        while let Some(done) = whole(&mut train, 1000, Ok(())) {
+        batch.begin(TxBatch::MAX_LEN);
+        assert_eq!(whole(&mut batch, 1000, Ok(())), None);
+        batch.put(&[2; 1000])?;
+        while let Some(done) = whole(&mut batch, 1000, Ok(())) {
             assert_eq!(done, Ok(()));
         }
-        // A page is full but for the rest, or the train.
-        assert!(train.len() <= TrainBuf::MAX_LEN && train.len() % 1000 == 0);
-        assert!(train.pages.contiguous() < 1000 || train.room() < 1000);
-        if train.pages.contiguous() > 10 {
-            assert_eq!(whole(&mut train, 10, Err(EFAULT)), Some(Err(EFAULT)));
+        // A page is full but for the rest, or the batch.
+        assert!(batch.len() <= TxBatch::MAX_LEN && batch.len() % 1000 == 0);
+        assert!(batch.pages.contiguous() < 1000 || batch.room() < 1000);
+        if batch.pages.contiguous() > 10 {
+            assert_eq!(whole(&mut batch, 10, Err(EFAULT)), Some(Err(EFAULT)));
         }
-        train.put(&[2; 1000])?;
-        let spans = match train.bytes() {
+        batch.put(&[2; 1000])?;
+        let spans = match batch.bytes() {
             Bytes::Pages(spans) => spans,
             Bytes::Small(_) => &[],
         };
         let total: usize = spans.iter().map(PageSpan::len).sum();
-        assert_eq!(total, train.len());
+        assert_eq!(total, batch.len());
         Ok(())
     }
 }

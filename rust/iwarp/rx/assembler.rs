@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whole FPDUs from a stream that comes in pieces.
+//! FpduAssembler FPDUs from a stream that comes in pieces.
 
 use super::{Fault, Handler, Receiver};
 use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
@@ -9,9 +9,9 @@ use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
 /// nothing of an FPDU before its CRC was verified (RFC 5044 s6).
 ///
 /// Those that lie whole in what comes are handed on where they are. The others cost a copy to `B`, a
-/// buffer of at least [`MAX_FPDU`](Whole::MAX_FPDU) octets.
+/// buffer of at least [`MAX_FPDU`](FpduAssembler::MAX_FPDU) octets.
 #[derive(Debug)]
-pub struct Whole<B> {
+pub struct FpduAssembler<B> {
     buf: B,
     /// Octets of the FPDU under way that are in `buf`; 0 between FPDUs that are handed on in place.
     have: usize,
@@ -19,15 +19,15 @@ pub struct Whole<B> {
     taken: usize,
 }
 
-impl Whole<()> {
+impl FpduAssembler<()> {
     /// Octets of the longest FPDU that a length field can announce.
     pub const MAX_FPDU: usize = fpdu_len(u16::MAX);
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Whole<B> {
+impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
     /// Before the first FPDU. `None` if `buf` is too short.
     pub fn new(buf: B) -> Option<Self> {
-        (buf.as_ref().len() >= Whole::MAX_FPDU).then_some(Self {
+        (buf.as_ref().len() >= FpduAssembler::MAX_FPDU).then_some(Self {
             buf,
             have: 0,
             taken: 0,

@@ -21,14 +21,14 @@ const FAST: u32 = 128 << 10;
 const JOINED: usize = 8 << 10;
 
 /// What one stream did in this window and in the one before. All of it is used with the socket locked.
-pub(super) struct Pace {
+pub(super) struct BulkDetector {
     window: AtomicU32,
     taken: AtomicU32,
     /// The window before this one was fast.
     was_fast: AtomicBool,
 }
 
-impl Pace {
+impl BulkDetector {
     /// Of a stream that has not begun.
     pub(super) fn new() -> Self {
         Self {

@@ -15,7 +15,7 @@ use core::{
 use kernel::{cpu::CpuId, prelude::*};
 
 /// A page with room at its end.
-pub(crate) struct OpenPage {
+pub(crate) struct PartialPage {
     pub(crate) page: PageRef,
     pub(crate) size: usize,
     /// INVARIANT: The bytes from here to `size` were never handed on since the page was allocated
@@ -23,7 +23,7 @@ pub(crate) struct OpenPage {
     pub(crate) used: usize,
 }
 
-impl OpenPage {
+impl PartialPage {
     /// A page that nobody else may read.
     pub(crate) fn new(page: PageRef) -> Self {
         // INVARIANT: All of it is unused.
@@ -72,16 +72,16 @@ const EACH: usize = 2;
 /// Not behind a spinlock: who is interrupted here by one that wants the same would have to keep interrupts
 /// off, and there is nothing to wait for.
 #[repr(align(64))]
-struct Places {
+struct PerCpuPages {
     /// Somebody is at `pages`.
     busy: AtomicBool,
-    pages: UnsafeCell<[Option<OpenPage>; EACH]>,
+    pages: UnsafeCell<[Option<PartialPage>; EACH]>,
 }
 
 // SAFETY: Only who has set `busy` is at the pages, one at a time; they may be sent to any thread.
-unsafe impl Sync for Places {}
+unsafe impl Sync for PerCpuPages {}
 
-impl Places {
+impl PerCpuPages {
     const fn new() -> Self {
         Self {
             busy: AtomicBool::new(false),
@@ -90,7 +90,7 @@ impl Places {
     }
 
     /// Has `f`, which takes a moment, look at the pages; `None` if somebody else does. Context: any.
-    fn with<R>(&self, f: impl FnOnce(&mut [Option<OpenPage>; EACH]) -> R) -> Option<R> {
+    fn with<R>(&self, f: impl FnOnce(&mut [Option<PartialPage>; EACH]) -> R) -> Option<R> {
         if self.busy.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -102,33 +102,33 @@ impl Places {
 }
 
 /// The open pages of all who share them. Memory of up to two pages for each processor.
-pub(crate) struct OpenPages {
-    cpus: [Places; OpenPages::CPUS],
+pub(crate) struct PartialPages {
+    cpus: [PerCpuPages; PartialPages::CPUS],
 }
 
-impl OpenPages {
+impl PartialPages {
     /// Processors beyond that share their places with others.
     const CPUS: usize = 64;
 
     /// None. (In place: it is large.)
     pub(crate) fn new() -> impl Init<Self> {
-        init!(Self { cpus <- pin_init::init_array_from_fn(|_| Places::new()) })
+        init!(Self { cpus <- pin_init::init_array_from_fn(|_| PerCpuPages::new()) })
     }
 
-    fn here(&self) -> Option<&Places> {
+    fn here(&self) -> Option<&PerCpuPages> {
         // The thread may be elsewhere a moment later, which costs time only.
         self.cpus
             .get(CpuId::current().as_u32() as usize % Self::CPUS)
     }
 
     /// One to fill, if there is any. Context: any.
-    pub(crate) fn take(&self) -> Option<OpenPage> {
+    pub(crate) fn take(&self) -> Option<PartialPage> {
         let first = |pages: &mut [_; EACH]| pages.iter_mut().find_map(Option::take);
         self.here()?.with(first).flatten()
     }
 
     /// Leaves one for the next; it goes, if there is no place for it. Context: any.
-    pub(crate) fn put(&self, page: OpenPage) {
+    pub(crate) fn put(&self, page: PartialPage) {
         // A page of the emergency reserve goes back there.
         if page.page.is_of_reserve() || page.used >= page.size {
             return;
@@ -154,13 +154,13 @@ impl OpenPages {
                 offset: 0,
                 size: 0,
             },
-            OpenPage::into_raw,
+            PartialPage::into_raw,
         );
         let result = send(&mut raw);
         // SAFETY: `sk_page_frag_refill()` keeps a page, or replaces it by a fresh one, each with a
         // reference of the socket's; it begins at the front again only if nobody else has one. TCP has moved
         // the offset behind what it copied.
-        if let (Some(page), Some(this)) = (unsafe { OpenPage::from_raw(raw) }, this) {
+        if let (Some(page), Some(this)) = (unsafe { PartialPage::from_raw(raw) }, this) {
             this.put(page);
         }
         result
@@ -174,23 +174,23 @@ impl OpenPages {
     }
 }
 
-#[kunit_tests(rsiw_net_open)]
+#[kunit_tests(rsiw_net_partial)]
 mod tests {
     use super::*;
     use kernel::sync::Arc;
 
-    fn open_pages() -> Result<Arc<OpenPages>> {
-        Arc::init(OpenPages::new(), GFP_KERNEL)
+    fn open_pages() -> Result<Arc<PartialPages>> {
+        Arc::init(PartialPages::new(), GFP_KERNEL)
     }
 
-    fn page(used: usize) -> Result<OpenPage> {
-        let mut page = OpenPage::new(PageRef::alloc(false)?);
+    fn page(used: usize) -> Result<PartialPage> {
+        let mut page = PartialPage::new(PageRef::alloc(false)?);
         page.used = used;
         Ok(page)
     }
 
-    fn all(pages: &OpenPages) -> usize {
-        let held = |places: &Places| places.with(|pages| pages.iter().flatten().count());
+    fn all(pages: &PartialPages) -> usize {
+        let held = |places: &PerCpuPages| places.with(|pages| pages.iter().flatten().count());
         pages.cpus.iter().filter_map(held).sum()
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let lent = page(64)?;
         let another = lent.page.get();
         pages.put(lent);
-        OpenPages::lend(Some(&pages), |raw| {
+        PartialPages::lend(Some(&pages), |raw| {
             // SAFETY: It is valid for this call, and nobody else's.
             let raw = unsafe { &mut *raw };
             assert!(!raw.page.is_null() || all(&pages) == 1);
@@ -243,9 +243,9 @@ mod tests {
 
         let made = PageRef::alloc(false)?;
         let another = made.get();
-        OpenPages::lend(None, |raw| {
+        PartialPages::lend(None, |raw| {
             // SAFETY: As above. The page is whole, and given away.
-            unsafe { *raw = OpenPage::new(made).into_raw() };
+            unsafe { *raw = PartialPage::new(made).into_raw() };
         });
         assert!(another.is_exclusive());
         Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Assembling a train of FPDUs.
+//! Assembling a batch of FPDUs.
 
 use super::{Failed, Tx};
 use crate::{
@@ -10,18 +10,18 @@ use crate::{
 };
 use iwarp::tx::{Segment, Sink};
 use kernel::prelude::*;
-use net::TrainBuf;
+use net::TxBatch;
 
-/// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a train's length.
+/// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a batch's length.
 const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
 /// Those of them around a ULPDU without pad.
 const FRAME: usize = 2 + 4;
 
 /// See [`TcpSocket::whole_packets`](net::TcpSocket::whole_packets).
-const LEAST_END: usize = TrainBuf::MAX_LEN / 2;
+const LEAST_END: usize = TxBatch::MAX_LEN / 2;
 
-/// What a train has.
+/// What a batch has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
     /// Everything there was to send.
@@ -30,9 +30,9 @@ pub(super) enum Filled {
     Part,
 }
 
-/// Why a piece of an FPDU could not be put into the train.
+/// Why a piece of an FPDU could not be put into the batch.
 pub(super) enum Stop {
-    /// No memory for the train: later, maybe.
+    /// No memory for the batch: later, maybe.
     NoMemory,
     /// The payload's memory cannot be read.
     Memory(MemError),
@@ -44,9 +44,9 @@ impl From<Error> for Stop {
     }
 }
 
-/// The engine's way into the train, piece by piece.
+/// The engine's way into the batch, piece by piece.
 struct Pieces<'a> {
-    train: &'a mut TrainBuf,
+    batch: &'a mut TxBatch,
     gather: &'a mut Gather,
 }
 
@@ -58,12 +58,12 @@ impl Sink for Pieces<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        Ok(self.train.put(bytes)?)
+        Ok(self.batch.put(bytes)?)
     }
 
     fn put_payload(&mut self, len: u32, mut crc: Option<u32>) -> Result<u32, Stop> {
         let gather = &mut *self.gather;
-        self.train.fill(len as usize, |dst| -> Result<(), Stop> {
+        self.batch.fill(len as usize, |dst| -> Result<(), Stop> {
             crc = copied(gather, dst, crc)?;
             Ok(())
         })?;
@@ -71,7 +71,7 @@ impl Sink for Pieces<'_> {
     }
 }
 
-/// The engine's way into one piece of the train that has just the size of the FPDU, as most do: what there
+/// The engine's way into one piece of the batch that has just the size of the FPDU, as most do: what there
 /// is to ask at a piece is asked once for header, payload and CRC.
 struct Whole<'a> {
     /// What is not written yet.
@@ -123,10 +123,10 @@ fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Optio
 }
 
 impl Tx {
-    /// Builds the next train: whole FPDUs, as many as there are, up to its size limit and to `most`
+    /// Builds the next batch: whole FPDUs, as many as there are, up to its size limit and to `most`
     /// bytes.
     ///
-    /// A train goes on in the segment that the one before has left open, if TCP has not sent that yet. It
+    /// A batch goes on in the segment that the one before has left open, if TCP has not sent that yet. It
     /// ends early where the next FPDU would neither fit into the TCP segment under way, whole or a part
     /// of it, nor begin a new one: TCP cuts there, and the alignment holds.
     ///
@@ -147,8 +147,8 @@ impl Tx {
         };
         // 0: none.
         let segment = if large { 0 } else { mss };
-        let mut behind = 0;
-        // Of a train of large FPDUs, when it is to be known: wherever it is cut is right, but what goes
+        let mut segment_offset = 0;
+        // Of a batch of large FPDUs, when it is to be known: wherever it is cut is right, but what goes
         // beyond TCP's packets is a small packet more.
         let mut end = None;
         loop {
@@ -159,25 +159,25 @@ impl Tx {
                     Filled::Whole
                 });
             }
-            if self.train.is_empty() {
-                behind = self.train.lie_in(segment, self.conn.socket().unsent());
-                // Assembling on a page boundary keeps a long train within TCP's fragments.
+            if self.batch.is_empty() {
+                segment_offset = self.batch.align_to(segment, self.conn.socket().unsent());
+                // Assembling on a page boundary keeps a long batch within TCP's fragments.
                 let left = self.current.segmenter.remaining() as usize;
-                self.train.begin((left + OVERHEAD).min(TrainBuf::MAX_LEN));
+                self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
                 if large && left > LEAST_END {
                     let most = *end.get_or_insert_with(|| self.end_of_packets()) - FRAME;
                     mulpdu = u16::try_from(most).map_or(mulpdu, |most| most.min(mulpdu));
                 }
             }
-            // A look ahead: what does not fit is made again for the next train.
+            // A look ahead: what does not fit is made again for the next batch.
             let mark = self.current.segmenter.mark();
             let Some(mut fpdu) = self.current.segmenter.next(mulpdu) else {
                 self.current.end();
                 continue;
             };
-            let (first, used) = (self.train.is_empty(), self.train.len());
+            let (first, used) = (self.batch.is_empty(), self.batch.len());
             let mut len = self.framer.fpdu_len(&fpdu);
-            let left = match (behind + used).checked_rem(segment) {
+            let left = match (segment_offset + used).checked_rem(segment) {
                 Some(of_segment @ 1..) => segment - of_segment,
                 None if !first && used + len > LEAST_END => {
                     let end = *end.get_or_insert_with(|| self.end_of_packets());
@@ -199,20 +199,20 @@ impl Tx {
                         fpdu = part;
                     }
                     None if first => {
-                        self.train.begin_segment();
-                        behind = 0;
+                        self.batch.begin_segment();
+                        segment_offset = 0;
                         continue;
                     }
                     None => return Ok(Filled::Part),
                 }
             }
-            if len > most.saturating_sub(used) || !first && len > self.train.room() {
+            if len > most.saturating_sub(used) || !first && len > self.batch.room() {
                 self.current.segmenter.rewind(mark);
                 return Ok(Filled::Part);
             }
             match self.put_fpdu(&fpdu) {
                 Ok(()) => {}
-                Err(Stop::NoMemory) if !first || self.train.is_atomic() => {
+                Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
                     // Send what there is; the FPDU is made again afterwards, where there is more.
                     self.current.segmenter.rewind(mark);
                     return Ok(Filled::Part);
@@ -236,9 +236,9 @@ impl Tx {
         }
     }
 
-    /// How long a train is that TCP sends as whole packets: [`LEAST_END`] or more, a multiple of 4.
+    /// How long a batch is that TCP sends as whole packets: [`LEAST_END`] or more, a multiple of 4.
     fn end_of_packets(&self) -> usize {
-        self.conn.socket().whole_packets(TrainBuf::MAX_LEN) & !3
+        self.conn.socket().whole_packets(TxBatch::MAX_LEN) & !3
     }
 
     /// A segment of the message under way whose FPDU takes exactly `room` octets, the rest of a TCP
@@ -265,8 +265,8 @@ impl Tx {
 
     /// Appends all of the message under way, a short one. Errors: no memory.
     pub(super) fn append(&mut self) -> Result<(), Stop> {
-        if self.train.is_empty() {
-            self.train.begin_segment();
+        if self.batch.is_empty() {
+            self.batch.begin_segment();
         }
         let mulpdu = iwarp::mpa::mulpdu(self.conn.socket().mss(), self.cfg.markers);
         while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
@@ -282,7 +282,7 @@ impl Tx {
         let (position, before) = (gather.position(), self.framer);
         let framer = &mut self.framer;
         let done = self
-            .train
+            .batch
             .fill_whole(framer.fpdu_len(fpdu), |room| -> Result<(), Stop> {
                 let mut out = Whole { room, gather };
                 framer.write(fpdu, &mut out)?;
@@ -308,14 +308,14 @@ impl Tx {
     #[cold]
     fn put_pieces(&mut self, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;
-        let (mark, position, framer) = (self.train.len(), gather.position(), self.framer);
+        let (mark, position, framer) = (self.batch.len(), gather.position(), self.framer);
         let mut out = Pieces {
-            train: &mut self.train,
+            batch: &mut self.batch,
             gather,
         };
         let done = self.framer.write(fpdu, &mut out);
         if done.is_err() {
-            self.train.rollback(mark);
+            self.batch.rollback(mark);
             self.framer = framer;
             gather.rewind(position);
         }

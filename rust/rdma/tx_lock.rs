@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A lock for work that any context may find and one context at a time does.
+//!
+//! A caller that finds the lock taken signals its holder and returns. The holder learns of the signal
+//! when it unlocks, and looks for work again, so no request is lost. Softirq code and processes can
+//! both be holders: a sleeping lock would not allow the former, and a spinlock would keep a processor
+//! busy for as long as the holder sends.
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicU32, Ordering},
+};
+use kernel::{
+    prelude::*,
+    task::might_sleep,
+    time::{delay::fsleep, Delta},
+};
+
+/// The lock is taken.
+const LOCKED: u32 = 1 << 0;
+/// A caller of `try_lock_or_signal` has found it taken since.
+const SIGNALLED: u32 = 1 << 1;
+/// A caller of `lock` waits, and is the next holder.
+const CONTENDED: u32 = 1 << 2;
+
+/// See the module's documentation.
+pub struct TxLock<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: Moving the lock moves the value; nothing else in it is tied to a thread.
+unsafe impl<T: Send> Send for TxLock<T> {}
+// SAFETY: Only the holder of the lock accesses the value, on whatever thread that is, hence
+// `T: Send`.
+unsafe impl<T: Send> Sync for TxLock<T> {}
+
+/// The lock is held; dropping this unlocks it.
+pub struct TxGuard<'a, T>(
+    /// INVARIANT: `LOCKED` was set by whoever made this object, and is set while it is there.
+    &'a TxLock<T>,
+    /// It gives access to the value, so it may be sent and shared where that may be.
+    PhantomData<&'a mut T>,
+);
+
+impl<T> TxLock<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the lock, or signals its holder. Context: any.
+    #[inline]
+    pub fn try_lock_or_signal(&self) -> Option<TxGuard<'_, T>> {
+        // Acquire: what the last holder did is visible, and so is what those did who signalled it.
+        let word = &self.word;
+        if word
+            .compare_exchange(0, LOCKED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            // INVARIANT: Set here.
+            return Some(TxGuard(self, PhantomData));
+        }
+        self.signal()
+    }
+
+    /// Takes the lock if none of `unless` is set, and otherwise changes the word by `f`.
+    fn change(&self, unless: u32, f: impl Fn(u32) -> u32) -> Option<TxGuard<'_, T>> {
+        let mut old = self.word.load(Ordering::Relaxed);
+        loop {
+            let free = old & unless == 0;
+            let new = if free { LOCKED } else { f(old) };
+            // Release: what the caller wants done is visible to the holder that it signals.
+            // Acquire: as in `try_lock_or_signal`.
+            match self
+                .word
+                .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                // INVARIANT: `LOCKED` was not set, and is now.
+                Ok(_) if free => return Some(TxGuard(self, PhantomData)),
+                Ok(_) => return None,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    fn signal(&self) -> Option<TxGuard<'_, T>> {
+        self.change(LOCKED | CONTENDED, |word| word | SIGNALLED)
+    }
+
+    fn lock_in_turn(&self) -> Option<TxGuard<'_, T>> {
+        self.change(LOCKED, |word| word | CONTENDED)
+    }
+
+    /// Waits for the lock. The holder sees [`TxLock::is_contended`] and should end its work; callers
+    /// of [`TxLock::try_lock_or_signal`] do not get the lock in between. Signals that arrive from now
+    /// until the guard is dropped are lost, so the caller wakes tx afterwards. The caller must not hold
+    /// what the holder may wait for. Context: sleeping.
+    pub fn lock(&self) -> TxGuard<'_, T> {
+        might_sleep();
+        loop {
+            if let Some(guard) = self.lock_in_turn() {
+                return guard;
+            }
+            fsleep(Delta::from_micros(50));
+        }
+    }
+
+    /// Whether a caller of [`TxLock::lock`] waits. Context: any.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & CONTENDED != 0
+    }
+}
+
+impl<'a, T> TxGuard<'a, T> {
+    /// Unlocks. If the holder was signalled meanwhile, it keeps the lock and gets the guard back, as
+    /// there may be more to do; but not if somebody waits in [`TxLock::lock`].
+    #[inline]
+    pub fn unlock(self) -> Result<(), Self> {
+        // Release: what this holder did is visible to the next one. Acquire: what those did who
+        // signalled is visible here.
+        let word = &self.0.word;
+        if word
+            .compare_exchange(LOCKED, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            core::mem::forget(self);
+            return Ok(());
+        }
+        // Only the next holder clears CONTENDED.
+        if word.load(Ordering::Relaxed) & CONTENDED != 0 {
+            return Ok(());
+        }
+        word.fetch_and(!SIGNALLED, Ordering::AcqRel);
+        Err(self)
+    }
+}
+
+impl<T> Deref for TxGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant nobody else has the lock, so only shared references to
+        // the value that are borrowed from this object exist.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for TxGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: By the type invariant nobody else has the lock, and this object is borrowed
+        // exclusively, so no other reference to the value exists.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for TxGuard<'_, T> {
+    /// Unlocks. Signals that have arrived are lost: the caller wakes tx afterwards, if there may be any.
+    #[inline]
+    fn drop(&mut self) {
+        self.0.word.fetch_and(CONTENDED, Ordering::Release);
+    }
+}
+
+#[kunit_tests(rdma_tx_lock)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let lock = TxLock::new(1);
+        {
+            let mut first = lock.lock();
+            *first += 1;
+            assert!(lock.try_lock_or_signal().is_none());
+        }
+        // Dropping loses the signal.
+        assert_eq!(lock.try_lock_or_signal().map(|c| *c), Some(2));
+    }
+
+    #[test]
+    fn a_waiter_is_next() {
+        let lock = TxLock::new(());
+        let first = lock.lock();
+        assert!(!lock.is_contended());
+        assert!(lock.lock_in_turn().is_none());
+        assert!(lock.is_contended());
+        // Others only signal, and the waiter comes first.
+        assert!(lock.try_lock_or_signal().is_none());
+        assert!(first.unlock().is_ok());
+        assert!(lock.try_lock_or_signal().is_none());
+        let next = lock.lock_in_turn();
+        assert!(next.is_some() && !lock.is_contended());
+        assert!(lock.try_lock_or_signal().is_none());
+        drop(next);
+        // The same if the guard is dropped.
+        let first = lock.try_lock_or_signal();
+        assert!(first.is_some() && lock.lock_in_turn().is_none());
+        drop(first);
+        assert!(lock.try_lock_or_signal().is_none() && lock.lock_in_turn().is_some());
+        assert!(lock
+            .try_lock_or_signal()
+            .is_some_and(|c| c.unlock().is_ok()));
+    }
+
+    #[test]
+    fn the_holder_learns_of_a_signal() {
+        let lock = TxLock::new(());
+        let first = lock.lock();
+        assert!(lock.try_lock_or_signal().is_none());
+        assert!(lock.try_lock_or_signal().is_none());
+        // Once for both; then it ends.
+        let again = first.unlock().err();
+        assert!(again.is_some());
+        assert!(lock.try_lock_or_signal().is_none());
+        let last = again.and_then(|c| c.unlock().err());
+        assert!(last.is_some_and(|c| c.unlock().is_ok()));
+        assert!(lock
+            .try_lock_or_signal()
+            .is_some_and(|c| c.unlock().is_ok()));
+    }
+}
