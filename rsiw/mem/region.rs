@@ -4,9 +4,9 @@
 //!
 //! A region is reached through its STag (index and key) from three sides: local requests gather
 //! from it or scatter to it, the peer reads or writes it, and kernel consumers register and
-//! invalidate it again and again. The bytes sit behind a [`Gate`]: an access enters, checks,
-//! copies and leaves, whatever context it runs in; deregistration closes the gate and after that
-//! owns the pages. A reference to a region therefore never keeps memory reachable.
+//! invalidate it again and again. The bytes sit in a [`Revocable`]: each access checks and copies, in
+//! whatever context it runs; deregistration revokes them and gives the pages back. A reference to a
+//! region therefore never keeps memory reachable.
 
 use super::{Access, MemError};
 use crate::pd::PdId;
@@ -14,7 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    gate::Gate, lock::SpinLockIrq, new_spinlock_irq, KernelMemory, Memory, PageList, SgMap, Umem,
+    lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable, KernelMemory, Memory, PageList,
+    SgMap, Umem,
 };
 
 /// Set in `state` while the STag may be used; the low bits are the access rights.
@@ -42,6 +43,7 @@ pub(crate) struct FastStore {
 }
 
 /// See the module's documentation.
+#[pin_data]
 pub(crate) struct Region {
     /// Index and key; a kernel consumer changes the key with each registration.
     stag: AtomicU32,
@@ -49,19 +51,20 @@ pub(crate) struct Region {
     state: AtomicU32,
     /// The QP that a fast registration was asked of; no QP has number 0.
     stream: AtomicU32,
-    store: Gate<Store>,
+    #[pin]
+    store: Revocable<Store>,
 }
 
 impl Region {
     /// A region that cannot be used until [`Self::enable`].
-    pub(crate) fn new(pd: PdId, store: Store) -> Self {
-        Self {
+    pub(crate) fn new(pd: PdId, store: Store) -> impl PinInit<Self> {
+        pin_init!(Self {
             stag: AtomicU32::new(0),
             pd,
             state: AtomicU32::new(0),
             stream: AtomicU32::new(0),
-            store: Gate::new(store),
-        }
+            store <- Revocable::new(store),
+        })
     }
 
     /// An empty fast-registration store for up to `pages` pages. Context: sleeping.
@@ -128,7 +131,7 @@ impl Region {
 
     /// Runs `f` while no access to a fast registration is under way, with its page list.
     fn fenced<R>(&self, f: impl FnOnce(Option<(&FastStore, &mut PageList)>) -> R) -> R {
-        let store = self.store.enter();
+        let store = self.store.try_access();
         match store.as_deref() {
             Some(Store::Fast(fast)) => f(Some((fast, &mut *fast.pages.lock()))),
             _ => f(None),
@@ -138,7 +141,7 @@ impl Region {
     /// Whether remote or local invalidation may take it away: only fast registrations.
     pub(crate) fn is_fast(&self) -> bool {
         self.store
-            .enter()
+            .try_access()
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
     }
 
@@ -166,7 +169,7 @@ impl Region {
         alone: bool,
     ) -> Result<(), Refusal> {
         let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
-        let of_process = matches!(self.store.enter().as_deref(), Some(Store::User { .. }));
+        let of_process = matches!(self.store.try_access().as_deref(), Some(Store::User { .. }));
         // In one, so that it is this registration which is judged and ended.
         self.fenced(|fast| {
             let mine = match fast {
@@ -196,7 +199,7 @@ impl Region {
     /// back. Context: sleeping.
     pub(crate) fn destroy(&self) {
         self.disable();
-        match self.store.close() {
+        match self.store.revoke() {
             // Now, not later: the core's objects that the release refers to may go next, and the
             // process' locked memory is to be uncharged when its call returns.
             Some(Store::User { umem, .. }) => umem.release(),
@@ -215,13 +218,13 @@ impl Region {
         if len == 0 {
             return Ok(());
         }
-        let store = self.store.enter().ok_or(MemError::Invalid)?;
+        let store = self.store.try_access().ok_or(MemError::Invalid)?;
         store.bound(addr, u64::from(len)).map(drop)
     }
 
     /// First address and length of the bytes, if they are the same for good.
     fn fixed(&self) -> Option<(u64, u64)> {
-        match &*self.store.enter()? {
+        match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
             _ => None,
         }
@@ -244,7 +247,7 @@ impl Region {
     /// Key and right are checked at each access, in the middle of a message too: the STag may have
     /// been invalidated since, and registered anew for others.
     fn read(&self, key: u32, need: Access, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
-        let store = self.store.enter().ok_or(MemError::Invalid)?;
+        let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = dst.len() as u64;
         match &*store {
             Store::User { umem, .. } => {
@@ -266,7 +269,7 @@ impl Region {
 
     /// Copies `src` to `addr` of the region. Context: any. Checks as [`Self::read`].
     fn write(&self, key: u32, need: Access, addr: u64, src: &[u8]) -> Result<(), MemError> {
-        let store = self.store.enter().ok_or(MemError::Invalid)?;
+        let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = src.len() as u64;
         match &*store {
             Store::User { umem, .. } => {
@@ -289,7 +292,7 @@ impl Region {
     /// Replaces a fast registration's page list. The consumer promises that the STag is invalid
     /// meanwhile; if it breaks the promise, accesses see either list, never a mix. Context: any.
     pub(crate) fn map(&self, map: &mut SgMap<'_>) -> Result {
-        let store = self.store.enter().ok_or(EINVAL)?;
+        let store = self.store.try_access().ok_or(EINVAL)?;
         let Store::Fast(fast) = &*store else {
             return Err(EINVAL);
         };
@@ -444,7 +447,7 @@ mod tests {
     /// Key, domain and right come first, in this order: what a peer learns is of its own doing.
     #[test]
     fn keys_domains_and_rights_are_checked() -> Result {
-        let region = Region::new(OURS, Region::fast_store(1)?);
+        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
         let check = |key, pd, len, need| region.check(key, pd, 0, len, need);
         let (read, write) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
         assert!(check(KEY, OURS, 0, read) == Err(MemError::Invalid));
@@ -464,7 +467,7 @@ mod tests {
 
     #[test]
     fn an_stag_in_use_is_not_registered_again() -> Result {
-        let region = Region::new(OURS, Region::fast_store(1)?);
+        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
         let all = Access::REMOTE;
         assert!(region.register(KEY, all, 0, 3));
         assert!(!region.register(NEXT, all, 0, 3));
@@ -479,7 +482,7 @@ mod tests {
     /// The peer takes back what its own QP registered, with a right for peers, and nothing else.
     #[test]
     fn peers_invalidate_what_was_given_to_them() -> Result {
-        let region = Region::new(OURS, Region::fast_store(1)?);
+        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
         let refused = |result| matches!(result, Err(Refusal::CannotInvalidate));
         let invalid = |result| matches!(result, Err(Refusal::InvalidStag));
         assert!(invalid(region.invalidate_by_peer(KEY, 3, true)));

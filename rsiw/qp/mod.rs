@@ -41,7 +41,7 @@ use kernel::{
 use limits::Limits;
 use net::SockCell;
 use rdma::{
-    gate::Gate, lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, tx_lock::TxLock,
+    lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, revocable::Revocable, tx_lock::TxLock,
     work::DelayedWork, Consumer, Owner, QpHandle,
 };
 use reads::InboundReads;
@@ -99,7 +99,8 @@ pub(crate) struct Qp {
     /// Calls are owed to consumers.
     has_deferred: AtomicBool,
     /// The worker makes them inside; closed when the QP is destroyed.
-    notify_gate: Gate<()>,
+    #[pin]
+    notify_gate: Revocable<()>,
     /// A responder may send: the peer's first FPDU has arrived.
     may_send: AtomicBool,
     /// The peer sends nothing any more.
@@ -189,7 +190,7 @@ impl Qp {
                 tx: TxLock::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
                 has_deferred: AtomicBool::new(false),
-                notify_gate: Gate::new(()),
+                notify_gate <- Revocable::new(()),
                 may_send: AtomicBool::new(false),
                 peer_done: AtomicBool::new(false),
                 late: AtomicBool::new(false),
@@ -295,7 +296,7 @@ impl Qp {
         if !self.has_deferred.load(Ordering::Acquire) {
             return;
         }
-        if let Some(_inside) = self.notify_gate.enter() {
+        if let Some(_inside) = self.notify_gate.try_access() {
             self.make_calls();
         }
     }
@@ -305,7 +306,7 @@ impl Qp {
     /// none is left out. Context: sleeping; the consumer posts nothing any more.
     pub(super) fn end_notify(self: &Arc<Self>) {
         // Waits for the worker if that makes some.
-        self.notify_gate.close();
+        self.notify_gate.revoke();
         self.make_calls();
     }
 

@@ -41,7 +41,7 @@ fn publish(
         Store::User { .. } => Consumer::Process.flags(),
         Store::Dma(_) | Store::Fast(_) => Consumer::Kernel.flags(),
     };
-    let region = Arc::new(Region::new(pd.id(), store), flags)?;
+    let region = Arc::pin_init(Region::new(pd.id(), store), flags)?;
     // Pages are given back before the verb fails, not when the last reference goes.
     let undo = ScopeGuard::new_with_data(region.clone(), |region| region.destroy());
     // Random, so that a peer cannot guess the STags of others.

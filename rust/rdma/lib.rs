@@ -10,7 +10,7 @@
 //!   fast registration.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
-//! - [`idtable`], [`gate`], [`claim`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work and
+//! - [`idtable`], [`revocable`], [`tx_lock`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work and
 //!   messages.
 //!
 //! [`Core`] must be there first and go last.
@@ -30,8 +30,6 @@ pub mod details;
 pub mod device;
 pub mod driver;
 pub mod errno;
-pub mod gate;
-mod hold;
 pub mod idtable;
 pub mod iwcm;
 pub mod life;
@@ -43,6 +41,7 @@ mod noio;
 pub mod object;
 mod ops;
 mod owner;
+pub mod revocable;
 pub mod ring;
 pub mod span;
 pub mod tx_lock;

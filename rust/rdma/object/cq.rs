@@ -2,10 +2,9 @@
 
 //! Completion queues.
 
-use super::{Object, Shares};
-use crate::{hold::Hold, Driver};
-use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use super::{CoreObject, Object, Shares};
+use crate::Driver;
+use kernel::sync::Arc;
 use rdma_bindings as bindings;
 
 /// A completion queue (`struct ib_cq`).
@@ -13,14 +12,14 @@ pub(crate) type CqObject<D> = Object<bindings::ib_cq, CqState<D>>;
 
 pub(crate) struct CqState<D: Driver> {
     pub(crate) data: Arc<D::Cq>,
-    pub(crate) hold: Arc<Hold<bindings::ib_cq>>,
+    pub(crate) object: Arc<CoreObject<bindings::ib_cq>>,
     pub(crate) _shares: Shares,
 }
 
 /// A completion queue that is being created.
 pub struct NewCq<'a> {
     cq: *mut bindings::ib_cq,
-    hold: &'a Arc<Hold<bindings::ib_cq>>,
+    object: &'a Arc<CoreObject<bindings::ib_cq>>,
 }
 
 impl<'a> NewCq<'a> {
@@ -29,14 +28,14 @@ impl<'a> NewCq<'a> {
     /// `cq` is being created during `'a`.
     pub(crate) unsafe fn new(
         cq: *mut bindings::ib_cq,
-        hold: &'a Arc<Hold<bindings::ib_cq>>,
+        object: &'a Arc<CoreObject<bindings::ib_cq>>,
     ) -> Self {
-        Self { cq, hold }
+        Self { cq, object }
     }
 
     /// What the driver's object keeps to call the consumer.
     pub fn handle(&self) -> CqHandle {
-        CqHandle(self.hold.clone())
+        CqHandle(self.object.clone())
     }
 
     /// Sets the number of entries that the queue has.
@@ -56,17 +55,13 @@ pub enum CqEvent {
 /// A way to the consumer of a completion queue. It may be kept for any time; when the queue is
 /// gone it does nothing.
 #[derive(Clone)]
-pub struct CqHandle(Arc<Hold<bindings::ib_cq>>);
+pub struct CqHandle(Arc<CoreObject<bindings::ib_cq>>);
 
 impl CqHandle {
-    pub(crate) fn hold(cq: NonNull<bindings::ib_cq>) -> Result<Arc<Hold<bindings::ib_cq>>> {
-        Arc::pin_init(Hold::new(cq), GFP_KERNEL)
-    }
-
     /// Calls the consumer's completion handler. Context: any. The handler may call any verb that
     /// is allowed in that context, also for this queue; so no lock of the driver's should be held.
     pub fn notify(&self) {
-        let Some(cq) = self.0.enter() else {
+        let Some(cq) = self.0.try_access() else {
             return;
         };
         let cq = cq.as_ptr();
@@ -80,7 +75,7 @@ impl CqHandle {
 
     /// Calls the consumer's event handler. Context: any, as for [`Self::notify`].
     pub fn event(&self, event: CqEvent) {
-        let Some(cq) = self.0.enter() else {
+        let Some(cq) = self.0.try_access() else {
             return;
         };
         let cq = cq.as_ptr();

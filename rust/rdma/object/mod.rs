@@ -11,10 +11,11 @@ pub mod mr;
 pub mod qp;
 pub mod srq;
 
-use crate::{ring::mem::MmapHandle, span::KernelMemory, Driver};
+use crate::{revocable::Revocable, ring::mem::MmapHandle, span::KernelMemory, Driver};
 use core::{
     cell::UnsafeCell,
     mem::{align_of, MaybeUninit},
+    ptr::NonNull,
 };
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use rdma_bindings as bindings;
@@ -68,6 +69,39 @@ impl<C, S> Object<C, S> {
         // SAFETY: By the requirement it is initialised, and taken once.
         unsafe { (*(*c.cast::<Self>()).state.get()).assume_init_read() }
     }
+}
+
+/// A pointer to an object that the core frees when its destroy callback returns.
+pub(crate) struct CorePtr<C>(
+    /// INVARIANT: Valid as long as the [`CoreObject`] that this is in is not revoked.
+    NonNull<C>,
+);
+
+// SAFETY: It is used for C functions on the object that are meant for any context.
+unsafe impl<C> Send for CorePtr<C> {}
+// SAFETY: As above.
+unsafe impl<C> Sync for CorePtr<C> {}
+
+impl<C> CorePtr<C> {
+    /// The object; it lives as long as the access through which this was reached.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut C {
+        self.0.as_ptr()
+    }
+}
+
+/// What the handles of an object share with it: the way to the consumer, until destroy revokes it.
+pub(crate) type CoreObject<C> = Revocable<CorePtr<C>>;
+
+/// What the handles of `c` are to share. Errors: `EINVAL` for null, `ENOMEM`. Context: sleeping.
+///
+/// # Safety
+///
+/// `c` is valid, and what is returned is revoked before that ends.
+pub(crate) unsafe fn share<C>(c: *mut C) -> Result<Arc<CoreObject<C>>> {
+    // INVARIANT: By the contract of this function.
+    let c = CorePtr(NonNull::new(c).ok_or(EINVAL)?);
+    Arc::pin_init(Revocable::new(c), GFP_KERNEL)
 }
 
 /// A user context (`struct ib_ucontext`).

@@ -2,10 +2,9 @@
 
 //! Queue pairs.
 
-use super::{Object, Shares};
-use crate::{hold::Hold, wc::QpToken, Driver};
-use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use super::{CoreObject, Object, Shares};
+use crate::{wc::QpToken, Driver};
+use kernel::sync::Arc;
 use rdma_bindings as bindings;
 
 /// A queue pair (`struct ib_qp`).
@@ -13,7 +12,7 @@ pub(crate) type QpObject<D> = Object<bindings::ib_qp, QpObjectState<D>>;
 
 pub(crate) struct QpObjectState<D: Driver> {
     pub(crate) data: Arc<D::Qp>,
-    pub(crate) hold: Arc<Hold<bindings::ib_qp>>,
+    pub(crate) object: Arc<CoreObject<bindings::ib_qp>>,
     /// It belongs to a process, which posts through mapped rings.
     pub(crate) user: bool,
     pub(crate) _shares: Shares,
@@ -22,7 +21,7 @@ pub(crate) struct QpObjectState<D: Driver> {
 /// A queue pair that is being created.
 pub struct NewQp<'a> {
     qp: *mut bindings::ib_qp,
-    hold: &'a Arc<Hold<bindings::ib_qp>>,
+    object: &'a Arc<CoreObject<bindings::ib_qp>>,
 }
 
 impl<'a> NewQp<'a> {
@@ -31,15 +30,15 @@ impl<'a> NewQp<'a> {
     /// `qp` is being created during `'a`.
     pub(crate) unsafe fn new(
         qp: *mut bindings::ib_qp,
-        hold: &'a Arc<Hold<bindings::ib_qp>>,
+        object: &'a Arc<CoreObject<bindings::ib_qp>>,
     ) -> Self {
-        Self { qp, hold }
+        Self { qp, object }
     }
 
     /// What the driver's object keeps to reach the consumer.
     pub fn handle(&self) -> QpHandle {
         QpHandle {
-            hold: self.hold.clone(),
+            object: self.object.clone(),
             token: QpToken::new(self.qp),
         }
     }
@@ -72,15 +71,11 @@ pub enum QpEvent {
 /// it does nothing.
 #[derive(Clone)]
 pub struct QpHandle {
-    hold: Arc<Hold<bindings::ib_qp>>,
+    object: Arc<CoreObject<bindings::ib_qp>>,
     token: QpToken,
 }
 
 impl QpHandle {
-    pub(crate) fn hold(qp: NonNull<bindings::ib_qp>) -> Result<Arc<Hold<bindings::ib_qp>>> {
-        Arc::pin_init(Hold::new(qp), GFP_KERNEL)
-    }
-
     /// What completions of the queue pair carry.
     pub fn token(&self) -> QpToken {
         self.token
@@ -89,7 +84,7 @@ impl QpHandle {
     /// Calls the consumer's event handler. Context: any. The consumer's handler may take its own
     /// locks; no lock of the driver's should be held.
     pub fn event(&self, event: QpEvent) {
-        let Some(qp) = self.hold.enter() else {
+        let Some(qp) = self.object.try_access() else {
             return;
         };
         let qp = qp.as_ptr();
@@ -115,10 +110,10 @@ impl QpHandle {
     }
 
     /// A counted pointer to the queue pair, for the connection manager: destroying the queue pair
-    /// waits until it is given back to the object's hold. Null if the queue pair is going away, or
+    /// waits until it is given back (`iw_rem_ref`). Null if the queue pair is going away, or
     /// of another device.
     pub(crate) fn get_raw(&self, device: *mut bindings::ib_device) -> *mut bindings::ib_qp {
-        let Some(guard) = self.hold.enter() else {
+        let Some(guard) = self.object.try_access() else {
             return core::ptr::null_mut();
         };
         let qp = guard.as_ptr();

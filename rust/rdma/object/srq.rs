@@ -2,10 +2,9 @@
 
 //! Shared receive queues.
 
-use super::{Object, Shares};
-use crate::{hold::Hold, Driver};
-use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use super::{CoreObject, Object, Shares};
+use crate::Driver;
+use kernel::sync::Arc;
 use rdma_bindings as bindings;
 
 /// A shared receive queue (`struct ib_srq`).
@@ -13,7 +12,7 @@ pub(crate) type SrqObject<D> = Object<bindings::ib_srq, SrqState<D>>;
 
 pub(crate) struct SrqState<D: Driver> {
     pub(crate) data: Arc<D::Srq>,
-    pub(crate) hold: Arc<Hold<bindings::ib_srq>>,
+    pub(crate) object: Arc<CoreObject<bindings::ib_srq>>,
     /// It belongs to a process, which posts through a mapped ring.
     pub(crate) user: bool,
     pub(crate) _shares: Shares,
@@ -21,17 +20,17 @@ pub(crate) struct SrqState<D: Driver> {
 
 /// A shared receive queue that is being created.
 pub struct NewSrq<'a> {
-    hold: &'a Arc<Hold<bindings::ib_srq>>,
+    object: &'a Arc<CoreObject<bindings::ib_srq>>,
 }
 
 impl<'a> NewSrq<'a> {
-    pub(crate) fn new(hold: &'a Arc<Hold<bindings::ib_srq>>) -> Self {
-        Self { hold }
+    pub(crate) fn new(object: &'a Arc<CoreObject<bindings::ib_srq>>) -> Self {
+        Self { object }
     }
 
     /// What the driver's object keeps to reach the consumer.
     pub fn handle(&self) -> SrqHandle {
-        SrqHandle(self.hold.clone())
+        SrqHandle(self.object.clone())
     }
 }
 
@@ -47,17 +46,13 @@ pub enum SrqEvent {
 /// A way to the consumer of a shared receive queue. It may be kept for any time; when the queue is
 /// gone it does nothing.
 #[derive(Clone)]
-pub struct SrqHandle(Arc<Hold<bindings::ib_srq>>);
+pub struct SrqHandle(Arc<CoreObject<bindings::ib_srq>>);
 
 impl SrqHandle {
-    pub(crate) fn hold(srq: NonNull<bindings::ib_srq>) -> Result<Arc<Hold<bindings::ib_srq>>> {
-        Arc::pin_init(Hold::new(srq), GFP_KERNEL)
-    }
-
     /// Calls the consumer's event handler. Context: any. The consumer's handler may take its own
     /// locks; no lock of the driver's should be held.
     pub fn event(&self, event: SrqEvent) {
-        let Some(srq) = self.0.enter() else {
+        let Some(srq) = self.0.try_access() else {
             return;
         };
         let srq = srq.as_ptr();

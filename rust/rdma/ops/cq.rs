@@ -8,14 +8,14 @@ use crate::{
     device::Device,
     noio::noio_in_kernel,
     object::{
-        cq::{CqHandle, CqObject, CqState, NewCq},
-        Shares,
+        cq::{CqObject, CqState, NewCq},
+        share, Shares,
     },
     udata::Udata,
     wc::WcSlots,
     Driver,
 };
-use core::ptr::{self, NonNull};
+use core::ptr;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -52,17 +52,17 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> Result {
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The hold is closed before the core frees the queue: here if
+        // SAFETY: As the module says. The handles are revoked before the core frees the queue: here if
         // the driver fails, in `destroy_cq` otherwise.
         unsafe {
             let dev = Device::<D>::from_raw((*cq).device);
-            let hold = CqHandle::hold(NonNull::new(cq).ok_or(EINVAL)?)?;
+            let object = share(cq)?;
             (*cq).cqe = attr.entries.try_into()?;
             let made = D::create_cq(
                 dev,
                 &attr,
                 Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewCq::new(cq, &hold),
+                &mut NewCq::new(cq, &object),
             );
             match made {
                 Ok(data) => {
@@ -71,14 +71,14 @@ impl<D: Driver> Ops<D> {
                         cq,
                         CqState {
                             data,
-                            hold,
+                            object,
                             _shares,
                         },
                     );
                     Ok(())
                 }
                 Err(e) => {
-                    hold.close();
+                    object.revoke();
                     Err(e)
                 }
             }
@@ -99,7 +99,7 @@ impl<D: Driver> Ops<D> {
         if let Err(e) = D::destroy_cq(&state.data) {
             return e.to_errno();
         }
-        state.hold.close();
+        state.object.revoke();
         // SAFETY: The core frees it when this returns.
         drop(unsafe { CqObject::<D>::take(cq) });
         0

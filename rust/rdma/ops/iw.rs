@@ -33,10 +33,11 @@ impl<D: Driver> Ops<D> {
     ///
     /// Only to be called by the connection manager; see [`super`].
     pub(super) unsafe extern "C" fn iw_rem_ref(qp: *mut bindings::ib_qp) {
-        // SAFETY: The queue pair is there, as its destruction waits for this call; `hold` is a
-        // reference of its own, as the queue pair may be gone when `put` returns.
-        let hold = unsafe { QpObject::<D>::state(qp) }.hold.clone();
-        hold.put();
+        // SAFETY: The queue pair is there, as its destruction waits for this call.
+        // `object` is a reference of its own, as the queue pair may be gone when the access has ended.
+        let object = unsafe { QpObject::<D>::state(qp) }.object.clone();
+        // SAFETY: `QpHandle::get_raw` has forgotten the guard of the reference that is given back here.
+        unsafe { object.end_forgotten() };
     }
 
     /// The `iw_get_qp` operation.

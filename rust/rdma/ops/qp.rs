@@ -10,7 +10,8 @@ use crate::{
     noio::noio_in_kernel,
     object::{
         cq::CqObject,
-        qp::{NewQp, QpHandle, QpObject, QpObjectState},
+        qp::{NewQp, QpObject, QpObjectState},
+        share,
         srq::SrqObject,
         PdObject, Shares,
     },
@@ -18,7 +19,6 @@ use crate::{
     wr::{RecvWrs, SendWrs},
     Driver,
 };
-use core::ptr::NonNull;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -73,16 +73,16 @@ impl<D: Driver> Ops<D> {
             )
         };
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The hold is closed before the core frees the queue pair:
+        // SAFETY: As the module says. The handles are revoked before the core frees the queue pair:
         // here if the driver fails, in `destroy_qp` otherwise.
         unsafe {
-            let hold = QpHandle::hold(NonNull::new(qp).ok_or(EINVAL)?)?;
+            let object = share(qp)?;
             let made = D::create_qp(
                 dev,
                 pd,
                 &mut attr,
                 Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewQp::new(qp, &hold),
+                &mut NewQp::new(qp, &object),
             );
             match made {
                 Ok(data) => {
@@ -90,20 +90,20 @@ impl<D: Driver> Ops<D> {
                     let ready = data.clone();
                     let state = QpObjectState {
                         data,
-                        hold: hold.clone(),
+                        object: object.clone(),
                         user: !udata.is_null(),
                         _shares: shares,
                     };
                     QpObject::<D>::init(qp, state);
                     if let Err(e) = D::publish_qp(&ready) {
-                        hold.close();
+                        object.revoke();
                         drop(QpObject::<D>::take(qp));
                         return Err(e);
                     }
                     Ok(())
                 }
                 Err(e) => {
-                    hold.close();
+                    object.revoke();
                     Err(e)
                 }
             }
@@ -202,7 +202,7 @@ impl<D: Driver> Ops<D> {
             return e.to_errno();
         }
         // Also waits for the connection manager.
-        state.hold.close();
+        state.object.revoke();
         // SAFETY: The core frees it when this returns.
         drop(unsafe { QpObject::<D>::take(qp) });
         0

@@ -9,14 +9,14 @@ use crate::{
     errno::unsupported,
     noio::noio_in_kernel,
     object::{
-        srq::{NewSrq, SrqHandle, SrqObject, SrqState},
+        share,
+        srq::{NewSrq, SrqObject, SrqState},
         PdObject, Shares,
     },
     udata::Udata,
     wr::RecvWrs,
     Driver,
 };
-use core::ptr::NonNull;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -52,24 +52,24 @@ impl<D: Driver> Ops<D> {
         }
         let mut attr = SrqAttr::from_c(&c.attr);
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The hold is closed before the core frees the queue: here if
+        // SAFETY: As the module says. The handles are revoked before the core frees the queue: here if
         // the driver fails, in `destroy_srq` otherwise.
         unsafe {
             let dev = Device::<D>::from_raw((*srq).device);
-            let hold = SrqHandle::hold(NonNull::new(srq).ok_or(EINVAL)?)?;
+            let object = share(srq)?;
             let made = D::create_srq(
                 dev,
                 PdObject::<D>::state((*srq).pd),
                 &mut attr,
                 Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewSrq::new(&hold),
+                &mut NewSrq::new(&object),
             );
             match made {
                 Ok(data) => {
                     attr.store(&mut c.attr);
                     let state = SrqState {
                         data,
-                        hold,
+                        object,
                         user: !udata.is_null(),
                         _shares: shares,
                     };
@@ -77,7 +77,7 @@ impl<D: Driver> Ops<D> {
                     Ok(())
                 }
                 Err(e) => {
-                    hold.close();
+                    object.revoke();
                     Err(e)
                 }
             }
@@ -143,7 +143,7 @@ impl<D: Driver> Ops<D> {
         if let Err(e) = D::destroy_srq(&state.data) {
             return e.to_errno();
         }
-        state.hold.close();
+        state.object.revoke();
         // SAFETY: The core frees it when this returns.
         drop(unsafe { SrqObject::<D>::take(srq) });
         0
