@@ -263,7 +263,7 @@ static void t_access(struct side *s)
 				if (k == 0 || tries[i].ok || tries[i].op == IBV_WR_RDMA_WRITE)
 					poll_one(c.scq);
 				else
-					bad(c.scq, k, BIT(IBV_WC_REM_ACCESS_ERR));
+					bad(c.scq, k, BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED);
 				if (k == 0 && tries[i].op == IBV_WR_RDMA_WRITE) {
 					/* It has arrived when the answer to a Read has come. */
 					post(&c, IBV_WR_RDMA_READ, 9, IBV_SEND_SIGNALED, &sge, 1,
