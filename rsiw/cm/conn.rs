@@ -233,8 +233,9 @@ impl Conn {
             }? Error),
             GFP_KERNEL,
         )?;
-        dev.cm.enter(&conn)?;
+        // Locked first: once it is entered, it may be told to leave, which must wait.
         let mut stage = conn.stage.lock();
+        dev.cm.enter(&conn)?;
         let attached = conn.socket.attach(conn.clone());
         match attached.and_then(|()| first(&conn)) {
             Ok(first) => *stage = first,

@@ -39,6 +39,9 @@ const SLOTS: u32 = 128;
 /// Slots that no listener exceeds. The consumer's backlog may be any number.
 const MOST_SLOTS: u32 = 4096;
 
+/// Connections that are taken before others get the worker.
+const BATCH: u32 = 64;
+
 /// After how long to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
 
@@ -150,15 +153,20 @@ impl Listener {
         self.job.queue(&self.dev.queues.cm, self.clone());
     }
 
-    /// Gives slots to connections.
+    /// Gives slots to connections, to some of them at a time: a peer that connects and resets all the
+    /// time must not keep the worker, for which the removal of any device waits.
     fn take_connections(self: &Arc<Self>) {
-        while let Some((socket, slot)) = self.next() {
+        for _ in 0..BATCH {
+            let Some((socket, slot)) = self.next() else {
+                return;
+            };
             let begin = |conn: &Arc<Conn>| AwaitRequest::begin(conn, slot);
             let order = InOrder::of_listener(&self.order);
             let started = Conn::start(&self.dev, socket, order, begin);
             // Without memory there is no connection; the peer sees it closed.
             drop(started);
         }
+        self.wake();
     }
 
     fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn)> {

@@ -112,12 +112,14 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 /// process opens no ports for others. That is no error, or the consumer could listen nowhere. (An
 /// address of its own leads the RDMA CM to a device of its own namespace.)
 pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Option<TcpSocket>> {
-    let place = Interface::of(dev)?;
-    let local = place.scoped(local(dev, cm)?);
+    let local = local(dev, cm)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
+    // First: of a namespace that is on its way out there is no interface to be had.
     if local.ip().is_unspecified() && !cm.is_at(&ndev) {
         return Ok(None);
     }
+    let place = Interface::of(dev)?;
+    let local = place.scoped(local);
     let socket = place.socket(dev, cm, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;

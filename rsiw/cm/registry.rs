@@ -146,13 +146,32 @@ impl Cm {
         self.conns.lock().live.get(&serial).cloned()
     }
 
-    /// Refuses new connections, and calls `each` for those that there are.
+    /// Refuses new connections, and calls `each` for those that there are. Context: sleeping.
     fn shut(&self, each: impl Fn(&Arc<Conn>)) {
-        let mut conns = self.conns.lock();
-        conns.shut = true;
-        // Before any of them is woken, which then sees it.
-        self.leaving.store(true, Ordering::Relaxed);
-        conns.live.values().for_each(each);
+        {
+            let mut conns = self.conns.lock();
+            conns.shut = true;
+            // Before any of them is woken, which then sees it.
+            self.leaving.store(true, Ordering::Relaxed);
+        }
+        let mut from = 0;
+        while let Some(next) = self.some_from(from, &each) {
+            from = next;
+        }
+    }
+
+    /// Calls `each` for some of the connections from number `from` on; there may be very many, and this
+    /// holds a spinlock. Returns the number to go on from, if there are more.
+    fn some_from(&self, mut from: u64, each: impl Fn(&Arc<Conn>)) -> Option<u64> {
+        const MOST: usize = 64;
+        let conns = self.conns.lock();
+        for _ in 0..MOST {
+            let cursor = conns.live.cursor_lower_bound(&from)?;
+            let (serial, conn) = cursor.current();
+            each(conn);
+            from = serial.checked_add(1)?;
+        }
+        Some(from)
     }
 
     fn is_empty(&self) -> bool {

@@ -157,10 +157,11 @@ impl Requested {
         }
         let ord = clip(param.ord.min(most_ord));
         // Any, but for the Read if there are to be none, which would need an IRD of 1. A peer that
-        // has nothing else gets that.
-        let rtr = match self.asked.rtr.without(Rtr::Read) {
-            others if ird == 0 && !others.is_empty() => RtrSet::ALL.without(Rtr::Read),
-            _ => RtrSet::EMPTY,
+        // offers nothing else gets that.
+        let only_read = !self.asked.rtr.is_empty() && self.asked.rtr.without(Rtr::Read).is_empty();
+        let rtr = match ird == 0 && !only_read {
+            true => RtrSet::ALL.without(Rtr::Read),
+            false => RtrSet::EMPTY,
         };
         let answer = offer(self.asked.revision, ird, ord, rtr, param.private_data);
         let mut buf = frame::FRAME_BUF;

@@ -173,13 +173,18 @@ impl Streaming {
     /// lost on its way, once or more often; or waits for the rest of that time.
     fn their_silence(&mut self, conn: &Arc<Conn>, reply: Option<u64>) {
         let wait = params::responder_wait();
+        let (acked, ago) = {
+            // TCP counts first, and notes the time later.
+            let _sk = conn.socket().lock();
+            (conn.socket().bytes_acked(), conn.socket().last_ack_ms())
+        };
         let left = match reply {
             None => 0,
-            Some(end) if conn.socket().bytes_acked() < end => wait.max(timeout::LOOK),
+            Some(end) if acked < end => wait.max(timeout::LOOK),
             Some(_) => {
                 // What it acknowledges later on, keep-alive probes for one, does not count.
                 self.first = First::Theirs(None);
-                wait.saturating_sub(conn.socket().last_ack_ms())
+                wait.saturating_sub(ago)
             }
         };
         match left {

@@ -154,7 +154,12 @@ impl QpHandler<'_> {
     fn no_receive(&mut self) -> Refusal {
         let counters = &self.qp.dev.counters;
         let waited = self.st.late.waits();
-        let (refusal, begins) = self.st.late.refuse(self.qp.rq.wait_ms());
+        // A consumer that has disconnected posts none any more.
+        let most = match self.qp.is_closing() {
+            true => 0,
+            false => self.qp.rq.wait_ms(),
+        };
+        let (refusal, begins) = self.st.late.refuse(most, rdma::jiffies_ms());
         if begins {
             counters.rx_stalls.add(1);
         } else if waited && refusal == Refusal::NoBuffer {

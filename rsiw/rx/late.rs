@@ -12,6 +12,7 @@
 //! Sends do not wait: its receives are there in time, or its peer is at fault.
 
 use iwarp::rx::Refusal;
+use kernel::prelude::*;
 
 /// Milliseconds to the first look, and between looks at the most.
 const FIRST: u32 = 1;
@@ -39,25 +40,58 @@ impl Late {
         self.since = None;
     }
 
-    /// There is no receive for a Send that may wait for `most` milliseconds: what to tell the engine,
-    /// and whether the wait begins with this.
-    pub(super) fn refuse(&mut self, most: u32) -> (Refusal, bool) {
-        if most == 0 {
-            return (Refusal::NoBuffer, false);
-        }
+    /// There is no receive for a Send that may wait for `most` milliseconds, and it is `now`: what to
+    /// tell the engine, and whether the wait begins with this. When the time is over the wait ends, with
+    /// the fault.
+    pub(super) fn refuse(&mut self, most: u32, now: u32) -> (Refusal, bool) {
         let begins = self.since.is_none();
-        let since = *self.since.get_or_insert_with(rdma::jiffies_ms);
-        match rdma::jiffies_ms().wrapping_sub(since) < most {
-            true => (Refusal::Wait, begins),
-            false => (Refusal::NoBuffer, false),
+        let since = *self.since.get_or_insert(now);
+        if now.wrapping_sub(since) < most {
+            return (Refusal::Wait, begins);
         }
+        self.end();
+        (Refusal::NoBuffer, false)
     }
 
-    /// In how many milliseconds to look again: soon at first, then ever later. None if nothing waits,
-    /// or its time is over: then the fault is known, and waits for the rest of its FPDU at the most.
-    pub(super) fn next_look(&self, most: u32) -> Option<u32> {
-        let waited = rdma::jiffies_ms().wrapping_sub(self.since?);
-        let left = most.checked_sub(waited).filter(|left| *left != 0)?;
+    /// In how many milliseconds to look again: soon at first, then ever later. None only if no Send
+    /// waits: its time may be over by now, but its fault is found by the next look.
+    pub(super) fn next_look(&self, most: u32, now: u32) -> Option<u32> {
+        let waited = now.wrapping_sub(self.since?);
+        let left = most.saturating_sub(waited).max(FIRST);
         Some(waited.clamp(FIRST, LAST).min(left))
+    }
+}
+
+#[kunit_tests(rsiw_rx_late)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_waits_until_its_time_is_over() {
+        // The clock wraps meanwhile.
+        let begin = u32::MAX - 5;
+        let at = |ms: u32| begin.wrapping_add(ms);
+        let mut late = Late::none();
+        assert!(late.next_look(20, begin).is_none());
+        assert!(late.refuse(20, begin) == (Refusal::Wait, true));
+        assert!(late.waits());
+        assert_eq!(late.next_look(20, begin), Some(FIRST));
+        assert!(late.refuse(20, at(10)) == (Refusal::Wait, false));
+        assert_eq!(late.next_look(20, at(10)), Some(10));
+        assert_eq!(late.next_look(200, at(100)), Some(LAST));
+        // A tick between the refusal and the look: the next look finds that the time is over.
+        assert!(late.refuse(20, at(19)) == (Refusal::Wait, false));
+        assert_eq!(late.next_look(20, at(20)), Some(FIRST));
+        assert_eq!(late.next_look(20, at(900)), Some(FIRST));
+        assert!(late.refuse(20, at(24)) == (Refusal::NoBuffer, false));
+        assert!(!late.waits());
+        assert!(late.next_look(20, at(24)).is_none());
+    }
+
+    #[test]
+    fn a_send_that_may_not_wait_does_not() {
+        let mut late = Late::none();
+        assert!(late.refuse(0, 7) == (Refusal::NoBuffer, false));
+        assert!(!late.waits());
     }
 }
