@@ -27,6 +27,15 @@ def marks(text, word):
     return [match[2] for match in found if match and match[1] == word]
 
 
+# What tests say of data that are not what they should be (tests/verbs/known.c, rping, fio, the jobs).
+WRONG = re.compile(r"bytes wrong|is not what|mark 0x|mismatch|verif\w* fail|^# *verify:|differs?\b", re.I)
+
+
+def wrong_data(text):
+    """The notes that tell of wrong data."""
+    return [line.strip("# ") for line in text.splitlines() if line.startswith("#") and WRONG.search(line)]
+
+
 def parse(text):
     """(results, problem): the tests in order, and what is wrong with the
     document itself, if anything. Indented lines belong to subtests, whose

@@ -37,6 +37,7 @@ class Outcome:
     reports: list = field(default_factory=list)     # those problems that rsiw's hosts had
     retries: list = field(default_factory=list)     # of each the foreign fault that it excuses
     stale: list = field(default_factory=list)       # of lists of such faults: what is no longer so
+    wrong: list = field(default_factory=list)       # what tests have said of wrong data
 
     @property
     def failed(self):
@@ -49,13 +50,15 @@ class Outcome:
             self.reports.append(text)
 
     def take_over(self, earlier):
-        """The job was run again. What rsiw's host reported before is a failure all the same."""
+        """The job was run again. What rsiw's host reported before is a failure all the same, and so
+        are wrong data, which no crash excuses."""
         self.retries[:0] = earlier.retries
         self.stale[:0] = earlier.stale
-        for text in earlier.reports:
+        self.wrong += earlier.wrong
+        for text in earlier.reports + earlier.wrong:
             self.reports.append(text)
             self.problems.append(f"before it was run again: {text}")
-        if earlier.reports:
+        if earlier.reports or earlier.wrong:
             self.shown += [f"--- before it was run again ({earlier.log}) ---", *earlier.shown]
 
 
@@ -163,6 +166,7 @@ class Session:
                              and not may_skip(self.config.skips, self.config.kernel, job.title, result.reason)]
         outcome.retries += ktap.marks(text, "RETRY")
         outcome.stale += ktap.marks(text, "STALE")
+        outcome.wrong += ktap.wrong_data(text)
         with ThreadPoolExecutor() as hosts:
             list(hosts.map(lambda side: self.clean(self.guests[side], kernel[side], outcome),
                            self.guests))

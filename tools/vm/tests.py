@@ -189,6 +189,13 @@ class Results(unittest.TestCase):
         second.take_over(first)
         self.assertEqual(second.problems, ["two", "before it was run again: one"])
 
+    def test_wrong_data_before_a_crash_count(self):
+        text = GOOD + "not ok 2 - writes\n# writes: 7 bytes wrong at 0x10\n# writes: no connection event\n"
+        first, second = (Outcome(Job("s", "j"), ("rsiw", "siw")) for _ in range(2))
+        first.wrong = ktap.wrong_data(text)
+        second.take_over(first)
+        self.assertEqual(second.problems, ["before it was run again: writes: 7 bytes wrong at 0x10"])
+
 
 class Processors(unittest.TestCase):
     def test_boot_for_another_number(self):

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 300
-# kernel: stock
 # allow: nvme nvme\d: |nvme\dn\d: |I/O error|nfs: server|scsi host\d: |sd \d:\d:\d:\d: |connection\d+:0: |iSCSI|isert: |ib_srpt?
 #
 # rdma link del and rmmod on either host while a consumer of the kernel's is connected and busy, or idle:
 # the device goes in five seconds, as consumers end their connections themselves, and can. ALL: in every
-# combination. ONLY: these consumers. ROUND: this combination, "a idle del".
+# combination. ONLY: these consumers. ROUND: this combination, "a idle del". The debug kernel is the one that
+# has SMB Direct.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -15,7 +15,12 @@
 # Seconds. (Two thirds of one are common.)
 MOST=5
 
-read -ra consumers <<<"${ONLY:-nfs nvme iser srp}"
+case $RSIW_KERNEL in
+debug) : "${ONLY:=smb}" ;;
+*) : "${ONLY:=nfs nvme iser srp}" ;;
+esac
+MOST=$(limit "$MOST")
+read -ra consumers <<<"$ONLY"
 if [ -n "${ROUND:-}" ]; then
 	rounds=("$ROUND")
 elif [ -n "${ALL:-}" ]; then
@@ -54,6 +59,14 @@ iser() {
 	# It is there for as long as a session may be recovered.
 	ends() { iscsiadm -m node -T "$IQN" --logout; wait_for 10 no_disk; }
 	stops() { on_target "stop_iser $PEER"; }
+}
+smb() {
+	. /tests/smb/lib
+	serves() { on_server serve_smb; }
+	begins() { mount_smb; }
+	target() { echo "$MNT/load"; }
+	ends() { umount -f -l "$MNT"; }
+	stops() { on_server stop_smb; }
 }
 srp() {
 	. /tests/srp/lib

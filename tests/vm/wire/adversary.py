@@ -96,6 +96,10 @@ class Adversary:
                 return now
             time.sleep(0.5)
 
+    def faults(self):
+        with open(f"/sys/class/infiniband/{self.device}/ports/1/hw_counters/rx_faults") as counter:
+            return int(counter.read())
+
     def roles(self, name, played):
         """Each case with the victim, who in most groups may be any end: in full both, otherwise
         one and the other in turn."""
@@ -107,7 +111,7 @@ class Adversary:
                 for victim in (both if EVERYTHING else (both[i % 2],)))
 
     def group(self, name):
-        began, failures = time.monotonic(), []
+        began, failures, faults = time.monotonic(), [], self.faults()
         played = enumerate(self.roles(name, chosen(name)))
         end = began + (TIME if name == "random" else float("inf"))
         taking = Lock()
@@ -136,6 +140,10 @@ class Adversary:
         with ThreadPoolExecutor(WORKERS) as pool:
             count = sum(worker.result() for worker in [pool.submit(plays) for _ in range(WORKERS)])
         self.count += count
+        # What has a wrong CRC is counted as that alone.
+        if name == "placement" and self.faults() != faults:
+            failures.append("counters")
+            print(f"# {name}: {self.faults() - faults} faults beside the wrong CRCs")
         self.say(not failures, name, f"{count} cases, {time.monotonic() - began:.1f} s")
 
     def say(self, well, name, text):

@@ -268,6 +268,9 @@ def reads_at_once(more):
             ulpdu = a.next()
             check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
         else:
+            for i in range(count):
+                ulpdu = a.next()
+                check(ulpdu[1:2] == bytes((fpdu.RDMAP | RESPONSE,)), f"no answer to Read {i}: {ulpdu.hex()}")
             a.lives(count)
             a.fin()
         check(a.next() == b"", "something behind the last answer")

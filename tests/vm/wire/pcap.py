@@ -3,6 +3,8 @@
 to the last (nine of ten at least), or are frames of connection setup. Says how full they
 are. A check of the check: the same data, begun 4 bytes late, must not pass.
 
+pcap.py lossy FILE: as align, where segments have SACK blocks: three of four at least.
+
 pcap.py gathered FILE: as align, of short messages: all segments hold whole FPDUs, and some more
 than one.
 
@@ -63,7 +65,7 @@ def fpdus(payload):
     return found
 
 
-def align(data):
+def align(data, full_length=1440, most=10):
     whole, bad, shifted, count, lengths = 0, [], 0, 0, collections.Counter()
     for at, length, _flow in segments(data):
         payload = data[at:at + length]
@@ -84,11 +86,11 @@ def align(data):
         print(f"  at {at:#x}, {length} bytes: {head}")
     # Bulk data fills segments: 1448 bytes, or 1444 where a length has to be a
     # multiple of 4.
-    full = sum(times for length, times in lengths.items() if length >= 1440)
+    full = sum(times for length, times in lengths.items() if length >= full_length)
     print(f"  {full} are full")
     # Where the peer's window ends TCP ends a segment, and what follows is out of step up to the end
     # of the train: some segments, on a busy machine. Without care none would be whole.
-    return len(bad) * 10 < whole and full > whole // 2 and whole > 500 and shifted == 0
+    return len(bad) * most < whole and full > whole // 2 and whole > 500 and shifted == 0
 
 
 def gathered(data):
@@ -118,6 +120,9 @@ def main():
         data = file.read()
     if sys.argv[1] == "align":
         sys.exit(0 if align(data) else 1)
+    if sys.argv[1] == "lossy":
+        # Up to three SACK blocks take 28 octets of each.
+        sys.exit(0 if align(data, 1410, 3) else 1)
     if sys.argv[1] == "gathered":
         sys.exit(0 if gathered(data) else 1)
     with open(sys.argv[3], "wb") as file:
