@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs bench-native test test-long test-debug format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs bench-native docs test test-long test-debug format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -45,6 +45,9 @@ bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 
 
 bench-native: ## the data path on the real processor, by user-mode Linux: where its time goes (10 minutes the first time)
 	@tools/bench-native $(RUN)
+
+docs: ## the documents as HTML (build/html), and the manual page rsiw(4) (build/man)
+	@tools/docs
 
 test: ## everything .ci/run runs; STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)

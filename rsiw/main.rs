@@ -2,7 +2,7 @@
 
 //! rsiw: a software RDMA NIC. iWARP over kernel TCP sockets on any Ethernet port.
 //!
-//! The rooms, and who may use whom, are told in Documentation/design.
+//! The rooms, and who may use whom, are told in Documentation/design.md.
 
 mod abi;
 mod cm;

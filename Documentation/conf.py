@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How Sphinx builds these documents, by `make docs`."""
+
+project = "rsiw"
+author = "The rsiw developers"
+# Each page says its licence.
+html_show_copyright = False
+
+extensions = ["myst_parser"]
+myst_enable_extensions = ["deflist"]
+# Links to headings of a page, as forges make them.
+myst_heading_anchors = 3
+# Indented text is commands, output and tables.
+highlight_language = "none"
+
+html_theme = "alabaster"
+html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
+html_show_sourcelink = False
+
+man_pages = [("rsiw.4", "rsiw", "software iWARP RDMA device on any Ethernet port", author, 4)]
