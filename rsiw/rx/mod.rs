@@ -205,7 +205,9 @@ impl Rx {
 
     /// In how many milliseconds to look for the receive that a Send waits for, if one does.
     pub(crate) fn next_look(&self, qp: &Qp) -> Option<u32> {
-        self.state.late.next_look(qp.rq.wait_ms(), rdma::jiffies_ms())
+        self.state
+            .late
+            .next_look(qp.rq.wait_ms(), rdma::jiffies_ms())
     }
 
     /// Limits the peer to these rights. Context: the socket's lock is held.
