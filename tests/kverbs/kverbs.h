@@ -22,6 +22,8 @@ enum {
 	REMOTE = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
 };
 
+struct end;
+
 /* How a pair of ends is set up; zero: the usual. */
 struct opts {
 	enum ib_poll_context poll;	/* of the CQs; 0: IB_POLL_SOFTIRQ */
