@@ -2,8 +2,8 @@
 
 //! Conversion between `struct sockaddr_storage` and [`SocketAddr`].
 //!
-//! IPv4-mapped IPv6 addresses come out as IPv4: they are IPv4 on the wire, and address lookups by
-//! the mapped form find no device.
+//! An IPv4-mapped IPv6 address becomes an IPv4 address: it is IPv4 on the wire, and a lookup of the
+//! mapped form finds no device.
 
 use crate::{bindings, errno};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -22,16 +22,18 @@ pub fn from_storage(storage: &bindings::sockaddr_storage) -> Result<SocketAddr> 
     let family = unsafe { raw.cast::<u16>().read() };
     match family {
         AF_INET => {
-            // SAFETY: As above, and every bit pattern is a valid `sockaddr_in`.
+            // SAFETY: `raw` is valid for reads, aligned for and at least as large as a
+            // `sockaddr_in`, of which every bit pattern is valid.
             let sin = unsafe { raw.cast::<bindings::sockaddr_in>().read() };
             Ok(SocketAddr::V4(SocketAddrV4::new(
-                // In memory the address is in network order, first octet first.
+                // `s_addr` is in network order: its first octet in memory is the address's first.
                 Ipv4Addr::from(sin.sin_addr.s_addr.to_ne_bytes()),
                 u16::from_be(sin.sin_port),
             )))
         }
         AF_INET6 => {
-            // SAFETY: As above, and every bit pattern is a valid `sockaddr_in6`.
+            // SAFETY: `raw` is valid for reads, aligned for and at least as large as a
+            // `sockaddr_in6`, of which every bit pattern is valid.
             let sin6 = unsafe { raw.cast::<bindings::sockaddr_in6>().read() };
             // SAFETY: All members of this union are plain integers of the same total size.
             let octets = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
@@ -51,7 +53,7 @@ pub fn from_storage(storage: &bindings::sockaddr_storage) -> Result<SocketAddr> 
     }
 }
 
-/// Writes an address as C wants it; all other bytes are zero.
+/// Writes an address as a C socket address; all other bytes are zero.
 pub fn to_storage(addr: &SocketAddr) -> bindings::sockaddr_storage {
     // SAFETY: `sockaddr_storage` is made of integers and bytes; all zeroes is a valid value.
     let mut storage: bindings::sockaddr_storage = unsafe { core::mem::zeroed() };
@@ -69,7 +71,8 @@ pub fn to_storage(addr: &SocketAddr) -> bindings::sockaddr_storage {
         }
         SocketAddr::V6(v6) => {
             let sin6 = raw.cast::<bindings::sockaddr_in6>();
-            // SAFETY: As above, for `sockaddr_in6`.
+            // SAFETY: `storage` is aligned for and at least as large as `sockaddr_in6`, zeroed
+            // memory is a valid one, and nothing else refers to it during these writes.
             unsafe {
                 (*sin6).sin6_family = AF_INET6;
                 (*sin6).sin6_port = v6.port().to_be();
@@ -82,17 +85,17 @@ pub fn to_storage(addr: &SocketAddr) -> bindings::sockaddr_storage {
     storage
 }
 
-/// The length C expects beside the address of [`to_storage`].
+/// Length in bytes of the address that [`to_storage`] returns; C expects it beside the address.
 pub(crate) fn storage_len(addr: &SocketAddr) -> c_int {
     let len = match addr {
         SocketAddr::V4(_) => size_of::<bindings::sockaddr_in>(),
         SocketAddr::V6(_) => size_of::<bindings::sockaddr_in6>(),
     };
-    // CAST: A few dozen.
+    // CAST: Both structures have less than 32 bytes.
     len as c_int
 }
 
-/// True for `fe80::/10`, which means something only together with an interface.
+/// Whether `ip` is in `fe80::/10`, so that it means something only together with an interface.
 pub fn is_link_local(ip: &IpAddr) -> bool {
     match ip {
         IpAddr::V4(_) => false,

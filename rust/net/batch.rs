@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Batches: bytes assembled back to back and sent by one call.
+//! Batches: bytes that are assembled back to back and sent by one call.
 //!
-//! A protocol that frames its data puts header, payload and trailer of many frames one after the
-//! other into a [`TxBatch`] and gives the whole to [`TcpSocket::send_batch`]. TCP then cuts it
-//! into segments as late as possible, often in the network device.
+//! A protocol that frames its data appends header, payload and trailer of many frames to a
+//! [`TxBatch`] and passes it to [`TcpSocket::send_batch`]. TCP then cuts the batch into segments as
+//! late as possible, often in the network device.
 //!
 //! [`TcpSocket::send_batch`]: crate::TcpSocket::send_batch
 
@@ -14,71 +14,72 @@ use crate::{
 };
 use kernel::{error::Result, prelude::*, sync::Arc};
 
-/// Bytes to send, in pages, in order.
+/// Bytes to send, in order.
 ///
-/// A short one lies in the object itself and is copied by TCP, which costs less than references to
-/// pages do; when it outgrows that, it moves to pages.
+/// The bytes of a batch that begins short are in the object itself, and TCP copies them, which
+/// costs less than references to pages. When the batch outgrows that room, it moves to pages.
 ///
-/// Filling it may sleep (the pages are allocated with `GFP_NOIO`), unless [`TxBatch::set_atomic`]
-/// was called. It has pages only while it is not empty, if it has a pool; else it keeps one, of up to
-/// 32 KiB, until it is dropped.
+/// Filling it may sleep (pages are allocated with `GFP_NOIO`), unless [`TxBatch::set_atomic`] was
+/// called. With a pool it has pages only while it is not empty. Without one it keeps a page, of up
+/// to 32 KiB, until it is dropped.
 pub struct TxBatch {
     pages: TxPages,
-    /// INVARIANT: The first `count` are not empty, the others are. Their lengths add up to `len`,
-    /// unless `is_small`; then there are none.
+    /// INVARIANT: The first `count` spans are not empty, the others are. Their lengths add up to
+    /// `len`; but if `is_small`, `count` is 0.
     spans: [PageSpan; TxBatch::MAX_SPANS],
     count: usize,
     len: usize,
-    /// The bytes are `small[at..at + len]`.
+    /// The bytes are `small[at..at + len]`, not in `spans`.
     is_small: bool,
-    /// Who fills it may not sleep.
+    /// Filling must not sleep.
     atomic: bool,
-    /// What was in front of the bytes was sent.
+    /// The bytes are the rest of a batch that was sent in part.
     begun: bool,
-    /// Likewise, and that did not end where a segment does.
+    /// As `begun`; and the sent part did not end where a segment does, or its end is unknown.
     cut: bool,
-    /// Nothing shares the last segment.
+    /// Nothing that follows may share the last segment.
     last: bool,
     align: SegmentAlign,
     at: usize,
     small: [u8; TxBatch::SMALL],
 }
 
-/// How a batch lies in TCP's segments.
+/// Where a batch lies in TCP's segments.
 struct SegmentAlign {
     /// Octets of a segment; 0: the batch may lie anywhere.
     segment: usize,
-    /// Octets of its first segment that are in front of the batch.
+    /// Octets of the batch's first segment that precede the batch.
     segment_offset: usize,
-    /// Octets of the last segment of the batches before, if more may go into it.
+    /// Octets that the previous batch has left in its last segment, if more may go into that; else
+    /// 0.
     open: usize,
 }
 
-/// What there is to send.
+/// The bytes of a batch, and whether TCP is to copy them.
 #[derive(Clone, Copy)]
 pub enum Bytes<'a> {
-    /// To be copied.
+    /// TCP copies them.
     Small(&'a [u8]),
-    /// To be referred to, in order.
+    /// TCP takes references to the pages, in order.
     Pages(&'a [PageSpan]),
 }
 
 impl TxBatch {
-    /// How many bytes fit in: what TCP sends as one packet at the most (`GSO_LEGACY_MAX_SIZE`).
+    /// The most bytes in a batch: the size of TCP's largest packet (`GSO_LEGACY_MAX_SIZE`).
     pub const MAX_LEN: usize = 65536;
 
-    /// How many pieces they can have: what a packet can refer to (`MAX_SKB_FRAGS`), so that TCP
-    /// never has to begin another one in the middle of a frame. A batch that was empty when it was
-    /// [begun] never has more, even if it is made of single pages.
+    /// The most spans in a batch: as many as a packet has fragments (`MAX_SKB_FRAGS`), so that TCP
+    /// never has to begin another packet in the middle of a frame. A batch that was empty when it
+    /// was [begun] stays within them, even if it is made of single pages.
     ///
     /// [begun]: TxBatch::begin
     pub const MAX_SPANS: usize = 17;
 
-    /// How many bytes have room in the object: a short message with its headers.
+    /// Bytes that have room in the object: a short message with its headers.
     const SMALL: usize = 192;
 
-    /// Makes an empty one; allocates nothing. Pages that it has filled go to `pool`, and what is free
-    /// of those there is filled again.
+    /// Makes an empty batch; allocates nothing. Pages that it has filled go to `pool`, and it fills
+    /// those of the pool that are free again.
     pub fn new(pool: Option<Arc<PagePool>>) -> Self {
         Self {
             pages: TxPages::new(pool),
@@ -100,22 +101,23 @@ impl TxBatch {
         }
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether they are the rest of a batch that was sent in part.
+    /// Whether the bytes are the rest of a batch that was sent in part.
     pub fn is_begun(&self) -> bool {
         self.begun && !self.is_empty()
     }
 
-    /// Whether nobody knows where in a segment they begin.
+    /// Whether it is unknown where in a segment the bytes begin.
     fn is_cut(&self) -> bool {
         self.cut && !self.is_empty()
     }
 
-    /// Has what there is sent at once, however busy the device is: nothing of use follows.
+    /// Has TCP send the batch at once, however busy the device is, as nothing follows that could
+    /// share its last segment.
     pub fn set_last(&mut self) {
         self.last = true;
     }
@@ -125,7 +127,7 @@ impl TxBatch {
         self.last
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -135,13 +137,13 @@ impl TxBatch {
         Self::MAX_LEN - self.len
     }
 
-    /// Prepares for a new batch of about `hint` bytes, behind [`TxBatch::align_to`]. To be called when it
-    /// is empty; otherwise it costs fragments.
+    /// Prepares for a new batch of about `hint` bytes. Call it after [`TxBatch::align_to`], while
+    /// the batch is empty; otherwise it costs fragments.
     #[inline]
     pub fn begin(&mut self, hint: usize) {
         (self.begun, self.cut) = (self.is_begun(), self.is_cut());
         if hint > Self::SMALL {
-            // What goes on with a segment best follows it in memory, too.
+            // A batch that goes on in a segment best follows its beginning in memory, too.
             if self.align.segment_offset == 0 {
                 self.pages.begin(hint);
             }
@@ -150,10 +152,12 @@ impl TxBatch {
         }
     }
 
-    /// No frame of the batch that begins may lie across two segments, of `segment` octets. If the
-    /// batches before have left the last one open, and it is among the `unsent` octets that TCP has not
-    /// sent, the batch goes on there: returns how many octets of it are in front. 0 octets of a
-    /// segment: frames may lie anywhere.
+    /// Aligns the batch that begins to segments of `segment` octets: no frame may lie across two of
+    /// them. 0: frames may lie anywhere.
+    ///
+    /// If the previous batch has left its last segment open, and that is among the `unsent` octets
+    /// that TCP has not sent, the new batch goes on there. Returns how many octets of the segment
+    /// precede it; 0 if it begins a segment.
     #[inline]
     pub fn align_to(&mut self, segment: usize, unsent: usize) -> usize {
         let align = &mut self.align;
@@ -164,51 +168,53 @@ impl TxBatch {
         align.segment_offset
     }
 
-    /// The batch, which is empty yet, begins a segment after all, whatever was left open.
+    /// Has the batch, which is still empty, begin a segment, whatever the previous one has left
+    /// open.
     pub fn begin_segment(&mut self) {
         (self.align.segment_offset, self.align.open) = (0, 0);
     }
 
-    /// As TCP wants to know it: less than 0 for anywhere, or what goes on with a batch. And whether
-    /// the last segment is to be left open.
+    /// The arguments of `ksock_send()` and its siblings: the segment offset, which is less than 0
+    /// if the batch may lie anywhere or is the rest of a cut one; and whether nothing may share the
+    /// last segment.
     pub(crate) fn alignment_hint(&self) -> (c_int, bool) {
         let free = self.align.segment == 0 || self.is_cut();
-        // CAST: A segment is an IP packet at the most.
+        // CAST: A segment is no longer than an IP packet.
         let segment_offset = if free {
             -1
         } else {
             self.align.segment_offset as c_int
         };
-        // Where a segment ends is not known for the rest of a batch.
+        // The rest of a cut batch ends at an unknown place in a segment.
         (
             segment_offset,
             self.last || self.is_cut() && self.align.segment != 0,
         )
     }
 
-    /// Where its pages come from.
+    /// The pool of its pages.
     pub(crate) fn pool(&self) -> Option<&PagePool> {
         self.pages.pool()
     }
 
-    /// Where it really was.
+    /// Notes how many octets of the segment really preceded the batch.
     pub(crate) fn set_segment_offset(&mut self, segment_offset: c_int) {
         if let Ok(segment_offset) = usize::try_from(segment_offset) {
             self.align.segment_offset = segment_offset;
         }
     }
 
-    /// Whether those who fill it from now on may not sleep.
+    /// Whether filling must not sleep from now on.
     pub fn set_atomic(&mut self, atomic: bool) {
         self.atomic = atomic;
     }
 
-    /// Whether those who fill it may not sleep.
+    /// Whether filling must not sleep.
     pub fn is_atomic(&self) -> bool {
         self.atomic
     }
 
-    /// Moves the bytes to pages.
+    /// Moves the bytes from the object to pages.
     #[cold]
     fn outgrow(&mut self) -> Result {
         let (small, from, len) = (self.small, self.at, self.len);
@@ -224,7 +230,8 @@ impl TxBatch {
 
     /// Appends a copy of `bytes`.
     ///
-    /// `ENOSPC`: they do not fit in. `ENOMEM`: no memory at the moment. Nothing was appended then.
+    /// Errors: `ENOSPC` if they do not fit in, `ENOMEM` if there is no memory at the moment. In
+    /// either case nothing was appended.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Result {
         let mut done = 0;
@@ -238,8 +245,8 @@ impl TxBatch {
 
     /// Appends `n` bytes that `write` produces.
     ///
-    /// It is called with one contiguous piece after the other, and has to write all of each. If it
-    /// fails, or with the errors of [`TxBatch::put`], nothing was appended.
+    /// `write` is called for one contiguous piece after the other, and has to write all of each. If
+    /// it fails, or with the errors of [`TxBatch::put`], nothing was appended.
     #[inline]
     pub fn fill<E: From<Error>>(
         &mut self,
@@ -257,9 +264,9 @@ impl TxBatch {
         self.fill_pages(n, write)
     }
 
-    /// As [`TxBatch::fill`], if all `n` bytes lie in one piece, so that `write` is called once; `None`
-    /// if they do not, or are none, or the batch is full, or memory is to be allocated first. Nothing was
-    /// done then.
+    /// As [`TxBatch::fill`], if all `n` bytes lie in one piece, so that `write` is called once.
+    /// Returns `None` and does nothing if they do not, if the batch is full, if a page must be
+    /// allocated first, or if `n` is 0 and the batch is in pages.
     #[inline]
     pub fn fill_whole<E: From<Error>>(
         &mut self,
@@ -303,7 +310,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Appends one contiguous piece of up to `max` bytes.
+    /// Appends one contiguous piece of up to `max` bytes, which `write` produces.
     #[inline]
     fn piece<E: From<Error>>(
         &mut self,
@@ -323,9 +330,9 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Takes back what was appended since [`TxBatch::len`] was `mark`; nothing may have been
-    /// consumed since. Memory of pages is not used again, as it might have been sent already, so
-    /// what is appended next begins a span.
+    /// Takes back the bytes that were appended since [`TxBatch::len`] was `mark`. Nothing may have
+    /// been consumed since. TCP might have sent bytes in pages already, so their memory is not
+    /// written again, and the next bytes begin a span.
     pub fn rollback(&mut self, mark: usize) {
         let mut drop = self.len.saturating_sub(mark);
         self.len -= drop;
@@ -342,7 +349,7 @@ impl TxBatch {
         }
     }
 
-    /// What there is to send.
+    /// The bytes to send.
     pub fn bytes(&self) -> Bytes<'_> {
         if self.is_small {
             Bytes::Small(self.small.get(self.at..self.at + self.len).unwrap_or(&[]))
@@ -351,20 +358,20 @@ impl TxBatch {
         }
     }
 
-    /// The object's own room is to be used by batches that begin short only.
+    /// Only a batch that begins short uses the room in the object.
     fn reset_if_empty(&mut self) {
         if self.len == 0 {
             self.is_small = false;
         }
     }
 
-    /// Forgets the first `n` bytes, at most all: they were sent.
+    /// Removes the first `n` bytes, or all if there are fewer: TCP has taken them.
     #[inline]
     pub fn consume(&mut self, n: usize) {
         let drop = n.min(self.len);
         self.len -= drop;
         let align = &mut self.align;
-        // Where in a segment its end is, if that is known.
+        // Where in a segment the removed bytes end, if that is known.
         let end = match self.cut {
             false => (align.segment_offset + drop).checked_rem(align.segment),
             true => None,
@@ -373,7 +380,8 @@ impl TxBatch {
             align.open = end.filter(|_| !self.last).unwrap_or(0);
             self.cut = false;
         } else {
-            // The rest of a batch that was sent to the end of a segment is like a batch.
+            // If the sent part ended where a segment does, the rest begins one, as a new batch
+            // does.
             (align.segment_offset, self.cut) = (0, end != Some(0));
         }
         self.begun = self.len != 0;
@@ -407,7 +415,7 @@ impl TxBatch {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all bytes. The next batch begins a segment.
     pub fn clear(&mut self) {
         self.consume(self.len);
         self.align.open = 0;
@@ -424,7 +432,8 @@ impl Default for TxBatch {
 mod tests {
     use super::*;
 
-    /// What `write` is given `n` bytes of in one piece, if it is called.
+    /// Calls `fill_whole` with a `write` that returns `result`, and checks that it was called once,
+    /// for all `n` bytes, or not at all.
     fn whole(batch: &mut TxBatch, n: usize, result: Result) -> Option<Result> {
         let (before, mut called) = (batch.len(), 0);
         let done = batch.fill_whole(n, |to| -> Result {
@@ -439,7 +448,7 @@ mod tests {
         done
     }
 
-    /// One call, or none, and then nothing was done.
+    /// `write` is called once, or not at all, and then nothing was done.
     #[test]
     fn whole_pieces() -> Result {
         let mut batch = TxBatch::new(None);
@@ -456,7 +465,7 @@ mod tests {
         while let Some(done) = whole(&mut batch, 1000, Ok(())) {
             assert_eq!(done, Ok(()));
         }
-        // A page is full but for the rest, or the batch.
+        // Less than 1000 bytes are left in the page, or in the batch.
         assert!(batch.len() <= TxBatch::MAX_LEN && batch.len() % 1000 == 0);
         assert!(batch.pages.contiguous() < 1000 || batch.room() < 1000);
         if batch.pages.contiguous() > 10 {

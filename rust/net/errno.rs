@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The error codes of networking, which [`kernel::error::code`] does not have.
+//! Error codes of networking that [`kernel::error::code`] does not have.
 
 use kernel::{error::Error, prelude::*};
 
-/// An error code; compares with and converts to [`Error`].
+/// An error code, which compares with [`Error`] and converts to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(
-    /// Positive.
+    /// The `errno` value, positive.
     c_int,
 );
 
@@ -34,7 +34,7 @@ macro_rules! declare {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         $(
             $(#[$doc])*
-            // CAST: All codes are small.
+            // CAST: All codes are less than 4096.
             pub const $name: Errno = Errno(crate::bindings::$name as c_int);
         )*
     };
@@ -55,9 +55,9 @@ declare! {
     ECONNABORTED,
     /// Connection reset by peer.
     ECONNRESET,
-    /// There is a connection already.
+    /// The socket is connected already.
     EISCONN,
-    /// There is no connection.
+    /// The socket is not connected.
     ENOTCONN,
     /// Timed out.
     ETIMEDOUT,

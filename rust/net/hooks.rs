@@ -2,12 +2,12 @@
 
 //! Socket callbacks: installed as a whole, restored as a whole.
 //!
-//! TCP calls into its user through four function pointers of `struct sock`. [`HookSlot`] replaces
-//! them together and makes `sk_user_data` point to a [`Hooks`] that owns an `Arc` of the object
-//! that wants to know. The callbacks run with `sk_callback_lock` read-held and find their object
-//! under that lock; detaching takes it for writing. So once detaching is done no callback is
-//! running, later ones find nothing, and the `Arc` is gone. `net/tls` and `drivers/nvme/host/tcp.c`
-//! work the same way.
+//! TCP calls its user through four function pointers of `struct sock`. [`HookSlot`] replaces them
+//! together and points `sk_user_data` to a [`Hooks`], which owns an `Arc` of the target: the object
+//! that the callbacks are for. A callback holds `sk_callback_lock` for reading while it looks for
+//! the target and calls it; detaching takes that lock for writing. So when detaching returns, no
+//! callback is running, later ones find no target, and the `Arc` was dropped. `net/tls` and
+//! `drivers/nvme/host/tcp.c` do the same.
 
 use crate::{bindings, LockedSock, TcpState};
 use core::{
@@ -23,18 +23,24 @@ use kernel::{
 /// The callbacks of a connected (or connecting) socket.
 ///
 /// All run with bottom halves disabled and `sk_callback_lock` read-held, in softirq or in a process
-/// that gives back the socket lock. They must not sleep, nor call functions of the socket that do.
+/// that calls into TCP or releases the socket lock. They must not sleep, nor call a function of
+/// [`TcpSocket`] that does.
+///
+/// [`TcpSocket`]: crate::TcpSocket
 pub trait SockCallbacks: Send + Sync + 'static {
-    /// Data or the peer's FIN is there. The socket lock is held, and `sk` proves it.
+    /// Data or the peer's FIN has arrived. The socket lock is held, as `sk` proves.
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock);
 
-    /// The send buffer has a useful amount of room again after a send found none.
+    /// The send buffer has a useful amount of room again, after a send found none.
     fn write_space(this: ArcBorrow<'_, Self>);
 
-    /// The state of the connection changed. May come out of a call that this object makes itself.
+    /// The state of the connection changed to `state`. A call that the target itself makes, such as
+    /// [`TcpSocket::shutdown_write`], may call this before it returns.
+    ///
+    /// [`TcpSocket::shutdown_write`]: crate::TcpSocket::shutdown_write
     fn state_change(this: ArcBorrow<'_, Self>, state: TcpState);
 
-    /// The connection failed, for the reason given; [`TcpSocket::take_error`] still returns it.
+    /// The connection failed with `reason`, which [`TcpSocket::take_error`] still returns.
     ///
     /// [`TcpSocket::take_error`]: crate::TcpSocket::take_error
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error);
@@ -42,22 +48,22 @@ pub trait SockCallbacks: Send + Sync + 'static {
 
 /// The callback of a listening socket.
 pub trait ListenCallbacks: Send + Sync + 'static {
-    /// There is a connection to accept. In softirq, possibly on several CPUs at once, without the
-    /// lock of the listening socket; must not sleep.
+    /// A connection can be accepted. Called in softirq, possibly on several CPUs at once, without
+    /// the lock of the listening socket. Must not sleep.
     fn ready(this: ArcBorrow<'_, Self>);
 }
 
-/// What `sk_user_data` points to.
+/// The callbacks of one socket and their target. `sk_user_data` points to it.
 #[repr(C)]
 struct Hooks<T> {
-    /// First, so that a pointer to it is one to the whole.
+    /// The part that C sees. It comes first, so that a pointer to it also points to the `Hooks`.
     raw: bindings::ksock_hooks,
-    /// Drops the whole from a pointer to `raw`, which knows no `T`.
+    /// Frees the `Hooks<T>` that begins with `raw`; for [`HookSlot::detach`], which knows no `T`.
     free: unsafe fn(*mut bindings::ksock_hooks),
     target: Arc<T>,
 }
 
-/// The beginning of every `Hooks<T>`, without its `T`.
+/// The first members of every `Hooks<T>`, for code that knows no `T`.
 #[repr(C)]
 struct Head {
     raw: bindings::ksock_hooks,
@@ -89,19 +95,21 @@ impl<T> Hooks<T> {
 
     /// # Safety
     ///
-    /// `raw` must be the first member of a `Hooks<T>` that came from [`KBox::into_raw`] and that
-    /// nobody uses any more.
+    /// `raw` must point to the first member of a `Hooks<T>` that came from [`KBox::into_raw`] and
+    /// that nobody uses any more.
     unsafe fn free(raw: *mut bindings::ksock_hooks) {
-        // SAFETY: By the contract of this function; `raw` is at offset 0 (`repr(C)`).
+        // SAFETY: By the contract of this function `raw` points to the first member (`repr(C)`) of
+        // a `Hooks<T>` from [`KBox::into_raw`], which is ours to free.
         drop(unsafe { KBox::from_raw(raw.cast::<Self>()) });
     }
 
     /// # Safety
     ///
-    /// `raw` must be the first member of a `Hooks<T>` that is not freed during `'a`.
+    /// `raw` must point to the first member of a `Hooks<T>` that is not freed during `'a`.
     unsafe fn target<'a>(raw: *mut bindings::ksock_hooks) -> ArcBorrow<'a, T> {
-        // SAFETY: By the contract of this function. Only the member `target` is borrowed, which
-        // nobody changes, while C may change `raw`.
+        // SAFETY: By the contract of this function `raw` points to a `Hooks<T>` that lives for
+        // `'a`. Only its member `target` is borrowed, which nobody changes; C may change the member
+        // `raw`.
         unsafe { &(*raw.cast::<Self>()).target }.as_arc_borrow()
     }
 }
@@ -109,61 +117,72 @@ impl<T> Hooks<T> {
 impl<T: SockCallbacks> Hooks<T> {
     /// # Safety
     ///
-    /// To be called by `ksock_data_ready()` only: with the hooks attached to `sk`, the socket lock
-    /// held, and nobody inside who got a [`LockedSock`] of it.
+    /// Only `ksock_data_ready()` may call this, through hooks that [`HookSlot::attach`] made for
+    /// `T` and attached to `sk`: with `sk_callback_lock` read-held, the socket lock held, and no
+    /// [`LockedSock`] of `sk` in use.
     unsafe extern "C" fn data_ready(raw: *mut bindings::ksock_hooks, sk: *mut bindings::sock) {
-        // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
+        // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
+        // read-held, and detaching takes that lock for writing before it frees the hooks.
         let target = unsafe { Self::target(raw) };
-        // SAFETY: The lock is held for the time of this call, and by `ksock_hooks::busy` this is
-        // the only `LockedSock` of the socket.
+        // SAFETY: By the contract of this function the socket lock is held for the time of this
+        // call. `ksock_data_ready()` calls only if `ksock_hooks::busy` was not set, and sets it for
+        // the call, so no other `LockedSock` of the socket is in use.
         let mut locked = unsafe { LockedSock::new(sk) };
         T::data_ready(target, &mut locked);
     }
 
     /// # Safety
     ///
-    /// To be called by `ksock_write_space()` only.
+    /// Only `ksock_write_space()` may call this, through hooks that [`HookSlot::attach`] made for
+    /// `T`, with `sk_callback_lock` read-held.
     unsafe extern "C" fn write_space(raw: *mut bindings::ksock_hooks) {
-        // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
+        // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
+        // read-held, and detaching takes that lock for writing before it frees the hooks.
         T::write_space(unsafe { Self::target(raw) });
     }
 
     /// # Safety
     ///
-    /// To be called by `ksock_state_change()` only.
+    /// Only `ksock_state_change()` may call this, through hooks that [`HookSlot::attach`] made for
+    /// `T`, with `sk_callback_lock` read-held.
     unsafe extern "C" fn state_change(raw: *mut bindings::ksock_hooks, state: c_int) {
-        // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
+        // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
+        // read-held, and detaching takes that lock for writing before it frees the hooks.
         T::state_change(unsafe { Self::target(raw) }, TcpState::from_raw(state));
     }
 
     /// # Safety
     ///
-    /// To be called by `ksock_error_report()` only.
+    /// Only `ksock_error_report()` may call this, through hooks that [`HookSlot::attach`] made for
+    /// `T`, with `sk_callback_lock` read-held.
     unsafe extern "C" fn error_report(raw: *mut bindings::ksock_hooks, err: c_int) {
-        // Without an error it is a report of something else, which we did not ask for.
+        // Without an error the report is about the error queue, which this crate does not use.
         let Err(reason) = to_result(err.wrapping_neg()) else {
             return;
         };
-        // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
+        // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
+        // read-held, and detaching takes that lock for writing before it frees the hooks.
         T::error_report(unsafe { Self::target(raw) }, reason);
     }
 }
 
 /// # Safety
 ///
-/// To be called by `ksock_listen_ready()` only.
+/// Only `ksock_listen_ready()` may call this, through hooks that [`HookSlot::attach_listener`] made
+/// for `T`, with `sk_callback_lock` read-held.
 unsafe extern "C" fn listen_ready<T: ListenCallbacks>(
     raw: *mut bindings::ksock_hooks,
     _sk: *mut bindings::sock,
 ) {
-    // SAFETY: The hooks are not freed while `sk_callback_lock` is read-held.
+    // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
+    // read-held, and detaching takes that lock for writing before it frees the hooks.
     T::ready(unsafe { Hooks::<T>::target(raw) });
 }
 
-/// The place of a socket for its callbacks.
+/// The callbacks that are attached to one socket, or none.
 pub(crate) struct HookSlot {
     /// INVARIANT: Null, or the first member of a boxed `Hooks<T>` that is attached to the socket.
-    /// Changed with the lock of that socket held.
+    /// It changes only with the lock of that socket held.
     raw: AtomicPtr<bindings::ksock_hooks>,
 }
 
@@ -174,7 +193,9 @@ impl HookSlot {
         }
     }
 
-    /// `sk` must be the socket this slot belongs to, here and below.
+    /// Attaches the callbacks of a connection. `sk` must be the socket that this slot belongs to,
+    /// here and in the functions below. Context: sleeping. Errors: `EBUSY` if there are callbacks,
+    /// `ENOMEM`.
     pub(crate) fn attach<T: SockCallbacks>(
         &self,
         sk: *mut bindings::sock,
@@ -188,6 +209,7 @@ impl HookSlot {
         self.install(sk, hooks, bindings::ksock_attach)
     }
 
+    /// As [`HookSlot::attach`], of a listener.
     pub(crate) fn attach_listener<T: ListenCallbacks>(
         &self,
         sk: *mut bindings::sock,
@@ -205,49 +227,53 @@ impl HookSlot {
         attach: unsafe extern "C" fn(*mut bindings::sock, *mut bindings::ksock_hooks) -> c_int,
     ) -> Result {
         let raw = KBox::into_raw(hooks).cast::<bindings::ksock_hooks>();
-        // SAFETY: The slot's socket is there as long as the slot is.
+        // SAFETY: `sk` is the slot's socket. Its owner has this slot, too, and releases it later.
         unsafe { bindings::ksock_lock(sk) };
-        // SAFETY: The socket is locked; `raw` stays valid until it is detached, and its functions
-        // fit the kind of socket by the choice of `attach` above.
+        // SAFETY: The socket is locked. `raw` stays valid until `detach` takes it off the socket.
+        // Its functions are those that `attach` needs: the two callers choose both together.
         let ret = unsafe { attach(sk, raw) };
         if ret == 0 {
-            // INVARIANT: Attached, and the lock is held.
+            // INVARIANT: `raw` is attached, and the lock is held.
             self.raw.store(raw, Ordering::Relaxed);
         }
-        // SAFETY: Locked above.
+        // SAFETY: This function locked the socket above.
         unsafe { bindings::ksock_unlock(sk) };
         to_result(ret).inspect_err(|_| {
-            // SAFETY: It was not attached, so nobody else knows it.
+            // SAFETY: `raw` came from `KBox::into_raw` and was not attached, so nobody else uses
+            // it.
             unsafe { Hooks::<T>::free(raw) }
         })
     }
 
+    /// Detaches the callbacks, if there are any, and frees them. Context: sleeping.
     pub(crate) fn detach(&self, sk: *mut bindings::sock) {
         if self.raw.load(Ordering::Relaxed).is_null() {
             return;
         }
-        // SAFETY: The slot's socket is there as long as the slot is.
+        // SAFETY: `sk` is the slot's socket. Its owner has this slot, too, and releases it later.
         unsafe { bindings::ksock_lock(sk) };
-        // INVARIANT: The lock is held, and what was there is detached before it is given back.
+        // INVARIANT: The lock is held, and `raw` is detached before it is released.
         let raw = self.raw.swap(ptr::null_mut(), Ordering::Relaxed);
         if !raw.is_null() {
-            // SAFETY: By the type invariant `raw` was attached to this socket.
+            // SAFETY: The socket is locked, and by the type invariant `raw` is attached to it.
             unsafe { bindings::ksock_detach(sk, raw) };
         }
-        // SAFETY: Locked above.
+        // SAFETY: This function locked the socket above.
         unsafe { bindings::ksock_unlock(sk) };
         if !raw.is_null() {
-            // SAFETY: `raw` is the beginning of a `Hooks<T>`, which begins like `Head`.
+            // SAFETY: `raw` begins a `Hooks<T>`, whose first members are those of `Head`
+            // (`repr(C)`).
             let free = unsafe { (*raw.cast::<Head>()).free };
-            // SAFETY: `free` belongs to the same `Hooks<T>`. After `ksock_detach()` no callback
-            // uses it, and it was taken out of the slot, so that nobody frees it again; those who
-            // look at the slot do so with the lock held and have let go of it.
+            // SAFETY: `free` belongs to the same `Hooks<T>`, a box by the type invariant. After
+            // `ksock_detach()` no callback uses it. It was taken out of the slot under the socket
+            // lock: nobody frees it again, and `set_busy`, which looks there under that lock, is
+            // done with it.
             unsafe { free(raw) };
         }
     }
 
-    /// Notes that the lock's holder has exclusive access to what it guards, or has it no more.
-    /// Whether `data_ready` was called since the last note.
+    /// Marks that a [`LockedSock`] of the socket is in use, or no more. While it is, TCP's calls of
+    /// `data_ready` are put off. Returns whether there was one since the mark last changed.
     ///
     /// # Safety
     ///
@@ -257,8 +283,8 @@ impl HookSlot {
         if raw.is_null() {
             return false;
         }
-        // SAFETY: By the type invariant `raw` is valid, and it stays so while the lock is held,
-        // under which both marks are accessed.
+        // SAFETY: By the type invariant `raw` is valid. While the socket lock is held it is not
+        // detached, and `busy` and `missed` are accessed under that lock only.
         unsafe {
             (*raw).busy = busy;
             core::mem::take(&mut (*raw).missed)

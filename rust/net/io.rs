@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Moving bytes: reading within the socket lock, sending from pages, and the small exact reads and
-//! sends of a handshake.
+//! Sending and receiving: reads in place under the socket lock, sends from pages, and the small
+//! copying sends and receives of a handshake.
 
 use crate::{
     batch::Bytes, bindings, partial::PartialPages, LockedSock, PagePool, SockCell, TcpSocket,
@@ -12,32 +12,32 @@ use kernel::{
     prelude::*,
 };
 
-/// What became of a send.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// So many bytes were taken, at least one, possibly less than offered.
+    /// TCP took this many bytes: at least one, possibly fewer than it was offered.
     Bytes(usize),
-    /// There is no room; [`SockCallbacks::write_space`] tells when there is.
+    /// TCP has no room. [`SockCallbacks::write_space`] is called when it has.
     ///
     /// [`SockCallbacks::write_space`]: crate::SockCallbacks::write_space
     WouldBlock,
 }
 
-/// What became of a receive.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes arrived, at least one.
+    /// This many bytes were received, at least one.
     Bytes(usize),
-    /// There is nothing at the moment.
+    /// Nothing has arrived yet.
     WouldBlock,
-    /// The peer's FIN was reached.
+    /// The stream has ended with the peer's FIN.
     Eof,
 }
 
 #[inline]
 fn sent(ret: c_int) -> Result<Sent> {
     match usize::try_from(ret) {
-        // TCP does not say so; who sends in a loop would spin.
+        // TCP never takes 0 bytes of a send. If it did, a caller that sends in a loop would spin.
         Ok(0) => return Err(EIO),
         Ok(n) => return Ok(Sent::Bytes(n)),
         Err(_) => {}
@@ -49,8 +49,9 @@ fn sent(ret: c_int) -> Result<Sent> {
 }
 
 impl TcpSocket {
-    /// Sends a few bytes by copying them, to pages of `pool`; what is sent next begins a segment. C:
-    /// `tcp_sendmsg()`. Sleeping, but not for the network.
+    /// Sends a copy of `bytes`, which is made in a page of `pool`. The next send begins a segment.
+    /// Errors: `EINVAL` if there are no bytes; TCP's. C: `tcp_sendmsg()`. Sleeping, but does not
+    /// wait for the network.
     pub fn send(&self, bytes: &[u8], pool: Option<&PagePool>) -> Result<Sent> {
         if bytes.is_empty() {
             return Err(EINVAL);
@@ -66,8 +67,9 @@ impl TcpSocket {
         end: bool,
     ) -> c_int {
         PartialPages::lend(pool.map(PagePool::partial), |frag| {
-            // SAFETY: `self` keeps the socket, and the bytes are valid for reads of their length. `frag`
-            // has a page whose rest nobody else uses, or none.
+            // SAFETY: `self` owns the socket. `bytes` are valid for reads of their length, and
+            // `segment_offset` for reads and writes. `frag` has no page, or one of which nobody
+            // else uses the bytes from its offset on.
             unsafe {
                 let start = bytes.as_ptr().cast();
                 bindings::ksock_send(self.sk(), start, bytes.len(), frag, segment_offset, end)
@@ -75,15 +77,15 @@ impl TcpSocket {
         })
     }
 
-    /// Sends what a batch has. A short one is copied; of others TCP refers to the pages, which is all
-    /// it needs: the batch may be refilled after this returns. (If the route's device has no
-    /// scatter/gather, TCP copies.)
+    /// Sends the bytes of a batch. TCP copies a short one. Of a longer one it takes references to
+    /// the pages, or copies if the device of the route has no scatter/gather. The caller may refill
+    /// the batch when this returns.
     ///
-    /// Where its frames lie in segments is told by [`TxBatch::align_to`]. While the device is busy, TCP
-    /// keeps what is less than a segment, so that it can be shared.
+    /// [`TxBatch::align_to`] says how the frames lie in segments. While the device is busy, TCP
+    /// keeps an incomplete segment, so that the next batch can share it.
     ///
-    /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but not for the network. What arrived
-    /// meanwhile is processed before this returns, see the crate's documentation.
+    /// C: `tcp_sendmsg(MSG_SPLICE_PAGES)`. Sleeping, but does not wait for the network. Packets
+    /// that arrived meanwhile are processed before this returns, see the crate's documentation.
     #[inline]
     pub fn send_batch(&self, batch: &mut TxBatch) -> Result<Sent> {
         let (mut segment_offset, end) = batch.alignment_hint();
@@ -93,10 +95,10 @@ impl TcpSocket {
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
-                // SAFETY: `self` keeps the socket. A `PageSpan` has the layout of `bio_vec` and
-                // describes memory of a page it has a reference of, which nobody writes as long as
-                // anybody else has one; TCP takes references of its own. Together the spans have
-                // `batch.len()` bytes.
+                // SAFETY: `self` owns the socket. A `PageSpan` has the layout of a `bio_vec`. It
+                // describes bytes of a page, and has a reference to that page. Nobody writes to the
+                // bytes as long as others have references; TCP takes its own. Together the spans
+                // have `batch.len()` bytes. `segment_offset` is valid for reads and writes.
                 unsafe {
                     let (sk, len) = (self.sk(), batch.len());
                     bindings::ksock_send_pages(sk, spans, count, len, &mut segment_offset, end)
@@ -107,13 +109,13 @@ impl TcpSocket {
         sent(ret)
     }
 
-    /// Receives no more bytes than there is room for, so that a handshake can stop exactly where
-    /// the stream begins. C: `kernel_recvmsg()`. Sleeping, but not for the network.
+    /// Receives at most as many bytes as `bytes` has room for, so that a handshake can stop exactly
+    /// where the stream begins. C: `kernel_recvmsg()`. Sleeping, but does not wait for the network.
     pub fn recv(&self, bytes: &mut [u8]) -> Result<Received> {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
-        // SAFETY: `self` keeps the socket, and the bytes are valid for writes of their length.
+        // SAFETY: `self` owns the socket, and `bytes` are valid for writes of their length.
         let ret =
             unsafe { bindings::ksock_recv(self.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len()) };
         match to_result(ret) {
@@ -126,9 +128,12 @@ impl TcpSocket {
 }
 
 impl LockedSock {
-    /// As [`TcpSocket::send_batch`], for who has the socket locked, possibly in softirq. Does not
-    /// sleep: TCP may be short of memory then, which looks as if it had no room, though no
-    /// callback will tell that there is some; have somebody try again who may sleep.
+    /// As [`TcpSocket::send_batch`], for the holder of the socket lock, possibly in softirq. Does
+    /// not sleep. When TCP is short of memory it therefore returns [`Sent::WouldBlock`], and no
+    /// callback need follow: the caller then has a thread try again that may sleep.
+    ///
+    /// The batch must make no more than 16 packets. Before it makes another, TCP would process the
+    /// packets that wait for the lock, which a process may be doing just now.
     ///
     /// C: `tcp_sendmsg_locked()`.
     pub fn send_batch(&mut self, batch: &mut TxBatch) -> Result<Sent> {
@@ -138,8 +143,9 @@ impl LockedSock {
             Bytes::Small(bytes) => {
                 let segment_offset = &mut segment_offset;
                 PartialPages::lend(batch.pool().map(PagePool::partial), |frag| {
-                    // SAFETY: By the type invariant the socket is locked, and the bytes are valid for
-                    // reads of their length. `frag` has a page whose rest nobody else uses, or none.
+                    // SAFETY: By the type invariant the socket is locked. `bytes` are valid for
+                    // reads of their length, and `segment_offset` for reads and writes. `frag` has
+                    // no page, or one of which nobody else uses the bytes from its offset on.
                     unsafe {
                         let (sk, start) = (self.as_ptr(), bytes.as_ptr().cast());
                         bindings::ksock_send_locked(
@@ -156,8 +162,9 @@ impl LockedSock {
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
-                // SAFETY: By the type invariant the socket is locked. For the spans see
-                // `TcpSocket::send_batch`.
+                // SAFETY: By the type invariant the socket is locked. A `PageSpan` has the layout
+                // of a `bio_vec`, and a reference to its page, to whose bytes nobody writes as long
+                // as others have references. Together the spans have `batch.len()` bytes.
                 unsafe {
                     let (sk, len) = (self.as_ptr(), batch.len());
                     bindings::ksock_send_pages_locked(
@@ -175,53 +182,54 @@ impl LockedSock {
         sent(ret)
     }
 
-    /// Hands every contiguous piece of what was received to `take`, in order and in place.
+    /// Passes each contiguous piece of the received data to `take`, in order and in place.
     ///
-    /// `take` returns how much it consumed. Less than it got ends the reading; the rest stays in
-    /// the socket, and the next reading begins there. Returns the bytes consumed. `EPROTO`: the
-    /// peer sent urgent data, behind which the stream cannot be read.
+    /// `take` returns how many bytes it consumed. If that is less than it was given, reading ends;
+    /// the rest stays in the socket, and the next read begins there. Returns the number of bytes
+    /// consumed. Errors: `EPROTO` if the peer sent urgent data, after which the stream cannot be
+    /// read.
     ///
-    /// Over loopback they may lie in pages that a process has spliced into its socket and can still
-    /// write to: whoever checks a byte and then relies on it must have read it once.
+    /// Over loopback the data may lie in pages that a process has spliced into its socket and can
+    /// still write to. Code that checks a byte and then relies on it must read it once only.
     ///
     /// C: `tcp_read_sock()`, `skb_seq_read()`. Does not sleep.
     pub fn read<F: FnMut(&[u8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
         /// # Safety
         ///
-        /// `ctx` must point to an `F` that nobody else uses, and `data` to `len` bytes that are
-        /// valid for reads and that the kernel does not change, both for the time of the call.
+        /// `ctx` must point to an `F` that nobody else uses. `data` must point to `len` bytes that
+        /// are valid for reads and that the kernel does not change. Both for the time of the call.
         unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
             ctx: *mut c_void,
             data: *const u8,
             len: usize,
         ) -> usize {
-            // SAFETY: By the contract of this function.
+            // SAFETY: By the contract of this function nobody else uses the `F` at `ctx`.
             let take = unsafe { &mut *ctx.cast::<F>() };
-            // SAFETY: By the contract of this function.
+            // SAFETY: By the contract of this function `len` bytes at `data` are valid for reads.
             let data = unsafe { core::slice::from_raw_parts(data, len) };
             take(data).min(len)
         }
 
         let ctx: *mut F = &mut take;
-        // SAFETY: By the type invariant the socket is locked. `ctx` is the `take` of this function,
-        // used by nobody else during the call. What `skb_seq_read()` finds are bytes of received
-        // packets, which stay there while the socket is locked, and which the kernel does not
-        // change. (A process may, see above; like every reader of packets, those of `take` copy
-        // or sum them in the kernel's routines, and take whatever value they find.)
+        // SAFETY: By the type invariant the socket is locked. `ctx` points to this function's
+        // `take`, which nobody else uses during the call. `skb_seq_read()` finds bytes of received
+        // packets. These stay while the socket is locked, and the kernel does not change them. (A
+        // process may, see above. Users of `take` copy or sum them with the kernel's routines, as
+        // every reader of packets does, and accept any value.)
         let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };
         usize::try_from(ret).or_else(|_| to_result(ret).map(|()| 0))
     }
 
-    /// As [`LockedSock::read`], with the content of a cell that belongs to this socket, or
-    /// `EINVAL` if it does not.
+    /// As [`LockedSock::read`], and passes the value of `cell` to `take`, too. Errors: also
+    /// `EINVAL`, if the cell does not belong to this socket.
     pub fn read_into<T, F>(&mut self, cell: &SockCell<T>, mut take: F) -> Result<usize>
     where
         F: FnMut(&mut T, &[u8]) -> usize,
     {
         let value: *mut T = cell.get_mut(self).ok_or(EINVAL)?;
         self.read(|data| {
-            // SAFETY: `self` is exclusively borrowed by this reading, and nobody else can have a
-            // `LockedSock` of this socket, so the value is accessed here only.
+            // SAFETY: `self` is exclusively borrowed during the read, and no other `LockedSock` of
+            // this socket is in use. So nobody else accesses the value.
             take(unsafe { &mut *value }, data)
         })
     }

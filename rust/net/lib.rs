@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernel TCP sockets.
+//! Kernel TCP sockets for a protocol that runs on top of TCP.
 //!
-//! What a protocol that lives on top of TCP needs inside the kernel: sockets that never block on
-//! the network ([`TcpSocket`]), their callbacks with an install/restore guard ([`hooks`]), a proof
-//! that the socket lock is held and state guarded by it ([`LockedSock`], [`SockCell`]), reading
-//! without copies from within the callback, and sending long batches of bytes from page fragments
-//! that TCP takes over without another copy ([`TxBatch`]).
+//! - [`TcpSocket`]: a socket that never blocks on the network.
+//! - [`hooks`]: its callbacks, installed and restored together.
+//! - [`LockedSock`] and [`SockCell`]: a proof that the socket lock is held, and state that it
+//!   guards.
+//! - [`io`]: sends, and reads without a copy from within the callback.
+//! - [`TxBatch`]: a long batch of bytes in page fragments, which TCP sends without another copy.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h),
@@ -15,9 +16,10 @@
 //! # Contexts
 //!
 //! "Sleeping" in a function's documentation means process context in which sleeping is allowed;
-//! everything else may be called from any context. Sleeping functions take the socket lock, and
-//! giving it back runs what arrived meanwhile, [`SockCallbacks::data_ready`] included, in the
-//! calling thread. A caller must therefore hold no lock that its callbacks take.
+//! everything else may be called from any context. Sleeping functions take the socket lock.
+//! Releasing it processes the packets that arrived meanwhile, and so calls the socket's callbacks,
+//! [`SockCallbacks::data_ready`] among them, in the calling thread. The caller must therefore hold
+//! no lock that the callbacks take, or it deadlocks.
 
 use rdma_bindings as bindings;
 
@@ -46,6 +48,6 @@ pub use self::{
     socket::{Family, TcpSocket, TcpState},
 };
 
-/// Prefix of the messages of this crate.
+/// Prefix of this crate's log messages.
 #[allow(dead_code)]
 const __LOG_PREFIX: &[u8] = b"rsiw\0";

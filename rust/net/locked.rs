@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The socket lock: a proof that it is held, and state guarded by it.
+//! The socket lock: a proof that it is held, and state that it guards.
 //!
-//! A socket is locked either by softirq code while it processes a packet, or by a process, for
-//! which softirq code then queues packets that are processed when the lock is given back. Whoever
-//! has the lock has a [`LockedSock`], and there is only one per socket at a time: callbacks get one
-//! from TCP, everybody else by [`TcpSocket::lock`]. State that belongs to the receive side of a
-//! connection lives in a [`SockCell`] and needs no other lock.
+//! A softirq locks a socket while it processes a packet. While a process has locked it, softirqs
+//! queue their packets, which are processed when the process releases the lock. The holder of the
+//! lock has a [`LockedSock`], one per socket at a time: a callback gets it as an argument, a
+//! process from [`TcpSocket::lock`]. The receive state of a connection is in a [`SockCell`] and
+//! needs no other lock.
 
 use crate::{bindings, TcpSocket};
 use core::{
@@ -20,18 +20,18 @@ use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 
 /// A socket whose lock is held.
 ///
-/// INVARIANT: `sk` is a socket, locked as long as this object is there, and no other `LockedSock`
-/// of it exists meanwhile.
+/// INVARIANT: `sk` is a TCP socket, which is locked as long as this object is used. No other
+/// `LockedSock` of it is used meanwhile.
 pub struct LockedSock {
     sk: *mut bindings::sock,
-    /// Whoever locked must unlock.
+    /// Only the thread that locked may unlock.
     _not_send: NotThreadSafe,
 }
 
 impl LockedSock {
     /// # Safety
     ///
-    /// What the type invariant says must hold for as long as the result exists.
+    /// The type invariant must hold for as long as the result is used.
     pub(crate) unsafe fn new(sk: *mut bindings::sock) -> Self {
         // INVARIANT: By the contract of this function.
         Self {
@@ -45,37 +45,39 @@ impl LockedSock {
         self.sk
     }
 
-    /// Whether nothing more will ever come: the peer's FIN was reached, or the connection is gone,
-    /// and everything received was read.
+    /// Whether the stream has ended: everything received was read, and the peer's FIN was reached
+    /// or the connection is gone.
     #[inline]
     pub fn at_eof(&self) -> bool {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
         unsafe { bindings::ksock_at_eof(self.sk) }
     }
 
-    /// How many octets were received and not read yet.
+    /// Octets that were received and not read yet.
     pub fn unread(&self) -> usize {
-        // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
+        // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
         unsafe { bindings::ksock_unread(self.sk) as usize }
     }
 
-    /// Ends what a receiver does behind a silence, and at the begin of a connection: TCP acknowledges each of
-    /// the next 16 packets for itself, however many come together. It goes on to acknowledge whatever is more
-    /// than a segment, when it is read at the latest. Lasts until a delayed acknowledgement is sent, or a
-    /// segment is missing. C: `TCP_QUICKACK`, 0.
+    /// Leaves TCP's quick-ACK mode, which the beginning of a connection and each idle period start,
+    /// and in which TCP acknowledges up to 16 packets one by one, however many come together.
+    /// Outside of it TCP acknowledges when more than a segment is unacknowledged, at the latest
+    /// when that is read. Lasts until TCP sends a delayed acknowledgement or receives a segment
+    /// twice. C: `TCP_QUICKACK` of 0.
     pub fn spare_acks(&mut self) {
-        // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
+        // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
         unsafe { bindings::ksock_spare_acks(self.sk) }
     }
 
     /// As [`TcpSocket::mss`].
     pub fn mss(&self) -> u32 {
-        // SAFETY: By the type invariant; all sockets of this crate are TCP sockets.
+        // SAFETY: By the type invariant `sk` is a TCP socket.
         unsafe { bindings::ksock_mss(self.sk) }
     }
 }
 
-/// The socket lock, held by a process. Giving it back runs the callbacks of what arrived meanwhile.
+/// The socket lock, held by a process. Dropping the guard processes the packets that arrived
+/// meanwhile, and so calls the socket's callbacks.
 pub struct SockGuard<'a> {
     locked: LockedSock,
     socket: &'a TcpSocket,
@@ -83,17 +85,18 @@ pub struct SockGuard<'a> {
 }
 
 impl TcpSocket {
-    /// Locks the socket. C: `lock_sock()`. Sleeping; not from a callback of this socket.
+    /// Locks the socket. C: `lock_sock()`. Sleeping. Not to be called from a callback of this
+    /// socket, which would wait for itself.
     pub fn lock(&self) -> SockGuard<'_> {
         let sk = self.sk();
-        // SAFETY: `sk` is there as long as `self` is.
+        // SAFETY: `self` owns the socket, and `sk` with it.
         unsafe { bindings::ksock_lock(sk) };
-        // SAFETY: Locked above.
+        // SAFETY: The lock was taken above.
         unsafe { self.hook_slot().set_busy(true) };
         SockGuard {
-            // SAFETY: The lock is held until the guard is dropped. Softirq code does not call
-            // `data_ready()` meanwhile, other processes wait for the lock, and against calls from
-            // this very thread there is the busy mark.
+            // SAFETY: The lock is held until the guard is dropped. Meanwhile softirqs queue their
+            // packets, and other processes wait for the lock. TCP may call `data_ready` out of a
+            // function that this thread calls; the busy mark puts that off.
             locked: unsafe { LockedSock::new(sk) },
             socket: self,
             _lifetime: PhantomData,
@@ -117,9 +120,10 @@ impl DerefMut for SockGuard<'_> {
 
 impl Drop for SockGuard<'_> {
     fn drop(&mut self) {
-        // SAFETY: The guard holds the lock.
+        // SAFETY: The guard holds the lock, which is that of the slot's socket.
         if unsafe { self.socket.hook_slot().set_busy(false) } {
-            // SAFETY: The guard holds the lock, and `self.locked` is not used meanwhile.
+            // SAFETY: The guard holds the lock. `self.locked` is not used during the call, so the
+            // `LockedSock` that `data_ready` gets is the only one in use.
             unsafe { bindings::ksock_look_again(self.locked.as_ptr()) };
         }
         // SAFETY: The guard holds the lock, and `self.locked` is not used again.
@@ -129,20 +133,22 @@ impl Drop for SockGuard<'_> {
 
 /// A value guarded by the lock of one socket.
 ///
-/// It starts out belonging to no socket, and is claimed for one by [`SockCell::claim`].
+/// It belongs to no socket at first. [`SockCell::claim`] gives it to one.
 pub struct SockCell<T> {
+    /// The socket whose lock guards the value, or null.
+    ///
     /// INVARIANT: If not null, it changes only while that socket's only [`LockedSock`] is
     /// exclusively borrowed.
     sk: AtomicPtr<bindings::sock>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: Moving the cell moves the value.
+// SAFETY: Moving the cell to another thread moves the value there, which `T: Send` allows.
 unsafe impl<T: Send> Send for SockCell<T> {}
-// SAFETY: Through a shared reference the value is accessed only with a `LockedSock` of the socket
-// `sk` in hand, of which there is one at a time. If the memory of that socket is used for another
-// one later, the same holds for the other one, and there can be none of the old one any more.
-// References of several threads one after the other need `T: Send`.
+// SAFETY: A shared reference gives access to the value only together with a `LockedSock` of the
+// socket `sk`, of which one is in use at a time and which cannot be shared between threads. If the
+// memory of that socket is used for another one later, no `LockedSock` of the old one is left, and
+// the same holds for the new one. Threads access the value one after the other, hence `T: Send`.
 unsafe impl<T: Send> Sync for SockCell<T> {}
 
 impl<T> SockCell<T> {
@@ -154,8 +160,8 @@ impl<T> SockCell<T> {
         }
     }
 
-    /// Lets the lock of this socket guard the cell from now on. Fails with `EBUSY` if it belongs to
-    /// another socket.
+    /// Gives the cell to the socket `sk`, whose lock guards it from now on. Errors: `EBUSY` if it
+    /// belongs to another socket.
     pub fn claim(&self, sk: &mut LockedSock) -> Result {
         let ours = sk.as_ptr();
         match self
@@ -168,8 +174,8 @@ impl<T> SockCell<T> {
         }
     }
 
-    /// Lets the cell belong to no socket again. Fails with `EINVAL` if it does not belong to this
-    /// one.
+    /// Takes the cell from the socket `sk`; it belongs to none afterwards. Errors: `EINVAL` if it
+    /// does not belong to `sk`.
     pub fn release(&self, sk: &mut LockedSock) -> Result {
         match self.sk.compare_exchange(
             sk.as_ptr(),
@@ -186,27 +192,27 @@ impl<T> SockCell<T> {
         self.sk.load(Ordering::Acquire) == sk.as_ptr()
     }
 
-    /// The value, or `None` if the cell does not belong to this socket.
+    /// The value, or `None` if the cell does not belong to the socket `sk`.
     pub fn get<'a>(&'a self, sk: &'a LockedSock) -> Option<&'a T> {
         if !self.guarded_by(sk) {
             return None;
         }
-        // SAFETY: `sk` is the only `LockedSock` of the socket that guards the value, and while it
-        // is borrowed shared there are shared references only.
+        // SAFETY: `sk` is the only `LockedSock` in use of the socket whose lock guards the value.
+        // While it is borrowed shared, there are shared references to the value only.
         Some(unsafe { &*self.value.get() })
     }
 
-    /// The value, or `None` if the cell does not belong to this socket.
+    /// The value, or `None` if the cell does not belong to the socket `sk`.
     pub fn get_mut<'a>(&'a self, sk: &'a mut LockedSock) -> Option<&'a mut T> {
         if !self.guarded_by(sk) {
             return None;
         }
-        // SAFETY: `sk` is the only `LockedSock` of the socket that guards the value, and it is
-        // borrowed exclusively as long as the result is there.
+        // SAFETY: `sk` is the only `LockedSock` in use of the socket whose lock guards the value,
+        // and it is exclusively borrowed as long as the result is used.
         Some(unsafe { &mut *self.value.get() })
     }
 
-    /// The value; nobody else can have a reference to the cell.
+    /// The value, without the lock: nobody else has a reference to the cell.
     pub fn get_mut_unique(&mut self) -> &mut T {
         self.value.get_mut()
     }

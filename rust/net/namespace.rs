@@ -7,31 +7,31 @@ use core::ptr::NonNull;
 
 /// A counted reference to a live network namespace.
 ///
-/// It keeps the namespace from being destroyed, so it is to be held for the time of an operation
-/// and not by anything whose own end depends on that of the namespace.
+/// The reference keeps the namespace from being destroyed. Hold it for one operation only: an
+/// object that waits for the end of the namespace must not keep it alive.
 pub struct Namespace {
     /// INVARIANT: This object owns one reference count of the namespace.
     net: NonNull<bindings::net>,
 }
 
-// SAFETY: The reference count is atomic, and a reference may be dropped on any thread.
+// SAFETY: The reference count is atomic, and any thread may drop a reference.
 unsafe impl Send for Namespace {}
-// SAFETY: Nothing is changed through a shared reference.
+// SAFETY: Functions with a shared reference only read the namespace.
 unsafe impl Sync for Namespace {}
 
 impl Namespace {
     /// The initial namespace.
     pub fn init() -> Self {
-        // SAFETY: The initial namespace is always there.
+        // SAFETY: `init_net` is a static variable, so a reference to it may be taken at any time.
         let net = unsafe { bindings::ksock_net_init() };
         // INVARIANT: The helper took a reference.
         Self {
-            // SAFETY: It is a variable, and never null.
+            // SAFETY: It is the address of a variable, and never null.
             net: unsafe { NonNull::new_unchecked(net) },
         }
     }
 
-    /// The namespace a network device is in, or `None` if that is being destroyed.
+    /// The namespace of a network device, or `None` if that namespace is being destroyed.
     ///
     /// C: `maybe_get_net(dev_net_rcu(dev))`. Any context.
     ///
@@ -39,9 +39,9 @@ impl Namespace {
     ///
     /// `dev` must point to a `net_device` that stays allocated for the time of the call.
     pub unsafe fn of_netdev(dev: *const bindings::net_device) -> Option<Self> {
-        // SAFETY: `dev` is valid by the contract of this function. The helper reads the pointer to its
-        // namespace under the RCU read lock, so the namespace's memory stays until the reference is
-        // taken, also if the device is moved to another one meanwhile.
+        // SAFETY: `dev` is valid by the contract of this function. The helper reads `dev`'s pointer
+        // to the namespace under the RCU read lock. So the namespace's memory stays until the
+        // reference is taken, even if the device moves to another namespace meanwhile.
         let net = unsafe { bindings::ksock_net_of_netdev(dev) };
         // INVARIANT: The helper took a reference if it returned a namespace.
         Some(Self {
@@ -63,7 +63,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant there is a reference to give back, which is not used
+        // SAFETY: By the type invariant there is a reference to give back, and it is not used
         // again.
         unsafe { bindings::ksock_net_put(self.net.as_ptr()) };
     }

@@ -2,76 +2,78 @@
 
 //! Pages to send from.
 //!
-//! [`TxPages`] gives out the bytes of its current page one after the other, and [`PageSpan`] is a
-//! run of bytes that were given out, with a reference to their page. Nobody writes to bytes that
-//! were given out and handed on: TCP may read them as long as it has its own reference, until the
-//! peer acknowledged them and the device forgot them. A page is used again from its beginning only
-//! if its reference count says that nobody else is left.
+//! [`TxPages`] gives out the bytes of its current page one after the other. A [`PageSpan`] is a run
+//! of bytes that were given out, with a reference to their page. Once a span was passed to TCP,
+//! nobody writes to its bytes: TCP reads them until the peer has acknowledged them and the device
+//! has released them, and has a reference of its own until then. A page is used again from its
+//! beginning only when its reference count says that nobody else has one.
 
 use crate::{bindings, partial::PartialPage, pool::PagePool};
 use core::ptr::NonNull;
 use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
 
-/// A counted reference to a page, possibly a big one.
+/// A counted reference to a page, possibly a compound one.
 pub(crate) struct PageRef(
-    /// INVARIANT: We own one reference count of this page, which [`PageRef::alloc`] allocated, or TCP.
+    /// INVARIANT: This object owns one reference to the page, which [`PageRef::alloc`] or TCP
+    /// allocated.
     NonNull<bindings::page>,
 );
 
-// SAFETY: The reference count is atomic, and so is giving it back; the page belongs to no thread.
+// SAFETY: The reference count is atomic, and any thread may drop a reference.
 unsafe impl Send for PageRef {}
 
 impl PageRef {
-    /// A fresh page of 32 KiB, or a single one if no such is at hand. Errors: `ENOMEM`. Sleeps, unless
-    /// `atomic`.
+    /// Allocates a page of 32 KiB, or a single one if no larger one is at hand. Context: sleeping,
+    /// unless `atomic`. Errors: `ENOMEM`.
     pub(crate) fn alloc(atomic: bool) -> Result<Self> {
         // SAFETY: No requirements.
         let page = unsafe { bindings::ksock_page_alloc(atomic) };
-        // INVARIANT: Its one reference is ours.
+        // INVARIANT: The fresh page has one reference, which is ours.
         NonNull::new(page).map(Self).ok_or(ENOMEM)
     }
 
-    /// Gives the reference away, with the duty to make it a `PageRef` again.
+    /// Gives the reference away. The receiver must make it a `PageRef` again.
     pub(crate) fn into_raw(self) -> *mut bindings::page {
         let page = self.0.as_ptr();
         core::mem::forget(self);
         page
     }
 
-    /// Takes a reference over; `None` of a null pointer.
+    /// Takes over the reference to `page`; `None` if that is null.
     ///
     /// # Safety
     ///
-    /// `page` is null, or comes from [`PageRef::into_raw`], each time once, or from
-    /// `skb_page_frag_refill()`, with a reference that is the caller's to give away.
+    /// `page` must be null, or come from [`PageRef::into_raw`], each time once, or come from
+    /// `skb_page_frag_refill()` with a reference that the caller gives away.
     pub(crate) unsafe fn from_raw(page: *mut bindings::page) -> Option<Self> {
         // INVARIANT: By the contract of this function the reference is ours now.
         NonNull::new(page).map(Self)
     }
 
-    /// Whether nobody else has a reference, so that nobody reads the page any more.
+    /// Whether nobody else has a reference, so that nobody reads the page any more. False for a
+    /// page of the emergency reserve.
     pub(crate) fn is_exclusive(&self) -> bool {
-        // SAFETY: By the type invariant the page is there.
+        // SAFETY: By the type invariant we have a reference to the page.
         unsafe { bindings::ksock_page_exclusive(self.0.as_ptr()) }
     }
 
-    /// Whether it was made of the kernel's emergency reserve.
+    /// Whether the page is of the kernel's emergency reserve (`page_is_pfmemalloc()`).
     pub(crate) fn is_of_reserve(&self) -> bool {
-        // SAFETY: By the type invariant the page is there.
+        // SAFETY: By the type invariant we have a reference to the page.
         unsafe { bindings::ksock_page_of_reserve(self.0.as_ptr()) }
     }
 
-    /// Bytes of the page.
+    /// The page's size in bytes.
     pub(crate) fn size(&self) -> usize {
-        // SAFETY: By the type invariant the page is there.
+        // SAFETY: By the type invariant we have a reference to the page.
         unsafe { bindings::ksock_page_size(self.0.as_ptr()) }
     }
 
     /// Takes another reference.
     pub(crate) fn get(&self) -> Self {
-        // SAFETY: By the type invariant the page is there.
+        // SAFETY: By the type invariant we have a reference to the page.
         unsafe { bindings::ksock_page_get(self.0.as_ptr()) };
-        // INVARIANT: Taken above.
+        // INVARIANT: The new object owns the reference taken above.
         Self(self.0)
     }
 }
@@ -83,22 +85,23 @@ impl Drop for PageRef {
     }
 }
 
-/// Some bytes of a page; keeps the page.
+/// A run of bytes of a page, with a reference to the page.
 ///
-/// INVARIANT: `raw` describes a run inside of a page that [`PageRef`] may have, of which this
-/// object owns one reference count; or it has no page, and no length.
+/// INVARIANT: `raw` describes bytes within a page as [`PageRef`] has them, and this object owns one
+/// reference to that page. Or `raw` has no page, and its length is 0.
 #[repr(transparent)]
 pub struct PageSpan {
     raw: bindings::bio_vec,
 }
 
-// SAFETY: The reference count is atomic, and the bytes are read only.
+// SAFETY: The reference count is atomic, any thread may drop a reference, and nobody writes to the
+// bytes.
 unsafe impl Send for PageSpan {}
-// SAFETY: As above.
+// SAFETY: Functions with a shared reference only read `raw`, and nobody writes to the bytes.
 unsafe impl Sync for PageSpan {}
 
 impl PageSpan {
-    /// No bytes of no page.
+    /// A span without page and bytes.
     pub(crate) const fn empty() -> Self {
         // INVARIANT: No page and no length.
         Self {
@@ -122,12 +125,12 @@ impl PageSpan {
         Self { raw }
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.raw.bv_len as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.raw.bv_len == 0
     }
@@ -136,14 +139,14 @@ impl PageSpan {
         self.raw.bv_offset as usize + self.len()
     }
 
-    /// Forgets the first `n` bytes, at most all.
+    /// Removes the first `n` bytes, or all if there are fewer.
     pub(crate) fn trim_front(&mut self, n: usize) {
         let n = n.min(self.len()) as u32;
         self.raw.bv_offset += n;
         self.raw.bv_len -= n;
     }
 
-    /// Forgets the last `n` bytes, at most all.
+    /// Removes the last `n` bytes, or all if there are fewer.
     pub(crate) fn trim_back(&mut self, n: usize) {
         let n = n.min(self.len()) as u32;
         self.raw.bv_len -= n;
@@ -153,21 +156,21 @@ impl PageSpan {
 impl Drop for PageSpan {
     fn drop(&mut self) {
         if let Some(page) = NonNull::new(self.raw.bv_page) {
-            // INVARIANT: The reference moves back.
+            // INVARIANT: The span's reference moves to the `PageRef`.
             drop(PageRef(page));
         }
     }
 }
 
-/// A source of bytes to fill and send.
+/// The pages that a batch is filled from.
 pub(crate) struct TxPages {
-    /// The page bytes are given out from at the moment.
+    /// The page whose bytes are given out now.
     current: Option<PartialPage>,
-    /// Where pages come from and go to, if not only from and to the kernel.
+    /// The pool that pages come from and go to; if there is none, the kernel.
     pool: Option<Arc<PagePool>>,
 }
 
-/// Batches longer than this start on a page boundary.
+/// A batch of more than this many bytes begins at a page boundary.
 const LARGE: usize = 16 * 1024;
 
 impl TxPages {
@@ -181,18 +184,18 @@ impl TxPages {
         }
     }
 
-    /// Prepares for a new batch of about `hint` bytes: at a page boundary if it is a large one, so
+    /// Prepares for a new batch of about `hint` bytes. A large one begins at a page boundary, so
     /// that it has as few fragments as possible.
     pub(crate) fn begin(&mut self, hint: usize) {
         self.borrow();
         if let Some(current) = &mut self.current {
             let align = if hint > LARGE { 4096 } else { 64 };
-            // INVARIANT: Giving bytes up is always right.
+            // INVARIANT: It is always right to skip bytes.
             current.used = current.used.next_multiple_of(align).min(current.size);
         }
     }
 
-    /// Goes on with a page that another one has left.
+    /// Takes a partial page that another batch has left, if there is no current page.
     fn borrow(&mut self) {
         if self.current.is_none() {
             self.current = self.pool().and_then(|pool| pool.partial().take());
@@ -209,12 +212,12 @@ impl TxPages {
         }
     }
 
-    /// Where pages come from and go to.
+    /// The pool that pages come from and go to.
     pub(crate) fn pool(&self) -> Option<&PagePool> {
         self.pool.as_deref()
     }
 
-    /// How many bytes are given out next in one piece, if it is known.
+    /// How many bytes can be given out in one piece; 0 if the next page is not known yet.
     pub(crate) fn contiguous(&self) -> usize {
         self.current.as_ref().map_or(0, |c| c.size - c.used)
     }
@@ -226,14 +229,14 @@ impl TxPages {
             self.next_page();
         }
         if self.current.is_none() {
-            // INVARIANT: A fresh page, of which nobody knows.
+            // INVARIANT: Nobody else has a reference to the fresh page.
             self.current = Some(PartialPage::new(PageRef::alloc(atomic)?));
         }
         self.current.as_mut().ok_or(ENOMEM)
     }
 
-    /// The current page is full: it serves again if nobody reads it any more, or another one does
-    /// that was filled before. Otherwise there is none.
+    /// Replaces the current page, which is full. It serves again if nobody reads it any more, else
+    /// a page of the pool does that nobody reads any more. If there is none, no page is current.
     #[cold]
     fn next_page(&mut self) {
         let Some(full) = self.current.take() else {
@@ -242,20 +245,23 @@ impl TxPages {
         let page = if full.page.is_exclusive() {
             Some(full.page)
         } else {
-            // Single pages, made when memory is short, would go on making short spans.
+            // A single page was allocated when memory was short. In the pool, it would go on making
+            // short spans.
             let pool = self.pool.as_ref().filter(|_| full.size > PAGE_SIZE);
             pool.and_then(|pool| pool.exchange(full.page))
         };
-        // INVARIANT: Whoever is found to be exclusive has the only reference: nobody reads the page
-        // any more, and no span of it is left.
+        // INVARIANT: `is_exclusive` has found the only reference: nobody reads the page any more,
+        // and no span of it is left.
         self.current = page.map(PartialPage::new);
     }
 
     /// Lets `write` fill up to `max` contiguous bytes, or fewer where the page ends. If it succeeds
-    /// they are given out: `last` grows if they follow it directly, else a new span is returned.
+    /// the bytes are given out: `last` grows if they follow it directly, else a new span is
+    /// returned.
     ///
-    /// Returns how many bytes it were. `write` must fill them all; what it leaves alone keeps an
-    /// arbitrary, old content. `atomic`: the caller may not sleep.
+    /// Returns the number of bytes as well. `write` must fill all of them; a byte that it leaves
+    /// alone has arbitrary, old content. Context: sleeping, unless `atomic`. Errors: `ENOMEM`;
+    /// those of `write`.
     #[inline]
     pub(crate) fn give<E: From<Error>>(
         &mut self,
@@ -267,9 +273,10 @@ impl TxPages {
         let current = self.current(atomic)?;
         let from = current.used;
         let n = max.min(current.size - from);
-        // SAFETY: We have a reference to the page, which is mapped, as all lowmem is.
+        // SAFETY: We have a reference to the page. It is lowmem, as it was allocated without
+        // `__GFP_HIGHMEM`, and so it is mapped.
         let start = unsafe { bindings::ksock_page_address(current.page.0.as_ptr()) }.cast::<u8>();
-        // SAFETY: The page has `size` bytes at `start`, `from + n <= size`, and by the invariant of
+        // SAFETY: The page has `size` bytes at `start`, and `from + n <= size`. By the invariant of
         // `used` nobody else reads or writes the bytes from `from` on. Whatever they hold is a
         // valid `u8`.
         let bytes = unsafe { core::slice::from_raw_parts_mut(start.add(from), n) };
@@ -281,7 +288,7 @@ impl TxPages {
                     && last.end() == from
                     && !last.is_empty() =>
             {
-                // INVARIANT: The bytes follow and are in the same page.
+                // INVARIANT: The new bytes follow those of `last`, in the same page.
                 last.raw.bv_len += n as u32;
                 Ok((n, None))
             }

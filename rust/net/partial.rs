@@ -2,9 +2,10 @@
 
 //! Pages that are filled in part.
 //!
-//! A connection that has sent something would have a page of 32 KiB for what it sends next, and TCP one
-//! more in the socket, for what it copies (`sk_frag`). Of many connections most are idle at a time, so
-//! pages with room belong to nobody: they wait here, and whoever has something to send borrows one.
+//! A connection that has sent something would keep a page of 32 KiB for the next bytes it sends,
+//! and TCP another one in the socket, for bytes that it copies (`sk_frag`). Most of many
+//! connections are idle at any time. So pages with room left belong to no connection: they wait
+//! here, and a sender borrows one.
 
 use crate::{bindings, pages::PageRef};
 use core::{
@@ -18,15 +19,15 @@ use kernel::{cpu::CpuId, prelude::*};
 pub(crate) struct PartialPage {
     pub(crate) page: PageRef,
     pub(crate) size: usize,
-    /// INVARIANT: The bytes from here to `size` were never handed on since the page was allocated
-    /// or found unused, and no [`PageSpan`](crate::PageSpan) covers them.
+    /// INVARIANT: No byte from here to `size` was given out since the page was allocated or found
+    /// to be exclusive, and no [`PageSpan`](crate::PageSpan) covers one.
     pub(crate) used: usize,
 }
 
 impl PartialPage {
-    /// A page that nobody else may read.
+    /// Makes a partial page of `page`, to which the caller has the only reference.
     pub(crate) fn new(page: PageRef) -> Self {
-        // INVARIANT: All of it is unused.
+        // INVARIANT: Nobody else has a reference, so no byte is given out.
         Self {
             size: page.size(),
             page,
@@ -34,27 +35,27 @@ impl PartialPage {
         }
     }
 
-    /// As TCP keeps what it copies to.
+    /// Gives the page to TCP, which keeps the page it copies to in this form.
     fn into_raw(self) -> bindings::page_frag {
         bindings::page_frag {
-            // Both fit, as such a page does; else TCP would find no room.
+            // Numbers up to 32 KiB fit. If one did not, TCP would find no room.
             offset: self.used.try_into().unwrap_or_default(),
             size: self.size.try_into().unwrap_or_default(),
             page: self.page.into_raw(),
         }
     }
 
-    /// What TCP has left; `None` if it has no page.
+    /// Takes over the page that TCP has left; `None` if there is none.
     ///
     /// # Safety
     ///
-    /// `raw` has no page, or a reference that is the caller's to give away, of a page that
-    /// [`PageRef::alloc`] or `skb_page_frag_refill()` allocated, of whose `size` bytes those from `offset`
-    /// on are nobody else's.
+    /// `raw` must have no page, or a reference that the caller gives away. [`PageRef::alloc`] or
+    /// `skb_page_frag_refill()` must have allocated the page. Nobody else may use those of its
+    /// `size` bytes that begin at `offset`.
     unsafe fn from_raw(raw: bindings::page_frag) -> Option<Self> {
-        // SAFETY: By the contract of this function.
+        // SAFETY: By the contract of this function `raw` has no page, or a reference to give away.
         let page = unsafe { PageRef::from_raw(raw.page) }?;
-        // INVARIANT: By the contract of this function.
+        // INVARIANT: By the contract of this function nobody else uses the bytes from `offset` on.
         Some(Self {
             page,
             size: raw.size as usize,
@@ -63,22 +64,23 @@ impl PartialPage {
     }
 }
 
-/// Open pages that wait: of one processor so many, as a thread that fills one may be interrupted by one
-/// that fills another.
+/// Partial pages kept per CPU. Two, because a softirq may interrupt a thread that is filling the
+/// first.
 const EACH: usize = 2;
 
-/// Those of one processor, in cache lines of their own.
+/// The partial pages of one CPU, in cache lines of their own.
 ///
-/// Not behind a spinlock: who is interrupted here by one that wants the same would have to keep interrupts
-/// off, and there is nothing to wait for.
+/// A flag guards them, not a spinlock. An interrupt may want them while the thread it interrupted
+/// has them, so a spinlock would have to keep interrupts off. And nobody needs to wait: a sender
+/// that finds them taken does without.
 #[repr(align(64))]
 struct PerCpuPages {
-    /// Somebody is at `pages`.
+    /// Somebody accesses `pages`.
     busy: AtomicBool,
     pages: UnsafeCell<[Option<PartialPage>; EACH]>,
 }
 
-// SAFETY: Only who has set `busy` is at the pages, one at a time; they may be sent to any thread.
+// SAFETY: Only the thread that has set `busy` accesses the pages, and any thread may have them.
 unsafe impl Sync for PerCpuPages {}
 
 impl PerCpuPages {
@@ -89,45 +91,46 @@ impl PerCpuPages {
         }
     }
 
-    /// Has `f`, which takes a moment, look at the pages; `None` if somebody else does. Context: any.
+    /// Calls `f`, which must be short, with the pages. `None` if somebody else accesses them.
+    /// Context: any.
     fn with<R>(&self, f: impl FnOnce(&mut [Option<PartialPage>; EACH]) -> R) -> Option<R> {
         if self.busy.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `busy` was not set, and is until below: nobody else is here.
+        // SAFETY: `busy` was not set before and is set until `f` returns: nobody else is here.
         let result = f(unsafe { &mut *self.pages.get() });
         self.busy.store(false, Ordering::Release);
         Some(result)
     }
 }
 
-/// The open pages of all who share them. Memory of up to two pages for each processor.
+/// The partial pages of all batches and sockets that share a pool: at most two per CPU.
 pub(crate) struct PartialPages {
     cpus: [PerCpuPages; PartialPages::CPUS],
 }
 
 impl PartialPages {
-    /// Processors beyond that share their places with others.
+    /// CPUs beyond this number share pages with others.
     const CPUS: usize = 64;
 
-    /// None. (In place: it is large.)
+    /// Makes an empty set, in place, because it is large.
     pub(crate) fn new() -> impl Init<Self> {
         init!(Self { cpus <- pin_init::init_array_from_fn(|_| PerCpuPages::new()) })
     }
 
     fn here(&self) -> Option<&PerCpuPages> {
-        // The thread may be elsewhere a moment later, which costs time only.
+        // The thread may be on another CPU a moment later, which costs time only.
         self.cpus
             .get(CpuId::current().as_u32() as usize % Self::CPUS)
     }
 
-    /// One to fill, if there is any. Context: any.
+    /// Takes a partial page, if there is one. Context: any.
     pub(crate) fn take(&self) -> Option<PartialPage> {
         let first = |pages: &mut [_; EACH]| pages.iter_mut().find_map(Option::take);
         self.here()?.with(first).flatten()
     }
 
-    /// Leaves one for the next; it goes, if there is no place for it. Context: any.
+    /// Keeps a partial page for the next sender, or drops it if there is no room. Context: any.
     pub(crate) fn put(&self, page: PartialPage) {
         // A page of the emergency reserve goes back there.
         if page.page.is_of_reserve() || page.used >= page.size {
@@ -142,8 +145,8 @@ impl PartialPages {
         }
     }
 
-    /// Lends one to TCP for a call of `send`, which puts it into a socket and takes out what the socket
-    /// has then. Context: any.
+    /// Lends a page to TCP during `send`. `send` gets it as a `page_frag`, swaps that into a
+    /// socket, and leaves there the page that the socket has afterwards. Context: any.
     pub(crate) fn lend<R>(
         this: Option<&Self>,
         send: impl FnOnce(*mut bindings::page_frag) -> R,
@@ -157,16 +160,16 @@ impl PartialPages {
             PartialPage::into_raw,
         );
         let result = send(&mut raw);
-        // SAFETY: `sk_page_frag_refill()` keeps a page, or replaces it by a fresh one, each with a
-        // reference of the socket's; it begins at the front again only if nobody else has one. TCP has moved
-        // the offset behind what it copied.
+        // SAFETY: `raw` has a reference to its page: `sk_page_frag_refill()` keeps the page or puts
+        // a fresh one in its place. TCP has moved the offset past the bytes that it copied.
+        // `sk_page_frag_refill()` sets it to 0 only if nobody else has a reference.
         if let (Some(page), Some(this)) = (unsafe { PartialPage::from_raw(raw) }, this) {
             this.put(page);
         }
         result
     }
 
-    /// Lets go of all, but for those somebody is at. Context: any.
+    /// Drops all pages, except those of a CPU where somebody accesses them just now. Context: any.
     pub(crate) fn clear(&self) {
         for places in &self.cpus {
             drop(places.with(|pages| core::mem::replace(pages, [const { None }; EACH])));
@@ -194,14 +197,14 @@ mod tests {
         pages.cpus.iter().filter_map(held).sum()
     }
 
-    /// What is left is found again as it was, and no more is kept than there are places.
+    /// A page that was put is found as it was, and only a few are kept.
     #[test]
     fn keeps_few() -> Result {
         let pages = open_pages()?;
         assert!(pages.take().is_none());
         pages.put(page(100)?);
         let first = pages.take().map(|page| page.used);
-        // Unless this thread was moved to another processor between.
+        // It fails only if this thread was moved to another CPU in between.
         assert!(first == Some(100) || all(&pages) == 1);
         for _ in 0..10 * EACH {
             pages.put(page(7)?);
@@ -212,7 +215,7 @@ mod tests {
         Ok(())
     }
 
-    /// A full page has no use.
+    /// A full page is not kept.
     #[test]
     fn keeps_room_only() -> Result {
         let pages = open_pages()?;
@@ -223,7 +226,7 @@ mod tests {
         Ok(())
     }
 
-    /// A page that is lent comes back as it is then; what TCP made for itself stays, too.
+    /// A lent page comes back as it is then. Without a pool, TCP's page is dropped.
     #[test]
     fn lends() -> Result {
         let pages = open_pages()?;
@@ -231,7 +234,7 @@ mod tests {
         let another = lent.page.get();
         pages.put(lent);
         PartialPages::lend(Some(&pages), |raw| {
-            // SAFETY: It is valid for this call, and nobody else's.
+            // SAFETY: `raw` is valid during this call, and nobody else uses it.
             let raw = unsafe { &mut *raw };
             assert!(!raw.page.is_null() || all(&pages) == 1);
             raw.offset += 8;
@@ -244,7 +247,8 @@ mod tests {
         let made = PageRef::alloc(false)?;
         let another = made.get();
         PartialPages::lend(None, |raw| {
-            // SAFETY: As above. The page is whole, and given away.
+            // SAFETY: `raw` is valid during this call, and nobody else uses it. The reference to
+            // `made` moves to it.
             unsafe { *raw = PartialPage::new(made).into_raw() };
         });
         assert!(another.is_exclusive());

@@ -2,13 +2,15 @@
 
 //! Pages to send from, used again.
 //!
-//! TCP reads a page until the peer has acknowledged its bytes, so who fills it goes on with another
-//! one meanwhile. A fresh page costs more than the copy into it: with `init_on_alloc`, which
-//! distributions switch on, the kernel zeroes it first. Those that were filled wait in a
-//! [`PagePool`], in a circle, and most are free again when their turn comes; the circle grows while they
-//! are not, and gets shorter while they are, as a short one stays in the processor's cache. Where it is one
-//! too short, all pages of that round come one too early: so it is mostly between the length that is needed
-//! and twice that, and one page of a hundred is a fresh one.
+//! TCP reads a page until the peer has acknowledged its bytes, so a batch goes on with another one
+//! meanwhile. A fresh page costs more than the copy into it: with `init_on_alloc`, which
+//! distributions switch on, the kernel zeroes it first. So filled pages wait in a [`PagePool`], in
+//! a ring, and most are free again when their turn comes.
+//!
+//! The ring grows when a page is still read at its turn, and shrinks after several rounds without
+//! such a page, because a short ring stays in the processor's cache. When it is one slot too short,
+//! all pages of that round come too early. So its length is mostly between the one that is needed
+//! and twice that, and about one page of a hundred is a fresh one.
 
 use crate::{bindings, pages::PageRef, partial::PartialPages};
 use core::{
@@ -17,22 +19,23 @@ use core::{
 };
 use kernel::{error::Result, prelude::*, sync::Arc};
 
-/// The pages that many [`TxBatch`](crate::TxBatch)s filled last. They share it: what one connection
-/// left is there for another one, and the memory is bounded, however many there are.
+/// The pages that many [`TxBatch`](crate::TxBatch)es filled last. All batches share them: a page
+/// that one connection filled serves another, and the memory is bounded, however many connections
+/// there are.
 ///
-/// Without a lock: a slot changes hands by one atomic exchange. Context: any.
+/// It has no lock: a slot changes hands by one atomic exchange. Context: any.
 pub struct PagePool {
-    /// INVARIANT: Null, or what [`PageRef::into_raw`] gave away to this slot.
+    /// INVARIANT: Null, or a reference that [`PageRef::into_raw`] gave away to this slot.
     slots: [AtomicPtr<bindings::page>; PagePool::MOST],
     /// The slot whose turn it is.
     at: AtomicUsize,
-    /// Slots of the circle, from the first one: [`PagePool::LEAST`] to [`PagePool::MOST`].
+    /// Slots of the ring, from the first one: [`PagePool::LEAST`] to [`PagePool::MOST`].
     width: AtomicUsize,
-    /// Pages that came back since one did not, or since the circle was tried a slot shorter.
+    /// Pages in a row that were free at their turn, since the ring was last tried a slot shorter.
     hits: AtomicUsize,
-    /// Those who fill pages.
+    /// The number of batches that use the pool.
     users: AtomicUsize,
-    /// Those that are not full.
+    /// Pages that are not full.
     partial: PartialPages,
 }
 
@@ -40,14 +43,14 @@ impl PagePool {
     /// Slots of a new pool: pages of 32 KiB, as many as a few batches have.
     const LEAST: usize = 8;
 
-    /// Slots at the most: what TCP's limit for a connection's send buffer lets be on its way
-    /// (`tcp_wmem`, 4 MiB), and a bit.
+    /// The most slots: the pages that TCP's limit for the send buffer of one connection lets be in
+    /// flight (`tcp_wmem`, 4 MiB), and a few more.
     const MOST: usize = 144;
 
-    /// So many times around without a page that is still read, and the circle is tried a slot shorter.
+    /// After this many rounds without a page that is still read, the ring is tried a slot shorter.
     const ROUNDS: usize = 8;
 
-    /// An empty one. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes an empty pool. Context: sleeping. Errors: `ENOMEM`.
     pub fn new() -> Result<Arc<Self>> {
         let pool = init!(Self {
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; Self::MOST],
@@ -60,16 +63,16 @@ impl PagePool {
         Arc::init(pool, GFP_KERNEL)
     }
 
-    /// Those that are not full.
+    /// Pages that are not full.
     pub(crate) fn partial(&self) -> &PartialPages {
         &self.partial
     }
 
-    /// Leaves a filled page, in the place of the one that has waited longest: returns that if
-    /// nobody reads it any more, and lets go of it otherwise. Its content is old.
+    /// Puts a filled page in the place of the one that has waited longest. Returns that one, with
+    /// its old content, if nobody reads it any more; drops it otherwise.
     ///
-    /// Those who do it at a time may change the circle's length by one less than each would, which is as
-    /// good.
+    /// Concurrent calls may together change the ring's length by one less than each alone would,
+    /// which does no harm.
     pub(crate) fn exchange(&self, full: PageRef) -> Option<PageRef> {
         let width = self.width.load(Ordering::Relaxed);
         let within = |at| if at < width { at } else { 0 };
@@ -96,14 +99,15 @@ impl PagePool {
         None
     }
 
-    /// Errors: somebody else was faster.
+    /// Changes the ring's length. Errors: another thread was faster.
     fn widen(&self, from: usize, to: usize) -> Result<usize, usize> {
         self.width
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
     }
 
-    /// Takes the last slot out of the circle, of `width`, if it is longer than the least. Who is about to use
-    /// that slot leaves a page there, which goes when the circle gets longer, or with the last user.
+    /// Takes the last slot out of a ring of `width` slots, unless it has the fewest. A thread that
+    /// is about to use that slot may leave a page there. It stays until the ring grows or the last
+    /// user leaves.
     fn shorten(&self, width: usize) {
         if width > Self::LEAST && self.widen(width, width - 1).is_ok() {
             drop(
@@ -114,15 +118,16 @@ impl PagePool {
         }
     }
 
-    /// There is one more who fills pages.
+    /// Counts one more batch that uses the pool.
     pub(crate) fn enter(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of them is gone. The last one leaves no more than the least; the others are freed when nobody
-    /// reads them any more.
+    /// Counts one batch less. When the last one leaves, the ring shrinks to the fewest slots, and
+    /// the pages of the others are freed as soon as nobody reads them any more.
     pub(crate) fn leave(&self) {
-        // Acquire and release: what those who left before put into slots is seen below.
+        // Acquire and release: this thread sees the pages that others put into slots before they
+        // left.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.width.store(Self::LEAST, Ordering::Relaxed);
             self.partial.clear();
@@ -136,10 +141,11 @@ impl PagePool {
 
     fn swap(slot: &AtomicPtr<bindings::page>, new: Option<PageRef>) -> Option<PageRef> {
         let new = new.map_or(ptr::null_mut(), PageRef::into_raw);
-        // Release for what was done with the page, acquire for what the one who left the other one
-        // did with it.
+        // Release: the other thread sees this one's accesses to the new page. Acquire: this thread
+        // sees those of others to the old one.
         let old = slot.swap(new, Ordering::AcqRel);
-        // SAFETY: By the invariant it was given away to the slot, which has another one or none now.
+        // SAFETY: By the invariant the slot had the reference `old`, and it has another or none
+        // now.
         unsafe { PageRef::from_raw(old) }
     }
 }
@@ -156,8 +162,8 @@ impl Drop for PagePool {
 mod tests {
     use super::*;
 
-    /// Fills `n` pages one after the other, each read by somebody until `LATER` more are filled. Returns
-    /// how many had to be fresh ones.
+    /// Fills `n` pages one after the other. Each is read until `LATER` more are filled. Returns how
+    /// many fresh ones that took.
     fn fill<const LATER: usize>(pool: &PagePool, n: usize) -> Result<usize> {
         let mut read = [const { None }; LATER];
         let (mut page, mut fresh) = (PageRef::alloc(false)?, 0);
@@ -185,7 +191,7 @@ mod tests {
         there.filter(|page| !page.is_null()).count()
     }
 
-    /// The circle is as long as it has to be, or up to twice that, whatever it was before.
+    /// The ring is as long as it has to be, or up to twice that, whatever its length was before.
     #[test]
     fn as_long_as_needed() -> Result {
         let pool = PagePool::new()?;
@@ -194,7 +200,7 @@ mod tests {
 
         fill::<40>(&pool, 1000)?;
         assert!((40..=80).contains(&width(&pool)));
-        // But for those of a round now and then, when a shorter circle is tried: several times here.
+        // Only pages of rounds in which a shorter ring is tried are fresh. There are several here.
         assert!(fill::<40>(&pool, 60_000)? < 900);
         assert!((39..=80).contains(&width(&pool)));
 
@@ -204,7 +210,7 @@ mod tests {
         Ok(())
     }
 
-    /// It has an end, and most of it goes with those who filled pages.
+    /// The ring's length is bounded, and most pages go with the last user.
     #[test]
     fn is_bounded_and_goes() -> Result {
         let pool = PagePool::new()?;
@@ -224,7 +230,7 @@ mod tests {
         Ok(())
     }
 
-    /// It lets go of all.
+    /// The pool drops its pages when it is dropped.
     #[test]
     fn ends() -> Result {
         let pool = PagePool::new()?;

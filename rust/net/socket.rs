@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets of the kernel: making, connecting, closing.
+//! Kernel TCP sockets: creation, options, connection setup and close.
 
 use crate::{
     addr, bindings, errno,
@@ -19,7 +19,7 @@ use kernel::{
 pub enum Family {
     /// `AF_INET`.
     V4,
-    /// `AF_INET6`; takes IPv4, too, unless [`TcpSocket::set_v6only`] was called.
+    /// `AF_INET6`; accepts IPv4 as well, unless [`TcpSocket::set_v6only`] was called.
     V6,
 }
 
@@ -33,7 +33,7 @@ impl Family {
     }
 }
 
-/// The states of TCP (RFC 9293, section 3.3.2) as Linux counts them.
+/// The states of TCP (RFC 9293, section 3.3.2) as Linux numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TcpState {
@@ -73,12 +73,11 @@ impl TcpState {
 
 /// A TCP socket that belongs to the kernel.
 ///
-/// None of its functions ever waits for the network. The owner drops it in sleeping context, and
-/// only there: dropping detaches the callbacks and releases the socket. TCP then completes what
-/// [`TcpSocket::shutdown_write`] began, or a reset goes out if received data was never read.
+/// None of its functions waits for the network. The owner drops it in sleeping context, and only
+/// there: dropping detaches the callbacks and releases the socket. TCP then completes the close
+/// that [`TcpSocket::shutdown_write`] began, or sends a reset if received data was never read.
 ///
-/// Where callbacks hold a reference to the very object that owns the socket, the owner ends the
-/// cycle by [`TcpSocket::detach`].
+/// Where the callbacks' target owns the socket, the owner ends that cycle by [`TcpSocket::detach`].
 pub struct TcpSocket {
     /// INVARIANT: A TCP socket, owned by this object until it is dropped.
     sock: NonNull<bindings::socket>,
@@ -87,15 +86,15 @@ pub struct TcpSocket {
     hooks: HookSlot,
 }
 
-// SAFETY: Sockets are not bound to a thread; all functions called on them lock for themselves or
+// SAFETY: A socket belongs to no thread. All functions called on it take its lock themselves or
 // read single words.
 unsafe impl Send for TcpSocket {}
-// SAFETY: As above.
+// SAFETY: All functions called on a shared socket take its lock themselves or read single words.
 unsafe impl Sync for TcpSocket {}
 
 impl TcpSocket {
-    /// Creates a socket in the given namespace: `TCP_NODELAY` and `SO_REUSEADDR` set, allocations
-    /// that are safe under memory reclaim.
+    /// Creates a socket in the namespace `net`, with `TCP_NODELAY` and `SO_REUSEADDR` set. Its
+    /// allocations are `GFP_NOIO`, so that it can serve memory reclaim.
     ///
     /// C: `sock_create_kern()`. Sleeping.
     pub fn new(net: &Namespace, family: Family) -> Result<Self> {
@@ -104,25 +103,25 @@ impl TcpSocket {
             Family::V6 => 10,
         };
         let mut sock = core::ptr::null_mut();
-        // SAFETY: The namespace is alive, and `sock` is valid for a write.
+        // SAFETY: `net` keeps the namespace alive, and `sock` is valid for a write.
         to_result(unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) })?;
-        // SAFETY: On success the helper passes the new socket to us.
+        // SAFETY: On success the helper has made a TCP socket, which it passes to us.
         unsafe { Self::own(sock) }
     }
 
     /// # Safety
     ///
-    /// `sock` must be a TCP socket with its `sk`, which becomes the property of the result.
+    /// `sock` must be null or a TCP socket, which then belongs to the result.
     unsafe fn own(sock: *mut bindings::socket) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
-        // SAFETY: By the contract of this function it is a socket.
+        // SAFETY: By the contract of this function `sock` is a socket.
         let sk = unsafe { bindings::ksock_sk(sock.as_ptr()) };
         let Some(sk) = NonNull::new(sk) else {
-            // SAFETY: It is the caller's no more, and nobody else knows it.
+            // SAFETY: By the contract of this function the socket is ours, and nobody else uses it.
             unsafe { bindings::sock_release(sock.as_ptr()) };
             return Err(EINVAL);
         };
-        // INVARIANT: By the contract of this function.
+        // INVARIANT: By the contract of this function `sock` is a TCP socket and ours; `sk` is its.
         Ok(Self {
             sock,
             sk,
@@ -143,40 +142,40 @@ impl TcpSocket {
         &self.hooks
     }
 
-    /// Sets the IPv4 TOS or IPv6 traffic class, and the priority that goes with it. Sleeping.
+    /// Sets the IPv4 TOS or the IPv6 traffic class, and the priority that belongs to it. Sleeping.
     pub fn set_tos(&self, tos: u8) -> Result {
-        // SAFETY: By the type invariant the socket is there.
+        // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::ksock_set_tos(self.as_ptr(), tos) })
     }
 
-    /// Restricts an IPv6 socket to IPv6; to be called before [`TcpSocket::bind`], or it fails with
-    /// `EINVAL`. Sleeping.
+    /// Restricts an IPv6 socket to IPv6. Errors: `EINVAL` after [`TcpSocket::bind`]. Sleeping.
     pub fn set_v6only(&self) -> Result {
-        // SAFETY: By the type invariant the socket is there.
+        // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::ksock_set_v6only(self.as_ptr()) })
     }
 
-    /// Lets the socket use one interface only. C: `sock_bindtoindex()`. Sleeping.
+    /// Restricts the socket to one interface. C: `sock_bindtoindex()`. Sleeping.
     pub fn bind_to_device(&self, ifindex: u32) -> Result {
         let ifindex = i32::try_from(ifindex).map_err(|_| EINVAL)?;
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant `sk` is valid.
         to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
     }
 
-    /// Sets how often a SYN is repeated. C: `tcp_sock_set_syncnt()`. Sleeping.
+    /// Sets how often TCP repeats a SYN. C: `tcp_sock_set_syncnt()`. Sleeping.
     pub fn set_syn_retries(&self, count: u8) -> Result {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         to_result(unsafe { bindings::tcp_sock_set_syncnt(self.sk(), c_int::from(count)) })
     }
 
-    /// Turns keep-alive probes on: when nothing has come for `idle` seconds one is sent each `interval`
-    /// seconds. So many without an answer end the connection with `ETIMEDOUT`; where a
-    /// [user timeout](Self::set_user_timeout) is set, that counts in their place. Fails with `EINVAL`
-    /// for seconds beyond 32767, probes beyond 127, and 0. C: `tcp_sock_set_keepidle()` and its
-    /// siblings, `sock_set_keepalive()`. Sleeping.
+    /// Turns keep-alive probes on. When nothing has come for `idle` seconds, TCP sends a probe
+    /// every `interval` seconds. After `count` probes without an answer the connection ends with
+    /// `ETIMEDOUT`; where a [user timeout](Self::set_user_timeout) is set, that decides instead.
+    /// Errors: `EINVAL` for 0, for more than 32767 seconds, and for more than 127 probes.
+    ///
+    /// C: `tcp_sock_set_keepidle()` and its siblings, `sock_set_keepalive()`. Sleeping.
     pub fn set_keepalive(&self, idle: u16, interval: u16, count: u8) -> Result {
-        // SAFETY: By the type invariant the socket and its `sk` are there, and it is one of TCP's. Each
-        // of the functions locks it for itself and checks its value.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket. Each of the functions takes
+        // its lock and checks its value.
         unsafe {
             to_result(bindings::tcp_sock_set_keepidle(self.sk(), idle.into()))?;
             to_result(bindings::tcp_sock_set_keepintvl(self.sk(), interval.into()))?;
@@ -186,27 +185,27 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// How many milliseconds the peer may leave data unacknowledged, or its window shut, before the
-    /// connection ends with `ETIMEDOUT`. C: `tcp_sock_set_user_timeout()`. Sleeping.
+    /// Sets for how many milliseconds the peer may leave data unacknowledged, or its window closed,
+    /// before the connection ends with `ETIMEDOUT`. C: `tcp_sock_set_user_timeout()`. Sleeping.
     pub fn set_user_timeout(&self, ms: u32) {
         let ms = c_int::try_from(ms).unwrap_or(c_int::MAX);
-        // SAFETY: By the type invariant the socket and its `sk` are there, and it is one of TCP's. It
-        // fails for negative values, which this is not.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket. The function fails only for a
+        // negative value, and `ms` is not negative.
         unsafe { bindings::tcp_sock_set_user_timeout(self.sk(), ms) };
     }
 
-    /// Lets [`TcpSocket::bind`] take a port that another socket is bound to: for one that somebody
-    /// reserved for this socket by binding another one, on which nobody will listen or connect. C:
-    /// `SK_FORCE_REUSE`. Sleeping.
+    /// Lets [`TcpSocket::bind`] take a port that another socket is bound to. It is meant for a port
+    /// that was reserved for this socket by binding another one, which will neither listen nor
+    /// connect. C: `SK_FORCE_REUSE`. Sleeping.
     pub fn share_port(&self) {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant `sk` is valid.
         unsafe { bindings::ksock_share_port(self.sk()) };
     }
 
-    /// Binds to a local address; port 0 picks one. C: `kernel_bind()`. Sleeping.
+    /// Binds to a local address; for port 0, TCP picks one. C: `kernel_bind()`. Sleeping.
     pub fn bind(&self, local: &SocketAddr) -> Result {
         let storage = addr::to_storage(local);
-        // SAFETY: The socket is there by the type invariant, and `storage` holds an address of the
+        // SAFETY: By the type invariant the socket is valid. `storage` holds an address of the
         // length given.
         to_result(unsafe {
             bindings::ksock_bind(
@@ -217,39 +216,40 @@ impl TcpSocket {
         })
     }
 
-    /// Starts to listen. C: `kernel_listen()`. Sleeping.
+    /// Starts to listen. `backlog` connections may wait to be accepted. C: `kernel_listen()`.
+    /// Sleeping.
     pub fn listen(&self, backlog: u32) -> Result {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
-        // SAFETY: By the type invariant the socket is there.
+        // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::kernel_listen(self.as_ptr(), backlog) })
     }
 
-    /// Takes a connection from the accept queue, or returns `None` if there is none. The new socket
-    /// has the listener's options and no callbacks. C: `kernel_accept()`. Sleeping.
+    /// Takes a connection from the accept queue; `None` if there is none. The new socket has the
+    /// listener's options and no callbacks. C: `kernel_accept()`. Sleeping.
     pub fn accept(&self) -> Result<Option<TcpSocket>> {
         let mut sock = core::ptr::null_mut();
-        // SAFETY: The socket is there by the type invariant, and `sock` is valid for a write.
+        // SAFETY: By the type invariant the socket is valid, and `sock` is valid for a write.
         let ret = unsafe { bindings::ksock_accept(self.as_ptr(), &mut sock) };
         match to_result(ret) {
-            // SAFETY: On success the helper passes the new socket to us.
+            // SAFETY: On success the helper has accepted a TCP socket, which it passes to us.
             Ok(()) => Ok(Some(unsafe { Self::own(sock) }?)),
             Err(e) if e == EAGAIN => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    /// Whether there is a connection to be accepted. C: `reqsk_queue_empty()`. Context: any.
+    /// Whether a connection can be accepted. C: `reqsk_queue_empty()`. Context: any.
     pub fn has_connection(&self) -> bool {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_has_connection(self.sk()) }
     }
 
-    /// Starts to connect and returns true if that is done already (or, with callbacks attached,
-    /// they tell the outcome: [`SockCallbacks::state_change`], [`SockCallbacks::error_report`]).
-    /// C: `kernel_connect()`. Sleeping.
+    /// Starts to connect. Returns true if the connection is established already. Else the
+    /// callbacks, if they are attached, tell the outcome: [`SockCallbacks::state_change`],
+    /// [`SockCallbacks::error_report`]. C: `kernel_connect()`. Sleeping.
     pub fn connect(&self, remote: &SocketAddr) -> Result<bool> {
         let storage = addr::to_storage(remote);
-        // SAFETY: The socket is there by the type invariant, and `storage` holds an address of the
+        // SAFETY: By the type invariant the socket is valid. `storage` holds an address of the
         // length given.
         let ret = unsafe {
             bindings::ksock_connect(
@@ -269,119 +269,121 @@ impl TcpSocket {
     pub fn local_addr(&self) -> Result<SocketAddr> {
         // SAFETY: All zeroes is a valid `sockaddr_storage`.
         let mut storage: bindings::sockaddr_storage = unsafe { core::mem::zeroed() };
-        // SAFETY: The socket is there by the type invariant, and `storage` has room for every
+        // SAFETY: By the type invariant the socket is valid, and `storage` has room for every
         // address.
         let len = unsafe { bindings::kernel_getsockname(self.as_ptr(), (&raw mut storage).cast()) };
         to_result(len)?;
         addr::from_storage(&storage)
     }
 
-    /// The peer's address, `ENOTCONN` if there is none. C: `kernel_getpeername()`. Sleeping.
+    /// The peer's address. Errors: `ENOTCONN` without a peer. C: `kernel_getpeername()`. Sleeping.
     pub fn peer_addr(&self) -> Result<SocketAddr> {
         // SAFETY: All zeroes is a valid `sockaddr_storage`.
         let mut storage: bindings::sockaddr_storage = unsafe { core::mem::zeroed() };
-        // SAFETY: The socket is there by the type invariant, and `storage` has room for every
+        // SAFETY: By the type invariant the socket is valid, and `storage` has room for every
         // address.
         let len = unsafe { bindings::kernel_getpeername(self.as_ptr(), (&raw mut storage).cast()) };
         to_result(len)?;
         addr::from_storage(&storage)
     }
 
-    /// The state of the connection at this moment.
+    /// The state of the connection at this moment. Context: any.
     pub fn state(&self) -> TcpState {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant the socket and its `sk` are valid.
         TcpState::from_raw(unsafe { bindings::ksock_state(self.as_ptr()) })
     }
 
-    /// Takes the pending error, if any, off the socket. C: `sock_error()`.
+    /// Removes the pending error from the socket and returns it. C: `sock_error()`. Context: any.
     pub fn take_error(&self) -> Option<Error> {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant the socket and its `sk` are valid.
         to_result(unsafe { bindings::ksock_take_error(self.as_ptr()) }).err()
     }
 
-    /// How many octets TCP was given and has not sent, a moment ago. Context: any.
+    /// Octets that TCP was given and has not sent, as of a moment ago. Context: any.
     #[inline]
     pub fn unsent(&self) -> usize {
-        // SAFETY: `self` keeps the socket, a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_unsent(self.sk()) as usize }
     }
 
-    /// The payload of one full segment at this moment, options subtracted (`tp->mss_cache`). TCP
-    /// brings it up to date with every send.
+    /// Payload octets of a full segment at this moment, without TCP options (`tp->mss_cache`). TCP
+    /// updates it with every send. Context: any.
     #[inline]
     pub fn mss(&self) -> u32 {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_mss(self.sk()) }
     }
 
-    /// The most octets, up to `most`, that TCP sends in packets of which each is as large as it makes
-    /// them (`tp->gso_segs`); half of `most` at the least. An octet more is a packet more. Context: any.
+    /// The most octets, up to `most`, that TCP sends in packets of its largest size only
+    /// (`tp->gso_segs`); half of `most` at least. One octet more takes one packet more. Context:
+    /// any.
     pub fn whole_packets(&self, most: usize) -> usize {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         let segments = unsafe { bindings::ksock_gso_segs(self.sk()) };
         whole_packets(most, self.mss() as usize, segments.into())
     }
 
-    /// How many bytes the peer has acknowledged so far.
+    /// Octets that the peer has acknowledged so far. Context: any.
     pub fn bytes_acked(&self) -> u64 {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_bytes_acked(self.sk()) }
     }
 
-    /// How many milliseconds ago the peer acknowledged something, or said again what it has. Context:
+    /// Milliseconds since the peer's last acknowledgement, which need not be a new one. Context:
     /// any.
     pub fn last_ack_ms(&self) -> u32 {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_last_ack_ms(self.sk()) }
     }
 
-    /// How many bytes have been received so far.
+    /// Octets that were received so far. Context: any.
     pub fn bytes_received(&self) -> u64 {
-        // SAFETY: By the type invariant this is the `sk` of a TCP socket.
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_bytes_received(self.sk()) }
     }
 
-    /// Whether there is a useful amount of room to send. C: `sk_stream_is_writeable()`.
+    /// Whether there is a useful amount of room to send. C: `sk_stream_is_writeable()`. Context:
+    /// any.
     pub fn writable(&self) -> bool {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant the socket and its `sk` are valid.
         unsafe { bindings::ksock_writable(self.as_ptr()) }
     }
 
-    /// Sends a FIN behind everything that was sent; receiving goes on.
+    /// Sends a FIN after everything that was sent. Receiving goes on.
     ///
-    /// C: `kernel_sock_shutdown(SHUT_WR)`. Fails with `ENOTCONN` if there is no connection (any
-    /// more). Sleeping.
+    /// C: `kernel_sock_shutdown(SHUT_WR)`. Errors: `ENOTCONN` if there is no connection. Sleeping.
     pub fn shutdown_write(&self) -> Result {
         const SHUT_WR: bindings::sock_shutdown_cmd = bindings::sock_shutdown_cmd_SHUT_WR;
-        // SAFETY: By the type invariant the socket is there.
+        // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::kernel_sock_shutdown(self.as_ptr(), SHUT_WR) })
     }
 
-    /// Ends the connection at once: a reset goes out if the peer must know, and what was not sent
-    /// is forgotten. For a listener, closes it and its queue. C: `tcp_abort()`. Sleeping.
+    /// Ends the connection at once: TCP sends a reset if the peer must know, and drops data that it
+    /// has not sent. A listener is closed, and its queue. C: `tcp_abort()`. Sleeping.
     pub fn abort(&self) {
-        // SAFETY: By the type invariant the socket and its `sk` are there.
+        // SAFETY: By the type invariant the socket and its `sk` are valid.
         unsafe { bindings::ksock_abort(self.as_ptr()) };
     }
 
     /// Installs the callbacks of a connection.
     ///
-    /// What happened before is not replayed: look at the socket once yourself afterwards. Fails
-    /// with `EBUSY` if there are callbacks. Sleeping.
+    /// Earlier events are not repeated: look at the socket once afterwards. Errors: `EBUSY` if
+    /// there are callbacks, `ENOMEM`. Sleeping.
     pub fn attach<T: SockCallbacks>(&self, target: Arc<T>) -> Result {
         self.hooks.attach(self.sk(), target)
     }
 
-    /// Installs the callback of a listener; else as [`TcpSocket::attach`].
+    /// Installs the callback of a listener. Otherwise as [`TcpSocket::attach`].
     pub fn attach_listener<T: ListenCallbacks>(&self, target: Arc<T>) -> Result {
         self.hooks.attach_listener(self.sk(), target)
     }
 
     /// Restores the socket's own callbacks.
     ///
-    /// On return no callback is running or will run, and the reference given to
-    /// [`TcpSocket::attach`] was dropped. Does nothing if there are none. Sleeping; not to be
-    /// called from a callback of this socket, nor with a lock held that one takes.
+    /// On return no callback is running or will run, and the reference passed to
+    /// [`TcpSocket::attach`] was dropped. Does nothing without callbacks. Sleeping. Not to be
+    /// called from a callback of this socket, nor with a lock held that one takes, which would wait
+    /// for itself.
     pub fn detach(&self) {
         self.hooks.detach(self.sk());
     }
@@ -395,15 +397,15 @@ impl Drop for TcpSocket {
     }
 }
 
-/// See [`TcpSocket::whole_packets`]; a packet has `segments` of `segment` octets.
+/// See [`TcpSocket::whole_packets`]; a packet has `segments` segments of `segment` octets.
 fn whole_packets(most: usize, segment: usize, segments: usize) -> usize {
     let packet = match segments.saturating_mul(segment) {
-        // It does not know yet; or it makes one of several batches.
+        // TCP does not know yet, or a packet is longer than `most`.
         packet if packet == 0 || packet > most => segment,
         packet => packet,
     };
     let beyond = most.checked_rem(packet).unwrap_or(0);
-    // A segment is longer.
+    // A segment is longer than `most`.
     if beyond == most {
         return most;
     }
@@ -421,10 +423,10 @@ mod tests {
             (8948, 7, 7 * 8948),
             // A device that takes packets of 32 KiB: two of them.
             (1448, 22, 44 * 1448),
-            // Room for one, and not for the second one.
+            // Room for one packet, and not for a second.
             (1448, 30, 30 * 1448),
             (1424, 45, 45 * 1424),
-            // Not known, or more than a batch.
+            // The size is not known, or more than a batch.
             (1448, 0, 45 * 1448),
             (1448, 128, 45 * 1448),
             (65483, 1, 65483),

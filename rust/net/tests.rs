@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite: batches by themselves, and two sockets of this kernel that talk over the loopback
+//! KUnit suite: batches alone, and two sockets of this kernel, connected over the loopback
 //! interface. Where that is down, as it is until somebody configures it, those tests do nothing.
 
 use crate::{
@@ -17,7 +17,7 @@ use kernel::{
     time::{delay::fsleep, Delta},
 };
 
-/// Fails the test, saying where.
+/// Fails the test and logs the line.
 macro_rules! check {
     ($what:expr) => {
         if !$what {
@@ -27,12 +27,12 @@ macro_rules! check {
     };
 }
 
-/// The byte at this place of every stream.
+/// The byte at position `at` of every test stream.
 fn pattern(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// The batch's pieces in pages.
+/// The batch's spans; none if its bytes are not in pages.
 fn spans(batch: &TxBatch) -> &[PageSpan] {
     match batch.bytes() {
         Bytes::Pages(spans) => spans,
@@ -40,7 +40,7 @@ fn spans(batch: &TxBatch) -> &[PageSpan] {
     }
 }
 
-/// Appends `n` bytes of the stream that starts at `*at`, in one piece if that can be.
+/// Appends the next `n` bytes of a stream, which is at position `*at`; in one piece if possible.
 fn fill(batch: &mut TxBatch, at: &mut u64, n: usize) -> Result {
     let mut write = |to: &mut [u8]| -> Result {
         for byte in to {
@@ -55,7 +55,7 @@ fn fill(batch: &mut TxBatch, at: &mut u64, n: usize) -> Result {
     }
 }
 
-/// Writes `n` bytes that nobody may ever see: it fails at the last of them, or is taken back.
+/// Writes `n` bytes that must never be sent: writing fails at the last one, or is rolled back.
 fn scribble(batch: &mut TxBatch, n: usize, fails: bool) -> Result {
     let mark = batch.len();
     let mut done = 0;
@@ -90,7 +90,7 @@ fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     Err(errno::ETIMEDOUT.into())
 }
 
-/// How many objects were dropped.
+/// The number of objects dropped so far.
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 
 /// One end of a connection.
@@ -106,7 +106,7 @@ struct Rx {
     next: u64,
     wrong: u64,
     stop_at: u64,
-    /// How many bytes to answer with whenever something came, and how many that were so far.
+    /// Bytes to reply with whenever something came, and the number of such bytes so far.
     reply: usize,
     replied: u64,
 }
@@ -149,7 +149,7 @@ impl End {
         }
     }
 
-    /// Sends out of the callback.
+    /// Sends from within the callback.
     fn reply(&self, sk: &mut LockedSock) -> Result {
         let Some(&Rx { reply, replied, .. }) = self.rx.get(sk) else {
             return Ok(());
@@ -166,7 +166,7 @@ impl End {
         Ok(())
     }
 
-    /// Receives up to this place of the stream and no further.
+    /// Receives up to position `at` of the stream and no further.
     fn stop_at(&self, socket: &TcpSocket, at: u64) -> Result {
         let mut sk = socket.lock();
         self.rx.get_mut(&mut sk).ok_or(EINVAL)?.stop_at = at;
@@ -226,7 +226,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `None`: there is no loopback.
+    /// `None` if there is no loopback interface.
     fn new(to: &SocketAddr, pool: Option<&Arc<PagePool>>) -> Result<Option<Self>> {
         let net = Namespace::init();
         let dropped = DROPPED.load(Relaxed);
@@ -255,7 +255,7 @@ impl Pair {
         check!(server.peer_addr()? == client.local_addr()?);
         check!(client.mss() > 500);
 
-        // The handshake's way: exactly so many bytes, while more is there.
+        // As a handshake receives: exactly 6 bytes, while more have come.
         check!(client.send(b"hello world!", pool.map(|pool| &**pool))? == Sent::Bytes(12));
         let mut word = [0; 6];
         soon("word", || server.recv(&mut word) == Ok(Received::Bytes(6)))?;
@@ -271,7 +271,7 @@ impl Pair {
         check!(at_client.rx.claim(&mut server.lock()).is_err());
         check!(at_client.rx.get_mut(&mut server.lock()).is_none());
 
-        // Releasing a listener releases its callbacks, and not its children.
+        // Releasing a listener drops its callbacks, but not the sockets it accepted.
         drop(listener);
         check!(DROPPED.load(Relaxed) == dropped);
         drop(door);
@@ -285,8 +285,9 @@ impl Pair {
         }))
     }
 
-    /// Sends `total` bytes from client to server, in batches of all sizes; every other few in segments.
-    /// Pages are used again, and between what was written is what was not to be sent.
+    /// Sends `total` bytes from client to server, in batches of all sizes; every other 512 KiB are
+    /// aligned to segments. Pages are used again, and between the bytes lie some that must not be
+    /// sent.
     fn stream(&self, total: u64) -> Result<u64> {
         let mut batch = TxBatch::new(self.pool.clone());
         let (mut at, mut rest) = (0, total);
@@ -306,7 +307,7 @@ impl Pair {
                 for piece in (0..n).step_by(1460) {
                     let some = (n - piece).min(1460);
                     scribble(&mut batch, some, true)?;
-                    // Each time that leaves a gap, and another span.
+                    // Each of these leaves a gap, and begins another span.
                     if piece % (16 * 1460) == 0 {
                         scribble(&mut batch, some, false)?;
                     }
@@ -325,7 +326,7 @@ impl Pair {
         Ok(at)
     }
 
-    /// Sends a byte at a time, which the other end answers out of its callback.
+    /// Sends a byte at a time, which the other end answers from within its callback.
     fn replies(&self) -> Result {
         let (mut asked, mut back) = (0, 0);
         for len in [1, 2, 192, 193, 1448, 10_000, 40_000] {
@@ -351,14 +352,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends while nobody receives until there is no room, then lets it go on.
+    /// Sends until there is no room, as nobody receives; then lets the server receive.
     fn back_pressure(&self, mut at: u64) -> Result<u64> {
         self.at_server.stop_at(&self.server, at)?;
         let mut batch = TxBatch::new(self.pool.clone());
         let (mut full, mut shared) = (0, false);
         while full < 3 {
             if batch.is_empty() {
-                // Short ones first, so that there are open segments when the window is full.
+                // Short batches first, so that a segment is open when the window is full.
                 let n = if self.client.unsent() < 100_000 {
                     3000
                 } else {
@@ -393,7 +394,7 @@ impl Pair {
         Ok(at)
     }
 
-    /// FINs, one after the other.
+    /// Both ends send a FIN, one after the other.
     fn half_close(self) -> Result {
         let dropped = DROPPED.load(Relaxed);
         self.client.shutdown_write()?;
@@ -411,7 +412,7 @@ impl Pair {
         Ok(())
     }
 
-    /// A reset.
+    /// The server sends a reset.
     fn reset(self) -> Result {
         self.server.detach();
         self.server.detach();
@@ -498,7 +499,7 @@ mod suite {
         check!(short(&batch, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]));
         batch.consume(9);
         check!(short(&batch, &[1, 2, 2]));
-        // Outgrows its room: what was not sent goes on in pages.
+        // It outgrows its room: the bytes that were not sent move to pages.
         batch.put(&[3; 1000])?;
         check!(batch.len() == 1003 && spans(&batch).iter().map(|s| s.len()).sum::<usize>() == 1003);
         batch.rollback(2);
