@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From an offset to an address in memory that is made of contiguous runs.
+//! From an offset to an address, in memory that consists of contiguous runs.
 //!
-//! The memory is cut into blocks of one size, a power of two as large as the runs allow, so that
-//! a lookup is a shift and a load. Blocks are cut where runs end: every run but the last one must
-//! end at a block's end, and every run but the first one begins at a block's beginning. So the
-//! block size divides the length of all runs between the first and the last; addresses need no
-//! alignment at all. Pinned huge pages give blocks of their size, one run gives one block.
+//! The memory is cut into blocks of one size, a power of two as large as the runs allow, so that a
+//! lookup is a shift and a load. A block must not reach beyond a run. So each run but the last ends
+//! at a block's end, and each run but the first begins at a block's beginning: the block size
+//! divides the length of all runs between the first and the last. Addresses need no alignment.
+//! Pinned huge pages give blocks of their size, and a single run gives one block.
 
 use kernel::prelude::*;
 
@@ -21,15 +21,15 @@ pub(crate) struct OwnedWorkItem {
 pub(crate) struct Blocks {
     /// The block size is `1 << shift`.
     shift: u32,
-    /// What of the first block lies before offset 0.
+    /// Bytes of the first block that lie before offset 0.
     skip: u64,
     /// The number of bytes.
     len: u64,
-    /// The address of each block; of the first and the last one a part need not exist.
+    /// The address of each block. The first and the last block may exist in part only.
     table: KVVec<usize>,
 }
 
-/// A single run is one block, however long: the largest size that is used.
+/// The largest block size that is used. A single run is one block, however long it is.
 const MAX_SHIFT: u32 = 62;
 
 impl Blocks {
@@ -41,9 +41,8 @@ impl Blocks {
         table: KVVec::new(),
     };
 
-    /// The table for `runs`, which are not empty; `runs` is called twice and must give the same.
-    /// Neighbours that touch are taken as one run. Fails with `ENOMEM`, `EINVAL`. Context:
-    /// sleeping.
+    /// Makes the table for `runs`. It is called twice and must give the same runs. Neighbours that
+    /// touch become one run. Errors: `ENOMEM`, `EINVAL`. Context: sleeping.
     pub(crate) fn new<I: Iterator<Item = OwnedWorkItem>>(runs: impl Fn() -> I) -> Result<Self> {
         let (mut first, mut inner, mut len) = (0, 0u64, 0u64);
         let (mut count, mut previous) = (0u64, 0u64);
@@ -58,7 +57,7 @@ impl Blocks {
             count += 1;
         }
         let shift = match count {
-            // With two runs nothing but their common border is in the way.
+            // Two runs only need a block border between them, which any size allows.
             0..=2 => MAX_SHIFT,
             _ => inner.trailing_zeros().min(MAX_SHIFT),
         };
@@ -90,8 +89,8 @@ impl Blocks {
         })
     }
 
-    /// Room for `max` pages, to be filled by [`Self::begin`], [`Self::push`] and [`Self::end`].
-    /// Context: sleeping.
+    /// Makes room for `max` pages, which [`Self::begin`], [`Self::push`] and [`Self::end`] fill.
+    /// Errors: `ENOMEM`. Context: sleeping.
     pub(crate) fn with_capacity(max: usize) -> Result<Self> {
         Ok(Self {
             table: KVVec::with_capacity(max, GFP_KERNEL)?,
@@ -99,7 +98,7 @@ impl Blocks {
         })
     }
 
-    /// Forgets all pages; what is pushed now is of size `1 << shift`. Context: any.
+    /// Removes all pages. Pages that are pushed from now on have `1 << shift` bytes. Context: any.
     pub(crate) fn begin(&mut self, shift: u32) {
         self.table.clear();
         self.len = 0;
@@ -107,13 +106,13 @@ impl Blocks {
         self.shift = shift;
     }
 
-    /// Adds a page; fails with `ENOMEM` if there is no room. Context: any.
+    /// Adds a page. Errors: `ENOMEM` if there is no room. Context: any.
     pub(crate) fn push(&mut self, addr: usize) -> Result {
         self.table.push_within_capacity(addr).map_err(|_| ENOMEM)
     }
 
-    /// The bytes begin `skip` bytes into the first page, and are `len`, or as many as there are
-    /// pages for. Context: any.
+    /// Ends filling. The memory begins `skip` bytes into the first page and has `len` bytes, or as
+    /// many as there are pages for. Context: any.
     pub(crate) fn end(&mut self, skip: u64, len: u64) {
         let room = (self.table.len() as u64) << self.shift;
         self.skip = skip.min(room);
@@ -125,13 +124,13 @@ impl Blocks {
         self.len
     }
 
-    /// The block size is one shifted by this.
+    /// A block has `1 << shift` bytes.
     pub(crate) fn shift(&self) -> u32 {
         self.shift
     }
 
-    /// Where `offset` is, and how many of the `len` bytes from there are contiguous: all of them,
-    /// or up to a block's end. Fails with `EFAULT` if they are not all in the memory.
+    /// The address of `offset`, and how many of the `len` bytes from there on are contiguous: all,
+    /// or those up to a block's end. Errors: `EFAULT` if they are not all in the memory.
     #[inline]
     pub(crate) fn find(&self, offset: u64, len: usize) -> Result<(usize, usize)> {
         let len = len as u64;
@@ -141,13 +140,13 @@ impl Blocks {
         if len == 0 {
             return Ok((core::mem::align_of::<u64>(), 0));
         }
-        // No overflow: both are below the size of the whole table.
+        // No overflow: both are less than the size of the whole table.
         let place = self.skip + offset;
         let within = place & ((1 << self.shift) - 1);
         let mut index = (place >> self.shift) as usize;
         let base = *self.table.get(index).ok_or(EFAULT)?;
         let mut end = 1u64 << self.shift;
-        // Blocks are often neighbours although not all are.
+        // Blocks are often neighbours, even where not all are.
         while end - within < len {
             index += 1;
             match self.table.get(index) {
@@ -190,7 +189,7 @@ mod tests {
         OwnedWorkItem { addr, len }
     }
 
-    /// The address of each byte, found the slow way.
+    /// The address of the byte at `offset`, found the slow way.
     fn expected(runs: &[OwnedWorkItem], mut offset: u64) -> usize {
         for run in runs {
             if offset < run.len {
@@ -201,7 +200,7 @@ mod tests {
         0
     }
 
-    /// Looks at all offsets around each border.
+    /// Looks up all offsets around each border.
     fn check(runs: &[OwnedWorkItem]) -> Result<Blocks> {
         let blocks = Blocks::new(|| runs.iter().copied())?;
         let len: u64 = runs.iter().map(|run| run.len).sum();
@@ -215,7 +214,7 @@ mod tests {
                 let (addr, n) = blocks.find(near, 1)?;
                 assert_eq!(addr, expected(runs, near));
                 assert_eq!(n, 1);
-                // Everything up to the end: the first piece is within one run.
+                // All bytes to the end: the first piece is within one run.
                 let (addr, n) = blocks.find(near, (len - near) as usize)?;
                 assert_eq!(addr, expected(runs, near));
                 assert!(n >= 1 && n as u64 <= len - near);
@@ -303,7 +302,7 @@ mod tests {
         assert_eq!(blocks.find(PAGE - 0x10, 100)?, (0x9000, 100));
         assert_eq!(blocks.find(PAGE, PAGE as usize)?, (0x9010, 4096));
         assert!(blocks.find(2 * PAGE, 1).is_err());
-        // What is said to be longer than the pages is cut off.
+        // A length beyond the pages is cut off.
         blocks.end(0x10, 9 * PAGE);
         assert_eq!(blocks.len(), 3 * PAGE - 0x10);
         blocks.begin(12);

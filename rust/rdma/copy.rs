@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Raw copies between memory of one's own and memory that others may change meanwhile; checksums.
+//! Copies between private memory and memory that others may change meanwhile; checksums.
 //!
-//! Rust gives no meaning to a plain access that races with another. The copies are therefore made
-//! by C functions that the Rust compiler does not see into: whatever bytes arrive are the bytes of
-//! the private buffer, and no access is repeated, split or left out. Checksums are always computed
-//! over the private side.
+//! Rust gives no meaning to a plain access that races with another. So C functions, which the Rust
+//! compiler does not see, make the copies. The private buffer gets some bytes that were there, and
+//! no access is repeated, split or left out. Checksums are always taken of the private side.
 
 use core::ffi::c_void;
 use kernel::prelude::*;
@@ -15,7 +14,7 @@ use rdma_bindings as bindings;
 ///
 /// # Safety
 ///
-/// `src` is valid for reads of that many bytes, though not necessarily stable.
+/// `src` must be valid for reads of that many bytes, which others may change meanwhile.
 #[inline]
 pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
     // SAFETY: `src` is valid for reads by the contract of this function. `dst` is valid for writes
@@ -23,7 +22,7 @@ pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
     unsafe { bindings::copy_bytes(dst.as_mut_ptr().cast(), src.cast(), dst.len()) };
 }
 
-/// How many of `len` bytes at `addr` are in the last aligned word that they reach.
+/// The number of the `len` bytes at `addr` that are in the last aligned word they reach.
 fn in_last_word(addr: usize, len: usize) -> usize {
     const WORD: usize = size_of::<u64>();
     match addr.wrapping_add(len) % WORD {
@@ -32,22 +31,24 @@ fn in_last_word(addr: usize, len: usize) -> usize {
     }
 }
 
-/// Copies `src` to `dst`, the last of it last.
+/// Copies `src` to `dst`, its last word last.
 ///
-/// Programs look at the last byte, or word, of a buffer to see that an RDMA Write has filled it, although
-/// no standard promises that (RFC 5040 section 5.5). The kernel's `memcpy()` may begin at the end, and string
-/// instructions may store in any order; what is stored behind them is seen behind them.
+/// Programs look at the last byte, or word, of a buffer to see that an RDMA Write has filled it,
+/// although no standard promises that (RFC 5040 section 5.5). The kernel's `memcpy()` may begin at
+/// the end, and string instructions may store in any order; later stores are seen after theirs.
 ///
 /// # Safety
 ///
-/// `dst` is valid for writes of `src.len()` bytes; others may read or write there meanwhile, but
+/// `dst` must be valid for writes of `src.len()` bytes. Others may read or write there meanwhile,
+/// but not through Rust references.
 /// not through Rust references.
 #[inline]
 pub(crate) unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
-    // SAFETY: Both parts of `src` are valid for reads; an overlap would mean that it is not a valid reference.
-    // Those of `dst` are valid for writes by the contract of this function.
+    // SAFETY: Both parts of `src` are valid for reads. They do not overlap `dst`, as nobody writes
+    // to the bytes of a reference. Both parts of `dst` are valid for writes by the contract of this
+    // function.
     unsafe {
         bindings::copy_bytes(dst.cast(), front.as_ptr().cast(), front.len());
         let dst = dst.add(front.len()).cast::<c_void>();
@@ -55,11 +56,11 @@ pub(crate) unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     }
 }
 
-/// Continues `crc` over `data`: the kernel's `crc32c()`, that is, without inversion before and
-/// after. Context: any.
+/// Continues `crc` over `data`: the kernel's `crc32c()`, without inversion before and after.
+/// Context: any.
 #[inline]
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
-    // SAFETY: `data` is valid for reads.
+    // SAFETY: `data` is valid for reads of its length.
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
 }
 
@@ -75,7 +76,7 @@ mod tests {
         Ok(v)
     }
 
-    /// `copy` writes `from` at offset `at` of something larger, and nothing beside it.
+    /// Whether `copy` writes `from` at offset `at` of a larger buffer, and nothing beside it.
     fn is_exact(from: &[u8], at: usize, copy: impl FnOnce(*mut u8)) -> Result<bool> {
         let mut to = KVec::from_elem(0xeeu8, 200, GFP_KERNEL)?;
         copy(to[at..at + from.len()].as_mut_ptr());
@@ -84,14 +85,14 @@ mod tests {
             && [before, after].iter().all(|o| o.iter().all(|b| *b == 0xee)))
     }
 
-    /// Every length and offset to a word.
+    /// Each length is copied, from and to several offsets in a word.
     #[test]
     fn copies_in_are_exact() -> Result {
         let from = pattern(200)?;
         for len in 0..100 {
             for (at, src) in [(8, 0), (9, 0), (8, 3), (15, 1)] {
                 let src = &from[src..src + len];
-                // SAFETY: Both have `len` bytes, of different objects.
+                // SAFETY: `dst` and `src` have `len` bytes each, of different objects.
                 let copy = |dst| unsafe {
                     bytes_in(core::slice::from_raw_parts_mut(dst, len), src.as_ptr())
                 };
@@ -101,7 +102,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is written last is what is in the last word, and nothing beside the bytes is.
+    /// The last word is written last, and no byte beside the buffer is written.
     #[test]
     fn the_last_word_comes_last() -> Result {
         for (addr, len, last) in [
@@ -118,7 +119,7 @@ mod tests {
         for len in 0..100 {
             for at in 8..16 {
                 let src = &from[..len];
-                // SAFETY: There are `len` bytes, of another object.
+                // SAFETY: `dst` has `len` bytes, of another object than `src`.
                 assert!(is_exact(src, at, |dst| unsafe { bytes_out(dst, src) })?);
             }
         }

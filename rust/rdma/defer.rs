@@ -28,12 +28,12 @@ impl<T: Send + 'static> WorkItem for Inner<T> {
     }
 }
 
-/// A boxed `T` that is dropped by the reclaim workqueue.
+/// A boxed `T` that the reclaim workqueue drops.
 pub(crate) struct Deferred<T: Send + 'static>(ManuallyDrop<Pin<KBox<Inner<T>>>>);
 
 impl<T: Send + 'static> Deferred<T> {
-    /// Boxes `value`. Fails with `ENODEV` without a [`life::Core`], and then and without memory
-    /// drops `value` here. Context: sleeping.
+    /// Boxes `value`. Errors: `ENODEV` without a [`life::Core`], `ENOMEM`; in either case `value`
+    /// is dropped here. Context: sleeping.
     pub(crate) fn new(value: T) -> Result<Self> {
         if !life::is_up() {
             return Err(ENODEV);
@@ -51,7 +51,7 @@ impl<T: Send + 'static> Deferred<T> {
     /// Drops the value at once. Context: sleeping.
     pub(crate) fn drop_now(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used nor dropped after this.
+        // SAFETY: The box is taken once: `this` is neither used nor dropped after this.
         drop(unsafe { ManuallyDrop::take(&mut this.0) });
     }
 }
@@ -66,11 +66,11 @@ impl<T: Send + 'static> Deref for Deferred<T> {
 
 impl<T: Send + 'static> Drop for Deferred<T> {
     fn drop(&mut self) {
-        // SAFETY: The box is taken in `drop` only, and once.
+        // SAFETY: The box is taken once: `drop` runs once, and not after `drop_now`.
         let inner = unsafe { ManuallyDrop::take(&mut self.0) };
         let mut inner = Some(inner);
         if life::with_reclaim(|queue| inner.take().map(|inner| queue.enqueue(inner))).is_none() {
-            // The module is nearly gone; better to leak than to sleep in an unknown context.
+            // The module has nearly gone. A leak is better than to sleep in an unknown context.
             pr_err!("released after the module's end\n");
             core::mem::forget(inner);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver implements.
+//! The trait that a driver implements.
 
 use crate::{
     attr::{
@@ -28,54 +28,55 @@ use kernel::{build_error, error::VTABLE_DEFAULT_ERROR, prelude::*, sync::Arc};
 /// A driver of iWARP devices: its types, and the operations of the RDMA core
 /// (`struct ib_device_ops`).
 ///
-/// Objects are made by a method that returns an `Arc`. The core's object keeps it until the
-/// method that destroys the object has succeeded; then the crate waits for calls by way of the
-/// object's handle to end, and drops it. Errors are returned to the core as they are.
+/// Methods that make an object return an `Arc`, which the core's object keeps. When the method that
+/// destroys the object has succeeded, the crate waits for calls through the object's handle to end,
+/// and drops the `Arc`. The core gets errors unchanged.
 ///
-/// *Sleeping* context means a process that may sleep; *any* context may hold spinlocks of the
-/// consumer or of the core, or be a softirq, or have interrupts disabled.
+/// *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
+/// the consumer or of the core, be in a softirq, or have interrupts disabled.
 ///
-/// User objects are the ones with a [`Udata`]. Processes post work by shared rings, so `post_*`
-/// and `poll_cq` are for the objects of kernel consumers.
+/// User objects are those that are made with a [`Udata`]. Processes post work through shared rings,
+/// so `post_*` and `poll_cq` are called for objects of kernel consumers only.
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The driver's part of a device.
     type Device: Send + Sync + 'static;
-    /// Of a user context: one open of the device by a process.
+    /// The driver's part of a user context: one open of the device by a process.
     type Context: Send + Sync + 'static;
-    /// Of a protection domain.
+    /// The driver's part of a protection domain.
     type Pd: Send + Sync + 'static;
-    /// Of a completion queue.
+    /// The driver's part of a completion queue.
     type Cq: Send + Sync + 'static;
-    /// Of a queue pair.
+    /// The driver's part of a queue pair.
     type Qp: Send + Sync + 'static;
-    /// Of a shared receive queue.
+    /// The driver's part of a shared receive queue.
     type Srq: Send + Sync + 'static;
-    /// Of a memory region.
+    /// The driver's part of a memory region.
     type Mr: Send + Sync + 'static;
-    /// Of a listening endpoint.
+    /// The driver's part of a listening endpoint.
     type Listener: Send + Sync + 'static;
-    /// Of a connection.
+    /// The driver's part of a connection.
     type Conn: Send + Sync + 'static;
 
-    /// The counters of [`Driver::port_stats`], by name.
+    /// The names of the counters that [`Driver::port_stats`] reads.
     const PORT_STATS: &'static [StatDesc] = &[];
 
-    /// The device exists: called once, before any other method. It is not registered yet.
-    /// Context: sleeping.
+    /// The device exists, but is not registered yet. Called once, before any other method. Context:
+    /// sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);
 
-    /// The device is about to be unregistered (`rdma link del`, or with all others of the driver): ends
-    /// what that would wait for. Context: sleeping; possibly within a lock of all such requests.
+    /// The device is about to be unregistered, by `rdma link del` or with all devices of the
+    /// driver: ends everything that would hold that up. Context: sleeping; the core may hold a lock
+    /// under which it handles all such requests.
     fn leaving(_dev: &Device<Self>) {}
 
-    /// The device is unregistered: the last call. Context: sleeping.
+    /// The device is unregistered. This is the last call. Context: sleeping.
     fn detach(data: &Arc<Self::Device>);
 
     /// The device's limits. Context: sleeping.
     fn limits(dev: &Device<Self>) -> DeviceLimits;
 
-    /// The attributes of the port. Also called while the device is being registered. Context:
+    /// The attributes of the port. It may be called while the device is being registered. Context:
     /// sleeping; RTNL is not held and may be taken.
     fn query_port(dev: &Device<Self>) -> Result<PortAttr>;
 
@@ -91,8 +92,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn alloc_context(dev: &Device<Self>, udata: &mut Udata<'_, Self>)
         -> Result<Arc<Self::Context>>;
 
-    /// The process has closed the device, or the device is going; all objects of the context are
-    /// destroyed. Context: sleeping.
+    /// The process has closed the device, or the device is being removed. All objects of the
+    /// context are destroyed. Context: sleeping.
     fn dealloc_context(context: &Arc<Self::Context>);
 
     /// Makes a protection domain. Context: sleeping.
@@ -102,7 +103,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         pd: NewPd,
     ) -> Result<Arc<Self::Pd>>;
 
-    /// Destroys a protection domain; nothing uses it any more. Context: sleeping.
+    /// Destroys a protection domain, which nothing uses any more. Context: sleeping.
     fn dealloc_pd(pd: &Arc<Self::Pd>) -> Result;
 
     /// Makes a completion queue. Context: sleeping.
@@ -113,17 +114,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
         cq: &mut NewCq<'_>,
     ) -> Result<Arc<Self::Cq>>;
 
-    /// Destroys a completion queue; no queue pair uses it any more. Context: sleeping.
+    /// Destroys a completion queue, which no queue pair uses any more. Context: sleeping.
     fn destroy_cq(cq: &Arc<Self::Cq>) -> Result;
 
-    /// Moves completions to `out`, as many as there are and fit. Context: any.
+    /// Moves completions to `out`, until there are no more or `out` is full. Context: any.
     fn poll_cq(cq: &Arc<Self::Cq>, out: &mut WcSlots<'_>) -> Result;
 
-    /// Arms the queue. Returns whether completions are there that the consumer might miss, if it
-    /// asked for that by `report_missed`. Context: any.
+    /// Arms the queue. With `report_missed`, returns whether it holds completions that the consumer
+    /// might miss. Context: any.
     fn req_notify_cq(cq: &Arc<Self::Cq>, how: Notify, report_missed: bool) -> Result<bool>;
 
-    /// Makes a queue pair. Its number must be set by [`NewQp::set_number`]. Context: sleeping.
+    /// Makes a queue pair, and sets its number by [`NewQp::set_number`]. Context: sleeping.
     fn create_qp(
         dev: &Device<Self>,
         pd: &Arc<Self::Pd>,
@@ -132,42 +133,41 @@ pub trait Driver: Sized + Send + Sync + 'static {
         qp: &mut NewQp<'_>,
     ) -> Result<Arc<Self::Qp>>;
 
-    /// The queue pair that [`Driver::create_qp`] made is complete: from now on
-    /// [`Driver::iw_get_qp`] may find it, and not before. If this fails, the queue pair is dropped.
-    /// Context: sleeping.
+    /// The queue pair that [`Driver::create_qp`] made is complete: [`Driver::iw_get_qp`] may find
+    /// it from now on, and not before. If this fails, the queue pair is dropped. Context: sleeping.
     fn publish_qp(qp: &Arc<Self::Qp>) -> Result;
 
-    /// Changes a queue pair. Not serialised by the core. Context: sleeping.
+    /// Changes a queue pair. The core does not serialise these calls. Context: sleeping.
     fn modify_qp(qp: &Arc<Self::Qp>, modify: &QpModify) -> Result;
 
     /// The attributes of a queue pair. Context: sleeping.
     fn query_qp(qp: &Arc<Self::Qp>) -> Result<QpAttr>;
 
-    /// Adds what else there is to tell of a queue pair to its description. Context: sleeping; it may
-    /// be in any state.
+    /// Adds the driver's own attributes to the description of a queue pair. Context: sleeping. The
+    /// queue pair may be in any state.
     fn describe_qp(_qp: &Arc<Self::Qp>, _details: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Destroys a queue pair: it must go to error, complete all its work requests, and be found by
-    /// [`Driver::iw_get_qp`] no more. If it is connected, its connection must close by itself and
-    /// say so to the connection manager, as on return the crate waits until that has let go of the
-    /// queue pair. Context: sleeping.
+    /// Destroys a queue pair. The driver moves it to ERROR and completes all its work requests, and
+    /// [`Driver::iw_get_qp`] finds it no more. If it is connected, the driver also closes the
+    /// connection and reports that to the connection manager: on return the crate waits until the
+    /// connection manager has released the queue pair. Context: sleeping.
     fn destroy_qp(qp: &Arc<Self::Qp>) -> Result;
 
-    /// Posts send work requests, all that `wrs` gives. On an error the request that was taken last
-    /// is not posted, and those before it are. A queue pair in error completes them, in order.
-    /// Context: any.
+    /// Posts all send work requests that `wrs` has. On an error the request that was taken last is
+    /// not posted, and those before it are. A queue pair in ERROR completes requests, too, in
+    /// order. Context: any.
     fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_, Self>) -> Result;
 
-    /// A process says that there are requests in its send queue. Context: sleeping, in the process.
+    /// A process has put requests into its send queue. Context: sleeping, in the process.
     fn doorbell(qp: &Arc<Self::Qp>) -> Result;
 
-    /// Posts receive work requests, likewise. Context: any.
+    /// Posts receive work requests, as [`Driver::post_send`] does. Context: any.
     fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
 
-    /// Makes a shared receive queue. `attr` is what is asked for; what the driver leaves there is
-    /// reported as granted. Context: sleeping.
+    /// Makes a shared receive queue. `attr` has the attributes that the consumer asks for; the
+    /// driver leaves there those that it grants. Context: sleeping.
     fn create_srq(
         dev: &Device<Self>,
         pd: &Arc<Self::Pd>,
@@ -182,7 +182,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The attributes of a shared receive queue. Context: sleeping.
     fn query_srq(srq: &Arc<Self::Srq>) -> Result<SrqAttr>;
 
-    /// Destroys a shared receive queue; no queue pair uses it any more. Context: sleeping.
+    /// Destroys a shared receive queue, which no queue pair uses any more. Context: sleeping.
     fn destroy_srq(srq: &Arc<Self::Srq>) -> Result;
 
     /// Posts receive work requests, as [`Driver::post_recv`]. Context: any.
@@ -207,23 +207,23 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Makes a region for fast registration of up to `max_pages` pages. Context: sleeping.
     fn alloc_mr(dev: &Device<Self>, pd: &Arc<Self::Pd>, max_pages: u32) -> Result<NewMr<Self::Mr>>;
 
-    /// Maps pages to a region of [`Driver::alloc_mr`], by [`SgMap::map_into`]. They take effect
-    /// when the consumer posts a request to register them. Context: any.
+    /// Maps pages to a region of [`Driver::alloc_mr`], by [`SgMap::map_into`]. The region has them
+    /// when the consumer has posted a request to register them. Context: any.
     fn map_mr_sg(mr: &Arc<Self::Mr>, map: &mut SgMap<'_>) -> Result;
 
-    /// Destroys a region. On return the memory must not be used any more. Context: sleeping.
+    /// Destroys a region. On return the driver must not access its memory. Context: sleeping.
     fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
 
-    /// The handle of the queue pair of that number, which the current task wants to connect or to
-    /// accept for, if it may: see [`Owner`](crate::Owner). Context: that task's, with interrupts
-    /// disabled.
+    /// The handle of the queue pair with number `qpn`, for which the current task wants to connect
+    /// or accept. `None` if there is none or the task may not use it: see [`Owner`](crate::Owner).
+    /// Context: the task's, with interrupts disabled.
     fn iw_get_qp(dev: &Device<Self>, qpn: u32) -> Option<QpHandle>;
 
-    /// Connects. On success exactly one [`CmId::connect_reply`] must follow, on an error none.
-    /// Context: sleeping, under locks of the consumer: must not wait for the network.
+    /// Starts to connect. On success exactly one [`CmId::connect_reply`] must follow, on an error
+    /// none. Context: sleeping, under locks of the consumer: must not wait for the network.
     fn iw_connect(dev: &Device<Self>, id: CmId, param: &ConnParam<'_>) -> Result;
 
-    /// Accepts a request that was reported by [`CmId::connect_request`]. On success exactly one
+    /// Accepts a request that [`CmId::connect_request`] has reported. On success exactly one
     /// [`CmId::established`] must follow. Context: as for [`Driver::iw_connect`].
     fn iw_accept(
         dev: &Device<Self>,
@@ -235,11 +235,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Rejects a request. Context: as for [`Driver::iw_connect`].
     fn iw_reject(dev: &Device<Self>, conn: Arc<Self::Conn>, private_data: &[u8]) -> Result;
 
-    /// Listens. May be called while the device is being registered. Context: as for
+    /// Starts to listen. It may be called while the device is being registered. Context: as for
     /// [`Driver::iw_connect`].
     fn iw_create_listen(dev: &Device<Self>, id: CmId, backlog: u32) -> Result<Arc<Self::Listener>>;
 
-    /// Stops listening: on return there must be no more [`CmId::connect_request`]. Context: as for
-    /// [`Driver::iw_connect`].
+    /// Stops listening. On return the driver must report no more [`CmId::connect_request`].
+    /// Context: as for [`Driver::iw_connect`].
     fn iw_destroy_listen(dev: &Device<Self>, listener: Arc<Self::Listener>) -> Result;
 }

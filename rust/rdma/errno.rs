@@ -2,7 +2,7 @@
 
 //! Error codes that verbs return and [`kernel::error::code`] does not have.
 //!
-//! They are functions because [`Error`] cannot be made in a constant from outside of its crate.
+//! They are functions because only the kernel crate can make an [`Error`] in a constant.
 
 use kernel::error::Error;
 use rdma_bindings as bindings;

@@ -2,9 +2,9 @@
 
 //! Tables of numbered objects: queue pairs by number, memory regions by index.
 //!
-//! An xarray of `Arc`s that is looked up from any context under RCU, and changed under its own
-//! lock. The table's reference to a removed object is dropped after a grace period in process
-//! context; lookups may have their own copies longer than that.
+//! A table is an xarray of `Arc`s. Any context looks objects up under RCU; changes are made under
+//! the xarray's own lock. The table's reference to a removed object is dropped after a grace
+//! period, in process context. A lookup may have a reference of its own for longer than that.
 
 use crate::life;
 use core::{marker::PhantomData, mem, ptr::NonNull};
@@ -19,7 +19,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What the xarray points to: a reference that waits for a grace period before it goes.
+/// An entry of the xarray: a reference that waits for a grace period before it is dropped.
 #[repr(C)]
 struct Entry<T> {
     free: Opaque<bindings::rcu_work>,
@@ -39,19 +39,20 @@ pub struct IdTable<T: Send + Sync + 'static> {
 struct RawArray {
     #[pin]
     xa: Opaque<bindings::xarray>,
-    /// Where cyclic allocation goes on; changed under the xarray's lock.
+    /// Where cyclic allocation goes on. Changed under the xarray's lock only.
     next: Opaque<u32>,
 }
 
-// SAFETY: The xarray is changed under its lock and read under RCU; it stands for `Arc<T>`s, which
-// are given to any thread.
+// SAFETY: The xarray is changed under its lock and read under RCU. It holds `Arc<T>`s, which any
+// thread may have.
 unsafe impl<T: Send + Sync> Send for IdTable<T> {}
-// SAFETY: As above.
+// SAFETY: Lookups run under RCU and changes under the xarray's lock, on any thread. They give out
+// `Arc<T>`s, which any thread may have.
 unsafe impl<T: Send + Sync> Sync for IdTable<T> {}
 
 impl<T: Send + Sync + 'static> IdTable<T> {
-    /// An empty table of the numbers `min` to `max`, both included. Fails with `ENODEV` without a
-    /// [`life::Core`]. Context: sleeping.
+    /// Makes an empty table for the numbers `min` to `max`, both included. Errors: `ENODEV` without
+    /// a [`life::Core`], `EINVAL` if `min` is larger than `max`, `ENOMEM`. Context: sleeping.
     pub fn new(min: u32, max: u32) -> Result<Self> {
         if !life::is_up() {
             return Err(ENODEV);
@@ -82,12 +83,13 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         self.array.xa.get()
     }
 
-    /// Reserves the next free number after the last one that was given. Fails with `EBUSY` when
-    /// all are in use, `ENOMEM`. Context: sleeping.
+    /// Reserves the next free number after the one reserved last. Errors: `EBUSY` when all are in
+    /// use, `ENOMEM`. Context: sleeping.
     pub fn reserve_cyclic(&self) -> Result<Reserved<'_, T>> {
         let mut id = 0;
-        // SAFETY: The xarray is initialised for allocation with interrupts off; `next` is changed
-        // under its lock only.
+        // SAFETY: The xarray is initialised for allocation with interrupts disabled, and interrupts
+        // are enabled here. `id` is valid for writes. `next` changes under the xarray's lock only,
+        // which the function takes.
         let ret = unsafe {
             bindings::xa_alloc_cyclic_irq(
                 self.xa(),
@@ -104,12 +106,12 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(Reserved { table: self, id })
     }
 
-    /// Reserves a free number that cannot be guessed: the first one that is free from a random
-    /// place on. Fails with `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
+    /// Reserves a free number that cannot be guessed: the first free one from a random number on.
+    /// Errors: `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
     pub fn reserve_random(&self) -> Result<Reserved<'_, T>> {
         let span = u64::from(self.max - self.min) + 1;
         let random = u64::from(life::random_u32());
-        // Below `span`, which is at most 2^32, so the sum is at most `max`.
+        // The remainder is below `span`, which is at most 2^32, so the sum is at most `max`.
         let start = self.min + (random % span) as u32;
         match self.reserve_in(start, self.max) {
             Err(e) if e == EBUSY && start > self.min => self.reserve_in(self.min, start - 1),
@@ -119,26 +121,26 @@ impl<T: Send + Sync + 'static> IdTable<T> {
 
     fn reserve_in(&self, min: u32, max: u32) -> Result<Reserved<'_, T>> {
         let mut id = 0;
-        // SAFETY: The xarray is initialised for allocation with interrupts off.
+        // SAFETY: The xarray is initialised for allocation with interrupts disabled, and interrupts
+        // are enabled here. `id` is valid for writes.
         let ret =
             unsafe { bindings::xa_alloc_irq(self.xa(), &mut id, min, max, bindings::GFP_KERNEL) };
         to_result(ret)?;
         Ok(Reserved { table: self, id })
     }
 
-    /// Puts `object` into the table under a number that [`Reserved::keep`] gave, which stays reserved
-    /// if this fails with `ENOMEM`. Context: sleeping.
-    /// `flags` are those of the entry.
+    /// Puts `object` into the table under a number that [`Reserved::keep`] returned. The entry is
+    /// allocated with `flags`. Errors: `ENOMEM`; the number stays reserved then. Context: sleeping.
     pub fn publish(&self, id: u32, object: Arc<T>, flags: Flags) -> Result {
         let free = Opaque::uninit();
         let entry = KBox::into_raw(KBox::new(Entry { free, object }, flags)?);
-        // SAFETY: The entry is in its place, and its work not used yet.
+        // SAFETY: The entry is where it stays, and nobody has used its work yet.
         unsafe { bindings::init_rcu_work((*entry).free.get(), Some(Self::reclaim)) };
         match self.store(id, entry) {
-            // Somebody removed the reservation, and somebody else has used the number.
+            // There was one if the reservation was removed, and somebody else has used the number.
             Ok(old) => old.map_or((), Self::free),
             Err(e) => {
-                // SAFETY: The entry comes from a box, and was not stored.
+                // SAFETY: The entry comes from a box, and was not stored, so nobody else has it.
                 drop(unsafe { KBox::from_raw(entry) });
                 return Err(e);
             }
@@ -146,31 +148,31 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(())
     }
 
-    /// Takes the object of that number out of the table; the number stays reserved until
-    /// [`Self::remove`]. Context: process, interrupts on.
+    /// Removes the object with that number from the table. The number stays reserved until
+    /// [`Self::remove`]. Context: process, interrupts enabled.
     pub fn retire(&self, id: u32) -> Option<Arc<T>> {
-        // A place that is there needs no memory. Of a number that is not reserved this makes one that
-        // is, which is no worse than a number that is never used again.
+        // A slot that exists needs no memory. A number that was not reserved becomes so, which is
+        // no worse than a number that is never used again.
         let entry = self.store(id, core::ptr::null_mut()).ok().flatten()?;
-        // SAFETY: The entry was taken out by this call alone, and is freed below.
+        // SAFETY: Only this call has taken the entry out, and it frees it below.
         let object = unsafe { entry.as_ref() }.object.clone();
         Self::free(entry);
         Some(object)
     }
 
-    /// Stores an entry, or null for a reservation, and returns what was there.
+    /// Stores an entry, or null for a reservation. Returns the entry that was there.
     fn store(&self, id: u32, entry: *mut Entry<T>) -> Result<Option<NonNull<Entry<T>>>> {
-        // SAFETY: The xarray is initialised, and interrupts are on, as its users sleep or may sleep.
+        // SAFETY: The xarray is initialised, and interrupts are enabled, as callers may sleep.
         let old = unsafe {
             bindings::xa_store_irq(self.xa(), id as c_ulong, entry.cast(), bindings::GFP_KERNEL)
         };
-        // SAFETY: `xa_err` only looks at the pointer's value.
+        // SAFETY: `xa_err` only looks at the value of the pointer.
         to_result(unsafe { bindings::xa_err(old) })?;
         Ok(NonNull::new(old.cast()))
     }
 
-    /// Calls `f` with the object of that number. Context: any; `f` must not sleep, as it runs
-    /// under the RCU read lock.
+    /// Calls `f` with the object of that number; `None` if there is none. Context: any. `f` runs
+    /// under the RCU read lock, so it must not sleep.
     #[inline]
     pub fn with<R>(&self, id: u32, f: impl FnOnce(&Arc<T>) -> R) -> Option<R> {
         let _guard = rcu::read_lock();
@@ -179,8 +181,8 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         if entry.is_null() {
             return None;
         }
-        // SAFETY: What is stored comes from `Reserved::publish` and is freed a grace period after
-        // it was taken out; the RCU read lock is held.
+        // SAFETY: `publish` has stored the entry, and it is freed a grace period after it was taken
+        // out at the earliest. The RCU read lock is held.
         Some(f(unsafe { &(*entry).object }))
     }
 
@@ -190,25 +192,26 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         self.with(id, Arc::clone)
     }
 
-    /// Takes the object of that number out of the table; the number is free at once. Context: any.
+    /// Removes the object with that number from the table. The number is free at once. Context:
+    /// any.
     pub fn remove(&self, id: u32) -> Option<Arc<T>> {
-        // SAFETY: The xarray is initialised.
+        // SAFETY: The xarray is initialised, and the function disables interrupts itself.
         let entry = unsafe { bindings::xa_erase_irqsave(self.xa(), id as c_ulong) };
         let entry = NonNull::new(entry.cast::<Entry<T>>())?;
-        // SAFETY: The entry was taken out by this call alone, and is freed below.
+        // SAFETY: Only this call has taken the entry out, and it frees it below.
         let object = unsafe { entry.as_ref() }.object.clone();
         Self::free(entry);
         Some(object)
     }
 
-    /// Calls `f` with each object. Objects that come or go meanwhile may be missed. Context:
-    /// sleeping is allowed, in `f` too.
+    /// Calls `f` with each object. It may miss objects that come or go meanwhile. Context:
+    /// sleeping; `f` may sleep.
     pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
         let mut index = 0;
         loop {
             let object = {
                 let _guard = rcu::read_lock();
-                // SAFETY: The xarray is initialised.
+                // SAFETY: The xarray is initialised, and `index` is valid for reads and writes.
                 let entry = unsafe {
                     bindings::xa_find(
                         self.xa(),
@@ -221,26 +224,27 @@ impl<T: Send + Sync + 'static> IdTable<T> {
                 if entry.is_null() {
                     return;
                 }
-                // SAFETY: As in `with`.
+                // SAFETY: `publish` has stored the entry, and it is freed a grace period after it
+                // was taken out at the earliest. The RCU read lock is held.
                 unsafe { &(*entry).object }.clone()
             };
-            // At most `max`, which is a `u32`.
+            // CAST: The index is at most `max`, which is a `u32`.
             f(index as u32, &object);
             index += 1;
         }
     }
 
-    /// Whether there is no object and no reserved number.
+    /// Whether the table has no object and no reserved number.
     pub fn is_empty(&self) -> bool {
         // SAFETY: The xarray is initialised.
         unsafe { bindings::xa_empty(self.xa()) }
     }
 
-    /// Frees an entry that was taken out of the xarray, after a grace period.
+    /// Frees an entry, which was taken out of the xarray, after a grace period.
     fn free(entry: NonNull<Entry<T>>) {
         let work = entry.as_ptr().cast();
-        // SAFETY: `free` is the entry's first field. The entry is not in the table any more, so
-        // this call is the only one to queue it, and it stays until `reclaim` has run.
+        // SAFETY: `free` is the first field of the entry (`repr(C)`). The entry is not in the table
+        // any more, so only this call queues its work, and it stays until `reclaim` has run.
         if !unsafe { life::queue_rcu_work(work) } {
             pr_err!("removed from a table after the module's end\n");
         }
@@ -248,24 +252,25 @@ impl<T: Send + Sync + 'static> IdTable<T> {
 
     /// # Safety
     ///
-    /// `work` is the work of the `free` field of an entry that nobody else refers to.
+    /// `work` must be the work of the `free` field of an entry that nobody else refers to.
     unsafe extern "C" fn reclaim(work: *mut bindings::work_struct) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `work` is in an `rcu_work`, and that in an
+        // entry.
         let entry = unsafe {
             let work = container_of!(work, bindings::rcu_work, work);
             container_of!(Opaque::cast_from(work), Entry<T>, free)
         };
-        // SAFETY: It comes from `KBox::into_raw` in `Reserved::publish`.
+        // SAFETY: The entry comes from `KBox::into_raw` in `publish`, and nobody else refers to it.
         drop(unsafe { KBox::from_raw(entry.cast_mut()) });
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for IdTable<T> {
     fn drop(&mut self) {
-        // Nobody looks anything up any more, as that borrows the table; so no grace period.
+        // No lookup runs any more, as lookups borrow the table. So no grace period is needed.
         let mut index = 0;
         loop {
-            // SAFETY: The xarray is initialised.
+            // SAFETY: The xarray is initialised, and `index` is valid for reads and writes.
             let entry = unsafe {
                 bindings::xa_find(
                     self.xa(),
@@ -277,17 +282,17 @@ impl<T: Send + Sync + 'static> Drop for IdTable<T> {
             if entry.is_null() {
                 break;
             }
-            // SAFETY: As above.
+            // SAFETY: The xarray is initialised, and the function disables interrupts itself.
             unsafe { bindings::xa_erase_irqsave(self.xa(), index) };
-            // SAFETY: It comes from `KBox::into_raw` in `Reserved::publish`, and was taken out.
+            // SAFETY: The entry comes from `KBox::into_raw` in `publish`, and was taken out above.
             drop(unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) });
         }
-        // SAFETY: The xarray is not used after this.
+        // SAFETY: The xarray is initialised, and it is not used after this.
         unsafe { bindings::xa_destroy(self.xa()) };
     }
 }
 
-/// A number that is reserved in a table, and given back when this is dropped.
+/// A number that is reserved in a table. Dropping this frees it.
 #[must_use]
 pub struct Reserved<'a, T: Send + Sync + 'static> {
     table: &'a IdTable<T>,
@@ -307,7 +312,7 @@ impl<T: Send + Sync + 'static> Reserved<'_, T> {
         id
     }
 
-    /// Puts `object` into the table under the number. Fails with `ENOMEM`. Context: sleeping.
+    /// Puts `object` into the table under the number. Errors: `ENOMEM`. Context: sleeping.
     pub fn publish(self, object: Arc<T>, flags: Flags) -> Result {
         self.table.publish(self.id, object, flags)?;
         mem::forget(self);
@@ -331,7 +336,7 @@ mod tests {
         for id in 5..8 {
             let reserved = table.reserve_cyclic()?;
             assert_eq!(reserved.id(), id);
-            // Not there before it is published.
+            // The number has no object before one is published.
             assert!(table.get(id).is_none());
             reserved.publish(Arc::new(id * 10, GFP_KERNEL)?, GFP_KERNEL)?;
             assert_eq!(*table.get(id).ok_or(ENOENT)?, id * 10);
@@ -342,7 +347,7 @@ mod tests {
         assert!(table.get(6).is_none());
         assert!(table.remove(6).is_none());
         assert!(table.remove(1000).is_none());
-        // Only this one is free; a reservation that is dropped gives it back.
+        // Only 6 is free. A reservation that is dropped frees it again.
         assert_eq!(table.reserve_random()?.id(), 6);
         assert_eq!(table.reserve_cyclic()?.id(), 6);
         let mut sum = 0;
@@ -352,7 +357,7 @@ mod tests {
         Ok(())
     }
 
-    /// A number is not given to another object before it is free.
+    /// The number of a retired object is not given to another one.
     #[test]
     fn retired_numbers_stay_reserved() -> Result {
         let table = IdTable::new(5, 5)?;
@@ -381,7 +386,7 @@ mod tests {
         drop(table.remove(id));
         let reserved = table.reserve_cyclic()?;
         reserved.publish(object.clone(), GFP_KERNEL)?;
-        // With an object in it; the other one waits for its grace period.
+        // One object is in the table, the other one waits for its grace period.
         drop(table);
         for _ in 0..3 {
             life::rcu_barrier();

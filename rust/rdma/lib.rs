@@ -2,21 +2,21 @@
 
 //! Safe abstractions over the RDMA core, for drivers of iWARP devices in software.
 //!
-//! A driver implements [`Driver`] and makes its devices by [`Devices`]; it contains no unsafe
-//! code. What it needs beside the verbs:
+//! A driver implements [`Driver`], makes its devices by [`Devices`], and contains no unsafe code.
+//! Beside the verbs there are:
 //!
-//! - [`ring`]: queues that are shared with a process; [`udata`] tells the process of them.
-//! - [`umem`] and [`span`]: the memory that data goes to and comes from; [`object::mr`] that of
+//! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
+//! - [`umem`] and [`span`]: the memory that data is copied to and from; [`object::mr`]: that of
 //!   fast registration.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
-//! - [`idtable`], [`revocable`], [`tx_lock`], [`lock`], [`work`], [`log`]: tables, lifetimes, locks, work and
-//!   messages.
+//! - [`idtable`], [`revocable`], [`tx_lock`], [`lock`], [`work`], [`log`]: tables, lifetimes,
+//!   locks, work and messages.
 //!
-//! [`Core`] must be there first and go last.
+//! A module creates [`Core`] before anything else of this crate, and drops it last.
 //!
-//! Only this crate and `net` name raw C (by `rdma_bindings`). What differs between the kernels that
-//! are supported is in [`compat`].
+//! Only this crate and `net` name raw C (through `rdma_bindings`). [`compat`] has the differences
+//! between the supported kernels.
 
 #[allow(dead_code)]
 const __LOG_PREFIX: &[u8] = b"rsiw\0";
@@ -51,7 +51,7 @@ pub mod wc;
 pub mod work;
 pub mod wr;
 
-/// Memory regions, by the name that drivers look for.
+/// Memory regions, under the name that drivers look for.
 pub use object::mr;
 
 pub use attr::{

@@ -2,8 +2,9 @@
 
 //! Spinlocks that interrupts or softirqs may take as well.
 //!
-//! The kernel crate's spinlock leaves interrupts and bottom halves as they are. What the RDMA core
-//! or the network calls in any context needs one of these: same type, other backend.
+//! The kernel crate's spinlock leaves interrupts and bottom halves as they are. Data of functions
+//! that the RDMA core or the network calls in any context needs one of these locks: the same type
+//! with another backend.
 
 use kernel::{
     ffi::{c_char, c_ulong},
@@ -13,13 +14,13 @@ use rdma_bindings as bindings;
 
 /// A spinlock that is held with interrupts disabled (`spin_lock_irqsave`).
 pub type SpinLockIrq<T> = Lock<T, IrqBackend>;
-/// What locking a [`SpinLockIrq`] gives.
+/// The guard of a [`SpinLockIrq`].
 pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, IrqBackend>;
 /// A spinlock that is held with bottom halves disabled (`spin_lock_bh`).
 ///
-/// Not to be taken with interrupts disabled.
+/// It must not be taken with interrupts disabled.
 pub type SpinLockBh<T> = Lock<T, BhBackend>;
-/// What locking a [`SpinLockBh`] gives.
+/// The guard of a [`SpinLockBh`].
 pub type SpinLockBhGuard<'a, T> = Guard<'a, T, BhBackend>;
 
 /// Creates a [`SpinLockIrq`] initialiser with a lock class of its own.
@@ -47,75 +48,78 @@ pub struct IrqBackend;
 /// Backend of [`SpinLockBh`].
 pub struct BhBackend;
 
-// SAFETY: `spinlock_t` gives mutual exclusion; the default `relock` uses `lock` again.
+// SAFETY: `spinlock_t` gives mutual exclusion. The default `relock` takes the lock by `lock`.
 unsafe impl Backend for IrqBackend {
     type State = bindings::spinlock_t;
     type GuardState = c_ulong;
 
     #[inline]
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: By the trait, `ptr` is valid for writes, `name` and `key` live for ever.
+        // SAFETY: By the trait's contract `ptr` is valid for writes, `name` and `key` live for
+        // ever.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> c_ulong {
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised.
         unsafe { bindings::spin_lock_irqsave(ptr) }
     }
 
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<c_ulong> {
         let mut flags = 0;
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised. `flags` is valid for writes.
         unsafe { bindings::spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
     }
 
     #[inline]
     unsafe fn unlock(ptr: *mut Self::State, flags: &c_ulong) {
-        // SAFETY: By the trait, the caller owns the lock, and `flags` is what locking it gave.
+        // SAFETY: By the trait's contract the caller owns the lock, and `lock` or `try_lock`
+        // returned `flags` when it took it.
         unsafe { bindings::spin_unlock_irqrestore(ptr, *flags) }
     }
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised.
         unsafe { bindings::spin_assert_is_held(ptr) }
     }
 }
 
-// SAFETY: `spinlock_t` gives mutual exclusion; the default `relock` uses `lock` again.
+// SAFETY: `spinlock_t` gives mutual exclusion. The default `relock` takes the lock by `lock`.
 unsafe impl Backend for BhBackend {
     type State = bindings::spinlock_t;
     type GuardState = ();
 
     #[inline]
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: By the trait, `ptr` is valid for writes, `name` and `key` live for ever.
+        // SAFETY: By the trait's contract `ptr` is valid for writes, `name` and `key` live for
+        // ever.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) {
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised.
         unsafe { bindings::spin_lock_bh(ptr) }
     }
 
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<()> {
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised.
         unsafe { bindings::spin_trylock_bh(ptr) }.then_some(())
     }
 
     #[inline]
     unsafe fn unlock(ptr: *mut Self::State, _state: &()) {
-        // SAFETY: By the trait, the caller owns the lock.
+        // SAFETY: By the trait's contract the caller owns the lock.
         unsafe { bindings::spin_unlock_bh(ptr) }
     }
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: By the trait, the lock is initialised.
+        // SAFETY: By the trait's contract the lock is initialised.
         unsafe { bindings::spin_assert_is_held(ptr) }
     }
 }

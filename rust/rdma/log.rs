@@ -2,28 +2,28 @@
 
 //! Messages that cannot flood the log.
 //!
-//! Peers and processes can cause most of what is worth a message, as often as they like. Each place
-//! in the source has a limit of its own.
+//! Peers and processes can cause most messages as often as they like. So each place in the source
+//! has a limit of its own.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rdma_bindings as bindings;
 
-/// Messages of one place in the source, in one period.
+/// The most messages that one place in the source logs in a period.
 const BURST: u32 = 10;
-/// The period, in nanoseconds.
+/// The length of a period, in nanoseconds.
 const PERIOD: u64 = 5_000_000_000;
 
-/// Counts the messages of one place.
+/// Counts the messages of one place in the source.
 #[doc(hidden)]
 pub struct RateLimit {
-    /// When the period began.
+    /// When the period began, in nanoseconds.
     begin: AtomicU64,
-    /// Messages since then, said or not.
+    /// Messages since then, logged or suppressed.
     count: AtomicU32,
 }
 
 impl RateLimit {
-    /// Nothing said yet.
+    /// Makes a limit that has counted no message.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
@@ -32,10 +32,10 @@ impl RateLimit {
         }
     }
 
-    /// Whether a message may be said now; if so, how many were not said before it. The limit is
-    /// not exact when several CPUs are at it. Context: any.
+    /// Whether a message may be logged now; if so, how many before it were suppressed. The limit is
+    /// not exact while several CPUs count. Context: any.
     pub fn check(&self) -> Option<u32> {
-        // SAFETY: No requirements.
+        // SAFETY: The function has no requirements.
         let now = unsafe { bindings::ktime_get() } as u64;
         let begin = self.begin.load(Ordering::Relaxed);
         if now.wrapping_sub(begin) >= PERIOD || begin == 0 {
@@ -49,14 +49,14 @@ impl RateLimit {
                 return Some(count.saturating_sub(BURST));
             }
         }
-        // Stays below `u32::MAX`, as messages take longer than the period lasts by then.
+        // No overflow: 2^32 messages take longer than a period.
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         (count < BURST).then_some(0)
     }
 }
 
-/// Says something by one of the kernel's `pr_*!` macros, unless this place has said too much
-/// lately: `rdma::ratelimited!(pr_warn, "{}: what\n", device.name())`.
+/// Logs a message by one of the kernel's `pr_*!` macros, unless this place has reached its limit:
+/// `rdma::ratelimited!(pr_warn, "{}: what\n", device.name())`.
 #[macro_export]
 macro_rules! ratelimited {
     ($say:ident, $($arg:tt)*) => {{
@@ -70,7 +70,7 @@ macro_rules! ratelimited {
     }};
 }
 
-/// An error of the device `name` (anything to display), at most ten in five seconds from this
+/// Logs an error of the device `name` (anything to display), at most ten in five seconds from this
 /// place: `rdma::ratelimited_err!(device.name(), "what {}\n", value)`.
 #[macro_export]
 macro_rules! ratelimited_err {
@@ -79,7 +79,7 @@ macro_rules! ratelimited_err {
     };
 }
 
-/// A warning of a device; see [`ratelimited_err!`](crate::ratelimited_err).
+/// Logs a warning of a device; see [`ratelimited_err!`](crate::ratelimited_err).
 #[macro_export]
 macro_rules! ratelimited_warn {
     ($name:expr, $($arg:tt)*) => {
@@ -87,7 +87,7 @@ macro_rules! ratelimited_warn {
     };
 }
 
-/// Information about a device; see [`ratelimited_err!`](crate::ratelimited_err).
+/// Logs information about a device; see [`ratelimited_err!`](crate::ratelimited_err).
 #[macro_export]
 macro_rules! ratelimited_info {
     ($name:expr, $($arg:tt)*) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices, as far as RDMA devices on top of them need to know them.
+//! Network devices, with what RDMA devices on top of them need.
 
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
@@ -10,39 +10,41 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// A network device (`struct net_device`). [`ARef`] counts references (`dev_hold()`,
-/// `dev_put()`); holding one delays the end of a device that goes away, so give it back then.
+/// A network device (`struct net_device`). [`ARef`] counts references (`dev_hold()`, `dev_put()`).
+/// A reference delays the end of a device that goes away, so it must be dropped then.
 #[repr(transparent)]
 pub struct NetDevice(Opaque<bindings::net_device>);
 
-// SAFETY: Network devices may be used by any thread, and references dropped by any.
+// SAFETY: Any thread may use a network device, and drop a reference to it.
 unsafe impl Send for NetDevice {}
-// SAFETY: As above; what is read here is either constant or read once.
+// SAFETY: Any thread may use a network device. C functions read its fields, and say nothing of how
+// long the values hold.
 unsafe impl Sync for NetDevice {}
 
-// SAFETY: As long as a reference is held, the structure is not freed.
+// SAFETY: The structure is not freed while a reference is held.
 unsafe impl AlwaysRefCounted for NetDevice {
     fn inc_ref(&self) {
-        // SAFETY: The device is alive.
+        // SAFETY: The device is alive, as `self` is borrowed.
         unsafe { bindings::dev_hold(self.as_raw()) };
     }
 
     unsafe fn dec_ref(dev: NonNull<Self>) {
-        // SAFETY: By the trait's requirement the caller has a reference.
+        // SAFETY: By the trait's contract the caller has a reference to give back.
         unsafe { bindings::dev_put(dev.as_ptr().cast()) };
     }
 }
 
-/// The lock under which network devices come, go and change; given back when this is dropped.
+/// The lock under which network devices come, go and change. Dropping this releases it.
 pub(crate) struct Rtnl {
-    /// Of one task.
+    /// It belongs to one task.
     _task: PhantomData<*mut ()>,
 }
 
 impl Rtnl {
-    /// Takes the lock. Wraps `rtnl_lock()`. Context: sleeping, without it.
+    /// Takes the lock. Wraps `rtnl_lock()`. Context: sleeping, without the lock.
     pub(crate) fn lock() -> Self {
-        // SAFETY: Callers may sleep; taking it twice is a deadlock, not unsound.
+        // SAFETY: The function has no requirements but its context, and taking the lock twice is a
+        // deadlock, not unsound.
         unsafe { bindings::rtnl_lock() };
         Self { _task: PhantomData }
     }
@@ -50,25 +52,25 @@ impl Rtnl {
 
 impl Drop for Rtnl {
     fn drop(&mut self) {
-        // SAFETY: `lock` took it, in this task: the type is not `Send`.
+        // SAFETY: `lock` took it in this task, as the type is not `Send`.
         unsafe { bindings::rtnl_unlock() };
     }
 }
 
-/// The hardware types that RDMA devices care about.
+/// Hardware types (`ARPHRD_`) that RDMA devices can be on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Ethernet, or what looks like it.
+    /// Ethernet, or a device that looks like it.
     Ethernet,
     /// The loopback device.
     Loopback,
-    /// No link layer, as tunnels.
+    /// No link layer, as of a tunnel.
     None,
     /// Another `ARPHRD_` constant.
     Other(u16),
 }
 
-/// The name of a network device at some moment.
+/// The name that a network device had at some moment.
 #[derive(Clone, Copy)]
 pub struct Name {
     name: [u8; bindings::IFNAMSIZ as usize],
@@ -105,19 +107,19 @@ impl HwAddr {
 impl NetDevice {
     /// # Safety
     ///
-    /// `dev` is alive during `'a`.
+    /// `dev` must be alive during `'a`.
     pub(crate) unsafe fn from_raw<'a>(dev: *mut bindings::net_device) -> &'a Self {
-        // SAFETY: By the requirement; the type is transparent.
+        // SAFETY: By the contract of this function `dev` is alive. The type is transparent.
         unsafe { &*dev.cast::<Self>() }
     }
 
-    /// Takes over a counted reference, or null.
+    /// Takes over a counted reference; `None` if `dev` is null.
     ///
     /// # Safety
     ///
-    /// `dev` is null or comes with a reference that is the caller's.
+    /// `dev` must be null, or come with a reference that the caller gives away.
     pub(crate) unsafe fn take_raw(dev: *mut bindings::net_device) -> Option<ARef<Self>> {
-        // SAFETY: By the requirement; the type is transparent.
+        // SAFETY: By the contract of this function the reference is ours. The type is transparent.
         NonNull::new(dev.cast::<Self>()).map(|dev| unsafe { ARef::from_raw(dev) })
     }
 
@@ -128,50 +130,51 @@ impl NetDevice {
     /// The device's name at this moment. Context: any.
     pub fn name(&self) -> Name {
         let mut name = [0; bindings::IFNAMSIZ as usize];
-        // SAFETY: The device is alive, and there is room for a name. It may be changed meanwhile,
-        // and then may come out as a mixture.
+        // SAFETY: The device is alive, and there is room for a name. If it changes meanwhile, the
+        // copy may be a mixture.
         unsafe { bindings::netdev_name_bytes(self.as_raw(), name.as_mut_ptr()) };
         let len = name.iter().position(|&c| c == 0).unwrap_or(name.len());
         Name { name, len }
     }
 
-    /// The device's index in its namespace.
+    /// The device's index in its namespace. Context: any.
     pub fn ifindex(&self) -> i32 {
         // SAFETY: The device is alive.
         unsafe { bindings::netdev_ifindex(self.as_raw()) }
     }
 
-    /// The MTU now.
+    /// The current MTU, in bytes. Context: any.
     pub fn mtu(&self) -> u32 {
         // SAFETY: The device is alive.
         unsafe { bindings::netdev_mtu(self.as_raw()) }
     }
 
-    /// The largest MTU that the device can have.
+    /// The largest MTU that the device can have, in bytes. Context: any.
     pub fn max_mtu(&self) -> u32 {
         // SAFETY: The device is alive.
         unsafe { bindings::netdev_max_mtu(self.as_raw()) }
     }
 
-    /// Whether the device was brought up (`netif_running()`).
+    /// Whether the device was brought up (`netif_running()`). Context: any.
     pub fn is_running(&self) -> bool {
         // SAFETY: The device is alive.
         unsafe { bindings::netif_running(self.as_raw()) }
     }
 
-    /// Whether the link is there (`netif_carrier_ok()`).
+    /// Whether the device has a link (`netif_carrier_ok()`). Context: any.
     pub fn has_carrier(&self) -> bool {
         // SAFETY: The device is alive.
         unsafe { bindings::netif_carrier_ok(self.as_raw()) }
     }
 
-    /// Whether the device is registered, and not on its way out.
+    /// Whether the device is registered, and not going away. Context: any; under RTNL it does not
+    /// change.
     pub fn is_registered(&self) -> bool {
         // SAFETY: The device is alive.
         unsafe { bindings::netdev_is_registered(self.as_raw()) }
     }
 
-    /// The hardware type.
+    /// The hardware type. Context: any.
     pub fn kind(&self) -> Kind {
         // SAFETY: The device is alive.
         match unsafe { bindings::netdev_type(self.as_raw()) } {
@@ -191,7 +194,7 @@ impl NetDevice {
         HwAddr { addr, len }
     }
 
-    /// The network namespace; `None` if it is being destroyed.
+    /// The network namespace; `None` if it is being destroyed. Context: any.
     pub fn namespace(&self) -> Option<net::Namespace> {
         // SAFETY: The device is alive.
         unsafe { net::Namespace::of_netdev(self.as_raw()) }

@@ -2,14 +2,14 @@
 
 //! Shared access to a value that its owner takes away for good.
 //!
-//! Any number of actors access the value, in any context and without a lock. The owner revokes it: it
-//! waits until the accesses under way have ended, and has the value to itself from then on, whoever
-//! still holds a reference to the [`Revocable`].
+//! Any number of threads access the value at a time, in any context and without a lock. The owner
+//! revokes it: it waits until the accesses under way have ended, and takes the value. Later
+//! accesses fail, also through references to the [`Revocable`] that others still hold.
 //!
-//! Two uses. Registered memory, whose accesses each copy a bounded piece; and the core's objects, which
-//! it frees when their destroy callback returns, so that the callback revokes the pointers that handles
-//! have. `kernel::revocable::Revocable` does not serve: revoking it waits for an RCU grace period,
-//! which each deregistration of memory would pay for.
+//! There are two uses. Registered memory: each access copies a bounded piece. And pointers to the
+//! core's objects, which the core frees when their destroy operation returns: that operation
+//! revokes the pointers that handles have. `kernel::revocable::Revocable` does not serve, because
+//! revoking it waits for an RCU grace period, which each deregistration of memory would pay for.
 
 use core::{
     cell::UnsafeCell,
@@ -19,33 +19,34 @@ use core::{
 };
 use kernel::{prelude::*, sync::Completion};
 
-/// The value is revoked, or about to be; the bits below count the accesses under way.
+/// Set in `users` if the value is revoked or about to be. The bits below count the accesses under
+/// way.
 const REVOKED: u32 = 1 << 31;
 
-/// See the module's documentation.
+/// A value that anybody accesses until its owner revokes it; see the module's documentation.
 #[pin_data(PinnedDrop)]
 pub struct Revocable<T> {
     users: AtomicU32,
-    /// Completed when the last access ends behind `REVOKED`.
+    /// Completed when the last access ends after `REVOKED` was set.
     #[pin]
     ended: Completion,
     value: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: Moving the object moves the value; nothing else in it is tied to a thread.
+// SAFETY: Moving the object moves the value; nothing else in it belongs to a thread.
 unsafe impl<T: Send> Send for Revocable<T> {}
-// SAFETY: Guards hand out `&T` to any thread, hence `T: Sync`; `revoke` hands the value to the thread
+// SAFETY: Guards give `&T` to any thread, hence `T: Sync`. `revoke` gives the value to the thread
 // that calls it, hence `T: Send`.
 unsafe impl<T: Send + Sync> Sync for Revocable<T> {}
 
-/// An access: the value stays where it is while the guard lives.
+/// An access to the value, which is not taken away while the guard lives.
 pub struct RevocableGuard<'a, T>(
-    /// INVARIANT: Counted in `users`.
+    /// INVARIANT: The access is counted in `users`.
     &'a Revocable<T>,
 );
 
 impl<T> Revocable<T> {
-    /// A value that can be accessed.
+    /// Makes a value that can be accessed.
     pub fn new(value: T) -> impl PinInit<Self> {
         pin_init!(Self {
             users: AtomicU32::new(0),
@@ -57,19 +58,19 @@ impl<T> Revocable<T> {
     /// Accesses the value; `None` if it is revoked. Context: any.
     #[inline]
     pub fn try_access(&self) -> Option<RevocableGuard<'_, T>> {
-        // Acquire: what the caller of `new` published with the object is visible. 2^31 accesses at a
-        // time cannot exist: each is held by a running thread of execution, or by one of the core's
-        // references to an object.
-        // INVARIANT: Counted here. The guard takes it back, too, if the value is revoked.
+        // Acquire: the access comes after it was counted. 2^31 accesses at a time cannot exist:
+        // each belongs to a thread that runs, or to a reference that the core has to an object.
+        // INVARIANT: The access is counted here. Dropping the guard takes it back, also if the
+        // value is revoked.
         let revoked = self.users.fetch_add(1, Ordering::Acquire) & REVOKED != 0;
         let guard = RevocableGuard(self);
         (!revoked).then_some(guard)
     }
 
-    /// Waits for the accesses under way and takes the value; `None` if it was revoked before. Context:
-    /// sleeping.
+    /// Waits for the accesses under way and takes the value. `None` if it was revoked before.
+    /// Context: sleeping.
     pub fn revoke(&self) -> Option<T> {
-        // Acquire pairs with the release of accesses that have ended.
+        // Acquire: accesses that have ended, by a release, come before this.
         let users = self.users.fetch_or(REVOKED, Ordering::AcqRel);
         if users & REVOKED != 0 {
             return None;
@@ -77,8 +78,8 @@ impl<T> Revocable<T> {
         if users != 0 {
             self.ended.wait_for_completion();
         }
-        // SAFETY: `REVOKED` was set by this call alone (the check above), so the value is taken at most
-        // once. Accesses that began before have ended; of those that begin later none gets a guard, so
+        // SAFETY: Only the call that has set `REVOKED` comes here, so the value is taken at most
+        // once. Accesses that began before have ended, and those that begin later get no guard. So
         // nothing refers to the value.
         Some(unsafe { ManuallyDrop::take(&mut *self.value.get()) })
     }
@@ -86,7 +87,7 @@ impl<T> Revocable<T> {
     /// Ends an access.
     #[inline]
     fn end_access(&self) {
-        // Release: the access comes before the value's end.
+        // Release: the access comes before its end, and so before the value is taken.
         if self.users.fetch_sub(1, Ordering::Release) == REVOKED + 1 {
             self.last_has_ended();
         }
@@ -94,7 +95,8 @@ impl<T> Revocable<T> {
 
     #[cold]
     fn last_has_ended(&self) {
-        // An access that comes too late may be the last one a second time, which does no harm.
+        // An access that begins too late gets no guard, but may be the last one once more, which
+        // does no harm.
         self.ended.complete_all();
     }
 
@@ -102,9 +104,9 @@ impl<T> Revocable<T> {
     ///
     /// # Safety
     ///
-    /// There is such a guard, and it is ended once.
+    /// There must be such a guard, and each is ended once.
     pub(crate) unsafe fn end_forgotten(&self) {
-        // INVARIANT: That guard was counted.
+        // INVARIANT: The forgotten guard's access was counted.
         drop(RevocableGuard(self));
     }
 }
@@ -113,8 +115,8 @@ impl<T> Revocable<T> {
 impl<T> PinnedDrop for Revocable<T> {
     fn drop(self: Pin<&mut Self>) {
         if self.users.load(Ordering::Relaxed) & REVOKED == 0 {
-            // SAFETY: It was never revoked, so the value was never taken; no guard exists, as they
-            // borrow the object, and this is its end.
+            // SAFETY: The value was not revoked, so nobody has taken it. Nobody refers to it:
+            // guards borrow the object, which ends here.
             unsafe { ManuallyDrop::drop(&mut *self.value.get()) };
         }
     }
@@ -125,8 +127,8 @@ impl<T> Deref for RevocableGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: The access is counted in `users`, so `revoke` waits for its end before it touches the
-        // value; until then there are only shared references to it.
+        // SAFETY: The access is counted in `users`, so `revoke` waits for its end before it takes
+        // the value. Until then there are only shared references to it.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -172,7 +174,7 @@ mod tests {
         Ok(())
     }
 
-    /// Its work accesses the value for a while.
+    /// An object whose work item accesses the value for a while.
     #[pin_data]
     struct Slow {
         #[pin]

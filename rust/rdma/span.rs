@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that RDMA moves bytes in and out of.
+//! Memory that RDMA copies bytes to and from.
 //!
-//! A region is made of pieces that are contiguous in the kernel's address space. [`Memory`] finds
-//! the piece that an offset is in, and a [`Span`] is one such piece, borrowed from what keeps the
-//! memory in place. Nothing here is a Rust reference to the bytes: processes and devices change
-//! them at any time.
+//! A region consists of pieces that are contiguous in the kernel's address space. [`Memory`] finds
+//! the piece at an offset. A [`Span`] is such a piece, borrowed from the object that keeps the
+//! memory in place. There are no Rust references to the bytes, as processes and devices change them
+//! at any time.
 
 use crate::copy;
 use core::marker::PhantomData;
 use kernel::prelude::*;
 
-/// A contiguous piece of memory that others may access at the same time.
+/// A contiguous piece of memory, which others may access at the same time.
 #[derive(Clone, Copy)]
 pub struct Span<'a> {
     addr: usize,
@@ -23,8 +23,8 @@ pub struct Span<'a> {
 impl<'a> Span<'a> {
     /// # Safety
     ///
-    /// During `'a`, the `len` bytes at kernel address `addr` are mapped and valid for reads, and
-    /// for writes if `writable`. There are no Rust references to them.
+    /// During `'a`, the `len` bytes at kernel address `addr` must be mapped and valid for reads,
+    /// and for writes if `writable`. There must be no Rust references to them.
     #[inline]
     pub(crate) unsafe fn new(addr: usize, len: usize, writable: bool) -> Self {
         Self {
@@ -41,13 +41,13 @@ impl<'a> Span<'a> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The first `n` bytes, or all if there are less, and the rest.
+    /// Splits off the first `n` bytes, or all if there are fewer. Returns them and the rest.
     #[inline]
     pub fn split_at(self, n: usize) -> (Span<'a>, Span<'a>) {
         let n = n.min(self.len);
@@ -65,35 +65,34 @@ impl<'a> Span<'a> {
     #[inline]
     pub fn read(&self, dst: &mut [u8]) -> usize {
         let n = self.len.min(dst.len());
-        // SAFETY: By the type's invariant the bytes are valid for reads.
+        // SAFETY: By the contract of `new` the bytes are valid for reads.
         unsafe { copy::bytes_in(&mut dst[..n], self.addr as *const u8) };
         n
     }
 
     /// Copies the first bytes of `src` here and returns how many: the length of the shorter one.
-    /// Fails with `EACCES` if the memory is pinned for reading only. Context: any.
+    /// Errors: `EACCES` if the memory is pinned for reading only. Context: any.
     #[inline]
     pub fn write(&self, src: &[u8]) -> Result<usize> {
         if !self.writable {
             return Err(EACCES);
         }
         let n = self.len.min(src.len());
-        // SAFETY: By the type's invariant the bytes are valid for writes.
+        // SAFETY: By the contract of `new` the bytes are valid for writes.
         unsafe { copy::bytes_out(self.addr as *mut u8, &src[..n]) };
         Ok(n)
     }
 }
 
-/// Memory that is addressed by offsets (or, for [`KernelMemory`], by addresses).
+/// Memory whose bytes have offsets (or, for [`KernelMemory`], addresses).
 ///
-/// All of this may be called in any context and is bounded by the length of the copy.
+/// Context: any. Each call takes at most as long as the copy of its bytes.
 pub trait Memory {
-    /// The contiguous piece at `offset`, `len` bytes of it or less, but not none unless `len` is
-    /// 0. Fails with `EFAULT` if the range is not all in the memory.
+    /// The contiguous piece at `offset`, of at most `len` bytes. It is empty only if `len` is 0.
+    /// Errors: `EFAULT` if not all of the `len` bytes are in the memory.
     fn span(&self, offset: u64, len: usize) -> Result<Span<'_>>;
 
-    /// Copies the bytes at `offset` to all of `dst`. Fails with `EFAULT`, and then has copied
-    /// nothing.
+    /// Copies the bytes at `offset` to all of `dst`. Errors: `EFAULT`; nothing was copied then.
     #[inline]
     fn read(&self, offset: u64, dst: &mut [u8]) -> Result {
         let mut done = 0;
@@ -104,8 +103,8 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Copies all of `src` to `offset`. Fails with `EFAULT`, or `EACCES` if the memory is pinned
-    /// for reading only, and then has copied nothing.
+    /// Copies all of `src` to `offset`. Errors: `EFAULT`, or `EACCES` if the memory is pinned for
+    /// reading only; nothing was copied then.
     #[inline]
     fn write(&self, offset: u64, src: &[u8]) -> Result {
         let mut done = 0;
@@ -119,36 +118,36 @@ pub trait Memory {
 
 /// The right to use any kernel address that a kernel consumer names.
 ///
-/// A consumer inside the kernel hands out memory by address, be it by the PD's local DMA key or by
-/// a DMA memory region, and is trusted to name memory of its own: its work requests could write to
-/// it as well as it could itself. Drivers get this token for kernel PDs only and must not use it
-/// for addresses that come from a process; nor for those that come from a peer, unless the
-/// consumer has asked for just that by a region with remote rights.
+/// A consumer inside the kernel names memory by address, under its PD's local DMA key or a DMA
+/// memory region. It is trusted to name memory of its own: its work requests can write there, and
+/// so can the consumer itself. A driver gets this token for kernel PDs only. It must not use the
+/// token for addresses from a process, nor for addresses from a peer, unless the consumer has asked
+/// for that by a region with remote rights.
 #[derive(Clone, Copy)]
 pub struct KernelMemory(());
 
 impl KernelMemory {
     /// # Safety
     ///
-    /// The token is for the use of a kernel consumer's PD.
+    /// The token must be for the PD of a kernel consumer.
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
 
 impl Memory for KernelMemory {
-    /// `offset` is a kernel address. Fails with `EFAULT` if the range is not in the kernel's half
-    /// of the address space.
+    /// `offset` is a kernel address. Errors: `EFAULT` if the range is not in the kernel's half of
+    /// the address space.
     #[inline]
     fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
         let last = offset.checked_add(len.saturating_sub(1) as u64);
-        // Kernel addresses are in the upper half of the address space; so both ends are, and what
-        // lies between.
+        // The kernel's half is the upper one. So if both ends are in it, the bytes between are,
+        // too.
         if offset >> 63 == 0 || last.is_none() {
             return Err(EFAULT);
         }
-        // SAFETY: The kernel consumer names memory that it owns, which stays mapped until its
-        // request has completed: this is what the token stands for.
+        // SAFETY: The kernel consumer names memory that it owns, and that stays mapped until its
+        // request has completed: the token stands for that.
         Ok(unsafe { Span::new(offset as usize, len, true) })
     }
 }
@@ -157,9 +156,9 @@ impl Memory for KernelMemory {
 mod tests {
     use super::*;
 
-    /// The token, for memory of the test's own.
+    /// The token, for memory of these tests.
     fn memory() -> KernelMemory {
-        // SAFETY: The tests are a kernel consumer.
+        // SAFETY: The tests are a kernel consumer, and name memory of their own.
         unsafe { KernelMemory::new() }
     }
 

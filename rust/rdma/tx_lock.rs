@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock for work that any context may find and one context at a time does.
+//! A lock for work that is found in any context, and that one context at a time does.
 //!
-//! A caller that finds the lock taken signals its holder and returns. The holder learns of the signal
-//! when it unlocks, and looks for work again, so no request is lost. Softirq code and processes can
-//! both be holders: a sleeping lock would not allow the former, and a spinlock would keep a processor
-//! busy for as long as the holder sends.
+//! A caller that finds the lock taken signals its holder and returns. The holder learns of the
+//! signal when it unlocks, and looks for work again, so no request is lost. Softirqs and processes
+//! can both be holders. A sleeping lock would not allow the former, and a spinlock would keep a
+//! processor busy for as long as the holder sends.
 
 use core::{
     cell::UnsafeCell,
@@ -21,12 +21,12 @@ use kernel::{
 
 /// The lock is taken.
 const LOCKED: u32 = 1 << 0;
-/// A caller of `try_lock_or_signal` has found it taken since.
+/// A caller of `try_lock_or_signal` has found the lock taken.
 const SIGNALLED: u32 = 1 << 1;
-/// A caller of `lock` waits, and is the next holder.
+/// A caller of `lock` waits. It is the next holder.
 const CONTENDED: u32 = 1 << 2;
 
-/// See the module's documentation.
+/// A lock whose holder is signalled instead of waited for; see the module's documentation.
 pub struct TxLock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -40,14 +40,14 @@ unsafe impl<T: Send> Sync for TxLock<T> {}
 
 /// The lock is held; dropping this unlocks it.
 pub struct TxGuard<'a, T>(
-    /// INVARIANT: `LOCKED` was set by whoever made this object, and is set while it is there.
+    /// INVARIANT: `LOCKED` was set for this object, and stays set while it exists.
     &'a TxLock<T>,
-    /// It gives access to the value, so it may be sent and shared where that may be.
+    /// It gives access to the value, so it may be sent and shared where `&mut T` may.
     PhantomData<&'a mut T>,
 );
 
 impl<T> TxLock<T> {
-    /// An unlocked lock.
+    /// Makes an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(0),
@@ -55,28 +55,29 @@ impl<T> TxLock<T> {
         }
     }
 
-    /// Takes the lock, or signals its holder. Context: any.
+    /// Takes the lock. If it is taken, signals its holder and returns `None`. Context: any.
     #[inline]
     pub fn try_lock_or_signal(&self) -> Option<TxGuard<'_, T>> {
-        // Acquire: what the last holder did is visible, and so is what those did who signalled it.
+        // Acquire: this holder sees the changes of the last one, and those of callers that
+        // signalled.
         let word = &self.word;
         if word
             .compare_exchange(0, LOCKED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
         {
-            // INVARIANT: Set here.
+            // INVARIANT: `LOCKED` was not set, and is now.
             return Some(TxGuard(self, PhantomData));
         }
         self.signal()
     }
 
-    /// Takes the lock if none of `unless` is set, and otherwise changes the word by `f`.
+    /// Takes the lock if no bit of `unless` is set. Otherwise changes the word by `f`.
     fn change(&self, unless: u32, f: impl Fn(u32) -> u32) -> Option<TxGuard<'_, T>> {
         let mut old = self.word.load(Ordering::Relaxed);
         loop {
             let free = old & unless == 0;
             let new = if free { LOCKED } else { f(old) };
-            // Release: what the caller wants done is visible to the holder that it signals.
+            // Release: the holder that is signalled sees the work that the caller has for it.
             // Acquire: as in `try_lock_or_signal`.
             match self
                 .word
@@ -98,10 +99,10 @@ impl<T> TxLock<T> {
         self.change(LOCKED, |word| word | CONTENDED)
     }
 
-    /// Waits for the lock. The holder sees [`TxLock::is_contended`] and should end its work; callers
-    /// of [`TxLock::try_lock_or_signal`] do not get the lock in between. Signals that arrive from now
-    /// until the guard is dropped are lost, so the caller wakes tx afterwards. The caller must not hold
-    /// what the holder may wait for. Context: sleeping.
+    /// Waits for the lock. Meanwhile the holder sees [`TxLock::is_contended`] and should end its
+    /// work, and callers of [`TxLock::try_lock_or_signal`] do not get the lock. Signals that arrive
+    /// from now until the guard is dropped are lost, so the caller wakes tx afterwards. The caller
+    /// must not hold anything that the holder may wait for. Context: sleeping.
     pub fn lock(&self) -> TxGuard<'_, T> {
         might_sleep();
         loop {
@@ -120,12 +121,12 @@ impl<T> TxLock<T> {
 }
 
 impl<'a, T> TxGuard<'a, T> {
-    /// Unlocks. If the holder was signalled meanwhile, it keeps the lock and gets the guard back, as
-    /// there may be more to do; but not if somebody waits in [`TxLock::lock`].
+    /// Unlocks. If the holder was signalled, there may be more to do: it keeps the lock and gets
+    /// the guard back. But it unlocks in any case if a caller of [`TxLock::lock`] waits.
     #[inline]
     pub fn unlock(self) -> Result<(), Self> {
-        // Release: what this holder did is visible to the next one. Acquire: what those did who
-        // signalled is visible here.
+        // Release: the next holder sees the changes of this one. Acquire: this holder sees those of
+        // callers that signalled.
         let word = &self.0.word;
         if word
             .compare_exchange(LOCKED, 0, Ordering::AcqRel, Ordering::Acquire)
@@ -134,7 +135,7 @@ impl<'a, T> TxGuard<'a, T> {
             core::mem::forget(self);
             return Ok(());
         }
-        // Only the next holder clears CONTENDED.
+        // Only the next holder clears `CONTENDED`, so `Drop` finds it set, too, and unlocks.
         if word.load(Ordering::Relaxed) & CONTENDED != 0 {
             return Ok(());
         }
@@ -148,8 +149,8 @@ impl<T> Deref for TxGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant nobody else has the lock, so only shared references to
-        // the value that are borrowed from this object exist.
+        // SAFETY: By the type invariant only this object has the lock. So all references to the
+        // value are borrowed from it, and they are shared.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -157,14 +158,15 @@ impl<T> Deref for TxGuard<'_, T> {
 impl<T> DerefMut for TxGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: By the type invariant nobody else has the lock, and this object is borrowed
-        // exclusively, so no other reference to the value exists.
+        // SAFETY: By the type invariant only this object has the lock, and it is exclusively
+        // borrowed. So no other reference to the value exists.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
 impl<T> Drop for TxGuard<'_, T> {
-    /// Unlocks. Signals that have arrived are lost: the caller wakes tx afterwards, if there may be any.
+    /// Unlocks. Signals that have arrived are lost: if there may be any, the caller wakes tx
+    /// afterwards.
     #[inline]
     fn drop(&mut self) {
         self.0.word.fetch_and(CONTENDED, Ordering::Release);
@@ -194,7 +196,7 @@ mod tests {
         assert!(!lock.is_contended());
         assert!(lock.lock_in_turn().is_none());
         assert!(lock.is_contended());
-        // Others only signal, and the waiter comes first.
+        // Others only signal. The waiter comes first.
         assert!(lock.try_lock_or_signal().is_none());
         assert!(first.unlock().is_ok());
         assert!(lock.try_lock_or_signal().is_none());
@@ -202,7 +204,7 @@ mod tests {
         assert!(next.is_some() && !lock.is_contended());
         assert!(lock.try_lock_or_signal().is_none());
         drop(next);
-        // The same if the guard is dropped.
+        // It is the same if the guard is dropped.
         let first = lock.try_lock_or_signal();
         assert!(first.is_some() && lock.lock_in_turn().is_none());
         drop(first);
@@ -218,7 +220,7 @@ mod tests {
         let first = lock.lock();
         assert!(lock.try_lock_or_signal().is_none());
         assert!(lock.try_lock_or_signal().is_none());
-        // Once for both; then it ends.
+        // The holder is told once of both signals. Then it can unlock.
         let again = first.unlock().err();
         assert!(again.is_some());
         assert!(lock.try_lock_or_signal().is_none());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests from processes: what a driver's library adds to a verb, and gets back.
+//! Requests from processes: the data that a driver's library adds to a verb, and the response to
+//! it.
 
 use crate::{
     object::{ContextObject, Shares},
@@ -15,20 +16,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// The driver's data of a verb that a process calls (`struct ib_udata`).
 pub struct Udata<'a, D: Driver> {
     udata: *mut bindings::ib_udata,
-    /// The user context, unless it is just being made.
+    /// The user context, unless the verb is making it.
     context: Option<*mut bindings::ib_ucontext>,
-    /// Where shared memory is noted, for verbs that make an object.
+    /// The shared memory of the object that the verb makes, if it makes one.
     shares: Option<&'a mut Shares>,
     _driver: PhantomData<fn(D)>,
 }
 
 impl<'a, D: Driver> Udata<'a, D> {
-    /// Null `udata`, that is, a kernel consumer, gives `None`.
+    /// Makes it for the data of a verb; `None` if `udata` is null, as it is for a kernel consumer.
     ///
     /// # Safety
     ///
-    /// `udata` is null or that of a verb in progress during `'a`, for a device of driver `D`,
-    /// whose user context is complete. `shares` go with an object of that context.
+    /// `udata` must be null, or that of a verb in progress during `'a`, for a device of driver `D`,
+    /// with a complete user context. `shares` must go with an object of that context.
     pub(crate) unsafe fn new(
         udata: *mut bindings::ib_udata,
         shares: Option<&'a mut Shares>,
@@ -36,7 +37,7 @@ impl<'a, D: Driver> Udata<'a, D> {
         if udata.is_null() {
             return None;
         }
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `udata` is that of a verb in progress.
         let context = unsafe { bindings::rdma_udata_ucontext(udata) };
         Some(Self {
             udata,
@@ -46,11 +47,11 @@ impl<'a, D: Driver> Udata<'a, D> {
         })
     }
 
-    /// For the verb that makes the user context.
+    /// Makes it for the data of the verb that makes the user context.
     ///
     /// # Safety
     ///
-    /// `udata` is that of the verb in progress during `'a`.
+    /// `udata` must be that of the verb in progress during `'a`.
     pub(crate) unsafe fn without_context(udata: *mut bindings::ib_udata) -> Self {
         Self {
             udata,
@@ -60,32 +61,33 @@ impl<'a, D: Driver> Udata<'a, D> {
         }
     }
 
-    /// The process' context. Fails with `EINVAL` in `alloc_context`, where there is none yet.
+    /// The process' context. Errors: `EINVAL` in `alloc_context`, where there is none yet.
     pub fn context(&self) -> Result<&Arc<D::Context>> {
         let context = self.context.ok_or(EINVAL)?;
-        // SAFETY: The context is complete, and stays as long as the verb that `self` is for.
+        // SAFETY: By the contract of `new` the context is complete. It stays until the verb has
+        // ended.
         Ok(unsafe { ContextObject::<D>::state(context) })
     }
 
-    /// The request that the library has added: all of a `T`. A longer one is accepted if the rest
-    /// is zero. Fails with `EINVAL` (too short), `EOPNOTSUPP` (the rest is not zero), `EFAULT`.
+    /// The request of the library, all of a `T`. A longer one is accepted if the rest is zero.
+    /// Errors: `EINVAL` if it is too short, `EOPNOTSUPP` if the rest is not zero, `EFAULT`.
     /// Context: sleeping.
     pub fn request<T: FromBytes + IntoBytes>(&self) -> Result<T> {
         let mut request = T::new_zeroed();
         let bytes = request.as_mut_bytes();
         let (buf, len) = (bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
-        // SAFETY: The verb is in progress; `buf` is valid for writes of `len` bytes.
+        // SAFETY: The verb is in progress, and `buf` is valid for writes of `len` bytes.
         to_result(unsafe { bindings::_ib_copy_validate_udata_in(self.udata, buf, len, len) })?;
         Ok(request)
     }
 
-    /// How many bytes of response the library has room for.
+    /// The number of bytes of response that the library has room for.
     pub fn out_len(&self) -> usize {
-        // SAFETY: The verb is in progress.
+        // SAFETY: The verb is in progress, so its `udata` is valid.
         unsafe { (*self.udata).outlen }
     }
 
-    /// Fails with `EINVAL` if the library has room for less than `len` bytes of response.
+    /// Errors: `EINVAL` if the library has room for less than `len` bytes of response.
     pub fn require_out(&self, len: usize) -> Result {
         if self.out_len() < len {
             return Err(EINVAL);
@@ -93,25 +95,25 @@ impl<'a, D: Driver> Udata<'a, D> {
         Ok(())
     }
 
-    /// Responds to the library: as much as it has room for; more room is zeroed. Fails with
-    /// `EFAULT`. Context: sleeping.
+    /// Writes the response to the library, as much as it has room for, and zeroes further room.
+    /// Errors: `EFAULT`. Context: sleeping.
     pub fn respond<T: IntoBytes + Immutable>(&mut self, response: &T) -> Result {
         let bytes = response.as_bytes();
-        // SAFETY: The verb is in progress; the bytes are valid for reads.
+        // SAFETY: The verb is in progress, and the bytes are valid for reads.
         to_result(unsafe {
             bindings::_ib_respond_udata(self.udata, bytes.as_ptr().cast(), bytes.len())
         })
     }
 
     /// Lets the process map `mem`, until the object that is being created is destroyed, or its
-    /// creation fails. Returns the offset for `mmap()`, which is not 0 nor 0x90000. Fails with
-    /// `ENOMEM`, `ENOSPC` (more than four for one object), and `EINVAL` if nothing is being
-    /// created. Context: sleeping.
+    /// creation fails. Returns the offset for `mmap()`, which is neither 0 nor 0x90000. Errors:
+    /// `ENOMEM`; `ENOSPC` for more than four of one object; `EINVAL` if no object is being created.
+    /// Context: sleeping.
     pub fn share(&mut self, mem: &SharedMem) -> Result<u64> {
         let context = self.context.ok_or(EINVAL)?;
         let shares = self.shares.as_mut().ok_or(EINVAL)?;
-        // SAFETY: The context is complete, and of a device of this crate. The object that owns
-        // the shares is destroyed before its context is.
+        // SAFETY: By the contract of `new` the context is complete, and of a device with this
+        // crate's operations. The object that has the shares is destroyed before its context is.
         let handle = unsafe { MmapHandle::insert(context, mem)? };
         let offset = handle.offset();
         shares.add(handle)?;

@@ -17,11 +17,10 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// Pinned memory of a process: the C `struct ib_umem`, and where its pages are.
+/// Pinned memory of a process: the C `struct ib_umem`, and the addresses of its pages.
 ///
-/// The pages stay, and stay what they are, until this is dropped or [`Self::release`]d, whatever
-/// the process does. It can be dropped in any context; the pages are then given back by a
-/// workqueue.
+/// The pages stay pinned until this is dropped or [`Self::release`]d, whatever the process does.
+/// Any context may drop it; a workqueue then releases the pages.
 pub struct Umem(Deferred<Pinned>);
 
 struct Pinned {
@@ -32,27 +31,27 @@ struct Pinned {
     _device: DeviceRef,
 }
 
-// SAFETY: Pinned pages belong to no thread; `ib_umem_release` may be called by any.
+// SAFETY: Pinned pages belong to no thread, and any thread may call `ib_umem_release()`.
 unsafe impl Send for Pinned {}
-// SAFETY: Shared access only reads the table.
+// SAFETY: Shared references only read the table and fields that do not change.
 unsafe impl Sync for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: The umem is this one's, and all that could use its pages has borrowed it. The
-        // device that it refers to is dropped after this.
+        // SAFETY: The umem is this object's, and all users of its pages have borrowed that.
+        // `_device`, the device that the umem refers to, is dropped after this.
         unsafe { bindings::ib_umem_release(self.umem.as_ptr()) };
     }
 }
 
 impl Umem {
-    /// Pins `len` bytes at `addr` of the current process, for writing if `access` allows any kind
-    /// of it. Wraps `ib_umem_get_va()`. Fails with `EFAULT`, `EINVAL`, `ENOMEM` (also beyond
+    /// Pins `len` bytes at `addr` of the current process, for writing if `access` has any right to
+    /// write. Wraps `ib_umem_get_va()`. Errors: `EFAULT`, `EINVAL`, `ENOMEM` (also beyond
     /// `RLIMIT_MEMLOCK`), `EPERM`, `EOPNOTSUPP`. Context: sleeping.
     ///
     /// # Safety
     ///
-    /// `device` is alive during the call.
+    /// `device` must be alive during the call.
     pub(crate) unsafe fn pin(
         device: *mut bindings::ib_device,
         addr: u64,
@@ -63,7 +62,8 @@ impl Umem {
         if len == 0 {
             return Err(EINVAL);
         }
-        // SAFETY: The device is alive; the address is checked by the function.
+        // SAFETY: By the contract of this function the device is alive. The function checks the
+        // address.
         let umem = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(device, addr, len, access.bits() as i32)
         })?;
@@ -71,7 +71,7 @@ impl Umem {
             umem: NonNull::new(umem).ok_or(ENOMEM)?,
             blocks: Blocks::EMPTY,
             writable: access.is_writable(),
-            // SAFETY: The device is alive.
+            // SAFETY: By the contract of this function the device is alive.
             _device: unsafe { DeviceRef::new(device) },
         };
         pinned.blocks = Blocks::new(|| pinned.runs())?;
@@ -86,41 +86,41 @@ impl Umem {
         self.0.blocks.len()
     }
 
-    /// Never.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address in the process.
+    /// The address of the memory in the process.
     pub fn address(&self) -> u64 {
-        // SAFETY: The umem is alive, and this field does not change.
+        // SAFETY: `self` owns the umem, and this field does not change.
         unsafe { (*self.0.umem.as_ptr()).address as u64 }
     }
 
-    /// Whether it was pinned for writing.
+    /// Whether the memory was pinned for writing.
     pub fn is_writable(&self) -> bool {
         self.0.writable
     }
 
-    /// Runs of up to `1 << block_shift()` bytes are contiguous: the page size, or more with huge
-    /// pages.
+    /// Runs of up to `1 << block_shift()` bytes are contiguous in the kernel: a page, or more with
+    /// huge pages.
     pub fn block_shift(&self) -> u32 {
         self.0.blocks.shift()
     }
 
-    /// Gives the pages back now. Context: sleeping.
+    /// Releases the pages now. Context: sleeping.
     pub fn release(self) {
         self.0.drop_now();
     }
 }
 
 impl Pinned {
-    /// The runs of the memory, in its order. The pages of an entry of the scatterlist are
-    /// neighbours physically, and so in the kernel's linear mapping: 64-bit kernels have no high
-    /// memory, and memory that is not in that mapping is never pinned.
+    /// The contiguous runs of the memory, in its order. The pages of a scatterlist's entry are
+    /// neighbours in physical memory, and so in the kernel's linear mapping: 64-bit kernels have no
+    /// high memory, and memory outside of that mapping is never pinned.
     fn runs(&self) -> impl Iterator<Item = OwnedWorkItem> + '_ {
         let umem = self.umem.as_ptr();
-        // SAFETY: The umem is alive, and these fields do not change.
+        // SAFETY: `self` owns the umem, and these fields do not change.
         let (address, length, sgt) = unsafe {
             (
                 (*umem).address,
@@ -138,7 +138,8 @@ impl Pinned {
             }
             let sg = next;
             count -= 1;
-            // SAFETY: There are `orig_nents` entries, and `sg` is one of them.
+            // SAFETY: `sg` is one of the `orig_nents` entries, and they are valid as long as the
+            // umem.
             let (addr, bytes) = unsafe {
                 next = bindings::sg_next(sg);
                 (bindings::sg_virt(sg) as usize, u64::from((*sg).length))
@@ -160,9 +161,9 @@ impl Memory for Umem {
     #[inline]
     fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
         let (addr, len) = self.0.blocks.find(offset, len)?;
-        // SAFETY: The bytes are in one of the runs, or in several that are neighbours. The pages
-        // are pinned and mapped as long as `self` is borrowed. Writing is limited to pages that
-        // were pinned for it.
+        // SAFETY: The bytes are in one run, or in several that are neighbours. The pages are pinned
+        // and mapped as long as `self` is borrowed. `writable` is set only if they were pinned for
+        // writing. Nobody has Rust references to them.
         Ok(unsafe { Span::new(addr, len, self.0.writable) })
     }
 }

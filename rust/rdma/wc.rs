@@ -6,7 +6,7 @@ use core::{marker::PhantomData, mem::MaybeUninit};
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// How a work request ended (`enum ib_wc_status`).
+/// The status of a work completion (`enum ib_wc_status`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -28,7 +28,7 @@ pub enum WcStatus {
     GeneralErr = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
 }
 
-/// What completed (`enum ib_wc_opcode`).
+/// The operation that has completed (`enum ib_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -42,10 +42,10 @@ pub enum WcOpcode {
     RecvRdmaWithImm = bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
 }
 
-/// Says of which queue pair a completion is.
+/// The name of a queue pair in its completions.
 ///
-/// It is only ever handed to consumers, not used here; so it may be kept for any time. A consumer
-/// drains its completions before it destroys the queue pair.
+/// Consumers get it, and nothing here uses it as a pointer, so it may be kept for any time. A
+/// consumer must poll its completions before it destroys the queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpToken(usize);
 
@@ -60,15 +60,15 @@ impl QpToken {
 pub struct Wc {
     /// The consumer's number of the work request.
     pub wr_id: u64,
-    /// How it ended.
+    /// How the request ended.
     pub status: WcStatus,
-    /// What it was.
+    /// The operation.
     pub opcode: WcOpcode,
-    /// The length of the message, for receives.
+    /// The length of the message in bytes, for receives.
     pub byte_len: u32,
-    /// Of which queue pair.
+    /// The queue pair.
     pub qp: QpToken,
-    /// The key of one's own that the peer has invalidated with the message.
+    /// The local key that the peer has invalidated with the message.
     pub invalidated: Option<u32>,
     /// Immediate data of the message.
     pub imm: Option<[u8; 4]>,
@@ -76,7 +76,7 @@ pub struct Wc {
     pub vendor_err: u32,
 }
 
-/// The places for completions that the consumer of one poll has.
+/// Room for completions, which a consumer's poll has.
 pub struct WcSlots<'a> {
     next: *mut bindings::ib_wc,
     free: usize,
@@ -87,7 +87,7 @@ pub struct WcSlots<'a> {
 impl WcSlots<'_> {
     /// # Safety
     ///
-    /// `array` is valid for writes of `num` completions as long as this lives.
+    /// `array` must be valid for writes of `num` completions during the lifetime of the result.
     pub(crate) unsafe fn new(array: *mut bindings::ib_wc, num: usize) -> Self {
         Self {
             next: array,
@@ -97,17 +97,17 @@ impl WcSlots<'_> {
         }
     }
 
-    /// How many places are free.
+    /// The number of completions that have room.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// How many have been filled.
+    /// The number of completions that were filled in.
     pub(crate) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Fills the next place. Fails with `ENOSPC` if there is none.
+    /// Fills in a completion. Errors: `ENOSPC` if there is no room.
     pub fn push(&mut self, wc: &Wc) -> Result {
         self.free = self.free.checked_sub(1).ok_or(ENOSPC)?;
         let mut c: bindings::ib_wc = pin_init::zeroed();
@@ -125,7 +125,7 @@ impl WcSlots<'_> {
             c.ex.imm_data = u32::from_ne_bytes(imm);
             c.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_IMM as i32;
         }
-        // SAFETY: There was a free place, and `next` is it.
+        // SAFETY: There is room for a completion, and `next` points to it.
         unsafe {
             self.next.write(c);
             self.next = self.next.add(1);

@@ -2,9 +2,9 @@
 
 //! Work requests that kernel consumers post.
 //!
-//! The C structures form chains, of which a driver takes one request after the other; the one that
-//! it took last is the bad one if it fails. Processes post through mapped rings instead, so what
-//! is here comes from the kernel and is trusted to be well formed.
+//! The C structures form chains, from which a driver takes one request after the other. If it
+//! fails, the one that it took last is reported as the bad one. Processes post through mapped rings
+//! instead. So these requests come from the kernel, and are trusted to be well formed.
 
 use crate::{object::mr::MrObject, Access, Driver};
 use core::{marker::PhantomData, slice};
@@ -17,7 +17,7 @@ use rdma_bindings as bindings;
 pub struct Sge(bindings::ib_sge);
 
 impl Sge {
-    /// The address. With virtual DMA that is a kernel address.
+    /// The address: a kernel address, as DMA is virtual.
     pub fn addr(&self) -> u64 {
         self.0.addr
     }
@@ -35,11 +35,11 @@ impl Sge {
 
 /// # Safety
 ///
-/// If `num` is positive, `list` points to that many elements, which are valid and do not change
-/// during `'a`.
+/// If `num` is positive, `list` must be null or point to that many elements, which are valid and do
+/// not change during `'a`.
 unsafe fn sges<'a>(list: *const bindings::ib_sge, num: i32) -> &'a [Sge] {
     match usize::try_from(num) {
-        // SAFETY: By the requirement; `Sge` is transparent.
+        // SAFETY: By the contract of this function there are `num` elements. `Sge` is transparent.
         Ok(num) if num > 0 && !list.is_null() => unsafe {
             slice::from_raw_parts(list.cast::<Sge>(), num)
         },
@@ -52,17 +52,17 @@ unsafe fn sges<'a>(list: *const bindings::ib_sge, num: i32) -> &'a [Sge] {
 pub struct SendFlags(i32);
 
 impl SendFlags {
-    /// Starts only when all earlier RDMA Reads are complete.
+    /// The request starts only when all earlier RDMA Reads are complete.
     pub fn fence(self) -> bool {
         self.0 & bindings::ib_send_flags_IB_SEND_FENCE != 0
     }
 
-    /// Completes with an entry in the completion queue.
+    /// The request's completion gets an entry in the completion queue.
     pub fn signaled(self) -> bool {
         self.0 & bindings::ib_send_flags_IB_SEND_SIGNALED != 0
     }
 
-    /// The peer's consumer is to be called.
+    /// The peer's consumer gets a solicited event.
     pub fn solicited(self) -> bool {
         self.0 & bindings::ib_send_flags_IB_SEND_SOLICITED != 0
     }
@@ -73,7 +73,7 @@ impl SendFlags {
     }
 }
 
-/// What a send work request asks for.
+/// The operation of a send work request.
 pub enum SendOp<D: Driver> {
     /// Send.
     Send,
@@ -110,28 +110,28 @@ pub enum SendOp<D: Driver> {
         /// The peer's key.
         rkey: u32,
     },
-    /// RDMA Read; when the data is there, the local key that it went to is invalidated.
+    /// RDMA Read, after which the local key of the data's buffer is invalidated.
     ReadInv {
         /// The peer's address.
         remote_addr: u64,
         /// The peer's key.
         rkey: u32,
     },
-    /// Invalidates a key of one's own.
+    /// Invalidates a local key.
     LocalInv {
         /// The key.
         rkey: u32,
     },
     /// Registers the pages that were mapped to a region.
     RegMr {
-        /// The region.
+        /// The region, of the queue pair's device.
         mr: Arc<D::Mr>,
-        /// The key that it gets.
+        /// The key that the region gets.
         key: u32,
-        /// The rights that it gives.
+        /// The rights that the region gives.
         access: Access,
-        /// The address of the first byte. Consumers may change it after mapping (NFS does), to
-        /// one with the same offset in its page.
+        /// The address of the first byte. Consumers may change it after they have mapped the pages
+        /// (NFS does), to one with the same offset in its page.
         iova: u64,
     },
     /// Another `enum ib_wr_opcode`.
@@ -140,24 +140,24 @@ pub enum SendOp<D: Driver> {
 
 /// One send work request.
 pub struct SendWr<'a, D: Driver> {
-    /// The consumer's number for it.
+    /// The consumer's number of the request.
     pub id: u64,
     /// Flags.
     pub flags: SendFlags,
-    /// What to do.
+    /// The operation.
     pub op: SendOp<D>,
     /// The local memory, in the order of the message.
     pub sges: &'a [Sge],
 }
 
 impl<D: Driver> SendWr<'_, D> {
-    /// The number of bytes of an inline request that [`Self::copy_inline`] copies.
+    /// The number of bytes that [`Self::copy_inline`] copies.
     pub fn inline_len(&self) -> u64 {
         self.sges.iter().map(|sge| u64::from(sge.length())).sum()
     }
 
-    /// Copies the data of an inline request to `dst` and returns its length. Fails with `EINVAL`
-    /// if it does not fit, or the request is not inline. Context: any.
+    /// Copies the data of an inline request to `dst` and returns its length. Errors: `EINVAL` if it
+    /// does not fit, or if the request is not inline. Context: any.
     pub fn copy_inline(&self, dst: &mut [u8]) -> Result<usize> {
         if !self.flags.inline() {
             return Err(EINVAL);
@@ -167,8 +167,8 @@ impl<D: Driver> SendWr<'_, D> {
             let len = sge.length() as usize;
             let part = dst.get_mut(done..).and_then(|rest| rest.get_mut(..len));
             let part = part.ok_or(EINVAL)?;
-            // SAFETY: The consumer is in the kernel, and its inline data is at kernel addresses
-            // that are its own for the time of the call.
+            // SAFETY: The consumer is in the kernel. The addresses of its inline data are kernel
+            // addresses, and the data is its own for the time of the call.
             unsafe { crate::copy::bytes_in(part, sge.addr() as usize as *const u8) };
             done += len;
         }
@@ -188,9 +188,9 @@ pub struct SendWrs<'a, D: Driver> {
 impl<'a, D: Driver> SendWrs<'a, D> {
     /// # Safety
     ///
-    /// `first` is the first of a chain of requests of a kernel consumer, which does not change
-    /// during `'a`; regions that it names are alive. `device` is the device of the queue pair, of
-    /// driver `D`.
+    /// `first` must be the first of a chain of requests of a kernel consumer, which does not change
+    /// during `'a`, and the regions that it names must be alive. `device` must be the device of the
+    /// queue pair, of driver `D`.
     pub(crate) unsafe fn new(
         first: *const bindings::ib_send_wr,
         device: *mut bindings::ib_device,
@@ -203,7 +203,7 @@ impl<'a, D: Driver> SendWrs<'a, D> {
         }
     }
 
-    /// Takes the next request. If the driver's method fails, this is the one that is reported as
+    /// Takes the next request. If the driver's method fails, the request taken last is reported as
     /// bad, and those before it count as posted.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<SendWr<'a, D>> {
@@ -211,10 +211,11 @@ impl<'a, D: Driver> SendWrs<'a, D> {
             return None;
         }
         self.current = self.next;
-        // SAFETY: By the requirement of `new`.
+        // SAFETY: By the contract of `new` the requests of the chain are valid.
         let wr = unsafe { &*self.current };
         self.next = wr.next;
-        // SAFETY: As above. The union is read as its integer, for which any bits are a value.
+        // SAFETY: By the contract of `new` the request's elements are valid. The union is read as
+        // its integer, for which any bits are a value.
         let (id, key, list) = unsafe {
             (
                 wr.__bindgen_anon_1.wr_id,
@@ -231,12 +232,13 @@ impl<'a, D: Driver> SendWrs<'a, D> {
     }
 
     fn op(&self, wr: &'a bindings::ib_send_wr, key: u32) -> SendOp<D> {
-        // SAFETY: Requests of these operations are at the start of a `struct ib_rdma_wr`.
+        // SAFETY: The closure is called for requests of these operations only, and they begin a
+        // `struct ib_rdma_wr`.
         let rdma = || unsafe {
             let wr = &*core::ptr::from_ref(wr).cast::<bindings::ib_rdma_wr>();
             (wr.remote_addr, wr.rkey)
         };
-        // The immediate data is in network byte order, and shares its place with the key.
+        // Immediate data is in network byte order, and is in the same union as the key.
         let imm = key.to_ne_bytes();
         match wr.opcode {
             bindings::ib_wr_opcode_IB_WR_SEND => SendOp::Send,
@@ -269,24 +271,23 @@ impl<'a, D: Driver> SendWrs<'a, D> {
     }
 
     fn reg_mr(&self, wr: &'a bindings::ib_send_wr) -> SendOp<D> {
-        // SAFETY: Requests of this operation are at the start of a `struct ib_reg_wr`.
+        // SAFETY: A request of this operation begins a `struct ib_reg_wr`.
         let wr = unsafe { &*core::ptr::from_ref(wr).cast::<bindings::ib_reg_wr>() };
-        // SAFETY: The region is alive, by the requirement of `new`. It is one of this driver if it
-        // is of the queue pair's device.
+        // SAFETY: By the contract of `new` the region is alive, and `device` is of driver `D`.
         let mr = unsafe { MrObject::<D>::of_device(wr.mr, self.device) };
         match mr {
             Some(mr) => SendOp::RegMr {
                 mr,
                 key: wr.key,
                 access: Access::from_bits(wr.access as u32),
-                // SAFETY: The consumer's region is alive during the call.
+                // SAFETY: By the contract of `new` the region is alive.
                 iova: unsafe { (*wr.mr).iova },
             },
             None => SendOp::Other(bindings::ib_wr_opcode_IB_WR_REG_MR),
         }
     }
 
-    /// What to report as the bad request.
+    /// The request to report as bad.
     pub(crate) fn bad(&self) -> *const bindings::ib_send_wr {
         self.current
     }
@@ -294,9 +295,9 @@ impl<'a, D: Driver> SendWrs<'a, D> {
 
 /// One receive work request.
 pub struct RecvWr<'a> {
-    /// The consumer's number for it.
+    /// The consumer's number of the request.
     pub id: u64,
-    /// Where the message goes, in its order.
+    /// The memory for the message, in its order.
     pub sges: &'a [Sge],
 }
 
@@ -310,8 +311,8 @@ pub struct RecvWrs<'a> {
 impl<'a> RecvWrs<'a> {
     /// # Safety
     ///
-    /// `first` is the first of a chain of requests of a kernel consumer, which does not change
-    /// during `'a`.
+    /// `first` must be null or the first of a chain of requests of a kernel consumer, which does
+    /// not change during `'a`.
     pub(crate) unsafe fn new(first: *const bindings::ib_recv_wr) -> Self {
         Self {
             next: first,
@@ -320,7 +321,7 @@ impl<'a> RecvWrs<'a> {
         }
     }
 
-    /// Takes the next request. If the driver's method fails, this is the one that is reported as
+    /// Takes the next request. If the driver's method fails, the request taken last is reported as
     /// bad, and those before it count as posted.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<RecvWr<'a>> {
@@ -328,15 +329,16 @@ impl<'a> RecvWrs<'a> {
             return None;
         }
         self.current = self.next;
-        // SAFETY: By the requirement of `new`.
+        // SAFETY: By the contract of `new` the requests of the chain are valid.
         let wr = unsafe { &*self.current };
         self.next = wr.next;
-        // SAFETY: As above. The union is read as its integer, for which any bits are a value.
+        // SAFETY: By the contract of `new` the request's elements are valid. The union is read as
+        // its integer, for which any bits are a value.
         let (id, sges) = unsafe { (wr.__bindgen_anon_1.wr_id, sges(wr.sg_list, wr.num_sge)) };
         Some(RecvWr { id, sges })
     }
 
-    /// What to report as the bad request.
+    /// The request to report as bad.
     pub(crate) fn bad(&self) -> *const bindings::ib_recv_wr {
         self.current
     }

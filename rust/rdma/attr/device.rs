@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device and its port can do.
+//! The limits and attributes of a device and its port.
 
 use crate::compat::limit;
 use kernel::prelude::*;
@@ -41,12 +41,12 @@ pub struct DeviceLimits {
     pub mem_mgt_extensions: bool,
     /// The device's local DMA key is valid (`IBK_LOCAL_DMA_LKEY`).
     pub local_dma_lkey: bool,
-    /// `rdma link del` may remove it (`IBK_ALLOW_USER_UNREG`).
+    /// `rdma link del` may remove the device (`IBK_ALLOW_USER_UNREG`).
     pub allow_user_unreg: bool,
 }
 
 impl DeviceLimits {
-    /// Fills the C structure, which is zeroed before.
+    /// Fills the C structure, and zeroes the rest of it.
     pub(crate) fn store(&self, attr: &mut bindings::ib_device_attr) {
         *attr = pin_init::zeroed();
         attr.fw_ver = self.fw_ver;
@@ -102,19 +102,19 @@ pub struct PortAttr {
     pub state: PortState,
     /// Entries in the GID table, at least 1.
     pub gid_tbl_len: u32,
-    /// The longest message.
+    /// The longest message, in bytes.
     pub max_msg_sz: u32,
-    /// The largest MTU, in bytes; rounded down to one that verbs knows.
+    /// The largest MTU, in bytes. The core gets the next smaller one that verbs have.
     pub max_mtu: u32,
-    /// The MTU now, in bytes; rounded down likewise.
+    /// The current MTU, in bytes. The core gets the next smaller one that verbs have.
     pub active_mtu: u32,
-    /// The link speed, as `ib_get_eth_speed()` has it.
+    /// The link speed, by `ib_get_eth_speed()`.
     pub active_speed: u16,
-    /// The link width, likewise.
+    /// The link width, by `ib_get_eth_speed()`.
     pub active_width: u8,
 }
 
-/// The MTU that verbs has for `bytes` (`ib_mtu_int_to_enum()`).
+/// The largest MTU of verbs that is not more than `bytes` (`ib_mtu_int_to_enum()`).
 pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
     match bytes {
         4096.. => bindings::ib_mtu_IB_MTU_4096,
@@ -130,7 +130,7 @@ const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 
 impl PortAttr {
-    /// Fills the C structure, which is zeroed before.
+    /// Fills the C structure, and zeroes the rest of it.
     pub(crate) fn store(&self, attr: &mut bindings::ib_port_attr) {
         *attr = pin_init::zeroed();
         (attr.state, attr.phys_state) = match self.state {
@@ -153,11 +153,11 @@ impl PortAttr {
 #[repr(transparent)]
 pub struct StatDesc(bindings::rdma_stat_desc);
 
-// SAFETY: The pointers in it are to constants.
+// SAFETY: Its pointers are to constants.
 unsafe impl Sync for StatDesc {}
 
 impl StatDesc {
-    /// A counter of that name.
+    /// Makes a counter of that name.
     pub const fn new(name: &'static CStr) -> Self {
         Self(bindings::rdma_stat_desc {
             name: name.to_bytes_with_nul().as_ptr(),

@@ -8,7 +8,7 @@ pub mod qp;
 
 use rdma_bindings as bindings;
 
-/// Rights to memory (`enum ib_access_flags`).
+/// Access rights to memory (`enum ib_access_flags`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access(u32);
 
@@ -27,15 +27,15 @@ impl Access {
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
     /// Paged on demand.
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
-    /// A hint that the memory is made of huge pages.
+    /// Hint: the memory is made of huge pages.
     pub const HUGETLB: Self = Self(bindings::ib_access_flags_IB_ACCESS_HUGETLB);
-    /// A hint that accesses need no order.
+    /// Hint: accesses need no order.
     pub const RELAXED_ORDERING: Self = Self(bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING);
 
-    /// All flags that a device may ignore, whether they have a name yet or not.
+    /// All flags that a device may ignore, also those that have no name yet (`IB_ACCESS_OPTIONAL`).
     pub const OPTIONAL: Self = Self(0x3ff0_0000);
 
-    /// From the C flags.
+    /// Makes it from the C flags.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -50,7 +50,7 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is any flag but those of `known`.
+    /// Whether there is any flag that `known` does not have.
     pub const fn exceeds(self, known: Self) -> bool {
         self.0 & !known.0 != 0
     }
@@ -76,12 +76,12 @@ impl core::ops::BitOr for Access {
     }
 }
 
-/// What a completion queue is created with.
+/// The attributes that a completion queue is created with.
 #[derive(Clone, Copy, Debug)]
 pub struct CqAttr {
     /// The least number of entries; not 0.
     pub entries: u32,
-    /// The completion vector, below the device's number of them.
+    /// The completion vector, less than the device's number of vectors.
     pub comp_vector: u32,
     /// `enum ib_uverbs_ex_create_cq_flags`.
     pub flags: u32,
@@ -100,11 +100,11 @@ impl CqAttr {
 /// Attributes of a shared receive queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SrqAttr {
-    /// Work requests that fit.
+    /// Work requests that fit into the queue.
     pub max_wr: u32,
-    /// Scatter elements of each.
+    /// Scatter elements of each request.
     pub max_sge: u32,
-    /// An event is raised when fewer requests than this are left; 0 is never.
+    /// The queue raises an event when it has fewer requests than this; 0: never.
     pub limit: u32,
 }
 
@@ -127,7 +127,7 @@ impl SrqAttr {
 /// When the consumer of a completion queue wants to be called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify {
-    /// At the next completion of a solicited message, or in error.
+    /// At the next completion that is solicited or in error.
     Solicited,
     /// At the next completion.
     Next,

@@ -7,10 +7,10 @@ use crate::{errno::unsupported, Driver};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
-/// The state of a queue pair, by the names of verbs.
+/// The state of a queue pair, with the names that verbs have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QpState {
-    /// Just made.
+    /// Just created.
     Reset,
     /// Receives may be posted.
     Init,
@@ -27,7 +27,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// From the C value, which may come from a process.
+    /// Converts the C value, which may come from a process. Errors: `EINVAL`.
     pub(crate) fn from_c(state: bindings::ib_qp_state) -> Result<Self> {
         Ok(match state {
             bindings::ib_qp_state_IB_QPS_RESET => Self::Reset,
@@ -72,7 +72,7 @@ impl QpType {
     }
 }
 
-/// The sizes of a queue pair (`struct ib_qp_cap`).
+/// The sizes of a queue pair (`struct ib_qp_cap`), as counts and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct QpCap {
@@ -81,7 +81,7 @@ pub struct QpCap {
     pub max_send_sge: u32,
     pub max_recv_sge: u32,
     pub max_inline_data: u32,
-    /// How many transfers at a time a kernel consumer has made for it by the core (`rdma_rw_ctx_init()`).
+    /// Transfers at a time that the core makes for a kernel consumer (`rdma_rw_ctx_init()`).
     pub max_rdma_ctxs: u32,
 }
 
@@ -106,15 +106,15 @@ impl QpCap {
     }
 }
 
-/// What a queue pair is created with (`struct ib_qp_init_attr`).
+/// The attributes that a queue pair is created with (`struct ib_qp_init_attr`).
 pub struct QpInitAttr<D: Driver> {
     /// The completion queue of the send queue, if there is one.
     pub send_cq: Option<Arc<D::Cq>>,
     /// The completion queue of the receive queue, if there is one.
     pub recv_cq: Option<Arc<D::Cq>>,
-    /// The shared receive queue that takes the receive queue's place.
+    /// The shared receive queue, in place of a receive queue of its own.
     pub srq: Option<Arc<D::Srq>>,
-    /// The sizes that are asked for. What the driver leaves here is reported as granted.
+    /// The sizes that the consumer asks for. The driver leaves here those that it grants.
     pub cap: QpCap,
     /// Every send work request is signaled.
     pub signal_all: bool,
@@ -124,7 +124,7 @@ pub struct QpInitAttr<D: Driver> {
     pub create_flags: u32,
 }
 
-/// What is to change about a queue pair. Attributes that iWARP has no use for are left out.
+/// The attributes of a queue pair that are to change, without those that iWARP has no use for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpModify {
     /// The state to move to.
@@ -135,15 +135,15 @@ pub struct QpModify {
     pub max_rd_atomic: Option<u8>,
     /// Inbound RDMA Reads (IRD).
     pub max_dest_rd_atomic: Option<u8>,
-    /// All that was asked for, as `enum ib_qp_attr_mask`.
+    /// All attributes that the consumer asked to change, as `enum ib_qp_attr_mask`.
     pub mask: u32,
 }
 
-/// The attributes that every queue pair has; vendors' ones are refused.
+/// The attributes that every queue pair has. Those of vendors are refused.
 const STANDARD_BITS: u32 = bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS;
 
 impl QpModify {
-    /// Fails with `EOPNOTSUPP` for attributes beyond verbs, `EINVAL` for states that do not exist.
+    /// Errors: `EOPNOTSUPP` for attributes beyond verbs, `EINVAL` for states that do not exist.
     pub(crate) fn from_c(attr: &bindings::ib_qp_attr, mask: u32) -> Result<Self> {
         if mask & !STANDARD_BITS != 0 {
             return Err(unsupported());
@@ -167,7 +167,7 @@ impl QpModify {
     }
 }
 
-/// What is known about a queue pair (`struct ib_qp_attr`).
+/// The current attributes of a queue pair (`struct ib_qp_attr`).
 #[derive(Clone, Copy, Debug)]
 pub struct QpAttr {
     /// The state.
@@ -187,7 +187,7 @@ pub struct QpAttr {
 }
 
 impl QpAttr {
-    /// Fills the C structures, which are zeroed before.
+    /// Fills the C structures, which must be zeroed.
     pub(crate) fn store(
         &self,
         attr: &mut bindings::ib_qp_attr,

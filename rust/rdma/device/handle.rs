@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! References to devices that do not depend on the registration.
+//! References to devices that do not keep them registered.
 
 use super::Device;
 use crate::{iwcm::RequestId, netdev::NetDevice, Driver};
@@ -11,20 +11,21 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// A counted reference to the C structure, of any driver.
+/// A counted reference to the C structure of a device, of any driver.
 pub(crate) struct DeviceRef(NonNull<bindings::ib_device>);
 
-// SAFETY: The reference count is atomic, and may be dropped by any thread.
+// SAFETY: The reference count is atomic, and any thread may drop a reference.
 unsafe impl Send for DeviceRef {}
-// SAFETY: As above.
+// SAFETY: A shared reference only gives the pointer, or takes another reference, by an atomic
+// count.
 unsafe impl Sync for DeviceRef {}
 
 impl DeviceRef {
     /// # Safety
     ///
-    /// `dev` is alive.
+    /// `dev` must be alive.
     pub(crate) unsafe fn new(dev: *mut bindings::ib_device) -> Self {
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `dev` is alive, and so it is not null.
         unsafe {
             bindings::ib_device_get_ref(dev);
             Self(NonNull::new_unchecked(dev))
@@ -45,12 +46,12 @@ impl Clone for DeviceRef {
 
 impl Drop for DeviceRef {
     fn drop(&mut self) {
-        // SAFETY: `self` has a reference.
+        // SAFETY: `self` has a reference to give back.
         unsafe { bindings::ib_device_put_ref(self.as_raw()) };
     }
 }
 
-/// The name of a device at some moment.
+/// The name that a device had at some moment.
 #[derive(Clone, Copy)]
 pub struct DeviceName {
     name: [u8; NAME_MAX],
@@ -62,11 +63,11 @@ const NAME_MAX: usize = bindings::IB_DEVICE_NAME_MAX as usize;
 impl DeviceName {
     /// # Safety
     ///
-    /// `dev` is alive.
+    /// `dev` must be alive.
     pub(crate) unsafe fn of(dev: *mut bindings::ib_device) -> Self {
         let mut name = [0; NAME_MAX];
-        // SAFETY: By the requirement. The name may be changed meanwhile, and then may come out as
-        // a mixture; it stays within the array.
+        // SAFETY: By the contract of this function `dev` is alive. If the name changes meanwhile,
+        // the copy may be a mixture, within the array.
         unsafe { crate::copy::bytes_in(&mut name, (&raw const (*dev).name).cast()) };
         let len = name.iter().position(|&c| c == 0).unwrap_or(NAME_MAX);
         Self { name, len }
@@ -91,7 +92,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// What can happen to a port.
+/// An event of the port (`enum ib_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortEvent {
     /// It has become usable.
@@ -104,23 +105,23 @@ pub enum PortEvent {
     GidChange,
 }
 
-/// A counted reference to a device of driver `D`. It keeps memory, not the registration, and may
-/// be kept, cloned and dropped in any context.
+/// A counted reference to a device of driver `D`. It keeps the memory, but not the device
+/// registered. It may be kept, cloned and dropped in any context.
 pub struct DeviceHandle<D: Driver> {
     dev: DeviceRef,
     _driver: PhantomData<fn(D)>,
 }
 
-/// A place for a device's handle in the driver's data, which exists before the device does.
+/// Storage for a device's handle in the driver's data, which is made before the device.
 pub struct OnceHandle<D: Driver>(SetOnce<DeviceHandle<D>>);
 
 impl<D: Driver> OnceHandle<D> {
-    /// An empty place.
+    /// Makes an empty storage.
     pub const fn new() -> Self {
         Self(SetOnce::new())
     }
 
-    /// Fills it, unless it is full; to be called by [`Driver::attach`].
+    /// Stores the handle, for [`Driver::attach`]. Returns false, and does nothing, if there is one.
     pub fn set(&self, handle: DeviceHandle<D>) -> bool {
         self.0.populate(handle)
     }
@@ -149,10 +150,10 @@ impl<D: Driver> Clone for DeviceHandle<D> {
 impl<D: Driver> DeviceHandle<D> {
     /// # Safety
     ///
-    /// `dev` is alive and was made by [`registry`](super::registry) for driver `D`.
+    /// `dev` must be alive, and come from [`registry`](super::registry) for driver `D`.
     pub(crate) unsafe fn from_raw(dev: *mut bindings::ib_device) -> Self {
         Self {
-            // SAFETY: By the requirement.
+            // SAFETY: By the contract of this function `dev` is alive.
             dev: unsafe { DeviceRef::new(dev) },
             _driver: PhantomData,
         }
@@ -168,7 +169,7 @@ impl<D: Driver> DeviceHandle<D> {
         unsafe { DeviceName::of(self.as_raw()) }
     }
 
-    /// Keeps the device registered, if it is: unregistering it waits until the guard is dropped.
+    /// Keeps the device registered, if it is: its unregistration waits until the guard is dropped.
     /// Wraps `ib_device_try_get()`. Context: any.
     pub fn try_get(&self) -> Option<DeviceGuard<D>> {
         // SAFETY: `self` keeps the device alive.
@@ -178,8 +179,8 @@ impl<D: Driver> DeviceHandle<D> {
         Some(DeviceGuard(self.clone()))
     }
 
-    /// Tells consumers of an event of the port. Does nothing if the device is not registered.
-    /// Wraps `ib_dispatch_event()`. Context: any.
+    /// Tells consumers of an event of the port. Does nothing if the device is not registered. Wraps
+    /// `ib_dispatch_event()`. Context: any.
     pub fn port_event(&self, event: PortEvent) {
         let Some(dev) = self.try_get() else {
             return;
@@ -198,18 +199,18 @@ impl<D: Driver> DeviceHandle<D> {
         unsafe { bindings::ib_dispatch_event(&event) };
     }
 
-    /// Tells consumers whether the port is usable, by what `ndev` says, if that has changed. Does
-    /// nothing if the device is not registered. Wraps `ib_dispatch_port_state_event()`. Context:
-    /// sleeping, also under RTNL.
+    /// Tells consumers whether the port is usable, by the state of `ndev`, if that has changed.
+    /// Does nothing if the device is not registered. Wraps `ib_dispatch_port_state_event()`.
+    /// Context: sleeping, also under RTNL.
     pub fn port_state_changed(&self, ndev: &NetDevice) {
         let Some(dev) = self.try_get() else {
             return;
         };
-        // SAFETY: Both devices are kept.
+        // SAFETY: The guard keeps the device, and the reference the network device.
         unsafe { bindings::ib_dispatch_port_state_event(dev.as_raw(), ndev.as_raw()) };
     }
 
-    /// Lets the device be unregistered by a workqueue, if it is registered. Wraps
+    /// Has a workqueue unregister the device, if it is registered. Wraps
     /// `ib_unregister_device_queued()`. Context: sleeping, also under RTNL.
     pub fn unregister_queued(&self) {
         if let Some(dev) = self.try_get() {
@@ -219,38 +220,38 @@ impl<D: Driver> DeviceHandle<D> {
         }
     }
 
-    /// Unregisters the device, if it is registered, and waits until that is done, whoever does
-    /// it. Wraps `ib_unregister_device()`. Context: sleeping, with no lock that an operation of
-    /// the driver's takes, nor RTNL.
+    /// Unregisters the device, if it is registered, and waits until it is unregistered, whoever
+    /// does that. Wraps `ib_unregister_device()`. Context: sleeping, without RTNL, and without a
+    /// lock that an operation of the driver takes.
     pub fn unregister(&self) {
-        // SAFETY: `self` keeps the device alive; the function does nothing but wait for others if
-        // the device is not registered (any more).
+        // SAFETY: `self` keeps the device alive. If the device is not registered, the function only
+        // waits for others that unregister it.
         unsafe { bindings::ib_unregister_device(self.as_raw()) };
     }
 
-    /// Takes a connection request back that the connection manager has not answered; `None` if it
+    /// Takes back a connection request that the connection manager has not answered. `None` if it
     /// has, or if the device is not registered. Context: any.
     pub fn withdraw(&self, id: RequestId) -> Option<Arc<D::Conn>> {
         self.try_get()?.requests().take(id)
     }
 }
 
-/// Keeps a device registered.
+/// Keeps a device registered while it exists.
 pub struct DeviceGuard<D: Driver>(DeviceHandle<D>);
 
 impl<D: Driver> Deref for DeviceGuard<D> {
     type Target = Device<D>;
 
     fn deref(&self) -> &Device<D> {
-        // SAFETY: The device was made for driver `D`; its state is there as long as it is
-        // registered, which this guard keeps it.
+        // SAFETY: The device was made for driver `D`. It has its state as long as it is registered,
+        // and this guard keeps it registered.
         unsafe { Device::from_raw(self.0.as_raw()) }
     }
 }
 
 impl<D: Driver> Drop for DeviceGuard<D> {
     fn drop(&mut self) {
-        // SAFETY: This gives back what `try_get` has got.
+        // SAFETY: This gives back the reference that `try_get` has taken.
         unsafe { bindings::ib_device_put(self.0.as_raw()) };
     }
 }

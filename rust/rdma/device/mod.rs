@@ -2,9 +2,9 @@
 
 //! RDMA devices.
 //!
-//! - [`Device`]: a device whose driver's data is alive, as operations get it.
+//! - [`Device`]: a device that has its state, as operations get it.
 //! - [`DeviceHandle`] ([`handle`]): a counted reference for any time and context.
-//! - [`Devices`] ([`registry`]): making, finding and ending the devices of one driver.
+//! - [`Devices`] ([`registry`]): making, finding and removing the devices of one driver.
 
 pub mod handle;
 pub mod registry;
@@ -27,34 +27,35 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What the driver's part of a device holds.
+/// The state of a device: the driver's data, and the crate's own.
 pub(crate) struct DeviceState<D: Driver> {
     pub(crate) data: Arc<D::Device>,
     pub(crate) requests: Requests<D::Conn>,
     pub(crate) registry: Arc<registry::List<D>>,
 }
 
-/// An RDMA device (`struct ib_device`) whose driver's data is alive.
+/// An RDMA device (`struct ib_device`) that has its state.
 ///
-/// Operations get a reference to it, as the core keeps the device registered while they run; other
-/// code gets it by way of [`DeviceHandle::try_get`].
+/// Operations get a reference to it, as the core keeps the device registered while they run. Other
+/// code gets it by [`DeviceHandle::try_get`].
 #[repr(C)]
 pub struct Device<D: Driver> {
     ib: Opaque<bindings::ib_device>,
     state: UnsafeCell<MaybeUninit<DeviceState<D>>>,
 }
 
-// SAFETY: `ib_device` may be used by any thread, and so may the state.
+// SAFETY: Any thread may use an `ib_device`, and the state is `Send` and `Sync`.
 unsafe impl<D: Driver> Send for Device<D> {}
-// SAFETY: As above; the state is changed only when nobody has a reference.
+// SAFETY: Any thread may use an `ib_device`, and the state is `Send` and `Sync`. It changes only
+// while nobody has a reference.
 unsafe impl<D: Driver> Sync for Device<D> {}
 
 impl<D: Driver> Device<D> {
     /// # Safety
     ///
-    /// `dev` was made by [`registry`] for driver `D`, and its state is there during `'a`.
+    /// `dev` must come from [`registry`] for driver `D`, and must have its state during `'a`.
     pub(crate) unsafe fn from_raw<'a>(dev: *mut bindings::ib_device) -> &'a Self {
-        // SAFETY: By the requirement; the C structure comes first.
+        // SAFETY: By the contract of this function `dev` begins a `Device<D>` (`repr(C)`).
         unsafe { &*dev.cast::<Self>() }
     }
 
@@ -63,7 +64,7 @@ impl<D: Driver> Device<D> {
     }
 
     pub(crate) fn state(&self) -> &DeviceState<D> {
-        // SAFETY: There are references to `Self` only while the state is there.
+        // SAFETY: There are references to a `Device` only while it has its state.
         unsafe { (*self.state.get()).assume_init_ref() }
     }
 
@@ -72,30 +73,31 @@ impl<D: Driver> Device<D> {
         &self.state().data
     }
 
-    /// A counted reference for any time and context.
+    /// A counted reference, for any time and context.
     pub fn handle(&self) -> DeviceHandle<D> {
-        // SAFETY: The device is alive.
+        // SAFETY: The device is alive, as `self` is, and comes from `registry` for driver `D`.
         unsafe { DeviceHandle::from_raw(self.as_raw()) }
     }
 
     /// The device's name at this moment.
     pub fn name(&self) -> DeviceName {
-        // SAFETY: The device is alive.
+        // SAFETY: The device is alive, as `self` is.
         unsafe { DeviceName::of(self.as_raw()) }
     }
 
-    /// The network device that it belongs to; `None` when that is going away. Wraps
-    /// `ib_device_get_netdev()`. Context: sleeping.
+    /// The network device of the port; `None` if it is going away. Wraps `ib_device_get_netdev()`.
+    /// Context: sleeping.
     pub fn netdev(&self) -> Option<ARef<NetDevice>> {
-        // SAFETY: The device is alive and has a port 1; the result is a counted reference.
+        // SAFETY: The device is alive and has a port 1. The function returns a counted reference or
+        // null.
         unsafe { NetDevice::take_raw(bindings::ib_device_get_netdev(self.as_raw(), 1)) }
     }
 
-    /// Attributes of a port on `ndev`: state, MTU, and the speed as `ib_get_eth_speed()` has it,
-    /// with one GID and messages of any length. Takes RTNL. Context: sleeping.
+    /// Attributes of a port on `ndev`: its state, its MTU, its speed by `ib_get_eth_speed()`, one
+    /// GID, and messages of any length. Takes RTNL. Errors: `ENODEV`. Context: sleeping.
     pub fn port_attr(&self, ndev: &NetDevice) -> Result<PortAttr> {
         let (mut speed, mut width) = (0, 0);
-        // SAFETY: The device is alive and has a port 1.
+        // SAFETY: The device is alive and has a port 1, and both results are valid for writes.
         to_result(unsafe { bindings::ib_get_eth_speed(self.as_raw(), 1, &mut speed, &mut width) })?;
         Ok(PortAttr {
             state: if ndev.is_running() && ndev.has_carrier() {

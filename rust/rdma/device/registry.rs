@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making, finding and ending devices.
+//! Making, finding and removing devices.
 //!
-//! The core finds devices by driver id, and ours is the id of another driver as well, which may be
-//! loaded at the same time. So a driver has a list of its own devices: to find the one on a network
-//! device, and to end them all before the module goes.
+//! The core finds devices by driver id, and another driver, which may be loaded at the same time,
+//! has the same id as ours. So a driver has a list of its own devices: to find the one on a network
+//! device, and to remove them all before the module goes.
 
 use super::{handle::DeviceHandle, Device, DeviceState};
 use crate::{
@@ -22,34 +22,36 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What a device is made with.
+/// The parameters of a new device.
 pub struct DeviceConfig<'a> {
     /// Its name.
     pub name: &'a CStr,
-    /// The name was chosen by the administrator, so that udev leaves it alone.
+    /// The administrator has chosen the name, so udev leaves it alone.
     pub name_by_user: bool,
     /// Its GUID.
     pub node_guid: [u8; 8],
-    /// What it calls itself.
+    /// Its description of itself.
     pub node_desc: &'a CStr,
     /// The network device of its port.
     pub ndev: &'a NetDevice,
     /// The number of completion vectors.
     pub comp_vectors: u32,
-    /// The key of all kernel memory, if [`DeviceLimits`](crate::DeviceLimits) says that there is.
+    /// The key of all kernel memory, if [`DeviceLimits`](crate::DeviceLimits) says that there is
+    /// one.
     pub local_dma_lkey: u32,
-    /// Listening ports are the real ones: the port mapper is told, not asked.
+    /// The ports of listeners are the real ones: the port mapper is told of them, and not asked for
+    /// others (`IW_F_NO_PORT_MAP`).
     pub no_port_map: bool,
 }
 
 /// A device of the list.
 struct Entry<D: Driver> {
     dev: DeviceHandle<D>,
-    /// The network device that it is on, only to compare; `None` once the driver is through with the
-    /// device. The core may not be then, and may be in the middle of this module's code: see
-    /// [`List::reap`].
+    /// The network device that it is on, only to compare. `None` once the driver has finished with
+    /// the device. The core may not have finished then, and a thread may be in this module's code:
+    /// see [`List::reap`].
     on: Option<usize>,
-    /// The network device leaves its namespace, or goes away.
+    /// The network device leaves its namespace or goes away.
     leaving: bool,
 }
 
@@ -74,7 +76,7 @@ fn key(ndev: &NetDevice) -> usize {
 }
 
 impl<D: Driver> Devices<D> {
-    /// No devices. Context: sleeping.
+    /// Makes an empty list of devices. Errors: `ENOMEM`. Context: sleeping.
     pub fn new() -> Result<Self> {
         let list = pin_init!(List {
             devices <- new_mutex!(KVec::new(), "rdma_devices"),
@@ -90,8 +92,8 @@ impl<D: Driver> Devices<D> {
         found.map(|entry| entry.dev.clone())
     }
 
-    /// `ndev` leaves its namespace, or goes away, so the device on it has to end: lets a workqueue
-    /// unregister it, or [`Self::register`], if that is still at it. Context: under RTNL.
+    /// `ndev` leaves its namespace or goes away, so its device has to end. A workqueue unregisters
+    /// it, or [`Self::register`] does, if that has not finished. Context: under RTNL.
     pub fn netdev_leaves(&self, ndev: &NetDevice) {
         let mut devices = self.0.devices.lock();
         let found = devices.iter_mut().find(|entry| entry.on == Some(key(ndev)));
@@ -104,18 +106,18 @@ impl<D: Driver> Devices<D> {
         dev.unregister_queued();
     }
 
-    /// Unregisters all devices. On return each is unregistered and its driver's data dropped, also
-    /// those whose unregistration was queued. No device must be registered meanwhile. Context:
-    /// sleeping, with no locks held.
+    /// Unregisters all devices. On return all are unregistered, also those whose unregistration was
+    /// queued, and the driver's data is dropped. The caller must register no device meanwhile.
+    /// Context: sleeping, with no locks held.
     pub fn unregister_all(&self) {
         while self.0.unregister_first(|_| true) {}
     }
 
-    /// Makes and registers a device with `data`. Wraps `ib_alloc_device()`,
-    /// `ib_device_set_netdev()` and `ib_register_device()`. Fails with `EEXIST` if the network
-    /// device has one of this driver's already, `ENFILE` if the name is in use, `ENODEV` if the
-    /// network device is going away, and what operations return. Context: sleeping, with no lock
-    /// that an operation takes, nor RTNL.
+    /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
+    /// `ib_device_set_netdev()` and `ib_register_device()`. Errors: `EEXIST` if this driver has a
+    /// device on the network device, `ENFILE` if the name is in use, `ENODEV` if the network device
+    /// is going away, and those of operations. Context: sleeping, without RTNL, and without a lock
+    /// that an operation takes.
     pub fn register(
         &self,
         module: &'static ThisModule,
@@ -124,8 +126,8 @@ impl<D: Driver> Devices<D> {
     ) -> Result<DeviceHandle<D>> {
         self.0.reap();
         let dev = self.alloc(module, config, data)?;
-        // SAFETY: The device is alive. Its operations may be called from here on, and it may be
-        // unregistered at any time: `handle` keeps its memory.
+        // SAFETY: `alloc` has made the device for driver `D`. From here on its operations may be
+        // called, and it may be unregistered at any time: `handle` keeps its memory.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
         let registered = to_result(
             // SAFETY: The device is complete, and the name a string.
@@ -134,12 +136,13 @@ impl<D: Driver> Devices<D> {
             },
         );
         if let Err(e) = registered {
-            // SAFETY: It is not registered, so this ends it, by way of `ops::dealloc`.
+            // SAFETY: It is not registered, so it ends here: the core calls `dealloc` and drops its
+            // reference.
             unsafe { bindings::ib_dealloc_device(dev) };
             return Err(e);
         }
-        // `netdev_leaves` marks the device first. So either that found it registered, or this finds the
-        // mark.
+        // `netdev_leaves` marks the device before it unregisters it. So either it has found the
+        // device registered, or the mark is found here.
         if self.0.is_leaving(dev) {
             handle.unregister();
             return Err(ENODEV);
@@ -147,7 +150,7 @@ impl<D: Driver> Devices<D> {
         Ok(handle)
     }
 
-    /// Allocates a device, complete but not registered.
+    /// Allocates a device that is complete but not registered.
     fn alloc(
         &self,
         module: &'static ThisModule,
@@ -156,14 +159,14 @@ impl<D: Driver> Devices<D> {
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
         let requests = Requests::new()?;
-        // Whatever ends the network device, or moves it to another namespace, holds RTNL and calls the
-        // notifier: before this, and then the state or the namespace read here tell, or after it, and
-        // then `netdev_leaves` finds the device in the list.
+        // A thread that ends the network device, or moves it to another namespace, holds RTNL and
+        // calls the notifier. If it did so before this, the state or the namespace that are read
+        // here say so. If it does so later, `netdev_leaves` finds the device in the list.
         let rtnl = Rtnl::lock();
         if !config.ndev.is_registered() {
             return Err(ENODEV);
         }
-        // SAFETY: The size is at least that of the C structure, and the network device is alive.
+        // SAFETY: A `Device<D>` begins with the C structure, and the network device is alive.
         let dev =
             unsafe { bindings::ib_alloc_device_net(size_of::<Device<D>>(), config.ndev.as_raw()) };
         if dev.is_null() {
@@ -174,7 +177,8 @@ impl<D: Driver> Devices<D> {
             requests,
             registry: self.0.clone(),
         };
-        // SAFETY: The device is this function's own, with room for a `Device<D>`.
+        // SAFETY: Nobody else has the device, which has room for a `Device<D>`, and `set` comes
+        // before its registration.
         unsafe {
             (*dev.cast::<Device<D>>())
                 .state
@@ -183,16 +187,16 @@ impl<D: Driver> Devices<D> {
             ops::set::<D>(dev, module);
         }
         // From here on `ib_dealloc_device` drops the state.
-        // SAFETY: The device is this function's own.
+        // SAFETY: The device was just allocated, and nobody else has it.
         let result = unsafe { Self::fill(dev, config, comp_vectors) };
-        // SAFETY: The device is alive.
+        // SAFETY: The device is alive, and was made above for driver `D`.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
         let added = result.and_then(|()| self.0.add(config.ndev, handle.clone()));
         if let Err(e) = added {
-            // The core takes locks to free a device within which others take RTNL.
+            // To free a device the core takes locks under which others take RTNL.
             drop(rtnl);
-            // The driver was not told of the device, and is not told of its end.
-            // SAFETY: The device is this function's own; the state is taken once.
+            // The driver was not told of the device, so it is not told of its end.
+            // SAFETY: Nobody else has the device. Its state is taken once.
             unsafe {
                 (*dev).ops.dealloc_driver = None;
                 drop(take_state::<D>(dev));
@@ -206,13 +210,13 @@ impl<D: Driver> Devices<D> {
 
     /// # Safety
     ///
-    /// `dev` was just allocated, and nobody else has it.
+    /// `dev` must have just been allocated, and nobody else may have it.
     unsafe fn fill(
         dev: *mut bindings::ib_device,
         config: &DeviceConfig<'_>,
         comp_vectors: i32,
     ) -> Result {
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `dev` is valid, and nobody else has it.
         let c = unsafe { &mut *dev };
         c.node_type = bindings::RDMA_NODE_RNIC as u8;
         c.link_ops = DelLink::<D>::OPS;
@@ -226,7 +230,7 @@ impl<D: Driver> Devices<D> {
         }
         copy_str(&mut c.node_desc, config.node_desc.to_bytes());
         copy_str(&mut c.iw_ifname, config.ndev.name().as_bytes());
-        // SAFETY: Both devices are alive.
+        // SAFETY: Both devices are alive, and the device is not registered.
         unsafe {
             if config.name_by_user {
                 bindings::ib_mark_name_assigned_by_user(dev);
@@ -257,7 +261,8 @@ impl<D: Driver> List<D> {
             .any(|entry| entry.dev.as_raw() == dev && entry.leaving)
     }
 
-    /// The driver is through with a device, which stays in the list. Context: sleeping.
+    /// Notes that the driver has finished with a device, which stays in the list. Context:
+    /// sleeping.
     fn retire(&self, dev: *mut bindings::ib_device) {
         let mut devices = self.devices.lock();
         for entry in devices.iter_mut() {
@@ -267,17 +272,18 @@ impl<D: Driver> List<D> {
         }
     }
 
-    /// Takes those devices off the list that the driver is through with.
+    /// Takes those devices off the list that the driver has finished with.
     ///
-    /// A device is not taken off at its end, that is, in `dealloc`: whoever unregisters all devices
-    /// would not wait for a thread that is still in that function, whose code goes with the module.
-    /// Unregistering a device that is not registered waits for whoever is at it. Context: sleeping.
+    /// `dealloc`, the end of a device, does not take it off the list: [`Devices::unregister_all`]
+    /// would not wait then for a thread that is still in that function, whose code goes with the
+    /// module. To unregister a device that is not registered is to wait for such threads. Context:
+    /// sleeping.
     fn reap(&self) {
         while self.unregister_first(|entry| entry.on.is_none()) {}
     }
 
-    /// Unregisters the first device that `which` wants, or waits for whoever does, and takes it off the
-    /// list; `false` if there is none. Context: sleeping.
+    /// Unregisters the first device for which `which` is true, or waits for the thread that does
+    /// so, and takes it off the list. Returns false if there is none. Context: sleeping.
     fn unregister_first(&self, which: impl Fn(&Entry<D>) -> bool) -> bool {
         let found = {
             let devices = self.devices.lock();
@@ -305,7 +311,7 @@ impl<D: Driver> List<D> {
     }
 }
 
-/// Copies `src` and a NUL, cut off where there is no more room.
+/// Copies `src` to `dst`, which is zeroed, cut off so that a NUL remains.
 fn copy_str(dst: &mut [kernel::ffi::c_char], src: &[u8]) {
     let room = dst.len() - 1;
     for (to, from) in dst[..room].iter_mut().zip(src) {
@@ -315,9 +321,10 @@ fn copy_str(dst: &mut [kernel::ffi::c_char], src: &[u8]) {
 
 /// # Safety
 ///
-/// `dev` is of driver `D` and has its state; nobody uses it any more, and it is taken once.
+/// `dev` must be of driver `D` and have its state. Nobody may use it any more, and it is taken
+/// once.
 unsafe fn take_state<D: Driver>(dev: *mut bindings::ib_device) -> DeviceState<D> {
-    // SAFETY: By the requirement.
+    // SAFETY: By the contract of this function `dev` begins a `Device<D>` with its state.
     unsafe { (*(*dev.cast::<Device<D>>()).state.get()).assume_init_read() }
 }
 
@@ -325,9 +332,9 @@ unsafe fn take_state<D: Driver>(dev: *mut bindings::ib_device) -> DeviceState<D>
 ///
 /// # Safety
 ///
-/// Only to be called by the core, for a device of driver `D`.
+/// Only the core may call this, for a device of driver `D`.
 pub(crate) unsafe extern "C" fn dealloc<D: Driver>(dev: *mut bindings::ib_device) {
-    // SAFETY: This is the last operation of the device, and called once.
+    // SAFETY: This is the last operation of the device, and the core calls it once.
     let state = unsafe { take_state::<D>(dev) };
     D::detach(&state.data);
     state.registry.retire(dev);

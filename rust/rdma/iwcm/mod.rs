@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The iWARP connection manager: its identifiers, and the events that a driver reports to it.
+//! The iWARP connection manager (iwcm): its identifiers, and the events that a driver reports to
+//! it.
 //!
-//! - [`CmId`]: a counted reference to an identifier, with its addresses, and the events.
-//! - [`Requests`] ([`request`]): who owns a connection request that is not answered yet.
+//! - [`CmId`]: a counted reference to an identifier, with its addresses; it reports events.
+//! - [`Requests`] ([`request`]): connection requests that are not answered yet.
 //!
-//! The order of events: a successful connect gives one [`CmId::connect_reply`], a successful accept
-//! one [`CmId::established`]; only when these were successful [`CmId::disconnect`] (the peer closes
-//! in order) and at last one [`CmId::close`] may follow. Events for anything that has returned an
-//! error are forbidden; the connection manager stops the machine over some of them.
+//! Events have an order. After a successful connect comes one [`CmId::connect_reply`], after a
+//! successful accept one [`CmId::established`]. Only if these report success, [`CmId::disconnect`]
+//! (the peer closes in order) and at last one [`CmId::close`] may follow. After a connect or accept
+//! that has returned an error there must be no event. Some violations make iwcm stop the machine
+//! (`BUG()`).
 
 pub mod request;
 
@@ -28,10 +30,12 @@ use rdma_bindings as bindings;
 /// A counted reference to an identifier (`struct iw_cm_id`).
 pub struct CmId(NonNull<bindings::iw_cm_id>);
 
-// SAFETY: The reference count is atomic; what is read does not change while a driver has the
-// identifier, and events may be reported by any thread.
+// SAFETY: The reference count is atomic, and any thread may report events: iwcm's handler takes the
+// identifier's lock.
 unsafe impl Send for CmId {}
-// SAFETY: As above.
+// SAFETY: All functions but [`CmId::is_at`] read fields that the consumer sets before a driver gets
+// the identifier. iwcm rewrites two of them: the mapped addresses, in a worker, when it processes a
+// successful [`CmId::connect_reply`]. They must be read before that is reported.
 unsafe impl Sync for CmId {}
 
 impl Clone for CmId {
@@ -43,7 +47,7 @@ impl Clone for CmId {
 
 impl Drop for CmId {
     fn drop(&mut self) {
-        // SAFETY: `self` has a reference; the function is set when the identifier is made.
+        // SAFETY: `self` has a reference to give back. `iw_create_cm_id()` has set the function.
         unsafe {
             if let Some(rem_ref) = (*self.as_raw()).rem_ref {
                 rem_ref(self.as_raw());
@@ -55,9 +59,10 @@ impl Drop for CmId {
 impl CmId {
     /// # Safety
     ///
-    /// `id` is alive.
+    /// `id` must be alive.
     pub(crate) unsafe fn new(id: *mut bindings::iw_cm_id) -> Self {
-        // SAFETY: By the requirement; the function is set when the identifier is made.
+        // SAFETY: By the contract of this function `id` is alive, and so it is not null.
+        // `iw_create_cm_id()` has set the function.
         unsafe {
             if let Some(add_ref) = (*id).add_ref {
                 add_ref(id);
@@ -71,32 +76,36 @@ impl CmId {
     }
 
     fn c(&self) -> &bindings::iw_cm_id {
-        // SAFETY: `self` keeps the identifier alive.
+        // SAFETY: `self` keeps the identifier alive. The fields that iwcm or an operation may write
+        // at the same time are not read then: see `Sync` for the mapped addresses; `provider_data`
+        // is read in operations only.
         unsafe { &*self.as_raw() }
     }
 
-    /// The local address that the consumer has chosen. Fails with `EAFNOSUPPORT`.
+    /// The local address that the consumer has chosen. Errors: `EAFNOSUPPORT`.
     pub fn local_addr(&self) -> Result<SocketAddr> {
         from_storage(&self.c().local_addr)
     }
 
-    /// The peer's address that the consumer has chosen.
+    /// The peer's address that the consumer has chosen. Errors: `EAFNOSUPPORT`.
     pub fn remote_addr(&self) -> Result<SocketAddr> {
         from_storage(&self.c().remote_addr)
     }
 
-    /// The local address that is used, after port mapping.
+    /// The local address that is used, after port mapping. To be read before
+    /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
     pub fn mapped_local_addr(&self) -> Result<SocketAddr> {
         from_storage(&self.c().m_local_addr)
     }
 
-    /// The peer's address that is used, after port mapping.
+    /// The peer's address that is used, after port mapping. To be read before
+    /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
     pub fn mapped_remote_addr(&self) -> Result<SocketAddr> {
         from_storage(&self.c().m_remote_addr)
     }
 
     /// Whether the port of [`Self::mapped_local_addr`] is one that the port mapper (iwpmd) has
-    /// reserved for this identifier, by a socket of its own that is bound to it.
+    /// reserved for this identifier: it has bound a socket of its own to that port.
     pub fn has_mapped_port(&self) -> bool {
         let ports = |local: Result<SocketAddr>| local.map(|addr| addr.port()).ok();
         self.c().mapped() && ports(self.local_addr()) != ports(self.mapped_local_addr())
@@ -108,55 +117,58 @@ impl CmId {
         c.tos_set().then_some(c.tos)
     }
 
-    /// A listener for IPv6 addresses must not take IPv4 connections.
+    /// Whether a listener for an IPv6 address must not take IPv4 connections.
     pub fn afonly(&self) -> bool {
         self.c().afonly()
     }
 
-    /// Whether the consumer, who listens, is in the network namespace of `ndev`, that of the device
-    /// whose identifier this is, and may use the device from there. Context: any.
+    /// Whether the consumer that listens is in the network namespace of `ndev`, which is the
+    /// network device of this identifier's device, and may use the device from there. Only to be
+    /// called in [`Driver::iw_create_listen`]: this reads the consumer's own structure, which is
+    /// gone once the consumer has destroyed the identifier. Context: any.
     pub fn is_at(&self, ndev: &NetDevice) -> bool {
-        // SAFETY: `self` keeps the identifier, and the reference the network device. The identifier
-        // is of the RDMA CM, whose structure it points to as long as it is there.
+        // SAFETY: `self` keeps the identifier, and the reference the network device. The consumer
+        // is the RDMA CM, and `context` points to its structure, which stays until it has destroyed
+        // the identifier. It does not do that during `iw_create_listen`.
         unsafe { bindings::iw_cm_id_is_at(self.as_raw(), ndev.as_raw()) }
     }
 
-    /// The result of connecting: `status`, and on success (or when the peer has rejected) what the
-    /// peer has said. Wraps `IW_CM_EVENT_CONNECT_REPLY`. Fails with `ENOMEM`; then the event is
-    /// not delivered. Context: any.
+    /// Reports the result of connecting: `status`, and the peer's answer in `info` if the peer has
+    /// accepted or rejected. Wraps `IW_CM_EVENT_CONNECT_REPLY`. Errors: `ENOMEM`; the event is not
+    /// delivered then. Context: any.
     pub fn connect_reply(&self, status: Result, info: &ConnInfo<'_>) -> Result {
         let kind = bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY;
         self.report(&mut info.event(kind, status), info.private_data)
     }
 
-    /// The accepted connection is established. Wraps `IW_CM_EVENT_ESTABLISHED`; errors and context
-    /// as [`Self::connect_reply`].
+    /// Reports that the accepted connection is established. Wraps `IW_CM_EVENT_ESTABLISHED`. Errors
+    /// and context as of [`Self::connect_reply`].
     pub fn established(&self, info: &ConnInfo<'_>) -> Result {
         let kind = bindings::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED;
         self.report(&mut info.event(kind, Ok(())), &[])
     }
 
-    /// The peer closes the connection in order. Wraps `IW_CM_EVENT_DISCONNECT`; errors and context
-    /// as [`Self::connect_reply`].
+    /// Reports that the peer closes the connection in order. Wraps `IW_CM_EVENT_DISCONNECT`. Errors
+    /// and context as of [`Self::connect_reply`].
     pub fn disconnect(&self) -> Result {
         let kind = bindings::iw_cm_event_type_IW_CM_EVENT_DISCONNECT;
         self.report(&mut ConnInfo::NONE.event(kind, Ok(())), &[])
     }
 
-    /// The connection is closed: the last event of the identifier. The connection manager lets go
-    /// of the queue pair. Wraps `IW_CM_EVENT_CLOSE`; errors and context as
+    /// Reports that the connection is closed: the last event of the identifier. The connection
+    /// manager then releases the queue pair. Wraps `IW_CM_EVENT_CLOSE`. Errors and context as of
     /// [`Self::connect_reply`].
     pub fn close(&self, status: Result) -> Result {
         let kind = bindings::iw_cm_event_type_IW_CM_EVENT_CLOSE;
         self.report(&mut ConnInfo::NONE.event(kind, status), &[])
     }
 
-    /// A peer wants to connect to the endpoint that this identifier listens with. The consumer
-    /// answers by `iw_accept` or `iw_reject`, which get `conn`; but the connection manager may
-    /// forget the request as well, so `conn` should be taken back by
-    /// [`DeviceHandle::withdraw`](crate::DeviceHandle::withdraw) after some time. Wraps
-    /// `IW_CM_EVENT_CONNECT_REQUEST`. Fails with `ENOMEM`, and then `conn` is not kept: too many
-    /// requests are waiting. Context: sleeping.
+    /// Reports that a peer wants to connect to the endpoint that this identifier listens with. The
+    /// consumer answers by `iw_accept` or `iw_reject`, where the driver gets `conn`. But the
+    /// connection manager may also drop the request without an answer, so the driver takes `conn`
+    /// back by [`DeviceHandle::withdraw`](crate::DeviceHandle::withdraw) after some time. Wraps
+    /// `IW_CM_EVENT_CONNECT_REQUEST`. Errors: `ENOMEM` if too many requests wait; `conn` is not
+    /// kept then. Context: sleeping.
     pub fn connect_request<D: Driver>(
         &self,
         dev: &Device<D>,
@@ -176,24 +188,25 @@ impl CmId {
     }
 
     fn report(&self, event: &mut bindings::iw_cm_event, private_data: &[u8]) -> Result {
-        // The length is a byte in C; more cannot be said.
+        // The length is one byte in C, so no more than 255 bytes can be passed.
         let len = private_data.len().min(usize::from(u8::MAX));
         event.private_data = private_data.as_ptr().cast::<c_void>().cast_mut();
         event.private_data_len = len as u8;
         let handler = self.c().event_handler.ok_or(EINVAL)?;
-        // SAFETY: The identifier is alive; the handler copies the event and its private data.
+        // SAFETY: `self` keeps the identifier alive. The handler copies the event, and the private
+        // data of requests and replies, before it returns; other events have none.
         to_result(unsafe { handler(self.as_raw(), event) })
     }
 }
 
-/// What a driver knows about a connection.
+/// A driver's knowledge of a connection, for an event.
 #[derive(Clone, Copy)]
 pub struct ConnInfo<'a> {
     /// The local address.
     pub local: SocketAddr,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// The peer's private data; what is beyond 255 bytes is cut off.
+    /// The peer's private data; bytes beyond 255 are cut off.
     pub private_data: &'a [u8],
     /// Inbound RDMA Reads.
     pub ird: u8,
@@ -222,7 +235,7 @@ impl ConnInfo<'_> {
     }
 }
 
-/// What the consumer wants of a connection (`struct iw_cm_conn_param`).
+/// The consumer's parameters of a connection (`struct iw_cm_conn_param`).
 pub struct ConnParam<'a> {
     /// The number of the queue pair.
     pub qpn: u32,
@@ -237,9 +250,9 @@ pub struct ConnParam<'a> {
 impl<'a> ConnParam<'a> {
     /// # Safety
     ///
-    /// `param` and its private data are valid during `'a`.
+    /// `param` and its private data must be valid during `'a`.
     pub(crate) unsafe fn from_raw(param: *mut bindings::iw_cm_conn_param) -> Self {
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `param` and its private data are valid.
         unsafe {
             Self {
                 qpn: (*param).qpn,
@@ -253,11 +266,11 @@ impl<'a> ConnParam<'a> {
 
 /// # Safety
 ///
-/// `data` is null or valid for reads of `len` bytes during `'a`, in which they do not change.
+/// `data` must be null, or valid for reads of `len` bytes during `'a`, in which they do not change.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() || len == 0 {
         return &[];
     }
-    // SAFETY: By the requirement.
+    // SAFETY: `data` is not null, so by the contract of this function it is valid for `len` bytes.
     unsafe { slice::from_raw_parts(data.cast(), len) }
 }

@@ -2,10 +2,10 @@
 
 //! Connection requests that are not answered yet.
 //!
-//! The connection manager carries a pointer of the driver's from the request to its answer, and
-//! may drop it on the way without telling. So it gets a number instead, and the connection stays
-//! in a table until it is accepted, rejected or withdrawn, whichever comes first; each of them
-//! takes it out, and only one finds it.
+//! iwcm carries a pointer of the driver's from the request to its answer, and may drop the request
+//! on the way without telling. So it gets a number instead of a pointer. The connection is in a
+//! table until it is accepted, rejected or withdrawn: each of these takes it out, and only the
+//! first one finds it.
 
 use crate::idtable::IdTable;
 use core::{ffi::c_void, ptr};
@@ -20,7 +20,7 @@ impl RequestId {
         ptr::without_provenance_mut(self.0 as usize)
     }
 
-    /// From what the connection manager gave back.
+    /// The number in the pointer that iwcm gave back.
     pub(crate) fn from_c(data: *mut c_void) -> Option<Self> {
         data.addr().try_into().ok().map(Self)
     }
@@ -31,7 +31,7 @@ pub struct Requests<T: Send + Sync + 'static>(IdTable<T>);
 
 impl<T: Send + Sync + 'static> Requests<T> {
     pub(crate) fn new() -> Result<Self> {
-        // 0 would be a null pointer. Numbers go round, so that one is not used again soon.
+        // 0 would be a null pointer. Allocation is cyclic, so that a number is not used again soon.
         Ok(Self(IdTable::new(1, u32::MAX - 1)?))
     }
 
@@ -42,7 +42,8 @@ impl<T: Send + Sync + 'static> Requests<T> {
         Ok(RequestId(id))
     }
 
-    /// Takes the request out, unless somebody else has. Context: any.
+    /// Takes the connection of a request out of the table, unless that was done before. Context:
+    /// any.
     pub(crate) fn take(&self, id: RequestId) -> Option<Arc<T>> {
         self.0.remove(id.0)
     }

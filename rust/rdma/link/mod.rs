@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How devices come and go: `rdma link add`, and the network device underneath.
+//! How devices come and go: `rdma link add`, and events of the network device underneath.
 //!
 //! - [`LinkRegistration`]: a link type of RDMA netlink.
-//! - [`NotifierRegistration`] ([`notifier`]): what happens to network devices.
+//! - [`NotifierRegistration`] ([`notifier`]): events of network devices.
 
 pub mod notifier;
 
@@ -20,8 +20,8 @@ use rdma_bindings as bindings;
 
 /// A link type.
 pub trait LinkOps: Send + Sync + 'static {
-    /// The name of the type, as in `rdma link add NAME type TYPE netdev DEV`. A module that is to
-    /// be loaded for it has the alias `rdma-link-TYPE`.
+    /// The name of the type, as in `rdma link add NAME type TYPE netdev DEV`. The kernel loads a
+    /// module for it by the alias `rdma-link-TYPE`.
     const TYPE: &'static CStr;
 
     /// Makes a device called `name` on `ndev`. Context: sleeping, without RTNL. Several calls may
@@ -29,11 +29,11 @@ pub trait LinkOps: Send + Sync + 'static {
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result;
 }
 
-/// How `rdma link del` begins: by [`Driver::leaving`], for whatever holds the removal up.
+/// `rdma link del` begins with [`Driver::leaving`], which ends what would hold the removal up.
 pub(crate) struct DelLink<D: Driver>(PhantomData<D>);
 
 impl<D: Driver> DelLink<D> {
-    /// What a device's `link_ops` points to; the type itself is registered elsewhere.
+    /// The `link_ops` of a device. The type itself is registered elsewhere.
     pub(crate) const OPS: &'static bindings::rdma_link_ops = &bindings::rdma_link_ops {
         dellink: Some(Self::dellink),
         ..pin_init::zeroed()
@@ -41,15 +41,16 @@ impl<D: Driver> DelLink<D> {
 
     /// # Safety
     ///
-    /// Only to be called by the core, with a live device of driver `D`.
+    /// Only the core may call this, with a live device of driver `D`.
     unsafe extern "C" fn dellink(dev: *mut bindings::ib_device) -> i32 {
-        // SAFETY: By the requirement; the core keeps it registered during the call.
+        // SAFETY: By the contract of this function the device is of driver `D`. The core keeps it
+        // registered during the call, so it has its state.
         D::leaving(unsafe { Device::from_raw(dev) });
         0
     }
 }
 
-/// A registered link type; dropping it waits until no [`LinkOps::newlink`] runs.
+/// A registered link type. Dropping it waits until no [`LinkOps::newlink`] runs.
 #[pin_data(PinnedDrop)]
 pub struct LinkRegistration<T: LinkOps> {
     #[pin]
@@ -59,18 +60,18 @@ pub struct LinkRegistration<T: LinkOps> {
     _pin: PhantomPinned,
 }
 
-// SAFETY: The list is locked by the core; the data may be used by any thread.
+// SAFETY: The core locks its list of types, and any thread may use the data.
 unsafe impl<T: LinkOps> Send for LinkRegistration<T> {}
-// SAFETY: As above.
+// SAFETY: The core locks its list of types, and any thread may use the data.
 unsafe impl<T: LinkOps> Sync for LinkRegistration<T> {}
 
-/// The data of the registered link type. C callbacks get no pointer of their own, so there is one
-/// registration in this module.
+/// The data of the registered link type. C callbacks have no argument for it, so this module can
+/// have one registration only.
 static DATA: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(ptr::null_mut());
 
 impl<T: LinkOps> LinkRegistration<T> {
-    /// Registers the type. Wraps `rdma_link_register()`. Fails with `EBUSY` if this module has one
-    /// already, `ENOMEM`. Context: sleeping.
+    /// Registers the type. Wraps `rdma_link_register()`. Errors: `EBUSY` if this module has a
+    /// registration, `ENOMEM`. Context: sleeping.
     pub fn new(data: T) -> Result<Pin<KBox<Self>>> {
         let this = KBox::pin_init(
             pin_init!(Self {
@@ -89,22 +90,23 @@ impl<T: LinkOps> LinkRegistration<T> {
         let data = ptr::from_ref(&this.data).cast_mut().cast();
         DATA.compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed)
             .map_err(|_| EBUSY)?;
-        // SAFETY: The structure is pinned, and taken off the list before it goes.
+        // SAFETY: The structure is pinned, and is taken off the list before it is freed.
         unsafe { bindings::rdma_link_register(this.ops.get()) };
         Ok(this)
     }
 
     /// # Safety
     ///
-    /// Only to be called by the core, with a string and a live network device, while the type is
+    /// Only the core may call this, with a string and a live network device, while the type is
     /// registered.
     unsafe extern "C" fn newlink(name: *const c_char, ndev: *mut bindings::net_device) -> i32 {
         let data = DATA.load(Ordering::Acquire).cast::<T>();
         if data.is_null() {
             return ENODEV.to_errno();
         }
-        // SAFETY: The data is of the one registration, whose callback this is; it stays until the
-        // type is unregistered, which waits for this call. Name and device by the requirement.
+        // SAFETY: The data is that of the only registration, whose callback this is. It stays until
+        // the type is unregistered, which waits for this call. Name and network device are valid by
+        // the contract of this function.
         let result =
             unsafe { (*data).newlink(CStr::from_char_ptr(name), NetDevice::from_raw(ndev)) };
         result.map_or_else(Error::to_errno, |()| 0)
@@ -115,9 +117,9 @@ impl<T: LinkOps> LinkRegistration<T> {
 impl<T: LinkOps> PinnedDrop for LinkRegistration<T> {
     fn drop(self: Pin<&mut Self>) {
         let data = ptr::from_ref(&self.data).cast_mut().cast();
-        // `new` drops a registration that has not got the place.
+        // `new` drops a registration that did not get into `DATA`.
         if DATA.load(Ordering::Relaxed) == data {
-            // SAFETY: It is registered, as it has the place.
+            // SAFETY: The type is registered, as its data is in `DATA`.
             unsafe { bindings::rdma_link_unregister(self.ops.get()) };
             DATA.store(ptr::null_mut(), Ordering::Relaxed);
         }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to network devices.
+//! Events of network devices.
 
 use crate::netdev::NetDevice;
 use core::{ffi::c_void, marker::PhantomPinned};
 use kernel::{container_of, error::to_result, prelude::*, types::Opaque};
 use rdma_bindings as bindings;
 
-/// What has happened to a network device (`enum netdev_cmd`).
+/// An event of a network device (`enum netdev_cmd`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetdevEvent {
     /// It was brought up.
@@ -16,11 +16,11 @@ pub enum NetdevEvent {
     Down,
     /// It will be brought down.
     GoingDown,
-    /// Its state has changed, for one the carrier.
+    /// Its state has changed, for example its carrier.
     Change,
     /// It has appeared.
     Register,
-    /// It goes away: references to it must be given back.
+    /// It goes away: references to it must be dropped.
     Unregister,
     /// Its MTU has changed.
     ChangeMtu,
@@ -28,7 +28,7 @@ pub enum NetdevEvent {
     ChangeAddr,
     /// Its name has changed.
     ChangeName,
-    /// Something else.
+    /// Another event.
     Other(u32),
 }
 
@@ -49,15 +49,16 @@ impl NetdevEvent {
     }
 }
 
-/// Somebody who wants to know.
+/// A receiver of the events of network devices.
 pub trait NetdevNotifier: Send + Sync + 'static {
-    /// Called for each event of each network device of any namespace, and once with
-    /// [`NetdevEvent::Register`] and `Up` for those that are there at registration. Context:
-    /// sleeping, under RTNL.
+    /// Called for each event of each network device of any namespace. Registration reports each
+    /// device that exists, by [`NetdevEvent::Register`] and, if it is up, `Up`. Unregistration
+    /// reports it by `GoingDown` and `Down`, if it is up, and `Unregister`. Context: sleeping,
+    /// under RTNL.
     fn event(&self, event: NetdevEvent, ndev: &NetDevice);
 }
 
-/// A registered notifier; dropping it waits until it is not running.
+/// A registered notifier. Dropping it waits until it is not running.
 #[pin_data(PinnedDrop)]
 pub struct NotifierRegistration<T: NetdevNotifier> {
     #[pin]
@@ -68,13 +69,13 @@ pub struct NotifierRegistration<T: NetdevNotifier> {
     _pin: PhantomPinned,
 }
 
-// SAFETY: The chain is locked by the core; the data may be used by any thread.
+// SAFETY: The core locks the chain, and any thread may use the data.
 unsafe impl<T: NetdevNotifier> Send for NotifierRegistration<T> {}
-// SAFETY: As above.
+// SAFETY: The core locks the chain, and any thread may use the data.
 unsafe impl<T: NetdevNotifier> Sync for NotifierRegistration<T> {}
 
 impl<T: NetdevNotifier> NotifierRegistration<T> {
-    /// Registers a notifier. Wraps `register_netdevice_notifier()`. Fails with `ENOMEM`. Context:
+    /// Registers a notifier. Wraps `register_netdevice_notifier()`. Errors: `ENOMEM`. Context:
     /// sleeping, without RTNL.
     pub fn new(data: T) -> Result<Pin<KBox<Self>>> {
         let mut this = KBox::pin_init(
@@ -91,7 +92,7 @@ impl<T: NetdevNotifier> NotifierRegistration<T> {
             }),
             GFP_KERNEL,
         )?;
-        // SAFETY: The block is pinned, and taken off the chain before it goes.
+        // SAFETY: The block is pinned, and is taken off the chain before it is freed.
         to_result(unsafe { bindings::register_netdevice_notifier(this.block.get()) })?;
         *this.as_mut().project().registered = true;
         Ok(this)
@@ -99,15 +100,15 @@ impl<T: NetdevNotifier> NotifierRegistration<T> {
 
     /// # Safety
     ///
-    /// Only to be called by the chain, with the `block` field of a `Self` and a
-    /// `struct netdev_notifier_info`.
+    /// Only the chain may call this, with the `block` field of a `Self` and a `struct
+    /// netdev_notifier_info`.
     unsafe extern "C" fn call(
         block: *mut bindings::notifier_block,
         event: usize,
         info: *mut c_void,
     ) -> i32 {
-        // SAFETY: By the requirement; the registration stays until the notifier is off the chain.
-        // The network device is alive during the call.
+        // SAFETY: By the contract of this function `block` is in a `Self`, which stays until the
+        // notifier is off the chain. The network device is alive during the call.
         unsafe {
             let this = container_of!(Opaque::cast_from(block), Self, block);
             let ndev = bindings::netdev_notifier_info_to_dev(info);
@@ -123,7 +124,7 @@ impl<T: NetdevNotifier> NotifierRegistration<T> {
 impl<T: NetdevNotifier> PinnedDrop for NotifierRegistration<T> {
     fn drop(self: Pin<&mut Self>) {
         if self.registered {
-            // SAFETY: It is registered. This fails only if it is not.
+            // SAFETY: The notifier is registered. The function fails only if it is not.
             unsafe { bindings::unregister_netdevice_notifier(self.block.get()) };
         }
     }

@@ -25,7 +25,7 @@ pub struct NewCq<'a> {
 impl<'a> NewCq<'a> {
     /// # Safety
     ///
-    /// `cq` is being created during `'a`.
+    /// `cq` must be a completion queue that is being created during `'a`.
     pub(crate) unsafe fn new(
         cq: *mut bindings::ib_cq,
         object: &'a Arc<CoreObject<bindings::ib_cq>>,
@@ -33,39 +33,42 @@ impl<'a> NewCq<'a> {
         Self { cq, object }
     }
 
-    /// What the driver's object keeps to call the consumer.
+    /// A way to the consumer, which the driver's object keeps.
     pub fn handle(&self) -> CqHandle {
         CqHandle(self.object.clone())
     }
 
     /// Sets the number of entries that the queue has.
     pub fn set_entries(&mut self, entries: u32) {
-        // SAFETY: The queue is being created.
+        // SAFETY: By the contract of `new` the queue is being created, and nobody uses its size.
         unsafe { (*self.cq).cqe = entries.try_into().unwrap_or(i32::MAX) };
     }
 }
 
-/// What can happen to a completion queue.
+/// An event of a completion queue (`enum ib_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CqEvent {
     /// It has overflowed, or is otherwise unusable.
     Error,
 }
 
-/// A way to the consumer of a completion queue. It may be kept for any time; when the queue is
-/// gone it does nothing.
+/// A way to the consumer of a completion queue. It may be kept for any time. When the queue is
+/// gone, its methods do nothing.
 #[derive(Clone)]
 pub struct CqHandle(Arc<CoreObject<bindings::ib_cq>>);
 
 impl CqHandle {
-    /// Calls the consumer's completion handler. Context: any. The handler may call any verb that
-    /// is allowed in that context, also for this queue; so no lock of the driver's should be held.
+    /// Calls the consumer's completion handler. The consumer must have armed the queue. Context:
+    /// any. The handler may call any verb that is allowed in that context, also for this queue; the
+    /// caller should hold no lock of the driver's.
     pub fn notify(&self) {
         let Some(cq) = self.0.try_access() else {
             return;
         };
         let cq = cq.as_ptr();
-        // SAFETY: The queue is kept; handler and context are set before creation.
+        // SAFETY: The access keeps the queue. The core sets handler and context before it calls
+        // `create_cq`; but `__ib_alloc_cq()` sets the handler when that has returned. It does so
+        // before it arms the queue or gives it to the consumer, so no notification is due earlier.
         unsafe {
             if let Some(handler) = (*cq).comp_handler {
                 handler(cq, (*cq).cq_context);
@@ -82,7 +85,8 @@ impl CqHandle {
         let event = match event {
             CqEvent::Error => bindings::ib_event_type_IB_EVENT_CQ_ERR,
         };
-        // SAFETY: The queue is kept; handler and context are set before creation.
+        // SAFETY: The access keeps the queue. The core sets handler and context before it calls
+        // `create_cq`, or leaves the handler null.
         unsafe {
             let mut event = bindings::ib_event {
                 device: (*cq).device,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The objects that the core allocates, with the driver's part in them.
+//! Objects that the core allocates, with the driver's part in them.
 //!
-//! The core allocates a PD, CQ, QP, SRQ or user context zeroed, with as much room behind the C
-//! structure as the driver asks for. In it is little more than the `Arc` that the driver's method
-//! has returned: everything else is in there, and may live longer.
+//! The core allocates a PD, CQ, QP, SRQ or user context zeroed, with as much room after the C
+//! structure as the driver asks for. That room has little more than the `Arc` that the driver's
+//! method returned: everything else is in the driver's object, which may live longer.
 
 pub mod cq;
 pub mod mr;
@@ -28,9 +28,9 @@ pub(crate) struct Object<C, S> {
 }
 
 impl<C, S> Object<C, S> {
-    /// The size to ask the core for.
+    /// The size to ask the core for, in bytes.
     pub(crate) const SIZE: usize = {
-        // What kmalloc() aligns to at least.
+        // kmalloc() aligns to 8 at least.
         assert!(align_of::<Self>() <= 8);
         size_of::<Self>()
     };
@@ -39,9 +39,10 @@ impl<C, S> Object<C, S> {
     ///
     /// # Safety
     ///
-    /// `c` is at the start of [`Self::SIZE`] bytes, and its creation is in progress.
+    /// `c` must be at the start of [`Self::SIZE`] bytes, and being created.
     pub(crate) unsafe fn init(c: *mut C, state: S) {
-        // SAFETY: By the requirement the memory is there, and nobody else uses it yet.
+        // SAFETY: By the contract of this function there is room for it, and nobody else uses it
+        // yet.
         unsafe {
             (*c.cast::<Self>())
                 .state
@@ -54,9 +55,11 @@ impl<C, S> Object<C, S> {
     ///
     /// # Safety
     ///
-    /// `c` was given to [`Self::init`], and not to [`Self::take`] before the end of `'a`.
+    /// `c` must have been given to [`Self::init`], and not to [`Self::take`] before the end of
+    /// `'a`.
     pub(crate) unsafe fn state<'a>(c: *mut C) -> &'a S {
-        // SAFETY: By the requirement it is initialised; it is only changed by `take`.
+        // SAFETY: By the contract of this function the state is initialised. Only `take` changes
+        // it.
         unsafe { (*(*c.cast::<Self>()).state.get()).assume_init_ref() }
     }
 
@@ -64,42 +67,44 @@ impl<C, S> Object<C, S> {
     ///
     /// # Safety
     ///
-    /// `c` was given to [`Self::init`], nobody uses its state, and it is not used any more.
+    /// `c` must have been given to [`Self::init`]. Nobody may use its state now, or later.
     pub(crate) unsafe fn take(c: *mut C) -> S {
-        // SAFETY: By the requirement it is initialised, and taken once.
+        // SAFETY: By the contract of this function the state is initialised, and taken once.
         unsafe { (*(*c.cast::<Self>()).state.get()).assume_init_read() }
     }
 }
 
-/// A pointer to an object that the core frees when its destroy callback returns.
+/// A pointer to an object that the core frees when its destroy operation has returned.
 pub(crate) struct CorePtr<C>(
-    /// INVARIANT: Valid as long as the [`CoreObject`] that this is in is not revoked.
+    /// INVARIANT: Valid as long as the [`CoreObject`] that holds this is not revoked.
     NonNull<C>,
 );
 
-// SAFETY: It is used for C functions on the object that are meant for any context.
+// SAFETY: The pointer is used for C functions and fields of the object that any thread may use.
 unsafe impl<C> Send for CorePtr<C> {}
-// SAFETY: As above.
+// SAFETY: The pointer is used for C functions and fields of the object that any thread may use.
 unsafe impl<C> Sync for CorePtr<C> {}
 
 impl<C> CorePtr<C> {
-    /// The object; it lives as long as the access through which this was reached.
+    /// The pointer. The object lives as long as the access through which the caller got here.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut C {
         self.0.as_ptr()
     }
 }
 
-/// What the handles of an object share with it: the way to the consumer, until destroy revokes it.
+/// An object's part that its handles share: the pointer to it, until its destroy operation revokes
+/// that.
 pub(crate) type CoreObject<C> = Revocable<CorePtr<C>>;
 
-/// What the handles of `c` are to share. Errors: `EINVAL` for null, `ENOMEM`. Context: sleeping.
+/// Makes the part of `c` that its handles share. Errors: `EINVAL` for null, `ENOMEM`. Context:
+/// sleeping.
 ///
 /// # Safety
 ///
-/// `c` is valid, and what is returned is revoked before that ends.
+/// `c` must be valid until the result is revoked.
 pub(crate) unsafe fn share<C>(c: *mut C) -> Result<Arc<CoreObject<C>>> {
-    // INVARIANT: By the contract of this function.
+    // INVARIANT: By the contract of this function `c` is valid until the result is revoked.
     let c = CorePtr(NonNull::new(c).ok_or(EINVAL)?);
     Arc::pin_init(Revocable::new(c), GFP_KERNEL)
 }
@@ -110,15 +115,15 @@ pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as Drive
 /// A protection domain (`struct ib_pd`).
 pub(crate) type PdObject<D> = Object<bindings::ib_pd, Arc<<D as Driver>::Pd>>;
 
-/// The memory that an object shares with a process, at most this many pieces.
+/// The most pieces of memory that an object shares with a process.
 const MAX_SHARES: usize = 4;
 
-/// What of an object's memory a process can map.
+/// The pieces of an object's memory that a process can map.
 #[derive(Default)]
 pub(crate) struct Shares([Option<MmapHandle>; MAX_SHARES]);
 
 impl Shares {
-    /// Adds one. Fails with `ENOSPC`.
+    /// Adds a piece. Errors: `ENOSPC`.
     pub(crate) fn add(&mut self, handle: MmapHandle) -> Result {
         let place = self.0.iter_mut().find(|place| place.is_none());
         *place.ok_or(ENOSPC)? = Some(handle);
@@ -136,7 +141,7 @@ impl NewPd {
         Self { memory }
     }
 
-    /// For a consumer in the kernel: the right to use the addresses that it names.
+    /// The right to use the addresses that the consumer names, if that is in the kernel.
     pub fn kernel_memory(&self) -> Option<KernelMemory> {
         self.memory
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: what a driver allocates for the core, and fast registration.
+//! Memory regions: the structure that a driver allocates for the core, and fast registration.
 
 use crate::{
     attr::Access,
@@ -18,15 +18,15 @@ use core::{
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use rdma_bindings as bindings;
 
-/// The part of a region that does not depend on the driver.
+/// The part of a region that is the same for all drivers.
 #[repr(C)]
 pub(crate) struct MrHead {
     mr: Opaque<bindings::ib_mr>,
-    /// Where [`SgMap::map_into`] puts pages while it runs.
+    /// The pages that [`SgMap::map_into`] fills, while it runs.
     filling: AtomicPtr<Blocks>,
 }
 
-/// A memory region (`struct ib_mr`). Unlike other objects the driver's side allocates it.
+/// A memory region (`struct ib_mr`). The driver's side allocates it, unlike other objects.
 #[repr(C)]
 pub(crate) struct MrObject<D: Driver> {
     head: MrHead,
@@ -34,10 +34,10 @@ pub(crate) struct MrObject<D: Driver> {
 }
 
 impl<D: Driver> MrObject<D> {
-    /// Allocates the C structure for `new`.
+    /// Allocates the C structure for `new`. Errors: `ENOMEM`. Context: sleeping.
     pub(crate) fn create(new: NewMr<D::Mr>, consumer: Consumer) -> Result<*mut bindings::ib_mr> {
         let mr: Opaque<bindings::ib_mr> = pin_init::zeroed();
-        // SAFETY: Zeroes are a valid value of the structure, which is not shared yet.
+        // SAFETY: Zeroes are a valid value of the structure, and nobody else has it yet.
         unsafe {
             (*mr.get()).lkey = new.lkey;
             (*mr.get()).rkey = new.rkey;
@@ -59,9 +59,9 @@ impl<D: Driver> MrObject<D> {
     ///
     /// # Safety
     ///
-    /// `mr` comes from [`Self::create`] and is not freed during `'a`.
+    /// `mr` must come from [`Self::create`], and must not be freed during `'a`.
     pub(crate) unsafe fn data<'a>(mr: *mut bindings::ib_mr) -> &'a Arc<D::Mr> {
-        // SAFETY: By the requirement; the field does not change.
+        // SAFETY: By the contract of this function `mr` begins a `Self`. The field does not change.
         unsafe { &(*mr.cast::<Self>()).data }
     }
 
@@ -69,12 +69,14 @@ impl<D: Driver> MrObject<D> {
     ///
     /// # Safety
     ///
-    /// `mr` is null or a region that is not freed during the call; `device` is one of driver `D`.
+    /// `mr` must be null or a region that is not freed during the call. `device` must be of driver
+    /// `D`.
     pub(crate) unsafe fn of_device(
         mr: *mut bindings::ib_mr,
         device: *mut bindings::ib_device,
     ) -> Option<Arc<D::Mr>> {
-        // SAFETY: By the requirement; if the device is the driver's, so is the region.
+        // SAFETY: By the contract of this function a region is valid. If its device is `device`,
+        // which is of driver `D`, it comes from `create`.
         unsafe { (!mr.is_null() && (*mr).device == device).then(|| Self::data(mr).clone()) }
     }
 
@@ -82,9 +84,9 @@ impl<D: Driver> MrObject<D> {
     ///
     /// # Safety
     ///
-    /// `mr` comes from [`Self::create`], and nobody uses it any more.
+    /// `mr` must come from [`Self::create`], and nobody may use it any more.
     pub(crate) unsafe fn free(mr: *mut bindings::ib_mr) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the contract of this function `mr` comes from a box in `create`, and is ours.
         drop(unsafe { KBox::from_raw(mr.cast::<Self>()) });
     }
 }
@@ -113,23 +115,23 @@ pub struct UserMr {
 }
 
 impl UserMr {
-    /// Pins the memory. Fails as [`Umem`] says; see `ib_umem_get_va()`. Context: sleeping.
+    /// Pins the memory. Errors: see [`Umem`] and `ib_umem_get_va()`. Context: sleeping.
     pub fn pin(&self) -> Result<Umem> {
-        // SAFETY: The device is in the middle of registering this memory.
+        // SAFETY: A driver has this object during its `reg_user_mr` only, which keeps the device.
         unsafe { Umem::pin(self.device, self.start, self.length, self.access) }
     }
 }
 
-/// The pages of a fast registration: what a kernel consumer has mapped to a region.
+/// The pages of a fast registration, which a kernel consumer has mapped to a region.
 ///
-/// It is filled by [`SgMap::map_into`], and addressed by the offset from [`Self::iova`].
+/// [`SgMap::map_into`] fills it. Its bytes are addressed by their offset from [`Self::iova`].
 pub struct PageList {
     blocks: Blocks,
     iova: u64,
 }
 
 impl PageList {
-    /// Room for up to `max_pages` pages. Fails with `ENOMEM`. Context: sleeping.
+    /// Makes room for up to `max_pages` pages. Errors: `ENOMEM`. Context: sleeping.
     pub fn with_capacity(max_pages: u32) -> Result<Self> {
         Ok(Self {
             blocks: Blocks::with_capacity(max_pages as usize)?,
@@ -142,7 +144,7 @@ impl PageList {
         self.iova
     }
 
-    /// Has the first byte addressed by `iova`.
+    /// Sets the address by which work requests name the first byte.
     pub fn set_iova(&mut self, iova: u64) {
         self.iova = iova;
     }
@@ -162,13 +164,13 @@ impl Memory for PageList {
     #[inline]
     fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
         let (addr, len) = self.blocks.find(offset, len)?;
-        // SAFETY: The pages were mapped by a consumer in the kernel, which keeps them until it
-        // has invalidated the region; with virtual DMA their addresses are the kernel's.
+        // SAFETY: A kernel consumer has mapped the pages, and keeps them until it has invalidated
+        // the region. With virtual DMA their addresses are kernel addresses.
         Ok(unsafe { Span::new(addr, len, true) })
     }
 }
 
-/// A call of `ib_map_mr_sg()`.
+/// A call of `ib_map_mr_sg()` in progress.
 pub struct SgMap<'a> {
     mr: *mut bindings::ib_mr,
     sg: *mut bindings::scatterlist,
@@ -181,7 +183,7 @@ pub struct SgMap<'a> {
 impl SgMap<'_> {
     /// # Safety
     ///
-    /// The parameters are those of a `map_mr_sg` operation in progress, and `mr` comes from
+    /// The parameters must be those of a `map_mr_sg` operation in progress, and `mr` must come from
     /// [`MrObject::create`].
     pub(crate) unsafe fn new(
         mr: *mut bindings::ib_mr,
@@ -199,18 +201,18 @@ impl SgMap<'_> {
         }
     }
 
-    /// How many elements of the scatterlist were mapped: the operation's result.
+    /// The number of elements of the scatterlist that were mapped: the operation's result.
     pub(crate) fn mapped(&self) -> i32 {
         self.mapped
     }
 
-    /// Replaces what is in `list` by the pages of the scatterlist, as many as fit, and returns how
-    /// many elements of it were mapped, which is also reported to the consumer, and the offset
-    /// of the first byte in its page, as the region's `iova`. Wraps
-    /// `ib_sg_to_pages()`. Fails with `EINVAL`, and with `EBUSY` if the consumer maps the same
-    /// region at the same time. Context: any.
+    /// Replaces the pages of `list` by those of the scatterlist, as many as fit. Returns how many
+    /// of its elements were mapped. The consumer gets that number, too, and in the region's `iova`
+    /// the offset of the first byte in its page. Wraps `ib_sg_to_pages()`. Errors: `EINVAL`;
+    /// `EBUSY` if the consumer maps the same region at the same time. Context: any.
     pub fn map_into(&mut self, list: &mut PageList) -> Result<u32> {
-        // SAFETY: By the requirement of `new`.
+        // SAFETY: By the contract of `new` this is a region from `MrObject::create`, which begins
+        // with the head, and the operation keeps it.
         let (head, page_size) = unsafe { (&*self.mr.cast::<MrHead>(), (*self.mr).page_size) };
         if !page_size.is_power_of_two() {
             return Err(EINVAL);
@@ -224,17 +226,18 @@ impl SgMap<'_> {
                 Ordering::Relaxed,
             )
             .map_err(|_| EBUSY)?;
-        // SAFETY: The list is borrowed mutably.
+        // SAFETY: `list` is mutably borrowed, and nobody else uses it.
         unsafe { (*blocks).begin(page_size.trailing_zeros()) };
-        // SAFETY: The parameters are the operation's own. `set_page` is called during the call
-        // only, and finds the list by way of `filling`.
+        // SAFETY: By the contract of `new` the parameters are those of the operation. `set_page` is
+        // called during the call only, and finds the list through `filling`.
         let mapped = unsafe {
             bindings::ib_sg_to_pages(self.mr, self.sg, self.nents, self.offset, Some(set_page))
         };
         head.filling.store(ptr::null_mut(), Ordering::Release);
-        // The function has set both; with virtual DMA the first is an address of the kernel, which
-        // the consumer would tell its peer. Within a page it is as good to name the first byte by.
-        // SAFETY: The region is the operation's own.
+        // `ib_sg_to_pages()` has set `iova` and `length`. With virtual DMA `iova` is a kernel
+        // address, which the consumer would tell its peer. Its offset in the page names the first
+        // byte as well.
+        // SAFETY: By the contract of `new` the operation keeps the region.
         let (iova, length) = unsafe {
             (*self.mr).iova &= u64::from(page_size - 1);
             ((*self.mr).iova, (*self.mr).length)
@@ -255,16 +258,16 @@ impl SgMap<'_> {
     }
 }
 
-/// Takes one page from `ib_sg_to_pages()`.
+/// Takes a page from `ib_sg_to_pages()` into the list that is being filled.
 ///
 /// # Safety
 ///
-/// Only to be called by that function, from [`SgMap::map_into`].
+/// Only that function may call this, in a call from [`SgMap::map_into`].
 unsafe extern "C" fn set_page(mr: *mut bindings::ib_mr, addr: u64) -> i32 {
     // SAFETY: The region comes from `MrObject::create`, so it begins with the head.
     let blocks = unsafe { (*mr.cast::<MrHead>()).filling.load(Ordering::Relaxed) };
-    // SAFETY: `map_into` is waiting for this to return; it has put the list that it borrows
-    // mutably there, and does not touch it meanwhile.
+    // SAFETY: `map_into` waits for this to return. It has put the list there, which it borrows
+    // mutably and does not touch meanwhile.
     match unsafe { (*blocks).push(addr as usize) } {
         Ok(()) => 0,
         Err(e) => e.to_errno(),

@@ -27,7 +27,7 @@ pub struct NewQp<'a> {
 impl<'a> NewQp<'a> {
     /// # Safety
     ///
-    /// `qp` is being created during `'a`.
+    /// `qp` must be a queue pair that is being created during `'a`.
     pub(crate) unsafe fn new(
         qp: *mut bindings::ib_qp,
         object: &'a Arc<CoreObject<bindings::ib_qp>>,
@@ -35,7 +35,7 @@ impl<'a> NewQp<'a> {
         Self { qp, object }
     }
 
-    /// What the driver's object keeps to reach the consumer.
+    /// A way to the consumer, which the driver's object keeps.
     pub fn handle(&self) -> QpHandle {
         QpHandle {
             object: self.object.clone(),
@@ -45,12 +45,13 @@ impl<'a> NewQp<'a> {
 
     /// Sets the queue pair's number.
     pub fn set_number(&mut self, qpn: u32) {
-        // SAFETY: The queue pair is being created.
+        // SAFETY: By the contract of `new` the queue pair is being created, and nobody uses its
+        // number.
         unsafe { (*self.qp).qp_num = qpn };
     }
 }
 
-/// What can happen to a queue pair.
+/// An event of a queue pair (`enum ib_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QpEvent {
     /// An error that no work request can report.
@@ -67,8 +68,8 @@ pub enum QpEvent {
     LastWqeReached,
 }
 
-/// A way to the consumer of a queue pair. It may be kept for any time; when the queue pair is gone
-/// it does nothing.
+/// A way to the consumer of a queue pair. It may be kept for any time. When the queue pair is gone,
+/// its methods do nothing.
 #[derive(Clone)]
 pub struct QpHandle {
     object: Arc<CoreObject<bindings::ib_qp>>,
@@ -76,13 +77,13 @@ pub struct QpHandle {
 }
 
 impl QpHandle {
-    /// What completions of the queue pair carry.
+    /// The name of the queue pair in its completions.
     pub fn token(&self) -> QpToken {
         self.token
     }
 
-    /// Calls the consumer's event handler. Context: any. The consumer's handler may take its own
-    /// locks; no lock of the driver's should be held.
+    /// Calls the consumer's event handler. Context: any. The handler may take locks of the
+    /// consumer; the caller should hold no lock of the driver's.
     pub fn event(&self, event: QpEvent) {
         let Some(qp) = self.object.try_access() else {
             return;
@@ -96,7 +97,8 @@ impl QpHandle {
             QpEvent::SqDrained => bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
             QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         };
-        // SAFETY: The queue pair is kept; handler and context are set before creation.
+        // SAFETY: The access keeps the queue pair. The core sets handler and context before it
+        // calls `create_qp`.
         unsafe {
             let mut event = bindings::ib_event {
                 device: (*qp).device,
@@ -109,15 +111,15 @@ impl QpHandle {
         }
     }
 
-    /// A counted pointer to the queue pair, for the connection manager: destroying the queue pair
-    /// waits until it is given back (`iw_rem_ref`). Null if the queue pair is going away, or
-    /// of another device.
+    /// A counted pointer to the queue pair, for the connection manager. Destroying the queue pair
+    /// waits until that gives it back (`iw_rem_ref`). Null if the queue pair is being destroyed, or
+    /// is of another device.
     pub(crate) fn get_raw(&self, device: *mut bindings::ib_device) -> *mut bindings::ib_qp {
         let Some(guard) = self.object.try_access() else {
             return core::ptr::null_mut();
         };
         let qp = guard.as_ptr();
-        // SAFETY: The queue pair is kept; its device does not change.
+        // SAFETY: The access keeps the queue pair, and its device does not change.
         if unsafe { (*qp).device } != device {
             return core::ptr::null_mut();
         }

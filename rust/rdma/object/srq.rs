@@ -28,29 +28,29 @@ impl<'a> NewSrq<'a> {
         Self { object }
     }
 
-    /// What the driver's object keeps to reach the consumer.
+    /// A way to the consumer, which the driver's object keeps.
     pub fn handle(&self) -> SrqHandle {
         SrqHandle(self.object.clone())
     }
 }
 
-/// What can happen to a shared receive queue.
+/// An event of a shared receive queue (`enum ib_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SrqEvent {
-    /// Fewer requests are left than the limit.
+    /// The queue has fewer requests than its limit.
     LimitReached,
-    /// It is unusable.
+    /// The queue is unusable.
     Error,
 }
 
-/// A way to the consumer of a shared receive queue. It may be kept for any time; when the queue is
-/// gone it does nothing.
+/// A way to the consumer of a shared receive queue. It may be kept for any time. When the queue is
+/// gone, its methods do nothing.
 #[derive(Clone)]
 pub struct SrqHandle(Arc<CoreObject<bindings::ib_srq>>);
 
 impl SrqHandle {
-    /// Calls the consumer's event handler. Context: any. The consumer's handler may take its own
-    /// locks; no lock of the driver's should be held.
+    /// Calls the consumer's event handler. Context: any. The handler may take locks of the
+    /// consumer; the caller should hold no lock of the driver's.
     pub fn event(&self, event: SrqEvent) {
         let Some(srq) = self.0.try_access() else {
             return;
@@ -60,7 +60,8 @@ impl SrqHandle {
             SrqEvent::LimitReached => bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
             SrqEvent::Error => bindings::ib_event_type_IB_EVENT_SRQ_ERR,
         };
-        // SAFETY: The queue is kept; handler and context are set before creation.
+        // SAFETY: The access keeps the queue. The core sets handler and context before it calls
+        // `create_srq`.
         unsafe {
             let mut event = bindings::ib_event {
                 device: (*srq).device,

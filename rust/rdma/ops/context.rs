@@ -18,12 +18,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn alloc_ucontext(
         context: *mut bindings::ib_ucontext,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: The core has set the `device` of the context that it creates. `udata` is that of
+        // the verb in progress. The state is initialised once, and before its first use.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*context).device);
             let mut udata = Udata::without_context(udata);
@@ -36,31 +37,35 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn dealloc_ucontext(context: *mut bindings::ib_ucontext) {
-        // SAFETY: As the module says.
+        // SAFETY: `context` has its state, which is taken once, as the core frees the context when
+        // this returns. All objects of the context are destroyed, and no verb of it is in progress.
         let data = unsafe { ContextObject::<D>::take(context) };
         D::dealloc_context(&data);
     }
 
-    /// That there is this operation lets a device go while processes have it open: the core then
-    /// destroys their objects. Mapped rings are memory of their own, so there is nothing to do.
+    /// The `disassociate_ucontext` operation. A device that has it can be removed while processes
+    /// have it open: the core destroys their objects. Mapped rings are memory of their own, so
+    /// nothing is left to do.
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn disassociate_ucontext(_: *mut bindings::ib_ucontext) {}
 
     /// The `alloc_pd` operation.
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn alloc_pd(
         pd: *mut bindings::ib_pd,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says. Without `udata` the consumer is in the kernel.
+        // SAFETY: The core has set the `device` of the protection domain that it creates. `udata`
+        // is null or that of the verb in progress; if it is null, the consumer is in the kernel,
+        // for which the token is. The state is initialised once, and before its first use.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
             let memory = udata.is_null().then(|| KernelMemory::new());
@@ -77,16 +82,17 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn dealloc_pd(
         pd: *mut bindings::ib_pd,
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `pd` has its state, as it was created and is destroyed here.
         if let Err(e) = D::dealloc_pd(unsafe { PdObject::<D>::state(pd) }) {
             return e.to_errno();
         }
-        // SAFETY: The core frees it when this returns.
+        // SAFETY: `pd` has its state, which is taken once, as the core frees the domain when this
+        // succeeds. No object uses it any more: the core counts them.
         drop(unsafe { PdObject::<D>::take(pd) });
         0
     }

@@ -24,13 +24,14 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn create_cq(
         cq: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
         attrs: *mut bindings::uverbs_attr_bundle,
     ) -> i32 {
-        // SAFETY: As the module says. Kernel consumers have no bundle.
+        // SAFETY: `attr` is valid for the call. `attrs` is null for a kernel consumer, else the
+        // bundle of the verb in progress. `cq` is being created, as `make_cq` requires.
         errno(unsafe {
             let udata = if attrs.is_null() {
                 ptr::null_mut()
@@ -41,19 +42,22 @@ impl<D: Driver> Ops<D> {
         })
     }
 
-    /// What is left of `create_cq`.
+    /// The rest of `create_cq`.
     ///
     /// # Safety
     ///
-    /// Only for the operation of that name, with its parameters.
+    /// Only `create_cq` may call this, with its parameters.
     unsafe fn make_cq(
         cq: *mut bindings::ib_cq,
         attr: CqAttr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The handles are revoked before the core frees the queue: here if
-        // the driver fails, in `destroy_cq` otherwise.
+        // SAFETY: The core has set the `device` of the queue that it creates. `cq` stays valid
+        // until the core frees it. It does so when this fails or `destroy_cq` has succeeded, and
+        // the handles are revoked before that. `udata` is null or that of the verb in progress, and
+        // the shares become part of an object of its context. The state is initialised once, and
+        // before its first use.
         unsafe {
             let dev = Device::<D>::from_raw((*cq).device);
             let object = share(cq)?;
@@ -89,18 +93,19 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn destroy_cq(
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `cq` has its state, as it was created and is destroyed here.
         let state = unsafe { CqObject::<D>::state(cq) };
         if let Err(e) = D::destroy_cq(&state.data) {
             return e.to_errno();
         }
         state.object.revoke();
-        // SAFETY: The core frees it when this returns.
+        // SAFETY: `cq` has its state, which is taken once, as the core frees the queue when this
+        // succeeds. Its consumer does not use it any more, and the handles are revoked.
         drop(unsafe { CqObject::<D>::take(cq) });
         0
     }
@@ -109,19 +114,20 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn poll_cq(
         cq: *mut bindings::ib_cq,
         num: i32,
         wc: *mut bindings::ib_wc,
     ) -> i32 {
         let num = num.try_into().unwrap_or(0);
-        // SAFETY: As the module says; `wc` has room for `num` completions.
+        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile. `wc` has room
+        // for `num` completions.
         let (state, mut slots) = unsafe { (CqObject::<D>::state(cq), WcSlots::new(wc, num)) };
         match D::poll_cq(&state.data, &mut slots) {
-            // What was filled must be delivered; an error will come again.
+            // Completions that were filled in must be delivered. An error will come again.
             Err(e) if slots.filled() == 0 => e.to_errno(),
-            // At most `num`.
+            // CAST: It is at most `num`.
             _ => slots.filled() as i32,
         }
     }
@@ -130,7 +136,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn req_notify_cq(
         cq: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
@@ -143,7 +149,7 @@ impl<D: Driver> Ops<D> {
             Notify::Next
         };
         let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
-        // SAFETY: As the module says.
+        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { CqObject::<D>::state(cq) };
         match D::req_notify_cq(&state.data, how, report) {
             Ok(missed) => (missed && report).into(),

@@ -8,7 +8,8 @@ use core::{ptr, slice};
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// How long counters may be old, in milliseconds (`RDMA_HW_STATS_DEFAULT_LIFESPAN`).
+/// How old counters may be when they are reported, in milliseconds
+/// (`RDMA_HW_STATS_DEFAULT_LIFESPAN`).
 const STATS_LIFESPAN: usize = 10;
 
 impl<D: Driver> Ops<D> {
@@ -16,13 +17,15 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn query_device(
         dev: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says. There is no data of the library in either direction.
+        // SAFETY: `udata` is null or that of the verb in progress, `dev` has its state, and `attr`
+        // is valid for writes, and nobody else uses it. The library neither sends data nor gets
+        // any.
         unsafe {
             let ret = bindings::ib_no_udata_io(udata);
             if ret != 0 {
@@ -37,13 +40,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn query_port(
         dev: *mut bindings::ib_device,
         _port: u32,
         attr: *mut bindings::ib_port_attr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
         let result =
             unsafe { D::query_port(Device::<D>::from_raw(dev)).map(|port| port.store(&mut *attr)) };
         errno(result)
@@ -53,13 +56,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn get_port_immutable(
         dev: *mut bindings::ib_device,
         _port: u32,
         immutable: *mut bindings::ib_port_immutable,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `dev` has its state. `immutable` is valid for writes, and nobody else uses it.
         let result = unsafe {
             D::query_port(Device::<D>::from_raw(dev)).map(|port| {
                 (*immutable).gid_tbl_len = port.gid_tbl_len.try_into().unwrap_or(1);
@@ -73,7 +76,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn query_gid(
         dev: *mut bindings::ib_device,
         _port: u32,
@@ -83,7 +86,7 @@ impl<D: Driver> Ops<D> {
         let Ok(index) = index.try_into() else {
             return EINVAL.to_errno();
         };
-        // SAFETY: As the module says.
+        // SAFETY: `dev` has its state, and `gid` is valid for writes.
         let result =
             unsafe { D::query_gid(Device::<D>::from_raw(dev), index).map(|raw| (*gid).raw = raw) };
         errno(result)
@@ -93,7 +96,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn alloc_hw_port_stats(
         _dev: *mut bindings::ib_device,
         _port: u32,
@@ -101,7 +104,8 @@ impl<D: Driver> Ops<D> {
         let Ok(num) = D::PORT_STATS.len().try_into() else {
             return ptr::null_mut();
         };
-        // SAFETY: The descriptions are `num` and static; `StatDesc` is transparent.
+        // SAFETY: There are `num` descriptions, which are static. `StatDesc` has the layout of a
+        // `rdma_stat_desc`.
         unsafe {
             bindings::rdma_alloc_hw_stats_struct(D::PORT_STATS.as_ptr().cast(), num, STATS_LIFESPAN)
         }
@@ -111,15 +115,16 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn get_hw_stats(
         dev: *mut bindings::ib_device,
         stats: *mut bindings::rdma_hw_stats,
         _port: u32,
         _index: i32,
     ) -> i32 {
-        // SAFETY: As the module says; the caller has the lock of the structure, which comes from
-        // `alloc_hw_port_stats` and has as many values as it says.
+        // SAFETY: `dev` has its state. `stats` comes from `alloc_hw_port_stats`, and has room for
+        // `num_counters` values. The caller has the lock of the structure, or has not published it
+        // yet: nobody else uses the values.
         unsafe {
             let num = (*stats).num_counters;
             let values = (&raw mut (*stats).value).cast::<u64>();

@@ -16,27 +16,30 @@ use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
-    /// The reference that the connection manager asks for here was made by `iw_get_qp`.
+    /// The `iw_add_ref` operation. It does nothing, as `iw_get_qp` has taken the reference that the
+    /// connection manager asks for here.
     ///
-    /// The two are always called one after the other, with interrupts off. If the reference was
-    /// made here only, the queue pair could be destroyed in between, unless each destruction
-    /// waited for an RCU grace period.
+    /// The two are always called one after the other, with interrupts disabled. If this took the
+    /// reference, the queue pair could be destroyed in between, unless each destruction waited for
+    /// an RCU grace period.
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_add_ref(_qp: *mut bindings::ib_qp) {}
 
     /// The `iw_rem_ref` operation.
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_rem_ref(qp: *mut bindings::ib_qp) {
-        // SAFETY: The queue pair is there, as its destruction waits for this call.
-        // `object` is a reference of its own, as the queue pair may be gone when the access has ended.
+        // SAFETY: The queue pair has its state: its destruction waits until the connection manager
+        // has given its reference back, which it does here. The clone keeps the object, as the
+        // queue pair may be freed as soon as the access has ended.
         let object = unsafe { QpObject::<D>::state(qp) }.object.clone();
-        // SAFETY: `QpHandle::get_raw` has forgotten the guard of the reference that is given back here.
+        // SAFETY: `QpHandle::get_raw` has forgotten the guard of the reference that is given back
+        // here.
         unsafe { object.end_forgotten() };
     }
 
@@ -44,12 +47,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_get_qp(
         dev: *mut bindings::ib_device,
         qpn: i32,
     ) -> *mut bindings::ib_qp {
-        // SAFETY: As the module says.
+        // SAFETY: `dev` is the device of an identifier, and has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there.
         let found = D::iw_get_qp(unsafe { Device::<D>::from_raw(dev) }, qpn as u32);
         found.map_or(ptr::null_mut(), |qp| qp.get_raw(dev))
     }
@@ -58,13 +62,14 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_connect(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> i32 {
-        // SAFETY: As the module says: the identifier is alive during the call, and of a device of
-        // this driver, which it keeps registered; `param` is valid, too.
+        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there. `param` and its private data
+        // are valid for the call.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(noio(|| {
@@ -73,14 +78,16 @@ impl<D: Driver> Ops<D> {
         }
     }
 
-    /// The request that an identifier stands for, taken out of the table.
+    /// Takes the connection that an identifier stands for out of the table of requests. Errors:
+    /// `ECONNABORTED` if it was withdrawn.
     ///
     /// # Safety
     ///
-    /// Only for an identifier that is accepted or rejected, of `dev`.
+    /// `id` must be an identifier of `dev` that is being accepted or rejected.
     unsafe fn request(dev: &Device<D>, id: *mut bindings::iw_cm_id) -> Result<Arc<D::Conn>> {
-        // SAFETY: By the requirement. Of an identifier that is accepted or rejected the field is what
-        // `CmId::connect_request` has put into the event.
+        // SAFETY: By the contract of this function `id` is valid. iwcm made it for a request, and
+        // set the field to the value that `CmId::connect_request` had put into the event. Nobody
+        // changes it.
         let request = RequestId::from_c(unsafe { (*id).provider_data });
         request
             .and_then(|request| dev.requests().take(request))
@@ -91,13 +98,14 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_accept(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> i32 {
-        // SAFETY: As the module says: the identifier is alive during the call, and of a device of
-        // this driver, which it keeps registered; `param` is valid, too.
+        // SAFETY: `id` is alive during the call, and is accepted. Its device has its state: before
+        // a device is unregistered, the RDMA CM gives up its identifiers there. `param` and its
+        // private data are valid for the call.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(Self::request(dev, id).and_then(|conn| {
@@ -110,13 +118,15 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_reject(
         id: *mut bindings::iw_cm_id,
         data: *const c_void,
         len: u8,
     ) -> i32 {
-        // SAFETY: As for `iw_accept`; `data` is null or `len` bytes.
+        // SAFETY: `id` is alive during the call, and is rejected. Its device has its state: before
+        // a device is unregistered, the RDMA CM gives up its identifiers there. `data` is null or
+        // `len` bytes, which are valid for the call.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(
@@ -130,12 +140,15 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_create_listen(
         id: *mut bindings::iw_cm_id,
         backlog: i32,
     ) -> i32 {
-        // SAFETY: As for `iw_accept`. The field of a listening identifier is the driver's.
+        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there. `provider_data` of a listening
+        // identifier is the driver's: only this operation and `iw_destroy_listen`, which comes
+        // later, access it.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             let backlog = backlog.try_into().unwrap_or(0);
@@ -151,10 +164,12 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the connection manager; see [`super`].
+    /// Only the connection manager may call this; see [`super`].
     pub(super) unsafe extern "C" fn iw_destroy_listen(id: *mut bindings::iw_cm_id) -> i32 {
-        // SAFETY: As for `iw_accept`. This is called once for an identifier that listens, whose field
-        // comes from `iw_create_listen`; it is null only if that was never reached.
+        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there. `provider_data` is the
+        // reference that `iw_create_listen` has left there, and is taken once; it is null only if
+        // that was never reached.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             let listener = (*id).provider_data.cast::<D::Listener>();

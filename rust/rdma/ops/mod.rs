@@ -2,15 +2,23 @@
 
 //! The operations that the core calls: one C function for each method of [`Driver`].
 //!
-//! They turn C parameters into Rust values, results into error codes, and keep the objects'
-//! states. All are in `impl` blocks of [`Ops`], by object: [`device`], [`context`] (user contexts
+//! They turn C parameters into Rust values and results into error codes, and keep the states of the
+//! objects. All are in `impl` blocks of [`Ops`], by object: [`device`], [`context`] (user contexts
 //! and protection domains), [`cq`], [`qp`], [`srq`], [`mr`], [`iw`].
 //!
-//! About the safety of all of them: the core calls an operation only with pointers to objects of
-//! a device that has these operations, that is, of this driver; it calls it between the object's
-//! creation and its destruction, and keeps the device registered meanwhile (operations that come
-//! during registration find the device's state in place). It serialises creation and destruction
-//! with everything else about an object. Attributes are valid for the time of the call.
+//! # Safety
+//!
+//! The callers of all operations, the core and kernel consumers, must keep to these rules:
+//!
+//! - Pointers to objects are to those of devices with this table of operations, that is, of driver
+//!   `D`: not null, except where an operation says so.
+//! - The device has its state, from before it is registered until `dealloc_driver`.
+//! - An operation that creates an object gets its C structure zeroed, with the room after it that
+//!   `size_ib_*` asks for. Nobody else uses the object before the operation has succeeded.
+//! - Other operations on an object run between its creation and its destruction. For a process'
+//!   objects the core sees to that by its own locks, for others the consumer does. The connection
+//!   manager modifies a queue pair only while it has a reference, for which `destroy_qp` waits.
+//! - Attributes are valid for the time of the call.
 
 mod context;
 mod cq;
@@ -29,7 +37,7 @@ use core::marker::PhantomData;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
-/// The functions for driver `D`.
+/// The operations for driver `D`.
 struct Ops<D: Driver>(PhantomData<D>);
 
 /// The version of the interface to the user library.
@@ -39,7 +47,7 @@ const UVERBS_ABI_VER: u32 = 1;
 ///
 /// # Safety
 ///
-/// `dev` is a device that is not registered yet, made for driver `D`.
+/// `dev` must be a device that was made for driver `D` and is not registered yet.
 pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'static ThisModule) {
     let ops = bindings::ib_device_ops {
         owner: module.as_ptr(),
@@ -117,11 +125,11 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
 
         ..pin_init::zeroed()
     };
-    // SAFETY: The device is not in use yet, by the requirement; the table is copied.
+    // SAFETY: By the contract of this function `dev` is not in use yet. The core copies the table.
     unsafe { bindings::ib_set_device_ops(dev, &ops) };
 }
 
-/// The error code of a result.
+/// The error code of a result: 0, or less than 0.
 #[inline]
 fn errno(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)

@@ -21,12 +21,12 @@ use kernel::prelude::*;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
-    /// The C structure of a region that the driver has made, or an error pointer.
+    /// The C structure for a region that the driver has made, or an error pointer.
     fn mr(made: Result<NewMr<D::Mr>>, consumer: Consumer) -> *mut bindings::ib_mr {
         let result = made.and_then(|new| {
             let data = new.mr.clone();
             MrObject::<D>::create(new, consumer).inspect_err(|_| {
-                // As if the consumer had destroyed it at once.
+                // The driver ends the region as if the consumer had destroyed it at once.
                 let _ = D::dereg_mr(&data);
             })
         });
@@ -37,12 +37,14 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: i32,
     ) -> *mut bindings::ib_mr {
-        // SAFETY: As the module says. Only kernel consumers can ask for such a region.
+        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
+        // meanwhile. The core asks for such a region for a kernel consumer's protection domain
+        // only, which the token requires.
         unsafe {
             Self::mr(
                 noio(|| {
@@ -62,7 +64,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -75,7 +77,8 @@ impl<D: Driver> Ops<D> {
         if !dmah.is_null() {
             return unsupported().to_ptr();
         }
-        // SAFETY: As the module says.
+        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
+        // meanwhile. `udata` is null or that of the verb in progress.
         unsafe {
             let Some(mut udata) = Udata::new(udata, None) else {
                 return unsupported().to_ptr();
@@ -104,7 +107,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         mr_type: bindings::ib_mr_type,
@@ -113,7 +116,8 @@ impl<D: Driver> Ops<D> {
         if mr_type != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
             return unsupported().to_ptr();
         }
-        // SAFETY: As the module says.
+        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
+        // meanwhile.
         unsafe {
             Self::mr(
                 noio(|| {
@@ -132,14 +136,15 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn map_mr_sg(
         mr: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
         nents: i32,
         offset: *mut u32,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `mr` comes from `MrObject::create`, and is not destroyed meanwhile. The other
+        // parameters are those of this operation, and valid until it returns.
         let (data, mut map) =
             unsafe { (MrObject::<D>::data(mr), SgMap::new(mr, sg, nents, offset)) };
         match D::map_mr_sg(data, &mut map) {
@@ -152,16 +157,17 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn dereg_mr(
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `mr` comes from `MrObject::create`, and is destroyed here.
         if let Err(e) = D::dereg_mr(unsafe { MrObject::<D>::data(mr) }) {
             return e.to_errno();
         }
-        // SAFETY: The core does not use it any more when this succeeds.
+        // SAFETY: `mr` comes from `MrObject::create`. The core does not use it any more when this
+        // succeeds, nor does its consumer.
         unsafe { MrObject::<D>::free(mr) };
         0
     }

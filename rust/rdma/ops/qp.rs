@@ -27,29 +27,31 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn create_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `qp` is being created, and `attr` and `udata` are valid, as `make_qp` requires.
         errno(noio_in_kernel(udata, || unsafe {
             Self::make_qp(qp, &mut *attr, udata)
         }))
     }
 
-    /// What is left of `create_qp`.
+    /// The rest of `create_qp`.
     ///
     /// # Safety
     ///
-    /// Only for the operation of that name, with its parameters.
+    /// Only `create_qp` may call this, with its parameters.
     unsafe fn make_qp(
         qp: *mut bindings::ib_qp,
         c: &mut bindings::ib_qp_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
-        // SAFETY: As the module says: the queues are null or of this driver, too.
+        // SAFETY: The core has set `device` and `pd` of the queue pair that it creates. The queues
+        // and the protection domain are null or of this device, complete, and not destroyed
+        // meanwhile.
         let (dev, pd, mut attr) = unsafe {
             let cq = |cq: *mut bindings::ib_cq| {
                 (!cq.is_null()).then(|| CqObject::<D>::state(cq).data.clone())
@@ -73,8 +75,11 @@ impl<D: Driver> Ops<D> {
             )
         };
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The handles are revoked before the core frees the queue pair:
-        // here if the driver fails, in `destroy_qp` otherwise.
+        // SAFETY: `qp` stays valid until the core frees it. It does so when this fails or
+        // `destroy_qp` has succeeded, and the handles are revoked before that. `udata` is null or
+        // that of the verb in progress, and the shares become part of an object of its context. The
+        // state is initialised once, and before its first use. If `publish_qp` fails, nobody can
+        // find the queue pair, so nobody uses the state that `take` takes.
         unsafe {
             let object = share(qp)?;
             let made = D::create_qp(
@@ -114,14 +119,17 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn modify_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
         mask: i32,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says. There is no data of the library in either direction.
+        // SAFETY: `udata` is null or that of the verb in progress, and `attr` is valid for the
+        // call. `qp` has its state: it was created, and is not destroyed meanwhile; the connection
+        // manager calls with a reference, for which the destruction waits. The library neither
+        // sends data nor gets any.
         let (state, modify) = unsafe {
             let ret = bindings::ib_no_udata_io(udata);
             if ret != 0 {
@@ -142,14 +150,14 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn fill_res_qp_entry(
         msg: *mut bindings::sk_buff,
         qp: *mut bindings::ib_qp,
     ) -> i32 {
-        // SAFETY: As the module says. The core has a reference to the queue pair by its entry in
-        // the list of resources, in which it is from the end of its creation to the beginning of its
-        // destruction; the message is the core's own.
+        // SAFETY: `qp` has its state: the core got it from the list of resources, where it is from
+        // the end of its creation on. It holds a reference to the entry there, for whose end the
+        // destruction waits before it calls `destroy_qp`. The core is writing `msg`.
         errno(unsafe {
             let state = QpObject::<D>::state(qp);
             Details::write(msg, |details| D::describe_qp(&state.data, details))
@@ -160,18 +168,19 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn query_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
         _mask: i32,
         init: *mut bindings::ib_qp_init_attr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile. `attr` and
+        // `init` are valid for writes, and nobody else uses them.
         let result = unsafe {
             D::query_qp(&QpObject::<D>::state(qp).data).map(|known| {
-                // The core copies fields to processes that a driver need not know, out of structures
-                // that it does not clear.
+                // A driver does not know all fields that the core copies to processes, and the core
+                // does not clear the structures.
                 *attr = pin_init::zeroed();
                 *init = pin_init::zeroed();
                 known.store(&mut *attr, &mut *init);
@@ -191,19 +200,21 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn destroy_qp(
         qp: *mut bindings::ib_qp,
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `qp` has its state, as it was created and is destroyed here.
         let state = unsafe { QpObject::<D>::state(qp) };
         if let Err(e) = D::destroy_qp(&state.data) {
             return e.to_errno();
         }
-        // Also waits for the connection manager.
+        // This waits for the connection manager, too.
         state.object.revoke();
-        // SAFETY: The core frees it when this returns.
+        // SAFETY: `qp` has its state, which is taken once, as the core frees the queue pair when
+        // this succeeds. Consumers and processes do not use it any more, handles are revoked, and
+        // the connection manager has released it.
         drop(unsafe { QpObject::<D>::take(qp) });
         0
     }
@@ -212,13 +223,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn post_send(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
         bad_wr: *mut *const bindings::ib_send_wr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { QpObject::<D>::state(qp) };
         if wr.is_null() {
             return errno(if state.user {
@@ -227,17 +238,18 @@ impl<D: Driver> Ops<D> {
                 Ok(())
             });
         }
-        // Requests that a process posts in this way would name addresses of its own choice, where
-        // kernel addresses are expected.
+        // A request that a process posts in this way names addresses that it has chosen, and kernel
+        // addresses are expected here.
         let (result, bad) = if state.user {
             (Err(EINVAL), wr)
         } else {
-            // SAFETY: The chain is of a kernel consumer.
+            // SAFETY: `wr` is the chain of a kernel consumer, which keeps it and the regions that
+            // it names for the time of the call. `device` is that of the queue pair, of driver `D`.
             let mut wrs = unsafe { SendWrs::new(wr, (*qp).device) };
             (D::post_send(&state.data, &mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
-            // SAFETY: As the module says.
+            // SAFETY: `bad_wr` is not null, and so it is valid for a write.
             unsafe { *bad_wr = bad };
         }
         errno(result)
@@ -247,23 +259,24 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn post_recv(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,
         bad_wr: *mut *const bindings::ib_recv_wr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { QpObject::<D>::state(qp) };
         let (result, bad) = if state.user {
             (Err(EINVAL), wr)
         } else {
-            // SAFETY: The chain is of a kernel consumer.
+            // SAFETY: `wr` is null or the chain of a kernel consumer, which keeps it for the time
+            // of the call.
             let mut wrs = unsafe { RecvWrs::new(wr) };
             (D::post_recv(&state.data, &mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
-            // SAFETY: As the module says.
+            // SAFETY: `bad_wr` is not null, and so it is valid for a write.
             unsafe { *bad_wr = bad };
         }
         errno(result)

@@ -25,23 +25,23 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn create_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `srq` is being created, and `attr` and `udata` are valid, as `make_srq` requires.
         errno(noio_in_kernel(udata, || unsafe {
             Self::make_srq(srq, &mut *attr, udata)
         }))
     }
 
-    /// What is left of `create_srq`.
+    /// The rest of `create_srq`.
     ///
     /// # Safety
     ///
-    /// Only for the operation of that name, with its parameters.
+    /// Only `create_srq` may call this, with its parameters.
     unsafe fn make_srq(
         srq: *mut bindings::ib_srq,
         c: &mut bindings::ib_srq_init_attr,
@@ -52,8 +52,11 @@ impl<D: Driver> Ops<D> {
         }
         let mut attr = SrqAttr::from_c(&c.attr);
         let mut shares = Shares::default();
-        // SAFETY: As the module says. The handles are revoked before the core frees the queue: here if
-        // the driver fails, in `destroy_srq` otherwise.
+        // SAFETY: The core has set `device` and `pd` of the queue that it creates; the domain is
+        // complete and stays. `srq` stays valid until the core frees it. It does so when this fails
+        // or `destroy_srq` has succeeded, and the handles are revoked before that. `udata` is null
+        // or that of the verb in progress, and the shares become part of an object of its context.
+        // The state is initialised once, and before its first use.
         unsafe {
             let dev = Device::<D>::from_raw((*srq).device);
             let object = share(srq)?;
@@ -88,7 +91,7 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn modify_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -96,7 +99,9 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
-        // SAFETY: As the module says. There is no data of the library in either direction.
+        // SAFETY: `udata` is null or that of the verb in progress, `attr` is valid for the call,
+        // and `srq` has its state: it was created, and is not destroyed meanwhile. The library
+        // neither sends data nor gets any.
         unsafe {
             let ret = bindings::ib_no_udata_io(udata);
             if ret != 0 {
@@ -117,12 +122,13 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn query_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `srq` has its state: it was created, and is not destroyed meanwhile. `attr` is
+        // valid for writes, and nobody else uses it.
         let result = unsafe {
             D::query_srq(&SrqObject::<D>::state(srq).data).map(|known| known.store(&mut *attr))
         };
@@ -133,18 +139,19 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn destroy_srq(
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `srq` has its state, as it was created and is destroyed here.
         let state = unsafe { SrqObject::<D>::state(srq) };
         if let Err(e) = D::destroy_srq(&state.data) {
             return e.to_errno();
         }
         state.object.revoke();
-        // SAFETY: The core frees it when this returns.
+        // SAFETY: `srq` has its state, which is taken once, as the core frees the queue when this
+        // succeeds. Consumers and queue pairs do not use it any more, and the handles are revoked.
         drop(unsafe { SrqObject::<D>::take(srq) });
         0
     }
@@ -153,23 +160,24 @@ impl<D: Driver> Ops<D> {
     ///
     /// # Safety
     ///
-    /// Only to be called by the core; see [`super`].
+    /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,
         bad_wr: *mut *const bindings::ib_recv_wr,
     ) -> i32 {
-        // SAFETY: As the module says.
+        // SAFETY: `srq` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { SrqObject::<D>::state(srq) };
         let (result, bad) = if state.user {
             (Err(EINVAL), wr)
         } else {
-            // SAFETY: The chain is of a kernel consumer.
+            // SAFETY: `wr` is null or the chain of a kernel consumer, which keeps it for the time
+            // of the call.
             let mut wrs = unsafe { RecvWrs::new(wr) };
             (D::post_srq_recv(&state.data, &mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
-            // SAFETY: As the module says.
+            // SAFETY: `bad_wr` is not null, and so it is valid for a write.
             unsafe { *bad_wr = bad };
         }
         errno(result)

@@ -2,10 +2,11 @@
 
 //! Kernel memory that a process can map.
 //!
-//! That for a process is charged to its memory cgroup. A [`SharedMem`] is a counted reference to
-//! it. Making it mappable (`MmapEntry`, by way of [`Udata::share`](crate::Udata::share)) takes
-//! another one, for as long as the core knows the mmap offset; a mapping itself keeps the pages by
-//! their own reference counts. So the kernel's side can go first or last.
+//! Memory for a process is charged to its memory cgroup. A [`SharedMem`] is a counted reference to
+//! such memory. Making it mappable (`MmapEntry`, by [`Udata::share`](crate::Udata::share)) takes
+//! another reference, for as long as the core knows the mmap offset. A mapping itself keeps the
+//! pages by their own reference counts. So the kernel's side may end before or after the process'
+//! side.
 
 use crate::{defer::Deferred, owner::Consumer};
 use core::{ffi::c_void, ptr::NonNull};
@@ -16,36 +17,36 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// The first page offset that is handed out. The library takes the offset 0x90000 for "no ring",
-/// so nothing at or below it is used; neither is 0, which means that too.
+/// The first page offset that is given out. The library takes the offsets 0 and 0x90000 for "no
+/// ring", so nothing at or below the latter is used.
 const FIRST_PGOFF: u32 = (0x9_0000 >> PAGE_SHIFT) + 1;
 
-/// Zeroed pages, each with one reference that is this one's.
+/// Zeroed pages, each with one reference, which is this object's.
 struct Pages(KVVec<*mut bindings::page>);
 
 impl Pages {
     fn new(count: usize, consumer: Consumer) -> Result<Self> {
         let mut pages = Self(KVVec::with_capacity(count, consumer.flags())?);
         for _ in 0..count {
-            // SAFETY: No requirements but the context, a process that may sleep.
+            // SAFETY: The function has no requirements but its context, a thread that may sleep.
             let page = unsafe { bindings::rdma_alloc_ring_page(consumer == Consumer::Process) };
             if page.is_null() {
                 return Err(ENOMEM);
             }
-            // There is room for it, so it is not lost.
+            // The vector has room for the page, so it is not lost.
             pages.0.push(page, consumer.flags())?;
         }
         Ok(pages)
     }
 
-    /// Gives them an address.
+    /// Maps the pages at contiguous kernel addresses.
     fn map(mut self) -> Result<UserPages> {
         let count = self.0.len().try_into()?;
-        // SAFETY: They are as many pages, and both they and the array (from `kvmalloc()`) are
-        // given away below if it succeeds.
+        // SAFETY: The array has `count` pages and comes from `kvmalloc()`. If the function
+        // succeeds, pages and array belong to the mapping, and they are given away below.
         let addr = unsafe { bindings::rdma_vmap_user(self.0.as_mut_ptr(), count) };
         let addr = NonNull::new(addr).ok_or(ENOMEM)?;
-        // They belong to the mapping now, and so does the array.
+        // The pages and the array belong to the mapping now.
         let _ = core::mem::take(&mut self.0).into_raw_parts();
         Ok(UserPages(addr))
     }
@@ -54,31 +55,31 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         for page in &self.0 {
-            // SAFETY: The reference is this one's, and nobody has mapped the page.
+            // SAFETY: The reference is this object's, and nobody has mapped the page.
             unsafe { bindings::rdma_free_page(*page) };
         }
     }
 }
 
-/// Mapped [`Pages`], which `remap_vmalloc_range()` takes and `vfree()` frees.
+/// Mapped [`Pages`], which `remap_vmalloc_range()` accepts and `vfree()` frees.
 struct UserPages(NonNull<c_void>);
 
-// SAFETY: The memory belongs to nobody's thread, and only its address is here.
+// SAFETY: The object only has the address of the memory, which belongs to no thread.
 unsafe impl Send for UserPages {}
-// SAFETY: As above.
+// SAFETY: A shared reference only gives the address of the memory.
 unsafe impl Sync for UserPages {}
 
 impl Drop for UserPages {
     fn drop(&mut self) {
-        // SAFETY: They were mapped with all that it frees, and this was the last user in the
-        // kernel. Pages that a process has mapped stay by that mapping's references.
+        // SAFETY: `vfree()` frees all that the mapping was made of, and nobody in the kernel uses
+        // it any more. Pages that a process has mapped stay, by that mapping's references.
         unsafe { bindings::vfree(self.0.as_ptr()) };
     }
 }
 
 /// A reference to zeroed kernel memory that can be mapped by a process.
 ///
-/// References can be dropped in any context.
+/// Any context may drop a reference.
 #[derive(Clone)]
 pub struct SharedMem {
     pages: Arc<Deferred<UserPages>>,
@@ -87,8 +88,8 @@ pub struct SharedMem {
 }
 
 impl SharedMem {
-    /// Allocates at least `len` bytes for `consumer`, in whole pages. Fails with `EINVAL` for none
-    /// or too many, `ENOMEM` (also beyond the limit of the memory cgroup), and `ENODEV` without a
+    /// Allocates at least `len` bytes for `consumer`, in whole pages. Errors: `EINVAL` if `len` is
+    /// 0 or too large, `ENOMEM` (also beyond the limit of the memory cgroup), `ENODEV` without a
     /// [`Core`](crate::Core). Context: sleeping.
     pub fn new(len: usize, consumer: Consumer) -> Result<Self> {
         if len == 0 || len > i32::MAX as usize {
@@ -103,23 +104,23 @@ impl SharedMem {
         })
     }
 
-    /// The number of bytes that were asked for.
+    /// The number of bytes that the memory was made with.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Who it was made for.
+    /// The consumer that the memory was made for.
     pub fn consumer(&self) -> Consumer {
         self.consumer
     }
 
-    /// Never.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory: valid for reads and writes of [`Self::len`] bytes as long as `self`, aligned
-    /// to a page, and changed by others at any time.
+    /// The memory, which is aligned to a page. It is valid for reads and writes of [`Self::len`]
+    /// bytes as long as `self` lives, and others change it at any time.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.pages.0.as_ptr().cast()
     }
@@ -132,23 +133,23 @@ struct MmapEntry {
     mem: SharedMem,
 }
 
-/// An inserted [`MmapEntry`]; dropping it lets no more mappings be made.
+/// An inserted [`MmapEntry`]. Dropping it allows no more mappings.
 ///
 /// It must be dropped before the user context that it was made for is gone.
 pub(crate) struct MmapHandle(NonNull<bindings::rdma_user_mmap_entry>);
 
-// SAFETY: The entry is reference counted and locked by the core; it is removed from any thread.
+// SAFETY: The core counts references to the entry and locks it. Any thread may remove it.
 unsafe impl Send for MmapHandle {}
-// SAFETY: As above.
+// SAFETY: The core counts references to the entry and locks it.
 unsafe impl Sync for MmapHandle {}
 
 impl MmapHandle {
-    /// Makes `mem` mappable by the processes of `context`. Fails with `ENOMEM`. Context: sleeping.
+    /// Lets the processes of `context` map `mem`. Errors: `ENOMEM`. Context: sleeping.
     ///
     /// # Safety
     ///
-    /// `context` is a live user context of a device whose `mmap` and `mmap_free` are this
-    /// module's, and the handle is dropped before it is gone.
+    /// `context` must be a live user context of a device whose `mmap` and `mmap_free` operations
+    /// are this module's. The handle must be dropped before the context is gone.
     pub(crate) unsafe fn insert(
         context: *mut bindings::ib_ucontext,
         mem: &SharedMem,
@@ -161,7 +162,8 @@ impl MmapHandle {
             GFP_KERNEL_ACCOUNT,
         )?;
         let entry = KBox::into_raw(entry);
-        // SAFETY: The context is live; the entry is in its place and stays until `mmap_free`.
+        // SAFETY: By the contract of this function the context is live. The entry is where it stays
+        // until `mmap_free`.
         let ret = unsafe {
             bindings::rdma_user_mmap_entry_insert_range(
                 context,
@@ -172,25 +174,25 @@ impl MmapHandle {
             )
         };
         if let Err(e) = kernel::error::to_result(ret) {
-            // SAFETY: The entry was not inserted.
+            // SAFETY: The entry comes from a box, and was not inserted, so nobody else has it.
             drop(unsafe { KBox::from_raw(entry) });
             return Err(e);
         }
-        // SAFETY: It comes from a box.
+        // SAFETY: The pointer comes from a box, so it is not null.
         Ok(Self(unsafe { NonNull::new_unchecked(entry.cast()) }))
     }
 
     /// The offset for `mmap()`, in bytes.
     pub(crate) fn offset(&self) -> u64 {
-        // SAFETY: The entry is alive as long as `self`.
+        // SAFETY: `self` has a reference to the entry.
         unsafe { bindings::rdma_user_mmap_get_offset(self.0.as_ptr()) }
     }
 }
 
 impl Drop for MmapHandle {
     fn drop(&mut self) {
-        // SAFETY: This gives the reference back that inserting it made; the context is alive, as
-        // the caller of `insert` has promised.
+        // SAFETY: This gives back the reference that inserting the entry made. The context is
+        // alive, by the contract of `insert`.
         unsafe { bindings::rdma_user_mmap_entry_remove(self.0.as_ptr()) };
     }
 }
@@ -199,24 +201,24 @@ impl Drop for MmapHandle {
 ///
 /// # Safety
 ///
-/// Only to be called by the core, for a device that uses [`mmap_free`].
+/// Only the core may call this, for a device that uses [`mmap_free`].
 pub(crate) unsafe extern "C" fn mmap(
     context: *mut bindings::ib_ucontext,
     vma: *mut bindings::vm_area_struct,
 ) -> i32 {
-    // It checks for VM_SHARED and the exact length, too.
-    // SAFETY: Both pointers are the core's.
+    // The function checks for `VM_SHARED` and the exact length, too.
+    // SAFETY: Context and mapping are valid for the time of this operation.
     let entry = unsafe { bindings::rdma_user_mmap_entry_get(context, vma) };
     if entry.is_null() {
         return EINVAL.to_errno();
     }
-    // SAFETY: All entries of the device's contexts are `MmapEntry`s, and this one is alive as its
-    // reference is held. The memory is `UserPages`, and as long as the entry says.
+    // SAFETY: All entries of the device's contexts are `MmapEntry`s, and this one is alive, as its
+    // reference is held. The memory is that of `UserPages`, and has the length of the entry.
     let ret = unsafe {
         let mem = &(*entry.cast::<MmapEntry>()).mem;
         bindings::remap_vmalloc_range(vma, mem.as_ptr().cast(), 0)
     };
-    // SAFETY: The reference was made above.
+    // SAFETY: The reference was taken above.
     unsafe { bindings::rdma_user_mmap_entry_put(entry) };
     ret
 }
@@ -225,8 +227,9 @@ pub(crate) unsafe extern "C" fn mmap(
 ///
 /// # Safety
 ///
-/// Only to be called by the core.
+/// Only the core may call this.
 pub(crate) unsafe extern "C" fn mmap_free(entry: *mut bindings::rdma_user_mmap_entry) {
-    // SAFETY: All entries come from a box in `MmapHandle::insert`, and the core has let go of it.
+    // SAFETY: All entries come from a box in `MmapHandle::insert`, and the core does not use it any
+    // more.
     drop(unsafe { KBox::from_raw(entry.cast::<MmapEntry>()) });
 }

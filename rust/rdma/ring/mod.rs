@@ -6,8 +6,8 @@
 //! - [`Word`] ([`word`]): one word of it, accessed with the ordering that the protocol needs.
 //! - [`Ring`]: an array of entries in it, with an optional tail.
 //!
-//! The process may change every byte at any time. Each of an entry's is therefore only copied out
-//! once, and judged by the copy; indices are masked, so that no value can lead outside.
+//! The process may change every byte at any time. So the kernel copies an entry out once and judges
+//! the copy. Indices are masked, so that no value leads outside of the memory.
 
 pub mod mem;
 pub mod word;
@@ -20,14 +20,15 @@ use core::{marker::PhantomData, ops::Range};
 use kernel::prelude::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// What can be in a [`Ring`]: plain data, for which any bytes are a value.
+/// An entry of a [`Ring`]: plain data, for which any bytes are a value.
 pub trait Entry: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Entry for T {}
 
-/// An array of a power of two of entries in [`SharedMem`].
+/// An array of entries in [`SharedMem`], whose number is a power of two.
 ///
-/// It serialises nothing: who may store what and when is up to the protocol of its two sides.
+/// It serialises nothing: the protocol between its two sides says which side stores a word, and
+/// when.
 pub struct Ring<T: Entry> {
     mem: SharedMem,
     mask: u32,
@@ -36,16 +37,16 @@ pub struct Ring<T: Entry> {
 }
 
 impl<T: Entry> Ring<T> {
-    /// Entries consist of whole, aligned 64-bit words.
+    /// Whether entries consist of whole, aligned 64-bit words.
     const WORDS: bool = size_of::<T>() % 8 == 0 && align_of::<T>() == 8;
 
-    /// A zeroed ring. `entries` must be a power of two. Fails with `EINVAL`, `ENOMEM`. Context:
-    /// sleeping.
+    /// Makes a zeroed ring. `entries` must be a power of two. Errors: `EINVAL`, and those of
+    /// [`SharedMem::new`]. Context: sleeping.
     pub fn new(entries: u32, consumer: Consumer) -> Result<Self> {
         Self::with_tail(entries, 0, consumer)
     }
 
-    /// A zeroed ring with `tail` bytes behind the last entry, for control words.
+    /// As [`Self::new`], with `tail` bytes after the last entry, for control words.
     pub fn with_tail(entries: u32, tail: usize, consumer: Consumer) -> Result<Self> {
         if !entries.is_power_of_two() || size_of::<T>() == 0 || align_of::<T>() > 8 {
             return Err(EINVAL);
@@ -62,7 +63,7 @@ impl<T: Entry> Ring<T> {
         })
     }
 
-    /// The memory, to make it mappable.
+    /// The memory, which can be made mappable.
     pub fn mem(&self) -> &SharedMem {
         &self.mem
     }
@@ -75,11 +76,11 @@ impl<T: Entry> Ring<T> {
     #[inline]
     fn entry(&self, index: u32) -> *mut u8 {
         let offset = (index & self.mask) as usize * size_of::<T>();
-        // SAFETY: The masked index is below the number of entries, which are in the memory.
+        // SAFETY: The masked index is below the number of entries, all of which are in the memory.
         unsafe { self.mem.as_ptr().add(offset) }
     }
 
-    /// Copies the entry at `index` (modulo the number of entries) out, once. Context: any.
+    /// Copies the entry at `index` (modulo the number of entries), once. Context: any.
     #[inline]
     pub fn load(&self, index: u32) -> T {
         let mut value = T::new_zeroed();
@@ -87,21 +88,22 @@ impl<T: Entry> Ring<T> {
         value
     }
 
-    /// As [`Self::load`], to where it is to stay.
+    /// As [`Self::load`], directly to `value`.
     ///
-    /// Most entries are a few words, for which a call of `memcpy()` costs more than the copy.
+    /// Most entries are a few words, for which a call of `memcpy()` costs more than the copy
+    /// itself.
     #[inline]
     pub fn load_into(&self, index: u32, value: &mut T) {
         if Self::WORDS {
             return self.words(index, value, 0..size_of::<T>() / 8);
         }
-        // SAFETY: The entry is in the memory; it may change meanwhile, which `copy` allows for.
+        // SAFETY: The entry is in the memory. It may change meanwhile, which `copy` allows.
         unsafe { copy::bytes_in(value.as_mut_bytes(), self.entry(index)) };
     }
 
-    /// Copies some 64-bit words of the entry at `index` (modulo the number of entries) out, those
-    /// that it has: for entries whose beginning tells how much of them is in use. Does not compile
-    /// for entries that do not consist of such words. Context: any.
+    /// Copies some 64-bit words of the entry at `index` (modulo the number of entries), if it has
+    /// them: for entries whose beginning tells how much of them is in use. Does not compile for
+    /// entries that do not consist of such words. Context: any.
     #[inline]
     pub fn load_words(&self, index: u32, value: &mut T, words: Range<usize>) {
         const { assert!(Self::WORDS) };
@@ -110,21 +112,21 @@ impl<T: Entry> Ring<T> {
 
     #[inline(always)]
     fn words(&self, index: u32, value: &mut T, words: Range<usize>) {
-        // Never fails: that is what `WORDS` says.
+        // It never fails, as `WORDS` says.
         let Ok(copy) = <[u64]>::mut_from_bytes(value.as_mut_bytes()) else {
             return;
         };
         let (start, end) = (words.start, words.end.min(copy.len()));
         let mut from = self.entry(index).cast::<u64>().wrapping_add(start);
         for word in copy.get_mut(start..end).unwrap_or_default() {
-            // SAFETY: `copy` is as long as the entry, so the word is in the entry; both are aligned
+            // SAFETY: `copy` is as long as the entry, so the word is in the entry. Both are aligned
             // to such words, as `WORDS` says. The memory is borrowed.
             *word = unsafe { Word::new(from) }.load_relaxed();
             from = from.wrapping_add(1);
         }
     }
 
-    /// Copies `value` to the entry at `index` (modulo the number of entries). Context: any.
+    /// Stores `value` in the entry at `index` (modulo the number of entries). Context: any.
     #[inline]
     pub fn store(&self, index: u32, value: &T) {
         if Self::WORDS {
@@ -136,19 +138,20 @@ impl<T: Entry> Ring<T> {
             }
             return;
         }
-        // SAFETY: The entry is in the memory; others may look at it meanwhile.
+        // SAFETY: The entry is in the memory. The process may access it meanwhile, which `copy`
+        // allows.
         unsafe { copy::bytes_out(self.entry(index), value.as_bytes()) };
     }
 
-    /// Copies `value` to the entry at `index` except for the bytes `keep..keep + n`: for entries
-    /// whose flags are stored afterwards. Panics if they are not in the entry. Context: any.
+    /// Stores `value` in the entry at `index`, except for the bytes `keep..keep + n`: for entries
+    /// whose flags are stored afterwards. Panics if these bytes are not in the entry. Context: any.
     #[inline]
     pub fn store_except(&self, index: u32, value: &T, keep: usize, n: usize) {
         let (head, rest) = value.as_bytes().split_at(keep);
         let (_, rest) = rest.split_at(n);
         let entry = self.entry(index);
-        // SAFETY: `head` goes to the start of the entry and `rest` to its end (both splits have
-        // checked that `keep + n` is in the entry).
+        // SAFETY: `head` goes to the start of the entry, and `rest` to its end: both splits have
+        // checked that `keep + n` is in the entry.
         unsafe {
             copy::bytes_out(entry, head);
             copy::bytes_out(entry.add(keep + n), rest);
@@ -156,14 +159,13 @@ impl<T: Entry> Ring<T> {
     }
 
     /// The word at byte `offset` of the entry at `index` (modulo the number of entries). Panics if
-    /// it is not in the entry or not aligned; with a constant offset that is decided when it is
-    /// compiled.
+    /// it is not in the entry or not aligned. The compiler decides that for a constant offset.
     #[inline]
     pub fn word<W: WordType>(&self, index: u32, offset: usize) -> Word<'_, W> {
         assert!(offset % size_of::<W>() == 0 && align_of::<T>() >= align_of::<W>());
         assert!(offset <= size_of::<T>() && size_of::<T>() - offset >= size_of::<W>());
-        // SAFETY: The word is in the entry and aligned, as checked; the entry is in the memory,
-        // which is borrowed and aligned to a page.
+        // SAFETY: The word is in the entry and aligned, as checked above. The entry is in the
+        // memory, which is borrowed and aligned to a page.
         unsafe { Word::new(self.entry(index).add(offset).cast()) }
     }
 
@@ -186,8 +188,8 @@ impl<T: Entry> Ring<T> {
         let start = self.entries() as usize * size_of::<T>();
         assert!((start + offset) % 4 == 0);
         assert!(offset <= self.tail && self.tail - offset >= 4);
-        // SAFETY: The word is in the tail and aligned, as checked; the tail is in the memory,
-        // behind the entries.
+        // SAFETY: The word is in the tail and aligned, as checked above. The tail is in the memory,
+        // after the entries, and the memory is borrowed.
         unsafe { Word::new(self.mem.as_ptr().add(start + offset).cast()) }
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One word of memory that others use at the same time.
+//! One word of memory that others access at the same time.
 //!
-//! These are Rust's atomics: they compile to the plain instructions that the C macros
-//! (`smp_load_acquire()` and so on) give, and unlike the kernel crate's they are inlined into
-//! modules. The other side is a process, so both are in the same position.
+//! These are Rust's atomics. They compile to the same instructions as the C macros
+//! (`smp_load_acquire()` and so on), and unlike the kernel crate's they are inlined into modules.
+//! The other side is a process, which uses its compiler's atomics as well.
 
 use core::{
     marker::PhantomData,
@@ -80,52 +80,54 @@ impl<W: WordType> Copy for Word<'_, W> {}
 impl<'a, W: WordType> Word<'a, W> {
     /// # Safety
     ///
-    /// `ptr` is aligned and valid for reads and writes during `'a`, and the kernel accesses what
-    /// it points to atomically or by the functions of `copy` only.
+    /// `ptr` must be aligned, and valid for reads and writes during `'a`. The kernel must access
+    /// that word atomically or by the functions of `copy` only.
     #[inline]
     pub(super) unsafe fn new(ptr: *mut W) -> Self {
-        // SAFETY: The atomics have the layout of their integers; the rest is required above.
+        // SAFETY: By the contract of this function the word is valid, and accessed atomically. The
+        // atomics have the layout of their integers.
         Self(unsafe { &*ptr.cast::<W::Atomic>() }, PhantomData)
     }
 
-    /// Reads it; what follows is not moved before (`smp_load_acquire()`).
+    /// Reads the word. Later accesses are not moved before this (`smp_load_acquire()`).
     #[inline]
     pub fn load_acquire(self) -> W {
         W::load(self.0, Ordering::Acquire)
     }
 
-    /// Reads it once, without order (`READ_ONCE()`).
+    /// Reads the word once, without order (`READ_ONCE()`).
     #[inline]
     pub fn load_relaxed(self) -> W {
         W::load(self.0, Ordering::Relaxed)
     }
 
-    /// Writes it; what precedes is not moved behind (`smp_store_release()`).
+    /// Writes the word. Earlier accesses are not moved after this (`smp_store_release()`).
     #[inline]
     pub fn store_release(self, value: W) {
         W::store(self.0, value, Ordering::Release);
     }
 
-    /// Writes it once, without order (`WRITE_ONCE()`).
+    /// Writes the word once, without order (`WRITE_ONCE()`).
     #[inline]
     pub fn store_relaxed(self, value: W) {
         W::store(self.0, value, Ordering::Relaxed);
     }
 
-    /// Writes it, followed by a full barrier (`smp_store_mb()`).
+    /// Writes the word, followed by a full barrier (`smp_store_mb()`).
     #[inline]
     pub fn store_mb(self, value: W) {
         W::store(self.0, value, Ordering::Relaxed);
         mb();
     }
 
-    /// Replaces it and returns what was there, with full order (`xchg()`).
+    /// Replaces the word and returns the old value, with full order (`xchg()`).
     #[inline]
     pub fn swap(self, value: W) -> W {
         W::swap(self.0, value)
     }
 
-    /// Replaces `old` by `new`, with full order (`cmpxchg()`); otherwise returns what is there.
+    /// Replaces `old` by `new`, with full order (`cmpxchg()`). Errors: the value, if it is not
+    /// `old`.
     #[inline]
     pub fn compare_exchange(self, old: W, new: W) -> Result<W, W> {
         W::compare_exchange(self.0, old, new)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work items that are fields of an `Arc`'d object.
+//! Work items that are fields of an object in an `Arc`.
 //!
 //! ```ignore
 //! #[pin_data]
@@ -11,14 +11,15 @@
 //! impl OwnedWorkItem for Conn { fn run(this: Arc<Self>) { .. } }
 //! impl DelayedWorkItem for Conn { fn expire(this: Arc<Self>) { .. } }
 //!
-//! // In the initialiser: close <- new_owned_work!("Conn::close"), timeout <- new_delayed_work!("Conn::timeout")
+//! // In the initialiser: close <- new_owned_work!("Conn::close"),
+//! //                     timeout <- new_delayed_work!("Conn::timeout")
 //! conn.close.queue(&wq, conn.clone());
 //! conn.timeout.arm(&wq, conn.clone(), 5000);
 //! ```
 //!
 //! A queued item owns a reference to the object it is in, so the object lives until the item has
-//! run. An item of one queue runs on one CPU at a time, however often it is queued. It can be queued again while
-//! it runs, and then runs once more. No allocation in it starts I/O.
+//! run. An item runs on one CPU at a time, however often it is queued on its queue. If it is queued
+//! while it runs, it runs once more. No allocation in it starts I/O.
 
 use super::Workqueue;
 use crate::{
@@ -35,29 +36,29 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What a job does. `ID` tells several jobs of one object apart.
+/// The function of a work item. `ID` tells several items of one object apart.
 pub trait OwnedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
-    /// Called once for each time that the job was queued. Context: sleeping.
+    /// Runs once for each time that the item was queued. Context: sleeping.
     fn run(this: Arc<Self>);
 }
 
-/// What happens when a timer's time has come. `ID` tells several timers of one object apart.
+/// The function of a delayed work item. `ID` tells several items of one object apart.
 pub trait DelayedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
-    /// Called once for each time that the timer has run out. Context: sleeping.
+    /// Runs once for each time that the item's time has come. Context: sleeping.
     fn expire(this: Arc<Self>);
 }
 
-/// The references that queued calls own: `count` of them, all to the object that the item is in.
+/// References that calls of the item own: `count` of them, all to the object that the item is in.
 ///
-/// One belongs to the call that is pending, one to a call that the workqueue has begun but that
-/// has not come to take its reference yet, and for a moment one to a call that was cancelled. The
-/// count is changed together with the item's state, so that a call always finds a reference.
+/// One belongs to the call that is pending, one to a call that the workqueue has begun but that has
+/// not taken its reference yet, and for a moment one to a call that was cancelled. The count and
+/// the item's state change together, so that each call finds a reference.
 struct Owners<T> {
     object: *const T,
     count: u32,
 }
 
-// SAFETY: This stands for `count` times `Arc<T>`.
+// SAFETY: It stands for `count` times an `Arc<T>`, which is `Send`.
 unsafe impl<T: Send + Sync> Send for Owners<T> {}
 
 impl<T> Owners<T> {
@@ -73,13 +74,13 @@ impl<T> Owners<T> {
 
     fn take(&mut self) -> Option<Arc<T>> {
         self.count = self.count.checked_sub(1)?;
-        // SAFETY: Each of the `count` calls of `put` gave a reference to this one object (its
-        // callers have checked that it is the one that the item is in), and this takes one away.
+        // SAFETY: Each `put` has given a reference to the same object: its callers have checked
+        // that it is the one the item is in. At least one of them was left, and this takes it.
         Some(unsafe { Arc::from_raw(self.object) })
     }
 }
 
-/// Whether `item` is a part of `object`, so that a reference to the one keeps the other.
+/// Whether `item` is a part of `object`, so that a reference to the object keeps the item.
 fn is_within<I, T>(item: &I, object: &Arc<T>) -> bool {
     let offset = ptr::from_ref(item)
         .addr()
@@ -102,9 +103,10 @@ pub struct OwnedWork<T: OwnedWorkItem<ID>, const ID: u64 = 0> {
     owners: SpinLockIrq<Owners<T>>,
 }
 
-// SAFETY: Work items may be queued and cancelled by any thread; the owners are under a lock.
+// SAFETY: Any thread may queue and cancel work items. The references are under a lock, and are
+// `Send`.
 unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Send for OwnedWork<T, ID> {}
-// SAFETY: As above.
+// SAFETY: Any thread may queue and cancel work items. The references are under a lock.
 unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Sync for OwnedWork<T, ID> {}
 
 /// Creates a [`OwnedWork`] initialiser with a lock class of its own.
@@ -117,11 +119,11 @@ macro_rules! new_owned_work {
 pub use new_owned_work;
 
 impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
-    /// An idle item; see [`new_owned_work!`](crate::new_owned_work).
+    /// Makes an idle item; see [`new_owned_work!`](crate::new_owned_work).
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid for writes, name and key are static, and `call` is only
-            // called with this item.
+            // SAFETY: `slot` is valid for writes, name and key are static, and only this item,
+            // which is in a `Self`, calls `call`.
             work <- Opaque::ffi_init(|slot| unsafe {
                 bindings::init_work_with_key(
                     slot,
@@ -135,16 +137,16 @@ impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
         })
     }
 
-    /// Queues the item for `owner`, the object that it is in. `false`: it is queued already.
-    /// Context: any.
+    /// Queues the item for `owner`, the object that it is in. Returns false if it is queued
+    /// already. Context: any.
     pub fn queue(&self, queue: &Workqueue, owner: Arc<T>) -> bool {
         if !is_within(self, &owner) {
             return false;
         }
         let mut owners = self.owners.lock();
-        // SAFETY: The item is initialised and stays where it is as long as it is queued: its
-        // memory is kept by the owner (see below). The queue lives for the time of the call, and
-        // its end waits for what is queued.
+        // SAFETY: The item is initialised. While it is queued, its memory stays: `owners` gets a
+        // reference to the object before a call can look for it, as the lock is held. The queue
+        // lives for the time of the call, and runs the item before it is destroyed.
         let queued = unsafe {
             bindings::queue_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
@@ -161,10 +163,11 @@ impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
         false
     }
 
-    /// Takes the item off its queue, waiting for it to end if it runs. `true`: it was queued and
-    /// will not run. Wraps `cancel_work_sync()`. Context: sleeping, not in the item itself.
+    /// Takes the item off its queue, and waits for it to end if it runs. Returns true if it was
+    /// queued and will not run. Wraps `cancel_work_sync()`. Context: sleeping, not in the item
+    /// itself.
     pub fn cancel_sync(&self) -> bool {
-        // SAFETY: The item is initialised.
+        // SAFETY: The item is initialised, and `self` keeps it.
         let cancelled = unsafe { bindings::cancel_work_sync(self.work.get()) };
         if cancelled {
             let owner = self.owners.lock().take();
@@ -175,11 +178,11 @@ impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
 
     /// # Safety
     ///
-    /// `work` is the `work` field of a `Self` that was queued by [`Self::queue`].
+    /// `work` must be the `work` field of a `Self` that [`Self::queue`] has queued.
     unsafe extern "C" fn call(work: *mut bindings::work_struct) {
         let work = Opaque::cast_from(work);
-        // SAFETY: By the requirement, `work` is in a `Self`. It lives until the reference that
-        // belongs to this call, which is in `owners`, is dropped.
+        // SAFETY: By the contract of this function `work` is in a `Self`. That lives until the
+        // reference of this call, which is in `owners`, is dropped.
         let owner = unsafe { (*container_of!(work, Self, work)).owners.lock().take() };
         if let Some(owner) = owner {
             noio(|| T::run(owner));
@@ -196,9 +199,10 @@ pub struct DelayedWork<T: DelayedWorkItem<ID>, const ID: u64 = 0> {
     owners: SpinLockIrq<Owners<T>>,
 }
 
-// SAFETY: As for `OwnedWork`.
+// SAFETY: Any thread may arm and cancel delayed work items. The references are under a lock, and
+// are `Send`.
 unsafe impl<T: DelayedWorkItem<ID>, const ID: u64> Send for DelayedWork<T, ID> {}
-// SAFETY: As for `OwnedWork`.
+// SAFETY: Any thread may arm and cancel delayed work items. The references are under a lock.
 unsafe impl<T: DelayedWorkItem<ID>, const ID: u64> Sync for DelayedWork<T, ID> {}
 
 /// Creates a [`DelayedWork`] initialiser with lock classes of its own.
@@ -215,15 +219,16 @@ macro_rules! new_delayed_work {
 pub use new_delayed_work;
 
 impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
-    /// An idle timer; see [`new_delayed_work!`](crate::new_delayed_work).
+    /// Makes an idle item; see [`new_delayed_work!`](crate::new_delayed_work).
     pub fn new(
         name: &'static CStr,
         work_key: Pin<&'static LockClassKey>,
         timer_key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid for writes, name and keys are static, `call` is only called
-            // with this item, and the timer is the one of a delayed work, as its function wants.
+            // SAFETY: `slot` is valid for writes, name and keys are static, and only this item,
+            // which is in a `Self`, calls `call`. `delayed_work_timer_fn` gets the timer of a
+            // delayed work.
             work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| unsafe {
                 bindings::init_work_with_key(
                     &raw mut (*slot).work,
@@ -244,17 +249,21 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         })
     }
 
-    /// Lets the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces
-    /// the deadline if it is armed already. Does nothing while [`Self::cancel_sync`] runs. Wraps
+    /// Has the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces the
+    /// time if it is armed already. Does nothing while [`Self::cancel_sync`] runs. An armed item
+    /// must be cancelled before `queue` is dropped, which does not wait for it. Wraps
     /// `cancel_delayed_work()` and `queue_delayed_work()`. Context: any.
     pub fn arm(&self, queue: &Workqueue, owner: Arc<T>, ms: u32) {
         if !is_within(self, &owner) {
             return;
         }
         let mut owners = self.owners.lock();
-        // Not mod_delayed_work(): it does not tell whether the item was queued, which it is not while
-        // somebody cancels it, and then nobody would give the reference back.
-        // SAFETY: As in `OwnedWork::queue`.
+        // Not mod_delayed_work(): it does not tell whether the item was queued. While a thread
+        // cancels it, it is not, and then nobody would drop the reference.
+        // SAFETY: The item is initialised. While it is armed, its memory stays: `owners` gets a
+        // reference to the object before a call can look for it, as the lock is held. The queue
+        // lives for the time of the call. The timer uses it later, and nothing here keeps it until
+        // then: the caller has to cancel the item first.
         let (was_pending, queued) = unsafe {
             let was_pending = bindings::cancel_delayed_work(self.work.get());
             let queued = bindings::queue_delayed_work_on(
@@ -273,12 +282,12 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         drop((before, owner));
     }
 
-    /// Disarms the timer. `true`: it was armed and will not run. It may be running when this
-    /// returns `false`. Wraps `cancel_delayed_work()`. Context: any; the caller must hold a
-    /// reference to the object (it does, as it got at this field).
+    /// Disarms the item. Returns true if it was armed and will not run. After false it may be
+    /// running. Wraps `cancel_delayed_work()`. Context: any. The caller must hold a reference to
+    /// the object, as the item's may be the last one otherwise.
     pub fn cancel(&self) -> bool {
         let mut owners = self.owners.lock();
-        // SAFETY: The item is initialised.
+        // SAFETY: The item is initialised, and `self` keeps it.
         if !unsafe { bindings::cancel_delayed_work(self.work.get()) } {
             return false;
         }
@@ -291,7 +300,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// As [`Self::cancel`], and waits for the item to end if it runs. Wraps
     /// `cancel_delayed_work_sync()`. Context: sleeping, not in the item itself.
     pub fn cancel_sync(&self) -> bool {
-        // SAFETY: The item is initialised.
+        // SAFETY: The item is initialised, and `self` keeps it.
         let cancelled = unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
         if cancelled {
             let owner = self.owners.lock().take();
@@ -302,16 +311,17 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
 
     /// # Safety
     ///
-    /// `work` is the `work` field of the delayed work of a `Self` that was armed by
-    /// [`Self::arm`].
+    /// `work` must be the `work` field of the delayed work of a `Self` that [`Self::arm`] has
+    /// armed.
     unsafe extern "C" fn call(work: *mut bindings::work_struct) {
-        // SAFETY: By the requirement, `work` is in a delayed work, and that in a `Self`.
+        // SAFETY: By the contract of this function `work` is in a delayed work, and that in a
+        // `Self`.
         let owners = unsafe {
             let work = Opaque::cast_from(container_of!(work, bindings::delayed_work, work));
             &raw const (*container_of!(work, Self, work)).owners
         };
-        // SAFETY: The timer lives until the reference that belongs to this call, which is in
-        // `owners`, is dropped.
+        // SAFETY: The item lives until the reference of this call, which is in `owners`, is
+        // dropped.
         let owner = unsafe { (*owners).lock().take() };
         if let Some(owner) = owner {
             noio(|| T::expire(owner));
@@ -401,7 +411,7 @@ mod tests {
         Ok(())
     }
 
-    /// An object whose timer's call takes long, and whose job arms that timer again meanwhile.
+    /// An object with a delayed work item that runs long, and a work item that arms it meanwhile.
     #[pin_data]
     struct Rearmed {
         queue: Workqueue,
@@ -424,7 +434,7 @@ mod tests {
         }
     }
 
-    /// What is armed while somebody waits for the timer's end does not run, and keeps nothing.
+    /// An item that is armed while `cancel_sync` waits for its end does not run, and keeps nothing.
     #[test]
     fn arming_during_cancel_sync_keeps_nothing() -> Result {
         let init = pin_init!(Rearmed {
@@ -436,7 +446,7 @@ mod tests {
         thing.timer.arm(&thing.queue, thing.clone(), 1);
         fsleep(Delta::from_millis(50));
         assert!(thing.job.queue(&thing.queue, thing.clone()));
-        // The call is under way, so this waits for 150 ms or so.
+        // The item is running, so this waits for 150 ms or so.
         assert!(!thing.timer.cancel_sync());
         thing.job.cancel_sync();
         thing.queue.flush();

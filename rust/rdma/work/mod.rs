@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Workqueues of one's own, and what runs on them.
+//! A driver's own workqueues, and the work items that run on them.
 //!
 //! - [`Workqueue`]: allocated, flushed and destroyed by its owner.
-//! - [`OwnedWork`] and [`DelayedWork`] ([`item`]): work items inside an `Arc`'d object.
+//! - [`OwnedWork`] and [`DelayedWork`] ([`item`]): work items inside an object in an `Arc`.
 
 pub mod item;
 
@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use kernel::{prelude::*, workqueue::Queue};
 use rdma_bindings as bindings;
 
-/// How a [`Workqueue`] behaves; combine with `|`.
+/// The properties of a [`Workqueue`]; combine them with `|`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WqFlags(u32);
 
@@ -22,7 +22,8 @@ impl WqFlags {
     pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
     /// Workers are not bound to a CPU (`WQ_UNBOUND`).
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
-    /// Makes progress under memory pressure (`WQ_MEM_RECLAIM`): for what writeback may wait for.
+    /// Makes progress under memory pressure (`WQ_MEM_RECLAIM`): for work that writeback may wait
+    /// for.
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
     /// Workers of high priority (`WQ_HIGHPRI`).
     pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
@@ -42,23 +43,24 @@ impl core::ops::BitOr for WqFlags {
     }
 }
 
-/// A workqueue that is destroyed, after it has run what is queued, when this is dropped.
+/// A workqueue. Dropping it runs what is queued and destroys it.
 ///
-/// Dropping it sleeps. It must not be dropped by one of its own items.
+/// Dropping it sleeps. None of its own items may drop it, and no [`DelayedWork`] may be armed on it
+/// then.
 pub struct Workqueue(NonNull<bindings::workqueue_struct>);
 
-// SAFETY: Workqueues may be used and destroyed by any thread.
+// SAFETY: Any thread may use and destroy a workqueue.
 unsafe impl Send for Workqueue {}
-// SAFETY: As above; no method needs exclusive access.
+// SAFETY: Any thread may use a workqueue, and the functions called on a shared one lock it.
 unsafe impl Sync for Workqueue {}
 
 impl Workqueue {
-    /// Allocates a workqueue; `max_active` 0 means the kernel's default. Wraps
-    /// `alloc_workqueue()`. Fails with `ENOMEM`. Context: sleeping.
+    /// Allocates a workqueue. A `max_active` of 0 is the kernel's default. Wraps
+    /// `alloc_workqueue()`. Errors: `ENOMEM`. Context: sleeping.
     pub fn new(name: &CStr, flags: WqFlags, max_active: u32) -> Result<Self> {
         let ordered = flags.0 & bindings::wq_flags___WQ_ORDERED != 0;
         let max_active = if ordered { 1 } else { max_active.try_into()? };
-        // SAFETY: The format takes one string, and `name` is one; it is copied.
+        // SAFETY: The format takes one string, and `name` is one. The function copies it.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
@@ -72,14 +74,14 @@ impl Workqueue {
 
     /// The queue, for `enqueue` and the kernel crate's work items.
     pub fn queue(&self) -> &Queue {
-        // SAFETY: The workqueue lives as long as `self`.
+        // SAFETY: `self` owns the workqueue, and is borrowed as long as the result is used.
         unsafe { Queue::from_raw(self.0.as_ptr()) }
     }
 
-    /// Waits for everything that is queued now. Wraps `flush_workqueue()`. Context: sleeping, not
-    /// in one of its own items.
+    /// Waits for all items that are queued now. Wraps `flush_workqueue()`. Context: sleeping, and
+    /// not in one of its own items.
     pub fn flush(&self) {
-        // SAFETY: The workqueue lives as long as `self`.
+        // SAFETY: `self` owns the workqueue.
         unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
     }
 
