@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network byte order fields at fixed places of fixed-size headers.
+//! Fields in network byte order, at fixed offsets of fixed-size headers.
 //!
-//! Places are const parameters and are checked against the header's size when the code is compiled,
-//! so that no access needs a check, or could panic, when it runs.
+//! Offsets are const parameters, which the compiler checks against the header's size. So no access
+//! needs a check at run time, or can panic.
 
 /// Access to big-endian fields; `AT` is the octet at which a field starts.
 pub(crate) trait Fields {

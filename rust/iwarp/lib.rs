@@ -16,16 +16,17 @@
 //!
 //! # Placement and the CRC
 //!
-//! RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." An FPDU
-//! that is handed to [`rx::Receiver`] whole, as those of a sender that aligns FPDUs to TCP segments
-//! are, is verified before anything of it is placed or looked at. Of an FPDU that comes in pieces the
-//! payload is placed as it comes, so that it is copied once and need not be kept; [`rx::FpduAssembler`] puts
-//! such FPDUs together first, for a copy each. Either way nothing is *delivered* before the CRC has
-//! been verified, as RFC 5040 s5.5 wants: the contents of a buffer are indeterminate until delivery
-//! (rules 4 to 6), and after a CRC error no delivery ever follows. A bad FPDU that came in pieces can
-//! thus only leave indeterminate octets where a good one with the same header would have been allowed
-//! to write. Errors that a header shows are also reported only after the CRC has vouched for that
-//! header.
+//! RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." The
+//! [`rx::Receiver`] gets an FPDU whole if its sender aligns FPDUs to TCP segments, and then
+//! verifies it before it looks at anything of it or places it. Of an FPDU that comes in pieces it
+//! places the payload as it comes, so that payload is copied once and need not be kept.
+//! [`rx::FpduAssembler`] puts such FPDUs together first, for a copy each.
+//!
+//! Either way nothing is *delivered* before the CRC has been verified, as RFC 5040 s5.5 wants: the
+//! contents of a buffer are indeterminate until delivery (rules 4 to 6), and after a CRC error no
+//! delivery follows. So a bad FPDU that came in pieces can only leave indeterminate octets where a
+//! good one with the same header would have been allowed to write. The receiver also reports an
+//! error in a header only after it has verified the CRC.
 //!
 //! # Panics and overflow
 //!

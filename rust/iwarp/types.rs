@@ -15,12 +15,12 @@ pub const MIN_MULPDU: u16 = 128;
 pub struct Stag(pub u32);
 
 impl Stag {
-    /// What a message that names no buffer carries. "The STag and TO fields MUST NOT be checked for a
-    /// zero-length Tagged DDP Message" (RFC 5041 s5.2), yet RNICs are known to refuse 0 in them.
+    /// The STag in a message that names no buffer. "The STag and TO fields MUST NOT be checked for
+    /// a zero-length Tagged DDP Message" (RFC 5041 s5.2), yet RNICs are known to refuse 0 in them.
     pub const UNNAMED: Self = Self(1);
 
-    /// What a message of `len` octets carries for this STag: [`UNNAMED`](Self::UNNAMED) for 0 if it
-    /// has none.
+    /// The STag in a message of `len` octets for this buffer: [`UNNAMED`](Self::UNNAMED) if both
+    /// are 0.
     #[inline]
     pub const fn carried(self, len: u32) -> Self {
         if len == 0 && self.0 == 0 {

@@ -2,7 +2,7 @@
 
 //! The two DDP headers (RFC 5041 s4.1 to s4.3).
 //!
-//! The part of the header that DDP reserves for its ULP (RsvdULP) bears RDMAP's name here: the
+//! The part of the header that DDP reserves for its ULP (RsvdULP) has RDMAP's names here: the
 //! control field of both headers, and the Invalidate STag of untagged ones (RFC 5040 s4.1).
 
 use crate::bytes::Fields;
@@ -70,9 +70,9 @@ pub struct UntaggedHeader {
     pub last: bool,
     /// RsvdULP\[0:7\]: the RDMAP Control Field.
     pub control: u8,
-    /// RsvdULP\[8:39\]: the Invalidate STag. "For Send, Send with Solicited Event, RDMA Read Request,
-    /// and Terminate, the Invalidate STag field MUST be set to zero on transmit and ignored by the
-    /// receiver" (RFC 5040 s4.1).
+    /// RsvdULP\[8:39\]: the Invalidate STag. "For Send, Send with Solicited Event, RDMA Read
+    /// Request, and Terminate, the Invalidate STag field MUST be set to zero on transmit and
+    /// ignored by the receiver" (RFC 5040 s4.1).
     pub invalidate: Stag,
     /// Queue Number.
     pub qn: Qn,

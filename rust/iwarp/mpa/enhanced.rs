@@ -6,8 +6,8 @@ use core::ops::{BitAnd, BitOr};
 
 /// IRD or ORD that is not negotiated.
 ///
-/// RFC 6581 s9.1: "An all ones value (0x3FFF) indicates that automatic negotiation of the IRD or ORD
-/// is not desired, and that the ULP will be responsible for it."
+/// RFC 6581 s9.1: "An all ones value (0x3FFF) indicates that automatic negotiation of the IRD or
+/// ORD is not desired, and that the ULP will be responsible for it."
 pub const NO_NEGOTIATION: u16 = 0x3fff;
 
 /// Largest IRD or ORD that can be negotiated.
@@ -41,19 +41,19 @@ impl RtrSet {
     /// All three.
     pub const ALL: Self = Self(7);
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether `rtr` is one of them.
+    /// Whether `rtr` is in the set.
     #[inline]
     pub const fn contains(self, rtr: Rtr) -> bool {
         self.0 & Self::of(rtr).0 != 0
     }
 
-    /// The set of this one.
+    /// The set that has only `rtr`.
     #[inline]
     pub const fn of(rtr: Rtr) -> Self {
         match rtr {
@@ -63,8 +63,8 @@ impl RtrSet {
         }
     }
 
-    /// The one to use: Write, because it touches no queue of the peer; else Read; else Send, whose
-    /// effect on the peer's receive queue RFC 6581 leaves open.
+    /// The indication to use: Write, because it touches no queue of the peer; else Read; else Send,
+    /// whose effect on the peer's receive queue RFC 6581 leaves open.
     #[inline]
     pub const fn preferred(self) -> Option<Rtr> {
         if self.contains(Rtr::Write) {
@@ -142,8 +142,8 @@ impl Enhanced {
 
     pub(super) fn to_bytes(self) -> [u8; ENHANCED_LEN] {
         let flag = |set: bool, bit| if set { bit } else { 0 };
-        // RFC 6581 s9.2: "If Control Flag A is set to 0, then Control Flags B, C, and D MUST also be
-        // set to 0."
+        // RFC 6581 s9.2: "If Control Flag A is set to 0, then Control Flags B, C, and D MUST also
+        // be set to 0."
         let rtr = |rtr, bit| flag(self.peer_to_peer && self.rtr.contains(rtr), bit);
         let ird = flag(self.peer_to_peer, HIGH) | rtr(Rtr::Send, LOW) | (self.ird & NO_NEGOTIATION);
         let ord = rtr(Rtr::Write, HIGH) | rtr(Rtr::Read, LOW) | (self.ord & NO_NEGOTIATION);

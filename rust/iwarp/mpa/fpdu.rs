@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The measures of an FPDU (RFC 5044 s4): length field, pad, CRC, markers, MULPDU.
+//! The fields and sizes of an FPDU (RFC 5044 s4): length field, pad, CRC, markers, MULPDU.
 
 use crate::types::{MAX_ULPDU, MIN_MULPDU};
 
@@ -28,13 +28,13 @@ pub const fn crc_field(register: u32) -> [u8; CRC_LEN] {
     (!register).to_le_bytes()
 }
 
-/// Octets of pad behind a ULPDU, 0 to 3.
+/// Octets of pad after a ULPDU, 0 to 3.
 ///
 /// RFC 5044 s4.1: "The length of the pad is set so as to make the size of the FPDU an integral
 /// multiple of four."
 #[inline]
 pub const fn pad_len(ulpdu: u16) -> u8 {
-    // The length field is two octets: length, ULPDU and pad are a multiple of four.
+    // The length field has two octets. Length, ULPDU and pad together are a multiple of four.
     (2u16.wrapping_sub(ulpdu) & 3) as u8
 }
 
@@ -47,9 +47,9 @@ pub const fn fpdu_len(ulpdu: u16) -> usize {
 /// The MULPDU for a TCP connection that sends segments of up to `emss` octets: how long a ULPDU may
 /// be for its FPDU to fit one segment.
 ///
-/// RFC 5044 s4.5: with markers "MULPDU = EMSS - (6 + 4 * Ceiling(EMSS / 512) + EMSS mod 4)", without
-/// "MULPDU = EMSS - (6 + EMSS mod 4)"; not below 128 and not above 64768 (s3). An FPDU with a ULPDU of
-/// exactly this length has no pad.
+/// RFC 5044 s4.5: with markers "MULPDU = EMSS - (6 + 4 * Ceiling(EMSS / 512) + EMSS mod 4)",
+/// without "MULPDU = EMSS - (6 + EMSS mod 4)"; not below 128 and not above 64768 (s3). An FPDU with
+/// a ULPDU of exactly this length has no pad.
 pub const fn mulpdu(emss: u32, markers: bool) -> u16 {
     let overhead = (LENGTH_LEN + CRC_LEN) as u32
         + if markers {

@@ -28,7 +28,7 @@ const ENHANCED: u8 = 0x10;
 /// A reserved bit that siw uses as an experiment: FPDUs may exceed one TCP segment.
 const LARGE_FPDU: u8 = 0x08;
 
-/// Which of the two frames.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Sent by the initiator.
@@ -68,7 +68,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads and checks the fields behind the key.
+    /// Reads and checks the fields after the key.
     pub(super) fn parse(b: &[u8; HEADER_LEN - KEY_LEN]) -> Result<Self, MpaError> {
         let [flags, revision, len @ ..] = *b;
         // RFC 5044 s7.1.1: "If the MPA receiver cannot interoperate with the received version, then
@@ -88,8 +88,8 @@ impl Header {
             revision,
             pd_length: u16::from_be_bytes(len),
         };
-        // RFC 5044 s7.1.1: "if the length of the Private Data field exceeds 512 octets, the receiver
-        // MUST close the connection and report an error locally."
+        // RFC 5044 s7.1.1: "if the length of the Private Data field exceeds 512 octets, the
+        // receiver MUST close the connection and report an error locally."
         if usize::from(header.pd_length) > MAX_PRIVATE_DATA {
             return Err(MpaError::PrivateDataLength(header.pd_length));
         }

@@ -12,7 +12,7 @@ use super::MpaError;
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     kind: FrameKind,
-    /// Fields behind the key, once they have been received and checked.
+    /// Fields after the key, once they have been received and checked.
     header: Option<Header>,
     have: usize,
     buf: [u8; FRAME_MAX],
@@ -29,7 +29,7 @@ impl FrameReader {
         }
     }
 
-    /// Octets that the frame still needs as far as can be told yet; 0 once it is complete.
+    /// Octets that the frame still needs, as far as is known yet; 0 once it is complete.
     pub fn want(&self) -> usize {
         let total = match &self.header {
             None => HEADER_LEN,
@@ -40,8 +40,9 @@ impl FrameReader {
 
     /// Takes octets of the frame from the front of `bytes`; returns how many.
     ///
-    /// A frame that is not properly formatted is refused as early as its octets show it, so that a
-    /// peer that speaks another protocol is not waited for. The connection must then be closed.
+    /// A frame that is not properly formatted is refused as soon as its octets show it, so that
+    /// this end does not wait for a peer that speaks another protocol. The caller must then close
+    /// the connection.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, MpaError> {
         let mut rest = bytes;
         while self.want() != 0 && !rest.is_empty() {
@@ -72,7 +73,7 @@ impl FrameReader {
         })
     }
 
-    /// Checks what there is of key and fields.
+    /// Checks the octets of key and fields that have been received so far.
     fn check_header(&mut self) -> Result<(), MpaError> {
         let got = self.buf.get(..self.have.min(KEY_LEN)).unwrap_or_default();
         // RFC 5044 s7.1.2 rule 5: "If a received "Key" does not match the expected value [...] the

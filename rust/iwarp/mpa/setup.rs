@@ -8,7 +8,7 @@ use super::enhanced::{Enhanced, Rtr, RtrSet, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
 use crate::rdmap::TermCode;
 
-/// What one end brings to the negotiation.
+/// One end's part in the negotiation.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// MPA revision of a Request: 1, or 2 for enhanced connection setup. A Reply has the revision
@@ -39,7 +39,7 @@ pub struct Limits {
     pub ord: u16,
 }
 
-/// What a Request asks for.
+/// The terms that a Request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// MPA revision, 1 or 2.
@@ -83,7 +83,7 @@ pub struct Agreed {
     pub peer_ord: u16,
 }
 
-/// Why there is no connection.
+/// The reason for which there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MpaError {
     /// The frame has no MPA key.
@@ -100,7 +100,7 @@ pub enum MpaError {
     Rejected,
     /// The responder accepts on terms that this end cannot meet.
     Incompatible {
-        /// What the Terminate says.
+        /// The error that the Terminate reports.
         code: TermCode,
         /// FPDUs carry CRCs.
         crc: bool,
@@ -113,10 +113,10 @@ pub enum MpaError {
     BufferTooSmall,
 }
 
-/// What follows from an [`MpaError`].
+/// The consequence of an [`MpaError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Close the TCP connection and report the error locally, without a word to the peer.
+    /// Close the TCP connection and report the error locally. The peer is told nothing.
     Close,
     /// Report the rejection; the connection may be closed.
     ReportRejected,
@@ -127,7 +127,7 @@ pub enum Remedy {
 }
 
 impl MpaError {
-    /// What to do about it.
+    /// The action that the error calls for.
     pub const fn remedy(&self) -> Remedy {
         match self {
             Self::Key
@@ -158,7 +158,7 @@ impl fmt::Display for MpaError {
     }
 }
 
-/// The initiator, waiting for the Reply.
+/// The initiator, which waits for the Reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Initiator {
     revision: u8,
@@ -234,14 +234,14 @@ impl Initiator {
         match (self.revision, frame.enhanced()) {
             (1, None) => {}
             (2, Some(peer)) => self.negotiate(&mut agreed, peer, limits)?,
-            // RFC 6581 s10: "If the responder receives an enhanced MPA message, it MUST respond with
-            // an enhanced MPA message", and the same for unenhanced ones.
+            // RFC 6581 s10: "If the responder receives an enhanced MPA message, it MUST respond
+            // with an enhanced MPA message", and the same for unenhanced ones.
             _ => return Err(MpaError::ReplyFormat),
         }
         Ok(agreed)
     }
 
-    /// Settles read queue depths and RTR with an enhanced responder.
+    /// Negotiates read queue depths and RTR with an enhanced responder.
     fn negotiate(
         self,
         agreed: &mut Agreed,
@@ -256,8 +256,8 @@ impl Initiator {
         agreed.peer_ird = peer.ird;
         agreed.peer_ord = peer.ord;
 
-        // RFC 6581 s9.1: "the initiator MUST set its IRD at least to the responder ORD and its ORD at
-        // most to the responder IRD." Either stays as it is if the responder's value is 0x3FFF.
+        // RFC 6581 s9.1: "the initiator MUST set its IRD at least to the responder ORD and its ORD
+        // at most to the responder IRD." Either stays as it is if the responder's value is 0x3FFF.
         if peer.ird != NO_NEGOTIATION {
             agreed.ord = agreed.ord.min(peer.ird);
         }
@@ -271,9 +271,9 @@ impl Initiator {
         }
 
         // RFC 6581 s9.2: "Upon receiving the MPA Accept Frame with Control Flag A set to 1, the
-        // initiator MUST generate one of the negotiated RTR indications." A responder that leaves it
-        // clear wants none: it takes part in the client-server model alone, in which the initiator sends
-        // first, as this one can.
+        // initiator MUST generate one of the negotiated RTR indications." A responder that leaves
+        // it clear wants none: it knows only the client-server model, in which the initiator sends
+        // first, as this end can.
         if self.rtr.is_empty() || !peer.peer_to_peer {
             return Ok(());
         }
@@ -294,7 +294,7 @@ impl Initiator {
     }
 }
 
-/// The responder, which has received a Request and owes the Reply.
+/// The responder, which has received a Request and has to send the Reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Responder {
     revision: u8,
@@ -333,7 +333,7 @@ impl Responder {
     /// This end must receive the initiator's first FPDU before it sends any (RFC 5044 s7.1.2
     /// rule 4).
     pub fn accept(self, answer: &Offer<'_>, out: &mut [u8]) -> Result<(Agreed, usize), MpaError> {
-        // A responder that turns CRCs on for its initiator's sake says so: either bit decides.
+        // Either bit turns CRCs on. If the Request's does, the Reply's is set, too.
         let crc = self.crc || answer.crc;
         let large_fpdu = self.large_fpdu && answer.large_fpdu;
         let mut agreed = Agreed {
@@ -359,7 +359,7 @@ impl Responder {
 
     /// Rejects: writes the MPA Reply Frame to the front of `out` and returns its length.
     pub fn reject(self, private_data: &[u8], out: &mut [u8]) -> Result<usize, MpaError> {
-        // What the initiator asked for, seen from this end.
+        // The depths that the initiator asked for, as this end's IRD and ORD.
         let (ird, ord) = self.peer.map_or((0, 0), |p| (p.ord, p.ird));
         self.reject_for(ird, ord, private_data, out)
     }
@@ -393,7 +393,7 @@ impl Responder {
         encode(FrameKind::Reply, header, enhanced, private_data, out)
     }
 
-    /// A Reply to the Request: never with markers required.
+    /// The header of a Reply to the Request. It never requires markers.
     fn header(&self, crc: bool) -> Header {
         Header {
             markers: false,
@@ -426,7 +426,7 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
             RtrSet::EMPTY => mine,
             both => both,
         };
-        // One of those in the Reply is what an initiator sends that goes on, whatever it offered.
+        // An initiator that goes on sends one of those in the Reply, whatever it offered.
         agreed.rtr_any = rtr;
         agreed.rtr = rtr.preferred();
         // RFC 6581 s9.1: "if the initiator ORD is 0 [...] and the responder supports use of a
@@ -437,8 +437,8 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
     }
 
     // RFC 6581 s9.1: "The responder MUST respond to an initiator ORD value of 0x3FFF by leaving its
-    // local endpoint IRD value unchanged and setting the IRD to 0x3FFF in its reply message", and the
-    // same for IRD and ORD.
+    // local endpoint IRD value unchanged and setting the IRD to 0x3FFF in its reply message", and
+    // the same for IRD and ORD.
     let ird = if peer.ord == NO_NEGOTIATION {
         NO_NEGOTIATION
     } else {
@@ -459,7 +459,7 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
     }
 }
 
-/// A depth as it can be sent: values beyond the field count as the largest.
+/// A depth that fits its field: larger values become the largest.
 fn depth(value: u16) -> u16 {
     if value > NO_NEGOTIATION {
         MAX_DEPTH
@@ -468,7 +468,7 @@ fn depth(value: u16) -> u16 {
     }
 }
 
-/// The local value of a depth that was offered as `offered`.
+/// This end's value of a depth: `offered`, or `local` if that left it open.
 fn negotiated_or(offered: u16, local: u16) -> u16 {
     if offered == NO_NEGOTIATION {
         local

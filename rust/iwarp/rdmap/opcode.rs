@@ -14,7 +14,7 @@ pub const VERSION: u8 = 1;
 /// [`VERSION`] at its place in the control field, bits 24-25 of Figure 3.
 pub(crate) const VERSION_BITS: u8 = VERSION << 6;
 
-/// Where it is.
+/// The bits of the version in the control field.
 pub(crate) const VERSION_BITS_MASK: u8 = 0b11 << 6;
 
 /// RDMA Message Opcode (RFC 5040 s4.1, Figure 4).
@@ -83,7 +83,7 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
-    /// Which of the four Send opcodes carries these properties.
+    /// The one of the four Send opcodes that has these properties.
     #[inline]
     pub const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {

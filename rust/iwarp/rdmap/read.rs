@@ -9,7 +9,7 @@ use crate::types::{ReadRequest, Stag, TaggedOffset};
 pub const READ_REQUEST_LEN: usize = 28;
 
 impl ReadRequest {
-    /// Reads a header; every value is legal here, what it names is checked by its user.
+    /// Reads a header. Every value is legal here; its user checks the buffers that it names.
     #[inline]
     pub fn from_bytes(b: &[u8; READ_REQUEST_LEN]) -> Self {
         Self {

@@ -18,7 +18,7 @@ pub enum Layer {
     Other(u8),
 }
 
-/// What went wrong, as a Terminate names it.
+/// The error that a Terminate reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TermCode {
     layer: u8,
@@ -163,7 +163,8 @@ impl TermCode {
     /// are such (RFC 5040 s4.8, Figure 10).
     #[inline]
     pub const fn includes_ddp_header(self) -> bool {
-        // "The DDP Header is not present if the Terminate Error Type is a Local Catastrophic Error."
+        // "The DDP Header is not present if the Terminate Error Type is a Local Catastrophic
+        // Error."
         self.etype != CATASTROPHIC && matches!(self.layer(), Layer::Rdmap | Layer::Ddp)
     }
 

@@ -8,7 +8,7 @@ use super::{Opcode, TermCode, READ_REQUEST_LEN};
 use crate::ddp::{UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
 use crate::types::{Msn, Qn, ReadRequest, Stag};
 
-/// Octets of the Terminate Control field with the reserved bits behind it.
+/// Octets of the Terminate Control field with the reserved bits after it.
 const CONTROL_LEN: usize = 4;
 /// Octets of the DDP Segment Length field.
 const SEGMENT_LENGTH_LEN: usize = 2;
@@ -50,8 +50,8 @@ impl Terminate {
         }
     }
 
-    /// A Terminate for an error met while the Read Request with number `msn` was served, when
-    /// `done` octets of its response had been sent.
+    /// A Terminate for an error met while serving the Read Request with number `msn`, when `done`
+    /// octets of its response had been sent.
     ///
     /// The DDP header is that of the request as a sender makes it; the RDMA header shows what was
     /// left (RFC 5040 s4.8). Which of them are included depends on `code` (Figure 10).
@@ -69,8 +69,8 @@ impl Terminate {
         Self::with_headers(code, LEN, ddp.to_bytes(), Some(rdma))
     }
 
-    /// A Terminate for a received segment of `segment_length` octets with DDP header `ddp` (octets
-    /// behind a tagged header are ignored), including of it what Figure 10 of RFC 5040 asks for.
+    /// A Terminate for a received segment of `segment_length` octets. `ddp` has its DDP header;
+    /// octets after a tagged one are ignored. It includes what Figure 10 of RFC 5040 asks for.
     pub(crate) fn with_headers(
         code: TermCode,
         segment_length: u16,
@@ -145,9 +145,9 @@ impl Terminate {
 
     /// Reads the Terminate Header of a received message.
     ///
-    /// A Terminate is the last word of a peer that is in trouble, hence its error is reported even
-    /// when the headers it promises are cut short; those are then absent. `None` only if the
-    /// control field itself is incomplete.
+    /// A Terminate is the last message of its sender. So its error is reported even if the headers
+    /// that it announces are cut short, which are absent then. `None` only if the control field
+    /// itself is incomplete.
     pub fn parse(b: &[u8]) -> Option<Self> {
         let (control, mut rest) = b.split_first_chunk::<CONTROL_LEN>()?;
         let hdrct = control[2];
@@ -174,7 +174,7 @@ impl Terminate {
     }
 }
 
-/// Copies `bytes` to the front of `out` and returns what is behind them.
+/// Copies `bytes` to the front of `out` and returns the rest of `out`.
 ///
 /// All callers together fill at most [`TERMINATE_MAX`] octets; if there were no room, the field
 /// would be left out instead of a panic.

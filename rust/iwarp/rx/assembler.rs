@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FpduAssembler FPDUs from a stream that comes in pieces.
+//! Whole FPDUs from a stream that comes in pieces.
 
 use super::{Fault, Handler, Receiver};
 use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
 
-/// Puts FPDUs together that come in pieces, so that a [`Receiver`] gets whole ones only and places
-/// nothing of an FPDU before its CRC was verified (RFC 5044 s6).
+/// Puts FPDUs together that come in pieces. So a [`Receiver`] gets whole ones only, and places
+/// nothing of an FPDU before it has verified the CRC (RFC 5044 s6).
 ///
-/// Those that lie whole in what comes are handed on where they are. The others cost a copy to `B`, a
-/// buffer of at least [`MAX_FPDU`](FpduAssembler::MAX_FPDU) octets.
+/// FPDUs that are whole in the received data are passed on in place. The others cost a copy to `B`,
+/// a buffer of at least [`MAX_FPDU`](FpduAssembler::MAX_FPDU) octets.
 #[derive(Debug)]
 pub struct FpduAssembler<B> {
     buf: B,
-    /// Octets of the FPDU under way that are in `buf`; 0 between FPDUs that are handed on in place.
+    /// Octets of the FPDU under way that are in `buf`; 0 between FPDUs, and while they are passed
+    /// on in place.
     have: usize,
     /// Octets of them that the receiver has taken: less than all only while the FPDU waits.
     taken: usize,
@@ -25,7 +26,7 @@ impl FpduAssembler<()> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
-    /// Before the first FPDU. `None` if `buf` is too short.
+    /// Makes an assembler before the first FPDU. `None` if `buf` is too short.
     pub fn new(buf: B) -> Option<Self> {
         (buf.as_ref().len() >= FpduAssembler::MAX_FPDU).then_some(Self {
             buf,
@@ -34,7 +35,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
         })
     }
 
-    /// As [`Receiver::receive`] of `rx`, which nobody else feeds.
+    /// As [`Receiver::receive`] of `rx`, which must get no octets otherwise.
     pub fn receive<H: Handler>(
         &mut self,
         rx: &mut Receiver,
@@ -44,7 +45,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
         let mut rest = data;
         loop {
             if self.have == 0 {
-                // The rest of an FPDU that waited was verified with it.
+                // An FPDU that waited was verified whole, so its rest needs no copy.
                 let begun = rx.left_of_fpdu().min(rest.len());
                 let behind = rest.get(begun..).unwrap_or_default();
                 let (whole, part) = rest
@@ -67,21 +68,21 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
                 .taken
                 .saturating_add(rx.receive(fpdu.unwrap_or_default(), h)?);
             if self.taken < self.have {
-                // It waits, here.
+                // The FPDU waits in `buf`.
                 return Ok(data.len().saturating_sub(rest.len()));
             }
             (self.have, self.taken) = (0, 0);
         }
     }
 
-    /// Whether the stream is between FPDUs, as far as this knows.
+    /// Whether the stream is between FPDUs, as far as this has octets of it.
     pub fn at_boundary(&self) -> bool {
         self.have == 0
     }
 
     /// Moves octets of the FPDU under way from `rest` to the buffer; true once it is whole.
     fn gather(&mut self, rest: &mut &[u8]) -> bool {
-        // Its length field first, then as much as that says, which is more.
+        // First its length field, then the other octets that this announces.
         while let want @ 1.. = missing(self.buf.as_ref(), self.have) {
             let (chunk, behind) = rest.split_at_checked(want).unwrap_or((*rest, &[]));
             let room = self.buf.as_mut().get_mut(self.have..);
@@ -99,7 +100,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> FpduAssembler<B> {
     }
 }
 
-/// Octets that `buf`, of which the first `have` are valid, lacks of an FPDU, or of its length field.
+/// Octets that are missing of an FPDU, or of its length field, after the first `have` of `buf`.
 fn missing(buf: &[u8], have: usize) -> usize {
     let need = match buf.first_chunk::<LENGTH_LEN>() {
         Some(len) if have >= LENGTH_LEN => fpdu_len(u16::from_be_bytes(*len)),

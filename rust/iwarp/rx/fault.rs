@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be wrong with a received stream, and what a Terminate says about it.
+//! The faults of a received stream, and the errors that a Terminate reports for them.
 
 use core::fmt;
 
 use super::Refusal;
 use crate::rdmap::TermCode;
 
-/// The layer that found a fault, with what it found.
+/// The layer that found a fault, with the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An FPDU's CRC does not match its contents.
     Crc,
-    /// FPDU boundaries are lost: a ULPDU length that cannot be.
+    /// FPDU boundaries are lost: a ULPDU has an impossible length.
     Framing,
     /// A DDP check failed (RFC 5041 s7.1).
     Ddp(TermCode),
@@ -60,7 +60,7 @@ reasons! {
     TaggedStagChanged => TAGGED_INVALID_STAG, "STag differs within one tagged message";
     TaggedBounds => TAGGED_BOUNDS, "tagged segment outside of its buffer";
     TaggedNotAssociated => TAGGED_NOT_ASSOCIATED, "tagged segment: STag of another stream";
-    /// DDP has no code for missing rights; an STag that is not valid for this access is nearest.
+    /// DDP has no code for missing rights. The nearest one: an STag not valid for this access.
     TaggedAccess => TAGGED_INVALID_STAG, "tagged segment: buffer grants no such access";
     TaggedToWrap => TAGGED_TO_WRAP, "tagged segment: TO plus length wraps";
     TaggedTooLong => TAGGED_BOUNDS, "tagged message of 2^32 octets or more";
@@ -121,7 +121,7 @@ impl Fault {
         }
     }
 
-    /// What happened, for people.
+    /// The fault in words.
     pub const fn reason(&self) -> &'static str {
         self.0.text()
     }
@@ -139,7 +139,7 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// What a handler was refusing.
+/// The message or placement that a handler refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// Placement or delivery of a tagged message.
@@ -183,8 +183,8 @@ impl Refused {
             (Self::Send | Self::SendInvalidate, W::NoBuffer) => Reason::NoBuffer,
             (Self::Send | Self::SendInvalidate, W::TooLong | W::Bounds) => Reason::MessageTooLong,
 
-            // What is left has no meaning for the peer: for instance a receive buffer whose local
-            // key is bad.
+            // Other refusals mean nothing to the peer: for instance that of a receive buffer whose
+            // local key is bad.
             _ => Reason::Local,
         }
     }

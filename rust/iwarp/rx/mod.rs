@@ -9,10 +9,10 @@
 //! begin_segment  place             end_segment  deliver   its last segment
 //! ```
 //!
-//! `end_segment` and `deliver` are called only once the FPDU's CRC has been verified. So is `place`
-//! for an FPDU that is handed to the receiver whole; of one that comes in pieces it moves payload
-//! before the CRC is known, unless [`FpduAssembler`] puts the pieces together first (see the crate's
-//! documentation).
+//! The receiver calls `end_segment` and `deliver` only after it has verified the FPDU's CRC. So it
+//! does `place` for an FPDU that it gets whole. Of an FPDU that comes in pieces it has the payload
+//! placed before the CRC is known, unless [`FpduAssembler`] puts the pieces together first (see the
+//! crate's documentation).
 
 mod assembler;
 mod fault;
@@ -26,19 +26,19 @@ pub use receiver::Receiver;
 use crate::rdmap::Terminate;
 use crate::types::{ReadRequest, Stag, TaggedOffset};
 
-/// What connection setup agreed on for the inbound half of the stream.
+/// The terms of connection setup for the inbound half of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxConfig {
     /// CRCs are in use: verify them (RFC 5044 s7.1.1, C bit).
     pub crc: bool,
 }
 
-/// Where the payload of a segment belongs.
+/// The buffer that the payload of a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The receive buffer at the head of the Send queue (QN 0), `offset` octets in.
     Recv {
-        /// Octets of the message in front of this segment (MO).
+        /// Octets of the message before this segment (MO).
         offset: u32,
     },
     /// A Tagged Buffer that this end has advertised for RDMA Write.
@@ -48,11 +48,11 @@ pub enum Target {
         /// Where the segment's payload starts in it; `to` plus length does not wrap.
         to: TaggedOffset,
     },
-    /// The sink buffer of the oldest outstanding RDMA Read, `offset` octets into what was asked.
+    /// The sink buffer of the oldest outstanding RDMA Read, `offset` octets into its response.
     ///
     /// STag, TO and length of the segment have been found to agree with [`ReadExpect`].
     ReadResponse {
-        /// Octets of the response in front of this segment.
+        /// Octets of the response before this segment.
         offset: u32,
     },
 }
@@ -60,11 +60,11 @@ pub enum Target {
 /// One DDP segment with payload to place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Where it belongs.
+    /// The buffer that it belongs to.
     pub target: Target,
     /// Octets of payload in this segment, at most [`MAX_ULPDU`](crate::MAX_ULPDU).
     pub len: u32,
-    /// The first segment of its message that the handler gets to see.
+    /// The first segment of its message that the handler sees.
     pub first: bool,
     /// The last segment of its message (L flag).
     pub last: bool,
@@ -112,9 +112,9 @@ pub enum Event {
     Terminate(Terminate),
 }
 
-/// Why a handler refuses a segment or a message.
+/// The reason for which a handler refuses a segment or a message.
 ///
-/// What a Terminate says of it depends on the message (see [`Fault`]).
+/// The error that a Terminate reports for it depends on the message (see [`Fault`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No such STag, or it is not valid.
@@ -129,8 +129,8 @@ pub enum Refusal {
     Wrap,
     /// No receive buffer is posted.
     NoBuffer,
-    /// No receive buffer is posted, but there may be one soon: the rest of the stream waits. Of the
-    /// first segment of a Send only, from [`Handler::begin_segment`].
+    /// No receive buffer is posted, but there may be one soon: the rest of the stream waits. Only
+    /// for the first segment of a Send, from [`Handler::begin_segment`].
     Wait,
     /// The message is longer than the receive buffer.
     TooLong,
@@ -147,9 +147,10 @@ pub trait Handler {
     /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
 
-    /// What the oldest outstanding RDMA Read expects, `None` if no read is outstanding.
+    /// The response that the oldest outstanding RDMA Read expects; `None` if no read is
+    /// outstanding.
     ///
-    /// Asked at the first segment of a Read Response.
+    /// Called at the first segment of a Read Response.
     fn expected_read(&mut self) -> Option<ReadExpect>;
 
     /// A segment begins: find its target and check its bounds, before its first octet moves.
@@ -159,20 +160,20 @@ pub trait Handler {
     /// called for a tagged segment of length 0: "The STag and TO fields MUST NOT be checked for a
     /// zero-length Tagged DDP Message" (RFC 5041 s5.2).
     ///
-    /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet behind the segment's
-    /// header, and the next call of it asks for this segment again.
+    /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet after the
+    /// segment's header, and its next call asks for this segment again.
     ///
     /// A tagged message may begin while a Send is incomplete, and a Send while a tagged message is;
-    /// keep the states of [`Target::Recv`] and of the tagged targets apart. An RDMA Write and a Read
-    /// Response never interleave.
+    /// keep the states of [`Target::Recv`] and of the tagged targets apart. An RDMA Write and a
+    /// Read Response never interleave.
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
 
-    /// The next octets of the segment that began: place them behind the earlier ones and return
+    /// The next octets of the segment that began: place them after the earlier ones and return
     /// `crc` updated over them. `crc` is `None` when CRCs are off, or the FPDU's was verified
     /// before; the value returned is then ignored.
     ///
     /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
-    /// be that of `data`, not of the place it was copied to, which others may be writing as well.
+    /// be that of `data`, not of its copy, to which others may write as well.
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal>;
 
     /// The segment is complete and its CRC verified. Follows every accepted

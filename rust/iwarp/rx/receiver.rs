@@ -50,7 +50,7 @@ pub struct Receiver {
     pad: u8,
     /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
     fault: Option<Reason>,
-    /// The CRC of the FPDU under way was verified before anything of it was handed on.
+    /// The CRC of the FPDU under way was verified before anything of it was passed on.
     verified: bool,
     /// CRC32c register over the FPDU under way.
     crc: u32,
@@ -113,14 +113,15 @@ impl Receiver {
         }
     }
 
-    /// Whether a message has begun and not ended, so that a FIN here would cut it short. Not once the
-    /// peer has sent a Terminate: it sends nothing behind that (RFC 5040 s5.4), whatever it was sending.
+    /// Whether a message has begun and not ended, so that a FIN here would cut it short. False once
+    /// the peer has sent a Terminate: it sends nothing after that (RFC 5040 s5.4), whatever it was
+    /// sending.
     pub fn mid_message(&self) -> bool {
         self.phase != Phase::Closed && self.rules.mid_message()
     }
 
     /// The Terminate to send for a fault that [`receive`](Self::receive) has returned, with the
-    /// headers at fault. `None` if there is nothing to tell the peer: just close.
+    /// headers at fault. `None` if the peer is told nothing, and the stream just closed.
     pub fn terminate_for(&self, f: &Fault) -> Option<Terminate> {
         let code = f.term()?;
         let (len, ddp) = self.hdr.split_first_chunk::<LENGTH_LEN>()?;
@@ -138,16 +139,17 @@ impl Receiver {
         ))
     }
 
-    /// Takes the next octets of the stream; returns how many. That is all of them, unless the handler
-    /// wants a segment to wait ([`Refusal::Wait`](super::Refusal::Wait)): what is not taken comes again
-    /// with the next call, in front of what follows it. TCP's window holds up the peer meanwhile.
+    /// Takes the next octets of the stream; returns how many. It takes all of them, unless the
+    /// handler wants a segment to wait ([`Refusal::Wait`](super::Refusal::Wait)): the caller passes
+    /// the others again with the next call, before the octets that follow. TCP's window holds up
+    /// the peer meanwhile.
     ///
-    /// An FPDU that lies in `data` whole is verified before any of its payload is placed
-    /// (RFC 5044 s6). One that comes in pieces is placed as it comes; [`FpduAssembler`](super::FpduAssembler) puts
-    /// such FPDUs together first.
+    /// An FPDU that is whole in `data` is verified before any of its payload is placed (RFC 5044
+    /// s6). One that comes in pieces is placed as it comes; [`FpduAssembler`](super::FpduAssembler)
+    /// puts such FPDUs together first.
     ///
-    /// A fault is returned once the FPDU it was found in has been received with a good CRC
-    /// (RFC 5044 s6: "An MPA receiver MUST first verify the FPDU"); with CRCs off, or if the fault is
+    /// A fault is returned once the FPDU it was found in has been received with a good CRC (RFC
+    /// 5044 s6: "An MPA receiver MUST first verify the FPDU"); with CRCs off, or if the fault is
     /// this end's, at once. After it the receiver is dead and returns the same fault for any input:
     /// "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
     /// that half connection" (RFC 5044 s8).
@@ -206,8 +208,8 @@ impl Receiver {
         if self.have == 0 {
             if let Some((hdr, _)) = rest.split_first_chunk() {
                 self.hdr = *hdr;
-                // Of the copy: whoever else can write to `rest` must not make the length that is
-                // skipped here differ from the one that is checked later.
+                // Of the copy: another writer to `rest` must not make the length that is skipped
+                // here differ from the one that is checked later.
                 let n = header_len(UNTAGGED_HDR, &self.hdr);
                 *rest = rest.get(n..)?;
                 return Some(n);
@@ -259,8 +261,8 @@ impl Receiver {
 
     /// Checks the DDP header and lets the handler accept the segment, or hold it up.
     ///
-    /// What is held up is checked again, which has the same outcome: nothing of the stream is taken
-    /// meanwhile, and the rules take note of a segment only when it is accepted.
+    /// A segment that is held up is checked again, with the same outcome: nothing of the stream is
+    /// taken meanwhile, and the rules take note of a segment only when it is accepted.
     #[inline]
     fn admit<H: Handler>(&mut self, h: &mut H) -> Result<(), Reason> {
         let Some(ddp) = self.hdr.last_chunk::<UNTAGGED_LEN>() else {
@@ -284,12 +286,12 @@ impl Receiver {
         }
     }
 
-    /// Verifies the CRC of the FPDU under way if all of it is there: what is behind its header is
-    /// the front of `rest`.
+    /// Verifies the CRC of the FPDU under way if all of it is there: `rest` begins after its
+    /// header.
     ///
     /// RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP."
-    /// It costs no walk over the payload more than a CRC taken while it is placed, as that is one
-    /// behind the copy.
+    /// This costs no more than a CRC that is taken while payload is placed: either is a walk of its
+    /// own over the payload.
     #[inline]
     fn verify_whole<H: Handler>(&mut self, rest: &[u8], h: &mut H) -> Result<(), Reason> {
         let body = self.left as usize + usize::from(self.pad);
@@ -300,7 +302,7 @@ impl Receiver {
         let Some(field) = behind.first_chunk::<CRC_LEN>() else {
             return Ok(());
         };
-        // Good or bad, nothing more is to be learnt of this FPDU.
+        // Good or bad, the rest of this FPDU tells nothing more.
         self.verified = true;
         let crc = if body.is_empty() {
             self.crc
@@ -320,7 +322,7 @@ impl Receiver {
         self.crc_on && !self.verified
     }
 
-    /// Hands on the next octets of payload.
+    /// Passes on the next octets of payload.
     #[inline]
     fn payload<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
         let Some(segment) = &self.segment else {
@@ -338,8 +340,8 @@ impl Receiver {
                 }
             }
         } else {
-            // A header of a message that is the engine's own. What a later revision may append to a
-            // Terminate is not kept.
+            // The engine itself reads this message's header. Octets that a later revision may
+            // append to a Terminate are not kept.
             copy_front(self.body.get_mut(from..).unwrap_or_default(), chunk);
             self.update_crc(chunk, h);
         }
@@ -368,7 +370,7 @@ impl Receiver {
         }
     }
 
-    /// Collects pad and CRC; what is behind the CRC in the array returned has no meaning.
+    /// Collects pad and CRC. Octets after the CRC in the array that is returned mean nothing.
     #[inline]
     fn gather_trailer(&mut self, rest: &mut &[u8]) -> Option<[u8; TRAILER_MAX]> {
         if self.have == 0 && self.pad == 0 {
@@ -461,8 +463,8 @@ impl Receiver {
     }
 }
 
-/// Octets of ULPDU Length and DDP header that can be told from the first `have` octets of `hdr`; if
-/// that many are there, it is all. Less than [`TAGGED_HDR`] then means that the ULPDU is too short
+/// Octets of ULPDU Length and DDP header, as far as the first `have` octets of `hdr` tell. Once
+/// that many are there, it is final; if it is less than [`TAGGED_HDR`] then, the ULPDU is too short
 /// for its DDP header.
 #[inline]
 fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {

@@ -2,7 +2,7 @@
 
 //! DDP and RDMAP rules for one segment after the other (RFC 5041 s5 and s7.1, RFC 5040 s7.2).
 //!
-//! [`Rules`] is what the stream has shown so far; [`Rules::open`] checks the header of the next
+//! [`Rules`] has the state of the stream so far; [`Rules::open`] checks the header of the next
 //! segment against it.
 //!
 //! # Interleaving
@@ -30,12 +30,12 @@ use crate::types::{Msn, Qn, Stag};
 const VERSIONS: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
 const VERSIONS_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK]);
 
-/// What is done with the payload of the open segment.
+/// The use of the open segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// It goes to the handler, which has accepted the segment.
     Place,
-    /// There is none, and the handler is not to see the segment.
+    /// There is no payload, and the handler is not to see the segment.
     Skip,
     /// It is a Read Request Header or a Terminate Header.
     Gather,
@@ -46,7 +46,7 @@ pub(super) enum Action {
 pub(super) struct Segment {
     /// The message it belongs to.
     pub(super) opcode: Opcode,
-    /// What to do with its payload.
+    /// The use of its payload.
     pub(super) action: Action,
     /// L flag.
     pub(super) last: bool,
@@ -75,7 +75,7 @@ pub(super) struct Rules {
     send_msn: Msn,
     /// Next MSN of QN 1.
     read_msn: Msn,
-    /// What the Read Response under way must match.
+    /// The Read that the Read Response under way must match.
     expect: ReadExpect,
     /// The next segment may be the zero-length Send that serves as RTR.
     pub(super) rtr_send: bool,
@@ -106,7 +106,8 @@ impl Rules {
     }
 
     /// Checks the DDP header that begins `hdr`, of a segment with `len` octets of payload, and lets
-    /// the handler accept the segment. [`Reason::Waits`]: it is to wait, and nothing has changed.
+    /// the handler accept the segment. Errors: [`Reason::Waits`] if it has to wait; nothing has
+    /// changed then.
     #[inline]
     pub(super) fn open<H: Handler>(
         &mut self,
@@ -118,8 +119,9 @@ impl Rules {
         let is_tagged = ddp & TAGGED != 0;
 
         // RFC 5041 s4.1: "The value of DV MUST be the same for all the DDP Segments transmitted or
-        // received on a DDP Stream." RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA Version
-        // MUST be valid." Both versions at once, as both are right nearly always.
+        // received on a DDP Stream." RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA
+        // Version MUST be valid." Both versions are checked at once, as both are right nearly
+        // always.
         if hdr.be16::<0>() & VERSIONS_MASK != VERSIONS {
             return Err(match (ddp & VERSION_MASK == VERSION, is_tagged) {
                 (true, _) => Reason::RdmapVersion,
@@ -137,7 +139,7 @@ impl Rules {
         } else {
             self.open_untagged(&UntaggedHeader::from_bytes(hdr), opcode, len, h)
         };
-        // (An RTR never waits, so one that does was none.)
+        // An RTR never waits, so a segment that does is not the RTR.
         self.rtr_send = false;
         segment
     }
@@ -220,8 +222,8 @@ impl Rules {
 
     /// RFC 5040 s5.2.2: "The Data Sink MAY validate that the STag, Tagged Offset, and length of the
     /// RDMA Read Response Message are the same as the STag, Tagged Offset, and length included in
-    /// the corresponding RDMA Read Request Message." It must, or a peer could write anywhere that a
-    /// local buffer is registered.
+    /// the corresponding RDMA Read Request Message." This end must, or a peer could write anywhere
+    /// that a local buffer is registered.
     #[inline]
     fn check_read_response(&self, hdr: &TaggedHeader, len: u32, end: u32) -> Result<(), Reason> {
         if len != 0 {
@@ -253,7 +255,7 @@ impl Rules {
         if hdr.qn.0 > Qn::TERMINATE.0 {
             return Err(Reason::InvalidQn);
         }
-        // Figure 4 of RFC 5040, which also tells what must not come untagged.
+        // Figure 4 of RFC 5040: each opcode has its queue, or none if it is tagged.
         if opcode.queue() != Some(hdr.qn) {
             return Err(Reason::OpcodeNotOfQueue);
         }
@@ -464,7 +466,7 @@ mod tests {
         assert_eq!(error, Some(Reason::TaggedTooLong));
     }
 
-    /// A receiver is part of every connection.
+    /// Every connection has a receiver, so it must be small.
     #[test]
     fn receiver_is_small() {
         let size = core::mem::size_of::<super::super::Receiver>();

@@ -23,10 +23,10 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// A sender at its first FPDU.
+    /// A framer before its first FPDU.
     ///
-    /// RFC 5044 s4.3: "the MPA Markers MUST be inserted immediately preceding the first FPDU of Full
-    /// Operation Phase, and at every 512th octet of the TCP octet stream thereafter."
+    /// RFC 5044 s4.3: "the MPA Markers MUST be inserted immediately preceding the first FPDU of
+    /// Full Operation Phase, and at every 512th octet of the TCP octet stream thereafter."
     pub const fn new(crc: bool, markers: bool) -> Self {
         Self {
             crc,
@@ -49,8 +49,8 @@ impl Framer {
 
     /// Writes the FPDU of a segment.
     ///
-    /// If the sink fails, what it has taken is part of an FPDU. A sink that can drop that part again
-    /// may go on with a copy of the framer made before; otherwise the stream has to be closed.
+    /// If the sink fails, it has taken a part of the FPDU. If that part can be dropped, the caller
+    /// may go on with a copy of the framer made before; otherwise it has to close the stream.
     #[inline]
     pub fn write<S: Sink>(&mut self, seg: &Segment, out: &mut S) -> Result<(), S::Error> {
         if self.markers {
@@ -88,10 +88,10 @@ impl Framer {
             fpduptr: 0,
             out,
         };
-        // RFC 5044 s4.3: "An FPDUPTR value of 0x0000 is a special case -- it is used when the Marker
-        // falls exactly between FPDUs [...]. In this case, the Marker is considered to be contained
-        // in the following FPDU". It is not counted by later markers of the FPDU, which point to the
-        // ULPDU Length field.
+        // RFC 5044 s4.3: "An FPDUPTR value of 0x0000 is a special case -- it is used when the
+        // Marker falls exactly between FPDUs [...]. In this case, the Marker is considered to be
+        // contained in the following FPDU". It is not counted by later markers of the FPDU, which
+        // point to the ULPDU Length field.
         w.marker_if_due()?;
         w.fpduptr = 0;
         w.bytes(seg.header())?;
@@ -121,8 +121,8 @@ impl<S: Sink> Marked<'_, S> {
         if self.to_marker != 0 {
             return Ok(());
         }
-        // s4.2: "The Reserved field MUST be set to zero on transmit". The FPDUPTR's two low bits are
-        // zero as everything in front of a marker is a multiple of four octets.
+        // s4.2: "The Reserved field MUST be set to zero on transmit". The FPDUPTR's two low bits
+        // are zero as everything in front of a marker is a multiple of four octets.
         let [a, b] = self.fpduptr.to_be_bytes();
         let marker: [u8; MARKER_LEN] = [0, 0, a, b];
         self.put(&marker)?;

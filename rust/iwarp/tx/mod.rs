@@ -11,9 +11,9 @@ mod segmenter;
 pub use framer::Framer;
 pub use segmenter::{Message, Segment, Segmenter};
 
-/// The lower half of the transmit path: where octets go, and where payload comes from.
+/// The lower half of the transmit path: it takes the octets, and has the payload.
 pub trait Sink {
-    /// Why octets cannot be taken.
+    /// The error of a sink that cannot take octets.
     type Error;
 
     /// Updates the raw CRC32c register `crc` (no inversions) over `data`.

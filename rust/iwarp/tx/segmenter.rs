@@ -30,7 +30,7 @@ pub enum Message {
     ReadRequest {
         /// Its number on QN 1: 1 for the first Read Request of the stream.
         msn: Msn,
-        /// What to read.
+        /// The read to ask for.
         req: ReadRequest,
     },
     /// RDMA Read Response.
@@ -70,7 +70,7 @@ impl Segment {
         }
     }
 
-    /// Octets of the message in front of this segment's payload.
+    /// Octets of the message before this segment's payload.
     #[inline]
     pub const fn payload_offset(&self) -> u32 {
         self.payload_offset
@@ -103,7 +103,7 @@ impl Segment {
     }
 }
 
-/// How far a message has been cut.
+/// A position in a message: how much of it has been cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     offset: u32,
@@ -120,7 +120,7 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// Starts with a message of `len` octets of payload (0 is assumed for messages without).
+    /// Starts with a message of `len` octets of payload (taken as 0 for a message without payload).
     #[inline]
     pub const fn new(message: Message, len: u32) -> Self {
         let len = match message {
@@ -141,7 +141,7 @@ impl Segmenter {
         self.len.wrapping_sub(self.offset)
     }
 
-    /// Where the next segment begins.
+    /// The position at which the next segment begins.
     #[inline]
     pub const fn mark(&self) -> Mark {
         Mark {
@@ -150,7 +150,7 @@ impl Segmenter {
         }
     }
 
-    /// Goes back to where a segment began that was made and not used.
+    /// Goes back to the position before a segment that was made and not used.
     #[inline]
     pub fn rewind(&mut self, mark: Mark) {
         self.offset = mark.offset;
@@ -215,9 +215,9 @@ impl Segmenter {
 
     /// A segment of a tagged message.
     ///
-    /// RFC 5041 s5.2: "the TO MUST be set to the octet offset from the first octet in the associated
-    /// ULP Message to the first octet in the ULP Payload contained in the DDP Segment, plus the TO
-    /// assigned to the first octet in the associated ULP Message."
+    /// RFC 5041 s5.2: "the TO MUST be set to the octet offset from the first octet in the
+    /// associated ULP Message to the first octet in the ULP Payload contained in the DDP Segment,
+    /// plus the TO assigned to the first octet in the associated ULP Message."
     #[inline]
     fn tagged(&mut self, opcode: Opcode, stag: Stag, to: TaggedOffset, mulpdu: u16) -> Segment {
         let offset = self.offset;
