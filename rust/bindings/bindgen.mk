@@ -2,15 +2,15 @@
 #
 # Included by Kbuild: the rules that generate the raw bindings.
 #
-# Types that the kernel crate's bindings define completely are not defined a
-# second time (the same C type must be the same Rust type on both sides); they
-# are found through the glob import in lib.rs. Their names are taken from the
-# kernel's generated file, into a file, as they are too many for make.
+# A type that the kernel crate's bindings define completely is not defined a
+# second time, as a C type must be the same Rust type on both sides. The glob
+# import in lib.rs finds it. The names of these types are taken from the kernel's
+# generated file, and put into a file, as they are too many for make.
 
 bindings := $(obj)/rust/bindings
 kernel_bindings := $(objtree)/rust/bindings/bindings_generated.rs
 
-# What only the kernel can know about C flags that bindgen must not see.
+# C flags that bindgen must not see. Only the kernel knows them.
 rsiw_skip_c_flags := $(shell sed -n '/^bindgen_skip_c_flags :=/,/[^\\]$$/p' \
 	$(srctree)/rust/Makefile | sed 's/^bindgen_skip_c_flags :=//; s/\\$$//')
 rsiw_bindgen_params := $(shell grep -Ev '^\#|^$$|lru_status' $(srctree)/rust/bindgen_parameters)

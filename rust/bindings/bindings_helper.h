@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The C that the bindings are generated from: what the kernel crate's own
- * bindings lack.
+ * The headers that the bindings are generated from, for what the kernel crate's
+ * own bindings lack.
  */
 
 /* First, so that enums are never seen through a forward reference. */
@@ -31,5 +31,5 @@
 
 #include "../helpers/net.h"
 
-/* Constants that bindgen does not see through casts. */
+/* Constants that bindgen does not find, because of their casts. */
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;

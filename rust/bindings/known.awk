@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# From the kernel crate's generated bindings: options for each struct or union
-# that is defined completely there, not to define it again (blocklist), nor what
-# is found only inside of it (opaque). Those it has only declared
-# (`_unused: [u8; 0]`) are left to be defined by our own bindings.
+# Reads the kernel crate's generated bindings. For each struct or union that
+# they define completely, prints options for bindgen not to define it again
+# (blocklist), nor types that only it contains (opaque). Our own bindings define
+# those that the kernel crate's only declare (`_unused: [u8; 0]`).
 
 /^pub (struct|union) [A-Za-z0-9_]+/ {
 	name = $3

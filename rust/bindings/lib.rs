@@ -3,10 +3,10 @@
 //! Raw bindings of what the `kernel` crate's own bindings lack: the RDMA core, sockets, network
 //! devices and the C helpers of this module.
 //!
-//! Everything the `kernel` crate binds is re-exported, so that a C type has one Rust type; where
-//! it only forward-declares a structure, the definition here shadows its one.
+//! Everything that the `kernel` crate binds is re-exported, so that a C type has one Rust type.
+//! Where that crate only declares a structure, the definition here shadows the declaration.
 //!
-//! Only the abstraction crates beside this one may use it.
+//! Only the crates `net` and `rdma` may use this one.
 
 #![allow(
     clippy::all,
@@ -28,7 +28,7 @@
 #[cfg_attr(not(CONFIG_RUSTC_HAS_UNNECESSARY_TRANSMUTES), allow(unknown_lints))]
 #[allow(unnecessary_transmutes)]
 mod raw {
-    // What is generated below shadows what this glob brings.
+    // Items that are generated below shadow those of this glob.
     pub use kernel::bindings::*;
     use kernel::ffi;
     use pin_init::{MaybeZeroable, Zeroable};
@@ -57,5 +57,5 @@ mod helpers {
 pub use helpers::*;
 pub use raw::*;
 
-/// What C code calls `struct sockaddr_storage` (a macro there).
+/// C's `struct sockaddr_storage`, which is a macro there.
 pub type sockaddr_storage = __kernel_sockaddr_storage;

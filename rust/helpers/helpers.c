@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C inlines and macros that Rust cannot call, as functions. Nothing but
- * wrappers belongs here; each is named rust_helper_ and what it wraps, and
- * Rust sees it under the latter name.
+ * C that Rust cannot call, as functions: inlines and macros one by one, and for
+ * sockets (net.c, net_tx.c) whole steps. Each function is named rust_helper_
+ * and a name, and Rust sees it under that name.
  */
 
 #include "rdma.c"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Kernel TCP sockets for Rust, see net.h. Each function is one step of a
- * connection's life or one unit of its traffic, so that a call from Rust,
- * which is a real call, is made per step and not per field.
+ * connection's life or one unit of its traffic. A call from Rust is never
+ * inlined, and so there is one per step and not one per field.
  */
 
 #include <linux/netdevice.h>
@@ -29,7 +29,7 @@ struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
 {
 	struct net *net;
 
-	/* The device may be moved meanwhile; a namespace's memory goes after a grace period. */
+	/* The device may move meanwhile; a namespace's memory stays for a grace period. */
 	rcu_read_lock();
 	net = maybe_get_net(dev_net_rcu(dev));
 	rcu_read_unlock();
@@ -41,7 +41,7 @@ void rust_helper_ksock_net_put(struct net *net)
 	put_net(net);
 }
 
-/* The range connect() picks from, as inet_get_local_port_range() reads it. */
+/* The range that connect() picks from, read as inet_get_local_port_range() does. */
 bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port)
 {
 	u32 range = READ_ONCE(net->ipv4.ip_local_ports.range);
@@ -53,8 +53,9 @@ bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port)
 
 /*
  * Sending must never wait for I/O: storage may be reached through this very
- * connection. For the same reason the page fragment of the current task, who
- * may be in the middle of a send of its own below us, is left alone.
+ * connection. For the same reason this socket does not use the page fragment of
+ * the current task: the task may be in the middle of a send of its own, and
+ * have come here because that needs memory.
  *
  * There is no sk_set_memalloc(): it would let every consumer's traffic use the
  * emergency reserves, and the socket cannot know whose traffic it carries.
@@ -76,8 +77,8 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 		return ret;
 
 	/*
-	 * Count the namespace: only such sockets may finish their FIN
-	 * handshake after they were released (see __tcp_close()).
+	 * The socket counts its namespace: only such sockets may finish their
+	 * FIN handshake after they were released (see __tcp_close()).
 	 */
 	sk_net_refcnt_upgrade(sock->sk);
 	sock_set_reuseaddr(sock->sk);
@@ -143,25 +144,25 @@ u32 rust_helper_ksock_mss(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
-/* Segments of the largest packet that TCP makes; 0 if it does not know yet. */
+/* Segments of the largest packet that TCP makes; 0 if TCP does not know yet. */
 u16 rust_helper_ksock_gso_segs(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->gso_segs);
 }
 
-/* What was received and not read, with the socket locked. */
+/* Octets that were received and not read. Call it with the socket locked. */
 u32 rust_helper_ksock_unread(const struct sock *sk)
 {
 	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq;
 }
 
-/* With the socket locked: what TCP_QUICKACK of 0 does. */
+/* What TCP_QUICKACK of 0 does. Call it with the socket locked. */
 void rust_helper_ksock_spare_acks(struct sock *sk)
 {
 	inet_csk_enter_pingpong_mode(sk);
 }
 
-/* What TCP was given and has not sent, as it was a moment ago. */
+/* Octets that TCP was given and has not sent, as of a moment ago. */
 u32 rust_helper_ksock_unsent(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_nxt);
@@ -205,8 +206,8 @@ void rust_helper_ksock_unlock(struct sock *sk)
 }
 
 /*
- * sk_user_data carries the hooks, marked NOCOPY so that the children of a
- * listener start without. To be called with sk_callback_lock held.
+ * sk_user_data points to the hooks. It is marked NOCOPY, so that the children
+ * of a listener start without. Call this with sk_callback_lock held.
  */
 static struct ksock_hooks *ksock_hooks(const struct sock *sk)
 {
@@ -223,10 +224,11 @@ static void ksock_data_ready(struct sock *sk)
 	read_lock_bh(&sk->sk_callback_lock);
 	hooks = ksock_hooks(sk);
 	/*
-	 * TCP calls this with the socket locked. The Rust side builds on that:
-	 * it gives the callee exclusive access to what the lock guards. If TCP
-	 * calls it out of a call that the lock's holder makes (a send may
-	 * process the backlog), the holder looks again afterwards.
+	 * TCP calls this with the socket locked. The Rust side relies on that:
+	 * it gives the callee exclusive access to the data that the lock
+	 * guards. TCP may also call it out of a function that the lock's holder
+	 * calls (a send may process the backlog); the holder then looks again
+	 * afterwards.
 	 */
 	if (hooks && hooks->busy) {
 		hooks->missed = true;
@@ -241,7 +243,7 @@ static void ksock_data_ready(struct sock *sk)
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 
-/* For the lock's holder, who was busy when TCP called. */
+/* For the lock's holder, if TCP called data_ready while it was busy. */
 void rust_helper_ksock_look_again(struct sock *sk)
 {
 	ksock_data_ready(sk);
@@ -254,7 +256,7 @@ static void ksock_write_space(struct sock *sk)
 	read_lock_bh(&sk->sk_callback_lock);
 	hooks = ksock_hooks(sk);
 	if (hooks) {
-		/* Clears SOCK_NOSPACE if there is room, so look first. */
+		/* This clears SOCK_NOSPACE if there is room, so look first. */
 		bool writable = sk_stream_is_writeable(sk);
 
 		hooks->saved_write_space(sk);
@@ -291,9 +293,9 @@ static void ksock_error_report(struct sock *sk)
 }
 
 /*
- * A listener's callback comes with the child's lock held, not its own, and on
- * several CPUs at once. A child that was not accepted yet has this callback,
- * too, but no hooks.
+ * TCP calls a listener's callback with the child's lock held, not the
+ * listener's, and on several CPUs at once. A child that was not accepted yet
+ * has this callback, too, but no hooks.
  */
 static void ksock_listen_ready(struct sock *sk)
 {
@@ -317,7 +319,7 @@ static void ksock_save(struct sock *sk, struct ksock_hooks *hooks)
 	__rcu_assign_sk_user_data_with_flags(sk, hooks, SK_USER_DATA_NOCOPY);
 }
 
-/* Called with the socket lock held, like the next two. */
+/* Call this and the next two with the socket lock held. */
 int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
 {
 	int ret = -EBUSY;
@@ -351,8 +353,8 @@ int rust_helper_ksock_attach_listener(struct sock *sk,
 }
 
 /*
- * With the write lock in hand no callback is running, and those that begin
- * later find no hooks: the caller may free them on return.
+ * With the write lock held no callback is running, and those that begin later
+ * find no hooks: the caller may free them on return.
  */
 void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 {
@@ -366,8 +368,8 @@ void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 }
 
 /*
- * A child begins as a copy of its listener, callback included; give it what
- * the listener had before.
+ * A child begins as a copy of its listener, including the callback. It gets the
+ * callback that the listener had before.
  */
 int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
 {
@@ -394,7 +396,7 @@ int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
 	return 0;
 }
 
-/* Of a listener: a connection can be accepted. */
+/* Whether a connection can be accepted from a listener. */
 bool rust_helper_ksock_has_connection(const struct sock *listener)
 {
 	return !reqsk_queue_empty(&inet_csk(listener)->icsk_accept_queue);
@@ -408,9 +410,9 @@ struct ksock_reader {
 };
 
 /*
- * One skb: every contiguous run of it (linear part, fragments, fragment list)
- * by one cursor. Returning less than @len ends tcp_read_sock() and leaves the
- * rest where it is.
+ * Reads one skb: a cursor finds each contiguous run of it (linear part,
+ * fragments, fragment list). To return less than @len ends tcp_read_sock() and
+ * leaves the rest in the queue.
  */
 static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 			  unsigned int offset, size_t len)
@@ -419,7 +421,7 @@ static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 	struct skb_seq_state cursor;
 	size_t taken = 0;
 
-	/* Small packets are in the linear part. */
+	/* A small packet is in the linear part. */
 	if (offset + len <= skb_headlen(skb)) {
 		taken = reader->chunk(reader->ctx, skb->data + offset, len);
 		if (taken < len)
@@ -435,7 +437,7 @@ static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 		have = skb_seq_read(taken, &data, &cursor);
 		if (!have)
 			break;
-		/* A run goes on behind the end, which urgent data may be. */
+		/* A run may go on after the end, where urgent data may be. */
 		have = min(have, len - taken);
 		used = reader->chunk(reader->ctx, data, have);
 		taken += used;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Kernel TCP sockets for Rust: what rust/net calls, in coarse pieces.
+ * Kernel TCP sockets for Rust: the functions that rust/net calls, each of which
+ * does a whole step.
  *
- * The insides of struct sock, sk_buff and page are touched here only; the
- * Rust side sees opaque pointers, byte ranges and one hook table.
+ * Only they touch the insides of struct sock, sk_buff and page. The Rust side
+ * sees opaque pointers, byte ranges and one table of hooks.
  */
 #ifndef RUST_HELPERS_NET_H
 #define RUST_HELPERS_NET_H
@@ -16,16 +17,17 @@
 
 /**
  * struct ksock_hooks - the callbacks of one socket
- * @data_ready: data or FIN is there; called with the socket lock held, except
- *	for a listener, where it says that a connection can be accepted
+ * @data_ready: data or FIN has arrived; called with the socket lock held. Of a
+ *	listener: a connection can be accepted; called without its lock
  * @write_space: the send buffer has room again
  * @state_change: the TCP state changed; gets the new one
- * @error_report: an error was recorded; gets it as a positive errno, not cleared
- * @busy: the socket lock's holder is inside; written under the socket lock
- * @missed: there was a call while it was; written under the socket lock
+ * @error_report: TCP recorded an error; gets it as a positive errno, which stays
+ *	on the socket
+ * @busy: the socket lock's holder is using the socket; written under that lock
+ * @missed: data_ready was called while @busy; written under the socket lock
  *
  * All four are called with BH disabled and sk_callback_lock read-held. The
- * saved_ members belong to net.c and hold the socket's callbacks from before.
+ * saved_ members belong to net.c: the callbacks that the socket had before.
  */
 struct ksock_hooks {
 	void (*data_ready)(struct ksock_hooks *hooks, struct sock *sk);

@@ -15,17 +15,17 @@
 
 /* Sending */
 
-/* How many fragments more @skb needs at the most to take all of @iter. */
+/* The most fragments that @skb needs in addition to take all of @iter. */
 static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 {
 	const struct bio_vec *bv = iter->bvec;
 	unsigned int i;
 	int frags = 0;
 
-	/* A page fragment may end in the middle of what is copied. */
+	/* A page fragment may end in the middle of the octets to copy. */
 	if (!iov_iter_is_bvec(iter))
 		return 2;
-	/* The first page may go on where the last fragment ends. */
+	/* The first page may continue the last fragment. */
 	if (skb_can_coalesce((struct sk_buff *)skb, skb_shinfo(skb)->nr_frags,
 			     bv->bv_page + (bv->bv_offset >> PAGE_SHIFT),
 			     offset_in_page(bv->bv_offset)))
@@ -37,13 +37,15 @@ static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 }
 
 /*
- * No frame may lie across two segments, and TCP cuts what it has not sent at
- * multiples of the segment size. @segment_offset: how many octets of a segment the
- * sender believes to be unsent in front of what comes now, hence so many less
- * are in the first frame. If TCP has sent them meanwhile, that frame has a
- * segment of its own, and the rest is for another call; likewise if the packet
- * has no room for all. Less than 0: frames may lie anywhere. It becomes what it
- * really was.
+ * Sends octets so that no frame lies across two segments. TCP cuts octets that
+ * it has not sent at multiples of the segment size.
+ *
+ * @segment_offset: how many octets of a segment the sender believes to be
+ * unsent and to precede these. The first frame has that many octets less. If
+ * TCP has sent them meanwhile, that frame gets a segment of its own, and the
+ * rest is left for another call; likewise if the packet has no room for all.
+ * Less than 0: frames may lie anywhere. On return it is the number that really
+ * preceded.
  */
 static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 				int *segment_offset)
@@ -60,7 +62,7 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 		if (unsent->len % mss == *segment_offset)
 			room = READ_ONCE(net_hotdata.sysctl_max_skb_frags) -
 			       skb_shinfo(unsent)->nr_frags;
-		/* What fills the segment takes two pages at the most. */
+		/* The octets that fill the segment are in two pages at most. */
 		if (room < (*segment_offset ? 2 : 1)) {
 			TCP_SKB_CB(unsent)->eor = 1;
 			room = 0;
@@ -69,7 +71,7 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 	if (!room && (!*segment_offset || first <= 0 || len <= first)) {
 		*segment_offset = 0;
 	} else if (room && ksock_frags(unsent, &msg->msg_iter) <= room) {
-		/* All of it goes there. */
+		/* All of it goes into that packet. */
 	} else if (*segment_offset) {
 		len = min_t(size_t, len, first);
 		iov_iter_truncate(&msg->msg_iter, len);
@@ -81,9 +83,10 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 }
 
 /*
- * The page that TCP copies to is lent to the socket for this call: kept there, it
- * would be 32 KiB for each connection that has sent something. Afterwards @frag
- * is what the socket has then, which may be another page.
+ * The page that TCP copies to is lent to the socket for this call. If the
+ * socket kept it, each connection that has sent something would have 32 KiB.
+ * Afterwards @frag has the page that the socket has then, which may be another
+ * one.
  */
 static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
 			     struct page_frag *frag, int *segment_offset)
@@ -96,7 +99,7 @@ static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
 	if (frag) {
 		swap(sk->sk_frag, *frag);
 	} else if (unlikely(sk->sk_frag.page)) {
-		/* It has copied pages for a route without scatter/gather. */
+		/* TCP has copied pages, for a route without scatter/gather. */
 		put_page(sk->sk_frag.page);
 		sk->sk_frag.page = NULL;
 	}
@@ -104,15 +107,15 @@ static int ksock_copy_locked(struct sock *sk, struct msghdr *msg, size_t len,
 }
 
 /*
- * The kernel's own traffic is not for the security modules to judge by the task
- * that happens to send it, hence not sock_sendmsg().
+ * Not sock_sendmsg(): security modules would judge the kernel's own traffic by
+ * the task that happens to send it.
  */
 static int ksock_sendmsg(struct sock *sk, struct msghdr *msg, size_t len,
 			 struct page_frag *frag, int *segment_offset)
 {
 	int ret;
 
-	/* As inet_sendmsg() does: receive steering follows the sender. */
+	/* As inet_sendmsg() does, for receive flow steering. */
 	sock_rps_record_flow(sk);
 	lock_sock(sk);
 	ret = ksock_copy_locked(sk, msg, len, frag, segment_offset);
@@ -126,8 +129,8 @@ static int ksock_flags(bool end)
 }
 
 /*
- * Unless @end, what is less than a segment leaves it open, and TCP may hold it
- * back as long as the device is busy (tcp_should_autocork()).
+ * Unless @end, octets that do not fill a segment leave it open. TCP may hold it
+ * back while the device is busy (tcp_should_autocork()).
  */
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
 			   struct page_frag *frag, int *segment_offset, bool end)
@@ -140,8 +143,8 @@ int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
 }
 
 /*
- * The pages hold what nobody else writes, so they are not "shared" in the
- * sense of SKBFL_SHARED_FRAG and need no copy for a software checksum.
+ * Nobody else writes to the pages, so they are not "shared" in the sense of
+ * SKBFL_SHARED_FRAG, and TCP need not copy them for a software checksum.
  */
 static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
 			   unsigned int count, size_t len)
@@ -161,11 +164,10 @@ int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
 }
 
 /*
- * The next two send with the socket locked, possibly by a softirq. TCP then
- * takes its own memory without sleeping, and with MSG_DONTWAIT it waits for
- * nothing else. The callers see to it that it makes few segments at a time: for
- * the 17th it would process the backlog in between, which a process may be
- * doing already.
+ * The next two send with the socket locked, possibly in a softirq. TCP then
+ * allocates its own memory without sleeping, and with MSG_DONTWAIT it waits for
+ * nothing else. The callers must have it make few packets at a time: before the
+ * 17th it would process the backlog, which a process may be doing already.
  */
 static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
 			     struct page_frag *frag, int *segment_offset)
@@ -202,7 +204,7 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 
 /* Pages to send from */
 
-/* Big if one is at hand, as skb_page_frag_refill() does; else a single page. */
+/* A large page if one is at hand, as in skb_page_frag_refill(); else a single one. */
 struct page *rust_helper_ksock_page_alloc(bool atomic)
 {
 	const gfp_t gfp = (atomic ? GFP_NOWAIT : GFP_NOIO) | __GFP_NOWARN;
@@ -233,13 +235,13 @@ size_t rust_helper_ksock_page_size(struct page *page)
 	return page_size(page);
 }
 
-/* True if the caller's reference is the only one, so the page can be reused. */
+/* Whether the page can be reused: nobody else has a reference, and it is no reserve. */
 bool rust_helper_ksock_page_exclusive(struct page *page)
 {
 	return page_ref_count(page) == 1 && !page_is_pfmemalloc(page);
 }
 
-/* Memory that only those get who free some. */
+/* Whether the page is of the emergency reserve, which is for memory reclaim. */
 bool rust_helper_ksock_page_of_reserve(struct page *page)
 {
 	return page_is_pfmemalloc(page);

@@ -67,7 +67,7 @@ bool rust_helper_in_task(void)
 	return in_task();
 }
 
-/* Tables. Entries are changed with interrupts off, looked up under RCU. */
+/* Tables. Entries are changed with interrupts disabled, and looked up under RCU. */
 
 int rust_helper_xa_alloc_irq(struct xarray *xa, u32 *id, u32 min, u32 max, gfp_t gfp)
 {
@@ -169,9 +169,10 @@ void *rust_helper_sg_virt(struct scatterlist *sg)
 }
 
 /*
- * A page of a ring. That of a process is charged to it; when there is none the
- * answer is an error, not a killed process nor a message, and who is being killed
- * gets none. The kernel's is waited for as others of its pages are.
+ * Allocates a page of a ring. A process is charged for its page. If there is no
+ * memory it gets an error: no process is killed and nothing is logged. A
+ * process that is being killed gets no page. The kernel waits for a page as it
+ * does for others of its own.
  */
 struct page *rust_helper_rdma_alloc_ring_page(bool process)
 {
@@ -187,13 +188,13 @@ void rust_helper_rdma_free_page(struct page *page)
 	__free_page(page);
 }
 
-/* What vfree() gives back, with the array; remap_vmalloc_range() takes it. */
+/* vfree() frees pages and array; remap_vmalloc_range() takes the mapping. */
 void *rust_helper_rdma_vmap_user(struct page **pages, unsigned int count)
 {
 	return vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES | VM_USERMAP, PAGE_KERNEL);
 }
 
-/* Who is it? */
+/* The current process, and others. */
 
 struct pid *rust_helper_rdma_get_current_tgid(void)
 {
@@ -205,7 +206,7 @@ bool rust_helper_rdma_is_current_tgid(const struct pid *pid)
 	return pid == task_tgid(current);
 }
 
-/* Killed, on its way out, or no more. */
+/* Whether the process was killed, is exiting, or is gone. */
 bool rust_helper_rdma_tgid_ends(struct pid *pid)
 {
 	struct task_struct *leader;
@@ -223,15 +224,15 @@ bool rust_helper_rdma_in_kernel_thread(void)
 	return current->flags & PF_KTHREAD;
 }
 
-/* Without a word to the audit, as the caller may have interrupts off. */
+/* Without an audit record, as the caller may have interrupts disabled. */
 bool rust_helper_rdma_current_may_all(void)
 {
 	return ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN);
 }
 
 /*
- * Copies of memory that others may change meanwhile. The compiler that sees
- * the caller must not know that this is a copy, or it might read twice.
+ * Copies of memory that others may change meanwhile. The compiler must not know
+ * that these are copies when it compiles the caller, or it might read twice.
  */
 
 void rust_helper_copy_bytes(void *dst, const void *src, size_t len)
@@ -239,7 +240,7 @@ void rust_helper_copy_bytes(void *dst, const void *src, size_t len)
 	memcpy(dst, src, len);
 }
 
-/* Up to a word's bytes, in their order, seen only after all that was written before. */
+/* Copies up to a word's bytes in order, visible only after all earlier writes. */
 void rust_helper_copy_last(void *dst, const void *src, size_t len)
 {
 	const u8 *from = src;
@@ -247,11 +248,11 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 
 	if (!len)
 		return;
-	/* Pairs with what a program has between its looks at the last byte and others. */
+	/* Pairs with a program's barrier between its reads of the last byte and of others. */
 	smp_wmb();
 	while (--len)
 		WRITE_ONCE(*to++, *from++);
-	/* Likewise, for the other bytes of the word. */
+	/* Pairs with the same barrier, for the other bytes of the word. */
 	smp_store_release(to, *from);
 }
 
@@ -332,7 +333,7 @@ void rust_helper_rdma_noio_restore(unsigned int flags)
 	memalloc_noio_restore(flags);
 }
 
-/* Netlink: what a driver adds to an object's description. */
+/* Netlink: the driver's own attributes in an object's description. */
 
 struct nlattr *rust_helper_rdma_details_start(struct sk_buff *msg)
 {
@@ -353,12 +354,13 @@ void rust_helper_rdma_details_cancel(struct sk_buff *msg, struct nlattr *nest)
 
 /*
  * Whether the consumer of a listening id is in the namespace of the device's
- * interface, and may use the device there.
+ * interface, and may use the device there. The consumer must not have destroyed
+ * the id.
  *
  * iwcm's id does not tell whose it is, but its context does: the RDMA CM is
- * iwcm's only consumer, and gives it the structure that begins with the
- * rdma_cm_id (struct rdma_id_private). If that does not look like one, the
- * consumer is taken for one of the initial namespace.
+ * iwcm's only consumer, and the context points to its structure, which begins
+ * with the rdma_cm_id (struct rdma_id_private). If that does not look like one,
+ * the consumer is taken to be in the initial namespace.
  */
 bool rust_helper_iw_cm_id_is_at(const struct iw_cm_id *id,
 				const struct net_device *ndev)
