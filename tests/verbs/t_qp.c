@@ -286,11 +286,17 @@ static void t_access(struct side *s)
 			conn_free(&c);
 		}
 	}
-	/* Rights that there are not. */
+	buf_free(&b);
+}
+
+/* Rights that there are not. */
+static void t_access_refused(struct side *s)
+{
+	struct conn c;
+
 	conn_open(s, &c, NULL);
 	CHECK(set_access(&c, ACC_ALL | IBV_ACCESS_MW_BIND) == EOPNOTSUPP, "windows may be bound");
 	conn_close(&c);
-	buf_free(&b);
 }
 
 /* A side that allows no Reads gets none, whatever the other one asks for. */
@@ -418,6 +424,7 @@ const struct test qp_tests[] = {
 	{ "qp-states", t_states, T_QUICK },
 	{ "qp-error-both", t_error_both, T_QUICK },
 	{ "qp-access", t_access, T_QUICK },
+	{ "qp-access-refused", t_access_refused, T_QUICK },
 	{ "qp-no-reads", t_no_reads, T_QUICK },
 	{ "qp-depths", t_qp_depths, T_QUICK | T_BOTH },
 	{ "qp-limits", t_limits, 0 },
