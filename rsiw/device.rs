@@ -2,10 +2,10 @@
 
 //! One RDMA device: what its queue pairs, regions and connections share.
 
-use crate::{cm::Cm, counters::Counters, limit::Limit, mem::Regions, qp::Qp};
+use crate::{counters::Counters, limit::Limit, mem::Regions};
 use kernel::{prelude::*, sync::Arc};
 use net::PagePool;
-use rdma::{DeviceHandle, IdTable, OnceHandle, Workqueue};
+use rdma::{Consumer, DeviceHandle, OnceHandle, Workqueue};
 
 /// The driver, as the RDMA core sees it; what it does is in `verbs`.
 pub(crate) struct Rsiw;
@@ -66,35 +66,15 @@ impl Queues {
             false => &self.tx,
         }
     }
-}
 
-/// The number of a queue pair. No other one gets it before this is dropped, which it is with the
-/// last reference to the queue pair: the RDMA core names queue pairs by number when it connects them,
-/// and checks whose they are earlier.
-pub(crate) struct QpNumber {
-    dev: Arc<Device>,
-    id: u32,
-}
-
-impl QpNumber {
-    /// A number that is free. Context: sleeping. Errors: `ENOMEM`, `EBUSY`.
-    pub(crate) fn new(dev: &Arc<Device>) -> Result<Self> {
-        let id = dev.qps.reserve_random()?.keep();
-        Ok(Self {
-            dev: dev.clone(),
-            id,
-        })
-    }
-
-    /// The number.
-    pub(crate) fn id(&self) -> u32 {
-        self.id
-    }
-}
-
-impl Drop for QpNumber {
-    fn drop(&mut self) {
-        drop(self.dev.qps.remove(self.id));
+    /// Where the connections of a consumer are set up and ended. Steps of a process' connection may
+    /// wait for its threads, which may be a long time without a processor; no step of the kernel's
+    /// connections, or of one that is nobody's yet, waits behind such a one.
+    pub(crate) fn cm_of(&self, consumer: Consumer) -> &Workqueue {
+        match consumer {
+            Consumer::Process => &self.cm_of_processes,
+            Consumer::Kernel => &self.cm,
+        }
     }
 }
 
@@ -116,12 +96,8 @@ pub(crate) struct Device {
     pub(crate) gid: [u8; 6],
     /// Regions by STag index.
     pub(crate) regions: Regions,
-    /// Queue pairs by number.
-    pub(crate) qps: IdTable<Qp>,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
-    /// Connections and listeners.
-    pub(crate) cm: Cm,
     pub(crate) queues: Arc<Queues>,
     /// The port mapper may choose local ports.
     pub(crate) ports_mapped: bool,
@@ -136,8 +112,6 @@ impl Device {
             handle: OnceHandle::new(),
             gid,
             regions: Regions::new()?,
-            // The wire never carries them; 24 bits is what tools expect.
-            qps: IdTable::new(2, (1 << 24) - 1)?,
             limits: Limits {
                 context: Limit::new(max::CONTEXT)?,
                 pd: Limit::new(max::PD)?,
@@ -147,7 +121,6 @@ impl Device {
                 mr: Limit::new(max::MR)?,
             },
             counters: Counters::new(),
-            cm: Cm::new()?,
             queues,
             ports_mapped,
             tx_pages: PagePool::new()?,

@@ -4,8 +4,9 @@
 
 use crate::{
     cm,
-    device::{Device, Queues, Rsiw},
+    device::{Queues, Rsiw},
     params,
+    rnic::Rnic,
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
@@ -40,7 +41,7 @@ impl Links {
             return Err(EINVAL);
         }
         let ports_mapped = params::port_mapper();
-        let dev = Device::new(gid_of(ndev), self.queues.clone(), ports_mapped)?;
+        let dev = Rnic::new(gid_of(ndev), self.queues.clone(), ports_mapped)?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),
@@ -91,7 +92,7 @@ impl NetdevNotifier for Notifier {
         match event {
             NetdevEvent::Unregister => {
                 if let Some(dev) = handle.try_get() {
-                    cm::leave(dev.data());
+                    cm::leave(&dev.data().conns);
                 }
                 self.0.devices.netdev_leaves(ndev);
             }

@@ -17,6 +17,7 @@ mod params;
 mod pd;
 mod qp;
 mod ring;
+mod rnic;
 mod rx;
 mod sched;
 mod tx;

@@ -6,7 +6,7 @@
 //!
 //! 1. TCP: a reset, or a FIN where it was not sent yet. Callbacks are detached, the queue pair hears
 //!    nothing more.
-//! 2. [`Qp::conn_lost`]: everything outstanding completes, the queue pair drops the connection.
+//! 2. [`User::lost`]: everything outstanding completes, the queue pair drops the connection.
 //! 3. If the connection lingers: callbacks receive for nobody, and the FIN follows only now, behind
 //!    what the queue pair has left.
 //! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
@@ -16,8 +16,6 @@
 //!
 //! Before there is a queue pair that runs, `CONNECT_REPLY` with an error takes the place of `CLOSE`
 //! for an initiator, and nothing for a responder.
-//!
-//! [`Qp::conn_lost`]: crate::qp::Qp::conn_lost
 
 use super::{
     conn::{Conn, Events},
@@ -25,39 +23,39 @@ use super::{
     listener::Refused,
     stage::Stage,
     streaming::Established,
-    timeout, Close, Lost,
+    timeout, Close, Lost, User,
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
-pub(super) fn abort(
-    conn: &Arc<Conn>,
-    established: &Established,
+pub(super) fn abort<U: User>(
+    conn: &Arc<Conn<U>>,
+    established: &Established<U>,
     why: Lost,
     status: Result,
-) -> Stage {
+) -> Stage<U> {
     conn.leave();
     conn.socket().abort();
-    established.qp.conn_lost(why);
+    established.user.lost(why);
     report_close(&established.cm, status);
     Stage::Closed
 }
 
 /// Ends an established connection after both FINs. Context: sleeping.
-pub(super) fn finish(conn: &Arc<Conn>, established: &Established) -> Stage {
+pub(super) fn finish<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
     conn.leave();
-    established.qp.conn_lost(Lost::Closed);
+    established.user.lost(Lost::Closed);
     report_close(&established.cm, Ok(()));
     Stage::Closed
 }
 
 /// Ends an established connection for its consumer, while TCP delivers what it has. Context:
 /// sleeping.
-pub(super) fn flush(conn: &Arc<Conn>, established: &Established) -> Stage {
+pub(super) fn flush<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
     // Leaves us what is still to be sent.
-    established.qp.conn_lost(Lost::Aborted);
+    established.user.lost(Lost::Aborted);
     let next = linger(conn, None);
     report_close(&established.cm, Ok(()));
     next
@@ -65,19 +63,19 @@ pub(super) fn flush(conn: &Arc<Conn>, established: &Established) -> Stage {
 
 /// Our FIN is behind everything, or behind what is left to send, and nobody waits for what the peer
 /// still sends.
-pub(super) struct Linger {
+pub(super) struct Linger<U: User> {
     rest: Option<KBox<TxBatch>>,
     eof: bool,
     acked: u64,
     again: u32,
     /// Given back with the stage.
-    _place: Option<Refused>,
+    _place: Option<Refused<U>>,
 }
 
 /// Sends what the queue pair left and a FIN, and waits a little for the peer's. To release the
 /// socket at once would be a reset if anything were left to read, and a reset may overtake what was
 /// sent last. Those that a listener refused have a place. Context: sleeping.
-pub(super) fn linger(conn: &Arc<Conn>, place: Option<Refused>) -> Stage {
+pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) -> Stage<U> {
     let rest = conn.take_rest();
     if rest.is_none() {
         send_fin(conn);
@@ -95,12 +93,12 @@ pub(super) fn linger(conn: &Arc<Conn>, place: Option<Refused>) -> Stage {
 }
 
 /// Fails if the connection is gone, of which the next step hears.
-fn send_fin(conn: &Arc<Conn>) {
+fn send_fin<U: User>(conn: &Arc<Conn<U>>) {
     let _ = conn.socket().shutdown_write();
 }
 
-impl Linger {
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> Linger<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         self.eof |= events.any(Events::EOF);
         if self.eof && self.rest.is_none() {
             // Both FINs are there, whatever else is.
@@ -122,7 +120,7 @@ impl Linger {
     }
 
     /// Sends what there is room for, the FIN behind the last of it; over when both FINs are there.
-    fn go_on(mut self, conn: &Arc<Conn>) -> Stage {
+    fn go_on(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         if let Some(rest) = &mut self.rest {
             while !rest.is_empty() {
                 match conn.socket().send_batch(rest) {
@@ -143,7 +141,7 @@ impl Linger {
 }
 
 /// Ends, by a reset, a connection that nobody has to be told of. Context: sleeping.
-pub(super) fn drop_unknown(conn: &Arc<Conn>) -> Stage {
+pub(super) fn drop_unknown<U: User>(conn: &Arc<Conn<U>>) -> Stage<U> {
     conn.leave();
     conn.socket().abort();
     Stage::Closed
@@ -151,13 +149,13 @@ pub(super) fn drop_unknown(conn: &Arc<Conn>) -> Stage {
 
 /// Ends an initiator's attempt and tells the consumer why. `peer` is what the peer's Reply said, if
 /// there was one. Context: sleeping.
-pub(super) fn fail_attempt(
-    conn: &Arc<Conn>,
-    attempt: &Attempt,
+pub(super) fn fail_attempt<U: User>(
+    conn: &Arc<Conn<U>>,
+    attempt: &Attempt<U>,
     status: Error,
     last_words: LastWords,
     peer: Option<ReplyInfo<'_>>,
-) -> Stage {
+) -> Stage<U> {
     let next = match last_words {
         LastWords::None => {
             conn.leave();
@@ -166,7 +164,7 @@ pub(super) fn fail_attempt(
         }
         LastWords::Sent => linger(conn, None),
     };
-    attempt.qp.conn_lost(Lost::Handshake);
+    attempt.user.lost(Lost::Handshake);
     report_reply(attempt, Err(status), peer.unwrap_or_default());
     next
 }
@@ -188,7 +186,7 @@ pub(super) struct ReplyInfo<'a> {
 }
 
 /// The one `CONNECT_REPLY` of an attempt.
-pub(super) fn report_reply(attempt: &Attempt, status: Result, info: ReplyInfo<'_>) {
+pub(super) fn report_reply<U: User>(attempt: &Attempt<U>, status: Result, info: ReplyInfo<'_>) {
     let mut info = ConnInfo {
         local: attempt.local,
         remote: attempt.remote,
@@ -207,7 +205,7 @@ pub(super) fn report_reply(attempt: &Attempt, status: Result, info: ReplyInfo<'_
 }
 
 /// The peer's FIN came.
-pub(super) fn report_disconnect(established: &Established) {
+pub(super) fn report_disconnect<U: User>(established: &Established<U>) {
     // iwcm allocates for this beforehand; and should it fail, `CLOSE` says enough.
     let _ = established.cm.disconnect();
 }

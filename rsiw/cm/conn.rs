@@ -4,15 +4,15 @@
 //!
 //! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
 //! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
-//! stream: `data_ready` then calls [`Qp::rx_pump`] at once, under the socket lock, or has the job
+//! stream: `data_ready` then calls [`User::readable`] at once, under the socket lock, or has the job
 //! [`Conn::bulk`] do it, if much has come, or comes all the time. A Send that waits for its receive
 //! stays in the socket; the timer [`Conn::late`] looks for the receive.
 
-use super::{bulk::BulkDetector, order::Turn, registry::InOrder, stage::Stage, timeout, Close};
-use crate::{
-    device::{self, Device},
-    qp::Qp,
+use super::{
+    bulk::BulkDetector, order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout,
+    Close, User,
 };
+use crate::device::{self, Device};
 use core::{
     fmt::Arguments,
     mem::replace,
@@ -60,7 +60,7 @@ pub(super) enum RxOwner {
     /// The actor, frame by frame.
     Actor = 0,
     /// The queue pair.
-    Qp = 1,
+    User = 1,
     /// Nobody: data is thrown away on the way to the FIN.
     Nobody = 2,
 }
@@ -97,9 +97,10 @@ impl Events {
 
 /// One TCP connection of a device.
 #[pin_data]
-pub(crate) struct Conn {
-    pub(super) dev: Arc<Device>,
-    /// Its key in the device's registry.
+pub(crate) struct Conn<U: User> {
+    /// Of the device's connections, and through it the device.
+    pub(super) registry: Arc<Registry<U>>,
+    /// Its key in the registry.
     pub(super) serial: u64,
     socket: TcpSocket,
     events: AtomicU32,
@@ -118,56 +119,56 @@ pub(crate) struct Conn {
     deadline: AtomicI64,
     /// Who is at the other end, for the log.
     peer: SetOnce<SocketAddr>,
-    /// The queue pair, from the moment it can be called.
-    qp: SetOnce<Arc<Qp>>,
+    /// Who uses the stream, from the moment that it can be called.
+    user: SetOnce<Arc<U>>,
     /// What the queue pair leaves to be sent.
     #[pin]
     rest: Mutex<Option<KBox<TxBatch>>>,
     #[pin]
-    job: OwnedWork<Conn>,
+    job: OwnedWork<Conn<U>>,
     #[pin]
-    bulk: OwnedWork<Conn, BULK>,
+    bulk: OwnedWork<Conn<U>, BULK>,
     /// Each belongs to one work queue, or who cancels it could not wait for it.
     #[pin]
-    bulk_in_turn: OwnedWork<Conn, BULK_IN_TURN>,
+    bulk_in_turn: OwnedWork<Conn<U>, BULK_IN_TURN>,
     /// Set with the socket locked, and while the queue pair receives.
     #[pin]
-    late: DelayedWork<Conn, LATE>,
+    late: DelayedWork<Conn<U>, LATE>,
     /// It is set, and has not begun to look.
     looks: AtomicBool,
     #[pin]
-    timer: DelayedWork<Conn>,
+    timer: DelayedWork<Conn<U>>,
     /// In which its steps are made until the queue pair runs.
-    order: InOrder,
+    order: InOrder<U>,
     /// Where it is in there.
     #[pin]
-    pub(super) turn: SpinLockIrq<Turn>,
+    pub(super) turn: SpinLockIrq<Turn<U>>,
     /// It is a process' connection.
     of_process: AtomicBool,
     /// Only tried by the actor: see [`Conn::act`].
     #[pin]
-    stage: Mutex<Stage>,
+    stage: Mutex<Stage<U>>,
 }
 
-impl OwnedWorkItem for Conn {
+impl<U: User> OwnedWorkItem for Conn<U> {
     fn run(this: Arc<Self>) {
         this.act();
     }
 }
 
-impl OwnedWorkItem<BULK> for Conn {
+impl<U: User> OwnedWorkItem<BULK> for Conn<U> {
     fn run(this: Arc<Self>) {
         this.receive_some();
     }
 }
 
-impl OwnedWorkItem<BULK_IN_TURN> for Conn {
+impl<U: User> OwnedWorkItem<BULK_IN_TURN> for Conn<U> {
     fn run(this: Arc<Self>) {
         this.receive_some();
     }
 }
 
-impl DelayedWorkItem<LATE> for Conn {
+impl<U: User> DelayedWorkItem<LATE> for Conn<U> {
     fn expire(this: Arc<Self>) {
         // First: what is missed from here on sets it again.
         this.looks.store(false, Ordering::Relaxed);
@@ -175,16 +176,21 @@ impl DelayedWorkItem<LATE> for Conn {
     }
 }
 
-impl DelayedWorkItem for Conn {
+impl<U: User> DelayedWorkItem for Conn<U> {
     fn expire(this: Arc<Self>) {
         this.notify(Events::TIMEOUT);
     }
 }
 
-impl Conn {
+impl<U: User> Conn<U> {
+    /// The device.
+    pub(super) fn dev(&self) -> &Arc<Device> {
+        &self.registry.dev
+    }
+
     /// Where its batches leave the pages that they have filled.
     pub(crate) fn tx_pages(&self) -> &Arc<PagePool> {
-        &self.dev.tx_pages
+        &self.dev().tx_pages
     }
 
     /// Makes a connection of a socket, enters it in the device's registry and installs its
@@ -197,17 +203,17 @@ impl Conn {
     /// `ENOMEM`; `ENODEV` if the device is going away; what `first` returns. The connection is over
     /// then.
     pub(super) fn start(
-        dev: &Arc<Device>,
+        registry: &Arc<Registry<U>>,
         socket: TcpSocket,
-        order: InOrder,
-        first: impl FnOnce(&Arc<Conn>) -> Result<Stage>,
-    ) -> Result<Arc<Conn>> {
+        order: InOrder<U>,
+        first: impl FnOnce(&Arc<Conn<U>>) -> Result<Stage<U>>,
+    ) -> Result<Arc<Conn<U>>> {
         let consumer = order.consumer();
         let turn = Turn::new()?;
         let conn = Arc::pin_init(
             try_pin_init!(Self {
-                dev: dev.clone(),
-                serial: dev.cm.next_serial(),
+                registry: registry.clone(),
+                serial: registry.next_serial(),
                 socket,
                 events: AtomicU32::new(0),
                 how: AtomicU32::new(0),
@@ -218,7 +224,7 @@ impl Conn {
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
                 peer: SetOnce::new(),
-                qp: SetOnce::new(),
+                user: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_owned_work!("rsiw_conn"),
                 bulk <- new_owned_work!("rsiw_conn_bulk"),
@@ -235,7 +241,7 @@ impl Conn {
         )?;
         // Locked first: once it is entered, it may be told to leave, which must wait.
         let mut stage = conn.stage.lock();
-        dev.cm.enter(&conn)?;
+        registry.enter(&conn)?;
         let attached = conn.socket.attach(conn.clone());
         match attached.and_then(|()| first(&conn)) {
             Ok(first) => *stage = first,
@@ -278,7 +284,7 @@ impl Conn {
         self.late.cancel_sync();
         self.bulk.cancel_sync();
         self.bulk_in_turn.cancel_sync();
-        self.dev.cm.remove(self.serial);
+        self.registry.remove(self.serial);
     }
 
     /// The socket; valid as long as the connection is referred to. Once it is closed, sends fail
@@ -325,7 +331,7 @@ impl Conn {
         self.notify(Events::FAULT);
     }
 
-    /// The answer to [`Qp::begin_close`]: everything was handed to TCP. Context: any.
+    /// The answer to [`User::drain`]: everything was handed to TCP. Context: any.
     pub(crate) fn tx_drained(self: &Arc<Self>) {
         self.notify(Events::DRAINED);
     }
@@ -365,7 +371,7 @@ impl Conn {
         let this = Arc::from(this);
         if !this.order.enter(&this) {
             this.job
-                .queue(this.dev.queues.cm_of(this.consumer()), this.clone());
+                .queue(this.dev().queues.cm_of(this.consumer()), this.clone());
         }
     }
 
@@ -392,7 +398,7 @@ impl Conn {
 
     /// Tells the log, now and then, why there is no connection. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
-        if let Some(handle) = self.dev.handle() {
+        if let Some(handle) = self.dev().handle() {
             rdma::ratelimited_info!(handle.name(), "{}\n", why);
         }
     }
@@ -401,13 +407,13 @@ impl Conn {
     pub(super) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
-        self.timer.arm(&self.dev.queues.cm, self.clone(), ms);
+        self.timer.arm(&self.dev().queues.cm, self.clone(), ms);
     }
 
     /// As [`Conn::set_timeout`], for a consumer that closes: not so much while the device is being removed,
     /// as its consumers wait for that one after the other.
     pub(super) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
-        self.set_timeout(match self.dev.cm.is_leaving() {
+        self.set_timeout(match self.registry.is_leaving() {
             true => ms.min(timeout::LEAVE),
             false => ms,
         });
@@ -420,7 +426,7 @@ impl Conn {
     }
 
     /// Does something in the actor's place, which steps aside meanwhile. Context: sleeping.
-    pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage) -> R) -> R {
+    pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
         let result = f(&mut self.stage.lock());
         self.look_again();
         result
@@ -484,15 +490,15 @@ impl Conn {
     }
 
     /// Gives the stream to the queue pair, and with it what arrived already. Context: sleeping.
-    pub(super) fn give_to(self: &Arc<Self>, qp: &Arc<Qp>) {
+    pub(super) fn give_stream(self: &Arc<Self>, user: &Arc<U>) {
         self.needs_no_order();
-        self.qp.populate(qp.clone());
+        self.user.populate(user.clone());
         let mut sk = self.socket.lock();
-        self.rx_owner.store(RxOwner::Qp as u32, Ordering::Release);
+        self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
         drop(sk);
         // It may have found the send buffer full before, and nobody told it since.
-        qp.tx_kick();
+        user.writable();
     }
 
     /// Takes the stream from whoever receives and throws away what arrives from now on. Context:
@@ -512,7 +518,7 @@ impl Conn {
 
     /// Has a job receive. Context: socket locked.
     fn receive_in_bulk(this: ArcBorrow<'_, Self>) {
-        let queues = &this.dev.queues;
+        let queues = &this.dev().queues;
         match device::in_turn() {
             true => this.bulk_in_turn.queue(&queues.rx_in_turn, this.into()),
             false => this.bulk.queue(&queues.rx, this.into()),
@@ -525,24 +531,25 @@ impl Conn {
     }
 
     /// The queue pair, if the stream is its own.
-    fn streaming_qp(&self) -> Option<&Arc<Qp>> {
-        self.qp.as_ref().filter(|_| self.is_for(RxOwner::Qp))
+    fn streaming_user(&self) -> Option<&Arc<U>> {
+        self.user.as_ref().filter(|_| self.is_for(RxOwner::User))
     }
 
     /// Receives what the socket has, for whoever receives; of a queue pair's stream about `most`
     /// octets, then the job goes on. Context: socket locked.
     fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock, most: usize) {
-        if let Some(qp) = this.streaming_qp() {
-            let taken = qp.rx_pump(sk, most);
+        if let Some(user) = this.streaming_user() {
+            let taken = user.readable(sk, most);
             this.bulk_detector.took(taken);
             if taken >= most {
                 Self::receive_in_bulk(this);
-            } else if let Some(ms) = qp.rx_next_look(sk) {
+            } else if let Some(ms) = user.next_look(sk) {
                 if !this.looks.swap(true, Ordering::Relaxed) {
-                    this.late.arm(&this.dev.queues.rx_in_turn, this.into(), ms);
+                    this.late
+                        .arm(&this.dev().queues.rx_in_turn, this.into(), ms);
                 }
             } else if sk.at_eof() {
-                let clean = qp.rx_eof(sk);
+                let clean = user.eof(sk);
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
             }
         } else if this.is_for(RxOwner::Nobody) {
@@ -557,12 +564,12 @@ impl Conn {
     }
 }
 
-impl SockCallbacks for Conn {
+impl<U: User> SockCallbacks for Conn<U> {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
         // All that comes waits behind a Send without a receive, and the timer looks for that.
         if this.looks.load(Ordering::Relaxed) {
-            if let Some(qp) = this.streaming_qp() {
-                if qp.rx_waits(sk) {
+            if let Some(user) = this.streaming_user() {
+                if user.is_waiting(sk) {
                     return;
                 }
             }
@@ -582,8 +589,8 @@ impl SockCallbacks for Conn {
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
-        if let Some(qp) = this.streaming_qp() {
-            qp.tx_kick();
+        if let Some(user) = this.streaming_user() {
+            user.writable();
         } else if this.is_for(RxOwner::Nobody) {
             // `close::Linger` may have something left. (A handshake never waits for room.)
             Self::wake(this, Events::SOCKET);

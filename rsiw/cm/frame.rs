@@ -2,7 +2,7 @@
 
 //! MPA frames, and the one FPDU of connection setup, on their way through the socket.
 
-use super::Conn;
+use super::{Conn, User};
 use iwarp::{
     mpa::{mulpdu, FrameReader, MpaError, FRAME_MAX},
     tx::{Framer, Message, Segmenter, Sink},
@@ -56,7 +56,7 @@ pub(super) type FrameBuf = [u8; FRAME_MAX];
 pub(super) const FRAME_BUF: FrameBuf = [0; FRAME_MAX];
 
 /// Sends all of `bytes`, at a time when the send buffer is empty. Context: sleeping.
-pub(super) fn send(conn: &Conn, bytes: &[u8]) -> Result {
+pub(super) fn send<U: User>(conn: &Conn<U>, bytes: &[u8]) -> Result {
     match conn.socket().send(bytes, Some(conn.tx_pages()))? {
         Sent::Bytes(n) if n == bytes.len() => Ok(()),
         // A connection that cannot take half a kilobyte as the first thing is of no use.
@@ -66,7 +66,12 @@ pub(super) fn send(conn: &Conn, bytes: &[u8]) -> Result {
 
 /// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
 /// section 9). Context: sleeping.
-pub(super) fn send_terminate(conn: &Conn, code: TermCode, crc: bool, tx_markers: bool) -> Result {
+pub(super) fn send_terminate<U: User>(
+    conn: &Conn<U>,
+    code: TermCode,
+    crc: bool,
+    tx_markers: bool,
+) -> Result {
     let message = Message::Terminate {
         term: Terminate::new(code),
     };

@@ -14,12 +14,12 @@ use super::{
     event_depth, frame,
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open,
-    registry::InOrder,
+    registry::{InOrder, Registry},
     stage::Stage,
     streaming::{Established, First, Streaming},
-    timeout, Lost, StreamParams,
+    timeout, Lost, StreamParams, User,
 };
-use crate::{device::Rsiw, params, qp::Qp};
+use crate::{device::Rsiw, params};
 use core::{format_args, net::SocketAddr};
 use iwarp::{
     mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, RtrSet},
@@ -30,9 +30,9 @@ use net::{errno, TcpState};
 use rdma::{CmId, ConnParam, Device};
 
 /// What the consumer wants, kept for a second try.
-pub(super) struct Attempt {
+pub(super) struct Attempt<U: User> {
     pub(super) cm: CmId,
-    pub(super) qp: Arc<Qp>,
+    pub(super) user: Arc<U>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     private_data: KVec<u8>,
@@ -48,25 +48,25 @@ pub(super) struct Attempt {
 }
 
 /// TCP connects.
-pub(super) struct Connecting {
-    attempt: KBox<Attempt>,
+pub(super) struct Connecting<U: User> {
+    attempt: KBox<Attempt<U>>,
 }
 
 /// Nobody listens, and is given a moment to.
-pub(super) struct Backoff {
-    attempt: KBox<Attempt>,
+pub(super) struct Backoff<U: User> {
+    attempt: KBox<Attempt<U>>,
 }
 
 /// The MPA Request was sent.
-pub(super) struct AwaitReply {
-    attempt: KBox<Attempt>,
+pub(super) struct AwaitReply<U: User> {
+    attempt: KBox<Attempt<U>>,
     mpa: Initiator,
     reader: KBox<FrameReader>,
 }
 
 /// The peer does not know MPA revision 2, or did not listen a moment ago.
-pub(super) struct Retry {
-    attempt: KBox<Attempt>,
+pub(super) struct Retry<U: User> {
+    attempt: KBox<Attempt<U>>,
     why: Error,
 }
 
@@ -77,19 +77,25 @@ pub(super) struct Retry {
 ///
 /// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ENOMEM`. What
 /// binding and connecting a socket says at once. Nothing is reported then.
-pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Result {
+pub(crate) fn connect<U: User>(
+    registry: &Arc<Registry<U>>,
+    dev: &Device<Rsiw>,
+    user: Arc<U>,
+    cm: CmId,
+    param: &ConnParam<'_>,
+) -> Result {
     let revision = params::mpa_revision();
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
     let mut private_data = KVec::new();
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
-    let qp = dev.data().qps.get(param.qpn).ok_or(EINVAL)?;
-    let (most_ird, most_ord) = qp.most_reads();
+    let (most_ird, most_ord) = user.most_reads();
+    let mapped = registry.dev.ports_mapped;
     let attempt = Attempt {
-        qp,
-        local: open::local(dev, &cm)?,
-        remote: open::remote(dev, &cm)?,
+        user,
+        local: open::local(&cm, mapped)?,
+        remote: open::remote(&cm, mapped)?,
         cm,
         private_data,
         ird: bounded_ird(announced_ird(param.ird), most_ird),
@@ -99,14 +105,14 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
         refused: 0,
         left: 0,
     };
-    match begin(dev, KBox::new(attempt, GFP_KERNEL)?) {
+    match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?) {
         // TCP has one connection between the same addresses and ports. RTRS wants all those of a
         // session to have the port that the RDMA CM picked for the first.
         Err((e, Some(mut attempt)))
             if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
         {
             attempt.local.set_port(0);
-            begin(dev, attempt)
+            begin(registry, dev, attempt)
         }
         begun => begun,
     }
@@ -114,26 +120,36 @@ pub(crate) fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Re
 }
 
 /// Starts an attempt, or gives it back.
-fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Option<KBox<Attempt>>)> {
-    let opened = open::initiator(dev, &attempt.cm, attempt.local, attempt.remote);
+fn begin<U: User>(
+    registry: &Arc<Registry<U>>,
+    dev: &Device<Rsiw>,
+    attempt: KBox<Attempt<U>>,
+) -> Result<(), (Error, Option<KBox<Attempt<U>>>)> {
+    let opened = open::initiator(
+        dev,
+        registry.dev.ports_mapped,
+        &attempt.cm,
+        attempt.local,
+        attempt.remote,
+    );
     let (socket, remote) = match opened {
         Ok(opened) => opened,
         Err(e) => return Err((e, Some(attempt))),
     };
-    let qp = &attempt.qp;
-    let order = match InOrder::of_domain(dev.data(), qp.pd.id(), qp.owner().consumer()) {
+    let user = &attempt.user;
+    let order = match InOrder::of_domain(registry, user.domain(), user.consumer()) {
         Ok(order) => order,
         Err(e) => return Err((e, Some(attempt))),
     };
     let mut attempt = Some(attempt);
-    let started = Conn::start(dev.data(), socket, order, |conn| {
+    let started = Conn::start(registry, socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
         conn.note_peer(remote);
-        waiting.qp.associate(conn)?;
+        waiting.user.attach(conn)?;
         let ms = waiting.connect;
         waiting.set_timeout(conn, ms);
         if let Err(e) = conn.socket().connect(&remote) {
-            waiting.qp.conn_lost(Lost::Handshake);
+            waiting.user.lost(Lost::Handshake);
             return Err(e);
         }
         let attempt = attempt.take().ok_or(EINVAL)?;
@@ -145,9 +161,9 @@ fn begin(dev: &Device<Rsiw>, attempt: KBox<Attempt>) -> Result<(), (Error, Optio
     }
 }
 
-impl Attempt {
+impl<U: User> Attempt<U> {
     /// Gives the peer `ms` milliseconds for what comes next.
-    fn set_timeout(&mut self, conn: &Arc<Conn>, ms: u32) {
+    fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {
         let now = ms.min(timeout::GLANCE);
         self.left = ms - now;
         conn.set_timeout(now);
@@ -158,10 +174,10 @@ impl Attempt {
     /// One of them is the end of the process that made it. iwcm lets nobody destroy an id before it
     /// has its `CONNECT_REPLY`, so a killed process would otherwise stay as long as the peer is
     /// given; and nobody tells us, as the queue pair may be destroyed after the id.
-    fn cut_short(&mut self, conn: &Arc<Conn>, events: Events) -> Option<Error> {
+    fn cut_short(&mut self, conn: &Arc<Conn<U>>, events: Events) -> Option<Error> {
         let expired = events.any(Events::TIMEOUT);
         let leaves = events.any(Events::LEAVE);
-        if conn.how().is_some() || leaves || expired && self.qp.owner().ends() {
+        if conn.how().is_some() || leaves || expired && self.user.is_orphaned() {
             return Some(errno::ECONNABORTED.error());
         }
         if expired && self.left == 0 {
@@ -174,8 +190,8 @@ impl Attempt {
     }
 }
 
-impl Connecting {
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> Connecting<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         if let Some(e) = self.attempt.cut_short(conn, events) {
             return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
         }
@@ -194,7 +210,7 @@ impl Connecting {
     }
 
     /// Sends the MPA Request.
-    fn request(self, conn: &Arc<Conn>) -> Stage {
+    fn request(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let mut attempt = self.attempt;
         match send_request(conn, &attempt) {
             Ok((mpa, reader)) => {
@@ -210,10 +226,10 @@ impl Connecting {
     }
 }
 
-impl Backoff {
+impl<U: User> Backoff<U> {
     /// Waits a little. A server that says that it is ready before it listens (perftest does, by another
     /// connection) meets its client's SYN on a slow network only; a lost one would be repeated, too.
-    fn begin(conn: &Arc<Conn>, mut attempt: KBox<Attempt>) -> Stage {
+    fn begin(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>) -> Stage<U> {
         conn.set_timeout(timeout::REFUSED << attempt.refused);
         attempt.refused += 1;
         // All tries together have hardly more time than one: up to a second more for each.
@@ -222,8 +238,8 @@ impl Backoff {
         Stage::Backoff(Self { attempt })
     }
 
-    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
-        let ends = conn.how().is_some() || self.attempt.qp.owner().ends();
+    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
+        let ends = conn.how().is_some() || self.attempt.user.is_orphaned();
         if ends || events.any(Events::LEAVE) {
             let e = errno::ECONNABORTED.error();
             return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
@@ -235,7 +251,10 @@ impl Backoff {
     }
 }
 
-fn send_request(conn: &Arc<Conn>, attempt: &Attempt) -> Result<(Initiator, KBox<FrameReader>)> {
+fn send_request<U: User>(
+    conn: &Arc<Conn<U>>,
+    attempt: &Attempt<U>,
+) -> Result<(Initiator, KBox<FrameReader>)> {
     let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
     let rtr = if params::peer_to_peer() && attempt.revision >= 2 {
         RtrSet::ALL
@@ -255,8 +274,8 @@ fn send_request(conn: &Arc<Conn>, attempt: &Attempt) -> Result<(Initiator, KBox<
     Ok((mpa, reader))
 }
 
-impl AwaitReply {
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> AwaitReply<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         if let Some(e) = self.attempt.cut_short(conn, events) {
             return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
         }
@@ -273,7 +292,7 @@ impl AwaitReply {
     }
 
     /// The Reply is there.
-    fn complete(self, conn: &Arc<Conn>) -> Stage {
+    fn complete(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let Self {
             attempt,
             mpa,
@@ -289,7 +308,7 @@ impl AwaitReply {
         if attempt.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
             return fall_back(conn, attempt, errno::ECONNREFUSED.error());
         }
-        match mpa.reply(&reply, limits(&attempt.qp, attempt.ord)) {
+        match mpa.reply(&reply, limits(&*attempt.user, attempt.ord)) {
             Ok(mut agreed) => {
                 // The peer's ORD may have raised it.
                 agreed.ird = announced_ird(agreed.ird.into());
@@ -317,7 +336,7 @@ impl AwaitReply {
     }
 
     /// The peer ended the connection instead of a Reply.
-    fn hung_up(self, conn: &Arc<Conn>) -> Stage {
+    fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         if self.attempt.revision >= 2 {
             fall_back(conn, self.attempt, e)
@@ -338,15 +357,15 @@ fn peer_of<'a>(reply: &Frame<'a>) -> ReplyInfo<'a> {
 }
 
 /// The peer has accepted: starts the queue pair and reports the connection.
-fn establish(
-    conn: &Arc<Conn>,
-    attempt: KBox<Attempt>,
+fn establish<U: User>(
+    conn: &Arc<Conn<U>>,
+    attempt: KBox<Attempt<U>>,
     agreed: &Agreed,
     reply: &Frame<'_>,
-) -> Stage {
-    // Before `bind`, which sends the RTR: a quick peer has answered it by the time that it returns.
+) -> Stage<U> {
+    // Before this, which sends the RTR: a quick peer has answered it by the time that it returns.
     let received = conn.socket().bytes_received();
-    if let Err(e) = attempt.qp.bind(&StreamParams::new(agreed, true)) {
+    if let Err(e) = attempt.user.established(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
         conn.log_failure(format_args!("cannot start the queue pair: {errno}"));
         let code = TermCode::MPA_LOCAL_CATASTROPHIC;
@@ -361,7 +380,7 @@ fn establish(
     close::report_reply(&attempt, Ok(()), info);
     let established = Established {
         cm: attempt.cm.clone(),
-        qp: attempt.qp.clone(),
+        user: attempt.user.clone(),
     };
     let first = match agreed.rtr {
         Some(_) => First::OurRtr(received),
@@ -371,14 +390,14 @@ fn establish(
 }
 
 /// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).
-fn give_up(
-    conn: &Arc<Conn>,
-    attempt: &Attempt,
+fn give_up<U: User>(
+    conn: &Arc<Conn<U>>,
+    attempt: &Attempt<U>,
     code: TermCode,
     crc: bool,
     tx_markers: bool,
     peer: Option<ReplyInfo<'_>>,
-) -> Stage {
+) -> Stage<U> {
     let words = match frame::send_terminate(conn, code, crc, tx_markers) {
         Ok(()) => LastWords::Sent,
         Err(_) => LastWords::None,
@@ -387,7 +406,7 @@ fn give_up(
 }
 
 /// Ends an attempt that is to be repeated with MPA revision 1.
-fn fall_back(conn: &Arc<Conn>, mut attempt: KBox<Attempt>, why: Error) -> Stage {
+fn fall_back<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
     attempt.revision = 1;
     attempt.connect = timeout::CONNECT;
     try_again(conn, attempt, why)
@@ -395,22 +414,22 @@ fn fall_back(conn: &Arc<Conn>, mut attempt: KBox<Attempt>, why: Error) -> Stage 
 
 /// Ends the connection of an attempt that is to have another one. `why` is what is reported if that
 /// cannot even be begun.
-fn try_again(conn: &Arc<Conn>, attempt: KBox<Attempt>, why: Error) -> Stage {
+fn try_again<U: User>(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
     // First: the queue pair takes one connection at a time, and the port may be the consumer's
     // choice.
     conn.leave();
     conn.socket().abort();
-    attempt.qp.conn_lost(Lost::Handshake);
+    attempt.user.lost(Lost::Handshake);
     Stage::Retry(Retry { attempt, why })
 }
 
-impl Retry {
+impl<U: User> Retry<U> {
     /// Makes the next attempt. Context: sleeping; the stage of the one before is not locked.
-    pub(super) fn run(self, conn: &Conn) {
+    pub(super) fn run(self, conn: &Conn<U>) {
         let Self { attempt, why } = self;
-        let guard = conn.dev.handle().and_then(|handle| handle.try_get());
+        let guard = conn.dev().handle().and_then(|handle| handle.try_get());
         let begun = match guard {
-            Some(dev) => begin(&dev, attempt),
+            Some(dev) => begin(&conn.registry, &dev, attempt),
             None => Err((why, Some(attempt))),
         };
         if let Err((_, Some(attempt))) = begun {

@@ -12,12 +12,12 @@ use super::{
     conn::Events,
     open,
     order::Order,
-    registry::InOrder,
+    registry::{InOrder, Registry},
     responder::AwaitRequest,
     silent::{Silent, Source},
-    Conn,
+    Conn, User,
 };
-use crate::device::{Device, Rsiw};
+use crate::device::Rsiw;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -47,8 +47,8 @@ const RETRY_MS: u32 = 100;
 
 /// A listening id.
 #[pin_data]
-pub(crate) struct Listener {
-    dev: Arc<Device>,
+pub(crate) struct Listener<U: User> {
+    registry: Arc<Registry<U>>,
     cm: CmId,
     max_slots: u32,
     /// `None` once nobody listens any more. Locked while a request is reported, so that none is
@@ -58,20 +58,20 @@ pub(crate) struct Listener {
     #[pin]
     slots: SpinLockIrq<PendingConns>,
     /// In which Requests are read and reported.
-    order: Arc<Order>,
+    order: Arc<Order<U>>,
     #[pin]
-    job: OwnedWork<Listener>,
+    job: OwnedWork<Listener<U>>,
     #[pin]
-    retry: DelayedWork<Listener>,
+    retry: DelayedWork<Listener<U>>,
 }
 
-impl OwnedWorkItem for Listener {
+impl<U: User> OwnedWorkItem for Listener<U> {
     fn run(this: Arc<Self>) {
         this.take_connections();
     }
 }
 
-impl DelayedWorkItem for Listener {
+impl<U: User> DelayedWorkItem for Listener<U> {
     fn expire(this: Arc<Self>) {
         // Not from here: two at a time would take connections out of their order.
         this.wake();
@@ -89,14 +89,14 @@ struct PendingConns {
 }
 
 /// The place of a connection that waits for an answer.
-pub(super) struct PendingConn {
-    listener: Arc<Listener>,
+pub(super) struct PendingConn<U: User> {
+    listener: Arc<Listener<U>>,
     /// The connection, while its Request has not come.
     silent: Option<u64>,
 }
 
 /// The place of a connection that was refused and lingers, until the peer has noticed.
-pub(super) struct Refused(Arc<Listener>);
+pub(super) struct Refused<U: User>(Arc<Listener<U>>);
 
 /// Starts to listen at the id's local address: the `iw_create_listen` operation. Context: sleeping,
 /// within locks of the RDMA CM; possibly before the device is registered.
@@ -104,9 +104,14 @@ pub(super) struct Refused(Arc<Listener>);
 /// # Errors
 ///
 /// `ENOMEM`, `ENODEV`, what binding a socket says.
-pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result<Arc<Listener>> {
+pub(crate) fn listen<U: User>(
+    registry: &Arc<Registry<U>>,
+    dev: &rdma::Device<Rsiw>,
+    cm: CmId,
+    backlog: u32,
+) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
-    let socket = open::listener(dev, &cm, backlog)?;
+    let socket = open::listener(dev, registry.dev.ports_mapped, &cm, backlog)?;
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,
@@ -116,7 +121,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
     };
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
-            dev: dev.data().clone(),
+            registry: registry.clone(),
             cm,
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
@@ -139,7 +144,7 @@ pub(crate) fn listen(dev: &rdma::Device<Rsiw>, cm: CmId, backlog: u32) -> Result
 
 /// Stops listening: the `iw_destroy_listen` operation. On return the port is free and no more
 /// requests are reported; those that were reported can still be answered. Context: sleeping.
-pub(crate) fn unlisten(listener: Arc<Listener>) -> Result {
+pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
     let socket = listener.socket.lock().take();
     // Nobody arms it any more without a socket.
     listener.retry.cancel();
@@ -148,9 +153,9 @@ pub(crate) fn unlisten(listener: Arc<Listener>) -> Result {
     Ok(())
 }
 
-impl Listener {
+impl<U: User> Listener<U> {
     fn wake(self: &Arc<Self>) {
-        self.job.queue(&self.dev.queues.cm, self.clone());
+        self.job.queue(&self.registry.dev.queues.cm, self.clone());
     }
 
     /// Gives slots to connections, to some of them at a time: a peer that connects and resets all the
@@ -160,16 +165,16 @@ impl Listener {
             let Some((socket, slot)) = self.next() else {
                 return;
             };
-            let begin = |conn: &Arc<Conn>| AwaitRequest::begin(conn, slot);
+            let begin = |conn: &Arc<Conn<U>>| AwaitRequest::begin(conn, slot);
             let order = InOrder::of_listener(&self.order);
-            let started = Conn::start(&self.dev, socket, order, begin);
+            let started = Conn::start(&self.registry, socket, order, begin);
             // Without memory there is no connection; the peer sees it closed.
             drop(started);
         }
         self.wake();
     }
 
-    fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn)> {
+    fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn<U>)> {
         let Some(slot) = self.slot() else {
             self.make_room();
             return None;
@@ -185,7 +190,7 @@ impl Listener {
         }
     }
 
-    fn slot(self: &Arc<Self>) -> Option<PendingConn> {
+    fn slot(self: &Arc<Self>) -> Option<PendingConn<U>> {
         let mut slots = self.slots.lock();
         if slots.used >= self.max_slots {
             slots.short = true;
@@ -215,7 +220,7 @@ impl Listener {
                 slots.silent.is_empty(),
             )
         };
-        if let Some(conn) = given_up.and_then(|serial| self.dev.cm.get(serial)) {
+        if let Some(conn) = given_up.and_then(|serial| self.registry.get(serial)) {
             conn.notify(Events::GIVE_WAY);
         } else if none {
             return;
@@ -226,24 +231,25 @@ impl Listener {
     }
 
     fn retry_later(self: &Arc<Self>) {
-        self.retry.arm(&self.dev.queues.cm, self.clone(), RETRY_MS);
+        self.retry
+            .arm(&self.registry.dev.queues.cm, self.clone(), RETRY_MS);
     }
 }
 
-impl ListenCallbacks for Listener {
+impl<U: User> ListenCallbacks for Listener<U> {
     fn ready(this: ArcBorrow<'_, Self>) {
         Arc::from(this).wake();
     }
 }
 
-impl PendingConn {
+impl<U: User> PendingConn<U> {
     /// Whether nobody listens any more.
     pub(super) fn is_dead(&self) -> bool {
         self.listener.socket.lock().is_none()
     }
 
     /// The peer of this connection owes a Request.
-    pub(super) fn is_silent(&mut self, conn: &Arc<Conn>) {
+    pub(super) fn is_silent(&mut self, conn: &Arc<Conn<U>>) {
         // `ENOTCONN` if the peer has gone, of which a step is about to hear.
         let Ok(peer) = conn.socket().peer_addr() else {
             return;
@@ -262,7 +268,7 @@ impl PendingConn {
 
     /// A place to linger at, of which there are as many as slots: peers that do not go must not
     /// fill the memory, nor keep out others, as they would in their slots.
-    pub(super) fn refused(&self) -> Option<Refused> {
+    pub(super) fn refused(&self) -> Option<Refused<U>> {
         let listener = &self.listener;
         let mut slots = listener.slots.lock();
         if slots.refused >= listener.max_slots {
@@ -278,25 +284,25 @@ impl PendingConn {
     /// # Errors
     ///
     /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`, `ENODEV`: nobody listens any more.
-    pub(super) fn report(&self, conn: &Arc<Conn>, info: &ConnInfo<'_>) -> Result<RequestId> {
+    pub(super) fn report(&self, conn: &Arc<Conn<U>>, info: &ConnInfo<'_>) -> Result<RequestId> {
         let listener = &*self.listener;
         let socket = listener.socket.lock();
         if socket.is_none() {
             return Err(errno::ECONNABORTED.into());
         }
-        let handle = listener.dev.handle().ok_or(ENODEV)?;
+        let handle = listener.registry.dev.handle().ok_or(ENODEV)?;
         let dev = handle.try_get().ok_or(ENODEV)?;
-        listener.cm.connect_request(&*dev, conn.clone(), info)
+        U::report_request(&dev, &listener.cm, conn.clone(), info)
     }
 }
 
-impl Drop for Refused {
+impl<U: User> Drop for Refused<U> {
     fn drop(&mut self) {
         self.0.slots.lock().refused -= 1;
     }
 }
 
-impl Drop for PendingConn {
+impl<U: User> Drop for PendingConn<U> {
     fn drop(&mut self) {
         self.has_asked();
         let short = {

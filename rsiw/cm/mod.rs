@@ -35,22 +35,19 @@ mod responder;
 mod silent;
 mod stage;
 mod streaming;
+mod user;
 
 pub(crate) use self::{
     conn::Conn,
     initiator::connect,
     listener::{listen, unlisten, Listener},
-    registry::{leave, shutdown, Cm},
+    registry::{leave, shutdown, Registry},
     responder::{accept, reject},
+    user::User,
 };
 
-use crate::{
-    device::{max, Rsiw},
-    params,
-    qp::Qp,
-};
+use crate::{device::max, params};
 use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
-use rdma::{Device, QpHandle};
 
 /// What connection setup settled, as the queue pair needs it.
 #[derive(Clone, Copy, Debug)]
@@ -169,21 +166,6 @@ fn max_private_data(revision: u8) -> usize {
     }
 }
 
-/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. None if
-/// there is no such queue pair, or if it is another process' or the kernel's, which the RDMA core
-/// does not ask for. Context: interrupts may be off.
-pub(crate) fn named_qp(dev: &Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
-    // No reference is taken: it might be the last one when it is dropped.
-    let qps = &dev.data().qps;
-    let handle = qps.with(qpn, |qp| {
-        qp.owner().admits_current().then(|| qp.handle().clone())
-    })?;
-    if handle.is_none() {
-        rdma::ratelimited_warn!(dev.name(), "QP {qpn}: another process would connect it\n");
-    }
-    handle
-}
-
 /// A read queue depth as the consumer asked for it, within the device's limits.
 fn clip(depth: u32) -> u16 {
     // CAST: The limit is far below.
@@ -234,8 +216,8 @@ fn offer(revision: u8, ird: u16, ord: u16, rtr: RtrSet, private_data: &[u8]) -> 
 }
 
 /// The depths this end can provide where they are not negotiated, and at the most.
-fn limits(qp: &Qp, ord: u16) -> Limits {
-    let (ird, _) = qp.most_reads();
+fn limits<U: User>(user: &U, ord: u16) -> Limits {
+    let (ird, _) = user.most_reads();
     Limits {
         ird: bounded_ird(clip(u32::MAX), ird),
         ord,

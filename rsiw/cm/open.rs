@@ -41,12 +41,12 @@ impl Interface {
         self.net.is_ephemeral_port(local.port())
     }
 
-    fn socket(&self, dev: &Device<Rsiw>, cm: &CmId, addr: &SocketAddr) -> Result<TcpSocket> {
+    fn socket(&self, cm: &CmId, mapped: bool, addr: &SocketAddr) -> Result<TcpSocket> {
         let socket = TcpSocket::new(&self.net, Family::of(addr))?;
         if let Some(tos) = cm.tos() {
             socket.set_tos(tos)?;
         }
-        if dev.data().ports_mapped && cm.has_mapped_port() {
+        if mapped && cm.has_mapped_port() {
             socket.share_port();
         }
         Ok(socket)
@@ -55,8 +55,8 @@ impl Interface {
 
 /// The id's local address, as the port mapper has it if it may choose ports here. Anybody can be the
 /// port mapper of the host, as the core of Linux 7.2 has it.
-pub(super) fn local(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
-    if dev.data().ports_mapped {
+pub(super) fn local(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
+    if mapped {
         cm.mapped_local_addr()
     } else {
         cm.local_addr()
@@ -65,10 +65,10 @@ pub(super) fn local(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
 
 /// The peer's address. Its port mapper may tell of another port, whatever is done here; but a
 /// connection does not go to another host for that.
-pub(super) fn remote(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
-    let (wanted, mapped) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
-    Ok(if dev.data().ports_mapped || mapped.ip() == wanted.ip() {
-        mapped
+pub(super) fn remote(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
+    let (wanted, told) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
+    Ok(if mapped || told.ip() == wanted.ip() {
+        told
     } else {
         wanted
     })
@@ -78,6 +78,7 @@ pub(super) fn remote(dev: &Device<Rsiw>, cm: &CmId) -> Result<SocketAddr> {
 /// sleeping.
 pub(super) fn initiator(
     dev: &Device<Rsiw>,
+    mapped: bool,
     cm: &CmId,
     local: SocketAddr,
     remote: SocketAddr,
@@ -87,7 +88,7 @@ pub(super) fn initiator(
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
     }
-    let socket = place.socket(dev, cm, &remote)?;
+    let socket = place.socket(cm, mapped, &remote)?;
     let mut bound = socket.bind(&local);
     if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
         local.set_port(0);
@@ -111,8 +112,13 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 /// has a consumer of the wildcard address listen on all devices that there are or will be, and a
 /// process opens no ports for others. That is no error, or the consumer could listen nowhere. (An
 /// address of its own leads the RDMA CM to a device of its own namespace.)
-pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Option<TcpSocket>> {
-    let local = local(dev, cm)?;
+pub(super) fn listener(
+    dev: &Device<Rsiw>,
+    mapped: bool,
+    cm: &CmId,
+    backlog: u32,
+) -> Result<Option<TcpSocket>> {
+    let local = local(cm, mapped)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
     // First: of a namespace that is on its way out there is no interface to be had.
     if local.ip().is_unspecified() && !cm.is_at(&ndev) {
@@ -120,7 +126,7 @@ pub(super) fn listener(dev: &Device<Rsiw>, cm: &CmId, backlog: u32) -> Result<Op
     }
     let place = Interface::of(dev)?;
     let local = place.scoped(local);
-    let socket = place.socket(dev, cm, &local)?;
+    let socket = place.socket(cm, mapped, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
     }

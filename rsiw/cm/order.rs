@@ -11,8 +11,8 @@
 //! A step may wait for threads of the process whose connection it is. Those of an order are of one
 //! process, or of peers only, so they hold up nobody else.
 
-use super::Conn;
-use crate::device::{Device, Queues};
+use super::{Conn, User};
+use crate::device::Device;
 use kernel::{
     prelude::*,
     rbtree::{RBTree, RBTreeNodeReservation},
@@ -22,7 +22,7 @@ use rdma::{
     lock::SpinLockIrq,
     new_owned_work, new_spinlock_irq,
     work::{OwnedWork, OwnedWorkItem},
-    Consumer, Workqueue,
+    Consumer,
 };
 
 /// Steps that are made at a time, before others get the worker.
@@ -30,42 +30,42 @@ const BATCH: u32 = 64;
 
 /// See the module's documentation.
 #[pin_data]
-pub(crate) struct Order {
+pub(crate) struct Order<U: User> {
     /// Whose connections these are.
     consumer: Consumer,
     #[pin]
-    waiting: SpinLockIrq<Waiting>,
+    waiting: SpinLockIrq<Waiting<U>>,
     #[pin]
-    job: OwnedWork<Order>,
+    job: OwnedWork<Order<U>>,
 }
 
-struct Waiting {
+struct Waiting<U: User> {
     /// Those that are to make a step, by their numbers.
-    conns: RBTree<u64, Arc<Conn>>,
+    conns: RBTree<u64, Arc<Conn<U>>>,
     next: u64,
 }
 
 /// The room that a connection takes in its order, allocated beforehand, as callbacks cannot.
-type Room = RBTreeNodeReservation<u64, Arc<Conn>>;
+type Room<U> = RBTreeNodeReservation<u64, Arc<Conn<U>>>;
 
 /// A connection's place in its order. Guarded by a lock of its own within that of the order.
-pub(super) enum Turn {
+pub(super) enum Turn<U: User> {
     /// It waits for nothing.
-    Free(Room),
+    Free(Room<U>),
     /// It is to make a step.
     Waits,
     /// Its steps need no order any more.
     Over,
 }
 
-impl Turn {
+impl<U: User> Turn<U> {
     /// Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
         Ok(Turn::Free(RBTreeNodeReservation::new(GFP_KERNEL)?))
     }
 }
 
-impl OwnedWorkItem for Order {
+impl<U: User> OwnedWorkItem for Order<U> {
     fn run(this: Arc<Self>) {
         for _ in 0..BATCH {
             let Some(conn) = this.pop() else { return };
@@ -74,11 +74,11 @@ impl OwnedWorkItem for Order {
         let Some(conn) = this.pop() else { return };
         // The last one's step, and others after those who wait for a worker.
         conn.act();
-        this.wake(&conn.dev);
+        this.wake(conn.dev());
     }
 }
 
-impl Order {
+impl<U: User> Order<U> {
     /// An empty one. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(consumer: Consumer) -> Result<Arc<Self>> {
         let waiting = Waiting {
@@ -107,7 +107,7 @@ impl Order {
 
     /// Has `conn` make a step behind those that wait already; false if it needs no order. Context:
     /// any.
-    pub(super) fn enter(self: &Arc<Self>, conn: &Arc<Conn>) -> bool {
+    pub(super) fn enter(self: &Arc<Self>, conn: &Arc<Conn<U>>) -> bool {
         {
             let mut waiting = self.waiting.lock();
             let mut turn = conn.turn.lock();
@@ -125,12 +125,12 @@ impl Order {
                 }
             };
         }
-        self.wake(&conn.dev);
+        self.wake(conn.dev());
         true
     }
 
     /// The next one, which may enter again from now on.
-    fn pop(&self) -> Option<Arc<Conn>> {
+    fn pop(&self) -> Option<Arc<Conn<U>>> {
         let mut waiting = self.waiting.lock();
         let first = waiting.conns.cursor_front_mut()?;
         let conn = first.current().1.clone();
@@ -144,17 +144,5 @@ impl Order {
         drop(turn);
         drop(waiting);
         Some(conn)
-    }
-}
-
-impl Queues {
-    /// Where the connections of a consumer are set up and ended. Steps of a process' connection may
-    /// wait for its threads, which may be a long time without a processor; no step of the kernel's
-    /// connections, or of one that is nobody's yet, waits behind such a one.
-    pub(super) fn cm_of(&self, consumer: Consumer) -> &Workqueue {
-        match consumer {
-            Consumer::Process => &self.cm_of_processes,
-            Consumer::Kernel => &self.cm,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 //! The connections of a device, so that all of them can be ended, and the orders of its initiators.
 
-use super::{conn::Events, order::Order, Close, Conn};
+use super::{conn::Events, order::Order, Close, Conn, User};
 use crate::{device::Device, pd::PdId};
 use core::{
     ops::Deref,
@@ -18,41 +18,43 @@ use kernel::{
 use rdma::Consumer;
 
 /// A device's part of the connection manager.
-pub(crate) struct Cm {
+pub(crate) struct Registry<U: User> {
+    /// Whose connections these are.
+    pub(super) dev: Arc<Device>,
     next: AtomicU64,
     /// The device is being removed.
     leaving: AtomicBool,
     /// A spinlock, as the threads of all users take it: none must lose its processor in there.
-    conns: Pin<KBox<SpinLock<Conns>>>,
+    conns: Pin<KBox<SpinLock<Conns<U>>>>,
 }
 
-struct Conns {
+struct Conns<U: User> {
     /// From [`Conn::start`] to [`Conn::leave`].
-    live: RBTree<u64, Arc<Conn>>,
+    live: RBTree<u64, Arc<Conn<U>>>,
     /// Of the protection domains that have initiators, each with the number of those.
-    orders: RBTree<PdId, (Arc<Order>, u64)>,
+    orders: RBTree<PdId, (Arc<Order<U>>, u64)>,
     /// No more.
     shut: bool,
 }
 
 /// The order that a connection's steps are made in; kept as long as one uses it.
-pub(super) struct InOrder {
-    order: Arc<Order>,
+pub(super) struct InOrder<U: User> {
+    order: Arc<Order<U>>,
     /// None of a listener's, which has its own.
-    of: Option<(Arc<Device>, PdId)>,
+    of: Option<(Arc<Registry<U>>, PdId)>,
 }
 
-impl Deref for InOrder {
-    type Target = Arc<Order>;
+impl<U: User> Deref for InOrder<U> {
+    type Target = Arc<Order<U>>;
 
-    fn deref(&self) -> &Arc<Order> {
+    fn deref(&self) -> &Arc<Order<U>> {
         &self.order
     }
 }
 
-impl InOrder {
+impl<U: User> InOrder<U> {
     /// That of a listener.
-    pub(super) fn of_listener(order: &Arc<Order>) -> Self {
+    pub(super) fn of_listener(order: &Arc<Order<U>>) -> Self {
         Self {
             order: order.clone(),
             of: None,
@@ -60,10 +62,14 @@ impl InOrder {
     }
 
     /// That of a protection domain's initiators. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn of_domain(dev: &Arc<Device>, pd: PdId, consumer: Consumer) -> Result<Self> {
+    pub(super) fn of_domain(
+        registry: &Arc<Registry<U>>,
+        pd: PdId,
+        consumer: Consumer,
+    ) -> Result<Self> {
         let order = Order::new(consumer)?;
         let new = RBTreeNode::new(pd, (order.clone(), 1), GFP_KERNEL)?;
-        let mut conns = dev.cm.conns.lock();
+        let mut conns = registry.conns.lock();
         let (order, unused) = match conns.orders.get_mut(&pd) {
             Some((order, users)) => {
                 *users += 1;
@@ -73,15 +79,17 @@ impl InOrder {
         };
         drop(conns);
         drop(unused);
-        let of = Some((dev.clone(), pd));
+        let of = Some((registry.clone(), pd));
         Ok(Self { order, of })
     }
 }
 
-impl Drop for InOrder {
+impl<U: User> Drop for InOrder<U> {
     fn drop(&mut self) {
-        let Some((dev, pd)) = &self.of else { return };
-        let mut conns = dev.cm.conns.lock();
+        let Some((registry, pd)) = &self.of else {
+            return;
+        };
+        let mut conns = registry.conns.lock();
         let last = conns.orders.get_mut(pd).is_some_and(|(_, users)| {
             *users -= 1;
             *users == 0
@@ -96,19 +104,21 @@ impl Drop for InOrder {
     }
 }
 
-impl Cm {
+impl<U: User> Registry<U> {
     /// Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
         let conns = Conns {
             live: RBTree::new(),
             orders: RBTree::new(),
             shut: false,
         };
-        Ok(Self {
+        let registry = Self {
+            dev: dev.clone(),
             next: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             conns: KBox::pin_init(new_spinlock!(conns, "rsiw_conns"), GFP_KERNEL)?,
-        })
+        };
+        Ok(Arc::new(registry, GFP_KERNEL)?)
     }
 
     /// A key that no other connection has or had.
@@ -122,7 +132,7 @@ impl Cm {
     }
 
     /// Errors: `ENOMEM`, `ENODEV` after [`leave`].
-    pub(super) fn enter(&self, conn: &Arc<Conn>) -> Result {
+    pub(super) fn enter(&self, conn: &Arc<Conn<U>>) -> Result {
         let node = RBTreeNode::new(conn.serial, conn.clone(), GFP_KERNEL)?;
         let mut conns = self.conns.lock();
         if conns.shut {
@@ -142,12 +152,12 @@ impl Cm {
     }
 
     /// The connection of that key, if it is not over.
-    pub(super) fn get(&self, serial: u64) -> Option<Arc<Conn>> {
+    pub(super) fn get(&self, serial: u64) -> Option<Arc<Conn<U>>> {
         self.conns.lock().live.get(&serial).cloned()
     }
 
     /// Refuses new connections, and calls `each` for those that there are. Context: sleeping.
-    fn shut(&self, each: impl Fn(&Arc<Conn>)) {
+    fn shut(&self, each: impl Fn(&Arc<Conn<U>>)) {
         {
             let mut conns = self.conns.lock();
             conns.shut = true;
@@ -162,7 +172,7 @@ impl Cm {
 
     /// Calls `each` for some of the connections from number `from` on; there may be very many, and this
     /// holds a spinlock. Returns the number to go on from, if there are more.
-    fn some_from(&self, mut from: u64, each: impl Fn(&Arc<Conn>)) -> Option<u64> {
+    fn some_from(&self, mut from: u64, each: impl Fn(&Arc<Conn<U>>)) -> Option<u64> {
         const MOST: usize = 64;
         let conns = self.conns.lock();
         for _ in 0..MOST {
@@ -184,17 +194,18 @@ impl Cm {
 /// asked to go next, close them: an NVMe host, for one, shuts its controller down by a command first,
 /// and waits for the answer for a minute. From now on they close quickly. Context: sleeping; does not
 /// wait.
-pub(crate) fn leave(dev: &Device) {
-    dev.cm.shut(|conn| conn.notify(Events::LEAVE));
+pub(crate) fn leave<U: User>(registry: &Registry<U>) {
+    registry.shut(|conn| conn.notify(Events::LEAVE));
 }
 
 /// Resets all connections of a device, refuses new ones, and returns when nothing of the connection
 /// manager will run for it any more. Context: sleeping, not on the device's own work queues.
-pub(crate) fn shutdown(dev: &Device) {
-    dev.cm.shut(|conn| conn.close(Close::Abort));
+pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
+    let dev = &registry.dev;
+    registry.shut(|conn| conn.close(Close::Abort));
     loop {
         flush(dev);
-        if dev.cm.is_empty() {
+        if registry.is_empty() {
             break;
         }
         fsleep(Delta::from_millis(1));

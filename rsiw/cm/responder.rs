@@ -19,34 +19,33 @@ use super::{
     offer,
     stage::Stage,
     streaming::{Established, First, Streaming},
-    timeout, Lost, StreamParams,
+    timeout, Lost, StreamParams, User,
 };
-use crate::{device::Rsiw, qp::Qp};
 use core::{format_args, mem::replace, net::SocketAddr};
 use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, TcpState};
-use rdma::{CmId, ConnInfo, ConnParam, Device, RequestId};
+use rdma::{CmId, ConnInfo, ConnParam, RequestId};
 
 /// The peer has connected and owes a Request.
-pub(super) struct AwaitRequest {
-    slot: PendingConn,
+pub(super) struct AwaitRequest<U: User> {
+    slot: PendingConn<U>,
     reader: KBox<FrameReader>,
 }
 
 /// The consumer owes an answer.
-pub(super) struct Requested {
+pub(super) struct Requested<U: User> {
     responder: Responder,
     asked: Asked,
     request: RequestId,
     local: SocketAddr,
     remote: SocketAddr,
-    slot: PendingConn,
+    slot: PendingConn<U>,
 }
 
-impl AwaitRequest {
+impl<U: User> AwaitRequest<U> {
     /// The first stage of an accepted connection.
-    pub(super) fn begin(conn: &Arc<Conn>, slot: PendingConn) -> Result<Stage> {
+    pub(super) fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>) -> Result<Stage<U>> {
         let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
         conn.set_timeout(timeout::REQUEST);
         let mut slot = slot;
@@ -54,7 +53,7 @@ impl AwaitRequest {
         Ok(Stage::AwaitRequest(Self { slot, reader }))
     }
 
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let over = events.any(Events::TIMEOUT | Events::LEAVE);
         if conn.how().is_some() || over || self.slot.is_dead() {
             return close::drop_unknown(conn);
@@ -78,7 +77,7 @@ impl AwaitRequest {
     }
 
     /// The Request is there: reports it.
-    fn complete(mut self, conn: &Arc<Conn>) -> Stage {
+    fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         self.slot.has_asked();
         let request = self.reader.frame();
         let Some((Ok((responder, asked)), private_data)) =
@@ -122,8 +121,8 @@ impl AwaitRequest {
     }
 }
 
-impl Requested {
-    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> Requested<U> {
+    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         // A peer that has sent its FIN does not wait for the Reply, whatever is unread in front.
         let gone = conn.how().is_some()
             || conn.error().is_some()
@@ -133,7 +132,7 @@ impl Requested {
             return Stage::Requested(self);
         }
         // If it is not there, an answer has taken it and waits for the stage.
-        if let Some(handle) = conn.dev.handle() {
+        if let Some(handle) = conn.dev().handle() {
             drop(handle.withdraw(self.request));
         }
         close::drop_unknown(conn)
@@ -144,11 +143,11 @@ impl Requested {
     /// has it.
     fn accept(
         &self,
-        conn: &Arc<Conn>,
-        qp: &Arc<Qp>,
+        conn: &Arc<Conn<U>>,
+        user: &Arc<U>,
         param: &ConnParam<'_>,
     ) -> Result<(ConnInfo<'static>, u64), (Lost, Error)> {
-        let (most_ird, most_ord) = qp.most_reads();
+        let (most_ird, most_ord) = user.most_reads();
         let mut ird = bounded_ird(announced_ird(param.ird), most_ird);
         // Room for what the peer asked for rather than less: it would lower its ORD to our IRD
         // (RFC 6581 section 9.1), and it may have a reason. But not if the consumer wants none.
@@ -171,7 +170,8 @@ impl Requested {
             .map_err(|_| (Lost::Handshake, EINVAL))?;
         let never = |e| (Lost::Handshake, e);
         let reply = buf.get(..len).ok_or(never(EINVAL))?;
-        qp.bind(&StreamParams::new(&agreed, false)).map_err(never)?;
+        user.established(&StreamParams::new(&agreed, false))
+            .map_err(never)?;
         // Nothing was sent before it.
         let end = conn.socket().bytes_acked() + reply.len() as u64;
         frame::send(conn, reply).map_err(|e| (Lost::Reset, e))?;
@@ -187,7 +187,7 @@ impl Requested {
     }
 }
 
-/// Accepts a request for the queue pair `param.qpn`: the `iw_accept` operation. Context: sleeping,
+/// Accepts a request for `user`, the queue pair that the consumer names: the `iw_accept` operation. Context: sleeping,
 /// within locks of the RDMA CM; does not wait for the network.
 ///
 /// # Errors
@@ -195,20 +195,20 @@ impl Requested {
 /// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ECONNRESET`: the
 /// peer has gone, or was not waited for any longer. `ENOMEM`. The connection is over then, and
 /// nothing is reported.
-pub(crate) fn accept(
-    dev: &Device<Rsiw>,
-    conn: Arc<Conn>,
+pub(crate) fn accept<U: User>(
+    conn: Arc<Conn<U>>,
+    user: Option<Arc<U>>,
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
-    conn.in_actors_place(|stage| answer(dev, &conn, stage, cm, param))
+    conn.in_actors_place(|stage| answer(&conn, user, stage, cm, param))
 }
 
 /// Accepts in the actor's place.
-fn answer(
-    dev: &Device<Rsiw>,
-    conn: &Arc<Conn>,
-    stage: &mut Stage,
+fn answer<U: User>(
+    conn: &Arc<Conn<U>>,
+    user: Option<Arc<U>>,
+    stage: &mut Stage<U>,
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
@@ -219,21 +219,21 @@ fn answer(
             return Err(errno::ECONNRESET.into());
         }
     };
-    let qp = dev.data().qps.get(param.qpn).ok_or(EINVAL);
-    let associated = qp.and_then(|qp| qp.associate(conn).map(|()| qp));
-    let qp = match associated {
-        Ok(qp) => qp,
+    let user = user.ok_or(EINVAL);
+    let attached = user.and_then(|user| user.attach(conn).map(|()| user));
+    let user = match attached {
+        Ok(user) => user,
         Err(e) => {
             *stage = close::drop_unknown(conn);
             return Err(e);
         }
     };
-    conn.belongs_to(qp.owner().consumer());
-    let (info, reply_end) = match requested.accept(conn, &qp, param) {
+    conn.belongs_to(user.consumer());
+    let (info, reply_end) = match requested.accept(conn, &user, param) {
         Ok(accepted) => accepted,
         Err((why, e)) => {
             *stage = close::drop_unknown(conn);
-            qp.conn_lost(why);
+            user.lost(why);
             return Err(e);
         }
     };
@@ -241,7 +241,7 @@ fn answer(
     if cm.established(&info).is_err() {
         pr_warn_once!("iwcm did not take an ESTABLISHED\n");
     }
-    let established = Established { cm, qp };
+    let established = Established { cm, user };
     let first = if requested.asked.peer_to_peer {
         First::Rtr
     } else {
@@ -258,7 +258,7 @@ fn answer(
 ///
 /// `ECONNRESET`: the peer has gone, or was not waited for any longer. `EINVAL`: too much private
 /// data; the peer is rejected without them.
-pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
+pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result {
     conn.in_actors_place(|stage| match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => {
             let max = super::max_private_data(requested.asked.revision);
@@ -279,12 +279,12 @@ pub(crate) fn reject(conn: Arc<Conn>, private_data: &[u8]) -> Result {
 }
 
 /// Sends a Reply that rejects.
-fn refuse(
-    conn: &Arc<Conn>,
-    slot: &PendingConn,
+fn refuse<U: User>(
+    conn: &Arc<Conn<U>>,
+    slot: &PendingConn<U>,
     responder: Responder,
     private_data: &[u8],
-) -> Stage {
+) -> Stage<U> {
     let mut buf = frame::FRAME_BUF;
     let sent = responder
         .reject(private_data, &mut buf)

@@ -24,38 +24,39 @@ use super::{
     initiator::{AwaitReply, Backoff, Connecting, Retry},
     responder::{AwaitRequest, Requested},
     streaming::{Draining, FinSent, Streaming},
+    User,
 };
 use kernel::sync::Arc;
 
 /// Where a connection is.
-pub(super) enum Stage {
+pub(super) enum Stage<U: User> {
     /// Initiator: TCP connects.
-    Connecting(Connecting),
+    Connecting(Connecting<U>),
     /// Initiator: TCP was refused, and is to be tried again.
-    Backoff(Backoff),
+    Backoff(Backoff<U>),
     /// Initiator: the MPA Request was sent.
-    AwaitReply(AwaitReply),
+    AwaitReply(AwaitReply<U>),
     /// Responder: the peer has connected.
-    AwaitRequest(AwaitRequest),
+    AwaitRequest(AwaitRequest<U>),
     /// Responder: the consumer was told of the MPA Request.
-    Requested(Requested),
+    Requested(Requested<U>),
     /// The queue pair owns the stream.
-    Streaming(Streaming),
+    Streaming(Streaming<U>),
     /// The queue pair sends what it has.
-    Draining(Draining),
+    Draining(Draining<U>),
     /// Our FIN is behind it.
-    FinSent(FinSent),
+    FinSent(FinSent<U>),
     /// The consumer is through with the connection; the peer may still take what was sent last.
-    Linger(Linger),
+    Linger(Linger<U>),
     /// Over, and to be tried again. Never stays: the actor does it at once.
-    Retry(Retry),
+    Retry(Retry<U>),
     /// Over. Also: not begun.
     Closed,
 }
 
-impl Stage {
+impl<U: User> Stage<U> {
     /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
-    pub(super) fn step(self, conn: &Arc<Conn>, events: Events) -> Stage {
+    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         match self {
             Stage::Connecting(stage) => stage.step(conn, events),
             Stage::Backoff(stage) => stage.step(conn, events),

@@ -10,22 +10,22 @@ use super::{
     close,
     conn::{Conn, Events},
     stage::Stage,
-    timeout, Close, Lost,
+    timeout, Close, Lost, User,
 };
-use crate::{params, qp::Qp};
+use crate::params;
 use kernel::sync::Arc;
 use net::errno;
 use rdma::CmId;
 
 /// The two ends of an established connection on this side: the consumer's id and the queue pair.
-pub(super) struct Established {
+pub(super) struct Established<U: User> {
     pub(super) cm: CmId,
-    pub(super) qp: Arc<Qp>,
+    pub(super) user: Arc<U>,
 }
 
 /// The queue pair owns the stream.
-pub(super) struct Streaming {
-    established: Established,
+pub(super) struct Streaming<U: User> {
+    established: Established<U>,
     /// The queue pair found a fault and is about to close.
     faulted: bool,
     first: First,
@@ -47,8 +47,8 @@ pub(super) enum First {
 }
 
 /// The queue pair sends what it has.
-pub(super) struct Draining {
-    established: Established,
+pub(super) struct Draining<U: User> {
+    established: Established<U>,
     /// The peer's FIN came.
     peer_done: bool,
     /// What the peer had acknowledged when the wait began.
@@ -56,14 +56,18 @@ pub(super) struct Draining {
 }
 
 /// Our FIN is behind everything; the peer's is to come.
-pub(super) struct FinSent {
-    established: Established,
+pub(super) struct FinSent<U: User> {
+    established: Established<U>,
     /// What the peer had sent when the wait began.
     received: u64,
 }
 
 /// The next stage, if something ends the stream at once, in any of these stages.
-fn cut_short(conn: &Arc<Conn>, established: &Established, events: Events) -> Option<Stage> {
+fn cut_short<U: User>(
+    conn: &Arc<Conn<U>>,
+    established: &Established<U>,
+    events: Events,
+) -> Option<Stage<U>> {
     let (why, e) = if conn.how() == Some(Close::Abort) {
         if conn.error().is_some() {
             // So says a send that failed after a reset: see below.
@@ -85,7 +89,7 @@ fn cut_short(conn: &Arc<Conn>, established: &Established, events: Events) -> Opt
 }
 
 /// Nothing has come of the wait.
-fn timed_out(conn: &Arc<Conn>, established: &Established) -> Stage {
+fn timed_out<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
     let e = errno::ETIMEDOUT.error();
     close::abort(conn, established, Lost::Aborted, Err(e))
 }
@@ -94,7 +98,7 @@ fn timed_out(conn: &Arc<Conn>, established: &Established) -> Stage {
 /// sent is not acknowledged. A host that has crashed, or that no packet reaches, would otherwise keep
 /// the queue pair for good, or for the quarter of an hour that TCP repeats. What TCP finds comes as an
 /// error of the socket. Context: sleeping.
-fn watch(conn: &Arc<Conn>) {
+fn watch<U: User>(conn: &Arc<Conn<U>>) {
     let socket = conn.socket();
     let timeout = params::user_timeout_ms();
     if timeout != 0 {
@@ -107,7 +111,7 @@ fn watch(conn: &Arc<Conn>) {
 }
 
 /// A callback that only says "something" does not say what: look.
-fn look(conn: &Arc<Conn>, events: Events) -> Events {
+fn look<U: User>(conn: &Arc<Conn<U>>, events: Events) -> Events {
     if events.any(Events::SOCKET) {
         conn.look(events)
     } else {
@@ -115,14 +119,14 @@ fn look(conn: &Arc<Conn>, events: Events) -> Events {
     }
 }
 
-impl Streaming {
+impl<U: User> Streaming<U> {
     /// Gives the stream to the queue pair, which has been bound to the connection. If the peer owes
     /// an RTR, it has to come soon. Context: sleeping.
     ///
     /// A peer that owes none may be silent for as long as it likes: one that is there answers TCP's
     /// keep-alive probes, and how long to wait for a message is the ULP's business (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(conn: &Arc<Conn>, established: Established, first: First) -> Self {
+    pub(super) fn begin(conn: &Arc<Conn<U>>, established: Established<U>, first: First) -> Self {
         watch(conn);
         match first {
             First::Rtr => conn.set_timeout(timeout::RTR),
@@ -134,7 +138,7 @@ impl Streaming {
             }
             First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.clear_timeout(),
         }
-        conn.give_to(&established.qp);
+        conn.give_stream(&established.user);
         Self {
             established,
             faulted: false,
@@ -142,7 +146,7 @@ impl Streaming {
         }
     }
 
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let events = look(conn, events);
         if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
@@ -161,7 +165,7 @@ impl Streaming {
                 First::Rtr if !conn.peer_started() => return timed_out(conn, &self.established),
                 First::Theirs(reply) if !conn.peer_started() => self.their_silence(conn, reply),
                 First::OurRtr(received) if conn.socket().bytes_received() == received => {
-                    self.established.qp.repeat_rtr();
+                    self.established.user.repeat_rtr();
                 }
                 First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr(_) => {}
             }
@@ -171,7 +175,7 @@ impl Streaming {
 
     /// Starts, if the peer has been silent for long enough since it had our Reply, which may have been
     /// lost on its way, once or more often; or waits for the rest of that time.
-    fn their_silence(&mut self, conn: &Arc<Conn>, reply: Option<u64>) {
+    fn their_silence(&mut self, conn: &Arc<Conn<U>>, reply: Option<u64>) {
         let wait = params::responder_wait();
         let (acked, ago) = {
             // TCP counts first, and notes the time later.
@@ -188,19 +192,19 @@ impl Streaming {
             }
         };
         match left {
-            0 => self.established.qp.may_start(),
+            0 => self.established.user.may_start(),
             left => conn.set_timeout(left),
         }
     }
 
     /// Begins the orderly close.
-    fn drain(self, conn: &Arc<Conn>, peer_done: bool) -> Stage {
+    fn drain(self, conn: &Arc<Conn<U>>, peer_done: bool) -> Stage<U> {
         let established = self.established;
         if peer_done {
             close::report_disconnect(&established);
         }
         conn.set_close_timeout(timeout::DRAIN);
-        established.qp.begin_close();
+        established.user.drain();
         let acked = conn.socket().bytes_acked();
         Stage::Draining(Draining {
             established,
@@ -210,8 +214,8 @@ impl Streaming {
     }
 }
 
-impl Draining {
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> Draining<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let events = look(conn, events);
         if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
@@ -220,7 +224,7 @@ impl Draining {
             self.peer_done = true;
             close::report_disconnect(&self.established);
             // The queue pair need not wait for answers any more.
-            self.established.qp.begin_close();
+            self.established.user.drain();
         }
         if events.any(Events::FAULT) {
             conn.set_close_timeout(timeout::TERMINATE);
@@ -229,7 +233,7 @@ impl Draining {
             conn.set_close_timeout(timeout::DRAIN);
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
-            if acked <= self.acked || conn.dev.cm.is_leaving() {
+            if acked <= self.acked || conn.registry.is_leaving() {
                 return timed_out(conn, &self.established);
             }
             // Slow, but it goes on.
@@ -253,8 +257,8 @@ impl Draining {
     }
 }
 
-impl FinSent {
-    pub(super) fn step(mut self, conn: &Arc<Conn>, events: Events) -> Stage {
+impl<U: User> FinSent<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let events = look(conn, events);
         if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
@@ -267,7 +271,7 @@ impl FinSent {
             conn.set_close_timeout(timeout::FIN);
         } else if events.any(Events::TIMEOUT) {
             let received = conn.socket().bytes_received();
-            if received <= self.received || conn.dev.cm.is_leaving() {
+            if received <= self.received || conn.registry.is_leaving() {
                 return timed_out(conn, &self.established);
             }
             // The peer still sends what it has.

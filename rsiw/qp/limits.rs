@@ -11,7 +11,7 @@ pub(super) struct Limits {
     /// IRD and ORD in use (before connecting: 0).
     agreed: (u32, u32),
     /// IRD and ORD to agree on at the most.
-    most: (u32, u32),
+    pub(super) most: (u32, u32),
     /// What the peer may do where a region grants it, too.
     access: Access,
 }
@@ -31,11 +31,6 @@ impl Qp {
     /// IRD and ORD in use.
     pub(crate) fn read_limits(&self) -> (u32, u32) {
         self.limits.lock().agreed
-    }
-
-    /// IRD and ORD that a connection may agree on at the most.
-    pub(crate) fn most_reads(&self) -> (u32, u32) {
-        self.limits.lock().most
     }
 
     /// A connection has agreed on these. Context: any.

@@ -5,6 +5,7 @@
 //! - [`sq`], [`rq`]: the queues, from post to completion.
 //! - [`reads`]: RDMA Reads under way in both directions.
 //! - [`state`]: the state diagram.
+//! - [`number`]: the queue pairs of a device, by number.
 //! - [`limits`]: what the consumer allows the peer, and how many Reads.
 //! - [`stream`]: life with a connection: set up, receive, close, lose it.
 //! - [`fault`]: what goes wrong, and the way to ERROR.
@@ -13,6 +14,7 @@
 
 pub(crate) mod fault;
 mod limits;
+pub(crate) mod number;
 pub(crate) mod reads;
 pub(crate) mod rq;
 pub(crate) mod sq;
@@ -20,10 +22,10 @@ pub(crate) mod state;
 pub(crate) mod stream;
 
 use crate::{
-    cm::Conn,
+    cm,
     counters::Counter,
     cq::{Cq, Notify, Out, Tag},
-    device::{Device, QpNumber},
+    device::Device,
     limit::Held,
     pd::Pd,
     rx::Rx,
@@ -40,6 +42,7 @@ use kernel::{
 };
 use limits::Limits;
 use net::SockCell;
+use number::QpNumber;
 use rdma::{
     lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, revocable::Revocable, tx_lock::TxLock,
     work::DelayedWork, Consumer, Owner, QpHandle,
@@ -49,9 +52,12 @@ use rq::RecvQueue;
 use sq::{SendQueue, Seq};
 use state::{State, StateCell};
 
+/// A connection of a queue pair.
+pub(crate) type Conn = cm::Conn<Qp>;
+
 /// What several contexts set and one acts on; each access is short.
 struct Shared {
-    /// The connection, from `associate` to the end.
+    /// The connection, from `attach` to the end.
     conn: Option<Arc<Conn>>,
     /// A Terminate that tx is to send.
     terminate: Option<Terminate>,
@@ -119,7 +125,7 @@ pub(crate) struct Qp {
     limits: SpinLockIrq<Limits>,
     consumer: Consumer,
     owner: Owner,
-    _number: QpNumber,
+    number: QpNumber,
     _held: Held,
 }
 
@@ -200,7 +206,7 @@ impl Qp {
                 limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
                 consumer,
-                _number: number,
+                number,
                 _held: held,
             }),
             consumer.flags(),

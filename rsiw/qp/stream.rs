@@ -2,11 +2,13 @@
 
 //! A QP's life with its connection: what the connection manager calls, in this order.
 //!
-//! `associate` → `bind` → (`rx_pump`, `rx_eof`, `tx_kick`)* → `begin_close`? → `conn_lost`
+//! `attach` → `established` → (`readable`, `eof`, `writable`)* → `drain`? → `lost`
 
-use super::{Qp, State};
+use super::{Conn, Qp, State};
 use crate::{
-    cm::{Close, Conn, Lost, StreamParams},
+    cm::{Close, Lost, StreamParams, User},
+    device::Rsiw,
+    pd::PdId,
     rx::{RunOutcome, Rx},
     tx::{Tx, TxConfig},
 };
@@ -14,14 +16,40 @@ use core::sync::atomic::Ordering;
 use iwarp::{mpa::Rtr, rx::RxConfig};
 use kernel::{prelude::*, sync::Arc};
 use net::LockedSock;
+use rdma::{CmId, ConnInfo, Consumer, Device, RequestId};
 
-impl Qp {
+impl User for Qp {
+    fn domain(&self) -> PdId {
+        self.pd.id()
+    }
+
+    fn consumer(&self) -> Consumer {
+        self.owner.consumer()
+    }
+
+    fn is_orphaned(&self) -> bool {
+        self.owner.ends()
+    }
+
+    fn most_reads(&self) -> (u32, u32) {
+        self.limits.lock().most
+    }
+
+    fn report_request(
+        dev: &Device<Rsiw>,
+        cm: &CmId,
+        conn: Arc<Conn>,
+        info: &ConnInfo<'_>,
+    ) -> Result<RequestId> {
+        cm.connect_request(dev, conn, info)
+    }
+
     /// Takes a connection that is being set up, so that destruction can end it. Context: sleeping.
     ///
     /// # Errors
     ///
     /// `EINVAL` when the QP is not IDLE or has a connection.
-    pub(crate) fn associate(&self, conn: &Arc<Conn>) -> Result {
+    fn attach(&self, conn: &Arc<Conn>) -> Result {
         let mut shared = self.shared.lock();
         // Under the lock: whoever goes to ERROR looks for a connection to close afterwards.
         if self.state() != State::Idle || shared.conn.is_some() {
@@ -40,7 +68,7 @@ impl Qp {
     /// # Errors
     ///
     /// `EINVAL` in a wrong state, `ENOMEM`.
-    pub(crate) fn bind(self: &Arc<Self>, p: &StreamParams) -> Result {
+    fn established(self: &Arc<Self>, p: &StreamParams) -> Result {
         let conn = self.shared.lock().conn.clone().ok_or(EINVAL)?;
         // An accepting process is charged for these. A connecting one is not: this is a worker then.
         let flags = self.consumer().flags();
@@ -83,7 +111,7 @@ impl Qp {
 
     /// Receives what the socket has queued, until `most` octets have been taken or more; returns how
     /// many. Context: any, the socket's lock is held.
-    pub(crate) fn rx_pump(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize {
+    fn readable(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize {
         let mut taken = 0;
         if let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) {
             // What a Send waits with may be all that there is.
@@ -108,7 +136,80 @@ impl Qp {
         taken
     }
 
-    /// Calls the consumers of what was received, and answers. Context: as [`Self::rx_pump`].
+    /// Whether a Send waits for a receive that is still not posted. Context: as [`User::readable`].
+    fn is_waiting(&self, sk: &LockedSock) -> bool {
+        let rx = self.rx.get(sk).and_then(Option::as_ref);
+        rx.is_some_and(Rx::is_late) && !self.rq.has_receive()
+    }
+
+    /// In how many milliseconds to look for the receive that a Send waits for, if one does. Context: as
+    /// [`User::readable`].
+    #[inline]
+    fn next_look(&self, sk: &LockedSock) -> Option<u32> {
+        let rx = self.rx.get(sk).and_then(Option::as_ref)?;
+        let ms = rx.next_look(self);
+        if self.late.load(Ordering::Relaxed) != ms.is_some() {
+            self.late.store(ms.is_some(), Ordering::Relaxed);
+        }
+        ms
+    }
+
+    /// The peer's FIN was reached; whether it came between messages. Context: callback.
+    fn eof(&self, sk: &mut LockedSock) -> bool {
+        self.peer_done.store(true, Ordering::Release);
+        self.rx
+            .get_mut(sk)
+            .and_then(Option::as_mut)
+            .is_none_or(Rx::end)
+    }
+
+    /// The socket has room again. Context: any.
+    fn writable(self: &Arc<Self>) {
+        self.wake_tx();
+    }
+
+    /// A responder may send although the peer has not. Context: any.
+    fn may_start(self: &Arc<Self>) {
+        if !self.may_send.swap(true, Ordering::AcqRel) {
+            self.wake_tx();
+        }
+    }
+
+    /// Sends an empty Write, whatever the RTR was, in case that the peer missed that one's arrival.
+    /// Context: sleeping.
+    fn repeat_rtr(self: &Arc<Self>) {
+        let mut slot = self.tx.lock();
+        if let Some(tx) = slot.as_mut() {
+            tx.owe_rtr(Rtr::Write);
+        }
+        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
+        drop(slot);
+        self.wake_tx();
+    }
+
+    /// Orderly close: what is posted is sent, then the connection manager is told. Context:
+    /// sleeping.
+    fn drain(self: &Arc<Self>) {
+        // Whoever took it to TERMINATE or ERROR has the connection closed behind what is still to
+        // be sent; a FIN now would cut that off.
+        if let Ok(_) | Err(State::Closing) = self.state.advance(State::Closing) {
+            self.wake_tx();
+        }
+    }
+
+    /// The connection is gone, or was never made. Context: sleeping; no callback runs any more.
+    fn lost(self: &Arc<Self>, why: Lost) {
+        if !matches!(why, Lost::Handshake) {
+            self.enter_error();
+        }
+        // The last reference to a connection must not go under a spinlock.
+        let conn = self.shared.lock().conn.take();
+        drop(conn);
+    }
+}
+
+impl Qp {
+    /// Calls the consumers of what was received, and answers. Context: as [`User::readable`].
     fn finish_rx(self: &Arc<Self>, sk: &mut LockedSock) {
         let outcome = self
             .rx
@@ -133,24 +234,6 @@ impl Qp {
         }
     }
 
-    /// Whether a Send waits for a receive that is still not posted. Context: as [`Self::rx_pump`].
-    pub(crate) fn rx_waits(&self, sk: &LockedSock) -> bool {
-        let rx = self.rx.get(sk).and_then(Option::as_ref);
-        rx.is_some_and(Rx::is_late) && !self.rq.has_receive()
-    }
-
-    /// In how many milliseconds to look for the receive that a Send waits for, if one does. Context: as
-    /// [`Self::rx_pump`].
-    #[inline]
-    pub(crate) fn rx_next_look(&self, sk: &LockedSock) -> Option<u32> {
-        let rx = self.rx.get(sk).and_then(Option::as_ref)?;
-        let ms = rx.next_look(self);
-        if self.late.load(Ordering::Relaxed) != ms.is_some() {
-            self.late.store(ms.is_some(), Ordering::Relaxed);
-        }
-        ms
-    }
-
     /// A process makes a call for this QP: it may have posted the receive that a Send waits for.
     /// Context: sleeping, no lock held.
     pub(crate) fn look_for_receive(&self) {
@@ -163,39 +246,15 @@ impl Qp {
         }
     }
 
-    /// The peer's FIN was reached; whether it came between messages. Context: callback.
-    pub(crate) fn rx_eof(&self, sk: &mut LockedSock) -> bool {
-        self.peer_done.store(true, Ordering::Release);
-        self.rx
-            .get_mut(sk)
-            .and_then(Option::as_mut)
-            .is_none_or(Rx::end)
-    }
-
-    /// The socket has room again. Context: any.
-    pub(crate) fn tx_kick(self: &Arc<Self>) {
-        self.wake_tx();
-    }
-
     /// The consumer asks for an orderly close: what it posts from now on is not sent. Context:
     /// sleeping.
     pub(crate) fn disconnect(self: &Arc<Self>) {
         let tx = self.tx.lock();
         self.sq.end_here();
-        // Who asked for it meanwhile is not heard.
+        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
         drop(tx);
         self.wake_tx();
         self.close_conn(Close::Graceful);
-    }
-
-    /// Orderly close: what is posted is sent, then the connection manager is told. Context:
-    /// sleeping.
-    pub(crate) fn begin_close(self: &Arc<Self>) {
-        // Whoever took it to TERMINATE or ERROR has the connection closed behind what is still to
-        // be sent; a FIN now would cut that off.
-        if let Ok(_) | Err(State::Closing) = self.state.advance(State::Closing) {
-            self.wake_tx();
-        }
     }
 
     /// Whether the peer sends nothing any more, so that nothing is worth waiting for.
@@ -203,38 +262,9 @@ impl Qp {
         self.peer_done.load(Ordering::Acquire)
     }
 
-    /// The connection is gone, or was never made. Context: sleeping; no callback runs any more.
-    pub(crate) fn conn_lost(self: &Arc<Self>, why: Lost) {
-        if !matches!(why, Lost::Handshake) {
-            self.enter_error();
-        }
-        // The last reference to a connection must not go under a spinlock.
-        let conn = self.shared.lock().conn.take();
-        drop(conn);
-    }
-
     /// Whether tx may send requests and responses.
     pub(crate) fn may_send(&self) -> bool {
         self.may_send.load(Ordering::Acquire)
-    }
-
-    /// A responder may send although the peer has not. Context: any.
-    pub(crate) fn may_start(self: &Arc<Self>) {
-        if !self.may_send.swap(true, Ordering::AcqRel) {
-            self.wake_tx();
-        }
-    }
-
-    /// Sends an empty Write, whatever the RTR was, in case that the peer missed that one's arrival.
-    /// Context: sleeping.
-    pub(crate) fn repeat_rtr(self: &Arc<Self>) {
-        let mut slot = self.tx.lock();
-        if let Some(tx) = slot.as_mut() {
-            tx.owe_rtr(Rtr::Write);
-        }
-        // Who asked for tx meanwhile is not heard.
-        drop(slot);
-        self.wake_tx();
     }
 
     /// Rx saw the peer's first FPDU; true if tx was waiting for it. Context: any.

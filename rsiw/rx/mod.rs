@@ -5,7 +5,7 @@
 //! The rx actor is whoever holds the socket's lock: TCP's softirq, or a process that gives the lock
 //! back. It runs to the end of what the socket has queued:
 //!
-//! 1. `Conn::data_ready` → [`Qp::rx_pump`](crate::qp::Qp::rx_pump)
+//! 1. `Conn::data_ready` → [`Qp::readable`](crate::cm::User::readable)
 //! 2. → `LockedSock::read_into`: each contiguous chunk, one cursor over the buffers
 //! 3. → `iwarp::Receiver::receive`: framing and the protocol's rules
 //! 4. → [`handler::QpHandler`]: the segment's memory, its bytes

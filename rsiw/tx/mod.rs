@@ -24,12 +24,12 @@ mod message;
 
 use crate::{
     abi::{sges_beyond, Sge},
-    cm::{Close, Conn},
+    cm::Close,
     mem::{MemError, ResolvedMr},
     qp::{
         sq::{Seq, WakeTx},
         state::State,
-        Qp,
+        Conn, Qp,
     },
     wr::{SendOp, SendWr, Status},
 };

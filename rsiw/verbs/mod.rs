@@ -11,13 +11,13 @@ mod srq;
 
 use crate::{
     abi::{AllocContextResp, MAX_SGE},
-    cm::{self, Conn, Listener},
-    counters,
-    device::{max, Device, Rsiw},
+    cm, counters,
+    device::{max, Rsiw},
     limit::Held,
     params,
     pd::Pd,
-    qp::{rq::RecvQueue, Qp},
+    qp::{rq::RecvQueue, Conn, Qp},
+    rnic::Rnic,
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
@@ -43,28 +43,28 @@ pub(crate) struct Srq {
 
 #[vtable]
 impl Driver for Rsiw {
-    type Device = Device;
+    type Device = Rnic;
     type Context = Context;
     type Pd = Pd;
     type Cq = cq::Object;
     type Qp = Qp;
     type Srq = Srq;
     type Mr = mr::Mr;
-    type Listener = Listener;
+    type Listener = cm::Listener<Qp>;
     type Conn = Conn;
 
     const PORT_STATS: &'static [StatDesc] = counters::NAMES;
 
-    fn attach(dev: &Arc<Device>, handle: DeviceHandle<Self>) {
+    fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {
         dev.attach(handle);
     }
 
     fn leaving(dev: &RdmaDevice<Self>) {
-        cm::leave(dev.data());
+        cm::leave(&dev.data().conns);
     }
 
-    fn detach(dev: &Arc<Device>) {
-        cm::shutdown(dev);
+    fn detach(dev: &Arc<Rnic>) {
+        cm::shutdown(&dev.conns);
         // What is queued refers to the device. No queue pair is left to queue more, but a last run may
         // have had itself queued again, on either, while they were waited for.
         for _ in 0..2 {
@@ -149,7 +149,7 @@ impl Driver for Rsiw {
         user: Option<&mut Udata<'_, Self>>,
         new: &mut NewCq<'_>,
     ) -> Result<Arc<cq::Object>> {
-        cq::create(dev.data(), attr, user, new)
+        cq::create(&dev.data().dev, attr, user, new)
     }
 
     fn destroy_cq(_cq: &Arc<cq::Object>) -> Result {
@@ -216,7 +216,7 @@ impl Driver for Rsiw {
         user: Option<&mut Udata<'_, Self>>,
         new: &mut NewSrq<'_>,
     ) -> Result<Arc<Srq>> {
-        srq::create(dev.data(), pd, attr, user, new)
+        srq::create(&dev.data().dev, pd, attr, user, new)
     }
 
     fn modify_srq(srq: &Arc<Srq>, max_wr: Option<u32>, limit: Option<u32>) -> Result {
@@ -241,7 +241,7 @@ impl Driver for Rsiw {
         access: Access,
         mem: KernelMemory,
     ) -> Result<NewMr<mr::Mr>> {
-        mr::dma(dev.data(), pd, access, mem)
+        mr::dma(&dev.data().dev, pd, access, mem)
     }
 
     fn reg_user_mr(
@@ -250,11 +250,11 @@ impl Driver for Rsiw {
         req: &UserMr,
         udata: &mut Udata<'_, Self>,
     ) -> Result<NewMr<mr::Mr>> {
-        mr::user(dev.data(), pd, req, udata)
+        mr::user(&dev.data().dev, pd, req, udata)
     }
 
     fn alloc_mr(dev: &RdmaDevice<Self>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<mr::Mr>> {
-        mr::fast(dev.data(), pd, max_sg)
+        mr::fast(&dev.data().dev, pd, max_sg)
     }
 
     fn map_mr_sg(mr: &Arc<mr::Mr>, map: &mut SgMap<'_>) -> Result {
@@ -267,11 +267,13 @@ impl Driver for Rsiw {
     }
 
     fn iw_get_qp(dev: &RdmaDevice<Self>, qpn: u32) -> Option<QpHandle> {
-        cm::named_qp(dev, qpn)
+        qp::named(dev, qpn)
     }
 
     fn iw_connect(dev: &RdmaDevice<Self>, cm: CmId, param: &ConnParam<'_>) -> Result {
-        cm::connect(dev, cm, param)
+        let rnic = dev.data();
+        let qp = rnic.qps.get(param.qpn).ok_or(EINVAL)?;
+        cm::connect(&rnic.conns, dev, qp, cm, param)
     }
 
     fn iw_accept(
@@ -280,18 +282,23 @@ impl Driver for Rsiw {
         cm: CmId,
         param: &ConnParam<'_>,
     ) -> Result {
-        cm::accept(dev, conn, cm, param)
+        let qp = dev.data().qps.get(param.qpn);
+        cm::accept(conn, qp, cm, param)
     }
 
     fn iw_reject(_dev: &RdmaDevice<Self>, conn: Arc<Conn>, private_data: &[u8]) -> Result {
         cm::reject(conn, private_data)
     }
 
-    fn iw_create_listen(dev: &RdmaDevice<Self>, cm: CmId, backlog: u32) -> Result<Arc<Listener>> {
-        cm::listen(dev, cm, backlog)
+    fn iw_create_listen(
+        dev: &RdmaDevice<Self>,
+        cm: CmId,
+        backlog: u32,
+    ) -> Result<Arc<Self::Listener>> {
+        cm::listen(&dev.data().conns, dev, cm, backlog)
     }
 
-    fn iw_destroy_listen(_dev: &RdmaDevice<Self>, listener: Arc<Listener>) -> Result {
+    fn iw_destroy_listen(_dev: &RdmaDevice<Self>, listener: Arc<Self::Listener>) -> Result {
         cm::unlisten(listener)
     }
 }

@@ -5,17 +5,18 @@
 use super::{recv_wait_ms, ring_size};
 use crate::{
     abi::{CreateQpResp, Sge, MAX_INLINE, MAX_SGE},
-    device::{max, Device, QpNumber, Rsiw},
+    device::{max, Rsiw},
     mem::Access,
     pd::Pd,
-    qp::{rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
+    qp::{number::QpNumber, rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
     ring::WorkRing,
+    rnic::Rnic,
     wr::{Registration, SendOp, SendWr},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType, RecvWrs,
-    SendWrs, Udata,
+    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpModify, QpState,
+    QpType, RecvWrs, SendWrs, Udata,
 };
 
 /// Creates a QP.
@@ -25,7 +26,7 @@ use rdma::{
 /// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of range,
 /// `ENOMEM`.
 pub(super) fn create(
-    dev: &Arc<Device>,
+    rnic: &Rnic,
     pd: &Arc<Pd>,
     attr: &mut QpInitAttr<Rsiw>,
     user: Option<&mut Udata<'_, Rsiw>>,
@@ -52,6 +53,7 @@ pub(super) fn create(
     }
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
     let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
+    let dev = &rnic.dev;
     let held = dev.limits.qp.hold()?;
     let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
     let sq_size = match consumer {
@@ -64,7 +66,7 @@ pub(super) fn create(
     };
     // A QP without receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
-    let number = QpNumber::new(dev)?;
+    let number = QpNumber::new(&rnic.qps)?;
     let qpn = number.id();
 
     let mut sq_ring = None;
@@ -131,10 +133,23 @@ pub(super) fn create(
     })
 }
 
+/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. None if
+/// there is no such queue pair, or if it is another process' or the kernel's, which the RDMA core
+/// does not ask for. Context: interrupts may be off.
+pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
+    let qps = &dev.data().qps;
+    let handle = qps.with(qpn, |qp| {
+        qp.owner().admits_current().then(|| qp.handle().clone())
+    })?;
+    if handle.is_none() {
+        rdma::ratelimited_warn!(dev.name(), "QP {qpn}: another process would connect it\n");
+    }
+    handle
+}
+
 /// Lets the QP be found by its number.
 pub(super) fn publish(qp: &Arc<Qp>) -> Result {
-    let flags = qp.consumer().flags();
-    qp.dev.qps.publish(qp.number(), qp.clone(), flags)
+    qp.publish()
 }
 
 /// Modifies a QP: its state, what its peer may do, and how many Reads it will agree on. Other
@@ -222,7 +237,7 @@ pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
 
 /// Ends a QP: nothing of it is found, sent, received or completed afterwards.
 pub(super) fn destroy(qp: &Arc<Qp>) {
-    qp.dev.qps.retire(qp.number());
+    qp.retire();
     qp.end();
 }
 

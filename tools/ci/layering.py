@@ -23,14 +23,18 @@ FORBIDDEN = {
 
 # rsiw's modules, lowest first: each may import those of its own row and of the
 # rows above it here. A queue pair and its actors are one row: the pair holds
-# the halves of the stream, and they call it.
+# the halves of the stream, and they call it. Connections know the queue pair by
+# a trait only (cm::User).
 LEVELS = [
     {"abi", "fifo", "counters", "params", "limit"},
     {"pd", "ring"},
     {"mem"},
     {"wr"},
+    {"device"},
     {"cq"},
-    {"qp", "tx", "rx", "sched", "device", "cm"},
+    {"cm"},
+    {"qp", "tx", "rx", "sched"},
+    {"rnic"},
     {"verbs"},
     {"link"},
     {"main", "module_parameters"},
