@@ -8,7 +8,7 @@ use crate::{
     qp::Qp,
     wr::Status,
 };
-use iwarp::tx::{Segment, Sink};
+use iwarp::tx::{Mark, Segment, Sink};
 use kernel::prelude::*;
 use net::TxBatch;
 
@@ -122,9 +122,37 @@ fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Optio
     Ok(crc.map(|crc| rdma::crc32c(crc, dst)))
 }
 
+/// How the FPDUs of a batch may lie in TCP's segments and packets.
+struct Layout {
+    /// The longest ULPDU.
+    mulpdu: u16,
+    /// Octets of a TCP segment.
+    mss: usize,
+    /// The same, where no FPDU may lie across the end of one; 0 for large FPDUs, which may lie anywhere.
+    segment: usize,
+    /// Octets of the first segment that are in front of the batch.
+    segment_offset: usize,
+    /// Of large FPDUs: octets of a batch that TCP sends in packets of its largest size. Known when it is
+    /// asked for the first time.
+    end: Option<usize>,
+}
+
+/// What comes next in the batch under way.
+enum Next {
+    /// This FPDU, of a message that was cut up to there before.
+    Fpdu(Segment, Mark),
+    /// Nothing of this message: all of it is in the batch.
+    EndOfMessage,
+    /// The FPDU has no room in the segment that the batch before has left open: the batch begins a
+    /// segment of its own.
+    NewSegment,
+    /// Nothing: the batch is full, or ends so that the next one begins a segment.
+    EndOfBatch,
+}
+
 impl Tx {
     /// Builds the next batch: whole FPDUs, as many as there are, up to its size limit and to `most`
-    /// bytes.
+    /// octets.
     ///
     /// A batch goes on in the segment that the one before has left open, if TCP has not sent that yet. It
     /// ends early where the next FPDU would neither fit into the TCP segment under way, whole or a part
@@ -138,19 +166,7 @@ impl Tx {
         most: usize,
         next_message: impl Fn(&mut Self, &Qp) -> Result<bool, Failed>,
     ) -> Result<Filled, Failed> {
-        let mss = self.conn.socket().mss() as usize;
-        let large = self.cfg.large_fpdu;
-        let mut mulpdu = if large {
-            iwarp::MAX_ULPDU
-        } else {
-            iwarp::mpa::mulpdu(mss as u32, self.cfg.markers)
-        };
-        // 0: none.
-        let segment = if large { 0 } else { mss };
-        let mut segment_offset = 0;
-        // Of a batch of large FPDUs, when it is to be known: wherever it is cut is right, but what goes
-        // beyond TCP's packets is a small packet more.
-        let mut end = None;
+        let mut layout = self.layout();
         loop {
             if !self.current.active && !next_message(self, qp)? {
                 return Ok(if self.more {
@@ -160,56 +176,22 @@ impl Tx {
                 });
             }
             if self.batch.is_empty() {
-                segment_offset = self.batch.align_to(segment, self.conn.socket().unsent());
-                // Assembling on a page boundary keeps a long batch within TCP's fragments.
-                let left = self.current.segmenter.remaining() as usize;
-                self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
-                if large && left > LEAST_END {
-                    let most = *end.get_or_insert_with(|| self.end_of_packets()) - FRAME;
-                    mulpdu = u16::try_from(most).map_or(mulpdu, |most| most.min(mulpdu));
-                }
+                self.begin_batch(&mut layout);
             }
-            // A look ahead: what does not fit is made again for the next batch.
-            let mark = self.current.segmenter.mark();
-            let Some(mut fpdu) = self.current.segmenter.next(mulpdu) else {
-                self.current.end();
-                continue;
+            let (fpdu, mark) = match self.next_fpdu(&mut layout, most) {
+                Next::Fpdu(fpdu, mark) => (fpdu, mark),
+                Next::EndOfMessage => {
+                    self.current.end();
+                    continue;
+                }
+                Next::NewSegment => {
+                    self.batch.begin_segment();
+                    layout.segment_offset = 0;
+                    continue;
+                }
+                Next::EndOfBatch => return Ok(Filled::Part),
             };
-            let (first, used) = (self.batch.is_empty(), self.batch.len());
-            let mut len = self.framer.fpdu_len(&fpdu);
-            let left = match (segment_offset + used).checked_rem(segment) {
-                Some(of_segment @ 1..) => segment - of_segment,
-                None if !first && used + len > LEAST_END => {
-                    let end = *end.get_or_insert_with(|| self.end_of_packets());
-                    end.saturating_sub(used)
-                }
-                _ => usize::MAX,
-            };
-            if len > left {
-                self.current.segmenter.rewind(mark);
-                // What is short goes whole into the next one.
-                let part = if large && len <= mss {
-                    None
-                } else {
-                    self.part_of(left)
-                };
-                match part {
-                    Some(part) => {
-                        len = self.framer.fpdu_len(&part);
-                        fpdu = part;
-                    }
-                    None if first => {
-                        self.batch.begin_segment();
-                        segment_offset = 0;
-                        continue;
-                    }
-                    None => return Ok(Filled::Part),
-                }
-            }
-            if len > most.saturating_sub(used) || !first && len > self.batch.room() {
-                self.current.segmenter.rewind(mark);
-                return Ok(Filled::Part);
-            }
+            let first = self.batch.is_empty();
             match self.put_fpdu(&fpdu) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
@@ -224,21 +206,115 @@ impl Tx {
                 }
             }
             if self.current.segmenter.done() {
-                self.messages += 1;
-                if let Some(seq) = self.current.seq {
-                    self.built = Some(seq.wrapping_add(1));
-                }
-                if self.current.answers.is_some() {
-                    qp.inbound.answered();
-                }
-                self.current.end();
+                self.end_message(qp);
             }
         }
     }
 
+    /// What TCP's segments ask for at the moment.
+    #[inline]
+    fn layout(&self) -> Layout {
+        let mss = self.conn.socket().mss();
+        let (mulpdu, segment) = match self.cfg.large_fpdu {
+            true => (iwarp::MAX_ULPDU, 0),
+            false => (iwarp::mpa::mulpdu(mss, self.cfg.markers), mss as usize),
+        };
+        Layout {
+            mulpdu,
+            mss: mss as usize,
+            segment,
+            segment_offset: 0,
+            end: None,
+        }
+    }
+
+    /// Prepares the batch, which is empty, for the message under way.
+    #[inline]
+    fn begin_batch(&mut self, layout: &mut Layout) {
+        let unsent = self.conn.socket().unsent();
+        layout.segment_offset = self.batch.align_to(layout.segment, unsent);
+        // Assembling on a page boundary keeps a long batch within TCP's fragments.
+        let left = self.current.segmenter.remaining() as usize;
+        self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
+        if self.cfg.large_fpdu && left > LEAST_END {
+            let most = self.end_of_packets(layout) - FRAME;
+            layout.mulpdu =
+                u16::try_from(most).map_or(layout.mulpdu, |most| most.min(layout.mulpdu));
+        }
+    }
+
+    /// Chooses what comes next: an FPDU of the message under way that fits into the TCP segment (or
+    /// packet) under way, whole or a part of it, and into the batch, of `most` octets. An FPDU that does
+    /// not fit is made again for the next batch.
+    #[inline]
+    fn next_fpdu(&mut self, layout: &mut Layout, most: usize) -> Next {
+        let mark = self.current.segmenter.mark();
+        let Some(whole) = self.current.segmenter.next(layout.mulpdu) else {
+            return Next::EndOfMessage;
+        };
+        let (first, used) = (self.batch.is_empty(), self.batch.len());
+        let mut len = self.framer.fpdu_len(&whole);
+        let left = self.left_of_segment(layout, len);
+        let mut fpdu = Some(whole);
+        if len > left {
+            self.current.segmenter.rewind(mark);
+            // What is short goes whole into the next batch.
+            fpdu = match self.cfg.large_fpdu && len <= layout.mss {
+                true => None,
+                false => self.part_of(left),
+            };
+            match &fpdu {
+                Some(part) => len = self.framer.fpdu_len(part),
+                None if first => return Next::NewSegment,
+                None => return Next::EndOfBatch,
+            }
+        }
+        match fpdu {
+            Some(fpdu)
+                if len <= most.saturating_sub(used) && (first || len <= self.batch.room()) =>
+            {
+                Next::Fpdu(fpdu, mark)
+            }
+            _ => {
+                self.current.segmenter.rewind(mark);
+                Next::EndOfBatch
+            }
+        }
+    }
+
+    /// Octets that the batch has left for an FPDU of `len` octets before TCP cuts: at the end of a
+    /// segment, or of the last large packet.
+    #[inline]
+    fn left_of_segment(&self, layout: &mut Layout, len: usize) -> usize {
+        let used = self.batch.len();
+        match (layout.segment_offset + used).checked_rem(layout.segment) {
+            Some(of_segment @ 1..) => layout.segment - of_segment,
+            // Wherever large FPDUs are cut is right, but what goes beyond TCP's packets is a small packet
+            // more.
+            None if used != 0 && used + len > LEAST_END => {
+                self.end_of_packets(layout).saturating_sub(used)
+            }
+            _ => usize::MAX,
+        }
+    }
+
+    /// The last FPDU of the message under way is in the batch.
+    #[inline]
+    fn end_message(&mut self, qp: &Qp) {
+        self.messages += 1;
+        if let Some(seq) = self.current.seq {
+            self.built = Some(seq.wrapping_add(1));
+        }
+        if self.current.answers.is_some() {
+            qp.inbound.answered();
+        }
+        self.current.end();
+    }
+
     /// How long a batch is that TCP sends as whole packets: [`LEAST_END`] or more, a multiple of 4.
-    fn end_of_packets(&self) -> usize {
-        self.conn.socket().whole_packets(TxBatch::MAX_LEN) & !3
+    fn end_of_packets(&self, layout: &mut Layout) -> usize {
+        let packets = || self.conn.socket().whole_packets(TxBatch::MAX_LEN) & !3;
+        *layout.end.get_or_insert_with(packets)
     }
 
     /// A segment of the message under way whose FPDU takes exactly `room` octets, the rest of a TCP

@@ -9,7 +9,7 @@ mod framer;
 mod segmenter;
 
 pub use framer::Framer;
-pub use segmenter::{Message, Segment, Segmenter};
+pub use segmenter::{Mark, Message, Segment, Segmenter};
 
 /// The lower half of the transmit path: it takes the octets, and has the payload.
 pub trait Sink {
