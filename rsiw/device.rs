@@ -5,7 +5,7 @@
 use crate::{counters::Counters, limit::Limit, mem::Regions};
 use kernel::{prelude::*, sync::Arc};
 use net::PagePool;
-use rdma::{Consumer, DeviceHandle, OnceHandle, Workqueue};
+use rdma::{Consumer, DeviceHandle, OnceHandle, Workqueue, WqFlags};
 
 /// The driver, as the RDMA core sees it; what it does is in `verbs`.
 pub(crate) struct Rsiw;
@@ -59,6 +59,41 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
+    /// Those of a module. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            // Where the data came in. Drained before tx, which it wakes.
+            rx: Workqueue::new(
+                c"rsiw_rx",
+                WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
+                0,
+            )?,
+            rx_in_turn: Workqueue::new(
+                c"rsiw_rx_in_turn",
+                WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
+                0,
+            )?,
+            // On the CPU that woke it: the data is in its cache.
+            tx: Workqueue::new(
+                c"rsiw_tx",
+                WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
+                0,
+            )?,
+            tx_in_turn: Workqueue::new(
+                c"rsiw_tx_in_turn",
+                WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
+                0,
+            )?,
+            // Side by side; what needs an order has one (`cm::Order`).
+            cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
+            cm_of_processes: Workqueue::new(
+                c"rsiw_cm_user",
+                WqFlags::UNBOUND | WqFlags::MEM_RECLAIM,
+                0,
+            )?,
+        })
+    }
+
     /// Where tx is to run at this moment. Context: any.
     pub(crate) fn tx_now(&self) -> &Workqueue {
         match in_turn() {

@@ -27,7 +27,7 @@ mod wr;
 use device::Queues;
 use kernel::{prelude::*, sync::Arc};
 use link::{Link, Links, Notifier};
-use rdma::{Core, LinkRegistration, NotifierRegistration, Workqueue, WqFlags};
+use rdma::{Core, LinkRegistration, NotifierRegistration};
 
 module! {
     type: Module,
@@ -119,40 +119,7 @@ impl Drop for Unregister {
 impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let core = Core::new()?;
-        let queues = Arc::new(
-            Queues {
-                // Where the data came in. Drained before tx, which it wakes.
-                rx: Workqueue::new(
-                    c"rsiw_rx",
-                    WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
-                    0,
-                )?,
-                rx_in_turn: Workqueue::new(
-                    c"rsiw_rx_in_turn",
-                    WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
-                    0,
-                )?,
-                // On the CPU that woke it: the data is in its cache.
-                tx: Workqueue::new(
-                    c"rsiw_tx",
-                    WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
-                    0,
-                )?,
-                tx_in_turn: Workqueue::new(
-                    c"rsiw_tx_in_turn",
-                    WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
-                    0,
-                )?,
-                // Side by side; what needs an order has one (`cm::Order`).
-                cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
-                cm_of_processes: Workqueue::new(
-                    c"rsiw_cm_user",
-                    WqFlags::UNBOUND | WqFlags::MEM_RECLAIM,
-                    0,
-                )?,
-            },
-            GFP_KERNEL,
-        )?;
+        let queues = Arc::new(Queues::new()?, GFP_KERNEL)?;
         let links = Links::new(module, queues.clone())?;
         let devices = Unregister(links.clone());
         let notifier = NotifierRegistration::new(Notifier(links.clone()))?;

@@ -161,6 +161,39 @@ fn begin<U: User>(
     }
 }
 
+#[cfg(CONFIG_KUNIT)]
+impl<U: User> Attempt<U> {
+    /// One that wants a few Reads each way.
+    pub(super) fn of_test(
+        cm: CmId,
+        user: Arc<U>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<KBox<Self>> {
+        let attempt = Self {
+            cm,
+            user,
+            local,
+            remote,
+            private_data: KVec::new(),
+            ird: 4,
+            ord: 4,
+            revision: 2,
+            connect: timeout::CONNECT,
+            refused: 0,
+            left: 0,
+        };
+        Ok(KBox::new(attempt, GFP_KERNEL)?)
+    }
+
+    /// Has TCP connect: the first stage.
+    pub(super) fn connecting(self: KBox<Self>, conn: &Arc<Conn<U>>) -> Result<Stage<U>> {
+        conn.set_timeout(timeout::GLANCE);
+        conn.socket().connect(&self.remote)?;
+        Ok(Stage::Connecting(Connecting { attempt: self }))
+    }
+}
+
 impl<U: User> Attempt<U> {
     /// Gives the peer `ms` milliseconds for what comes next.
     fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {

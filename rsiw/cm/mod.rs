@@ -35,6 +35,8 @@ mod responder;
 mod silent;
 mod stage;
 mod streaming;
+#[cfg(CONFIG_KUNIT)]
+mod tests;
 mod user;
 
 pub(crate) use self::{

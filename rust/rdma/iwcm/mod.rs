@@ -13,6 +13,8 @@
 //! (`BUG()`).
 
 pub mod request;
+#[cfg(CONFIG_KUNIT)]
+pub mod testing;
 
 pub use request::{RequestId, Requests};
 

@@ -42,7 +42,7 @@ for suite in golden rules_mpa rules_ddp rules_rdmap terminate setup_frame setup;
 done
 for suite in rdma_ring rdma_idtable rdma_tx_lock rdma_revocable rdma_blocks rdma_work rdma_span rdma_copy \
 	rsiw_ring rsiw_region rsiw_wr \
-	rsiw_cm_silent rsiw_rx_late rsiw_net rsiw_net_partial rsiw_net_pool rsiw_net_socket rsiw_net_batch; do
+	rsiw_cm_silent rsiw_cm_setup rsiw_rx_late rsiw_net rsiw_net_partial rsiw_net_pool rsiw_net_socket rsiw_net_batch; do
 	expected "$suite"
 done
 # All that the module has have run, whatever their names; and the list above is not behind.

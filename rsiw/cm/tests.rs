@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections of a stand-in for the queue pair, to a peer of this kernel that speaks MPA by the engine's
+//! own rules, over the loopback interface.
+
+use super::{
+    initiator::Attempt, order::Order, registry::InOrder, Close, Conn, Lost, Registry, StreamParams,
+    User,
+};
+use crate::{
+    device::{Device, Queues, Rsiw},
+    pd::PdId,
+};
+use core::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+use iwarp::mpa::{FrameKind, FrameReader, Offer, Responder, RtrSet, FRAME_MAX};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+    time::{delay::fsleep, Delta},
+};
+use net::{errno, Family, LockedSock, Namespace, Received, Sent, TcpSocket};
+use rdma::{
+    iwcm::testing::{TestEvent, TestId},
+    CmId, ConnInfo, Consumer, RequestId,
+};
+
+/// In helpers, where `assert!` would be a panic.
+macro_rules! check {
+    ($condition:expr) => {
+        if !$condition {
+            pr_err!("not so: {}\n", stringify!($condition));
+            return Err(EINVAL);
+        }
+    };
+}
+
+/// What the connection manager has called.
+#[pin_data]
+struct Fake {
+    #[pin]
+    state: Mutex<Calls>,
+    /// Octets received.
+    received: AtomicU32,
+    eofs: AtomicU32,
+}
+
+#[derive(Default)]
+struct Calls {
+    conn: Option<Arc<Conn<Fake>>>,
+    params: Option<StreamParams>,
+    drains: u32,
+    lost: Option<Lost>,
+}
+
+impl Fake {
+    fn new() -> Result<Arc<Self>> {
+        let fake = pin_init!(Self {
+            state <- new_mutex!(Calls::default(), "rsiw_fake"),
+            received: AtomicU32::new(0),
+            eofs: AtomicU32::new(0),
+        });
+        Arc::pin_init(fake, GFP_KERNEL)
+    }
+}
+
+impl User for Fake {
+    fn domain(&self) -> PdId {
+        PdId::of_test(1)
+    }
+
+    fn consumer(&self) -> Consumer {
+        Consumer::Kernel
+    }
+
+    fn is_orphaned(&self) -> bool {
+        false
+    }
+
+    fn most_reads(&self) -> (u32, u32) {
+        (16, 16)
+    }
+
+    fn report_request(
+        _dev: &rdma::Device<Rsiw>,
+        _cm: &CmId,
+        _conn: Arc<Conn<Self>>,
+        _info: &ConnInfo<'_>,
+    ) -> Result<RequestId> {
+        // There is no registered device in these tests, without which nobody asks.
+        Err(ENODEV)
+    }
+
+    fn attach(&self, conn: &Arc<Conn<Self>>) -> Result {
+        self.state.lock().conn = Some(conn.clone());
+        Ok(())
+    }
+
+    fn established(self: &Arc<Self>, params: &StreamParams) -> Result {
+        self.state.lock().params = Some(*params);
+        Ok(())
+    }
+
+    fn readable(self: &Arc<Self>, sk: &mut LockedSock, _most: usize) -> usize {
+        let taken = sk.read(<[u8]>::len).unwrap_or(0);
+        self.received.fetch_add(taken as u32, Relaxed);
+        taken
+    }
+
+    fn is_waiting(&self, _sk: &LockedSock) -> bool {
+        false
+    }
+
+    fn next_look(&self, _sk: &LockedSock) -> Option<u32> {
+        None
+    }
+
+    fn eof(&self, _sk: &mut LockedSock) -> bool {
+        self.eofs.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn writable(self: &Arc<Self>) {}
+
+    fn may_start(self: &Arc<Self>) {}
+
+    fn repeat_rtr(self: &Arc<Self>) {}
+
+    fn drain(self: &Arc<Self>) {
+        let conn = {
+            let mut state = self.state.lock();
+            state.drains += 1;
+            state.conn.clone()
+        };
+        if let Some(conn) = conn {
+            conn.tx_drained();
+        }
+    }
+
+    fn lost(self: &Arc<Self>, why: Lost) {
+        let conn = {
+            let mut state = self.state.lock();
+            state.lost = Some(why);
+            state.conn.take()
+        };
+        drop(conn);
+    }
+}
+
+/// Waits for something, ten seconds at the most.
+fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
+    for _ in 0..10_000 {
+        if done() {
+            return Ok(());
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    pr_err!("this never came: {what}\n");
+    Err(errno::ETIMEDOUT.into())
+}
+
+/// An attempt to connect, and its peer.
+struct Pair {
+    registry: Arc<Registry<Fake>>,
+    user: Arc<Fake>,
+    id: Arc<TestId>,
+    peer: TcpSocket,
+}
+
+impl Pair {
+    /// TCP is connected; the MPA Request is on its way. `None`: there is no loopback.
+    fn new() -> Result<Option<Self>> {
+        let dev = Device::new(
+            [2, 0, 0, 0, 0, 1],
+            Arc::new(Queues::new()?, GFP_KERNEL)?,
+            false,
+        )?;
+        let registry = Registry::new(&dev)?;
+        let net = Namespace::init();
+        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let listener = TcpSocket::new(&net, Family::of(&to))?;
+        if listener.bind(&to).is_err() {
+            return Ok(None);
+        }
+        listener.listen(1)?;
+        let remote = listener.local_addr()?;
+        let (user, id) = (Fake::new()?, TestId::new()?);
+        let attempt = Attempt::of_test(id.id(), user.clone(), to, remote)?;
+        let socket = TcpSocket::new(&net, Family::of(&to))?;
+        let order = InOrder::of_listener(&Order::new(Consumer::Kernel)?);
+        Conn::start(&registry, socket, order, |conn| {
+            user.attach(conn)?;
+            attempt.connecting(conn)
+        })?;
+        let mut peer = None;
+        soon("the connection", || {
+            peer = listener.accept().ok().flatten();
+            peer.is_some()
+        })?;
+        Ok(peer.map(|peer| Self {
+            registry,
+            user,
+            id,
+            peer,
+        }))
+    }
+
+    /// Answers the Request by what `answer` makes of it.
+    fn reply(
+        &self,
+        answer: impl FnOnce(Responder, &mut [u8]) -> Result<usize, iwarp::mpa::MpaError>,
+    ) -> Result {
+        let mut reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
+        let mut buf = [0; 64];
+        soon("the Request", || {
+            let n = reader.want().min(buf.len());
+            if let (1.., Ok(Received::Bytes(n))) = (n, self.peer.recv(&mut buf[..n])) {
+                let _ = reader.input(&buf[..n]);
+            }
+            reader.want() == 0
+        })?;
+        let (responder, _) = reader
+            .frame()
+            .and_then(|frame| Responder::request(&frame).ok())
+            .ok_or(EINVAL)?;
+        let mut out = [0; FRAME_MAX];
+        let len = answer(responder, &mut out).map_err(|_| EINVAL)?;
+        match self.peer.send(&out[..len], None)? {
+            Sent::Bytes(n) if n == len => Ok(()),
+            _ => Err(EAGAIN),
+        }
+    }
+
+    fn accept(&self) -> Result {
+        let offer = Offer {
+            revision: 2,
+            crc: true,
+            ird: 4,
+            ord: 4,
+            rtr: RtrSet::EMPTY,
+            large_fpdu: false,
+            private_data: &[],
+        };
+        self.reply(|responder, out| responder.accept(&offer, out).map(|(_, len)| len))?;
+        self.event(TestEvent::ConnectReply(0))
+    }
+
+    /// Waits for an event, the last one so far.
+    fn event(&self, event: TestEvent) -> Result {
+        soon("an event", || {
+            self.id
+                .events()
+                .is_ok_and(|events| events.last() == Some(&event))
+        })
+    }
+
+    /// The connection is over, for that reason, after these events.
+    fn ends(self, why: Lost, events: &[TestEvent]) -> Result {
+        soon("the end", || self.user.state.lock().lost.is_some())?;
+        // Waits for the rest of the last step.
+        super::shutdown(&self.registry);
+        check!(self.user.state.lock().lost == Some(why));
+        check!(*self.id.events()? == *events);
+        // Nothing refers to the stand-in, nor to the consumer's identifier.
+        check!(Arc::into_unique_or_drop(self.user).is_some());
+        check!(Arc::into_unique_or_drop(self.id).is_some());
+        Ok(())
+    }
+}
+
+#[kunit_tests(rsiw_cm_setup)]
+mod tests {
+    use super::*;
+
+    /// Terms are agreed on, the stream is given to the user, and the peer's FIN ends it in order.
+    #[test]
+    fn a_connection_from_request_to_fin() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        pair.accept()?;
+        let params = pair.user.state.lock().params.ok_or(EINVAL)?;
+        assert!(params.initiator && params.crc && !params.tx_markers);
+        assert_eq!((params.ird, params.ord), (4, 4));
+        assert!(pair.peer.send(&[7; 100], None)? == Sent::Bytes(100));
+        soon("data", || pair.user.received.load(Relaxed) == 100)?;
+        pair.peer.shutdown_write()?;
+        soon("the FIN", || pair.user.eofs.load(Relaxed) == 1)?;
+        let events = [
+            TestEvent::ConnectReply(0),
+            TestEvent::Disconnect,
+            TestEvent::Close(0),
+        ];
+        pair.ends(Lost::Closed, &events)
+    }
+
+    /// The user closes: it is drained first, then FINs are exchanged.
+    #[test]
+    fn a_user_that_closes_is_drained() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        pair.accept()?;
+        let conn = pair.user.state.lock().conn.clone().ok_or(EINVAL)?;
+        conn.close(Close::Graceful);
+        drop(conn);
+        let mut byte = [0];
+        soon("our FIN", || pair.peer.recv(&mut byte) == Ok(Received::Eof))?;
+        assert_eq!(pair.user.state.lock().drains, 1);
+        pair.peer.shutdown_write()?;
+        let events = [
+            TestEvent::ConnectReply(0),
+            TestEvent::Disconnect,
+            TestEvent::Close(0),
+        ];
+        pair.ends(Lost::Closed, &events)
+    }
+
+    /// A rejection is the consumer's answer; the user never runs.
+    #[test]
+    fn a_rejection_is_reported() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        pair.reply(|responder, out| responder.reject(b"no", out))?;
+        let refused = TestEvent::ConnectReply(errno::ECONNREFUSED.error().to_errno());
+        pair.event(refused)?;
+        assert!(pair.user.state.lock().params.is_none());
+        pair.ends(Lost::Handshake, &[refused])
+    }
+
+    /// A reset is the end of an established connection, and says so.
+    #[test]
+    fn a_reset_ends_the_connection() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        pair.accept()?;
+        pair.peer.abort();
+        let reset = TestEvent::Close(errno::ECONNRESET.error().to_errno());
+        pair.event(reset)?;
+        pair.ends(Lost::Reset, &[TestEvent::ConnectReply(0), reset])
+    }
+}
