@@ -12,7 +12,7 @@ use kernel::prelude::*;
 
 /// A run of `len` bytes at kernel address `addr`.
 #[derive(Clone, Copy)]
-pub(crate) struct OwnedWorkItem {
+pub(crate) struct Run {
     pub(crate) addr: usize,
     pub(crate) len: u64,
 }
@@ -43,7 +43,7 @@ impl Blocks {
 
     /// Makes the table for `runs`. It is called twice and must give the same runs. Neighbours that
     /// touch become one run. Errors: `ENOMEM`, `EINVAL`. Context: sleeping.
-    pub(crate) fn new<I: Iterator<Item = OwnedWorkItem>>(runs: impl Fn() -> I) -> Result<Self> {
+    pub(crate) fn new<I: Iterator<Item = Run>>(runs: impl Fn() -> I) -> Result<Self> {
         let (mut first, mut inner, mut len) = (0, 0u64, 0u64);
         let (mut count, mut previous) = (0u64, 0u64);
         for run in merge(runs()) {
@@ -162,7 +162,7 @@ impl Blocks {
 }
 
 /// Joins runs that touch.
-fn merge(runs: impl Iterator<Item = OwnedWorkItem>) -> impl Iterator<Item = OwnedWorkItem> {
+fn merge(runs: impl Iterator<Item = Run>) -> impl Iterator<Item = Run> {
     let mut runs = runs.filter(|run| run.len > 0);
     let mut held = runs.next();
     core::iter::from_fn(move || {
@@ -185,12 +185,12 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    fn run(addr: usize, len: u64) -> OwnedWorkItem {
-        OwnedWorkItem { addr, len }
+    fn run(addr: usize, len: u64) -> Run {
+        Run { addr, len }
     }
 
     /// The address of the byte at `offset`, found the slow way.
-    fn expected(runs: &[OwnedWorkItem], mut offset: u64) -> usize {
+    fn expected(runs: &[Run], mut offset: u64) -> usize {
         for run in runs {
             if offset < run.len {
                 return run.addr + offset as usize;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// Looks up all offsets around each border.
-    fn check(runs: &[OwnedWorkItem]) -> Result<Blocks> {
+    fn check(runs: &[Run]) -> Result<Blocks> {
         let blocks = Blocks::new(|| runs.iter().copied())?;
         let len: u64 = runs.iter().map(|run| run.len).sum();
         assert_eq!(blocks.len(), len);

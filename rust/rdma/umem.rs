@@ -3,7 +3,7 @@
 //! User memory that is pinned for RDMA.
 
 use crate::{
-    blocks::{Blocks, OwnedWorkItem},
+    blocks::{Blocks, Run},
     defer::Deferred,
     device::handle::DeviceRef,
     span::{Memory, Span},
@@ -118,7 +118,7 @@ impl Pinned {
     /// The contiguous runs of the memory, in its order. The pages of a scatterlist's entry are
     /// neighbours in physical memory, and so in the kernel's linear mapping: 64-bit kernels have no
     /// high memory, and memory outside of that mapping is never pinned.
-    fn runs(&self) -> impl Iterator<Item = OwnedWorkItem> + '_ {
+    fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let umem = self.umem.as_ptr();
         // SAFETY: `self` owns the umem, and these fields do not change.
         let (address, length, sgt) = unsafe {
@@ -149,7 +149,7 @@ impl Pinned {
             skip -= offset;
             let len = (bytes - offset).min(left);
             left -= len;
-            Some(OwnedWorkItem {
+            Some(Run {
                 addr: addr + offset as usize,
                 len,
             })
