@@ -14,10 +14,8 @@ use crate::{
 };
 use core::ops::{BitOr, BitOrAssign};
 use kernel::prelude::*;
-use rdma::{
-    lock::SpinLockIrq, new_spinlock_irq, CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots,
-    WcStatus,
-};
+use kext::{lock::SpinLockIrq, new_spinlock_irq};
+use rdma::{CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots, WcStatus};
 
 /// How completions name their QP.
 pub(crate) struct Tag {

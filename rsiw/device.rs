@@ -4,8 +4,9 @@
 
 use crate::{counters::Counters, limit::Limit, mem::Regions};
 use kernel::{prelude::*, sync::Arc};
+use kext::{Workqueue, WqFlags};
 use net::PagePool;
-use rdma::{Consumer, DeviceHandle, OnceHandle, Workqueue, WqFlags};
+use rdma::{Consumer, DeviceHandle, OnceHandle};
 
 /// The driver, as the RDMA core sees it; what it does is in `verbs`.
 pub(crate) struct Rsiw;
@@ -121,7 +122,7 @@ impl Queues {
 pub(crate) fn in_turn() -> bool {
     const PERIOD_MS: u32 = 512;
     const IN_TURN_MS: u32 = PERIOD_MS / 8;
-    rdma::jiffies_ms() % PERIOD_MS < IN_TURN_MS
+    kext::jiffies_ms() % PERIOD_MS < IN_TURN_MS
 }
 
 /// See the module's documentation.

@@ -47,7 +47,7 @@ impl Links {
             node_guid: dev.guid(),
             node_desc: c"Software RDMA NIC (iWARP)",
             ndev,
-            comp_vectors: rdma::online_cpus(),
+            comp_vectors: kext::online_cpus(),
             // Ports are those of the host's TCP: there need be nothing to map.
             no_port_map: !ports_mapped,
             local_dma_lkey: 0,
@@ -66,7 +66,7 @@ fn gid_of(ndev: &NetDevice) -> [u8; 6] {
             return *mac;
         }
     }
-    let r = rdma::random_u64().to_ne_bytes();
+    let r = kext::random_u64().to_ne_bytes();
     [r[0] & !1 | 2, r[1], r[2], r[3], r[4], r[5]]
 }
 

@@ -26,8 +26,9 @@ mod wr;
 
 use device::Queues;
 use kernel::{prelude::*, sync::Arc};
+use kext::Core;
 use link::{Link, Links, Notifier};
-use rdma::{Core, LinkRegistration, NotifierRegistration};
+use rdma::{LinkRegistration, NotifierRegistration};
 
 module! {
     type: Module,

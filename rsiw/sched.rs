@@ -2,7 +2,7 @@
 
 //! Who runs tx.
 //!
-//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](rdma::tx_lock): the process that
+//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](kext::tx_lock): the process that
 //! rings the doorbell; the receive callback, which answers short Reads at once; or the module's
 //! worker, for whatever is found where sleeping is not allowed. An actor that finds the lock taken
 //! signals its holder, which looks again, so no wake-up is lost.

@@ -55,7 +55,7 @@ impl BulkDetector {
 
     /// Begins a window if it is time; returns what was taken in the one there is now.
     fn turn(&self) -> u32 {
-        let now = rdma::jiffies_ms() >> WINDOW_BITS;
+        let now = kext::jiffies_ms() >> WINDOW_BITS;
         let passed = now.wrapping_sub(self.window.load(Relaxed));
         let taken = self.taken.load(Relaxed);
         if passed == 0 {

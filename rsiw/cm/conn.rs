@@ -27,13 +27,13 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
 };
-use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TxBatch};
-use rdma::{
+use kext::{
     lock::SpinLockIrq,
     new_delayed_work, new_owned_work, new_spinlock_irq,
     work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
-    Consumer,
 };
+use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TxBatch};
+use rdma::Consumer;
 
 /// How much earlier than asked for a timer may run out, in milliseconds.
 const TICK: i64 = 20;
@@ -399,7 +399,7 @@ impl<U: User> Conn<U> {
     /// Tells the log, now and then, why there is no connection. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev().handle() {
-            rdma::ratelimited_info!(handle.name(), "{}\n", why);
+            kext::ratelimited_info!(handle.name(), "{}\n", why);
         }
     }
 

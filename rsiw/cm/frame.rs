@@ -94,7 +94,7 @@ impl Sink for Fpdu {
     type Error = Error;
 
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        rdma::crc32c(crc, data)
+        kext::crc32c(crc, data)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result {

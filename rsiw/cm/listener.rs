@@ -24,13 +24,13 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex},
     time::Instant,
 };
-use net::{errno, ListenCallbacks, TcpSocket};
-use rdma::{
+use kext::{
     lock::SpinLockIrq,
     new_delayed_work, new_owned_work, new_spinlock_irq,
     work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
-    CmId, ConnInfo, Consumer, RequestId,
 };
+use net::{errno, ListenCallbacks, TcpSocket};
+use rdma::{CmId, ConnInfo, Consumer, RequestId};
 
 /// Slots that each listener has, however small its backlog: consumers think of requests when they
 /// choose that, not of peers that are slow to make one, who would shut out the others.

@@ -18,12 +18,12 @@ use kernel::{
     rbtree::{RBTree, RBTreeNodeReservation},
     sync::Arc,
 };
-use rdma::{
+use kext::{
     lock::SpinLockIrq,
     new_owned_work, new_spinlock_irq,
     work::{OwnedWork, OwnedWorkItem},
-    Consumer,
 };
+use rdma::Consumer;
 
 /// Steps that are made at a time, before others get the worker.
 const BATCH: u32 = 64;

@@ -18,7 +18,7 @@ pub(crate) use region::{Region, ResolvedMr, Store};
 use crate::pd::PdId;
 use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
-use rdma::IdTable;
+use kext::IdTable;
 
 /// Rights of a region: `enum ib_access_flags`, as far as iWARP knows them. Reading locally is
 /// always allowed.

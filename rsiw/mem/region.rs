@@ -13,10 +13,8 @@ use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
-use rdma::{
-    lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable, KernelMemory, Memory, PageList,
-    SgMap, Umem,
-};
+use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
+use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
 
 /// Set in `state` while the STag may be used; the low bits are the access rights.
 const VALID: u32 = 1 << 31;

@@ -20,7 +20,8 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
-use rdma::{work::DelayedWorkItem, QpEvent};
+use kext::work::DelayedWorkItem;
+use rdma::QpEvent;
 
 impl DelayedWorkItem for Qp {
     fn expire(this: Arc<Self>) {
@@ -118,8 +119,8 @@ impl Qp {
         let (name, qpn) = (handle.name(), self.number());
         let peer = self.shared.lock().conn.as_ref().and_then(|c| c.peer());
         match peer {
-            Some(peer) => rdma::ratelimited_warn!(name, "QP {qpn}, peer {peer}: {what}\n"),
-            None => rdma::ratelimited_warn!(name, "QP {qpn}: {what}\n"),
+            Some(peer) => kext::ratelimited_warn!(name, "QP {qpn}, peer {peer}: {what}\n"),
+            None => kext::ratelimited_warn!(name, "QP {qpn}: {what}\n"),
         }
     }
 

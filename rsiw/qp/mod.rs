@@ -40,13 +40,14 @@ use kernel::{
     sync::{Arc, Mutex},
     workqueue::Work,
 };
+use kext::{
+    lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, revocable::Revocable, tx_lock::TxLock,
+    work::DelayedWork,
+};
 use limits::Limits;
 use net::SockCell;
 use number::QpNumber;
-use rdma::{
-    lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, revocable::Revocable, tx_lock::TxLock,
-    work::DelayedWork, Consumer, Owner, QpHandle,
-};
+use rdma::{Consumer, Owner, QpHandle};
 use reads::InboundReads;
 use rq::RecvQueue;
 use sq::{SendQueue, Seq};

@@ -4,7 +4,7 @@
 
 use super::Qp;
 use kernel::{prelude::*, sync::Arc};
-use rdma::IdTable;
+use kext::IdTable;
 
 /// The queue pairs of a device, by number.
 pub(crate) struct Qps(IdTable<Qp>);

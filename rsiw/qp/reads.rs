@@ -7,7 +7,7 @@ use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{Msn, ReadRequest};
 use kernel::{alloc::Flags, prelude::*};
-use rdma::lock::{new_spinlock_irq, SpinLockIrq};
+use kext::lock::{new_spinlock_irq, SpinLockIrq};
 
 /// A Read of the peer of up to so many bytes is answered in the receive callback. What is longer
 /// takes its turn in a worker: the copy would keep the CPU from what the callback interrupted.

@@ -16,7 +16,8 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::prelude::*;
-use rdma::{lock::SpinLockIrq, new_spinlock_irq, Consumer, SrqEvent, SrqHandle};
+use kext::{lock::SpinLockIrq, new_spinlock_irq};
+use rdma::{Consumer, SrqEvent, SrqHandle};
 
 struct State {
     put: u32,

@@ -37,11 +37,9 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
+use kext::lock::{new_spinlock_irq, SpinLockIrq};
 use posted::Posted;
-use rdma::{
-    lock::{new_spinlock_irq, SpinLockIrq},
-    Consumer,
-};
+use rdma::Consumer;
 use slot::{Slot, SlotCell};
 
 /// Position of a request in the stream of all requests of the queue; wraps.

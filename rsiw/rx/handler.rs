@@ -28,7 +28,7 @@ pub(super) struct QpHandler<'a> {
 impl Handler for QpHandler<'_> {
     #[inline]
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        rdma::crc32c(crc, data)
+        kext::crc32c(crc, data)
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
@@ -82,7 +82,7 @@ impl Handler for QpHandler<'_> {
             }
             Destination::None => return Err(Refusal::Local),
         }
-        Ok(crc.map_or(0, |crc| rdma::crc32c(crc, data)))
+        Ok(crc.map_or(0, |crc| kext::crc32c(crc, data)))
     }
 
     fn end_segment(&mut self) -> Result<(), Refusal> {
@@ -159,7 +159,7 @@ impl QpHandler<'_> {
             true => 0,
             false => self.qp.rq.wait_ms(),
         };
-        let (refusal, begins) = self.st.late.refuse(most, rdma::jiffies_ms());
+        let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {
             counters.rx_stalls.add(1);
         } else if waited && refusal == Refusal::NoBuffer {

@@ -207,7 +207,7 @@ impl Rx {
     pub(crate) fn next_look(&self, qp: &Qp) -> Option<u32> {
         self.state
             .late
-            .next_look(qp.rq.wait_ms(), rdma::jiffies_ms())
+            .next_look(qp.rq.wait_ms(), kext::jiffies_ms())
     }
 
     /// Limits the peer to these rights. Context: the socket's lock is held.

@@ -54,7 +54,7 @@ impl Sink for Pieces<'_> {
     type Error = Stop;
 
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        rdma::crc32c(crc, data)
+        kext::crc32c(crc, data)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
@@ -97,7 +97,7 @@ impl Sink for Whole<'_> {
 
     #[inline]
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        rdma::crc32c(crc, data)
+        kext::crc32c(crc, data)
     }
 
     #[inline]
@@ -119,7 +119,7 @@ fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Optio
     gather.copy_to(dst).map_err(Stop::Memory)?;
     // Of the copy, which is what goes out, whatever the source does meanwhile; and while it is in
     // the cache.
-    Ok(crc.map(|crc| rdma::crc32c(crc, dst)))
+    Ok(crc.map(|crc| kext::crc32c(crc, dst)))
 }
 
 /// How the FPDUs of a batch may lie in TCP's segments and packets.

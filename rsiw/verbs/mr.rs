@@ -133,5 +133,5 @@ pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr
 
 /// The consumer changes it with each registration (`ib_update_fast_reg_key`).
 fn random_key() -> u8 {
-    rdma::random_u32() as u8
+    kext::random_u32() as u8
 }

@@ -323,12 +323,12 @@ struct net_device *rust_helper_netdev_notifier_info_to_dev(void *info)
 
 /* Allocation */
 
-unsigned int rust_helper_rdma_noio_save(void)
+unsigned int rust_helper_kext_noio_save(void)
 {
 	return memalloc_noio_save();
 }
 
-void rust_helper_rdma_noio_restore(unsigned int flags)
+void rust_helper_kext_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
 }

@@ -10,10 +10,8 @@
 //!   fast registration.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
-//! - [`idtable`], [`revocable`], [`tx_lock`], [`lock`], [`work`], [`log`]: tables, lifetimes,
-//!   locks, work and messages.
 //!
-//! A module creates [`Core`] before anything else of this crate, and drops it last.
+//! A module creates [`kext::Core`] before anything else of this crate, and drops it last.
 //!
 //! Only this crate and `net` name raw C (through `rdma_bindings`). [`compat`] has the differences
 //! between the supported kernels.
@@ -24,31 +22,21 @@ const __LOG_PREFIX: &[u8] = b"rsiw\0";
 pub mod attr;
 mod blocks;
 pub mod compat;
-mod copy;
-mod defer;
 pub mod details;
 pub mod device;
 pub mod driver;
 pub mod errno;
-pub mod idtable;
 pub mod iwcm;
-pub mod life;
 pub mod link;
-pub mod lock;
-pub mod log;
 pub mod netdev;
-mod noio;
 pub mod object;
 mod ops;
 mod owner;
-pub mod revocable;
 pub mod ring;
 pub mod span;
-pub mod tx_lock;
 pub mod udata;
 pub mod umem;
 pub mod wc;
-pub mod work;
 pub mod wr;
 
 /// Memory regions, under the name that drivers look for.
@@ -59,15 +47,12 @@ pub use attr::{
     qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType},
     Access, CqAttr, Notify, SrqAttr,
 };
-pub use copy::crc32c;
 pub use details::Details;
 pub use device::{
     Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
 };
 pub use driver::Driver;
-pub use idtable::IdTable;
 pub use iwcm::{CmId, ConnInfo, ConnParam, RequestId};
-pub use life::{in_task, jiffies_ms, online_cpus, random_u32, random_u64, rcu_barrier, Core};
 pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use netdev::{Kind, NetDevice};
 pub use object::{
@@ -83,5 +68,4 @@ pub use span::{KernelMemory, Memory, Span};
 pub use udata::Udata;
 pub use umem::Umem;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};
-pub use work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem, Workqueue, WqFlags};
 pub use wr::{RecvWr, RecvWrs, SendFlags, SendOp, SendWr, SendWrs, Sge};

@@ -7,9 +7,9 @@
 //! memory in place. There are no Rust references to the bytes, as processes and devices change them
 //! at any time.
 
-use crate::copy;
 use core::marker::PhantomData;
 use kernel::prelude::*;
+use kext::copy;
 
 /// A contiguous piece of memory, which others may access at the same time.
 #[derive(Clone, Copy)]

@@ -4,7 +4,6 @@
 
 use crate::{
     blocks::{Blocks, Run},
-    defer::Deferred,
     device::handle::DeviceRef,
     span::{Memory, Span},
     Access,
@@ -15,6 +14,7 @@ use kernel::{
     page::{PAGE_MASK, PAGE_SIZE},
     prelude::*,
 };
+use kext::defer::Deferred;
 use rdma_bindings as bindings;
 
 /// Pinned memory of a process: the C `struct ib_umem`, and the addresses of its pages.

@@ -169,7 +169,7 @@ impl<D: Driver> SendWr<'_, D> {
             let part = part.ok_or(EINVAL)?;
             // SAFETY: The consumer is in the kernel. The addresses of its inline data are kernel
             // addresses, and the data is its own for the time of the call.
-            unsafe { crate::copy::bytes_in(part, sge.addr() as usize as *const u8) };
+            unsafe { kext::copy::bytes_in(part, sge.addr() as usize as *const u8) };
             done += len;
         }
         Ok(done)

@@ -68,7 +68,7 @@ impl DeviceName {
         let mut name = [0; NAME_MAX];
         // SAFETY: By the contract of this function `dev` is alive. If the name changes meanwhile,
         // the copy may be a mixture, within the array.
-        unsafe { crate::copy::bytes_in(&mut name, (&raw const (*dev).name).cast()) };
+        unsafe { kext::copy::bytes_in(&mut name, (&raw const (*dev).name).cast()) };
         let len = name.iter().position(|&c| c == 0).unwrap_or(NAME_MAX);
         Self { name, len }
     }

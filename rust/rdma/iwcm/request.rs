@@ -7,9 +7,9 @@
 //! table until it is accepted, rejected or withdrawn: each of these takes it out, and only the
 //! first one finds it.
 
-use crate::idtable::IdTable;
 use core::{ffi::c_void, ptr};
 use kernel::{prelude::*, sync::Arc};
+use kext::idtable::IdTable;
 
 /// The number of a connection request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,13 +11,14 @@ pub mod mr;
 pub mod qp;
 pub mod srq;
 
-use crate::{revocable::Revocable, ring::mem::MmapHandle, span::KernelMemory, Driver};
+use crate::{ring::mem::MmapHandle, span::KernelMemory, Driver};
 use core::{
     cell::UnsafeCell,
     mem::{align_of, MaybeUninit},
     ptr::NonNull,
 };
 use kernel::{prelude::*, sync::Arc, types::Opaque};
+use kext::revocable::Revocable;
 use rdma_bindings as bindings;
 
 /// A C structure `C`, followed by the state `S` of an object that was created.

@@ -5,12 +5,12 @@
 use super::{errno, Ops};
 use crate::{
     device::Device,
-    noio::noio_in_kernel,
     object::{ContextObject, NewPd, PdObject},
     span::KernelMemory,
     udata::Udata,
     Driver,
 };
+use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
@@ -70,7 +70,7 @@ impl<D: Driver> Ops<D> {
             let dev = Device::<D>::from_raw((*pd).device);
             let memory = udata.is_null().then(|| KernelMemory::new());
             let mut data = Udata::new(udata, None);
-            noio_in_kernel(udata, || {
+            noio_if(udata.is_null(), || {
                 D::alloc_pd(dev, data.as_mut(), NewPd::new(memory))
             })
             .map(|data| PdObject::<D>::init(pd, data))

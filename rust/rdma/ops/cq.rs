@@ -6,7 +6,6 @@ use super::{errno, Ops};
 use crate::{
     attr::{CqAttr, Notify},
     device::Device,
-    noio::noio_in_kernel,
     object::{
         cq::{CqObject, CqState, NewCq},
         share, Shares,
@@ -17,6 +16,7 @@ use crate::{
 };
 use core::ptr;
 use kernel::prelude::*;
+use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
@@ -38,7 +38,9 @@ impl<D: Driver> Ops<D> {
             } else {
                 bindings::uverbs_bundle_udata(attrs)
             };
-            noio_in_kernel(udata, || Self::make_cq(cq, CqAttr::from_c(&*attr), udata))
+            noio_if(udata.is_null(), || {
+                Self::make_cq(cq, CqAttr::from_c(&*attr), udata)
+            })
         })
     }
 

@@ -7,12 +7,12 @@ use crate::{
     device::Device,
     errno::aborted,
     iwcm::{bytes, CmId, ConnParam, RequestId},
-    noio::noio,
     object::qp::QpObject,
     Driver,
 };
 use core::{ffi::c_void, ptr};
 use kernel::{prelude::*, sync::Arc};
+use kext::noio::noio;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {

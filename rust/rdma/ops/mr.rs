@@ -7,7 +7,6 @@ use crate::{
     attr::Access,
     device::Device,
     errno::unsupported,
-    noio::noio,
     object::{
         mr::{MrObject, NewMr, SgMap, UserMr},
         PdObject,
@@ -18,6 +17,7 @@ use crate::{
     Driver,
 };
 use kernel::prelude::*;
+use kext::noio::noio;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {

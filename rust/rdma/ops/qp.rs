@@ -7,7 +7,6 @@ use crate::{
     attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
     details::Details,
     device::Device,
-    noio::noio_in_kernel,
     object::{
         cq::CqObject,
         qp::{NewQp, QpObject, QpObjectState},
@@ -20,6 +19,7 @@ use crate::{
     Driver,
 };
 use kernel::prelude::*;
+use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
@@ -34,7 +34,7 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: `qp` is being created, and `attr` and `udata` are valid, as `make_qp` requires.
-        errno(noio_in_kernel(udata, || unsafe {
+        errno(noio_if(udata.is_null(), || unsafe {
             Self::make_qp(qp, &mut *attr, udata)
         }))
     }

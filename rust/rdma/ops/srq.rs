@@ -7,7 +7,6 @@ use crate::{
     attr::SrqAttr,
     device::Device,
     errno::unsupported,
-    noio::noio_in_kernel,
     object::{
         share,
         srq::{NewSrq, SrqObject, SrqState},
@@ -18,6 +17,7 @@ use crate::{
     Driver,
 };
 use kernel::prelude::*;
+use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
@@ -32,7 +32,7 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: `srq` is being created, and `attr` and `udata` are valid, as `make_srq` requires.
-        errno(noio_in_kernel(udata, || unsafe {
+        errno(noio_if(udata.is_null(), || unsafe {
             Self::make_srq(srq, &mut *attr, udata)
         }))
     }

@@ -8,13 +8,14 @@
 //! pages by their own reference counts. So the kernel's side may end before or after the process'
 //! side.
 
-use crate::{defer::Deferred, owner::Consumer};
+use crate::owner::Consumer;
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
     sync::Arc,
 };
+use kext::defer::Deferred;
 use rdma_bindings as bindings;
 
 /// The first page offset that is given out. The library takes the offsets 0 and 0x90000 for "no
@@ -90,7 +91,7 @@ pub struct SharedMem {
 impl SharedMem {
     /// Allocates at least `len` bytes for `consumer`, in whole pages. Errors: `EINVAL` if `len` is
     /// 0 or too large, `ENOMEM` (also beyond the limit of the memory cgroup), `ENODEV` without a
-    /// [`Core`](crate::Core). Context: sleeping.
+    /// [`Core`](kext::Core). Context: sleeping.
     pub fn new(len: usize, consumer: Consumer) -> Result<Self> {
         if len == 0 || len > i32::MAX as usize {
             return Err(EINVAL);

@@ -15,9 +15,10 @@ pub mod word;
 pub use mem::SharedMem;
 pub use word::{mb, Word, WordType};
 
-use crate::{copy, owner::Consumer};
+use crate::owner::Consumer;
 use core::{marker::PhantomData, ops::Range};
 use kernel::prelude::*;
+use kext::copy;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// An entry of a [`Ring`]: plain data, for which any bytes are a value.

@@ -326,7 +326,7 @@ impl<T: Send + Sync + 'static> Drop for Reserved<'_, T> {
     }
 }
 
-#[kunit_tests(rdma_idtable)]
+#[kunit_tests(kext_idtable)]
 mod tests {
     use super::*;
 

@@ -16,7 +16,7 @@ use rdma_bindings as bindings;
 ///
 /// `src` must be valid for reads of that many bytes, which others may change meanwhile.
 #[inline]
-pub(crate) unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
+pub unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
     // SAFETY: `src` is valid for reads by the contract of this function. `dst` is valid for writes
     // and does not overlap, as it is borrowed mutably.
     unsafe { bindings::copy_bytes(dst.as_mut_ptr().cast(), src.cast(), dst.len()) };
@@ -43,7 +43,7 @@ fn in_last_word(addr: usize, len: usize) -> usize {
 /// but not through Rust references.
 /// not through Rust references.
 #[inline]
-pub(crate) unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
+pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
     // SAFETY: Both parts of `src` are valid for reads. They do not overlap `dst`, as nobody writes
@@ -64,7 +64,7 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
 }
 
-#[kunit_tests(rdma_copy)]
+#[kunit_tests(kext_copy)]
 mod tests {
     use super::*;
 

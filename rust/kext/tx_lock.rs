@@ -173,7 +173,7 @@ impl<T> Drop for TxGuard<'_, T> {
     }
 }
 
-#[kunit_tests(rdma_tx_lock)]
+#[kunit_tests(kext_tx_lock)]
 mod tests {
     use super::*;
 

@@ -105,7 +105,7 @@ impl<T> Revocable<T> {
     /// # Safety
     ///
     /// There must be such a guard, and each is ended once.
-    pub(crate) unsafe fn end_forgotten(&self) {
+    pub unsafe fn end_forgotten(&self) {
         // INVARIANT: The forgotten guard's access was counted.
         drop(RevocableGuard(self));
     }
@@ -140,7 +140,7 @@ impl<T> Drop for RevocableGuard<'_, T> {
     }
 }
 
-#[kunit_tests(rdma_revocable)]
+#[kunit_tests(kext_revocable)]
 mod tests {
     use super::*;
     use crate::{
@@ -197,12 +197,12 @@ mod tests {
 
     #[test]
     fn revoke_waits_for_accesses() -> Result {
-        let queue = Workqueue::new(c"rdma_test_revocable", WqFlags::UNBOUND, 0)?;
+        let queue = Workqueue::new(c"kext_test_revocable", WqFlags::UNBOUND, 0)?;
         let init = pin_init!(Slow {
             value <- Revocable::new(()),
             began: AtomicU32::new(0),
             ended: AtomicU32::new(0),
-            work <- new_owned_work!("rdma_test_revocable"),
+            work <- new_owned_work!("kext_test_revocable"),
         });
         let slow = Arc::pin_init(init, GFP_KERNEL)?;
         assert!(slow.work.queue(&queue, slow.clone()));

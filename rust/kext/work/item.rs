@@ -133,7 +133,7 @@ impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
                     key.as_ptr(),
                 )
             }),
-            owners <- new_spinlock_irq!(Owners::NONE, "rdma_job"),
+            owners <- new_spinlock_irq!(Owners::NONE, "kext_work"),
         })
     }
 
@@ -245,7 +245,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
                     timer_key.as_ptr(),
                 );
             }),
-            owners <- new_spinlock_irq!(Owners::NONE, "rdma_timer"),
+            owners <- new_spinlock_irq!(Owners::NONE, "kext_delayed_work"),
         })
     }
 
@@ -329,7 +329,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 }
 
-#[kunit_tests(rdma_work)]
+#[kunit_tests(kext_work)]
 mod tests {
     use super::*;
     use crate::{new_delayed_work, new_owned_work, WqFlags};
@@ -362,14 +362,14 @@ mod tests {
         let init = pin_init!(Thing {
             jobs: AtomicU32::new(0),
             timers: AtomicU32::new(0),
-            job <- new_owned_work!("rdma_test_job"),
-            timer <- new_delayed_work!("rdma_test_timer"),
+            job <- new_owned_work!("kext_test_job"),
+            timer <- new_delayed_work!("kext_test_timer"),
         });
         Arc::pin_init(init, GFP_KERNEL)
     }
 
     fn queue() -> Result<Workqueue> {
-        Workqueue::new(c"rdma_test", WqFlags::UNBOUND, 0)
+        Workqueue::new(c"kext_test", WqFlags::UNBOUND, 0)
     }
 
     #[test]
@@ -439,8 +439,8 @@ mod tests {
     fn arming_during_cancel_sync_keeps_nothing() -> Result {
         let init = pin_init!(Rearmed {
             queue: queue()?,
-            job <- new_owned_work!("rdma_test_rearm_job"),
-            timer <- new_delayed_work!("rdma_test_rearm_timer"),
+            job <- new_owned_work!("kext_test_rearm_job"),
+            timer <- new_delayed_work!("kext_test_rearm_timer"),
         }? Error);
         let thing = Arc::pin_init(init, GFP_KERNEL)?;
         thing.timer.arm(&thing.queue, thing.clone(), 1);

@@ -23,26 +23,26 @@ struct NoIo {
 impl Drop for NoIo {
     fn drop(&mut self) {
         // SAFETY: By the invariant these are flags of this task, and those saved last.
-        unsafe { bindings::rdma_noio_restore(self.flags) }
+        unsafe { bindings::kext_noio_restore(self.flags) }
     }
 }
 
 /// Calls `f`, in which no allocation starts I/O. It may be nested. Context: that of `f`.
 #[inline]
-pub(crate) fn noio<R>(f: impl FnOnce() -> R) -> R {
+pub fn noio<R>(f: impl FnOnce() -> R) -> R {
     // INVARIANT: This is dropped when `f` has returned, and has dropped all that it made.
     let _scope = NoIo {
         // SAFETY: The function changes flags of the current task only.
-        flags: unsafe { bindings::rdma_noio_save() },
+        flags: unsafe { bindings::kext_noio_save() },
         _task: PhantomData,
     };
     f()
 }
 
-/// As [`noio`] for a kernel consumer; a process may wait for I/O.
+/// Calls `f`, as [`noio`] does if `if_so`.
 #[inline]
-pub(crate) fn noio_in_kernel<R>(udata: *mut bindings::ib_udata, f: impl FnOnce() -> R) -> R {
-    if udata.is_null() {
+pub fn noio_if<R>(if_so: bool, f: impl FnOnce() -> R) -> R {
+    if if_so {
         noio(f)
     } else {
         f()

@@ -62,12 +62,12 @@ impl Drop for Core {
 }
 
 /// Whether releases can be deferred, that is, whether there is a [`Core`].
-pub(crate) fn is_up() -> bool {
+pub fn is_up() -> bool {
     !RECLAIM.load(Ordering::Relaxed).is_null()
 }
 
 /// Calls `f` with the reclaim workqueue; `None` if there is none. Context: any; `f` must not sleep.
-pub(crate) fn with_reclaim<R>(f: impl FnOnce(&Queue) -> R) -> Option<R> {
+pub fn with_reclaim<R>(f: impl FnOnce(&Queue) -> R) -> Option<R> {
     let _guard = rcu::read_lock();
     let queue = RECLAIM.load(Ordering::Acquire);
     if queue.is_null() {
@@ -84,7 +84,7 @@ pub(crate) fn with_reclaim<R>(f: impl FnOnce(&Queue) -> R) -> Option<R> {
 /// # Safety
 ///
 /// `work` must be initialised and not queued, and stay allocated until it has run.
-pub(crate) unsafe fn queue_rcu_work(work: *mut bindings::rcu_work) -> bool {
+pub unsafe fn queue_rcu_work(work: *mut bindings::rcu_work) -> bool {
     let _guard = rcu::read_lock();
     let queue = RECLAIM.load(Ordering::Acquire);
     if queue.is_null() {
@@ -100,7 +100,7 @@ pub(crate) unsafe fn queue_rcu_work(work: *mut bindings::rcu_work) -> bool {
 /// Waits until the reclaim workqueue has run all work that is queued. The module must not be
 /// ending.
 #[cfg(CONFIG_KUNIT)]
-pub(crate) fn flush() {
+pub fn flush() {
     let queue = RECLAIM.load(Ordering::Acquire);
     if !queue.is_null() {
         // SAFETY: Tests run after the module was loaded, and before it can be unloaded.

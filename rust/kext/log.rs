@@ -56,7 +56,7 @@ impl RateLimit {
 }
 
 /// Logs a message by one of the kernel's `pr_*!` macros, unless this place has reached its limit:
-/// `rdma::ratelimited!(pr_warn, "{}: what\n", device.name())`.
+/// `kext::ratelimited!(pr_warn, "{}: what\n", device.name())`.
 #[macro_export]
 macro_rules! ratelimited {
     ($say:ident, $($arg:tt)*) => {{
@@ -71,7 +71,7 @@ macro_rules! ratelimited {
 }
 
 /// Logs an error of the device `name` (anything to display), at most ten in five seconds from this
-/// place: `rdma::ratelimited_err!(device.name(), "what {}\n", value)`.
+/// place: `kext::ratelimited_err!(device.name(), "what {}\n", value)`.
 #[macro_export]
 macro_rules! ratelimited_err {
     ($name:expr, $($arg:tt)*) => {

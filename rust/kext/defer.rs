@@ -29,12 +29,12 @@ impl<T: Send + 'static> WorkItem for Inner<T> {
 }
 
 /// A boxed `T` that the reclaim workqueue drops.
-pub(crate) struct Deferred<T: Send + 'static>(ManuallyDrop<Pin<KBox<Inner<T>>>>);
+pub struct Deferred<T: Send + 'static>(ManuallyDrop<Pin<KBox<Inner<T>>>>);
 
 impl<T: Send + 'static> Deferred<T> {
     /// Boxes `value`. Errors: `ENODEV` without a [`life::Core`], `ENOMEM`; in either case `value`
     /// is dropped here. Context: sleeping.
-    pub(crate) fn new(value: T) -> Result<Self> {
+    pub fn new(value: T) -> Result<Self> {
         if !life::is_up() {
             return Err(ENODEV);
         }
@@ -49,7 +49,7 @@ impl<T: Send + 'static> Deferred<T> {
     }
 
     /// Drops the value at once. Context: sleeping.
-    pub(crate) fn drop_now(self) {
+    pub fn drop_now(self) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: The box is taken once: `this` is neither used nor dropped after this.
         drop(unsafe { ManuallyDrop::take(&mut this.0) });

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What drivers of this tree need and the `kernel` crate does not have yet. Nothing here knows RDMA or
+//! sockets; each module would be at home in `rust/kernel`.
+//!
+//! - [`work`]: workqueues, and work items that hold a reference to the object they are in.
+//! - [`idtable`]: objects by number, found under RCU.
+//! - [`lock`], [`tx_lock`]: spinlocks that disable interrupts; a lock whose holder is signalled.
+//! - [`revocable`]: a value that its owner takes away from all who access it.
+//! - [`defer`]: a box whose content is dropped in process context.
+//! - [`copy`]: copies of memory that others change meanwhile, and CRC32c.
+//! - [`noio`]: allocation that does not wait for I/O.
+//! - [`log`]: messages that cannot flood the log.
+//! - [`life`]: what lives as long as the module.
+//!
+//! [`Core`] must be there first and go last.
+
+#[allow(dead_code)]
+const __LOG_PREFIX: &[u8] = b"rsiw\0";
+
+pub mod copy;
+pub mod defer;
+pub mod idtable;
+pub mod life;
+pub mod lock;
+pub mod log;
+pub mod noio;
+pub mod revocable;
+pub mod tx_lock;
+pub mod work;
+
+pub use copy::crc32c;
+pub use defer::Deferred;
+pub use idtable::IdTable;
+pub use life::{in_task, jiffies_ms, online_cpus, random_u32, random_u64, rcu_barrier, Core};
+pub use revocable::Revocable;
+pub use work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem, Workqueue, WqFlags};
