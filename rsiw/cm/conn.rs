@@ -399,7 +399,11 @@ impl<U: User> Conn<U> {
     /// Tells the log, now and then, why there is no connection. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev().handle() {
-            kext::ratelimited_info!(handle.name(), "{}\n", why);
+            let name = handle.name();
+            match self.peer() {
+                Some(peer) => kext::ratelimited_info!(name, "peer {peer}: {why}\n"),
+                None => kext::ratelimited_info!(name, "{why}\n"),
+            }
         }
     }
 

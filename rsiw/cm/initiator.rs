@@ -317,7 +317,7 @@ impl<U: User> AwaitReply<U> {
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
             Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => self.hung_up(conn),
             Err(ReadError::Mpa(e)) => {
-                conn.log_failure(format_args!("bad MPA Reply: {e}"));
+                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
                 let e = errno::EPROTO.error();
                 close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
             }
@@ -361,7 +361,7 @@ impl<U: User> AwaitReply<U> {
                 give_up(conn, &attempt, code, crc, tx_markers, Some(peer))
             }
             Err(e) => {
-                conn.log_failure(format_args!("bad MPA Reply: {e}"));
+                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
                 let e = errno::EPROTO.error();
                 close::fail_attempt(conn, &attempt, e, LastWords::None, None)
             }
@@ -400,7 +400,7 @@ fn establish<U: User>(
     let received = conn.socket().bytes_received();
     if let Err(e) = attempt.user.established(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
-        conn.log_failure(format_args!("cannot start the queue pair: {errno}"));
+        conn.log_failure(format_args!("cannot start the queue pair: error {errno}; connection terminated"));
         let code = TermCode::MPA_LOCAL_CATASTROPHIC;
         return give_up(conn, &attempt, code, agreed.crc, agreed.tx_markers, None);
     }

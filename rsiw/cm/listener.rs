@@ -254,6 +254,7 @@ impl<U: User> PendingConn<U> {
         let Ok(peer) = conn.socket().peer_addr() else {
             return;
         };
+        conn.note_peer(peer);
         self.silent = Some(conn.serial);
         let silent = &mut self.listener.slots.lock().silent;
         silent.add(conn.serial, Source::of(&peer), Instant::now());

@@ -70,7 +70,7 @@ impl<U: User> AwaitRequest<U> {
             }
             Err(ReadError::Mpa(e)) => {
                 // RFC 5044 section 7.1.2: such a connection is closed, without a word.
-                conn.log_failure(format_args!("bad MPA Request: {e}"));
+                conn.log_failure(format_args!("bad MPA Request: {e}; connection reset"));
                 close::drop_unknown(conn)
             }
         }

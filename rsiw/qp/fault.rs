@@ -70,7 +70,7 @@ impl Qp {
         if let Some(counter) = counter {
             counter.add(1);
         }
-        self.warn(format_args!("{}", fault.reason()));
+        self.warn(format_args!("{}; stream terminated", fault.reason()));
         if self.begin_terminate(terminate) {
             self.handle.event(event);
         }
@@ -84,7 +84,7 @@ impl Qp {
         if t.read_request().is_some() {
             self.note_failure(self.sq.oldest_read(), Status::RemAccess);
         }
-        self.warn(format_args!("terminated by peer: {t}"));
+        self.warn(format_args!("stream terminated by the peer: {t}"));
         if self.state.advance(State::Terminate).is_ok() {
             self.close_conn(Close::Flush);
             self.handle.event(QpEvent::Fatal);
@@ -106,7 +106,7 @@ impl Qp {
     /// A completion was lost: nothing of the QP can be relied on. Context: any.
     pub(crate) fn cq_overflow(self: &Arc<Self>) {
         self.dev.counters.cq_overflows.add(1);
-        self.warn(format_args!("completion queue overflow"));
+        self.warn(format_args!("completion queue overflow; stream terminated"));
         self.begin_terminate(Some(Terminate::new(TermCode::LOCAL_CATASTROPHIC)));
     }
 

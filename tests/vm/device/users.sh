@@ -36,7 +36,7 @@ takes_often() {
 	local said
 	dmesg -C
 	refused ordinary naming connect "$ADDR" 7301 "$(number owner)" 1000 || return
-	said=$(dmesg | grep -c "$DEV: QP $(number owner): another process would connect it")
+	said=$(dmesg | grep -c "$DEV: QP $(number owner): another process tried to connect it")
 	echo "$said messages of 1000"
 	[ "$said" -ge 1 ] && [ "$said" -le 100 ]
 }
