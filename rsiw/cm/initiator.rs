@@ -400,7 +400,9 @@ fn establish<U: User>(
     let received = conn.socket().bytes_received();
     if let Err(e) = attempt.user.established(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
-        conn.log_failure(format_args!("cannot start the queue pair: error {errno}; connection terminated"));
+        conn.log_failure(format_args!(
+            "cannot start the queue pair: error {errno}; connection terminated"
+        ));
         let code = TermCode::MPA_LOCAL_CATASTROPHIC;
         return give_up(conn, &attempt, code, agreed.crc, agreed.tx_markers, None);
     }

@@ -142,7 +142,10 @@ pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
         qp.owner().admits_current().then(|| qp.handle().clone())
     })?;
     if handle.is_none() {
-        kext::ratelimited_warn!(dev.name(), "QP {qpn}: another process tried to connect it; refused\n");
+        kext::ratelimited_warn!(
+            dev.name(),
+            "QP {qpn}: another process tried to connect it; refused\n"
+        );
     }
     handle
 }

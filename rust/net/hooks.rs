@@ -127,8 +127,8 @@ impl<T: SockCallbacks> Hooks<T> {
         // SAFETY: By the contract of this function the socket lock is held for the time of this
         // call. `ksock_data_ready()` calls only if `ksock_hooks::busy` was not set, and sets it for
         // the call, so no other `LockedSock` of the socket is in use.
-        let mut locked = unsafe { LockedSock::new(sk) };
-        T::data_ready(target, &mut locked);
+        let locked = unsafe { LockedSock::from_raw(sk) };
+        T::data_ready(target, locked);
     }
 
     /// # Safety

@@ -11,19 +11,20 @@
 use crate::{bindings, TcpSocket};
 use core::{
     cell::UnsafeCell,
-    marker::PhantomData,
     ops::{Deref, DerefMut},
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
 use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 
-/// A socket whose lock is held.
+/// A socket whose lock is held. There are only references to it, and they point to the `struct sock`
+/// itself: to exchange what two of them refer to exchanges nothing.
 ///
-/// INVARIANT: `sk` is a TCP socket, which is locked as long as this object is used. No other
-/// `LockedSock` of it is used meanwhile.
+/// INVARIANT: A reference is one to a TCP socket, which is locked as long as the reference is used.
+/// No other `LockedSock` of the socket is used meanwhile.
+#[repr(C)]
 pub struct LockedSock {
-    sk: *mut bindings::sock,
+    _sk: [u8; 0],
     /// Only the thread that locked may unlock.
     _not_send: NotThreadSafe,
 }
@@ -31,18 +32,18 @@ pub struct LockedSock {
 impl LockedSock {
     /// # Safety
     ///
-    /// The type invariant must hold for as long as the result is used.
-    pub(crate) unsafe fn new(sk: *mut bindings::sock) -> Self {
+    /// `sk` must not be null, and the type invariant must hold for as long as the result is used.
+    #[inline]
+    pub(crate) unsafe fn from_raw<'a>(sk: *mut bindings::sock) -> &'a mut Self {
         // INVARIANT: By the contract of this function.
-        Self {
-            sk,
-            _not_send: NotThreadSafe,
-        }
+        // SAFETY: By the contract of this function `sk` is valid, and aligned for more than this type
+        // needs, which has no size: nothing of the socket is borrowed.
+        unsafe { &mut *sk.cast::<Self>() }
     }
 
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
-        self.sk
+        (&raw const *self).cast::<bindings::sock>().cast_mut()
     }
 
     /// Whether the stream has ended: everything received was read, and the peer's FIN was reached
@@ -50,13 +51,13 @@ impl LockedSock {
     #[inline]
     pub fn at_eof(&self) -> bool {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
-        unsafe { bindings::ksock_at_eof(self.sk) }
+        unsafe { bindings::ksock_at_eof(self.as_ptr()) }
     }
 
     /// Octets that were received and not read yet.
     pub fn unread(&self) -> usize {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
-        unsafe { bindings::ksock_unread(self.sk) as usize }
+        unsafe { bindings::ksock_unread(self.as_ptr()) as usize }
     }
 
     /// Leaves TCP's quick-ACK mode, which the beginning of a connection and each idle period start,
@@ -66,22 +67,21 @@ impl LockedSock {
     /// twice. C: `TCP_QUICKACK` of 0.
     pub fn spare_acks(&mut self) {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
-        unsafe { bindings::ksock_spare_acks(self.sk) }
+        unsafe { bindings::ksock_spare_acks(self.as_ptr()) }
     }
 
     /// As [`TcpSocket::mss`].
     pub fn mss(&self) -> u32 {
         // SAFETY: By the type invariant `sk` is a TCP socket.
-        unsafe { bindings::ksock_mss(self.sk) }
+        unsafe { bindings::ksock_mss(self.as_ptr()) }
     }
 }
 
 /// The socket lock, held by a process. Dropping the guard processes the packets that arrived
 /// meanwhile, and so calls the socket's callbacks.
 pub struct SockGuard<'a> {
-    locked: LockedSock,
+    locked: &'a mut LockedSock,
     socket: &'a TcpSocket,
-    _lifetime: PhantomData<&'a ()>,
 }
 
 impl TcpSocket {
@@ -97,9 +97,8 @@ impl TcpSocket {
             // SAFETY: The lock is held until the guard is dropped. Meanwhile softirqs queue their
             // packets, and other processes wait for the lock. TCP may call `data_ready` out of a
             // function that this thread calls; the busy mark puts that off.
-            locked: unsafe { LockedSock::new(sk) },
+            locked: unsafe { LockedSock::from_raw(sk) },
             socket: self,
-            _lifetime: PhantomData,
         }
     }
 }
@@ -108,13 +107,13 @@ impl Deref for SockGuard<'_> {
     type Target = LockedSock;
 
     fn deref(&self) -> &LockedSock {
-        &self.locked
+        self.locked
     }
 }
 
 impl DerefMut for SockGuard<'_> {
     fn deref_mut(&mut self) -> &mut LockedSock {
-        &mut self.locked
+        self.locked
     }
 }
 

@@ -77,51 +77,72 @@ impl CmId {
         self.0.as_ptr()
     }
 
-    fn c(&self) -> &bindings::iw_cm_id {
-        // SAFETY: `self` keeps the identifier alive. The fields that iwcm or an operation may write
-        // at the same time are not read then: see `Sync` for the mapped addresses; `provider_data`
-        // is read in operations only.
-        unsafe { &*self.as_raw() }
+    /// Reads a field. The structure is not borrowed as a whole, as iwcm and operations write other
+    /// fields of it at any time.
+    ///
+    /// # Safety
+    ///
+    /// `field` must give a field of the structure to which nobody writes at the time.
+    unsafe fn read<T: Copy>(&self, field: impl FnOnce(*mut bindings::iw_cm_id) -> *const T) -> T {
+        // SAFETY: `self` keeps the identifier alive; the rest is the contract of this function.
+        unsafe { field(self.as_raw()).read() }
     }
 
     /// The local address that the consumer has chosen. Errors: `EAFNOSUPPORT`.
     pub fn local_addr(&self) -> Result<SocketAddr> {
-        from_storage(&self.c().local_addr)
+        // SAFETY: The consumer sets it before it connects or listens, and never again.
+        let addr = unsafe { self.read(|id| &raw const (*id).local_addr) };
+        from_storage(&addr)
     }
 
     /// The peer's address that the consumer has chosen. Errors: `EAFNOSUPPORT`.
     pub fn remote_addr(&self) -> Result<SocketAddr> {
-        from_storage(&self.c().remote_addr)
+        // SAFETY: The consumer sets it before it connects or listens, and never again.
+        let addr = unsafe { self.read(|id| &raw const (*id).remote_addr) };
+        from_storage(&addr)
     }
 
     /// The local address that is used, after port mapping. To be read before
     /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
     pub fn mapped_local_addr(&self) -> Result<SocketAddr> {
-        from_storage(&self.c().m_local_addr)
+        // SAFETY: iwcm sets it before the operation that this is called in or for, and writes it again only
+        // when it processes the reply.
+        let addr = unsafe { self.read(|id| &raw const (*id).m_local_addr) };
+        from_storage(&addr)
     }
 
     /// The peer's address that is used, after port mapping. To be read before
     /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
     pub fn mapped_remote_addr(&self) -> Result<SocketAddr> {
-        from_storage(&self.c().m_remote_addr)
+        // SAFETY: iwcm sets it before the operation that this is called in or for, and writes it again only
+        // when it processes the reply.
+        let addr = unsafe { self.read(|id| &raw const (*id).m_remote_addr) };
+        from_storage(&addr)
     }
 
     /// Whether the port of [`Self::mapped_local_addr`] is one that the port mapper (iwpmd) has
     /// reserved for this identifier: it has bound a socket of its own to that port.
     pub fn has_mapped_port(&self) -> bool {
         let ports = |local: Result<SocketAddr>| local.map(|addr| addr.port()).ok();
-        self.c().mapped() && ports(self.local_addr()) != ports(self.mapped_local_addr())
+        // SAFETY: `self` keeps the identifier alive; iwcm sets the flag before the operation.
+        let mapped = unsafe { bindings::iw_cm_id::mapped_raw(self.as_raw()) };
+        mapped && ports(self.local_addr()) != ports(self.mapped_local_addr())
     }
 
     /// The type of service, if the consumer has chosen one.
     pub fn tos(&self) -> Option<u8> {
-        let c = self.c();
-        c.tos_set().then_some(c.tos)
+        // SAFETY: `self` keeps the identifier alive; the consumer sets both before it connects or
+        // listens, and never again.
+        unsafe {
+            bindings::iw_cm_id::tos_set_raw(self.as_raw())
+                .then(|| self.read(|id| &raw const (*id).tos))
+        }
     }
 
     /// Whether a listener for an IPv6 address must not take IPv4 connections.
     pub fn afonly(&self) -> bool {
-        self.c().afonly()
+        // SAFETY: As for `tos`.
+        unsafe { bindings::iw_cm_id::afonly_raw(self.as_raw()) }
     }
 
     /// Whether the consumer that listens is in the network namespace of `ndev`, which is the
@@ -194,7 +215,8 @@ impl CmId {
         let len = private_data.len().min(usize::from(u8::MAX));
         event.private_data = private_data.as_ptr().cast::<c_void>().cast_mut();
         event.private_data_len = len as u8;
-        let handler = self.c().event_handler.ok_or(EINVAL)?;
+        // SAFETY: iwcm sets it when it makes the identifier.
+        let handler = unsafe { self.read(|id| &raw const (*id).event_handler) }.ok_or(EINVAL)?;
         // SAFETY: `self` keeps the identifier alive. The handler copies the event, and the private
         // data of requests and replies, before it returns; other events have none.
         to_result(unsafe { handler(self.as_raw(), event) })
