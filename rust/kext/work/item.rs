@@ -22,10 +22,7 @@
 //! while it runs, it runs once more. No allocation in it starts I/O.
 
 use super::Workqueue;
-use crate::{
-    lock::{new_spinlock_irq, SpinLockIrq},
-    noio::noio,
-};
+use crate::{lock::SpinLockIrq, noio::noio};
 use core::{mem, ptr};
 use kernel::{
     container_of,
@@ -113,14 +110,25 @@ unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Sync for OwnedWork<T, ID> {}
 #[macro_export]
 macro_rules! new_owned_work {
     ($name:literal) => {
-        $crate::work::OwnedWork::new(::kernel::c_str!($name), ::kernel::static_lock_class!())
+        $crate::work::OwnedWork::new(
+            ::kernel::c_str!($name),
+            ::kernel::static_lock_class!(),
+            ::kernel::static_lock_class!(),
+        )
     };
 }
 pub use new_owned_work;
 
 impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
     /// Makes an idle item; see [`new_owned_work!`](crate::new_owned_work).
-    pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+    ///
+    /// The lock classes are the caller's: one of this generic function would be shared by all crates,
+    /// each of which has a name of its own for it, which lockdep takes amiss.
+    pub fn new(
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+        owners_key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes, name and key are static, and only this item,
             // which is in a `Self`, calls `call`.
@@ -133,7 +141,7 @@ impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
                     key.as_ptr(),
                 )
             }),
-            owners <- new_spinlock_irq!(Owners::NONE, "kext_work"),
+            owners <- SpinLockIrq::new(Owners::NONE, name, owners_key),
         })
     }
 
@@ -213,6 +221,7 @@ macro_rules! new_delayed_work {
             ::kernel::c_str!($name),
             ::kernel::static_lock_class!(),
             ::kernel::static_lock_class!(),
+            ::kernel::static_lock_class!(),
         )
     };
 }
@@ -224,6 +233,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         name: &'static CStr,
         work_key: Pin<&'static LockClassKey>,
         timer_key: Pin<&'static LockClassKey>,
+        owners_key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes, name and keys are static, and only this item,
@@ -245,7 +255,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
                     timer_key.as_ptr(),
                 );
             }),
-            owners <- new_spinlock_irq!(Owners::NONE, "kext_delayed_work"),
+            owners <- SpinLockIrq::new(Owners::NONE, name, owners_key),
         })
     }
 
