@@ -22,9 +22,9 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
     Access, CmId, ConnParam, Consumer, CqAttr, Details, Device as RdmaDevice, DeviceHandle,
-    DeviceLimits, Driver, KernelMemory, NewCq, NewMr, NewPd, NewQp, NewSrq, Notify, PortAttr,
-    QpAttr, QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata,
-    UserMr, WcSlots,
+    DeviceLimits, Driver, KernelMemory, NewCq, NewMr, NewQp, NewSrq, Notify, PortAttr, QpAttr,
+    QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata, UserMr,
+    WcSlots,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -131,11 +131,7 @@ impl Driver for Rsiw {
 
     fn dealloc_context(_ctx: &Arc<Context>) {}
 
-    fn alloc_pd(
-        dev: &RdmaDevice<Self>,
-        user: Option<&mut Udata<'_, Self>>,
-        _pd: NewPd,
-    ) -> Result<Arc<Pd>> {
+    fn alloc_pd(dev: &RdmaDevice<Self>, user: Option<&mut Udata<'_, Self>>) -> Result<Arc<Pd>> {
         Pd::new(&dev.data().limits.pd, Consumer::of(&user))
     }
 

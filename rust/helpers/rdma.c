@@ -37,21 +37,6 @@ void rust_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 	spin_unlock_irqrestore(lock, flags);
 }
 
-void rust_helper_spin_lock_bh(spinlock_t *lock)
-{
-	spin_lock_bh(lock);
-}
-
-bool rust_helper_spin_trylock_bh(spinlock_t *lock)
-{
-	return spin_trylock_bh(lock);
-}
-
-void rust_helper_spin_unlock_bh(spinlock_t *lock)
-{
-	spin_unlock_bh(lock);
-}
-
 unsigned int rust_helper_jiffies_ms(void)
 {
 	return jiffies_to_msecs(jiffies);

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Spinlocks that interrupts or softirqs may take as well.
+//! A spinlock that interrupts and softirqs may take as well.
 //!
-//! The kernel crate's spinlock leaves interrupts and bottom halves as they are. Data of functions
-//! that the RDMA core or the network calls in any context needs one of these locks: the same type
-//! with another backend.
+//! The kernel crate's spinlock leaves interrupts as they are. Data of functions that the RDMA core or
+//! the network calls in any context needs this lock: the same type with another backend. (Linux 7.3
+//! has a `SpinLockIrq` of its own, which counts how often interrupts were disabled. Linux 7.2, which
+//! is supported, has not.)
 
 use kernel::{
     ffi::{c_char, c_ulong},
-    sync::lock::{Backend, Guard, Lock},
+    sync::lock::{Backend, Lock},
 };
 use rdma_bindings as bindings;
 
 /// A spinlock that is held with interrupts disabled (`spin_lock_irqsave`).
 pub type SpinLockIrq<T> = Lock<T, IrqBackend>;
-/// The guard of a [`SpinLockIrq`].
-pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, IrqBackend>;
-/// A spinlock that is held with bottom halves disabled (`spin_lock_bh`).
-///
-/// It must not be taken with interrupts disabled.
-pub type SpinLockBh<T> = Lock<T, BhBackend>;
-/// The guard of a [`SpinLockBh`].
-pub type SpinLockBhGuard<'a, T> = Guard<'a, T, BhBackend>;
 
 /// Creates a [`SpinLockIrq`] initialiser with a lock class of its own.
 #[macro_export]
@@ -33,20 +26,8 @@ macro_rules! new_spinlock_irq {
 }
 pub use new_spinlock_irq;
 
-/// Creates a [`SpinLockBh`] initialiser with a lock class of its own.
-#[macro_export]
-macro_rules! new_spinlock_bh {
-    ($inner:expr $(, $name:literal)? $(,)?) => {
-        $crate::lock::SpinLockBh::new(
-            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
-    };
-}
-pub use new_spinlock_bh;
-
 /// Backend of [`SpinLockIrq`].
 pub struct IrqBackend;
-/// Backend of [`SpinLockBh`].
-pub struct BhBackend;
 
 // SAFETY: `spinlock_t` gives mutual exclusion. The default `relock` takes the lock by `lock`.
 unsafe impl Backend for IrqBackend {
@@ -78,43 +59,6 @@ unsafe impl Backend for IrqBackend {
         // SAFETY: By the trait's contract the caller owns the lock, and `lock` or `try_lock`
         // returned `flags` when it took it.
         unsafe { bindings::spin_unlock_irqrestore(ptr, *flags) }
-    }
-
-    #[inline]
-    unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: By the trait's contract the lock is initialised.
-        unsafe { bindings::spin_assert_is_held(ptr) }
-    }
-}
-
-// SAFETY: `spinlock_t` gives mutual exclusion. The default `relock` takes the lock by `lock`.
-unsafe impl Backend for BhBackend {
-    type State = bindings::spinlock_t;
-    type GuardState = ();
-
-    #[inline]
-    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: By the trait's contract `ptr` is valid for writes, `name` and `key` live for
-        // ever.
-        unsafe { bindings::__spin_lock_init(ptr, name, key) }
-    }
-
-    #[inline]
-    unsafe fn lock(ptr: *mut Self::State) {
-        // SAFETY: By the trait's contract the lock is initialised.
-        unsafe { bindings::spin_lock_bh(ptr) }
-    }
-
-    #[inline]
-    unsafe fn try_lock(ptr: *mut Self::State) -> Option<()> {
-        // SAFETY: By the trait's contract the lock is initialised.
-        unsafe { bindings::spin_trylock_bh(ptr) }.then_some(())
-    }
-
-    #[inline]
-    unsafe fn unlock(ptr: *mut Self::State, _state: &()) {
-        // SAFETY: By the trait's contract the caller owns the lock.
-        unsafe { bindings::spin_unlock_bh(ptr) }
     }
 
     #[inline]

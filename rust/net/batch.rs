@@ -122,11 +122,6 @@ impl TxBatch {
         self.last = true;
     }
 
-    /// Whether [`TxBatch::set_last`] was called.
-    pub fn is_last(&self) -> bool {
-        self.last
-    }
-
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0

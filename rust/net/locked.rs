@@ -210,9 +210,4 @@ impl<T> SockCell<T> {
         // and it is exclusively borrowed as long as the result is used.
         Some(unsafe { &mut *self.value.get() })
     }
-
-    /// The value, without the lock: nobody else has a reference to the cell.
-    pub fn get_mut_unique(&mut self) -> &mut T {
-        self.value.get_mut()
-    }
 }

@@ -161,12 +161,6 @@ impl TcpSocket {
         to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
     }
 
-    /// Sets how often TCP repeats a SYN. C: `tcp_sock_set_syncnt()`. Sleeping.
-    pub fn set_syn_retries(&self, count: u8) -> Result {
-        // SAFETY: By the type invariant `sk` is that of a TCP socket.
-        to_result(unsafe { bindings::tcp_sock_set_syncnt(self.sk(), c_int::from(count)) })
-    }
-
     /// Turns keep-alive probes on. When nothing has come for `idle` seconds, TCP sends a probe
     /// every `interval` seconds. After `count` probes without an answer the connection ends with
     /// `ETIMEDOUT`; where a [user timeout](Self::set_user_timeout) is set, that decides instead.

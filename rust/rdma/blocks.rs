@@ -124,11 +124,6 @@ impl Blocks {
         self.len
     }
 
-    /// A block has `1 << shift` bytes.
-    pub(crate) fn shift(&self) -> u32 {
-        self.shift
-    }
-
     /// The address of `offset`, and how many of the `len` bytes from there on are contiguous: all,
     /// or those up to a block's end. Errors: `EFAULT` if they are not all in the memory.
     #[inline]
@@ -255,7 +250,7 @@ mod tests {
             run(0x50_0000, 77),
         ];
         let blocks = check(&runs)?;
-        assert_eq!(blocks.shift(), 12);
+        assert_eq!(blocks.shift, 12);
         assert_eq!(blocks.table.len(), 4);
         Ok(())
     }
@@ -270,7 +265,7 @@ mod tests {
             run(0x5000_0000, HUGE + PAGE),
         ];
         let blocks = check(&runs)?;
-        assert_eq!(blocks.shift(), 21);
+        assert_eq!(blocks.shift, 21);
         assert_eq!(blocks.table.len(), 7);
         // Blocks that are neighbours are one piece.
         let (_, n) = blocks.find(2 * HUGE, 5 << 20)?;

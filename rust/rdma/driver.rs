@@ -16,7 +16,6 @@ use crate::{
         mr::{NewMr, SgMap, UserMr},
         qp::{NewQp, QpHandle},
         srq::NewSrq,
-        NewPd,
     },
     span::KernelMemory,
     udata::Udata,
@@ -97,11 +96,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn dealloc_context(context: &Arc<Self::Context>);
 
     /// Makes a protection domain. Context: sleeping.
-    fn alloc_pd(
-        dev: &Device<Self>,
-        user: Option<&mut Udata<'_, Self>>,
-        pd: NewPd,
-    ) -> Result<Arc<Self::Pd>>;
+    fn alloc_pd(dev: &Device<Self>, user: Option<&mut Udata<'_, Self>>) -> Result<Arc<Self::Pd>>;
 
     /// Destroys a protection domain, which nothing uses any more. Context: sleeping.
     fn dealloc_pd(pd: &Arc<Self::Pd>) -> Result;

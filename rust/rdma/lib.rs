@@ -60,7 +60,6 @@ pub use object::{
     mr::{NewMr, PageList, SgMap, UserMr},
     qp::{NewQp, QpEvent, QpHandle},
     srq::{NewSrq, SrqEvent, SrqHandle},
-    NewPd,
 };
 pub use owner::{Consumer, Owner};
 pub use ring::{Ring, SharedMem};

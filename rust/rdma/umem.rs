@@ -102,12 +102,6 @@ impl Umem {
         self.0.writable
     }
 
-    /// Runs of up to `1 << block_shift()` bytes are contiguous in the kernel: a page, or more with
-    /// huge pages.
-    pub fn block_shift(&self) -> u32 {
-        self.0.blocks.shift()
-    }
-
     /// Releases the pages now. Context: sleeping.
     pub fn release(self) {
         self.0.drop_now();

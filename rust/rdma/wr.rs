@@ -151,11 +151,6 @@ pub struct SendWr<'a, D: Driver> {
 }
 
 impl<D: Driver> SendWr<'_, D> {
-    /// The number of bytes that [`Self::copy_inline`] copies.
-    pub fn inline_len(&self) -> u64 {
-        self.sges.iter().map(|sge| u64::from(sge.length())).sum()
-    }
-
     /// Copies the data of an inline request to `dst` and returns its length. Errors: `EINVAL` if it
     /// does not fit, or if the request is not inline. Context: any.
     pub fn copy_inline(&self, dst: &mut [u8]) -> Result<usize> {

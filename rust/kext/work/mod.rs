@@ -27,12 +27,6 @@ impl WqFlags {
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
     /// Workers of high priority (`WQ_HIGHPRI`).
     pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
-    /// Items hog a CPU (`WQ_CPU_INTENSIVE`).
-    pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
-    /// One item at a time, in the order of queueing (`alloc_ordered_workqueue()`).
-    pub const ORDERED: Self = Self(bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED);
-    /// Visible in `/sys/bus/workqueue/devices` (`WQ_SYSFS`).
-    pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 }
 
 impl core::ops::BitOr for WqFlags {
@@ -58,8 +52,7 @@ impl Workqueue {
     /// Allocates a workqueue. A `max_active` of 0 is the kernel's default. Wraps
     /// `alloc_workqueue()`. Errors: `ENOMEM`. Context: sleeping.
     pub fn new(name: &CStr, flags: WqFlags, max_active: u32) -> Result<Self> {
-        let ordered = flags.0 & bindings::wq_flags___WQ_ORDERED != 0;
-        let max_active = if ordered { 1 } else { max_active.try_into()? };
+        let max_active = max_active.try_into()?;
         // SAFETY: The format takes one string, and `name` is one. The function copies it.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(

@@ -11,7 +11,7 @@ pub mod mr;
 pub mod qp;
 pub mod srq;
 
-use crate::{ring::mem::MmapHandle, span::KernelMemory, Driver};
+use crate::{ring::mem::MmapHandle, Driver};
 use core::{
     cell::UnsafeCell,
     mem::{align_of, MaybeUninit},
@@ -129,21 +129,5 @@ impl Shares {
         let place = self.0.iter_mut().find(|place| place.is_none());
         *place.ok_or(ENOSPC)? = Some(handle);
         Ok(())
-    }
-}
-
-/// A protection domain that is being created.
-pub struct NewPd {
-    memory: Option<KernelMemory>,
-}
-
-impl NewPd {
-    pub(crate) fn new(memory: Option<KernelMemory>) -> Self {
-        Self { memory }
-    }
-
-    /// The right to use the addresses that the consumer names, if that is in the kernel.
-    pub fn kernel_memory(&self) -> Option<KernelMemory> {
-        self.memory
     }
 }

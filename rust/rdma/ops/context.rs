@@ -5,8 +5,7 @@
 use super::{errno, Ops};
 use crate::{
     device::Device,
-    object::{ContextObject, NewPd, PdObject},
-    span::KernelMemory,
+    object::{ContextObject, PdObject},
     udata::Udata,
     Driver,
 };
@@ -64,16 +63,12 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: The core has set the `device` of the protection domain that it creates. `udata`
-        // is null or that of the verb in progress; if it is null, the consumer is in the kernel,
-        // for which the token is. The state is initialised once, and before its first use.
+        // is null or that of the verb in progress. The state is initialised once, and before its first use.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
-            let memory = udata.is_null().then(|| KernelMemory::new());
             let mut data = Udata::new(udata, None);
-            noio_if(udata.is_null(), || {
-                D::alloc_pd(dev, data.as_mut(), NewPd::new(memory))
-            })
-            .map(|data| PdObject::<D>::init(pd, data))
+            noio_if(udata.is_null(), || D::alloc_pd(dev, data.as_mut()))
+                .map(|data| PdObject::<D>::init(pd, data))
         };
         errno(result)
     }
