@@ -119,12 +119,15 @@ pub(crate) fn connect<U: User>(
     .map_err(|(e, _)| e)
 }
 
+/// Why an attempt did not start, and the attempt, unless the connection took it.
+type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
+
 /// Starts an attempt, or gives it back.
 fn begin<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
     attempt: KBox<Attempt<U>>,
-) -> Result<(), (Error, Option<KBox<Attempt<U>>>)> {
+) -> Result<(), NotBegun<U>> {
     let opened = open::initiator(
         dev,
         registry.dev.ports_mapped,
