@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How fast a stream comes in: what is fast is received by a worker.
+//! The rate of a received stream: a worker receives a fast one.
 //!
-//! TCP acknowledges when its reader has taken two segments. A callback takes each packet as it comes, so
-//! that without receive offload every second one is acknowledged, and every acknowledgement is a
-//! packet to send and one to receive. A worker comes when the softirq has taken what the device had, and
-//! what it takes at a time is acknowledged once. It costs a change of context. So what receive
-//! offload has joined makes no stream fast: there is nothing to save, and somebody may wait for each of its
-//! messages.
+//! TCP acknowledges when its reader has taken two segments. A callback takes each packet as it
+//! comes, so without receive offload TCP acknowledges every second packet, and each acknowledgement
+//! is a packet to send and one to receive. A worker runs after the softirq has taken all packets
+//! that the device had, and TCP acknowledges once for all that the worker takes. But a worker costs
+//! a change of context. So packets that receive offload has joined make no stream fast: there are
+//! few acknowledgements to save, and somebody may wait for each message.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Milliseconds that octets are counted for, as a power of two.
+/// Window in which octets are counted: 2^3 milliseconds.
 const WINDOW_BITS: u32 = 3;
 
-/// So many octets in one window are fast: 16 MiB/s.
+/// Octets in one window that make a stream fast: 16 MiB/s.
 const FAST: u32 = 128 << 10;
 
-/// So much at a time was joined by receive offload.
+/// Octets received at once that receive offload must have joined.
 const JOINED: usize = 8 << 10;
 
-/// What one stream did in this window and in the one before. All of it is used with the socket locked.
+/// The octets of one stream in this window and the one before. Used only with the socket locked.
 pub(super) struct BulkDetector {
     window: AtomicU32,
     taken: AtomicU32,
@@ -29,7 +29,7 @@ pub(super) struct BulkDetector {
 }
 
 impl BulkDetector {
-    /// Of a stream that has not begun.
+    /// A detector for a stream that has not begun.
     pub(super) fn new() -> Self {
         Self {
             window: AtomicU32::new(0),
@@ -38,7 +38,7 @@ impl BulkDetector {
         }
     }
 
-    /// Counts octets that came at a time. Context: the socket's lock is held.
+    /// Counts octets that were received at once. Context: socket locked.
     pub(super) fn took(&self, octets: usize) {
         if octets >= JOINED && !self.is_fast() {
             return;
@@ -48,12 +48,12 @@ impl BulkDetector {
         self.taken.store(before.saturating_add(octets), Relaxed);
     }
 
-    /// Whether this window is fast already, or the one before was. Context: as [`Self::took`].
+    /// Whether this window is fast already, or the one before was. Context: socket locked.
     pub(super) fn is_fast(&self) -> bool {
         self.turn() >= FAST || self.was_fast.load(Relaxed)
     }
 
-    /// Begins a window if it is time; returns what was taken in the one there is now.
+    /// Begins a window if the last one is over. Returns the octets in the current one.
     fn turn(&self) -> u32 {
         let now = kext::jiffies_ms() >> WINDOW_BITS;
         let passed = now.wrapping_sub(self.window.load(Relaxed));
@@ -61,7 +61,8 @@ impl BulkDetector {
         if passed == 0 {
             return taken;
         }
-        // A tick may be longer than a window (HZ=100). Where the time wraps, a fast stream is slow once.
+        // A tick may be longer than a window (HZ=100), so one empty window is allowed. When the
+        // clock wraps, a fast stream counts as slow once.
         self.was_fast.store(passed <= 2 && taken >= FAST, Relaxed);
         self.window.store(now, Relaxed);
         self.taken.store(0, Relaxed);

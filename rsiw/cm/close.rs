@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every way a connection ends.
+//! Every way in which a connection ends.
 //!
-//! With a queue pair, always in this order:
+//! With a queue pair, the order is always this:
 //!
-//! 1. TCP: a reset, or a FIN where it was not sent yet. Callbacks are detached, the queue pair hears
+//! 1. TCP: a reset, or a FIN if none was sent. The callbacks are detached, so the queue pair hears
 //!    nothing more.
-//! 2. [`User::lost`]: everything outstanding completes, the queue pair drops the connection.
-//! 3. If the connection lingers: callbacks receive for nobody, and the FIN follows only now, behind
-//!    what the queue pair has left.
+//! 2. [`User::lost`]: all outstanding requests complete, and the queue pair drops the connection.
+//! 3. If the connection lingers, the callbacks throw received data away. In this case the FIN
+//!    follows only now, behind the data that the queue pair has left.
 //! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
-//!    id. Nothing is reported after that.
-//! 5. The registry forgets the connection. The last reference to it, which may be one of tx's,
-//!    releases the socket.
+//!    identifier. No event follows.
+//! 5. The registry forgets the connection. The last reference, which may be one of tx's, releases
+//!    the socket.
 //!
-//! Before there is a queue pair that runs, `CONNECT_REPLY` with an error takes the place of `CLOSE`
-//! for an initiator, and nothing for a responder.
+//! Before the queue pair runs, an initiator reports `CONNECT_REPLY` with an error in place of
+//! `CLOSE`, and a responder reports nothing.
 
 use super::{
     conn::{Conn, Events},
@@ -29,7 +29,7 @@ use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
 
-/// Ends an established connection by a reset (if TCP has not ended it). Context: sleeping.
+/// Ends an established connection by a reset, unless TCP has ended it. Context: sleeping.
 pub(super) fn abort<U: User>(
     conn: &Arc<Conn<U>>,
     established: &Established<U>,
@@ -51,30 +51,31 @@ pub(super) fn finish<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>)
     Stage::Closed
 }
 
-/// Ends an established connection for its consumer, while TCP delivers what it has. Context:
-/// sleeping.
+/// Ends an established connection for its consumer, while TCP still delivers the data that it has.
+/// Context: sleeping.
 pub(super) fn flush<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
-    // Leaves us what is still to be sent.
+    // First: it hands over the rest of a batch (`Conn::take_over`), which `linger` sends.
     established.user.lost(Lost::Aborted);
     let next = linger(conn, None);
     report_close(&established.cm, Ok(()));
     next
 }
 
-/// Our FIN is behind everything, or behind what is left to send, and nobody waits for what the peer
-/// still sends.
+/// Nobody uses the connection any more. The rest of a batch and our FIN are still to be delivered,
+/// and data from the peer is thrown away.
 pub(super) struct Linger<U: User> {
     rest: Option<KBox<TxBatch>>,
     eof: bool,
     acked: u64,
     again: u32,
-    /// Given back with the stage.
+    /// Dropped with the stage, which frees the place.
     _place: Option<Refused<U>>,
 }
 
-/// Sends what the queue pair left and a FIN, and waits a little for the peer's. To release the
-/// socket at once would be a reset if anything were left to read, and a reset may overtake what was
-/// sent last. Those that a listener refused have a place. Context: sleeping.
+/// Sends the rest that the queue pair has left, then a FIN, and waits for the peer's FIN for a
+/// bounded time. To release a socket that has unread data makes TCP send a reset, which may
+/// overtake the data that was sent last. A connection that a listener refused has a `place`.
+/// Context: sleeping.
 pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) -> Stage<U> {
     let rest = conn.take_rest();
     if rest.is_none() {
@@ -92,7 +93,7 @@ pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) ->
     stage.go_on(conn)
 }
 
-/// Fails if the connection is gone, of which the next step hears.
+/// Sends a FIN. It fails if the connection is gone, which the next step sees.
 fn send_fin<U: User>(conn: &Arc<Conn<U>>) {
     let _ = conn.socket().shutdown_write();
 }
@@ -101,7 +102,7 @@ impl<U: User> Linger<U> {
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         self.eof |= events.any(Events::EOF);
         if self.eof && self.rest.is_none() {
-            // Both FINs are there, whatever else is.
+            // Both FINs are there, so other events do not matter.
             return self.go_on(conn);
         }
         if conn.how() == Some(Close::Abort) || conn.error().is_some() {
@@ -119,7 +120,8 @@ impl<U: User> Linger<U> {
         self.go_on(conn)
     }
 
-    /// Sends what there is room for, the FIN behind the last of it; over when both FINs are there.
+    /// Sends as much of the rest as there is room for, and the FIN behind it. The connection is
+    /// over when both FINs are there.
     fn go_on(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         if let Some(rest) = &mut self.rest {
             while !rest.is_empty() {
@@ -140,15 +142,15 @@ impl<U: User> Linger<U> {
     }
 }
 
-/// Ends, by a reset, a connection that nobody has to be told of. Context: sleeping.
+/// Resets a connection whose end nobody has to be told of. Context: sleeping.
 pub(super) fn drop_unknown<U: User>(conn: &Arc<Conn<U>>) -> Stage<U> {
     conn.leave();
     conn.socket().abort();
     Stage::Closed
 }
 
-/// Ends an initiator's attempt and tells the consumer why. `peer` is what the peer's Reply said, if
-/// there was one. Context: sleeping.
+/// Ends an initiator's attempt, and reports `status` to the consumer. `peer` is the information of
+/// the peer's Reply, if there was one. Context: sleeping.
 pub(super) fn fail_attempt<U: User>(
     conn: &Arc<Conn<U>>,
     attempt: &Attempt<U>,
@@ -169,15 +171,15 @@ pub(super) fn fail_attempt<U: User>(
     next
 }
 
-/// Whether the peer was sent something that it should still get.
+/// Whether this end has sent something that the peer should still get.
 pub(super) enum LastWords {
-    /// No: reset.
+    /// No: the connection is reset.
     None,
-    /// Yes: FIN.
+    /// Yes: the connection lingers, and ends by FINs.
     Sent,
 }
 
-/// What a `CONNECT_REPLY` tells of the peer.
+/// The peer's information in a `CONNECT_REPLY`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ReplyInfo<'a> {
     pub(super) private_data: &'a [u8],
@@ -185,7 +187,7 @@ pub(super) struct ReplyInfo<'a> {
     pub(super) ord: u8,
 }
 
-/// The one `CONNECT_REPLY` of an attempt.
+/// Reports the one `CONNECT_REPLY` of an attempt.
 pub(super) fn report_reply<U: User>(attempt: &Attempt<U>, status: Result, info: ReplyInfo<'_>) {
     let mut info = ConnInfo {
         local: attempt.local,
@@ -195,8 +197,8 @@ pub(super) fn report_reply<U: User>(attempt: &Attempt<U>, status: Result, info: 
         ord: info.ord,
     };
     if attempt.cm.connect_reply(status, &info).is_err() {
-        // iwcm has no memory to copy the private data. The event itself needs none, and without it
-        // the consumer would wait for good.
+        // iwcm has no memory for a copy of the private data. The event itself needs none, and
+        // without it the consumer would wait for ever.
         info.private_data = &[];
         if attempt.cm.connect_reply(status, &info).is_err() {
             pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
@@ -204,9 +206,9 @@ pub(super) fn report_reply<U: User>(attempt: &Attempt<U>, status: Result, info: 
     }
 }
 
-/// The peer's FIN came.
+/// Reports that the peer's FIN has come.
 pub(super) fn report_disconnect<U: User>(established: &Established<U>) {
-    // iwcm allocates for this beforehand; and should it fail, `CLOSE` says enough.
+    // iwcm has allocated memory for this beforehand. If it fails nevertheless, `CLOSE` says enough.
     let _ = established.cm.disconnect();
 }
 

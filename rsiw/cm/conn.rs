@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection: its socket, what happened to it, and its callbacks.
+//! A connection: its socket, its events and its callbacks.
 //!
-//! Whatever happens, in whatever context, becomes a bit in [`Conn::events`] and a wake-up of the
-//! actor, which is [`Conn::act`]. Received data is the exception while a queue pair owns the
-//! stream: `data_ready` then calls [`User::readable`] at once, under the socket lock, or has the job
-//! [`Conn::bulk`] do it, if much has come, or comes all the time. A Send that waits for its receive
-//! stays in the socket; the timer [`Conn::late`] looks for the receive.
+//! Each event, in whatever context, sets a bit in [`Conn::events`] and wakes the connection's
+//! actor, [`Conn::act`]. Received data is the exception while a queue pair owns the stream:
+//! `data_ready` then calls [`User::readable`] at once, under the socket lock. If much data waits,
+//! or data comes fast, the work item [`Conn::bulk`] calls it instead. Data behind a Send that waits
+//! for its receive stays in the socket; the timer [`Conn::late`] tries again until there is a
+//! receive.
 
 use super::{
     bulk::BulkDetector, order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout,
@@ -35,58 +36,59 @@ use kext::{
 use net::{LockedSock, PagePool, SockCallbacks, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
 
-/// How much earlier than asked for a timer may run out, in milliseconds.
+/// Milliseconds by which a timer may run out early.
 const TICK: i64 = 20;
 
-/// The job that receives what comes in bulk, and the one that does so in turn with processes.
+/// The work item that receives bulk data, and the one that does so in turn with processes.
 const BULK: u64 = 1;
 const BULK_IN_TURN: u64 = 2;
 
-/// The timer that looks for a receive.
+/// The timer of a Send that waits for its receive.
 const LATE: u64 = 1;
 
-/// So many octets that wait are bulk: more than one message that somebody waits for, or one that takes
-/// longer than the way to a worker.
+/// Unread octets that count as bulk. That is more than one message that somebody waits for, or a
+/// message that takes longer to receive than a worker takes to wake.
 const BULK_LEN: usize = 32 << 10;
 
-/// Octets that the job receives at a time, before others get the CPU, and those the socket who want to
-/// send.
+/// Octets that the bulk work item receives in one run. Afterwards other work gets the CPU, and
+/// senders get the socket lock.
 const BULK_BUDGET: usize = 1 << 20;
 
-/// Who receives.
+/// Who receives the data of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum RxOwner {
-    /// The actor, frame by frame.
+    /// The connection's actor, frame by frame.
     Actor = 0,
     /// The queue pair.
     User = 1,
-    /// Nobody: data is thrown away on the way to the FIN.
+    /// Nobody: data is thrown away until the peer's FIN.
     Nobody = 2,
 }
 
-/// What happened since the actor looked last.
+/// The events since the actor last looked, one bit each.
 #[derive(Clone, Copy)]
 pub(super) struct Events(u32);
 
 impl Events {
-    /// Something about the socket: data, FIN, state, error.
+    /// The socket has data, a FIN, another state or an error.
     pub(super) const SOCKET: u32 = 1 << 0;
-    /// The timer ran out.
+    /// The timer of the stage ran out.
     pub(super) const TIMEOUT: u32 = 1 << 1;
-    /// [`Conn::close`] was called; how is in [`Conn::how`].
+    /// [`Conn::close`] was called. [`Conn::how`] is the way to close.
     pub(super) const CLOSE: u32 = 1 << 2;
-    /// The queue pair has sent all it had.
+    /// The queue pair has handed all it had to TCP.
     pub(super) const DRAINED: u32 = 1 << 3;
-    /// The peer's FIN was reached at an FPDU boundary.
+    /// The peer's FIN was reached at the end of an FPDU.
     pub(super) const EOF: u32 = 1 << 4;
-    /// The peer's FIN was reached elsewhere.
+    /// The peer's FIN was reached elsewhere: it cuts something short.
     pub(super) const CUT: u32 = 1 << 5;
     /// The queue pair is about to send a Terminate.
     pub(super) const FAULT: u32 = 1 << 6;
     /// The device is about to be removed.
     pub(super) const LEAVE: u32 = 1 << 7;
-    /// Another connection needs the slot of this one, if its Request is not there.
+    /// Another connection needs the listener's slot of this one. It is given up unless its Request
+    /// has come.
     pub(super) const GIVE_WAY: u32 = 1 << 8;
 
     /// Whether any of `bits` happened.
@@ -98,54 +100,55 @@ impl Events {
 /// One TCP connection of a device.
 #[pin_data]
 pub(crate) struct Conn<U: User> {
-    /// Of the device's connections, and through it the device.
+    /// The connections of the device; also leads to the device.
     pub(super) registry: Arc<Registry<U>>,
-    /// Its key in the registry.
+    /// Key of the connection in the registry.
     pub(super) serial: u64,
     socket: TcpSocket,
     events: AtomicU32,
     /// The strongest [`Close`] asked for, or 0.
     how: AtomicU32,
-    /// The first error TCP reported, as a negative errno, or 0.
+    /// The first error that TCP reported, as a negative errno, or 0.
     error: AtomicI32,
-    /// A [`RxOwner`]; changed with the socket locked.
+    /// An [`RxOwner`]. It changes only with the socket locked.
     rx_owner: AtomicU32,
-    /// Of what the queue pair receives.
+    /// Rate at which the queue pair receives.
     bulk_detector: BulkDetector,
-    /// The peer's first FPDU came.
+    /// The peer's first FPDU has come.
     started: AtomicBool,
     born: Instant<Monotonic>,
-    /// The [`Conn::age`] at which the timer runs out.
+    /// The [`Conn::age`], in milliseconds, at which the timer runs out.
     deadline: AtomicI64,
-    /// Who is at the other end, for the log.
+    /// Address of the peer, for the log.
     peer: SetOnce<SocketAddr>,
-    /// Who uses the stream, from the moment that it can be called.
+    /// The user of the stream. Set before the stream is given to it.
     user: SetOnce<Arc<U>>,
-    /// What the queue pair leaves to be sent.
+    /// The batch that a closing queue pair left unsent.
     #[pin]
     rest: Mutex<Option<KBox<TxBatch>>>,
     #[pin]
     job: OwnedWork<Conn<U>>,
     #[pin]
     bulk: OwnedWork<Conn<U>, BULK>,
-    /// Each belongs to one work queue, or who cancels it could not wait for it.
+    /// An item of its own: one item on two work queues could run on both at once, and `cancel_sync`
+    /// would wait for one of the runs only.
     #[pin]
     bulk_in_turn: OwnedWork<Conn<U>, BULK_IN_TURN>,
-    /// Set with the socket locked, and while the queue pair receives.
+    /// Armed only with the socket locked and while the queue pair receives.
     #[pin]
     late: DelayedWork<Conn<U>, LATE>,
-    /// It is set, and has not begun to look.
+    /// `late` is armed and has not begun to run.
     looks: AtomicBool,
     #[pin]
     timer: DelayedWork<Conn<U>>,
-    /// In which its steps are made until the queue pair runs.
+    /// The order in which steps are made until the queue pair runs.
     order: InOrder<U>,
-    /// Where it is in there.
+    /// Place of the connection in `order`.
     #[pin]
     pub(super) turn: SpinLockIrq<Turn<U>>,
-    /// It is a process' connection.
+    /// The connection belongs to a process.
     of_process: AtomicBool,
-    /// Only tried by the actor: see [`Conn::act`].
+    /// The current stage. The actor only tries to lock it: see [`Conn::act`].
     #[pin]
     stage: Mutex<Stage<U>>,
 }
@@ -170,7 +173,7 @@ impl<U: User> OwnedWorkItem<BULK_IN_TURN> for Conn<U> {
 
 impl<U: User> DelayedWorkItem<LATE> for Conn<U> {
     fn expire(this: Arc<Self>) {
-        // First: what is missed from here on sets it again.
+        // Clear the mark first: data that finds no receive from here on arms the timer again.
         this.looks.store(false, Ordering::Relaxed);
         this.receive_some();
     }
@@ -188,20 +191,21 @@ impl<U: User> Conn<U> {
         &self.registry.dev
     }
 
-    /// Where its batches leave the pages that they have filled.
+    /// The pool that takes the pages that this connection's batches have filled.
     pub(crate) fn tx_pages(&self) -> &Arc<PagePool> {
         &self.dev().tx_pages
     }
 
     /// Makes a connection of a socket, enters it in the device's registry and installs its
-    /// callbacks. Its steps are made in `order` first. `first` makes the first stage; until it has,
-    /// the stage is locked and events wait.
+    /// callbacks. Its first steps are made in `order`. `first` makes the first stage. Until it
+    /// returns, the stage is locked, and events wait.
+    ///
     /// Context: sleeping.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `ENODEV` if the device is going away; what `first` returns. The connection is over
-    /// then.
+    /// `ENOMEM`; `ENODEV` if the device is going away; the errors of `first`. The connection is
+    /// over then.
     pub(super) fn start(
         registry: &Arc<Registry<U>>,
         socket: TcpSocket,
@@ -239,7 +243,8 @@ impl<U: User> Conn<U> {
             }? Error),
             GFP_KERNEL,
         )?;
-        // Locked first: once it is entered, it may be told to leave, which must wait.
+        // Lock the stage before the registry knows the connection: from then on the device may tell
+        // it to leave, which must wait for the first stage.
         let mut stage = conn.stage.lock();
         registry.enter(&conn)?;
         let attached = conn.socket.attach(conn.clone());
@@ -258,10 +263,10 @@ impl<U: User> Conn<U> {
         Ok(conn)
     }
 
-    /// Whether something happened that callbacks do not tell, as it was before they were there.
+    /// Whether something happened before the callbacks were installed, so that none reports it.
     ///
-    /// No wake-up without need: it would be a step too early, and what comes next would be behind
-    /// those connections of the order that began later.
+    /// A connection must not be woken without need. That would be a step too early, and the next
+    /// event would queue the connection behind those of its order that began later.
     fn has_news(&self) -> bool {
         let quiet = matches!(
             self.socket.state(),
@@ -270,13 +275,15 @@ impl<U: User> Conn<U> {
         !quiet || self.socket.bytes_received() != 0
     }
 
-    /// Ends what [`Conn::start`] began: no timer, no callback, nothing that receives, no entry in the
-    /// registry. What is still queued of the actor finds [`Stage::Closed`]. Context: sleeping.
+    /// Undoes [`Conn::start`]: stops the timer, detaches the callbacks, stops receiving, and
+    /// removes the connection from the registry. A run of the actor that is still queued finds
+    /// [`Stage::Closed`]. Context: sleeping.
     pub(super) fn leave(&self) {
         self.timer.cancel();
         self.socket.detach();
         {
-            // Whoever sets or queues these does so with the socket locked, for a queue pair.
+            // The work items below are armed and queued only under the socket lock, and only while
+            // a queue pair owns the stream.
             let _sk = self.socket.lock();
             self.rx_owner
                 .store(RxOwner::Nobody as u32, Ordering::Release);
@@ -287,66 +294,70 @@ impl<U: User> Conn<U> {
         self.registry.remove(self.serial);
     }
 
-    /// The socket; valid as long as the connection is referred to. Once it is closed, sends fail
-    /// with `EPIPE`.
+    /// The socket. It stays valid as long as there is a reference to the connection. Once the
+    /// connection is closed, sends fail with `EPIPE`.
     pub(crate) fn socket(&self) -> &TcpSocket {
         &self.socket
     }
 
-    /// Notes who is at the other end. Context: sleeping.
+    /// Notes the peer's address. Context: sleeping.
     pub(super) fn note_peer(&self, peer: SocketAddr) {
         self.peer.populate(peer);
     }
 
-    /// Who is at the other end, once that is known. Context: any.
+    /// The peer's address, once it is known. Context: any.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.peer.copy()
     }
 
-    /// Has the connection closed; the strongest of all calls counts. Context: any.
+    /// Has the actor close the connection. Of several calls the strongest [`Close`] counts.
+    /// Context: any.
     pub(crate) fn close(self: &Arc<Self>, how: Close) {
         self.how.fetch_max(how as u32, Ordering::Relaxed);
         self.notify(Events::CLOSE);
     }
 
-    /// Takes what TCP had no room for, to be sent in front of the FIN. Context: sleeping, the
-    /// queue pair is about to close.
+    /// Takes the batch that TCP had no room for, to be sent in front of the FIN. The queue pair
+    /// calls it before it closes. Context: sleeping.
     pub(crate) fn take_over(self: &Arc<Self>, rest: TxBatch) {
-        // Not waiting: storage under writeback may wait for this queue pair to be gone.
+        // The allocation must not wait: reclaim may write back to storage that waits for this queue
+        // pair to be gone.
         match KBox::new(rest, GFP_NOWAIT) {
             Ok(rest) => *self.rest.lock() = Some(rest),
-            // The stream ends in the middle of an FPDU, which a FIN would not tell.
+            // The stream ends in the middle of an FPDU. A FIN would not tell the peer so; a reset
+            // does.
             Err(_) => self.close(Close::Abort),
         }
     }
 
-    /// What goes in front of the FIN.
+    /// Returns the batch to send in front of the FIN.
     pub(super) fn take_rest(&self) -> Option<KBox<TxBatch>> {
         self.rest.lock().take()
     }
 
-    /// The queue pair found a fault and is about to send a Terminate, after which it calls
-    /// [`Conn::close`]. If that takes too long, the connection is reset. Context: any.
+    /// Notes that the queue pair found a fault and is about to send a Terminate. Afterwards the
+    /// queue pair calls [`Conn::close`]; if it takes too long, the connection is reset. Context:
+    /// any.
     pub(crate) fn faulted(self: &Arc<Self>) {
         self.notify(Events::FAULT);
     }
 
-    /// The answer to [`User::drain`]: everything was handed to TCP. Context: any.
+    /// The user's answer to [`User::drain`]: it has handed everything to TCP. Context: any.
     pub(crate) fn tx_drained(self: &Arc<Self>) {
         self.notify(Events::DRAINED);
     }
 
-    /// The peer's first FPDU came. Context: any.
+    /// Notes that the peer's first FPDU has come. Context: any.
     pub(crate) fn first_fpdu_seen(&self) {
         self.started.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the peer's first FPDU came.
+    /// Whether the peer's first FPDU has come.
     pub(super) fn peer_started(&self) -> bool {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// How to close, if that was asked for.
+    /// The strongest [`Close`] that was asked for, if any.
     pub(super) fn how(&self) -> Option<Close> {
         match self.how.load(Ordering::Relaxed) {
             0 => None,
@@ -356,12 +367,12 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// Why TCP ended the connection.
+    /// The error with which TCP ended the connection, if it did.
     pub(super) fn error(&self) -> Option<Error> {
         to_result(self.error.load(Ordering::Acquire)).err()
     }
 
-    /// Notes that something happened and wakes the actor. Context: any.
+    /// Notes events and wakes the actor. Context: any.
     pub(super) fn notify(self: &Arc<Self>, events: u32) {
         Self::wake(self.as_arc_borrow(), events);
     }
@@ -375,7 +386,8 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// Whose it is; the kernel's as long as it is nobody's.
+    /// The consumer that the connection belongs to. A connection that has no consumer yet counts as
+    /// the kernel's.
     fn consumer(&self) -> Consumer {
         match self.of_process.load(Ordering::Relaxed) {
             true => Consumer::Process,
@@ -383,20 +395,20 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// The connection is one of that consumer's from now on.
+    /// The connection belongs to `consumer` from now on.
     pub(super) fn belongs_to(&self, consumer: Consumer) {
         self.of_process
             .store(consumer == Consumer::Process, Ordering::Relaxed);
     }
 
-    /// Steps need no order any more. Context: any.
+    /// Takes the connection out of its order: later steps need none. Context: any.
     pub(super) fn needs_no_order(&self) {
         let turn = replace(&mut *self.turn.lock(), Turn::Over);
-        // Not within the lock.
+        // Drop it unlocked, as that may free memory.
         drop(turn);
     }
 
-    /// Tells the log, now and then, why there is no connection. Context: any.
+    /// Logs why there is no connection, at a limited rate. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev().handle() {
             let name = handle.name();
@@ -407,15 +419,16 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// Gives what comes next `ms` milliseconds, in place of what was set before. Context: any.
+    /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
+    /// Context: any.
     pub(super) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.timer.arm(&self.dev().queues.cm, self.clone(), ms);
     }
 
-    /// As [`Conn::set_timeout`], for a consumer that closes: not so much while the device is being removed,
-    /// as its consumers wait for that one after the other.
+    /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time
+    /// is at most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
     pub(super) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
         self.set_timeout(match self.registry.is_leaving() {
             true => ms.min(timeout::LEAVE),
@@ -423,33 +436,35 @@ impl<U: User> Conn<U> {
         });
     }
 
-    /// Gives what comes next all the time it wants.
+    /// Sets no time-out for the stage.
     pub(super) fn clear_timeout(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.timer.cancel();
     }
 
-    /// Does something in the actor's place, which steps aside meanwhile. Context: sleeping.
+    /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
     pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
         let result = f(&mut self.stage.lock());
         self.look_again();
         result
     }
 
-    /// For whoever has unlocked the stage: wakes the actor, if it found the stage locked.
+    /// Wakes the actor if events are left. To be called after the stage was unlocked, as the actor
+    /// may have found it locked.
     fn look_again(self: &Arc<Self>) {
-        // Pairs with the one in `act`: either the actor finds the stage free, or this finds its
-        // events.
+        // Pairs with the fence in `act`: either the actor finds the stage unlocked, or this load
+        // finds the actor's events.
         fence(Ordering::SeqCst);
         if self.events.load(Ordering::Relaxed) != 0 {
             self.notify(0);
         }
     }
 
-    /// The actor: one step of the connection. Runs in work items.
+    /// The actor: makes one step of the connection. Runs in work items.
     ///
-    /// It does not wait for the stage: a thread that accepts, or starts a connection, may be a long
-    /// time without a processor. Whoever has the stage looks again afterwards.
+    /// It does not wait for the stage: a thread that has it locked, to accept or to start a
+    /// connection, may be without a processor for a long time. That thread calls
+    /// [`Conn::look_again`] afterwards.
     pub(super) fn act(self: &Arc<Self>) {
         fence(Ordering::SeqCst);
         let Some(mut stage) = self.stage.try_lock() else {
@@ -465,7 +480,7 @@ impl<U: User> Conn<U> {
                 return self.look_again();
             }
         };
-        // A connection of its own, with a stage of its own.
+        // The retry makes another connection, with a stage of its own.
         drop(stage);
         retry.run(self);
     }
@@ -477,7 +492,7 @@ impl<U: User> Conn<U> {
 
     fn take_events(&self) -> Events {
         let events = self.events.swap(0, Ordering::Acquire);
-        // The timer may have run out for a stage before, while that ended in another way.
+        // The time-out may be a former stage's, if it came just as that stage ended.
         let early = self.deadline.load(Ordering::Relaxed) - TICK > self.age();
         Events(if early {
             events & !Events::TIMEOUT
@@ -486,14 +501,16 @@ impl<U: User> Conn<U> {
         })
     }
 
-    /// Looks at the socket in the queue pair's place, in case that a callback has nothing to go by
-    /// (a reset comes without data), and adds what there is to `events`. Context: sleeping.
+    /// Receives in place of the queue pair, and adds the events that this leads to. The callbacks
+    /// for a state change or an error do not receive, and a reset comes without data. Context:
+    /// sleeping.
     pub(super) fn look(self: &Arc<Self>, events: Events) -> Events {
         Self::receive(self.as_arc_borrow(), &mut self.socket.lock(), usize::MAX);
         Events(events.0 | self.take_events().0)
     }
 
-    /// Gives the stream to the queue pair, and with it what arrived already. Context: sleeping.
+    /// Gives the stream to the queue pair, which receives the data that has arrived already.
+    /// Context: sleeping.
     pub(super) fn give_stream(self: &Arc<Self>, user: &Arc<U>) {
         self.needs_no_order();
         self.user.populate(user.clone());
@@ -501,12 +518,12 @@ impl<U: User> Conn<U> {
         self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
         drop(sk);
-        // It may have found the send buffer full before, and nobody told it since.
+        // Tx may have found the send buffer full before. `write_space` did not wake it then, as the
+        // stream was not the queue pair's.
         user.writable();
     }
 
-    /// Takes the stream from whoever receives and throws away what arrives from now on. Context:
-    /// sleeping.
+    /// Takes the stream from its receiver. Data is thrown away from now on. Context: sleeping.
     pub(super) fn discard(self: &Arc<Self>) {
         let mut sk = self.socket.lock();
         self.rx_owner
@@ -514,13 +531,13 @@ impl<U: User> Conn<U> {
         Self::receive(self.as_arc_borrow(), &mut sk, usize::MAX);
     }
 
-    /// Receives some of what there is, as the job of bulk does, unless a callback has done so. Context:
-    /// sleeping.
+    /// Receives up to about [`BULK_BUDGET`] octets, if callbacks have left any. Run by work items,
+    /// and by a process that has posted a receive. Context: sleeping.
     pub(crate) fn receive_some(self: &Arc<Self>) {
         Self::receive(self.as_arc_borrow(), &mut self.socket.lock(), BULK_BUDGET);
     }
 
-    /// Has a job receive. Context: socket locked.
+    /// Has a work item receive. Context: socket locked.
     fn receive_in_bulk(this: ArcBorrow<'_, Self>) {
         let queues = &this.dev().queues;
         match device::in_turn() {
@@ -529,18 +546,18 @@ impl<U: User> Conn<U> {
         };
     }
 
-    /// Whether this one receives.
+    /// Whether `who` receives.
     fn is_for(&self, who: RxOwner) -> bool {
         self.rx_owner.load(Ordering::Acquire) == who as u32
     }
 
-    /// The queue pair, if the stream is its own.
+    /// The queue pair, if it owns the stream.
     fn streaming_user(&self) -> Option<&Arc<U>> {
         self.user.as_ref().filter(|_| self.is_for(RxOwner::User))
     }
 
-    /// Receives what the socket has, for whoever receives; of a queue pair's stream about `most`
-    /// octets, then the job goes on. Context: socket locked.
+    /// Receives the socket's data for its [`RxOwner`]. A queue pair takes about `most` octets; a
+    /// work item receives the rest. Context: socket locked.
     fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock, most: usize) {
         if let Some(user) = this.streaming_user() {
             let taken = user.readable(sk, most);
@@ -557,7 +574,7 @@ impl<U: User> Conn<U> {
                 Self::wake(this, if clean { Events::EOF } else { Events::CUT });
             }
         } else if this.is_for(RxOwner::Nobody) {
-            // What cannot be read (urgent data) is left to the time-out.
+            // Urgent data cannot be read. Then the time-out ends the connection.
             let _ = sk.read(<[u8]>::len);
             if sk.at_eof() {
                 Self::wake(this, Events::EOF);
@@ -570,7 +587,8 @@ impl<U: User> Conn<U> {
 
 impl<U: User> SockCallbacks for Conn<U> {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        // All that comes waits behind a Send without a receive, and the timer looks for that.
+        // All new data waits behind a Send that has no receive yet. The timer `late` looks for the
+        // receive.
         if this.looks.load(Ordering::Relaxed) {
             if let Some(user) = this.streaming_user() {
                 if user.is_waiting(sk) {
@@ -579,12 +597,13 @@ impl<U: User> SockCallbacks for Conn<U> {
             }
         }
         let unread = sk.unread();
-        // More than a segment at a time: this is no slow start that each acknowledgement would help. Where
-        // many connections have their turns, each of them begins behind a silence.
+        // More than a segment comes at a time, so this is no slow start that each acknowledgement
+        // would help. (Where many connections take turns, each turn begins after an idle time,
+        // behind which TCP expects a slow start.)
         if unread > sk.mss() as usize {
             sk.spare_acks();
         }
-        // (What comes for the actor, or for nobody, leaves it slow.)
+        // (For the actor and for nobody the detector counts nothing, so it stays slow.)
         if unread >= BULK_LEN || this.bulk_detector.is_fast() {
             Self::receive_in_bulk(this);
         } else {
@@ -596,13 +615,13 @@ impl<U: User> SockCallbacks for Conn<U> {
         if let Some(user) = this.streaming_user() {
             user.writable();
         } else if this.is_for(RxOwner::Nobody) {
-            // `close::Linger` may have something left. (A handshake never waits for room.)
+            // `close::Linger` may have a batch left to send. (A handshake never waits for room.)
             Self::wake(this, Events::SOCKET);
         }
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, state: TcpState) {
-        // Connected, or over. FINs come with `data_ready`, behind the data.
+        // The connection is established, or over. A FIN comes by `data_ready`, behind the data.
         if matches!(state, TcpState::Established | TcpState::Closed) {
             Self::wake(this, Events::SOCKET);
         }
@@ -610,7 +629,7 @@ impl<U: User> SockCallbacks for Conn<U> {
 
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
         let errno = reason.to_errno();
-        // The first one counts.
+        // Keep the first error.
         let _ = this
             .error
             .compare_exchange(0, errno, Ordering::Release, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MPA frames, and the one FPDU of connection setup, on their way through the socket.
+//! Sends and receives MPA frames, and sends the one FPDU of connection setup.
 
 use super::{Conn, User};
 use iwarp::{
@@ -11,25 +11,25 @@ use iwarp::{
 use kernel::prelude::*;
 use net::{errno, Received, Sent, TcpSocket};
 
-/// How far a frame is.
+/// The progress of receiving a frame.
 pub(super) enum Progress {
-    /// More of it must arrive.
+    /// More of the frame must arrive.
     Pending,
-    /// It is complete; what follows is still in the socket.
+    /// The frame is complete. The data behind it is still in the socket.
     Complete,
-    /// The peer closed before it was.
+    /// The peer closed before the frame was complete.
     Eof,
 }
 
-/// Why a frame cannot be read.
+/// The reason why a frame cannot be read.
 pub(super) enum ReadError {
-    /// It is none.
+    /// The data is no valid frame.
     Mpa(MpaError),
     /// The connection failed.
     Socket,
 }
 
-/// Reads what there is of a frame, and nothing behind it. Context: sleeping.
+/// Reads the part of a frame that has arrived, and no data behind it. Context: sleeping.
 pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progress, ReadError> {
     let mut buf = [0; 128];
     loop {
@@ -49,23 +49,27 @@ pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progr
     }
 }
 
-/// Room to write any frame into.
+/// Room for any frame.
 pub(super) type FrameBuf = [u8; FRAME_MAX];
 
 /// An empty [`FrameBuf`].
 pub(super) const FRAME_BUF: FrameBuf = [0; FRAME_MAX];
 
-/// Sends all of `bytes`, at a time when the send buffer is empty. Context: sleeping.
+/// Sends all of `bytes`. The send buffer must be empty. Context: sleeping.
+///
+/// # Errors
+///
+/// `ECONNABORTED` if TCP does not take all; TCP's.
 pub(super) fn send<U: User>(conn: &Conn<U>, bytes: &[u8]) -> Result {
     match conn.socket().send(bytes, Some(conn.tx_pages()))? {
         Sent::Bytes(n) if n == bytes.len() => Ok(()),
-        // A connection that cannot take half a kilobyte as the first thing is of no use.
+        // A connection that has no room for half a kilobyte of first data is of no use.
         _ => Err(errno::ECONNABORTED.into()),
     }
 }
 
 /// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
-/// section 9). Context: sleeping.
+/// section 9). Context: sleeping. Errors: as of [`send`]; `EINVAL`.
 pub(super) fn send_terminate<U: User>(
     conn: &Conn<U>,
     code: TermCode,
@@ -84,7 +88,7 @@ pub(super) fn send_terminate<U: User>(
     send(conn, out.bytes.get(..out.len).ok_or(EINVAL)?)
 }
 
-/// Takes one short FPDU.
+/// Room for one short FPDU.
 struct Fpdu {
     bytes: [u8; 128],
     len: usize,
@@ -108,7 +112,7 @@ impl Sink for Fpdu {
     }
 
     fn put_payload(&mut self, _len: u32, _crc: Option<u32>) -> Result<u32> {
-        // A Terminate is all header.
+        // A Terminate has no payload.
         Err(EINVAL)
     }
 }

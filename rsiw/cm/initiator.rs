@@ -2,10 +2,10 @@
 
 //! The initiator: TCP connect, MPA Request, MPA Reply (RFC 5044 section 7.1, RFC 6581).
 //!
-//! A successful [`connect`] is answered by exactly one `CONNECT_REPLY`, see
-//! [`close::report_reply`]. A responder that knows only MPA revision 1 closes the connection when it
-//! sees a Request of revision 2; the attempt is then repeated with revision 1 (RFC 6581 section 10),
-//! on a connection of its own.
+//! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, see [`close::report_reply`]. A
+//! responder that knows only MPA revision 1 closes the connection when it sees a Request of
+//! revision 2. The attempt is then repeated with revision 1 (RFC 6581 section 10), on another
+//! connection.
 
 use super::{
     announced_ird, bounded_ird, clip, close,
@@ -29,7 +29,7 @@ use kernel::{prelude::*, sync::Arc};
 use net::{errno, TcpState};
 use rdma::{CmId, ConnParam, Device};
 
-/// What the consumer wants, kept for a second try.
+/// The consumer's parameters of one `connect`, and the state that outlives a TCP connection.
 pub(super) struct Attempt<U: User> {
     pub(super) cm: CmId,
     pub(super) user: Arc<U>,
@@ -41,18 +41,18 @@ pub(super) struct Attempt<U: User> {
     revision: u8,
     /// Milliseconds that TCP has to connect.
     connect: u32,
-    /// How often the peer's TCP has refused.
+    /// How often the peer's TCP has refused the connection.
     refused: u32,
-    /// Milliseconds that the peer has beyond those that the connection's timer runs for.
+    /// Milliseconds that the peer still has when the connection's timer runs out.
     left: u32,
 }
 
-/// TCP connects.
+/// TCP is connecting.
 pub(super) struct Connecting<U: User> {
     attempt: KBox<Attempt<U>>,
 }
 
-/// Nobody listens, and is given a moment to.
+/// The peer does not listen yet; it has a moment to begin.
 pub(super) struct Backoff<U: User> {
     attempt: KBox<Attempt<U>>,
 }
@@ -64,19 +64,22 @@ pub(super) struct AwaitReply<U: User> {
     reader: KBox<FrameReader>,
 }
 
-/// The peer does not know MPA revision 2, or did not listen a moment ago.
+/// The attempt goes on with another connection: the peer does not know MPA revision 2, or did not
+/// listen a moment ago.
 pub(super) struct Retry<U: User> {
     attempt: KBox<Attempt<U>>,
     why: Error,
 }
 
-/// Connects the queue pair `param.qpn` to the id's remote address: the `iw_connect` operation.
-/// Context: sleeping, within locks of the RDMA CM; does not wait for the network.
+/// Connects `user`, the queue pair that the consumer named, to the remote address of `cm`: the
+/// `iw_connect` operation. Context: sleeping, within locks of the RDMA CM; does not wait for the
+/// network.
 ///
 /// # Errors
 ///
-/// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ENOMEM`. What
-/// binding and connecting a socket says at once. Nothing is reported then.
+/// `EINVAL`: the queue pair has a connection or cannot have one, or there is too much private data.
+/// `ENOMEM`. Errors of binding and connecting a socket that TCP reports at once. Nothing is
+/// reported to iwcm then.
 pub(crate) fn connect<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
@@ -106,8 +109,9 @@ pub(crate) fn connect<U: User>(
         left: 0,
     };
     match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?) {
-        // TCP has one connection between the same addresses and ports. RTRS wants all those of a
-        // session to have the port that the RDMA CM picked for the first.
+        // TCP has one connection between a pair of addresses and ports. RTRS wants all connections
+        // of a session to have the port that the RDMA CM picked for the first; here they take
+        // others.
         Err((e, Some(mut attempt)))
             if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
         {
@@ -119,10 +123,10 @@ pub(crate) fn connect<U: User>(
     .map_err(|(e, _)| e)
 }
 
-/// Why an attempt did not start, and the attempt, unless the connection took it.
+/// Why an attempt did not start; and the attempt, unless that went with the connection.
 type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
-/// Starts an attempt, or gives it back.
+/// Starts a connection for an attempt.
 fn begin<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
@@ -166,7 +170,7 @@ fn begin<U: User>(
 
 #[cfg(CONFIG_KUNIT)]
 impl<U: User> Attempt<U> {
-    /// One that wants a few Reads each way.
+    /// An attempt that wants a few Reads each way.
     pub(super) fn of_test(
         cm: CmId,
         user: Arc<U>,
@@ -198,18 +202,20 @@ impl<U: User> Attempt<U> {
 }
 
 impl<U: User> Attempt<U> {
-    /// Gives the peer `ms` milliseconds for what comes next.
+    /// Sets the time-out of the stage to `ms` milliseconds. The timer runs for [`timeout::GLANCE`]
+    /// at a time; see [`Attempt::cut_short`].
     fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {
         let now = ms.min(timeout::GLANCE);
         self.left = ms - now;
         conn.set_timeout(now);
     }
 
-    /// What ends an attempt in every stage.
+    /// Returns why the attempt ends, if an event ends it that does so in every stage.
     ///
-    /// One of them is the end of the process that made it. iwcm lets nobody destroy an id before it
-    /// has its `CONNECT_REPLY`, so a killed process would otherwise stay as long as the peer is
-    /// given; and nobody tells us, as the queue pair may be destroyed after the id.
+    /// One such event is the end of the process that made the attempt. iwcm lets nobody destroy an
+    /// identifier before it has its `CONNECT_REPLY`, so without this check a killed process would
+    /// stay until the peer's time is up. The end of the process is not reported to the driver: the
+    /// queue pair may be destroyed after the identifier. So the timer checks for it.
     fn cut_short(&mut self, conn: &Arc<Conn<U>>, events: Events) -> Option<Error> {
         let expired = events.any(Events::TIMEOUT);
         let leaves = events.any(Events::LEAVE);
@@ -263,12 +269,13 @@ impl<U: User> Connecting<U> {
 }
 
 impl<U: User> Backoff<U> {
-    /// Waits a little. A server that says that it is ready before it listens (perftest does, by another
-    /// connection) meets its client's SYN on a slow network only; a lost one would be repeated, too.
+    /// Waits a little before another try. Some servers say that they are ready before they listen
+    /// (perftest does, by another connection). Without the wait their clients would connect only
+    /// over a slow network, or if a SYN was lost and repeated.
     fn begin(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>) -> Stage<U> {
         conn.set_timeout(timeout::REFUSED << attempt.refused);
         attempt.refused += 1;
-        // All tries together have hardly more time than one: up to a second more for each.
+        // All tries together have hardly more time than one: each adds at most a second.
         attempt.connect = timeout::CONNECT.min(attempt.left + timeout::GLANCE);
         attempt.left = 0;
         Stage::Backoff(Self { attempt })
@@ -327,7 +334,7 @@ impl<U: User> AwaitReply<U> {
         }
     }
 
-    /// The Reply is there.
+    /// The Reply has come: starts the queue pair, falls back, or fails the attempt.
     fn complete(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let Self {
             attempt,
@@ -338,15 +345,15 @@ impl<U: User> AwaitReply<U> {
             let e = errno::EPROTO.error();
             return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
         };
-        // A responder that answers in the old format does not know the new one: it took the
-        // enhanced data for the ULP's, so its consent is void. Its consumer's refusal stands: to ask
-        // again would hide it, and the private data that tell why.
+        // A responder that answers in the old format does not know the new one. It has passed the
+        // enhanced data to its consumer as private data, so its consent is void. A rejection
+        // stands: another attempt would hide it, and the private data that say why.
         if attempt.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
             return fall_back(conn, attempt, errno::ECONNREFUSED.error());
         }
         match mpa.reply(&reply, limits(&*attempt.user, attempt.ord)) {
             Ok(mut agreed) => {
-                // The peer's ORD may have raised it.
+                // The peer's ORD may have raised the IRD to a number that is no power of two.
                 agreed.ird = announced_ird(agreed.ird.into());
                 establish(conn, attempt, &agreed, &reply)
             }
@@ -371,7 +378,7 @@ impl<U: User> AwaitReply<U> {
         }
     }
 
-    /// The peer ended the connection instead of a Reply.
+    /// The peer has ended the connection instead of sending a Reply.
     fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         if self.attempt.revision >= 2 {
@@ -382,7 +389,7 @@ impl<U: User> AwaitReply<U> {
     }
 }
 
-/// What a Reply says for the consumer.
+/// The part of a Reply that is for the consumer.
 fn peer_of<'a>(reply: &Frame<'a>) -> ReplyInfo<'a> {
     let (ird, ord) = reply.enhanced().map_or((0, 0), |e| (e.ird, e.ord));
     ReplyInfo {
@@ -399,7 +406,8 @@ fn establish<U: User>(
     agreed: &Agreed,
     reply: &Frame<'_>,
 ) -> Stage<U> {
-    // Before this, which sends the RTR: a quick peer has answered it by the time that it returns.
+    // Read the counter before `established()`, which sends the RTR: a quick peer has answered that
+    // by the time that the call returns.
     let received = conn.socket().bytes_received();
     if let Err(e) = attempt.user.established(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();
@@ -411,7 +419,8 @@ fn establish<U: User>(
     }
     let info = ReplyInfo {
         private_data: reply.private_data(),
-        // How many Reads this end may have outstanding, and how many the peer may.
+        // iwcm's `ird`: Reads that this end may have outstanding. Its `ord`: those that the peer
+        // may.
         ird: event_depth(agreed.ord),
         ord: event_depth(agreed.ird),
     };
@@ -427,7 +436,8 @@ fn establish<U: User>(
     Stage::Streaming(Streaming::begin(conn, established, first))
 }
 
-/// The peer has accepted what this end cannot take: tells it by a Terminate (RFC 6581 section 9).
+/// The peer has accepted on terms that this end cannot meet: sends it a Terminate (RFC 6581 section
+/// 9) and fails the attempt.
 fn give_up<U: User>(
     conn: &Arc<Conn<U>>,
     attempt: &Attempt<U>,
@@ -443,18 +453,18 @@ fn give_up<U: User>(
     close::fail_attempt(conn, attempt, errno::EPROTO.error(), words, peer)
 }
 
-/// Ends an attempt that is to be repeated with MPA revision 1.
+/// Ends the connection of an attempt that is repeated with MPA revision 1.
 fn fall_back<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
     attempt.revision = 1;
     attempt.connect = timeout::CONNECT;
     try_again(conn, attempt, why)
 }
 
-/// Ends the connection of an attempt that is to have another one. `why` is what is reported if that
-/// cannot even be begun.
+/// Ends the connection of an attempt that goes on with another one. The consumer gets the error
+/// `why` if the other one cannot even be begun.
 fn try_again<U: User>(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
-    // First: the queue pair takes one connection at a time, and the port may be the consumer's
-    // choice.
+    // Release the old connection first: the queue pair takes one at a time, and the port may be the
+    // consumer's choice.
     conn.leave();
     conn.socket().abort();
     attempt.user.lost(Lost::Handshake);
@@ -462,7 +472,8 @@ fn try_again<U: User>(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, why: Error
 }
 
 impl<U: User> Retry<U> {
-    /// Makes the next attempt. Context: sleeping; the stage of the one before is not locked.
+    /// Begins the other connection, on behalf of `conn`. Context: sleeping; the stage of `conn` is
+    /// not locked.
     pub(super) fn run(self, conn: &Conn<U>) {
         let Self { attempt, why } = self;
         let guard = conn.dev().handle().and_then(|handle| handle.try_get());

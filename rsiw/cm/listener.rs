@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening: takes connections off the socket and bounds those that are not answered yet.
+//! Listening: takes connections off the socket, and bounds the number of those that are not
+//! answered yet.
 //!
-//! A connection occupies a [`PendingConn`] of its listener from TCP's accept to the consumer's answer. When
-//! all slots are taken and one more connection comes, a peer is given up that has made no Request
-//! yet ([`Silent`]). If all have, further connections stay in the socket's own queue, which is bounded
-//! by the consumer's backlog, and TCP drops what exceeds it. A connection that is refused changes its
-//! slot for one of as many places to linger at ([`Refused`]); without one it is reset.
+//! A connection occupies a slot of its listener, a [`PendingConn`], from TCP's accept to the
+//! consumer's answer. When all slots are taken and one more connection comes, a peer that has not
+//! sent its Request yet is given up ([`Silent`]). If all peers have sent theirs, further
+//! connections stay in the socket's own queue, which is bounded by the consumer's backlog; TCP
+//! drops the excess. A refused connection exchanges its slot for a place to linger at
+//! ([`Refused`]), of which there are as many as slots. If none is free, the connection is reset.
 
 use super::{
     conn::Events,
@@ -32,32 +34,32 @@ use kext::{
 use net::{errno, ListenCallbacks, TcpSocket};
 use rdma::{CmId, ConnInfo, Consumer, RequestId};
 
-/// Slots that each listener has, however small its backlog: consumers think of requests when they
-/// choose that, not of peers that are slow to make one, who would shut out the others.
+/// The fewest slots of a listener. Consumers choose a backlog with requests in mind, not peers that
+/// are slow to send one. With few slots such peers would shut out the others.
 const SLOTS: u32 = 128;
 
-/// Slots that no listener exceeds. The consumer's backlog may be any number.
+/// The most slots of a listener. The consumer's backlog may be any number.
 const MOST_SLOTS: u32 = 4096;
 
-/// Connections that are taken before others get the worker.
+/// Connections that are taken in one run, before other work gets the worker.
 const BATCH: u32 = 64;
 
-/// After how long to look again for connections that could not be taken.
+/// Milliseconds after which to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
 
-/// A listening id.
+/// A listening identifier of a consumer.
 #[pin_data]
 pub(crate) struct Listener<U: User> {
     registry: Arc<Registry<U>>,
     cm: CmId,
     max_slots: u32,
-    /// `None` once nobody listens any more. Locked while a request is reported, so that none is
-    /// after [`unlisten`].
+    /// `None` once nobody listens any more, and for an identifier that has no socket. Locked while
+    /// a request is reported, so that none is reported after [`unlisten`].
     #[pin]
     socket: Mutex<Option<TcpSocket>>,
     #[pin]
     slots: SpinLockIrq<PendingConns>,
-    /// In which Requests are read and reported.
+    /// The order in which Requests are read and reported.
     order: Arc<Order<U>>,
     #[pin]
     job: OwnedWork<Listener<U>>,
@@ -73,37 +75,38 @@ impl<U: User> OwnedWorkItem for Listener<U> {
 
 impl<U: User> DelayedWorkItem for Listener<U> {
     fn expire(this: Arc<Self>) {
-        // Not from here: two at a time would take connections out of their order.
+        // Not from here: two runs at a time would take connections out of their order.
         this.wake();
     }
 }
 
 struct PendingConns {
     used: u32,
-    /// Connections that were refused and are not over yet.
+    /// Connections that were refused and still linger.
     refused: u32,
     /// Connections may wait in the socket for a slot to become free.
     short: bool,
-    /// Of those that have slots.
+    /// The connections in slots whose Request has not come.
     silent: Silent,
 }
 
-/// The place of a connection that waits for an answer.
+/// A listener's slot, held by a connection that is not answered yet. Dropping it frees the slot.
 pub(super) struct PendingConn<U: User> {
     listener: Arc<Listener<U>>,
-    /// The connection, while its Request has not come.
+    /// Key of the connection, while its Request has not come.
     silent: Option<u64>,
 }
 
-/// The place of a connection that was refused and lingers, until the peer has noticed.
+/// A place to linger at, held by a refused connection until its peer has closed. Dropping it frees
+/// the place.
 pub(super) struct Refused<U: User>(Arc<Listener<U>>);
 
-/// Starts to listen at the id's local address: the `iw_create_listen` operation. Context: sleeping,
-/// within locks of the RDMA CM; possibly before the device is registered.
+/// Starts to listen at the local address of `cm`: the `iw_create_listen` operation. Context:
+/// sleeping, within locks of the RDMA CM; possibly before the device is registered.
 ///
 /// # Errors
 ///
-/// `ENOMEM`, `ENODEV`, what binding a socket says.
+/// `ENOMEM`, `ENODEV`, the errors of making and binding a socket.
 pub(crate) fn listen<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &rdma::Device<Rsiw>,
@@ -126,7 +129,7 @@ pub(crate) fn listen<U: User>(
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
-            // Of peers, so no step waits for a process.
+            // The connections are peers' and belong to no process, so no step waits for one.
             order: Order::new(Consumer::Kernel)?,
             job <- new_owned_work!("rsiw_listener"),
             retry <- new_delayed_work!("rsiw_listener_retry"),
@@ -136,19 +139,19 @@ pub(crate) fn listen<U: User>(
     if let Some(socket) = socket {
         socket.attach_listener(listener.clone())?;
         *listener.socket.lock() = Some(socket);
-        // For those who were faster.
+        // Connections may have come before the callback was attached.
         listener.wake();
     }
     Ok(listener)
 }
 
-/// Stops listening: the `iw_destroy_listen` operation. On return the port is free and no more
-/// requests are reported; those that were reported can still be answered. Context: sleeping.
+/// Stops listening: the `iw_destroy_listen` operation. On return the port is free, and no more
+/// requests are reported. Those that were reported can still be answered. Context: sleeping.
 pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
     let socket = listener.socket.lock().take();
-    // Nobody arms it any more without a socket.
+    // Without a socket nobody arms it again.
     listener.retry.cancel();
-    // Resets what waits in its queue.
+    // This resets the connections in the socket's accept queue.
     drop(socket);
     Ok(())
 }
@@ -158,8 +161,8 @@ impl<U: User> Listener<U> {
         self.job.queue(&self.registry.dev.queues.cm, self.clone());
     }
 
-    /// Gives slots to connections, to some of them at a time: a peer that connects and resets all the
-    /// time must not keep the worker, for which the removal of any device waits.
+    /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits
+    /// for the worker, which a peer that connects and resets all the time must not keep.
     fn take_connections(self: &Arc<Self>) {
         for _ in 0..BATCH {
             let Some((socket, slot)) = self.next() else {
@@ -183,7 +186,7 @@ impl<U: User> Listener<U> {
         match socket.as_ref()?.accept() {
             Ok(accepted) => Some((accepted?, slot)),
             Err(_) => {
-                // No memory, at the moment.
+                // There is no memory at the moment.
                 self.retry_later();
                 None
             }
@@ -204,10 +207,10 @@ impl<U: User> Listener<U> {
         })
     }
 
-    /// If a connection waits for a slot, gives one up that is silent. Its slot wakes the listener
+    /// If a connection waits for a slot, gives up a silent one. That one's slot wakes the listener
     /// when it is free.
     fn make_room(self: &Arc<Self>) {
-        // Locked to the end: without a socket the timer must not be armed any more.
+        // Locked to the end: once the socket was taken, the timer must not be armed.
         let socket = self.socket.lock();
         let waits = |socket: &TcpSocket| socket.has_connection();
         if !socket.as_ref().is_some_and(waits) {
@@ -225,8 +228,8 @@ impl<U: User> Listener<U> {
         } else if none {
             return;
         }
-        // They may not have been silent for long, or the one given up may have its Request by now, and
-        // keeps its slot then.
+        // Look again later. The silent ones may all be too new to be given up, and the one given up
+        // keeps its slot if its Request has come by now.
         self.retry_later();
     }
 
@@ -248,9 +251,9 @@ impl<U: User> PendingConn<U> {
         self.listener.socket.lock().is_none()
     }
 
-    /// The peer of this connection owes a Request.
+    /// Notes that the peer of `conn` owes a Request.
     pub(super) fn is_silent(&mut self, conn: &Arc<Conn<U>>) {
-        // `ENOTCONN` if the peer has gone, of which a step is about to hear.
+        // `ENOTCONN`: the peer has gone. A step of the connection is about to learn of it.
         let Ok(peer) = conn.socket().peer_addr() else {
             return;
         };
@@ -260,15 +263,16 @@ impl<U: User> PendingConn<U> {
         silent.add(conn.serial, Source::of(&peer), Instant::now());
     }
 
-    /// The Request has come.
+    /// Notes that the Request has come.
     pub(super) fn has_asked(&mut self) {
         if let Some(serial) = self.silent.take() {
             self.listener.slots.lock().silent.remove(serial);
         }
     }
 
-    /// A place to linger at, of which there are as many as slots: peers that do not go must not
-    /// fill the memory, nor keep out others, as they would in their slots.
+    /// A place for a refused connection to linger at; `None` if all are taken. They are as many as
+    /// the slots, as peers that do not go must not fill the memory. They are apart from the slots,
+    /// where such peers would keep out others.
     pub(super) fn refused(&self) -> Option<Refused<U>> {
         let listener = &self.listener;
         let mut slots = listener.slots.lock();
@@ -279,12 +283,13 @@ impl<U: User> PendingConn<U> {
         Some(Refused(listener.clone()))
     }
 
-    /// Reports the Request of a connection, whose answer comes with the connection. Context:
-    /// sleeping, its stage is locked.
+    /// Reports the Request of `conn` to the consumer, whose answer comes with the connection.
+    /// Context: sleeping, the stage of `conn` is locked.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: iwcm has no room for it. `ECONNABORTED`, `ENODEV`: nobody listens any more.
+    /// `ENOMEM`: iwcm has no room for the request. `ECONNABORTED`, `ENODEV`: nobody listens any
+    /// more.
     pub(super) fn report(&self, conn: &Arc<Conn<U>>, info: &ConnInfo<'_>) -> Result<RequestId> {
         let listener = &*self.listener;
         let socket = listener.socket.lock();

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection manager: from an address to a byte stream that a queue pair owns, and back.
+//! The connection manager: makes a byte stream that a queue pair owns, and ends it.
 //!
-//! One [`Conn`] stands for one TCP connection. Its life is a sequence of stages ([`stage`]), and
-//! one work item, the connection's actor, makes it go through them: socket callbacks, timers, the
-//! queue pair and the RDMA core only note what happened and wake it. The exceptions are `accept`
-//! and `reject`, which act in the place of the actor, and received data once the queue pair runs:
-//! they are taken by it straight from the callback.
+//! One [`Conn`] is one TCP connection. Its life is a sequence of stages ([`stage`]). One work item,
+//! the connection's actor, makes the steps from stage to stage. Socket callbacks, timers, the queue
+//! pair and the RDMA core only note an event and wake the actor. There are two exceptions. `accept`
+//! and `reject` act in place of the actor. And once the queue pair runs, it takes received data
+//! straight from the callback.
 //!
 //! - [`conn`]: the connection: its socket, its events, its callbacks.
-//! - [`stage`]: the stages and the way between them.
+//! - [`stage`]: the stages and the ways between them.
 //! - [`initiator`]: connecting, MPA Request, MPA Reply.
 //! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
-//! - [`listener`]: listening sockets and what they accept.
+//! - [`listener`]: listening sockets and the connections that they accept.
 //! - [`streaming`]: the time in which a queue pair owns the stream.
-//! - [`close`]: every way a connection ends.
-//! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's connections.
+//! - [`close`]: every way in which a connection ends.
+//! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
+//!   connections.
 //! - [`bulk`]: whether a stream comes fast.
-//! - [`order`]: steps that have to be made one after the other.
-//! - [`silent`]: which peer is given up that says nothing.
+//! - [`order`]: connections whose steps are made one after the other.
+//! - [`silent`]: which silent peer is given up.
+//! - [`user`]: the trait of a stream's user, which the queue pair implements.
 //!
-//! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the rules.
+//! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
+//! rules.
 
 mod bulk;
 mod close;
@@ -51,20 +54,20 @@ pub(crate) use self::{
 use crate::{device::max, params};
 use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
 
-/// What connection setup settled, as the queue pair needs it.
+/// The result of connection setup, for the queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamParams {
     /// FPDUs carry a CRC.
     pub(crate) crc: bool,
-    /// FPDUs sent carry markers.
+    /// FPDUs that this end sends carry markers.
     pub(crate) tx_markers: bool,
-    /// How many RDMA Reads the peer may have outstanding.
+    /// RDMA Reads that the peer may have outstanding.
     pub(crate) ird: u16,
-    /// How many RDMA Reads this end may have outstanding.
+    /// RDMA Reads that this end may have outstanding.
     pub(crate) ord: u16,
     /// FPDUs may be longer than a TCP segment.
     pub(crate) large_fpdu: bool,
-    /// This end may send first.
+    /// This end is the initiator and may send first.
     pub(crate) initiator: bool,
     /// Initiator: the RTR to send before anything else. Responder: `Some(Send)` if the first
     /// message may be a zero-length Send that is no message of the ULP.
@@ -92,74 +95,76 @@ impl StreamParams {
 /// How a queue pair lost its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// There never was one: setup failed.
+    /// Setup failed, so there never was one.
     Handshake,
     /// Both ends closed it.
     Closed,
-    /// The peer or the network ended it.
+    /// The peer or the network ended the connection.
     Reset,
-    /// This end gave it up.
+    /// This end gave up the connection.
     Aborted,
 }
 
-/// How to close a connection. Each one outdoes those before it.
+/// How to close a connection. Each way overrides those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Close {
-    /// The queue pair sends what it has, then FINs are exchanged.
+    /// The queue pair sends all that is posted, then FINs are exchanged.
     Graceful = 1,
-    /// What TCP has goes out, followed by a FIN; the queue pair is through with the connection.
+    /// TCP sends the data that it has, then a FIN. The queue pair no longer uses the connection.
     Flush = 2,
-    /// Reset.
+    /// The connection is reset.
     Abort = 3,
 }
 
-/// How long things may take, in milliseconds.
+/// Times in milliseconds.
 mod timeout {
-    /// For TCP to connect. Destroying the consumer's id waits as long, so it is shorter than TCP's
-    /// own patience: four repetitions of the SYN.
+    /// For TCP to connect. `iw_destroy_cm_id()` waits as long, so it is shorter than TCP's own
+    /// limit: it leaves time to repeat the SYN four times.
     pub(super) const CONNECT: u32 = 20_000;
-    /// Before a connection that was refused is tried again, for the first time; then twice as long.
+    /// Before a refused connection is tried again, for the first time. It doubles each time.
     pub(super) const REFUSED: u32 = 20;
-    /// How often it is tried again, so that the consumer hears of it after 140 ms.
+    /// How often a refused connection is tried again. The consumer hears of the failure after 140
+    /// ms.
     pub(super) const REFUSALS: u32 = 3;
-    /// How often to look whether the process that connects is still there.
+    /// Between two checks whether the process that connects still exists.
     pub(super) const GLANCE: u32 = 1_000;
     /// For the peer's consumer to answer our MPA Request.
     pub(super) const REPLY: u32 = 30_000;
     /// For the MPA Request of a peer that connected.
     pub(super) const REQUEST: u32 = 10_000;
-    /// For our consumer to answer a Request: longer than peers are known to wait for it.
+    /// For our consumer to answer a Request. Peers are not known to wait that long.
     pub(super) const ANSWER: u32 = 75_000;
     /// For the RTR that was agreed on.
     pub(super) const RTR: u32 = 10_000;
-    /// At least, before looking again whether the peer has acknowledged the Reply.
+    /// The least, before the next check whether the peer has acknowledged the Reply.
     pub(super) const LOOK: u32 = 50;
-    /// For the queue pair to send some of what it has.
+    /// For the queue pair to send some of its data, in an orderly close.
     pub(super) const DRAIN: u32 = 30_000;
-    /// For the peer's FIN after ours, or some of what it still has to send.
+    /// For the peer's FIN after ours, or for some of the data that the peer still has to send.
     pub(super) const FIN: u32 = 10_000;
-    /// In place of each of these two in all, while the device is being removed.
+    /// In place of [`DRAIN`] and of [`FIN`] while the device is being removed. Unlike those it is
+    /// not extended.
     pub(super) const LEAVE: u32 = 1_000;
-    /// For the peer to take some of what was sent last: a Terminate, a rejection, what TCP still has
-    /// of a queue pair that is gone.
+    /// For the peer to acknowledge some of the last data: a Terminate, a rejection, or data that
+    /// TCP still has of a queue pair that is gone.
     pub(super) const LINGER: u32 = 5_000;
-    /// How often, at the most, it may do so.
+    /// How often [`LINGER`] is extended at the most.
     pub(super) const LINGERS: u32 = 12;
     /// For a Terminate to find room in the send buffer.
     pub(super) const TERMINATE: u32 = 5_000;
 }
 
-/// Private data that iwcm can carry to the consumer (`iw_cm_event::private_data_len` is a `u8`).
-/// MPA allows for more, which only ULPs outside of the RDMA CM use; they get the beginning.
+/// Octets of private data that iwcm can pass to the consumer (`iw_cm_event::private_data_len` is a
+/// `u8`). MPA allows more, which only ULPs outside of the RDMA CM use. They get the beginning.
 const EVENT_PRIVATE_DATA: usize = 255;
 
 fn event_private_data(data: &[u8]) -> &[u8] {
     data.get(..EVENT_PRIVATE_DATA).unwrap_or(data)
 }
 
-/// The largest private data of a frame of this revision (RFC 6581 section 6: the enhanced data
-/// take four octets).
+/// The most octets of private data in a frame of this revision (RFC 6581 section 6: the enhanced
+/// data take four octets).
 fn max_private_data(revision: u8) -> usize {
     if revision >= 2 {
         MAX_PRIVATE_DATA - 4
@@ -168,17 +173,17 @@ fn max_private_data(revision: u8) -> usize {
     }
 }
 
-/// A read queue depth as the consumer asked for it, within the device's limits.
+/// The read queue depth that the consumer asked for, but at most the device's limit.
 fn clip(depth: u32) -> u16 {
-    // CAST: The limit is far below.
+    // CAST: `max::READS` is far below `u16::MAX`.
     depth.min(max::READS) as u16
 }
 
-/// The IRD that this end announces when its consumer asked for `reads` at a time: that, or a few more,
-/// a power of two. siw as the peer makes powers of two of what it has agreed to; so it sends no more
-/// Reads than were agreed on, and more are refused.
+/// The IRD that this end announces when its consumer asked for `reads` at a time: `reads`, rounded
+/// up to a power of two. siw as the peer rounds an agreed number up so. It leaves a power of two as
+/// it is, and thus sends no more Reads than were agreed on; this end refuses more.
 fn announced_ird(reads: u32) -> u16 {
-    // The limit is a power of two itself.
+    // The limit is a power of two, so rounding up does not exceed it.
     const { assert!(max::READS.is_power_of_two()) };
     match clip(reads) {
         0 => 0,
@@ -186,7 +191,7 @@ fn announced_ird(reads: u32) -> u16 {
     }
 }
 
-/// An IRD to announce, within what a queue pair has at the most: a power of two still.
+/// The IRD to announce when a queue pair allows `most`: a power of two, too.
 fn bounded_ird(ird: u16, most: u32) -> u16 {
     match clip(most) {
         0 => 0,
@@ -194,7 +199,8 @@ fn bounded_ird(ird: u16, most: u32) -> u16 {
     }
 }
 
-/// What a depth says that the peer sent or did not send: the consumer's events have 8 bits for it.
+/// A read queue depth of the peer's as the consumer's events have it, in 8 bits. If the peer sent
+/// none, it is the device's limit.
 fn event_depth(depth: u16) -> u8 {
     let depth = if depth == NO_NEGOTIATION {
         clip(u32::MAX)
@@ -204,7 +210,7 @@ fn event_depth(depth: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
 }
 
-/// What this end says of itself in an MPA frame.
+/// The terms that this end offers in an MPA frame.
 fn offer(revision: u8, ird: u16, ord: u16, rtr: RtrSet, private_data: &[u8]) -> Offer<'_> {
     Offer {
         revision,
@@ -217,7 +223,7 @@ fn offer(revision: u8, ird: u16, ord: u16, rtr: RtrSet, private_data: &[u8]) -> 
     }
 }
 
-/// The depths this end can provide where they are not negotiated, and at the most.
+/// The depths that this end provides if they are not negotiated, and the most that it agrees on.
 fn limits<U: User>(user: &U, ord: u16) -> Limits {
     let (ird, _) = user.most_reads();
     Limits {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making sockets as the consumer's id wants them: namespace, addresses, type of service.
+//! Makes sockets for the consumer's identifier: namespace, addresses, type of service.
 
 use crate::device::Rsiw;
 use core::net::SocketAddr;
@@ -8,15 +8,15 @@ use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
 use rdma::{CmId, Device};
 
-/// Where the device's sockets live.
+/// The network interface of a device: its sockets are in the interface's namespace.
 struct Interface {
     net: Namespace,
     ifindex: u32,
 }
 
 impl Interface {
-    /// That of the device's network interface. Errors: `ENODEV`, `ENETDOWN` when it, or its
-    /// namespace, is going away.
+    /// The interface of `dev`. Errors: `ENODEV`; `ENETDOWN` if the interface's namespace is going
+    /// away.
     fn of(dev: &Device<Rsiw>) -> Result<Self> {
         let ndev = dev.netdev().ok_or(ENODEV)?;
         Ok(Self {
@@ -25,7 +25,7 @@ impl Interface {
         })
     }
 
-    /// A link-local address means one on our interface, unless it says otherwise.
+    /// Adds the interface to a link-local address that names none.
     fn scoped(&self, mut addr: SocketAddr) -> SocketAddr {
         if let SocketAddr::V6(v6) = &mut addr {
             if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 {
@@ -35,8 +35,9 @@ impl Interface {
         addr
     }
 
-    /// The RDMA CM picks a free port of its own port space, which may be in use in TCP's. A port
-    /// outside of the range it picks from is the consumer's wish.
+    /// Whether the RDMA CM may have picked the port of `local`. It picks ports that are free in its
+    /// own port space, which may be in use in TCP's. A port outside of the range that it picks from
+    /// is the consumer's choice.
     fn picked(&self, local: &SocketAddr) -> bool {
         self.net.is_ephemeral_port(local.port())
     }
@@ -53,8 +54,8 @@ impl Interface {
     }
 }
 
-/// The id's local address, as the port mapper has it if it may choose ports here. Anybody can be the
-/// port mapper of the host, as the core of Linux 7.2 has it.
+/// The local address of `cm`; if `mapped`, the one that the port mapper has chosen. (In Linux 7.2
+/// the RDMA core lets any process be the port mapper of the host.)
 pub(super) fn local(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
     if mapped {
         cm.mapped_local_addr()
@@ -63,8 +64,8 @@ pub(super) fn local(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
     }
 }
 
-/// The peer's address. Its port mapper may tell of another port, whatever is done here; but a
-/// connection does not go to another host for that.
+/// The peer's address. The peer's port mapper may have told of another port, even if this end uses
+/// none. But unless `mapped`, the connection goes to no other host for that.
 pub(super) fn remote(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
     let (wanted, told) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
     Ok(if mapped || told.ip() == wanted.ip() {
@@ -74,7 +75,8 @@ pub(super) fn remote(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
     })
 }
 
-/// A socket that is bound to the id's local address, and the address to connect it to. Context:
+/// Returns a socket that is bound to the local address, and the address to connect it to. If the
+/// port is in use in TCP's port space and the RDMA CM picked it, another port is taken. Context:
 /// sleeping.
 pub(super) fn initiator(
     dev: &Device<Rsiw>,
@@ -98,20 +100,21 @@ pub(super) fn initiator(
     Ok((socket, remote))
 }
 
-/// Whether the RDMA CM picked an initiator's port, so that another one does as well.
+/// Whether the RDMA CM picked an initiator's port, so that another one serves as well.
 pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
     Ok(Interface::of(dev)?.picked(local))
 }
 
-/// A listening socket for the id's local address. Context: sleeping.
+/// A listening socket for the local address of `cm`. Context: sleeping.
 ///
-/// The wildcard address is that of every device, each of which has a socket of its own for it, so
-/// such a socket serves its device's interface only.
+/// For the wildcard address each device has a socket of its own, so such a socket is bound to its
+/// device's interface.
 ///
-/// There is none where the device is in another network namespace than the consumer: the RDMA CM
-/// has a consumer of the wildcard address listen on all devices that there are or will be, and a
-/// process opens no ports for others. That is no error, or the consumer could listen nowhere. (An
-/// address of its own leads the RDMA CM to a device of its own namespace.)
+/// Returns `None` for the wildcard address if the device is in another network namespace than the
+/// consumer. The RDMA CM has a consumer of the wildcard address listen on all devices, present and
+/// future, and a process opens no ports in other namespaces. That is no error, or such a consumer
+/// could listen nowhere. (A specific address leads the RDMA CM to a device of the consumer's own
+/// namespace.)
 pub(super) fn listener(
     dev: &Device<Rsiw>,
     mapped: bool,
@@ -120,7 +123,7 @@ pub(super) fn listener(
 ) -> Result<Option<TcpSocket>> {
     let local = local(cm, mapped)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
-    // First: of a namespace that is on its way out there is no interface to be had.
+    // Before `Interface::of`, which fails in a namespace that is going away.
     if local.ip().is_unspecified() && !cm.is_at(&ndev) {
         return Ok(None);
     }

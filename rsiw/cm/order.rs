@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Steps that are made in the order of what led to them.
+//! Orders: connections whose steps are made one after the other, in the order of their events.
 //!
-//! Connections are set up side by side. But applications that open many of them pair them by the
-//! order of their requests (perftest writes its credits by it). So there is an [`Order`] for each
-//! listener, in which Requests are read and reported, and one for each protection domain, in which its
-//! initiators' handshakes go on. A callback that has something for such a connection puts it at the end,
-//! and one work item makes the steps, one after the other.
+//! Connections are set up concurrently. But applications that open many connections pair them by
+//! the order of their requests (perftest writes its credits by it). So each listener has an
+//! [`Order`], in which Requests are read and reported. Each protection domain has one, too, in
+//! which its initiators' handshakes go on. A callback that has an event for such a connection puts
+//! it at the end of the order, and one work item makes the steps.
 //!
-//! A step may wait for threads of the process whose connection it is. Those of an order are of one
-//! process, or of peers only, so they hold up nobody else.
+//! A step may wait for threads of the process that owns the connection. All connections of an order
+//! belong to one process, or to none, so a slow process holds up nobody else.
 
 use super::{Conn, User};
 use crate::device::Device;
@@ -25,13 +25,13 @@ use kext::{
 };
 use rdma::Consumer;
 
-/// Steps that are made at a time, before others get the worker.
+/// Steps that are made in one run, before other work gets the worker.
 const BATCH: u32 = 64;
 
-/// See the module's documentation.
+/// Connections whose steps are made one after the other; see the module's documentation.
 #[pin_data]
 pub(crate) struct Order<U: User> {
-    /// Whose connections these are.
+    /// The consumer that the connections belong to.
     consumer: Consumer,
     #[pin]
     waiting: SpinLockIrq<Waiting<U>>,
@@ -40,26 +40,26 @@ pub(crate) struct Order<U: User> {
 }
 
 struct Waiting<U: User> {
-    /// Those that are to make a step, by their numbers.
+    /// Connections that are to make a step, by their numbers.
     conns: RBTree<u64, Arc<Conn<U>>>,
     next: u64,
 }
 
-/// The room that a connection takes in its order, allocated beforehand, as callbacks cannot.
+/// Memory for a connection's node in its order. It is allocated beforehand, as callbacks cannot.
 type Room<U> = RBTreeNodeReservation<u64, Arc<Conn<U>>>;
 
-/// A connection's place in its order. Guarded by a lock of its own within that of the order.
+/// A connection's place in its order. Its lock, [`Conn::turn`], is taken inside the order's lock.
 pub(super) enum Turn<U: User> {
-    /// It waits for nothing.
+    /// The connection is not in the order.
     Free(Room<U>),
-    /// It is to make a step.
+    /// The connection is in the order and is to make a step.
     Waits,
-    /// Its steps need no order any more.
+    /// The connection's steps need no order any more.
     Over,
 }
 
 impl<U: User> Turn<U> {
-    /// Context: sleeping. Errors: `ENOMEM`.
+    /// The turn of a new connection. Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
         Ok(Turn::Free(RBTreeNodeReservation::new(GFP_KERNEL)?))
     }
@@ -72,14 +72,14 @@ impl<U: User> OwnedWorkItem for Order<U> {
             conn.act();
         }
         let Some(conn) = this.pop() else { return };
-        // The last one's step, and others after those who wait for a worker.
+        // This is the last step of this run. The rest is queued behind other work.
         conn.act();
         this.wake(conn.dev());
     }
 }
 
 impl<U: User> Order<U> {
-    /// An empty one. Context: sleeping. Errors: `ENOMEM`.
+    /// An empty order for connections of `consumer`. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(consumer: Consumer) -> Result<Arc<Self>> {
         let waiting = Waiting {
             conns: RBTree::new(),
@@ -95,7 +95,7 @@ impl<U: User> Order<U> {
         )
     }
 
-    /// Whose connections these are.
+    /// The consumer that the connections belong to.
     pub(super) fn consumer(&self) -> Consumer {
         self.consumer
     }
@@ -105,8 +105,8 @@ impl<U: User> Order<U> {
             .queue(dev.queues.cm_of(self.consumer), self.clone());
     }
 
-    /// Has `conn` make a step behind those that wait already; false if it needs no order. Context:
-    /// any.
+    /// Has `conn` make a step after the connections that wait already. Returns false, and does
+    /// nothing, if `conn` needs no order any more. Context: any.
     pub(super) fn enter(self: &Arc<Self>, conn: &Arc<Conn<U>>) -> bool {
         {
             let mut waiting = self.waiting.lock();
@@ -117,7 +117,7 @@ impl<U: User> Order<U> {
                     waiting.next += 1;
                     waiting.conns.insert(room.into_node(number, conn.clone()));
                 }
-                // What has happened is seen by the step that is to come.
+                // The step that is to come sees the new event, too.
                 Turn::Waits => return true,
                 Turn::Over => {
                     *turn = Turn::Over;
@@ -129,13 +129,14 @@ impl<U: User> Order<U> {
         true
     }
 
-    /// The next one, which may enter again from now on.
+    /// Takes out the next connection. It may enter again from now on.
     fn pop(&self) -> Option<Arc<Conn<U>>> {
         let mut waiting = self.waiting.lock();
         let first = waiting.conns.cursor_front_mut()?;
         let conn = first.current().1.clone();
         let (_, node) = first.remove_current();
-        // Drops the tree's reference, which is not the last one.
+        // This drops the tree's reference under the lock. It is not the last one, as `conn` is
+        // another.
         let room = node.into_reservation();
         let mut turn = conn.turn.lock();
         if matches!(*turn, Turn::Waits) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connections of a device, so that all of them can be ended, and the orders of its initiators.
+//! The registry: all connections of a device, so that its removal can end them, and the orders of
+//! its initiators.
 
 use super::{conn::Events, order::Order, Close, Conn, User};
 use crate::{device::Device, pd::PdId};
@@ -17,30 +18,34 @@ use kernel::{
 };
 use rdma::Consumer;
 
-/// A device's part of the connection manager.
+/// The connection manager's state of one device.
 pub(crate) struct Registry<U: User> {
-    /// Whose connections these are.
+    /// The device.
     pub(super) dev: Arc<Device>,
     next: AtomicU64,
     /// The device is being removed.
     leaving: AtomicBool,
-    /// A spinlock, as the threads of all users take it: none must lose its processor in there.
+    /// A spinlock, as threads of all processes take it: none may lose its processor while it has it
+    /// locked.
     conns: Pin<KBox<SpinLock<Conns<U>>>>,
 }
 
 struct Conns<U: User> {
-    /// From [`Conn::start`] to [`Conn::leave`].
+    /// The connections between [`Conn::start`] and [`Conn::leave`].
     live: RBTree<u64, Arc<Conn<U>>>,
-    /// Of the protection domains that have initiators, each with the number of those.
+    /// The orders of protection domains that have initiators, each with the number of its
+    /// initiators.
     orders: RBTree<PdId, (Arc<Order<U>>, u64)>,
-    /// No more.
+    /// New connections are refused.
     shut: bool,
 }
 
-/// The order that a connection's steps are made in; kept as long as one uses it.
+/// A connection's reference to the order of its steps. A protection domain keeps its order as long
+/// as a connection uses it.
 pub(super) struct InOrder<U: User> {
     order: Arc<Order<U>>,
-    /// None of a listener's, which has its own.
+    /// The protection domain, and the registry that has its order. `None`: the order is a
+    /// listener's own.
     of: Option<(Arc<Registry<U>>, PdId)>,
 }
 
@@ -53,7 +58,7 @@ impl<U: User> Deref for InOrder<U> {
 }
 
 impl<U: User> InOrder<U> {
-    /// That of a listener.
+    /// Refers to the order of a listener.
     pub(super) fn of_listener(order: &Arc<Order<U>>) -> Self {
         Self {
             order: order.clone(),
@@ -61,7 +66,8 @@ impl<U: User> InOrder<U> {
         }
     }
 
-    /// That of a protection domain's initiators. Context: sleeping. Errors: `ENOMEM`.
+    /// Refers to the order of a protection domain's initiators; makes it if there is none. Context:
+    /// sleeping. Errors: `ENOMEM`.
     pub(super) fn of_domain(
         registry: &Arc<Registry<U>>,
         pd: PdId,
@@ -105,7 +111,7 @@ impl<U: User> Drop for InOrder<U> {
 }
 
 impl<U: User> Registry<U> {
-    /// Context: sleeping. Errors: `ENOMEM`.
+    /// An empty registry. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
         let conns = Conns {
             live: RBTree::new(),
@@ -121,7 +127,7 @@ impl<U: User> Registry<U> {
         Ok(Arc::new(registry, GFP_KERNEL)?)
     }
 
-    /// A key that no other connection has or had.
+    /// Returns a key that no other connection has or had.
     pub(super) fn next_serial(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -131,7 +137,7 @@ impl<U: User> Registry<U> {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Errors: `ENOMEM`, `ENODEV` after [`leave`].
+    /// Enters a connection. Context: sleeping. Errors: `ENOMEM`; `ENODEV` after [`leave`].
     pub(super) fn enter(&self, conn: &Arc<Conn<U>>) -> Result {
         let node = RBTreeNode::new(conn.serial, conn.clone(), GFP_KERNEL)?;
         let mut conns = self.conns.lock();
@@ -147,21 +153,21 @@ impl<U: User> Registry<U> {
 
     pub(super) fn remove(&self, serial: u64) {
         let conn = self.conns.lock().live.remove_node(&serial);
-        // Not within the lock: it may be the last reference.
+        // Drop it unlocked: it may be the last reference.
         drop(conn);
     }
 
-    /// The connection of that key, if it is not over.
+    /// The connection with the key `serial`, if it is not over.
     pub(super) fn get(&self, serial: u64) -> Option<Arc<Conn<U>>> {
         self.conns.lock().live.get(&serial).cloned()
     }
 
-    /// Refuses new connections, and calls `each` for those that there are. Context: sleeping.
+    /// Refuses new connections, and calls `each` for the existing ones. Context: sleeping.
     fn shut(&self, each: impl Fn(&Arc<Conn<U>>)) {
         {
             let mut conns = self.conns.lock();
             conns.shut = true;
-            // Before any of them is woken, which then sees it.
+            // Set it before any connection is woken, so that each sees it.
             self.leaving.store(true, Ordering::Relaxed);
         }
         let mut from = 0;
@@ -170,8 +176,9 @@ impl<U: User> Registry<U> {
         }
     }
 
-    /// Calls `each` for some of the connections from number `from` on; there may be very many, and this
-    /// holds a spinlock. Returns the number to go on from, if there are more.
+    /// Calls `each` for some of the connections with the key `from` or a larger one; not for all,
+    /// as there may be very many, and this holds a spinlock. Returns the key to go on from, if more
+    /// may follow.
     fn some_from(&self, mut from: u64, each: impl Fn(&Arc<Conn<U>>)) -> Option<u64> {
         const MOST: usize = 64;
         let conns = self.conns.lock();
@@ -189,17 +196,19 @@ impl<U: User> Registry<U> {
     }
 }
 
-/// Ends the connections of a device that are being set up, and refuses new ones; to be called when its
-/// removal begins, so that nobody waits for them. Established ones end when their consumers, who are
-/// asked to go next, close them: an NVMe host, for one, shuts its controller down by a command first,
-/// and waits for the answer for a minute. From now on they close quickly. Context: sleeping; does not
-/// wait.
+/// Ends the connections of a device that are being set up, and refuses new ones. To be called when
+/// the removal of the device begins, so that nobody has to wait for such connections.
+///
+/// Established connections stay. The RDMA core asks their consumers to go next, and those close
+/// them: an NVMe host, for one, shuts its controller down by a command first, and waits for the
+/// answer for a minute. From now on an orderly close is quick. Context: sleeping; does not wait.
 pub(crate) fn leave<U: User>(registry: &Registry<U>) {
     registry.shut(|conn| conn.notify(Events::LEAVE));
 }
 
-/// Resets all connections of a device, refuses new ones, and returns when nothing of the connection
-/// manager will run for it any more. Context: sleeping, not on the device's own work queues.
+/// Resets all connections of a device and refuses new ones. When it returns, no code of the
+/// connection manager runs for the device, or will. Context: sleeping, not on the device's own work
+/// queues.
 pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
     let dev = &registry.dev;
     registry.shut(|conn| conn.close(Close::Abort));
@@ -210,15 +219,16 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
         }
         fsleep(Delta::from_millis(1));
     }
-    // Each connection has waited for its job of bulk; this is for what cannot be.
+    // Each connection has cancelled its bulk work items, so the queues should have none left. Flush
+    // them all the same.
     dev.queues.rx.flush();
     dev.queues.rx_in_turn.flush();
-    // A timer may have run out while the last one left, and wakes an actor in vain.
+    // A timer may have run out while the last connection left, and have woken its actor in vain.
     flush(dev);
     flush(dev);
 }
 
-/// Waits for what is queued. Twice: what runs on one queue may go on, on the other.
+/// Waits for the queued work. Twice, as work on one queue may queue more on the other.
 fn flush(dev: &Device) {
     for _ in 0..2 {
         dev.queues.cm.flush();

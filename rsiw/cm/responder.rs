@@ -2,13 +2,15 @@
 
 //! The responder: MPA Request, the consumer's answer, MPA Reply (RFC 5044 section 7.1, RFC 6581).
 //!
-//! A Request becomes a `CONNECT_REQUEST` of the listening id. iwcm keeps the connection until its
-//! consumer accepts or rejects, and may forget to: then the request is withdrawn after a while. As
-//! both happen with the stage locked, an answer either finds [`Stage::Requested`] or comes too late.
+//! A Request becomes a `CONNECT_REQUEST` of the listening identifier. iwcm keeps the connection
+//! until its consumer accepts or rejects. The consumer may never do so; then the driver withdraws
+//! the request after a while. Answers and withdrawals lock the stage, so an answer either finds
+//! [`Stage::Requested`] or comes too late.
 //!
-//! A successful [`accept`] reports `ESTABLISHED` at once and not when the peer's first FPDU arrives:
-//! iwcm makes everybody who would end the connection wait for that event, and a peer is free to send
-//! nothing for as long as it likes. What the consumer posts meanwhile waits in the queue pair.
+//! A successful [`accept`] reports `ESTABLISHED` at once, not when the peer's first FPDU arrives:
+//! iwcm makes everybody who wants to end the connection wait for that event, and a peer is free to
+//! send nothing for as long as it likes. Requests that the consumer posts meanwhile wait in the
+//! queue pair.
 
 use super::{
     announced_ird, bounded_ird, clip, close,
@@ -58,7 +60,7 @@ impl<U: User> AwaitRequest<U> {
         if conn.how().is_some() || over || self.slot.is_dead() {
             return close::drop_unknown(conn);
         }
-        // Unless it has come meanwhile.
+        // It keeps its slot if the Request has come meanwhile.
         let given_up = events.any(Events::GIVE_WAY);
         match frame::read(conn.socket(), &mut self.reader) {
             Ok(Progress::Complete) => self.complete(conn),
@@ -69,14 +71,14 @@ impl<U: User> AwaitRequest<U> {
                 close::drop_unknown(conn)
             }
             Err(ReadError::Mpa(e)) => {
-                // RFC 5044 section 7.1.2: such a connection is closed, without a word.
+                // RFC 5044 section 7.1.2: such a connection is closed without a Reply.
                 conn.log_failure(format_args!("bad MPA Request: {e}; connection reset"));
                 close::drop_unknown(conn)
             }
         }
     }
 
-    /// The Request is there: reports it.
+    /// The Request has come: reports it.
     fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         self.slot.has_asked();
         let request = self.reader.frame();
@@ -85,7 +87,7 @@ impl<U: User> AwaitRequest<U> {
         else {
             return close::drop_unknown(conn);
         };
-        // `ENOTCONN` if the peer has gone meanwhile.
+        // `ENOTCONN`: the peer has gone meanwhile.
         let (Ok(local), Ok(remote)) = (conn.socket().local_addr(), conn.socket().peer_addr())
         else {
             return close::drop_unknown(conn);
@@ -99,12 +101,12 @@ impl<U: User> AwaitRequest<U> {
             ord: event_depth(asked.ord),
         };
         let reported = self.slot.report(conn, &info);
-        // Behind it: what comes next is in order with nothing.
+        // Only after the report: no other connection depends on the order of the steps that follow.
         conn.needs_no_order();
         match reported {
             Ok(request) => {
                 conn.set_timeout(timeout::ANSWER);
-                // The FIN of a peer that has gone may be right behind.
+                // If the peer has gone, its FIN may have come right behind the Request.
                 conn.notify(Events::SOCKET);
                 Stage::Requested(Requested {
                     responder,
@@ -115,7 +117,7 @@ impl<U: User> AwaitRequest<U> {
                     slot: self.slot,
                 })
             }
-            // iwcm has no room for it, or nobody listens any more.
+            // iwcm has no room for the request, or nobody listens any more.
             Err(_) => refuse(conn, &self.slot, responder, &[]),
         }
     }
@@ -123,7 +125,8 @@ impl<U: User> AwaitRequest<U> {
 
 impl<U: User> Requested<U> {
     pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        // A peer that has sent its FIN does not wait for the Reply, whatever is unread in front.
+        // A peer that has sent its FIN does not wait for the Reply, even if there is unread data in
+        // front of the FIN.
         let gone = conn.how().is_some()
             || conn.error().is_some()
             || events.any(Events::TIMEOUT | Events::LEAVE)
@@ -131,16 +134,16 @@ impl<U: User> Requested<U> {
         if !gone {
             return Stage::Requested(self);
         }
-        // If it is not there, an answer has taken it and waits for the stage.
+        // If there is no such request any more, an answer has taken it and waits for the stage.
         if let Some(handle) = conn.dev().handle() {
             drop(handle.withdraw(self.request));
         }
         close::drop_unknown(conn)
     }
 
-    /// Starts the queue pair and sends the Reply. The queue pair goes first, for FPDUs may follow
-    /// as soon as the peer has the Reply. Also returns what TCP counts as acknowledged when the peer
-    /// has it.
+    /// Starts the queue pair and sends the Reply. The queue pair starts first, as FPDUs may follow
+    /// as soon as the peer has the Reply. Returns the information for `ESTABLISHED`, and the value
+    /// that `bytes_acked()` has reached when the peer has the Reply.
     fn accept(
         &self,
         conn: &Arc<Conn<U>>,
@@ -149,14 +152,14 @@ impl<U: User> Requested<U> {
     ) -> Result<(ConnInfo<'static>, u64), (Lost, Error)> {
         let (most_ird, most_ord) = user.most_reads();
         let mut ird = bounded_ird(announced_ird(param.ird), most_ird);
-        // Room for what the peer asked for rather than less: it would lower its ORD to our IRD
-        // (RFC 6581 section 9.1), and it may have a reason. But not if the consumer wants none.
+        // Allow as many Reads as the peer asked for: it would lower its ORD to a smaller IRD (RFC
+        // 6581 section 9.1), and it may need them. But allow none if the consumer wants none.
         if ird != 0 && self.asked.ord != NO_NEGOTIATION {
             ird = bounded_ird(ird.max(announced_ird(self.asked.ord.into())), most_ird);
         }
         let ord = clip(param.ord.min(most_ord));
-        // Any, but for the Read if there are to be none, which would need an IRD of 1. A peer that
-        // offers nothing else gets that.
+        // Offer any RTR. Without Reads leave out the Read, which needs an IRD of 1; but a peer that
+        // offers nothing else gets the Read.
         let only_read = !self.asked.rtr.is_empty() && self.asked.rtr.without(Rtr::Read).is_empty();
         let rtr = match ird == 0 && !only_read {
             true => RtrSet::ALL.without(Rtr::Read),
@@ -172,14 +175,15 @@ impl<U: User> Requested<U> {
         let reply = buf.get(..len).ok_or(never(EINVAL))?;
         user.established(&StreamParams::new(&agreed, false))
             .map_err(never)?;
-        // Nothing was sent before it.
+        // The Reply is the first data that this end sends.
         let end = conn.socket().bytes_acked() + reply.len() as u64;
         frame::send(conn, reply).map_err(|e| (Lost::Reset, e))?;
         let info = ConnInfo {
             local: self.local,
             remote: self.remote,
             private_data: &[],
-            // How many Reads this end may have outstanding, and how many the peer may.
+            // iwcm's `ird`: Reads that this end may have outstanding. Its `ord`: those that the
+            // peer may.
             ird: event_depth(agreed.ord),
             ord: event_depth(agreed.ird),
         };
@@ -187,14 +191,14 @@ impl<U: User> Requested<U> {
     }
 }
 
-/// Accepts a request for `user`, the queue pair that the consumer names: the `iw_accept` operation. Context: sleeping,
-/// within locks of the RDMA CM; does not wait for the network.
+/// Accepts a request for `user`, the queue pair that the consumer named: the `iw_accept` operation.
+/// Context: sleeping, within locks of the RDMA CM; does not wait for the network.
 ///
 /// # Errors
 ///
-/// `EINVAL`: no such queue pair, it has a connection, or too much private data. `ECONNRESET`: the
-/// peer has gone, or was not waited for any longer. `ENOMEM`. The connection is over then, and
-/// nothing is reported.
+/// `EINVAL`: there is no such queue pair, it has a connection, or there is too much private data.
+/// `ECONNRESET`: the peer has gone, or the answer comes after the time-out. `ENOMEM`. The
+/// connection is over then, and nothing is reported.
 pub(crate) fn accept<U: User>(
     conn: Arc<Conn<U>>,
     user: Option<Arc<U>>,
@@ -204,7 +208,7 @@ pub(crate) fn accept<U: User>(
     conn.in_actors_place(|stage| answer(&conn, user, stage, cm, param))
 }
 
-/// Accepts in the actor's place.
+/// Accepts in place of the actor.
 fn answer<U: User>(
     conn: &Arc<Conn<U>>,
     user: Option<Arc<U>>,
@@ -237,7 +241,7 @@ fn answer<U: User>(
             return Err(e);
         }
     };
-    // Before anything else can be reported, for which the stage is needed.
+    // The stage is locked, so no other event is reported before this one.
     if cm.established(&info).is_err() {
         pr_warn_once!("iwcm did not take an ESTABLISHED\n");
     }
@@ -256,8 +260,8 @@ fn answer<U: User>(
 ///
 /// # Errors
 ///
-/// `ECONNRESET`: the peer has gone, or was not waited for any longer. `EINVAL`: too much private
-/// data; the peer is rejected without them.
+/// `ECONNRESET`: the peer has gone, or the answer comes after the time-out. `EINVAL`: there is too
+/// much private data; the peer is rejected without them.
 pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result {
     conn.in_actors_place(|stage| match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => {
@@ -278,7 +282,7 @@ pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result
     })
 }
 
-/// Sends a Reply that rejects.
+/// Rejects the request by a Reply and lingers; resets the connection if that is not possible.
 fn refuse<U: User>(
     conn: &Arc<Conn<U>>,
     slot: &PendingConn<U>,
@@ -292,7 +296,7 @@ fn refuse<U: User>(
         .and_then(|len| frame::send(conn, buf.get(..len).ok_or(EINVAL)?));
     match (sent, slot.refused()) {
         (Ok(()), Some(place)) => close::linger(conn, Some(place)),
-        // With too many that do not go, the peer may miss the Reply, but not the end.
+        // If too many refused peers linger, this one may miss the Reply; but it sees the reset.
         _ => close::drop_unknown(conn),
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections of a listener whose Request has not come, and which of them is given up for another.
+//! The connections of a listener whose Request has not come, and the choice of the one that is
+//! given up for a new one.
 //!
-//! A peer that connects and says nothing takes a slot for 10 s. When all are taken and another
-//! connection waits, the source address with the most silent connections loses its oldest one. So
-//! who floods a listener shuts out himself, and an honest peer, whose Request comes right behind its
-//! connection, is neither kept waiting nor given up.
+//! A peer that connects and says nothing takes a slot for 10 s. When all slots are taken and
+//! another connection waits, the source address with the most silent connections loses its oldest
+//! one. So a host that floods a listener shuts out itself. An honest peer, whose Request comes
+//! right after TCP's handshake, is neither kept waiting nor given up.
 
 use core::net::{IpAddr, SocketAddr};
 use kernel::{
@@ -13,15 +14,15 @@ use kernel::{
     time::{Instant, Monotonic},
 };
 
-/// For how long a connection is left alone, in milliseconds: a Request may be on its way, from far,
-/// or lost and repeated.
+/// Milliseconds for which a connection is not given up: its Request may have a long way, or be lost
+/// and repeated.
 const GRACE_MS: i64 = 250;
 
-/// So many of the oldest are looked at, to bound the time.
+/// The number of the oldest connections that are looked at, to bound the time.
 const LOOKED_AT: usize = 128;
 
-/// Whose a connection is, as far as an address says: for IPv6 the 64 bits that are given to one
-/// site or host.
+/// The source of a connection, as far as its address tells: an IPv4 address, or the upper 64 bits
+/// of an IPv6 address, which belong to one site or host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Source(u64, bool);
 
@@ -47,13 +48,13 @@ struct One {
 pub(super) struct Silent(KVVec<One>);
 
 impl Silent {
-    /// Room for `most`. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes an empty list with room for `most` connections. Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new(most: u32) -> Result<Self> {
         Ok(Self(KVVec::with_capacity(most as usize, GFP_KERNEL)?))
     }
 
-    /// A connection has come. Without room, which there is for as many as slots, it is not to be
-    /// given up.
+    /// Adds a new connection. There is room for as many as the listener has slots; one without room
+    /// is never given up.
     pub(super) fn add(&mut self, serial: u64, source: Source, since: Instant<Monotonic>) {
         let one = One {
             serial,
@@ -63,14 +64,14 @@ impl Silent {
         let _ = self.0.push_within_capacity(one);
     }
 
-    /// It is silent no more, or gone.
+    /// Removes a connection, whose Request has come or which has gone.
     pub(super) fn remove(&mut self, serial: u64) {
         if let Some(index) = self.0.iter().position(|one| one.serial == serial) {
             let _ = self.0.remove(index);
         }
     }
 
-    /// Takes out the one to give up, if there is one.
+    /// Takes out the connection to give up, if there is one, and returns its key.
     pub(super) fn give_up(&mut self, now: Instant<Monotonic>) -> Option<u64> {
         let oldest = self.0.get(..self.0.len().min(LOOKED_AT))?;
         let count = |source: Source| oldest.iter().filter(|one| one.source == source).count();
@@ -79,7 +80,7 @@ impl Silent {
             if (now - one.since).as_millis() < GRACE_MS {
                 break;
             }
-            // Of as many, the one that has waited longest.
+            // Of sources with equal counts, the one whose connection is the oldest.
             let count = count(one.source);
             if count > most.0 {
                 most = (count, index);
@@ -91,7 +92,7 @@ impl Silent {
         self.0.remove(most.1).ok().map(|one| one.serial)
     }
 
-    /// Whether there is none.
+    /// Whether no connection is silent.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -123,11 +124,11 @@ mod tests {
         for (serial, source) in [(1, v4(1)), (2, v4(2)), (3, v4(2)), (4, v4(3)), (5, v4(2))] {
             silent.add(serial, source, now);
         }
-        // Nobody at once.
+        // No connection is given up at once.
         assert!(silent.give_up(now).is_none());
         assert_eq!(silent.give_up(later), Some(2));
         assert_eq!(silent.give_up(later), Some(3));
-        // Now each has one.
+        // Now each source has one.
         assert_eq!(silent.give_up(later), Some(1));
         silent.remove(4);
         assert_eq!(silent.give_up(later), Some(5));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The stages of a connection, each a type that the next step consumes.
+//! The stages of a connection, each of a type of its own, which the next step consumes.
 //!
 //! ```text
 //! connect() --> Connecting --> AwaitReply ----------+
@@ -15,8 +15,8 @@
 //!                                             +--------> Closed <--------------+
 //! ```
 //!
-//! A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. The way to `Closed` is open in
-//! all of them: [`super::close`].
+//! A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. Each stage may go to
+//! `Closed`; see [`super::close`].
 
 use super::{
     close::Linger,
@@ -28,29 +28,30 @@ use super::{
 };
 use kernel::sync::Arc;
 
-/// Where a connection is.
+/// The stage of a connection.
 pub(super) enum Stage<U: User> {
-    /// Initiator: TCP connects.
+    /// Initiator: TCP is connecting.
     Connecting(Connecting<U>),
-    /// Initiator: TCP was refused, and is to be tried again.
+    /// Initiator: TCP was refused. The attempt is repeated after a moment.
     Backoff(Backoff<U>),
     /// Initiator: the MPA Request was sent.
     AwaitReply(AwaitReply<U>),
-    /// Responder: the peer has connected.
+    /// Responder: the peer has connected and owes an MPA Request.
     AwaitRequest(AwaitRequest<U>),
-    /// Responder: the consumer was told of the MPA Request.
+    /// Responder: the MPA Request was reported to the consumer, which owes an answer.
     Requested(Requested<U>),
     /// The queue pair owns the stream.
     Streaming(Streaming<U>),
-    /// The queue pair sends what it has.
+    /// An orderly close has begun; the queue pair sends what it still has.
     Draining(Draining<U>),
-    /// Our FIN is behind it.
+    /// Our FIN is sent, or queued behind the last data; the peer's has not come.
     FinSent(FinSent<U>),
-    /// The consumer is through with the connection; the peer may still take what was sent last.
+    /// The consumer no longer uses the connection; the peer may still receive the last data.
     Linger(Linger<U>),
-    /// Over, and to be tried again. Never stays: the actor does it at once.
+    /// The connection is over, and the attempt goes on with another one. The actor begins that at
+    /// once, so no connection stays in this stage.
     Retry(Retry<U>),
-    /// Over. Also: not begun.
+    /// The connection is over, or has not begun.
     Closed,
 }
 

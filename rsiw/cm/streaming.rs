@@ -3,8 +3,8 @@
 //! The time in which a queue pair owns the stream, up to the exchange of FINs.
 //!
 //! RDMAP's orderly close is TCP's: each end sends a FIN behind its last message. An end that
-//! receives one reports it (`DISCONNECT`) and answers with its own, behind what its queue pair had
-//! still to send.
+//! receives a FIN reports it (`DISCONNECT`), and sends its own when its queue pair has sent what it
+//! still had.
 
 use super::{
     close,
@@ -17,7 +17,7 @@ use kernel::sync::Arc;
 use net::errno;
 use rdma::CmId;
 
-/// The two ends of an established connection on this side: the consumer's id and the queue pair.
+/// An established connection's consumer, by its identifier, and queue pair.
 pub(super) struct Established<U: User> {
     pub(super) cm: CmId,
     pub(super) user: Arc<U>,
@@ -31,38 +31,39 @@ pub(super) struct Streaming<U: User> {
     first: First,
 }
 
-/// Who may send first, and what if nobody does.
+/// Which end may send first, and what this end does if neither sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum First {
-    /// This end, at once: it is the initiator.
+    /// This end, at once: it is the initiator and owes no RTR.
     Ours,
-    /// This end, which owes an RTR: if the peer stays silent, it may have missed it. What the peer had
-    /// sent before the RTR.
+    /// This end, the initiator, which has sent an RTR. If the peer stays silent, it may have missed
+    /// the RTR. The value is `bytes_received()` before the RTR was sent.
     OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
-    /// The peer, which promised nothing: so long after it has acknowledged the Reply, this end takes it
-    /// that both wait. Until it has, this is what TCP counts as acknowledged when it does.
+    /// The peer, which owes no RTR. If it sends nothing for [`params::responder_wait`] milliseconds
+    /// after it has acknowledged the Reply, this end assumes that both wait, and sends. The value
+    /// is the `bytes_acked()` that tells the acknowledgement; `None` once that has come.
     Theirs(Option<u64>),
 }
 
-/// The queue pair sends what it has.
+/// An orderly close has begun; the queue pair sends what it still has.
 pub(super) struct Draining<U: User> {
     established: Established<U>,
-    /// The peer's FIN came.
+    /// The peer's FIN has come.
     peer_done: bool,
-    /// What the peer had acknowledged when the wait began.
+    /// Octets that the peer had acknowledged when the wait began.
     acked: u64,
 }
 
-/// Our FIN is behind everything; the peer's is to come.
+/// Our FIN is sent, or queued behind the last data; the peer's has not come.
 pub(super) struct FinSent<U: User> {
     established: Established<U>,
-    /// What the peer had sent when the wait began.
+    /// Octets that the peer had sent when the wait began.
     received: u64,
 }
 
-/// The next stage, if something ends the stream at once, in any of these stages.
+/// Returns the next stage if an event ends the stream at once, in whichever of these stages.
 fn cut_short<U: User>(
     conn: &Arc<Conn<U>>,
     established: &Established<U>,
@@ -70,12 +71,13 @@ fn cut_short<U: User>(
 ) -> Option<Stage<U>> {
     let (why, e) = if conn.how() == Some(Close::Abort) {
         if conn.error().is_some() {
-            // So says a send that failed after a reset: see below.
+            // A send that fails after a reset makes the queue pair ask for an abort. Receive first,
+            // as below.
             conn.look(events);
         }
         (Lost::Aborted, errno::ECONNABORTED.error())
     } else if let Some(e) = conn.error() {
-        // What came before the reset may wait for a worker.
+        // Data that came before the reset may still wait for a worker.
         conn.look(events);
         (Lost::Reset, e)
     } else if events.any(Events::CUT) {
@@ -88,16 +90,16 @@ fn cut_short<U: User>(
     Some(close::abort(conn, established, why, Err(e)))
 }
 
-/// Nothing has come of the wait.
+/// The wait of the stage was in vain: resets the connection.
 fn timed_out<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
     let e = errno::ETIMEDOUT.error();
     close::abort(conn, established, Lost::Aborted, Err(e))
 }
 
-/// Has TCP look whether the peer is still there: when nothing has come for a while, and when what was
-/// sent is not acknowledged. A host that has crashed, or that no packet reaches, would otherwise keep
-/// the queue pair for good, or for the quarter of an hour that TCP repeats. What TCP finds comes as an
-/// error of the socket. Context: sleeping.
+/// Has TCP check that the peer is still there: after a time without anything from it, and while
+/// sent data is not acknowledged. Otherwise a peer that has crashed, or that no packet reaches,
+/// would keep the queue pair for ever, or for the quarter of an hour that TCP retransmits. A peer
+/// that is gone shows as an error of the socket. Context: sleeping.
 fn watch<U: User>(conn: &Arc<Conn<U>>) {
     let socket = conn.socket();
     let timeout = params::user_timeout_ms();
@@ -105,12 +107,13 @@ fn watch<U: User>(conn: &Arc<Conn<U>>) {
         socket.set_user_timeout(timeout);
     }
     if let Some((idle, interval, count)) = params::keepalive() {
-        // Fails for values out of range, which these are not.
+        // It fails only for values out of range, which these are not.
         let _ = socket.set_keepalive(idle, interval, count);
     }
 }
 
-/// A callback that only says "something" does not say what: look.
+/// Receives, if `events` has [`Events::SOCKET`], which does not say what happened. Returns all
+/// events.
 fn look<U: User>(conn: &Arc<Conn<U>>, events: Events) -> Events {
     if events.any(Events::SOCKET) {
         conn.look(events)
@@ -120,11 +123,11 @@ fn look<U: User>(conn: &Arc<Conn<U>>, events: Events) -> Events {
 }
 
 impl<U: User> Streaming<U> {
-    /// Gives the stream to the queue pair, which has been bound to the connection. If the peer owes
-    /// an RTR, it has to come soon. Context: sleeping.
+    /// Gives the stream to the queue pair, which is bound to the connection already. If the peer
+    /// owes an RTR, it has to come soon. Context: sleeping.
     ///
-    /// A peer that owes none may be silent for as long as it likes: one that is there answers TCP's
-    /// keep-alive probes, and how long to wait for a message is the ULP's business (RFC 5044 section
+    /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
+    /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
     /// 7.1.2, rule 10).
     pub(super) fn begin(conn: &Arc<Conn<U>>, established: Established<U>, first: First) -> Self {
         watch(conn);
@@ -173,12 +176,13 @@ impl<U: User> Streaming<U> {
         Stage::Streaming(self)
     }
 
-    /// Starts, if the peer has been silent for long enough since it had our Reply, which may have been
-    /// lost on its way, once or more often; or waits for the rest of that time.
+    /// Lets the queue pair send if the peer has been silent for long enough since it has had our
+    /// Reply; else waits for the rest of that time. TCP may have to send the Reply more than once,
+    /// so the time counts from its acknowledgement.
     fn their_silence(&mut self, conn: &Arc<Conn<U>>, reply: Option<u64>) {
         let wait = params::responder_wait();
         let (acked, ago) = {
-            // TCP counts first, and notes the time later.
+            // TCP updates the counter first and the time later; the lock keeps both in step.
             let _sk = conn.socket().lock();
             (conn.socket().bytes_acked(), conn.socket().last_ack_ms())
         };
@@ -186,7 +190,8 @@ impl<U: User> Streaming<U> {
             None => 0,
             Some(end) if acked < end => wait.max(timeout::LOOK),
             Some(_) => {
-                // What it acknowledges later on, keep-alive probes for one, does not count.
+                // Later acknowledgements, those of keep-alive probes for instance, do not start the
+                // time again.
                 self.first = First::Theirs(None);
                 wait.saturating_sub(ago)
             }
@@ -223,7 +228,7 @@ impl<U: User> Draining<U> {
         if events.any(Events::EOF) && !self.peer_done {
             self.peer_done = true;
             close::report_disconnect(&self.established);
-            // The queue pair need not wait for answers any more.
+            // Tell the queue pair again: it need not wait for answers any more.
             self.established.user.drain();
         }
         if events.any(Events::FAULT) {
@@ -236,14 +241,14 @@ impl<U: User> Draining<U> {
             if acked <= self.acked || conn.registry.is_leaving() {
                 return timed_out(conn, &self.established);
             }
-            // Slow, but it goes on.
+            // The peer is slow, but it takes data.
             self.acked = acked;
             conn.set_timeout(timeout::DRAIN);
         }
         if !events.any(Events::DRAINED) {
             return Stage::Draining(self);
         }
-        // Fails if the connection is gone, of which the socket tells as well.
+        // It fails if the connection is gone, which an event of the socket reports as well.
         let _ = conn.socket().shutdown_write();
         if self.peer_done {
             return close::finish(conn, &self.established);
@@ -274,7 +279,7 @@ impl<U: User> FinSent<U> {
             if received <= self.received || conn.registry.is_leaving() {
                 return timed_out(conn, &self.established);
             }
-            // The peer still sends what it has.
+            // The peer still sends data.
             self.received = received;
             conn.set_timeout(timeout::FIN);
         }

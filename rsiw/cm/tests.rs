@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections of a stand-in for the queue pair, to a peer of this kernel that speaks MPA by the engine's
-//! own rules, over the loopback interface.
+//! Connection setup with a stand-in for the queue pair. The peer, in this kernel, speaks MPA by the
+//! engine's rules over the loopback interface.
 
 use super::{
     initiator::Attempt, order::Order, registry::InOrder, Close, Conn, Lost, Registry, StreamParams,
@@ -28,7 +28,7 @@ use rdma::{
     CmId, ConnInfo, Consumer, RequestId,
 };
 
-/// In helpers, where `assert!` would be a panic.
+/// Fails a helper function, where `assert!` would panic.
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
@@ -38,7 +38,7 @@ macro_rules! check {
     };
 }
 
-/// What the connection manager has called.
+/// A stand-in for the queue pair: records the connection manager's calls.
 #[pin_data]
 struct Fake {
     #[pin]
@@ -90,7 +90,7 @@ impl User for Fake {
         _conn: Arc<Conn<Self>>,
         _info: &ConnInfo<'_>,
     ) -> Result<RequestId> {
-        // There is no registered device in these tests, without which nobody asks.
+        // These tests register no device, so no Request is reported.
         Err(ENODEV)
     }
 
@@ -150,7 +150,7 @@ impl User for Fake {
     }
 }
 
-/// Waits for something, ten seconds at the most.
+/// Waits until `done` returns true, for ten seconds at the most.
 fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     for _ in 0..10_000 {
         if done() {
@@ -162,7 +162,7 @@ fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     Err(errno::ETIMEDOUT.into())
 }
 
-/// An attempt to connect, and its peer.
+/// An attempt to connect, and the peer's socket.
 struct Pair {
     registry: Arc<Registry<Fake>>,
     user: Arc<Fake>,
@@ -171,7 +171,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// TCP is connected; the MPA Request is on its way. `None`: there is no loopback.
+    /// Makes a pair that TCP has connected; the MPA Request is on its way. `None`: there is no
+    /// loopback interface.
     fn new() -> Result<Option<Self>> {
         let dev = Device::new(
             [2, 0, 0, 0, 0, 1],
@@ -208,7 +209,7 @@ impl Pair {
         }))
     }
 
-    /// Answers the Request by what `answer` makes of it.
+    /// Waits for the Request and answers it with the frame that `answer` writes.
     fn reply(
         &self,
         answer: impl FnOnce(Responder, &mut [u8]) -> Result<usize, iwarp::mpa::MpaError>,
@@ -248,7 +249,7 @@ impl Pair {
         self.event(TestEvent::ConnectReply(0))
     }
 
-    /// Waits for an event, the last one so far.
+    /// Waits until `event` is the last one that iwcm was given.
     fn event(&self, event: TestEvent) -> Result {
         soon("an event", || {
             self.id
@@ -257,14 +258,15 @@ impl Pair {
         })
     }
 
-    /// The connection is over, for that reason, after these events.
+    /// Waits for the end of the connection, and checks its reason and that iwcm was given these
+    /// events.
     fn ends(self, why: Lost, events: &[TestEvent]) -> Result {
         soon("the end", || self.user.state.lock().lost.is_some())?;
-        // Waits for the rest of the last step.
+        // This waits for the rest of the last step.
         super::shutdown(&self.registry);
         check!(self.user.state.lock().lost == Some(why));
         check!(*self.id.events()? == *events);
-        // Nothing refers to the stand-in, nor to the consumer's identifier.
+        // No reference to the stand-in or the consumer's identifier is left.
         check!(Arc::into_unique_or_drop(self.user).is_some());
         check!(Arc::into_unique_or_drop(self.id).is_some());
         Ok(())
@@ -275,7 +277,7 @@ impl Pair {
 mod tests {
     use super::*;
 
-    /// Terms are agreed on, the stream is given to the user, and the peer's FIN ends it in order.
+    /// Terms are agreed on, the user gets the stream, and the peer's FIN ends it in order.
     #[test]
     fn a_connection_from_request_to_fin() -> Result {
         let Some(pair) = Pair::new()? else {
@@ -297,7 +299,7 @@ mod tests {
         pair.ends(Lost::Closed, &events)
     }
 
-    /// The user closes: it is drained first, then FINs are exchanged.
+    /// A user that closes is drained first; then FINs are exchanged.
     #[test]
     fn a_user_that_closes_is_drained() -> Result {
         let Some(pair) = Pair::new()? else {
@@ -319,7 +321,7 @@ mod tests {
         pair.ends(Lost::Closed, &events)
     }
 
-    /// A rejection is the consumer's answer; the user never runs.
+    /// A rejection is reported to the consumer, and the user never runs.
     #[test]
     fn a_rejection_is_reported() -> Result {
         let Some(pair) = Pair::new()? else {
@@ -332,7 +334,7 @@ mod tests {
         pair.ends(Lost::Handshake, &[refused])
     }
 
-    /// A reset is the end of an established connection, and says so.
+    /// A reset ends an established connection, and is reported as one.
     #[test]
     fn a_reset_ends_the_connection() -> Result {
         let Some(pair) = Pair::new()? else {

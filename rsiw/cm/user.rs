@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What uses the stream of a connection.
+//! The user of a connection's stream.
 
 use super::{Conn, Lost, StreamParams};
 use crate::{device::Rsiw, pd::PdId};
@@ -8,26 +8,27 @@ use kernel::{prelude::*, sync::Arc};
 use net::LockedSock;
 use rdma::{CmId, ConnInfo, Consumer, Device, RequestId};
 
-/// The user of a connection: the queue pair, or a stand-in for it in tests.
+/// The user of a connection's stream: the queue pair, or a stand-in for it in tests.
 ///
-/// The connection manager calls it in this order: [`attach`](Self::attach),
-/// [`established`](Self::established), then the methods of the stream in any order, at last
-/// [`lost`](Self::lost). Between `attach` and `lost` it may call the connection.
+/// The connection manager calls it in this order: [`attach`](Self::attach); if setup succeeds,
+/// [`established`](Self::established), then the methods of the stream in any order; at last
+/// [`lost`](Self::lost). Between `attach` and `lost` the user may call the connection.
 pub(crate) trait User: Sized + Send + Sync + 'static {
-    /// The protection domain, whose initiators' handshakes go on in order. Context: any.
+    /// The protection domain of the user. The handshakes of its initiators go on in order. Context:
+    /// any.
     fn domain(&self) -> PdId;
 
-    /// Who the user belongs to. Context: any.
+    /// The consumer that the user belongs to. Context: any.
     fn consumer(&self) -> Consumer;
 
-    /// Whether the process that it belongs to has ended, or is about to. Context: any.
+    /// Whether the process that the user belongs to has ended, or is about to. Context: any.
     fn is_orphaned(&self) -> bool;
 
-    /// IRD and ORD that a connection may agree on at the most. Context: any.
+    /// The largest IRD and ORD that a connection may agree on. Context: any.
     fn most_reads(&self) -> (u32, u32);
 
-    /// Tells the consumer that listens by `cm` of a peer's Request; the consumer's answer comes with the
-    /// connection. Context: sleeping. Errors: `ENOMEM`.
+    /// Reports a peer's Request to the consumer that listens by `cm`. The consumer's answer comes
+    /// with `conn`. Context: sleeping. Errors: `ENOMEM`.
     fn report_request(
         dev: &Device<Rsiw>,
         cm: &CmId,
@@ -35,42 +36,45 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
         info: &ConnInfo<'_>,
     ) -> Result<RequestId>;
 
-    /// Takes a connection that is being set up, so that the end of the user ends it. Context: sleeping.
-    /// Errors: `EINVAL` if the user has a connection, or cannot have one.
+    /// Takes a connection that is being set up, so that the user can end it when it goes itself.
+    /// Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one.
     fn attach(&self, conn: &Arc<Conn<Self>>) -> Result;
 
-    /// Setup has agreed on `params`: the user makes ready to receive, and an initiator sends its RTR.
-    /// The stream is the user's from the call of [`Conn::give_stream`] on. Context: sleeping, no lock
-    /// held. Errors: `EINVAL` in a wrong state, `ENOMEM`.
+    /// Setup has agreed on `params`: the user prepares to receive, and an initiator sends its RTR.
+    /// The stream is the user's from the call of [`Conn::give_stream`] on. Context: sleeping;
+    /// neither the socket nor a lock of the user's is held. Errors: `EINVAL` in a wrong state,
+    /// `ENOMEM`.
     fn established(self: &Arc<Self>, params: &StreamParams) -> Result;
 
-    /// Receives what the socket has, until `most` octets have been taken or more; returns how many.
-    /// Context: any, the socket is locked.
+    /// Receives the socket's data until at least `most` octets have been taken. Returns how many
+    /// octets were taken. Context: any, socket locked.
     fn readable(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize;
 
-    /// Whether what has been left in the socket waits for the user, so that more of it is no news.
-    /// Context: any, the socket is locked.
+    /// Whether the data left in the socket waits for the user (a Send for its receive), so that
+    /// more data is no reason to call [`readable`](Self::readable). Context: any, socket locked.
     fn is_waiting(&self, sk: &LockedSock) -> bool;
 
-    /// In how many milliseconds to call [`readable`](Self::readable) again, if the user waits for
-    /// something that nobody tells. Context: any, the socket is locked.
+    /// Milliseconds after which to call [`readable`](Self::readable) again, if the user waits for
+    /// something that no callback reports. Context: any, socket locked.
     fn next_look(&self, sk: &LockedSock) -> Option<u32>;
 
-    /// The peer's FIN was reached. Returns whether it cuts nothing short. Context: any, the socket is
-    /// locked.
+    /// The peer's FIN was reached. Returns whether the stream ends between messages. Context: any,
+    /// socket locked.
     fn eof(&self, sk: &mut LockedSock) -> bool;
 
-    /// The socket has room again. Context: any.
+    /// The send buffer has room again. Context: any.
     fn writable(self: &Arc<Self>);
 
-    /// A responder may send although the peer has not: the peer waits, too. Context: any.
+    /// The user, a responder, may send although the peer has sent nothing: the peer waits, too.
+    /// Context: any.
     fn may_start(self: &Arc<Self>);
 
-    /// An initiator sends its RTR once more: the peer may have missed it. Context: sleeping.
+    /// The user, an initiator, sends an RTR once more: the peer may have missed the first. Context:
+    /// sleeping.
     fn repeat_rtr(self: &Arc<Self>);
 
-    /// An orderly close begins, or the peer's FIN has come meanwhile: the user sends what it has, then
-    /// calls [`Conn::tx_drained`]. Context: sleeping.
+    /// An orderly close begins, or the peer's FIN has come during one. The user sends what it still
+    /// has, then calls [`Conn::tx_drained`]. Context: sleeping.
     fn drain(self: &Arc<Self>);
 
     /// The connection is over for the user, which drops it. Context: sleeping.
