@@ -13,13 +13,13 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use rdma::{errno, Consumer, CqAttr, NewCq, Udata};
 
-/// What the core's CQ refers to.
+/// The driver's object of the RDMA core's CQ.
 pub(crate) struct Object {
     pub(crate) cq: Arc<Cq>,
     _held: Held,
 }
 
-/// Creates a CQ with room for at least `attr.entries` completions.
+/// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(super) fn create(
             let ring = CompletionRing::new(size)?;
             let cq_key = udata.share(ring.mem())?;
             udata.respond(&CreateCqResp {
-                // Neither the provider nor the kernel ever names the CQ by it.
+                // Neither the provider nor the kernel uses this number.
                 cq_id: 0,
                 num_cqe: size,
                 cq_key,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The verbs: thin glue between the RDMA core's calls and the driver's objects.
+//! The verbs: a thin layer between the RDMA core's calls and the driver's objects.
 //!
-//! One file per kind of object. Here: what concerns the device as a whole, and the table of calls.
+//! There is one file for each kind of object. This one has the verbs on the device as a whole, and
+//! the table of calls.
 
 mod cq;
 mod mr;
@@ -65,8 +66,8 @@ impl Driver for Rsiw {
 
     fn detach(dev: &Arc<Rnic>) {
         cm::shutdown(&dev.conns);
-        // What is queued refers to the device. No queue pair is left to queue more, but a last run may
-        // have had itself queued again, on either, while they were waited for.
+        // Queued tx work refers to the device. No queue pair is left to queue more. But the last
+        // run of tx may have queued itself again, on either queue, during the first round.
         for _ in 0..2 {
             dev.queues.tx.flush();
             dev.queues.tx_in_turn.flush();
@@ -125,7 +126,7 @@ impl Driver for Rsiw {
         };
         udata.require_out(core::mem::size_of::<AllocContextResp>())?;
         udata.respond(&AllocContextResp { dev_id: 0, pad: 0 })?;
-        // Only processes have one.
+        // Only processes have a context.
         Ok(Arc::new(context, Consumer::Process.flags())?)
     }
 
@@ -299,8 +300,8 @@ impl Driver for Rsiw {
     }
 }
 
-/// How long a Send waits for a receive of this consumer, in milliseconds. Kernel consumers are never
-/// late, or their peer sends more than was agreed on.
+/// Milliseconds that a Send waits for a receive of this consumer. 0 for kernel consumers: their
+/// receives are never late, unless the peer sends more than was agreed on.
 fn recv_wait_ms(consumer: Consumer) -> u32 {
     match consumer {
         Consumer::Process => params::recv_wait_ms(),
@@ -308,7 +309,8 @@ fn recv_wait_ms(consumer: Consumer) -> u32 {
     }
 }
 
-/// The size of a ring for `n` requests: a power of two, as the provider's index arithmetic needs.
+/// The elements of a ring for `n` requests: a power of two, as the provider's index arithmetic
+/// needs it.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ use crate::{
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{Consumer, KernelMemory, NewMr, Udata, UserMr};
 
-/// What the core's MR refers to.
+/// The driver's object of the RDMA core's MR.
 pub(crate) struct Mr {
     pub(crate) region: Arc<Region>,
     dev: Arc<Device>,
@@ -20,15 +20,16 @@ pub(crate) struct Mr {
 }
 
 impl Mr {
-    /// Takes the region out of the table, so that no key finds it, then waits for those who found
-    /// it before. Context: sleeping.
+    /// Takes the region out of the table, so that no key finds it. Then waits for accesses that
+    /// found it before. Context: sleeping.
     pub(super) fn dereg(&self) {
         self.dev.regions.table().remove(self.region.stag() >> 8);
         self.region.destroy();
     }
 }
 
-/// Puts `store` into the table under a random index, with `key` as the low bits of its STag.
+/// Enters a region of `store` into the table, at a random index, with `key` as the low bits of its
+/// STag. Enables it with the rights `access`, if given.
 fn publish(
     dev: &Arc<Device>,
     pd: &Pd,
@@ -42,9 +43,9 @@ fn publish(
         Store::Dma(_) | Store::Fast(_) => Consumer::Kernel.flags(),
     };
     let region = Arc::pin_init(Region::new(pd.id(), store), flags)?;
-    // Pages are given back before the verb fails, not when the last reference goes.
+    // On failure the pages are released before the verb returns, not when the last reference goes.
     let undo = ScopeGuard::new_with_data(region.clone(), |region| region.destroy());
-    // Random, so that a peer cannot guess the STags of others.
+    // The index is random, so that a peer cannot guess the STags of others.
     let reserved = dev.regions.table().reserve_random()?;
     let stag = reserved.id() << 8 | u32::from(key);
     region.set_stag(stag);
@@ -68,7 +69,8 @@ fn publish(
     })
 }
 
-/// Registers a process' memory.
+/// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range,
+/// `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
 pub(super) fn user(
     dev: &Arc<Device>,
     pd: &Arc<Pd>,
@@ -103,7 +105,7 @@ pub(super) fn user(
     Ok(new)
 }
 
-/// A kernel consumer's region of all memory.
+/// Makes a kernel consumer's region of all memory. Context: sleeping.
 pub(super) fn dma(
     dev: &Arc<Device>,
     pd: &Arc<Pd>,
@@ -115,7 +117,8 @@ pub(super) fn dma(
     publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
 }
 
-/// A region that a kernel consumer registers by work request, of up to `max_sg` pages.
+/// Makes a region of up to `max_sg` pages that a kernel consumer registers by work request.
+/// Context: sleeping. Errors: `EINVAL` for too many pages, `ENOMEM`.
 pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<Mr>> {
     if max_sg > max::FAST_PAGES {
         return Err(EINVAL);
@@ -131,7 +134,8 @@ pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr
     )
 }
 
-/// The consumer changes it with each registration (`ib_update_fast_reg_key`).
+/// The first key of a kernel consumer's region. The consumer changes it with each registration
+/// (`ib_update_fast_reg_key`).
 fn random_key() -> u8 {
     kext::random_u32() as u8
 }

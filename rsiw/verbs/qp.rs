@@ -19,7 +19,7 @@ use rdma::{
     QpType, RecvWrs, SendWrs, Udata,
 };
 
-/// Creates a QP.
+/// Creates a QP, which is not found by its number until [`publish`]. Context: sleeping.
 ///
 /// # Errors
 ///
@@ -48,7 +48,8 @@ pub(super) fn create(
         return Err(EINVAL);
     }
     if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
-        // The core cuts what its consumer writes into requests of so many.
+        // The RDMA core cuts its consumer's transfers into requests of `max_send_sge` elements
+        // (`rdma_rw_ctx_init()`).
         cap.max_send_sge = max_send_sge;
     }
     let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
@@ -57,14 +58,14 @@ pub(super) fn create(
     let held = dev.limits.qp.hold()?;
     let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
     let sq_size = match consumer {
-        // At least two elements: after posting, the library rings the doorbell if the element before
-        // the new ones is not VALID, and in a ring of one that is the new one itself.
+        // At least two elements. After posting, the library rings the doorbell if the element in
+        // front of the new ones is not VALID. In a ring of one, that is the new element itself.
         Consumer::Process => ring.max(2),
-        // Not twice as many as asked for, as each has its place in memory, but a few more: consumers that
-        // drain a queue post one behind the last.
+        // Not a power of two, as each element takes memory, but a few more than asked for:
+        // consumers that drain a queue post one more request than it has room for.
         Consumer::Kernel => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
     };
-    // A QP without receive queue still maps a ring of one element.
+    // A QP without a receive queue still maps a ring of one element.
     let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
     let number = QpNumber::new(&rnic.qps)?;
     let qpn = number.id();
@@ -103,7 +104,7 @@ pub(super) fn create(
                 0,
                 None,
                 match cap.max_recv_wr {
-                    // There will never be a receive.
+                    // No receive will ever be posted.
                     0 => 0,
                     _ => recv_wait_ms(consumer),
                 },
@@ -133,9 +134,9 @@ pub(super) fn create(
     })
 }
 
-/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. None if
-/// there is no such queue pair, or if it is another process' or the kernel's, which the RDMA core
-/// does not ask for. Context: interrupts may be off.
+/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. Returns
+/// `None` if there is no such queue pair, or if it belongs to another process or to the kernel; the
+/// RDMA core does not check that. Context: interrupts may be off.
 pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
     let qps = &dev.data().qps;
     let handle = qps.with(qpn, |qp| {
@@ -150,31 +151,33 @@ pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
     handle
 }
 
-/// Lets the QP be found by its number.
+/// Lets the QP be found by its number. Context: sleeping. Errors: `ENOMEM`.
 pub(super) fn publish(qp: &Arc<Qp>) -> Result {
     qp.publish()
 }
 
-/// Modifies a QP: its state, what its peer may do, and how many Reads it will agree on. Other
-/// attributes have no effect.
+/// Modifies a QP: its state, the rights of its peer, and the numbers of Reads that it agrees on.
+/// Other attributes have no effect. Context: sleeping.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a transition that iWARP does not have (RTS is reached by connecting alone), and for
-/// Read limits beyond the device's, or other than agreed on. `EOPNOTSUPP` for rights that there are
-/// not. Nothing is changed then.
+/// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for Read
+/// limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights that
+/// iWARP does not know. Nothing is changed then.
 pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
     let access = m.access.map(Access::from_verbs).transpose()?;
     qp.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
-    // Before the transition, which may end the connection that they are compared with.
+    // Check the limits before the transition: it may end the connection whose limits they are
+    // compared with.
     let idle = qp.state() == State::Idle;
     if let Some(to) = m.state {
         change_state(qp, to)?;
     }
     qp.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
     match access {
-        // The RDMA CM writes no flags at all before a connection has begun, as it does not know
-        // better (rdma_init_qp_attr()), and librdmacm does not come back to it when it connects.
+        // No rights before a connection has begun mean both. The RDMA CM writes no flags then, as
+        // it does not know better (rdma_init_qp_attr()), and librdmacm does not set them when it
+        // connects.
         Some(none) if idle && !none.is_remote() => qp.set_access(Access::REMOTE),
         Some(access) => qp.set_access(access),
         None => {}
@@ -185,13 +188,13 @@ pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
 fn change_state(qp: &Arc<Qp>, to: QpState) -> Result {
     match (qp.state(), to) {
         (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
-        // What it is already.
+        // The QP is in RTS already.
         (State::Rts, QpState::Rts) => Ok(()),
         (_, QpState::Err) => {
             qp.fail();
             Ok(())
         }
-        // Of one that is closing already: both ends disconnect, or the other one's FIN was first.
+        // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
         (State::Rts | State::Closing, QpState::Sqd) => {
             qp.disconnect();
             Ok(())
@@ -201,7 +204,7 @@ fn change_state(qp: &Arc<Qp>, to: QpState) -> Result {
     }
 }
 
-/// The QP's attributes.
+/// The QP's attributes. Errors: `ENODEV`.
 pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
     let mtu = qp
         .dev
@@ -228,8 +231,8 @@ pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
     })
 }
 
-/// What `rdma -dd res show qp` tells beside the attributes. Receives by QP tell which peer empties a
-/// shared queue (RFC 5040 section 8.1.2).
+/// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives that
+/// each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
 pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
     let (ird, ord) = qp.read_limits();
     details.number(c"ird", ird.into())?;
@@ -238,13 +241,15 @@ pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
     details.number(c"receives_taken", qp.receives.get())
 }
 
-/// Ends a QP: nothing of it is found, sent, received or completed afterwards.
+/// Ends a QP: afterwards it is not found, and does not send, receive or complete. Context:
+/// sleeping.
 pub(super) fn destroy(qp: &Arc<Qp>) {
     qp.retire();
     qp.end();
 }
 
-/// A process rings the doorbell.
+/// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for a
+/// late receive. Context: sleeping.
 pub(super) fn doorbell(qp: &Arc<Qp>) {
     match qp.state() {
         State::Error => {
@@ -258,7 +263,8 @@ pub(super) fn doorbell(qp: &Arc<Qp>) {
     }
 }
 
-/// A kernel consumer posts send requests. Context: any.
+/// Posts a kernel consumer's send requests, up to the first bad one. Context: any. Errors:
+/// `ENOTCONN` before a connection has begun; those of the first bad request.
 pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
     if qp.state() == State::Idle {
         return Err(net::errno::ENOTCONN.error());
@@ -280,7 +286,8 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
     result
 }
 
-/// A kernel consumer posts receives. Context: any.
+/// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL` if
+/// the receive queue is shared; those of the first bad request.
 pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     if qp.rq_is_shared() {
         return Err(EINVAL);
@@ -303,7 +310,8 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     result
 }
 
-/// A kernel consumer's send request in the driver's form, and what of its list has no room there.
+/// Converts a kernel consumer's send request to the driver's form. Also returns the elements of its
+/// list that have no room there.
 fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &'a [rdma::Sge])> {
     use rdma::SendOp as Op;
     let (op, rkey, raddr, payload) = match wr.op {
@@ -314,7 +322,7 @@ fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &
         Op::ReadInv { remote_addr, rkey } => (SendOp::ReadLocalInv, rkey, remote_addr, true),
         Op::LocalInv { rkey } => (SendOp::LocalInv, rkey, 0, false),
         Op::RegMr { .. } => (SendOp::RegMr, 0, 0, false),
-        // Immediate data and atomics are RFC 7306.
+        // Immediate data and atomics need RFC 7306.
         _ => return Err(EINVAL),
     };
     let mut out = SendWr::new(wr.id, op, rkey, raddr);
@@ -340,7 +348,7 @@ fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &
         if wr.sges.len() > qp.sq.max_sge() as usize || op.is_read() && wr.sges.len() > 1 {
             return Err(EINVAL);
         }
-        // The STag that it invalidates is that of its sink.
+        // The request invalidates the STag of its sink, so it needs one.
         if op == SendOp::ReadLocalInv && wr.sges.is_empty() {
             return Err(EINVAL);
         }

@@ -13,7 +13,7 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use rdma::{errno, Consumer, NewSrq, RecvWrs, SrqAttr, Udata};
 
-/// Creates a shared receive queue.
+/// Creates a shared receive queue. Context: sleeping.
 ///
 /// # Errors
 ///
@@ -55,7 +55,8 @@ pub(super) fn create(
     Ok(Arc::new(Srq { rq, _held: held }, consumer.flags())?)
 }
 
-/// Arms the limit event. Resizing is not supported (`EOPNOTSUPP`).
+/// Arms the limit event. Errors: `EOPNOTSUPP` for another size, as resizing is not supported;
+/// `EINVAL` for a limit out of range.
 pub(super) fn modify(srq: &Srq, max_wr: Option<u32>, limit: Option<u32>) -> Result {
     if max_wr.is_some() {
         return Err(errno::unsupported());
@@ -66,7 +67,7 @@ pub(super) fn modify(srq: &Srq, max_wr: Option<u32>, limit: Option<u32>) -> Resu
     }
 }
 
-/// The queue's attributes.
+/// The attributes of the queue.
 pub(super) fn query(srq: &Srq) -> SrqAttr {
     SrqAttr {
         max_wr: srq.rq.size(),
@@ -75,7 +76,8 @@ pub(super) fn query(srq: &Srq) -> SrqAttr {
     }
 }
 
-/// A kernel consumer posts receives. Context: any.
+/// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `ENOMEM` if
+/// the queue is full, `EINVAL` for too many elements.
 pub(super) fn post(srq: &Srq, wrs: &mut RecvWrs<'_>) -> Result {
     while let Some(wr) = wrs.next() {
         let _ = srq.rq.post(wr.id, wr.sges.iter().map(Sge::from), None)?;
