@@ -23,38 +23,40 @@ impl Piece {
     };
 }
 
-/// Whether both are one element, cut in two.
+/// Whether `next` continues `sge`, so that both can be one piece.
 fn follows(sge: &Sge, next: &Sge) -> bool {
     next.lkey == sge.lkey
         && sge.addr.checked_add(sge.length.into()) == Some(next.addr)
         && sge.length.checked_add(next.length).is_some()
 }
 
-/// A place in a payload.
+/// A position in a payload: piece and offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(usize, u32);
 
-/// The payload of one message with a position in it. The regions stay referenced, so their keys
-/// are looked up once; a region that is deregistered meanwhile fails the message at its next
-/// byte.
+/// The payload of one message, with a position in it.
 ///
-/// One of these serves message after message, in place: it is large.
+/// It keeps references to the regions, so their keys are looked up once. If a region is
+/// deregistered meanwhile, copying its next byte fails.
+///
+/// A queue pair uses one `Gather` for all its messages, in place, as it is large.
 pub(crate) struct Gather {
-    /// The payload is in `data`, and there are no pieces.
+    /// The payload is in `data`, not in `pieces`.
     inline: bool,
     data: [u8; MAX_INLINE as usize],
     pieces: [Piece; MAX_SGE],
-    /// More of them, for kernel consumers.
+    /// Further pieces, for kernel consumers.
     more: KVec<Piece>,
     /// Pieces in use.
     count: usize,
-    /// Piece that the next byte comes from, and the offset in it.
+    /// Piece that the next byte comes from, and its offset in there.
     at: usize,
     offset: u32,
 }
 
 impl Gather {
-    /// No payload; those to come are in up to `pieces` pieces. Context: sleeping. Errors: `ENOMEM`.
+    /// No payload yet. Those to come have up to `pieces` pieces. Context: sleeping. Errors:
+    /// `ENOMEM`.
     pub(crate) fn new(pieces: u32) -> Result<Self> {
         let count = sges_beyond(pieces);
         let mut more = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -72,14 +74,15 @@ impl Gather {
         })
     }
 
-    /// The payload is over. What was granted stays for the next one, which most often needs the
-    /// same; a region that is gone meanwhile is found out then, and its memory does not wait.
+    /// Ends the payload. Resolved regions stay for the next payload, which most often needs the
+    /// same ones. Deregistration does not wait for that: it releases the memory at once, and the
+    /// next payload finds that the region is gone.
     pub(crate) fn clear(&mut self) {
         self.inline = false;
         (self.count, self.at, self.offset) = (0, 0, 0);
     }
 
-    /// The payload is the bytes of `data`, at most [`MAX_INLINE`] of them.
+    /// Makes `data` the payload, at most [`MAX_INLINE`] bytes.
     pub(crate) fn set_inline(&mut self, data: &[u8]) {
         self.clear();
         self.inline = true;
@@ -88,9 +91,10 @@ impl Gather {
         }
     }
 
-    /// The payload is what `sges` name, each element checked: key, domain, bounds. Elements
-    /// without bytes name nothing, and their keys do not count. Neighbours are one piece, as pages of a
-    /// list often are: one look at the key, and one copy.
+    /// Makes the memory that `sges` name the payload, and checks key, domain and bounds of each
+    /// element. The key of an element without bytes is not checked. Elements that continue each
+    /// other, as the pages of a list often do, become one piece: that is one look-up and one copy.
+    /// Context: any.
     pub(crate) fn set_sges<'a>(
         &mut self,
         regions: &Regions,
@@ -116,7 +120,7 @@ impl Gather {
         Ok(())
     }
 
-    /// The payload is `len` bytes at `addr` of what was granted: the answer to a Read.
+    /// Makes `len` bytes at `addr` of a resolved region the payload: the answer to a Read.
     pub(crate) fn set_grant(&mut self, resolved: Option<ResolvedMr>, addr: u64, len: u32) {
         self.clear();
         self.count = 1;
@@ -127,7 +131,7 @@ impl Gather {
         };
     }
 
-    /// Where the next byte comes from.
+    /// The position of the next byte.
     pub(crate) fn position(&self) -> Position {
         Position(self.at, self.offset)
     }
@@ -137,11 +141,11 @@ impl Gather {
         (self.at, self.offset) = (p.0, p.1);
     }
 
-    /// Copies the next bytes of the payload to `dst` and fills it whole.
+    /// Copies the next bytes of the payload to `dst`, which it fills. Context: any.
     ///
     /// # Errors
     ///
-    /// When a region went away, or the payload is shorter than asked for.
+    /// If a region is no longer valid, or the rest of the payload is shorter than `dst`.
     pub(crate) fn copy_to(&mut self, mut dst: &mut [u8]) -> Result<(), MemError> {
         if self.inline {
             let from = self.offset as usize;
@@ -164,7 +168,7 @@ impl Gather {
             let resolved = piece.resolved.as_ref().ok_or(MemError::Bounds)?;
             let n = dst.len().min((piece.len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);
-            // The sum was checked when the piece was made.
+            // `set_sges` and the answer to a Read have checked that the sum does not wrap.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
             resolved.read(addr, head)?;
             dst = tail;

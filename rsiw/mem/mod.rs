@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: what an STag or lkey names, and moving bytes in and out of it.
+//! Memory that an STag or lkey names, and copies into it and out of it.
 //!
-//! - [`region`]: one registered region: rights, validity, bounds, the bytes behind it.
+//! - [`region`]: one registered region: rights, validity, bounds, and its bytes.
 //! - [`gather`]: the source of a message that tx sends.
 //! - [`scatter`]: the sink of a message that rx places.
 //!
-//! A key is looked up once per work request or message; each segment's bounds and the region's
-//! validity are checked before its first byte moves.
+//! A key is looked up once for each work request or message. The bounds of each segment and the
+//! validity of the region are checked before the segment's first byte is copied.
 
 pub(crate) mod gather;
 pub(crate) mod region;
@@ -20,8 +20,8 @@ use iwarp::rx::Refusal;
 use kernel::{prelude::*, sync::Arc};
 use kext::IdTable;
 
-/// Rights of a region: `enum ib_access_flags`, as far as iWARP knows them. Reading locally is
-/// always allowed.
+/// Rights of a region: those of `enum ib_access_flags` that iWARP knows. Reading locally is always
+/// allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access(u32);
 
@@ -32,17 +32,17 @@ impl Access {
     pub(crate) const REMOTE_READ: Access = Access(4);
     /// Both rights that a peer can have.
     pub(crate) const REMOTE: Access = Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0);
-    /// What no region grants.
+    /// A right that no region grants.
     pub(crate) const NEVER: Access = Access(8);
     const ALL: u32 = 7;
 
-    /// From verbs flags. Hints (relaxed ordering, huge pages) have no effect. Nor has the right to
-    /// atomics, which the flag gives "if supported": no operation asks for it. Programs that do not
-    /// look first give it (libfabric, qperf).
+    /// Converts verbs flags. Hints (relaxed ordering, huge pages) have no effect. `REMOTE_ATOMIC`
+    /// has none either: verbs give that right "if supported", and no operation here asks for it.
+    /// Programs that do not check for support set it (libfabric, qperf).
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for other flags: the consumer would rely on what they do.
+    /// `EOPNOTSUPP` for other flags, whose effect the consumer would rely on.
     pub(crate) fn from_verbs(flags: rdma::Access) -> Result<Self> {
         use rdma::Access as Verbs;
         let hints = Verbs::HUGETLB | Verbs::OPTIONAL;
@@ -53,7 +53,7 @@ impl Access {
         Ok(Self::of_state(flags.bits()))
     }
 
-    /// From bits as [`Self::bits`] gives them; others do not count.
+    /// Converts the bits that [`Self::bits`] returns; other bits are ignored.
     fn of_state(bits: u32) -> Self {
         Self(bits & Self::ALL)
     }
@@ -63,13 +63,13 @@ impl Access {
         self.0 & Self::REMOTE.0 != 0
     }
 
-    /// What both grant.
+    /// The rights that both grant.
     pub(crate) fn and(self, other: Access) -> Access {
         Self(self.0 & other.0)
     }
 
-    /// `right`, if that is granted, and otherwise one that no region grants: what to ask of a
-    /// region for who is limited to this.
+    /// Returns `right` if it is granted, else a right that no region grants. A holder of the rights
+    /// `self` asks a region for the result, and so cannot exceed them.
     pub(crate) fn admit(self, right: Access) -> Access {
         match self.allows(right) {
             true => right,
@@ -88,23 +88,23 @@ impl Access {
     }
 }
 
-/// Why memory cannot be reached.
+/// The reason why memory cannot be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemError {
-    /// No region has this key, or it is not valid (any more).
+    /// No region has this key, or its STag is not valid, or not any more.
     Invalid,
     /// The region belongs to another protection domain.
     Domain,
     /// The region does not grant the right.
     Access,
-    /// Outside of the region.
+    /// The range is not inside the region.
     Bounds,
-    /// The address wraps.
+    /// The end of the range exceeds 64 bits.
     Wrap,
 }
 
 impl MemError {
-    /// What the protocol tells a peer who named it.
+    /// The protocol's error for a peer that named the memory.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             MemError::Invalid => Refusal::InvalidStag,
@@ -122,17 +122,17 @@ impl From<MemError> for Error {
     }
 }
 
-/// The regions of a device, by the index in their STag.
+/// The regions of a device, by the indices in their STags.
 pub(crate) struct Regions(IdTable<Region>);
 
 impl Regions {
-    /// No region. Context: sleeping. Errors: `ENOMEM`.
+    /// An empty table. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        // An STag has 24 bits of index and 8 of key; index 0 names nothing.
+        // An STag has 24 bits of index and 8 bits of key. Index 0 names no region.
         IdTable::new(1, (1 << 24) - 1).map(Self)
     }
 
-    /// The table, to enter regions and to take them out.
+    /// The table, for entering and removing regions.
     pub(crate) fn table(&self) -> &IdTable<Region> {
         &self.0
     }
@@ -142,8 +142,8 @@ impl Regions {
         self.0.get(key >> 8).filter(|r| r.stag() == key)
     }
 
-    /// The region that `key` names, if `len` bytes at `addr` may be used for `need` by a QP in
-    /// domain `pd`. Context: any.
+    /// Resolves `key`: returns its region if a QP in the domain `pd` may use `len` bytes at `addr`
+    /// for `need`. Context: any.
     pub(crate) fn get(
         &self,
         key: u32,
@@ -156,9 +156,9 @@ impl Regions {
         ResolvedMr::new(region, key, pd, addr, len, need)
     }
 
-    /// As [`Self::get`], to a place that keeps what it has if that will do: most messages use the
-    /// region of the one before. If it does not do, that may be because the region is gone and
-    /// another one has the STag. Context: any.
+    /// As [`Self::get`], but first tries the region in `place`, and leaves the result there: most
+    /// messages use the region of the message before. The region in `place` may have been
+    /// deregistered and its STag given to another one; then `key` is looked up anew. Context: any.
     pub(crate) fn resolve_cached<'a>(
         &self,
         place: &'a mut Option<ResolvedMr>,

@@ -2,11 +2,11 @@
 
 //! One registered memory region.
 //!
-//! A region is reached through its STag (index and key) from three sides: local requests gather
-//! from it or scatter to it, the peer reads or writes it, and kernel consumers register and
-//! invalidate it again and again. The bytes sit in a [`Revocable`]: each access checks and copies, in
-//! whatever context it runs; deregistration revokes them and gives the pages back. A reference to a
-//! region therefore never keeps memory reachable.
+//! A region is accessed by its STag (index and key): local requests gather from it or scatter to
+//! it, the peer reads or writes it, and kernel consumers register and invalidate it again and
+//! again. Its bytes are in a [`Revocable`]. Each access checks the STag and copies, in any context.
+//! Deregistration revokes the bytes and releases the pages, so an old reference to a region gives
+//! no access to memory.
 
 use super::{Access, MemError};
 use crate::pd::PdId;
@@ -16,12 +16,12 @@ use kernel::{prelude::*, sync::Arc};
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
 use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
 
-/// Set in `state` while the STag may be used; the low bits are the access rights.
+/// Set in `state` while the STag may be used. The low bits are the access rights.
 const VALID: u32 = 1 << 31;
 
-/// The bytes behind a region.
+/// The bytes of a region.
 pub(crate) enum Store {
-    /// Pinned pages of a process: `len` bytes that the STag addresses from `iova` on.
+    /// Pinned pages of a process: `len` bytes, of which the STag addresses the first by `iova`.
     User { umem: Umem, iova: u64, len: u64 },
     /// All kernel memory: the DMA region that a kernel consumer asked for.
     Dma(KernelMemory),
@@ -29,32 +29,32 @@ pub(crate) enum Store {
     Fast(Pin<KBox<FastStore>>),
 }
 
-/// What `map_mr_sg` filled in.
+/// The page list that `map_mr_sg` fills in.
 #[pin_data]
 pub(crate) struct FastStore {
     #[pin]
     pages: SpinLockIrq<PageList>,
-    /// First address and length as they were registered: to see without the lock, which disables
-    /// interrupts, that a segment will have room. Who copies looks again, under it.
+    /// First address and length as registered, to check a segment's bounds without the lock, which
+    /// disables interrupts. A copy checks again under the lock.
     iova: AtomicU64,
     len: AtomicU64,
 }
 
-/// See the module's documentation.
+/// A memory region; see the module's documentation.
 #[pin_data]
 pub(crate) struct Region {
-    /// Index and key; a kernel consumer changes the key with each registration.
+    /// Index and key. A kernel consumer changes the key with each registration.
     stag: AtomicU32,
     pd: PdId,
     state: AtomicU32,
-    /// The QP that a fast registration was asked of; no QP has number 0.
+    /// The number of the QP that made the fast registration, or 0.
     stream: AtomicU32,
     #[pin]
     store: Revocable<Store>,
 }
 
 impl Region {
-    /// A region that cannot be used until [`Self::enable`].
+    /// Makes a region that cannot be used until [`Self::enable`].
     pub(crate) fn new(pd: PdId, store: Store) -> impl PinInit<Self> {
         pin_init!(Self {
             stag: AtomicU32::new(0),
@@ -65,7 +65,8 @@ impl Region {
         })
     }
 
-    /// An empty fast-registration store for up to `pages` pages. Context: sleeping.
+    /// An empty fast-registration store for up to `pages` pages. Context: sleeping. Errors:
+    /// `ENOMEM`.
     pub(crate) fn fast_store(pages: u32) -> Result<Store> {
         let pages = PageList::with_capacity(pages)?;
         Ok(Store::Fast(KBox::pin_init(
@@ -78,14 +79,14 @@ impl Region {
         )?))
     }
 
-    /// Makes the STag `stag` usable with the rights `access`.
+    /// Makes `stag` the STag in use, with the rights `access`. Context: any.
     pub(crate) fn enable(&self, stag: u32, access: Access) {
         self.fenced(|_| self.set(stag, access));
     }
 
-    /// As [`Self::enable`], for a fast registration by the QP of number `stream`: its first byte is
-    /// addressed by `iova`. `false`, and nothing changes, if the STag is in use: the consumer must
-    /// invalidate it first, as others were told of it. Context: any.
+    /// As [`Self::enable`], for a fast registration by the QP `stream`, with `iova` as the address
+    /// of the first byte. Returns `false` and changes nothing if the STag is in use: others know
+    /// it, so the consumer must invalidate it first. Context: any.
     #[must_use]
     pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) -> bool {
         self.fenced(|fast| {
@@ -105,7 +106,8 @@ impl Region {
 
     fn set(&self, stag: u32, access: Access) {
         self.stag.store(stag, Ordering::Relaxed);
-        // Release: whoever sees the region valid sees its STag and its bounds.
+        // Release pairs with the Acquire in `valid`: a reader that sees the region valid sees its
+        // STag and bounds.
         self.state.store(VALID | access.bits(), Ordering::Release);
     }
 
@@ -119,15 +121,15 @@ impl Region {
         self.stag.load(Ordering::Relaxed)
     }
 
-    /// Takes the STag out of use; `false` if it was not in use.
+    /// Takes the STag out of use. Returns `false` if it was not in use. Context: any.
     ///
-    /// For a fast registration this is a fence: accesses that have begun are over when it returns,
-    /// since its consumer gives the pages to others next. (A process' pages stay its own.)
+    /// For a fast registration this is a fence: accesses that have begun are over on return, since
+    /// the consumer gives the pages to others next. (A process' pages remain its own.)
     pub(crate) fn disable(&self) -> bool {
         self.fenced(|_| self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
-    /// Runs `f` while no access to a fast registration is under way, with its page list.
+    /// Calls `f`; for a fast registration with the page list, and while no access is under way.
     fn fenced<R>(&self, f: impl FnOnce(Option<(&FastStore, &mut PageList)>) -> R) -> R {
         let store = self.store.try_access();
         match store.as_deref() {
@@ -136,30 +138,30 @@ impl Region {
         }
     }
 
-    /// Whether remote or local invalidation may take it away: only fast registrations.
+    /// Whether the region is a fast registration. Local requests invalidate no others.
     pub(crate) fn is_fast(&self) -> bool {
         self.store
             .try_access()
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
     }
 
-    /// Takes the STag `key` out of use, if it is still the one in use; `false` if not.
+    /// Takes the STag out of use if it is `key`. Returns whether it has done so. Context: any.
     pub(crate) fn invalidate(&self, key: u32) -> bool {
         self.fenced(|_| self.stag() == key && self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
-    /// The peer of the QP of number `stream` takes the STag `key` back. `alone`: its protection
-    /// domain has no other streams.
+    /// Invalidates the STag `key` for the peer of the QP with the number `stream`. `alone`: the
+    /// protection domain of the region has no other streams.
     ///
-    /// It must have been given a right by it. (The sink of an RDMA Read is named on the wire as
-    /// well, but that gives no right.) And nobody else may depend on it: "an RNIC MUST ensure that
-    /// a Remote Peer is not able to invalidate an STag enabled for remote access, if the STag is
-    /// shared on multiple streams" (RFC 5040 section 8.1.1). What a QP registered is for its peer;
-    /// what was registered for a whole domain is shared by the domain's streams.
+    /// The STag must give that peer a right. (The sink of a Read is named on the wire, too, but has
+    /// none.) And nobody else may depend on it: "an RNIC MUST ensure that a Remote Peer is not able
+    /// to invalidate an STag enabled for remote access, if the STag is shared on multiple streams"
+    /// (RFC 5040 section 8.1.1). A fast registration is for the peer of the QP that made it. A
+    /// process' region is shared by all streams of its domain.
     ///
     /// # Errors
     ///
-    /// `CannotInvalidate`; `InvalidStag` if it is not in use. Context: any.
+    /// `CannotInvalidate`; `InvalidStag` if the STag is not in use. Context: any.
     pub(crate) fn invalidate_by_peer(
         &self,
         key: u32,
@@ -168,7 +170,7 @@ impl Region {
     ) -> Result<(), Refusal> {
         let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
         let of_process = matches!(self.store.try_access().as_deref(), Some(Store::User { .. }));
-        // In one, so that it is this registration which is judged and ended.
+        // Check and invalidate in one `fenced` call, so that both concern the same registration.
         self.fenced(|fast| {
             let mine = match fast {
                 Some(_) => self.stream.load(Ordering::Relaxed) == stream,
@@ -193,20 +195,20 @@ impl Region {
         self.pd
     }
 
-    /// Ends the region: after this no byte of it is read or written, and pinned pages are given
-    /// back. Context: sleeping.
+    /// Ends the region: afterwards no byte of it is read or written, and pinned pages are released.
+    /// Context: sleeping.
     pub(crate) fn destroy(&self) {
         self.disable();
         match self.store.revoke() {
-            // Now, not later: the core's objects that the release refers to may go next, and the
-            // process' locked memory is to be uncharged when its call returns.
+            // Now, as the RDMA core's objects that the release uses may go next, and the process'
+            // locked memory must be uncharged when its call returns.
             Some(Store::User { umem, .. }) => umem.release(),
             other => drop(other),
         }
     }
 
-    /// Checks that `len` bytes at `addr` may be used for `need` by a holder of `key` in domain
-    /// `pd`. Zero bytes are checked for key and domain only, as there is nothing to bound.
+    /// Checks that a holder of `key` in the domain `pd` may use `len` bytes at `addr` for `need`.
+    /// For zero bytes there are no bounds to check. Context: any.
     fn check(&self, key: u32, pd: PdId, addr: u64, len: u32, need: Access) -> Result<(), MemError> {
         self.valid(key, Access::LOCAL_READ)?;
         if self.pd != pd {
@@ -220,7 +222,7 @@ impl Region {
         store.bound(addr, u64::from(len)).map(drop)
     }
 
-    /// First address and length of the bytes, if they are the same for good.
+    /// First address and length of the bytes, if they never change.
     fn fixed(&self) -> Option<(u64, u64)> {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
@@ -228,7 +230,7 @@ impl Region {
         }
     }
 
-    /// Whether `key` is the STag in use, and grants `need`.
+    /// Checks that `key` is the STag in use and grants `need`.
     fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
         let state = self.state.load(Ordering::Acquire);
         if state & VALID == 0 || self.stag() != key {
@@ -242,8 +244,8 @@ impl Region {
 
     /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
     ///
-    /// Key and right are checked at each access, in the middle of a message too: the STag may have
-    /// been invalidated since, and registered anew for others.
+    /// Key and right are checked at each access, also in the middle of a message: the STag may have
+    /// been invalidated meanwhile, and the region registered anew for others.
     fn read(&self, key: u32, need: Access, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
         let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = dst.len() as u64;
@@ -265,7 +267,7 @@ impl Region {
         .map_err(|_| MemError::Bounds)
     }
 
-    /// Copies `src` to `addr` of the region. Context: any. Checks as [`Self::read`].
+    /// Copies `src` to `addr` of the region, with the checks of [`Self::read`]. Context: any.
     fn write(&self, key: u32, need: Access, addr: u64, src: &[u8]) -> Result<(), MemError> {
         let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = src.len() as u64;
@@ -287,8 +289,9 @@ impl Region {
         .map_err(|_| MemError::Bounds)
     }
 
-    /// Replaces a fast registration's page list. The consumer promises that the STag is invalid
-    /// meanwhile; if it breaks the promise, accesses see either list, never a mix. Context: any.
+    /// Replaces the page list of a fast registration. The consumer promises that the STag is
+    /// invalid meanwhile; if not, accesses see one list or the other, never a mix. Context: any.
+    /// Errors: `EINVAL` for another region; those of mapping.
     pub(crate) fn map(&self, map: &mut SgMap<'_>) -> Result {
         let store = self.store.try_access().ok_or(EINVAL)?;
         let Store::Fast(fast) = &*store else {
@@ -299,8 +302,8 @@ impl Region {
     }
 }
 
-/// What a key gave its holder: a region, by that key, for that use. Copying through it checks that
-/// it is still so.
+/// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
+/// checks both again.
 #[derive(Clone)]
 pub(crate) struct ResolvedMr {
     region: Arc<Region>,
@@ -330,7 +333,7 @@ impl ResolvedMr {
         })
     }
 
-    /// Checks another range.
+    /// Checks that another range may be used in the same way. Context: any.
     pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
         let (key, need) = (self.key, self.need);
         if self.covers(key, pd, (addr, len), need) {
@@ -339,7 +342,7 @@ impl ResolvedMr {
         self.region.check(key, pd, addr, len, need)
     }
 
-    /// Whether it grants `need` on this range as well, to a holder of `key` in `pd`.
+    /// Whether `key`, in the domain `pd`, gives the right `need` to this range, too. Context: any.
     #[inline]
     pub(crate) fn covers(&self, key: u32, pd: PdId, (addr, len): (u64, u32), need: Access) -> bool {
         if self.key != key || self.need != need {
@@ -371,13 +374,13 @@ impl ResolvedMr {
         self.region.write(self.key, self.need, addr, src)
     }
 
-    /// Takes the STag out of use, unless that has another key by now.
+    /// Takes the STag out of use, unless the region has another one by now. Context: any.
     pub(crate) fn invalidate(&self) {
         self.region.invalidate(self.key);
     }
 }
 
-/// Offset of `len` bytes at `addr` in the `size` bytes that begin at `base`.
+/// Returns the offset of `addr` from `base`, if `len` bytes from there are inside of `size`.
 fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, MemError> {
     addr.checked_add(len).ok_or(MemError::Wrap)?;
     let offset = addr.checked_sub(base).ok_or(MemError::Bounds)?;
@@ -389,7 +392,7 @@ fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, MemError>
 }
 
 impl Store {
-    /// Offset of the bytes in the store, if they are inside.
+    /// Returns the offset in the store of `len` bytes at `addr`, if they are inside.
     fn bound(&self, addr: u64, len: u64) -> Result<u64, MemError> {
         match self {
             Store::User {
@@ -405,7 +408,7 @@ impl Store {
     }
 }
 
-/// Offset of the bytes in a page list, if they are inside.
+/// Returns the offset in a page list of `len` bytes at `addr`, if they are inside.
 fn list_offset(list: &PageList, addr: u64, len: u64) -> Result<u64, MemError> {
     offset_in(list.iova(), list.len(), addr, len)
 }
@@ -414,7 +417,7 @@ fn list_offset(list: &PageList, addr: u64, len: u64) -> Result<u64, MemError> {
 mod tests {
     use super::*;
 
-    /// A key of index 5, and the next one of the same region.
+    /// A key of index 5, and the next key of the same region.
     const KEY: u32 = 5 << 8 | 7;
     const NEXT: u32 = 5 << 8 | 8;
     const OURS: PdId = PdId::of_test(1);
@@ -442,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Key, domain and right come first, in this order: what a peer learns is of its own doing.
+    /// Key, domain and right are checked in this order, and before the bounds.
     #[test]
     fn keys_domains_and_rights_are_checked() -> Result {
         let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
@@ -477,7 +480,7 @@ mod tests {
         Ok(())
     }
 
-    /// The peer takes back what its own QP registered, with a right for peers, and nothing else.
+    /// A peer invalidates STags that its own QP registered with a right for peers, no others.
     #[test]
     fn peers_invalidate_what_was_given_to_them() -> Result {
         let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;

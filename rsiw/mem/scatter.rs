@@ -2,8 +2,9 @@
 
 //! Scatter: the sink of a message that rx places.
 //!
-//! Segments of a message may start at any offset in it, so the sink is addressed, not a stream;
-//! the position of the last segment is remembered because the next one nearly always follows.
+//! Segments of a message may begin at any offset, so the sink is addressed by offsets and is no
+//! stream. The position of the last segment is remembered, as the next one nearly always follows
+//! it.
 
 use super::{Access, MemError, Regions, ResolvedMr};
 use crate::{
@@ -11,21 +12,21 @@ use crate::{
     pd::PdId,
 };
 
-/// One buffer.
+/// One buffer of a receive request.
 struct Piece {
     sge: Sge,
     /// Offset of the buffer's first byte in the message.
     start: u32,
-    /// What the key granted, to this message or one before.
+    /// The region of the key, resolved for this message or an earlier one.
     resolved: Option<ResolvedMr>,
-    /// It is for this one: keys are looked up when the first byte for them arrives, and once.
+    /// `resolved` is for this message. A key is looked up once, when the first byte for it arrives.
     checked: bool,
 }
 
 /// The buffers of one receive request.
 ///
-/// One of these serves receive after receive, in place: it is large, and what was granted stays for
-/// the next one, which often needs the same.
+/// A queue pair uses one `Scatter` for all its receives, in place, as it is large. Resolved regions
+/// stay for the next receive, which often needs the same ones.
 pub(crate) struct Scatter {
     pieces: [Piece; MAX_SGE],
     /// Pieces in use.
@@ -35,7 +36,7 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// No buffers at all.
+    /// A sink without buffers.
     pub(crate) const fn empty() -> Self {
         Self {
             pieces: [const { Piece::NONE }; MAX_SGE],
@@ -45,8 +46,9 @@ impl Scatter {
         }
     }
 
-    /// The buffers are those that `rqe`, a private copy, names; `false`, and none, if it has more
-    /// than `max_sge` elements, or more bytes than a message can have. Keys are not looked up yet.
+    /// Takes the buffers that `rqe` names, which is a private copy. Returns `false`, and has no
+    /// buffers, if `rqe` has more than `max_sge` elements, or more bytes than a message can have.
+    /// Keys are not looked up yet.
     pub(crate) fn set_receive(&mut self, rqe: &Rqe, max_sge: u32) -> bool {
         (self.count, self.len, self.at) = (0, 0, 0);
         if u32::from(rqe.num_sge) > max_sge {
@@ -69,17 +71,17 @@ impl Scatter {
         true
     }
 
-    /// Lets go of all memory.
+    /// Drops all buffers and references to regions.
     pub(crate) fn release(&mut self) {
         *self = Self::empty();
     }
 
-    /// Bytes that the buffers have room for.
+    /// Octets that the buffers have room for.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Places `data` at `offset` of the message.
+    /// Copies `data` to `offset` of the message. Context: any. Errors: as of [`Regions::get`].
     pub(crate) fn write(
         &mut self,
         regions: &Regions,
