@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The user ABI: what is shared with the stock siw provider of rdma-core.
+//! The user ABI: structures shared with the siw provider of rdma-core, which is used as it is.
 //!
-//! Layouts are those of `include/uapi/rdma/siw-abi.h`, version 1. The structures live in memory that
-//! a process has mapped and may change at any time, so they are plain old data: every bit pattern is
-//! a value, and nothing read from them is trusted before it has been checked in a private copy.
+//! Layouts are those of `include/uapi/rdma/siw-abi.h`, version 1. The structures are in memory that
+//! a process has mapped and may change at any time. So they are plain old data, of which every bit
+//! pattern is a value, and the driver checks a private copy before it trusts any value.
 
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Scatter/gather elements that a work request has room for.
+/// The most scatter/gather elements in a work request of the ABI.
 pub(crate) const MAX_SGE: usize = 6;
-/// Elements, of a list of up to `n`, that a work request has no room for.
+/// The elements of a list of `n` that exceed [`MAX_SGE`].
 pub(crate) const fn sges_beyond(n: u32) -> usize {
     (n as usize).saturating_sub(MAX_SGE)
 }
-/// Bytes of inline data: the room of all elements but the first, which holds the length.
+/// The most bytes of inline data. They take the room of all elements but the first, which has the
+/// length.
 pub(crate) const MAX_INLINE: u32 = ((MAX_SGE - 1) * core::mem::size_of::<Sge>()) as u32;
 
 /// One scatter/gather element, laid out like `struct ibv_sge`.
@@ -27,7 +28,7 @@ pub(crate) struct Sge {
 }
 
 impl From<&rdma::Sge> for Sge {
-    /// A kernel consumer's.
+    /// Converts an element of a kernel consumer's.
     fn from(sge: &rdma::Sge) -> Self {
         Self {
             addr: sge.addr(),
@@ -72,7 +73,7 @@ pub(crate) struct Cqe {
     pub(crate) opcode: u8,
     pub(crate) status: u16,
     pub(crate) bytes: u32,
-    /// Only the low 32 bits are in use: the STag that the peer invalidated.
+    /// The STag that the peer invalidated, in the low 32 bits.
     pub(crate) inval_stag: u64,
     /// The QP number; never a kernel address.
     pub(crate) qp_id: u64,
@@ -94,7 +95,7 @@ pub(crate) mod wqe_flags {
     pub(crate) const READ_FENCE: u16 = 1 << 4;
 }
 
-/// `flags` of a completion: the element belongs to the consumer.
+/// `flags` of a completion: the element is filled and belongs to the consumer.
 pub(crate) const CQE_VALID: u8 = 1;
 
 /// Bits of the arming word: `enum siw_notify_flags`.
@@ -104,8 +105,7 @@ pub(crate) mod notify {
     pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
 }
 
-/// Operation codes that a mapped send queue may carry, and those of completions:
-/// `enum siw_opcode`.
+/// Operation codes of send queue elements and of completions: `enum siw_opcode`.
 pub(crate) mod opcode {
     pub(crate) const WRITE: u8 = 0;
     pub(crate) const READ: u8 = 1;
@@ -172,7 +172,7 @@ pub(crate) struct RegMrResp {
     pub(crate) pad: u32,
 }
 
-// The provider was compiled against these figures; a change here is a change of the ABI.
+// The provider was compiled with these numbers; another number is another ABI.
 const _: () = {
     assert!(core::mem::size_of::<Sqe>() == 120);
     assert!(core::mem::size_of::<Rqe>() == 112);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device counted: `rdma statistic show link`, and the hw_counters files in sysfs.
+//! The counters of a device, for `rdma statistic show link` and the hw_counters files in sysfs.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use rdma::StatDesc;
@@ -16,7 +16,7 @@ macro_rules! counters {
         pub(crate) const NAMES: &[StatDesc] = &[$(StatDesc::new($text),)*];
 
         impl Counters {
-            /// All zero.
+            /// Counters that are all zero.
             pub(crate) const fn new() -> Self {
                 Self { $($name: Counter::new(),)* }
             }
@@ -32,7 +32,7 @@ macro_rules! counters {
     };
 }
 
-/// One count. Relaxed: it orders nothing.
+/// One counter. Its accesses are relaxed, as no other data depends on it.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -40,18 +40,19 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts `n` more. Context: any.
+    /// Adds `n`. Context: any.
     pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// As [`Counter::add`], for a count that nobody else writes meanwhile: without a locked access.
+    /// As [`Counter::add`], for a counter that nobody else writes meanwhile. It needs no locked
+    /// access.
     #[inline]
     pub(crate) fn add_alone(&self, n: u64) {
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// The count.
+    /// The value. Context: any.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -72,7 +73,7 @@ counters! {
     rx_messages = c"rx_messages",
     /// Sends that found no receive, and waited for one.
     rx_stalls = c"rx_stalls",
-    /// Those that waited in vain.
+    /// Sends that waited for a receive in vain.
     rx_stall_timeouts = c"rx_stall_timeouts",
     /// FPDUs with a wrong CRC.
     rx_crc_errors = c"rx_crc_errors",

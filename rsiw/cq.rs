@@ -2,10 +2,10 @@
 
 //! The completion queue.
 //!
-//! A process polls its own mapping; a kernel consumer's completions stay in a ring of the driver's.
-//! Producers are the rx and tx actors of all QPs on the CQ, and flushes. They publish under the CQ's
-//! lock, and call the consumer's handler after every lock is released ([`Notify`], [`Cq::notify`]):
-//! it may poll from within.
+//! A process polls its own mapping of the ring. The completions of a kernel consumer are in a ring
+//! of the driver's. Producers are the rx and tx actors of all QPs on the CQ, and flushes. They
+//! publish under the CQ's lock. They call the consumer's handler after they have released all locks
+//! ([`Notify`], [`Cq::notify`]), as the handler may poll.
 
 use crate::{
     abi::{opcode, Cqe, CQE_VALID},
@@ -17,21 +17,21 @@ use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq};
 use rdma::{CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots, WcStatus};
 
-/// How completions name their QP.
+/// The names of a QP in its completions: `number` for processes, `token` for kernel consumers.
 pub(crate) struct Tag {
     pub(crate) number: u32,
     pub(crate) token: QpToken,
 }
 
-/// What the producer owes the consumer after publishing, when its locks are released.
+/// The calls of the consumer that a producer has to make after publishing, without locks.
 #[must_use]
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Notify {
     /// Call the completion handler.
     fire: bool,
-    /// A completion found no room: its QP cannot be relied on any more.
+    /// A completion found no room. The consumer cannot rely on its QP any more.
     pub(crate) lost: bool,
-    /// It was the first one: the CQ is in error.
+    /// It was the first loss: the CQ is in error.
     overflow: bool,
 }
 
@@ -89,8 +89,8 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// A CQ of `size` entries (a power of two) for a process, if `ring` is given, or for a kernel
-    /// consumer. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes a CQ of `size` entries, a power of two: for a process if `ring` is given, else for a
+    /// kernel consumer. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         size: u32,
         ring: Option<CompletionRing>,
@@ -116,7 +116,8 @@ impl Cq {
         }))
     }
 
-    /// Publishes a completion of the QP that `tag` names. Context: any.
+    /// Publishes a completion of the QP that `tag` names. The caller passes the result to
+    /// [`Self::notify`] when it has released its locks. Context: any.
     pub(crate) fn push(&self, tag: &Tag, c: &Completion) -> Notify {
         let st = &mut *self.state.lock();
         let place = st.put;
@@ -157,8 +158,8 @@ impl Cq {
         }
     }
 
-    /// Tells the consumer what [`Self::push`] asked for. Context: any, without locks of this
-    /// driver.
+    /// Makes the calls of the consumer that [`Self::push`] asked for. Context: any, without locks
+    /// of this driver.
     pub(crate) fn notify(&self, n: Notify) {
         if n.fire {
             self.handle.notify();
@@ -168,7 +169,8 @@ impl Cq {
         }
     }
 
-    /// A kernel consumer reaps completions. Context: any.
+    /// Takes completions out for a kernel consumer, as many as `out` has room for. Context: any.
+    /// Errors: `EINVAL` for a process' CQ.
     pub(crate) fn poll(&self, out: &mut WcSlots<'_>) -> Result {
         let st = &mut *self.state.lock();
         let Ring::Kernel { slots, get, .. } = &mut st.ring else {
@@ -184,7 +186,8 @@ impl Cq {
         Ok(())
     }
 
-    /// Arms the completion handler; returns whether completions are waiting. Context: any.
+    /// Arms the completion handler. Returns whether completions are waiting, always false for a
+    /// process' CQ. Context: any.
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
         let st = &mut *self.state.lock();
         match &mut st.ring {
@@ -203,7 +206,8 @@ impl Cq {
     }
 }
 
-/// Whether a completion wakes a consumer that armed for solicited ones: solicited, or in error.
+/// Whether a completion wakes a consumer that armed for solicited ones: it is solicited or an
+/// error.
 fn wants_attention(c: &Completion) -> bool {
     c.solicited || c.status != Status::Success
 }
@@ -232,7 +236,7 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
             Status::LocAccess => WcStatus::LocAccessErr,
             Status::RemAccess => WcStatus::RemAccessErr,
             Status::General => WcStatus::GeneralErr,
-            // What InfiniBand calls "memory management operation error"; verbs have its older name.
+            // InfiniBand's "memory management operation error"; verbs have its older name.
             Status::MemOp => WcStatus::MwBindErr,
         },
         opcode: match cqe.c.opcode {
@@ -251,7 +255,7 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
     }
 }
 
-/// Where completions of a queue go: its CQ, and the QP that they name.
+/// The destination of a queue's completions: the CQ, and the QP that they name.
 #[derive(Clone, Copy)]
 pub(crate) struct Out<'a> {
     pub(crate) cq: &'a Cq,
@@ -259,12 +263,12 @@ pub(crate) struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Publishes one completion.
+    /// Publishes one completion. Context: any.
     pub(crate) fn complete(&self, c: Completion) -> Notify {
         self.cq.push(self.tag, &c)
     }
 
-    /// Publishes a flushed request's completion.
+    /// Publishes the completion of a flushed request. Context: any.
     pub(crate) fn flush(&self, id: u64, opcode: u8) -> Notify {
         self.complete(Completion {
             id,

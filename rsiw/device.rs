@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One RDMA device: what its queue pairs, regions and connections share.
+//! One RDMA device: the state that its queue pairs, regions and connections share.
 
 use crate::{counters::Counters, limit::Limit, mem::Regions};
 use kernel::{prelude::*, sync::Arc};
@@ -8,10 +8,10 @@ use kext::{Workqueue, WqFlags};
 use net::PagePool;
 use rdma::{Consumer, DeviceHandle, OnceHandle};
 
-/// The driver, as the RDMA core sees it; what it does is in `verbs`.
+/// The driver, as the RDMA core knows it. Its operations are in `verbs`.
 pub(crate) struct Rsiw;
 
-/// Limits that the device announces and keeps.
+/// The limits of a device, which it announces and enforces.
 pub(crate) mod max {
     pub(crate) const QP: u32 = 128 * 1024;
     pub(crate) const CQ: u32 = 128 * 1024;
@@ -21,19 +21,19 @@ pub(crate) mod max {
     pub(crate) const CONTEXT: u32 = 64 * 1024;
     /// Requests of one queue.
     pub(crate) const QP_WR: u32 = 32 * 1024;
-    /// Scatter/gather elements of a kernel consumer's send request, each 16 octets of the queue. A
-    /// process' has room for [`MAX_SGE`](crate::abi::MAX_SGE); so have all receives, and a process is told
-    /// of the lesser number.
+    /// Scatter/gather elements of a kernel consumer's send request, 16 octets of the queue each. A
+    /// process' send request, and any receive, has room for [`MAX_SGE`](crate::abi::MAX_SGE).
+    /// Processes are told the lesser number.
     pub(crate) const SEND_SGE: u32 = 16;
     pub(crate) const SRQ_WR: u32 = 256 * 1024;
     pub(crate) const CQE: u32 = 2 * 1024 * 1024;
-    /// RDMA Reads under way, each direction of a connection.
+    /// RDMA Reads under way, in each direction of a connection.
     pub(crate) const READS: u32 = 128;
     /// Pages of a fast registration.
     pub(crate) const FAST_PAGES: u32 = 2048;
 }
 
-/// The device's counts.
+/// The numbers of a device's objects, with their limits.
 pub(crate) struct Limits {
     pub(crate) context: Arc<Limit>,
     pub(crate) pd: Arc<Limit>,
@@ -45,25 +45,26 @@ pub(crate) struct Limits {
 
 /// Work queues of the module, shared by its devices.
 pub(crate) struct Queues {
-    /// Receives what comes in bulk: of high priority, as what it takes the place of is softirq code.
+    /// Receives bulk data. Of high priority, as it takes over the work of a softirq.
     pub(crate) rx: Workqueue,
-    /// The same in turn with processes, and looks for receives that come late.
+    /// Does the same in turn with processes, and runs the timers of late receives.
     pub(crate) rx_in_turn: Workqueue,
-    /// Runs tx where the caller cannot. Part of writeback's way.
+    /// Runs tx for callers that cannot. Writeback may depend on it.
     pub(crate) tx: Workqueue,
-    /// The same in turn with processes, and what nobody waits for.
+    /// Does the same in turn with processes, and runs work that nobody waits for.
     pub(crate) tx_in_turn: Workqueue,
-    /// Runs connection setup and teardown of what is the kernel's, or nobody's yet.
+    /// Sets up and ends connections of kernel consumers, and those that have no consumer yet.
     pub(crate) cm: Workqueue,
-    /// The same of processes' connections.
+    /// Sets up and ends connections of processes.
     pub(crate) cm_of_processes: Workqueue,
 }
 
 impl Queues {
-    /// Those of a module. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the work queues of the module. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            // Where the data came in. Drained before tx, which it wakes.
+            // It runs on the CPU where the data came in. It is dropped, and so drained, before
+            // `tx`, which it wakes.
             rx: Workqueue::new(
                 c"rsiw_rx",
                 WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
@@ -74,7 +75,7 @@ impl Queues {
                 WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
                 0,
             )?,
-            // On the CPU that woke it: the data is in its cache.
+            // It runs on the CPU that queued the work, whose cache has the data.
             tx: Workqueue::new(
                 c"rsiw_tx",
                 WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
@@ -85,7 +86,7 @@ impl Queues {
                 WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
                 0,
             )?,
-            // Side by side; what needs an order has one (`cm::Order`).
+            // Connections are set up concurrently; those that need an order have one (`cm::Order`).
             cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
             cm_of_processes: Workqueue::new(
                 c"rsiw_cm_user",
@@ -95,7 +96,7 @@ impl Queues {
         })
     }
 
-    /// Where tx is to run at this moment. Context: any.
+    /// The work queue for tx at this moment. Context: any.
     pub(crate) fn tx_now(&self) -> &Workqueue {
         match in_turn() {
             true => &self.tx_in_turn,
@@ -103,9 +104,10 @@ impl Queues {
         }
     }
 
-    /// Where the connections of a consumer are set up and ended. Steps of a process' connection may
-    /// wait for its threads, which may be a long time without a processor; no step of the kernel's
-    /// connections, or of one that is nobody's yet, waits behind such a one.
+    /// The work queue that sets up and ends connections of `consumer`. A step of a process'
+    /// connection may wait for the process' threads, which may be without a processor for a long
+    /// time. On a queue of their own such steps hold up no connection that is the kernel's or
+    /// nobody's yet. Context: any.
     pub(crate) fn cm_of(&self, consumer: Consumer) -> &Workqueue {
         match consumer {
             Consumer::Process => &self.cm_of_processes,
@@ -114,21 +116,24 @@ impl Queues {
     }
 }
 
-/// Whether what is queued at this moment is to run in turn with processes: it has a high priority most
-/// of the time, as a process that looks for its completions again and again would otherwise take half
-/// of a processor from the work that makes them. For an eighth of the time it has not, so that neither
-/// a peer that reads or writes nor another process with much to send has a processor for itself. Of tx
-/// and bulk receive at the same time: one of high priority would take the other's turns. Context: any.
+/// Whether work that is queued at this moment runs in turn with processes, and not at high
+/// priority.
+///
+/// Work has high priority for seven eighths of the time. Otherwise a process that polls for
+/// completions would take half of a processor from the work that makes them. For one eighth of the
+/// time it has not; otherwise a peer that reads or writes, or another process with much to send,
+/// would have a processor to itself. That eighth is the same for tx and for bulk receive, or one of
+/// them, at high priority, would take the other's turns. Context: any.
 pub(crate) fn in_turn() -> bool {
     const PERIOD_MS: u32 = 512;
     const IN_TURN_MS: u32 = PERIOD_MS / 8;
     kext::jiffies_ms() % PERIOD_MS < IN_TURN_MS
 }
 
-/// See the module's documentation.
+/// The shared state of one RDMA device.
 pub(crate) struct Device {
     handle: OnceHandle<Rsiw>,
-    /// The first bytes of the only GID, which are unique.
+    /// The first bytes of the only GID. They are unique.
     pub(crate) gid: [u8; 6],
     /// Regions by STag index.
     pub(crate) regions: Regions,
@@ -137,12 +142,12 @@ pub(crate) struct Device {
     pub(crate) queues: Arc<Queues>,
     /// The port mapper may choose local ports.
     pub(crate) ports_mapped: bool,
-    /// Where all tx actors leave the pages that they have filled.
+    /// The pool that takes the pages that tx has filled, of all queue pairs.
     pub(crate) tx_pages: Arc<PagePool>,
 }
 
 impl Device {
-    /// The state of a device that will be registered. Context: sleeping.
+    /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>, ports_mapped: bool) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
@@ -164,12 +169,12 @@ impl Device {
         Ok(Arc::new(dev, GFP_KERNEL)?)
     }
 
-    /// Called once, before the core calls anything else.
+    /// Sets the registration. Called once, before the RDMA core calls anything else.
     pub(crate) fn attach(&self, handle: DeviceHandle<Rsiw>) {
         self.handle.set(handle);
     }
 
-    /// The registration, while it lasts.
+    /// The device's registration, while it lasts. Context: any.
     pub(crate) fn handle(&self) -> Option<&DeviceHandle<Rsiw>> {
         self.handle.get()
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bounded first-in first-out queue without allocation after its making.
+//! A bounded first-in first-out queue that allocates only when it is made.
 
 use kernel::{alloc::Flags, prelude::*};
 
-/// At most `capacity` elements, in order. The owner serialises access.
+/// A queue of bounded capacity. The owner serialises access.
 pub(crate) struct Fifo<T> {
     slots: KVVec<Option<T>>,
     head: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Fifo<T> {
 }
 
 impl<T> Fifo<T> {
-    /// A queue that holds nothing, ever.
+    /// A queue with no room for any element.
     pub(crate) const fn empty() -> Self {
         Self {
             slots: KVVec::new(),
@@ -34,7 +34,7 @@ impl<T> Fifo<T> {
         })
     }
 
-    /// How many elements are queued.
+    /// The number of queued elements.
     pub(crate) fn len(&self) -> u32 {
         self.len as u32
     }
@@ -49,7 +49,7 @@ impl<T> Fifo<T> {
         self.len >= self.slots.len()
     }
 
-    /// Appends an element, or gives it back if the queue is full.
+    /// Appends an element, or returns it if the queue is full.
     pub(crate) fn push(&mut self, v: T) -> Result<(), T> {
         if self.is_full() {
             return Err(v);
@@ -65,7 +65,7 @@ impl<T> Fifo<T> {
         self.slots.get(self.head)?.as_ref()
     }
 
-    /// Takes the oldest element.
+    /// Takes out the oldest element.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let v = self.slots.get_mut(self.head)?.take()?;
         self.head = self.wrap(self.head + 1);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many objects of a kind a device may have.
+//! Limits on the number of a device's objects of one kind.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{prelude::*, sync::Arc};
 
-/// How many objects of a kind there may be, and are.
+/// The number of objects of one kind, and the limit for it.
 pub(crate) struct Limit {
     used: AtomicU32,
     max: u32,
 }
 
-/// One object of the count; gives its place back when dropped.
+/// One counted object. Dropping it decrements the number.
 pub(crate) struct Held(Arc<Limit>);
 
 impl Limit {
-    /// At most `max` objects. Context: sleeping. Errors: `ENOMEM`.
+    /// A limit of `max` objects. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(max: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
@@ -28,7 +28,7 @@ impl Limit {
 }
 
 impl Limit {
-    /// Takes a place. Errors: `ENOMEM` when all are taken.
+    /// Counts one more object. Context: any. Errors: `ENOMEM` if there are as many as allowed.
     pub(crate) fn hold(self: &Arc<Self>) -> Result<Held> {
         let max = self.max;
         self.used

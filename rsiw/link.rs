@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices come and go: `rdma link add`, and what happens to the network device below.
+//! Makes devices on `rdma link add`, and follows the events of their network devices.
 
 use crate::{
     cm,
@@ -11,7 +11,7 @@ use crate::{
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
 
-/// Everything that outlives a single device.
+/// The state that outlives a single device.
 pub(crate) struct Links {
     pub(crate) devices: Devices<Rsiw>,
     queues: Arc<Queues>,
@@ -19,7 +19,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// No device yet. Context: sleeping.
+    /// Makes the state, without a device. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(module: &'static ThisModule, queues: Arc<Queues>) -> Result<Arc<Self>> {
         let links = Self {
             devices: Devices::new()?,
@@ -29,13 +29,13 @@ impl Links {
         Ok(Arc::new(links, GFP_KERNEL)?)
     }
 
-    /// Makes an RDMA device of `ndev`.
+    /// Makes an RDMA device on top of `ndev`. Context: sleeping.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a kind of network device that is none of Ethernet, loopback and those without
-    /// link layer, `EEXIST` when it has an RDMA device of this driver, `ENFILE` when the name is
-    /// taken, `EINVAL` for a bad name.
+    /// `EINVAL` for a network device other than Ethernet, loopback or one without link layer, and
+    /// for a bad name. `EEXIST` if it has an RDMA device of this driver, `ENFILE` if the name is
+    /// taken.
     fn add(&self, name: &CStr, ndev: &NetDevice) -> Result {
         if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
             return Err(EINVAL);
@@ -48,7 +48,7 @@ impl Links {
             node_desc: c"Software RDMA NIC (iWARP)",
             ndev,
             comp_vectors: kext::online_cpus(),
-            // Ports are those of the host's TCP: there need be nothing to map.
+            // Ports are those of the host's TCP, so no mapper is needed unless it was asked for.
             no_port_map: !ports_mapped,
             local_dma_lkey: 0,
             name_by_user: true,
@@ -57,8 +57,8 @@ impl Links {
     }
 }
 
-/// What makes the device's GID unique: the hardware address, or, where there is none (loopback,
-/// tunnels), a random one with the bits of a locally administered unicast address.
+/// The unique part of the device's GID: the hardware address. If there is none (loopback, tunnels),
+/// it is random, with the bits of a locally administered unicast address.
 fn gid_of(ndev: &NetDevice) -> [u8; 6] {
     let addr = ndev.hw_addr();
     if let Some(mac) = addr.bytes().first_chunk::<6>() {
@@ -70,7 +70,7 @@ fn gid_of(ndev: &NetDevice) -> [u8; 6] {
     [r[0] & !1 | 2, r[1], r[2], r[3], r[4], r[5]]
 }
 
-/// `rdma link add NAME type rsiw netdev DEV`.
+/// The link type: `rdma link add NAME type rsiw netdev DEV`.
 pub(crate) struct Link(pub(crate) Arc<Links>);
 
 impl LinkOps for Link {
@@ -81,7 +81,7 @@ impl LinkOps for Link {
     }
 }
 
-/// What happens to network devices. Called under RTNL: only looks and queues.
+/// Handles the events of network devices. Called under RTNL, so it only looks and queues work.
 pub(crate) struct Notifier(pub(crate) Arc<Links>);
 
 impl NetdevNotifier for Notifier {

@@ -2,7 +2,7 @@
 
 //! rsiw: a software RDMA NIC. iWARP over kernel TCP sockets on any Ethernet port.
 //!
-//! The rooms, and who may use whom, are told in Documentation/design.md.
+//! Documentation/design.md describes the parts and their dependencies.
 
 mod abi;
 mod cm;
@@ -97,9 +97,10 @@ module! {
     },
 }
 
-/// The module. Fields are dropped in order, which is the teardown: first no new device can come,
-/// then events of network devices stop, then all devices are unregistered, which ends every
-/// connection; then the queues that their teardown ran on, and last what was deferred.
+/// The module. Its fields are dropped in order, which is the teardown. First the link type goes, so
+/// that no new device comes; then the notifier of network devices. Then all devices are
+/// unregistered, which ends every connection. Then the work queues go, on which that teardown ran,
+/// and last deferred work.
 struct Module {
     _link: Pin<KBox<LinkRegistration<Link>>>,
     _notifier: Pin<KBox<NotifierRegistration<Notifier>>>,

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains: what ties a QP to the memory that it may name.
+//! Protection domains, which tie a QP to the memory that it may use.
 
 use crate::limit::{Held, Limit};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma::Consumer;
 
-/// Identity of a protection domain; never used twice.
+/// Identity of a protection domain. No two domains ever have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PdId(u64);
 
 #[cfg(CONFIG_KUNIT)]
 impl PdId {
-    /// That of no domain.
+    /// An identity for tests, of no real domain.
     pub(crate) const fn of_test(id: u64) -> Self {
         Self(id)
     }
@@ -27,11 +27,12 @@ pub(crate) struct Pd {
     _held: Held,
 }
 
-/// A stream of a domain, as long as it lasts.
+/// One stream of a domain. Dropping it decrements the domain's number of streams.
 pub(crate) struct Stream(Arc<Pd>);
 
 impl Pd {
-    /// A new domain. Errors: `ENOMEM` when the device has no more.
+    /// Makes a domain. Context: sleeping. Errors: `ENOMEM`, also if the device has as many as
+    /// allowed.
     pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
@@ -42,12 +43,12 @@ impl Pd {
         Ok(Arc::new(pd, consumer.flags())?)
     }
 
-    /// The identity to compare.
+    /// The domain's identity.
     pub(crate) fn id(&self) -> PdId {
         self.id
     }
 
-    /// A stream begins.
+    /// Counts a new stream. Context: any.
     pub(crate) fn join(self: &Arc<Self>) -> Stream {
         self.streams.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rings that a process maps, as the driver uses them: hostile memory with a hand-over flag.
+//! The rings that a process maps: hostile memory with a flag that hands over each element.
 //!
-//! Whoever fills an element stores its flags last; whoever takes it copies it once and works on the
-//! copy only. Indices run freely and wrap; the ring masks them.
+//! The side that fills an element stores its flags last. The driver, when it takes an element,
+//! copies it once and uses only the copy. Indices are not bounded by the size and wrap at 2^32; the
+//! ring masks them.
 
 use crate::abi::{
     notify, wqe_flags, Cqe, Rqe, Sge, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
@@ -18,10 +19,10 @@ use rdma::{
 
 /// An element whose flags are a `u16` at the offset that send and receive elements share.
 pub(crate) trait WorkElement: Entry {
-    /// 64-bit words in front of the scatter/gather list. They tell how much of that is in use.
+    /// 64-bit words in front of the scatter/gather list. They tell how much of the list is in use.
     const HEAD: usize;
 
-    /// 64-bit words in use, at most all; what is behind them is nobody's.
+    /// 64-bit words in use, possibly more than the element has. Words behind them have no meaning.
     fn used(&self) -> usize;
 }
 
@@ -48,7 +49,7 @@ impl WorkElement for Rqe {
 /// 64-bit words of a scatter/gather element.
 const SGE: usize = size_of::<Sge>() / 8;
 
-/// A send or receive ring: filled by the consumer, emptied by the driver.
+/// A send or receive ring: the consumer fills it, the driver empties it.
 pub(crate) struct WorkRing<T: WorkElement>(Ring<T>);
 
 impl<T: WorkElement> WorkRing<T> {
@@ -67,31 +68,31 @@ impl<T: WorkElement> WorkRing<T> {
         self.flags(index).load_acquire() & wqe_flags::VALID != 0
     }
 
-    /// Takes element `index` if the consumer has filled it: copies it, then gives its place back.
+    /// Takes element `index` if the consumer has filled it: copies it, then marks it as free.
     pub(crate) fn take(&self, index: u32) -> Option<T> {
         let mut copy = T::new_zeroed();
         self.take_into(index, &mut copy).then_some(copy)
     }
 
-    /// As [`Self::take`], to where the copy is to stay; `false` if there is none. Behind what is in
-    /// use the copy keeps what it had.
+    /// As [`Self::take`], but copies to `copy`, and returns `false` if the consumer has not filled
+    /// the element. Only the words in use are copied; `copy` keeps its others.
     pub(crate) fn take_into(&self, index: u32, copy: &mut T) -> bool {
-        // Acquire: the rest of the element was written before its flags.
+        // Acquire, in `is_valid`: the rest of the element was written before its flags.
         if !self.is_valid(index) {
             return false;
         }
         self.0.load_words(index, copy, 0..T::HEAD);
         self.0.load_words(index, copy, T::HEAD..copy.used());
-        // Release: the copy is complete before the place is free.
+        // Release: the copy is complete before the element is free.
         self.flags(index).store_release(0);
-        // The next element's flags are read after this store. The library rings only if it finds
-        // the element before its own taken, so either it sees this store, or the next look here
-        // sees its element.
+        // Orders this store before the read of the next element's flags. The library rings the
+        // doorbell only if it finds that the element before its own was taken. So either the
+        // library sees this store, or the driver's next read sees the library's element.
         rdma::ring::mb();
         true
     }
 
-    /// Fills element `index` for a kernel consumer; `false` if it has not been taken yet.
+    /// Fills element `index` for a kernel consumer. Returns `false` if the element is not free.
     pub(crate) fn put(&self, index: u32, value: &T) -> bool {
         if self.flags(index).load_acquire() != 0 {
             return false;
@@ -106,7 +107,7 @@ impl<T: WorkElement> WorkRing<T> {
     }
 }
 
-/// A completion ring: filled by the driver, emptied by a process, with the word that arms events.
+/// A completion ring, with the word that arms events: the driver fills it, a process empties it.
 pub(crate) struct CompletionRing(Ring<Cqe>);
 
 impl CompletionRing {
@@ -120,10 +121,9 @@ impl CompletionRing {
         self.0.mem()
     }
 
-    /// Publishes `cqe` in place `index`; `false` if the process has not emptied it.
+    /// Publishes `cqe` as element `index`. Returns `false` if the process has not emptied that.
     ///
-    /// Flags, operation, status and length share the element's second word, whose publication
-    /// comes last.
+    /// Flags, operation and status share a 32-bit word of the element, which is stored last.
     pub(crate) fn put(&self, index: u32, cqe: &Cqe) -> bool {
         let head = || self.0.word32(index, CQE_FLAGS_OFFSET);
         if head().load_acquire() & u32::from(CQE_VALID) != 0 {
@@ -137,10 +137,11 @@ impl CompletionRing {
         true
     }
 
-    /// After a completion was published: whether the process wants an event for it. Disarms.
+    /// Returns whether the process wants an event for the completion just published, and disarms
+    /// then.
     pub(crate) fn fires(&self, solicited: bool) -> bool {
-        // The completion is visible before the arming word is read: a process that arms and then
-        // polls misses neither.
+        // Makes the completion visible before the arming word is read: a process that arms and then
+        // polls gets the event or sees the completion.
         rdma::ring::mb();
         let word = || self.0.tail32(0);
         let armed = word().load_relaxed();
@@ -152,7 +153,7 @@ impl CompletionRing {
         wanted
     }
 
-    /// Arms for a process that asks by verb instead of by store.
+    /// Arms events for a process that asks by a verb and not by a store.
     pub(crate) fn arm(&self, solicited_only: bool) {
         let how = if solicited_only {
             notify::SOLICITED
@@ -186,7 +187,7 @@ mod tests {
         for index in [0, 1, 3, 4, 7, u32::MAX, 0] {
             assert!(ring.take(index).is_none());
             assert!(ring.put(index, &element(index.into(), 0, 1)));
-            // Its place is taken, also in the next round.
+            // The element is not free, also for the index of the next round.
             assert!(!ring.put(index.wrapping_add(4), &element(9, 0, 1)));
             assert!(ring.is_valid(index));
             assert!(ring
@@ -198,8 +199,8 @@ mod tests {
         Ok(())
     }
 
-    /// What a process says of the length of its list bounds the copy, and does not lead beyond the
-    /// element.
+    /// A process writes the length of the list. It bounds the copy, and a wrong one does not lead
+    /// beyond the element.
     #[test]
     fn hostile_lengths_stay_in_the_element() -> Result {
         let ring = WorkRing::<Sqe>::new(2, Consumer::Kernel)?;
@@ -212,7 +213,7 @@ mod tests {
             (wqe_flags::INLINE, 0, 6),
             (wqe_flags::INLINE, u8::MAX, 6),
         ] {
-            // As a process does it, which writes the flags last.
+            // As a process does it: the flags last.
             ring.0.store(0, &element(1, flags, num_sge));
             ring.flags(0).store_release(flags | wqe_flags::VALID);
             let mut copy = Sqe::default();
@@ -229,12 +230,12 @@ mod tests {
         let cqe = Cqe::default();
         assert!(ring.put(0, &cqe) && ring.put(1, &cqe));
         assert!(!ring.put(2, &cqe));
-        // Nobody has armed it.
+        // Events are not armed.
         assert!(!ring.fires(true));
         ring.arm(true);
         assert!(!ring.fires(false));
         assert!(ring.fires(true));
-        // Once.
+        // An event disarms.
         assert!(!ring.fires(true));
         ring.arm(false);
         assert!(ring.fires(false));

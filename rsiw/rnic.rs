@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device with what runs on it.
+//! A device with its queue pairs and connections.
 
 use crate::{
     cm::Registry,
@@ -10,10 +10,9 @@ use crate::{
 use core::ops::Deref;
 use kernel::{prelude::*, sync::Arc};
 
-/// What the RDMA core's device refers to: what all parts of the driver share, the queue pairs, and the
-/// connections.
+/// The driver's object of the RDMA core's device.
 pub(crate) struct Rnic {
-    /// What all parts of the driver share.
+    /// The state that all parts of the driver share.
     pub(crate) dev: Arc<Device>,
     /// Queue pairs by number.
     pub(crate) qps: Arc<Qps>,
@@ -22,7 +21,7 @@ pub(crate) struct Rnic {
 }
 
 impl Rnic {
-    /// One that will be registered. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>, ports_mapped: bool) -> Result<Arc<Self>> {
         let dev = Device::new(gid, queues, ports_mapped)?;
         let rnic = Self {

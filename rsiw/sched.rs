@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who runs tx.
+//! Scheduling of tx.
 //!
-//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](kext::tx_lock): the process that
-//! rings the doorbell; the receive callback, which answers short Reads at once; or the module's
-//! worker, for whatever is found where sleeping is not allowed. An actor that finds the lock taken
-//! signals its holder, which looks again, so no wake-up is lost.
+//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](kext::tx_lock). It is the
+//! process that rings the doorbell; or the receive callback, which answers short Reads at once; or
+//! the module's worker, which does the work of callers that must not sleep. An actor that finds the
+//! lock taken signals the holder, which then runs tx once more, so no wake-up is lost.
 
 use crate::{params, qp::Qp, tx::Ended};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
 
-/// How many times the budget of the worker a process has, which nobody waits for but itself: so much
-/// that most do all of their work themselves, and get back to it in the end.
+/// A process' budget, as a multiple of the worker's. A process holds up only itself with its work.
+/// So the budget lets most processes do all of it themselves, but each call returns in the end.
 const PROCESS: usize = 4;
 
-/// How often tx looks again on behalf of those who found it taken.
+/// How often tx runs once more for actors that found it locked.
 const ROUNDS: u32 = 16;
 
 impl Qp {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        // Fails only when the work is queued already, which is as good. (While it runs from one queue
-        // it may be queued on the other, and run there, too, and find tx locked.)
+        // It fails only if the work is queued already, which serves as well. (The work may run from
+        // one queue and be queued on the other. If it runs there, too, it finds tx locked.)
         let _ = self.dev.queues.tx_now().queue().enqueue(self.clone());
     }
 
-    /// Runs tx for a process, unless another actor does, which then sees to it. Context: sleeping, no
-    /// lock held.
+    /// Runs tx for a process. If another actor runs tx, that one does the work. Context: sleeping,
+    /// no lock held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
         self.run_for(PROCESS * params::tx_budget());
     }
 
-    /// Runs tx here for about `left` bytes, then has the worker go on.
+    /// Runs tx here for about `left` bytes. The worker does the rest.
     fn run_for(self: &Arc<Self>, mut left: usize) {
         let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;
         };
-        // A bound, as other threads may keep on ringing: then the worker goes on.
+        // Bounded, as other threads may ring the doorbell again and again. Then the worker goes on.
         for _ in 0..ROUNDS {
             if let Some(tx) = &mut *guard {
                 if tx.run(self, &mut left) == Ended::Again {
@@ -55,8 +55,8 @@ impl Qp {
         self.wake_tx();
     }
 
-    /// Answers the peer's short Reads here, unless another actor runs tx, which then sees to it, or
-    /// the worker has to. Context: callback, the socket is locked.
+    /// Answers the peer's short Reads here. If another actor runs tx, that one does; longer answers
+    /// are left to the worker. Context: callback, socket locked.
     pub(crate) fn answer_here(self: &Arc<Self>, sk: &mut LockedSock) {
         let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;

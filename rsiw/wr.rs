@@ -2,9 +2,9 @@
 
 //! Work requests and completions in the driver's own, checked form.
 //!
-//! A request gets here either as a copy of an element of a mapped send queue ([`SendWr::check`],
-//! everything in it is a process' claim) or from a kernel consumer's post verb. From here on all
-//! values are in range; what still has to be looked up (keys) is looked up when the request starts.
+//! A request comes from a kernel consumer's post verb, or is a copy of an element of a mapped send
+//! queue; then a process has written all its values, and [`SendWr::check`] checks them. From here
+//! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
     abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
@@ -13,7 +13,7 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use zerocopy::IntoBytes;
 
-/// What a send work request asks for.
+/// The operation of a send work request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendOp {
     Write,
@@ -29,7 +29,7 @@ pub(crate) enum SendOp {
 }
 
 impl SendOp {
-    /// The operation code that the ABI names it by.
+    /// The operation code in the ABI.
     pub(crate) fn code(self) -> u8 {
         match self {
             SendOp::Write => opcode::WRITE,
@@ -42,7 +42,7 @@ impl SendOp {
         }
     }
 
-    /// Whether it completes only when the peer has answered.
+    /// Whether the request completes only when the peer has answered.
     pub(crate) fn is_read(self) -> bool {
         matches!(self, SendOp::Read | SendOp::ReadLocalInv)
     }
@@ -53,37 +53,37 @@ pub(crate) struct Registration {
     pub(crate) region: Arc<Region>,
     pub(crate) key: u32,
     pub(crate) access: Access,
-    /// The address of its first byte.
+    /// The address of the region's first byte.
     pub(crate) iova: u64,
 }
 
 /// One send work request. Its total length fits `u32`.
 ///
-/// It lies in the form in which a process wrote it, so that it is copied out of the ring once and
-/// checked in place.
+/// It is kept in the form in which a process writes it, so that it is copied out of the ring once
+/// and checked in place.
 pub(crate) struct SendWr {
     sqe: Sqe,
     pub(crate) op: SendOp,
     pub(crate) signalled: bool,
     pub(crate) solicited: bool,
-    /// Waits until all RDMA Reads before it have completed.
+    /// The request waits until all RDMA Reads before it have completed.
     pub(crate) fence: bool,
     /// The payload is in the request: `sge[0].length` bytes from `sge[1]` on.
     pub(crate) inline: bool,
-    /// Elements in all.
+    /// Elements of the list, including those that have no room here.
     num_sge: u8,
     /// Bytes of payload.
     pub(crate) len: u32,
     pub(crate) reg: Option<Registration>,
 }
 
-/// The sum of `lengths`, if it is a message's: it has at most 2^32 - 1 bytes.
+/// The sum of `lengths`, if a message can have so many bytes: at most 2^32 - 1.
 fn total(mut lengths: impl Iterator<Item = u32>) -> Option<u32> {
     lengths.try_fold(0u32, u32::checked_add)
 }
 
 impl SendWr {
-    /// A request without payload yet.
+    /// Makes a request without payload.
     pub(crate) fn new(id: u64, op: SendOp, rkey: u32, raddr: u64) -> Self {
         Self {
             sqe: Sqe {
@@ -104,12 +104,12 @@ impl SendWr {
         }
     }
 
-    /// What the consumer knows it by.
+    /// The consumer's identifier of the request.
     pub(crate) fn id(&self) -> u64 {
         self.sqe.id
     }
 
-    /// The operation as the consumer named it, also where it is none.
+    /// The operation code as the consumer wrote it, even if it is not valid.
     pub(crate) fn opcode(&self) -> u8 {
         self.sqe.opcode
     }
@@ -124,15 +124,15 @@ impl SendWr {
         self.sqe.raddr
     }
 
-    /// Where the copy of an element that a process wrote belongs; [`Self::check`] comes next.
+    /// The room for the copy of an element that a process wrote. [`Self::check`] must follow.
     pub(crate) fn element(&mut self) -> &mut Sqe {
         &mut self.sqe
     }
 
-    /// Checks the element.
+    /// Checks the element that a process wrote.
     ///
-    /// `max_sge` is the limit that the QP was created with. Kernel-only operations cannot be
-    /// expressed. An element that is refused completes in error with the status returned.
+    /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
+    /// are refused. A refused element completes in error with the returned status.
     pub(crate) fn check(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
         let sqe = &self.sqe;
         let op = match sqe.opcode {
@@ -161,7 +161,7 @@ impl SendWr {
             let len = total(sges.iter().map(|s| s.length));
             (sqe.num_sge, len.ok_or(Status::LocLen)?)
         };
-        // The sink of an RDMA Read is named by one STag and one offset on the wire.
+        // The sink of an RDMA Read is one STag and one offset on the wire.
         if op.is_read() && num_sge > 1 {
             return Err(Status::QpOp);
         }
@@ -175,12 +175,12 @@ impl SendWr {
         Ok(())
     }
 
-    /// Gives the request its gather (or, for a Read, scatter) list, and keeps as much of it as has room.
-    /// Returns the rest.
+    /// Sets the request's gather list (for a Read, scatter list). Keeps the elements that have
+    /// room, and returns the others.
     ///
     /// # Errors
     ///
-    /// `EINVAL` when there are too many elements or their lengths overflow a message.
+    /// `EINVAL` if there are too many elements, or more bytes than a message can have.
     pub(crate) fn set_sges<'a>(&mut self, sges: &'a [rdma::Sge]) -> Result<&'a [rdma::Sge]> {
         self.num_sge = u8::try_from(sges.len()).map_err(|_| EINVAL)?;
         self.len = total(sges.iter().map(rdma::Sge::length)).ok_or(EINVAL)?;
@@ -194,7 +194,7 @@ impl SendWr {
     ///
     /// # Errors
     ///
-    /// `EINVAL` when it exceeds [`MAX_INLINE`].
+    /// `EINVAL` if the payload exceeds [`MAX_INLINE`].
     pub(crate) fn push_inline(&mut self, data: &[u8]) -> Result {
         let at = self.len as usize;
         let end = at.checked_add(data.len()).ok_or(EINVAL)?;
@@ -209,13 +209,13 @@ impl SendWr {
         Ok(())
     }
 
-    /// The gather or scatter list, as much of it as has room; empty for an inline request.
+    /// The elements of the gather or scatter list that have room here; none for an inline request.
     pub(crate) fn sges(&self) -> &[Sge] {
         let n = if self.inline { 0 } else { self.num_sge };
         self.sqe.sge.get(..n.into()).unwrap_or(&self.sqe.sge)
     }
 
-    /// Elements that have no room.
+    /// The number of elements that have no room here.
     pub(crate) fn more_sges(&self) -> usize {
         sges_beyond(self.num_sge.into())
     }
@@ -229,7 +229,7 @@ impl SendWr {
     }
 }
 
-/// Completion status; the values are those of the ABI's `enum siw_wc_status`.
+/// Completion status. The values are those of the ABI's `enum siw_wc_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub(crate) enum Status {
@@ -241,13 +241,13 @@ pub(crate) enum Status {
     LocAccess = 6,
     RemAccess = 7,
     General = 9,
-    /// A registration that is not possible now. Not in the ABI: only kernel consumers register by
+    /// The registration is not possible now. Not in the ABI, as only kernel consumers register by
     /// work request.
     MemOp = 10,
 }
 
 impl From<MemError> for Status {
-    /// How a request fails that names memory which it may not.
+    /// The status of a request that names memory which it may not use.
     fn from(e: MemError) -> Self {
         match e {
             MemError::Access => Status::LocAccess,
@@ -264,7 +264,7 @@ pub(crate) struct Completion {
     pub(crate) opcode: u8,
     pub(crate) status: Status,
     pub(crate) bytes: u32,
-    /// The local STag that the peer's Send with Invalidate took away.
+    /// The local STag that the peer's Send with Invalidate has invalidated.
     pub(crate) invalidated: Option<u32>,
     pub(crate) solicited: bool,
 }
@@ -287,7 +287,7 @@ impl Completion {
 mod tests {
     use super::*;
 
-    /// What becomes of an element that a process wrote, with so many elements of so many octets.
+    /// Checks an element as a process writes it, with `num_sge` elements of `length` octets.
     fn checked(
         opcode: u8,
         flags: u16,
@@ -308,7 +308,7 @@ mod tests {
         result.err() == Some(status)
     }
 
-    /// Operations for kernel consumers, and numbers that are none, cannot be asked for.
+    /// A process cannot ask for a kernel consumer's operation, nor by an unknown code.
     #[test]
     fn processes_have_four_operations() {
         for code in 0..=u8::MAX {
@@ -339,7 +339,7 @@ mod tests {
             checked(opcode::SEND, 0, u8::MAX, 10, 255),
             Status::QpOp
         ));
-        // The sink of a Read is one.
+        // The sink of a Read is one element.
         assert!(checked(opcode::READ, 0, 1, 10, 6).is_ok());
         assert!(refused(checked(opcode::READ, 0, 2, 10, 6), Status::QpOp));
     }
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn inline_data_have_room() {
         let inline = wqe_flags::INLINE;
-        // The number of elements has no meaning then.
+        // The number of elements has no meaning for inline data.
         for num_sge in [0, 1, u8::MAX] {
             let wr = checked(opcode::SEND, inline, num_sge, MAX_INLINE, 1);
             assert!(wr.is_ok_and(|wr| {
