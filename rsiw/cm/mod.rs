@@ -8,7 +8,7 @@
 //! and `reject` act in place of the actor. And once the queue pair runs, it takes received data
 //! straight from the callback.
 //!
-//! - [`conn`]: the connection: its socket, its events, its callbacks.
+//! - [`conn`]: the connection: its socket, its events, its actor, its callbacks.
 //! - [`stage`]: the stages and the ways between them.
 //! - [`initiator`]: connecting, MPA Request, MPA Reply.
 //! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
