@@ -38,7 +38,7 @@ pub(crate) fn mpa_revision() -> u8 {
 }
 
 /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does not
-/// wait. At most a minute: the peer's close does not wait longer.
+/// wait. At most a minute.
 pub(crate) fn recv_wait_ms() -> u32 {
     param::<u32>(module_parameters::recv_wait_ms.value()).min(60_000)
 }

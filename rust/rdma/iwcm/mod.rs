@@ -232,9 +232,10 @@ pub struct ConnInfo<'a> {
     pub remote: SocketAddr,
     /// The peer's private data; bytes beyond 255 are cut off.
     pub private_data: &'a [u8],
-    /// Inbound RDMA Reads.
+    /// RDMA Reads that the peer takes at a time: what this end may have outstanding. (iwcm counts
+    /// from the peer's end.)
     pub ird: u8,
-    /// Outbound RDMA Reads.
+    /// RDMA Reads that the peer may have outstanding.
     pub ord: u8,
 }
 
