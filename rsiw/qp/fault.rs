@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes wrong on a connection, and the way to ERROR.
+//! Faults of a connection, and the way to ERROR.
 //!
-//! A fault is found by rx (the peer broke a rule), by tx (a request cannot be sent), or reported by
-//! the peer's Terminate. The finder only notes it, moves the QP to TERMINATE, and has tx send the
-//! Terminate message; the connection's close then leads to [`Qp::enter_error`], which is the one
-//! place where queues are flushed.
+//! Rx finds a fault if the peer breaks a rule, tx if a request cannot be sent, and the peer reports
+//! one by a Terminate. The finder notes the fault and moves the QP to TERMINATE. Tx then sends a
+//! Terminate, unless the peer has sent one. Afterwards the connection is closed, which leads to
+//! [`Qp::enter_error`], the one place where the queues are flushed.
 
 use super::{sq::Seq, Qp, State, Teardown};
 use crate::{
@@ -47,16 +47,16 @@ impl DelayedWorkItem for Qp {
 }
 
 impl Qp {
-    /// Notes the request that the connection fails with; the first note counts. `None` is the Read
-    /// of connection setup, whose failure is nobody's. Context: any.
+    /// Notes the request that the connection fails with. Only the first note counts. `None` is the
+    /// Read of connection setup, whose failure no consumer hears of. Context: any.
     pub(crate) fn note_failure(&self, seq: Option<Seq>, status: Status) {
         if let Some(seq) = seq {
             self.shared.lock().failure.get_or_insert((seq, status));
         }
     }
 
-    /// Rx found a fault in what the peer sent (or, [`FaultKind::Local`], in what the consumer gave
-    /// it to receive with). Context: callback.
+    /// Rx has found a fault in the data of the peer, or ([`FaultKind::Local`]) in a receive of the
+    /// consumer. Context: callback.
     pub(crate) fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
         let counters = &self.dev.counters;
         let (event, counter) = match fault.kind() {
@@ -76,11 +76,12 @@ impl Qp {
         }
     }
 
-    /// The peer sent a Terminate: it found a fault in what we sent. Context: callback.
+    /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
+    /// callback.
     pub(crate) fn peer_terminated(&self, t: &Terminate) {
         self.dev.counters.rx_terminates.add(1);
-        // A refused Read is the oldest that is outstanding: the peer serves them in order. A Write
-        // or a Send has completed already, and only the event tells.
+        // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
+        // order. A Write or a Send has completed already, and only the event tells of its failure.
         if t.read_request().is_some() {
             self.note_failure(self.sq.oldest_read(), Status::RemAccess);
         }
@@ -98,19 +99,20 @@ impl Qp {
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
         self.note_failure(failed.seq, failed.status);
         if self.begin_terminate(Some(term)) && failed.seq.is_none() {
-            // Nothing of the consumer's own failed: a Read of the peer did.
+            // No request of the consumer has failed: a Read of the peer could not be answered.
             self.handle.event(QpEvent::AccessError);
         }
     }
 
-    /// A completion was lost: nothing of the QP can be relied on. Context: any.
+    /// A completion was lost, so the consumer can rely on nothing of this QP any more. Context:
+    /// any.
     pub(crate) fn cq_overflow(self: &Arc<Self>) {
         self.dev.counters.cq_overflows.add(1);
         self.warn(format_args!("completion queue overflow; stream terminated"));
         self.begin_terminate(Some(Terminate::new(TermCode::LOCAL_CATASTROPHIC)));
     }
 
-    /// Tells the log, now and then, what happened to the connection. Context: any, without
+    /// Logs what happened to the connection, rate-limited. Context: any, without the lock of
     /// `shared`.
     fn warn(&self, what: Arguments<'_>) {
         let Some(handle) = self.dev.handle() else {
@@ -124,7 +126,8 @@ impl Qp {
         }
     }
 
-    /// Goes to TERMINATE and has `terminate` sent; false if the QP is on its way down already.
+    /// Goes to TERMINATE and has tx send `terminate`; false if the QP is neither in RTS nor in
+    /// CLOSING.
     fn begin_terminate(self: &Arc<Self>, terminate: Option<Terminate>) -> bool {
         if self.state.advance(State::Terminate).is_err() {
             return false;
@@ -150,24 +153,23 @@ impl Qp {
         }
     }
 
-    /// Modify to ERROR, and the first half of destruction: everything outstanding completes, and
-    /// the connection goes. What TCP has taken is still delivered, as its requests have completed.
-    /// Context: sleeping.
+    /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has
+    /// the connection closed. Data that TCP has taken are still delivered, as their requests have
+    /// completed. Context: sleeping.
     pub(crate) fn fail(self: &Arc<Self>) {
         self.enter_error();
         self.close_conn(Close::Flush);
     }
 
-    /// To ERROR: stops both halves, then completes everything that is outstanding, in order.
-    /// Idempotent. What the stream is still to end with is left to the connection. Context:
-    /// sleeping.
+    /// Goes to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
+    /// Idempotent. The connection sends what the stream is still to end with. Context: sleeping.
     pub(crate) fn enter_error(self: &Arc<Self>) {
         let _ = self.state.advance(State::Error);
         let mut end = self.teardown.lock();
         if end.flushed {
             return;
         }
-        // Waits for a run under way; later ones find nothing.
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
         let mut tx = self.tx.lock().take();
         let recv = self.stop_rx();
         self.inbound.clear();
@@ -184,18 +186,18 @@ impl Qp {
         }
         end.flushed = true;
         self.await_late(&mut end);
-        // Before anybody else finds the queues flushed, and closes.
+        // Before other actors find the queues flushed, and close the connection.
         if let Some(tx) = &mut tx {
             tx.leave();
         }
         drop(end);
-        // References to regions and to the connection go here, where sleeping is allowed.
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
         drop(tx);
     }
 
-    /// Sets the timer that looks for what comes late: a process posts receives into its mapping and
-    /// tells nobody, and of requests it does not tell while there are others before them. (A kernel
-    /// consumer's post is a call.)
+    /// Arms the timer that flushes late posts. A process posts receives into its mapping without
+    /// telling anybody, and rings the doorbell for a request only if all earlier ones were taken.
+    /// (A kernel consumer's post is a call.)
     fn await_late(self: &Arc<Self>, end: &mut Teardown) {
         const FIRST: u32 = 16;
         const LAST: u32 = 1024;
@@ -207,25 +209,26 @@ impl Qp {
             .arm(&self.dev.queues.tx_in_turn, self.clone(), end.pause);
     }
 
-    /// TCP has no memory. It tells of room only when what it has sent is acknowledged, and there may
-    /// be nothing: tx looks again in a while. Context: any, as the holder of the tx lock.
+    /// TCP has no memory. It reports room only when data that it has sent are acknowledged, and
+    /// there may be none. So the timer has tx try again in a while. Context: any, as the holder of
+    /// the tx lock.
     pub(crate) fn await_memory(self: &Arc<Self>) {
         const MS: u32 = 20;
         self.poll_timer
             .arm(&self.dev.queues.tx_in_turn, self.clone(), MS);
     }
 
-    /// The consumer destroys the QP: to ERROR, and nothing happens to it afterwards. Context:
-    /// sleeping.
+    /// The consumer destroys the QP: goes to ERROR, and nothing happens to the QP afterwards.
+    /// Context: sleeping.
     pub(crate) fn end(self: &Arc<Self>) {
         self.teardown.lock().destroyed = true;
         self.fail();
-        // No lock is held that its call takes.
+        // No lock is held that the timer's function takes.
         self.poll_timer.cancel_sync();
         self.end_notify();
     }
 
-    /// Stops receiving; returns the receive that was being filled.
+    /// Stops receiving; returns the receive that was being filled, with its status.
     fn stop_rx(&self) -> Option<(u64, Status)> {
         let conn = self.shared.lock().conn.clone()?;
         let mut sk = conn.socket().lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the consumer allows on a QP: the peer's rights, and how many RDMA Reads.
+//! A consumer's limits for a QP: the peer's rights, and the number of RDMA Reads.
 
 use super::{Qp, State};
 use crate::{cm::StreamParams, device::max, mem::Access};
@@ -8,16 +8,16 @@ use kernel::prelude::*;
 
 /// See the module's documentation.
 pub(super) struct Limits {
-    /// IRD and ORD in use (before connecting: 0).
+    /// IRD and ORD of the connection; 0 before there is one.
     agreed: (u32, u32),
-    /// IRD and ORD to agree on at the most.
+    /// The highest IRD and ORD that a connection may agree on.
     pub(super) most: (u32, u32),
-    /// What the peer may do where a region grants it, too.
+    /// The peer's rights; a region has to grant them, too.
     access: Access,
 }
 
 impl Limits {
-    /// The device's.
+    /// The limits of the device.
     pub(super) const fn new() -> Self {
         Self {
             agreed: (0, 0),
@@ -28,12 +28,12 @@ impl Limits {
 }
 
 impl Qp {
-    /// IRD and ORD in use.
+    /// IRD and ORD of the connection; 0 before there is one.
     pub(crate) fn read_limits(&self) -> (u32, u32) {
         self.limits.lock().agreed
     }
 
-    /// A connection has agreed on these. Context: any.
+    /// Notes what a connection has agreed on. Context: any.
     pub(super) fn agree(&self, p: &StreamParams) {
         self.limits.lock().agreed = (p.ird.into(), p.ord.into());
     }
@@ -42,7 +42,8 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: more than the device has. When there has been a connection: not what it agreed on.
+    /// `EINVAL`: before a connection, if the device has not as much; afterwards, if the connection
+    /// has agreed on other values.
     pub(crate) fn check_limits(&self, ird: Option<u8>, ord: Option<u8>) -> Result {
         let idle = self.state() == State::Idle;
         let agreed = self.read_limits();
@@ -62,26 +63,27 @@ impl Qp {
         Ok(())
     }
 
-    /// Has connections agree on so much at the most. Context: any.
+    /// Limits the values that a connection may agree on. Context: any.
     pub(crate) fn set_limits(&self, ird: Option<u8>, ord: Option<u8>) {
         let most = &mut self.limits.lock().most;
         most.0 = ird.map_or(most.0, u32::from);
         most.1 = ord.map_or(most.1, u32::from);
     }
 
-    /// What the peer may do where a region grants it, too.
+    /// The peer's rights; a region has to grant them, too.
     pub(crate) fn access(&self) -> Access {
         let granted = self.limits.lock().access;
         Access::REMOTE.and(granted)
     }
 
-    /// Limits what the peer may do from now on. Context: sleeping.
+    /// Limits the peer's rights from now on. Context: sleeping.
     pub(crate) fn set_access(&self, access: Access) {
         self.limits.lock().access = access;
         let Some(conn) = self.shared.lock().conn.clone() else {
             return;
         };
-        // If rx is not there yet, it will be told what was set above: both look under this lock.
+        // If there is no rx yet, `established` gives it the rights that were set above: it reads
+        // them under this lock, too.
         let mut sk = conn.socket().lock();
         if let Some(rx) = self.rx.get_mut(&mut sk).and_then(Option::as_mut) {
             rx.admit(self.access());

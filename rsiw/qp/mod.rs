@@ -6,11 +6,11 @@
 //! - [`reads`]: RDMA Reads under way in both directions.
 //! - [`state`]: the state diagram.
 //! - [`number`]: the queue pairs of a device, by number.
-//! - [`limits`]: what the consumer allows the peer, and how many Reads.
-//! - [`stream`]: life with a connection: set up, receive, close, lose it.
-//! - [`fault`]: what goes wrong, and the way to ERROR.
+//! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
+//! - [`stream`]: the QP's part in a connection: setup, receiving, closing, losing it.
+//! - [`fault`]: faults, and the way to ERROR.
 //!
-//! Who owns what, and which lock guards it, is told in Documentation/locking.
+//! Documentation/locking tells who owns what, and which lock guards it.
 
 pub(crate) mod fault;
 mod limits;
@@ -56,26 +56,26 @@ use state::{State, StateCell};
 /// A connection of a queue pair.
 pub(crate) type Conn = cm::Conn<Qp>;
 
-/// What several contexts set and one acts on; each access is short.
+/// Data that several contexts set and one context takes; each access is short.
 struct Shared {
     /// The connection, from `attach` to the end.
     conn: Option<Arc<Conn>>,
     /// A Terminate that tx is to send.
     terminate: Option<Terminate>,
-    /// The first failure: the request that it belongs to, and its status.
+    /// The first failure: the request that has failed, and its status.
     failure: Option<(Seq, Status)>,
-    /// Calls that are owed to the consumers of the send and the receive CQ.
+    /// Calls to the consumers of the send and the receive CQ that the worker is to make.
     deferred_notify: (Notify, Notify),
 }
 
-/// How far a QP's end has come.
+/// How far the end of a QP has come.
 #[derive(Default)]
 struct Teardown {
     /// The queues are flushed.
     flushed: bool,
-    /// The consumer has destroyed the QP: no timer any more.
+    /// The consumer has destroyed the QP: `poll_timer` is not armed any more.
     destroyed: bool,
-    /// Milliseconds to the next look for late receives.
+    /// Milliseconds until the timer looks for late receives again.
     pause: u32,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Qp {
     pub(crate) sq: SendQueue,
     pub(crate) rq: Arc<RecvQueue>,
     rq_is_shared: bool,
-    /// Receives that the peer's Sends took. Counted by rx alone.
+    /// Receives that the peer's Sends have taken. Only rx counts them.
     pub(crate) receives: Counter,
     #[pin]
     pub(crate) inbound: InboundReads,
@@ -103,23 +103,25 @@ pub(crate) struct Qp {
     pub(crate) tx: TxLock<Option<Tx>>,
     #[pin]
     tx_work: Work<Qp>,
-    /// Calls are owed to consumers.
+    /// `shared.deferred_notify` has calls for the worker to make.
     has_deferred: AtomicBool,
-    /// The worker makes them inside; closed when the QP is destroyed.
+    /// The worker makes deferred calls while it has access; revoked when the QP is destroyed.
     #[pin]
     notify_gate: Revocable<()>,
-    /// A responder may send: the peer's first FPDU has arrived.
+    /// This end may send: it is the initiator, or the peer's first FPDU has arrived, or the wait
+    /// for that is over.
     may_send: AtomicBool,
-    /// The peer sends nothing any more.
+    /// The peer's FIN was reached: it sends nothing any more.
     peer_done: AtomicBool,
-    /// A Send waits for its receive. A hint: rx knows.
+    /// A Send waits for its receive. A hint for contexts without the socket lock: rx has the truth.
     late: AtomicBool,
     #[pin]
     shared: SpinLockIrq<Shared>,
-    /// Serialises the way to ERROR, and what comes after.
+    /// Serialises the way to ERROR, and late flushes after it.
     #[pin]
     teardown: Mutex<Teardown>,
-    /// Looks for what nobody tells: memory for TCP, and in ERROR what a process posts late.
+    /// Polls for events of which nobody tells: memory for TCP, and in ERROR requests and receives
+    /// that a process posts late.
     #[pin]
     poll_timer: DelayedWork<Qp>,
     #[pin]
@@ -134,11 +136,11 @@ impl_has_work! {
     impl HasWork<Self> for Qp { self.tx_work }
 }
 
-/// How many requests complete in one go, with interrupts off. A queue may have 32,768, and a process
-/// can have all of them complete at once, as often as it likes.
+/// The most requests that complete in one go, with interrupts off. A queue may have 32,768, and a
+/// process can have all of them complete at once, as often as it likes.
 const BATCH: u32 = 64;
 
-/// What a QP is made of.
+/// The parts that a QP is made of.
 pub(crate) struct Parts<S> {
     pub(crate) dev: Arc<Device>,
     pub(crate) pd: Arc<Pd>,
@@ -154,7 +156,7 @@ pub(crate) struct Parts<S> {
 }
 
 impl Qp {
-    /// A QP in IDLE. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes a QP in IDLE. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(p: Parts<impl PinInit<SendQueue>>) -> Result<Arc<Self>> {
         let shared = Shared {
             conn: None,
@@ -214,7 +216,7 @@ impl Qp {
         )
     }
 
-    /// The core's side of this QP.
+    /// The RDMA core's object of this QP.
     pub(crate) fn handle(&self) -> &QpHandle {
         &self.handle
     }
@@ -224,12 +226,12 @@ impl Qp {
         self.tag.number
     }
 
-    /// Who uses it.
+    /// The kind of consumer that uses the QP.
     pub(crate) fn consumer(&self) -> Consumer {
         self.consumer
     }
 
-    /// Whose it is.
+    /// The owner: a process, or the kernel.
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -244,8 +246,8 @@ impl Qp {
         self.state() == State::Closing
     }
 
-    /// Whether what the peer sends counts. It does not behind an error, whoever's it is, before the
-    /// connection is closed for it.
+    /// Whether data of the peer are still received. After an error of either end they are not,
+    /// although the connection is closed only later.
     #[inline]
     pub(crate) fn may_receive(&self) -> bool {
         matches!(self.state(), State::Rts | State::Closing)
@@ -256,7 +258,7 @@ impl Qp {
         self.rq_is_shared
     }
 
-    /// Where completions of requests go.
+    /// The CQ for completions of requests.
     pub(crate) fn send_out(&self) -> Out<'_> {
         Out {
             cq: &self.scq,
@@ -264,7 +266,7 @@ impl Qp {
         }
     }
 
-    /// Where completions of receives go.
+    /// The CQ for completions of receives.
     pub(crate) fn recv_out(&self) -> Out<'_> {
         Out {
             cq: &self.rcq,
@@ -272,17 +274,19 @@ impl Qp {
         }
     }
 
-    /// Calls the consumer for what was published in the send CQ. Context: any, no lock held.
+    /// Calls the consumer's handler for completions in the send CQ, as `n` says. Context: any, no
+    /// lock held.
     pub(crate) fn after_send(self: &Arc<Self>, n: Notify) {
         self.after(&self.scq, n);
     }
 
-    /// Calls the consumer for what was published in the receive CQ. Context: any, no lock held.
+    /// Calls the consumer's handler for completions in the receive CQ, as `n` says. Context: any,
+    /// no lock held.
     pub(crate) fn after_recv(self: &Arc<Self>, n: Notify) {
         self.after(&self.rcq, n);
     }
 
-    /// Has the worker call the consumers, for who may not do it itself: a verb must not call back
+    /// Has the worker call the consumers, for a caller that must not: a verb must not call back
     /// from within (Documentation/infiniband/core_locking.rst). Context: any.
     pub(crate) fn defer_notify(self: &Arc<Self>, send: Notify, recv: Notify) {
         if send == Notify::default() && recv == Notify::default() {
@@ -297,9 +301,10 @@ impl Qp {
         self.wake_tx();
     }
 
-    /// Makes the calls that are owed. Context: worker.
+    /// Makes the deferred calls. Context: worker.
     pub(crate) fn flush_notify(self: &Arc<Self>) {
-        // Set behind the lock and before the wake-up, so what is missed here comes with another.
+        // `defer_notify` sets the flag after it has released the lock and before it wakes tx. So a
+        // call that is missed here is made when the worker runs for that wake-up.
         if !self.has_deferred.load(Ordering::Acquire) {
             return;
         }
@@ -308,11 +313,11 @@ impl Qp {
         }
     }
 
-    /// Makes the calls that are owed, and none from now on: a consumer may free what its handlers use
-    /// once its QP is destroyed. A CQ that was armed for one of these calls may serve other QPs, too, so
-    /// none is left out. Context: sleeping; the consumer posts nothing any more.
+    /// Makes the deferred calls, and prevents others from now on: a consumer may free what its
+    /// handlers use once its QP is destroyed. All calls are made, as a CQ that was armed for one of
+    /// them may serve other QPs, too. Context: sleeping; the consumer posts nothing any more.
     pub(super) fn end_notify(self: &Arc<Self>) {
-        // Waits for the worker if that makes some.
+        // Waits until the worker, if it is making such calls, has made them.
         self.notify_gate.revoke();
         self.make_calls();
     }

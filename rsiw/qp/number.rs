@@ -10,9 +10,9 @@ use kext::IdTable;
 pub(crate) struct Qps(IdTable<Qp>);
 
 impl Qps {
-    /// None. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes an empty table. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        // The wire never carries the numbers; 24 bits is what tools expect.
+        // QP numbers are never on the wire; tools expect them to have 24 bits.
         let table = IdTable::new(2, (1 << 24) - 1)?;
         Ok(Arc::new(Self(table), GFP_KERNEL)?)
     }
@@ -22,23 +22,26 @@ impl Qps {
         self.0.get(number)
     }
 
-    /// Calls `f` with the queue pair of that number, and takes no reference: it might be the last one
-    /// when it is dropped. Context: any; `f` must not sleep.
+    /// Calls `f` with the queue pair of that number. It takes no reference, which could be the last
+    /// one when it is dropped, and not every context may drop that. Context: any; `f` must not
+    /// sleep.
     pub(crate) fn with<R>(&self, number: u32, f: impl FnOnce(&Arc<Qp>) -> R) -> Option<R> {
         self.0.with(number, f)
     }
 }
 
-/// The number of a queue pair. No other one gets it before this is dropped, with the last reference to
-/// the queue pair: the RDMA core names queue pairs by number when it connects them, and checks earlier
-/// whose they are.
+/// The number of a queue pair. It is free again when this is dropped, which is with the last
+/// reference to the queue pair.
+///
+/// Until then no other queue pair gets it. The RDMA core names a queue pair by its number twice: to
+/// check whose it is (`iw_get_qp`), and later to connect it.
 pub(crate) struct QpNumber {
     qps: Arc<Qps>,
     id: u32,
 }
 
 impl QpNumber {
-    /// A number that is free. Context: sleeping. Errors: `ENOMEM`, `EBUSY`.
+    /// Reserves a number that is free. Context: sleeping. Errors: `ENOMEM`, `EBUSY`.
     pub(crate) fn new(qps: &Arc<Qps>) -> Result<Self> {
         let id = qps.0.reserve_random()?.keep();
         Ok(Self {
@@ -60,14 +63,16 @@ impl Drop for QpNumber {
 }
 
 impl Qp {
-    /// Lets the queue pair be found by its number. Context: sleeping. Errors: `ENOMEM`.
+    /// Enters the queue pair in the table, so that it is found by its number. Context: sleeping.
+    /// Errors: `ENOMEM`.
     pub(crate) fn publish(self: &Arc<Self>) -> Result {
         let flags = self.consumer().flags();
         let number = &self.number;
         number.qps.0.publish(number.id, self.clone(), flags)
     }
 
-    /// Lets nobody find the queue pair any more. Context: process, interrupts on.
+    /// Takes the queue pair out of the table, so that nobody finds it any more. Its number stays
+    /// reserved. Context: process, interrupts on.
     pub(crate) fn retire(&self) {
         drop(self.number.qps.0.retire(self.number.id));
     }

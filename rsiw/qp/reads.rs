@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads in both directions: those that we wait for, and those that the peer asked of us.
+//! RDMA Reads in both directions: those of this end that wait for their responses, and those of the
+//! peer that wait for tx to answer them.
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
@@ -9,29 +10,29 @@ use iwarp::{Msn, ReadRequest};
 use kernel::{alloc::Flags, prelude::*};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
 
-/// A Read of the peer of up to so many bytes is answered in the receive callback. What is longer
-/// takes its turn in a worker: the copy would keep the CPU from what the callback interrupted.
+/// The longest Read of the peer, in bytes, that the receive callback answers. A longer one is left
+/// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
 pub(crate) const SHORT_READ: u32 = 2048;
 
-/// A Read that was sent and whose response is due; at most ORD at a time.
+/// A Read that was sent and whose response has not arrived in full; at most ORD at a time.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
-    /// The request's place in the send queue; `None` for the Read of connection setup (RFC 6581
+    /// The request's position in the send queue; `None` for the Read of connection setup (RFC 6581
     /// section 5), which no consumer posted.
     pub(crate) seq: Option<Seq>,
-    /// STag and address that the request named as its sink.
+    /// STag and address of the sink, as the Read Request named them.
     pub(crate) stag: u32,
     pub(crate) addr: u64,
     pub(crate) len: u32,
-    /// The sink; `None` for a Read of zero bytes that invalidates nothing.
+    /// The sink; `None` for a Read of zero bytes that invalidates no STag.
     pub(crate) sink: Option<ResolvedMr>,
-    /// The sink's STag is invalidated when the data has arrived.
+    /// Whether the sink's STag is invalidated when the data have arrived.
     pub(crate) invalidate: bool,
 }
 
-/// A Read that the peer asked for, checked; at most IRD at a time.
+/// A Read Request of the peer that rx has checked; at most IRD at a time.
 pub(crate) struct InboundRead {
-    /// The request's number.
+    /// The message sequence number of the request.
     pub(crate) msn: Msn,
     pub(crate) request: ReadRequest,
     /// The source; `None` for a Read of zero bytes.
@@ -40,23 +41,23 @@ pub(crate) struct InboundRead {
 
 struct Inbound {
     waiting: Fifo<InboundRead>,
-    /// Tx is answering one. It counts against IRD until the end of its response is on its way: the
-    /// peer may not send another before it has seen that (RFC 5040 section 6.1).
+    /// Tx is answering a Read. It counts against IRD until the end of its response is in a batch:
+    /// the peer may not send another request before it has that response (RFC 5040 section 6.1).
     answering: bool,
     ird: u32,
 }
 
-/// Reads of the peer that wait for tx: filled by rx, drained by tx.
+/// Reads of the peer that wait for tx. Rx adds them, tx takes them.
 #[pin_data]
 pub(crate) struct InboundReads {
-    /// How many wait, for who does not hold the lock.
+    /// The number of Reads in `queue`, for readers that do not hold the lock.
     count: AtomicU32,
     #[pin]
     queue: SpinLockIrq<Inbound>,
 }
 
 impl InboundReads {
-    /// Room for no Read.
+    /// Makes a queue with room for no Read.
     pub(crate) fn new() -> impl PinInit<Self> {
         let queue = Inbound {
             waiting: Fifo::empty(),
@@ -66,7 +67,8 @@ impl InboundReads {
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
-    /// Makes room for `ird` Reads at a time: what was agreed on. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes room for `ird` Reads at a time, the number that both ends have agreed on. Context:
+    /// sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ird(&self, ird: u32, flags: Flags) -> Result {
         let mut waiting = Fifo::with_capacity(ird, flags)?;
         let mut queue = self.queue.lock();
@@ -76,7 +78,7 @@ impl InboundReads {
         Ok(())
     }
 
-    /// Rx queues a Read. Gives it back when the peer exceeds IRD.
+    /// Rx queues a Read. If the peer exceeds IRD, returns it as the error.
     pub(crate) fn push(&self, read: InboundRead) -> Result<(), InboundRead> {
         let queue = &mut *self.queue.lock();
         if queue.waiting.len() + u32::from(queue.answering) >= queue.ird {
@@ -90,24 +92,24 @@ impl InboundReads {
     /// Tx takes the oldest Read, to answer it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<InboundRead> {
-        // Most often so. Rx wakes tx after it has queued one.
+        // Most often there is none. Rx wakes tx after it has queued one, so none is missed.
         if self.is_empty() {
             return None;
         }
         self.take(u32::MAX)
     }
 
-    /// As [`InboundReads::pop`], if it is a short one.
+    /// As [`InboundReads::pop`], if the oldest Read is a short one.
     pub(crate) fn pop_short(&self) -> Option<InboundRead> {
         self.take(SHORT_READ)
     }
 
-    /// How many wait for tx to answer them.
+    /// The number of Reads that wait for tx.
     pub(crate) fn waiting(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether none waits.
+    /// Whether no Read waits for tx.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -123,12 +125,12 @@ impl InboundReads {
         read
     }
 
-    /// The end of the response is in the batch.
+    /// Tx has put the end of the response into the batch.
     pub(crate) fn answered(&self) {
         self.queue.lock().answering = false;
     }
 
-    /// Drops what is queued. Context: any in which dropping a region reference is fine.
+    /// Drops all queued Reads. Context: any in which references to regions may be dropped.
     pub(crate) fn clear(&self) {
         while let Some(read) = self.pop() {
             drop(read);

@@ -2,9 +2,9 @@
 
 //! Receive queues: a QP's own, or one that several QPs share.
 //!
-//! Both are a ring of elements, filled by a process through its mapping or by a kernel consumer's
-//! post, and emptied by rx. The lock serialises kernel posts, flushes, and the rx actors that share an
-//! SRQ. The one that has a queue for itself takes from it without.
+//! Both are a ring of elements. A process fills it through its mapping, a kernel consumer by its
+//! posts; rx empties it. The lock serialises kernel posts, flushes, and the rx actors that share an
+//! SRQ. The rx actor of a QP with a queue of its own takes from it without the lock.
 
 use super::BATCH;
 use crate::{
@@ -32,23 +32,24 @@ struct State {
 pub(crate) struct RecvQueue {
     size: u32,
     max_sge: u32,
-    /// Whose memory the requests name: a shared queue's domain need not be that of its QPs.
+    /// The protection domain of the memory that the requests name. A shared queue's domain need not
+    /// be that of its QPs.
     pd: PdId,
     ring: WorkRing<Rqe>,
     /// How long a Send that finds no receive waits for one, in milliseconds.
     wait_ms: u32,
-    /// The place that is taken from next. Changed by rx (of a shared queue, under the lock), or by a
-    /// flush, when rx has stopped.
+    /// Position of the next receive to take. Rx changes it (of a shared queue, under the lock), or
+    /// a flush, when rx has stopped.
     get: AtomicU32,
     #[pin]
     state: SpinLockIrq<State>,
-    /// A shared queue reports its limit here.
+    /// The RDMA core's object of a shared queue, which gets its low-water event.
     srq: Option<SrqHandle>,
 }
 
 impl RecvQueue {
-    /// A queue over `ring`, which has `size` elements (a power of two). A Send that finds it empty
-    /// waits for `wait_ms` milliseconds.
+    /// Makes a queue over `ring`, which has `size` elements (a power of two). A Send that finds it
+    /// empty waits for `wait_ms` milliseconds.
     pub(crate) fn new(
         size: u32,
         max_sge: u32,
@@ -75,7 +76,7 @@ impl RecvQueue {
         })
     }
 
-    /// Elements of the ring.
+    /// The number of elements of the ring.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
@@ -85,7 +86,7 @@ impl RecvQueue {
         self.pd
     }
 
-    /// Scatter elements that a request may have.
+    /// The number of scatter elements that a request may have.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
     }
@@ -95,12 +96,12 @@ impl RecvQueue {
         self.wait_ms
     }
 
-    /// Whether a receive is posted, as it was a moment ago. Context: any.
+    /// Whether a receive is posted. The answer may be out of date at once. Context: any.
     pub(crate) fn has_receive(&self) -> bool {
         self.ring.is_valid(self.get.load(Ordering::Relaxed))
     }
 
-    /// The low-water mark; 0 when disarmed.
+    /// The low-water mark; 0 if it is disarmed.
     pub(crate) fn limit(&self) -> u32 {
         self.state.lock().limit
     }
@@ -116,7 +117,8 @@ impl RecvQueue {
 
     /// A kernel consumer posts a receive. Context: any.
     ///
-    /// `out` is where it completes at once when the QP is in ERROR; a shared queue has none.
+    /// `out` is the CQ for receives that complete at once, as they do in ERROR; a shared queue has
+    /// none.
     ///
     /// # Errors
     ///
@@ -151,16 +153,17 @@ impl RecvQueue {
         Ok(Notify::default())
     }
 
-    /// Fails the receive under way (`current`), then all that are posted, in order; afterwards
-    /// kernel consumers' receives complete as flushed at once. Context: any, one call at a time.
+    /// Completes the receive under way (`current`) with its status, then all that are posted as
+    /// flushed, in order. From then on kernel consumers' receives complete as flushed when they are
+    /// posted. Context: any, one call at a time.
     pub(crate) fn flush(&self, current: Option<(u64, Status)>, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
         if let Some((id, status)) = current {
             notify |= out.complete(Completion::recv(id, status, 0));
         }
-        // A process may refill what was flushed: the ring's size bounds the work, and a timer finds
-        // the rest. A kernel consumer may post beside, but not in the one round that there is for
-        // it, which leaves nothing.
+        // A process may refill elements that were flushed. So the ring's size bounds the work, and
+        // a timer finds the rest. A kernel consumer may post at the same time, but not during the
+        // one round that its queue takes, which leaves no receive.
         let batch = match self.ring.mem().consumer() {
             Consumer::Process => self.size.min(BATCH),
             Consumer::Kernel => self.size,
@@ -185,9 +188,9 @@ impl RecvQueue {
         }
     }
 
-    /// Takes the next receive, if one is posted, to `rqe`. Context: any.
+    /// Moves the next receive, if one is posted, to `rqe`. Context: any.
     ///
-    /// Raises the limit event of a shared queue when fewer than the limit remain.
+    /// Raises the limit event of a shared queue if fewer than the limit remain.
     pub(crate) fn take(&self, rqe: &mut Rqe) -> bool {
         let Some(srq) = &self.srq else {
             return self.take_next(rqe);
@@ -212,7 +215,7 @@ impl RecvQueue {
         true
     }
 
-    /// Takes what is next, for who may change `get`.
+    /// Moves the next receive to `rqe`. The caller is one that may change `get`.
     fn take_next(&self, rqe: &mut Rqe) -> bool {
         let get = self.get.load(Ordering::Relaxed);
         if !self.ring.take_into(get, rqe) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: requests on their way from the consumer to tx, and in order to completion.
+//! The send queue: requests on their way from the consumer to tx, and from there to completion, in
+//! order.
 //!
-//! A request occupies a slot from the moment that the driver takes it (for a kernel consumer: at
-//! post; for a process: when tx takes the element out of the mapped ring) until its completion is
-//! published. Slots complete strictly in order, so a Send behind an RDMA Read waits for the Read
-//! (RFC 5040 section 5.5, and what consumers rely on to reclaim queue space), although tx sent it
-//! long before.
+//! A request occupies a slot until its completion is published. A kernel consumer's request gets
+//! the slot when it is posted, a process' request when tx takes the element out of the mapped ring.
+//!
+//! Slots complete strictly in order. So a Send that follows an RDMA Read completes after the Read,
+//! although tx has sent it long before: RFC 5040 section 5.5 demands it, and consumers rely on it
+//! to reclaim queue space.
 //!
 //! ```text
 //!        head             sent            next          tail
@@ -15,13 +17,14 @@
 //!          sent behind them  by tx           yet taken by tx (kernel consumers only)
 //! ```
 //!
-//! Tx is the only one to call [`SendQueue::pull`], [`SendQueue::start_read`] and
-//! [`SendQueue::sent`]; rx is the only one to call [`SendQueue::read_head`] and
-//! [`SendQueue::finish_read`]. One lock serialises the short bookkeeping; completions are published
-//! under it, so that two actors cannot reorder them. Lock order: send queue, then CQ. Of a process'
-//! ring tx takes elements without the lock, and fills their slots: nobody reads one behind `sent`,
-//! and of those only a Read's is written, under the lock, after tx told under the lock that there is
-//! one.
+//! Only tx calls [`SendQueue::pull`], [`SendQueue::start_read`] and [`SendQueue::sent`]; only rx
+//! calls [`SendQueue::read_head`] and [`SendQueue::finish_read`]. One lock serialises their
+//! bookkeeping, which is short. Completions are published under it, so that two actors cannot
+//! reorder them. Lock order: send queue, then CQ.
+//!
+//! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
+//! because no other actor reads a slot from `sent` on. Rx writes one of these, that of an RDMA
+//! Read, but under the lock, and only after tx has recorded the Read under the lock.
 
 mod flush;
 mod posted;
@@ -42,35 +45,36 @@ use posted::Posted;
 use rdma::Consumer;
 use slot::{Slot, SlotCell};
 
-/// Position of a request in the stream of all requests of the queue; wraps.
+/// Position of a request in the sequence of all requests of the queue; wraps.
 pub(crate) type Seq = u32;
 
-/// What tx gets when it asks for the next request.
+/// The answer to tx when it asks for the next request.
 pub(crate) enum Pull {
-    /// The place given holds a request to process.
+    /// The request at this position is to be processed.
     Wr(Seq),
-    /// A request that is refused: it, and with it the QP, fails with this status.
+    /// The request at this position is invalid. It fails with this status, and the QP with it.
     Bad(Seq, Status),
     /// Nothing is posted.
     Empty,
-    /// Everything taken so far waits for RDMA Reads; a completed Read wakes tx.
+    /// No slot is free: requests that tx took earlier wait for RDMA Reads. A completed Read wakes
+    /// tx.
     Full,
 }
 
-/// Asks the caller to wake tx: it waits for what just happened.
+/// Whether the caller has to wake tx, which waits for the event that has just happened.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WakeTx(pub(crate) bool);
 
 struct State {
-    /// Requests that a kernel consumer posted and tx has not taken: `next..tail`.
+    /// Requests that a kernel consumer has posted and tx has not taken: `next..tail`.
     posted: Posted,
     sent: Seq,
     next: Seq,
     reads: Fifo<OutstandingRead>,
-    /// RDMA Reads that the consumer may have under way; 0: none at all.
+    /// RDMA Reads that the consumer may have outstanding; with 0 all of its Reads are refused.
     ord: u32,
-    /// Tx stopped for a fence, a full read queue or a full slot ring.
+    /// Tx has stopped for a fence, for lack of room in `reads`, or for lack of a slot.
     tx_waits: bool,
     /// The QP is in ERROR: requests complete as flushed as soon as they are posted.
     flushed: bool,
@@ -84,24 +88,26 @@ pub(crate) struct SendQueue {
     signal_all: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
-    /// A power of two of them, at least `size`.
+    /// The slots; their number is a power of two and at least `size`.
     slots: KVVec<SlotCell>,
-    /// Changed under the lock, with release, when the slots before it are free.
+    /// The first request that has not completed. Changed under the lock; the store is a release, so
+    /// that tx may reuse the slots before it.
     head: AtomicU32,
-    /// Changed by tx, or by a flush, when tx has stopped; of a kernel consumer's queue under the lock.
+    /// The position of the next request to get a slot. Of a kernel consumer's queue it is changed
+    /// under the lock; of a process' queue by tx, or, once tx has stopped, by a flush.
     tail: AtomicU32,
-    /// An orderly close has begun: tx takes no request from this one on. Set once, while tx holds
-    /// still; [`NO_END`] before.
+    /// Where an orderly close ends the queue: tx takes no request from this position on. Set once,
+    /// while tx is locked out; before that [`NO_END`].
     end: AtomicU64,
     #[pin]
     state: SpinLockIrq<State>,
 }
 
-/// No position.
+/// The value of `end` before an orderly close; no position has it.
 const NO_END: u64 = u64::MAX;
 
 impl SendQueue {
-    /// A queue of `size` requests; `ring` has the same size, a power of two.
+    /// Makes a queue of `size` requests; `ring` has the same size, a power of two.
     ///
     /// Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
@@ -142,7 +148,7 @@ impl SendQueue {
         }))
     }
 
-    /// Requests that the queue holds.
+    /// The number of requests that the queue holds.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
@@ -152,7 +158,7 @@ impl SendQueue {
         self.ring.is_some()
     }
 
-    /// Scatter/gather elements that a request may have.
+    /// The number of scatter/gather elements that a request may have.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
     }
@@ -162,28 +168,29 @@ impl SendQueue {
         self.signal_all
     }
 
-    /// Makes room for `ord` RDMA Reads at a time, and for the one of connection setup, which no
-    /// consumer asks for. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes room for `ord` RDMA Reads at a time, and in any case for the Read of connection setup,
+    /// which no consumer posts. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn set_ord(&self, ord: u32) -> Result {
         let flags = Consumer::of(&self.ring).flags();
         let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
         let mut st = self.state.lock();
         st.ord = ord;
-        // The old one (empty: the QP was not connected) is freed outside the lock.
+        // The old queue (which is empty, as the QP was not connected) is freed outside the lock.
         core::mem::swap(&mut st.reads, &mut reads);
         drop(st);
         Ok(())
     }
 
-    /// Whether the connection was set up for RDMA Reads from this end.
+    /// Whether the connection was set up for RDMA Reads of this end.
     pub(crate) fn may_read(&self) -> bool {
         self.state.lock().ord != 0
     }
 
-    /// A kernel consumer posts `wr`, whose list goes on with `more`. Context: any.
+    /// A kernel consumer posts `wr`; `more` has the scatter/gather elements that `wr` has no room
+    /// for. Context: any.
     ///
-    /// In ERROR the request is accepted and completes as flushed, behind all earlier ones, which
-    /// is what draining a queue relies on.
+    /// In ERROR the request is accepted, and completes as flushed after all earlier ones. Consumers
+    /// that drain a queue rely on this.
     ///
     /// # Errors
     ///
@@ -204,19 +211,19 @@ impl SendQueue {
         Ok(Notify::default())
     }
 
-    /// Takes the next request for tx, to `wr`, and what of its list has no room there to `rest`, whose
-    /// capacity was made for that. Context: tx.
+    /// Moves the next request to `wr`, for tx. Scatter/gather elements that have no room in `wr` go
+    /// to `rest`, whose capacity suffices for them. Context: tx.
     pub(crate) fn pull(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
         let Some(ring) = &self.ring else {
             return self.pull_posted(wr, rest);
         };
         let seq = self.tail();
-        // Most often there is nothing.
+        // Most often there is no request.
         if !ring.is_valid(seq) || self.ends_at(seq) {
             return Pull::Empty;
         }
         if self.is_full(seq) && self.wait_for_slot(seq) {
-            // The process may have refilled elements that tx took long ago; they stay VALID
+            // The process may already have refilled elements that tx took before. They stay VALID
             // until slots are free again.
             return Pull::Full;
         }
@@ -242,7 +249,7 @@ impl SendQueue {
         }
     }
 
-    /// What a kernel consumer posted.
+    /// As [`Self::pull`], for a kernel consumer's queue.
     fn pull_posted(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
         let st = &mut *self.state.lock();
         let seq = st.next;
@@ -256,7 +263,7 @@ impl SendQueue {
         Pull::Wr(seq)
     }
 
-    /// Has tx woken when a slot is free; false if one is free now.
+    /// Has tx woken when a slot becomes free; returns false if one is free now.
     #[cold]
     fn wait_for_slot(&self, seq: Seq) -> bool {
         let st = &mut *self.state.lock();
@@ -264,8 +271,8 @@ impl SendQueue {
         st.tx_waits
     }
 
-    /// Whether an RDMA Read may start, or a fenced request pass; if not, tx will be woken.
-    /// Context: tx.
+    /// Whether the request may start: an RDMA Read needs room among the outstanding Reads, and a
+    /// fenced request waits for all of them. If it may not, a completed Read wakes tx. Context: tx.
     pub(crate) fn may_start(&self, wr: &SendWr) -> bool {
         if !wr.fence && !wr.op.is_read() {
             return true;
@@ -282,7 +289,7 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// Gives the Read back if the queue of outstanding Reads is full.
+    /// Returns the Read if there is no room among the outstanding Reads.
     pub(crate) fn start_read(&self, read: OutstandingRead) -> Result<(), OutstandingRead> {
         let st = &mut *self.state.lock();
         if let Some(seq) = read.seq {
@@ -295,8 +302,8 @@ impl SendQueue {
         st.reads.push(read)
     }
 
-    /// Tx has handed all requests before `seq` to TCP: they complete as far as no Read is in the
-    /// way. Context: tx.
+    /// TCP has taken all requests before `seq`. They complete, up to the first Read that waits for
+    /// its response. Context: tx.
     pub(crate) fn sent(&self, seq: Seq, out: Out<'_>) -> Notify {
         let (notify, all) = {
             let st = &mut *self.state.lock();
@@ -314,7 +321,7 @@ impl SendQueue {
     /// The response to the oldest Read has arrived in full. Context: rx.
     pub(crate) fn finish_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
         let (read, notify, wake) = self.take_read(out);
-        // Outside of the lock, as it refers to a region.
+        // Outside the lock, as it refers to a region.
         drop(read);
         (notify, wake)
     }
@@ -337,14 +344,14 @@ impl SendQueue {
         (read, self.advance_rest(notify, all, out), wake)
     }
 
-    /// The request whose Read response is due next.
+    /// The request whose Read response is due next; `None` also for the Read of connection setup.
     pub(crate) fn oldest_read(&self) -> Option<Seq> {
         self.state.lock().reads.front()?.seq
     }
 
-    /// An orderly close begins: what is posted is still sent; what is posted from now on is not, and
-    /// is flushed when the connection is gone (RFC 5041 section 6.2.1). Context: sleeping, tx
-    /// excluded by the caller.
+    /// An orderly close begins. Requests that are posted now are still sent. Requests that are
+    /// posted later are not, and are flushed when the connection is gone (RFC 5041 section 6.2.1).
+    /// Context: sleeping; the caller has locked tx out.
     pub(crate) fn end_here(&self) {
         if self.end.load(Ordering::Relaxed) != NO_END {
             return;
@@ -355,7 +362,7 @@ impl SendQueue {
             return;
         };
         let mut end = self.tail();
-        // They may wait for slots, which earlier ones still have.
+        // Elements that are VALID are posted, even if tx could not take them for lack of slots.
         for _ in 0..self.size {
             if !ring.is_valid(end) {
                 break;
@@ -365,7 +372,8 @@ impl SendQueue {
         self.end.store(end.into(), Ordering::Relaxed);
     }
 
-    /// Whether nothing that is to be sent is posted, being sent or waiting for a response.
+    /// Whether no request is left: none that tx has yet to send, and none that waits for a
+    /// response.
     pub(crate) fn is_idle(&self) -> bool {
         let _st = self.state.lock();
         let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail());
@@ -375,7 +383,8 @@ impl SendQueue {
         head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
-    /// Completes what is done, up to a batch of it, and tells whether that was all.
+    /// Completes requests that are done, at most [`BATCH`] of them; also returns whether these were
+    /// all.
     fn advance(&self, st: &mut State, out: Out<'_>) -> (Notify, bool) {
         let mut notify = Notify::default();
         let mut head = self.head.load(Ordering::Relaxed);
@@ -395,13 +404,14 @@ impl SendQueue {
             }
             head = head.wrapping_add(1);
         }
-        // Release: tx may use the slots anew.
+        // Release: tx may reuse the slots.
         self.head.store(head, Ordering::Release);
         (notify, all)
     }
 
-    /// What [`Self::advance`] has left, if it was not all, a batch in each hold of the lock. Others
-    /// may do the same meanwhile; whoever has the lock goes on where they were.
+    /// Goes on after [`Self::advance`] if that did not complete all: takes the lock once for each
+    /// batch. Another actor may do the same meanwhile; each goes on where the last holder of the
+    /// lock stopped.
     fn advance_rest(&self, mut notify: Notify, mut all: bool, out: Out<'_>) -> Notify {
         while !all {
             let done;
@@ -419,12 +429,12 @@ impl SendQueue {
         self.tail.store(tail, Ordering::Relaxed);
     }
 
-    /// Whether there is no slot for the request `tail`.
+    /// Whether there is no slot for the request at position `tail`.
     fn is_full(&self, tail: Seq) -> bool {
         tail.wrapping_sub(self.head.load(Ordering::Acquire)) >= self.size
     }
 
-    /// Whether tx is to take no request from `seq` on.
+    /// Whether an orderly close has ended the queue at `seq`.
     fn ends_at(&self, seq: Seq) -> bool {
         self.end.load(Ordering::Relaxed) == u64::from(seq)
     }

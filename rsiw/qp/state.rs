@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QP states, after the RDMA Verbs (iWARP) state diagram, and how the verbs API names them.
+//! QP states, after the RDMA Verbs (iWARP) state diagram, and their names in the verbs API.
 //!
 //! ```text
 //!            connection established
@@ -27,9 +27,10 @@ use rdma::QpState;
 pub(crate) enum State {
     Idle = 0,
     Rts = 1,
-    /// Orderly close: what was posted is sent, then FIN.
+    /// Orderly close: tx sends the requests that were posted, then TCP sends a FIN.
     Closing = 2,
-    /// Our Terminate is on its way out, or the peer's came in; nothing else moves.
+    /// Tx is about to send a Terminate, or the peer's has arrived. No other data are sent or
+    /// received.
     Terminate = 3,
     Error = 4,
 }
@@ -68,22 +69,24 @@ impl State {
     }
 }
 
-/// The state, read without lock on the data path.
+/// The state of a QP. The data path reads it without a lock.
 pub(crate) struct StateCell(AtomicU32);
 
 impl StateCell {
-    /// IDLE.
+    /// A cell in state IDLE.
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(State::Idle as u32))
     }
 
-    /// The current state. Acquire: what was set up before the transition is visible.
+    /// The current state. The load is an acquire: the caller sees all that was set up before the
+    /// transition.
     pub(crate) fn get(&self) -> State {
         State::from_u32(self.0.load(Ordering::Acquire))
     }
 
-    /// Goes to `to` if the diagram has that edge; returns the state before, or the one that
-    /// forbade it. Context: any; concurrent transitions are ordered by this one word.
+    /// Goes to `to` if the diagram has that edge, and returns the state before. Otherwise the error
+    /// is the current state, which has no such edge. Context: any; concurrent transitions are
+    /// ordered, as the state is one word.
     pub(crate) fn advance(&self, to: State) -> Result<State, State> {
         let mut now = self.0.load(Ordering::Acquire);
         loop {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A QP's life with its connection: what the connection manager calls, in this order.
+//! The QP's part in its connection: the functions that the connection manager calls, in this order.
 //!
 //! `attach` → `established` → (`readable`, `eof`, `writable`)* → `drain`? → `lost`
 
@@ -44,14 +44,16 @@ impl User for Qp {
         cm.connect_request(dev, conn, info)
     }
 
-    /// Takes a connection that is being set up, so that destruction can end it. Context: sleeping.
+    /// Notes a connection that is being set up, so that destroying the QP can end it. Context:
+    /// sleeping.
     ///
     /// # Errors
     ///
     /// `EINVAL` when the QP is not IDLE or has a connection.
     fn attach(&self, conn: &Arc<Conn>) -> Result {
         let mut shared = self.shared.lock();
-        // Under the lock: whoever goes to ERROR looks for a connection to close afterwards.
+        // Checked under the lock: an actor that goes to ERROR looks for a connection to close
+        // afterwards, under the same lock.
         if self.state() != State::Idle || shared.conn.is_some() {
             return Err(EINVAL);
         }
@@ -59,7 +61,7 @@ impl User for Qp {
         Ok(())
     }
 
-    /// Starts data transfer: both halves of the stream are made, and the QP goes to RTS.
+    /// Starts data transfer: makes both halves of the stream and moves the QP to RTS.
     ///
     /// A responder stays silent until the peer's first FPDU has arrived: "the MPA responder MUST
     /// NOT send any FPDUs before it has received a valid FPDU" (RFC 5044 section 7.1.2).
@@ -70,7 +72,8 @@ impl User for Qp {
     /// `EINVAL` in a wrong state, `ENOMEM`.
     fn established(self: &Arc<Self>, p: &StreamParams) -> Result {
         let conn = self.shared.lock().conn.clone().ok_or(EINVAL)?;
-        // An accepting process is charged for these. A connecting one is not: this is a worker then.
+        // An accepting process is charged for these. A connecting one is not, as this runs in a
+        // worker then.
         let flags = self.consumer().flags();
         self.inbound.set_ird(u32::from(p.ird), flags)?;
         self.sq.set_ord(u32::from(p.ord))?;
@@ -92,29 +95,31 @@ impl User for Qp {
             let mut sk = conn.socket().lock();
             self.rx.claim(&mut sk)?;
             if let Some(slot) = self.rx.get_mut(&mut sk) {
-                // In here, or a change would be missed.
+                // Under the socket lock, or rx would miss a concurrent `set_access`.
                 slot.insert(rx).admit(self.access());
             }
         }
         self.may_send.store(p.initiator, Ordering::Release);
         {
             let mut slot = self.tx.lock();
-            // With tx locked: whoever goes to ERROR does so first, and this fails, or finds tx.
+            // With tx locked, so that an actor that goes to ERROR either does so first, and this
+            // fails, or finds the new `Tx`.
             self.state.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(tx);
         }
         self.dev.counters.connections.add(1);
-        // For the RTR, and for what a process may have posted early.
+        // For the RTR, and for requests that a process may have posted early.
         self.wake_tx();
         Ok(())
     }
 
-    /// Receives what the socket has queued, until `most` octets have been taken or more; returns how
-    /// many. Context: any, the socket's lock is held.
+    /// Receives the data that the socket has queued, until `most` octets or more have been taken;
+    /// returns how many. Context: any, the socket's lock is held.
     fn readable(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize {
         let mut taken = 0;
         if let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) {
-            // What a Send waits with may be all that there is.
+            // The Send that waits for a receive may be all that there is. Then `read_into` below
+            // has no chunk.
             if rx.is_late() {
                 rx.chunk(self, &[]);
             }
@@ -129,7 +134,8 @@ impl User for Qp {
         });
         self.dev.counters.rx_bytes.add(taken as u64);
         if read.is_err() {
-            // Urgent data: no MPA peer sends any, and it would block the stream for good.
+            // The socket has urgent data. No MPA peer sends any, and they would block the stream
+            // for good.
             self.close_conn(Close::Abort);
         }
         self.finish_rx(sk);
@@ -142,8 +148,8 @@ impl User for Qp {
         rx.is_some_and(Rx::is_late) && !self.rq.has_receive()
     }
 
-    /// In how many milliseconds to look for the receive that a Send waits for, if one does. Context: as
-    /// [`User::readable`].
+    /// Milliseconds until the timer looks for the receive that a Send waits for; `None` if no Send
+    /// waits. Context: as [`User::readable`].
     #[inline]
     fn next_look(&self, sk: &LockedSock) -> Option<u32> {
         let rx = self.rx.get(sk).and_then(Option::as_ref)?;
@@ -154,7 +160,7 @@ impl User for Qp {
         ms
     }
 
-    /// The peer's FIN was reached; whether it came between messages. Context: callback.
+    /// The peer's FIN was reached; returns whether it came between messages. Context: callback.
     fn eof(&self, sk: &mut LockedSock) -> bool {
         self.peer_done.store(true, Ordering::Release);
         self.rx
@@ -168,15 +174,15 @@ impl User for Qp {
         self.wake_tx();
     }
 
-    /// A responder may send although the peer has not. Context: any.
+    /// The responder may send although the peer has not sent yet. Context: any.
     fn may_start(self: &Arc<Self>) {
         if !self.may_send.swap(true, Ordering::AcqRel) {
             self.wake_tx();
         }
     }
 
-    /// Sends an empty Write, whatever the RTR was, in case that the peer missed that one's arrival.
-    /// Context: sleeping.
+    /// Sends an empty RDMA Write, whatever kind of RTR was agreed on: the peer may have missed the
+    /// RTR's arrival. Context: sleeping.
     fn repeat_rtr(self: &Arc<Self>) {
         let mut slot = self.tx.lock();
         if let Some(tx) = slot.as_mut() {
@@ -187,29 +193,30 @@ impl User for Qp {
         self.wake_tx();
     }
 
-    /// Orderly close: what is posted is sent, then the connection manager is told. Context:
-    /// sleeping.
+    /// Orderly close: tx sends the requests that are posted, then tells the connection manager.
+    /// Context: sleeping.
     fn drain(self: &Arc<Self>) {
-        // Whoever took it to TERMINATE or ERROR has the connection closed behind what is still to
-        // be sent; a FIN now would cut that off.
+        // In TERMINATE or ERROR, the actor that moved the QP there has the connection closed after
+        // the data that are still to be sent. A FIN now would cut them off.
         if let Ok(_) | Err(State::Closing) = self.state.advance(State::Closing) {
             self.wake_tx();
         }
     }
 
-    /// The connection is gone, or was never made. Context: sleeping; no callback runs any more.
+    /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
     fn lost(self: &Arc<Self>, why: Lost) {
         if !matches!(why, Lost::Handshake) {
             self.enter_error();
         }
-        // The last reference to a connection must not go under a spinlock.
+        // A connection's last reference must not be dropped under a spinlock.
         let conn = self.shared.lock().conn.take();
         drop(conn);
     }
 }
 
 impl Qp {
-    /// Calls the consumers of what was received, and answers. Context: as [`User::readable`].
+    /// Calls the consumers for completions of the run, and answers short Reads or wakes tx for
+    /// others. Context: as [`User::readable`].
     fn finish_rx(self: &Arc<Self>, sk: &mut LockedSock) {
         let outcome = self
             .rx
@@ -234,7 +241,7 @@ impl Qp {
         }
     }
 
-    /// A process makes a call for this QP: it may have posted the receive that a Send waits for.
+    /// A process makes a call for this QP, so it may have posted the receive that a Send waits for.
     /// Context: sleeping, no lock held.
     pub(crate) fn look_for_receive(&self) {
         if !self.late.load(Ordering::Relaxed) || !self.rq.has_receive() {
@@ -246,8 +253,8 @@ impl Qp {
         }
     }
 
-    /// The consumer asks for an orderly close: what it posts from now on is not sent. Context:
-    /// sleeping.
+    /// The consumer asks for an orderly close: requests that it posts from now on are not sent.
+    /// Context: sleeping.
     pub(crate) fn disconnect(self: &Arc<Self>) {
         let tx = self.tx.lock();
         self.sq.end_here();
@@ -257,7 +264,7 @@ impl Qp {
         self.close_conn(Close::Graceful);
     }
 
-    /// Whether the peer sends nothing any more, so that nothing is worth waiting for.
+    /// Whether the peer's FIN was reached. It sends nothing any more, so waiting for it is no use.
     pub(crate) fn peer_done(&self) -> bool {
         self.peer_done.load(Ordering::Acquire)
     }
@@ -267,7 +274,7 @@ impl Qp {
         self.may_send.load(Ordering::Acquire)
     }
 
-    /// Rx saw the peer's first FPDU; true if tx was waiting for it. Context: any.
+    /// Rx has received the peer's first FPDU; returns true if tx had to wait for it. Context: any.
     pub(crate) fn peer_started(&self) -> bool {
         if self.may_send.swap(true, Ordering::AcqRel) {
             return false;

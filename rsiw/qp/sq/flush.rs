@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a send queue: what is in it completes as flushed.
+//! The end of a send queue: all its requests complete as flushed.
 
 use super::{posted::Posted, SendQueue, Seq, BATCH};
 use crate::{
@@ -12,19 +12,21 @@ use crate::{
 use core::sync::atomic::Ordering;
 
 impl SendQueue {
-    /// Fails everything that is queued: the request `failed` with its own status, all others as
-    /// flushed, in order. Afterwards requests complete as flushed at once. Context: sleeping, tx
-    /// excluded by the caller.
+    /// Completes everything that is queued, in order: the request `failed` with its own status, all
+    /// others as flushed. From then on requests complete as flushed when they are posted. Context:
+    /// sleeping; the caller has locked tx out.
     pub(crate) fn flush(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
-        // What they refer to is dropped outside the lock.
+        // The regions that these refer to are released outside the lock.
         let mut reads: Fifo<OutstandingRead> = Fifo::empty();
         let mut posted = Posted::NONE;
-        // A kernel consumer may post beside, which must then find the queue empty and flushed.
+        // A kernel consumer may post at the same time, and must then find the queue empty and
+        // flushed. So its queue is flushed in one hold of the lock.
         let batch = if self.is_mapped() { BATCH } else { self.size };
         loop {
             let st = &mut *self.state.lock();
-            // Finds nothing once all up to `head` is taken for sent.
+            // Finds nothing once `sent` equals `head`, as it does after the first batch that is
+            // flushed below.
             let (done, all) = self.advance(st, out);
             notify |= done;
             if !all {
@@ -54,10 +56,10 @@ impl SendQueue {
         notify | self.flush_ring(out)
     }
 
-    /// In ERROR a process' doorbell flushes what it posted. Context: any.
+    /// Flushes the requests in a process' ring, which it goes on posting in ERROR. Context: any.
     ///
-    /// Bounded by the ring's size: what a process refills meanwhile is found by the timer that looks
-    /// for late receives ([`Qp::enter_error`](crate::qp::Qp::enter_error)).
+    /// The ring's size bounds the work. Elements that the process refills meanwhile are found by
+    /// the timer that looks for late receives ([`Qp::enter_error`](crate::qp::Qp::enter_error)).
     pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
         let Some(ring) = &self.ring else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a kernel consumer's requests wait for tx.
+//! A kernel consumer's requests that wait for tx.
 
 use crate::{
     abi::{sges_beyond, Sge},
@@ -9,19 +9,23 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Requests in their order. A list of more elements than a mapped queue's are made for lies in two parts, so
-/// that a request of few is small, and copied fast.
+/// Requests, in order.
+///
+/// A kernel consumer's scatter/gather list may be longer than that of a mapped queue. The elements
+/// beyond that are kept apart from the request, so that a request with a short list is small, and
+/// copied fast.
 pub(super) struct Posted {
     wrs: Fifo<SendWr>,
-    /// What has no room in the requests, one behind the other: room for as much as all may have.
+    /// A ring of the elements that have no room in their requests, in order. It has room for as
+    /// many as all requests may have.
     more: KVVec<Sge>,
-    /// Where the next one of these is put, and where the next one is taken.
+    /// Index of the next free element, and of the next one to take.
     put: usize,
     take: usize,
 }
 
 impl Posted {
-    /// Of a process, whose requests wait in its ring.
+    /// Room for no request: a process' requests wait in its ring.
     pub(super) const NONE: Self = Self {
         wrs: Fifo::empty(),
         more: KVVec::new(),
@@ -29,7 +33,8 @@ impl Posted {
         take: 0,
     };
 
-    /// Room for `size` requests of up to `max_sge` elements. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes room for `size` requests of up to `max_sge` elements. Context: sleeping. Errors:
+    /// `ENOMEM`.
     pub(super) fn new(size: u32, max_sge: u32) -> Result<Self> {
         let more = (size as usize).checked_mul(sges_beyond(max_sge));
         Ok(Self {
@@ -47,7 +52,7 @@ impl Posted {
         }
     }
 
-    /// Puts `wr` behind the others; its list goes on with `more`. The caller knows that there is room.
+    /// Appends `wr`, whose list goes on with `more`. The caller has checked that there is room.
     /// Context: any.
     pub(super) fn put(&mut self, wr: SendWr, more: &[rdma::Sge]) {
         for sge in more {
@@ -59,8 +64,9 @@ impl Posted {
         let _ = self.wrs.push(wr);
     }
 
-    /// Moves the first one to `wr`, and how its list goes on to `rest`; `false` if there is none. Context:
-    /// any, if `rest` has the capacity for as many elements as there may be.
+    /// Moves the first request to `wr`, and the elements that have no room in it to `rest`; `false`
+    /// if there is no request. Context: any, if `rest` has capacity for as many elements as there
+    /// may be.
     pub(super) fn take(&mut self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> bool {
         let Some(posted) = self.wrs.pop() else {
             return false;
@@ -69,7 +75,7 @@ impl Posted {
         rest.clear();
         for _ in 0..wr.more_sges() {
             if let Some(sge) = self.more.get(self.take) {
-                // If it had no room, its bytes would be missed when they are sent.
+                // If `rest` had no room, sending the request would fail for lack of the bytes.
                 let _ = rest.push_within_capacity(*sge);
             }
             self.take = self.next(self.take);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is kept of a request until it completes.
+//! The data of a request that are kept until it completes.
 
 use crate::wr::{Completion, SendOp, SendWr, Status};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What a request completes with.
+/// The data of a request's completion.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub(super) id: u64,
     pub(super) opcode: u8,
     pub(super) signalled: bool,
-    /// For an RDMA Read: the data has not arrived.
+    /// An RDMA Read that waits for its data.
     pub(super) read_pending: bool,
     pub(super) bytes: u32,
 }
@@ -43,10 +43,10 @@ impl Slot {
     }
 }
 
-/// Where a [`Slot`] is kept. Whose it is says its position; the lock's, or tx's.
+/// Storage for one [`Slot`]. Slots below `sent` belong to the queue lock, the others to tx.
 pub(super) struct SlotCell {
     id: AtomicU64,
-    /// Octets, then flags, then the opcode.
+    /// From the high bits down: octets, flags, opcode.
     rest: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl SlotCell {
     const SIGNALLED: u64 = 1 << 8;
     const READ_PENDING: u64 = 1 << 9;
 
-    /// Nobody's.
+    /// A cell that no request occupies.
     pub(super) const fn free() -> Self {
         Self {
             id: AtomicU64::new(0),
