@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where received segments go, and what received messages do.
+//! Places received segments in memory, and carries out received messages.
 
 use super::{Destination, State};
 use crate::{
@@ -19,7 +19,7 @@ use iwarp::{
 };
 use kernel::sync::Arc;
 
-/// The protocol engine's way to memory and queues; lives for one chunk.
+/// The protocol engine's access to memory and queues, for one chunk.
 pub(super) struct QpHandler<'a> {
     pub(super) qp: &'a Arc<Qp>,
     pub(super) st: &'a mut State,
@@ -59,7 +59,8 @@ impl Handler for QpHandler<'_> {
                     .scatter
                     .write(&qp.dev.regions, qp.rq.pd(), *offset, data);
                 if let Err(e) = done {
-                    // The consumer's own mistake: its request says so, the peer is not to blame.
+                    // The consumer's own mistake: its receive fails with the reason, and the peer
+                    // is not to blame.
                     recv.status = e.into();
                     return Err(Refusal::Local);
                 }
@@ -74,7 +75,8 @@ impl Handler for QpHandler<'_> {
                 let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
                 let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
                 if let Err(e) = resolved.write(*addr, data) {
-                    // The consumer took its own sink away; the peer is not to blame.
+                    // The consumer has taken away the sink of its own Read; the peer is not to
+                    // blame.
                     qp.note_failure(read.seq, e.into());
                     return Err(Refusal::Local);
                 }
@@ -111,7 +113,7 @@ impl Handler for QpHandler<'_> {
                 Ok(())
             }
         };
-        // What nobody is told of must be the last.
+        // A lost completion must be the last: end the stream.
         if self.st.lost() {
             return Err(Refusal::Local);
         }
@@ -149,12 +151,13 @@ impl QpHandler<'_> {
         Ok(())
     }
 
-    /// A Send finds no receive: it waits, if its consumer may be late, and if it has not for too long.
+    /// A Send finds no receive. It waits if its consumer may post late, unless it has waited too
+    /// long.
     #[cold]
     fn no_receive(&mut self) -> Refusal {
         let counters = &self.qp.dev.counters;
         let waited = self.st.late.waits();
-        // A consumer that has disconnected posts none any more.
+        // A consumer that has disconnected posts no receives any more.
         let most = match self.qp.is_closing() {
             true => 0,
             false => self.qp.rq.wait_ms(),
@@ -184,8 +187,8 @@ impl QpHandler<'_> {
         let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
         let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
         let addr = read.addr.wrapping_add(u64::from(offset));
-        // The request's key was checked when it was posted; what may have changed is that the
-        // region is gone, and then the consumer, not the peer, broke the rule.
+        // The Read's key was checked when tx took the request. If it is not valid any more, the
+        // consumer has broken the rule, not the peer.
         if let Err(e) = resolved.check(self.qp.pd.id(), addr, p.len) {
             self.qp.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
@@ -213,7 +216,7 @@ impl QpHandler<'_> {
         Ok(())
     }
 
-    /// The peer takes back an STag that it was given.
+    /// The peer invalidates an STag that it was given.
     fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
         let region = self
             .qp
@@ -277,7 +280,7 @@ impl QpHandler<'_> {
         self.st.wake = self.st.wake.or(wake).or(closing);
     }
 
-    /// The peer's first FPDU lets a responder send (RFC 5044 section 7.1.2).
+    /// Notes the peer's first FPDU, which lets a responder send (RFC 5044 section 7.1.2).
     fn started(&mut self) {
         if !self.st.peer_started {
             self.st.peer_started = true;

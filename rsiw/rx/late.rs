@@ -2,47 +2,47 @@
 
 //! A Send for which no receive is posted yet, and how long it may wait.
 //!
-//! iWARP has no answer to such a Send but the end of the stream. Programs that were written for
-//! InfiniBand, whose senders try again ("receiver not ready"), rely on some time. So the Send, and
-//! all of the stream behind it, waits in the socket: TCP's window holds up the peer. A process posts
-//! receives into its mapping and tells nobody, so a timer of the connection looks for them
-//! (`cm::conn`), and so does the process itself when it rings its doorbell.
+//! iWARP answers such a Send by ending the stream. Programs that were written for InfiniBand rely
+//! on its senders, which try again ("receiver not ready"). So the Send waits in the socket, and all
+//! of the stream after it: TCP's window holds up the peer. A process posts receives into its
+//! mapping without telling anybody. So a timer of the connection looks for them (`cm::conn`), and
+//! so does the process itself when it rings its doorbell.
 //!
-//! When the time is over, the fault is the one that it would have been at once. A kernel consumer's
-//! Sends do not wait: its receives are there in time, or its peer is at fault.
+//! When the time is over, the fault is the same that it would have been at once. Sends to a kernel
+//! consumer do not wait: its receives are posted in time, or its peer is at fault.
 
 use iwarp::rx::Refusal;
 use kernel::prelude::*;
 
-/// Milliseconds to the first look, and between looks at the most.
+/// Milliseconds to the timer's first look, and at most between looks.
 const FIRST: u32 = 1;
 const LAST: u32 = 16;
 
 /// The Send that waits, if there is one.
 pub(super) struct Late {
-    /// When it began to, in milliseconds of a clock that wraps.
+    /// When it began to wait, in milliseconds of a clock that wraps.
     since: Option<u32>,
 }
 
 impl Late {
-    /// None waits.
+    /// No Send waits.
     pub(super) const fn none() -> Self {
         Self { since: None }
     }
 
-    /// Whether one waits.
+    /// Whether a Send waits.
     pub(super) fn waits(&self) -> bool {
         self.since.is_some()
     }
 
-    /// There is a receive for it, or the stream has ended.
+    /// Ends the wait: there is a receive, or the stream has ended.
     pub(super) fn end(&mut self) {
         self.since = None;
     }
 
-    /// There is no receive for a Send that may wait for `most` milliseconds, and it is `now`: what to
-    /// tell the engine, and whether the wait begins with this. When the time is over the wait ends, with
-    /// the fault.
+    /// There is no receive, at time `now`, for a Send that may wait for `most` milliseconds.
+    /// Returns the answer for the engine, and whether the wait begins now. When the time is over,
+    /// the wait ends and the answer is the fault.
     pub(super) fn refuse(&mut self, most: u32, now: u32) -> (Refusal, bool) {
         let begins = self.since.is_none();
         let since = *self.since.get_or_insert(now);
@@ -53,8 +53,8 @@ impl Late {
         (Refusal::NoBuffer, false)
     }
 
-    /// In how many milliseconds to look again: soon at first, then ever later. None only if no Send
-    /// waits: its time may be over by now, but its fault is found by the next look.
+    /// Milliseconds to the next look: few at first, then ever more. `None` only if no Send waits:
+    /// if the time of one is over, its fault is found by the next look.
     pub(super) fn next_look(&self, most: u32, now: u32) -> Option<u32> {
         let waited = now.wrapping_sub(self.since?);
         let left = most.saturating_sub(waited).max(FIRST);
@@ -79,7 +79,8 @@ mod tests {
         assert!(late.refuse(20, at(10)) == (Refusal::Wait, false));
         assert_eq!(late.next_look(20, at(10)), Some(10));
         assert_eq!(late.next_look(200, at(100)), Some(LAST));
-        // A tick between the refusal and the look: the next look finds that the time is over.
+        // A tick passes between the refusal and the look: the next look finds that the time is
+        // over.
         assert!(late.refuse(20, at(19)) == (Refusal::Wait, false));
         assert_eq!(late.next_look(20, at(20)), Some(FIRST));
         assert_eq!(late.next_look(20, at(900)), Some(FIRST));

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive: what a connection's bytes do to this QP.
+//! Receive: carries out what the bytes of a connection ask of its QP.
 //!
-//! The rx actor is whoever holds the socket's lock: TCP's softirq, or a process that gives the lock
-//! back. It runs to the end of what the socket has queued:
+//! The rx actor is the holder of the socket's lock: TCP's softirq, the work item that receives
+//! bulk, or a process that releases the lock. It receives all that the socket has queued (the work
+//! item: up to a budget):
 //!
-//! 1. `Conn::data_ready` → [`Qp::readable`](crate::cm::User::readable)
-//! 2. → `LockedSock::read_into`: each contiguous chunk, one cursor over the buffers
-//! 3. → `iwarp::Receiver::receive`: framing and the protocol's rules
-//! 4. → [`handler::QpHandler`]: the segment's memory, its bytes
-//! 5. → completions, published in the CQ; the consumer is called once per run.
+//! 1. `Conn::data_ready` calls [`Qp::readable`](crate::cm::User::readable).
+//! 2. `LockedSock::read_into` passes on each contiguous chunk, with one cursor over the buffers.
+//! 3. `iwarp::rx::Receiver::receive` finds the FPDUs and checks the protocol's rules.
+//! 4. [`handler::QpHandler`] checks the memory that a segment names, and copies its bytes there.
+//! 5. Completions are published in the CQ as messages end; the consumer is called once per run.
 
 mod handler;
 mod late;
@@ -30,67 +31,67 @@ use iwarp::{
 use kernel::{prelude::*, sync::Arc};
 use late::Late;
 
-/// The receive request that the Send under way fills. There is one of these, which serves one after
-/// the other in place.
+/// The receive that the Send under way fills. A queue pair has one of these, which is used for one
+/// receive after the other in place.
 struct Receiving {
-    /// There is a request.
+    /// There is a receive under way.
     active: bool,
     rqe: Rqe,
     scatter: Scatter,
-    /// What the request completes with if the Send never does.
+    /// The status that the receive completes with if the Send never ends.
     status: Status,
 }
 
 impl Receiving {
-    /// The request under way.
+    /// The receive under way.
     fn active(&mut self) -> Option<&mut Self> {
         self.active.then_some(self)
     }
 }
 
-/// Sink of the segment under way.
+/// Where the bytes of the segment under way go.
 enum Destination {
     None,
     Recv {
         offset: u32,
     },
-    /// Of the RDMA Write under way.
+    /// To the region of the RDMA Write under way.
     Write {
         addr: u64,
     },
-    /// Of the Read whose response is under way.
+    /// To the sink of the Read whose response is under way.
     Read {
         addr: u64,
     },
 }
 
-/// What the handler keeps from chunk to chunk.
+/// State that the handler keeps from one chunk to the next.
 struct State {
     recv: Receiving,
     late: Late,
     destination: Destination,
-    /// What the last RDMA Write might write to, and the last Read Request read from.
+    /// The regions that the last RDMA Write might write to, and the last Read Request read from.
     write: Option<ResolvedMr>,
     source: Option<ResolvedMr>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,
-    /// The peer has sent something: a responder may send from now on.
+    /// The peer has sent an FPDU, so a responder may send.
     peer_started: bool,
-    /// What to ask of a region for the peer's Writes and Reads: the right, or none that there is if
-    /// the QP does not admit it. So that costs nothing where all is checked anyway.
+    /// The right that a region has to grant for the peer's Writes and Reads. If the QP denies it to
+    /// the peer, it is one that no region grants. So the QP's limit costs no check of its own.
     write_needs: Access,
     read_needs: Access,
-    /// Number of the peer's next Read Request.
+    /// Message sequence number of the peer's next Read Request.
     read_msn: Msn,
     send_notify: Notify,
     recv_notify: Notify,
     wake: WakeTx,
-    /// There is a short Read to answer.
+    /// A short Read is to be answered.
     answer: bool,
 }
 
 impl State {
-    /// A completion of this run was lost: its queue is full.
+    /// Whether a completion of this run was lost because its CQ is full.
     fn lost(&self) -> bool {
         self.send_notify.lost || self.recv_notify.lost
     }
@@ -114,18 +115,18 @@ impl AsMut<[u8]> for Staging {
 /// The inbound half of a QP's connection.
 pub(crate) struct Rx {
     receiver: Receiver,
-    /// There if nothing may be placed before its CRC was verified: it puts together the FPDUs that
-    /// come in pieces.
+    /// There if nothing may be placed before its CRC was verified: puts FPDUs together that arrive
+    /// in pieces.
     whole: Option<FpduAssembler<Staging>>,
     state: State,
-    /// There as long as the peer can name memory.
+    /// There as long as the peer can access memory of the domain.
     stream: Option<Stream>,
-    /// A fault was found, or the QP left the states in which it receives: bytes are dropped.
+    /// A fault was found, or the QP has left RTS and CLOSING: bytes are dropped.
     dead: bool,
 }
 
 impl Rx {
-    /// Before the first FPDU. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the inbound half, before the first FPDU. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool, stream: Stream) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
@@ -166,10 +167,11 @@ impl Rx {
         })
     }
 
-    /// Processes the next bytes; returns how many were taken. That is all of them, also those behind a
-    /// fault, which go nowhere, unless a Send waits for its receive. Context: the socket's lock is held.
+    /// Processes the next bytes and returns how many it has taken. These are all of them, also
+    /// those after a fault, which are dropped; but fewer if a Send waits for its receive. Context:
+    /// the socket's lock is held.
     pub(crate) fn chunk(&mut self, qp: &Arc<Qp>, data: &[u8]) -> usize {
-        // An error of this end ends the stream as one of the peer's does: RFC 5040 section 7.
+        // An error of this end ends the stream as the peer's errors do: RFC 5040 section 7.
         if !self.dead && !qp.may_receive() {
             self.die();
         }
@@ -186,7 +188,8 @@ impl Rx {
         };
         match received {
             Ok(taken) => taken,
-            // Of this the QP hears at the end of the run, by what is owed.
+            // The QP learns of the lost completion at the end of the run, by the `Notify` that says
+            // so.
             Err(_) if self.state.lost() => {
                 self.die();
                 data.len()
@@ -203,7 +206,8 @@ impl Rx {
         self.state.late.waits()
     }
 
-    /// In how many milliseconds to look for the receive that a Send waits for, if one does.
+    /// Milliseconds until the timer looks for the receive that a Send waits for; `None` if no Send
+    /// waits.
     pub(crate) fn next_look(&self, qp: &Qp) -> Option<u32> {
         self.state
             .late
@@ -216,7 +220,7 @@ impl Rx {
         self.state.read_needs = rights.admit(Access::REMOTE_READ);
     }
 
-    /// Ends a run: calls the consumers and wakes tx.
+    /// Ends a run; returns the calls and wake-ups that it has left to do.
     pub(crate) fn finish_run(&mut self) -> RunOutcome {
         let st = &mut self.state;
         RunOutcome {
@@ -227,15 +231,15 @@ impl Rx {
         }
     }
 
-    /// The peer's FIN was reached; whether it cuts nothing short.
+    /// The peer's FIN was reached; returns whether it came between messages.
     pub(crate) fn end(&mut self) -> bool {
         self.stream = None;
         let at_boundary = self.whole.as_ref().is_none_or(FpduAssembler::at_boundary);
         self.dead || at_boundary && self.receiver.at_boundary() && !self.receiver.mid_message()
     }
 
-    /// Stops receiving for good; returns the receive that was being filled, with the status that
-    /// it fails with. Context: sleeping, the socket's lock is held.
+    /// Stops receiving for good; returns the receive that was being filled, with the status that it
+    /// fails with. Context: sleeping, the socket's lock is held.
     pub(crate) fn stop(&mut self) -> Option<(u64, Status)> {
         self.die();
         self.whole = None;
@@ -254,7 +258,7 @@ impl Rx {
         qp.peer_fault(fault, self.receiver.terminate_for(fault));
     }
 
-    /// Nothing is received any more. The request under way is left to [`Self::stop`].
+    /// From now on bytes are dropped. The receive under way is left to [`Self::stop`].
     fn die(&mut self) {
         self.dead = true;
         self.stream = None;
@@ -262,12 +266,12 @@ impl Rx {
     }
 }
 
-/// What a run owes to others, once the receive state is no longer borrowed.
+/// Calls and wake-ups that a run has left to do once the receive state is no longer borrowed.
 pub(crate) struct RunOutcome {
     pub(crate) send: Notify,
     pub(crate) recv: Notify,
-    /// For the worker.
+    /// Whether the worker has to run tx.
     pub(crate) wake: WakeTx,
-    /// Short Reads wait, which are best answered at once.
+    /// Short Reads wait, which tx had best answer at once.
     pub(crate) answer: bool,
 }

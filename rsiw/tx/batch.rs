@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Assembling a batch of FPDUs.
+//! Assembles FPDUs into batches.
 
 use super::{Failed, Tx};
 use crate::{
@@ -12,27 +12,29 @@ use iwarp::tx::{Mark, Segment, Sink};
 use kernel::prelude::*;
 use net::TxBatch;
 
-/// FPDU octets that are not payload: length, header, pad, CRC. Only to guess a batch's length.
+/// Octets of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
+/// length is made of it.
 const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
-/// Those of them around a ULPDU without pad.
+/// Octets of an FPDU around a ULPDU that needs no pad: length and CRC.
 const FRAME: usize = 2 + 4;
 
-/// See [`TcpSocket::whole_packets`](net::TcpSocket::whole_packets).
+/// The least that [`TcpSocket::whole_packets`](net::TcpSocket::whole_packets) returns for a full
+/// batch.
 const LEAST_END: usize = TxBatch::MAX_LEN / 2;
 
-/// What a batch has.
+/// How much of what there is to send is in the batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// Everything there was to send.
+    /// All of it.
     Whole,
-    /// As much as has room, or can be found at a time.
+    /// A part: as much as has room, or as one look at the queue can find.
     Part,
 }
 
-/// Why a piece of an FPDU could not be put into the batch.
+/// Why bytes of an FPDU could not be put into the batch.
 pub(super) enum Stop {
-    /// No memory for the batch: later, maybe.
+    /// There is no memory for the batch; there may be later.
     NoMemory,
     /// The payload's memory cannot be read.
     Memory(MemError),
@@ -44,7 +46,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// The engine's way into the batch, piece by piece.
+/// The engine's sink where an FPDU is written to the batch piece by piece.
 struct Pieces<'a> {
     batch: &'a mut TxBatch,
     gather: &'a mut Gather,
@@ -71,10 +73,10 @@ impl Sink for Pieces<'_> {
     }
 }
 
-/// The engine's way into one piece of the batch that has just the size of the FPDU, as most do: what there
-/// is to ask at a piece is asked once for header, payload and CRC.
+/// The engine's sink where the batch has one piece of memory of the FPDU's size, as it has for most
+/// FPDUs. Room is then checked once, not for header, payload and CRC each.
 struct Whole<'a> {
-    /// What is not written yet.
+    /// The part that is not written yet.
     room: &'a mut [u8],
     gather: &'a mut Gather,
 }
@@ -89,7 +91,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// An FPDU is longer or shorter than it was said to be.
+/// An FPDU is longer or shorter than [`Framer::fpdu_len`](iwarp::tx::Framer::fpdu_len) has said.
 const OTHER_SIZE: Stop = Stop::Memory(MemError::Bounds);
 
 impl Sink for Whole<'_> {
@@ -113,52 +115,54 @@ impl Sink for Whole<'_> {
     }
 }
 
-/// Copies the next of the payload; returns `crc` updated over it.
+/// Copies the next `dst.len()` bytes of the payload; returns `crc` updated over them.
 #[inline]
 fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Option<u32>, Stop> {
     gather.copy_to(dst).map_err(Stop::Memory)?;
-    // Of the copy, which is what goes out, whatever the source does meanwhile; and while it is in
-    // the cache.
+    // The CRC is taken of the copy: the copy is sent, while the source may change at any time. It
+    // is taken now, while the copy is in the cache.
     Ok(crc.map(|crc| kext::crc32c(crc, dst)))
 }
 
-/// How the FPDUs of a batch may lie in TCP's segments and packets.
+/// Where the FPDUs of a batch may lie in TCP's segments and packets.
 struct Layout {
     /// The longest ULPDU.
     mulpdu: u16,
     /// Octets of a TCP segment.
     mss: usize,
-    /// The same, where no FPDU may lie across the end of one; 0 for large FPDUs, which may lie anywhere.
+    /// The same if no FPDU may cross the end of a segment; 0 for large FPDUs, which may lie
+    /// anywhere.
     segment: usize,
-    /// Octets of the first segment that are in front of the batch.
+    /// Octets of the first segment that precede the batch.
     segment_offset: usize,
-    /// Of large FPDUs: octets of a batch that TCP sends in packets of its largest size. Known when it is
-    /// asked for the first time.
+    /// Only for large FPDUs: octets of a batch that TCP sends in packets of its largest size.
+    /// `None` until it is needed.
     end: Option<usize>,
 }
 
-/// What comes next in the batch under way.
+/// The next step in assembling a batch.
 enum Next {
-    /// This FPDU, of a message that was cut up to there before.
+    /// Append this FPDU. The mark is the state of the message before it, to rewind to.
     Fpdu(Segment, Mark),
-    /// Nothing of this message: all of it is in the batch.
+    /// Go on to the next message: all of this one is in the batch.
     EndOfMessage,
-    /// The FPDU has no room in the segment that the batch before has left open: the batch begins a
-    /// segment of its own.
+    /// Begin a new segment: the FPDU has no room in the segment that the previous batch has left
+    /// open.
     NewSegment,
-    /// Nothing: the batch is full, or ends so that the next one begins a segment.
+    /// End the batch: it is full, or the next batch is to begin a segment.
     EndOfBatch,
 }
 
 impl Tx {
-    /// Builds the next batch: whole FPDUs, as many as there are, up to its size limit and to `most`
-    /// octets.
+    /// Builds the next batch out of whole FPDUs: as many as there are, up to its size limit and to
+    /// `most` octets.
     ///
-    /// A batch goes on in the segment that the one before has left open, if TCP has not sent that yet. It
-    /// ends early where the next FPDU would neither fit into the TCP segment under way, whole or a part
-    /// of it, nor begin a new one: TCP cuts there, and the alignment holds.
+    /// A batch goes on in the segment that the previous one has left open, if TCP has not sent that
+    /// yet. It ends early if the next FPDU neither fits into the TCP segment under way, whole or
+    /// cut, nor begins a new one. TCP then begins a segment with the next batch, so that each
+    /// segment still begins with an FPDU.
     ///
-    /// `next_message` makes the next message the current one, and is false when there is none.
+    /// `next_message` makes the next message the current one, and returns false if there is none.
     #[inline]
     pub(super) fn fill(
         &mut self,
@@ -195,7 +199,8 @@ impl Tx {
             match self.put_fpdu(&fpdu) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
-                    // Send what there is; the FPDU is made again afterwards, where there is more.
+                    // Send the batch as it is. The FPDU is made again afterwards, when there is
+                    // memory.
                     self.current.segmenter.rewind(mark);
                     return Ok(Filled::Part);
                 }
@@ -211,7 +216,7 @@ impl Tx {
         }
     }
 
-    /// What TCP's segments ask for at the moment.
+    /// The layout for TCP's segments as they are at the moment.
     #[inline]
     fn layout(&self) -> Layout {
         let mss = self.conn.socket().mss();
@@ -228,12 +233,12 @@ impl Tx {
         }
     }
 
-    /// Prepares the batch, which is empty, for the message under way.
+    /// Prepares the empty batch for the message under way.
     #[inline]
     fn begin_batch(&mut self, layout: &mut Layout) {
         let unsent = self.conn.socket().unsent();
         layout.segment_offset = self.batch.align_to(layout.segment, unsent);
-        // Assembling on a page boundary keeps a long batch within TCP's fragments.
+        // A long batch that begins at a page boundary needs no more fragments than a packet has.
         let left = self.current.segmenter.remaining() as usize;
         self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
         if self.cfg.large_fpdu && left > LEAST_END {
@@ -243,9 +248,9 @@ impl Tx {
         }
     }
 
-    /// Chooses what comes next: an FPDU of the message under way that fits into the TCP segment (or
-    /// packet) under way, whole or a part of it, and into the batch, of `most` octets. An FPDU that does
-    /// not fit is made again for the next batch.
+    /// Chooses the next step: an FPDU of the message under way that fits into the batch of `most`
+    /// octets, and, whole or cut, into the TCP segment (or packet) under way. An FPDU that does not
+    /// fit is made again for the next batch.
     #[inline]
     fn next_fpdu(&mut self, layout: &mut Layout, most: usize) -> Next {
         let mark = self.current.segmenter.mark();
@@ -258,7 +263,7 @@ impl Tx {
         let mut fpdu = Some(whole);
         if len > left {
             self.current.segmenter.rewind(mark);
-            // What is short goes whole into the next batch.
+            // A short FPDU is not cut, but goes into the next batch.
             fpdu = match self.cfg.large_fpdu && len <= layout.mss {
                 true => None,
                 false => self.part_of(left),
@@ -282,15 +287,15 @@ impl Tx {
         }
     }
 
-    /// Octets that the batch has left for an FPDU of `len` octets before TCP cuts: at the end of a
-    /// segment, or of the last large packet.
+    /// Room in octets for an FPDU of `len` octets, before TCP begins another segment, or, for large
+    /// FPDUs, another packet that is not of the largest size.
     #[inline]
     fn left_of_segment(&self, layout: &mut Layout, len: usize) -> usize {
         let used = self.batch.len();
         match (layout.segment_offset + used).checked_rem(layout.segment) {
             Some(of_segment @ 1..) => layout.segment - of_segment,
-            // Wherever large FPDUs are cut is right, but what goes beyond TCP's packets is a small packet
-            // more.
+            // TCP may cut large FPDUs anywhere. But octets beyond its large packets would cost one
+            // small packet more.
             None if used != 0 && used + len > LEAST_END => {
                 self.end_of_packets(layout).saturating_sub(used)
             }
@@ -298,7 +303,7 @@ impl Tx {
         }
     }
 
-    /// The last FPDU of the message under way is in the batch.
+    /// Ends the message under way, whose last FPDU is in the batch.
     #[inline]
     fn end_message(&mut self, qp: &Qp) {
         self.messages += 1;
@@ -311,16 +316,17 @@ impl Tx {
         self.current.end();
     }
 
-    /// How long a batch is that TCP sends as whole packets: [`LEAST_END`] or more, a multiple of 4.
+    /// The length of a batch that TCP sends in packets of its largest size: at least [`LEAST_END`],
+    /// and a multiple of 4.
     fn end_of_packets(&self, layout: &mut Layout) -> usize {
         let packets = || self.conn.socket().whole_packets(TxBatch::MAX_LEN) & !3;
         *layout.end.get_or_insert_with(packets)
     }
 
-    /// A segment of the message under way whose FPDU takes exactly `room` octets, the rest of a TCP
-    /// segment: "When one or more FPDUs are already packed into a TCP Segment, MULPDU MAY be reduced
-    /// accordingly", but not below 128 (RFC 5044 section 4.5). TCP goes on with full segments behind
-    /// it, where it would have to end one early.
+    /// Makes a segment of the message under way whose FPDU takes exactly `room` octets, the rest of
+    /// a TCP segment: "When one or more FPDUs are already packed into a TCP Segment, MULPDU MAY be
+    /// reduced accordingly", but not below 128 (RFC 5044 section 4.5). TCP then goes on with full
+    /// segments. Without the cut it would have to end this segment early.
     fn part_of(&mut self, room: usize) -> Option<Segment> {
         if self.cfg.markers || room % 4 != 0 {
             return None;
@@ -331,7 +337,7 @@ impl Tx {
         }
         let mark = self.current.segmenter.mark();
         let part = self.current.segmenter.next(mulpdu)?;
-        // What cannot be cut does not become shorter.
+        // A message that cannot be cut (a Terminate or a Read Request) may be longer than that.
         if part.fpdu_len() > room {
             self.current.segmenter.rewind(mark);
             return None;
@@ -339,7 +345,7 @@ impl Tx {
         Some(part)
     }
 
-    /// Appends all of the message under way, a short one. Errors: no memory.
+    /// Appends all of the message under way, which is short. Errors: no memory.
     pub(super) fn append(&mut self) -> Result<(), Stop> {
         if self.batch.is_empty() {
             self.batch.begin_segment();
@@ -362,7 +368,7 @@ impl Tx {
             .fill_whole(framer.fpdu_len(fpdu), |room| -> Result<(), Stop> {
                 let mut out = Whole { room, gather };
                 framer.write(fpdu, &mut out)?;
-                // All of it is sent.
+                // All of `room` becomes part of the batch, so all of it must be written.
                 if out.room.is_empty() {
                     Ok(())
                 } else {
@@ -380,7 +386,7 @@ impl Tx {
         }
     }
 
-    /// As [`Self::put_fpdu`], where the FPDU goes on in another page.
+    /// As [`Self::put_fpdu`], for an FPDU that crosses the end of a page.
     #[cold]
     fn put_pieces(&mut self, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;

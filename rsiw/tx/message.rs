@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which message comes next, and what a request becomes on the wire.
+//! Chooses the next message, and makes messages of requests.
 
 use super::{Failed, Tx};
 use crate::{
@@ -18,20 +18,23 @@ use iwarp::{
 };
 use kernel::prelude::*;
 
-/// The message under way. There is one of these, which serves message after message in place.
+/// The message under way. A queue pair has one of these, which is used for one message after the
+/// other in place.
 pub(super) struct Current {
-    /// There is a message.
+    /// There is a message under way.
     pub(super) active: bool,
     pub(super) segmenter: Segmenter,
     pub(super) gather: Gather,
-    /// The request that it carries out; `None` for Read responses, the RTR and a Terminate.
+    /// The request that the message carries out; `None` for Read responses, the RTR and a
+    /// Terminate.
     pub(super) seq: Option<Seq>,
-    /// The Read that it answers.
+    /// The Read of the peer that the message answers.
     pub(super) answers: Option<(Msn, ReadRequest)>,
 }
 
 impl Current {
-    /// No message; of those to come each has up to `sges` pieces. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes one without a message; the messages to come have up to `sges` pieces each. Context:
+    /// sleeping. Errors: `ENOMEM`.
     pub(super) fn none(sges: u32) -> Result<Self> {
         let nothing = Message::Write {
             stag: Stag(0),
@@ -46,14 +49,14 @@ impl Current {
         })
     }
 
-    /// Begins a message, whose payload is in `gather` already.
+    /// Begins a message whose payload is in `gather` already.
     fn begin(&mut self, message: Message, len: u32, seq: Option<Seq>) {
         self.segmenter = Segmenter::new(message, len);
         self.seq = seq;
         self.active = true;
     }
 
-    /// The message is over; lets go of its payload.
+    /// Ends the message, and releases its payload.
     pub(super) fn end(&mut self) {
         self.active = false;
         self.answers = None;
@@ -78,8 +81,8 @@ impl Current {
         self.answers = Some((read.msn, r));
     }
 
-    /// The payload's memory cannot be read. For a Read of the peer the fault is one of remote
-    /// protection: the region was there when the request came in, and was taken away since.
+    /// The failure if the payload's memory cannot be read. For a Read of the peer it is a remote
+    /// protection fault: the region was there when the request arrived, and was taken away since.
     pub(super) fn failed(&self, e: MemError) -> Failed {
         let mut failed = Failed::memory(self.seq, e);
         if let Some((msn, req)) = &self.answers {
@@ -98,10 +101,10 @@ impl Current {
 }
 
 impl Tx {
-    /// Makes the next message the current one; `false` when there is none.
+    /// Makes the next message the current one; `false` if there is none.
     ///
-    /// Read responses and requests take turns, so that neither starves the other. Requests without
-    /// a message (local invalidation, fast registration) are carried out on the way.
+    /// Read responses and requests take turns, so that neither starves the other. Requests that
+    /// need no message (local invalidation, fast registration) are carried out on the way.
     pub(super) fn next_message(&mut self, qp: &Qp) -> Result<bool, Failed> {
         if let Some(rtr) = self.cfg.rtr.take() {
             self.rtr(qp, rtr)?;
@@ -112,7 +115,8 @@ impl Tx {
             return Ok(true);
         }
         self.more = true;
-        // A bound, though requests without a message free no slots until the batch is sent.
+        // Bounds the loop. The slots bound it, too: requests without a message free none until the
+        // batch is sent.
         for _ in 0..qp.sq.size() {
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
@@ -123,7 +127,7 @@ impl Tx {
                         self.more = false;
                         break;
                     }
-                    // What is in the batch makes room, perhaps.
+                    // Requests in the batch may free slots when they are sent.
                     Pull::Full => break,
                 },
             };
@@ -145,7 +149,7 @@ impl Tx {
         self.respond(qp.inbound.pop())
     }
 
-    /// As [`Tx::next_message`], for short Reads of the peer only.
+    /// As [`Tx::next_message`], but only for short Reads of the peer.
     pub(super) fn next_short_response(&mut self, qp: &Qp) -> Result<bool, Failed> {
         Ok(self.respond(qp.inbound.pop_short()))
     }
@@ -161,8 +165,8 @@ impl Tx {
         }
     }
 
-    /// Begins what the request in `self.wr` becomes: a message, or, done at once, nothing
-    /// (`false`).
+    /// Begins the message of the request in `self.wr`. If the request needs none, carries it out
+    /// and returns `false`.
     fn start(&mut self, qp: &Qp, seq: Seq) -> Result<bool, Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
         let wr = &mut self.wr;
@@ -226,7 +230,8 @@ impl Tx {
                 let resolved =
                     regions.resolve_cached(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
                 let resolved = resolved.map_err(fail)?;
-                // What local invalidation asks for. The domain was checked when the key was resolved.
+                // Local invalidation works on fast registrations only. The domain was checked when
+                // the key was resolved.
                 if invalidate && !resolved.is_fast() {
                     return Err(fail(MemError::Invalid));
                 }
@@ -247,7 +252,7 @@ impl Tx {
             .map_err(|()| Failed::new(Some(seq), Status::General))
     }
 
-    /// Records a Read as outstanding, then makes its request.
+    /// Records a Read as outstanding, then begins its request.
     fn request_read(
         &mut self,
         qp: &Qp,
@@ -271,7 +276,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The initiator's ready-to-receive indication (RFC 6581 section 9).
+    /// Begins the initiator's ready-to-receive indication (RFC 6581 section 9).
     fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
         let (stag, to) = (Stag::UNNAMED, TaggedOffset(0));
         let message = match rtr {
@@ -313,7 +318,7 @@ fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
     if !region.is_fast() {
         return Err(MemError::Invalid);
     }
-    // Not an error if the peer was faster (Send with Invalidate).
+    // It is no error if the peer has invalidated it first (Send with Invalidate).
     region.invalidate(key);
     Ok(())
 }

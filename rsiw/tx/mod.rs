@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmit: requests and Read responses become FPDUs, and FPDUs become batches.
+//! Transmit: makes FPDUs of requests and Read responses, and batches of FPDUs.
 //!
-//! A batch is what one call hands to TCP: FPDUs back to back, up to 64 KiB, assembled in pages that
-//! TCP then owns (a short one is copied). All but the last FPDU of a segment's worth fill the
-//! segment exactly, so that segmentation offload cuts between FPDUs and every TCP segment starts
-//! with one (RFC 5044 section 5, "FPDU alignment"), as a hardware peer expects.
+//! A batch is the data that one call hands to TCP: FPDUs back to back, up to 64 KiB, assembled in
+//! pages that TCP then owns (TCP copies a short one). FPDUs of a long message have the length of a
+//! TCP segment. If one would cross the end of a segment, it is cut to end there, or begins the next
+//! batch. So segmentation offload cuts between FPDUs, and each TCP segment begins with an FPDU (RFC
+//! 5044 section 5, "FPDU alignment"), as a hardware peer expects. Large FPDUs are the exception.
 //!
-//! The tx actor is whoever has locked the QP's `tx`: a process that rings the doorbell, the module's
-//! worker, or the receive callback, which answers short Reads. An RDMA Write walks
+//! The tx actor is the thread that has locked the QP's `tx`: a process that rings the doorbell, the
+//! module's worker, or the receive callback, which answers short Reads. An RDMA Write takes these
+//! steps:
 //!
-//! 1. `verbs` (doorbell, post) → [`sched`](crate::sched)
-//! 2. → [`SendQueue::pull`](crate::qp::sq::SendQueue::pull): the next request, checked
-//! 3. → [`Gather`]: keys to regions, once
-//! 4. → `iwarp::Segmenter`, `iwarp::Framer`: headers, one copy of the payload, CRC in the same pass
-//! 5. → one send.
+//! 1. The consumer posts: `verbs::qp::doorbell` or `post_send` call [`sched`](crate::sched).
+//! 2. [`SendQueue::pull`](crate::qp::sq::SendQueue::pull) takes the next request and checks it.
+//! 3. [`Gather`](crate::mem::gather::Gather) resolves its keys to regions, once.
+//! 4. `iwarp::tx::Segmenter` and `iwarp::tx::Framer` make the headers, copy the payload once, and
+//!    take the CRC of the copy at the same time.
+//! 5. [`TcpSocket::send_batch`](net::TcpSocket::send_batch) hands the batch to TCP.
 //!
-//! Requests complete when TCP has taken the batch that holds their last byte: the payload was
-//! copied, so their buffers are free.
+//! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
+//! its buffers are free then.
 
 mod batch;
 mod message;
@@ -39,31 +42,32 @@ use kernel::{prelude::*, sync::Arc};
 use message::Current;
 use net::{LockedSock, Sent, TxBatch};
 
-/// Bytes that the receive callback hands to TCP before the worker goes on: it keeps the CPU from what
-/// it interrupted.
+/// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
+/// has interrupted. The worker sends the rest.
 const BUDGET_HERE: usize = 16 << 10;
 
-/// Segments that TCP may make of one batch in the receive callback: far fewer than make it process
-/// its backlog in the middle of a send (`tcp_sendmsg_locked()`: 16), as it may cut smaller ones.
+/// Segments in a batch of the receive callback. TCP processes its backlog in the middle of a send
+/// after 16 segments (`tcp_sendmsg_locked()`). These are far fewer, as TCP may cut smaller ones.
 const SEGMENTS_HERE: usize = 8;
 
-/// Below this MSS the options of a segment are a good part of it.
+/// The least MSS with which the receive callback answers Reads. With a smaller one TCP's options
+/// are a good part of a segment.
 const LEAST_MSS_HERE: usize = 512;
 
 /// Why a run of tx ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Nothing to do, or something else will wake tx.
+    /// There is nothing to do, or another event will wake tx.
     Waits,
-    /// The budget is used up: queue the worker.
+    /// The budget is used up; the caller queues the worker.
     Again,
 }
 
-/// A request that cannot be sent; it fails with this status, and the QP with it.
+/// A request that cannot be sent. It fails with this status, and the QP with it.
 pub(crate) struct Failed {
     pub(crate) seq: Option<Seq>,
     pub(crate) status: Status,
-    /// What to tell the peer, if it has a part in it.
+    /// The Terminate for the peer, if the peer had a part in the failure.
     pub(crate) terminate: Option<Terminate>,
 }
 
@@ -81,13 +85,14 @@ impl Failed {
     }
 }
 
-/// What the connection agreed on for the outbound half.
+/// The agreed parameters of a connection's outbound half.
 pub(crate) struct TxConfig {
     pub(crate) crc: bool,
     pub(crate) markers: bool,
-    /// FPDUs may span TCP segments (both ends are software and agreed to it).
+    /// FPDUs may span TCP segments: both ends are software and have agreed to that.
     pub(crate) large_fpdu: bool,
-    /// The RTR that an initiator sends before anything else, or once more.
+    /// The RTR that is to be sent before the next message: an initiator's first message, or its
+    /// repetition.
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
@@ -97,32 +102,34 @@ pub(crate) struct Tx {
     cfg: TxConfig,
     framer: Framer,
     batch: TxBatch,
-    /// Messages that begin in the batch under way.
+    /// Messages whose end is in the batch under way.
     messages: u64,
     current: Current,
-    /// The request that was taken last, in place: it is large.
+    /// The request that was taken last. It is large, so it stays in place.
     wr: SendWr,
-    /// What of its list has no room there; for as many as there may be.
+    /// The scatter/gather elements that `wr` has no room for. Its capacity suffices for the longest
+    /// list.
     rest: KVec<Sge>,
-    /// What the last RDMA Read of this end might write to.
+    /// The region that the last RDMA Read of this end may write to.
     sink: Option<ResolvedMr>,
-    /// It waits for RDMA Reads before it.
+    /// The request in `wr`, if it waits for RDMA Reads before it.
     blocked: Option<Seq>,
-    /// There may be more requests than were looked at.
+    /// The queue may have more requests than tx has looked at.
     more: bool,
-    /// All requests before this one are in the batch, or sent.
+    /// Requests before this one are in the batch or sent, and have yet to complete. `None`: no such
+    /// request.
     built: Option<Seq>,
     send_msn: iwarp::Msn,
     read_msn: iwarp::Msn,
     response_turn: bool,
     terminated: bool,
-    /// The connection was told that it may send its FIN.
+    /// Tx has told the connection that it may send its FIN.
     fin: bool,
 }
 
 impl Tx {
-    /// Before the first FPDU of a queue whose requests have up to `sges` elements. Context: sleeping.
-    /// Errors: `ENOMEM`.
+    /// Makes the outbound half, before the first FPDU, for a queue whose requests have up to `sges`
+    /// elements. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig, sges: u32) -> Result<Self> {
         Ok(Self {
             batch: TxBatch::new(Some(conn.tx_pages().clone())),
@@ -145,13 +152,14 @@ impl Tx {
         })
     }
 
-    /// Has `rtr` sent in front of the next message. Context: any.
+    /// Has `rtr` sent before the next message. Context: any.
     pub(crate) fn owe_rtr(&mut self, rtr: iwarp::mpa::Rtr) {
         self.cfg.rtr = Some(rtr);
     }
 
-    /// Sends until there is nothing to send, no room in the socket, `left` bytes were sent, of which
-    /// the rest is told, or somebody waits for the lock. Context: sleeping.
+    /// Sends until one of these: nothing is left to send, the socket has no room, `left` bytes were
+    /// sent, or another thread waits for the lock. `left` is lowered by the bytes sent. Context:
+    /// sleeping.
     pub(crate) fn run(&mut self, qp: &Arc<Qp>, left: &mut usize) -> Ended {
         loop {
             match self.flush(qp) {
@@ -170,18 +178,20 @@ impl Tx {
                 State::Idle | State::Error => return Ended::Waits,
             }
             if self.fin {
-                // The FIN is sent, or on its way: what came too late is flushed at the end.
+                // The FIN is sent, or will be at once. Requests that came too late are flushed when
+                // the connection is gone.
                 return Ended::Waits;
             }
-            // Before a look at the queue: what the peer's last words made room for is sent, too.
+            // Read before tx looks at the queue: requests that the peer's last message has let
+            // start are then still found and sent.
             let peer_done = qp.peer_done();
             if !qp.may_send() {
-                // No FPDU yet; but a FIN is none.
+                // This end may send no FPDU yet, but a FIN.
                 self.close_if_drained(qp, peer_done);
                 return Ended::Waits;
             }
             match self.fill(qp, usize::MAX, Self::next_message) {
-                // Whoever posts another request while these are sent wakes tx.
+                // A consumer that posts another request while these are sent wakes tx.
                 Ok(Filled::Whole) => {
                     if self.flush(qp).is_some() {
                         self.complete(qp);
@@ -190,19 +200,19 @@ impl Tx {
                     return Ended::Waits;
                 }
                 Ok(Filled::Part) if self.batch.is_empty() => {
-                    // Nothing to send among so many requests; completing them makes room.
+                    // None of so many requests needs a message. Completing them frees their slots.
                     let room = self.built.is_some();
                     self.complete(qp);
                     if room {
                         return Ended::Again;
                     }
-                    // The peer may have sent its FIN instead of what they wait for.
+                    // The peer may have sent its FIN instead of the response that they wait for.
                     self.close_if_drained(qp, peer_done);
                     return Ended::Waits;
                 }
                 Ok(Filled::Part) => {}
                 Err(failed) => {
-                    // What was built before goes out first, then a Terminate.
+                    // Requests before the failed one are sent first, then a Terminate.
                     if self.batch.is_empty() {
                         self.complete(qp);
                     }
@@ -212,7 +222,8 @@ impl Tx {
         }
     }
 
-    /// Hands the batch to TCP; `None` while it does not take all of it.
+    /// Hands the batch to TCP and returns how many bytes TCP has taken; `None` while TCP does not
+    /// take all.
     #[inline]
     fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
         self.flush_by(qp, |tx| tx.conn.socket().send_batch(&mut tx.batch))
@@ -258,7 +269,8 @@ impl Tx {
 
     /// Answers the peer's short Reads, if tx is at rest. Context: callback, the socket is locked.
     pub(crate) fn answer(&mut self, qp: &Arc<Qp>, sk: &mut LockedSock) -> Ended {
-        // Something waits for room, or to be the first, or the end is near: in turn.
+        // A batch waits for room, a message or the RTR goes first, segments are too small, or the
+        // QP may not send (yet, or any more): the worker answers, in turn.
         let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
         let mss = sk.mss() as usize;
         if busy || mss < LEAST_MSS_HERE || qp.state() != State::Rts || !qp.may_send() {
@@ -271,18 +283,18 @@ impl Tx {
             let filled = self.fill(qp, left.min(most), Self::next_short_response);
             let sent = self.flush_by(qp, |tx| sk.send_batch(&mut tx.batch));
             match (filled, sent) {
-                // A segment is full, or the batch.
+                // A TCP segment, or the batch, was full, and there is budget left.
                 (Ok(Filled::Part), Some(n)) if n != 0 && n < left => left -= n,
                 (Ok(_), _) => break,
                 (Err(failed), _) => {
-                    // The Terminate goes out behind the answers before.
+                    // The worker sends the Terminate, after the answers.
                     qp.local_fault(failed);
                     break;
                 }
             }
         }
         self.batch.set_atomic(false);
-        // What is left takes its turn in the worker, which may sleep for memory, too.
+        // The worker sends the rest in turn; it may also sleep for memory.
         if !self.batch.is_empty() || self.current.active || !qp.inbound.is_empty() {
             return Ended::Again;
         }
@@ -297,8 +309,8 @@ impl Tx {
         }
     }
 
-    /// In an orderly close: lets the connection send its FIN when nothing is left to send. Reads that
-    /// wait for their response hold it up only while the peer can still answer.
+    /// In an orderly close, lets the connection send its FIN when nothing is left to send. Reads
+    /// that wait for their responses delay the FIN only while the peer can still answer.
     #[inline]
     fn close_if_drained(&mut self, qp: &Qp, peer_done: bool) {
         if qp.state() == State::Closing && (peer_done || qp.sq.is_idle()) {
@@ -307,7 +319,7 @@ impl Tx {
         }
     }
 
-    /// Sends a Terminate, if one is due, and has the connection closed behind it.
+    /// Sends a Terminate, if one is due, and then has the connection closed.
     fn terminate(&mut self, qp: &Arc<Qp>) {
         if !core::mem::replace(&mut self.terminated, true) {
             self.current.end();
@@ -317,11 +329,13 @@ impl Tx {
                 self.current.terminate(t);
                 let built = self.append();
                 self.current.end();
-                // Not together with the FIN, or only when that comes.
+                // Sent at once. Otherwise TCP might hold it back until the FIN, which may come only
+                // later.
                 self.batch.set_last();
                 if built.is_ok() && self.flush(qp).is_none() && !self.batch.is_empty() {
-                    // No room in the socket: the peer does not read. When it does, the worker
-                    // comes back for the rest; otherwise the connection's guard timer ends it.
+                    // The socket has no room, as the peer does not read. When it does, the worker
+                    // sends the rest; if it never does, the connection's guard timer ends the
+                    // connection.
                     return;
                 }
             }
@@ -331,8 +345,8 @@ impl Tx {
         }
     }
 
-    /// The end of transmission. If TCP has taken a part of a batch only, the connection gets the
-    /// rest: without it the stream would end in the middle of an FPDU. Context: sleeping.
+    /// Ends transmission. If TCP has taken only a part of a batch, the connection gets the rest:
+    /// without it the stream would end in the middle of an FPDU. Context: sleeping.
     pub(crate) fn leave(&mut self) {
         if self.batch.is_begun() {
             let rest = core::mem::take(&mut self.batch);
@@ -342,7 +356,7 @@ impl Tx {
 }
 
 impl WakeTx {
-    /// Both.
+    /// Whether either has to wake tx.
     pub(crate) fn or(self, o: WakeTx) -> WakeTx {
         WakeTx(self.0 | o.0)
     }
