@@ -11,7 +11,7 @@ use rdma::Consumer;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PdId(u64);
 
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 impl PdId {
     /// An identity for tests, of no real domain.
     pub(crate) const fn of_test(id: u64) -> Self {

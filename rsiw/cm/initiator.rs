@@ -168,7 +168,7 @@ fn begin<U: User>(
     }
 }
 
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 impl<U: User> Attempt<U> {
     /// An attempt that wants a few Reads each way.
     pub(super) fn of_test(
@@ -194,8 +194,8 @@ impl<U: User> Attempt<U> {
     }
 
     /// Has TCP connect: the first stage.
-    pub(super) fn connecting(self: KBox<Self>, conn: &Arc<Conn<U>>) -> Result<Stage<U>> {
-        conn.set_timeout(timeout::GLANCE);
+    pub(super) fn connecting(mut self: KBox<Self>, conn: &Arc<Conn<U>>) -> Result<Stage<U>> {
+        self.set_timeout(conn, timeout::CONNECT);
         conn.socket().connect(&self.remote)?;
         Ok(Stage::Connecting(Connecting { attempt: self }))
     }

@@ -32,7 +32,7 @@ use kext::{
     work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
 };
 use net::{errno, ListenCallbacks, TcpSocket};
-use rdma::{CmId, ConnInfo, Consumer, RequestId};
+use rdma::{CmId, ConnInfo, Consumer, ListenId, RequestId};
 
 /// The fewest slots of a listener. Consumers choose a backlog with requests in mind, not peers that
 /// are slow to send one. With few slots such peers would shut out the others.
@@ -110,11 +110,11 @@ pub(super) struct Refused<U: User>(Arc<Listener<U>>);
 pub(crate) fn listen<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &rdma::Device<Rsiw>,
-    cm: CmId,
+    cm: &ListenId,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
-    let socket = open::listener(dev, registry.dev.ports_mapped, &cm, backlog)?;
+    let socket = open::listener(dev, registry.dev.ports_mapped, cm, backlog)?;
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,
@@ -125,7 +125,7 @@ pub(crate) fn listen<U: User>(
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
             registry: registry.clone(),
-            cm,
+            cm: cm.id().clone(),
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),

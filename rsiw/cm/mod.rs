@@ -38,7 +38,7 @@ mod responder;
 mod silent;
 mod stage;
 mod streaming;
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 mod user;
 

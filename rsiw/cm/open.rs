@@ -6,7 +6,7 @@ use crate::device::Rsiw;
 use core::net::SocketAddr;
 use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
-use rdma::{CmId, Device};
+use rdma::{CmId, Device, ListenId};
 
 /// The network interface of a device: its sockets are in the interface's namespace.
 struct Interface {
@@ -118,13 +118,14 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 pub(super) fn listener(
     dev: &Device<Rsiw>,
     mapped: bool,
-    cm: &CmId,
+    listen: &ListenId,
     backlog: u32,
 ) -> Result<Option<TcpSocket>> {
+    let cm = listen.id();
     let local = local(cm, mapped)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
     // Before `Interface::of`, which fails in a namespace that is going away.
-    if local.ip().is_unspecified() && !cm.is_at(&ndev) {
+    if local.ip().is_unspecified() && !listen.is_at(&ndev) {
         return Ok(None);
     }
     let place = Interface::of(dev)?;

@@ -28,7 +28,7 @@ use rdma::{
     CmId, ConnInfo, Consumer, RequestId,
 };
 
-/// Fails a helper function, where `assert!` would panic.
+/// Fails by an error, where `assert!` would panic.
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
@@ -162,9 +162,19 @@ fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     Err(errno::ETIMEDOUT.into())
 }
 
+/// The connections of a test. However it ends, none stays behind: they use work queues of the test.
+/// (So a test that has some returns errors, and does not panic.)
+struct Conns(Arc<Registry<Fake>>);
+
+impl Drop for Conns {
+    fn drop(&mut self) {
+        super::shutdown(&self.0);
+    }
+}
+
 /// An attempt to connect, and the peer's socket.
 struct Pair {
-    registry: Arc<Registry<Fake>>,
+    conns: Conns,
     user: Arc<Fake>,
     id: Arc<TestId>,
     peer: TcpSocket,
@@ -179,7 +189,7 @@ impl Pair {
             Arc::new(Queues::new()?, GFP_KERNEL)?,
             false,
         )?;
-        let registry = Registry::new(&dev)?;
+        let conns = Conns(Registry::new(&dev)?);
         let net = Namespace::init();
         let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let listener = TcpSocket::new(&net, Family::of(&to))?;
@@ -192,7 +202,7 @@ impl Pair {
         let attempt = Attempt::of_test(id.id(), user.clone(), to, remote)?;
         let socket = TcpSocket::new(&net, Family::of(&to))?;
         let order = InOrder::of_listener(&Order::new(Consumer::Kernel)?);
-        Conn::start(&registry, socket, order, |conn| {
+        Conn::start(&conns.0, socket, order, |conn| {
             user.attach(conn)?;
             attempt.connecting(conn)
         })?;
@@ -202,7 +212,7 @@ impl Pair {
             peer.is_some()
         })?;
         Ok(peer.map(|peer| Self {
-            registry,
+            conns,
             user,
             id,
             peer,
@@ -262,13 +272,16 @@ impl Pair {
     /// events.
     fn ends(self, why: Lost, events: &[TestEvent]) -> Result {
         soon("the end", || self.user.state.lock().lost.is_some())?;
+        let Self {
+            conns, user, id, ..
+        } = self;
         // This waits for the rest of the last step.
-        super::shutdown(&self.registry);
-        check!(self.user.state.lock().lost == Some(why));
-        check!(*self.id.events()? == *events);
+        drop(conns);
+        check!(user.state.lock().lost == Some(why));
+        check!(*id.events()? == *events);
         // No reference to the stand-in or the consumer's identifier is left.
-        check!(Arc::into_unique_or_drop(self.user).is_some());
-        check!(Arc::into_unique_or_drop(self.id).is_some());
+        check!(Arc::into_unique_or_drop(user).is_some());
+        check!(Arc::into_unique_or_drop(id).is_some());
         Ok(())
     }
 }
@@ -285,12 +298,12 @@ mod tests {
         };
         pair.accept()?;
         let params = pair.user.state.lock().params.ok_or(EINVAL)?;
-        assert!(params.initiator && params.crc && !params.tx_markers);
-        assert_eq!((params.ird, params.ord), (4, 4));
-        assert!(pair.peer.send(&[7; 100], None)? == Sent::Bytes(100));
+        check!(params.initiator && params.crc && !params.tx_markers);
+        check!((params.ird, params.ord) == (4, 4));
+        check!(pair.peer.send(&[7; 100], None)? == Sent::Bytes(100));
         soon("data", || pair.user.received.load(Relaxed) == 100)?;
         pair.peer.shutdown_write()?;
-        soon("the FIN", || pair.user.eofs.load(Relaxed) == 1)?;
+        soon("the FIN", || pair.user.eofs.load(Relaxed) > 0)?;
         let events = [
             TestEvent::ConnectReply(0),
             TestEvent::Disconnect,
@@ -311,7 +324,7 @@ mod tests {
         drop(conn);
         let mut byte = [0];
         soon("our FIN", || pair.peer.recv(&mut byte) == Ok(Received::Eof))?;
-        assert_eq!(pair.user.state.lock().drains, 1);
+        check!(pair.user.state.lock().drains == 1);
         pair.peer.shutdown_write()?;
         let events = [
             TestEvent::ConnectReply(0),
@@ -330,7 +343,7 @@ mod tests {
         pair.reply(|responder, out| responder.reject(b"no", out))?;
         let refused = TestEvent::ConnectReply(errno::ECONNREFUSED.error().to_errno());
         pair.event(refused)?;
-        assert!(pair.user.state.lock().params.is_none());
+        check!(pair.user.state.lock().params.is_none());
         pair.ends(Lost::Handshake, &[refused])
     }
 

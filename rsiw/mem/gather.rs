@@ -121,7 +121,7 @@ impl Gather {
     }
 
     /// Makes `len` bytes at `addr` of a resolved region the payload: the answer to a Read.
-    pub(crate) fn set_grant(&mut self, resolved: Option<ResolvedMr>, addr: u64, len: u32) {
+    pub(crate) fn set_resolved(&mut self, resolved: Option<ResolvedMr>, addr: u64, len: u32) {
         self.clear();
         self.count = 1;
         self.pieces[0] = Piece {

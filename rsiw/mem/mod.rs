@@ -156,23 +156,23 @@ impl Regions {
         ResolvedMr::new(region, key, pd, addr, len, need)
     }
 
-    /// As [`Self::get`], but first tries the region in `place`, and leaves the result there: most
-    /// messages use the region of the message before. The region in `place` may have been
+    /// As [`Self::get`], but first tries the region in `cached`, and leaves the result there: most
+    /// messages use the region of the message before. The region in `cached` may have been
     /// deregistered and its STag given to another one; then `key` is looked up anew. Context: any.
     pub(crate) fn resolve_cached<'a>(
         &self,
-        place: &'a mut Option<ResolvedMr>,
+        cached: &'a mut Option<ResolvedMr>,
         key: u32,
         pd: PdId,
         range: (u64, u32),
         need: Access,
     ) -> Result<&'a ResolvedMr, MemError> {
-        let same = place
+        let same = cached
             .as_ref()
-            .is_some_and(|g| g.covers(key, pd, range, need));
+            .is_some_and(|mr| mr.covers(key, pd, range, need));
         if !same {
-            *place = Some(self.get(key, pd, range.0, range.1, need)?);
+            *cached = Some(self.get(key, pd, range.0, range.1, need)?);
         }
-        place.as_ref().ok_or(MemError::Invalid)
+        cached.as_ref().ok_or(MemError::Invalid)
     }
 }

@@ -95,7 +95,7 @@ impl Scatter {
             let n = data.len().min((piece.sge.length - inside) as usize);
             let (head, tail) = data.split_at(n);
             let addr = piece.sge.addr.wrapping_add(u64::from(inside));
-            piece.granted(regions, pd)?.write(addr, head)?;
+            piece.resolved(regions, pd)?.write(addr, head)?;
             data = tail;
             offset += n as u32;
         }
@@ -125,7 +125,7 @@ impl Piece {
         checked: false,
     };
 
-    fn granted(&mut self, regions: &Regions, pd: PdId) -> Result<&ResolvedMr, MemError> {
+    fn resolved(&mut self, regions: &Regions, pd: PdId) -> Result<&ResolvedMr, MemError> {
         let Sge { addr, length, lkey } = self.sge;
         if !self.checked {
             let range = (addr, length);

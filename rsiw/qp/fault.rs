@@ -14,7 +14,7 @@ use crate::{
     tx::Failed,
     wr::{Completion, Status},
 };
-use core::{fmt::Arguments, format_args};
+use core::{fmt::Arguments, format_args, net::SocketAddr};
 use iwarp::{
     rx::{Fault, FaultKind},
     TermCode, Terminate,
@@ -70,9 +70,12 @@ impl Qp {
         if let Some(counter) = counter {
             counter.add(1);
         }
-        self.warn(format_args!("{}; stream terminated", fault.reason()));
+        let (reason, peer) = (fault.reason(), self.peer());
         if self.begin_terminate(terminate) {
+            self.warn(peer, format_args!("{reason}; stream terminated"));
             self.handle.event(event);
+        } else {
+            self.warn(peer, format_args!("{reason}"));
         }
     }
 
@@ -85,7 +88,10 @@ impl Qp {
         if t.read_request().is_some() {
             self.note_failure(self.sq.oldest_read(), Status::RemAccess);
         }
-        self.warn(format_args!("stream terminated by the peer: {t}"));
+        self.warn(
+            self.peer(),
+            format_args!("stream terminated by the peer: {t}"),
+        );
         if self.state.advance(State::Terminate).is_ok() {
             self.close_conn(Close::Flush);
             self.handle.event(QpEvent::Fatal);
@@ -108,18 +114,27 @@ impl Qp {
     /// any.
     pub(crate) fn cq_overflow(self: &Arc<Self>) {
         self.dev.counters.cq_overflows.add(1);
-        self.warn(format_args!("completion queue overflow; stream terminated"));
-        self.begin_terminate(Some(Terminate::new(TermCode::LOCAL_CATASTROPHIC)));
+        let term = Terminate::new(TermCode::LOCAL_CATASTROPHIC);
+        let peer = self.peer();
+        let what = match self.begin_terminate(Some(term)) {
+            true => format_args!("completion queue overflow; stream terminated"),
+            false => format_args!("completion queue overflow"),
+        };
+        self.warn(peer, what);
     }
 
-    /// Logs what happened to the connection, rate-limited. Context: any, without the lock of
-    /// `shared`.
-    fn warn(&self, what: Arguments<'_>) {
+    /// The peer's address, for the log. A connection that ends is soon gone, so ask first. Context:
+    /// any, without the lock of `shared`.
+    fn peer(&self) -> Option<SocketAddr> {
+        self.shared.lock().conn.as_ref().and_then(|c| c.peer())
+    }
+
+    /// Logs what happened to the connection, rate-limited. Context: any.
+    fn warn(&self, peer: Option<SocketAddr>, what: Arguments<'_>) {
         let Some(handle) = self.dev.handle() else {
             return;
         };
         let (name, qpn) = (handle.name(), self.number());
-        let peer = self.shared.lock().conn.as_ref().and_then(|c| c.peer());
         match peer {
             Some(peer) => kext::ratelimited_warn!(name, "QP {qpn}, peer {peer}: {what}\n"),
             None => kext::ratelimited_warn!(name, "QP {qpn}: {what}\n"),

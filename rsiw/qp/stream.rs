@@ -65,7 +65,7 @@ impl User for Qp {
     ///
     /// A responder stays silent until the peer's first FPDU has arrived: "the MPA responder MUST
     /// NOT send any FPDUs before it has received a valid FPDU" (RFC 5044 section 7.1.2).
-    /// Context: sleeping, no lock held.
+    /// Context: as [`User::established`].
     ///
     /// # Errors
     ///

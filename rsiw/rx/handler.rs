@@ -4,7 +4,6 @@
 
 use super::{Destination, State};
 use crate::{
-    cq::Out,
     mem::MemError,
     qp::{
         reads::{InboundRead, SHORT_READ},
@@ -103,8 +102,8 @@ impl Handler for QpHandler<'_> {
             } => self.received(len, solicited, invalidate),
             Event::Write => Ok(()),
             Event::ReadRequest(request) => self.read_request(request),
-            Event::ReadResponse { len } => {
-                self.read_done(len);
+            Event::ReadResponse { .. } => {
+                self.read_done();
                 Ok(())
             }
             Event::Rtr => Ok(()),
@@ -174,10 +173,10 @@ impl QpHandler<'_> {
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
         let (qp, pd) = (self.qp, self.qp.pd.id());
         let needs = self.st.write_needs;
-        let (place, range) = (&mut self.st.write, (to.0, p.len));
+        let (cached, range) = (&mut self.st.write, (to.0, p.len));
         qp.dev
             .regions
-            .resolve_cached(place, stag.0, pd, range, needs)
+            .resolve_cached(cached, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
         self.st.destination = Destination::Write { addr: to.0 };
         Ok(())
@@ -238,9 +237,9 @@ impl QpHandler<'_> {
             len => {
                 let (key, pd) = (request.src_stag.0, self.qp.pd.id());
                 let needs = self.st.read_needs;
-                let (place, range) = (&mut self.st.source, (request.src_to.0, len));
+                let (cached, range) = (&mut self.st.source, (request.src_to.0, len));
                 let regions = &self.qp.dev.regions;
-                let resolved = regions.resolve_cached(place, key, pd, range, needs);
+                let resolved = regions.resolve_cached(cached, key, pd, range, needs);
                 Some(resolved.map_err(MemError::refusal)?.clone())
             }
         };
@@ -262,18 +261,14 @@ impl QpHandler<'_> {
         Ok(())
     }
 
-    fn read_done(&mut self, _len: u32) {
+    fn read_done(&mut self) {
         if let Some(read) = self.st.read.take() {
             if let (true, Some(resolved)) = (read.invalidate, &read.sink) {
                 resolved.invalidate();
             }
         }
         self.st.destination = Destination::None;
-        let out = Out {
-            cq: &self.qp.scq,
-            tag: &self.qp.tag,
-        };
-        let (notify, wake) = self.qp.sq.finish_read(out);
+        let (notify, wake) = self.qp.sq.finish_read(self.qp.send_out());
         self.st.send_notify |= notify;
         // An orderly close may have waited for this response.
         let closing = WakeTx(self.qp.is_closing());

@@ -178,13 +178,13 @@ impl Rx {
         if self.dead {
             return data.len();
         }
-        let mut place = handler::QpHandler {
+        let mut handler = handler::QpHandler {
             qp,
             st: &mut self.state,
         };
         let received = match &mut self.whole {
-            None => self.receiver.receive(data, &mut place),
-            Some(whole) => whole.receive(&mut self.receiver, data, &mut place),
+            None => self.receiver.receive(data, &mut handler),
+            Some(whole) => whole.receive(&mut self.receiver, data, &mut handler),
         };
         match received {
             Ok(taken) => taken,

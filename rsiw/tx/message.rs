@@ -72,7 +72,7 @@ impl Current {
     /// Begins the answer to a Read of the peer.
     fn response(&mut self, read: InboundRead) {
         let r = read.request;
-        self.gather.set_grant(read.source, r.src_to.0, r.len);
+        self.gather.set_resolved(read.source, r.src_to.0, r.len);
         let message = Message::ReadResponse {
             stag: r.sink_stag,
             to: r.sink_to,
@@ -225,10 +225,15 @@ impl Tx {
         let sink = match sge.length {
             0 if !invalidate => None,
             len => {
-                let (place, range) = (&mut self.sink, (sge.addr, len));
+                let (cached, range) = (&mut self.sink, (sge.addr, len));
                 let regions = &qp.dev.regions;
-                let resolved =
-                    regions.resolve_cached(place, sge.lkey, qp.pd.id(), range, Access::LOCAL_WRITE);
+                let resolved = regions.resolve_cached(
+                    cached,
+                    sge.lkey,
+                    qp.pd.id(),
+                    range,
+                    Access::LOCAL_WRITE,
+                );
                 let resolved = resolved.map_err(fail)?;
                 // Local invalidation works on fast registrations only. The domain was checked when
                 // the key was resolved.

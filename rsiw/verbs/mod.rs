@@ -23,9 +23,9 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
     Access, CmId, ConnParam, Consumer, CqAttr, Details, Device as RdmaDevice, DeviceHandle,
-    DeviceLimits, Driver, KernelMemory, NewCq, NewMr, NewQp, NewSrq, Notify, PortAttr, QpAttr,
-    QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata, UserMr,
-    WcSlots,
+    DeviceLimits, Driver, KernelMemory, ListenId, NewCq, NewMr, NewQp, NewSrq, Notify, PortAttr,
+    QpAttr, QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata,
+    UserMr, WcSlots,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -289,7 +289,7 @@ impl Driver for Rsiw {
 
     fn iw_create_listen(
         dev: &RdmaDevice<Self>,
-        cm: CmId,
+        cm: &ListenId,
         backlog: u32,
     ) -> Result<Arc<Self::Listener>> {
         cm::listen(&dev.data().conns, dev, cm, backlog)

@@ -41,7 +41,6 @@ fn in_last_word(addr: usize, len: usize) -> usize {
 ///
 /// `dst` must be valid for writes of `src.len()` bytes. Others may read or write there meanwhile,
 /// but not through Rust references.
-/// not through Rust references.
 #[inline]
 pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     let last = in_last_word(dst as usize, src.len());

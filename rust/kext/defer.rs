@@ -6,8 +6,13 @@ use crate::life;
 use core::{mem::ManuallyDrop, ops::Deref};
 use kernel::{
     prelude::*,
-    workqueue::{impl_has_work, new_work, Work, WorkItem},
+    static_lock_class,
+    workqueue::{impl_has_work, Work, WorkItem},
 };
+
+/// Name of the lock class. One string for all crates that have such boxes: lockdep compares
+/// addresses.
+static NAME: &CStr = c"kext_deferred";
 
 #[pin_data]
 struct Inner<T> {
@@ -40,7 +45,7 @@ impl<T: Send + 'static> Deferred<T> {
         }
         let inner = KBox::pin_init(
             pin_init!(Inner {
-                work <- new_work!("rdma_deferred"),
+                work <- Work::new(NAME, static_lock_class!()),
                 value,
             }),
             GFP_KERNEL,

@@ -99,7 +99,7 @@ pub unsafe fn queue_rcu_work(work: *mut bindings::rcu_work) -> bool {
 
 /// Waits until the reclaim workqueue has run all work that is queued. The module must not be
 /// ending.
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 pub fn flush() {
     let queue = RECLAIM.load(Ordering::Acquire);
     if !queue.is_null() {

@@ -34,7 +34,7 @@ pub mod pages;
 mod partial;
 pub mod pool;
 pub mod socket;
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 
 pub use self::{

@@ -11,6 +11,7 @@
 use crate::{bindings, TcpSocket};
 use core::{
     cell::UnsafeCell,
+    marker::PhantomPinned,
     ops::{Deref, DerefMut},
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
@@ -24,7 +25,9 @@ use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 /// No other `LockedSock` of the socket is used meanwhile.
 #[repr(C)]
 pub struct LockedSock {
-    _sk: [u8; 0],
+    /// Others change the socket, too.
+    _sk: UnsafeCell<[u8; 0]>,
+    _pin: PhantomPinned,
     /// Only the thread that locked may unlock.
     _not_send: NotThreadSafe,
 }

@@ -10,7 +10,7 @@ use crate::{
     },
     details::Details,
     device::{Device, DeviceHandle},
-    iwcm::{CmId, ConnParam},
+    iwcm::{CmId, ConnParam, ListenId},
     object::{
         cq::NewCq,
         mr::{NewMr, SgMap, UserMr},
@@ -232,7 +232,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Starts to listen. It may be called while the device is being registered. Context: as for
     /// [`Driver::iw_connect`].
-    fn iw_create_listen(dev: &Device<Self>, id: CmId, backlog: u32) -> Result<Arc<Self::Listener>>;
+    fn iw_create_listen(
+        dev: &Device<Self>,
+        id: &ListenId,
+        backlog: u32,
+    ) -> Result<Arc<Self::Listener>>;
 
     /// Stops listening. On return the driver must report no more [`CmId::connect_request`].
     /// Context: as for [`Driver::iw_connect`].

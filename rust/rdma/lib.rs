@@ -52,7 +52,7 @@ pub use device::{
     Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
 };
 pub use driver::Driver;
-pub use iwcm::{CmId, ConnInfo, ConnParam, RequestId};
+pub use iwcm::{CmId, ConnInfo, ConnParam, ListenId, RequestId};
 pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use netdev::{Kind, NetDevice};
 pub use object::{

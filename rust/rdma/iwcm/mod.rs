@@ -4,6 +4,7 @@
 //! it.
 //!
 //! - [`CmId`]: a counted reference to an identifier, with its addresses; it reports events.
+//! - [`ListenId`]: one that a consumer is about to listen with.
 //! - [`Requests`] ([`request`]): connection requests that are not answered yet.
 //!
 //! Events have an order. After a successful connect comes one [`CmId::connect_reply`], after a
@@ -13,7 +14,7 @@
 //! (`BUG()`).
 
 pub mod request;
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 pub mod testing;
 
 pub use request::{RequestId, Requests};
@@ -30,20 +31,30 @@ use net::addr::{from_storage, to_storage};
 use rdma_bindings as bindings;
 
 /// A counted reference to an identifier (`struct iw_cm_id`).
-pub struct CmId(NonNull<bindings::iw_cm_id>);
+pub struct CmId {
+    id: NonNull<bindings::iw_cm_id>,
+    mapped: MappedAddrs,
+}
+
+/// The addresses of an identifier after port mapping, as they were when the driver got it. iwcm
+/// rewrites its own when it processes a successful [`CmId::connect_reply`].
+#[derive(Clone, Copy)]
+struct MappedAddrs {
+    local: Result<SocketAddr>,
+    remote: Result<SocketAddr>,
+}
 
 // SAFETY: The reference count is atomic, and any thread may report events: iwcm's handler takes the
 // identifier's lock.
 unsafe impl Send for CmId {}
-// SAFETY: All functions but [`CmId::is_at`] read fields that the consumer sets before a driver gets
-// the identifier. iwcm rewrites two of them: the mapped addresses, in a worker, when it processes a
-// successful [`CmId::connect_reply`]. They must be read before that is reported.
+// SAFETY: All functions read fields that nobody writes once a driver has the identifier.
 unsafe impl Sync for CmId {}
 
 impl Clone for CmId {
     fn clone(&self) -> Self {
         // SAFETY: `self` keeps the identifier alive.
-        unsafe { Self::new(self.0.as_ptr()) }
+        let id = unsafe { Self::counted(self.as_raw()) };
+        Self { id, ..*self }
     }
 }
 
@@ -61,20 +72,41 @@ impl Drop for CmId {
 impl CmId {
     /// # Safety
     ///
-    /// `id` must be alive.
+    /// `id` must be alive, and an argument of an operation that has not returned.
     pub(crate) unsafe fn new(id: *mut bindings::iw_cm_id) -> Self {
+        // SAFETY: By the contract of this function `id` is alive. iwcm sets the addresses before
+        // the operation, and writes them again only after a reply, which comes from an identifier
+        // that is made here.
+        unsafe {
+            let mapped = MappedAddrs {
+                local: from_storage(&(&raw const (*id).m_local_addr).read()),
+                remote: from_storage(&(&raw const (*id).m_remote_addr).read()),
+            };
+            Self {
+                id: Self::counted(id),
+                mapped,
+            }
+        }
+    }
+
+    /// Takes a reference.
+    ///
+    /// # Safety
+    ///
+    /// `id` must be alive.
+    unsafe fn counted(id: *mut bindings::iw_cm_id) -> NonNull<bindings::iw_cm_id> {
         // SAFETY: By the contract of this function `id` is alive, and so it is not null.
         // `iw_create_cm_id()` has set the function.
         unsafe {
             if let Some(add_ref) = (*id).add_ref {
                 add_ref(id);
             }
-            Self(NonNull::new_unchecked(id))
+            NonNull::new_unchecked(id)
         }
     }
 
     fn as_raw(&self) -> *mut bindings::iw_cm_id {
-        self.0.as_ptr()
+        self.id.as_ptr()
     }
 
     /// Reads a field. The structure is not borrowed as a whole, as iwcm and operations write other
@@ -102,22 +134,14 @@ impl CmId {
         from_storage(&addr)
     }
 
-    /// The local address that is used, after port mapping. To be read before
-    /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
+    /// The local address that is used, after port mapping. Errors: `EAFNOSUPPORT`.
     pub fn mapped_local_addr(&self) -> Result<SocketAddr> {
-        // SAFETY: iwcm sets it before the operation that this is called in or for, and writes it again only
-        // when it processes the reply.
-        let addr = unsafe { self.read(|id| &raw const (*id).m_local_addr) };
-        from_storage(&addr)
+        self.mapped.local
     }
 
-    /// The peer's address that is used, after port mapping. To be read before
-    /// [`Self::connect_reply`], after which iwcm rewrites it. Errors: `EAFNOSUPPORT`.
+    /// The peer's address that is used, after port mapping. Errors: `EAFNOSUPPORT`.
     pub fn mapped_remote_addr(&self) -> Result<SocketAddr> {
-        // SAFETY: iwcm sets it before the operation that this is called in or for, and writes it again only
-        // when it processes the reply.
-        let addr = unsafe { self.read(|id| &raw const (*id).m_remote_addr) };
-        from_storage(&addr)
+        self.mapped.remote
     }
 
     /// Whether the port of [`Self::mapped_local_addr`] is one that the port mapper (iwpmd) has
@@ -143,17 +167,6 @@ impl CmId {
     pub fn afonly(&self) -> bool {
         // SAFETY: As for `tos`.
         unsafe { bindings::iw_cm_id::afonly_raw(self.as_raw()) }
-    }
-
-    /// Whether the consumer that listens is in the network namespace of `ndev`, which is the
-    /// network device of this identifier's device, and may use the device from there. Only to be
-    /// called in [`Driver::iw_create_listen`]: this reads the consumer's own structure, which is
-    /// gone once the consumer has destroyed the identifier. Context: any.
-    pub fn is_at(&self, ndev: &NetDevice) -> bool {
-        // SAFETY: `self` keeps the identifier, and the reference the network device. The consumer
-        // is the RDMA CM, and `context` points to its structure, which stays until it has destroyed
-        // the identifier. It does not do that during `iw_create_listen`.
-        unsafe { bindings::iw_cm_id_is_at(self.as_raw(), ndev.as_raw()) }
     }
 
     /// Reports the result of connecting: `status`, and the peer's answer in `info` if the peer has
@@ -220,6 +233,34 @@ impl CmId {
         // SAFETY: `self` keeps the identifier alive. The handler copies the event, and the private
         // data of requests and replies, before it returns; other events have none.
         to_result(unsafe { handler(self.as_raw(), event) })
+    }
+}
+
+/// An identifier that a consumer wants to listen with, for [`Driver::iw_create_listen`]. The driver
+/// only borrows it, so that it is gone when the operation ends.
+pub struct ListenId(CmId);
+
+impl ListenId {
+    /// # Safety
+    ///
+    /// `id` must be the argument of `iw_create_listen`, and the result must not outlive that call.
+    pub(crate) unsafe fn new(id: *mut bindings::iw_cm_id) -> Self {
+        // SAFETY: By the contract of this function it is the argument of an operation.
+        Self(unsafe { CmId::new(id) })
+    }
+
+    /// A reference to keep.
+    pub fn id(&self) -> &CmId {
+        &self.0
+    }
+
+    /// Whether the consumer is in the network namespace of `ndev`, which is the network device of
+    /// this identifier's device, and may use the device from there. Context: any.
+    pub fn is_at(&self, ndev: &NetDevice) -> bool {
+        // SAFETY: `self` keeps the identifier, and the reference the network device. The consumer
+        // is the RDMA CM, and `context` points to its structure, which stays until it has destroyed
+        // the identifier. It does not do that during `iw_create_listen`.
+        unsafe { bindings::iw_cm_id_is_at(self.0.as_raw(), ndev.as_raw()) }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{errno, Ops};
 use crate::{
     device::Device,
     errno::aborted,
-    iwcm::{bytes, CmId, ConnParam, RequestId},
+    iwcm::{bytes, CmId, ConnParam, ListenId, RequestId},
     object::qp::QpObject,
     Driver,
 };
@@ -153,7 +153,7 @@ impl<D: Driver> Ops<D> {
             let dev = Device::<D>::from_raw((*id).device);
             let backlog = backlog.try_into().unwrap_or(0);
             errno(
-                noio(|| D::iw_create_listen(dev, CmId::new(id), backlog)).map(|listener| {
+                noio(|| D::iw_create_listen(dev, &ListenId::new(id), backlog)).map(|listener| {
                     (*id).provider_data = Arc::into_raw(listener).cast::<c_void>().cast_mut();
                 }),
             )
