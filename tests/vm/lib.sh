@@ -1,18 +1,18 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What every job begins with: `. /tests/lib.sh`. A job runs on host A, as root,
-# under bash; the other host is reached by `peer COMMAND...`. What a job starts,
-# on either host, is killed at its end, and drivers are unloaded for it.
+# Every job begins with `. /tests/lib.sh`. A job runs on host A, as root, under
+# bash; `peer COMMAND...` runs a command on the other host. At the end of a job the
+# runner kills the job's processes on both hosts and unloads the drivers.
 #
-# Set by the runner: RSIW_SIDE (a, b), RSIW_DRIVER and RSIW_DRIVER_PEER (rsiw,
-# siw, rxe), RSIW_GUESTS (1, 2), RSIW_KERNEL (stock, debug), RSIW_LINK (tap,
-# socket), RSIW_OUT (a directory both hosts and the machine see), RSIW_SLOW
-# (by what to multiply time limits). RSIW_PARAMS: module parameters, if any.
+# The runner sets RSIW_SIDE (a, b), RSIW_DRIVER and RSIW_DRIVER_PEER (rsiw, siw,
+# rxe), RSIW_GUESTS (1, 2), RSIW_KERNEL (stock, debug), RSIW_LINK (tap, socket),
+# RSIW_OUT (a directory that both hosts and the machine see), RSIW_SLOW (the factor
+# of time limits) and, if there are any, RSIW_PARAMS (module parameters).
 
 export PATH=/tests/guest:/build/bin:$PATH
 
-# The hosts' addresses; ADDR is ours, PEER the other's.
+# The hosts' addresses. ADDR is this host's, PEER the other one's.
 A4=10.7.0.1 B4=10.7.0.2 A6=fd07::1 B6=fd07::2
 # shellcheck disable=SC2034 # these are for the jobs
 if [ "${RSIW_SIDE:-a}" = a ]; then
@@ -20,7 +20,7 @@ if [ "${RSIW_SIDE:-a}" = a ]; then
 else
 	ADDR=$B4 ADDR6=$B6 PEER=$A4 PEER6=$A6
 fi
-# Alone, a host is its own peer.
+# A host that is alone is its own peer.
 # shellcheck disable=SC2034
 [ "${RSIW_GUESTS:-2}" = 2 ] || PEER=$ADDR PEER6=$ADDR6
 
@@ -30,11 +30,11 @@ DEV=${RSIW_DRIVER:-rsiw}0
 PEER_DEV=${RSIW_DRIVER_PEER:-rsiw}0
 
 WORK=${WORK:-$(mktemp -d /tmp/job.XXXXXX)}
-# Nothing ever comes out of it: to wait for a time without a process.
+# A pipe that nobody writes to: nap() reads it to wait without a process.
 exec {_never}<>/run/rsiw/never
 _count=0 _failed=0 _planned=
 
-# --- saying what happened (KTAP) -------------------------------------------
+# --- results (KTAP) ---------------------------------------------------------
 
 plan() {
 	echo "KTAP version 1"
@@ -59,19 +59,20 @@ not_ok() {
 skip() { _count=$((_count + 1)); echo "ok $_count - $1 # SKIP $2"; }
 note() { printf '# %s\n' "${*//$'\n'/$'\n# '}"; }
 
-# What starts a process takes ten milliseconds of emulation; what all jobs do all the time is done
-# by the shell itself.
+# To start a process takes ten milliseconds in an emulated guest. So the shell itself does what all
+# jobs do all the time. nap SECONDS waits.
 nap() { read -rt "$1" -u "$_never" || true; }
-# show FILE [PREFIX]: as notes, or behind another prefix.
+# show FILE [PREFIX]: prints its lines as notes, or behind another prefix.
 show() {
 	local lines
 	mapfile -t lines <"$1"
 	[ ${#lines[@]} = 0 ] || printf "${2:-# }%s\n" "${lines[@]}"
 }
 
-# run NAME COMMAND...: one test, passed if the command succeeds in time.
-# LIMIT=seconds before it sets another time limit. The command may be a
-# function of this shell; its output is kept in $OUTPUT for a closer look.
+# run NAME COMMAND...: one test, which passes if the command succeeds in time. A
+# report shows the name alone: it says what passes or fails. LIMIT=seconds before
+# `run` sets another time limit. The command may be a function of this shell; its
+# output is kept in $OUTPUT.
 run() {
 	local name=$1 began=$SECONDS status=0 limit
 	shift
@@ -89,7 +90,7 @@ run() {
 	return "$status"
 }
 
-# fails NAME COMMAND...: passed if the command fails, but in time.
+# fails NAME COMMAND...: one test, which passes if the command fails, but in time.
 fails() {
 	local name=$1 status=0 limit
 	shift
@@ -103,10 +104,8 @@ fails() {
 	esac
 }
 
-# told_by COMMAND...: tests that the command runs by itself, a line "ok NAME" or "not ok NAME"
-# each, among notes; and one more, that it came to its end: status 0,
-# or 3 if some failed.
-told_by() {
+# tell: makes a result of each line "ok NAME" and "not ok NAME" of its input, and notes of all others.
+tell() {
 	local line
 	while read -r line; do
 		case $line in
@@ -114,36 +113,46 @@ told_by() {
 		"not ok "*) not_ok "${line#not ok }" ;;
 		*) note "${line#\# }" ;;
 		esac
-	done < <("$@" 2>&1 </dev/null)
+	done
+}
+
+# told_by NAME COMMAND...: the tests that the command runs and prints (see tell), and one more: that the
+# command NAME ends with status 0, or with 3, which says that some of its tests failed.
+told_by() {
+	local name="$1: the program runs to its end"
+	shift
+	tell < <("$@" 2>&1 </dev/null)
 	wait $!
 	case $? in
-	0 | 3) ok "to the end" ;;
-	*) not_ok "to the end" ;;
+	0 | 3) ok "$name" ;;
+	*) not_ok "$name" ;;
 	esac
 }
 
-# Seconds on the stock kernel, as many as this kernel needs. _limit puts them in a variable.
+# limit SECONDS: prints the time that this kernel gets where the stock kernel gets so many seconds.
+# _limit VARIABLE SECONDS sets a variable to it.
 limit() {
 	local seconds
 	_limit seconds "$1"
 	echo "$seconds"
 }
 _limit() {
-	# In tenths: the runner says it so.
+	# RSIW_SLOW has one decimal, and bash has integers: count in tenths.
 	local tenths=${RSIW_SLOW:-1}.0
 	tenths=${tenths%%.*}${tenths#*.}
 	tenths=${tenths%.0}
 	printf -v "$1" '%d' $(($2 * 10#$tenths / 10))
 }
 
-# within SECONDS COMMAND...: like timeout, for functions too. Status 124. Seconds as for limit.
+# within SECONDS COMMAND...: like timeout, but for functions, too, and in seconds as for limit. Its status
+# is 124 when the time is over.
 within() {
 	local seconds
 	_limit seconds "$1"
 	shift
 	_within "$seconds" "$@"
 }
-# As "type -t" would say, in a process of its own.
+# Whether a word is the name of a program. `type -t` in a subshell would take longer.
 _is_program() {
 	case $1 in */*) return 0 ;; esac
 	! declare -F "$1" >/dev/null && hash "$1" 2>/dev/null && [ -n "${BASH_CMDS[$1]:-}" ]
@@ -165,7 +174,7 @@ _within() {
 	return "$status"
 }
 
-# wait_for SECONDS COMMAND...: until the command succeeds.
+# wait_for SECONDS COMMAND...: runs the command again and again until it succeeds, at most for so long.
 wait_for() {
 	local end
 	_limit end "$1"
@@ -177,16 +186,16 @@ wait_for() {
 	done
 }
 
-# retry FAULT WHAT...: tells that something is tried again, and which fault of others excuses that. The
-# runner counts these in the job's line and in its summary, also of what `run` runs.
+# retry FAULT WHAT...: tells the runner that the job tries something again, and which known fault of other
+# software excuses that. The runner counts these lines, those in the output of a test included.
 retry() {
 	local fault=$1
 	shift
 	echo "# RETRY $fault: $*"
 }
 
-# patiently COMMAND...: again, three times at the most, but only beside siw, and only where one of its
-# faults shows (siw_fault). The command starts its own server and has a time limit (within).
+# patiently COMMAND...: runs the command, and runs it again where it fails beside siw and a fault of siw's
+# shows (siw_fault): three times at most. The command starts its own server and has a time limit (within).
 patiently() {
 	local try crc fault status said
 	if ! beside_siw; then
@@ -208,17 +217,18 @@ patiently() {
 	return "$status"
 }
 beside_siw() { [[ " ${RSIW_DRIVER_PEER:-} $RSIW_DRIVER " = *" siw "* ]]; }
-# On the host that has the driver, the other one if both have.
+# on_rsiw, on_siw COMMAND...: run it on the host that has that driver: on this one, if both have it.
 on_rsiw() { if [ "$RSIW_DRIVER" = rsiw ]; then "$@"; else peer_sh "$*"; fi; }
 on_siw() { if [ "$RSIW_DRIVER" = siw ]; then "$@"; else peer_sh "$*"; fi; }
 crc_errors() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/rx_crc_errors 2>/dev/null || echo 0; }
-# Octets in TCP sockets of open connections that are the kernel's own: no process has them.
+# Octets that wait unread in TCP sockets of the kernel, which no process has.
 unread() { ss -Htnp | awk '$2 > 0 && !/users:/ { n += $2 } END { print n + 0 }'; }
 
-# siw_fault OUTPUT CRC-ERRORS: which known fault of siw's is behind a failure with that output, before which
-# rsiw had counted so many errors. On a busy machine siw sends FPDUs with a wrong CRC (of 40 rcopies
-# one; captures show it on the wire): rsiw counts them. And it misses a first FPDU that comes while
-# siw_accept() still sets up its socket: what was sent stays unread there. Wrong data are nobody's excuse.
+# siw_fault OUTPUT CRC-ERRORS: prints which known fault of siw's explains a failure. OUTPUT is a file with what
+# the command printed, CRC-ERRORS the number that rsiw had counted before. There are two faults. On a busy
+# machine siw sends FPDUs with a wrong CRC (in one of 40 rcopies; captures show it on the wire), which rsiw
+# counts. And siw misses a first FPDU that arrives while siw_accept() still sets up its socket: its octets
+# stay unread in the socket. Wrong data are never excused.
 siw_fault() {
 	local errors octets
 	! grep -qiE 'mismatch|verif.* fail|verify:|bad |differ' "$1" || return
@@ -239,8 +249,8 @@ trap _at_exit EXIT
 
 # --- drivers ----------------------------------------------------------------
 
-# load_driver [NETDEV] [PARAMETER=VALUE...]: this host's driver, with a device.
-# Jobs that want it on both hosts say `both load_driver`.
+# load_driver [NETDEV] [PARAMETER=VALUE...]: loads this host's driver and makes a
+# device on NETDEV (eth0). `both load_driver` does so on both hosts.
 load_driver() {
 	local netdev=eth0
 	if [ $# -gt 0 ] && [[ $1 != *=* ]]; then
@@ -250,8 +260,8 @@ load_driver() {
 	load_module "$RSIW_DRIVER" "$@" && add_device "$DEV" "$netdev"
 }
 
-# A driver may have builds to compare: rsiw-NAME is /build/rsiw-NAME.ko, and one of
-# them is loaded at a time.
+# A driver may have several builds, to be compared: rsiw-NAME is /build/rsiw-NAME.ko.
+# Only one of them can be loaded at a time.
 driver_of() { echo "${1%%-*}"; }
 module_of() { driver_of "${1/#rxe/rdma_rxe}"; }
 
@@ -276,17 +286,19 @@ add_device() {
 	rdma link add "$1" type "$(driver_of "${3:-$RSIW_DRIVER}")" netdev "$2" &&
 		wait_for 10 device_active "$1"
 }
-# with DRIVER [PARAMETER...]: it, and a device of it, "bench", on eth0; TCP needs neither.
+# with DRIVER [PARAMETER...]: loads it and makes a device "bench" on eth0. For "tcp" there is nothing to do.
 with() { [ "$1" = tcp ] || { RSIW_PARAMS='' load_module "$@" && add_device bench eth0 "$1"; }; }
 
 device_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }
+device_gone() { [ ! -e "/sys/class/infiniband/$1" ]; }
 
-# A device on lo. Its address is one that the connection manager takes for it:
-# for 127.0.0.1 it asks for a partition key, which iWARP has not.
+# load_on_lo [PARAMETER=VALUE...]: loads the driver and makes a device on lo, with
+# addresses of its own. For 127.0.0.1 the connection manager would look for a
+# partition key, which iWARP does not have.
 # shellcheck disable=SC2034
 LO=10.7.9.1 LO6=fd07:9::1
 load_on_lo() {
-	# siw makes its GID of lo's address, and the core drops one of zeros.
+	# siw makes the device's GID of lo's hardware address. The RDMA core drops a GID of zeros.
 	[ "$RSIW_DRIVER" != siw ] || ip link set lo address 02:00:00:00:00:01
 	ip addr add "$LO/32" dev lo
 	ip addr add "$LO6/128" dev lo nodad
@@ -300,14 +312,15 @@ unload_driver() {
 	rmmod "$module"
 }
 
-# gone SECONDS MODULE: unload it, where it is one; the debug kernel has much built in.
-gone() { [ ! -e "/sys/module/${2//-/_}/initstate" ] || wait_for "$1" rmmod "$2"; }
+# unload_module SECONDS MODULE: waits until it can be unloaded. What is built in, as much is in the debug
+# kernel, stays.
+unload_module() { [ ! -e "/sys/module/${2//-/_}/initstate" ] || wait_for "$1" rmmod "$2"; }
 
-# huge_pages COUNT: so many, where the kernel has them; the debug kernel has not.
+# huge_pages COUNT: reserves so many. The debug kernel has none.
 huge_pages() { [ ! -e /proc/sys/vm/nr_hugepages ] || sysctl -q "vm.nr_hugepages=$1"; }
 
-# fio_verified OPTION...: random writes and reads past the cache, read back and
-# compared. The options say where, and how large.
+# fio_verified OPTION...: fio writes and reads at random without the cache, reads
+# everything back and compares it. The options say where, and how much.
 fio_verified() {
 	fio --name=job "$@" --rw=randrw --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 \
 		--output="$WORK/fio" >"$WORK/fio.err" 2>&1 ||
@@ -315,12 +328,12 @@ fio_verified() {
 	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
 }
 
-# disk_verified DEVICE SIZE: that, of so much of a disk.
+# disk_verified DEVICE SIZE: fio_verified with the first SIZE bytes of a disk.
 disk_verified() {
 	fio_verified --filename="$1" --bsrange=512-128k --size="$2" --ioengine=libaio --iodepth=16
 }
 
-# disk_data DEVICE MEGABYTES: random bytes go there past all caches, and come back.
+# disk_data DEVICE MEGABYTES: writes random bytes without the cache, reads them back and compares.
 disk_data() {
 	head -c "${2}M" /dev/urandom >"$WORK/data"
 	dd if="$WORK/data" of="$1" bs=1M oflag=direct status=none || return
@@ -328,10 +341,10 @@ disk_data() {
 	dd if="$1" bs=256k count=$((4 * $2)) iflag=direct status=none | cmp - "$WORK/data"
 }
 
-# amid_data MEGABYTES COMMAND...: the command while the job's `data` is under way, which
-# gets there all the same; and again afterwards. Not under way where siw (Linux 7.2) is
-# the target's: now and then work requests of its QP in error never complete, and the
-# target waits for ever for their commands.
+# amid_data MEGABYTES COMMAND...: runs the command while the job's `data` is under way,
+# which has to succeed all the same, and then `data` again. Where the target is on siw
+# (Linux 7.2), the command runs before `data`: now and then siw never completes work
+# requests of a QP in error, and the target waits for their commands for ever.
 amid_data() {
 	local megabytes=$1 writer=
 	shift
@@ -341,15 +354,16 @@ amid_data() {
 		sleep 0.5
 	fi
 	"$@" || return
-	# shellcheck disable=SC2086 # one or none
+	# shellcheck disable=SC2086 # one process or none
 	wait $writer && data 4
 }
 
-# Nothing of a file is cached any more.
+# Drops everything that is cached of files.
 forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
 
-# files_data MOUNT DIRECTORY SIZE...: files of random bytes go to a mount, and come
-# back the same when nothing of them is cached; the peer has the same in DIRECTORY.
+# files_data MOUNT DIRECTORY SIZE...: writes files of random bytes to a mount, drops
+# the cache, reads them back and compares them; and compares them with what the peer
+# has in DIRECTORY.
 files_data() {
 	local mnt=$1 there=$2 size here=$WORK/data
 	shift 2
@@ -369,12 +383,12 @@ files_data() {
 
 # --- the other host ---------------------------------------------------------
 
-# peer COMMAND... is a program (tests/vm/prog/peer.c). For functions of this
-# file and for shell syntax: peer_sh 'load_driver && ulimit -a'
+# peer COMMAND... is a program (tests/vm/prog/peer.c). peer_sh runs shell code with
+# the functions of this file on the peer: peer_sh 'load_driver && ulimit -a'
 peer_sh() { peer bash -c ". /tests/lib.sh; _planned=-; $1"; }
 
-# both FUNCTION-OR-COMMAND...: here and on the peer at once, if there is one. The
-# job's functions are known there, its variables are not.
+# both FUNCTION-OR-COMMAND...: runs it here and, if there is a peer, there at the
+# same time. The peer's shell gets the job's functions, but not its variables.
 both() {
 	local pid
 	if [ "${RSIW_GUESTS:-2}" = 1 ]; then
@@ -386,10 +400,10 @@ both() {
 	"$@" && wait "$pid"
 }
 
-# peer_bg NAME COMMAND...: in the background on the peer (or here, when alone),
-# with its output in $WORK/NAME. peer_end NAME [SECONDS] waits for its end,
-# shows the output and returns the status; peer_kill NAME ends it. State is in
-# files, because `run` calls functions in a shell of their own.
+# peer_bg NAME COMMAND...: starts the command in the background on the peer (or
+# here, if this host is alone), with its output in $WORK/NAME. peer_end NAME
+# [SECONDS] waits until it ends, shows the output and returns the status; peer_kill
+# NAME ends it. The state is in files, as `run` calls functions in a subshell.
 peer_bg() {
 	local name=$1
 	shift
@@ -401,7 +415,7 @@ peer_bg() {
 		"$@" >"$WORK/$name" 2>&1 </dev/null &
 		echo $! >"$WORK/$name.pid"
 		wait $!
-		# It is not empty once it is there to be read.
+		# Those who wait look for a file with something in it: an empty one may still be written.
 		echo $? >"$WORK/$name.status"
 	) 2>/dev/null &
 	wait_for 5 test -s "$WORK/$name.pid"
@@ -421,10 +435,23 @@ peer_kill() {
 	wait_for 5 test -s "$WORK/$1.status"
 }
 
-# On the peer, wait until something listens on a port, TCP or RDMA.
+# peer_listens, listens PORT [SECONDS]: wait until something listens on a port of the peer, or of this
+# host, for TCP or RDMA. server_up waits for what peer_bg has started, on whichever host that is.
 peer_listens() { peer /tests/guest/listens "$1" "$(limit "${2:-10}")"; }
 listens() { /tests/guest/listens "$1" "$(limit "${2:-10}")"; }
-# server_up PORT: what peer_bg started is ready, wherever it runs.
 server_up() {
 	if [ "${RSIW_GUESTS:-2}" = 1 ]; then listens "$@"; else peer_listens "$@"; fi
 }
+
+# rping_peer ADDRESS PORT OPTION...: rping on this host pings one on the peer, which listens at ADDRESS; both get
+# the options. Both have to end well.
+rping_peer() {
+	local address=$1 port=$2
+	shift 2
+	peer_bg rping rping -s -a "$address" -p "$port" "$@"
+	server_up "$port" || return
+	rping -c -a "$address" -p "$port" "$@" && peer_end rping
+}
+
+# ordinary COMMAND...: runs it as a user without any rights.
+ordinary() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$@"; }

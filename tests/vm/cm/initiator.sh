@@ -5,19 +5,19 @@
 # timeout: 240
 # pairs: rsiw,*
 #
-# A consumer that connects to a peer that speaks MPA by hand.
+# A consumer connects to a peer that makes its MPA frames itself (initiator.py).
 
 . /tests/lib.sh
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	fall_back_after_old_reply fall_back_fails bad_replies too_deep
 	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
-# Of a consumer that says what it is told.
+# Cases with a consumer that prints its events (prog/naming.c).
 told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
 plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 22))
 
-# The peer gets a second RTR when it says nothing for as long; a slow one must not by chance, and
-# five of them begin at once here.
+# The driver repeats the RTR for a peer that says nothing for this time. The time is long, as a peer may be slow
+# here, where five of them begin at once.
 INITIATOR_WAIT=$(limit 6)
 export INITIATOR_WAIT
 run "load the driver" load_driver "initiator_wait=${INITIATOR_WAIT}000" || exit 1
@@ -25,20 +25,20 @@ run "load the driver" load_driver "initiator_wait=${INITIATOR_WAIT}000" || exit 
 initiator() {
 	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT
 }
-# Half a minute each, beside the others.
+# Each of these takes half a minute. They run beside the others.
 peer_bg silence initiator silence "$ADDR" 7198
 peer_bg silence6 initiator silence "$ADDR6" 7199
 peer_bg repeated_rtr initiator repeated_rtr "$ADDR" 7196
 peer_bg unrepeated_rtr initiator unrepeated_rtr "$ADDR" 7197
 all=$(IFS=,; echo "${cases[*]}")
-told_by initiator "$all" "$ADDR" 7200
-told_by initiator "$all" "$ADDR6" 7220
+told_by "cases over IPv4" initiator "$all" "$ADDR" 7200
+told_by "cases over IPv6" initiator "$all" "$ADDR6" 7220
 # told ADDRESS PORT
 told() {
 	python3 /tests/cm/wire.py initiator "$(IFS=,; echo "${told[*]}")" "$1" "$2" naming connect "$1" PORT
 }
-told_by told "$ADDR" 7250
-told_by told "$ADDR6" 7260
+told_by "a consumer's events over IPv4" told "$ADDR" 7250
+told_by "a consumer's events over IPv6" told "$ADDR6" 7260
 port=7240
 run "repeated_rtr" peer_end repeated_rtr 40
 run "unrepeated_rtr" peer_end unrepeated_rtr 40
@@ -47,7 +47,7 @@ run "silence, $ADDR6" peer_end silence6 60
 port=$((port + 1))
 LIMIT=60 run "marked" python3 /tests/cm/wire.py initiator marked \
 	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"
-# A send buffer that does not hold all that the peer asks for.
+# A send buffer that is smaller than what the peer asks for.
 wmem=$(sysctl -n net.ipv4.tcp_wmem)
 sysctl -qw net.ipv4.tcp_wmem="4096 16384 65536"
 for address in "$ADDR" "$ADDR6"; do
@@ -57,25 +57,21 @@ for address in "$ADDR" "$ADDR6"; do
 done
 sysctl -qw net.ipv4.tcp_wmem="$wmem"
 
-# The old protocol only.
+# With MPA revision 1 only.
 run "unload the driver" unload_driver
-run "load it for MPA revision 1" load_driver mpa_revision=1
+run "load the driver for MPA revision 1" load_driver mpa_revision=1
 port=$((port + 1))
 LIMIT=60 run "only_revision_1" initiator only_revision_1 "$ADDR" "$port"
 
-# The client-server model only: with another peer, and between two of its own.
+# With the client-server model only: a peer that makes its frames itself, and then two ends of the driver's.
 run "unload the driver for MPA revision 1" unload_driver
-run "load it for the client-server model" load_driver peer_to_peer=0
+run "load the driver for the client-server model" load_driver peer_to_peer=0
 port=$((port + 1))
 LIMIT=60 run "only_client_server" initiator only_client_server "$ADDR" "$port"
-client_and_server() {
-	peer_bg server rping -s -C 5 -v -a "$ADDR" -p "$1"
-	server_up "$1" && rping -c -C 5 -v -a "$ADDR" -p "$1" && peer_end server 10
-}
-run "rping as client and server" client_and_server $((port + 1))
+run "rping connects in the client-server model" rping_peer "$ADDR" $((port + 1)) -C 5 -v
 
-run "unload the driver for client and server" unload_driver
-run "load it for large FPDUs" load_driver large_fpdu=1
+run "unload the driver for the client-server model" unload_driver
+run "load the driver for large FPDUs" load_driver large_fpdu=1
 port=$((port + 2))
 LIMIT=60 run "marked_large" python3 /tests/cm/wire.py initiator marked_large \
 	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"

@@ -5,8 +5,8 @@
 # kernel: stock
 # pairs: rsiw,*
 #
-# What a process makes is charged to its cgroup, and is given back. (The debug
-# kernel has no memory cgroups.)
+# The memory of a process' objects is charged to its cgroup, and uncharged at their
+# end. (The debug kernel has no memory cgroups.)
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -14,16 +14,17 @@ plan 12
 
 GROUP=/sys/fs/cgroup/rsiw
 
-# A group that may have so much memory.
+# group SIZE: makes the cgroup, which may use so much memory.
 group() {
 	echo "+memory +rdma" >/sys/fs/cgroup/cgroup.subtree_control || return
 	mkdir -p "$GROUP"
 	echo "$1" >"$GROUP/memory.max"
 }
 in_group() { sh -c 'echo $$ >'"$GROUP"'/cgroup.procs; exec "$@"' sh "$@"; }
-# refused OBJECT SIZE LEAST MOST: with ENOMEM, having between so many; nobody was killed. (Small ones
-# leave nothing for the program itself, which is killed then.)
-refused() {
+# limited OBJECT SIZE LEAST MOST: a process in the cgroup makes between LEAST and MOST objects, then gets
+# ENOMEM, and is not killed. (With small objects no memory is left for the program itself, and the kernel
+# kills it.)
+limited() {
 	local said before kills
 	kills=$(grep -h oom_kill "$GROUP/memory.events")
 	said=$(in_group limits "$DEV" "$1" "$2" </dev/null 2>&1)
@@ -31,7 +32,7 @@ refused() {
 	[ "$kills" = "$(grep -h oom_kill "$GROUP/memory.events")" ] || { echo "killed"; return 1; }
 	[[ $said == *"Cannot allocate memory"* ]] && [ "${said%% *}" -ge "$3" ] && [ "${said%% *}" -le "$4" ]
 }
-# charged OBJECT SIZE COUNT: the group has at least as much as was mapped.
+# charged OBJECT SIZE COUNT: the cgroup is charged for at least as much as the process has mapped.
 charged() {
 	local before mapped now
 	mkfifo "$WORK/in.$1"
@@ -46,7 +47,7 @@ charged() {
 	cat "$WORK/$1"
 	mapped=$(awk '/^mapped/ { print $2 * 1024 }' "$WORK/$1")
 	echo "from $before to $now octets"
-	# Of what was there before a part may have gone meanwhile.
+	# It need not have grown by as much: a part of what it had before may have gone.
 	grep -q "^$3 good" "$WORK/$1" && [ "$mapped" -gt 20000000 ] && [ "$now" -ge "$mapped" ]
 }
 given_back() {
@@ -55,7 +56,7 @@ given_back() {
 	echo "$((left >> 10)) KiB are left"
 	[ "$left" -lt $((6 << 20)) ]
 }
-# Ten objects may be made; the program has two before it begins.
+# The cgroup may have ten objects, of which the program has two before it begins.
 counted() {
 	local said
 	echo "$DEV hca_handle=1 hca_object=10" >"$GROUP/rdma.max" || return
@@ -65,14 +66,14 @@ counted() {
 }
 
 run "load the driver" load_driver || exit 1
-run "a group of 36 MiB" group 36M
-run "no completion queue of 64 MiB" refused cq 2000000 0 0
-run "some of 2 MiB" refused cq 65000 4 18
-run "some large queue pairs" refused qp 30000 2 12
-run "no limit any more" group max
-run "small completion queues are charged" charged cq 1000 1000
-run "small queue pairs are charged" charged qp 1000 200
-run "all is given back" wait_for 10 given_back
-run "objects are counted" counted
-run "others are not held to that" limits "$DEV" cq 1000 20 </dev/null
+run "limit the cgroup to 36 MiB" group 36M
+run "a completion queue of 64 MiB is refused" limited cq 2000000 0 0
+run "only some completion queues of 2 MiB are made" limited cq 65000 4 18
+run "only some large queue pairs are made" limited qp 30000 2 12
+run "lift the limit of the cgroup" group max
+run "small completion queues are charged to the cgroup" charged cq 1000 1000
+run "small queue pairs are charged to the cgroup" charged qp 1000 200
+run "all memory is uncharged from the cgroup" wait_for 10 given_back
+run "the rdma cgroup limits the number of objects" counted
+run "the limit of a cgroup does not hold for others" limits "$DEV" cq 1000 20 </dev/null
 run "unload the driver" unload_driver

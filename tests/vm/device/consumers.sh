@@ -4,15 +4,15 @@
 # timeout: 300
 # allow: nvme nvme\d: |nvme\dn\d: |I/O error|nfs: server|scsi host\d: |sd \d:\d:\d:\d: |connection\d+:0: |iSCSI|isert: |ib_srpt?
 #
-# rdma link del and rmmod on either host while a consumer of the kernel's is connected and busy, or idle:
-# the device goes in five seconds, as consumers end their connections themselves, and can. SEED: which two of
-# the eight combinations. ALL: every one. ONLY: these consumers. ROUND: this combination, "a idle del". The debug kernel is the one that
-# has SMB Direct.
+# rdma link del and rmmod on either host while a consumer in the kernel is connected, and busy or idle. The
+# device goes within five seconds: consumers end their connections themselves, and are able to. There are
+# eight combinations; a run has two of them, by SEED. ALL: every one. ONLY: these consumers. ROUND: this
+# combination, as in "a idle del". The debug kernel has SMB Direct, and no other consumer.
 
 . /tests/lib.sh
 . /tests/device/lib
 
-# Seconds. (Two thirds of one are common.)
+# Seconds that the end of a device may take. (Two thirds of a second are common.)
 MOST=5
 
 case $RSIW_KERNEL in
@@ -30,56 +30,60 @@ elif [ -z "${ALL:-}" ]; then
 fi
 plan $((${#consumers[@]} * ${#rounds[@]} + 1))
 
-# --- each consumer: begins, writes for ever (in a file or device), ends, serves, stops ---------------
+# --- consumers -----------------------------------------------------------------------------------------
+#
+# The function of a consumer defines start_server, start_client, target (the file or device that the client
+# can write to), stop_client and stop_server.
 
 nfs() {
 	. /tests/nfs/lib
-	serves() { on_server serve_nfs; }
-	begins() { mount_nfs 4.2 soft,retrans=2; }
+	start_server() { on_server serve_nfs; }
+	start_client() { mount_nfs 4.2 soft,retrans=2; }
 	target() { echo "$MNT/load"; }
-	ends() { umount -f -l "$MNT"; }
-	stops() { on_server stop_nfs; }
+	stop_client() { umount -f -l "$MNT"; }
+	stop_server() { on_server stop_nfs; }
 }
 nvme() {
 	. /tests/nvme/lib
-	serves() { on_target "serve_nvme $PEER"; }
-	begins() { connect_nvme -i 1; }
+	start_server() { on_target "serve_nvme $PEER"; }
+	start_client() { connect_nvme -i 1; }
 	target() { namespace; }
-	ends() { [ -z "$(controller)" ] || command nvme disconnect -n "$NQN" && wait_for 10 gone_nvme; }
-	stops() { on_target stop_nvme; }
-	# The function has the program's name.
+	stop_client() { [ -z "$(controller)" ] || command nvme disconnect -n "$NQN" && wait_for 10 gone_nvme; }
+	stop_server() { on_target stop_nvme; }
+	# This function hides the program nvme.
 	unset -f nvme
 }
 iser() {
 	. /tests/iser/lib
-	serves() { on_target "serve_iser $PEER unshare -n"; }
-	begins() { pidof iscsid >/dev/null || start_initiator || return; discover iser && login iser; }
+	start_server() { on_target "serve_iser $PEER unshare -n"; }
+	start_client() { pidof iscsid >/dev/null || start_initiator || return; discover iser && login iser; }
 	target() { echo "/dev/$(disk)"; }
-	# It is there for as long as a session may be recovered.
-	ends() { iscsiadm -m node -T "$IQN" --logout; wait_for 10 no_disk; }
-	stops() { on_target "stop_iser $PEER"; }
+	# The kernel keeps the disk for as long as the session may be recovered.
+	stop_client() { iscsiadm -m node -T "$IQN" --logout; wait_for 10 no_disk; }
+	stop_server() { on_target "stop_iser $PEER"; }
 }
 smb() {
 	. /tests/smb/lib
-	serves() { on_server serve_smb; }
-	begins() { mount_smb; }
+	start_server() { on_server serve_smb; }
+	start_client() { mount_smb; }
 	target() { echo "$MNT/load"; }
-	ends() { umount -f -l "$MNT"; }
-	stops() { on_server stop_smb; }
+	stop_client() { umount -f -l "$MNT"; }
+	stop_server() { on_server stop_smb; }
 }
 srp() {
 	. /tests/srp/lib
-	serves() { on_target serve_srp; }
-	begins() { login; }
+	start_server() { on_target serve_srp; }
+	start_client() { login; }
 	target() { echo "/dev/$(disk)"; }
-	ends() { ! rport || echo 1 >"$(rport)/delete"; wait_for 10 no_rport && wait_for 10 rmmod ib_srp; }
-	# Its names are those of the device.
-	stops() { both there && on_target stop_srp; }
+	stop_client() { ! rport || echo 1 >"$(rport)/delete"; wait_for 10 no_rport && wait_for 10 rmmod ib_srp; }
+	# The target's name is made of the device's GID, so the device has to exist.
+	stop_server() { both ensure_driver && on_target stop_srp; }
 }
 
 # --- a round -------------------------------------------------------------------------------------------
 
-# goes del|rmmod: the device of this host; says how long it takes, and after a while what it waits for.
+# goes del|rmmod: removes this host's device and prints how long that took, and after MOST seconds what it
+# waits for.
 goes() {
 	local began=${EPOCHREALTIME/./} pid took i
 	case $1 in
@@ -101,8 +105,9 @@ goes() {
 	echo "took $took ms"
 	[ "$took" -le $((MOST * 1000)) ]
 }
+# ended PID: the process is no more, or a zombie.
 ended() { ! grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
-# What waits for something else in the kernel.
+# The stacks of other processes that wait in the kernel without a signal to end that.
 waiters() {
 	local task
 	for task in /proc/[0-9]*; do
@@ -112,21 +117,21 @@ waiters() {
 	done
 }
 
-# More and more, until it fails.
+# writes FILE: goes on until a write fails.
 writes() {
 	while dd if=/dev/zero of="$1" bs=256k count=64 oflag=direct conv=nocreat,notrunc status=none; do :; done
 }
 
-# The device, on this host.
-there() { [ -e "/sys/class/infiniband/$DEV" ] || load_driver; }
+# This host has the driver and its device.
+ensure_driver() { [ -e "/sys/class/infiniband/$DEV" ] || load_driver; }
 
 # a_round CONSUMER HOST LOAD HOW
 a_round() {
 	local writer='' result=0
 	"$1"
-	both there || { echo "no driver"; return 1; }
-	serves || { echo "no server"; return 1; }
-	begins || { echo "no client"; return 1; }
+	both ensure_driver || { echo "no driver"; return 1; }
+	start_server || { echo "no server"; return 1; }
+	start_client || { echo "no client"; return 1; }
 	local at sent
 	at=$(target)
 	case $at in *load) head -c 16M /dev/zero >"$at" ;; esac
@@ -141,9 +146,9 @@ a_round() {
 	else
 		peer_sh "$(declare -f goes ended waiters); MOST=$MOST; goes $4" || result=1
 	fi
-	ends || { echo "the client does not end"; result=1; }
+	stop_client || { echo "the client does not end"; result=1; }
 	[ -z "$writer" ] || { kill "$writer"; wait "$writer"; } 2>/dev/null
-	stops || { echo "the server does not end"; result=1; }
+	stop_server || { echo "the server does not end"; result=1; }
 	return "$result"
 }
 
@@ -153,7 +158,7 @@ for each in "${consumers[@]}"; do
 		read -r host load how <<<"$round"
 		role=client
 		[ "$host" = a ] || role=server
-		name="$each $role, $load: ${how/del/link del}"
+		name="${how/del/link del} under the $load $each $role ends in time"
 		LIMIT=90 run "$name" a_round "$each" "$host" "$load" "$how"
 	done
 done

@@ -4,7 +4,7 @@
 # timeout: 120
 # pairs: rsiw,*
 #
-# Network namespaces, as containers use them.
+# Devices in network namespaces, as containers use them.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -18,43 +18,32 @@ ip link set veth1 up
 ip -n ns1 addr add 10.8.1.2/24 dev veth2
 ip -n ns1 link set veth2 up
 ip -n ns1 link set lo up
-in_ns() { ip netns exec ns1 "$@"; }
 
-run "a device on this end of a veth" add_device here veth1
-run "a device in the namespace" in_ns rdma link add there type "$RSIW_DRIVER" netdev veth2
-across() {
-	local status
-	started server ip netns exec ns1 rping -s -a 10.8.1.2 -p "$1" -C 20
-	in_ns /tests/guest/listens "$1" 10 || return
-	within "$(limit 10)" rping -c -a 10.8.1.2 -p "$1" -C 20
-	status=$?
-	ends server 5
-	return "$status"
-}
-run "a connection into the namespace" across 7401
+run "make a device on this end of a veth" add_device here veth1
+run "make a device in the namespace" in_ns rdma link add there type "$RSIW_DRIVER" netdev veth2
+run "rping connects into the namespace" rping_into_ns 7401
 in_ns_closed() { ! in_ns ss -Htna 'sport = :7401' | grep -v TIME-WAIT; }
 closed() { wait_for 5 no_sockets 7401; no_sockets 7401 && wait_for 5 in_ns_closed; }
-run "no socket is left on either side" closed
-# Ports are each namespace's own.
+run "a connection into the namespace leaves no socket" closed
+# Each namespace has ports of its own.
 same_port() {
 	started server ip netns exec ns1 rping -s -a 10.8.1.2 -p 7402 -C 20 -v
 	in_ns /tests/guest/listens 7402 10 || return
-	ping here 10.8.1.1 7402
+	rping_self here 10.8.1.1 7402
 	kill "$(<"$WORK/server.pid")"
 	ends server 5
 }
-run "the same port in both" same_port
+run "two namespaces use the same port" same_port
 
-# The RDMA CM has who listens on the wildcard address listen on all devices, of all namespaces.
+# For a wildcard listener the RDMA CM asks all devices to listen, those of other namespaces included.
 everywhere() {
-	started everywhere setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \
-		--bounding-set=-all rping -s -P -a 0.0.0.0 -p 7405
+	started everywhere ordinary rping -s -P -a 0.0.0.0 -p 7405
 	listens 7405
 }
 port_in_ns1() { in_ns ss -Hltn "sport = :$1" | grep .; }
 port_here() { ss -Hltn "sport = :$1" | grep .; }
 not_in_ns1() { port_here 7405 && ! port_in_ns1 7405; }
-# A device that comes later.
+# The device in the namespace is made again, after the listener.
 not_later() {
 	in_ns rdma link del there && in_ns rdma link add there type "$RSIW_DRIVER" netdev veth2 &&
 		not_in_ns1
@@ -68,14 +57,14 @@ reached() {
 	within "$(limit 10)" in_ns rping -c -a 10.8.1.1 -p 7405 -C 5
 }
 run "a user listens on the wildcard address" everywhere
-run "no port of another namespace is opened" not_in_ns1
-run "nor of a device that comes there later" not_later
-run "nor is one here by who listens there" not_here
-run "a peer in the namespace reaches the user" reached
+run "a wildcard listener opens no port in another namespace" not_in_ns1
+run "a wildcard listener opens no port for a later device elsewhere" not_later
+run "a wildcard listener in a namespace opens no port here" not_here
+run "a peer in the namespace reaches the wildcard listener here" reached
 kill "$(<"$WORK/within.pid")"
-run "a process in the namespace holds the device" started watch ip netns exec ns1 watch there
-run "it is ready" told watch ready
-connected() {
+run "start a process in the namespace that holds the device" started watch ip netns exec ns1 watch there
+run "a process in the namespace holds the device" told watch ready
+busy_across() {
 	local before
 	before=$(tx_messages here)
 	started server ip netns exec ns1 rping -s -a 10.8.1.2 -p 7403 -V -S 1000
@@ -83,21 +72,20 @@ connected() {
 	started client rping -c -a 10.8.1.2 -p 7403 -C 100000000 -V -S 1000
 	wait_for 10 more_than here $((before + 100))
 }
-run "busy across the namespaces" connected
-# What ends a container: its processes go on until somebody ends them, but the
-# devices of a namespace without users go with it.
+run "a connection between the namespaces moves data" busy_across
+# How a container ends: its processes go on until somebody kills them, and the
+# devices of a namespace without processes go with it.
 kill_ns() {
 	ip netns pids ns1 | xargs -r kill -9
 	ip netns del ns1
-	wait_for 20 gone there
+	# The interfaces go, too, although the wildcard listener listens on all devices.
+	wait_for 20 device_gone there && wait_for 20 test ! -e /sys/class/net/veth1
 }
-# With the namespace go its interfaces, although a listener of all devices is there.
-gone() { [ ! -e "/sys/class/infiniband/$1" ] && [ ! -e /sys/class/net/veth1 ]; }
-run "the namespace ends, and its device with it" kill_ns
-run "the other end notices" ends client 20
-run "the first device works" ping "$DEV" "$ADDR" 7404
-# A device belongs to the namespace of its network device. If that moves while the device is being made,
-# the device ends like any other of a network device that leaves, or is not made.
+run "the end of a namespace removes its device" kill_ns
+run "the end of a namespace ends connections into it" ends client 20
+run "the first device still moves data" rping_self "$DEV" "$ADDR" 7404
+# A device belongs to the namespace of its network device. If the network device moves to another namespace
+# while the RDMA device is being made, that is not made, or goes like any other whose network device leaves.
 moves_meanwhile() {
 	local i made=0
 	ip netns add ns2
@@ -106,7 +94,7 @@ moves_meanwhile() {
 		(sleep "0.00$((RANDOM % 10))"; exec ip link set moves netns ns2) &
 		rdma link add moved type "$RSIW_DRIVER" netdev moves 2>/dev/null && made=$((made + 1))
 		wait "$!" || { echo "round $i: the network device does not move"; return 1; }
-		wait_for 5 gone moved || { echo "round $i: left behind"; rdma link; return 1; }
+		wait_for 5 device_gone moved || { echo "round $i: left behind"; rdma link; return 1; }
 		ip -n ns2 link set moves netns 1 || return
 	done
 	echo "$made of 40 devices were made before the move"

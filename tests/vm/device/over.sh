@@ -4,8 +4,8 @@
 # timeout: 120
 # pairs: rsiw,rsiw
 #
-# From host to host over network devices that are not the NIC itself: what stands
-# on it, and what goes through it.
+# From host to host over network devices other than the NIC: devices on top of it, and
+# tunnels through it.
 
 . /tests/lib.sh
 . /tests/apps/lib
@@ -14,17 +14,17 @@
 kinds=(vlan bond bridge vxlan wireguard)
 plan $((${#kinds[@]} * 3 + 1))
 
-# make KIND NUMBER: on this host, a network device of that name, with an address,
-# and an RDMA device on it. There is none on eth0: of a VLAN and its parent the
-# RDMA core takes whichever it finds first.
+# make KIND NUMBER: makes a network device of that kind and name on this host, with an
+# address and an RDMA device. eth0 has no RDMA device: for an address of a VLAN the
+# RDMA core takes the VLAN's device or its parent's, whichever it finds first.
 make() {
 	local host=1
 	[ "$RSIW_SIDE" = a ] || host=2
 	case $1 in
 	vlan) ip link add link eth0 name vlan type vlan id "$2" ;;
-	# Not of eth0: that is the runner's.
-	bond) port "$2" && ip link add bond type bond mode active-backup && ip link set "port$2" master bond ;;
-	bridge) port "$2" && ip link add bridge type bridge forward_delay 0 && ip link set "port$2" master bridge up ;;
+	# Not with eth0 as a port, which the runner needs.
+	bond) vlan_port "$2" && ip link add bond type bond mode active-backup && ip link set "port$2" master bond ;;
+	bridge) vlan_port "$2" && ip link add bridge type bridge forward_delay 0 && ip link set "port$2" master bridge up ;;
 	vxlan) ip link add vxlan type vxlan id "$2" local "$ADDR" remote "$PEER" dstport 4789 ;;
 	wireguard)
 		ip link add wireguard type wireguard &&
@@ -33,22 +33,22 @@ make() {
 	esac || return
 	ip addr add "10.8.$2.$host/24" dev "$1" && ip link set "$1" up && add_device "r_$1" "$1"
 }
-# Whether this kernel has it: the debug kernel has no WireGuard.
+# has KIND: whether this kernel has it. The debug kernel has no WireGuard.
 has() { [ "$1" != wireguard ] || { ip link add probe type wireguard 2>/dev/null && ip link del probe; }; }
-port() { ip link add link eth0 name "port$1" type vlan id "$1"; }
+vlan_port() { ip link add link eth0 name "port$1" type vlan id "$1"; }
 unmake() {
 	rdma link del "r_$1" && ip link del "$1" || return
 	[ ! -e "/sys/class/net/port$2" ] || ip link del "port$2"
 }
 
-# Both ends compare the data; and it is this device that carried them.
-pings() {
+# rping_over KIND NUMBER: rping's ends compare the data, and the device of that kind carries them.
+rping_over() {
 	local before after
 	before=$(tx_messages "r_$1")
 	try_rping "10.8.$2.2" 9000 10 || return
 	after=$(tx_messages "r_$1")
 	echo "r_$1 sent $((after - before)) messages"
-	# Two Sends and the answer to a Read for each.
+	# Two Sends and a Read Response for each ping.
 	[ $((after - before)) -ge 30 ]
 }
 
@@ -57,15 +57,15 @@ number=0
 for kind in "${kinds[@]}"; do
 	number=$((number + 1))
 	if ! has "$kind"; then
-		for _ in 1 2 3; do
-			skip "$kind" "this kernel has none"
-		done
+		skip "both hosts make a device on $kind" "this kernel has none"
+		skip "rping moves data over $kind" "this kernel has none"
+		skip "both hosts delete the device on $kind" "this kernel has none"
 		continue
 	fi
-	if run "$kind: a device on each host" both make "$kind" "$number"; then
-		run "$kind: pings with data" pings "$kind" "$number"
+	if run "both hosts make a device on $kind" both make "$kind" "$number"; then
+		run "rping moves data over $kind" rping_over "$kind" "$number"
 	else
-		not_ok "$kind: pings with data" "no devices"
+		not_ok "rping moves data over $kind" "no devices"
 	fi
-	run "$kind: the devices can be deleted" both unmake "$kind" "$number"
+	run "both hosts delete the device on $kind" both unmake "$kind" "$number"
 done

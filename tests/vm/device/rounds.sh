@@ -4,10 +4,10 @@
 # timeout: 180
 # pairs: rsiw,*
 #
-# The end at any time: connections are made, move data and end all the while, of several
-# processes; after a moment by chance something ends them all. Processes are killed or told to end, the link
-# is deleted, its network device or the whole namespace goes, or the module. Each ender has to be done in
-# seconds, and nothing may stay. ROUNDS of that, SEED for others.
+# Connections end at any time. In each round several processes make connections, move data and end
+# connections; after a random moment an "ender" ends all of them: it kills the processes or tells them to end,
+# or removes the link, its network device, the namespace or the module. It has to be done in seconds, and
+# nothing may stay. ROUNDS: how many. SEED: other moments.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -19,15 +19,15 @@ IN=10.9.1.1
 ENDERS=(kill_clients kill_servers end_clients delete_link delete_netdev leave_namespace unload)
 
 ns() { ip netns exec ends "$@"; }
-# A namespace with a device. It goes with what is in it.
+# Makes a namespace with a device.
 begin() {
 	[ -e "/sys/module/$RSIW_DRIVER" ] || load_driver >/dev/null || return
 	ip netns add ends && ns ip link set lo up && ns ip link add ends0 type dummy &&
 		ns ip addr add $IN/24 dev ends0 && ns ip link set ends0 up &&
 		ns rdma link add ends type "$RSIW_DRIVER" netdev ends0
 }
-# Two that go on for ever, and one that connects again and again. Clients that come before the servers are
-# refused and end; "amid" has them wait.
+# traffic amid|any: two connections that go on for ever, and a client that connects again and again. With
+# "any", a client may come before its server, is refused and ends; with "amid" it waits for the server.
 traffic() {
 	local port
 	for port in 7601 7602 7603; do
@@ -45,25 +45,24 @@ traffic() {
 kill_clients() { kill -KILL "${clients[@]}"; }
 kill_servers() { kill -KILL "${servers[@]}"; }
 end_clients() { kill -TERM "${clients[@]}"; }
-# Both of those that go on for ever do: each has sent more than a connection's first words.
+# The connections that go on for ever have sent more than the few messages of connection setup.
 under_way() { [ "$(tx_messages ends)" -ge 40 ]; } 2>/dev/null
 delete_link() { ns rdma link del ends; }
 delete_netdev() { ns ip link del ends0; }
 leave_namespace() { ip netns del ends; }
 unload() { rmmod "$RSIW_DRIVER"; }
 
-everybody() { pkill -KILL -x rping; pkill -KILL -f 'while :; do rping'; ! pgrep -x rping; }
-no_device() { [ ! -e /sys/class/infiniband/ends ]; }
+kill_all() { pkill -KILL -x rping; pkill -KILL -f 'while :; do rping'; ! pgrep -x rping; }
 clean() {
-	wait_for 10 everybody || { echo "a process does not die"; pgrep -a rping; return 1; }
+	wait_for 10 kill_all || { echo "a process does not die"; pgrep -a rping; return 1; }
 	wait 2>/dev/null
 	ip netns del ends 2>/dev/null
-	wait_for 10 no_device || { echo "the device stays"; return 1; }
+	wait_for 10 device_gone ends || { echo "the device stays"; return 1; }
 }
 round() {
 	local servers=() clients=() before
 	begin || { echo "it does not begin"; return 1; }
-	# By chance the end is before there are connections; in every other turn it is not.
+	# With "any", the end may come before there are connections.
 	traffic "$2" || { echo "nobody listens"; return 1; }
 	if [ "$2" = amid ]; then
 		wait_for 20 under_way || { echo "there is no traffic"; return 1; }
@@ -76,8 +75,8 @@ round() {
 	clean
 } 2>/dev/null
 
-# Milliseconds of the slowest: an ender must not wait for peers.
-rounds() {
+# All of them. Prints the milliseconds of the slowest ender: none must wait for peers.
+all_rounds() {
 	local i ender took=0 most=0 when=(amid any)
 	declare -A count amid
 	for ((i = 0; i < ROUNDS; i++)); do
@@ -93,12 +92,12 @@ rounds() {
 	echo "the slowest took $most ms"
 	[ "$most" -lt "$(limit 5)000" ]
 }
-nothing() { [ "$(resources_of "$DEV")" = "$before" ] && no_sockets 7601 7602 7603; }
+as_before() { [ "$(resources_of "$DEV")" = "$before" ] && no_sockets 7601 7602 7603; }
 
 run "load the driver" load_driver || exit 1
 before=$(resources_of "$DEV")
-LIMIT=$((5 * ROUNDS + 60)) run "$ROUNDS ends" rounds
+LIMIT=$((5 * ROUNDS + 60)) run "connections end at any time, in $ROUNDS rounds" all_rounds
 [ -e "/sys/module/$RSIW_DRIVER" ] || load_driver
-run "nothing stays" wait_for 10 nothing
-run "a connection works" ping "$DEV" "$ADDR" 7610
+run "no object and no socket stays after the rounds" wait_for 10 as_before
+run "the device moves data after the rounds" rping_self "$DEV" "$ADDR" 7610
 run "unload the driver" unload_driver

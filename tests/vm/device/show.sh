@@ -4,7 +4,7 @@
 # timeout: 60
 # pairs: rsiw,*
 #
-# What the tools tell about a device: libibverbs, and iproute2's rdma.
+# What ibv_devinfo and iproute2's rdma show of a device.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -17,14 +17,14 @@ devinfo=$WORK/devinfo
 ibv_devinfo -v -d "$DEV" >"$devinfo" 2>&1
 cp "$devinfo" "$RSIW_OUT/"
 
-# field NAME REGEX: ibv_devinfo has it so.
+# field NAME REGEX: the value that ibv_devinfo prints.
 field() {
 	local value
 	value=$(sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$devinfo" | head -n 1)
 	echo "$1: $value"
 	[[ $value =~ ^($2)$ ]]
 }
-# at_least NAME NUMBER: a limit that programs expect.
+# at_least NAME NUMBER: the limit is not below what programs expect.
 at_least() {
 	local value
 	value=$(sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$devinfo" | head -n 1)
@@ -33,17 +33,17 @@ at_least() {
 }
 
 kind() { field transport 'iWARP \(1\)' && field link_layer Ethernet && field phys_port_cnt 1; }
-run "an iWARP device of one Ethernet port" kind
+run "ibv_devinfo shows an iWARP device with an Ethernet port" kind
 port() { field state 'PORT_ACTIVE \(4\)' && field max_mtu '4096 \(5\)' && field active_mtu '1024 \(3\)' &&
 	field max_msg_sz 0xffffffff; }
-run "the port is active; its MTU is what fits into eth0's 1500" port
+run "ibv_devinfo shows the port active, its MTU below eth0's" port
 
 # The GUID is the EUI-64 of the address, the GID the address itself.
 guid=$(printf '%02x%s:%sff:fe%s:%s' $((0x${hex:0:2} ^ 2)) "${hex:2:2}" "${hex:4:2}" \
 	"${hex:6:2}" "${hex:8:4}")
 guids() { echo "eth0 is $mac"; field node_guid "$guid" && field sys_image_guid "$guid"; }
-run "node and image GUID are made of eth0's address" guids
-# ibv_devinfo takes it for an empty one: it looks at the last 64 bits only.
+run "ibv_devinfo shows GUIDs made of eth0's address" guids
+# From sysfs: ibv_devinfo looks at the last 64 bits of a GID only, and takes this one for empty.
 gid() {
 	local is
 	is=$(</sys/class/infiniband/"$DEV"/ports/1/gids/0)
@@ -60,11 +60,11 @@ limits() {
 		at_least max_qp_init_rd_atom 16 && field max_mr_size 0xffffffffffffffff &&
 		field atomic_cap 'ATOMIC_NONE \(0\)'
 }
-run "limits are those of a useful device, without atomics" limits
+run "ibv_devinfo shows limits that programs need, no atomics" limits
 page_sizes() { field page_size_cap '0x1000' && field vendor_id '0x727369' && field max_srq_sge 6; }
-run "page size, vendor, scatter list of an SRQ" page_sizes
+run "ibv_devinfo shows page size, vendor, SRQ scatter list" page_sizes
 
-# prints TEXT COMMAND...: the command's output has that.
+# prints TEXT COMMAND...: the command's output contains the text.
 prints() {
 	local text=$1 said
 	shift
@@ -73,9 +73,9 @@ prints() {
 	grep -q "$text" <<<"$said"
 }
 listed() { prints "link $DEV/1 state ACTIVE physical_state LINK_UP netdev eth0" rdma link show "$DEV/1"; }
-run "rdma link" listed
+run "rdma link shows the device active on eth0" listed
 device() { prints "$DEV: node_type rnic .*node_guid $guid" rdma dev show "$DEV"; }
-run "rdma dev" device
+run "rdma dev shows an RNIC with its GUID" device
 statistic() {
 	local name
 	rdma statistic show link "$DEV/1" | tee "$WORK/statistic"
@@ -83,29 +83,29 @@ statistic() {
 		grep -q "\<$name 0" "$WORK/statistic" || { echo "no $name, or not 0"; return 1; }
 	done
 }
-run "rdma statistic: all begin at 0" statistic
+run "rdma statistic shows counters, which begin at 0" statistic
 
-# resources "pd 1 cq 1 …": what the device has, by rdma's own count.
+# resources "pd 1 cq 1 …": how many objects of the device `rdma resource` counts.
 resources() { prints "$1" rdma res show "$DEV"; }
-# Not of ours, but of a kernel's consumers that take every device (smbdirect does).
+# Protection domains of consumers in the kernel that use every device (smbdirect does).
 others=$(rdma res show "$DEV" | grep -o 'pd [0-9]*')
 others=${others#pd }
-run "rdma res: nothing yet" resources 'qp 0 cm_id 0 mr 0'
+run "rdma resource shows no object of an unused device" resources 'qp 0 cm_id 0 mr 0'
 held() {
 	watching && resources "pd $((others + 1)) cq 1 qp 1 cm_id 0 mr 1 .*srq 1" &&
 		prints "link $DEV/.* type RC state .*comm watch" rdma res show qp
 }
-run "rdma res: what a process holds" held
+run "rdma resource shows the objects of a process" held
 let_go() { kill "$(<"$WORK/watch.pid")"; ends watch 5; resources "pd $others cq 0 qp 0 cm_id 0 mr 0"; }
-run "rdma res: nothing when it was killed" let_go
+run "rdma resource shows no object of a killed process" let_go
 
-# taken COUNT: both ends' queue pairs have taken so many receives of their peers, at least.
+# taken COUNT: messages have taken at least so many receives of the queue pairs at both ends.
 taken() {
 	rdma -dd res show qp link "$DEV/1" | tee "$WORK/taken"
 	awk -v least="$1" '{ for (i = 1; i < NF; i++) if ($i == "drv_receives_taken" && $(i + 1) >= least) n++ }
 		END { exit n != 2 }' "$WORK/taken"
 }
-busy() {
+taken_while_busy() {
 	peer_bg server rping -s -a "$ADDR" -p 7199
 	server_up 7199
 	peer_bg client rping -c -C 100000 -a "$ADDR" -p 7199
@@ -116,4 +116,4 @@ busy() {
 	peer_end server 20
 	return "$status"
 }
-run "rdma res: what a connection's peer has taken" busy
+run "rdma resource shows the receives that a peer has taken" taken_while_busy

@@ -5,11 +5,11 @@
 # kernel: debug
 # pairs: rsiw,*
 #
-# Every call of a kernel function that can fail fails once, in turn, wherever the driver makes it
-# (tests/faults/calls.list: the debug kernel's module has them): while it is loaded and makes a device,
-# in what processes ask for, and in connections, whose work is done by work items and callbacks. What is
-# asked for then fails or not; nothing hangs, what arrives is right, nothing stays behind, and the next
-# one is good (kmemleak looks at the end of the session). MOST: failures of a function in one scenario.
+# Each call of a kernel function that can fail (tests/faults/calls.list; built into the debug kernel's
+# module) fails once, in turn: while the module loads and makes a device, in what processes ask for, and
+# in connections, where work items and callbacks make the calls. The request then fails or not. Nothing
+# hangs, arriving data are right, nothing stays behind, and the next request succeeds. (kmemleak looks at
+# the end of the session.) MOST: failures of a function in one scenario.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -21,7 +21,7 @@ mapfile -t calls < <(grep -ao '__wrap_[a-z0-9_]*' /build/rsiw.ko | sed 's/__wrap
 [ "${#calls[@]}" -gt 20 ] || { echo "a module without tests/faults"; exit 1; }
 
 arm() { echo "$1" >"$PARAMETERS/fail_call" && echo "$2" >"$PARAMETERS/fail_nth"; }
-# Whether it has failed; not any more from now on.
+# Whether the call has failed. From now on it does not.
 fired() {
 	local left
 	left=$(<"$PARAMETERS/fail_nth")
@@ -29,7 +29,7 @@ fired() {
 	[ "$left" -le 0 ]
 }
 
-# each SCENARIO CHECK: the scenario with each failure; the check after those of each function.
+# each SCENARIO CHECK: runs the scenario with each failure, and the check after all failures of a function.
 each() {
 	local call n failures=0 named=()
 	for call in "${calls[@]}"; do
@@ -45,7 +45,7 @@ each() {
 	[ "$failures" -gt 0 ]
 }
 
-# The driver comes and goes. Its parameters cannot be written before it is there.
+# The module is loaded and unloaded. Its parameters cannot be written before, so insmod sets them.
 loads() {
 	local call
 	for call in alloc_workqueue_noprof register_netdevice_notifier; do
@@ -63,7 +63,7 @@ loads() {
 }
 
 linked() { [ -e /sys/class/infiniband/fault ]; }
-# Its answer may be what is lost.
+# A command may fail although it has done its work: the answer may be lost.
 link() {
 	rdma link add fault type rsiw netdev fault0 >/dev/null 2>&1
 	ibv_devinfo -d fault >/dev/null 2>&1
@@ -76,7 +76,7 @@ good_link() {
 	rdma link add fault type rsiw netdev fault0 && linked && rdma link del fault && ! linked
 }
 
-# A context, a PD, a CQ and a QP; a region.
+# Two processes: one makes a context, a PD, a CQ and a QP, the other a memory region.
 objects() {
 	local kind
 	for kind in qp mr; do
@@ -85,7 +85,7 @@ objects() {
 	done
 }
 good_objects() { objects && grep -q '^1 good' "$WORK/qp" && grep -q '^1 good' "$WORK/mr" && nothing_stays; }
-# Of the kernel's objects.
+# The kernel counts as many objects as before.
 as_before() { [ "$(resources_of "$DEV")" = "$before" ]; }
 nothing_stays() { wait_for 5 as_before || { echo "before: $before, now: $(resources_of "$DEV")"; return 1; }; }
 
@@ -95,18 +95,18 @@ connection() {
 	moments 40 listens_or_ended
 	rping -c -a "$ADDR" -p 7345 -C 3 -S 20000 -V >"$WORK/client" 2>&1 &
 	client=$!
-	# A program that was refused something may not end, nor tell the other one. One that was not
-	# has to, when the other one is gone.
+	# A program with a failed call need neither end nor tell the other program. The other one has to
+	# end when the first is gone.
 	moments 40 over || kill -KILL "$server"
-	moments 10 gone "$server" || kill -KILL "$server" 2>/dev/null
+	moments 10 process_gone "$server" || kill -KILL "$server" 2>/dev/null
 	wait_for 20 over || { kill -KILL "$client"; cat "$WORK/client"; return 1; }
-	gone "$client" || kill -KILL "$client"
-	wait_for 5 gone "$client" || return
+	process_gone "$client" || kill -KILL "$client"
+	wait_for 5 process_gone "$client" || return
 	wait "$client" "$server" 2>/dev/null
 	! grep -q 'data mismatch' "$WORK/client" "$WORK/server"
 }
-over() { gone "$client" || grep -qi error "$WORK/client"; }
-# moments N COMMAND...: wait_for, for N tenths of a second on any kernel.
+over() { process_gone "$client" || grep -qi error "$WORK/client"; }
+# moments N COMMAND...: like wait_for, but for N tenths of a second on any kernel.
 moments() {
 	local i
 	for ((i = 0; i < $1; i++)); do
@@ -115,11 +115,11 @@ moments() {
 	done
 	return 1
 }
-gone() { ! kill -0 "$1" 2>/dev/null; }
-listens_or_ended() { gone "$server" || ss -Hltn "sport = :7345" | grep -q .; }
-good_connection() { nothing_stays && ping "" "$ADDR" 7346 >/dev/null && nothing_stays; }
+process_gone() { ! kill -0 "$1" 2>/dev/null; }
+listens_or_ended() { process_gone "$server" || ss -Hltn "sport = :7345" | grep -q .; }
+good_connection() { nothing_stays && rping_self "" "$ADDR" 7346 >/dev/null && nothing_stays; }
 
-# once CALL COMMAND...: it fails in the command, whatever comes of that.
+# once CALL COMMAND...: the call fails during the command, which may succeed or fail.
 once() {
 	local call=$1
 	shift
@@ -128,7 +128,7 @@ once() {
 	fired || { echo "$call did not fail"; return 1; }
 	echo "$call" >>"$WORK/failed"
 }
-# What the driver adds to what the kernel tells of a queue pair.
+# The attributes that the driver adds to `rdma resource show qp`.
 told_details() {
 	local status=0
 	watching || return
@@ -136,7 +136,7 @@ told_details() {
 	kill -KILL "$(<"$WORK/watch.pid")"
 	return "$status"
 }
-# An address that means something on its interface only: a listener's socket is bound to that.
+# A link-local address is valid on its interface only, so the driver binds a listener's socket to that.
 link_local() {
 	local address
 	address=$(ip -6 -o addr show dev eth0 scope link | grep -o 'fe80::[0-9a-f:]*')
@@ -148,18 +148,18 @@ link_local() {
 	return "$status"
 }
 
-run "the driver itself" loads
-run "it loads afterwards" load_driver || exit 1
+run "loading the module survives failing calls" loads
+run "the module loads after failing calls" load_driver || exit 1
 before=$(resources_of "$DEV")
-run "something to add a link to" ip link add fault0 type veth peer name fault1
+run "make a network device to add a link to" ip link add fault0 type veth peer name fault1
 ip link set fault0 up
-LIMIT=120 run "a link" each link good_link
-LIMIT=120 run "objects of a process" each objects good_objects
-LIMIT=200 run "a connection" each connection good_connection
-LIMIT=60 run "what is told of a queue pair" told_details
-LIMIT=60 run "a listener on a link-local address" link_local
+LIMIT=120 run "adding a link survives failing calls" each link good_link
+LIMIT=120 run "making objects survives failing calls" each objects good_objects
+LIMIT=200 run "a connection survives failing calls" each connection good_connection
+LIMIT=60 run "rdma resource survives a failing call" told_details
+LIMIT=60 run "a link-local listener survives a failing call" link_local
 ip link delete fault0
-# None is left that this job only means to let fail.
+# No function is left that this job was meant to let fail, and did not.
 each_failed() {
 	local call never=()
 	for call in "${calls[@]}"; do
@@ -168,5 +168,5 @@ each_failed() {
 	echo "$(sort -u "$WORK/failed" | wc -l) of ${#calls[@]} functions failed; not these: ${never[*]:-none}"
 	[ "${#never[@]}" = 0 ]
 }
-run "each function has failed" each_failed
+run "each function on the list has failed" each_failed
 run "unload the driver" unload_driver

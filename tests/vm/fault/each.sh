@@ -6,9 +6,9 @@
 # pairs: rsiw,*
 # allow: Call Trace:|allocation failed|page allocation failure
 #
-# Every allocation fails once, in what a process asks for: devices, objects,
-# connections, sending; of those of a new link each STRIDEth. Nothing may leak, hang
-# or be half made (kmemleak looks at the end of the session).
+# Each allocation fails once, in turn, in what a process asks for: devices, objects,
+# connections, sending. Of the allocations of a new link, each STRIDEth fails. Nothing may
+# leak, hang or be left half made. (kmemleak looks at the end of the session.)
 
 . /tests/lib.sh
 . /tests/fault/lib

@@ -4,8 +4,8 @@
 # timeout: 120
 # pairs: rsiw,*
 #
-# Kernel verbs, by a kernel consumer that talks to itself (tests/kverbs). It
-# prints the KTAP itself, to the kernel's log.
+# Kernel verbs: a consumer in the kernel (tests/kverbs) connects to itself. It prints
+# its KTAP to the kernel's log.
 
 . /tests/lib.sh
 

@@ -4,20 +4,20 @@
 # timeout: 150
 # pairs: rsiw,rsiw
 #
-# Fairness: queue pairs of one process, and of two processes, share the link. No one gets less than
-# a quarter of what its like gets, and none waits long for a completion, small messages beside large
-# ones included (TIME: seconds of each measurement; SHAPE=1: one process' packets are slowed down, to
-# see that the job fails).
+# Fairness: queue pairs of one process, and of two processes, share the link. No queue pair gets less
+# than a quarter of what another with the same load gets, and none waits long for a completion, nor do
+# small messages beside large ones. TIME: seconds of each measurement. SHAPE=1: packets of some
+# connections are slowed down, and the job has to fail.
 
 . /tests/lib.sh
 : "${TIME:=$(limit 3)}" "${SHAPE:=}"
 plan 8
 
-# Milliseconds that a connection may wait: all of them together have 64 Writes of 16 KiB under way,
-# which take a tenth of that on a machine that emulates both hosts.
+# Milliseconds that a connection may wait. All connections together have 64 Writes of 16 KiB under
+# way, which take a tenth of this time on a machine that emulates both hosts.
 GAP=$(limit 2)000
 
-# shares NAME PORT NUMBER SIZE WINDOW [mixed]: the client's figures are in $WORK/NAME.figures.
+# shares NAME PORT NUMBER SIZE WINDOW [mixed]: a measurement; its figures are in $WORK/NAME.figures.
 shares() {
 	local name=$1 port=$2
 	shift 2
@@ -28,12 +28,12 @@ shares() {
 	cat "$WORK/$name.figures"
 	peer_end "$name" 10
 }
-# figure NAME WORD: the number behind it.
+# figure NAME WORD: the number after the word.
 figure() { sed -n "s/.*\b$2 \([0-9]*\).*/\1/p" "$WORK/$1.figures"; }
 alike() { [ "$(figure "$1" least)" -gt 0 ] && [ "$(figure "$1" most)" -le $((4 * $(figure "$1" least))) ]; }
 in_time() { [ "$(figure "$1" gap)" -le "$GAP" ]; }
 one_process() { shares "$@" && alike "$1" && in_time "$1"; }
-# The small ones get a turn again and again: five a second, at least.
+# The small messages get a turn at least five times a second.
 small_one() { shares "$@" mixed && [ "$(figure "$1" first)" -ge $((5 * TIME)) ] && in_time "$1"; }
 two_alike() {
 	local one two
@@ -51,7 +51,7 @@ modest_beside_greedy() {
 	cat "$WORK/greedy.figures"
 	[ "$(figure modest least)" -ge $((5 * TIME)) ] && in_time modest
 }
-# Packets of some connections get a hundredth of what the link carries.
+# Some connections get a hundredth of the link.
 slow_down() {
 	modprobe -a sch_htb sch_fq_codel cls_u32 &&
 		tc qdisc add dev eth0 root handle 1: htb default 1 &&
@@ -65,10 +65,10 @@ slow_down() {
 
 run "load the driver on both hosts" both load_driver || exit 1
 [ -z "$SHAPE" ] || slow_down || exit 1
-LIMIT=$((TIME + 40)) run "8 queue pairs of a process get alike" one_process eight 7701 8 16384 8
-LIMIT=$((TIME + 40)) run "64 queue pairs of a process get alike" one_process many 7702 64 4096 4
-LIMIT=$((TIME + 40)) run "queue pairs with messages of 64 KiB get alike" one_process large 7703 4 65536 4
-LIMIT=$((TIME + 40)) run "small messages beside large ones of the same process" small_one mixed 7704 9 65536 8
-LIMIT=$((TIME + 60)) run "two processes get alike" two_alike
-LIMIT=$((TIME + 60)) run "one small message at a time beside a greedy process" modest_beside_greedy
+LIMIT=$((TIME + 40)) run "8 queue pairs of a process share alike" one_process eight 7701 8 16384 8
+LIMIT=$((TIME + 40)) run "64 queue pairs of a process share alike" one_process many 7702 64 4096 4
+LIMIT=$((TIME + 40)) run "queue pairs with messages of 64 KiB share alike" one_process large 7703 4 65536 4
+LIMIT=$((TIME + 40)) run "small messages get turns beside large ones of a process" small_one mixed 7704 9 65536 8
+LIMIT=$((TIME + 60)) run "two processes share alike" two_alike
+LIMIT=$((TIME + 60)) run "a small message gets its turn beside a greedy process" modest_beside_greedy
 run "unload the drivers" both unload_driver

@@ -4,9 +4,9 @@
 # timeout: 60
 # pairs: rsiw,*
 #
-# What the driver's workers do in bulk, at a high priority, they do in turn with processes for an
-# eighth of the time: sending (rsiw_tx) and receiving (rsiw_rx). The kernel's trace tells which
-# queue has the work.
+# The driver's workers, which send (rsiw_tx) and receive (rsiw_rx) in bulk, have a high priority. For
+# an eighth of the time they run at the priority of processes, in turn with them. The kernel's trace
+# tells which work queue has the work.
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -20,10 +20,10 @@ run "load the driver on lo" load_on_lo || exit 1
 mountpoint -q $trace || mount -t tracefs none $trace
 echo 'workqueue ~ "rsiw_?x*"' >$queued/filter && echo 1 >$queued/enable
 echo 8192 >$trace/buffer_size_kb
-run "ib_read_bw" perftest 1 ib_read_bw -s 1048576 -n 400
+run "ib_read_bw moves messages of 1 MiB" perftest 1 ib_read_bw -s 1048576 -n 400
 echo 0 >$queued/enable
 
-# in_turn QUEUE: of what was queued, between a 32nd and a half was in turn.
+# in_turn QUEUE: between a 32nd and a half of its work was queued to run in turn with processes.
 in_turn() {
 	local high turn
 	high=$(grep -c "workqueue=$1 " $trace/trace)

@@ -4,8 +4,8 @@
 # timeout: 120
 # kernel: stock
 #
-# IPsec below RDMA: all TCP between the hosts by ESP in transport mode, keys by
-# hand. What is not protected is not taken.
+# IPsec below RDMA: ESP in transport mode protects all TCP between the hosts, with keys
+# set by hand. A host with IPsec drops packets without it.
 
 . /tests/lib.sh
 plan 8
@@ -24,23 +24,20 @@ policy() {
 	ip xfrm policy add dir "$1" src "$2" dst "$3" proto tcp \
 		tmpl src "$2" dst "$3" proto esp mode transport
 }
-# octets: through ESP in both directions, as this host counts
+# octets: how many this host has counted through ESP in both directions.
 octets() { ip -s xfrm state | awk '/lifetime current/ { getline; sub(/\(.*/, "", $1); n += $1 } END { print n + 0 }'; }
-ping() {
-	peer_bg server rping -s -a "$PEER" -p "$1" -C 20 -S 50000 -V
-	server_up "$1" || return
-	within 20 rping -c -a "$PEER" -p "$1" -C 20 -S 50000 -V && peer_end server 10
-}
+pings() { rping_peer "$PEER" "$1" -C 20 -S 50000 -V; }
 went_through() {
 	local before
 	before=$(octets)
-	ping "$1" || return
+	pings "$1" || return
 	echo "$(($(octets) - before)) octets by ESP"
 	[ $(($(octets) - before)) -gt $((20 * 2 * 50000)) ]
 }
-refused() {
+# This host has no IPsec any more; the peer has.
+refused_without_ipsec() {
 	local status
-	forget || return
+	unprotect || return
 	peer_bg server rping -s -a "$PEER" -p "$1" -C 1
 	server_up "$1" || return
 	within 8 rping -c -a "$PEER" -p "$1" -C 1
@@ -48,13 +45,13 @@ refused() {
 	peer_kill server
 	[ "$status" != 0 ]
 }
-forget() { ip xfrm policy flush && ip xfrm state flush; }
+unprotect() { ip xfrm policy flush && ip xfrm state flush; }
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "without IPsec" ping 7601
-run "IPsec on both hosts" both protect
-LIMIT=60 run "all data go through it" went_through 7602
-LIMIT=60 run "a peer without it is not let in" refused 7603
-run "none on either" both forget
-LIMIT=60 run "as before" ping 7604
+run "rping connects before IPsec is set up" pings 7601
+run "set up IPsec on both hosts" both protect
+LIMIT=60 run "all data of rping go through IPsec" went_through 7602
+LIMIT=60 run "a host with IPsec refuses one without" refused_without_ipsec 7603
+run "remove IPsec from both hosts" both unprotect
+LIMIT=60 run "rping connects after IPsec is removed" pings 7604
 run "unload the drivers" both unload_driver

@@ -4,9 +4,8 @@
 # timeout: 300
 # pairs: rsiw,*
 #
-# A network that loses, delays, reorders, repeats and corrupts packets, in both
-# directions, and one that is gone for a while. All data arrive, as they were sent (ROUNDS of
-# random operations; DOWN: seconds without a link).
+# The network loses, delays, reorders, repeats and corrupts packets in both directions, and then is down for a
+# while. All data arrive as they were sent. ROUNDS: random operations; DOWN: seconds without a link.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -16,8 +15,8 @@ plan 9
 emulate() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000 "$@"; }
 plain() { tc qdisc del dev eth0 root; }
 
-# What the kernels have counted, of both hosts: dropped is what the emulation has, the others are names of
-# nstat's, added up where several are joined by +.
+# count COUNTER: its sum over both hosts. "dropped" is the number of packets that the emulation has dropped; all
+# others are counters of nstat, and A+B+C is the sum of several.
 count() {
 	local here there
 	if [ "$1" = dropped ]; then
@@ -28,7 +27,8 @@ count() {
 	there=$(peer "${here[@]}") && { echo "$there" && "${here[@]}"; } |
 		awk '/dropped/ { sub(/.*dropped /, ""); n += $1; next } /^[A-Z][A-Za-z]+ / { n += $2 } END { print n + 0 }'
 }
-# disturbed COUNTER,... COMMAND...: the command; the network was as bad as it should be, as each of these says.
+# disturbed COUNTER,... COMMAND...: the command succeeds, and each counter grows meanwhile, which shows that the
+# network was as bad as it should be.
 disturbed() {
 	local names name
 	local -A before
@@ -42,69 +42,58 @@ disturbed() {
 	done
 }
 
-# stressed COUNTER,... NETEM-OPTION...: random operations with all data compared, in both directions.
+# stressed COUNTER,... NETEM-OPTION...: random operations in both directions, whose data are compared.
 stressed() {
 	both emulate "${@:2}" || return
 	disturbed "$1" rsiw-verbs client -t stress -n "$ROUNDS" -s "${RSIW_SEED:-1}" "$PEER"
 }
-# As above by rping, which has no connection beside.
+# pinged COUNTER,... NETEM-OPTION...: the same by rping, which has no TCP connection beside that of RDMA.
 pinged() {
 	both emulate "${@:2}" || return
-	disturbed "$1" pings
+	disturbed "$1" rping_peer "$PEER" 7401 -C $((ROUNDS + 10)) -S 30000 -V
 }
-pings() {
-	peer_bg ping rping -s -a "$PEER" -p 7401 -C $((ROUNDS + 10)) -S 30000 -V
-	server_up 7401 || return
-	rping -c -a "$PEER" -p 7401 -C $((ROUNDS + 10)) -S 30000 -V && peer_end ping
-}
-# during PORT COMMAND...: in the middle of a transfer that is compared.
-during() {
+# amid_rping PORT COMMAND...: the command, in the middle of a transfer whose data are compared.
+amid_rping() {
 	local port=$1
 	shift
 	peer_bg ping rping -s -a "$PEER" -p "$port" -S 30000 -V
 	server_up "$port" || return
 	started client rping -c -a "$PEER" -p "$port" -S 30000 -V
-	wait_for 10 moving 5 || return
+	wait_for 10 moving 5 0.5 || return
 	"$@" || return
-	# TCP asks again at its own times: up to twice as long as the link was down.
-	wait_for $((3 * DOWN)) moving 5 || return
+	# TCP retransmits at its own times: it may wait up to twice as long as the link was down.
+	wait_for $((3 * DOWN)) moving 5 0.5 || return
 	pkill -INT -x rping
 	! grep -i mismatch "$WORK/client" "$WORK/ping"
 }
-# moving MESSAGES: so many in a moment.
-moving() {
-	local before
-	before=$(tx_messages "$DEV")
-	sleep 0.5
-	[ "$(tx_messages "$DEV")" -ge $((before + $1)) ]
-}
-# What is under way gets as far as buffers go; then nothing does.
+# Nothing moves over the link any more, once what was under way has filled the buffers.
 still() {
 	sleep "$DOWN"
-	! moving 1 || { echo "data move over a link that is down"; return 1; }
+	! moving 1 0.5 || { echo "data move over a link that is down"; return 1; }
 }
 down() { ip link set eth0 down && still && ip link set eth0 up && wait_for 10 device_active "$DEV"; }
 peer_down() { peer ip link set eth0 down && still && peer ip link set eth0 up; }
 
 run "load the driver on both hosts" both load_driver || exit 1
-# A burst lasts until enough packets were lost: TCP is to ask again each second, not after 0.2, 0.4 ... 25.6.
+# A burst of losses lasts for a number of packets. So TCP has to retransmit each second, not after 0.2, 0.4 ...
+# 25.6 seconds.
 both sysctl -q net.ipv4.tcp_rto_max_ms=1000 || exit 1
 peer_bg server rsiw-verbs server "$PEER"
 server_up 18515 || exit 1
-LIMIT=$((ROUNDS + 30)) run "one packet of fifty is lost" stressed dropped,TcpRetransSegs loss 2%
+LIMIT=$((ROUNDS + 30)) run "data survive a network that loses one packet of fifty" stressed dropped,TcpRetransSegs loss 2%
 both plain
-LIMIT=$((ROUNDS + 30)) run "bursts are lost" stressed dropped,TcpRetransSegs loss gemodel 1% 50%
+LIMIT=$((ROUNDS + 30)) run "data survive a network that loses bursts of packets" stressed dropped,TcpRetransSegs loss gemodel 1% 50%
 both plain
-LIMIT=$((ROUNDS + 30)) run "packets take 5 to 25 ms, and overtake each other" stressed TcpExtTCPOFOQueue delay 15ms 10ms
+LIMIT=$((ROUNDS + 30)) run "data survive a network that delays and reorders packets" stressed TcpExtTCPOFOQueue delay 15ms 10ms
 both plain
-LIMIT=$((ROUNDS + 30)) run "packets come twice" stressed TcpExtTCPDSACKOldSent+TcpExtTCPDSACKOfoSent duplicate 10%
+LIMIT=$((ROUNDS + 30)) run "data survive a network that duplicates packets" stressed TcpExtTCPDSACKOldSent+TcpExtTCPDSACKOfoSent duplicate 10%
 both plain
-LIMIT=$((ROUNDS + 30)) run "all of that" stressed dropped,TcpRetransSegs,TcpExtTCPOFOQueue delay 3ms 2ms loss 1% duplicate 2% reorder 10%
+LIMIT=$((ROUNDS + 30)) run "data survive loss, delay, reorder and duplicates at once" stressed dropped,TcpRetransSegs,TcpExtTCPOFOQueue delay 3ms 2ms loss 1% duplicate 2% reorder 10%
 both plain
 peer_kill server
-LIMIT=$((ROUNDS + 30)) run "one packet of ten is corrupted" pinged TcpInCsumErrors+IpExtInCsumErrors+IpInHdrErrors,TcpRetransSegs corrupt 10%
+LIMIT=$((ROUNDS + 30)) run "data survive a network that corrupts one packet of ten" pinged TcpInCsumErrors+IpExtInCsumErrors+IpInHdrErrors,TcpRetransSegs corrupt 10%
 both plain
 both sysctl -q net.ipv4.tcp_rto_max_ms=120000 || exit 1
-LIMIT=$((4 * DOWN + 30)) run "the link is down" during 7402 down
+LIMIT=$((4 * DOWN + 30)) run "a transfer survives a link that is down for a while" amid_rping 7402 down
 /tests/guest/addresses "$RSIW_SIDE"
-LIMIT=$((4 * DOWN + 30)) run "the peer's link is down" during 7403 peer_down
+LIMIT=$((4 * DOWN + 30)) run "a transfer survives a peer's link that is down for a while" amid_rping 7403 peer_down

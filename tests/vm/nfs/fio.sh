@@ -3,8 +3,8 @@
 # guests: 2
 # timeout: 150
 #
-# fio writes at random to a mount, with verification; in the middle of it the
-# server is gone for a while, then the link (RUN: seconds of each).
+# fio writes at random to a mount and verifies. Meanwhile the server restarts, and then
+# the link goes down and up (RUN: seconds of each).
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -13,7 +13,7 @@ plan 9
 verify() {
 	fio_verified --directory="$MNT" --bsrange=512-64k --size=4m --ioengine=psync --numjobs=2 "$@"
 }
-# For RUN seconds, disturbed every eight.
+# disturbed COMMAND...: fio runs for RUN seconds, and the command every eight seconds.
 : "${RUN:=8}"
 disturbed() {
 	local pid i
@@ -25,15 +25,14 @@ disturbed() {
 	done
 	wait "$pid"
 }
-restart() { on_server 'rpc.nfsd 0; sleep 1; serve_nfs'; }
 flap() { ip link set eth0 down; sleep 2; ip link set eth0 up; }
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "the server listens" on_server serve_nfs || exit 1
-run "mount" mount_nfs 4.2 || exit 1
-LIMIT=60 run "fio" verify
-LIMIT=$((RUN + 50)) run "the server restarts under it" disturbed restart
-run "the client has connected again" connected 2
-LIMIT=$((RUN + 50)) run "the link flaps under it" disturbed flap
-run "unmount" umount_nfs
-run "the server stops" on_server stop_nfs
+run "the NFS server listens" on_server serve_nfs || exit 1
+run "mount NFS over RDMA" mount_nfs 4.2 || exit 1
+LIMIT=60 run "fio verifies data on the NFS mount" verify
+LIMIT=$((RUN + 50)) run "fio verifies data while the NFS server restarts" disturbed restart_nfs
+run "the NFS client has connected again" connected 2
+LIMIT=$((RUN + 50)) run "fio verifies data while the link goes down and up" disturbed flap
+run "unmount NFS" umount_nfs
+run "the NFS server stops" on_server stop_nfs

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Work on a directory that several processes, here and on the server, share.
+"""Work in a directory that several processes, on the client and on the server, share.
 
-    locks.py hold FILE END      lock a file, say "held", until the file END is there; then write
-                                to it and say "still held"
-    locks.py probe FILE         say whether somebody holds it: "free" or "locked"
+    locks.py hold FILE END      lock FILE and print "held"; when the file END exists, write to
+                                FILE and print "still held"
+    locks.py probe FILE         print whether a process has locked it: "free" or "locked"
     locks.py count FILE N       N times, under the lock: read the number, write the next
     locks.py names DIR ID N     N times: make, write, link, rename, look, unlink
 """
@@ -21,7 +21,7 @@ def hold(path, end):
     print("held", flush=True)
     while not os.path.exists(end):
         time.sleep(0.1)
-    # A client that lost a lock is told now.
+    # The write fails if the client has lost the lock.
     os.pwrite(fd, b"still", 0)
     os.fsync(fd)
     print("still held", flush=True)
@@ -38,8 +38,8 @@ def try_lock(fd):
 
 
 def take(fd):
-    """Asks again and again. One that sleeps for the lock may sleep 30 s: of five at it the NFS
-    client now and then misses that the lock is free, over TCP and RDMA alike."""
+    """Tries until it has the lock. A blocking lock may take 30 s: of five processes that wait, the
+    NFS client now and then misses that the lock is free, over TCP and RDMA alike."""
     while not try_lock(fd):
         time.sleep(0.01)
 
@@ -59,7 +59,7 @@ def count(path, times):
 
 
 def names(directory, who, times):
-    """Everything done is seen at once by who did it, whatever others do beside."""
+    """A process sees its own changes at once, whatever other processes do."""
     os.chdir(directory)
     for i in range(int(times)):
         first, second, final = (f"{who}-{part}-{i}" for part in ("first", "second", "final"))
@@ -68,7 +68,7 @@ def names(directory, who, times):
         os.link(first, second)
         os.rename(first, final)
         assert not os.path.exists(first) and os.stat(final).st_nlink == 2
-        # Over something that is there.
+        # The new name exists already.
         os.rename(second, f"{who}-target")
         if i % 3:
             os.unlink(final)

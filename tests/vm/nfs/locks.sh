@@ -3,8 +3,8 @@
 # guests: 2
 # timeout: 150
 #
-# Locks, renames, links and unlinks by many processes on a mount and one on the
-# server; what is locked stays so when the server starts again.
+# Several processes on a mount, and one on the server, lock, rename, link and unlink. A
+# lock is still held after a restart of the server.
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -21,7 +21,7 @@ let_go() {
 }
 # found free|locked
 found() { on_server "$LOCKS probe $EXPORT/held" | grep -qx "$1"; }
-# together HERE THERE: four of the first (# stands for which), and the second on the server.
+# together HERE THERE: runs locks.py HERE four times (# stands for a number) and locks.py THERE on the server.
 together() {
 	local pids=() pid i
 	for i in 1 2 3 4; do
@@ -39,24 +39,23 @@ counted() {
 named() {
 	mkdir "$MNT/dir" && together "names $MNT/dir here# 30" "names $EXPORT/dir there 30" || return
 	forget
-	# Of each: every third of its files, and the target.
+	# Each process leaves every third of its files, and its target.
 	[ "$(find "$MNT/dir" -type f | wc -l)" = $((5 * 11)) ] &&
 		[ "$(on_server "find $EXPORT/dir -type f | wc -l")" = $((5 * 11)) ]
 }
-restart() { on_server 'rpc.nfsd 0; sleep 1; serve_nfs rdma reclaim'; }
-# The client took its lock back: a write to the mount waits until it has.
+# The client has taken its lock back: a write to the mount waits for that.
 recovered() { date >"$MNT/after" && found locked; }
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "the server listens" on_server serve_nfs || exit 1
-run "mount" mount_nfs 4.2 || exit 1
-run "a lock is taken" hold
-run "the server knows" found locked
-LIMIT=60 run "counting under a lock, on both sides" counted
-LIMIT=60 run "links, renames, unlinks, on both sides" named
-LIMIT=30 run "the server starts again" restart
-LIMIT=60 run "what was locked is locked" recovered
-run "unlocked, without a complaint" let_go
-run "the server knows" found free
-run "unmount" umount_nfs
-run "the server stops" on_server stop_nfs
+run "the NFS server listens" on_server serve_nfs || exit 1
+run "mount NFS over RDMA" mount_nfs 4.2 || exit 1
+run "a process on the NFS client takes a lock" hold
+run "the NFS server knows the lock" found locked
+LIMIT=60 run "processes on both hosts count under a lock" counted
+LIMIT=60 run "processes on both hosts link, rename and unlink" named
+LIMIT=30 run "the NFS server restarts with a lock held" restart_nfs rdma reclaim
+LIMIT=60 run "the lock is held after the restart of the NFS server" recovered
+run "the lock is released without an error" let_go
+run "the NFS server knows that the lock is free" found free
+run "unmount NFS" umount_nfs
+run "the NFS server stops" on_server stop_nfs

@@ -4,9 +4,9 @@
 # timeout: 180
 # kernel: stock
 #
-# A client with hardly any memory left writes far more than that: pages become free
-# only by being written over the connection. In the midst of it the server starts
-# again, so the connection has to be made anew without memory.
+# A client with hardly any free memory writes much more than that: pages become free
+# only when they have been written over the connection. Meanwhile the server restarts,
+# so the client has to connect again without memory.
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -16,7 +16,7 @@ LEFT=100 FILE=170
 available() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
 fill() {
 	forget
-	# Pages that nobody gets, of 2 MiB.
+	# Huge pages, of 2 MiB, which no process uses.
 	echo $((($(available) - LEFT) / 2)) >/proc/sys/vm/nr_hugepages
 	available
 	[ "$(available)" -lt $((LEFT + 20)) ]
@@ -30,22 +30,22 @@ written() {
 	pid=$!
 	for times in 2 3; do
 		sleep 1.5
-		on_server 'rpc.nfsd 0; sleep 1; serve_nfs' || return
-		# It may wait for a while before it tries.
+		restart_nfs || return
+		# The client may wait for a while before it connects.
 		wait_for 20 connected "$times"
 	done
 	wait "$pid" && sync || return
 	echo "reclaimed pages: $(($(reclaimed) - before))"
 	[ "$(reclaimed)" -gt $((before + 3000)) ]
 }
-same() { on_server "sha256sum <$EXPORT/file" | diff "$WORK/sum" -; }
+same_file() { on_server "sha256sum <$EXPORT/file" | diff "$WORK/sum" -; }
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "the server listens" on_server serve_nfs || exit 1
-run "mount" mount_nfs 4.2 || exit 1
-run "memory is full" fill || exit 1
-LIMIT=120 run "$FILE MiB are written" written
-run "over three connections" connected 3
-run "the server has them" same
-run "memory is free again" eval "echo 0 >/proc/sys/vm/nr_hugepages"
-run "unmount" umount_nfs
+run "the NFS server listens" on_server serve_nfs || exit 1
+run "mount NFS over RDMA" mount_nfs 4.2 || exit 1
+run "fill the memory of the NFS client" fill || exit 1
+LIMIT=120 run "$FILE MiB are written with hardly any memory" written
+run "the NFS client has connected three times" connected 3
+run "the NFS server has what was written" same_file
+run "free the memory of the NFS client" eval "echo 0 >/proc/sys/vm/nr_hugepages"
+run "unmount NFS" umount_nfs

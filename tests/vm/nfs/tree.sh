@@ -4,8 +4,8 @@
 # timeout: 150
 # kernel: stock
 #
-# A source tree is copied to a mount, built there with the compiler of the build
-# root, and removed. Short: some of the kernel's tools. TREE=all: objtool and libbpf.
+# A source tree is copied to a mount, built there with the compiler of the build root,
+# and removed. It holds some of the kernel's tools; TREE=all: objtool and libbpf.
 
 . /tests/lib.sh
 . /tests/nfs/lib
@@ -20,7 +20,7 @@ compiler() {
 }
 in_root() { chroot "$ROOT" bash -c "$1"; }
 
-# all: what the two are made of; else so are some of these.
+# The files that objtool and libbpf are made of, or some small tools.
 parts() {
 	if [ "${TREE:-}" = all ]; then
 		find tools/{include,lib,objtool,build,arch,scripts} scripts/bpf_doc.py \
@@ -44,19 +44,19 @@ build() {
 	fi
 }
 sums() { cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; }
-same() {
+same_tree() {
 	forget
 	sums "$MNT" >"$WORK/here"
 	peer_sh "$(declare -f sums); sums $EXPORT" | diff "$WORK/here" -
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "the server listens" on_server serve_nfs || exit 1
-run "mount" mount_nfs 4.2 || exit 1
-run "the compiler" compiler || exit 1
-LIMIT=60 run "the tree is copied" copy
-LIMIT=100 run "it is built" build
-LIMIT=120 run "the server has the same" same
-LIMIT=60 run "removed" rm -r "$MNT"/*
-run "unmount" eval 'umount "$ROOT"/{mnt,proc,dev,tmp} "$ROOT" && umount_nfs'
-run "the server stops" on_server stop_nfs
+run "the NFS server listens" on_server serve_nfs || exit 1
+run "mount NFS over RDMA" mount_nfs 4.2 || exit 1
+run "mount the root of the compiler" compiler || exit 1
+LIMIT=60 run "a source tree is copied to the NFS mount" copy
+LIMIT=100 run "the source tree builds on the NFS mount" build
+LIMIT=120 run "the NFS server has the same files as the client" same_tree
+LIMIT=60 run "the source tree is removed from the NFS mount" rm -r "$MNT"/*
+run "unmount NFS and the root" eval 'umount "$ROOT"/{mnt,proc,dev,tmp} "$ROOT" && umount_nfs'
+run "the NFS server stops" on_server stop_nfs

@@ -471,7 +471,7 @@ int main(int argc, char **argv)
 		ok = check(o);
 		if (listens && listen_at())
 			ok = false;
-		printf("%s %d - %s\n", ok ? "ok" : "not ok", i + 1, o->name);
+		printf("%s %d - each allocation fails once: %s\n", ok ? "ok" : "not ok", i + 1, o->name);
 		good &= ok;
 	}
 	return !good;

@@ -3,13 +3,13 @@
 # guests: 1
 # timeout: 60
 #
-# One host talking to itself through its own device.
+# One host connects to itself through its own device.
 
 . /tests/lib.sh
 plan 3
 
 run "load the driver" load_driver || exit 1
-run "the device is listed by ibv_devinfo" ibv_devinfo -d "$DEV"
+run "ibv_devinfo lists the device" ibv_devinfo -d "$DEV"
 peer_bg server rping -s -C 20 -v
 server_up 7174
-run "rping to itself" rping -c -a "$ADDR" -C 20 -v
+run "rping connects a host to itself" rping -c -a "$ADDR" -C 20 -v

@@ -5,8 +5,8 @@
 # kernel: stock
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# perftest over the connection manager: each kind of transfer, briefly. Not on
-# a debug kernel: perftest refuses to report with a clock as rough as there.
+# perftest over the connection manager: each kind of transfer, briefly. Not on the
+# debug kernel: its clock is too rough for perftest to report anything.
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -15,5 +15,5 @@ plan 4
 run "load the driver on both hosts" both load_driver || exit 1
 
 for test in ib_send_bw ib_write_bw ib_read_bw; do
-	LIMIT=90 run "$test" perftest 1 "$test" -s 65536 -n 200
+	LIMIT=90 run "$test moves messages of 64 KiB" perftest 1 "$test" -s 65536 -n 200
 done

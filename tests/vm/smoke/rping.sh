@@ -3,15 +3,15 @@
 # guests: 2
 # timeout: 120
 #
-# The first sign of life: connect by either protocol and move checked data.
+# The first sign of life: rping connects over IPv4 and IPv6 and moves data that it compares.
 
 . /tests/lib.sh
 plan 5
 
 run "load the driver on both hosts" both load_driver || exit 1
 
-# ping PORT ANY-ADDRESS PEER-ADDRESS
-ping() {
+# pings PORT LISTEN-ADDRESS ADDRESS: what it starts may be tried again, beside siw.
+pings() {
 	peer_bg server rping -s -a "$2" -p "$1" -C 20 -v
 	server_up "$1" || return
 	within "$(limit 8)" rping -c -a "$3" -p "$1" -C 20 -v && return
@@ -19,7 +19,7 @@ ping() {
 	return 1
 }
 
-LIMIT=40 run "rping to the peer, IPv4" patiently ping 7174 0.0.0.0 "$PEER"
-run "the server saw all of it" peer_end server 10
-LIMIT=40 run "rping to the peer, IPv6" patiently ping 7175 :: "$PEER6"
-run "the server saw all of it" peer_end server 10
+LIMIT=40 run "rping connects to the peer over IPv4" patiently pings 7174 0.0.0.0 "$PEER"
+run "the rping server over IPv4 ends well" peer_end server 10
+LIMIT=40 run "rping connects to the peer over IPv6" patiently pings 7175 :: "$PEER6"
+run "the rping server over IPv6 ends well" peer_end server 10

@@ -5,8 +5,8 @@
 # timeout: 300
 # kernel: stock
 #
-# All verbs tests between two hosts; with siw the quick ones. One that only waits,
-# for half a minute, runs in verbs/silent, where that keeps nobody.
+# All verbs tests between two hosts; the quick ones if siw is at one end. One test only
+# waits, for half a minute: verbs/silent runs that beside other jobs.
 
 . /tests/lib.sh
 . /tests/verbs/lib

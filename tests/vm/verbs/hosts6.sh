@@ -4,8 +4,8 @@
 # timeout: 150
 # kernel: stock
 #
-# Over IPv6: connections, in every way, and some of everything else, which does not
-# know over what it runs.
+# Verbs tests over IPv6: all that concern connections, and some of the others, to which
+# the network makes no difference.
 
 . /tests/lib.sh
 . /tests/verbs/lib

@@ -4,8 +4,8 @@
 # timeout: 300
 # kernel: stock
 #
-# Verbs tests in one guest, over a device on lo: the quick ones in one direction, as verbs/hosts
-# runs all (ALL: all).
+# Verbs tests in one guest, over a device on lo: the quick ones, in one direction only, as verbs/hosts
+# runs all of them. ALL: all here, too.
 
 . /tests/lib.sh
 . /tests/verbs/lib

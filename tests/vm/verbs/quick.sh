@@ -4,8 +4,8 @@
 # timeout: 150
 # kernel: debug
 #
-# The quick verbs tests over lo, each in one direction: for the debug kernel, on
-# which all of them would take too long.
+# The quick verbs tests over lo, each in one direction only: for the debug kernel, where
+# all tests would take too long.
 
 . /tests/lib.sh
 . /tests/verbs/lib

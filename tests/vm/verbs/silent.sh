@@ -5,7 +5,7 @@
 # timeout: 120
 # pairs: rsiw,*
 #
-# A peer that is connected and then says nothing: the test that only waits, for half a minute.
+# The verbs test of a peer that connects and then says nothing. It only waits, for half a minute.
 
 . /tests/lib.sh
 . /tests/verbs/lib

@@ -4,27 +4,27 @@
 # timeout: 240
 # pairs: rsiw,*
 #
-# Peers that break every rule, at either end, in thousands of ways: each gets the
-# answer that it should, nobody's memory suffers, an honest connection goes on.
-# CASES=100000: so many random ones, and all tables in full; TIME: for so many seconds at most;
-# SEED: others; PARTS: these groups only.
+# Peers at either end break every rule in thousands of ways. Each gets the answer that
+# the rules ask for, no memory is overwritten, and an honest connection goes on.
+# CASES=100000: so many random cases, and all tables in full. TIME: for so many seconds at
+# most. SEED: other cases. PARTS: only these groups.
 
 . /tests/lib.sh
 
 read -ra parts <<<"${PARTS:-}"
 mapfile -t results < <(python3 /tests/wire/adversary.py --list "${parts[@]}")
-# With the CRC verified before all else.
+# These groups run again with verify_first=1.
 again=(placement messages)
 mapfile -t more < <(python3 /tests/wire/adversary.py --list "${again[@]}")
 plan $((${#results[@]} + ${#more[@]} + 4))
 
-# No RTR is repeated for the peers, who do not count on it.
+# initiator_wait=0: the driver repeats no RTR, which these peers do not expect.
 run "load the driver" load_driver initiator_wait=0 recv_wait_ms=20 || exit 1
-# Thousands of connections in TIME_WAIT would look like lost memory, and so would what each processor
-# keeps of what was given back.
+# Without these, thousands of connections in TIME_WAIT, and free pages in the lists of each processor, would
+# look like lost memory.
 sysctl -q net.ipv4.tcp_max_tw_buckets=64 vm.percpu_pagelist_high_fraction=100000
-told_by python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190 "${parts[@]}"
+told_by "peers that break rules" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190 "${parts[@]}"
 
 reloaded() { rdma link del "$DEV" && rmmod rsiw && load_driver initiator_wait=0 verify_first=1; }
 run "load the driver with verify_first=1" reloaded || exit 1
-VERIFY_FIRST=1 told_by python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7192 "${again[@]}"
+VERIFY_FIRST=1 told_by "peers that break rules, verify_first=1" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7192 "${again[@]}"

@@ -5,54 +5,47 @@
 # pairs: rsiw,rsiw
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# What goes over the wire is iWARP to somebody else: tshark decodes it and checks
-# the CRCs, and each TCP segment holds whole FPDUs.
+# Another implementation takes what rsiw sends for iWARP: tshark decodes it and checks
+# the CRCs. Each TCP segment holds whole FPDUs.
 
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/wire/lib
 plan 16
 
-# Each packet as it goes over the wire: neither cut by the device below the
-# capture nor put together before it.
-offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" >/dev/null; }
 offloads off
 trap 'offloads on; _at_exit' EXIT
 
 run "load the driver on both hosts" both load_driver || exit 1
 
 tests='tcp and portrange 7174-7190'
-begin "$WORK/short.pcap" "$tests"
-PERFTEST_PORT=7190 LIMIT=60 run "short messages" perftest 1 ib_write_bw -F -s 64 -n 5000
-end
-run "each lies in one TCP segment, often with others" \
+begin_capture "$WORK/short.pcap" "$tests"
+PERFTEST_PORT=7190 LIMIT=60 run "ib_write_bw moves short messages" perftest 1 ib_write_bw -F -s 64 -n 5000
+end_capture "short messages"
+run "short messages lie in one TCP segment, often with others" \
 	python3 -B /tests/wire/pcap.py gathered "$CAPTURE" || cp "$CAPTURE" "$RSIW_OUT/"
 
-begin "$WORK/wire.pcap" "$tests"
+begin_capture "$WORK/wire.pcap" "$tests"
 
-ping() {
-	peer_bg server rping -s -C 20
-	server_up 7174 && rping -c -a "$PEER" -C 20 && peer_end server 10
-}
-run "rping" ping
+run "rping connects to the peer" rping_peer "$PEER" 7174 -C 20
 port=7180
 for test in ib_send_bw ib_write_bw ib_read_bw; do
-	PERFTEST_PORT=$port LIMIT=60 run "$test" perftest 1 "$test" -F -s 65536 -n 10
+	PERFTEST_PORT=$port LIMIT=60 run "$test moves messages of 64 KiB" perftest 1 "$test" -F -s 65536 -n 10
 	port=$((port + 1))
 done
-end
+end_capture "rping and perftest"
 
-LIMIT=90 run "tshark reads it" decode || exit 1
+LIMIT=90 run "tshark decodes the capture" decode || exit 1
 
-# Not those of TCP, for which losses are a part of life; and it knows MPA only
-# as of RFC 5044, not the revision 2 of RFC 6581.
+# What tshark complains of, but for TCP, where losses are normal, and for fields of MPA
+# revision 2 (RFC 6581): tshark knows MPA of RFC 5044 only.
 complaints() {
 	sed -n '/^Errors\|^Warns/,$p' "$DUMP" |
 		grep -E '^ +[0-9]+ +[A-Z]' | grep -vE ' TCP +[A-Z]| (Res|Rev) field is NOT set to'
 	grep -iE 'malformed|Bad length|Dissector bug|Reassembly error' "$DUMP"
 }
 no_complaints() { ! complaints; }
-run "it has nothing to complain of" no_complaints
+run "tshark finds nothing wrong in the capture" no_complaints
 
 setup() {
 	local requests replies
@@ -64,14 +57,14 @@ setup() {
 		[ "$(count '= CRC flag: True')" = $((requests * 2)) ] &&
 		[ "$(count '= Marker flag: False')" = $((requests * 2)) ]
 }
-run "connection setup is recognised, with CRCs and without markers" setup
+run "tshark sees connection setup, with CRCs and no markers" setup
 fpdus() {
 	echo "$(count '^    FPDU') FPDUs, good CRCs: $(count 'Good CRC32'), bad: $(count 'Bad CRC32')"
 	# 2 MB in at most 1448 bytes each.
 	[ "$(count '^    FPDU')" -gt 1300 ] && [ "$(count 'Bad CRC32')" = 0 ] &&
 		[ "$(count 'Good CRC32')" = "$(count '^    FPDU')" ]
 }
-run "every FPDU's CRC is good" fpdus
+run "tshark finds the CRC of every FPDU good" fpdus
 messages() {
 	local kind
 	for kind in Write 'Read Request' 'Read Response' Send; do
@@ -80,13 +73,13 @@ messages() {
 	done
 	[ "$(count 'OpCode: Terminate')" = 0 ]
 }
-run "each kind of message is among them, and no Terminate" messages
+run "tshark sees each kind of message and no Terminate" messages
 
-# The proof that it would have noticed: one bit of one FPDU's data differs.
+# Proof that tshark finds a bad CRC: one bit of one FPDU's data is changed.
 wrong() {
 	python3 -B /tests/wire/pcap.py flip "$CAPTURE" "$WORK/wrong.pcap" &&
 		decode "$WORK/wrong.pcap" "$WORK/wrong" && [ "$(grep -c 'Bad CRC32' "$WORK/wrong")" = 1 ]
 }
-LIMIT=90 run "with a bit changed, tshark finds one bad CRC" wrong
+LIMIT=90 run "tshark finds one bad CRC when a bit is changed" wrong
 run "nine of ten TCP segments hold whole FPDUs" python3 -B /tests/wire/pcap.py align "$CAPTURE" ||
 	cp "$CAPTURE" "$RSIW_OUT/"

@@ -5,22 +5,22 @@
 # pairs: rsiw,rsiw
 # kernel: stock
 #
-# With large_fpdu=1 FPDUs are longer than a TCP segment, and tshark finds their CRCs good; only one end's
-# wish makes none.
+# With large_fpdu=1 FPDUs are longer than a TCP segment, and tshark finds their CRCs good. If only one end has
+# large_fpdu=1, no FPDU is longer.
 
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/wire/lib
 plan 13
 
-# sent NAME PROGRAM OPTION...: three tests.
+# sent NAME PROGRAM OPTION...: three tests, of the transfer, the capture and the CRCs.
 sent() {
 	local name=$1
 	shift
-	begin "$WORK/wire.pcap" 'tcp and port 7190'
-	PERFTEST_PORT=7190 LIMIT=60 run "$name" perftest 1 "$@"
-	end
-	LIMIT=60 run "every FPDU's CRC is good" good
+	begin_capture "$WORK/wire.pcap" 'tcp and port 7190'
+	PERFTEST_PORT=7190 LIMIT=60 run "perftest moves $name" perftest 1 "$@"
+	end_capture "$name"
+	LIMIT=60 run "tshark finds the CRCs good of $name" good
 }
 # The lengths of the FPDUs, the largest first.
 lengths() { sed -n 's/^ *ULPDU length: \([0-9]*\) bytes.*/\1/p' "$DUMP" | sort -rn | uniq -c; }
@@ -33,15 +33,15 @@ good() {
 largest() { lengths | awk 'NR == 1 { print $2 }'; }
 longer() { [ "$(largest)" -gt "$1" ]; }
 
-run "the driver on both hosts, with large FPDUs" both load_driver large_fpdu=1 || exit 1
+run "load the driver on both hosts with large FPDUs" both load_driver large_fpdu=1 || exit 1
 sent "Sends of 64 KiB" ib_send_bw -F -s 65536 -n 20
-run "they are as long as the standard has them" longer 60000
+run "FPDUs of large Sends are longer than 60000 octets" longer 60000
 sent "Reads of 1 MiB" ib_read_bw -F -s 1048576 -n 5
 
 alone() {
 	both eval "rdma link del $DEV && rmmod rsiw" && load_driver && peer_sh load_driver large_fpdu=1
 }
-run "only the peer offers them" alone
-sent "Sends of 64 KiB" ib_send_bw -F -s 65536 -n 20
+run "reload the driver with large FPDUs on the peer only" alone
+sent "Sends with large FPDUs on one end" ib_send_bw -F -s 65536 -n 20
 within_a_segment() { ! longer 1448; }
-run "they lie in a segment" within_a_segment
+run "FPDUs lie in a segment if one end has no large FPDUs" within_a_segment

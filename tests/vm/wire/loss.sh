@@ -6,20 +6,18 @@
 # kernel: stock
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# On a network that loses packets both ways most FPDUs still begin where TCP segments do. While an end waits
-# for what is lost, its segments have SACK blocks and less room for data, and what TCP has queued before is
-# out of step up to the end of its packet.
+# On a network that loses packets both ways most FPDUs still begin where TCP segments do. While an end misses a
+# segment, its own segments have SACK blocks and less room for data. FPDUs that were queued before then do not
+# fit the segments, up to the end of TCP's packet.
 
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/wire/lib
 plan 5
 
-# Each packet as it goes over the wire.
-offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" >/dev/null; }
 offloads off
 trap 'both tc qdisc del dev eth0 root; offloads on; _at_exit' EXIT
-# What the emulation has dropped on both hosts.
+# How many packets the emulation has dropped on both hosts.
 dropped() {
 	local there
 	there=$(peer tc -s qdisc show dev eth0) && { echo "$there" && tc -s qdisc show dev eth0; } |
@@ -29,9 +27,9 @@ lossy() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000
 
 run "load the driver on both hosts" both load_driver || exit 1
 both lossy 1% || exit 1
-begin "$WORK/loss.pcap" 'tcp and port 7190'
-PERFTEST_PORT=7190 TRY=40 LIMIT=90 run "Sends both ways" perftest 1 ib_send_bw -F -b -s 65536 -n 60
-end
+begin_capture "$WORK/loss.pcap" 'tcp and port 7190'
+PERFTEST_PORT=7190 TRY=40 LIMIT=90 run "ib_send_bw runs both ways on a lossy network" perftest 1 ib_send_bw -F -b -s 65536 -n 60
+end_capture "the lossy network"
 sacks() {
 	local with
 	with=$(tshark -n -r "$CAPTURE" -Y 'tcp.options.sack_le && tcp.len > 0' | wc -l)

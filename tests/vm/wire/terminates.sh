@@ -4,8 +4,8 @@
 # timeout: 150
 # pairs: rsiw,*
 #
-# A peer that makes its FPDUs by hand: what is right works, and each kind of
-# wrong message gets its Terminate, and then the end.
+# A peer makes its FPDUs itself. Right ones work; each kind of wrong message gets its
+# Terminate, and then the connection ends.
 
 . /tests/lib.sh
 
@@ -15,12 +15,12 @@ plan $((${#cases[@]} + 7))
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 run "a consumer listens" server_up 7180
-told_by python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
+told_by "right and wrong FPDUs" python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
 peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
 run "a consumer with a large buffer listens" server_up 7184
-told_by python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
+told_by "a large buffer" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
 server_up 7182
-run "a real one still connects" rping -c -C 5 -v -a "$ADDR" -p 7182
+run "rping still connects after all wrong messages" rping -c -C 5 -v -a "$ADDR" -p 7182
 peer_kill server
