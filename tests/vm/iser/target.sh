@@ -4,8 +4,8 @@
 # timeout: 200
 # kernel: stock
 #
-# iSER: LIO's target, in the ordinary configuration with a TCP portal that iSER
-# is switched on for, and open-iscsi: discovery, login, data, fio's verification,
+# iSER with LIO's target and open-iscsi, in the usual configuration: the portal listens
+# with TCP, and iSER is switched on for it. Discovery, login, data, fio's verification,
 # recovery of the session, logout.
 
 . /tests/lib.sh
@@ -13,10 +13,10 @@
 plan 14
 
 run "load the driver on both hosts" both load_driver port_mapper=1 || exit 1
-run "the port mapper here" start_mapper
-run "the port mapper there" on_target start_mapper
-run "the target listens, by TCP and by RDMA" on_target "serve_iser $PEER" || exit 1
-run "the initiator's daemon" start_initiator
-run "discovery, by TCP" discover default
-run "discovery, by iSER" discover iser
+run "start the port mapper on this host" start_mapper
+run "start the port mapper on the peer" on_target start_mapper
+run "the iSER target listens with TCP and RDMA" on_target "serve_iser $PEER" || exit 1
+run "start the initiator's daemon" start_initiator
+run "the iSCSI initiator discovers the target over TCP" discover default
+run "the iSCSI initiator discovers the target over iSER" discover iser
 whole_session
