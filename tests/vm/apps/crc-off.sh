@@ -6,15 +6,14 @@
 # pairs: *rsiw*
 # interop: yes
 #
-# Without CRC, which both ends must agree to: rsiw by its parameter, siw by
-# itself. Data is compared by the programs.
+# Without CRC, which both ends must agree to: rsiw has a parameter for that, and siw uses
+# no CRC by default. The programs compare the data.
 
 . /tests/lib.sh
 . /tests/apps/lib
 . /tests/perftest/lib
 plan 8
 
-# siw has no parameters; what it has by default is no CRC.
 load='load_driver $([ "$RSIW_DRIVER" != rsiw ] || echo crc=0)'
 both_without() { eval "$load" && peer_sh "$load"; }
 
@@ -27,7 +26,7 @@ verbs() {
 		-x 'send-invalidate*,send-solicited' "$PEER"
 }
 
-# The C bit is 0x40 of the octet behind the key, in the Request and the Reply.
+# In Request and Reply the C bit is 0x40 of the octet that follows the key.
 agreed() {
 	local pcap=$WORK/setup.pcap pid
 	tcpdump --immediate-mode -U -i eth0 -w "$pcap" tcp port 7174 2>"$WORK/tcpdump" &
@@ -45,11 +44,11 @@ agreed() {
 }
 
 run "load the driver on both hosts, without CRC" both_without || exit 1
-run "both say that they want none" agreed
-run "rping over IPv4" try_rping "$PEER" 1000 20
-run "rping over IPv6" try_rping "$PEER6" 65000 20
-LIMIT=40 run "rcopy of 16 MiB" try_rcopy "$PEER" 16
-LIMIT=40 run "verbs tests" verbs
+run "Request and Reply ask for no CRC" agreed
+run "rping moves data over IPv4 without CRC" try_rping "$PEER" 1000 20
+run "rping moves data over IPv6 without CRC" try_rping "$PEER6" 65000 20
+LIMIT=40 run "rcopy copies 16 MiB without CRC" try_rcopy "$PEER" 16
+LIMIT=40 run "verbs tests pass without CRC" verbs
 drop verbs
-run "ib_write_bw" perftest 1 ib_write_bw -s 65536 -n 60
-run "ib_send_lat" perftest 1 ib_send_lat -s 2 -n 100
+run "ib_write_bw moves messages without CRC" perftest 1 ib_write_bw -s 65536 -n 60
+run "ib_send_lat moves messages without CRC" perftest 1 ib_send_lat -s 2 -n 100

@@ -10,6 +10,6 @@
 plan 4
 
 run "load the driver on both hosts" both load_driver || exit 1
-run "rdma_client over IPv4" try_rdma_client "$PEER"
-run "rdma_client over IPv6" try_rdma_client "$PEER6"
-run "rdma_xclient over IPv4" try_rdma_xclient "$PEER"
+run "rdma_client exchanges data over IPv4" try_rdma_client "$PEER"
+run "rdma_client exchanges data over IPv6" try_rdma_client "$PEER6"
+run "rdma_xclient exchanges data over IPv4" try_rdma_xclient "$PEER"

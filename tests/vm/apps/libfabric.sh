@@ -3,8 +3,8 @@
 # guests: 2
 # timeout: 90
 #
-# libfabric's verbs provider: connected endpoints (msg), and reliable datagrams, which it makes of
-# connections itself (rxm). fi_pingpong compares what comes.
+# libfabric's verbs provider: connected endpoints (msg), and reliable datagrams, which libfabric makes of
+# connections (rxm). fi_pingpong compares the data.
 
 . /tests/lib.sh
 . /tests/apps/lib
@@ -21,6 +21,6 @@ pingpong() {
 
 run "load the driver on both hosts" both load_driver || exit 1
 for size in 64 65536; do
-	run "fi_pingpong, verbs, msg, $size bytes" within 25 pingpong verbs msg "$size"
-	run "fi_pingpong, verbs with rxm, $size bytes" within 25 pingpong "verbs;ofi_rxm" rdm "$size"
+	run "fi_pingpong moves $size bytes over verbs" within 25 pingpong verbs msg "$size"
+	run "fi_pingpong moves $size bytes over verbs with rxm" within 25 pingpong "verbs;ofi_rxm" rdm "$size"
 done

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Two ranks of MPI exchange what both can compute, in messages and collectives of several sizes."""
+"""Two ranks of MPI exchange data, in messages and collectives of several sizes, and compare them with
+what they compute themselves."""
 
 import sys
 

@@ -6,7 +6,7 @@
 # pairs: rsiw,rsiw
 #
 # MPI between two hosts: Open MPI over libfabric, which makes reliable datagrams of the connected endpoints of
-# its verbs provider. The program compares what comes.
+# its verbs provider. The program compares the data.
 
 . /tests/lib.sh
 . /tests/device/lib
@@ -18,5 +18,5 @@ mpi() {
 		--mca opal_common_ofi_provider_include 'verbs;ofi_rxm' "$@"
 }
 run "load the driver on both hosts" both load_driver || exit 1
-LIMIT=120 run "MPI messages and collectives of two hosts" mpi python3 /tests/apps/mpi.py
-run "they went over the device" more_than "$DEV" 100
+LIMIT=120 run "two MPI ranks exchange messages and collectives" mpi python3 /tests/apps/mpi.py
+run "MPI has used the device" more_than "$DEV" 100

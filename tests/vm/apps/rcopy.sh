@@ -4,12 +4,12 @@
 # interop: yes
 # timeout: 150
 #
-# A file of 64 MiB over rsockets, compared where it arrived. By IPv4: its server
-# listens to that only.
+# rcopy copies a file of 64 MiB over rsockets; the copy is compared. Over IPv4 only, as
+# the server of rcopy listens on nothing else.
 
 . /tests/lib.sh
 . /tests/apps/lib
 plan 2
 
 run "load the driver on both hosts" both load_driver || exit 1
-LIMIT=130 run "rcopy of 64 MiB" try_rcopy "$PEER" 64
+LIMIT=130 run "rcopy copies 64 MiB" try_rcopy "$PEER" 64

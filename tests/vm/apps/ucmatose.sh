@@ -3,7 +3,7 @@
 # guests: 2
 # timeout: 120
 #
-# Hundreds of connections at a time.
+# ucmatose makes hundreds of connections at once.
 
 . /tests/lib.sh
 . /tests/apps/lib
@@ -14,5 +14,5 @@ many=20 some=10
 [ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" != rsiw,rsiw ] || many=500 some=500
 
 run "load the driver on both hosts" both load_driver || exit 1
-LIMIT=90 run "$many connections over IPv4" try_ucmatose "$PEER" "$many"
-LIMIT=90 run "$some connections over IPv6" try_ucmatose "$PEER6" "$some"
+LIMIT=90 run "ucmatose makes $many connections over IPv4" try_ucmatose "$PEER" "$many"
+LIMIT=90 run "ucmatose makes $some connections over IPv6" try_ucmatose "$PEER6" "$some"

@@ -4,7 +4,7 @@
 # timeout: 200
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# `make run`: what the driver does, on two hosts joined by an Ethernet.
+# `make run` shows the driver at work on two hosts, which an Ethernet joins.
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -18,7 +18,7 @@ demonstrate rdma link show
 
 peer_bg rping rping -s -C 5 -v
 server_up 7174
-run "rping: RDMA reads and writes of checked data" rping -c -a "$PEER" -C 5 -v
+run "rping moves checked data by RDMA Reads and Writes" rping -c -a "$PEER" -C 5 -v
 
 # With all that the program prints.
 bandwidth() {
@@ -26,7 +26,7 @@ bandwidth() {
 	cat "$WORK/client"
 }
 for test in ib_send_bw ib_write_bw; do
-	LIMIT=60 run "$test, messages of 64 KiB" bandwidth "$test" -s 65536 -n 500
+	LIMIT=60 run "$test moves messages of 64 KiB" bandwidth "$test" -s 65536 -n 500
 done
 demonstrate rdma statistic show link "$DEV/1"
 note "this is emulation: figures compare with each other, not with hardware"

@@ -3,7 +3,7 @@
 # guests: 1
 # timeout: 90
 #
-# fio's rdma engine in each of its ways, in one host that talks to itself over lo.
+# fio's rdma engine with each verb, on one host, which connects to itself over lo.
 
 . /tests/lib.sh
 . /tests/fio/lib
@@ -12,6 +12,6 @@ plan 4
 # Used by fio's functions.
 # shellcheck disable=SC2034
 TO=$LO
-# The worker hands over to itself all the time.
+# With tx_budget=0 the worker sends little at a time, and queues itself again and again.
 run "load the driver on lo" load_on_lo tx_budget=0 || exit 1
 each_way

@@ -3,7 +3,7 @@
 # guests: 2
 # timeout: 90
 #
-# fio's rdma engine in each of its ways, between two hosts.
+# fio's rdma engine with each verb, between two hosts.
 
 . /tests/lib.sh
 . /tests/fio/lib

@@ -5,18 +5,19 @@
 # kernel: debug
 # pairs: rsiw*
 #
-# The module's KUnit suites, which run as it is loaded: each test of each
-# suite is one result here.
+# The module's KUnit suites, which run when it is loaded. Each test of each suite is a
+# result of this job.
 
 . /tests/lib.sh
 
 filter=/sys/module/kunit/parameters/filter_glob
 [ -e "$filter" ] || { echo "this kernel has no KUnit"; exit 2; }
 expected() {
-	if grep -qx "$1" <<<"$suites"; then ok "there is $1"; else not_ok "there is $1"; fi
+	local name="the KUnit suite $1 ran"
+	if grep -qx "$1" <<<"$suites"; then ok "$name"; else not_ok "$name"; fi
 }
 before=$(ls /sys/kernel/debug/kunit)
-# The section is a list of pointers to the module's suites.
+# How many suites the module has: an ELF section of it is a list of pointers to them.
 in_module() {
 	python3 - "/build/$RSIW_DRIVER.ko" <<-'END'
 		import struct, sys
@@ -28,7 +29,7 @@ in_module() {
 		          if elf[strings + h[0]:].split(b"\0", 1)[0] == b".kunit_test_suites"))
 	END
 }
-# Without a newline, which would be part of the pattern.
+# printf adds no newline, which would be part of the pattern.
 printf '*' >"$filter"
 load_module "$RSIW_DRIVER" || exit 1
 printf none.none >"$filter"
@@ -36,7 +37,7 @@ printf none.none >"$filter"
 suites=$(ls /sys/kernel/debug/kunit)
 suites=$(comm -13 <(sort <<<"$before") <(sort <<<"$suites"))
 echo "KTAP version 1"
-# One that is not built runs no test, which nothing else would tell.
+# A suite that is not built has no results. So this list names all.
 for suite in golden rules_mpa rules_ddp rules_rdmap terminate setup_frame setup; do
 	expected "rsiw_iwarp_$suite"
 done
@@ -45,12 +46,12 @@ for suite in rdma_ring kext_idtable kext_tx_lock kext_revocable rdma_blocks kext
 	rsiw_cm_silent rsiw_cm_setup rsiw_rx_late rsiw_net rsiw_net_partial rsiw_net_pool rsiw_net_socket rsiw_net_batch; do
 	expected "$suite"
 done
-# All that the module has have run, whatever their names; and the list above is not behind.
+# All suites of the module have run, and the list above has them all.
 count=$(in_module)
 note "the module has $count suites"
-if [ "$(wc -w <<<"$suites")" = "$count" ]; then ok "each suite of the module ran"; else not_ok "each suite of the module ran" "$suites"; fi
+if [ "$(wc -w <<<"$suites")" = "$count" ]; then ok "each KUnit suite of the module ran"; else not_ok "each KUnit suite of the module ran" "$suites"; fi
 # shellcheck disable=SC2154 # lib.sh counts
-if [ "$_count" -gt "$count" ]; then ok "all are expected"; else not_ok "all are expected" "a new suite has no line in this job"; fi
+if [ "$_count" -gt "$count" ]; then ok "this job lists each KUnit suite"; else not_ok "this job lists each KUnit suite" "a new suite has no line in this job"; fi
 for suite in $suites; do
 	results=/sys/kernel/debug/kunit/$suite/results
 	sed 's/^/# /' "$results"

@@ -4,7 +4,7 @@
 # timeout: 280
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# perftest's bandwidth tests, with the options they have (ALL: each in all sizes).
+# perftest's bandwidth tests with their options. ALL: each test in all sizes.
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -17,21 +17,21 @@ many=64
 run "load the driver on both hosts" both load_driver || exit 1
 
 for test in ib_send_bw ib_write_bw ib_read_bw; do
-	run "$test" perftest 1 "$test" -s 65536 -n 100
+	run "$test moves messages of 64 KiB" perftest 1 "$test" -s 65536 -n 100
 	if [ "$test" = ib_write_bw ] || [ -n "${ALL:-}" ]; then
-		TRY=60 LIMIT=70 run "$test, all sizes" perftest 23 "$test" -a -n 5
+		TRY=60 LIMIT=70 run "$test moves messages of all sizes" perftest 23 "$test" -a -n 5
 	fi
-	run "$test, both directions" perftest 1 "$test" -s 65536 -n 60 -b
-	# Events: over iWARP the sender of ib_send_bw also waits for a credit, of which no event
-	# tells; with this many messages it never runs out of it.
+	run "$test moves messages in both directions" perftest 1 "$test" -s 65536 -n 60 -b
+	# With events, the sender of ib_send_bw over iWARP may wait for a credit without an event for it.
+	# With this many messages it has credits enough.
 	case $test in
-	ib_write_bw) skip "$test, completions by event" "not a feature of the program" ;;
-	ib_send_bw) run "$test, completions by event" perftest 1 "$test" -s 65536 -n 600 -e ;;
-	*) run "$test, completions by event" perftest 1 "$test" -s 65536 -n 60 -e ;;
+	ib_write_bw) skip "$test takes completions by event" "not a feature of the program" ;;
+	ib_send_bw) run "$test takes completions by event" perftest 1 "$test" -s 65536 -n 600 -e ;;
+	*) run "$test takes completions by event" perftest 1 "$test" -s 65536 -n 60 -e ;;
 	esac
-	[ "$test" = ib_send_bw ] || run "$test, $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
+	[ "$test" = ib_send_bw ] || run "$test uses $many connections" perftest 1 "$test" -s 4096 -n 20 -q "$many"
 done
-run "ib_send_bw, shared receive queue" perftest 1 ib_send_bw -s 4096 -n 100 --use-srq
+run "ib_send_bw uses a shared receive queue" perftest 1 ib_send_bw -s 4096 -n 100 --use-srq
 for test in ib_send_bw ib_write_bw; do
-	run "$test, lists of 16" perftest 1 "$test" -s 4096 -n 160 -l 16
+	run "$test posts lists of 16 requests" perftest 1 "$test" -s 4096 -n 160 -l 16
 done

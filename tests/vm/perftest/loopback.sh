@@ -4,7 +4,7 @@
 # timeout: 150
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
-# perftest in one host that talks to itself over lo.
+# perftest on one host, which connects to itself over lo.
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -15,9 +15,9 @@ plan 12
 TO=$LO
 run "load the driver on lo" load_on_lo || exit 1
 for test in ib_send_bw ib_write_bw ib_read_bw; do
-	run "$test" perftest 1 "$test" -s 65536 -n 100
+	run "$test moves messages of 64 KiB" perftest 1 "$test" -s 65536 -n 100
 done
 for test in ib_send_lat ib_write_lat ib_read_lat; do
-	run "$test" perftest 1 "$test" -s 2 -n 100
+	run "$test moves messages of 2 bytes" perftest 1 "$test" -s 2 -n 100
 done
 qperfs
