@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What both roles of wire.py need."""
+"""Helpers of both roles of wire.py."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def check(what, message):
 
 
 def receive(sock, count, seconds=15):
-    """Exactly so many bytes, or fewer if the connection ends."""
+    """Receives exactly `count` bytes, or fewer if the connection ends."""
     sock.settimeout(seconds * SLOW)
     got = b""
     try:
@@ -53,7 +53,7 @@ def receive_frame(sock, key, seconds=15):
 
 
 def closed(sock, seconds=15):
-    """The device closes without another byte."""
+    """The device closes the connection and sends nothing before."""
     got = receive(sock, 1, seconds)
     check(got == b"", f"not closed, but {got!r}")
 
@@ -72,6 +72,3 @@ def is_open(sock, seconds=1.0):
     except socket.timeout:
         return
     raise Failed(f"not left open: {got!r}")
-
-
-# --- the device is the responder ---------------------------------------------

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """How long connections may take to end.
 
-    ending.py ADDRESS PORT GROUP    all cases of a group at once, each with a port of its own, from
-                                    this one on
+    ending.py ADDRESS PORT GROUP    runs all cases of a group at once, each on a port of its own,
+                                    counted from PORT
 
-The device is asked by a consumer (tests/vm/prog/ending.c), or by a fault, to end a connection whose
-peer, this program, takes or sends nothing any more, or little. Says "ok NAME" or "not ok NAME".
+A consumer (tests/vm/prog/ending.c) or a fault makes the device end a connection. The peer, which is
+this program, receives or sends nothing any more, or little. Prints "ok NAME" or "not ok NAME" for
+each case.
 """
 
 import ctypes
@@ -24,9 +25,10 @@ import mpa
 from fpdu import SEND, SLOW, WRITE, Failed, check
 from victim import UNKNOWN, Program
 
-# What the device may be late by, and a tenth: the kernel's timers are coarse. It is never early.
+# Seconds by which the device may be late, besides a tenth of the time, as the kernel's timers are
+# coarse; and by which the measurement may be wrong: the device is never early.
 LATE, EARLY = 4 * SLOW, 0.1
-# More than all buffers hold (the job keeps TCP's small).
+# More Writes than all buffers hold (the job makes TCP's small).
 FLOOD = 16
 
 
@@ -43,12 +45,12 @@ class Consumer(Program):
         return " / ".join(self.lines)
 
     def has(self, line, seconds=10):
-        """The time of it."""
+        """Waits for the line and returns the time at which the consumer has printed it."""
         self.wait(lambda: line in self.lines, f"does not say '{line}', but '{self.last()}'", seconds)
         return self.lines[line]
 
     def do(self, what, answer=None):
-        """The time before it is asked to."""
+        """Has the consumer do something, and returns the time before that."""
         now = time.monotonic()
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
@@ -62,7 +64,7 @@ class Peer(fpdu.Stream):
     def __init__(self, address, port, writes=0):
         self.consumer = Consumer(address, port, writes)
         sock = socket.socket()
-        # Small steps: who reads a little acknowledges a little.
+        # A small buffer and small segments: reading a little acknowledges a little.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         sock.settimeout(10 * SLOW)
@@ -80,11 +82,11 @@ class Peer(fpdu.Stream):
         self.sock.sendall(mpa.frame(mpa.REQUEST))
 
     def speak(self):
-        """It may send after that."""
+        """Sends a first FPDU. The consumer may send only after that."""
         self.send(fpdu.tagged(WRITE, 0, 0))
 
     def first_after(self):
-        """When the first of it came, in seconds after the Reply."""
+        """Waits for the first octet; returns the seconds from the Reply to it."""
         check(len(self.receive(1)) == 1, "the end")
         return time.monotonic() - self.replied
 
@@ -92,7 +94,7 @@ class Peer(fpdu.Stream):
         return len(self.sock.recv(1 << 20, socket.MSG_PEEK))
 
     def full(self):
-        """Until what comes has filled this end's buffer, and nothing moves any more."""
+        """Waits until the consumer's data have filled this end's buffer and nothing moves any more."""
         before, since = -1, time.monotonic()
         while time.monotonic() < since + 1.5:
             now = self.waiting()
@@ -102,13 +104,13 @@ class Peer(fpdu.Stream):
         check(before > 2000, f"only {before} octets came")
 
     def reset_at(self, seconds):
-        """The time of the reset, which comes within this time."""
+        """Waits for a reset, at most for this time; returns when it came."""
         poll = select.poll()
         poll.register(self.sock, 0)
         check(poll.poll(1000 * seconds), f"not reset in {seconds:.0f} s")
         now = time.monotonic()
         error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        # A reset behind a FIN is told by the latter name.
+        # The error is EPIPE for a reset after a FIN.
         check(os.strerror(error) in ("Connection reset by peer", "Broken pipe"), os.strerror(error))
         return now
 
@@ -118,7 +120,7 @@ class Peer(fpdu.Stream):
         return f"reset after {after:.1f} s"
 
     def ends_after(self, since, seconds):
-        """Both ends hear of it."""
+        """The peer is reset, and the consumer is told, after this time."""
         said = self.reset_after(since, seconds)
         after = self.consumer.has("event disconnected", seconds) - since
         check(after >= seconds - EARLY, f"the consumer was told after {after:.1f} s, not {seconds}")
@@ -133,33 +135,33 @@ class Peer(fpdu.Stream):
 # --- the queue pair is still there -----------------------------------------------------------------
 
 def terminate_not_sent(peer):
-    """5 s for a Terminate to find room behind what is not taken. The consumer waits for it."""
+    """A Terminate finds no room in the full send buffer: the device waits 5 s, then resets."""
     began = time.monotonic()
     peer.send(fpdu.tagged(WRITE, UNKNOWN, 0, b"x"))
     return peer.ends_after(began, 5)
 
 
 def draining(peer):
-    """30 s without an octet acknowledged of what the consumer posted before it disconnected."""
+    """The peer acknowledges nothing of what the consumer posted before it disconnected: 30 s."""
     return peer.ends_after(peer.consumer.do("disconnect"), 30)
 
 
 def draining_for_us(peer):
-    """The same when this end began. (iw_cm tells the consumer when all is over.)"""
+    """The same where the peer closes first. (iw_cm tells the consumer at the end.)"""
     began = time.monotonic()
     peer.sock.shutdown(socket.SHUT_WR)
     return peer.ends_after(began, 30)
 
 
 def no_fin(peer):
-    """10 s for our FIN."""
+    """The consumer disconnects and the peer sends no FIN: 10 s."""
     began = peer.consumer.do("disconnect")
     check(peer.receive(1) == b"", "not a FIN")
     return peer.ends_after(began, 10)
 
 
 def late_data(peer):
-    """As many again, if this end has sent something within them."""
+    """The peer has sent something within these 10 s: it gets 10 s more."""
     began = peer.consumer.do("disconnect")
     check(peer.receive(1) == b"", "not a FIN")
     time.sleep(5)
@@ -168,7 +170,7 @@ def late_data(peer):
 
 
 def deaf_behind_a_fault(peer):
-    """From a fault of this end on nothing is placed, however long its Terminate finds no room."""
+    """After a fault of the peer nothing is placed, even while the Terminate finds no room."""
     peer.consumer.do("receives")
     where = next(line for line in peer.consumer.lines if line.startswith("target "))
     address, key = map(int, where.split()[1:])
@@ -183,7 +185,8 @@ def deaf_behind_a_fault(peer):
 
     peer.send(write(1))
     holds(1, 1)
-    # The second completion finds no room. A Write in the same packet, and one that comes later.
+    # The second Send is the fault: the completion queue has no room for it. One Write is in the same
+    # packet, another one comes later.
     began = time.monotonic()
     peer.send(fpdu.untagged(SEND), fpdu.untagged(SEND, number=2), write(2))
     holds(1, 2)
@@ -193,7 +196,7 @@ def deaf_behind_a_fault(peer):
 
 
 def receive_waited_for(peer):
-    """A Send without a receive is a fault, but only after a second."""
+    """A Send finds no receive: the device waits a second for one, and then it is a fault."""
     began = time.monotonic()
     peer.send(fpdu.untagged(SEND))
     fpdu.Peer.terminated(peer, fpdu.DDP_UNTAGGED, 2, fpdu.untagged(SEND))
@@ -203,7 +206,7 @@ def receive_waited_for(peer):
 
 
 def reset_while_waiting(peer):
-    """Who waits for a receive hears that the peer is gone."""
+    """The peer resets while its Send waits for a receive: the consumer is told at once."""
     peer.send(fpdu.untagged(SEND, bytes(200)))
     time.sleep(0.2)
     began = time.monotonic()
@@ -217,12 +220,12 @@ def reset_while_waiting(peer):
 # --- nobody is left --------------------------------------------------------------------------------
 
 def nobody_left(peer):
-    """5 s without an octet acknowledged, once the consumer has destroyed the queue pair."""
+    """The consumer has destroyed the queue pair and the peer acknowledges nothing: 5 s."""
     return peer.reset_after(peer.consumer.do("destroy"), 5)
 
 
 def process_killed(peer):
-    """Or has been killed."""
+    """The same after the consumer was killed."""
     began = time.monotonic()
     peer.consumer.process.kill()
     peer.consumer.process.wait(10 * SLOW)
@@ -230,19 +233,19 @@ def process_killed(peer):
 
 
 def nobody_left_and_no_fin(peer):
-    """Everything is acknowledged, the FIN last, and 5 s later that was all."""
+    """The peer acknowledges all data and the FIN, but sends no FIN: 5 s more."""
     began = peer.consumer.do("destroy")
     check(peer.receive(1) == b"", "not a FIN")
     return peer.reset_after(began, 10)
 
 
 def received(sock):
-    """Octets that TCP has acknowledged (tcpi_bytes_received)."""
+    """How many octets TCP has acknowledged (tcpi_bytes_received)."""
     return struct.unpack_from("Q", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
 
 
 def take_some(peer, since):
-    """As little as makes room for something that is acknowledged."""
+    """Reads as little as it takes for TCP to acknowledge something more."""
     before = received(peer.sock)
     try:
         while received(peer.sock) == before:
@@ -253,18 +256,18 @@ def take_some(peer, since):
 
 
 def taken_slowly(peer):
-    """Not while this end takes a little of it."""
+    """The device does not reset while the peer acknowledges a little again and again."""
     began = peer.consumer.do("destroy")
     while time.monotonic() < began + 12:
         take_some(peer, began)
         time.sleep(2)
-    # Some of it was acknowledged since the last look.
+    # Something was acknowledged after the device's last look.
     after = peer.reset_at(10 + LATE)
     return f"reset after {after - began:.1f} s"
 
 
 def taken_too_slowly(peer):
-    """But after twelve times of that it ends, too."""
+    """After 65 s the device resets even a peer that acknowledges a little again and again."""
     began = peer.consumer.do("destroy")
     # The last look but one is after 60 s.
     for look in range(13):
@@ -276,17 +279,17 @@ def taken_too_slowly(peer):
 
 
 # --- the peer's host vanishes -------------------------------------------------------------------------
-# The job has loaded the driver with the times below.
+# The job has loaded the driver with these times.
 
 IDLE, INTERVAL, COUNT, USER_TIMEOUT, RESPONDER_WAIT = 2, 1, 2, 6, 1.5
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 
 
 def deaf(sock):
-    """From now on nothing reaches the socket, nor is acknowledged, as if its host were no more."""
+    """From now on no packet reaches the socket, and it acknowledges none, as if its host had vanished."""
     class Program_(ctypes.Structure):
         _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
-    # BPF_RET of nothing.
+    # A filter that drops all: BPF_RET 0.
     code = struct.pack("HBBI", 6, 0, 0, 0)
     sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(Program_(1, code)))
 
@@ -296,14 +299,14 @@ def hearing(sock):
 
 
 def deaf_when_idle(peer):
-    """Since when. What is not acknowledged would be sent again, and again."""
+    """Makes the peer deaf, once all it was sent is acknowledged. Returns since when it is idle."""
     time.sleep(1)
     deaf(peer.sock)
     return time.monotonic() - 1
 
 
 def given_up_after(peer, since, seconds):
-    """The consumer is told, and the queue pair is in ERROR."""
+    """After this time the consumer is told, and the queue pair is in ERROR."""
     after = peer.consumer.has("event disconnected", seconds + 10) - since
     check(seconds - 0.5 <= after <= seconds + 2 * SLOW, f"given up after {after:.1f} s, not {seconds}")
     peer.consumer.do("query", "done query error")
@@ -311,12 +314,12 @@ def given_up_after(peer, since, seconds):
 
 
 def idle_peer_vanishes(peer):
-    """Keep-alive probes find it, and the user timeout says when it is enough."""
+    """Keep-alive probes are not answered: the connection ends after the user timeout."""
     return given_up_after(peer, deaf_when_idle(peer), USER_TIMEOUT)
 
 
 def idle_peer_stays(peer):
-    """One that is there, and has nothing to say, stays."""
+    """A peer that is idle, but answers keep-alive probes, stays connected."""
     time.sleep(2 * USER_TIMEOUT)
     check("event disconnected" not in peer.consumer.lines, "disconnected")
     peer.send(fpdu.tagged(WRITE, 0, 0))
@@ -326,17 +329,17 @@ def idle_peer_stays(peer):
 
 
 def busy_peer_vanishes(peer):
-    """What was sent is not acknowledged."""
+    """The consumer's data are not acknowledged: the connection ends after the user timeout."""
     return given_up_after(peer, peer.spoke, USER_TIMEOUT)
 
 
 def without_user_timeout(peer):
-    """So many probes."""
+    """Without a user timeout, the connection ends after the number of keep-alive probes."""
     return given_up_after(peer, deaf_when_idle(peer), IDLE + COUNT * INTERVAL)
 
 
 class DeafPeer(Peer):
-    """One that goes deaf before it lets the consumer send."""
+    """A peer that goes deaf before it lets the consumer send."""
 
     def speak(self):
         deaf(self.sock)
@@ -348,7 +351,7 @@ class DeafPeer(Peer):
 
 
 class SilentPeer(Peer):
-    """One that sends no FPDU, so that the consumer begins."""
+    """A peer that sends no FPDU, so that the consumer begins."""
 
     def speak(self):
         pass
@@ -358,7 +361,7 @@ class SilentPeer(Peer):
 
 
 class LatePeer(SilentPeer):
-    """One that misses the Reply for a while."""
+    """A peer that gets the Reply late: it is deaf for a while."""
 
     def ask(self):
         deaf(self.sock)
@@ -369,7 +372,7 @@ class LatePeer(SilentPeer):
 
 
 def begins_after_reply(peer):
-    """Not before this end has had the Reply for the time that it is given to speak first."""
+    """The consumer begins after responder_wait from the Reply, in which the peer may begin."""
     after = peer.first_after()
     check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
     check(after <= RESPONDER_WAIT + LATE, f"begins only {after:.2f} s after the Reply")
@@ -377,14 +380,14 @@ def begins_after_reply(peer):
 
 
 def begins_after_late_reply(peer):
-    """Nor if it was lost, once or more often."""
+    """That time begins with the Reply's arrival, even if the Reply was lost several times."""
     after = peer.first_after()
     check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
     return f"begins {after:.2f} s after the Reply"
 
 
 def never_begins(peer):
-    """By the letter."""
+    """With responder_wait=0 the consumer never begins, as the RFC demands."""
     peer.sock.settimeout(3 * RESPONDER_WAIT)
     try:
         raise Failed(f"begins: {peer.sock.recv(20)!r}")

@@ -12,12 +12,12 @@ from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_op
 import fpdu
 from mpa import C, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
 
-# After so many seconds the device repeats its RTR to a peer that says nothing.
+# Seconds after which the device repeats its RTR to a peer that sends nothing.
 WAIT = int(os.environ.get("INITIATOR_WAIT", "1"))
 
 
 def message(stream):
-    """The next ULPDU but for empty Writes: an RTR is repeated for a peer that is slow to speak."""
+    """The next ULPDU that is no empty Write: those are RTRs, repeated as this peer was slow."""
     ulpdu = stream.next()
     while is_empty_write(ulpdu):
         ulpdu = stream.next()
@@ -29,7 +29,7 @@ def is_empty_write(ulpdu):
 
 
 class AheadStream(fpdu.Stream):
-    """One whose next ULPDU may have been looked at before."""
+    """A stream that can return a ULPDU again: `ahead`."""
     ahead = b""
 
     def next(self):
@@ -55,7 +55,7 @@ class Initiator:
             raise Failed("the device does not connect") from e
 
     def consumer_ends(self, seconds, fails=True):
-        """The consumer has to end, in time, and to fail."""
+        """The consumer has to end in time, and to fail. Returns how long it has run."""
         try:
             status = self.consumer.wait(seconds * SLOW)
         except subprocess.TimeoutExpired as e:
@@ -79,13 +79,13 @@ class Initiator:
         check(self.consumer_ends(10) < 8 * SLOW, "a refusal takes too long")
 
     def refusals(self):
-        """How often a connection of this host was refused."""
+        """How many connections of this host were refused."""
         with open("/proc/net/snmp", encoding="ascii") as table:
             names, values = [line.split() for line in table if line.startswith("Tcp:")]
         return int(values[names.index("AttemptFails")])
 
     def told(self, start=None):
-        """Starts a consumer that says what it hears (naming): it connects when `start` has run."""
+        """Starts a consumer that prints its events (naming.c). It connects when `start` has run."""
         self.consumer = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True)
         check(self.consumer.stdout.readline().startswith("qp "), "no queue pair")
@@ -96,7 +96,7 @@ class Initiator:
         self.consumer.stdin.flush()
 
     def case_tried_again(self):
-        """Nobody listens: the peer is tried so often, in so short a time, before the consumer hears."""
+        """Nobody listens: the device tries four times within a moment, then it tells the consumer."""
         self.listener.close()
         before = self.refusals()
         self.told()
@@ -108,7 +108,7 @@ class Initiator:
         check(0.13 <= after < 1.5 * SLOW, f"told after {after:.2f} s")
 
     def case_listens_late(self):
-        """Nobody listens yet when the first SYN comes. (The host of this may be slow, now and then.)"""
+        """The peer begins to listen after the first SYN. (A slow machine may need several tries.)"""
         family, to = self.listener.family, self.listener.getsockname()[:2]
         for _ in range(5):
             self.listener.close()
@@ -134,7 +134,7 @@ class Initiator:
         raise Failed("never tried again")
 
     def rejected(self, reply):
-        """The consumer is told what the peer's said, and the peer is not asked again."""
+        """The consumer gets the private data of the rejection, and the peer is not asked again."""
         self.told()
         sock = self.accept()
         receive_frame(sock, REQUEST)
@@ -183,7 +183,7 @@ class Initiator:
         self.fall_back(lambda sock: sock.sendall(frame(REPLY, C, 1)))
 
     def case_fall_back_fails(self):
-        """Closed both times: one error for the consumer."""
+        """The peer closes both attempts: the consumer gets one error."""
         for revision in (2, 1):
             sock = self.accept()
             got = receive_frame(sock, REQUEST)[1]
@@ -199,7 +199,7 @@ class Initiator:
         self.consumer_ends(10)
 
     def case_hold(self):
-        """A peer that does not answer, while the job does something about it."""
+        """The peer does not answer until the job ends the connection."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
         print("held", flush=True)
@@ -207,7 +207,7 @@ class Initiator:
         self.consumer_ends(60)
 
     def case_silence(self):
-        """A peer that does not answer: an error after a while, not never."""
+        """The peer does not answer: the consumer gets an error after a while."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
         closed(sock, 45)
@@ -233,7 +233,7 @@ class Initiator:
         self.terminated(sock, 7)
 
     def case_rtr_first(self):
-        """Whatever the consumer has to send, the first FPDU is the RTR that was agreed on."""
+        """The first FPDU is the RTR that was agreed on, whatever the consumer sends first."""
         for ird, ord_, opcode in ((A | B, 0, 3), (A, WRITE, 0), (A, READ, 1)):
             sock = self.accept()
             receive_frame(sock, REQUEST)
@@ -251,7 +251,7 @@ class Initiator:
             self.consumer = None
 
     def rounds(self, sock, stream=None):
-        """A whole round of rping with its client, as its server: the client then disconnects."""
+        """Plays the server of rping for one round. The client then disconnects."""
         stream = stream or fpdu.Stream(sock)
         address, stag, size = struct.unpack("!QII", message(stream)[18:34])
         stream.send(fpdu.read_of(stag, address, size))
@@ -262,12 +262,12 @@ class Initiator:
         address, stag, size = struct.unpack("!QII", message(stream)[18:34])
         stream.send(fpdu.tagged(fpdu.WRITE, stag, address, bytes(size)),
                     fpdu.untagged(fpdu.SEND, bytes(16), number=2))
-        # Stream tells a FIN, which is nothing, from a reset, which is a failure.
+        # Of a FIN, Stream returns no octets; a reset it reports as a failure.
         got = message(stream)
         check(got == b"", f"not the end, but {got[:20].hex()}")
 
     def orderly(self, first):
-        """The consumer's disconnect is a FIN behind all it sent."""
+        """When the consumer disconnects, a FIN follows all data."""
         sock = self.accept()
         stream = first(sock)
         try:
@@ -297,14 +297,14 @@ class Initiator:
         self.orderly(first)
 
     def without_rtr(self, sock):
-        """The first thing that comes is the consumer's."""
+        """The first FPDU is the consumer's, no RTR."""
         stream = AheadStream(sock)
         head = stream.ahead = stream.next()
         check(head[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {head.hex()}")
         return stream
 
     def case_only_client_server(self):
-        """With the module's parameter: peer-to-peer is not asked for."""
+        """With peer_to_peer=0 the Request does not ask for the peer-to-peer model."""
         def first(sock):
             data = receive_frame(sock, REQUEST)[2]
             ird, ord_ = struct.unpack("!HH", data[:4])
@@ -314,7 +314,7 @@ class Initiator:
         self.orderly(first)
 
     def case_repeated_rtr(self):
-        """To a peer that says nothing the RTR is repeated, as an empty Write, once."""
+        """The peer sends nothing: the device repeats the RTR once, as an empty Write."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
@@ -328,7 +328,7 @@ class Initiator:
         self.consumer_ends(20, fails=False)
 
     def case_unrepeated_rtr(self):
-        """A peer that has answered an RTR gets no other."""
+        """The peer has answered the RTR: the device does not repeat it."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
@@ -342,7 +342,7 @@ class Initiator:
         self.consumer_ends(20, fails=False)
 
     def case_marked(self):
-        """With markers asked for in the Reply, there are some in all that comes."""
+        """The Reply asks for markers: the device puts them in all that it sends."""
         streams = []
 
         def first(sock):
@@ -355,7 +355,7 @@ class Initiator:
         self.are_marked(streams[0])
 
     def case_marked_large(self):
-        """Also in FPDUs that are longer than a TCP segment."""
+        """The same with FPDUs that are longer than a TCP segment."""
         streams = []
         self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
 
@@ -376,7 +376,7 @@ class Initiator:
         check(stream.within > 30, "too few")
 
     def case_end_after_fin(self):
-        """Our FIN comes first, and the device answers with a FIN, not a reset."""
+        """The peer sends its FIN first; the device answers with a FIN, not a reset."""
         sock = self.accept()
         self.agree_and_skip_rtr(sock)
         stream = fpdu.Stream(sock)
@@ -390,7 +390,7 @@ class Initiator:
         self.consumer_ends(20, fails=False)
 
     def case_only_revision_1(self):
-        """With the module's parameter: nothing of RFC 6581 is asked for, and nothing needed."""
+        """With mpa_revision=1 the Request has nothing of RFC 6581, and the Reply needs nothing of it."""
         def first(sock):
             flags, revision, data = receive_frame(sock, REQUEST)
             check((flags, revision) == (C, 1), f"revision {revision}, flags {flags:#x}")
@@ -436,7 +436,7 @@ class Initiator:
         self.consumer_ends(10)
 
     def case_leaves_after_reply(self):
-        """Accepted, then closed: the consumer hears of it."""
+        """The peer accepts, then closes: the consumer is told."""
         sock = self.accept()
         self.agree(sock, 8, 8)
         check(len(receive(sock, 20)) == 20, "not one FPDU comes")

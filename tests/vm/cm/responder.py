@@ -27,14 +27,14 @@ class Responder:
         return sock
 
     def sockets(self):
-        """Of the listener's port (IPv4, of this host): state, length of the receive queue."""
+        """State and length of the receive queue, of each IPv4 socket at the listener's port."""
         with open("/proc/net/tcp", encoding="ascii") as table:
             rows = [line.split() for line in table][1:]
         return [(int(row[3], 16), int(row[4].split(":")[1], 16)) for row in rows
                 if int(row[1].split(":")[1], 16) == self.to[1]]
 
     def not_accepted(self):
-        """So many connections wait in TCP's queue of the listener."""
+        """How many connections wait in the listener's TCP queue."""
         lengths = [queue for state, queue in self.sockets() if state == LISTEN]
         check(lengths, "nobody listens")
         return sum(lengths)
@@ -49,7 +49,7 @@ class Responder:
         is_open(sock)
 
     def case_revision_2(self):
-        """IRD and ORD are answered; client-server model."""
+        """The Reply has IRD and ORD, and the client-server model."""
         sock = self.ask(frame(REQUEST, C | S, 2, enhanced(4, 7)))
         flags, revision, data = receive_frame(sock, REPLY)
         check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
@@ -78,8 +78,8 @@ class Responder:
         check(data[:4] == enhanced(DEPTH, DEPTH), f"answered {data[:4]!r}")
 
     def case_rtr_forms(self):
-        """Each ready-to-receive message that was agreed on lets the connection begin, and is no
-        message of the consumer."""
+        """Each form of RTR that was agreed on lets the connection begin, and does not reach the
+        consumer."""
         forms = {
             # Bits of IRD and ORD; the message; the number of the Send that follows.
             "Send": (A | B, 0, fpdu.untagged(fpdu.SEND), 2),
@@ -87,7 +87,7 @@ class Responder:
             "Read": (A, READ, fpdu.read_of(0, size=0), 1),
         }
         for name, (ird, ord_, rtr, number) in forms.items():
-            # Agreed on alone, as one of three, and without an offer: then the Reply's count.
+            # The Request offers this form alone, all three, or none: then the Reply's forms count.
             every = (A | B, WRITE | READ)
             for asked, said in (((ird, ord_), [ird, ord_]), (every, [*every]), ((A, 0), [*every])):
                 sock = self.ask(frame(REQUEST, C | S, 2, enhanced(asked[0] | 4, asked[1] | 4)))
@@ -107,13 +107,13 @@ class Responder:
                 sock.close()
 
     def case_marked(self):
-        """With markers asked for, there are some in all that comes."""
+        """The Request asks for markers: the device puts them in all that it sends."""
         sock = self.ask(frame(REQUEST, C | M, 1))
         receive_frame(sock, REPLY)
         self.rounds_with_markers(sock)
 
     def case_marked_large(self):
-        """Also in FPDUs that are longer than a TCP segment, which this end has agreed to."""
+        """The same with FPDUs that are longer than a TCP segment, to which both ends agree."""
         sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
         sock.connect(self.to)
@@ -126,7 +126,7 @@ class Responder:
     @staticmethod
     def rounds_with_markers(sock):
         stream = fpdu.MarkedStream(sock)
-        # Several times, for FPDUs to begin at other places between the markers.
+        # Several rounds, so that FPDUs begin at different places between the markers.
         sizes = (20000, 100, 1001, 40, 500, 443, 2000, 3, 60)
         for i, size in enumerate(sizes):
             try:
@@ -140,8 +140,8 @@ class Responder:
     def case_backlog(self):
         """The consumer, which the job has stopped, has a backlog of 3 (rping).
 
-        So many requests wait for it and what exceeds them is refused. Peers that make no request
-        occupy slots, 128 in all; then the oldest of them give way.
+        Three requests wait for it, and the device refuses more. Peers that send no Request occupy
+        slots, of which there are 128; when all are taken, the oldest of these peers gives way.
         """
         whole = frame(REQUEST, C, 1)
         waiting = [self.ask(whole) for _ in range(3)]
@@ -151,12 +151,12 @@ class Responder:
         silent = []
         for _ in range(128 - len(waiting)):
             silent.append(self.connect())
-            # One by one: TCP would keep some beside its short queue, to be had later.
+            # One by one: TCP's queue is short, and some connections would be accepted only later.
             wait_until(lambda: self.not_accepted() == 0, "a connection gets no slot")
         for _ in range(4):
             flags, _, _ = receive_frame(self.ask(whole), REPLY, 3)
             check(flags & R, "a request beyond the backlog is not refused")
-        # Each needed a slot.
+        # Each of these requests needed a slot.
         closed(silent[0], 3)
         # (Others may have had their 10 s meanwhile.)
         for sock in silent[-1:] + waiting:
@@ -165,7 +165,7 @@ class Responder:
             sock.close()
 
     def case_silent_peers(self):
-        """Peers that connect and say nothing, and stay, keep out nobody else."""
+        """Peers that connect, send nothing and stay do not keep others out."""
         silent, stop = [], threading.Event()
 
         def fill():
@@ -174,7 +174,7 @@ class Responder:
                 sock.setblocking(False)
                 sock.connect_ex(self.to)
                 silent.append(sock)
-                # All slots at once, then more than are given up after 10 s.
+                # First more than there are slots, then faster than the device gives them up, after 10 s.
                 if len(silent) > 200:
                     time.sleep(0.05)
 
@@ -200,19 +200,19 @@ class Responder:
         check(max(took) < 2 * SLOW, "honest peers have to wait")
 
     def case_fin_behind_data(self):
-        """A peer that says too much and goes is not kept until the consumer, which the job has
-        stopped, answers."""
+        """A peer sends octets after its Request and then a FIN: the device lets it go, although the
+        consumer, which the job has stopped, has not answered."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
         sock.shutdown(socket.SHUT_WR)
         closed(sock, 5)
-        # Nor one that goes a while later.
+        # The same if the FIN comes a while later.
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
         is_open(sock, 0.5)
         sock.shutdown(socket.SHUT_WR)
         closed(sock, 5)
 
     def case_in_order(self):
-        """Requests reach the consumer (requests.c) in the order in which they came here."""
+        """Requests reach the consumer (requests.c) in the order in which they arrived."""
         for _ in range(5):
             socks = [self.connect() for _ in range(60)]
             wait_until(lambda: self.not_accepted() == 0, "connections are not accepted")
@@ -228,7 +228,7 @@ class Responder:
             check(got == list(range(got[0], got[0] + len(got))), f"not in order: {got}")
 
     def case_keeps_up(self):
-        """Connections are made in less than half a second, until the job says that it is enough."""
+        """Each connection is made in less than half a second, until the job ends the case."""
         took = []
         while not os.path.exists("/tmp/enough"):
             began = time.monotonic()
@@ -243,7 +243,7 @@ class Responder:
         check(len(took) > 20 and max(took) < 0.5 * SLOW, "somebody has to wait")
 
     def case_refused(self):
-        """Peers that are refused and do not go are kept for as many as there are slots.
+        """Of refused peers that do not close, the device keeps no more than there are slots.
 
         The job has stopped the consumer, and its backlog is still full of `backlog`'s requests.
         """
@@ -257,19 +257,19 @@ class Responder:
         check(0 < kept <= 128, "too many, or none")
 
     def case_no_rtr_comes(self):
-        """A peer that promised an RTR and sends none is not waited for."""
+        """The peer has agreed to send an RTR and sends none: the device closes."""
         sock = self.ask(frame(REQUEST, C | S, 2, enhanced(A | B | 4, WRITE | 4)))
         receive_frame(sock, REPLY)
         closed(sock, 25)
 
     def case_crc_off(self):
-        """CRCs are used if either end wants them, and our default is to want."""
+        """CRCs are used if either end asks for them, and the device does by default."""
         sock = self.ask(frame(REQUEST, 0, 1))
         flags, _, _ = receive_frame(sock, REPLY)
         check(flags & C, "CRCs are off")
 
     def case_markers(self):
-        """We may ask for markers; the device never does."""
+        """The peer asks for markers; the device never does."""
         sock = self.ask(frame(REQUEST, C | M, 1))
         flags, _, _ = receive_frame(sock, REPLY)
         check(not flags & M, "asks for markers")
@@ -307,7 +307,7 @@ class Responder:
                 raise Failed(f"{name}: {e}") from e
 
     def case_silence(self):
-        """A peer that connects and says nothing, or half of it, is let go."""
+        """The device closes the connection of a peer that sends nothing, or half a Request."""
         socks = [self.connect() for _ in range(4)]
         for sock in socks[2:]:
             sock.sendall(REQUEST)
@@ -317,7 +317,7 @@ class Responder:
         check(time.monotonic() - began > 3, "too soon")
 
     def case_gone_at_once(self):
-        """Peers that leave in every stage, by FIN and by reset, and a good one after that."""
+        """Peers leave in every stage, by FIN and by reset; then a good one connects."""
         reset = struct.pack("ii", 1, 0)
         whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
         for _ in range(20):
@@ -331,7 +331,7 @@ class Responder:
         self.case_revision_2()
 
     def case_many_half_open(self):
-        """More silent peers than the backlog holds do not shut out others for long."""
+        """More silent peers than the backlog holds do not keep others out for long."""
         socks = []
         for _ in range(400):
             sock = socket.socket(socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET)
@@ -353,13 +353,13 @@ class Responder:
                     raise
 
     def case_unanswered(self):
-        """The consumer sleeps (the job stopped it): the peer is let go in the end."""
+        """The consumer, which the job has stopped, never answers: the device closes in the end."""
         socks = [self.ask(frame(REQUEST, C, 1, b"anybody?")) for _ in range(3)]
         for sock in socks:
             closed(sock, 90)
 
     def case_hold(self):
-        """Peers in every stage, for as long as the job likes: until the device lets all of them go."""
+        """Peers wait in every stage until the job has the device close their connections."""
         whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
         socks = [self.ask(whole[:part]) for part in (0, 1, 20, len(whole)) for _ in range(3)]
         receive_frame(socks[-1], REPLY)
@@ -369,13 +369,13 @@ class Responder:
             check(len(got) in (0, 24), f"odd last words: {got!r}")
 
     def case_terminated_in_message(self):
-        """A Terminate in the middle of a Write and the FIN, which come at once: an end in order."""
+        """A Terminate in the middle of a Write, and the FIN with it: the device answers with a FIN."""
         sock = self.ask(frame(REQUEST, C, 1))
         receive_frame(sock, REPLY)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         sock.sendall(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0, last=False)) +
                      fpdu.fpdu(fpdu.untagged(fpdu.TERMINATE, bytes((0x20, 2, 0, 0)), queue=2)))
-        # Takes the data with it.
+        # The FIN goes out with the corked data.
         sock.shutdown(socket.SHUT_WR)
         sock.settimeout(10 * SLOW)
         try:
@@ -385,12 +385,9 @@ class Responder:
         check(got == b"", f"not a FIN, but {got!r}")
 
     def case_early_fpdu(self):
-        """Something behind the Request is no part of it, nor the end of the world."""
+        """Octets after the Request are no part of it: the device takes them for an FPDU."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
         receive_frame(sock, REPLY)
         # A zero FPDU has a wrong CRC: a Terminate, then the end.
         got = receive(sock, 1000)
         check(len(got) == 0 or len(got) >= 20, f"an odd end: {got!r}")
-
-
-# --- the device is the initiator -----------------------------------------------

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The runner's hand inside a guest.
+"""The agent in a guest, which carries out what the runner asks for.
 
-Speaks over a virtio-serial port, apart from the network under test. Frames are
-one line of JSON, followed by "n" raw bytes if it says so.
+They talk over a virtio-serial port, not over the network under test. A frame is one line of JSON,
+and "n" raw bytes if the JSON has such a field.
 
 From the runner: run (id argv env cwd group), kill (id), killgroup (group, id),
 kmsg (id). To the runner: hello, out (id n), exit (id status), kmsg (id n).
 A program of this guest can have a command run on the other one (see
-tests/vm/prog/peer.c): its requests come in on a Unix socket and pass through the runner,
-which answers with out and exit under the same id.
+tests/vm/prog/peer.c): the agent gets the request on a Unix socket and passes it to the runner, which
+answers with out and exit under the same id.
 """
 
 import errno
@@ -194,8 +194,8 @@ class Agent:
             status = child.poll()
             if status is None:
                 continue
-            # What it left in the pipe is its output; a daemon that still
-            # holds the other end must not keep the command from ending.
+            # What is left in the pipe is output of the command. A daemon may still hold the
+            # other end; the command has ended all the same.
             while not child.stdout.closed and self.on_output(ident, child):
                 pass
             if not child.stdout.closed:
@@ -206,7 +206,7 @@ class Agent:
                 status = 128 - status
             self.send({"op": "exit", "id": ident, "status": status})
 
-    # Programs of this guest that want something run on the other one.
+    # Requests of programs of this guest to run a command on the other one.
 
     def on_listener(self, _events):
         client, _ = self.listener.accept()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""rude.py ADDRESS PORT: says to a 9P server what no client should.
+"""rude.py ADDRESS PORT: sends bad messages to a 9P server.
 
-What makes no sense as a request must get an error, what is no message at all
-the end of the connection; the next one is served all the same.
+The server has to answer a bad request with an error, and to end the connection at a
+malformed message. It has to serve the next connection all the same.
 """
 
 import errno
@@ -33,7 +33,7 @@ def walk(fid, new, name):
 
 
 def ask(conn, buffer, request):
-    """The errno answered, 0 for none; END if the connection ends."""
+    """Sends a request; returns the errno of the answer (0: no error), or END if the connection ends."""
     conn.post_recv(buffer)
     out = conn.reg_msgs(ROOM)
     try:
@@ -65,7 +65,7 @@ def talk(where, requests):
         try:
             conn.disconnect()
         except PyverbsError:
-            # It has gone by itself.
+            # The server has ended the connection.
             pass
         buffer.close()
         conn.close()
@@ -78,13 +78,13 @@ def main():
         talk(where, [(last, END)])
     talk(where, [
         (message(255), errno.EOPNOTSUPP),
-        # Too short, too long, a string that ends behind the message.
+        # Messages that are too short or too long; a string that ends after the message.
         (message(120, b"\0"), errno.EINVAL),
         (message(120, b"\0" * 5), errno.EINVAL),
         (message(100, struct.pack("<IH", 8192, 9999) + b"9P"), errno.EINVAL),
         (message(110, struct.pack("<IIH", 1, 2, 0xffff)), errno.EINVAL),
         (message(100, struct.pack("<IH", 16, 8) + b"9P2000.L"), errno.EINVAL),
-        # Fids that are not there, or are.
+        # Fids that do not exist, or that exist already.
         (message(120, struct.pack("<I", 7)), errno.EBADF),
         (attach(1), 0),
         (attach(1), errno.EEXIST),
@@ -96,7 +96,7 @@ def main():
         (walk(1, 2, b"a\0b"), errno.EINVAL),
         (walk(1, 2, b""), errno.EINVAL),
         (walk(1, 2, b"nothing"), errno.ENOENT),
-        # An offset that no file has.
+        # An offset beyond the end of any file.
         (message(12, struct.pack("<II", 1, 0)), 0),
         (message(118, struct.pack("<IQI", 1, 1 << 63, 1) + b"x"), errno.EINVAL),
         (message(40, struct.pack("<IQI", 1, (1 << 64) - 1, 100)), 0),

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """server.py ADDRESS PORT DIRECTORY: 9P over RDMA, as Linux' trans=rdma speaks it.
 
-9P2000.L, each message one Send. One client at a time; the next waits until it
-has gone. What a client says is checked: a request that makes no sense gets an
-error, a message that is none ends the connection. Names stay below DIRECTORY:
-they are single components, and symbolic links are not followed.
+It serves 9P2000.L; each message is one Send. It serves one client at a time; the next
+waits until that has gone. It checks all that a client sends: a bad request gets an
+error, and a malformed message ends the connection. Clients do not get out of DIRECTORY:
+names are single components, and symbolic links are not followed.
 """
 
 import errno
@@ -22,22 +22,22 @@ from pyverbs.librdmacm_enums import RAI_PASSIVE, RDMA_PS_TCP
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QPCap, QPInitAttr
 
-# The client has as many requests under way as its option rq= says, 32 unless
-# told, and iWARP has nothing that would make it wait for a receive.
+# Receives to post: the client has up to rq= requests under way, 32 by default, and over iWARP it
+# does not wait for receives.
 DEPTH = 32
-# What Linux asks for unless told otherwise (msize=).
+# The default msize of Linux.
 MSIZE = 128 * 1024 + 24
 HEADER = struct.Struct("<IBH")
-# Before the data in answers to Read and Readdir.
+# The size of the headers in answers to Read and Readdir.
 OVERHEAD = HEADER.size + 4
 RLERROR = 7
 ALL_BASIC = 0x7ff
 
 
 class Fid:
-    """Something of the directory that the client has a number for.
+    """A file or directory for which the client has a number.
 
-    It is held by a descriptor, not by a name: renaming it changes nothing.
+    The fid holds a descriptor, not a name: renaming the file does not change it.
     """
 
     def __init__(self, node):
@@ -110,7 +110,7 @@ def unpack(spec, body):
 
 
 class Session:
-    """A client's fids, and its requests: each answered with a type and a body."""
+    """The fids of a client. Its methods answer requests with a type and a body."""
 
     def __init__(self, root):
         self.root = root
@@ -123,7 +123,7 @@ class Session:
         self.fids.clear()
 
     def answer(self, message):
-        """The message to send, None if this is none of 9P."""
+        """Returns the answer to a message, or None if it is no message of 9P."""
         if len(message) < HEADER.size:
             return None
         size, kind, tag = HEADER.unpack_from(message)
@@ -138,7 +138,7 @@ class Session:
         except OSError as error:
             kind, body = RLERROR, struct.pack("<I", error.errno)
         except (ValueError, OverflowError):
-            # Of Python, before it came to a system call: a NUL, a large offset.
+            # From Python, before the system call: a NUL in a name, an offset that is too large.
             kind, body = RLERROR, struct.pack("<I", errno.EINVAL)
         return HEADER.pack(HEADER.size + len(body), kind, tag) + body
 
@@ -165,11 +165,11 @@ class Session:
         return qid(os.fstat(self.fids[number].node))
 
     def flush(self, _tag):
-        # Requests are answered in order: it has been.
+        # Requests are answered in order: the one to be flushed has been answered.
         return b""
 
     def walk(self, number, new, names):
-        """As far as it goes; a new fid only if that is all the way."""
+        """Walks as far as the names exist; makes the new fid only if all of them do."""
         if new != number:
             self.free(new)
         at, qids = os.dup(self.fid(number).node), []
@@ -203,7 +203,7 @@ class Session:
         st = os.fstat(fid.node)
         if fid.io is not None or not (stat.S_ISREG(st.st_mode) or stat.S_ISDIR(st.st_mode)):
             fail(errno.EINVAL)
-        # Not O_APPEND: the client knows the offset, and pwrite would not heed it.
+        # Without O_APPEND, with which pwrite ignores the offset. The client sends the right one.
         fid.io = os.open(fid.path(), flags & (os.O_ACCMODE | os.O_TRUNC))
         return qid(st) + struct.pack("<I", 0)
 
@@ -213,7 +213,7 @@ class Session:
             fail(errno.EINVAL)
         fd = os.open(name_of(name), flags & (os.O_ACCMODE | os.O_TRUNC | os.O_EXCL) | os.O_CREAT |
                      os.O_NOFOLLOW | os.O_NONBLOCK, mode & 0o7777, dir_fd=fid.node)
-        # The directory's fid is the file's from now on.
+        # From now on the fid of the directory stands for the file.
         fid.close()
         fid.node = fid.io = fd
         return qid(os.fstat(fd)) + struct.pack("<I", 0)
@@ -234,10 +234,10 @@ class Session:
         fd = fid.opened()
         if offset == 0:
             fid.entries = [b".", b"..", *map(os.fsencode, os.listdir(fd))]
-        # An offset is where the next entry is in the list of the first call.
+        # An offset is an index into the list of entries that the first call has made.
         for at, name in enumerate(fid.entries[offset:], offset + 1):
             try:
-                # What is above is nobody's business.
+                # The client must not see anything above the directory.
                 st = os.stat(b"." if name == b".." else name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue
@@ -265,7 +265,7 @@ class Session:
             os.truncate(fid.path(), size)
         if valid & 0x30:
             st = os.stat(fid.path())
-            # Now, unless a time is given, if it is to change at all.
+            # The time to set: the given one, or now; or no change.
             os.utime(fid.path(), ns=tuple(
                 old if not valid & change else
                 times[2 * i] * 10**9 + times[2 * i + 1] if valid & given else time.time_ns()
@@ -303,7 +303,7 @@ class Session:
 
 
 def serve(conn, root):
-    """Answers a client until it has gone."""
+    """Answers the requests of a client until it has gone."""
     session = Session(root)
     answers = conn.reg_msgs(MSIZE)
     receives = [conn.reg_msgs(MSIZE) for _ in range(DEPTH)]
@@ -312,13 +312,13 @@ def serve(conn, root):
             conn.post_recv(buffer)
         conn.accept()
         while True:
-            # They complete in the order in which they were posted.
+            # Receives complete in the order in which they were posted.
             for buffer in receives:
                 done = conn.get_recv_comp()
                 if done is None or done.status != e.IBV_WC_SUCCESS:
                     return
                 message = buffer.read(done.byte_len, 0)
-                # Before the answer lets the client use it.
+                # Post the receive again before the answer: then the client may use it.
                 conn.post_recv(buffer)
                 answer = session.answer(message)
                 if answer is None:
@@ -335,7 +335,7 @@ def serve(conn, root):
         try:
             conn.disconnect()
         except PyverbsError:
-            # It has gone by itself.
+            # The client has gone.
             pass
         for buffer in (answers, *receives):
             buffer.close()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * LD_PRELOAD=mangle.so PROGRAM: what a program asks of /dev/infiniband is changed on
- * its way, now and then: one call of MANGLE_ONE_IN (default 8) has something else in
- * one field of its command, its attributes or what they point to; mappings get other
- * places and lengths. The choices follow from SEED and the calls before.
- * What the program sees of it is the answer: it may crash, the kernel may not.
+ * LD_PRELOAD=mangle.so PROGRAM: changes calls of a program to /dev/infiniband. In one
+ * call of MANGLE_ONE_IN (default 8), a field of the command, of its attributes or of what
+ * they point to gets another value; mappings get other places and lengths. SEED and the
+ * calls before determine the choices. The program gets odd answers and may crash; the
+ * kernel must not.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static int now(void)
 	return one_in && !below(one_in);
 }
 
-/* What somebody would try. Many objects have small numbers. */
+/* Values that are worth a try. Many objects have small numbers. */
 static uint64_t odd(void)
 {
 	static const uint64_t values[] = {
@@ -71,7 +71,7 @@ static uint64_t odd(void)
 	return i < count ? values[i] : i < count + 6 ? below(24) : any();
 }
 
-/* One field of LEN bytes: a bit, a byte, or a word of 2, 4 or 8. */
+/* Changes one field of LEN bytes: a bit, a byte, or a word of 2, 4 or 8 bytes. */
 static void change(uint8_t *p, size_t len)
 {
 	size_t size = 1U << below(4), at;
@@ -96,7 +96,7 @@ static int is_rdma(int fd)
 
 	if (fd < 0)
 		return 0;
-	/* snprintf() may lock. */
+	/* Not snprintf(), which may take a lock. */
 	*end = 0;
 	do
 		*--end = '0' + fd % 10;
@@ -121,11 +121,11 @@ ssize_t write(int fd, const void *buf, size_t count)
 	return syscall(SYS_write, fd, buf, count);
 }
 
-/* An attribute's number, length, flags, value, or what its value points to. */
+/* Changes an attribute's number, length, flags or value, or the data that its value points to. */
 static void change_attr(struct ib_uverbs_attr *attr)
 {
 	if (attr->len > sizeof(attr->data) && attr->data && below(4)) {
-		/* Of a length that the kernel believes, too. */
+		/* The data are changed only within the length that the kernel reads. */
 		change((uint8_t *)(uintptr_t)attr->data, attr->len);
 		return;
 	}
@@ -161,7 +161,7 @@ int ioctl(int fd, unsigned long request, ...)
 	attr = hdr->attrs[i];
 	change_attr(&hdr->attrs[i]);
 	ret = syscall(SYS_ioctl, fd, request, arg);
-	/* Its handles are its own again. */
+	/* Restores the program's own handles. */
 	hdr->attrs[i] = attr;
 	return ret;
 }

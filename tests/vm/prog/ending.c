@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ending ADDRESS PORT WRITES: a consumer that accepts one connection, with so
- * many Writes of 64 KiB for its peer (STag 0x100, from address 0x1000 on), which
- * go out when the peer has sent something. Says "ready" when it listens, and then
- * the events as they come ("event disconnected"). A line of input has it call
- * "disconnect", or "destroy", which is said when it is done, or say whether its
- * queue pair is in ERROR ("done query error"); it ends when its input does.
- * "receives" posts two receives, one more than their completion queue has room for,
- * and says where the peer may write ("target ADDRESS KEY"); "look" says which octet
- * is there ("octet 0 at look 1").
+ * ending ADDRESS PORT WRITES: a consumer that accepts one connection and posts so
+ * many Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on), which
+ * go out when the peer has sent something. It prints "ready" when it listens, and
+ * then its events ("event disconnected"). It reads commands, one a line, and ends
+ * when its input does:
+ *
+ *   disconnect, destroy: does so, and prints "done disconnect" or "done destroy"
+ *   query: prints the state of the queue pair ("done query error")
+ *   receives: posts two receives, one more than their completion queue has room
+ *     for, and prints where the peer may write ("target ADDRESS KEY")
+ *   look: prints the octet that is there ("octet 0 at look 1")
  */
 #include <errno.h>
 #include <netdb.h>
@@ -128,7 +130,7 @@ int main(int argc, char **argv)
 	}
 	writes = strtoul(argv[3], NULL, 0);
 	setlinebuf(stdout);
-	/* So that poll() tells whether there is a line. */
+	/* Without a buffer in stdio, poll() tells whether there is a line. */
 	setbuf(stdin, NULL);
 	zero(getaddrinfo(argv[1], argv[2], &hints, &at), "address");
 	channel = must(rdma_create_event_channel(), "channel");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * failnth DEVICE ADDRESS NETDEV STRIDE: what a process can ask of an RDMA device is
- * done again and again; the first time its first allocation in the kernel fails,
- * then the second, and so on, until it gets by without a failure. NETDEV has no
- * RDMA device yet, and makes links, which takes so many allocations that only each
- * STRIDEth of them fails. Which allocations count is the affair of
- * whoever starts this (debugfs: failslab, fail_page_alloc).
+ * failnth DEVICE ADDRESS NETDEV STRIDE: runs each operation that a process can ask of
+ * an RDMA device again and again. In the first run the first allocation in the kernel
+ * fails, in the second run the second one, and so on, until a run has no failure.
+ * NETDEV has no RDMA device yet: one is made on it, which takes so many allocations
+ * that only each STRIDEth of them fails. The caller chooses which allocations count
+ * (debugfs: failslab, fail_page_alloc).
  *
  * Prints KTAP, a test for each operation.
  */
@@ -39,7 +39,7 @@ static struct sockaddr_storage address;
 static const char *netdev, *device;
 static int stride;
 static char *large;
-static void *made;		/* by the operation */
+static void *made;		/* what the operation has made */
 static char problem[200];
 
 static int broken(const char *what)
@@ -97,7 +97,7 @@ static int end_qp(void) { return ibv_destroy_qp(made); }
 
 /* --- connections --------------------------------------------------------- */
 
-/* An event, if one comes in so many milliseconds: its kind, of which id. */
+/* Takes an event, if one comes in so many milliseconds: its kind, and its id. */
 static int take_event(int ms, enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
 {
 	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
@@ -112,7 +112,7 @@ static int take_event(int ms, enum rdma_cm_event_type *kind, struct rdma_cm_id *
 	return rdma_ack_cm_event(event);
 }
 
-/* The next event has to come. */
+/* Takes the next event, which has to come. */
 static int next_event(enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
 {
 	return take_event(PATIENCE, kind, id) ? broken("no event") : 0;
@@ -158,7 +158,7 @@ static void drop(struct rdma_cm_id **id)
 	*id = NULL;
 }
 
-/* Everything of a connection, whatever became of it; and what was still said of it. */
+/* Destroys everything of a connection, in whatever state it is, and its last events. */
 static int hang_up(void)
 {
 	enum rdma_cm_event_type kind;
@@ -167,7 +167,7 @@ static int hang_up(void)
 
 	drop(&active);
 	drop(&passive);
-	/* A request that nobody has taken: the id is ours. */
+	/* The id of a request that was not taken is ours. */
 	while (!take_event(0, &kind, &id))
 		if (kind == RDMA_CM_EVENT_CONNECT_REQUEST)
 			drop(&id);
@@ -196,7 +196,7 @@ static int call(void)
 	return rdma_connect(active, &param);
 }
 
-/* After a failure nobody has to be asked; otherwise the other end may be. */
+/* After a call that succeeded, the other end has a request. (If the call failed, hang_up() does.) */
 static int refuse(void)
 {
 	if (await(RDMA_CM_EVENT_CONNECT_REQUEST, &passive) || rdma_reject(passive, NULL, 0) ||
@@ -231,7 +231,7 @@ static int connected(void) { return request() || answer() || established() ? -1 
 static int reject(void) { return rdma_reject(passive, "no", 3); }
 
 /*
- * Where no memory was left for the Reply, the connection was closed instead: the
+ * If there was no memory for the Reply, the responder has closed the connection. The
  * initiator takes that for a peer of MPA revision 1, and asks again.
  */
 static int rejected(void)
@@ -254,7 +254,7 @@ static int rejected(void)
 	return broken(rdma_event_str(kind));
 }
 
-/* A Send of everything: the kernel sends in this process, and must not lose a byte of it. */
+/* Sends the whole buffer. The kernel sends in this process, and must not lose a byte. */
 static int post(void)
 {
 	struct ibv_sge sge = { (uintptr_t)large, LARGE / 2, mr->lkey };
@@ -276,7 +276,7 @@ static int pair(void)
 	return ibv_post_recv(passive->qp, &wr, &bad) ? broken("ibv_post_recv") : 0;
 }
 
-/* Two completions: success, and the bytes are there, or an error at both ends. */
+/* Both ends have a completion: success, and the bytes have arrived; or an error at both. */
 static int delivered(void)
 {
 	int good = 0, polls = PATIENCE;
@@ -339,7 +339,7 @@ static int end_link(void)
 	return system("rdma link delete failnth") ? broken("rdma link delete") : 0;
 }
 
-/* Where the answer itself was lost, the link may be there. */
+/* If only the answer was lost, the link is there. */
 static int lost_link(void)
 {
 	return system("rdma link show failnth/1 >/dev/null 2>&1") ? 0 : end_link();
@@ -349,10 +349,10 @@ static int lost_link(void)
 
 static const struct operation {
 	const char *name;
-	int (*before)(void);	/* nothing fails in it */
-	int (*run)(void);	/* something does */
-	int (*good)(void);	/* after it, if it succeeds */
-	int (*bad)(void);	/* if not */
+	int (*before)(void);	/* runs before, without a failure */
+	int (*run)(void);	/* in this an allocation fails */
+	int (*good)(void);	/* runs after it, if it succeeds */
+	int (*bad)(void);	/* runs after it, if it fails */
 } operations[] = {
 	{ "open a device", NULL, make_context, end_context, NULL },
 	{ "protection domain", NULL, make_pd, end_pd, NULL },
@@ -415,7 +415,7 @@ static bool check(const struct operation *o)
 		}
 	}
 	printf("# %s: less than %d allocations, failed with %d\n", o->name, n - 1, failures);
-	/* It comes to an end; and something was tested, but where pages are used again. */
+	/* A run had no failure in the end; and others had some, unless pages are reused. */
 	return (n > 2 || o->run == post) && !reached;
 }
 
@@ -443,7 +443,7 @@ int main(int argc, char **argv)
 		perror("failnth");
 		return 1;
 	}
-	/* The listener's context is that of the ids that come to it. */
+	/* Ids of requests have the context of the listener. */
 	context = listener->verbs;
 	if (!context) {
 		fprintf(stderr, "failnth: %s is no device's address\n", argv[2]);
@@ -465,7 +465,7 @@ int main(int argc, char **argv)
 		const struct operation *o = &operations[i];
 		bool listens = !strcmp(o->name, "listen"), ok;
 
-		/* The port is taken by this program otherwise. */
+		/* Free the port, on which this program listens. */
 		if (listens)
 			unlisten();
 		ok = check(o);

@@ -3,15 +3,15 @@
  * fair server ADDRESS PORT NUMBER
  * fair client ADDRESS PORT NUMBER SIZE WINDOW SECONDS [mixed]
  *
- * How the queue pairs of one process share what there is. The client opens NUMBER connections and
- * keeps WINDOW RDMA Writes of SIZE octets under way on each; "mixed": on the first connection it
- * keeps one Write of 64 octets under way. After SECONDS it says
+ * Measures how queue pairs share the link. The client opens NUMBER connections and keeps WINDOW
+ * RDMA Writes of SIZE octets under way on each; with "mixed", one Write of 64 octets on the first
+ * connection. After SECONDS it prints
  *
  *   least L most M first F gap G total T
  *
- * where L and M are the Writes completed on the slowest and the fastest connection (mixed: without
- * the first), F those on the first, G the longest time in milliseconds that a connection waited for
- * a completion, and T the octets of all. The server ends when all connections are closed.
+ * where L and M are the numbers of Writes completed on the slowest and the fastest connection (mixed:
+ * without the first), F that of the first, G the longest time in milliseconds that a connection waited for
+ * a completion, and T the octets of all connections. The server ends when all connections are closed.
  */
 #include <errno.h>
 #include <rdma/rdma_verbs.h>
@@ -152,7 +152,7 @@ static int client(char **argv)
 
 			n = ibv_poll_cq(c->id->send_cq, BATCH, wc);
 			must(n < 0, "poll");
-			/* A connection that gets nothing for ever has its gap, too. */
+			/* The gap of a connection counts even if it has no completion at all. */
 			if (at - c->last > gap)
 				gap = at - c->last;
 			for (w = 0; w < n; w++) {

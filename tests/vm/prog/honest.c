@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * honest ADDRESS PORT: a connection of this process with itself, which does an
- * RDMA Write, a Read, a Send and its echo, again and again, and compares every
- * octet; for tests of what others do to the same device. It prints how many
- * rounds there were, and ends only when something is wrong.
+ * honest ADDRESS PORT: connects to itself, does an RDMA Write, a Read, a Send and
+ * its echo again and again, and compares every octet. Tests run it beside programs
+ * that may harm the device. It prints the number of rounds, and ends only when
+ * something is wrong.
  */
 #include <endian.h>
 #include <errno.h>
@@ -23,9 +23,9 @@ struct told {
 } __attribute__((packed));
 
 static struct rdma_cm_id *listener;
-/* The acceptor's: where the peer writes to, and what is echoed. */
+/* Memory of the end that accepts: where the peer writes, and what it echoes. */
 static unsigned char target[SIZE], heard[WORDS];
-/* The initiator's. */
+/* Memory of the end that connects. */
 static unsigned char source[SIZE], back[SIZE], said[WORDS], echo[WORDS];
 
 static void check(int what, const char *message)
@@ -125,7 +125,7 @@ static void rounds(struct rdma_cm_id *id)
 		check(!memcmp(said, echo, WORDS), "the echo is not what was sent");
 		if (round % 10 == 0)
 			printf("%u\n", round);
-		/* The processors are for others. */
+		/* Leave the processors to others. */
 		usleep(10000);
 	}
 }

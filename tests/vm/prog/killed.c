@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * killed SECONDS WORKERS MOST COMMAND [ARGUMENT...]: so many processes of a command at a
- * time, each with another SEED (from SEED on), killed after at most MOST milliseconds.
- * Says how they ended; fails if one does not die within 20 s of SIGKILL.
+ * killed SECONDS WORKERS MOST COMMAND [ARGUMENT...]: for SECONDS, runs WORKERS processes of a
+ * command at a time, each with a SEED of its own (counted from SEED), and kills each after at
+ * most MOST milliseconds. Prints how they ended; fails if one does not die within 20 s of
+ * SIGKILL.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -54,7 +55,7 @@ static int runs(pid_t pid)
 	return !waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid;
 }
 
-/* Where its threads are. */
+/* Prints where its threads are. */
 static void tell_where(pid_t pid)
 {
 	char command[128];
@@ -66,7 +67,7 @@ static void tell_where(pid_t pid)
 		printf("and nobody knows where it is\n");
 }
 
-/* Kills it, if it runs. */
+/* Kills a process, if it runs. */
 static void end(pid_t pid)
 {
 	double now, began = seconds();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * limits DEVICE pin KIB...: register as much memory for each ("-": give the
- * last region back), and say how that went, a line each.
+ * limits DEVICE pin KIB...: registers so much memory for each argument ("-":
+ * deregisters the last region), and prints the result, a line each.
  *
- * limits DEVICE cq|qp|mr|pd SIZE [MOST]: make objects (of SIZE elements, or
- * bytes) until one is refused, and say how many there are and why ("7 Cannot
- * allocate memory"). All that is mapped must be zero. A line of input is waited
- * for, and then they go.
+ * limits DEVICE cq|qp|mr|pd SIZE [MOST]: makes objects (of SIZE elements, or
+ * bytes) until one is refused, and prints how many there are and the reason ("7
+ * Cannot allocate memory"). All memory that is mapped for them must be zero. Waits
+ * for a line of input, and destroys them.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>

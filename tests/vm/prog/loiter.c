@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * loiter ADDRESS PORT ROUNDS: an ordinary user who holds his own connection up.
- * A thread of SCHED_IDLE rings doorbells; when others of the process begin to
- * use up its processor (1), it stops where it is, mostly inside of the driver.
- * Then its peer, which is this process as well, ends the connection by a fault.
- * Each round says how many milliseconds went by until that was done: "held N".
+ * loiter ADDRESS PORT ROUNDS: a user without rights holds up its own connection. A
+ * thread of SCHED_IDLE rings doorbells. Then other threads of the process use up its
+ * processor (1), so it stops where it is, mostly in code of the driver. Its peer,
+ * which is this process as well, then ends the connection by a fault. Each round
+ * prints the milliseconds until the connection has ended: "held N".
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -23,7 +23,7 @@
 #define SIZE (1 << 20)
 #define DEPTH 8
 #define HOGS 8
-/* For so many milliseconds, at the most, the processor is used up. */
+/* The other threads use the processor up for at most so many milliseconds. */
 #define MOST 4000
 
 static struct rdma_cm_id *listener, *peer;
@@ -86,7 +86,7 @@ static void *write_on(void *arg)
 	check(!!mr, "region");
 	on(1, SCHED_IDLE);
 	for (;;) {
-		/* In ERROR a post succeeds, and is flushed. */
+		/* In ERROR a post succeeds, and the request is flushed. */
 		while (posted < DEPTH) {
 			if (rdma_post_write(id, NULL, source, SIZE, mr, IBV_SEND_SIGNALED,
 					    (uintptr_t)target, be32toh(stag)))

@@ -4,10 +4,10 @@
  * many client ADDRESS PORT NUMBER WINDOW [SECONDS]
  *
  * NUMBER connections with a queue pair each. The client opens them, WINDOW at
- * once, says how long it took, and at each line of input: sends a message on
- * each, which the server sends back, again and again for SECONDS ("answered N");
- * then closes all ("closed").
- * The server says "established N", and ends when all are closed.
+ * once, and prints how long that took. At the first line of input it sends a message
+ * on each, which the server sends back, again and again for SECONDS, and prints
+ * "answered N"; at the second line it closes all, and prints "closed".
+ * The server prints "established N", and ends when all are closed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static void post_send(struct one *c)
 	must(ibv_post_send(c->id->qp, &wr, &bad), "send");
 }
 
-/* The next connection's queue pair; the first brings what all use. */
+/* Makes the queue pair of the next connection; with the first, what all of them use. */
 static struct one *add(struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = {
@@ -173,7 +173,7 @@ static void ask(struct one *c)
 	post_send(c);
 }
 
-/* What has arrived: the server sends it back; the client asks again until "end". */
+/* Handles a message: the server sends it back; the client sends the next one until "end". */
 static unsigned int completions(bool answer, double end)
 {
 	bool again = end > now();
@@ -185,7 +185,7 @@ static unsigned int completions(bool answer, double end)
 		for (i = 0; i < n; i++) {
 			struct one *c = &all[wc[i].wr_id];
 
-			/* A closed connection's are flushed. */
+			/* Receives of a closed connection are flushed. */
 			errno = wc[i].status;
 			must(errno != IBV_WC_SUCCESS && errno != IBV_WC_WR_FLUSH_ERR, "completion");
 			if (errno != IBV_WC_SUCCESS || wc[i].opcode != IBV_WC_RECV)

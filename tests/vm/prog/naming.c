@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * naming connect|accept ADDRESS PORT [QPN [TIMES]]: a connection for which the queue
- * pair is told by number. Without QPN there is an own one: its number is said
- * ("qp N"), and a line of input waited for. The answer to the call follows
- * ("connect: Operation not permitted"; of the last of TIMES calls), and if it was
- * good, the next event, with its private data ("RDMA_CM_EVENT_REJECTED: go away").
+ * naming connect|accept ADDRESS PORT [QPN [TIMES]]: makes a connection, and names its
+ * queue pair by number. Without QPN it makes a queue pair of its own, prints the number
+ * ("qp N") and waits for a line of input. It prints the result of the call, of the last
+ * one of TIMES ("connect: Operation not permitted"), and after a success the next event
+ * with its private data ("RDMA_CM_EVENT_REJECTED: go away").
  */
 #include <errno.h>
 #include <netdb.h>
@@ -49,7 +49,7 @@ static unsigned int own_qp(struct rdma_cm_id *id)
 	must(!pd, "protection domain");
 	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0);
 	must(!init.send_cq, "completion queue");
-	/* Not by rdma_create_qp(): the number is all that the id is told. */
+	/* Without rdma_create_qp(): the id knows the queue pair by its number only. */
 	qp = ibv_create_qp(pd, &init);
 	must(!qp, "queue pair");
 	printf("qp %u\n", qp->qp_num);

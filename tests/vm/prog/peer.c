@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * peer COMMAND...: run a command on the other guest, with its output and its
- * exit status as if it ran here. Ending peer ends the command.
+ * peer COMMAND...: runs a command on the other guest. Its output and exit status are
+ * those of peer. The command ends when peer does.
  *
- * The agent of this guest takes the words, each ended by a NUL, with their
- * length in front, and answers in records of a kind, a length or status in
- * network order, and data: 'o' output, 'x' exit.
+ * peer sends the agent of this guest the length of all words, and then the words, each
+ * ended by a NUL. The agent answers with records: a kind ('o' output, 'x' exit), a
+ * length or status in network order, and the data.
  */
 #include <arpa/inet.h>
 #include <stdint.h>

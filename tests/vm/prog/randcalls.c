@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * randcalls ADDRESS FILE: calls of the verbs and the RDMA CM at random (SEED), with
- * objects and arguments at random, in two threads, until it is killed; connections are
- * made with whoever does the same. FILE counts how often each call was good, for all
- * processes; `randcalls tell FILE` prints that, and fails if a call never was.
+ * randcalls ADDRESS FILE: two threads make random calls of verbs and of the RDMA CM, with
+ * random objects and arguments (SEED), until the process is killed. They connect to other
+ * processes of this program. FILE counts, for all processes, how often each call has
+ * succeeded; `randcalls tell FILE` prints that, and fails if a call never has.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,7 +45,7 @@ static int mr(struct mine *m)
 		return below(m, 2) ? -1 : DESTROY(at, ibv_dereg_mr);
 	if (!domain)
 		return -1;
-	/* Half of them of all the memory, so that much of what is asked can be had. */
+	/* Half of the regions have all the memory, so that many requests can succeed. */
 	*at = below(m, 2) ? ibv_reg_mr_iova(domain, m->memory, MEMORY, 0, access) :
 		ibv_reg_mr_iova(domain, m->memory + from, len, below(m, 4) ? from : any(m), access);
 	return *at ? 0 : -1;
@@ -103,13 +103,13 @@ static struct ibv_qp_init_attr qp_init(struct mine *m)
 	};
 }
 
-/* At an empty place, of an id if there is one. */
+/* Makes a queue pair at an empty place, with an id if there is one. */
 static int new_qp(struct mine *m, struct ibv_qp **at, struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = qp_init(m);
 	struct ibv_pd *domain = ONE(m, pd);
 
-	/* The library would look into them. */
+	/* The library would read these. */
 	if (*at || !domain || !init.send_cq || !init.recv_cq)
 		return -1;
 	if (!id) {
@@ -158,7 +158,7 @@ static struct ibv_sge sge(struct mine *m)
 
 	if (!region || !below(m, 8))
 		return (struct ibv_sge) { any(m), any(m), any(m) };
-	/* With the address as it is most often registered: its place in the memory. */
+	/* The address is the place in the memory, as most regions are registered. */
 	return (struct ibv_sge) { from, below(m, 4) ? below(m, 4096) : number(m, MEMORY - from),
 		below(m, 16) ? region->lkey : any(m) };
 }
@@ -172,7 +172,7 @@ static int post_recv(struct mine *m)
 
 	if (shared && below(m, 2))
 		return ibv_post_srq_recv(shared, &wr, &bad);
-	/* With a shared one there are no others, which the library takes for granted. */
+	/* The library assumes that a queue pair with a shared queue has no receives. */
 	return one && !one->srq ? ibv_post_recv(one, &wr, &bad) : -1;
 }
 
@@ -190,7 +190,7 @@ static int post_send(struct mine *m)
 	}, *bad;
 	struct ibv_qp *one = ONE(m, qp);
 
-	/* What the library copies itself must be there. */
+	/* The library copies inline data itself: they must be readable. */
 	if (wr.send_flags & IBV_SEND_INLINE)
 		for (int i = 0; i < 4; i++) {
 			list[i].addr = (uintptr_t)m->memory + list[i].addr % (MEMORY / 2);
@@ -251,7 +251,7 @@ static int id(struct mine *m)
 	if (below(m, 4))
 		return -1;
 	*at = NULL;
-	/* Its queue pair, if it has one, goes on without it. */
+	/* The id's queue pair, if it has one, stays. */
 	return rdma_destroy_id(was);
 }
 
@@ -295,7 +295,7 @@ static int connect_id(struct mine *m)
 {
 	struct rdma_cm_id *one = ONE(m, id);
 
-	/* The library wants a device, and does not ask for one. */
+	/* The library uses the id's device without a check that there is one. */
 	return one && one->verbs ? go(m, one, 0) : -1;
 }
 
@@ -306,7 +306,7 @@ static int leave(struct mine *m)
 	return one ? rdma_disconnect(one) : -1;
 }
 
-/* What a consumer would do next, most of the time. */
+/* Mostly does what a consumer would do next. */
 static int cm_event(struct mine *m)
 {
 	struct rdma_cm_event *event, copy;
@@ -335,7 +335,7 @@ static int cm_event(struct mine *m)
 	}
 }
 
-/* A child that has what its parent has, and leaves, sooner or later. */
+/* Forks a child, which shares the parent's objects and ends some time later. */
 static int fork_child(struct mine *m);
 
 static int unmap(struct mine *m)
@@ -383,7 +383,7 @@ static const struct call {
 
 static __thread unsigned int under_way;
 
-/* The library believes what it is told. */
+/* The library checks few arguments, and may crash. */
 static void crashed(int signal)
 {
 	atomic_fetch_add(&shared->of[under_way].crashed, 1);
@@ -440,7 +440,7 @@ static void *thread(void *arg)
 	return NULL;
 }
 
-/* Counts of all processes that have this file. */
+/* The counts of all processes that share this file. */
 static struct shared *shared_counts(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT, 0600);
@@ -453,8 +453,8 @@ static struct shared *shared_counts(const char *path)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* A call that was never good tests less than it seems to. */
-/* No more than so many of the calls were never good, and there were connections. */
+/* A call that never succeeds tests less than it seems to. */
+/* At most so many of the calls have never succeeded, and there were connections. */
 static int tell(unsigned int most)
 {
 	unsigned int i, never = 0;
@@ -486,7 +486,7 @@ int main(int argc, char **argv)
 	if (!shared)
 		return 3;
 	if (!strcmp(argv[1], "tell"))
-		/* An event of a queue, for one, is a matter of luck. */
+		/* Whether there is an event of a queue, say, depends on chance. */
 		return tell(argc > 3 ? strtoul(argv[3], NULL, 10) : 1);
 	address.sin_family = AF_INET;
 	inet_pton(AF_INET, argv[1], &address.sin_addr);

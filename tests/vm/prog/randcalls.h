@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* For randcalls: what a thread of it holds, and its choices. */
+/* For randcalls: the objects of a thread, and its random choices. */
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #define MEMORY (1UL << 20)
 #define PORTS 6
 
-/* What one thread holds. */
+/* The objects of one thread. */
 struct mine {
 	uint64_t state;
 	struct ibv_context *context;
@@ -24,7 +24,7 @@ struct mine {
 	char *memory;
 };
 
-/* What all processes count. */
+/* Counts of all processes. */
 struct counts {
 	atomic_uint good, bad, crashed;
 };
@@ -48,7 +48,7 @@ static inline unsigned int below(struct mine *m, unsigned int n)
 	return any(m) % n;
 }
 
-/* Some that is there, or NULL. */
+/* A random object of the kind, or NULL. */
 static inline void *some(struct mine *m, void *slots)
 {
 	void **all = slots;
@@ -60,13 +60,13 @@ static inline void *some(struct mine *m, void *slots)
 	return NULL;
 }
 
-/* One of a kind; a place for one. */
+/* An object of a kind; a free place for one. */
 #define ONE(m, kind) some(m, (m)->kind)
 #define PLACE(m, kind) (&(m)->kind[below(m, SLOTS)])
 
 /*
- * Destroys what is at a place. If it was busy and is there still, it is not used any more:
- * the library has unmapped its ring.
+ * Destroys the object at a place. If it is busy it stays, but is not used any more: the
+ * library has unmapped its ring.
  */
 #define DESTROY(at, how) ({ int _err = how(*(at)); *(at) = NULL; _err; })
 

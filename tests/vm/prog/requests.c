@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * requests ADDRESS PORT: a listener that rejects each request, and tells the peer
- * by private data which one it was: 0, 1, 2, ... (32 bits, of network order).
+ * requests ADDRESS PORT: a listener that rejects each request. The private data of the
+ * rejection have the number of the request: 0, 1, 2, ... (32 bits, in network order).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * victim ADDRESS PORT: accepts connections for ever, for peers that break every
- * rule, and looks after each whether memory that was not given to it is as it was.
+ * victim ADDRESS PORT: accepts connections of peers that break every rule. After each
+ * connection it checks that memory which the peer may not write to is unchanged.
  *
- * Each connection has a protection domain, regions, a completion queue and a
- * queue pair of its own, and an area of memory full of a pattern, in which what
- * is granted lies; the private data of the MPA Reply say where (struct told).
- * Those of the Request say what is wanted (struct asked). At the end of each
- * connection comes a line: "end TOKEN ok got=N", or what is wrong instead of ok.
- * A line of input, "connect PORT TOKEN FLAGS RECEIVES", has it open a connection
- * to that port of its own address; it tells the same then in its Request. It ends
- * itself when its input does.
+ * Each connection has a protection domain, regions, a completion queue and a queue
+ * pair of its own, and an area of memory full of a pattern, which contains the regions.
+ * The private data of the MPA Reply tell the peer where they are (struct told); those
+ * of the Request say what the peer wants (struct asked). At the end of each connection
+ * victim prints "end TOKEN ok got=N", or what is wrong instead of ok. At a line of
+ * input, "connect PORT TOKEN FLAGS RECEIVES", it connects to that port of its own
+ * address, and its Request has the struct told. It ends when its input does.
  */
 #include <endian.h>
 #include <errno.h>
@@ -36,7 +35,7 @@
 #define SINK_SIZE 64
 #define FLOODS 8
 
-/* What the peer can name. None begins or ends where a page does. */
+/* Regions that the peer can name. None begins or ends at the border of a page. */
 enum { BOTH, WRITE, READ, OTHER, STALE, LOCAL, RANGES };
 
 static const struct {
@@ -47,25 +46,26 @@ static const struct {
 		   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
 	[WRITE] = { 0x4010, 1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
 	[READ] = { 0x6020, 70000, IBV_ACCESS_REMOTE_READ },
-	/* Of a protection domain that no connection has. */
+	/* In a protection domain that no connection has. */
 	[OTHER] = { 0x19008, 500,
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
 	/* Registered once. */
 	[STALE] = { 0x1a010, 600,
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
-	/* What is received, and the sinks of Reads. */
+	/* Buffers of receives, and sinks of Reads. */
 	[LOCAL] = { 0x1c004, 0x3000, IBV_ACCESS_LOCAL_WRITE },
 };
 
-/* In network order, as is what follows. */
+/* In network order, as are the structs below. */
 struct asked {
 	uint32_t token;
 	uint8_t flags, receives;
 } __attribute__((packed));
 
 /*
- * Flags: Reads of 64 octets of the peer's STag 0x100 from address 0x1000 on; Writes to there; a Write
- * and a Read of nothing, with STag 0. And one for itself: nothing that the peer sends is placed.
+ * What the victim does, by flags: Reads 64 octets of the peer's STag 0x100 from address 0x1000 on;
+ * Writes to there; a Write and a Read of no octets, with STag 0. A last flag is for victim itself:
+ * nothing that the peer sends is placed.
  */
 #define ASKS_READS 1
 #define ASKS_FLOOD 2
@@ -233,7 +233,7 @@ static void post_sends(struct slot *s)
 			sge.addr = (uintptr_t)s->area + SINK_AT + i * SINK_STEP;
 			sge.length = SINK_SIZE;
 		}
-		/* The peer may have ended it already. */
+		/* The peer may have ended the connection already. */
 		if (ibv_post_send(s->id->qp, &wr, &bad))
 			break;
 		s->sent++;
@@ -242,7 +242,7 @@ static void post_sends(struct slot *s)
 
 /* --- a connection ends --------------------------------------------------------------- */
 
-/* Everything posted completes, once; returns how many receives had a message. */
+/* Each posted request completes once; returns how many receives had a message. */
 static const char *completions(struct slot *s, int *got)
 {
 	int left = s->posted + s->sent, tries = 3000, failed = 0;
@@ -273,7 +273,7 @@ static const char *completions(struct slot *s, int *got)
 	return ibv_poll_cq(s->cq, 1, &wc) ? "more completes than was posted" : NULL;
 }
 
-/* Whatever the peer may have written is made as it was; then all must be. */
+/* Restores the pattern where the peer was allowed to write; then all must be the pattern. */
 static const char *canaries(struct slot *s)
 {
 	static char text[80];
@@ -347,7 +347,7 @@ static void end(struct slot *s)
 	if (also)
 		bad = also;
 	clear(s);
-	/* When nothing of it is there any more. */
+	/* Printed when nothing of the connection is left. */
 	printf("end %u %s got=%d\n", token, bad ? bad : "ok", got);
 }
 
@@ -382,13 +382,13 @@ static void request(struct rdma_cm_event *event)
 	}
 }
 
-/* What a line of input asks for. */
+/* Does what a line of input asks for. */
 static void call(unsigned int port, unsigned int token, unsigned int flags, unsigned int receives)
 {
 	struct sockaddr_storage to = own;
 	struct slot *s = must(find_slot(), "a slot");
 
-	/* The same place in both families. */
+	/* The port is at the same place for both address families. */
 	((struct sockaddr_in *)&to)->sin_port = htobe16(port);
 	s->asked = (struct asked) { .token = htobe32(token), .flags = flags, .receives = receives };
 	zero(rdma_create_id(channel, &s->id, s, RDMA_PS_TCP), "id");
@@ -479,7 +479,7 @@ int main(int argc, char **argv)
 	puts("ready");
 	fds[0] = (struct pollfd) { .fd = channel->fd, .events = POLLIN };
 	fds[1] = (struct pollfd) { .fd = 0, .events = POLLIN };
-	/* A line at a time, or poll() would not tell of the next. */
+	/* Without a buffer in stdio: poll() would not tell of a line in it. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 	for (;;) {
 		if (poll(fds, 2, -1) < 0)

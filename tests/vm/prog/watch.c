@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * watch DEVICE: hold one of each object of an RDMA device and tell what happens
- * to it, a line each: "ready", "event NAME" for an asynchronous event. After the
- * fatal one it says whether a new verb fails ("then ERRNO"), and that it let go
- * of everything ("gone"). SIGTERM ends it sooner, with the resources open.
+ * watch DEVICE: makes one of each object of an RDMA device and prints "ready", and
+ * then "event NAME" for each asynchronous event. After the fatal event it calls a verb
+ * and prints the error ("then ERRNO"), destroys all objects, and prints "gone". SIGTERM
+ * ends it sooner, without destroying the objects.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	}
 	errno = 0;
 	printf("then %s\n", ibv_alloc_pd(context) ? "a new PD" : strerror(errno));
-	/* The kernel's objects are gone already; the library must only not hang. */
+	/* The kernel's objects are gone already: the calls may fail, but must not hang. */
 	ibv_destroy_qp(qp);
 	ibv_destroy_srq(srq);
 	ibv_dereg_mr(mr);

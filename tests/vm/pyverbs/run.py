@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run rdma-core's own tests (tests/MODULE.py) on a device and judge them.
 
-EXPECTED has a line for each test: its name, "pass", "skip" or "fail", and the
-reason of the latter two. A test that it does not name must pass. A line "because REASON | PATTERN"
-says by what a reason shows: in the exception, or in what the test printed. Prints KTAP: a
-line for each test that passes or does what it should not, or for another reason; those that do not
-pass, as expected, are counted by their reasons.
+The file EXPECTED has a line for each test: its name, "pass", "skip" or "fail", and the reason for
+the latter two. A test without a line must pass. A line "because REASON | PATTERN" has a pattern for
+the exception or the output of a test that skips or fails for that reason. Prints KTAP: a line for
+each test that passes, and for each that has an unexpected result or reason; the others are counted
+by their reasons.
 
-Does what their run_tests.py --dev DEVICE --gid 0 does, but with a time limit
-for each test, and without loading the tests of other hardware, which takes
-longer than running ours. Without a GID index nearly all of them would be
-skipped silently: those of a RoCE device are what they look for by themselves.
+Does the same as rdma-core's run_tests.py --dev DEVICE --gid 0, but with a time limit for each test,
+and without loading the tests of other hardware, which takes longer than running ours. Without a GID
+index nearly all tests would be skipped, as they look for the GIDs of a RoCE device.
 """
 
 import argparse
@@ -27,8 +26,8 @@ import unittest
 
 TESTS = "/usr/share/rdma-core-tests/tests"
 
-# They draw a QP's attributes at random, and the provider has ibv_create_qp_ex
-# for some only: as often as it takes, and the same each time.
+# Tests choose a QP's attributes at random, and the provider's ibv_create_qp_ex supports only some
+# choices. So such a test runs again until it can, with fixed seeds.
 DRAWS = 10
 DRAWN = "RC QP with extended attrs is not supported", "RC QP without extended attrs is not supported"
 
@@ -53,7 +52,7 @@ class Result(unittest.TestResult):
         super().startTest(test)
         self.outcome = None
         signal.alarm(self.seconds)
-        # If it hangs where no signal gets through: the plan is not kept then.
+        # For a test that hangs where no signal gets through: the process ends, without the plan.
         faulthandler.dump_traceback_later(self.seconds + 5, exit=True)
 
     def stopTest(self, test):
@@ -87,8 +86,8 @@ def flat(suite):
 
 
 def wait_less(seconds):
-    """A limit for the barriers of tests with two processes: those of test_rdmacm_async_write do
-    not count the same, and wait 15 s for each other, twice, at the end."""
+    """Limits the time at the barriers of tests with two processes. The processes of
+    test_rdmacm_async_write have different numbers of barriers, and wait 15 s twice at the end."""
     context = multiprocessing.context.BaseContext
     barrier = context.Barrier
 
@@ -163,7 +162,7 @@ class Ktap:
         self.say(f"ok {self.count} - {name} # SKIP {reason}")
 
 
-# Tests and their children print, too, and that is no part of the report.
+# Tests and their children print, too. Their output is not part of the report.
 REPORT = os.fdopen(os.dup(1), "w")
 
 
@@ -186,7 +185,7 @@ def main():
     missing = [name for name in table if name not in tests]
     must = [name for name in tests if table.get(name, ("pass",))[0] == "pass"]
     reasons = {reason for name, (_, reason) in table.items() if name in tests and reason}
-    # Whatever else does not do as expected comes in addition, and breaks the plan.
+    # Other tests get a line only if they do not end as expected, which breaks the plan.
     ktap = Ktap(len(must) + len(missing) + len(reasons) + 1)
     signal.signal(signal.SIGALRM, too_long)
     result, passed, as_expected = Result(args.limit), 0, collections.Counter()
@@ -213,7 +212,7 @@ def main():
     for _, trace in result.failures:
         print(trace)
     sys.stdout.flush()
-    # Not by way of atexit: that waits for children, even for hanging ones.
+    # Without atexit, which would wait for children that hang.
     os._exit(1 if ktap.failed else 0)
 
 

@@ -4,10 +4,10 @@
     adversary.py DEVICE ADDRESS PORT [GROUP...]     all groups, if none is named
     adversary.py --list [GROUP...]                  the groups, and a line for each check of all
 
-Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and the cases that failed before it.
-In the environment: CASES, the number of random ones (more than SHORT: all of the tables are played,
-which are longer then, too), TIME, seconds after which no more of them are begun, SEED, and ONLY, a
-part of the names of the cases to be played.
+Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and before it the cases that failed.
+Environment: CASES, the number of random cases (with more than SHORT, the tables are longer, and all
+of their cases are played); TIME, seconds after which no random case begins; SEED; ONLY, a part of the
+names of the cases to be played.
 """
 
 import os
@@ -31,12 +31,12 @@ SEED = os.environ.get("SEED") or "1"         # a number
 ONLY = os.environ.get("ONLY", "")
 DEBUG = os.environ.get("RSIW_KERNEL") == "debug"
 EVERYTHING = CASES > SHORT
-# In the short form only one of so many cases of the long tables is played; which, says the seed.
+# In the short form one of STEP cases of a long table is played; the seed chooses which.
 STEP = int(os.environ.get("STEP") or (1 if EVERYTHING else 12 if DEBUG else 3))
 LONG = 100
-# At once: most of a case is waiting.
+# Cases at a time: a case mostly waits.
 WORKERS = int(os.environ.get("WORKERS") or 3)
-# More than so many failures are not looked for.
+# After so many failures no more cases are played.
 ENOUGH = 20
 
 
@@ -50,13 +50,13 @@ GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
 
 
 def chosen(name):
-    """Those of a group that are played. All of a short one, and all random ones, one by one: there
-    may be a million of them."""
+    """The cases of a group that are played: all of a short group, and all random ones. Of these there
+    may be a million, so they are not made a list."""
     table = GROUPS[name](EVERYTHING)
     if name != "random":
         table = list(table)
         if len(table) > LONG:
-            # Seeds that follow each other, as days do, come to each case in STEP of them.
+            # STEP successive seeds, as of successive days, play each case once.
             table = table[int(SEED) % STEP::STEP]
     return (case for case in table if ONLY in case[0])
 
@@ -74,7 +74,7 @@ class Adversary:
         self.before = self.settled(None)
 
     def good(self, victim=None):
-        """A connection that does nothing wrong is served."""
+        """The victim serves a connection that keeps the rules."""
         a = Attacker(victim or self.victim)
         t, data = a.told, b"what is written is there"
         a.send(fpdu.tagged(fpdu.WRITE, t.both.stag, t.both.at + 1, data),
@@ -87,7 +87,7 @@ class Adversary:
         a.over(1)
 
     def settled(self, before):
-        """A look at the device when nothing of the cases is left, or when that takes too long."""
+        """Waits until nothing of the cases is left, or for 20 s; returns the state of the device."""
         end = time.monotonic() + 20 * SLOW
         while True:
             now = Watch(self.device)
@@ -101,8 +101,8 @@ class Adversary:
             return int(counter.read())
 
     def roles(self, name, played):
-        """Each case with the victim, who in most groups may be any end: in full both, otherwise
-        one and the other in turn."""
+        """Each case, with the victim in a role. In most groups the victim may be the responder or the
+        initiator: both if everything is played, otherwise the one and the other in turn."""
         if name in setups.GROUPS:
             return ((case, play, self.victim) for case, play in played)
         both = self.victim, self.caller
@@ -140,7 +140,7 @@ class Adversary:
         with ThreadPoolExecutor(WORKERS) as pool:
             count = sum(worker.result() for worker in [pool.submit(plays) for _ in range(WORKERS)])
         self.count += count
-        # What has a wrong CRC is counted as that alone.
+        # FPDUs with a wrong CRC count as CRC errors, and not as faults.
         if name == "placement" and self.faults() != faults:
             failures.append("counters")
             print(f"# {name}: {self.faults() - faults} faults beside the wrong CRCs")
@@ -185,20 +185,20 @@ class Adversary:
         return ", ".join(f"{k} {v}" for k, v in numbers.items())
 
     def log_bounded(self):
-        """Ten lines in five seconds, of each of three kinds."""
+        """The log has at most ten lines in five seconds of each of three kinds."""
         lines = self.after.log - self.before.log
         bound = 3 * 10 * ((self.after.at - self.before.at) / 5 + 2)
         check(lines <= bound, f"{lines} lines of the log, more than {bound:.0f}")
         return f"{lines} lines"
 
     def memory(self):
-        """Kilobytes: what the kernel can give, but to the programs of this job, and cannot give back."""
+        """Compares available memory, without what this job's programs use, and unreclaimable slab."""
         now, before = self.after.meminfo, self.before.meminfo
         programs = now["AnonPages"] - before["AnonPages"]
         lost = before["MemAvailable"] - now["MemAvailable"] - programs
         slab = now["SUnreclaim"] - before["SUnreclaim"]
         text = f"{lost} kB less available, {slab} kB more slab, {programs} kB more for programs"
-        # What was freed stays in quarantine there; lost memory is looked for by the runner.
+        # The debug kernel keeps freed memory in quarantine; there the runner looks for leaks.
         if not DEBUG:
             check(lost < 32768, text)
             check(slab < 4096, text)
@@ -230,7 +230,8 @@ CHECKS = 9
 
 def main():
     if sys.argv[1] == "--list":
-        # And what is checked at the end: silence takes a while, so only with all groups.
+        # The names of the groups, and a line for each check. "silence" takes long, and runs only with
+        # all groups.
         groups = sys.argv[2:]
         print("\n".join([*(groups or GROUPS), *["check"] * (CHECKS - bool(groups))]))
         return

@@ -2,7 +2,7 @@
 """The tables of the adversary: groups of cases.
 
 A group yields (name, function): the function plays one case against the victim, and raises Failed
-if the device does anything but what it should.
+if the device breaks a rule.
 """
 
 import os
@@ -15,12 +15,12 @@ from verdicts import Verdict, answered, judge, terminated
 from victim import (EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
                     Attacker)
 
-# The driver was loaded with verify_first=1.
+# Whether the driver was loaded with verify_first=1.
 VERIFY_FIRST = bool(os.environ.get("VERIFY_FIRST"))
 
 
 def conclude(a, verdict, offender):
-    """Sees to it that what was sent ends as it should."""
+    """Checks that the connection ends as the verdict says."""
     if verdict.what == "terminated":
         a.passing = True
         header = offender if verdict.kind != MPA else None
@@ -40,7 +40,7 @@ def conclude(a, verdict, offender):
 
 
 def single(make, receives=RECEIVES):
-    """One segment, judged by the rules."""
+    """A case of one segment; judge() gives the verdict."""
     def play(victim):
         a = Attacker(victim, receives=receives)
         ulpdu = make(a.told)
@@ -50,7 +50,7 @@ def single(make, receives=RECEIVES):
 
 
 def script(make, verdict, **more):
-    """Several segments; the last is the offender. The verdict is given."""
+    """A case of several segments, of which the last one is wrong, with its verdict."""
     def play(victim):
         a = Attacker(victim, **more)
         ulpdus = make(a.told)
@@ -83,7 +83,7 @@ FIELDS = {
 
 
 def values(field, size, everything):
-    """Values for a field, each a function of what the victim told."""
+    """Values for a field, each a function of the victim's regions."""
     top = 1 << 8 * size
     if size == 1 and everything:
         numbers = range(256)
@@ -111,7 +111,7 @@ def values(field, size, everything):
             yield str(number), lambda t, n=number: n
 
 
-# For 8 or 16 octets.
+# Places for 8 or 16 octets at the borders of a region.
 EDGES = {
     "before": lambda g: g.at - 1, "at": lambda g: g.at, "at the end of": lambda g: g.at + g.size - 8,
     "over the end of": lambda g: g.at + g.size - 7, "behind": lambda g: g.at + g.size,
@@ -127,7 +127,7 @@ def fields(everything):
                     ulpdu = make(t)
                     return ulpdu[:at] + of(t).to_bytes(size, "big") + ulpdu[at + size:]
                 yield f"{base}: {field} {value}", single(changed)
-    # Both fields of a right one of another region.
+    # STag and offset of a right message, in or near another region.
     for name in ("both", "write", "read", "other", "stale", "local"):
         for where, of in EDGES.items():
             yield f"write: {where} {name}", single(lambda t, n=name, f=of: fpdu.tagged(
@@ -137,7 +137,7 @@ def fields(everything):
 
 
 def lengths(everything):
-    """Segments of all lengths, and every message that is as long as it may be."""
+    """Segments of all lengths, and messages of the greatest lengths."""
     sizes = {*range(20), 27, 28, 29, 63, 64, 65, 127, 128, 999, 1000, 1001, 4096}
     if everything:
         sizes |= {*range(140), 5000, 5001, 32768, 65000}
@@ -223,7 +223,7 @@ def messages(everything):
                    fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
         terminated(DDP_TAGGED, 0, got=1))
     yield "Reads beyond IRD", beyond_ird
-    # Twice each, one behind the other: in either role.
+    # Each twice in succession: the second time the victim has the other role.
     for role in ("", ", again"):
         yield f"as many Reads as IRD{role}", reads_at_once(0)
     for role in ("", ", again"):
@@ -244,7 +244,7 @@ def in_single_octets(make):
 
 
 def beyond_ird(victim):
-    """In one TCP segment, to an end that reads slowly."""
+    """All Reads come in one TCP segment, from a peer that reads the answers slowly."""
     a = Attacker(victim, window=4096)
     t = a.told
     a.send(*(read_of(t.read.stag, t.read.at, t.read.size, n) for n in range(1, 101)))
@@ -257,7 +257,8 @@ def beyond_ird(victim):
 
 
 def reads_at_once(more):
-    """So many more than was agreed on, in one TCP segment: none is answered before all are taken."""
+    """As many Reads as were agreed on, and so many more, in one TCP segment: all of them arrive
+    before the first is answered."""
     def play(victim):
         a = Attacker(victim, enhanced=(4, 5))
         t, count = a.told, a.ird + more
@@ -279,7 +280,8 @@ def reads_at_once(more):
 
 
 def nothing_named(victim):
-    """The victim posts them without an STag; what they carry is one, as RNICs are known to refuse 0."""
+    """The victim posts a Write and a Read of no octets without an STag. On the wire they have one,
+    as some RNICs refuse STag 0."""
     a = Attacker(victim, flags=EMPTY)
     a.send(fpdu.tagged(WRITE, 0, 0))
     ulpdu = a.next()
@@ -295,10 +297,10 @@ def nothing_named(victim):
 
 
 def placement(everything):
-    """Nothing is placed of what is damaged, if it comes in one piece, or with verify_first in any."""
+    """Of a damaged FPDU nothing is placed if it arrives in one piece; with verify_first=1, in any."""
     def damaged(make, cuts):
         def play(victim):
-            # One piece may lie in two pages of this host all the same, once in a thousand times.
+            # Once in a thousand times a piece crosses a page of this host, and arrives as two.
             for last in (False, False, True):
                 a = Attacker(victim, flags=PLACES_NOTHING)
                 data = fpdu.fpdu(make(a.told))
@@ -327,11 +329,11 @@ def placement(everything):
 
 
 def responses(everything):
-    """The victim reads twice 64 octets of us, to sinks that lie near each other."""
+    """The victim reads twice 64 octets of this end, to sinks that are close to each other."""
     def case(name, make, verdict):
         def play(victim):
             a = Attacker(victim, flags=READS)
-            # It may not send before we have.
+            # The victim may not send before this end has.
             a.send(fpdu.tagged(WRITE, 0, 0))
             for i in (0, 1):
                 sink, to, size, stag, at = a.read_request(1 + i)
@@ -395,7 +397,7 @@ def responses(everything):
 # --- octets -------------------------------------------------------------------------------------------
 
 def octets(everything):
-    """Below DDP: CRCs, lengths that are not true, streams that end anywhere."""
+    """Below DDP: wrong CRCs, wrong lengths, streams that end anywhere."""
     def damaged(base, at, bit):
         def play(victim):
             a = Attacker(victim)
@@ -403,7 +405,7 @@ def octets(everything):
             data[at] ^= 1 << bit
             a.deliver(bytes(data))
             if at < 2:
-                # Where the FPDU ends is not known any more: no CRC may be right, or come at all.
+                # The length is wrong, so the victim looks for the CRC elsewhere, or waits for it.
                 a.fin()
                 ulpdu = a.next_or_reset()
                 check(not ulpdu or ulpdu[18] == MPA, f"not MPA's: {ulpdu.hex()}")
@@ -426,7 +428,7 @@ def octets(everything):
         return play
 
     def urgent(base, at):
-        """What is in front of the urgent octet counts."""
+        """FPDUs before the urgent octet are delivered."""
         def play(victim):
             a = Attacker(victim)
             data = fpdu.fpdu(BASES[base](a.told)) + b"!"
@@ -446,7 +448,7 @@ def octets(everything):
         return play
 
     for base in BASES if everything else ("write", "send"):
-        # Of that length it is for every base.
+        # Every FPDU of this kind has that length.
         size = len(fpdu.fpdu(bytes({"write": 22, "response": 22, "read": 46,
                                     "terminate": 22}.get(base, 34))))
         for at in range(size):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A peer that speaks MPA, DDP and RDMAP by hand, rightly and wrongly, to rping's server.
+"""A peer of rping's server that makes its MPA, DDP and RDMAP messages itself, right and wrong ones.
 
-    fpdu.py ADDRESS PORT CASE...    each case has a connection of its own
-    fpdu.py --list                  the cases
+    fpdu.py ADDRESS PORT CASE...    runs each case on a connection of its own
+    fpdu.py --list                  prints the names of the cases
 
-Says "ok CASE" if the device behaved, "not ok CASE" if not. A wrong message has to
-be answered by the Terminate that the RFCs name (RFC 5040 s4.8, RFC 5041 s7, RFC 5044 s8), with the
-header of the offending segment, followed by nothing but the FIN.
+Prints "ok CASE" or "not ok CASE". The device has to answer a wrong message with the Terminate that
+the RFCs name (RFC 5040 s4.8, RFC 5041 s7, RFC 5044 s8), with the header of the wrong segment. Only
+the FIN may follow.
 """
 
 import os
@@ -64,7 +64,7 @@ def untagged(opcode, data=b"", queue=0, number=1, offset=0, last=True, version=V
 
 
 def read_of(stag, offset=0, size=16, number=1, sink=(0x100, 0x1000)):
-    """A Read Request for bytes of the other end, to a sink (STag, offset) of this one."""
+    """A Read Request for octets of the other end, to a sink (STag, offset) of this end."""
     return untagged(READ, struct.pack("!IQIIQ", *sink, size, stag, offset), queue=1,
                     number=number)
 
@@ -76,12 +76,12 @@ def fpdu(ulpdu, length=None, crc=None):
 
 
 def advertise(address=0x1000, stag=0x100, size=64):
-    """What rping's client sends first: where its buffer is."""
+    """The first message of rping's client: it says where its buffer is."""
     return struct.pack("!QII", address, stag, size)
 
 
 class Stream:
-    """A connection on which FPDUs go both ways."""
+    """A connection that is set up: FPDUs go both ways."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -102,7 +102,7 @@ class Stream:
         return got
 
     def accepted(self):
-        """The private data of the Reply that accepts."""
+        """Receives a Reply, which has to accept; returns its private data."""
         reply = self.receive(20)
         check(reply[:16] == mpa.REPLY and not reply[16] & mpa.R, f"not accepted: {reply!r}")
         return self.receive(struct.unpack("!H", reply[18:])[0])
@@ -111,7 +111,7 @@ class Stream:
         self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
 
     def heard(self, seconds=10):
-        """What comes next: octets, none at a FIN, None at a reset."""
+        """Receives some octets: an empty string is a FIN, None a reset."""
         self.sock.settimeout(seconds * SLOW)
         try:
             return self.sock.recv(1000)
@@ -121,13 +121,13 @@ class Stream:
             raise Failed("it is not closed") from e
 
     def urgent(self, data):
-        """The last octet is urgent, which MPA knows nothing of: it is answered by a reset."""
+        """Sends data with an urgent last octet. MPA has no such thing: the device has to reset."""
         self.sock.send(data, socket.MSG_OOB)
         got = self.heard()
         check(got is None, f"not reset, but {got and got.hex() or 'a FIN'}")
 
     def next(self):
-        """The ULPDU of the next FPDU, or nothing at the FIN."""
+        """Receives an FPDU and returns its ULPDU, or nothing at the FIN."""
         head = self.receive(2)
         if not head:
             return b""
@@ -139,7 +139,7 @@ class Stream:
         return body[2:2 + length]
 
     def read_request(self, first=1):
-        """The server reads what was advertised: its Read Request, taken apart."""
+        """Receives the server's Read Request for the advertised buffer; returns its fields."""
         ulpdu = self.next()
         check(len(ulpdu) == 46, f"no Read Request: {ulpdu.hex()}")
         control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
@@ -149,26 +149,26 @@ class Stream:
 
 
 class MarkedStream(Stream):
-    """One whose other end was asked for markers (RFC 5044 s4.3): one in front of its first FPDU and
-    at every 512th octet from there."""
+    """A stream with markers (RFC 5044 s4.3): there is one before the first FPDU, and one at every
+    512th octet from there."""
 
     def __init__(self, sock):
         super().__init__(sock)
-        self.at = 0             # in what came
-        self.start = None       # of the FPDU: that of its length field
-        self.covered = b""      # what the CRC is of
+        self.at = 0             # octets received
+        self.start = None       # where in these the FPDU begins, with its length field
+        self.covered = b""      # the octets that the CRC covers
         self.between = self.within = 0
-        self.longest = 0        # ULPDU
+        self.longest = 0        # length of the longest ULPDU
 
     def octets(self, count):
-        """So many octets of the FPDU. The marker in front of any of them is checked."""
+        """Receives octets of the FPDU, and checks the markers among them."""
         got = b""
         while len(got) < count:
             if self.at % 512 == 0:
                 marker = self.receive(4)
                 if not marker:
                     break
-                # A marker between two FPDUs is the second one's, and points nowhere.
+                # A marker between two FPDUs belongs to the second one, and has the offset 0.
                 back = 0 if self.start is None else self.at - self.start
                 check(marker == struct.pack("!HH", 0, back),
                       f"marker {marker.hex()} at {self.at}, {back} octets into the FPDU")
@@ -215,7 +215,7 @@ class Peer(Stream):
         self.accepted()
 
     def terminated(self, kind, code, offender=None, read_request=False):
-        """A Terminate comes, and then the FIN."""
+        """Receives a Terminate of that kind, and then the FIN."""
         ulpdu = self.next()
         check(len(ulpdu) >= 21, f"no Terminate: {ulpdu.hex()}")
         control, rdmap, _, queue, number, offset = struct.unpack("!BBIIII", ulpdu[:18])
@@ -249,7 +249,7 @@ def good(peer):
 
 
 def a_round(peer, first, size=64, read=1):
-    """One, with the numbers of its first Send and of the server's Read."""
+    """A round, given the numbers of its first Send and of the server's Read."""
     peer.send(untagged(SEND, advertise(size=size), number=first))
     sink, to, length, source, address = peer.read_request(read)
     check((length, source, address) == (size, 0x100, 0x1000), "reads something else")
@@ -257,10 +257,10 @@ def a_round(peer, first, size=64, read=1):
 
 
 def goes_on(peer, sink, to, number=2, size=64):
-    """The rest of the round, from the answer to the server's Read on."""
-    # A string, as long as the buffer.
+    """The rest of a round, beginning with the answer to the server's Read."""
+    # A C string that is as long as the buffer.
     data = bytes(1 + i % 251 for i in range(size - 1)) + b"\0"
-    # In three segments, the last of them empty.
+    # The answer has three segments, the last of which is empty.
     peer.send(tagged(RESPONSE, sink, to, data[:30], last=False),
               tagged(RESPONSE, sink, to + 30, data[30:], last=False),
               tagged(RESPONSE, sink, to + size))
@@ -268,7 +268,7 @@ def goes_on(peer, sink, to, number=2, size=64):
     peer.send(untagged(SEND, advertise(0x2000, 0x200, size), number=number))
     written = b""
     while len(written) < size:
-        # One after the other, and the last one says so.
+        # The segments of a Write come in order, and the last one has the flag L.
         ulpdu = peer.next()
         part = ulpdu[14:]
         last = len(written) + len(part) == size
@@ -287,7 +287,7 @@ def in_single_octets(peer):
 
 
 def in_two_segments(peer):
-    """A message in two segments, and reserved bits that are to be ignored."""
+    """A message has two segments, with reserved bits that the device has to ignore."""
     data = advertise()
     peer.send(untagged(SEND, data[:5], last=False),
               untagged(SEND, data[5:], offset=5, rdmap=RDMAP | 0x30))
@@ -295,7 +295,7 @@ def in_two_segments(peer):
 
 
 def terminate_from_us(peer):
-    """It is not answered: the connection ends."""
+    """The device ends the connection and does not answer a Terminate."""
     peer.send(untagged(TERMINATE, bytes((0x20, 2, 0, 0)), queue=2))
     check(peer.next() == b"", "an answer to a Terminate")
 
@@ -314,7 +314,7 @@ def bad_crc_of_write(peer):
 
 
 def length_too_long(peer):
-    """More than a ULPDU may have, though what is there is in order."""
+    """The ULPDU is longer than allowed; all else of it is right."""
     peer.send(untagged(SEND, bytes(64769 - 18)))
     peer.terminated(MPA, 3)
 
@@ -325,7 +325,7 @@ def length_too_short(peer):
 
 
 def urgent_data(peer):
-    """Between FPDUs, and within one."""
+    """An urgent octet between FPDUs, and one within an FPDU."""
     peer.urgent(b"!")
     Peer(peer.address, peer.port).urgent(fpdu(untagged(SEND, advertise()))[:9])
 
@@ -337,9 +337,9 @@ def queue(peer):
 
 
 def no_buffer(peer):
-    """A second Send, for which no receive is posted yet: it waits for one. The first one's answer may
-    come before; or rping's server, which never gets two at a time, hangs up. What comes of a Send that
-    waits in vain is in tests/verbs/t_late.c."""
+    """A second Send, for which no receive is posted yet, waits for one. The answer to the first Send may
+    come before; or rping's server hangs up, as its client never sends two at a time. Sends that wait in
+    vain are tested in tests/verbs/t_late.c."""
     second = untagged(SEND, advertise(), number=2)
     peer.send(untagged(SEND, advertise()), second)
     ulpdu = peer.next()
@@ -431,7 +431,7 @@ def read_short_header(peer):
 
 
 def read_zero_of_nothing(peer):
-    """A Read of no bytes names no buffer: it is answered, whatever its STag."""
+    """A Read of no octets needs no buffer: the device answers it, whatever its STag."""
     peer.send(read_of(0, size=0))
     check(peer.next() == tagged(RESPONSE, 0x100, 0x1000), "no empty Read Response")
 
@@ -469,8 +469,8 @@ def response_too_short(peer):
 # --- what belongs to others -----------------------------------------------------------
 
 def other(peer):
-    """A second connection, which is in a protection domain of its own, and the STag and address of
-    the buffer that the server has for it."""
+    """Makes a second connection, which has a protection domain of its own. Returns it, and STag and
+    address of the server's buffer for it."""
     second = Peer(peer.address, peer.port)
     second.send(untagged(SEND, advertise()))
     sink, to, _, _, _ = second.read_request()
@@ -496,11 +496,11 @@ def read_of_another(peer):
 
 
 def reads_beyond_ird(peer):
-    """More Reads than were agreed on: the queue is full, the connection ends, others go on.
+    """More Reads than were agreed on: their queue overflows and the connection ends; others go on.
 
-    It takes a server with a buffer that is larger than this end's window (rping -S 65000), so that
-    the first answers are not over when the last request is there. A second connection's queue is
-    its own: it works while the first one's is full.
+    The server's buffer has to be larger than this end's window (rping -S 65000), so that the last
+    request arrives before the first answers have been sent. A second connection has a queue of its
+    own: it works while that of the first one is full.
     """
     size = 65000
     peer.sock.close()
@@ -512,14 +512,14 @@ def reads_beyond_ird(peer):
     total = 0
     while (ulpdu := peer.next()) and ulpdu[1] == RDMAP | RESPONSE:
         total += len(ulpdu) - 14
-    # The queue may have room for some more than was agreed on, but not for all that came.
+    # The queue may have room for some more Reads than were agreed on, but not for all of them.
     check(total < 100 * size, f"{total // size} Reads at a time")
     check(ulpdu[1:2] == bytes((RDMAP | TERMINATE,)), f"no Terminate: {ulpdu[:30].hex()}")
     check((ulpdu[18], ulpdu[19]) == (DDP_UNTAGGED, 2), f"says {ulpdu[18:20].hex()}")
     check(peer.next() == b"", "something behind the Terminate")
 
 
-# It needs a server of its own.
+# The case needs a server of its own.
 reads_beyond_ird.listed = False
 
 
@@ -537,7 +537,7 @@ def main():
         try:
             CASES[name](Peer(address, port))
             print("ok", name, flush=True)
-        # A socket's time limit, too, and an FPDU that is too short to be taken apart.
+        # OSError: a time limit of the socket; the others: an FPDU that is too short to be parsed.
         except (Failed, OSError, IndexError, struct.error) as e:
             print(f"# {e!r}"[:300])
             print("not ok", name, flush=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The random part of the adversary: right streams, made wrong in several ways at once.
+"""The random part of the adversary: right streams that are changed in several ways at once.
 
-What is right then is not known, but what may never be is: what comes back is a stream of FPDUs,
-with at most one Terminate, well formed and last; nothing is read but what was asked for and may be;
-and the victim finds its memory untouched.
+No rule says how the victim has to answer these, but some things must never happen. So a case checks
+that the victim sends a stream of FPDUs, with at most one Terminate, well formed and at the end; that
+its answers contain only data that were asked for and may be read; and that its memory is intact.
 """
 
 import random
@@ -21,7 +21,7 @@ INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xF
 
 
 def streams(rng, t):
-    """A right stream: ULPDUs with the names of what they are."""
+    """A right stream: ULPDUs, each with the name of its kind."""
     sends = reads = 0
     for _ in range(rng.randint(1, 6)):
         name = rng.choice(("write", "write", "send", "send_inv", "read", "read", "response",
@@ -90,7 +90,7 @@ def framed(rng, ulpdu):
 
 
 def stream(rng, t):
-    """What is sent, and the ULPDUs of it that are whole."""
+    """The octets to be sent, and the ULPDUs that they were made of."""
     sent = [[name, ulpdu] for name, ulpdu in streams(rng, t)]
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         victim = rng.choice(sent)
@@ -117,7 +117,7 @@ def stream(rng, t):
 
 
 def may_answer(t, ulpdu, ulpdus):
-    """Whether a Read Response has what one of the Read Requests may have."""
+    """Whether a Read Response has only data that one of the Read Requests may read."""
     stag, to = struct.unpack("!IQ", ulpdu[2:14])
     data = ulpdu[14:]
     for asked in ulpdus:
@@ -130,7 +130,7 @@ def may_answer(t, ulpdu, ulpdus):
         if not data:
             return True
         given = next((g for g in (t.both, t.read) if g.stag == source), None)
-        # The one may have been written to by ourselves.
+        # This end may have written to `both`, so its data are not known.
         if given and given.holds(at + done, len(data)) and \
                 (given is t.both or data == t.pattern(at + done, len(data))):
             return True
@@ -138,7 +138,7 @@ def may_answer(t, ulpdu, ulpdus):
 
 
 def framed_as_sent(data):
-    """ULPDUs as a receiver finds them in what was sent, whole or not."""
+    """The ULPDUs that a receiver finds in these octets, complete or not."""
     at = 0
     while at + 2 <= len(data):
         length = struct.unpack("!H", data[at:at + 2])[0]
@@ -147,7 +147,7 @@ def framed_as_sent(data):
 
 
 def answers(a, flags, data):
-    """All that comes back, up to the end."""
+    """Checks all that comes back."""
     ulpdus = list(framed_as_sent(data))
     while ulpdu := a.next_or_reset():
         opcode = ulpdu[1] & 0xF
@@ -189,7 +189,7 @@ def play(victim, seed, number):
             time.sleep(0.05 * SLOW)
         a.fin()
     except (BrokenPipeError, ConnectionResetError):
-        # It has ended already.
+        # The victim has ended the connection.
         pass
     answers(a, flags, data)
     a.over(None)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""pcap.py align FILE: TCP segments with data hold whole FPDUs, from the first byte
-to the last (nine of ten at least), or are frames of connection setup. Says how full they
-are. A check of the check: the same data, begun 4 bytes late, must not pass.
+"""pcap.py align FILE: checks that at least nine of ten TCP segments with data consist of
+whole FPDUs, or are frames of connection setup, and prints how full they are. As a check of
+the check, the same data without its first 4 bytes must not pass.
 
-pcap.py lossy FILE: as align, where segments have SACK blocks: three of four at least.
+pcap.py lossy FILE: like align, for segments with SACK blocks: at least three of four.
 
-pcap.py gathered FILE: as align, of short messages: all segments hold whole FPDUs, and some more
-than one.
+pcap.py gathered FILE: like align, for short messages: all segments consist of whole FPDUs,
+and some have more than one.
 
-pcap.py flip FILE NEW: copies the capture, with one bit changed in the data of
-one FPDU in the middle.
+pcap.py flip FILE NEW: copies the capture, and changes one bit in the data of an FPDU in
+the middle.
 """
 
 import collections
@@ -18,7 +18,7 @@ import sys
 
 FILE_HEADER, RECORD_HEADER = 24, 16
 SETUP = b"MPA ID Re"
-# The length, the headers of the least DDP segment, the CRC.
+# The length field, the header of the smallest DDP segment, the CRC.
 SMALLEST = 2 + 14 + 4
 
 
@@ -33,7 +33,7 @@ def segments(data):
         start = at + RECORD_HEADER
         at = start + stored
         if at > len(data):
-            break                       # the last one was not written in full
+            break                       # the last packet was not written in full
         if stored != original:
             sys.exit("a packet was not captured in full")
         if data[start + 12:start + 14] != b"\x08\x00" or data[start + 23] != 6:
@@ -48,7 +48,7 @@ def segments(data):
 
 
 def fpdus(payload):
-    """The lengths of the FPDUs that make up a payload; None if they do not."""
+    """The lengths of the FPDUs of a payload; None if it does not consist of whole FPDUs."""
     found, at = [], 0
     while at < len(payload):
         if len(payload) - at < SMALLEST:
@@ -84,17 +84,17 @@ def align(data, full_length=1440, most=10):
         print(f"  {times} of {length} bytes")
     for at, length, head in bad[:5]:
         print(f"  at {at:#x}, {length} bytes: {head}")
-    # Bulk data fills segments: 1448 bytes, or 1444 where a length has to be a
-    # multiple of 4.
+    # Bulk data fill segments: 1448 bytes, or 1444 if the length has to be a multiple of 4.
     full = sum(times for length, times in lengths.items() if length >= full_length)
     print(f"  {full} are full")
-    # Where the peer's window ends TCP ends a segment, and what follows is out of step up to the end
-    # of the train: some segments, on a busy machine. Without care none would be whole.
+    # TCP ends a segment where the peer's window ends. The FPDUs that follow do not fit the segments
+    # up to the end of the batch; on a busy machine these are some segments. If the driver did not
+    # align FPDUs, no segment would be whole.
     return len(bad) * most < whole and full > whole // 2 and whole > 500 and shifted == 0
 
 
 def gathered(data):
-    """Segments by the number of FPDUs in them."""
+    """Short messages: all segments are whole, and some have several FPDUs."""
     held = collections.Counter()
     for at, length, _flow in segments(data):
         payload = data[at:at + length]
@@ -121,7 +121,7 @@ def main():
     if sys.argv[1] == "align":
         sys.exit(0 if align(data) else 1)
     if sys.argv[1] == "lossy":
-        # Up to three SACK blocks take 28 octets of each.
+        # Up to three SACK blocks take 28 octets of a segment.
         sys.exit(0 if align(data, 1410, 3) else 1)
     if sys.argv[1] == "gathered":
         sys.exit(0 if gathered(data) else 1)

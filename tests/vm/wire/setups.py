@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""More of the adversary: connection setup, the RTR, and peers that fall silent."""
+"""More groups of the adversary: connection setup, the RTR, and silent peers."""
 
 import errno
 import socket
@@ -22,7 +22,7 @@ ANY_RTR = 0xC000 | 4, 0xC000 | 4
 # --- requests ----------------------------------------------------------------------------------------
 
 def ask(victim, data, how="FIN"):
-    """Octets in place of a Request; returns what comes back up to the end."""
+    """Sends octets instead of a Request; returns all that comes back."""
     sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
     got = b""
     try:
@@ -36,7 +36,7 @@ def ask(victim, data, how="FIN"):
     except socket.timeout as e:
         raise Failed("it is not closed") from e
     except OSError as e:
-        # It was reset, maybe before the FIN, or before all was sent.
+        # The victim has reset the connection, perhaps before all was sent.
         check(e.errno in (errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE), f"{e!r}")
     finally:
         sock.close()
@@ -51,7 +51,7 @@ def refused(data, how="FIN"):
 
 
 def requests(everything):
-    # Nobody waits for how these end: such a token is none of a case's.
+    # A token that no case has: nobody waits for the end of these connections.
     whole = frame(REQUEST, data=struct.pack("!IBB", 0xFFFFFFFF, 0, 8))
     for at in range(len(whole)):
         for how in ("FIN", "RST"):
@@ -75,7 +75,7 @@ def requests(everything):
     yield "a Send and no Request", refused(fpdu.fpdu(fpdu.untagged(SEND, bytes(30))))
 
     def early(data, verdict):
-        """An FPDU right behind the Request, before there can be a Reply."""
+        """An FPDU follows the Request at once, before there can be a Reply."""
         def play(victim):
             a = Attacker(victim, behind=fpdu.fpdu(data))
             conclude(a, verdict, data)
@@ -133,7 +133,7 @@ def rtr(everything):
 # --- silence -------------------------------------------------------------------------------------------
 
 def let_go(victim, data, flags=0):
-    """Whoever owes something is let go, after a while."""
+    """The victim waits for more, but not for ever: it closes after a while."""
     began = time.monotonic()
     sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
     sock.sendall(data, flags)
@@ -160,7 +160,7 @@ def owes_rtr(victim):
 
 
 def owes_nothing(victim):
-    """Nothing makes a connection end that is only quiet, in the middle of an FPDU or not."""
+    """A connection does not end because it is silent, not even in the middle of an FPDU."""
     a = Attacker(victim)
     data = fpdu.fpdu(BASES["write"](a.told))
     for part in (data[:1], data[1:9], data[9:]):
@@ -173,7 +173,7 @@ def owes_nothing(victim):
 
 
 def stays(victim):
-    """The victim's end does not depend on ours: we keep the connection."""
+    """The victim's end of a connection ends although this end does not close."""
     for make in (lambda t: fpdu.tagged(WRITE, UNKNOWN, 0, b"x"), BASES["terminate"]):
         a = Attacker(victim)
         a.send(make(a.told))
@@ -182,7 +182,7 @@ def stays(victim):
 
 
 def reads_nothing(victim):
-    """There is no room for the Terminate, ever."""
+    """This end reads nothing, so the Terminate never finds room; the victim ends all the same."""
     a = Attacker(victim, flags=FLOOD, window=4096)
     a.send(fpdu.tagged(WRITE, 0, 0))
     time.sleep(1)
@@ -203,7 +203,7 @@ def leaves_in_the_flood(victim):
 
 
 def terminated_in_the_flood(victim):
-    """The Terminate comes between FPDUs, behind what was on its way."""
+    """The Terminate follows the FPDUs that were on their way."""
     a = Attacker(victim, flags=FLOOD, window=4096)
     ulpdu = fpdu.tagged(WRITE, UNKNOWN, 0, b"x")
     a.send(fpdu.tagged(WRITE, 0, 0), ulpdu)
@@ -211,14 +211,14 @@ def terminated_in_the_flood(victim):
 
 
 class Silence:
-    """All who take their time, at once."""
+    """All cases that take long, at once."""
 
     CASES = {
         "no Request": lambda v: let_go(v, b""),
         "half a Request": lambda v: let_go(v, REQUEST),
         "a Request without its data": lambda v: let_go(
             v, frame(REQUEST, data=bytes(8), length=9)),
-        # Nothing of it is read.
+        # The victim reads nothing of it.
         "an urgent octet of a Request": lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB),
         "no RTR": owes_rtr,
         "quiet": owes_nothing,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the RFCs say of a first segment on a connection to the victim: for the adversary.
+"""For the adversary: how the RFCs judge the first segment on a connection to the victim.
 
-The rules of RFC 5041 s7.1 and RFC 5040 s7.2 in their order, written down once more, by which any
-segment can be judged. Where the RFCs leave a choice it is the driver's (Documentation/rfc-map).
+judge() has the rules of RFC 5041 s7.1 and RFC 5040 s7.2, in their order, and judges any segment.
+Where the RFCs leave a choice, it takes the driver's (Documentation/rfc-map).
 """
 
 import struct
@@ -20,18 +20,18 @@ MAX_ULPDU = 64768
 
 @dataclass
 class Verdict:
-    """One of these comes of it."""
-    # "lives": the connection goes on; "quiet": so it does, but cannot show it; "terminated": a
-    # Terminate and the end; "closed": the end without a word; "open": nothing yet, and the end if
-    # the stream ends here.
+    """What has to happen after a segment."""
+    # "lives": the connection goes on; "quiet": it goes on, but no Read can show that; "terminated":
+    # the victim sends a Terminate and closes; "closed": it closes and sends nothing; "open": it
+    # waits for more, and closes if the stream ends here.
     what: str
     kind: int = 0
     code: int = 0
     # The Terminate has the Read Request's header.
     read: bool = False
-    # Messages delivered to the consumer.
+    # How many messages the consumer receives.
     got: int = 0
-    # Read Requests taken, and what answers them.
+    # How many Read Requests are accepted, and the answers to them.
     reads: int = 0
     answers: list = field(default_factory=list)
 
@@ -41,7 +41,7 @@ def terminated(kind, code, **more):
 
 
 def access(t, stag, at, size, right):
-    """Whether an STag may be used: 0, or why not, by the codes of RFC 5040 s4.8."""
+    """Whether the STag may be used: None, or the reason why not (RFC 5040 s4.8)."""
     for name, given in t.ranges.items():
         if given.stag == stag and name != "stale":
             break
@@ -62,7 +62,7 @@ READ_CODES = {"invalid": 0, "bounds": 1, "no right": 2, "not associated": 3}
 
 
 def judge(t, ulpdu, receives=8):
-    """What comes of a segment that is the first of its connection."""
+    """The verdict on a segment that is the first of its connection."""
     if len(ulpdu) < 14 or not ulpdu[0] & TAGGED and len(ulpdu) < 18:
         return terminated(MPA, 3)
     if len(ulpdu) > MAX_ULPDU:
@@ -82,7 +82,7 @@ def judge(t, ulpdu, receives=8):
 def judge_tagged(t, ulpdu, opcode):
     stag, to = struct.unpack("!IQ", ulpdu[2:14])
     size = len(ulpdu) - 14
-    # A Read Response is not expected either.
+    # A Read Response is wrong, too: the victim has no Read under way.
     if opcode != WRITE:
         return terminated(RDMA_OPERATION, 6)
     if size:
@@ -122,7 +122,7 @@ def judge_untagged(t, ulpdu, opcode, receives):
         if why == "not associated" or stag == t.local.stag:
             return terminated(RDMA_PROTECTION, 9)
         if stag == t.read.stag:
-            # Nothing can be read any more to see whether it lives.
+            # The region is invalidated from which lives() would read.
             return Verdict("quiet", got=1)
     return Verdict("lives", got=1)
 
@@ -147,7 +147,7 @@ def judge_read(t, header, last):
 
 
 def answered(passed, answers):
-    """The Responses that came are those, whole and in order."""
+    """The Responses that came are these answers, complete and in order."""
     for sink, to, data in answers:
         while True:
             fpdu.check(passed, "an answer is missing")
@@ -165,7 +165,7 @@ def answered(passed, answers):
     fpdu.check(not passed, "more is answered than was asked")
 
 
-# What a Terminate may say at all: layer and type, codes, and whether it has the segment's header.
+# What a Terminate may contain: layer and type, codes, and whether it has the segment's header.
 KINDS = {
     0x00: (range(256), False),
     RDMA_PROTECTION: ((0, 1, 2, 3, 4, 9, 0xFF), True),
@@ -178,7 +178,7 @@ KINDS = {
 
 
 def well_formed(ulpdu, sent):
-    """A Terminate that says something, of a segment that was sent if of any."""
+    """The Terminate has known codes, and its header, if any, is that of a segment that was sent."""
     fpdu.check(ulpdu[:18] == fpdu.untagged(TERMINATE, queue=2), f"odd header: {ulpdu.hex()}")
     term = ulpdu[18:]
     fpdu.check(len(term) >= 4 and term[0] in KINDS, f"says nothing: {term.hex()}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The victim and what it is watched by: for the adversary.
+"""For the adversary: the victim, its attackers, and what watches it.
 
-The program tests/vm/prog/victim.c accepts connections, or opens them; an Attacker is the other end
-of one, made by hand. What it was given is in its `told`. tests/vm/prog/honest.c meanwhile uses the
-same device as one should.
+The program tests/vm/prog/victim.c accepts connections, or opens them. An Attacker is the other end
+of a connection, and makes its messages itself; `told` has the regions that the victim gave it. At
+the same time tests/vm/prog/honest.c uses the device according to the rules.
 """
 
 import copy
@@ -31,14 +31,14 @@ AREA = 0x20000
 PATTERN = bytes((i * 31 + (i >> 8) + 7) & 0xFF for i in range(AREA))
 # RFC 6581 s9: peer-to-peer, with the RTR that is a Write.
 WRITE_RTR = 0x8000 | 4, 0x8000 | 4
-# Nobody's: an index that the device has not come to.
+# An STag that does not exist: the device has not come to this index.
 UNKNOWN = 0x7FFFFF01
-# Where what is asked for to see whether a connection lives goes to.
+# The sink of a Read that tests whether a connection lives.
 PROBE = 0x50524F42
 
 
 class Range:
-    """What an STag names."""
+    """A region of memory, and its STag."""
 
     def __init__(self, name, at, size, stag):
         self.name, self.at, self.size, self.stag = name, at, size, stag
@@ -48,7 +48,7 @@ class Range:
 
 
 class Told:
-    """What the victim says of a connection and its memory."""
+    """The private data in which the victim describes a connection's memory."""
 
     def __init__(self, data):
         self.qpn, self.receive_size, self.receive_at, self.sink_at = struct.unpack("!IIQQ", data[:24])
@@ -64,7 +64,7 @@ class Told:
 
 
 class Program:
-    """A program of the job, whose lines are taken as they come."""
+    """A program of the job. A thread handles the lines that it prints."""
 
     def __init__(self, *command):
         self.name = command[0]
@@ -88,7 +88,7 @@ class Program:
 
 
 class Victim(Program):
-    # Whether it opens the connections.
+    # Whether the victim opens the connections.
     calls = False
 
     def __init__(self, address, port):
@@ -114,13 +114,13 @@ class Victim(Program):
         return " / ".join(self.odd[-3:])
 
     def caller(self):
-        """The same one, for attackers that it shall connect to."""
+        """The same victim, but it connects to its attackers."""
         other = copy.copy(self)
         other.calls = True
         return other
 
     def call(self, sock, token, flags, receives):
-        """It connects to the socket."""
+        """Has the victim connect to the socket; returns the connection."""
         sock.bind((self.address, 0))
         sock.listen(1)
         with self.lock:
@@ -130,7 +130,8 @@ class Victim(Program):
             return sock.accept()[0]
 
     def ended(self, token, seconds=10):
-        """How many messages the connection had, whose memory and queues are in order."""
+        """Waits for the end of a connection, whose memory and queues have to be intact; returns how
+        many messages it received."""
         self.wait(lambda: token in self.ends or self.process.poll() is not None,
                   "a connection does not end", seconds)
         self.lives()
@@ -139,7 +140,7 @@ class Victim(Program):
         return got
 
     def forgive(self, token):
-        """What it said of this connection does not count."""
+        """Drops what the victim has printed of this connection."""
         self.odd[:] = [line for line in self.odd if line.split()[:2] != ["end", str(token)]]
 
     def stop(self):
@@ -167,8 +168,8 @@ class Honest(Program):
 
 
 class Attacker(fpdu.Peer):
-    """A connection with the victim. It may pass over what is no Terminate. (When the victim calls,
-    "enhanced" means nothing.)"""
+    """A connection with the victim. While `passing`, next() skips all but a Terminate, and keeps it in
+    `passed`. ("enhanced" has no meaning where the victim connects.)"""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
                  behind=b""):
@@ -186,7 +187,7 @@ class Attacker(fpdu.Peer):
             data = self.receive(struct.unpack("!H", head[18:])[0])
             self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
             self.told = Told(data[4:])
-            # It wants to send an RTR, and of the forms it gets the Write.
+            # The victim sends an RTR, in the only form that this Reply offers, a Write.
             self.sock.sendall(frame(REPLY, C | S, 2, mpa.enhanced(*WRITE_RTR)) + behind)
             rtr = super().next()
             check(rtr[:2] == fpdu.tagged(fpdu.WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
@@ -219,7 +220,7 @@ class Attacker(fpdu.Peer):
             raise
 
     def deliver(self, data, cuts=()):
-        """So many octets in segments of their own, at least as TCP_NODELAY can do it."""
+        """Sends data in TCP segments that end at the cuts, as far as TCP_NODELAY ensures that."""
         start = 0
         for cut in [*cuts, len(data)]:
             self.sock.sendall(data[start:cut])
@@ -229,7 +230,7 @@ class Attacker(fpdu.Peer):
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError as e:
-            # Over already, from there.
+            # The victim has ended the connection.
             check(e.errno == errno.ENOTCONN, f"no FIN: {e}")
 
     def reset(self):
@@ -237,7 +238,7 @@ class Attacker(fpdu.Peer):
         self.sock.close()
 
     def lives(self, reads=0):
-        """After so many Reads another one is answered, rightly."""
+        """After so many Reads, the victim answers another one with the right data."""
         t = self.told
         at = t.read.at + 5
         self.send(fpdu.read_of(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
@@ -249,19 +250,19 @@ class Attacker(fpdu.Peer):
               f"not what was to be read: {ulpdu.hex()}")
 
     def closed(self):
-        """The end, without a word: a FIN, or a reset."""
+        """The victim ends the connection with a FIN or a reset, and sends nothing before."""
         got = self.heard()
         check(not got, f"something comes before the end: {got and got.hex()}")
 
     def over(self, got=0):
-        """Closed here, too; so many messages were delivered to the consumer."""
+        """Closes the connection; the victim's consumer has received so many messages."""
         self.sock.close()
         count = self.victim.ended(self.token)
         check(got is None or count == got, f"{count} messages delivered, not {got}")
 
 
 class Watch:
-    """What the device and the kernel have at one time, to be compared with later."""
+    """Counters and resources of the device and the kernel at one time, to be compared later."""
 
     def __init__(self, device):
         self.device, self.at = device, time.monotonic()
