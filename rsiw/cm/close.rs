@@ -2,17 +2,19 @@
 
 //! Every way in which a connection ends.
 //!
-//! With a queue pair, the order is always this:
+//! With a queue pair, the order is this:
 //!
-//! 1. TCP: a reset, or a FIN if none was sent. The callbacks are detached, so the queue pair hears
-//!    nothing more.
-//! 2. [`User::lost`]: all outstanding requests complete, and the queue pair drops the connection.
-//! 3. If the connection lingers, the callbacks throw received data away. In this case the FIN
-//!    follows only now, behind the data that the queue pair has left.
+//! 1. The callbacks are detached, so the queue pair hears nothing more, and the registry forgets
+//!    the connection ([`Conn::leave`]).
+//! 2. TCP: a reset, unless TCP has ended the connection or both FINs are there.
+//! 3. [`User::lost`]: all outstanding requests complete, and the queue pair drops the connection.
 //! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
 //!    identifier. No event follows.
-//! 5. The registry forgets the connection. The last reference, which may be one of tx's, releases
-//!    the socket.
+//! 5. The last reference, which may be one of tx's, releases the socket.
+//!
+//! A connection that lingers still has data to deliver, so 3 comes first. Then its callbacks throw
+//! received data away, and it sends what the queue pair has left, and the FIN. 4 follows; 1 and 2
+//! come when the peer's FIN is there, or the time is over.
 //!
 //! Before the queue pair runs, an initiator reports `CONNECT_REPLY` with an error in place of
 //! `CLOSE`, and a responder reports nothing.

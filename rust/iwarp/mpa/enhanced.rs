@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RTR indications and read queue depths of enhanced connection setup (RFC 6581 s9).
+//! The initiator's queue pair sends the RTR itself, as its first FPDU.
 
 use core::ops::{BitAnd, BitOr};
 
