@@ -36,18 +36,21 @@ one_process() { shares "$@" && alike "$1" && in_time "$1"; }
 # The small messages get a turn at least five times a second.
 small_one() { shares "$@" mixed && [ "$(figure "$1" first)" -ge $((5 * TIME)) ] && in_time "$1"; }
 two_alike() {
-	local one two
+	local one two pid
 	shares one 7711 8 16384 8 >"$WORK/one.said" 2>&1 &
+	pid=$!
 	shares two 7712 8 16384 8 || return
-	wait $! || { cat "$WORK/one.said"; return 1; }
+	wait "$pid" || { cat "$WORK/one.said"; return 1; }
 	cat "$WORK/one.figures"
 	one=$(figure one total) two=$(figure two total)
 	[ "$one" -le $((4 * two)) ] && [ "$two" -le $((4 * one)) ] && in_time one && in_time two
 }
 modest_beside_greedy() {
+	local pid
 	shares greedy 7713 32 65536 16 >"$WORK/greedy.said" 2>&1 &
+	pid=$!
 	shares modest 7714 1 64 1 || return
-	wait $! || { cat "$WORK/greedy.said"; return 1; }
+	wait "$pid" || { cat "$WORK/greedy.said"; return 1; }
 	cat "$WORK/greedy.figures"
 	[ "$(figure modest least)" -ge $((5 * TIME)) ] && in_time modest
 }
