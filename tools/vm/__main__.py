@@ -89,11 +89,13 @@ def configure(args):
     os.symlink(os.path.basename(args.logs), link)
     os.rename(link, f"{base}/latest")
     args.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(args.boot, args.cache)
+    khz = None if args.kvm else tsc_khz()
+    if khz:
+        args.append += f" tsc_early_khz={khz}"
     debug = args.kernel != "stock"
     if debug:
         # ACPI stalls for minutes under emulation with all checks on.
-        khz = None if args.kvm else tsc_khz()
-        args.append += " acpi=off" + (f" tsc_early_khz={khz}" if khz else "")
+        args.append += " acpi=off"
         # Suites run when a module is loaded, if they pass the filter: only the
         # kunit job lets any.
         args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"

@@ -11,8 +11,9 @@ READ = bytes.fromhex("0f31 48c1e220 4809d0 c3")
 
 
 def tsc_khz():
-    """In kHz; None if there is none. An emulated processor has its host's counter, and without
-    ACPI a kernel has nothing to measure it with: it would do with the ticks for a clock."""
+    """In kHz; None if there is none. An emulated processor has its host's counter. A guest's kernel
+    measures it by an emulated timer (on a busy machine it was seen to believe in a fifth, so that
+    the guest's clock ran five times too fast). Without ACPI it has no timer to measure it with."""
     if platform.machine() != "x86_64":
         return None
     try:
