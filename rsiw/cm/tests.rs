@@ -150,6 +150,13 @@ impl User for Fake {
     }
 }
 
+/// What iwcm is given of a connection that ends by FINs.
+const IN_ORDER: [TestEvent; 3] = [
+    TestEvent::ConnectReply(0),
+    TestEvent::Disconnect,
+    TestEvent::Close(0),
+];
+
 /// Waits until `done` returns true, for ten seconds at the most.
 fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
     for _ in 0..10_000 {
@@ -304,12 +311,7 @@ mod tests {
         soon("data", || pair.user.received.load(Relaxed) == 100)?;
         pair.peer.shutdown_write()?;
         soon("the FIN", || pair.user.eofs.load(Relaxed) > 0)?;
-        let events = [
-            TestEvent::ConnectReply(0),
-            TestEvent::Disconnect,
-            TestEvent::Close(0),
-        ];
-        pair.ends(Lost::Closed, &events)
+        pair.ends(Lost::Closed, &IN_ORDER)
     }
 
     /// A user that closes is drained first; then FINs are exchanged.
@@ -326,12 +328,7 @@ mod tests {
         soon("our FIN", || pair.peer.recv(&mut byte) == Ok(Received::Eof))?;
         check!(pair.user.state.lock().drains == 1);
         pair.peer.shutdown_write()?;
-        let events = [
-            TestEvent::ConnectReply(0),
-            TestEvent::Disconnect,
-            TestEvent::Close(0),
-        ];
-        pair.ends(Lost::Closed, &events)
+        pair.ends(Lost::Closed, &IN_ORDER)
     }
 
     /// A rejection is reported to the consumer, and the user never runs.

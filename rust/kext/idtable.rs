@@ -211,16 +211,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         loop {
             let object = {
                 let _guard = rcu::read_lock();
-                // SAFETY: The xarray is initialised, and `index` is valid for reads and writes.
-                let entry = unsafe {
-                    bindings::xa_find(
-                        self.xa(),
-                        &mut index,
-                        self.max as c_ulong,
-                        bindings::XA_PRESENT,
-                    )
-                }
-                .cast::<Entry<T>>();
+                let entry = self.find(&mut index).cast::<Entry<T>>();
                 if entry.is_null() {
                     return;
                 }
@@ -232,6 +223,12 @@ impl<T: Send + Sync + 'static> IdTable<T> {
             f(index as u32, &object);
             index += 1;
         }
+    }
+
+    /// The first entry at `index` or behind it, or null; `index` becomes that of the entry.
+    fn find(&self, index: &mut c_ulong) -> *mut c_void {
+        // SAFETY: The xarray is initialised, and `index` is valid for reads and writes.
+        unsafe { bindings::xa_find(self.xa(), index, self.max as c_ulong, bindings::XA_PRESENT) }
     }
 
     /// Whether the table has no object and no reserved number.
@@ -270,15 +267,7 @@ impl<T: Send + Sync + 'static> Drop for IdTable<T> {
         // No lookup runs any more, as lookups borrow the table. So no grace period is needed.
         let mut index = 0;
         loop {
-            // SAFETY: The xarray is initialised, and `index` is valid for reads and writes.
-            let entry = unsafe {
-                bindings::xa_find(
-                    self.xa(),
-                    &mut index,
-                    self.max as c_ulong,
-                    bindings::XA_PRESENT,
-                )
-            };
+            let entry = self.find(&mut index);
             if entry.is_null() {
                 break;
             }
