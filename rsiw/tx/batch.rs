@@ -64,11 +64,13 @@ impl Sink for Pieces<'_> {
     }
 
     fn put_payload(&mut self, len: u32, mut crc: Option<u32>) -> Result<u32, Stop> {
-        let gather = &mut *self.gather;
-        self.batch.fill(len as usize, |dst| -> Result<(), Stop> {
-            crc = copied(gather, dst, crc)?;
-            Ok(())
-        })?;
+        let mut left = len as usize;
+        while left > 0 {
+            let mut room = self.batch.reserve_up_to(left)?;
+            left -= room.len();
+            crc = copied(self.gather, room.bytes(), crc)?;
+            room.commit();
+        }
         Ok(crc.unwrap_or(0))
     }
 }
@@ -360,30 +362,28 @@ impl Tx {
     /// Appends one FPDU whole, or nothing of it.
     #[inline]
     fn put_fpdu(&mut self, fpdu: &Segment) -> Result<(), Stop> {
+        let Some(mut reserved) = self.batch.reserve(self.framer.fpdu_len(fpdu)) else {
+            return self.put_pieces(fpdu);
+        };
         let gather = &mut self.current.gather;
         let (position, before) = (gather.position(), self.framer);
-        let framer = &mut self.framer;
-        let done = self
-            .batch
-            .fill_whole(framer.fpdu_len(fpdu), |room| -> Result<(), Stop> {
-                let mut out = Whole { room, gather };
-                framer.write(fpdu, &mut out)?;
-                // All of `room` becomes part of the batch, so all of it must be written.
-                if out.room.is_empty() {
-                    Ok(())
-                } else {
-                    Err(OTHER_SIZE)
-                }
-            });
-        match done {
-            Some(Ok(())) => Ok(()),
-            Some(Err(stop)) => {
-                self.framer = before;
-                self.current.gather.rewind(position);
-                Err(stop)
-            }
-            None => self.put_pieces(fpdu),
+        let mut out = Whole {
+            room: reserved.bytes(),
+            gather,
+        };
+        let mut done = self.framer.write(fpdu, &mut out);
+        // All that is reserved becomes part of the batch, so all of it must be written.
+        if done.is_ok() && !out.room.is_empty() {
+            done = Err(OTHER_SIZE);
         }
+        match done {
+            Ok(()) => reserved.commit(),
+            Err(_) => {
+                self.framer = before;
+                gather.rewind(position);
+            }
+        }
+        done
     }
 
     /// As [`Self::put_fpdu`], for an FPDU that crosses the end of a page.

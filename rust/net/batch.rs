@@ -229,100 +229,91 @@ impl TxBatch {
     /// either case nothing was appended.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Result {
-        let mut done = 0;
-        self.fill(bytes.len(), |to| -> Result {
-            let from = bytes.get(done..).and_then(|b| b.get(..to.len()));
-            to.copy_from_slice(from.ok_or(EINVAL)?);
-            done += to.len();
-            Ok(())
+        if bytes.len() > self.room() {
+            return Err(ENOSPC);
+        }
+        let (mark, mut left) = (self.len, bytes);
+        while !left.is_empty() {
+            let mut room = match self.reserve_up_to(left.len()) {
+                Ok(room) => room,
+                Err(e) => {
+                    self.rollback(mark);
+                    return Err(e);
+                }
+            };
+            let (now, later) = left.split_at(room.len());
+            room.copy_from_slice(now);
+            room.commit();
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// Reserves room for the next `n` bytes in one piece. Returns `None` if they do not lie in one
+    /// piece, if the batch is full, or if a page must be allocated first.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) -> Option<Reserved<'_>> {
+        let fits = if self.is_small {
+            n <= Self::SMALL - self.at - self.len
+        } else {
+            n != 0
+                && n <= self.room()
+                && n <= self.pages.contiguous()
+                && self.count < Self::MAX_SPANS
+        };
+        fits.then_some(Reserved {
+            batch: self,
+            len: n,
         })
     }
 
-    /// Appends `n` bytes that `write` produces.
-    ///
-    /// `write` is called for one contiguous piece after the other, and has to write all of each. If
-    /// it fails, or with the errors of [`TxBatch::put`], nothing was appended.
+    /// Reserves room for the next bytes: at most `n` of them, and at least one, unless `n` is 0.
+    /// Errors: `ENOSPC` if the batch is full, `ENOMEM` if there is no memory at the moment.
     #[inline]
-    pub fn fill<E: From<Error>>(
-        &mut self,
-        n: usize,
-        mut write: impl FnMut(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn reserve_up_to(&mut self, n: usize) -> Result<Reserved<'_>> {
         if self.is_small {
-            let from = self.at + self.len;
-            if let Some(bytes) = self.small.get_mut(from..).and_then(|s| s.get_mut(..n)) {
-                write(bytes)?;
-                self.len += n;
-                return Ok(());
+            if n <= Self::SMALL - self.at - self.len {
+                return Ok(Reserved {
+                    batch: self,
+                    len: n,
+                });
             }
-        }
-        self.fill_pages(n, write)
-    }
-
-    /// As [`TxBatch::fill`], if all `n` bytes lie in one piece, so that `write` is called once.
-    /// Returns `None` and does nothing if they do not, if the batch is full, if a page must be
-    /// allocated first, or if `n` is 0 and the batch is in pages.
-    #[inline]
-    pub fn fill_whole<E: From<Error>>(
-        &mut self,
-        n: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Option<Result<(), E>> {
-        if self.is_small {
-            let from = self.at + self.len;
-            let done = write(self.small.get_mut(from..)?.get_mut(..n)?);
-            if done.is_ok() {
-                self.len += n;
-            }
-            return Some(done);
-        }
-        if n == 0 || n > self.room() || n > self.pages.contiguous() {
-            return None;
-        }
-        Some(self.piece(n, write))
-    }
-
-    fn fill_pages<E: From<Error>>(
-        &mut self,
-        n: usize,
-        mut write: impl FnMut(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if n > self.room() {
-            return Err(ENOSPC.into());
-        }
-        if self.is_small {
             self.outgrow()?;
         }
-        let mark = self.len;
-        while self.len < mark + n {
-            let max = mark + n - self.len;
-            let piece = self.piece(max, &mut write);
-            if piece.is_err() {
-                self.rollback(mark);
-                return piece;
-            }
+        let n = n.min(self.room());
+        if n == 0 || self.count == Self::MAX_SPANS {
+            return Err(ENOSPC);
         }
-        Ok(())
+        let len = self.pages.prepare(n, self.atomic)?;
+        Ok(Reserved { batch: self, len })
     }
 
-    /// Appends one contiguous piece of up to `max` bytes, which `write` produces.
+    /// The next `n` bytes, which are reserved.
     #[inline]
-    fn piece<E: From<Error>>(
-        &mut self,
-        max: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (full, free) = self.spans.split_at_mut(self.count);
-        let Some(next) = free.first_mut() else {
-            return Err(ENOSPC.into());
-        };
-        let (n, span) = self.pages.give(max, self.atomic, full.last_mut(), write)?;
-        if let Some(span) = span {
-            *next = span;
-            self.count += 1;
+    fn free(&mut self, n: usize) -> &mut [u8] {
+        if !self.is_small {
+            return self.pages.free(n);
+        }
+        let from = self.at + self.len;
+        match self.small.get_mut(from..).and_then(|s| s.get_mut(..n)) {
+            Some(bytes) => bytes,
+            None => &mut [],
+        }
+    }
+
+    /// Appends the next `n` bytes, which are reserved.
+    #[inline]
+    fn append(&mut self, n: usize) {
+        if !self.is_small {
+            let (full, free) = self.spans.split_at_mut(self.count);
+            if let Some(span) = self.pages.give(n, full.last_mut()) {
+                if let Some(next) = free.first_mut() {
+                    *next = span;
+                    self.count += 1;
+                }
+            }
         }
         self.len += n;
-        Ok(())
     }
 
     /// Takes back the bytes that were appended since [`TxBatch::len`] was `mark`. Nothing may have
@@ -417,6 +408,42 @@ impl TxBatch {
     }
 }
 
+/// Room for the next bytes of a batch, which holds arbitrary, old content.
+///
+/// Whoever has written all of it calls [`Reserved::commit`]. If it is dropped instead, nothing was
+/// appended.
+pub struct Reserved<'a> {
+    batch: &'a mut TxBatch,
+    len: usize,
+}
+
+impl Reserved<'_> {
+    /// Appends the bytes to the batch.
+    #[inline]
+    pub fn commit(self) {
+        self.batch.append(self.len);
+    }
+
+    /// The number of bytes.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.batch.free(self.len)
+    }
+
+    fn copy_from_slice(&mut self, from: &[u8]) {
+        for (to, from) in self.bytes().iter_mut().zip(from) {
+            *to = *from;
+        }
+    }
+}
+
 impl Default for TxBatch {
     fn default() -> Self {
         Self::new(None)
@@ -427,44 +454,46 @@ impl Default for TxBatch {
 mod tests {
     use super::*;
 
-    /// Calls `fill_whole` with a `write` that returns `result`, and checks that it was called once,
-    /// for all `n` bytes, or not at all.
-    fn whole(batch: &mut TxBatch, n: usize, result: Result) -> Option<Result> {
-        let (before, mut called) = (batch.len(), 0);
-        let done = batch.fill_whole(n, |to| -> Result {
-            called += 1;
-            assert_eq!(to.len(), n);
-            to.fill(called);
-            result
-        });
-        assert_eq!(called, u8::from(done.is_some()));
-        let appended = if done == Some(Ok(())) { n } else { 0 };
+    /// Reserves `n` bytes in one piece and appends them if `commits`. Returns whether they were
+    /// reserved.
+    fn whole(batch: &mut TxBatch, n: usize, commits: bool) -> bool {
+        let before = batch.len();
+        let reserved = match batch.reserve(n) {
+            Some(mut room) => {
+                assert_eq!(room.bytes().len(), n);
+                room.bytes().fill(1);
+                if commits {
+                    room.commit();
+                }
+                true
+            }
+            None => false,
+        };
+        let appended = if reserved && commits { n } else { 0 };
         assert_eq!(batch.len(), before + appended);
-        done
+        reserved
     }
 
-    /// `write` is called once, or not at all, and then nothing was done.
+    /// Bytes are appended by `commit`, and only by it.
     #[test]
     fn whole_pieces() -> Result {
         let mut batch = TxBatch::new(None);
         // Short: in the object.
         batch.begin(TxBatch::SMALL);
-        assert_eq!(whole(&mut batch, 100, Ok(())), Some(Ok(())));
-        assert_eq!(whole(&mut batch, 50, Err(EFAULT)), Some(Err(EFAULT)));
-        assert_eq!(whole(&mut batch, 1000, Ok(())), None);
+        assert!(whole(&mut batch, 100, true));
+        assert!(whole(&mut batch, 50, false));
+        assert!(!whole(&mut batch, 1000, true));
         batch.clear();
         // Long: in the page, once there is one.
         batch.begin(TxBatch::MAX_LEN);
-        assert_eq!(whole(&mut batch, 1000, Ok(())), None);
+        assert!(!whole(&mut batch, 1000, true));
         batch.put(&[2; 1000])?;
-        while let Some(done) = whole(&mut batch, 1000, Ok(())) {
-            assert_eq!(done, Ok(()));
-        }
+        while whole(&mut batch, 1000, true) {}
         // Less than 1000 bytes are left in the page, or in the batch.
         assert!(batch.len() <= TxBatch::MAX_LEN && batch.len() % 1000 == 0);
         assert!(batch.pages.contiguous() < 1000 || batch.room() < 1000);
         if batch.pages.contiguous() > 10 {
-            assert_eq!(whole(&mut batch, 10, Err(EFAULT)), Some(Err(EFAULT)));
+            assert!(whole(&mut batch, 10, false));
         }
         batch.put(&[2; 1000])?;
         let spans = match batch.bytes() {

@@ -38,7 +38,7 @@ pub mod socket;
 mod tests;
 
 pub use self::{
-    batch::{Bytes, TxBatch},
+    batch::{Bytes, Reserved, TxBatch},
     hooks::{ListenCallbacks, SockCallbacks},
     io::{Received, Sent},
     locked::{LockedSock, SockCell, SockGuard},

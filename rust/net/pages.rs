@@ -255,32 +255,39 @@ impl TxPages {
         self.current = page.map(PartialPage::new);
     }
 
-    /// Lets `write` fill up to `max` contiguous bytes, or fewer where the page ends. If it succeeds
-    /// the bytes are given out: `last` grows if they follow it directly, else a new span is
-    /// returned.
-    ///
-    /// Returns the number of bytes as well. `write` must fill all of them; a byte that it leaves
-    /// alone has arbitrary, old content. Context: sleeping, unless `atomic`. Errors: `ENOMEM`;
-    /// those of `write`.
+    /// How many of `max` bytes [`TxPages::free`] has in one piece: at least one, if `max` is not 0.
+    /// Context: sleeping, unless `atomic`. Errors: `ENOMEM`.
     #[inline]
-    pub(crate) fn give<E: From<Error>>(
-        &mut self,
-        max: usize,
-        atomic: bool,
-        last: Option<&mut PageSpan>,
-        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(usize, Option<PageSpan>), E> {
+    pub(crate) fn prepare(&mut self, max: usize, atomic: bool) -> Result<usize> {
         let current = self.current(atomic)?;
-        let from = current.used;
-        let n = max.min(current.size - from);
+        Ok(max.min(current.size - current.used))
+    }
+
+    /// The next `n` bytes, or fewer where the page ends. They hold arbitrary, old content, and are
+    /// nobody's until [`TxPages::give`].
+    #[inline]
+    pub(crate) fn free(&mut self, n: usize) -> &mut [u8] {
+        let Some(current) = &mut self.current else {
+            return &mut [];
+        };
+        let n = n.min(current.size - current.used);
         // SAFETY: We have a reference to the page. It is lowmem, as it was allocated without
         // `__GFP_HIGHMEM`, and so it is mapped.
         let start = unsafe { bindings::ksock_page_address(current.page.0.as_ptr()) }.cast::<u8>();
-        // SAFETY: The page has `size` bytes at `start`, and `from + n <= size`. By the invariant of
-        // `used` nobody else reads or writes the bytes from `from` on. Whatever they hold is a
-        // valid `u8`.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(start.add(from), n) };
-        write(bytes)?;
+        // SAFETY: The page has `size` bytes at `start`, and `used + n <= size`. By the invariant of
+        // `used` nobody else reads or writes the bytes from there on; `self`, through which they
+        // are given out, is borrowed as long as the result is used. Whatever they hold is a valid
+        // `u8`.
+        unsafe { core::slice::from_raw_parts_mut(start.add(current.used), n) }
+    }
+
+    /// Gives out the next `n` bytes, or fewer where the page ends. `last` grows if they follow it
+    /// directly, else a new span is returned.
+    #[inline]
+    pub(crate) fn give(&mut self, n: usize, last: Option<&mut PageSpan>) -> Option<PageSpan> {
+        let current = self.current.as_mut()?;
+        let from = current.used;
+        let n = n.min(current.size - from);
         current.used = from + n;
         match last {
             Some(last)
@@ -290,9 +297,9 @@ impl TxPages {
             {
                 // INVARIANT: The new bytes follow those of `last`, in the same page.
                 last.raw.bv_len += n as u32;
-                Ok((n, None))
+                None
             }
-            _ => Ok((n, Some(PageSpan::new(current.page.get(), from, n)))),
+            _ => Some(PageSpan::new(current.page.get(), from, n)),
         }
     }
 }

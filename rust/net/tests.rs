@@ -40,41 +40,47 @@ fn spans(batch: &TxBatch) -> &[PageSpan] {
     }
 }
 
-/// Appends the next `n` bytes of a stream, which is at position `*at`; in one piece if possible.
+/// Reserves the next `n` bytes of the batch, in one piece if possible, and has `write` write each
+/// piece, which returns whether to append it.
+fn pieces(batch: &mut TxBatch, n: usize, mut write: impl FnMut(&mut [u8]) -> bool) -> Result {
+    let mut left = n;
+    while left > 0 {
+        // (A piece that is not in one piece is tried again, so that there is only one borrow.)
+        let mut room = match batch.reserve(left).is_some() {
+            true => batch.reserve(left).ok_or(EINVAL)?,
+            false => batch.reserve_up_to(left)?,
+        };
+        left -= room.len();
+        if write(room.bytes()) {
+            room.commit();
+        }
+    }
+    Ok(())
+}
+
+/// Appends the next `n` bytes of a stream, which is at position `*at`.
 fn fill(batch: &mut TxBatch, at: &mut u64, n: usize) -> Result {
-    let mut write = |to: &mut [u8]| -> Result {
+    pieces(batch, n, |to| {
         for byte in to {
             *byte = pattern(*at);
             *at += 1;
         }
-        Ok(())
-    };
-    match batch.fill_whole(n, &mut write) {
-        Some(done) => done,
-        None => batch.fill(n, write),
-    }
+        true
+    })
 }
 
-/// Writes `n` bytes that must never be sent: writing fails at the last one, or is rolled back.
+/// Writes `n` bytes that must never be sent: the last piece is not appended, or all are rolled
+/// back.
 fn scribble(batch: &mut TxBatch, n: usize, fails: bool) -> Result {
     let mark = batch.len();
     let mut done = 0;
-    let mut write = |to: &mut [u8]| -> Result {
+    pieces(batch, n, |to| {
         to.fill(0xee);
         done += to.len();
-        if fails && done == n {
-            return Err(EFAULT);
-        }
-        Ok(())
-    };
-    let filled = match batch.fill_whole(n, &mut write) {
-        Some(filled) => filled,
-        None => batch.fill(n, &mut write),
-    };
-    check!(filled.is_err() == fails && done == n);
-    if !fails {
-        batch.rollback(mark);
-    }
+        !(fails && done == n)
+    })?;
+    check!(done == n && (batch.len() == mark + n) == !fails);
+    batch.rollback(mark);
     check!(batch.len() == mark);
     Ok(())
 }
@@ -475,7 +481,7 @@ mod suite {
         batch.put(&[2; 50_000])?;
         batch.rollback(mark);
         check!(batch.len() == 100);
-        check!(batch.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(batch.reserve_up_to(10)?.len() == 10);
         check!(batch.len() == 100);
         batch.put(&[3; 100])?;
         check!(batch.len() == 200 && spans(&batch).len() == 2);
@@ -495,7 +501,7 @@ mod suite {
         batch.put(&[1; 10])?;
         batch.put(&[2; 20])?;
         batch.rollback(12);
-        check!(batch.fill(10, |_| Err(EFAULT)) == Err(EFAULT));
+        check!(batch.reserve_up_to(10)?.len() == 10);
         check!(short(&batch, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]));
         batch.consume(9);
         check!(short(&batch, &[1, 2, 2]));
