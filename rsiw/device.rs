@@ -44,7 +44,7 @@ pub(crate) struct Limits {
 }
 
 /// Work queues of the module, shared by its devices.
-pub(crate) struct Queues {
+pub(crate) struct Workqueues {
     /// Receives bulk data. Of high priority, as it takes over the work of a softirq.
     pub(crate) rx: Workqueue,
     /// Does the same in turn with processes, and runs the timers of late receives.
@@ -59,7 +59,7 @@ pub(crate) struct Queues {
     pub(crate) cm_of_processes: Workqueue,
 }
 
-impl Queues {
+impl Workqueues {
     /// Makes the work queues of the module. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
@@ -139,7 +139,7 @@ pub(crate) struct Device {
     pub(crate) regions: Regions,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
-    pub(crate) queues: Arc<Queues>,
+    pub(crate) workqueues: Arc<Workqueues>,
     /// The port mapper may choose local ports.
     pub(crate) ports_mapped: bool,
     /// The pool that takes the pages that tx has filled, of all queue pairs.
@@ -148,7 +148,11 @@ pub(crate) struct Device {
 
 impl Device {
     /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>, ports_mapped: bool) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        gid: [u8; 6],
+        workqueues: Arc<Workqueues>,
+        ports_mapped: bool,
+    ) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
             gid,
@@ -162,7 +166,7 @@ impl Device {
                 mr: Limit::new(max::MR)?,
             },
             counters: Counters::new(),
-            queues,
+            workqueues,
             ports_mapped,
             tx_pages: PagePool::new()?,
         };

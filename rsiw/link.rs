@@ -4,7 +4,7 @@
 
 use crate::{
     cm,
-    device::{Queues, Rsiw},
+    device::{Rsiw, Workqueues},
     params,
     rnic::Rnic,
 };
@@ -14,16 +14,19 @@ use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevN
 /// The state that outlives a single device.
 pub(crate) struct Links {
     pub(crate) devices: Devices<Rsiw>,
-    queues: Arc<Queues>,
+    workqueues: Arc<Workqueues>,
     module: &'static ThisModule,
 }
 
 impl Links {
     /// Makes the state, without a device. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(module: &'static ThisModule, queues: Arc<Queues>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        module: &'static ThisModule,
+        workqueues: Arc<Workqueues>,
+    ) -> Result<Arc<Self>> {
         let links = Self {
             devices: Devices::new()?,
-            queues,
+            workqueues,
             module,
         };
         Ok(Arc::new(links, GFP_KERNEL)?)
@@ -41,7 +44,7 @@ impl Links {
             return Err(EINVAL);
         }
         let ports_mapped = params::port_mapper();
-        let dev = Rnic::new(gid_of(ndev), self.queues.clone(), ports_mapped)?;
+        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone(), ports_mapped)?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),

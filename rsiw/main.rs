@@ -16,15 +16,17 @@ mod mem;
 mod params;
 mod pd;
 mod qp;
+mod queue;
 mod ring;
 mod rnic;
 mod rx;
-mod sched;
+mod stream;
+mod transport;
 mod tx;
 mod verbs;
 mod wr;
 
-use device::Queues;
+use device::Workqueues;
 use kernel::{prelude::*, sync::Arc};
 use kext::Core;
 use link::{Link, Links, Notifier};
@@ -105,7 +107,7 @@ struct Module {
     _link: Pin<KBox<LinkRegistration<Link>>>,
     _notifier: Pin<KBox<NotifierRegistration<Notifier>>>,
     _devices: Unregister,
-    _queues: Arc<Queues>,
+    _workqueues: Arc<Workqueues>,
     _core: Core,
 }
 
@@ -121,8 +123,8 @@ impl Drop for Unregister {
 impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let core = Core::new()?;
-        let queues = Arc::new(Queues::new()?, GFP_KERNEL)?;
-        let links = Links::new(module, queues.clone())?;
+        let workqueues = Arc::new(Workqueues::new()?, GFP_KERNEL)?;
+        let links = Links::new(module, workqueues.clone())?;
         let devices = Unregister(links.clone());
         let notifier = NotifierRegistration::new(Notifier(links.clone()))?;
         let link = LinkRegistration::new(Link(links))?;
@@ -131,7 +133,7 @@ impl kernel::Module for Module {
             _link: link,
             _notifier: notifier,
             _devices: devices,
-            _queues: queues,
+            _workqueues: workqueues,
             _core: core,
         })
     }

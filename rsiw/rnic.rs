@@ -4,8 +4,9 @@
 
 use crate::{
     cm::Registry,
-    device::{Device, Queues},
-    qp::{number::Qps, Qp},
+    device::{Device, Workqueues},
+    qp::number::Qps,
+    stream::Stream,
 };
 use core::ops::Deref;
 use kernel::{prelude::*, sync::Arc};
@@ -17,13 +18,17 @@ pub(crate) struct Rnic {
     /// Queue pairs by number.
     pub(crate) qps: Arc<Qps>,
     /// Connections and listeners.
-    pub(crate) conns: Arc<Registry<Qp>>,
+    pub(crate) conns: Arc<Registry<Stream>>,
 }
 
 impl Rnic {
     /// Makes a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(gid: [u8; 6], queues: Arc<Queues>, ports_mapped: bool) -> Result<Arc<Self>> {
-        let dev = Device::new(gid, queues, ports_mapped)?;
+    pub(crate) fn new(
+        gid: [u8; 6],
+        workqueues: Arc<Workqueues>,
+        ports_mapped: bool,
+    ) -> Result<Arc<Self>> {
+        let dev = Device::new(gid, workqueues, ports_mapped)?;
         let rnic = Self {
             qps: Qps::new()?,
             conns: Registry::new(&dev)?,

@@ -10,10 +10,9 @@ mod receive;
 
 use self::receive::RxOwner;
 use super::{
-    bulk::BulkDetector, order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout,
-    Close, User,
+    order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout, Close, User,
 };
-use crate::device::Device;
+use crate::{device::Device, transport::Transport};
 use core::{
     fmt::Arguments,
     mem::replace,
@@ -38,13 +37,6 @@ use rdma::Consumer;
 
 /// Milliseconds by which a timer may run out early.
 const TICK: i64 = 20;
-
-/// The work item that receives bulk data, and the one that does so in turn with processes.
-const BULK: u64 = 1;
-const BULK_IN_TURN: u64 = 2;
-
-/// The timer of a Send that waits for its receive.
-const LATE: u64 = 1;
 
 /// The events since the actor last looked, one bit each.
 #[derive(Clone, Copy)]
@@ -92,8 +84,6 @@ pub(crate) struct Conn<U: User> {
     error: AtomicI32,
     /// An [`RxOwner`]. It changes only with the socket locked.
     rx_owner: AtomicU32,
-    /// Rate at which the queue pair receives.
-    bulk_detector: BulkDetector,
     /// The peer's first FPDU has come.
     started: AtomicBool,
     born: Instant<Monotonic>,
@@ -108,17 +98,6 @@ pub(crate) struct Conn<U: User> {
     rest: Mutex<Option<KBox<TxBatch>>>,
     #[pin]
     job: OwnedWork<Conn<U>>,
-    #[pin]
-    bulk: OwnedWork<Conn<U>, BULK>,
-    /// An item of its own: one item on two work queues could run on both at once, and `cancel_sync`
-    /// would wait for one of the runs only.
-    #[pin]
-    bulk_in_turn: OwnedWork<Conn<U>, BULK_IN_TURN>,
-    /// Armed only with the socket locked and while the queue pair receives.
-    #[pin]
-    late: DelayedWork<Conn<U>, LATE>,
-    /// `late` is armed and has not begun to run.
-    looks: AtomicBool,
     #[pin]
     timer: DelayedWork<Conn<U>>,
     /// The order in which steps are made until the queue pair runs.
@@ -152,8 +131,19 @@ impl<U: User> Conn<U> {
     }
 
     /// The pool that takes the pages that this connection's batches have filled.
-    pub(crate) fn tx_pages(&self) -> &Arc<PagePool> {
+    pub(super) fn tx_pages(&self) -> &Arc<PagePool> {
         &self.dev().tx_pages
+    }
+
+    /// An empty batch to send on this connection.
+    pub(crate) fn new_batch(&self) -> TxBatch {
+        TxBatch::new(Some(self.tx_pages().clone()))
+    }
+
+    /// What carries the stream.
+    #[inline]
+    pub(crate) fn transport(&self) -> &impl Transport {
+        &self.socket
     }
 
     /// Makes a connection of a socket, enters it in the device's registry and installs its
@@ -183,7 +173,6 @@ impl<U: User> Conn<U> {
                 how: AtomicU32::new(0),
                 error: AtomicI32::new(0),
                 rx_owner: AtomicU32::new(RxOwner::Actor as u32),
-                bulk_detector: BulkDetector::new(),
                 started: AtomicBool::new(false),
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
@@ -191,10 +180,6 @@ impl<U: User> Conn<U> {
                 user: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_owned_work!("rsiw_conn"),
-                bulk <- new_owned_work!("rsiw_conn_bulk"),
-                bulk_in_turn <- new_owned_work!("rsiw_conn_bulk_in_turn"),
-                late <- new_delayed_work!("rsiw_conn_late"),
-                looks: AtomicBool::new(false),
                 timer <- new_delayed_work!("rsiw_conn_timer"),
                 order,
                 turn <- new_spinlock_irq!(turn, "rsiw_turn"),
@@ -242,15 +227,10 @@ impl<U: User> Conn<U> {
         self.timer.cancel();
         self.socket.detach();
         {
-            // The work items below are armed and queued only under the socket lock, and only while
-            // a queue pair owns the stream.
             let _sk = self.socket.lock();
             self.rx_owner
                 .store(RxOwner::Nobody as u32, Ordering::Release);
         }
-        self.late.cancel_sync();
-        self.bulk.cancel_sync();
-        self.bulk_in_turn.cancel_sync();
         self.registry.remove(self.serial);
     }
 
@@ -342,7 +322,7 @@ impl<U: User> Conn<U> {
         let this = Arc::from(this);
         if !this.order.enter(&this) {
             this.job
-                .queue(this.dev().queues.cm_of(this.consumer()), this.clone());
+                .queue(this.dev().workqueues.cm_of(this.consumer()), this.clone());
         }
     }
 
@@ -384,7 +364,7 @@ impl<U: User> Conn<U> {
     pub(super) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
-        self.timer.arm(&self.dev().queues.cm, self.clone(), ms);
+        self.timer.arm(&self.dev().workqueues.cm, self.clone(), ms);
     }
 
     /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time

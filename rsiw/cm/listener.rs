@@ -158,7 +158,8 @@ pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
 
 impl<U: User> Listener<U> {
     fn wake(self: &Arc<Self>) {
-        self.job.queue(&self.registry.dev.queues.cm, self.clone());
+        self.job
+            .queue(&self.registry.dev.workqueues.cm, self.clone());
     }
 
     /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits
@@ -235,7 +236,7 @@ impl<U: User> Listener<U> {
 
     fn retry_later(self: &Arc<Self>) {
         self.retry
-            .arm(&self.registry.dev.queues.cm, self.clone(), RETRY_MS);
+            .arm(&self.registry.dev.workqueues.cm, self.clone(), RETRY_MS);
     }
 }
 

@@ -17,7 +17,6 @@
 //! - [`close`]: every way in which a connection ends.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
-//! - [`bulk`]: whether a stream comes fast.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up.
 //! - [`user`]: the trait of a stream's user, which the queue pair implements.
@@ -25,7 +24,6 @@
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
 //! rules.
 
-mod bulk;
 mod close;
 mod conn;
 mod frame;

@@ -102,7 +102,7 @@ impl<U: User> Order<U> {
 
     fn wake(self: &Arc<Self>, dev: &Device) {
         self.job
-            .queue(dev.queues.cm_of(self.consumer), self.clone());
+            .queue(dev.workqueues.cm_of(self.consumer), self.clone());
     }
 
     /// Has `conn` make a step after the connections that wait already. Returns false, and does

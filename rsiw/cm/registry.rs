@@ -221,8 +221,8 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
     }
     // Each connection has cancelled its bulk work items, so the queues should have none left. Flush
     // them all the same.
-    dev.queues.rx.flush();
-    dev.queues.rx_in_turn.flush();
+    dev.workqueues.rx.flush();
+    dev.workqueues.rx_in_turn.flush();
     // A timer may have run out while the last connection left, and have woken its actor in vain.
     flush(dev);
     flush(dev);
@@ -231,7 +231,7 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
 /// Waits for the queued work. Twice, as work on one queue may queue more on the other.
 fn flush(dev: &Device) {
     for _ in 0..2 {
-        dev.queues.cm.flush();
-        dev.queues.cm_of_processes.flush();
+        dev.workqueues.cm.flush();
+        dev.workqueues.cm_of_processes.flush();
     }
 }

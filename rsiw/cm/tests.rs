@@ -8,7 +8,7 @@ use super::{
     User,
 };
 use crate::{
-    device::{Device, Queues, Rsiw},
+    device::{Device, Rsiw, Workqueues},
     pd::PdId,
 };
 use core::{
@@ -19,7 +19,7 @@ use iwarp::mpa::{FrameKind, FrameReader, Offer, Responder, RtrSet, FRAME_MAX};
 use kernel::{
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{Arc, ArcBorrow, Mutex},
     time::{delay::fsleep, Delta},
 };
 use net::{errno, Family, LockedSock, Namespace, Received, Sent, TcpSocket};
@@ -104,23 +104,17 @@ impl User for Fake {
         Ok(())
     }
 
-    fn readable(self: &Arc<Self>, sk: &mut LockedSock, _most: usize) -> usize {
+    fn data_ready(self: &Arc<Self>, conn: ArcBorrow<'_, Conn<Self>>, sk: &mut LockedSock) {
+        self.receive_all(conn, sk);
+    }
+
+    fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn<Self>>, sk: &mut LockedSock) {
         let taken = sk.read(<[u8]>::len).unwrap_or(0);
         self.received.fetch_add(taken as u32, Relaxed);
-        taken
-    }
-
-    fn is_waiting(&self, _sk: &LockedSock) -> bool {
-        false
-    }
-
-    fn next_look(&self, _sk: &LockedSock) -> Option<u32> {
-        None
-    }
-
-    fn eof(&self, _sk: &mut LockedSock) -> bool {
-        self.eofs.fetch_add(1, Relaxed);
-        true
+        if sk.at_eof() {
+            self.eofs.fetch_add(1, Relaxed);
+            Conn::peer_finished(conn, true);
+        }
     }
 
     fn writable(self: &Arc<Self>) {}
@@ -193,7 +187,7 @@ impl Pair {
     fn new() -> Result<Option<Self>> {
         let dev = Device::new(
             [2, 0, 0, 0, 0, 1],
-            Arc::new(Queues::new()?, GFP_KERNEL)?,
+            Arc::new(Workqueues::new()?, GFP_KERNEL)?,
             false,
         )?;
         let conns = Conns(Registry::new(&dev)?);

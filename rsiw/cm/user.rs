@@ -4,11 +4,14 @@
 
 use super::{Conn, Lost, StreamParams};
 use crate::{device::Rsiw, pd::PdId};
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
 use net::LockedSock;
 use rdma::{CmId, ConnInfo, Consumer, Device, RequestId};
 
-/// The user of a connection's stream: the queue pair, or a stand-in for it in tests.
+/// The user of a connection's stream: that of a queue pair, or a stand-in for it in tests.
 ///
 /// The connection manager calls it in this order: [`attach`](Self::attach); if setup succeeds,
 /// [`established`](Self::established), then the methods of the stream in any order; at last
@@ -46,21 +49,14 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// `ENOMEM`.
     fn established(self: &Arc<Self>, params: &StreamParams) -> Result;
 
-    /// Receives the socket's data until at least `most` octets have been taken. Returns how many
-    /// octets were taken. Context: any, socket locked.
-    fn readable(self: &Arc<Self>, sk: &mut LockedSock, most: usize) -> usize;
+    /// Data or the peer's FIN has arrived. The user receives it at once, or has a work item do so.
+    /// When it has reached the FIN, it calls [`Conn::peer_finished`]. Context: callback, socket
+    /// locked.
+    fn data_ready(self: &Arc<Self>, conn: ArcBorrow<'_, Conn<Self>>, sk: &mut LockedSock);
 
-    /// Whether the data left in the socket waits for the user (a Send for its receive), so that
-    /// more data is no reason to call [`readable`](Self::readable). Context: any, socket locked.
-    fn is_waiting(&self, sk: &LockedSock) -> bool;
-
-    /// Milliseconds after which to call [`readable`](Self::readable) again, if the user waits for
-    /// something that no callback reports. Context: any, socket locked.
-    fn next_look(&self, sk: &LockedSock) -> Option<u32>;
-
-    /// The peer's FIN was reached. Returns whether the stream ends between messages. Context: any,
-    /// socket locked.
-    fn eof(&self, sk: &mut LockedSock) -> bool;
+    /// Receives all data that the socket has, as [`data_ready`](Self::data_ready) does, but at
+    /// once. Context: sleeping, socket locked.
+    fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn<Self>>, sk: &mut LockedSock);
 
     /// The send buffer has room again. Context: any.
     fn writable(self: &Arc<Self>);
@@ -77,6 +73,8 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// has, then calls [`Conn::tx_drained`]. Context: sleeping.
     fn drain(self: &Arc<Self>);
 
-    /// The connection is over for the user, which drops it. Context: sleeping.
+    /// The connection is over for the user, which drops it. No work item of the user's receives
+    /// afterwards, but the callback may still come until the connection has ended. Context:
+    /// sleeping, socket not locked.
     fn lost(self: &Arc<Self>, why: Lost);
 }

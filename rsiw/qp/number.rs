@@ -31,7 +31,7 @@ impl Qps {
 }
 
 /// The number of a queue pair. It is free again when this is dropped, which is with the last
-/// reference to the queue pair.
+/// reference to the [`Qp`].
 ///
 /// Until then no other queue pair gets it. The RDMA core names a queue pair by its number twice: to
 /// check whose it is (`iw_get_qp`), and later to connect it.
@@ -66,7 +66,7 @@ impl Qp {
     /// Enters the queue pair in the table, so that it is found by its number. Context: sleeping.
     /// Errors: `ENOMEM`.
     pub(crate) fn publish(self: &Arc<Self>) -> Result {
-        let flags = self.consumer().flags();
+        let flags = self.stream.owner().consumer().flags();
         let number = &self.number;
         number.qps.0.publish(number.id, self.clone(), flags)
     }

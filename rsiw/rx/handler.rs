@@ -5,10 +5,10 @@
 use super::{Destination, State};
 use crate::{
     mem::MemError,
-    qp::{
+    queue::{
         reads::{InboundRead, SHORT_READ},
         sq::WakeTx,
-        Qp,
+        Queues,
     },
     wr::{Completion, Status},
 };
@@ -16,11 +16,10 @@ use iwarp::{
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
     ReadRequest, Stag, TaggedOffset,
 };
-use kernel::sync::Arc;
 
 /// The protocol engine's access to memory and queues, for one chunk.
 pub(super) struct QpHandler<'a> {
-    pub(super) qp: &'a Arc<Qp>,
+    pub(super) queues: &'a Queues,
     pub(super) st: &'a mut State,
 }
 
@@ -31,7 +30,7 @@ impl Handler for QpHandler<'_> {
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
-        let read = self.qp.sq.read_head()?;
+        let read = self.queues.sq.read_head()?;
         let expect = ReadExpect {
             stag: Stag(read.stag),
             to: TaggedOffset(read.addr),
@@ -50,13 +49,13 @@ impl Handler for QpHandler<'_> {
     }
 
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
-        let qp = self.qp;
+        let queues = self.queues;
         match &mut self.st.destination {
             Destination::Recv { offset } => {
                 let recv = self.st.recv.active().ok_or(Refusal::Local)?;
                 let done = recv
                     .scatter
-                    .write(&qp.dev.regions, qp.rq.pd(), *offset, data);
+                    .write(&queues.dev.regions, queues.rq.pd(), *offset, data);
                 if let Err(e) = done {
                     // The consumer's own mistake: its receive fails with the reason, and the peer
                     // is not to blame.
@@ -76,7 +75,7 @@ impl Handler for QpHandler<'_> {
                 if let Err(e) = resolved.write(*addr, data) {
                     // The consumer has taken away the sink of its own Read; the peer is not to
                     // blame.
-                    qp.note_failure(read.seq, e.into());
+                    queues.note_failure(read.seq, e.into());
                     return Err(Refusal::Local);
                 }
                 *addr = addr.wrapping_add(data.len() as u64);
@@ -93,7 +92,7 @@ impl Handler for QpHandler<'_> {
 
     fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
         self.started();
-        self.qp.dev.counters.rx_messages.add(1);
+        self.queues.dev.counters.rx_messages.add(1);
         let delivered = match event {
             Event::Recv {
                 len,
@@ -108,7 +107,7 @@ impl Handler for QpHandler<'_> {
             }
             Event::Rtr => Ok(()),
             Event::Terminate(t) => {
-                self.qp.peer_terminated(&t);
+                self.st.terminated = Some(t);
                 Ok(())
             }
         };
@@ -123,13 +122,13 @@ impl Handler for QpHandler<'_> {
 impl QpHandler<'_> {
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
-            let (rq, recv) = (&self.qp.rq, &mut self.st.recv);
+            let (rq, recv) = (&self.queues.rq, &mut self.st.recv);
             recv.active = rq.take(&mut recv.rqe);
             if !recv.active {
                 return Err(self.no_receive());
             }
             self.st.late.end();
-            self.qp.receives.add_alone(1);
+            self.queues.receives.add_alone(1);
             recv.status = match recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
                 true => Status::Flush,
                 false => Status::QpOp,
@@ -154,12 +153,12 @@ impl QpHandler<'_> {
     /// long.
     #[cold]
     fn no_receive(&mut self) -> Refusal {
-        let counters = &self.qp.dev.counters;
+        let counters = &self.queues.dev.counters;
         let waited = self.st.late.waits();
         // A consumer that has disconnected posts no receives any more.
-        let most = match self.qp.is_closing() {
+        let most = match self.queues.is_closing() {
             true => 0,
-            false => self.qp.rq.wait_ms(),
+            false => self.queues.rq.wait_ms(),
         };
         let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {
@@ -171,10 +170,11 @@ impl QpHandler<'_> {
     }
 
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
-        let (qp, pd) = (self.qp, self.qp.pd.id());
+        let (queues, pd) = (self.queues, self.queues.pd.id());
         let needs = self.st.write_needs;
         let (cached, range) = (&mut self.st.write, (to.0, p.len));
-        qp.dev
+        queues
+            .dev
             .regions
             .resolve_cached(cached, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
@@ -188,8 +188,8 @@ impl QpHandler<'_> {
         let addr = read.addr.wrapping_add(u64::from(offset));
         // The Read's key was checked when tx took the request. If it is not valid any more, the
         // consumer has broken the rule, not the peer.
-        if let Err(e) = resolved.check(self.qp.pd.id(), addr, p.len) {
-            self.qp.note_failure(read.seq, e.into());
+        if let Err(e) = resolved.check(self.queues.pd.id(), addr, p.len) {
+            self.queues.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
         }
         self.st.destination = Destination::Read { addr };
@@ -211,23 +211,23 @@ impl QpHandler<'_> {
         self.st.destination = Destination::None;
         c.solicited = solicited;
         c.invalidated = invalidate.map(|s| s.0);
-        self.st.recv_notify |= self.qp.recv_out().complete(c);
+        self.st.recv_notify |= self.queues.recv_out().complete(c);
         Ok(())
     }
 
     /// The peer invalidates an STag that it was given.
     fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
         let region = self
-            .qp
+            .queues
             .dev
             .regions
             .find(stag.0)
             .ok_or(Refusal::InvalidStag)?;
-        let (qp, pd) = (self.qp, &self.qp.pd);
+        let (queues, pd) = (self.queues, &self.queues.pd);
         if region.pd() != pd.id() {
             return Err(Refusal::CannotInvalidate);
         }
-        region.invalidate_by_peer(stag.0, qp.number(), !pd.is_shared())
+        region.invalidate_by_peer(stag.0, queues.number(), !pd.is_shared())
     }
 
     fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
@@ -235,17 +235,17 @@ impl QpHandler<'_> {
             // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
             0 => None,
             len => {
-                let (key, pd) = (request.src_stag.0, self.qp.pd.id());
+                let (key, pd) = (request.src_stag.0, self.queues.pd.id());
                 let needs = self.st.read_needs;
                 let (cached, range) = (&mut self.st.source, (request.src_to.0, len));
-                let regions = &self.qp.dev.regions;
+                let regions = &self.queues.dev.regions;
                 let resolved = regions.resolve_cached(cached, key, pd, range, needs);
                 Some(resolved.map_err(MemError::refusal)?.clone())
             }
         };
         let msn = self.st.read_msn;
         self.st.read_msn = msn.next();
-        self.qp
+        self.queues
             .inbound
             .push(InboundRead {
                 msn,
@@ -268,10 +268,10 @@ impl QpHandler<'_> {
             }
         }
         self.st.destination = Destination::None;
-        let (notify, wake) = self.qp.sq.finish_read(self.qp.send_out());
+        let (notify, wake) = self.queues.sq.finish_read(self.queues.send_out());
         self.st.send_notify |= notify;
         // An orderly close may have waited for this response.
-        let closing = WakeTx(self.qp.is_closing());
+        let closing = WakeTx(self.queues.is_closing());
         self.st.wake = self.st.wake.or(wake).or(closing);
     }
 
@@ -279,7 +279,8 @@ impl QpHandler<'_> {
     fn started(&mut self) {
         if !self.st.peer_started {
             self.st.peer_started = true;
-            if self.qp.peer_started() {
+            if !self.queues.set_may_send(true) {
+                self.st.starts = true;
                 self.st.wake = WakeTx(true);
             }
         }

@@ -2,15 +2,14 @@
 
 //! Receive: carries out what the bytes of a connection ask of its QP.
 //!
-//! The rx actor is the holder of the socket's lock: TCP's softirq, the work item that receives
-//! bulk, or a process that releases the lock. It receives all that the socket has queued (the work
-//! item: up to a budget):
+//! Rx gets the bytes of a stream chunk by chunk, under the socket's lock, from whoever receives
+//! (`stream::receive`):
 //!
-//! 1. `Conn::data_ready` calls [`Qp::readable`](crate::cm::User::readable).
-//! 2. `LockedSock::read_into` passes on each contiguous chunk, with one cursor over the buffers.
-//! 3. `iwarp::rx::Receiver::receive` finds the FPDUs and checks the protocol's rules.
-//! 4. [`handler::QpHandler`] checks the memory that a segment names, and copies its bytes there.
-//! 5. Completions are published in the CQ as messages end; the consumer is called once per run.
+//! 1. `iwarp::rx::Receiver::receive` finds the FPDUs and checks the protocol's rules.
+//! 2. [`handler::QpHandler`] checks the memory that a segment names, and copies its bytes there.
+//! 3. Completions are published in the CQ as messages end.
+//! 4. [`Rx::finish_run`] and [`Rx::take_end`] tell what is left to do once the run is over: the
+//!    consumer's calls, wake-ups of tx, and a fault.
 
 mod handler;
 mod late;
@@ -21,14 +20,14 @@ use crate::{
     mem::{scatter::Scatter, Access, ResolvedMr},
     params,
     pd::Stream,
-    qp::{reads::OutstandingRead, sq::WakeTx, Qp},
+    queue::{reads::OutstandingRead, sq::WakeTx, Queues},
     wr::Status,
 };
 use iwarp::{
     rx::{Fault, FpduAssembler, Receiver, RxConfig},
-    Msn,
+    Msn, Terminate,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 use late::Late;
 
 /// The receive that the Send under way fills. A queue pair has one of these, which is used for one
@@ -75,8 +74,12 @@ struct State {
     source: Option<ResolvedMr>,
     /// The Read whose response is under way.
     read: Option<OutstandingRead>,
-    /// The peer has sent an FPDU, so a responder may send.
+    /// The peer has sent an FPDU.
     peer_started: bool,
+    /// Its first FPDU came in this run, and lets a responder send.
+    starts: bool,
+    /// The peer's Terminate has come.
+    terminated: Option<Terminate>,
     /// The right that a region has to grant for the peer's Writes and Reads. If the QP denies it to
     /// the peer, it is one that no region grants. So the QP's limit costs no check of its own.
     write_needs: Access,
@@ -123,6 +126,19 @@ pub(crate) struct Rx {
     stream: Option<Stream>,
     /// A fault was found, or the QP has left RTS and CLOSING: bytes are dropped.
     dead: bool,
+    /// Rx was stopped for good.
+    stopped: bool,
+    /// Why the stream ends, until the caller takes it.
+    end: Option<RxEnd>,
+}
+
+/// Why no more of a stream is received.
+pub(crate) enum RxEnd {
+    /// A fault in the data of the peer, or in a receive of the consumer; and the Terminate for the
+    /// peer.
+    Fault(Fault, Option<Terminate>),
+    /// The peer has found a fault in the data of this end.
+    Terminated(Terminate),
 }
 
 impl Rx {
@@ -155,6 +171,8 @@ impl Rx {
                 source: None,
                 read: None,
                 peer_started: false,
+                starts: false,
+                terminated: None,
                 write_needs: Access::REMOTE_WRITE,
                 read_needs: Access::REMOTE_READ,
                 read_msn: Msn::FIRST,
@@ -164,22 +182,24 @@ impl Rx {
                 answer: false,
             },
             dead: false,
+            stopped: false,
+            end: None,
         })
     }
 
     /// Processes the next bytes and returns how many it has taken. These are all of them, also
     /// those after a fault, which are dropped; but fewer if a Send waits for its receive. Context:
     /// the socket's lock is held.
-    pub(crate) fn chunk(&mut self, qp: &Arc<Qp>, data: &[u8]) -> usize {
+    pub(crate) fn chunk(&mut self, queues: &Queues, data: &[u8]) -> usize {
         // An error of this end ends the stream as the peer's errors do: RFC 5040 section 7.
-        if !self.dead && !qp.may_receive() {
+        if !self.dead && !queues.may_receive() {
             self.die();
         }
         if self.dead {
             return data.len();
         }
         let mut handler = handler::QpHandler {
-            qp,
+            queues,
             st: &mut self.state,
         };
         let received = match &mut self.whole {
@@ -187,7 +207,13 @@ impl Rx {
             Some(whole) => whole.receive(&mut self.receiver, data, &mut handler),
         };
         match received {
-            Ok(taken) => taken,
+            Ok(taken) if self.state.terminated.is_none() => taken,
+            // The peer says that its stream ends here.
+            Ok(_) => {
+                self.die();
+                self.end = self.state.terminated.take().map(RxEnd::Terminated);
+                data.len()
+            }
             // The QP learns of the lost completion at the end of the run, by the `Notify` that says
             // so.
             Err(_) if self.state.lost() => {
@@ -195,7 +221,7 @@ impl Rx {
                 data.len()
             }
             Err(fault) => {
-                self.fault(qp, &fault);
+                self.fault(fault);
                 data.len()
             }
         }
@@ -208,10 +234,10 @@ impl Rx {
 
     /// Milliseconds until the timer looks for the receive that a Send waits for; `None` if no Send
     /// waits.
-    pub(crate) fn next_look(&self, qp: &Qp) -> Option<u32> {
+    pub(crate) fn next_look(&self, queues: &Queues) -> Option<u32> {
         self.state
             .late
-            .next_look(qp.rq.wait_ms(), kext::jiffies_ms())
+            .next_look(queues.rq.wait_ms(), kext::jiffies_ms())
     }
 
     /// Limits the peer to these rights. Context: the socket's lock is held.
@@ -228,7 +254,24 @@ impl Rx {
             recv: core::mem::take(&mut st.recv_notify),
             wake: core::mem::take(&mut st.wake),
             answer: core::mem::take(&mut st.answer),
+            starts: core::mem::take(&mut st.starts),
         }
+    }
+
+    /// Whether [`Self::take_end`] has something to tell.
+    #[inline]
+    pub(crate) fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Why the stream has ended in this run, once.
+    pub(crate) fn take_end(&mut self) -> Option<RxEnd> {
+        self.end.take()
+    }
+
+    /// Whether [`Self::stop`] was called.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// The peer's FIN was reached; returns whether it came between messages.
@@ -242,6 +285,7 @@ impl Rx {
     /// fails with. Context: sleeping, the socket's lock is held.
     pub(crate) fn stop(&mut self) -> Option<(u64, Status)> {
         self.die();
+        self.stopped = true;
         self.whole = None;
         self.state.destination = Destination::None;
         self.state.write = None;
@@ -253,9 +297,10 @@ impl Rx {
     }
 
     #[cold]
-    fn fault(&mut self, qp: &Arc<Qp>, fault: &Fault) {
+    fn fault(&mut self, fault: Fault) {
         self.die();
-        qp.peer_fault(fault, self.receiver.terminate_for(fault));
+        let terminate = self.receiver.terminate_for(&fault);
+        self.end = Some(RxEnd::Fault(fault, terminate));
     }
 
     /// From now on bytes are dropped. The receive under way is left to [`Self::stop`].
@@ -274,4 +319,6 @@ pub(crate) struct RunOutcome {
     pub(crate) wake: WakeTx,
     /// Short Reads wait, which tx had best answer at once.
     pub(crate) answer: bool,
+    /// The peer's first FPDU has come, and this end has waited for it.
+    pub(crate) starts: bool,
 }

@@ -2,10 +2,11 @@
 
 //! Assembles FPDUs into batches.
 
-use super::{Failed, Tx};
+use super::{message::Source, Failed, Tx};
 use crate::{
     mem::{gather::Gather, MemError},
-    qp::Qp,
+    queue::Queues,
+    transport::Transport,
     wr::Status,
 };
 use iwarp::tx::{Mark, Segment, Sink};
@@ -19,8 +20,7 @@ const OVERHEAD: usize = 2 + 18 + 3 + 4;
 /// Octets of an FPDU around a ULPDU that needs no pad: length and CRC.
 const FRAME: usize = 2 + 4;
 
-/// The least that [`TcpSocket::whole_packets`](net::TcpSocket::whole_packets) returns for a full
-/// batch.
+/// The least that [`Transport::whole_packets`] returns for a full batch.
 const LEAST_END: usize = TxBatch::MAX_LEN / 2;
 
 /// How much of what there is to send is in the batch.
@@ -155,6 +155,13 @@ enum Next {
     EndOfBatch,
 }
 
+/// The length of a batch that TCP sends in packets of its largest size: at least [`LEAST_END`], and
+/// a multiple of 4.
+fn end_of_packets(transport: &impl Transport, layout: &mut Layout) -> usize {
+    let packets = || transport.whole_packets(TxBatch::MAX_LEN) & !3;
+    *layout.end.get_or_insert_with(packets)
+}
+
 impl Tx {
     /// Builds the next batch out of whole FPDUs: as many as there are, up to its size limit and to
     /// `most` octets.
@@ -164,17 +171,17 @@ impl Tx {
     /// cut, nor begins a new one. TCP then begins a segment with the next batch, so that each
     /// segment still begins with an FPDU.
     ///
-    /// `next_message` makes the next message the current one, and returns false if there is none.
     #[inline]
     pub(super) fn fill(
         &mut self,
-        qp: &Qp,
+        queues: &Queues,
+        transport: &impl Transport,
+        source: Source,
         most: usize,
-        next_message: impl Fn(&mut Self, &Qp) -> Result<bool, Failed>,
     ) -> Result<Filled, Failed> {
-        let mut layout = self.layout();
+        let mut layout = self.layout(transport);
         loop {
-            if !self.current.active && !next_message(self, qp)? {
+            if !self.current.active && !self.next_message(queues, source)? {
                 return Ok(if self.more {
                     Filled::Part
                 } else {
@@ -182,9 +189,9 @@ impl Tx {
                 });
             }
             if self.batch.is_empty() {
-                self.begin_batch(&mut layout);
+                self.begin_batch(transport, &mut layout);
             }
-            let (fpdu, mark) = match self.next_fpdu(&mut layout, most) {
+            let (fpdu, mark) = match self.next_fpdu(transport, &mut layout, most) {
                 Next::Fpdu(fpdu, mark) => (fpdu, mark),
                 Next::EndOfMessage => {
                     self.current.end();
@@ -213,15 +220,15 @@ impl Tx {
                 }
             }
             if self.current.segmenter.done() {
-                self.end_message(qp);
+                self.end_message(queues);
             }
         }
     }
 
     /// The layout for TCP's segments as they are at the moment.
     #[inline]
-    fn layout(&self) -> Layout {
-        let mss = self.conn.socket().mss();
+    fn layout(&self, transport: &impl Transport) -> Layout {
+        let mss = transport.segment_len();
         let (mulpdu, segment) = match self.cfg.large_fpdu {
             true => (iwarp::MAX_ULPDU, 0),
             false => (iwarp::mpa::mulpdu(mss, self.cfg.markers), mss as usize),
@@ -237,14 +244,14 @@ impl Tx {
 
     /// Prepares the empty batch for the message under way.
     #[inline]
-    fn begin_batch(&mut self, layout: &mut Layout) {
-        let unsent = self.conn.socket().unsent();
+    fn begin_batch(&mut self, transport: &impl Transport, layout: &mut Layout) {
+        let unsent = transport.unsent();
         layout.segment_offset = self.batch.align_to(layout.segment, unsent);
         // A long batch that begins at a page boundary needs no more fragments than a packet has.
         let left = self.current.segmenter.remaining() as usize;
         self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
         if self.cfg.large_fpdu && left > LEAST_END {
-            let most = self.end_of_packets(layout) - FRAME;
+            let most = end_of_packets(transport, layout) - FRAME;
             layout.mulpdu =
                 u16::try_from(most).map_or(layout.mulpdu, |most| most.min(layout.mulpdu));
         }
@@ -254,14 +261,14 @@ impl Tx {
     /// octets, and, whole or cut, into the TCP segment (or packet) under way. An FPDU that does not
     /// fit is made again for the next batch.
     #[inline]
-    fn next_fpdu(&mut self, layout: &mut Layout, most: usize) -> Next {
+    fn next_fpdu(&mut self, transport: &impl Transport, layout: &mut Layout, most: usize) -> Next {
         let mark = self.current.segmenter.mark();
         let Some(whole) = self.current.segmenter.next(layout.mulpdu) else {
             return Next::EndOfMessage;
         };
         let (first, used) = (self.batch.is_empty(), self.batch.len());
         let mut len = self.framer.fpdu_len(&whole);
-        let left = self.left_of_segment(layout, len);
+        let left = self.left_of_segment(transport, layout, len);
         let mut fpdu = Some(whole);
         if len > left {
             self.current.segmenter.rewind(mark);
@@ -292,14 +299,19 @@ impl Tx {
     /// Room in octets for an FPDU of `len` octets, before TCP begins another segment, or, for large
     /// FPDUs, another packet that is not of the largest size.
     #[inline]
-    fn left_of_segment(&self, layout: &mut Layout, len: usize) -> usize {
+    fn left_of_segment(
+        &self,
+        transport: &impl Transport,
+        layout: &mut Layout,
+        len: usize,
+    ) -> usize {
         let used = self.batch.len();
         match (layout.segment_offset + used).checked_rem(layout.segment) {
             Some(of_segment @ 1..) => layout.segment - of_segment,
             // TCP may cut large FPDUs anywhere. But octets beyond its large packets would cost one
             // small packet more.
             None if used != 0 && used + len > LEAST_END => {
-                self.end_of_packets(layout).saturating_sub(used)
+                end_of_packets(transport, layout).saturating_sub(used)
             }
             _ => usize::MAX,
         }
@@ -307,22 +319,15 @@ impl Tx {
 
     /// Ends the message under way, whose last FPDU is in the batch.
     #[inline]
-    fn end_message(&mut self, qp: &Qp) {
+    fn end_message(&mut self, queues: &Queues) {
         self.messages += 1;
         if let Some(seq) = self.current.seq {
             self.built = Some(seq.wrapping_add(1));
         }
         if self.current.answers.is_some() {
-            qp.inbound.answered();
+            queues.inbound.answered();
         }
         self.current.end();
-    }
-
-    /// The length of a batch that TCP sends in packets of its largest size: at least [`LEAST_END`],
-    /// and a multiple of 4.
-    fn end_of_packets(&self, layout: &mut Layout) -> usize {
-        let packets = || self.conn.socket().whole_packets(TxBatch::MAX_LEN) & !3;
-        *layout.end.get_or_insert_with(packets)
     }
 
     /// Makes a segment of the message under way whose FPDU takes exactly `room` octets, the rest of
@@ -348,11 +353,11 @@ impl Tx {
     }
 
     /// Appends all of the message under way, which is short. Errors: no memory.
-    pub(super) fn append(&mut self) -> Result<(), Stop> {
+    pub(super) fn append(&mut self, transport: &impl Transport) -> Result<(), Stop> {
         if self.batch.is_empty() {
             self.batch.begin_segment();
         }
-        let mulpdu = iwarp::mpa::mulpdu(self.conn.socket().mss(), self.cfg.markers);
+        let mulpdu = iwarp::mpa::mulpdu(transport.segment_len(), self.cfg.markers);
         while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
             self.put_fpdu(&fpdu)?;
         }

@@ -5,10 +5,10 @@
 use super::{Failed, Tx};
 use crate::{
     mem::{gather::Gather, Access, MemError},
-    qp::{
+    queue::{
         reads::{InboundRead, OutstandingRead},
         sq::{Pull, Seq},
-        Qp,
+        Queues,
     },
     wr::{Registration, SendOp, Status},
 };
@@ -100,27 +100,42 @@ impl Current {
     }
 }
 
+/// Where the messages of a batch come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// Requests of this end and Reads of the peer.
+    All,
+    /// Short Reads of the peer only.
+    ShortReads,
+}
+
 impl Tx {
-    /// Makes the next message the current one; `false` if there is none.
-    ///
+    /// Makes the next message of `source` the current one; `false` if there is none.
+    pub(super) fn next_message(&mut self, queues: &Queues, source: Source) -> Result<bool, Failed> {
+        match source {
+            Source::All => self.next_of_all(queues),
+            Source::ShortReads => Ok(self.respond(queues.inbound.pop_short())),
+        }
+    }
+
     /// Read responses and requests take turns, so that neither starves the other. Requests that
     /// need no message (local invalidation, fast registration) are carried out on the way.
-    pub(super) fn next_message(&mut self, qp: &Qp) -> Result<bool, Failed> {
+    fn next_of_all(&mut self, queues: &Queues) -> Result<bool, Failed> {
         if let Some(rtr) = self.cfg.rtr.take() {
-            self.rtr(qp, rtr)?;
+            self.rtr(queues, rtr)?;
             return Ok(true);
         }
         self.response_turn = !self.response_turn;
-        if self.response_turn && self.next_response(qp) {
+        if self.response_turn && self.next_response(queues) {
             return Ok(true);
         }
         self.more = true;
         // Bounds the loop. The slots bound it, too: requests without a message free none until the
         // batch is sent.
-        for _ in 0..qp.sq.size() {
+        for _ in 0..queues.sq.size() {
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
-                None => match qp.sq.pull(&mut self.wr, &mut self.rest) {
+                None => match queues.sq.pull(&mut self.wr, &mut self.rest) {
                     Pull::Wr(seq) => seq,
                     Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
                     Pull::Empty => {
@@ -131,27 +146,22 @@ impl Tx {
                     Pull::Full => break,
                 },
             };
-            if !qp.sq.may_start(&self.wr) {
+            if !queues.sq.may_start(&self.wr) {
                 self.blocked = Some(seq);
                 self.more = false;
                 break;
             }
-            if self.start(qp, seq)? {
+            if self.start(queues, seq)? {
                 return Ok(true);
             }
             self.built = Some(seq.wrapping_add(1));
         }
-        Ok(self.next_response(qp))
+        Ok(self.next_response(queues))
     }
 
     #[inline]
-    fn next_response(&mut self, qp: &Qp) -> bool {
-        self.respond(qp.inbound.pop())
-    }
-
-    /// As [`Tx::next_message`], but only for short Reads of the peer.
-    pub(super) fn next_short_response(&mut self, qp: &Qp) -> Result<bool, Failed> {
-        Ok(self.respond(qp.inbound.pop_short()))
+    fn next_response(&mut self, queues: &Queues) -> bool {
+        self.respond(queues.inbound.pop())
     }
 
     #[inline]
@@ -167,7 +177,7 @@ impl Tx {
 
     /// Begins the message of the request in `self.wr`. If the request needs none, carries it out
     /// and returns `false`.
-    fn start(&mut self, qp: &Qp, seq: Seq) -> Result<bool, Failed> {
+    fn start(&mut self, queues: &Queues, seq: Seq) -> Result<bool, Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
         let wr = &mut self.wr;
         let message = match wr.op {
@@ -190,14 +200,14 @@ impl Tx {
                     to,
                 }
             }
-            SendOp::Read | SendOp::ReadLocalInv => return self.read(qp, seq).map(|()| true),
+            SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
             SendOp::LocalInv => {
-                local_invalidate(qp, wr.rkey()).map_err(fail)?;
+                local_invalidate(queues, wr.rkey()).map_err(fail)?;
                 return Ok(false);
             }
             SendOp::RegMr => {
                 let reg = wr.reg.take().ok_or(MemError::Invalid).map_err(fail)?;
-                register(qp, &reg).map_err(|status| Failed::new(Some(seq), status))?;
+                register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
                 return Ok(false);
             }
         };
@@ -207,16 +217,16 @@ impl Tx {
         } else {
             let sges = Iterator::chain(wr.sges().iter(), &self.rest);
             gather
-                .set_sges(&qp.dev.regions, qp.pd.id(), sges)
+                .set_sges(&queues.dev.regions, queues.pd.id(), sges)
                 .map_err(fail)?;
         }
         self.current.begin(message, wr.len, Some(seq));
         Ok(true)
     }
 
-    fn read(&mut self, qp: &Qp, seq: Seq) -> Result<(), Failed> {
+    fn read(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
         let wr = &self.wr;
-        if !qp.sq.may_read() {
+        if !queues.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
         let sge = wr.sges().first().copied().unwrap_or_default();
@@ -226,11 +236,11 @@ impl Tx {
             0 if !invalidate => None,
             len => {
                 let (cached, range) = (&mut self.sink, (sge.addr, len));
-                let regions = &qp.dev.regions;
+                let regions = &queues.dev.regions;
                 let resolved = regions.resolve_cached(
                     cached,
                     sge.lkey,
-                    qp.pd.id(),
+                    queues.pd.id(),
                     range,
                     Access::LOCAL_WRITE,
                 );
@@ -253,14 +263,14 @@ impl Tx {
         };
         let source = Stag(wr.rkey()).carried(sge.length);
         let src = (source, TaggedOffset(wr.raddr()));
-        self.request_read(qp, read, src)
+        self.request_read(queues, read, src)
             .map_err(|()| Failed::new(Some(seq), Status::General))
     }
 
     /// Records a Read as outstanding, then begins its request.
     fn request_read(
         &mut self,
-        qp: &Qp,
+        queues: &Queues,
         read: OutstandingRead,
         (src_stag, src_to): (Stag, TaggedOffset),
     ) -> Result<(), ()> {
@@ -272,7 +282,7 @@ impl Tx {
             src_to,
         };
         let seq = read.seq;
-        qp.sq.start_read(read).map_err(drop)?;
+        queues.sq.start_read(read).map_err(drop)?;
         let msn = self.read_msn;
         self.read_msn = msn.next();
         self.current.gather.clear();
@@ -282,7 +292,7 @@ impl Tx {
     }
 
     /// Begins the initiator's ready-to-receive indication (RFC 6581 section 9).
-    fn rtr(&mut self, qp: &Qp, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
+    fn rtr(&mut self, queues: &Queues, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
         let (stag, to) = (Stag::UNNAMED, TaggedOffset(0));
         let message = match rtr {
             iwarp::mpa::Rtr::Send => {
@@ -305,7 +315,7 @@ impl Tx {
                     invalidate: false,
                 };
                 return self
-                    .request_read(qp, read, (stag, to))
+                    .request_read(queues, read, (stag, to))
                     .map_err(|()| Failed::new(None, Status::General));
             }
         };
@@ -315,9 +325,9 @@ impl Tx {
 }
 
 /// Takes a fast registration's STag out of use.
-fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
-    let region = qp.dev.regions.find(key).ok_or(MemError::Invalid)?;
-    if region.pd() != qp.pd.id() {
+fn local_invalidate(queues: &Queues, key: u32) -> Result<(), MemError> {
+    let region = queues.dev.regions.find(key).ok_or(MemError::Invalid)?;
+    if region.pd() != queues.pd.id() {
         return Err(MemError::Domain);
     }
     if !region.is_fast() {
@@ -329,8 +339,8 @@ fn local_invalidate(qp: &Qp, key: u32) -> Result<(), MemError> {
 }
 
 /// Puts a fast registration's STag, with its new key, into use.
-fn register(qp: &Qp, reg: &Registration) -> Result<(), Status> {
-    if reg.region.pd() != qp.pd.id() {
+fn register(queues: &Queues, reg: &Registration) -> Result<(), Status> {
+    if reg.region.pd() != queues.pd.id() {
         return Err(MemError::Domain.into());
     }
     if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
@@ -338,7 +348,7 @@ fn register(qp: &Qp, reg: &Registration) -> Result<(), Status> {
     }
     match reg
         .region
-        .register(reg.key, reg.access, reg.iova, qp.number())
+        .register(reg.key, reg.access, reg.iova, queues.number())
     {
         true => Ok(()),
         false => Err(Status::MemOp),

@@ -8,16 +8,13 @@
 //! batch. So segmentation offload cuts between FPDUs, and each TCP segment begins with an FPDU (RFC
 //! 5044 section 5, "FPDU alignment"), as a hardware peer expects. Large FPDUs are the exception.
 //!
-//! The tx actor is the thread that has locked the QP's `tx`: a process that rings the doorbell, the
-//! module's worker, or the receive callback, which answers short Reads. An RDMA Write takes these
-//! steps:
+//! `stream::sched` runs tx, step by step. A step fills a batch and sends it:
 //!
-//! 1. The consumer posts: `verbs::qp::doorbell` or `post_send` call [`sched`](crate::sched).
-//! 2. [`SendQueue::pull`](crate::qp::sq::SendQueue::pull) takes the next request and checks it.
-//! 3. [`Gather`](crate::mem::gather::Gather) resolves its keys to regions, once.
-//! 4. `iwarp::tx::Segmenter` and `iwarp::tx::Framer` make the headers, copy the payload once, and
+//! 1. [`SendQueue::pull`](crate::queue::sq::SendQueue::pull) takes the next request and checks it.
+//! 2. [`Gather`](crate::mem::gather::Gather) resolves its keys to regions, once.
+//! 3. `iwarp::tx::Segmenter` and `iwarp::tx::Framer` make the headers, copy the payload once, and
 //!    take the CRC of the copy at the same time.
-//! 5. [`TcpSocket::send_batch`](net::TcpSocket::send_batch) hands the batch to TCP.
+//! 4. [`Transport::send`] hands the batch to TCP.
 //!
 //! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
 //! its buffers are free then.
@@ -27,19 +24,17 @@ mod message;
 
 use crate::{
     abi::{sges_beyond, Sge},
-    cm::Close,
+    cq::Notify,
     mem::{MemError, ResolvedMr},
-    qp::{
-        sq::{Seq, WakeTx},
-        state::State,
-        Conn, Qp,
-    },
+    queue::{sq::Seq, state::State, Queues},
+    transport::Transport,
     wr::{SendOp, SendWr, Status},
 };
 use batch::Filled;
+use core::mem::{replace, take};
 use iwarp::{tx::Framer, Terminate};
-use kernel::{prelude::*, sync::Arc};
-use message::Current;
+use kernel::prelude::*;
+use message::{Current, Source};
 use net::{LockedSock, Sent, TxBatch};
 
 /// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
@@ -54,13 +49,24 @@ const SEGMENTS_HERE: usize = 8;
 /// are a good part of a segment.
 const LEAST_MSS_HERE: usize = 512;
 
-/// Why a run of tx ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+/// The outcome of a step of tx.
+pub(crate) enum Step {
+    /// TCP has taken so many bytes. There may be more to send.
+    Sent(usize),
     /// There is nothing to do, or another event will wake tx.
     Waits,
-    /// The budget is used up; the caller queues the worker.
+    /// There is more to do, which is left to the worker.
     Again,
+    /// TCP has no memory. Nobody tells when it has.
+    NoMemory,
+    /// The stream is to be terminated. What is in the batch is sent first.
+    Failed(Failed),
+    /// An orderly close has nothing left to send, so the FIN may be sent.
+    Drained,
+    /// The Terminate, if one was due, is with TCP, so the connection may be closed.
+    Terminated,
+    /// The connection is gone.
+    Broken,
 }
 
 /// A request that cannot be sent. It fails with this status, and the QP with it.
@@ -96,9 +102,8 @@ pub(crate) struct TxConfig {
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
-/// The outbound half of a QP's connection. Guarded by the lock `Qp::tx`.
+/// The outbound half of a stream.
 pub(crate) struct Tx {
-    conn: Arc<Conn>,
     cfg: TxConfig,
     framer: Framer,
     batch: TxBatch,
@@ -123,17 +128,18 @@ pub(crate) struct Tx {
     read_msn: iwarp::Msn,
     response_turn: bool,
     terminated: bool,
-    /// Tx has told the connection that it may send its FIN.
+    /// [`Step::Drained`] was returned.
     fin: bool,
+    /// The consumer's calls that the completions of the last step ask for.
+    notify: Notify,
 }
 
 impl Tx {
     /// Makes the outbound half, before the first FPDU, for a queue whose requests have up to `sges`
-    /// elements. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(conn: Arc<Conn>, cfg: TxConfig, sges: u32) -> Result<Self> {
+    /// elements. `batch` is empty. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(batch: TxBatch, cfg: TxConfig, sges: u32) -> Result<Self> {
         Ok(Self {
-            batch: TxBatch::new(Some(conn.tx_pages().clone())),
-            conn,
+            batch,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
             messages: 0,
@@ -149,6 +155,7 @@ impl Tx {
             response_turn: true,
             terminated: false,
             fin: false,
+            notify: Notify::default(),
         })
     }
 
@@ -157,88 +164,38 @@ impl Tx {
         self.cfg.rtr = Some(rtr);
     }
 
-    /// Sends until one of these: nothing is left to send, the socket has no room, `left` bytes were
-    /// sent, or another thread waits for the lock. `left` is lowered by the bytes sent. Context:
-    /// sleeping.
-    pub(crate) fn run(&mut self, qp: &Arc<Qp>, left: &mut usize) -> Ended {
-        loop {
-            match self.flush(qp) {
-                Some(n) => *left = left.saturating_sub(n),
-                None => return Ended::Waits,
-            }
-            if *left == 0 || qp.tx.is_contended() {
-                return Ended::Again;
-            }
-            match qp.state() {
-                State::Rts | State::Closing => {}
-                State::Terminate => {
-                    self.terminate(qp);
-                    return Ended::Waits;
-                }
-                State::Idle | State::Error => return Ended::Waits,
-            }
-            if self.fin {
-                // The FIN is sent, or will be at once. Requests that came too late are flushed when
-                // the connection is gone.
-                return Ended::Waits;
-            }
-            // Read before tx looks at the queue: requests that the peer's last message has let
-            // start are then still found and sent.
-            let peer_done = qp.peer_done();
-            if !qp.may_send() {
-                // This end may send no FPDU yet, but a FIN.
-                self.close_if_drained(qp, peer_done);
-                return Ended::Waits;
-            }
-            match self.fill(qp, usize::MAX, Self::next_message) {
-                // A consumer that posts another request while these are sent wakes tx.
-                Ok(Filled::Whole) => {
-                    if self.flush(qp).is_some() {
-                        self.complete(qp);
-                        self.close_if_drained(qp, peer_done);
-                    }
-                    return Ended::Waits;
-                }
-                Ok(Filled::Part) if self.batch.is_empty() => {
-                    // None of so many requests needs a message. Completing them frees their slots.
-                    let room = self.built.is_some();
-                    self.complete(qp);
-                    if room {
-                        return Ended::Again;
-                    }
-                    // The peer may have sent its FIN instead of the response that they wait for.
-                    self.close_if_drained(qp, peer_done);
-                    return Ended::Waits;
-                }
-                Ok(Filled::Part) => {}
-                Err(failed) => {
-                    // Requests before the failed one are sent first, then a Terminate.
-                    if self.batch.is_empty() {
-                        self.complete(qp);
-                    }
-                    qp.local_fault(failed);
-                }
-            }
-        }
+    /// Whether TCP has not taken all of the batch. It has to before the next step.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.batch.is_empty()
     }
 
-    /// Hands the batch to TCP and returns how many bytes TCP has taken; `None` while TCP does not
-    /// take all.
+    /// The consumer's calls that the last step has left to do.
     #[inline]
-    fn flush(&mut self, qp: &Arc<Qp>) -> Option<usize> {
-        self.flush_by(qp, |tx| tx.conn.socket().send_batch(&mut tx.batch))
+    pub(crate) fn take_notify(&mut self) -> Notify {
+        take(&mut self.notify)
+    }
+
+    /// Hands the batch to TCP.
+    ///
+    /// Returns [`Step::Sent`] when TCP has taken all of it, [`Step::Waits`] or [`Step::NoMemory`]
+    /// when it has not, or [`Step::Broken`]. Context: sleeping.
+    #[inline]
+    pub(crate) fn flush(&mut self, queues: &Queues, transport: &impl Transport) -> Step {
+        self.flush_by(queues, transport, |batch| transport.send(batch))
     }
 
     #[inline]
     fn flush_by(
         &mut self,
-        qp: &Arc<Qp>,
-        mut send: impl FnMut(&mut Self) -> Result<Sent>,
-    ) -> Option<usize> {
-        let counters = &qp.dev.counters;
+        queues: &Queues,
+        transport: &impl Transport,
+        mut send: impl FnMut(&mut TxBatch) -> Result<Sent>,
+    ) -> Step {
+        let counters = &queues.dev.counters;
         let mut total = 0;
         while !self.batch.is_empty() {
-            match send(self) {
+            match send(&mut self.batch) {
                 Ok(Sent::Bytes(n)) => {
                     self.batch.consume(n);
                     total += n;
@@ -247,117 +204,161 @@ impl Tx {
                 }
                 Ok(Sent::WouldBlock) => {
                     counters.tx_stalls.add(1);
-                    if self.conn.socket().writable() {
-                        qp.await_memory();
-                    }
-                    return None;
+                    return match transport.has_room() {
+                        true => Step::NoMemory,
+                        false => Step::Waits,
+                    };
                 }
-                Err(_) => {
-                    self.conn.close(Close::Abort);
-                    return None;
-                }
+                Err(_) => return Step::Broken,
             }
         }
         if total != 0 {
-            counters
-                .tx_messages
-                .add(core::mem::take(&mut self.messages));
-            self.complete(qp);
+            counters.tx_messages.add(take(&mut self.messages));
+            self.complete(queues);
         }
-        Some(total)
+        Step::Sent(total)
+    }
+
+    /// Fills a batch and hands it to TCP. The one before is with TCP, and the QP is in RTS or
+    /// CLOSING. Context: sleeping.
+    pub(crate) fn send_next(&mut self, queues: &Queues, transport: &impl Transport) -> Step {
+        if self.fin {
+            // The FIN is sent, or will be at once. Requests that came too late are flushed when the
+            // connection is gone.
+            return Step::Waits;
+        }
+        // Read before tx looks at the queue: requests that the peer's last message has let start
+        // are then still found and sent.
+        let peer_done = queues.peer_done();
+        if !queues.may_send() {
+            // This end may send no FPDU yet, but a FIN.
+            return self.end_if_drained(queues, peer_done);
+        }
+        match self.fill(queues, transport, Source::All, usize::MAX) {
+            // A consumer that posts another request while these are sent wakes tx.
+            Ok(Filled::Whole) => match self.flush(queues, transport) {
+                Step::Sent(_) => {
+                    self.complete(queues);
+                    self.end_if_drained(queues, peer_done)
+                }
+                stalled => stalled,
+            },
+            Ok(Filled::Part) if self.batch.is_empty() => {
+                // None of so many requests needs a message. Completing them frees their slots.
+                let room = self.built.is_some();
+                self.complete(queues);
+                if room {
+                    return Step::Again;
+                }
+                // The peer may have sent its FIN instead of the response that they wait for.
+                self.end_if_drained(queues, peer_done)
+            }
+            Ok(Filled::Part) => self.flush(queues, transport),
+            Err(failed) => {
+                // Requests before the failed one are sent first.
+                if self.batch.is_empty() {
+                    self.complete(queues);
+                }
+                Step::Failed(failed)
+            }
+        }
     }
 
     /// Answers the peer's short Reads, if tx is at rest. Context: callback, the socket is locked.
-    pub(crate) fn answer(&mut self, qp: &Arc<Qp>, sk: &mut LockedSock) -> Ended {
+    pub(crate) fn answer(
+        &mut self,
+        queues: &Queues,
+        transport: &impl Transport,
+        sk: &mut LockedSock,
+    ) -> Step {
         // A batch waits for room, a message or the RTR goes first, segments are too small, or the
         // QP may not send (yet, or any more): the worker answers, in turn.
         let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
-        let mss = sk.mss() as usize;
-        if busy || mss < LEAST_MSS_HERE || qp.state() != State::Rts || !qp.may_send() {
-            return Ended::Again;
+        let mss = transport.segment_len() as usize;
+        if busy || mss < LEAST_MSS_HERE || queues.state() != State::Rts || !queues.may_send() {
+            return Step::Again;
         }
         let most = SEGMENTS_HERE.saturating_mul(mss);
         let mut left = BUDGET_HERE;
         self.batch.set_atomic(true);
-        loop {
-            let filled = self.fill(qp, left.min(most), Self::next_short_response);
-            let sent = self.flush_by(qp, |tx| sk.send_batch(&mut tx.batch));
+        let end = loop {
+            let filled = self.fill(queues, transport, Source::ShortReads, left.min(most));
+            let sent = self.flush_by(queues, transport, |batch| transport.send_locked(sk, batch));
             match (filled, sent) {
                 // A TCP segment, or the batch, was full, and there is budget left.
-                (Ok(Filled::Part), Some(n)) if n != 0 && n < left => left -= n,
-                (Ok(_), _) => break,
-                (Err(failed), _) => {
-                    // The worker sends the Terminate, after the answers.
-                    qp.local_fault(failed);
-                    break;
-                }
+                (Ok(Filled::Part), Step::Sent(n)) if n != 0 && n < left => left -= n,
+                (Ok(_), Step::Sent(_)) => break Step::Waits,
+                (Ok(_), stalled) => break stalled,
+                // The worker sends the Terminate, after the answers.
+                (Err(failed), _) => break Step::Failed(failed),
             }
-        }
+        };
         self.batch.set_atomic(false);
         // The worker sends the rest in turn; it may also sleep for memory.
-        if !self.batch.is_empty() || self.current.active || !qp.inbound.is_empty() {
-            return Ended::Again;
+        let rest = !self.batch.is_empty() || self.current.active || !queues.inbound.is_empty();
+        match end {
+            Step::Waits | Step::NoMemory if rest => Step::Again,
+            end => end,
         }
-        Ended::Waits
     }
 
     /// Completes the requests whose last byte TCP has taken.
-    fn complete(&mut self, qp: &Arc<Qp>) {
+    fn complete(&mut self, queues: &Queues) {
         if let Some(seq) = self.built.take() {
-            let notify = qp.sq.sent(seq, qp.send_out());
-            qp.after_send(notify);
+            self.notify |= queues.sq.sent(seq, queues.send_out());
         }
     }
 
-    /// In an orderly close, lets the connection send its FIN when nothing is left to send. Reads
-    /// that wait for their responses delay the FIN only while the peer can still answer.
+    /// In an orderly close, tells when nothing is left to send. Reads that wait for their responses
+    /// delay that only while the peer can still answer.
     #[inline]
-    fn close_if_drained(&mut self, qp: &Qp, peer_done: bool) {
-        if qp.state() == State::Closing && (peer_done || qp.sq.is_idle()) {
+    fn end_if_drained(&mut self, queues: &Queues, peer_done: bool) -> Step {
+        if queues.is_closing() && (peer_done || queues.sq.is_idle()) {
             self.fin = true;
-            self.conn.tx_drained();
+            return Step::Drained;
         }
+        Step::Waits
     }
 
-    /// Sends a Terminate, if one is due, and then has the connection closed.
-    fn terminate(&mut self, qp: &Arc<Qp>) {
-        if !core::mem::replace(&mut self.terminated, true) {
+    /// Sends the Terminate that is `due`, if there is one. The batch before is with TCP. Context:
+    /// sleeping.
+    pub(crate) fn terminate(
+        &mut self,
+        queues: &Queues,
+        transport: &impl Transport,
+        due: Option<Terminate>,
+    ) -> Step {
+        if !replace(&mut self.terminated, true) {
             self.current.end();
             self.blocked = None;
-            if let Some(t) = qp.take_terminate() {
-                qp.dev.counters.tx_terminates.add(1);
+            if let Some(t) = due {
+                queues.dev.counters.tx_terminates.add(1);
                 self.current.terminate(t);
-                let built = self.append();
+                let built = self.append(transport);
                 self.current.end();
                 // Sent at once. Otherwise TCP might hold it back until the FIN, which may come only
                 // later.
                 self.batch.set_last();
-                if built.is_ok() && self.flush(qp).is_none() && !self.batch.is_empty() {
-                    // The socket has no room, as the peer does not read. When it does, the worker
+                if built.is_ok() {
+                    // If the socket has no room, the peer does not read. When it does, the worker
                     // sends the rest; if it never does, the connection's guard timer ends the
                     // connection.
-                    return;
+                    match self.flush(queues, transport) {
+                        Step::Sent(_) => {}
+                        stalled => return stalled,
+                    }
                 }
             }
         }
-        if self.batch.is_empty() {
-            self.conn.close(Close::Flush);
+        match self.batch.is_empty() {
+            true => Step::Terminated,
+            false => Step::Waits,
         }
     }
 
-    /// Ends transmission. If TCP has taken only a part of a batch, the connection gets the rest:
-    /// without it the stream would end in the middle of an FPDU. Context: sleeping.
-    pub(crate) fn leave(&mut self) {
-        if self.batch.is_begun() {
-            let rest = core::mem::take(&mut self.batch);
-            self.conn.take_over(rest);
-        }
-    }
-}
-
-impl WakeTx {
-    /// Whether either has to wake tx.
-    pub(crate) fn or(self, o: WakeTx) -> WakeTx {
-        WakeTx(self.0 | o.0)
+    /// Ends transmission. If TCP has taken only a part of a batch, returns the rest: without it the
+    /// stream would end in the middle of an FPDU.
+    pub(crate) fn leave(&mut self) -> Option<TxBatch> {
+        self.batch.is_begun().then(|| take(&mut self.batch))
     }
 }

@@ -17,8 +17,10 @@ use crate::{
     limit::Held,
     params,
     pd::Pd,
-    qp::{rq::RecvQueue, Conn, Qp},
+    qp::Qp,
+    queue::rq::RecvQueue,
     rnic::Rnic,
+    stream::{Conn, Stream},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
@@ -51,7 +53,7 @@ impl Driver for Rsiw {
     type Qp = Qp;
     type Srq = Srq;
     type Mr = mr::Mr;
-    type Listener = cm::Listener<Qp>;
+    type Listener = cm::Listener<Stream>;
     type Conn = Conn;
 
     const PORT_STATS: &'static [StatDesc] = counters::NAMES;
@@ -69,8 +71,8 @@ impl Driver for Rsiw {
         // Queued tx work refers to the device. No queue pair is left to queue more. But the last
         // run of tx may have queued itself again, on either queue, during the first round.
         for _ in 0..2 {
-            dev.queues.tx.flush();
-            dev.queues.tx_in_turn.flush();
+            dev.workqueues.tx.flush();
+            dev.workqueues.tx_in_turn.flush();
         }
     }
 
@@ -177,7 +179,7 @@ impl Driver for Rsiw {
     }
 
     fn modify_qp(qp: &Arc<Qp>, m: &QpModify) -> Result {
-        qp::modify(qp, m)
+        qp.modify(m)
     }
 
     fn query_qp(qp: &Arc<Qp>) -> Result<QpAttr> {
@@ -198,7 +200,7 @@ impl Driver for Rsiw {
     }
 
     fn doorbell(qp: &Arc<Qp>) -> Result {
-        qp::doorbell(qp);
+        qp.doorbell();
         Ok(())
     }
 
@@ -270,7 +272,7 @@ impl Driver for Rsiw {
     fn iw_connect(dev: &RdmaDevice<Self>, cm: CmId, param: &ConnParam<'_>) -> Result {
         let rnic = dev.data();
         let qp = rnic.qps.get(param.qpn).ok_or(EINVAL)?;
-        cm::connect(&rnic.conns, dev, qp, cm, param)
+        cm::connect(&rnic.conns, dev, qp.stream.clone(), cm, param)
     }
 
     fn iw_accept(
@@ -280,7 +282,7 @@ impl Driver for Rsiw {
         param: &ConnParam<'_>,
     ) -> Result {
         let qp = dev.data().qps.get(param.qpn);
-        cm::accept(conn, qp, cm, param)
+        cm::accept(conn, qp.map(|qp| qp.stream.clone()), cm, param)
     }
 
     fn iw_reject(_dev: &RdmaDevice<Self>, conn: Arc<Conn>, private_data: &[u8]) -> Result {

@@ -8,15 +8,16 @@ use crate::{
     device::{max, Rsiw},
     mem::Access,
     pd::Pd,
-    qp::{number::QpNumber, rq::RecvQueue, sq::SendQueue, state::State, Parts, Qp},
+    qp::{number::QpNumber, Parts, Qp},
+    queue::{rq::RecvQueue, sq::SendQueue, state::State},
     ring::WorkRing,
     rnic::Rnic,
     wr::{Registration, SendOp, SendWr},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpModify, QpState,
-    QpType, RecvWrs, SendWrs, Udata,
+    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpType, RecvWrs, SendWrs,
+    Udata,
 };
 
 /// Creates a QP, which is not found by its number until [`publish`]. Context: sleeping.
@@ -140,7 +141,11 @@ pub(super) fn create(
 pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
     let qps = &dev.data().qps;
     let handle = qps.with(qpn, |qp| {
-        qp.owner().admits_current().then(|| qp.handle().clone())
+        let stream = &qp.stream;
+        stream
+            .owner()
+            .admits_current()
+            .then(|| stream.handle().clone())
     })?;
     if handle.is_none() {
         kext::ratelimited_warn!(
@@ -156,111 +161,53 @@ pub(super) fn publish(qp: &Arc<Qp>) -> Result {
     qp.publish()
 }
 
-/// Modifies a QP: its state, the rights of its peer, and the numbers of Reads that it agrees on.
-/// Other attributes have no effect. Context: sleeping.
-///
-/// # Errors
-///
-/// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for Read
-/// limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights that
-/// iWARP does not know. Nothing is changed then.
-pub(super) fn modify(qp: &Arc<Qp>, m: &QpModify) -> Result {
-    let access = m.access.map(Access::from_verbs).transpose()?;
-    qp.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
-    // Check the limits before the transition: it may end the connection whose limits they are
-    // compared with.
-    let idle = qp.state() == State::Idle;
-    if let Some(to) = m.state {
-        change_state(qp, to)?;
-    }
-    qp.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
-    match access {
-        // No rights before a connection has begun mean both. The RDMA CM writes no flags then, as
-        // it does not know better (rdma_init_qp_attr()), and librdmacm does not set them when it
-        // connects.
-        Some(none) if idle && !none.is_remote() => qp.set_access(Access::REMOTE),
-        Some(access) => qp.set_access(access),
-        None => {}
-    }
-    Ok(())
-}
-
-fn change_state(qp: &Arc<Qp>, to: QpState) -> Result {
-    match (qp.state(), to) {
-        (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
-        // The QP is in RTS already.
-        (State::Rts, QpState::Rts) => Ok(()),
-        (_, QpState::Err) => {
-            qp.fail();
-            Ok(())
-        }
-        // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
-        (State::Rts | State::Closing, QpState::Sqd) => {
-            qp.disconnect();
-            Ok(())
-        }
-        (State::Terminate | State::Error, QpState::Sqd) => Ok(()),
-        _ => Err(EINVAL),
-    }
-}
-
 /// The QP's attributes. Errors: `ENODEV`.
 pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
-    let mtu = qp
+    let queues = qp.queues();
+    let mtu = queues
         .dev
         .handle()
         .and_then(|h| h.try_get())
         .and_then(|d| d.netdev().map(|n| n.mtu()))
         .ok_or(ENODEV)?;
-    let (ird, ord) = qp.read_limits();
+    let (ird, ord) = qp.stream.read_limits();
     Ok(QpAttr {
         state: qp.state().to_verbs(),
         cap: QpCap {
-            max_send_wr: qp.sq.size(),
-            max_recv_wr: if qp.rq_is_shared() { 0 } else { qp.rq.size() },
-            max_send_sge: qp.sq.max_sge(),
-            max_recv_sge: qp.rq.max_sge(),
+            max_send_wr: queues.sq.size(),
+            max_recv_wr: if queues.rq_is_shared() {
+                0
+            } else {
+                queues.rq.size()
+            },
+            max_send_sge: queues.sq.max_sge(),
+            max_recv_sge: queues.rq.max_sge(),
             max_inline_data: MAX_INLINE,
             ..Default::default()
         },
-        access: rdma::Access::LOCAL_WRITE | rdma::Access::from_bits(qp.access().bits()),
+        access: rdma::Access::LOCAL_WRITE | rdma::Access::from_bits(qp.stream.access().bits()),
         path_mtu: mtu,
         max_rd_atomic: ord as u8,
         max_dest_rd_atomic: ird as u8,
-        signal_all: qp.sq.signal_all(),
+        signal_all: queues.sq.signal_all(),
     })
 }
 
 /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives that
 /// each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
 pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
-    let (ird, ord) = qp.read_limits();
+    let (ird, ord) = qp.stream.read_limits();
     details.number(c"ird", ird.into())?;
     details.number(c"ord", ord.into())?;
-    details.number(c"reads_asked", qp.inbound.waiting().into())?;
-    details.number(c"receives_taken", qp.receives.get())
+    details.number(c"reads_asked", qp.queues().inbound.waiting().into())?;
+    details.number(c"receives_taken", qp.queues().receives.get())
 }
 
 /// Ends a QP: afterwards it is not found, and does not send, receive or complete. Context:
 /// sleeping.
 pub(super) fn destroy(qp: &Arc<Qp>) {
     qp.retire();
-    qp.end();
-}
-
-/// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for a
-/// late receive. Context: sleeping.
-pub(super) fn doorbell(qp: &Arc<Qp>) {
-    match qp.state() {
-        State::Error => {
-            let n = qp.sq.flush_ring(qp.send_out());
-            qp.after_send(n);
-        }
-        _ => {
-            qp.run_tx();
-            qp.look_for_receive();
-        }
-    }
+    qp.stream.end();
 }
 
 /// Posts a kernel consumer's send requests, up to the first bad one. Context: any. Errors:
@@ -269,11 +216,12 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
     if qp.state() == State::Idle {
         return Err(net::errno::ENOTCONN.error());
     }
+    let queues = qp.queues();
     let mut notify = Default::default();
     let mut result = Ok(());
     while let Some(wr) = wrs.next() {
-        let request = kernel_request(qp, &wr);
-        match request.and_then(|(wr, more)| qp.sq.post(wr, more, qp.send_out())) {
+        let request = kernel_request(queues.sq.max_sge(), &wr);
+        match request.and_then(|(wr, more)| queues.sq.post(wr, more, queues.send_out())) {
             Ok(n) => notify |= n,
             Err(e) => {
                 result = Err(e);
@@ -281,24 +229,23 @@ pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
             }
         }
     }
-    qp.defer_notify(notify, Default::default());
-    qp.wake_tx();
+    qp.stream.defer_notify(notify, Default::default());
+    qp.stream.wake_tx();
     result
 }
 
 /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL` if
 /// the receive queue is shared; those of the first bad request.
 pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-    if qp.rq_is_shared() {
+    let queues = qp.queues();
+    if queues.rq_is_shared() {
         return Err(EINVAL);
     }
     let mut notify = Default::default();
     let mut result = Ok(());
     while let Some(wr) = wrs.next() {
-        match qp
-            .rq
-            .post(wr.id, wr.sges.iter().map(Sge::from), Some(qp.recv_out()))
-        {
+        let sges = wr.sges.iter().map(Sge::from);
+        match queues.rq.post(wr.id, sges, Some(queues.recv_out())) {
             Ok(n) => notify |= n,
             Err(e) => {
                 result = Err(e);
@@ -306,13 +253,16 @@ pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
             }
         }
     }
-    qp.defer_notify(Default::default(), notify);
+    qp.stream.defer_notify(Default::default(), notify);
     result
 }
 
-/// Converts a kernel consumer's send request to the driver's form. Also returns the elements of its
-/// list that have no room there.
-fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &'a [rdma::Sge])> {
+/// Converts a kernel consumer's send request, of up to `max_sge` elements, to the driver's form.
+/// Also returns the elements of its list that have no room there.
+fn kernel_request<'a>(
+    max_sge: u32,
+    wr: &rdma::SendWr<'a, Rsiw>,
+) -> Result<(SendWr, &'a [rdma::Sge])> {
     use rdma::SendOp as Op;
     let (op, rkey, raddr, payload) = match wr.op {
         Op::Send => (SendOp::Send, 0, 0, true),
@@ -345,7 +295,7 @@ fn kernel_request<'a>(qp: &Qp, wr: &rdma::SendWr<'a, Rsiw>) -> Result<(SendWr, &
     }
     let mut more: &[_] = &[];
     if payload {
-        if wr.sges.len() > qp.sq.max_sge() as usize || op.is_read() && wr.sges.len() > 1 {
+        if wr.sges.len() > max_sge as usize || op.is_read() && wr.sges.len() > 1 {
             return Err(EINVAL);
         }
         // The request invalidates the STag of its sink, so it needs one.

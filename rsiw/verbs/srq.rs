@@ -7,7 +7,7 @@ use crate::{
     abi::{CreateSrqResp, Sge, MAX_SGE},
     device::{max, Device, Rsiw},
     pd::Pd,
-    qp::rq::RecvQueue,
+    queue::rq::RecvQueue,
     ring::WorkRing,
 };
 use kernel::{prelude::*, sync::Arc};

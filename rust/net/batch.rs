@@ -295,10 +295,8 @@ impl TxBatch {
             return self.pages.free(n);
         }
         let from = self.at + self.len;
-        match self.small.get_mut(from..).and_then(|s| s.get_mut(..n)) {
-            Some(bytes) => bytes,
-            None => &mut [],
-        }
+        let free = self.small.get_mut(from..);
+        free.and_then(|s| s.get_mut(..n)).unwrap_or_default()
     }
 
     /// Appends the next `n` bytes, which are reserved.

@@ -5,12 +5,14 @@
 //! Rx finds a fault if the peer breaks a rule, tx if a request cannot be sent, and the peer reports
 //! one by a Terminate. The finder notes the fault and moves the QP to TERMINATE. Tx then sends a
 //! Terminate, unless the peer has sent one. Afterwards the connection is closed, which leads to
-//! [`Qp::enter_error`], the one place where the queues are flushed.
+//! [`Stream::enter_error`], the one place where the queues are flushed.
 
-use super::{sq::Seq, Qp, State, Teardown};
+use super::{Sender, Stream};
 use crate::{
     cm::Close,
     cq::Notify,
+    queue::state::State,
+    rx::RxEnd,
     tx::Failed,
     wr::{Completion, Status},
 };
@@ -20,45 +22,22 @@ use iwarp::{
     TermCode, Terminate,
 };
 use kernel::sync::Arc;
-use kext::work::DelayedWorkItem;
 use rdma::QpEvent;
 
-impl DelayedWorkItem for Qp {
-    fn expire(this: Arc<Self>) {
-        let mut end = this.teardown.lock();
-        if end.destroyed {
-            return;
-        }
-        if !end.flushed {
-            drop(end);
-            return this.wake_tx();
-        }
-        this.await_late(&mut end);
-        let sends = this.sq.flush_ring(this.send_out());
-        let receives = if this.rq_is_shared {
-            Notify::default()
-        } else {
-            this.rq.flush(None, this.recv_out())
-        };
-        drop(end);
-        this.after_send(sends);
-        this.after_recv(receives);
-    }
-}
-
-impl Qp {
-    /// Notes the request that the connection fails with. Only the first note counts. `None` is the
-    /// Read of connection setup, whose failure no consumer hears of. Context: any.
-    pub(crate) fn note_failure(&self, seq: Option<Seq>, status: Status) {
-        if let Some(seq) = seq {
-            self.shared.lock().failure.get_or_insert((seq, status));
+impl Stream {
+    /// Rx has found why the stream ends. Context: any, socket locked.
+    #[cold]
+    pub(super) fn rx_ended(self: &Arc<Self>, end: RxEnd) {
+        match end {
+            RxEnd::Fault(fault, terminate) => self.peer_fault(&fault, terminate),
+            RxEnd::Terminated(term) => self.peer_terminated(&term),
         }
     }
 
     /// Rx has found a fault in the data of the peer, or ([`FaultKind::Local`]) in a receive of the
     /// consumer. Context: callback.
-    pub(crate) fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
-        let counters = &self.dev.counters;
+    fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
+        let counters = &self.dev().counters;
         let (event, counter) = match fault.kind() {
             FaultKind::Crc => (QpEvent::Fatal, Some(&counters.rx_crc_errors)),
             FaultKind::Local => (QpEvent::Fatal, None),
@@ -81,29 +60,30 @@ impl Qp {
 
     /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
     /// callback.
-    pub(crate) fn peer_terminated(&self, t: &Terminate) {
-        self.dev.counters.rx_terminates.add(1);
+    fn peer_terminated(&self, t: &Terminate) {
+        self.dev().counters.rx_terminates.add(1);
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
         if t.read_request().is_some() {
-            self.note_failure(self.sq.oldest_read(), Status::RemAccess);
+            self.queues
+                .note_failure(self.queues.sq.oldest_read(), Status::RemAccess);
         }
         self.warn(
             self.peer(),
             format_args!("stream terminated by the peer: {t}"),
         );
-        if self.state.advance(State::Terminate).is_ok() {
+        if self.queues.advance(State::Terminate).is_ok() {
             self.close_conn(Close::Flush);
             self.handle.event(QpEvent::Fatal);
         }
     }
 
     /// Tx found that a request cannot be sent. Context: tx.
-    pub(crate) fn local_fault(self: &Arc<Self>, failed: Failed) {
+    pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {
         let term = failed
             .terminate
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
-        self.note_failure(failed.seq, failed.status);
+        self.queues.note_failure(failed.seq, failed.status);
         if self.begin_terminate(Some(term)) && failed.seq.is_none() {
             // No request of the consumer has failed: a Read of the peer could not be answered.
             self.handle.event(QpEvent::AccessError);
@@ -112,8 +92,8 @@ impl Qp {
 
     /// A completion was lost, so the consumer can rely on nothing of this QP any more. Context:
     /// any.
-    pub(crate) fn cq_overflow(self: &Arc<Self>) {
-        self.dev.counters.cq_overflows.add(1);
+    pub(super) fn cq_overflow(self: &Arc<Self>) {
+        self.dev().counters.cq_overflows.add(1);
         let term = Terminate::new(TermCode::LOCAL_CATASTROPHIC);
         let peer = self.peer();
         let what = match self.begin_terminate(Some(term)) {
@@ -131,10 +111,10 @@ impl Qp {
 
     /// Logs what happened to the connection, rate-limited. Context: any.
     fn warn(&self, peer: Option<SocketAddr>, what: Arguments<'_>) {
-        let Some(handle) = self.dev.handle() else {
+        let Some(handle) = self.dev().handle() else {
             return;
         };
-        let (name, qpn) = (handle.name(), self.number());
+        let (name, qpn) = (handle.name(), self.queues.number());
         match peer {
             Some(peer) => kext::ratelimited_warn!(name, "QP {qpn}, peer {peer}: {what}\n"),
             None => kext::ratelimited_warn!(name, "QP {qpn}: {what}\n"),
@@ -144,7 +124,7 @@ impl Qp {
     /// Goes to TERMINATE and has tx send `terminate`; false if the QP is neither in RTS nor in
     /// CLOSING.
     fn begin_terminate(self: &Arc<Self>, terminate: Option<Terminate>) -> bool {
-        if self.state.advance(State::Terminate).is_err() {
+        if self.queues.advance(State::Terminate).is_err() {
             return false;
         }
         let shared = &mut *self.shared.lock();
@@ -157,15 +137,8 @@ impl Qp {
     }
 
     /// The Terminate to send, once. Context: tx.
-    pub(crate) fn take_terminate(&self) -> Option<Terminate> {
+    pub(super) fn take_terminate(&self) -> Option<Terminate> {
         self.shared.lock().terminate.take()
-    }
-
-    /// Has the connection closed, if there is one. Context: any.
-    pub(crate) fn close_conn(&self, how: Close) {
-        if let Some(conn) = &self.shared.lock().conn {
-            conn.close(how);
-        }
     }
 
     /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has
@@ -178,59 +151,38 @@ impl Qp {
 
     /// Goes to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
     /// Idempotent. The connection sends what the stream is still to end with. Context: sleeping.
-    pub(crate) fn enter_error(self: &Arc<Self>) {
-        let _ = self.state.advance(State::Error);
+    pub(super) fn enter_error(self: &Arc<Self>) {
+        let _ = self.queues.advance(State::Error);
         let mut end = self.teardown.lock();
         if end.flushed {
             return;
         }
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let mut tx = self.tx.lock().take();
+        let mut sender = self.tx.lock().take();
         let recv = self.stop_rx();
-        self.inbound.clear();
-        let failure = self.shared.lock().failure.take();
-        let sent = self.sq.flush(failure, self.send_out());
+        let queues = &self.queues;
+        queues.inbound.clear();
+        let sent = queues.sq.flush(queues.take_failure(), queues.send_out());
         self.after_send(sent);
-        if self.rq_is_shared {
+        if queues.rq_is_shared() {
             let n = self.complete_recv(recv);
             self.after_recv(n);
             self.handle.event(QpEvent::LastWqeReached);
         } else {
-            let n = self.rq.flush(recv, self.recv_out());
+            let n = queues.rq.flush(recv, queues.recv_out());
             self.after_recv(n);
         }
         end.flushed = true;
-        self.await_late(&mut end);
+        self.await_late_posts(&mut end);
         // Before other actors find the queues flushed, and close the connection.
-        if let Some(tx) = &mut tx {
-            tx.leave();
+        if let Some(Sender { tx, conn }) = &mut sender {
+            if let Some(rest) = tx.leave() {
+                conn.take_over(rest);
+            }
         }
         drop(end);
         // References to regions and to the connection are dropped here, where sleeping is allowed.
-        drop(tx);
-    }
-
-    /// Arms the timer that flushes late posts. A process posts receives into its mapping without
-    /// telling anybody, and rings the doorbell for a request only if all earlier ones were taken.
-    /// (A kernel consumer's post is a call.)
-    fn await_late(self: &Arc<Self>, end: &mut Teardown) {
-        const FIRST: u32 = 16;
-        const LAST: u32 = 1024;
-        if end.destroyed || !self.sq.is_mapped() {
-            return;
-        }
-        end.pause = (end.pause * 2).clamp(FIRST, LAST);
-        self.poll_timer
-            .arm(&self.dev.queues.tx_in_turn, self.clone(), end.pause);
-    }
-
-    /// TCP has no memory. It reports room only when data that it has sent are acknowledged, and
-    /// there may be none. So the timer has tx try again in a while. Context: any, as the holder of
-    /// the tx lock.
-    pub(crate) fn await_memory(self: &Arc<Self>) {
-        const MS: u32 = 20;
-        self.poll_timer
-            .arm(&self.dev.queues.tx_in_turn, self.clone(), MS);
+        drop(sender);
     }
 
     /// The consumer destroys the QP: goes to ERROR, and nothing happens to the QP afterwards.
@@ -238,24 +190,16 @@ impl Qp {
     pub(crate) fn end(self: &Arc<Self>) {
         self.teardown.lock().destroyed = true;
         self.fail();
-        // No lock is held that the timer's function takes.
-        self.poll_timer.cancel_sync();
+        self.end_poll();
         self.end_notify();
-    }
-
-    /// Stops receiving; returns the receive that was being filled, with its status.
-    fn stop_rx(&self) -> Option<(u64, Status)> {
-        let conn = self.shared.lock().conn.clone()?;
-        let mut sk = conn.socket().lock();
-        self.rx
-            .get_mut(&mut sk)
-            .and_then(Option::as_mut)
-            .and_then(|rx| rx.stop())
     }
 
     fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {
         match recv {
-            Some((id, status)) => self.recv_out().complete(Completion::recv(id, status, 0)),
+            Some((id, status)) => self
+                .queues
+                .recv_out()
+                .complete(Completion::recv(id, status, 0)),
             None => Default::default(),
         }
     }

@@ -66,6 +66,13 @@ pub(crate) enum Pull {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WakeTx(pub(crate) bool);
 
+impl WakeTx {
+    /// Whether either has to wake tx.
+    pub(crate) fn or(self, o: WakeTx) -> WakeTx {
+        WakeTx(self.0 | o.0)
+    }
+}
+
 struct State {
     /// Requests that a kernel consumer has posted and tx has not taken: `next..tail`.
     posted: Posted,

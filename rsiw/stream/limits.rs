@@ -2,8 +2,8 @@
 
 //! A consumer's limits for a QP: the peer's rights, and the number of RDMA Reads.
 
-use super::{Qp, State};
-use crate::{cm::StreamParams, device::max, mem::Access};
+use super::Stream;
+use crate::{cm::StreamParams, device::max, mem::Access, queue::state::State};
 use kernel::prelude::*;
 
 /// See the module's documentation.
@@ -27,7 +27,7 @@ impl Limits {
     }
 }
 
-impl Qp {
+impl Stream {
     /// IRD and ORD of the connection; 0 before there is one.
     pub(crate) fn read_limits(&self) -> (u32, u32) {
         self.limits.lock().agreed
@@ -45,7 +45,7 @@ impl Qp {
     /// `EINVAL`: before a connection, if the device has not as much; afterwards, if the connection
     /// has agreed on other values.
     pub(crate) fn check_limits(&self, ird: Option<u8>, ord: Option<u8>) -> Result {
-        let idle = self.state() == State::Idle;
+        let idle = self.queues.state() == State::Idle;
         let agreed = self.read_limits();
         for (asked, agreed) in [(ird, agreed.0), (ord, agreed.1)] {
             let Some(asked) = asked.map(u32::from) else {
@@ -79,7 +79,7 @@ impl Qp {
     /// Limits the peer's rights from now on. Context: sleeping.
     pub(crate) fn set_access(&self, access: Access) {
         self.limits.lock().access = access;
-        let Some(conn) = self.shared.lock().conn.clone() else {
+        let Some(conn) = self.conn() else {
             return;
         };
         // If there is no rx yet, `established` gives it the rights that were set above: it reads

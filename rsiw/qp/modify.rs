@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a consumer may change of a queue pair: its state, the rights of its peer, and the numbers of
+//! Reads that its connection agrees on.
+
+use super::Qp;
+use crate::{mem::Access, queue::state::State};
+use kernel::prelude::*;
+use rdma::{QpModify, QpState};
+
+impl Qp {
+    /// Modifies the QP. Other attributes than those named above have no effect. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for
+    /// Read limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights
+    /// that iWARP does not know. Nothing is changed then.
+    pub(crate) fn modify(&self, m: &QpModify) -> Result {
+        let stream = &self.stream;
+        let access = m.access.map(Access::from_verbs).transpose()?;
+        stream.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
+        // Check the limits before the transition: it may end the connection whose limits they are
+        // compared with.
+        let idle = self.state() == State::Idle;
+        if let Some(to) = m.state {
+            self.change_state(to)?;
+        }
+        stream.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
+        match access {
+            // No rights before a connection has begun mean both. The RDMA CM writes no flags then,
+            // as it does not know better (rdma_init_qp_attr()), and librdmacm does not set them
+            // when it connects.
+            Some(none) if idle && !none.is_remote() => stream.set_access(Access::REMOTE),
+            Some(access) => stream.set_access(access),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn change_state(&self, to: QpState) -> Result {
+        match (self.state(), to) {
+            (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
+            // The QP is in RTS already.
+            (State::Rts, QpState::Rts) => Ok(()),
+            (_, QpState::Err) => {
+                self.stream.fail();
+                Ok(())
+            }
+            // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
+            (State::Rts | State::Closing, QpState::Sqd) => {
+                self.stream.disconnect();
+                Ok(())
+            }
+            (State::Terminate | State::Error, QpState::Sqd) => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queues of a queue pair, and the state that both directions of its stream go by.
+//!
+//! Tx and rx carry out what is queued here, and know neither each other nor the connection: tx takes
+//! requests and the peer's Reads, rx takes receives and queues the peer's Reads, both complete.
+//!
+//! - [`sq`], [`rq`]: the queues, from post to completion.
+//! - [`reads`]: RDMA Reads under way in both directions.
+//! - [`state`]: the state diagram.
+
+pub(crate) mod reads;
+pub(crate) mod rq;
+pub(crate) mod sq;
+pub(crate) mod state;
+
+use crate::{
+    counters::Counter,
+    cq::{Cq, Out, Tag},
+    device::Device,
+    pd::Pd,
+    wr::Status,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+use kernel::{prelude::*, sync::Arc};
+use kext::{lock::SpinLockIrq, new_spinlock_irq};
+use reads::InboundReads;
+use rq::RecvQueue;
+use sq::{SendQueue, Seq};
+use state::{State, StateCell};
+
+/// The most requests that complete in one go, with interrupts off. A queue may have 32,768, and a
+/// process can have all of them complete at once, as often as it likes.
+const BATCH: u32 = 64;
+
+/// The queues of a QP.
+#[pin_data]
+pub(crate) struct Queues {
+    pub(crate) dev: Arc<Device>,
+    pub(crate) pd: Arc<Pd>,
+    tag: Tag,
+    pub(crate) scq: Arc<Cq>,
+    pub(crate) rcq: Arc<Cq>,
+    #[pin]
+    pub(crate) sq: SendQueue,
+    pub(crate) rq: Arc<RecvQueue>,
+    rq_is_shared: bool,
+    #[pin]
+    pub(crate) inbound: InboundReads,
+    /// Receives that the peer's Sends have taken. Only rx counts them.
+    pub(crate) receives: Counter,
+    state: StateCell,
+    /// This end may send: it is the initiator, or the peer's first FPDU has arrived, or the wait
+    /// for that is over.
+    may_send: AtomicBool,
+    /// The peer's FIN was reached: it sends nothing any more.
+    peer_done: AtomicBool,
+    /// The request that the connection fails with, and its status.
+    #[pin]
+    failure: SpinLockIrq<Option<(Seq, Status)>>,
+}
+
+/// The parts that the queues are made of.
+pub(crate) struct Parts<S> {
+    pub(crate) dev: Arc<Device>,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) tag: Tag,
+    pub(crate) scq: Arc<Cq>,
+    pub(crate) rcq: Arc<Cq>,
+    pub(crate) sq: S,
+    pub(crate) rq: Arc<RecvQueue>,
+    pub(crate) rq_is_shared: bool,
+}
+
+impl Queues {
+    /// Makes the queues of a QP in IDLE.
+    pub(crate) fn new(p: Parts<impl PinInit<SendQueue>>) -> impl PinInit<Self> {
+        let Parts {
+            dev,
+            pd,
+            tag,
+            scq,
+            rcq,
+            sq,
+            rq,
+            rq_is_shared,
+        } = p;
+        pin_init!(Self {
+            dev,
+            pd,
+            tag,
+            scq,
+            rcq,
+            sq <- sq,
+            rq,
+            rq_is_shared,
+            inbound <- InboundReads::new(),
+            receives: Counter::new(),
+            state: StateCell::new(),
+            may_send: AtomicBool::new(false),
+            peer_done: AtomicBool::new(false),
+            failure <- new_spinlock_irq!(None, "rsiw_failure"),
+        })
+    }
+
+    /// The QP number.
+    pub(crate) fn number(&self) -> u32 {
+        self.tag.number
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Goes to another state, as [`StateCell::advance`]. Context: any.
+    pub(crate) fn advance(&self, to: State) -> Result<State, State> {
+        self.state.advance(to)
+    }
+
+    /// Whether an orderly close has begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state() == State::Closing
+    }
+
+    /// Whether data of the peer are still received. After an error of either end they are not,
+    /// although the connection is closed only later.
+    #[inline]
+    pub(crate) fn may_receive(&self) -> bool {
+        matches!(self.state(), State::Rts | State::Closing)
+    }
+
+    /// Whether receives come from a shared queue.
+    pub(crate) fn rq_is_shared(&self) -> bool {
+        self.rq_is_shared
+    }
+
+    /// The CQ for completions of requests.
+    pub(crate) fn send_out(&self) -> Out<'_> {
+        Out {
+            cq: &self.scq,
+            tag: &self.tag,
+        }
+    }
+
+    /// The CQ for completions of receives.
+    pub(crate) fn recv_out(&self) -> Out<'_> {
+        Out {
+            cq: &self.rcq,
+            tag: &self.tag,
+        }
+    }
+
+    /// Whether tx may send requests and responses.
+    pub(crate) fn may_send(&self) -> bool {
+        self.may_send.load(Ordering::Acquire)
+    }
+
+    /// Lets tx send from now on, or not before the peer has. Returns whether it might before.
+    /// Context: any.
+    pub(crate) fn set_may_send(&self, may: bool) -> bool {
+        self.may_send.swap(may, Ordering::AcqRel)
+    }
+
+    /// Whether the peer's FIN was reached. It sends nothing any more, so waiting for it is no use.
+    pub(crate) fn peer_done(&self) -> bool {
+        self.peer_done.load(Ordering::Acquire)
+    }
+
+    /// Notes that the peer's FIN was reached. Context: any.
+    pub(crate) fn set_peer_done(&self) {
+        self.peer_done.store(true, Ordering::Release);
+    }
+
+    /// Notes the request that the connection fails with. Only the first note counts. `None` is the
+    /// Read of connection setup, whose failure no consumer hears of. Context: any.
+    pub(crate) fn note_failure(&self, seq: Option<Seq>, status: Status) {
+        if let Some(seq) = seq {
+            self.failure.lock().get_or_insert((seq, status));
+        }
+    }
+
+    /// The request that the connection fails with, and its status. Context: any.
+    pub(crate) fn take_failure(&self) -> Option<(Seq, Status)> {
+        self.failure.lock().take()
+    }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The stream's part in its connection: the functions that the connection manager calls, in this
+//! order.
+//!
+//! `attach` → `established` → (`data_ready`, `receive_all`, `writable`)* → `drain`? → `lost`
+
+use super::{Conn, Sender, Stream};
+use crate::{
+    cm::{Close, Lost, StreamParams, User},
+    device::Rsiw,
+    pd::PdId,
+    queue::state::State,
+    rx::Rx,
+    tx::{Tx, TxConfig},
+};
+use iwarp::{mpa::Rtr, rx::RxConfig};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
+use net::LockedSock;
+use rdma::{CmId, ConnInfo, Consumer, Device, RequestId};
+
+impl User for Stream {
+    fn domain(&self) -> PdId {
+        self.queues.pd.id()
+    }
+
+    fn consumer(&self) -> Consumer {
+        self.owner.consumer()
+    }
+
+    fn is_orphaned(&self) -> bool {
+        self.owner.ends()
+    }
+
+    fn most_reads(&self) -> (u32, u32) {
+        self.limits.lock().most
+    }
+
+    fn report_request(
+        dev: &Device<Rsiw>,
+        cm: &CmId,
+        conn: Arc<Conn>,
+        info: &ConnInfo<'_>,
+    ) -> Result<RequestId> {
+        cm.connect_request(dev, conn, info)
+    }
+
+    /// Notes a connection that is being set up, so that destroying the QP can end it. Context:
+    /// sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when the QP is not IDLE or has a connection.
+    fn attach(&self, conn: &Arc<Conn>) -> Result {
+        let mut shared = self.shared.lock();
+        // Checked under the lock: an actor that goes to ERROR looks for a connection to close
+        // afterwards, under the same lock.
+        if self.queues.state() != State::Idle || shared.conn.is_some() {
+            return Err(EINVAL);
+        }
+        shared.conn = Some(conn.clone());
+        Ok(())
+    }
+
+    /// Starts data transfer: makes both halves of the stream and moves the QP to RTS.
+    ///
+    /// A responder stays silent until the peer's first FPDU has arrived: "the MPA responder MUST
+    /// NOT send any FPDUs before it has received a valid FPDU" (RFC 5044 section 7.1.2).
+    /// Context: as [`User::established`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` in a wrong state, `ENOMEM`.
+    fn established(self: &Arc<Self>, p: &StreamParams) -> Result {
+        let conn = self.conn().ok_or(EINVAL)?;
+        let queues = &self.queues;
+        // An accepting process is charged for these. A connecting one is not, as this runs in a
+        // worker then.
+        let flags = self.consumer().flags();
+        queues.inbound.set_ird(u32::from(p.ird), flags)?;
+        queues.sq.set_ord(u32::from(p.ord))?;
+        self.agree(p);
+
+        let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
+        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send, queues.pd.join())?;
+        let tx = Tx::new(
+            conn.new_batch(),
+            TxConfig {
+                crc: p.crc,
+                markers: p.tx_markers,
+                large_fpdu: p.large_fpdu,
+                rtr: p.rtr.filter(|_| p.initiator),
+            },
+            queues.sq.max_sge(),
+        )?;
+        {
+            let mut sk = conn.socket().lock();
+            self.rx.claim(&mut sk)?;
+            if let Some(slot) = self.rx.get_mut(&mut sk) {
+                // Under the socket lock, or rx would miss a concurrent `set_access`.
+                slot.insert(rx).admit(self.access());
+            }
+        }
+        queues.set_may_send(p.initiator);
+        {
+            let mut slot = self.tx.lock();
+            // With tx locked, so that an actor that goes to ERROR either does so first, and this
+            // fails, or finds the new `Tx`.
+            queues.advance(State::Rts).map_err(|_| EINVAL)?;
+            *slot = Some(Sender { tx, conn });
+        }
+        self.dev().counters.connections.add(1);
+        // For the RTR, and for requests that a process may have posted early.
+        self.wake_tx();
+        Ok(())
+    }
+
+    /// Receives here, or leaves it to a work item. Context: callback.
+    fn data_ready(self: &Arc<Self>, conn: ArcBorrow<'_, Conn>, sk: &mut LockedSock) {
+        self.receive_or_defer(conn, sk);
+    }
+
+    fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn>, sk: &mut LockedSock) {
+        self.receive(conn, sk, usize::MAX);
+    }
+
+    /// The socket has room again. Context: any.
+    fn writable(self: &Arc<Self>) {
+        self.wake_tx();
+    }
+
+    /// The responder may send although the peer has not sent yet. Context: any.
+    fn may_start(self: &Arc<Self>) {
+        if !self.queues.set_may_send(true) {
+            self.wake_tx();
+        }
+    }
+
+    /// Sends an empty RDMA Write, whatever kind of RTR was agreed on: the peer may have missed the
+    /// RTR's arrival. Context: sleeping.
+    fn repeat_rtr(self: &Arc<Self>) {
+        let mut slot = self.tx.lock();
+        if let Some(sender) = slot.as_mut() {
+            sender.tx.owe_rtr(Rtr::Write);
+        }
+        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
+        drop(slot);
+        self.wake_tx();
+    }
+
+    /// Orderly close: tx sends the requests that are posted, then tells the connection manager.
+    /// Context: sleeping.
+    fn drain(self: &Arc<Self>) {
+        // In TERMINATE or ERROR, the actor that moved the QP there has the connection closed after
+        // the data that are still to be sent. A FIN now would cut them off.
+        if let Ok(_) | Err(State::Closing) = self.queues.advance(State::Closing) {
+            self.wake_tx();
+        }
+    }
+
+    /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
+    fn lost(self: &Arc<Self>, why: Lost) {
+        if !matches!(why, Lost::Handshake) {
+            self.enter_error();
+            self.end_receiving();
+        }
+        // A connection's last reference must not be dropped under a spinlock.
+        let conn = self.shared.lock().conn.take();
+        drop(conn);
+    }
+}
+
+impl Stream {
+    /// The consumer asks for an orderly close: requests that it posts from now on are not sent.
+    /// Context: sleeping.
+    pub(crate) fn disconnect(self: &Arc<Self>) {
+        let tx = self.tx.lock();
+        self.queues.sq.end_here();
+        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
+        drop(tx);
+        self.wake_tx();
+        self.close_conn(Close::Graceful);
+    }
+
+    /// Has the connection closed, if there is one. Context: any.
+    pub(super) fn close_conn(&self, how: Close) {
+        if let Some(conn) = &self.shared.lock().conn {
+            conn.close(how);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The stream of a queue pair: the machine that carries out what is in its queues.
+//!
+//! It has a half for each direction ([`crate::tx`], [`crate::rx`]), which know the queues and the
+//! transport, but neither each other nor the connection. What they find, it acts on.
+//!
+//! - [`connection`]: the stream's part in a connection: setup, closing, losing it.
+//! - [`sched`]: which thread runs tx, and for how long.
+//! - [`receive`], [`bulk`]: which thread receives, and when.
+//! - [`fault`]: faults, and the way to ERROR.
+//! - [`notify`]: the consumer's calls for completions.
+//! - [`poll`]: a timer for events of which nobody tells.
+//! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
+//!
+//! Documentation/locking tells who owns what, and which lock guards it.
+
+mod bulk;
+mod connection;
+mod fault;
+mod limits;
+mod notify;
+mod poll;
+mod receive;
+mod sched;
+
+use crate::{
+    cm,
+    cq::Notify,
+    device::Device,
+    limit::Held,
+    queue::{self, sq::SendQueue, Queues},
+    rx::Rx,
+    tx::Tx,
+};
+use core::sync::atomic::AtomicBool;
+use iwarp::Terminate;
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{Arc, Mutex},
+    workqueue::Work,
+};
+use kext::{
+    lock::SpinLockIrq,
+    new_delayed_work, new_owned_work, new_spinlock_irq,
+    revocable::Revocable,
+    tx_lock::TxLock,
+    work::{DelayedWork, OwnedWork},
+};
+use limits::Limits;
+use net::SockCell;
+use rdma::{Consumer, Owner, QpHandle};
+
+/// A connection of a stream.
+pub(crate) type Conn = cm::Conn<Stream>;
+
+/// Data that several contexts set and one context takes; each access is short.
+struct Shared {
+    /// The connection, from `attach` to the end.
+    conn: Option<Arc<Conn>>,
+    /// A Terminate that tx is to send.
+    terminate: Option<Terminate>,
+    /// Calls to the consumers of the send and the receive CQ that the worker is to make.
+    deferred_notify: (Notify, Notify),
+}
+
+/// How far the end of a stream has come.
+#[derive(Default)]
+struct Teardown {
+    /// The queues are flushed.
+    flushed: bool,
+    /// The consumer has destroyed the QP: `poll_timer` is not armed any more.
+    destroyed: bool,
+    /// Milliseconds until the timer looks for late posts again.
+    pause: u32,
+}
+
+/// Tx, and the connection that it sends on.
+struct Sender {
+    tx: Tx,
+    conn: Arc<Conn>,
+}
+
+/// The stream of a queue pair. It is there before it has a connection, and has one at the most.
+#[pin_data]
+pub(crate) struct Stream {
+    #[pin]
+    pub(crate) queues: Queues,
+    handle: QpHandle,
+    /// Guarded by the connection's socket lock.
+    rx: SockCell<Option<Rx>>,
+    /// Locked by the tx actor while it runs.
+    tx: TxLock<Option<Sender>>,
+    #[pin]
+    tx_work: Work<Stream>,
+    /// Receive bulk data: at high priority, and in turn with processes. Two items, as one item on
+    /// two work queues could run on both at once, and `cancel_sync` would wait for one of the runs
+    /// only.
+    #[pin]
+    bulk: OwnedWork<Stream, { receive::BULK }>,
+    #[pin]
+    bulk_in_turn: OwnedWork<Stream, { receive::BULK_IN_TURN }>,
+    /// Rate at which data comes.
+    bulk_detector: bulk::BulkDetector,
+    /// Looks for the receive that a Send waits for. Armed only with the socket locked.
+    #[pin]
+    late_timer: DelayedWork<Stream, { receive::LATE }>,
+    /// `late_timer` is armed and has not begun to run.
+    late_timer_armed: AtomicBool,
+    /// A Send waits for its receive. A hint for contexts without the socket lock: rx has the truth.
+    late: AtomicBool,
+    /// Polls for events of which nobody tells: memory for TCP, and in ERROR requests and receives
+    /// that a process posts late.
+    #[pin]
+    poll_timer: DelayedWork<Stream>,
+    /// `shared.deferred_notify` has calls for the worker to make.
+    has_deferred: AtomicBool,
+    /// The worker makes deferred calls while it has access; revoked when the QP is destroyed.
+    #[pin]
+    notify_gate: Revocable<()>,
+    #[pin]
+    shared: SpinLockIrq<Shared>,
+    /// Serialises the way to ERROR, and late flushes after it.
+    #[pin]
+    teardown: Mutex<Teardown>,
+    #[pin]
+    limits: SpinLockIrq<Limits>,
+    owner: Owner,
+    /// A connection may linger when its QP is gone. It counts against the limit of QPs until then.
+    _held: Held,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Stream { self.tx_work }
+}
+
+impl Stream {
+    /// Makes a stream without a connection, of a QP of `consumer`. Context: sleeping. Errors:
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        queues: queue::Parts<impl PinInit<SendQueue>>,
+        handle: QpHandle,
+        consumer: Consumer,
+        held: Held,
+    ) -> Result<Arc<Self>> {
+        let shared = Shared {
+            conn: None,
+            terminate: None,
+            deferred_notify: Default::default(),
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                queues <- Queues::new(queues),
+                handle,
+                rx: SockCell::new(None),
+                tx: TxLock::new(None),
+                tx_work <- new_work!("rsiw_tx_work"),
+                bulk <- new_owned_work!("rsiw_bulk"),
+                bulk_in_turn <- new_owned_work!("rsiw_bulk_in_turn"),
+                bulk_detector: bulk::BulkDetector::new(),
+                late_timer <- new_delayed_work!("rsiw_late_timer"),
+                late_timer_armed: AtomicBool::new(false),
+                late: AtomicBool::new(false),
+                poll_timer <- new_delayed_work!("rsiw_poll_timer"),
+                has_deferred: AtomicBool::new(false),
+                notify_gate <- Revocable::new(()),
+                shared <- new_spinlock_irq!(shared, "rsiw_stream"),
+                teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
+                limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
+                owner: Owner::current(consumer),
+                _held: held,
+            }),
+            consumer.flags(),
+        )
+    }
+
+    /// The RDMA core's object of the QP.
+    pub(crate) fn handle(&self) -> &QpHandle {
+        &self.handle
+    }
+
+    /// The owner: a process, or the kernel.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The device.
+    fn dev(&self) -> &Arc<Device> {
+        &self.queues.dev
+    }
+
+    /// The connection, if there is one. Context: any, without the lock of `shared`.
+    fn conn(&self) -> Option<Arc<Conn>> {
+        self.shared.lock().conn.clone()
+    }
+}

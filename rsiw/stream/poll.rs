@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The timer that polls for events of which nobody tells: memory for TCP while the stream sends,
+//! and what a process posts to a queue pair in ERROR.
+
+use super::{Stream, Teardown};
+use crate::cq::Notify;
+use kernel::sync::Arc;
+use kext::work::DelayedWorkItem;
+
+impl DelayedWorkItem for Stream {
+    fn expire(this: Arc<Self>) {
+        let mut end = this.teardown.lock();
+        if end.destroyed {
+            return;
+        }
+        if !end.flushed {
+            drop(end);
+            return this.wake_tx();
+        }
+        this.await_late_posts(&mut end);
+        let queues = &this.queues;
+        let sends = queues.sq.flush_ring(queues.send_out());
+        let receives = match queues.rq_is_shared() {
+            true => Notify::default(),
+            false => queues.rq.flush(None, queues.recv_out()),
+        };
+        drop(end);
+        this.after_send(sends);
+        this.after_recv(receives);
+    }
+}
+
+impl Stream {
+    /// TCP has no memory. It reports room only when data that it has sent are acknowledged, and
+    /// there may be none. So the timer has tx try again in a while. Context: any, as the holder of
+    /// the tx lock.
+    pub(super) fn await_memory(self: &Arc<Self>) {
+        const MS: u32 = 20;
+        self.poll_timer
+            .arm(&self.dev().workqueues.tx_in_turn, self.clone(), MS);
+    }
+
+    /// Arms the timer that flushes late posts. A process posts receives into its mapping without
+    /// telling anybody, and rings the doorbell for a request only if all earlier ones were taken.
+    /// (A kernel consumer's post is a call.) `end` is locked.
+    pub(super) fn await_late_posts(self: &Arc<Self>, end: &mut Teardown) {
+        const FIRST: u32 = 16;
+        const LAST: u32 = 1024;
+        if end.destroyed || !self.queues.sq.is_mapped() {
+            return;
+        }
+        end.pause = (end.pause * 2).clamp(FIRST, LAST);
+        self.poll_timer
+            .arm(&self.dev().workqueues.tx_in_turn, self.clone(), end.pause);
+    }
+
+    /// Stops the timer for good. Context: sleeping; no lock is held that the timer's function takes.
+    pub(super) fn end_poll(&self) {
+        self.poll_timer.cancel_sync();
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which thread receives the data of a stream, and when.
+//!
+//! The rx actor is the holder of the socket's lock. Most often that is the socket's callback, which
+//! receives all that the socket has. If much data waits, or data comes fast, a work item receives
+//! instead, about a MiB at a time. Data behind a Send that waits for its receive stays in the
+//! socket; a timer tries again until there is a receive.
+
+use super::{Conn, Stream};
+use crate::{
+    cm::Close,
+    device,
+    rx::{RunOutcome, Rx},
+    transport::Transport,
+    wr::Status,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::sync::{Arc, ArcBorrow};
+use kext::work::{DelayedWorkItem, OwnedWorkItem};
+use net::LockedSock;
+
+/// The work item that receives bulk data, and the one that does so in turn with processes.
+pub(super) const BULK: u64 = 1;
+pub(super) const BULK_IN_TURN: u64 = 2;
+
+/// The timer of a Send that waits for its receive.
+pub(super) const LATE: u64 = 1;
+
+/// Unread octets that count as bulk. That is more than one message that somebody waits for, or a
+/// message that takes longer to receive than a worker takes to wake.
+const BULK_LEN: usize = 32 << 10;
+
+/// Octets that the bulk work item receives in one run. Afterwards other work gets the CPU, and
+/// senders get the socket lock.
+const BULK_BUDGET: usize = 1 << 20;
+
+impl OwnedWorkItem<BULK> for Stream {
+    fn run(this: Arc<Self>) {
+        this.receive_some();
+    }
+}
+
+impl OwnedWorkItem<BULK_IN_TURN> for Stream {
+    fn run(this: Arc<Self>) {
+        this.receive_some();
+    }
+}
+
+impl DelayedWorkItem<LATE> for Stream {
+    fn expire(this: Arc<Self>) {
+        // Clear the mark first: data that finds no receive from here on arms the timer again.
+        this.late_timer_armed.store(false, Relaxed);
+        this.receive_some();
+    }
+}
+
+impl Stream {
+    /// Data or the peer's FIN has arrived. Context: callback.
+    pub(super) fn receive_or_defer(
+        self: &Arc<Self>,
+        conn: ArcBorrow<'_, Conn>,
+        sk: &mut LockedSock,
+    ) {
+        // All new data waits behind a Send that has no receive yet. The timer looks for the
+        // receive.
+        if self.late_timer_armed.load(Relaxed) && self.is_waiting(sk) {
+            return;
+        }
+        let transport = conn.transport();
+        let unread = transport.unread(sk);
+        // More than a segment comes at a time, so this is no slow start that each acknowledgement
+        // would help. (Where many connections take turns, each turn begins after an idle time,
+        // behind which TCP expects a slow start.)
+        if unread > transport.segment_len() as usize {
+            transport.spare_acks(sk);
+        }
+        let bulk = unread >= BULK_LEN || self.bulk_detector.is_fast();
+        if bulk && self.is_receiving(sk) {
+            self.receive_in_bulk();
+        } else {
+            self.receive(conn, sk, usize::MAX);
+        }
+    }
+
+    /// Receives the data that the socket has, up to about `most` octets; a work item receives the
+    /// rest. Tells the connection when the peer's FIN was reached. Context: any, socket locked.
+    pub(super) fn receive(
+        self: &Arc<Self>,
+        conn: ArcBorrow<'_, Conn>,
+        sk: &mut LockedSock,
+        most: usize,
+    ) {
+        let transport = conn.transport();
+        let taken = self.read(transport, sk, most);
+        self.bulk_detector.took(taken);
+        if taken >= most {
+            self.receive_in_bulk();
+        } else if let Some(ms) = self.next_look(sk) {
+            if !self.late_timer_armed.swap(true, Relaxed) {
+                self.late_timer
+                    .arm(&self.dev().workqueues.rx_in_turn, self.clone(), ms);
+            }
+        } else if transport.at_eof(sk) {
+            self.queues.set_peer_done();
+            let rx = self.rx.get_mut(sk).and_then(Option::as_mut);
+            Conn::peer_finished(conn, rx.is_none_or(Rx::end));
+        }
+    }
+
+    /// Passes the received data to rx, until it has taken `most` octets or more; returns how many.
+    /// Context: any, socket locked.
+    fn read(
+        self: &Arc<Self>,
+        transport: &impl Transport,
+        sk: &mut LockedSock,
+        most: usize,
+    ) -> usize {
+        let (queues, mut taken) = (&self.queues, 0);
+        if let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) {
+            // The Send that waits for a receive may be all that there is. Then `read_into` below
+            // has no chunk.
+            if rx.is_late() {
+                rx.chunk(queues, &[]);
+            }
+        }
+        let read = transport.read_into(sk, &self.rx, |rx, chunk| match rx {
+            Some(rx) if taken < most => {
+                let n = rx.chunk(queues, chunk);
+                taken += n;
+                n
+            }
+            _ => 0,
+        });
+        queues.dev.counters.rx_bytes.add(taken as u64);
+        if read.is_err() {
+            // The socket has urgent data. No MPA peer sends any, and they would block the stream
+            // for good.
+            self.close_conn(Close::Abort);
+        }
+        self.finish_read(sk);
+        taken
+    }
+
+    /// Acts on what rx has found, calls the consumers for completions, and answers short Reads or
+    /// wakes tx for others. Context: any, socket locked.
+    fn finish_read(self: &Arc<Self>, sk: &mut LockedSock) {
+        let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) else {
+            return;
+        };
+        let RunOutcome {
+            send,
+            recv,
+            wake,
+            answer,
+            starts,
+        } = rx.finish_run();
+        let end = match rx.has_end() {
+            true => rx.take_end(),
+            false => None,
+        };
+        if let Some(end) = end {
+            self.rx_ended(end);
+        }
+        if starts {
+            if let Some(conn) = &self.shared.lock().conn {
+                conn.first_fpdu_seen();
+            }
+        }
+        self.after_recv(recv);
+        self.after_send(send);
+        if wake.0 {
+            self.wake_tx();
+        } else if answer {
+            self.answer_here(sk);
+        }
+    }
+
+    /// Has a work item receive. Context: socket locked, and rx is not stopped.
+    fn receive_in_bulk(self: &Arc<Self>) {
+        let queues = &self.dev().workqueues;
+        match device::in_turn() {
+            true => self.bulk_in_turn.queue(&queues.rx_in_turn, self.clone()),
+            false => self.bulk.queue(&queues.rx, self.clone()),
+        };
+    }
+
+    /// Receives up to about [`BULK_BUDGET`] octets, if callbacks have left any. Run by work items,
+    /// and by a process that has posted a receive. Context: sleeping.
+    fn receive_some(self: &Arc<Self>) {
+        if let Some(conn) = self.conn() {
+            let mut sk = conn.socket().lock();
+            if self.is_receiving(&sk) {
+                self.receive(conn.as_arc_borrow(), &mut sk, BULK_BUDGET);
+            }
+        }
+    }
+
+    /// A process makes a call for this QP, so it may have posted the receive that a Send waits for.
+    /// Context: sleeping, no lock held.
+    pub(crate) fn look_for_receive(self: &Arc<Self>) {
+        if self.late.load(Relaxed) && self.queues.rq.has_receive() {
+            self.receive_some();
+        }
+    }
+
+    /// Whether a Send waits for a receive that is still not posted. Context: any, socket locked.
+    fn is_waiting(&self, sk: &LockedSock) -> bool {
+        let rx = self.rx.get(sk).and_then(Option::as_ref);
+        rx.is_some_and(Rx::is_late) && !self.queues.rq.has_receive()
+    }
+
+    /// Whether there is an rx that was not stopped. Context: any, socket locked.
+    fn is_receiving(&self, sk: &LockedSock) -> bool {
+        let rx = self.rx.get(sk).and_then(Option::as_ref);
+        rx.is_some_and(|rx| !rx.is_stopped())
+    }
+
+    /// Milliseconds until the timer looks for the receive that a Send waits for; `None` if no Send
+    /// waits. Context: any, socket locked.
+    #[inline]
+    fn next_look(&self, sk: &LockedSock) -> Option<u32> {
+        let rx = self.rx.get(sk).and_then(Option::as_ref)?;
+        let ms = rx.next_look(&self.queues);
+        if self.late.load(Relaxed) != ms.is_some() {
+            self.late.store(ms.is_some(), Relaxed);
+        }
+        ms
+    }
+
+    /// Stops rx; returns the receive that was being filled, with its status. No work item receives
+    /// from then on. Context: sleeping.
+    pub(super) fn stop_rx(&self) -> Option<(u64, Status)> {
+        let conn = self.conn()?;
+        let mut sk = conn.socket().lock();
+        self.rx
+            .get_mut(&mut sk)
+            .and_then(Option::as_mut)
+            .and_then(Rx::stop)
+    }
+
+    /// Ends the work items and the timer, after [`Self::stop_rx`]. Context: sleeping; the socket is
+    /// not locked.
+    pub(super) fn end_receiving(&self) {
+        self.late_timer.cancel_sync();
+        self.bulk.cancel_sync();
+        self.bulk_in_turn.cancel_sync();
+    }
+}

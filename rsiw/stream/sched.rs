@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Scheduling of tx.
+//!
+//! One actor at a time runs a QP's tx, as the holder of a [`TxLock`](kext::tx_lock). It is the
+//! process that rings the doorbell; or the receive callback, which answers short Reads at once; or
+//! the module's worker, which does the work of callers that must not sleep. An actor that finds the
+//! lock taken signals the holder, which then runs tx once more, so no wake-up is lost.
+
+use super::{Conn, Sender, Stream};
+use crate::{cm::Close, params, queue::state::State, tx::Step};
+use kernel::{sync::Arc, workqueue::WorkItem};
+use net::LockedSock;
+
+/// A process' budget, as a multiple of the worker's. A process holds up only itself with its work.
+/// So the budget lets most processes do all of it themselves, but each call returns in the end.
+const PROCESS: usize = 4;
+
+/// How often tx runs once more for actors that found it locked.
+const ROUNDS: u32 = 16;
+
+/// Why a run of tx ended.
+#[derive(PartialEq, Eq)]
+enum Ended {
+    /// There is nothing to do, or another event will wake tx.
+    Waits,
+    /// The worker goes on.
+    Again,
+}
+
+impl Stream {
+    /// Has the worker run tx. Context: any.
+    pub(crate) fn wake_tx(self: &Arc<Self>) {
+        // It fails only if the work is queued already, which serves as well. (The work may run from
+        // one queue and be queued on the other. If it runs there, too, it finds tx locked.)
+        let _ = self.dev().workqueues.tx_now().queue().enqueue(self.clone());
+    }
+
+    /// Runs tx for a process. If another actor runs tx, that one does the work. Context: sleeping,
+    /// no lock held.
+    pub(crate) fn run_tx(self: &Arc<Self>) {
+        self.run_for(PROCESS * params::tx_budget());
+    }
+
+    /// Runs tx here for about `left` bytes. The worker does the rest.
+    fn run_for(self: &Arc<Self>, mut left: usize) {
+        let Some(mut guard) = self.tx.try_lock_or_signal() else {
+            return;
+        };
+        // Bounded, as other threads may ring the doorbell again and again. Then the worker goes on.
+        for _ in 0..ROUNDS {
+            if let Some(sender) = &mut *guard {
+                if self.send(sender, &mut left) == Ended::Again {
+                    break;
+                }
+            }
+            guard = match guard.unlock() {
+                Ok(()) => return,
+                Err(signalled) => signalled,
+            };
+        }
+        // Wake-ups that arrive while tx is locked here are lost; the `wake_tx()` below makes up for
+        // them.
+        drop(guard);
+        self.wake_tx();
+    }
+
+    /// Sends until one of these: nothing is left to send, the socket has no room, `left` bytes were
+    /// sent, or another thread waits for the lock. `left` is lowered by the bytes sent. Context:
+    /// sleeping, tx locked.
+    fn send(self: &Arc<Self>, sender: &mut Sender, left: &mut usize) -> Ended {
+        let Sender { tx, conn } = sender;
+        let (queues, transport) = (&self.queues, conn.transport());
+        loop {
+            let step = if tx.is_behind() {
+                tx.flush(queues, transport)
+            } else if *left == 0 || self.tx.is_contended() {
+                return Ended::Again;
+            } else {
+                match queues.state() {
+                    State::Rts | State::Closing => tx.send_next(queues, transport),
+                    State::Terminate => tx.terminate(queues, transport, self.take_terminate()),
+                    State::Idle | State::Error => return Ended::Waits,
+                }
+            };
+            self.after_send(tx.take_notify());
+            match step {
+                Step::Sent(n) => *left = left.saturating_sub(n),
+                // What is in the batch is sent, then the Terminate.
+                Step::Failed(failed) => self.local_fault(failed),
+                end => return self.after_step(conn, end),
+            }
+        }
+    }
+
+    /// Answers the peer's short Reads here. If another actor runs tx, that one does; longer answers
+    /// are left to the worker. Context: callback, socket locked.
+    pub(super) fn answer_here(self: &Arc<Self>, sk: &mut LockedSock) {
+        let Some(mut guard) = self.tx.try_lock_or_signal() else {
+            return;
+        };
+        let ended = match &mut *guard {
+            Some(Sender { tx, conn }) => {
+                let step = tx.answer(&self.queues, conn.transport(), sk);
+                self.after_send(tx.take_notify());
+                self.after_step(conn, step)
+            }
+            None => Ended::Waits,
+        };
+        if guard.unlock().is_err() || ended == Ended::Again {
+            self.wake_tx();
+        }
+    }
+
+    /// Does what a step of tx asks for at its end. Context: any, tx locked.
+    fn after_step(self: &Arc<Self>, conn: &Arc<Conn>, step: Step) -> Ended {
+        match step {
+            Step::Sent(_) | Step::Waits => {}
+            Step::Again => return Ended::Again,
+            Step::NoMemory => self.await_memory(),
+            Step::Failed(failed) => self.local_fault(failed),
+            Step::Drained => conn.tx_drained(),
+            Step::Terminated => conn.close(Close::Flush),
+            Step::Broken => conn.close(Close::Abort),
+        }
+        Ended::Waits
+    }
+}
+
+impl WorkItem for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.flush_notify();
+        this.run_for(params::tx_budget());
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The transport: what carries a stream's FPDUs between the two ends.
+//!
+//! Tx and rx know a connection by this trait only. Plain TCP implements it below; another layer
+//! between MPA and TCP, or another protocol, is another implementation. How a connection is set up
+//! and ended is `cm`'s business, not the transport's.
+
+use kernel::error::Result;
+use net::{LockedSock, Sent, SockCell, TcpSocket, TxBatch};
+
+/// An octet stream in both directions, over a socket.
+pub(crate) trait Transport {
+    /// Octets of the stream that the network carries as one segment at this moment. An FPDU best
+    /// fits into one, and begins one. Context: any.
+    fn segment_len(&self) -> u32;
+
+    /// Octets that were sent and are still here, so that the next batch may share the last segment
+    /// of them. Context: any.
+    fn unsent(&self) -> usize;
+
+    /// The most octets, up to `most` and at least half of it, that fill packets of the largest
+    /// size. One octet more takes one packet more. Context: any.
+    fn whole_packets(&self, most: usize) -> usize;
+
+    /// Whether there is room to send. Context: any.
+    fn has_room(&self) -> bool;
+
+    /// Sends the bytes of a batch, or the first of them. Context: sleeping, but does not wait for
+    /// the network. Errors: the connection is gone.
+    fn send(&self, batch: &mut TxBatch) -> Result<Sent>;
+
+    /// As [`send`](Self::send), but from the receive callback, which must not sleep.
+    /// [`Sent::WouldBlock`] may mean that there is no memory, in which case nobody tells when there
+    /// is. Context: callback, socket locked.
+    fn send_locked(&self, sk: &mut LockedSock, batch: &mut TxBatch) -> Result<Sent>;
+
+    /// Passes each piece of the received octets to `take`, in order and in place, together with the
+    /// value of `cell`. `take` returns how many octets it has consumed; if that is less than the
+    /// piece, reading ends, and the next read begins there. Context: any, socket locked. Errors:
+    /// the stream cannot be read any more.
+    fn read_into<T>(
+        &self,
+        sk: &mut LockedSock,
+        cell: &SockCell<T>,
+        take: impl FnMut(&mut T, &[u8]) -> usize,
+    ) -> Result<usize>;
+
+    /// Octets that were received and not read. Context: any, socket locked.
+    fn unread(&self, sk: &LockedSock) -> usize;
+
+    /// Whether the peer's end of the stream was read. Context: any, socket locked.
+    fn at_eof(&self, sk: &LockedSock) -> bool;
+
+    /// Tells that more than a segment comes at a time, so that each need not be acknowledged.
+    /// Context: any, socket locked.
+    fn spare_acks(&self, sk: &mut LockedSock);
+}
+
+/// MPA on TCP, as RFC 5044 has it.
+impl Transport for TcpSocket {
+    #[inline]
+    fn segment_len(&self) -> u32 {
+        self.mss()
+    }
+
+    #[inline]
+    fn unsent(&self) -> usize {
+        TcpSocket::unsent(self)
+    }
+
+    fn whole_packets(&self, most: usize) -> usize {
+        TcpSocket::whole_packets(self, most)
+    }
+
+    fn has_room(&self) -> bool {
+        self.writable()
+    }
+
+    #[inline]
+    fn send(&self, batch: &mut TxBatch) -> Result<Sent> {
+        self.send_batch(batch)
+    }
+
+    fn send_locked(&self, sk: &mut LockedSock, batch: &mut TxBatch) -> Result<Sent> {
+        sk.send_batch(batch)
+    }
+
+    #[inline]
+    fn read_into<T>(
+        &self,
+        sk: &mut LockedSock,
+        cell: &SockCell<T>,
+        take: impl FnMut(&mut T, &[u8]) -> usize,
+    ) -> Result<usize> {
+        sk.read_into(cell, take)
+    }
+
+    #[inline]
+    fn unread(&self, sk: &LockedSock) -> usize {
+        sk.unread()
+    }
+
+    #[inline]
+    fn at_eof(&self, sk: &LockedSock) -> bool {
+        sk.at_eof()
+    }
+
+    fn spare_acks(&self, sk: &mut LockedSock) {
+        sk.spare_acks();
+    }
+}
