@@ -23,7 +23,10 @@
 
 use super::Workqueue;
 use crate::{lock::SpinLockIrq, noio::noio};
-use core::{mem, ptr};
+use core::{
+    mem, ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
 use kernel::{
     container_of,
     prelude::*,
@@ -74,6 +77,41 @@ impl<T> Owners<T> {
         // SAFETY: Each `put` has given a reference to the same object: its callers have checked
         // that it is the one the item is in. At least one of them was left, and this takes it.
         Some(unsafe { Arc::from_raw(self.object) })
+    }
+}
+
+/// The references of a delayed item's calls, and the workqueue that the calls are on.
+struct Armed<T> {
+    owners: Owners<T>,
+    /// The counter of that workqueue, which counts the calls, too. There if there are any.
+    on: Option<Arc<AtomicU32>>,
+}
+
+impl<T> Armed<T> {
+    const NONE: Self = Self {
+        owners: Owners::NONE,
+        on: None,
+    };
+
+    /// Whether a call may be added on the workqueue of this counter: all calls at a time are on
+    /// one.
+    fn may_be_on(&self, counter: &Arc<AtomicU32>) -> bool {
+        self.owners.count == 0 || self.on.as_ref().is_some_and(|on| Arc::ptr_eq(on, counter))
+    }
+
+    fn put(&mut self, owner: Arc<T>, counter: &Arc<AtomicU32>) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.on = Some(counter.clone());
+        self.owners.put(owner);
+    }
+
+    fn take(&mut self) -> Option<Arc<T>> {
+        let owner = self.owners.take()?;
+        if let Some(on) = &self.on {
+            // Release: who finds the counter zero finds the item off the workqueue, or running.
+            on.fetch_sub(1, Ordering::Release);
+        }
+        Some(owner)
     }
 }
 
@@ -204,7 +242,7 @@ pub struct DelayedWork<T: DelayedWorkItem<ID>, const ID: u64 = 0> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
     #[pin]
-    owners: SpinLockIrq<Owners<T>>,
+    owners: SpinLockIrq<Armed<T>>,
 }
 
 // SAFETY: Any thread may arm and cancel delayed work items. The references are under a lock, and
@@ -255,25 +293,31 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
                     timer_key.as_ptr(),
                 );
             }),
-            owners <- SpinLockIrq::new(Owners::NONE, name, owners_key),
+            owners <- SpinLockIrq::new(Armed::NONE, name, owners_key),
         })
     }
 
     /// Has the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces the
-    /// time if it is armed already. Does nothing while [`Self::cancel_sync`] runs. An armed item
-    /// must be cancelled before `queue` is dropped, which does not wait for it. Wraps
-    /// `cancel_delayed_work()` and `queue_delayed_work()`. Context: any.
+    /// time if it is armed already. Does nothing while [`Self::cancel_sync`] runs, or if it is armed
+    /// on another queue. Dropping `queue` waits for the item. Wraps `cancel_delayed_work()` and
+    /// `queue_delayed_work()`. Context: any.
     pub fn arm(&self, queue: &Workqueue, owner: Arc<T>, ms: u32) {
         if !is_within(self, &owner) {
             return;
         }
         let mut owners = self.owners.lock();
+        if !owners.may_be_on(queue.armed()) {
+            drop(owners);
+            pr_err!("a timer was armed on two workqueues\n");
+            return;
+        }
         // Not mod_delayed_work(): it does not tell whether the item was queued. While a thread
         // cancels it, it is not, and then nobody would drop the reference.
         // SAFETY: The item is initialised. While it is armed, its memory stays: `owners` gets a
-        // reference to the object before a call can look for it, as the lock is held. The queue
-        // lives for the time of the call. The timer uses it later, and nothing here keeps it until
-        // then: the caller has to cancel the item first.
+        // reference to the object before a call can look for it, as the lock is held. The timer
+        // uses the queue later: until the call has begun or was cancelled, `owners` counts it in
+        // the queue's counter, and dropping the queue waits for that to be zero. `queue` is
+        // borrowed now, so it is not being dropped.
         let (was_pending, queued) = unsafe {
             let was_pending = bindings::cancel_delayed_work(self.work.get());
             let queued = bindings::queue_delayed_work_on(
@@ -285,7 +329,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
             (was_pending, queued)
         };
         if queued {
-            owners.put(owner.clone());
+            owners.put(owner.clone(), queue.armed());
         }
         let before = if was_pending { owners.take() } else { None };
         drop(owners);
@@ -343,7 +387,6 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
 mod tests {
     use super::*;
     use crate::{new_delayed_work, new_owned_work, WqFlags};
-    use core::sync::atomic::{AtomicU32, Ordering};
     use kernel::time::{delay::fsleep, Delta};
 
     #[pin_data]
@@ -404,6 +447,20 @@ mod tests {
         queue.flush();
         assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
         assert!(!thing.timer.cancel());
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_that_is_dropped_waits_for_its_timers() -> Result {
+        let (first, second, thing) = (queue()?, queue()?, thing()?);
+        thing.timer.arm(&first, thing.clone(), 50);
+        // On one queue at a time.
+        thing.timer.arm(&second, thing.clone(), 1);
+        drop(second);
+        assert_eq!(thing.timers.load(Ordering::Relaxed), 0);
+        drop(first);
+        assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
         assert!(Arc::into_unique_or_drop(thing).is_some());
         Ok(())
     }

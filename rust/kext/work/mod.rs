@@ -9,8 +9,16 @@ pub mod item;
 
 pub use item::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem};
 
-use core::ptr::NonNull;
-use kernel::{prelude::*, workqueue::Queue};
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+    workqueue::Queue,
+};
 use rdma_bindings as bindings;
 
 /// The properties of a [`Workqueue`]; combine them with `|`.
@@ -39,9 +47,14 @@ impl core::ops::BitOr for WqFlags {
 
 /// A workqueue. Dropping it runs what is queued and destroys it.
 ///
-/// Dropping it sleeps. None of its own items may drop it, and no [`DelayedWork`] may be armed on it
-/// then.
-pub struct Workqueue(NonNull<bindings::workqueue_struct>);
+/// Dropping it sleeps until each [`DelayedWork`] that is armed on it has run or was cancelled. An
+/// item of its own that drops it waits for itself.
+pub struct Workqueue {
+    raw: NonNull<bindings::workqueue_struct>,
+    /// The number of calls of delayed items that will come, or have come and not begun. While there
+    /// are any the workqueue is not destroyed.
+    armed: Arc<AtomicU32>,
+}
 
 // SAFETY: Any thread may use and destroy a workqueue.
 unsafe impl Send for Workqueue {}
@@ -53,6 +66,7 @@ impl Workqueue {
     /// `alloc_workqueue()`. Errors: `ENOMEM`. Context: sleeping.
     pub fn new(name: &CStr, flags: WqFlags, max_active: u32) -> Result<Self> {
         let max_active = max_active.try_into()?;
+        let armed = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
         // SAFETY: The format takes one string, and `name` is one. The function copies it.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
@@ -62,30 +76,42 @@ impl Workqueue {
                 name.as_char_ptr(),
             )
         };
-        Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
+        Ok(Self {
+            raw: NonNull::new(queue).ok_or(ENOMEM)?,
+            armed,
+        })
     }
 
     /// The queue, for `enqueue` and the kernel crate's work items.
     pub fn queue(&self) -> &Queue {
         // SAFETY: `self` owns the workqueue, and is borrowed as long as the result is used.
-        unsafe { Queue::from_raw(self.0.as_ptr()) }
+        unsafe { Queue::from_raw(self.raw.as_ptr()) }
     }
 
     /// Waits for all items that are queued now. Wraps `flush_workqueue()`. Context: sleeping, and
     /// not in one of its own items.
     pub fn flush(&self) {
         // SAFETY: `self` owns the workqueue.
-        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+        unsafe { bindings::__flush_workqueue(self.raw.as_ptr()) };
     }
 
     pub(crate) fn as_raw(&self) -> *mut bindings::workqueue_struct {
-        self.0.as_ptr()
+        self.raw.as_ptr()
+    }
+
+    /// The counter of armed items.
+    pub(crate) fn armed(&self) -> &Arc<AtomicU32> {
+        &self.armed
     }
 }
 
 impl Drop for Workqueue {
     fn drop(&mut self) {
-        // SAFETY: `self` owns the workqueue, and nobody borrows it any more.
-        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+        // A timer that fires would queue its item on freed memory.
+        while self.armed.load(Ordering::Acquire) != 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // SAFETY: `self` owns the workqueue, nobody borrows it any more, and no timer refers to it.
+        unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
     }
 }
