@@ -8,6 +8,9 @@
 
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// The version of this interface, which the library compares with its own.
+pub(crate) const ABI_VERSION: u32 = 1;
+
 /// The most scatter/gather elements in a work request of the ABI.
 pub(crate) const MAX_SGE: usize = 6;
 /// The elements of a list of `n` that exceed [`MAX_SGE`].

@@ -78,7 +78,7 @@ impl Qp {
 
     /// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for a
     /// late receive. Context: sleeping.
-    pub(crate) fn doorbell(&self) {
+    pub(crate) fn ring_doorbell(&self) {
         match self.state() {
             State::Error => {
                 let queues = self.queues();

@@ -16,7 +16,7 @@ impl Qp {
     /// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for
     /// Read limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights
     /// that iWARP does not know. Nothing is changed then.
-    pub(crate) fn modify(&self, m: &QpModify) -> Result {
+    pub(crate) fn change(&self, m: &QpModify) -> Result {
         let stream = &self.stream;
         let access = m.access.map(Access::from_verbs).transpose()?;
         stream.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;

@@ -65,7 +65,7 @@ impl Drop for QpNumber {
 impl Qp {
     /// Enters the queue pair in the table, so that it is found by its number. Context: sleeping.
     /// Errors: `ENOMEM`.
-    pub(crate) fn publish(self: &Arc<Self>) -> Result {
+    pub(crate) fn enter(self: &Arc<Self>) -> Result {
         let flags = self.stream.owner().consumer().flags();
         let number = &self.number;
         number.qps.0.publish(number.id, self.clone(), flags)

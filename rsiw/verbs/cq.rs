@@ -6,12 +6,12 @@ use super::ring_size;
 use crate::{
     abi::CreateCqResp,
     cq::Cq,
-    device::{max, Device, Rsiw},
+    device::{max, Rsiw},
     limit::Held,
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, Consumer, CqAttr, NewCq, Udata};
+use rdma::{errno, Consumer, CqAttr, CqOps, Device, NewCq, Notify, Udata, WcSlots};
 
 /// The driver's object of the RDMA core's CQ.
 pub(crate) struct Object {
@@ -19,43 +19,54 @@ pub(crate) struct Object {
     _held: Held,
 }
 
-/// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
-///
-/// # Errors
-///
-/// `EOPNOTSUPP` for creation flags, `EINVAL` for a bad size or a process with a short response
-/// buffer, `ENOMEM`.
-pub(super) fn create(
-    dev: &Arc<Device>,
-    attr: &CqAttr,
-    user: Option<&mut Udata<'_, Rsiw>>,
-    new: &mut NewCq<'_>,
-) -> Result<Arc<Object>> {
-    if attr.flags != 0 {
-        return Err(errno::unsupported());
-    }
-    if attr.entries == 0 {
-        return Err(EINVAL);
-    }
-    let size = ring_size(attr.entries, max::CQE)?;
-    let held = dev.limits.cq.hold()?;
-    new.set_entries(size);
-    let consumer = Consumer::of(&user);
-    let ring = match user {
-        Some(udata) => {
-            udata.require_out(core::mem::size_of::<CreateCqResp>())?;
-            let ring = CompletionRing::new(size)?;
-            let cq_key = udata.share(ring.mem())?;
-            udata.respond(&CreateCqResp {
-                // Neither the provider nor the kernel uses this number.
-                cq_id: 0,
-                num_cqe: size,
-                cq_key,
-            })?;
-            Some(ring)
+impl CqOps<Rsiw> for Object {
+    /// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for creation flags, `EINVAL` for a bad size or a process with a short response
+    /// buffer, `ENOMEM`.
+    fn create(
+        dev: &Device<Rsiw>,
+        attr: &CqAttr,
+        user: Option<&mut Udata<'_, Rsiw>>,
+        new: &mut NewCq<'_>,
+    ) -> Result<Arc<Self>> {
+        if attr.flags != 0 {
+            return Err(errno::unsupported());
         }
-        None => None,
-    };
-    let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
-    Ok(Arc::new(Object { cq, _held: held }, consumer.flags())?)
+        if attr.entries == 0 {
+            return Err(EINVAL);
+        }
+        let size = ring_size(attr.entries, max::CQE)?;
+        let held = dev.data().limits.cq.hold()?;
+        new.set_entries(size);
+        let consumer = Consumer::of(&user);
+        let ring = match user {
+            Some(udata) => {
+                udata.require_out(core::mem::size_of::<CreateCqResp>())?;
+                let ring = CompletionRing::new(size)?;
+                let cq_key = udata.share(ring.mem())?;
+                udata.respond(&CreateCqResp {
+                    // Neither the provider nor the kernel uses this number.
+                    cq_id: 0,
+                    num_cqe: size,
+                    cq_key,
+                })?;
+                Some(ring)
+            }
+            None => None,
+        };
+        let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
+        Ok(Arc::new(Object { cq, _held: held }, consumer.flags())?)
+    }
+
+    fn poll(self: &Arc<Self>, out: &mut WcSlots<'_>) -> Result {
+        self.cq.poll(out)
+    }
+
+    fn req_notify(self: &Arc<Self>, how: Notify, report_missed: bool) -> Result<bool> {
+        let waiting = self.cq.arm(matches!(how, Notify::Solicited));
+        Ok(report_missed && waiting)
+    }
 }

@@ -2,59 +2,48 @@
 
 //! The verbs: a thin layer between the RDMA core's calls and the driver's objects.
 //!
-//! There is one file for each kind of object. This one has the verbs on the device as a whole, and
-//! the table of calls.
+//! There is one file for each kind of object. This one has the verbs on the device as a whole.
 
+mod context;
 mod cq;
+mod iw;
 mod mr;
 mod qp;
 mod srq;
 
 use crate::{
-    abi::{AllocContextResp, MAX_SGE},
+    abi::{ABI_VERSION, MAX_SGE},
     cm, counters,
     device::{max, Rsiw},
-    limit::Held,
     params,
     pd::Pd,
     qp::Qp,
-    queue::rq::RecvQueue,
     rnic::Rnic,
     stream::{Conn, Stream},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    Access, CmId, ConnParam, Consumer, CqAttr, Details, Device as RdmaDevice, DeviceHandle,
-    DeviceLimits, Driver, KernelMemory, ListenId, NewCq, NewMr, NewQp, NewSrq, Notify, PortAttr,
-    QpAttr, QpHandle, QpInitAttr, QpModify, RecvWrs, SendWrs, SgMap, SrqAttr, StatDesc, Udata,
-    UserMr, WcSlots,
+    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, PortAttr,
+    StatDesc,
 };
 
 /// "rsi": this implementation has no OUI.
 const VENDOR_ID: u32 = 0x727369;
 
-/// A process' context on a device.
-pub(crate) struct Context {
-    _held: Held,
-}
-
-/// A shared receive queue.
-pub(crate) struct Srq {
-    pub(crate) rq: Arc<RecvQueue>,
-    _held: Held,
-}
-
-#[vtable]
 impl Driver for Rsiw {
+    // The library of siw serves this driver, too.
+    const ID: DriverId = DriverId::SIW;
+    const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
+
     type Device = Rnic;
-    type Context = Context;
+    type Context = context::Context;
     type Pd = Pd;
     type Cq = cq::Object;
     type Qp = Qp;
-    type Srq = Srq;
+    type Srq = srq::Srq;
     type Mr = mr::Mr;
-    type Listener = cm::Listener<Stream>;
     type Conn = Conn;
+    type Listener = cm::Listener<Stream>;
 
     const PORT_STATS: &'static [StatDesc] = counters::NAMES;
 
@@ -120,185 +109,6 @@ impl Driver for Rsiw {
 
     fn port_stats(dev: &RdmaDevice<Self>, values: &mut [u64]) {
         dev.data().counters.read(values);
-    }
-
-    fn alloc_context(dev: &RdmaDevice<Self>, udata: &mut Udata<'_, Self>) -> Result<Arc<Context>> {
-        let context = Context {
-            _held: dev.data().limits.context.hold()?,
-        };
-        udata.require_out(core::mem::size_of::<AllocContextResp>())?;
-        udata.respond(&AllocContextResp { dev_id: 0, pad: 0 })?;
-        // Only processes have a context.
-        Ok(Arc::new(context, Consumer::Process.flags())?)
-    }
-
-    fn dealloc_context(_ctx: &Arc<Context>) {}
-
-    fn alloc_pd(dev: &RdmaDevice<Self>, user: Option<&mut Udata<'_, Self>>) -> Result<Arc<Pd>> {
-        Pd::new(&dev.data().limits.pd, Consumer::of(&user))
-    }
-
-    fn dealloc_pd(_pd: &Arc<Pd>) -> Result {
-        Ok(())
-    }
-
-    fn create_cq(
-        dev: &RdmaDevice<Self>,
-        attr: &CqAttr,
-        user: Option<&mut Udata<'_, Self>>,
-        new: &mut NewCq<'_>,
-    ) -> Result<Arc<cq::Object>> {
-        cq::create(&dev.data().dev, attr, user, new)
-    }
-
-    fn destroy_cq(_cq: &Arc<cq::Object>) -> Result {
-        Ok(())
-    }
-
-    fn poll_cq(cq: &Arc<cq::Object>, out: &mut WcSlots<'_>) -> Result {
-        cq.cq.poll(out)
-    }
-
-    fn req_notify_cq(cq: &Arc<cq::Object>, how: Notify, report_missed: bool) -> Result<bool> {
-        let waiting = cq.cq.arm(matches!(how, Notify::Solicited));
-        Ok(report_missed && waiting)
-    }
-
-    fn create_qp(
-        dev: &RdmaDevice<Self>,
-        pd: &Arc<Pd>,
-        attr: &mut QpInitAttr<Self>,
-        user: Option<&mut Udata<'_, Self>>,
-        new: &mut NewQp<'_>,
-    ) -> Result<Arc<Qp>> {
-        qp::create(dev.data(), pd, attr, user, new)
-    }
-
-    fn publish_qp(qp: &Arc<Qp>) -> Result {
-        qp::publish(qp)
-    }
-
-    fn modify_qp(qp: &Arc<Qp>, m: &QpModify) -> Result {
-        qp.modify(m)
-    }
-
-    fn query_qp(qp: &Arc<Qp>) -> Result<QpAttr> {
-        qp::query(qp)
-    }
-
-    fn describe_qp(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
-        qp::describe(qp, details)
-    }
-
-    fn destroy_qp(qp: &Arc<Qp>) -> Result {
-        qp::destroy(qp);
-        Ok(())
-    }
-
-    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Self>) -> Result {
-        qp::post_send(qp, wrs)
-    }
-
-    fn doorbell(qp: &Arc<Qp>) -> Result {
-        qp.doorbell();
-        Ok(())
-    }
-
-    fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-        qp::post_recv(qp, wrs)
-    }
-
-    fn create_srq(
-        dev: &RdmaDevice<Self>,
-        pd: &Arc<Pd>,
-        attr: &mut SrqAttr,
-        user: Option<&mut Udata<'_, Self>>,
-        new: &mut NewSrq<'_>,
-    ) -> Result<Arc<Srq>> {
-        srq::create(&dev.data().dev, pd, attr, user, new)
-    }
-
-    fn modify_srq(srq: &Arc<Srq>, max_wr: Option<u32>, limit: Option<u32>) -> Result {
-        srq::modify(srq, max_wr, limit)
-    }
-
-    fn query_srq(srq: &Arc<Srq>) -> Result<SrqAttr> {
-        Ok(srq::query(srq))
-    }
-
-    fn destroy_srq(_srq: &Arc<Srq>) -> Result {
-        Ok(())
-    }
-
-    fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
-        srq::post(srq, wrs)
-    }
-
-    fn get_dma_mr(
-        dev: &RdmaDevice<Self>,
-        pd: &Arc<Pd>,
-        access: Access,
-        mem: KernelMemory,
-    ) -> Result<NewMr<mr::Mr>> {
-        mr::dma(&dev.data().dev, pd, access, mem)
-    }
-
-    fn reg_user_mr(
-        dev: &RdmaDevice<Self>,
-        pd: &Arc<Pd>,
-        req: &UserMr,
-        udata: &mut Udata<'_, Self>,
-    ) -> Result<NewMr<mr::Mr>> {
-        mr::user(&dev.data().dev, pd, req, udata)
-    }
-
-    fn alloc_mr(dev: &RdmaDevice<Self>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<mr::Mr>> {
-        mr::fast(&dev.data().dev, pd, max_sg)
-    }
-
-    fn map_mr_sg(mr: &Arc<mr::Mr>, map: &mut SgMap<'_>) -> Result {
-        mr.region.map(map)
-    }
-
-    fn dereg_mr(mr: &Arc<mr::Mr>) -> Result {
-        mr.dereg();
-        Ok(())
-    }
-
-    fn iw_get_qp(dev: &RdmaDevice<Self>, qpn: u32) -> Option<QpHandle> {
-        qp::named(dev, qpn)
-    }
-
-    fn iw_connect(dev: &RdmaDevice<Self>, cm: CmId, param: &ConnParam<'_>) -> Result {
-        let rnic = dev.data();
-        let qp = rnic.qps.get(param.qpn).ok_or(EINVAL)?;
-        cm::connect(&rnic.conns, dev, qp.stream.clone(), cm, param)
-    }
-
-    fn iw_accept(
-        dev: &RdmaDevice<Self>,
-        conn: Arc<Conn>,
-        cm: CmId,
-        param: &ConnParam<'_>,
-    ) -> Result {
-        let qp = dev.data().qps.get(param.qpn);
-        cm::accept(conn, qp.map(|qp| qp.stream.clone()), cm, param)
-    }
-
-    fn iw_reject(_dev: &RdmaDevice<Self>, conn: Arc<Conn>, private_data: &[u8]) -> Result {
-        cm::reject(conn, private_data)
-    }
-
-    fn iw_create_listen(
-        dev: &RdmaDevice<Self>,
-        cm: &ListenId,
-        backlog: u32,
-    ) -> Result<Arc<Self::Listener>> {
-        cm::listen(&dev.data().conns, dev, cm, backlog)
-    }
-
-    fn iw_destroy_listen(_dev: &RdmaDevice<Self>, listener: Arc<Self::Listener>) -> Result {
-        cm::unlisten(listener)
     }
 }
 

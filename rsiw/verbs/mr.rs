@@ -10,7 +10,7 @@ use crate::{
     pd::Pd,
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
-use rdma::{Consumer, KernelMemory, NewMr, Udata, UserMr};
+use rdma::{Consumer, KernelMemory, MrOps, NewMr, SgMap, Udata, UserMr};
 
 /// The driver's object of the RDMA core's MR.
 pub(crate) struct Mr {
@@ -22,7 +22,7 @@ pub(crate) struct Mr {
 impl Mr {
     /// Takes the region out of the table, so that no key finds it. Then waits for accesses that
     /// found it before. Context: sleeping.
-    pub(super) fn dereg(&self) {
+    fn end(&self) {
         self.dev.regions.table().remove(self.region.stag() >> 8);
         self.region.destroy();
     }
@@ -69,69 +69,83 @@ fn publish(
     })
 }
 
-/// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range,
-/// `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
-pub(super) fn user(
-    dev: &Arc<Device>,
-    pd: &Arc<Pd>,
-    req: &UserMr,
-    udata: &mut Udata<'_, Rsiw>,
-) -> Result<NewMr<Mr>> {
-    let args: RegMrReq = udata.request()?;
-    udata.require_out(core::mem::size_of::<RegMrResp>())?;
-    let access = Access::from_verbs(req.access.without(rdma::Access::ZERO_BASED))?;
-    let iova = match req.access.contains(rdma::Access::ZERO_BASED) {
-        true => 0,
-        false => req.iova,
-    };
-    if req.length == 0 || iova.checked_add(req.length).is_none() {
-        return Err(EINVAL);
+impl MrOps<Rsiw> for Mr {
+    /// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range,
+    /// `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
+    fn of_process(
+        dev: &rdma::Device<Rsiw>,
+        pd: &Arc<Pd>,
+        req: &UserMr,
+        udata: &mut Udata<'_, Rsiw>,
+    ) -> Result<NewMr<Mr>> {
+        let args: RegMrReq = udata.request()?;
+        udata.require_out(core::mem::size_of::<RegMrResp>())?;
+        let access = Access::from_verbs(req.access.without(rdma::Access::ZERO_BASED))?;
+        let iova = match req.access.contains(rdma::Access::ZERO_BASED) {
+            true => 0,
+            false => req.iova,
+        };
+        if req.length == 0 || iova.checked_add(req.length).is_none() {
+            return Err(EINVAL);
+        }
+        let dev = &dev.data().dev;
+        let held = dev.limits.mr.hold()?;
+        let store = Store::User {
+            umem: req.pin()?,
+            iova,
+            len: req.length,
+        };
+        let new = publish(dev, pd, held, store, args.stag_key, Some(access))?;
+        let resp = RegMrResp {
+            stag: new.lkey,
+            pad: 0,
+        };
+        if let Err(e) = udata.respond(&resp) {
+            new.mr.end();
+            return Err(e);
+        }
+        Ok(new)
     }
-    let held = dev.limits.mr.hold()?;
-    let store = Store::User {
-        umem: req.pin()?,
-        iova,
-        len: req.length,
-    };
-    let new = publish(dev, pd, held, store, args.stag_key, Some(access))?;
-    let resp = RegMrResp {
-        stag: new.lkey,
-        pad: 0,
-    };
-    if let Err(e) = udata.respond(&resp) {
-        new.mr.dereg();
-        return Err(e);
-    }
-    Ok(new)
-}
 
-/// Makes a kernel consumer's region of all memory. Context: sleeping.
-pub(super) fn dma(
-    dev: &Arc<Device>,
-    pd: &Arc<Pd>,
-    access: rdma::Access,
-    mem: KernelMemory,
-) -> Result<NewMr<Mr>> {
-    let access = Access::from_verbs(access)?;
-    let held = dev.limits.mr.hold()?;
-    publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
-}
-
-/// Makes a region of up to `max_sg` pages that a kernel consumer registers by work request.
-/// Context: sleeping. Errors: `EINVAL` for too many pages, `ENOMEM`.
-pub(super) fn fast(dev: &Arc<Device>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<Mr>> {
-    if max_sg > max::FAST_PAGES {
-        return Err(EINVAL);
+    /// Makes a kernel consumer's region of all memory. Context: sleeping.
+    fn of_kernel(
+        dev: &rdma::Device<Rsiw>,
+        pd: &Arc<Pd>,
+        access: rdma::Access,
+        mem: KernelMemory,
+    ) -> Result<NewMr<Mr>> {
+        let access = Access::from_verbs(access)?;
+        let dev = &dev.data().dev;
+        let held = dev.limits.mr.hold()?;
+        publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
     }
-    let held = dev.limits.mr.hold()?;
-    publish(
-        dev,
-        pd,
-        held,
-        Region::fast_store(max_sg)?,
-        random_key(),
-        None,
-    )
+
+    /// Makes a region of up to `max_sg` pages that a kernel consumer registers by work request.
+    /// Context: sleeping. Errors: `EINVAL` for too many pages, `ENOMEM`.
+    fn alloc(dev: &rdma::Device<Rsiw>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<Mr>> {
+        if max_sg > max::FAST_PAGES {
+            return Err(EINVAL);
+        }
+        let dev = &dev.data().dev;
+        let held = dev.limits.mr.hold()?;
+        publish(
+            dev,
+            pd,
+            held,
+            Region::fast_store(max_sg)?,
+            random_key(),
+            None,
+        )
+    }
+
+    fn map_sg(self: &Arc<Self>, map: &mut SgMap<'_>) -> Result {
+        self.region.map(map)
+    }
+
+    fn dereg(self: &Arc<Self>) -> Result {
+        self.end();
+        Ok(())
+    }
 }
 
 /// The first key of a kernel consumer's region. The consumer changes it with each registration

@@ -11,250 +11,261 @@ use crate::{
     qp::{number::QpNumber, Parts, Qp},
     queue::{rq::RecvQueue, sq::SendQueue, state::State},
     ring::WorkRing,
-    rnic::Rnic,
     wr::{Registration, SendOp, SendWr},
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    errno, Consumer, Details, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpType, RecvWrs, SendWrs,
-    Udata,
+    errno, Consumer, Details, Device, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpModify, QpOps,
+    QpType, RecvWrs, SendWrs, Udata,
 };
 
-/// Creates a QP, which is not found by its number until [`publish`]. Context: sleeping.
-///
-/// # Errors
-///
-/// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of range,
-/// `ENOMEM`.
-pub(super) fn create(
-    rnic: &Rnic,
-    pd: &Arc<Pd>,
-    attr: &mut QpInitAttr<Rsiw>,
-    user: Option<&mut Udata<'_, Rsiw>>,
-    new: &mut NewQp<'_>,
-) -> Result<Arc<Qp>> {
-    if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
-        return Err(errno::unsupported());
-    }
-    let cap = &mut attr.cap;
-    let consumer = Consumer::of(&user);
-    let max_send_sge = match consumer {
-        Consumer::Process => MAX_SGE as u32,
-        Consumer::Kernel => max::SEND_SGE,
-    };
-    if cap.max_send_sge > max_send_sge
-        || cap.max_recv_sge > MAX_SGE as u32
-        || cap.max_inline_data > MAX_INLINE
-    {
-        return Err(EINVAL);
-    }
-    if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
-        // The RDMA core cuts its consumer's transfers into requests of `max_send_sge` elements
-        // (`rdma_rw_ctx_init()`).
-        cap.max_send_sge = max_send_sge;
-    }
-    let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
-    let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
-    let dev = &rnic.dev;
-    let held = dev.limits.qp.hold()?;
-    let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
-    let sq_size = match consumer {
-        // At least two elements. After posting, the library rings the doorbell if the element in
-        // front of the new ones is not VALID. In a ring of one, that is the new element itself.
-        Consumer::Process => ring.max(2),
-        // Not a power of two, as each element takes memory, but a few more than asked for:
-        // consumers that drain a queue post one more request than it has room for.
-        Consumer::Kernel => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
-    };
-    // A QP without a receive queue still maps a ring of one element.
-    let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
-    let number = QpNumber::new(&rnic.qps)?;
-    let qpn = number.id();
-
-    let mut sq_ring = None;
-    let own_ring = match &attr.srq {
-        Some(_) => None,
-        None => Some(WorkRing::new(rq_size, consumer)?),
-    };
-    if let Some(udata) = user {
-        udata.require_out(core::mem::size_of::<CreateQpResp>())?;
-        let ring = WorkRing::new(sq_size, consumer)?;
-        let sq_key = udata.share(ring.mem())?;
-        let (num_rqe, rq_key) = match &own_ring {
-            Some(ring) => (rq_size, udata.share(ring.mem())?),
-            None => (0, 0),
+impl QpOps<Rsiw> for Qp {
+    /// Creates a QP, which is not found by its number until [`Self::publish`]. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of range,
+    /// `ENOMEM`.
+    fn create(
+        dev: &Device<Rsiw>,
+        pd: &Arc<Pd>,
+        attr: &mut QpInitAttr<Rsiw>,
+        user: Option<&mut Udata<'_, Rsiw>>,
+        new: &mut NewQp<'_>,
+    ) -> Result<Arc<Qp>> {
+        if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
+            return Err(errno::unsupported());
+        }
+        let cap = &mut attr.cap;
+        let consumer = Consumer::of(&user);
+        let max_send_sge = match consumer {
+            Consumer::Process => MAX_SGE as u32,
+            Consumer::Kernel => max::SEND_SGE,
         };
-        udata.respond(&CreateQpResp {
-            qp_id: qpn,
-            num_sqe: sq_size,
-            num_rqe,
-            pad: 0,
-            sq_key,
-            rq_key,
+        if cap.max_send_sge > max_send_sge
+            || cap.max_recv_sge > MAX_SGE as u32
+            || cap.max_inline_data > MAX_INLINE
+        {
+            return Err(EINVAL);
+        }
+        if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
+            // The RDMA core cuts its consumer's transfers into requests of `max_send_sge` elements
+            // (`rdma_rw_ctx_init()`).
+            cap.max_send_sge = max_send_sge;
+        }
+        let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
+        let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
+        let rnic = dev.data();
+        let dev = &rnic.dev;
+        let held = dev.limits.qp.hold()?;
+        let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
+        let sq_size = match consumer {
+            // At least two elements. After posting, the library rings the doorbell if the element in
+            // front of the new ones is not VALID. In a ring of one, that is the new element itself.
+            Consumer::Process => ring.max(2),
+            // Not a power of two, as each element takes memory, but a few more than asked for:
+            // consumers that drain a queue post one more request than it has room for.
+            Consumer::Kernel => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
+        };
+        // A QP without a receive queue still maps a ring of one element.
+        let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
+        let number = QpNumber::new(&rnic.qps)?;
+        let qpn = number.id();
+
+        let mut sq_ring = None;
+        let own_ring = match &attr.srq {
+            Some(_) => None,
+            None => Some(WorkRing::new(rq_size, consumer)?),
+        };
+        if let Some(udata) = user {
+            udata.require_out(core::mem::size_of::<CreateQpResp>())?;
+            let ring = WorkRing::new(sq_size, consumer)?;
+            let sq_key = udata.share(ring.mem())?;
+            let (num_rqe, rq_key) = match &own_ring {
+                Some(ring) => (rq_size, udata.share(ring.mem())?),
+                None => (0, 0),
+            };
+            udata.respond(&CreateQpResp {
+                qp_id: qpn,
+                num_sqe: sq_size,
+                num_rqe,
+                pad: 0,
+                sq_key,
+                rq_key,
+            })?;
+            sq_ring = Some(ring);
+        }
+        let rq = match (&attr.srq, own_ring) {
+            (Some(srq), _) => srq.rq.clone(),
+            (None, Some(ring)) => Arc::pin_init(
+                RecvQueue::new(
+                    rq_size,
+                    cap.max_recv_sge,
+                    pd.id(),
+                    ring,
+                    0,
+                    None,
+                    match cap.max_recv_wr {
+                        // No receive will ever be posted.
+                        0 => 0,
+                        _ => recv_wait_ms(consumer),
+                    },
+                ),
+                consumer.flags(),
+            )?,
+            (None, None) => return Err(EINVAL),
+        };
+        cap.max_send_wr = sq_size;
+        if attr.srq.is_none() && cap.max_recv_wr != 0 {
+            cap.max_recv_wr = rq_size;
+        }
+        cap.max_inline_data = MAX_INLINE;
+        new.set_number(qpn);
+        Qp::new(Parts {
+            dev: dev.clone(),
+            pd: pd.clone(),
+            number,
+            handle: new.handle(),
+            scq,
+            rcq,
+            sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, sq_ring)?,
+            rq,
+            rq_is_shared: attr.srq.is_some(),
+            consumer,
+            held,
+        })
+    }
+
+    /// The queue pair that the current task names, to connect it. Returns `None` if there is no such queue pair, or if it belongs to another process or to the kernel; the
+    /// RDMA core does not check that. Context: interrupts may be off.
+    fn find(dev: &Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
+        let qps = &dev.data().qps;
+        let handle = qps.with(qpn, |qp| {
+            let stream = &qp.stream;
+            stream
+                .owner()
+                .admits_current()
+                .then(|| stream.handle().clone())
         })?;
-        sq_ring = Some(ring);
+        if handle.is_none() {
+            kext::ratelimited_warn!(
+                dev.name(),
+                "QP {qpn}: another process tried to connect it; refused\n"
+            );
+        }
+        handle
     }
-    let rq = match (&attr.srq, own_ring) {
-        (Some(srq), _) => srq.rq.clone(),
-        (None, Some(ring)) => Arc::pin_init(
-            RecvQueue::new(
-                rq_size,
-                cap.max_recv_sge,
-                pd.id(),
-                ring,
-                0,
-                None,
-                match cap.max_recv_wr {
-                    // No receive will ever be posted.
-                    0 => 0,
-                    _ => recv_wait_ms(consumer),
+
+    fn publish(self: &Arc<Self>) -> Result {
+        self.enter()
+    }
+
+    fn modify(self: &Arc<Self>, m: &QpModify) -> Result {
+        self.change(m)
+    }
+
+    /// The QP's attributes. Errors: `ENODEV`.
+    fn query(self: &Arc<Self>) -> Result<QpAttr> {
+        let queues = self.queues();
+        let mtu = queues
+            .dev
+            .handle()
+            .and_then(|h| h.try_get())
+            .and_then(|d| d.netdev().map(|n| n.mtu()))
+            .ok_or(ENODEV)?;
+        let (ird, ord) = self.stream.read_limits();
+        Ok(QpAttr {
+            state: self.state().to_verbs(),
+            cap: QpCap {
+                max_send_wr: queues.sq.size(),
+                max_recv_wr: if queues.rq_is_shared() {
+                    0
+                } else {
+                    queues.rq.size()
                 },
-            ),
-            consumer.flags(),
-        )?,
-        (None, None) => return Err(EINVAL),
-    };
-    cap.max_send_wr = sq_size;
-    if attr.srq.is_none() && cap.max_recv_wr != 0 {
-        cap.max_recv_wr = rq_size;
-    }
-    cap.max_inline_data = MAX_INLINE;
-    new.set_number(qpn);
-    Qp::new(Parts {
-        dev: dev.clone(),
-        pd: pd.clone(),
-        number,
-        handle: new.handle(),
-        scq,
-        rcq,
-        sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, sq_ring)?,
-        rq,
-        rq_is_shared: attr.srq.is_some(),
-        consumer,
-        held,
-    })
-}
-
-/// The queue pair that the current task names, to connect it: the `iw_get_qp` operation. Returns
-/// `None` if there is no such queue pair, or if it belongs to another process or to the kernel; the
-/// RDMA core does not check that. Context: interrupts may be off.
-pub(super) fn named(dev: &rdma::Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
-    let qps = &dev.data().qps;
-    let handle = qps.with(qpn, |qp| {
-        let stream = &qp.stream;
-        stream
-            .owner()
-            .admits_current()
-            .then(|| stream.handle().clone())
-    })?;
-    if handle.is_none() {
-        kext::ratelimited_warn!(
-            dev.name(),
-            "QP {qpn}: another process tried to connect it; refused\n"
-        );
-    }
-    handle
-}
-
-/// Lets the QP be found by its number. Context: sleeping. Errors: `ENOMEM`.
-pub(super) fn publish(qp: &Arc<Qp>) -> Result {
-    qp.publish()
-}
-
-/// The QP's attributes. Errors: `ENODEV`.
-pub(super) fn query(qp: &Arc<Qp>) -> Result<QpAttr> {
-    let queues = qp.queues();
-    let mtu = queues
-        .dev
-        .handle()
-        .and_then(|h| h.try_get())
-        .and_then(|d| d.netdev().map(|n| n.mtu()))
-        .ok_or(ENODEV)?;
-    let (ird, ord) = qp.stream.read_limits();
-    Ok(QpAttr {
-        state: qp.state().to_verbs(),
-        cap: QpCap {
-            max_send_wr: queues.sq.size(),
-            max_recv_wr: if queues.rq_is_shared() {
-                0
-            } else {
-                queues.rq.size()
+                max_send_sge: queues.sq.max_sge(),
+                max_recv_sge: queues.rq.max_sge(),
+                max_inline_data: MAX_INLINE,
+                ..Default::default()
             },
-            max_send_sge: queues.sq.max_sge(),
-            max_recv_sge: queues.rq.max_sge(),
-            max_inline_data: MAX_INLINE,
-            ..Default::default()
-        },
-        access: rdma::Access::LOCAL_WRITE | rdma::Access::from_bits(qp.stream.access().bits()),
-        path_mtu: mtu,
-        max_rd_atomic: ord as u8,
-        max_dest_rd_atomic: ird as u8,
-        signal_all: queues.sq.signal_all(),
-    })
-}
-
-/// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives that
-/// each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
-pub(super) fn describe(qp: &Arc<Qp>, details: &mut Details<'_>) -> Result {
-    let (ird, ord) = qp.stream.read_limits();
-    details.number(c"ird", ird.into())?;
-    details.number(c"ord", ord.into())?;
-    details.number(c"reads_asked", qp.queues().inbound.waiting().into())?;
-    details.number(c"receives_taken", qp.queues().receives.get())
-}
-
-/// Ends a QP: afterwards it is not found, and does not send, receive or complete. Context:
-/// sleeping.
-pub(super) fn destroy(qp: &Arc<Qp>) {
-    qp.retire();
-    qp.stream.end();
-}
-
-/// Posts a kernel consumer's send requests, up to the first bad one. Context: any. Errors:
-/// `ENOTCONN` before a connection has begun; those of the first bad request.
-pub(super) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
-    if qp.state() == State::Idle {
-        return Err(net::errno::ENOTCONN.error());
+            access: rdma::Access::LOCAL_WRITE
+                | rdma::Access::from_bits(self.stream.access().bits()),
+            path_mtu: mtu,
+            max_rd_atomic: ord as u8,
+            max_dest_rd_atomic: ird as u8,
+            signal_all: queues.sq.signal_all(),
+        })
     }
-    let queues = qp.queues();
-    let mut notify = Default::default();
-    let mut result = Ok(());
-    while let Some(wr) = wrs.next() {
-        let request = kernel_request(queues.sq.max_sge(), &wr);
-        match request.and_then(|(wr, more)| queues.sq.post(wr, more, queues.send_out())) {
-            Ok(n) => notify |= n,
-            Err(e) => {
-                result = Err(e);
-                break;
+
+    /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives that
+    /// each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
+    fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
+        let (ird, ord) = self.stream.read_limits();
+        details.number(c"ird", ird.into())?;
+        details.number(c"ord", ord.into())?;
+        details.number(c"reads_asked", self.queues().inbound.waiting().into())?;
+        details.number(c"receives_taken", self.queues().receives.get())
+    }
+
+    /// Ends a QP: afterwards it is not found, and does not send, receive or complete. Context:
+    /// sleeping.
+    fn destroy(self: &Arc<Self>) -> Result {
+        self.retire();
+        self.stream.end();
+        Ok(())
+    }
+
+    fn doorbell(self: &Arc<Self>) -> Result {
+        self.ring_doorbell();
+        Ok(())
+    }
+
+    /// Posts a kernel consumer's send requests, up to the first bad one. Context: any. Errors:
+    /// `ENOTCONN` before a connection has begun; those of the first bad request.
+    fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {
+        if self.state() == State::Idle {
+            return Err(net::errno::ENOTCONN.error());
+        }
+        let queues = self.queues();
+        let mut notify = Default::default();
+        let mut result = Ok(());
+        while let Some(wr) = wrs.next() {
+            let request = kernel_request(queues.sq.max_sge(), &wr);
+            match request.and_then(|(wr, more)| queues.sq.post(wr, more, queues.send_out())) {
+                Ok(n) => notify |= n,
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
             }
         }
+        self.stream.defer_notify(notify, Default::default());
+        self.stream.wake_tx();
+        result
     }
-    qp.stream.defer_notify(notify, Default::default());
-    qp.stream.wake_tx();
-    result
-}
 
-/// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL` if
-/// the receive queue is shared; those of the first bad request.
-pub(super) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-    let queues = qp.queues();
-    if queues.rq_is_shared() {
-        return Err(EINVAL);
-    }
-    let mut notify = Default::default();
-    let mut result = Ok(());
-    while let Some(wr) = wrs.next() {
-        let sges = wr.sges.iter().map(Sge::from);
-        match queues.rq.post(wr.id, sges, Some(queues.recv_out())) {
-            Ok(n) => notify |= n,
-            Err(e) => {
-                result = Err(e);
-                break;
+    /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL` if
+    /// the receive queue is shared; those of the first bad request.
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        let queues = self.queues();
+        if queues.rq_is_shared() {
+            return Err(EINVAL);
+        }
+        let mut notify = Default::default();
+        let mut result = Ok(());
+        while let Some(wr) = wrs.next() {
+            let sges = wr.sges.iter().map(Sge::from);
+            match queues.rq.post(wr.id, sges, Some(queues.recv_out())) {
+                Ok(n) => notify |= n,
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
             }
         }
+        self.stream.defer_notify(Default::default(), notify);
+        result
     }
-    qp.stream.defer_notify(Default::default(), notify);
-    result
 }
 
 /// Converts a kernel consumer's send request, of up to `max_sge` elements, to the driver's form.

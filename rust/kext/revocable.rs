@@ -19,9 +19,11 @@ use core::{
 };
 use kernel::{prelude::*, sync::Completion};
 
-/// Set in `users` if the value is revoked or about to be. The bits below count the accesses under
-/// way.
+/// Set in `users` if the value is revoked or about to be.
 const REVOKED: u32 = 1 << 31;
+
+/// Set in `users` until the value may be accessed. The bits below count the accesses under way.
+const CLOSED: u32 = 1 << 30;
 
 /// A value that anybody accesses until its owner revokes it; see the module's documentation.
 #[pin_data(PinnedDrop)]
@@ -48,23 +50,38 @@ pub struct RevocableGuard<'a, T>(
 impl<T> Revocable<T> {
     /// Makes a value that can be accessed.
     pub fn new(value: T) -> impl PinInit<Self> {
+        Self::with(0, value)
+    }
+
+    /// Makes a value that can be accessed from [`Self::open`] on.
+    pub fn new_closed(value: T) -> impl PinInit<Self> {
+        Self::with(CLOSED, value)
+    }
+
+    fn with(users: u32, value: T) -> impl PinInit<Self> {
         pin_init!(Self {
-            users: AtomicU32::new(0),
+            users: AtomicU32::new(users),
             ended <- Completion::new(),
             value: UnsafeCell::new(ManuallyDrop::new(value)),
         })
     }
 
-    /// Accesses the value; `None` if it is revoked. Context: any.
+    /// Lets the value be accessed. Context: any.
+    pub fn open(&self) {
+        // Release: what was prepared before is seen by those who access the value.
+        self.users.fetch_and(!CLOSED, Ordering::Release);
+    }
+
+    /// Accesses the value; `None` if it is revoked, or not open yet. Context: any.
     #[inline]
     pub fn try_access(&self) -> Option<RevocableGuard<'_, T>> {
-        // Acquire: the access comes after it was counted. 2^31 accesses at a time cannot exist:
+        // Acquire: the access comes after it was counted. 2^30 accesses at a time cannot exist:
         // each belongs to a thread that runs, or to a reference that the core has to an object.
         // INVARIANT: The access is counted here. Dropping the guard takes it back, also if the
-        // value is revoked.
-        let revoked = self.users.fetch_add(1, Ordering::Acquire) & REVOKED != 0;
+        // value is revoked or closed.
+        let users = self.users.fetch_add(1, Ordering::Acquire);
         let guard = RevocableGuard(self);
-        (!revoked).then_some(guard)
+        (users & (REVOKED | CLOSED) == 0).then_some(guard)
     }
 
     /// Waits for the accesses under way and takes the value. `None` if it was revoked before.
@@ -75,7 +92,7 @@ impl<T> Revocable<T> {
         if users & REVOKED != 0 {
             return None;
         }
-        if users != 0 {
+        if users & !CLOSED != 0 {
             self.ended.wait_for_completion();
         }
         // SAFETY: Only the call that has set `REVOKED` comes here, so the value is taken at most
@@ -88,7 +105,7 @@ impl<T> Revocable<T> {
     #[inline]
     fn end_access(&self) {
         // Release: the access comes before its end, and so before the value is taken.
-        if self.users.fetch_sub(1, Ordering::Release) == REVOKED + 1 {
+        if self.users.fetch_sub(1, Ordering::Release) & !CLOSED == REVOKED + 1 {
             self.last_has_ended();
         }
     }
@@ -163,6 +180,24 @@ mod tests {
         assert!(revocable.revoke().is_none());
         drop(revocable);
         assert!(Arc::into_unique_or_drop(value).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_closed_is_not_accessed() -> Result {
+        let value = Arc::new(1, GFP_KERNEL)?;
+        let init = Revocable::new_closed(value.clone());
+        let revocable = KBox::pin_init(init, GFP_KERNEL)?;
+        assert!(revocable.try_access().is_none());
+        revocable.open();
+        assert!(revocable.try_access().is_some_and(|v| **v == 1));
+        assert!(revocable.revoke().is_some());
+        // Revoked before it was opened: it does not wait, and opening it changes nothing.
+        let init = Revocable::new_closed(value);
+        let revocable = KBox::pin_init(init, GFP_KERNEL)?;
+        assert!(revocable.revoke().is_some());
+        revocable.open();
+        assert!(revocable.try_access().is_none());
         Ok(())
     }
 

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The trait that a driver implements.
+//! The traits that a driver implements: [`Driver`] for the device, and one for each kind of object.
+//!
+//! Together they are the operations of the RDMA core (`struct ib_device_ops`). Methods that make an
+//! object return an `Arc`, which the core's object keeps. When the method that destroys the object
+//! has succeeded, the crate waits for calls through the object's handle to end, and drops the `Arc`.
+//! The core gets errors unchanged.
+//!
+//! *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
+//! the consumer or of the core, be in a softirq, or have interrupts disabled.
+//!
+//! User objects are those that are made with a [`Udata`]. Processes post work through shared rings,
+//! so the methods that post and poll are called for objects of kernel consumers only.
 
 use crate::{
     attr::{
@@ -22,40 +33,44 @@ use crate::{
     wc::WcSlots,
     wr::{RecvWrs, SendWrs},
 };
-use kernel::{build_error, error::VTABLE_DEFAULT_ERROR, prelude::*, sync::Arc};
+use kernel::{prelude::*, sync::Arc};
+use rdma_bindings as bindings;
 
-/// A driver of iWARP devices: its types, and the operations of the RDMA core
-/// (`struct ib_device_ops`).
-///
-/// Methods that make an object return an `Arc`, which the core's object keeps. When the method that
-/// destroys the object has succeeded, the crate waits for calls through the object's handle to end,
-/// and drops the `Arc`. The core gets errors unchanged.
-///
-/// *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
-/// the consumer or of the core, be in a softirq, or have interrupts disabled.
-///
-/// User objects are those that are made with a [`Udata`]. Processes post work through shared rings,
-/// so `post_*` and `poll_cq` are called for objects of kernel consumers only.
-#[vtable]
+/// A driver as user libraries tell it from others (`enum rdma_driver_id`). A library serves all
+/// drivers of its identity whose interface has the version that it knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverId(pub(crate) bindings::rdma_driver_id);
+
+impl DriverId {
+    /// Software iWARP: the library `libsiw`.
+    pub const SIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_SIW);
+}
+
+/// A driver of iWARP devices: the types of its objects, and the operations on a device.
 pub trait Driver: Sized + Send + Sync + 'static {
+    /// The identity for user libraries.
+    const ID: DriverId;
+    /// The version of the interface to the user library.
+    const UVERBS_ABI_VERSION: u32;
+
     /// The driver's part of a device.
     type Device: Send + Sync + 'static;
     /// The driver's part of a user context: one open of the device by a process.
-    type Context: Send + Sync + 'static;
+    type Context: ContextOps<Self>;
     /// The driver's part of a protection domain.
-    type Pd: Send + Sync + 'static;
+    type Pd: PdOps<Self>;
     /// The driver's part of a completion queue.
-    type Cq: Send + Sync + 'static;
+    type Cq: CqOps<Self>;
     /// The driver's part of a queue pair.
-    type Qp: Send + Sync + 'static;
+    type Qp: QpOps<Self>;
     /// The driver's part of a shared receive queue.
-    type Srq: Send + Sync + 'static;
+    type Srq: SrqOps<Self>;
     /// The driver's part of a memory region.
-    type Mr: Send + Sync + 'static;
-    /// The driver's part of a listening endpoint.
-    type Listener: Send + Sync + 'static;
+    type Mr: MrOps<Self>;
     /// The driver's part of a connection.
-    type Conn: Send + Sync + 'static;
+    type Conn: ConnOps<Self>;
+    /// The driver's part of a listening endpoint.
+    type Listener: ListenerOps<Self>;
 
     /// The names of the counters that [`Driver::port_stats`] reads.
     const PORT_STATS: &'static [StatDesc] = &[];
@@ -82,163 +97,182 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// A GID of the port; `index` is below [`PortAttr::gid_tbl_len`]. Context: sleeping.
     fn query_gid(dev: &Device<Self>, index: u32) -> Result<[u8; 16]>;
 
-    /// Reads the counters of [`Driver::PORT_STATS`], in their order. Context: sleeping.
-    fn port_stats(_dev: &Device<Self>, _values: &mut [u64]) {
-        build_error!(VTABLE_DEFAULT_ERROR)
-    }
+    /// Reads the counters of [`Driver::PORT_STATS`], in their order. Not called if there are none.
+    /// Context: sleeping.
+    fn port_stats(_dev: &Device<Self>, _values: &mut [u64]) {}
+}
 
+/// Operations on user contexts.
+pub trait ContextOps<D: Driver>: Sized + Send + Sync + 'static {
     /// A process opens the device. Context: sleeping.
-    fn alloc_context(dev: &Device<Self>, udata: &mut Udata<'_, Self>)
-        -> Result<Arc<Self::Context>>;
+    fn alloc(dev: &Device<D>, udata: &mut Udata<'_, D>) -> Result<Arc<Self>>;
 
     /// The process has closed the device, or the device is being removed. All objects of the
     /// context are destroyed. Context: sleeping.
-    fn dealloc_context(context: &Arc<Self::Context>);
+    fn dealloc(self: &Arc<Self>) {}
+}
 
+/// Operations on protection domains.
+pub trait PdOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Makes a protection domain. Context: sleeping.
-    fn alloc_pd(dev: &Device<Self>, user: Option<&mut Udata<'_, Self>>) -> Result<Arc<Self::Pd>>;
+    fn alloc(dev: &Device<D>, user: Option<&mut Udata<'_, D>>) -> Result<Arc<Self>>;
 
     /// Destroys a protection domain, which nothing uses any more. Context: sleeping.
-    fn dealloc_pd(pd: &Arc<Self::Pd>) -> Result;
+    fn dealloc(self: &Arc<Self>) -> Result {
+        Ok(())
+    }
+}
 
+/// Operations on completion queues.
+pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Makes a completion queue. Context: sleeping.
-    fn create_cq(
-        dev: &Device<Self>,
+    fn create(
+        dev: &Device<D>,
         attr: &CqAttr,
-        user: Option<&mut Udata<'_, Self>>,
+        user: Option<&mut Udata<'_, D>>,
         cq: &mut NewCq<'_>,
-    ) -> Result<Arc<Self::Cq>>;
+    ) -> Result<Arc<Self>>;
 
     /// Destroys a completion queue, which no queue pair uses any more. Context: sleeping.
-    fn destroy_cq(cq: &Arc<Self::Cq>) -> Result;
+    fn destroy(self: &Arc<Self>) -> Result {
+        Ok(())
+    }
 
     /// Moves completions to `out`, until there are no more or `out` is full. Context: any.
-    fn poll_cq(cq: &Arc<Self::Cq>, out: &mut WcSlots<'_>) -> Result;
+    fn poll(self: &Arc<Self>, out: &mut WcSlots<'_>) -> Result;
 
     /// Arms the queue. With `report_missed`, returns whether it holds completions that the consumer
     /// might miss. Context: any.
-    fn req_notify_cq(cq: &Arc<Self::Cq>, how: Notify, report_missed: bool) -> Result<bool>;
+    fn req_notify(self: &Arc<Self>, how: Notify, report_missed: bool) -> Result<bool>;
+}
 
+/// Operations on queue pairs.
+pub trait QpOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Makes a queue pair, and sets its number by [`NewQp::set_number`]. Context: sleeping.
-    fn create_qp(
-        dev: &Device<Self>,
-        pd: &Arc<Self::Pd>,
-        attr: &mut QpInitAttr<Self>,
-        user: Option<&mut Udata<'_, Self>>,
+    fn create(
+        dev: &Device<D>,
+        pd: &Arc<D::Pd>,
+        attr: &mut QpInitAttr<D>,
+        user: Option<&mut Udata<'_, D>>,
         qp: &mut NewQp<'_>,
-    ) -> Result<Arc<Self::Qp>>;
+    ) -> Result<Arc<Self>>;
 
-    /// The queue pair that [`Driver::create_qp`] made is complete: [`Driver::iw_get_qp`] may find
-    /// it from now on, and not before. If this fails, the queue pair is dropped. Context: sleeping.
-    fn publish_qp(qp: &Arc<Self::Qp>) -> Result;
+    /// The queue pair that [`QpOps::create`] made is complete: [`QpOps::find`] may find it from now
+    /// on, and not before. If this fails, the queue pair is dropped. Context: sleeping.
+    fn publish(self: &Arc<Self>) -> Result;
 
     /// Changes a queue pair. The core does not serialise these calls. Context: sleeping.
-    fn modify_qp(qp: &Arc<Self::Qp>, modify: &QpModify) -> Result;
+    fn modify(self: &Arc<Self>, modify: &QpModify) -> Result;
 
     /// The attributes of a queue pair. Context: sleeping.
-    fn query_qp(qp: &Arc<Self::Qp>) -> Result<QpAttr>;
+    fn query(self: &Arc<Self>) -> Result<QpAttr>;
 
-    /// Adds the driver's own attributes to the description of a queue pair. Context: sleeping. The
-    /// queue pair may be in any state.
-    fn describe_qp(_qp: &Arc<Self::Qp>, _details: &mut Details<'_>) -> Result {
-        build_error!(VTABLE_DEFAULT_ERROR)
+    /// Adds the driver's own attributes to the description of a queue pair, which may be in any
+    /// state. Context: sleeping.
+    fn describe(self: &Arc<Self>, _details: &mut Details<'_>) -> Result {
+        Ok(())
     }
 
     /// Destroys a queue pair. The driver moves it to ERROR and completes all its work requests, and
-    /// [`Driver::iw_get_qp`] finds it no more. If it is connected, the driver also closes the
-    /// connection and reports that to the connection manager: on return the crate waits until the
-    /// connection manager has released the queue pair. Context: sleeping.
-    fn destroy_qp(qp: &Arc<Self::Qp>) -> Result;
+    /// [`QpOps::find`] finds it no more. If it is connected, the driver also closes the connection
+    /// and reports that to the connection manager: on return the crate waits until the connection
+    /// manager has released the queue pair. Context: sleeping.
+    fn destroy(self: &Arc<Self>) -> Result;
 
     /// Posts all send work requests that `wrs` has. On an error the request that was taken last is
     /// not posted, and those before it are. A queue pair in ERROR completes requests, too, in
     /// order. Context: any.
-    fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_, Self>) -> Result;
+    fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, D>) -> Result;
 
     /// A process has put requests into its send queue. Context: sleeping, in the process.
-    fn doorbell(qp: &Arc<Self::Qp>) -> Result;
+    fn doorbell(self: &Arc<Self>) -> Result;
 
-    /// Posts receive work requests, as [`Driver::post_send`] does. Context: any.
-    fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
-
-    /// Makes a shared receive queue. `attr` has the attributes that the consumer asks for; the
-    /// driver leaves there those that it grants. Context: sleeping.
-    fn create_srq(
-        dev: &Device<Self>,
-        pd: &Arc<Self::Pd>,
-        attr: &mut SrqAttr,
-        user: Option<&mut Udata<'_, Self>>,
-        srq: &mut NewSrq<'_>,
-    ) -> Result<Arc<Self::Srq>>;
-
-    /// Changes a shared receive queue's size or limit. Context: sleeping.
-    fn modify_srq(srq: &Arc<Self::Srq>, max_wr: Option<u32>, limit: Option<u32>) -> Result;
-
-    /// The attributes of a shared receive queue. Context: sleeping.
-    fn query_srq(srq: &Arc<Self::Srq>) -> Result<SrqAttr>;
-
-    /// Destroys a shared receive queue, which no queue pair uses any more. Context: sleeping.
-    fn destroy_srq(srq: &Arc<Self::Srq>) -> Result;
-
-    /// Posts receive work requests, as [`Driver::post_recv`]. Context: any.
-    fn post_srq_recv(srq: &Arc<Self::Srq>, wrs: &mut RecvWrs<'_>) -> Result;
-
-    /// Makes a region of all kernel memory, for a kernel consumer. Context: sleeping.
-    fn get_dma_mr(
-        dev: &Device<Self>,
-        pd: &Arc<Self::Pd>,
-        access: Access,
-        memory: KernelMemory,
-    ) -> Result<NewMr<Self::Mr>>;
-
-    /// Makes a region of memory of the calling process. Context: sleeping, in the process.
-    fn reg_user_mr(
-        dev: &Device<Self>,
-        pd: &Arc<Self::Pd>,
-        request: &UserMr,
-        udata: &mut Udata<'_, Self>,
-    ) -> Result<NewMr<Self::Mr>>;
-
-    /// Makes a region for fast registration of up to `max_pages` pages. Context: sleeping.
-    fn alloc_mr(dev: &Device<Self>, pd: &Arc<Self::Pd>, max_pages: u32) -> Result<NewMr<Self::Mr>>;
-
-    /// Maps pages to a region of [`Driver::alloc_mr`], by [`SgMap::map_into`]. The region has them
-    /// when the consumer has posted a request to register them. Context: any.
-    fn map_mr_sg(mr: &Arc<Self::Mr>, map: &mut SgMap<'_>) -> Result;
-
-    /// Destroys a region. On return the driver must not access its memory. Context: sleeping.
-    fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
+    /// Posts receive work requests, as [`QpOps::post_send`] does. Context: any.
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
 
     /// The handle of the queue pair with number `qpn`, for which the current task wants to connect
-    /// or accept. `None` if there is none or the task may not use it: see [`Owner`](crate::Owner).
-    /// Context: the task's, with interrupts disabled.
-    fn iw_get_qp(dev: &Device<Self>, qpn: u32) -> Option<QpHandle>;
+    /// or accept (the `iw_get_qp` operation). `None` if there is none or the task may not use it:
+    /// see [`Owner`](crate::Owner). Context: the task's, with interrupts disabled.
+    fn find(dev: &Device<D>, qpn: u32) -> Option<QpHandle>;
+}
 
+/// Operations on shared receive queues.
+pub trait SrqOps<D: Driver>: Sized + Send + Sync + 'static {
+    /// Makes a shared receive queue. `attr` has the attributes that the consumer asks for; the
+    /// driver leaves there those that it grants. Context: sleeping.
+    fn create(
+        dev: &Device<D>,
+        pd: &Arc<D::Pd>,
+        attr: &mut SrqAttr,
+        user: Option<&mut Udata<'_, D>>,
+        srq: &mut NewSrq<'_>,
+    ) -> Result<Arc<Self>>;
+
+    /// Changes a shared receive queue's size or limit. Context: sleeping.
+    fn modify(self: &Arc<Self>, max_wr: Option<u32>, limit: Option<u32>) -> Result;
+
+    /// The attributes of a shared receive queue. Context: sleeping.
+    fn query(self: &Arc<Self>) -> Result<SrqAttr>;
+
+    /// Destroys a shared receive queue, which no queue pair uses any more. Context: sleeping.
+    fn destroy(self: &Arc<Self>) -> Result {
+        Ok(())
+    }
+
+    /// Posts receive work requests, as [`QpOps::post_recv`]. Context: any.
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
+}
+
+/// Operations on memory regions.
+pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
+    /// Makes a region of all kernel memory, for a kernel consumer. Context: sleeping.
+    fn of_kernel(
+        dev: &Device<D>,
+        pd: &Arc<D::Pd>,
+        access: Access,
+        memory: KernelMemory,
+    ) -> Result<NewMr<Self>>;
+
+    /// Makes a region of memory of the calling process. Context: sleeping, in the process.
+    fn of_process(
+        dev: &Device<D>,
+        pd: &Arc<D::Pd>,
+        request: &UserMr,
+        udata: &mut Udata<'_, D>,
+    ) -> Result<NewMr<Self>>;
+
+    /// Makes a region for fast registration of up to `max_pages` pages. Context: sleeping.
+    fn alloc(dev: &Device<D>, pd: &Arc<D::Pd>, max_pages: u32) -> Result<NewMr<Self>>;
+
+    /// Maps pages to a region of [`MrOps::alloc`], by [`SgMap::map_into`]. The region has them when
+    /// the consumer has posted a request to register them. Context: any.
+    fn map_sg(self: &Arc<Self>, map: &mut SgMap<'_>) -> Result;
+
+    /// Destroys a region. On return the driver must not access its memory. Context: sleeping.
+    fn dereg(self: &Arc<Self>) -> Result;
+}
+
+/// Operations on connections.
+pub trait ConnOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Starts to connect. On success exactly one [`CmId::connect_reply`] must follow, on an error
     /// none. Context: sleeping, under locks of the consumer: must not wait for the network.
-    fn iw_connect(dev: &Device<Self>, id: CmId, param: &ConnParam<'_>) -> Result;
+    fn connect(dev: &Device<D>, id: CmId, param: &ConnParam<'_>) -> Result;
 
     /// Accepts a request that [`CmId::connect_request`] has reported. On success exactly one
-    /// [`CmId::established`] must follow. Context: as for [`Driver::iw_connect`].
-    fn iw_accept(
-        dev: &Device<Self>,
-        conn: Arc<Self::Conn>,
-        id: CmId,
-        param: &ConnParam<'_>,
-    ) -> Result;
+    /// [`CmId::established`] must follow. Context: as for [`ConnOps::connect`].
+    fn accept(self: Arc<Self>, dev: &Device<D>, id: CmId, param: &ConnParam<'_>) -> Result;
 
-    /// Rejects a request. Context: as for [`Driver::iw_connect`].
-    fn iw_reject(dev: &Device<Self>, conn: Arc<Self::Conn>, private_data: &[u8]) -> Result;
+    /// Rejects a request. Context: as for [`ConnOps::connect`].
+    fn reject(self: Arc<Self>, dev: &Device<D>, private_data: &[u8]) -> Result;
+}
 
+/// Operations on listening endpoints.
+pub trait ListenerOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Starts to listen. It may be called while the device is being registered. Context: as for
-    /// [`Driver::iw_connect`].
-    fn iw_create_listen(
-        dev: &Device<Self>,
-        id: &ListenId,
-        backlog: u32,
-    ) -> Result<Arc<Self::Listener>>;
+    /// [`ConnOps::connect`].
+    fn create(dev: &Device<D>, id: &ListenId, backlog: u32) -> Result<Arc<Self>>;
 
     /// Stops listening. On return the driver must report no more [`CmId::connect_request`].
-    /// Context: as for [`Driver::iw_connect`].
-    fn iw_destroy_listen(dev: &Device<Self>, listener: Arc<Self::Listener>) -> Result;
+    /// Context: as for [`ConnOps::connect`].
+    fn destroy(self: Arc<Self>, dev: &Device<D>) -> Result;
 }

@@ -2,7 +2,8 @@
 
 //! Safe abstractions over the RDMA core, for drivers of iWARP devices in software.
 //!
-//! A driver implements [`Driver`], makes its devices by [`Devices`], and contains no unsafe code.
+//! A driver implements [`Driver`] and the traits of its objects ([`driver`]), makes its devices by
+//! [`Devices`], and contains no unsafe code.
 //! Beside the verbs there are:
 //!
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
@@ -51,7 +52,9 @@ pub use details::Details;
 pub use device::{
     Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
 };
-pub use driver::Driver;
+pub use driver::{
+    ConnOps, ContextOps, CqOps, Driver, DriverId, ListenerOps, MrOps, PdOps, QpOps, SrqOps,
+};
 pub use iwcm::{CmId, ConnInfo, ConnParam, ListenId, RequestId};
 pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use netdev::{Kind, NetDevice};

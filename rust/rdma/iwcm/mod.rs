@@ -236,7 +236,7 @@ impl CmId {
     }
 }
 
-/// An identifier that a consumer wants to listen with, for [`Driver::iw_create_listen`]. The driver
+/// An identifier that a consumer wants to listen with, for [`ListenerOps::create`](crate::ListenerOps::create). The driver
 /// only borrows it, so that it is gone when the operation ends.
 pub struct ListenId(CmId);
 

@@ -33,7 +33,8 @@ impl<'a> NewCq<'a> {
         Self { cq, object }
     }
 
-    /// A way to the consumer, which the driver's object keeps.
+    /// A way to the consumer, which the driver's object keeps. It does nothing before the queue is
+    /// complete.
     pub fn handle(&self) -> CqHandle {
         CqHandle(self.object.clone())
     }
@@ -52,8 +53,8 @@ pub enum CqEvent {
     Error,
 }
 
-/// A way to the consumer of a completion queue. It may be kept for any time. When the queue is
-/// gone, its methods do nothing.
+/// A way to the consumer of a completion queue. It may be kept for any time. Before the queue
+/// is complete, and when it is gone, its methods do nothing.
 #[derive(Clone)]
 pub struct CqHandle(Arc<CoreObject<bindings::ib_cq>>);
 
@@ -66,9 +67,11 @@ impl CqHandle {
             return;
         };
         let cq = cq.as_ptr();
-        // SAFETY: The access keeps the queue. The core sets handler and context before it calls
-        // `create_cq`; but `__ib_alloc_cq()` sets the handler when that has returned. It does so
-        // before it arms the queue or gives it to the consumer, so no notification is due earlier.
+        // SAFETY: The access keeps the queue. The core has set the context, and mostly the handler,
+        // before it calls `create_cq`. `__ib_alloc_cq()` sets the handler when that has returned,
+        // by a plain store. Only an armed queue is notified, and the core arms this one, or gives
+        // it to a consumer who does, after that store; arming takes the queue's lock, as those do
+        // who find it armed. So the store comes before this load.
         unsafe {
             if let Some(handler) = (*cq).comp_handler {
                 handler(cq, (*cq).cq_context);
@@ -85,7 +88,7 @@ impl CqHandle {
         let event = match event {
             CqEvent::Error => bindings::ib_event_type_IB_EVENT_CQ_ERR,
         };
-        // SAFETY: The access keeps the queue. The core sets handler and context before it calls
+        // SAFETY: The access keeps the queue. The core has set handler and context before it calls
         // `create_cq`, or leaves the handler null.
         unsafe {
             let mut event = bindings::ib_event {

@@ -94,12 +94,12 @@ impl<C> CorePtr<C> {
     }
 }
 
-/// An object's part that its handles share: the pointer to it, until its destroy operation revokes
-/// that.
+/// An object's part that its handles share: the pointer to it, from the end of its create operation
+/// until its destroy operation revokes that.
 pub(crate) type CoreObject<C> = Revocable<CorePtr<C>>;
 
-/// Makes the part of `c` that its handles share. Errors: `EINVAL` for null, `ENOMEM`. Context:
-/// sleeping.
+/// Makes the part of `c` that its handles share. Handles do nothing until it is opened, which is
+/// when the object is complete. Errors: `EINVAL` for null, `ENOMEM`. Context: sleeping.
 ///
 /// # Safety
 ///
@@ -107,7 +107,7 @@ pub(crate) type CoreObject<C> = Revocable<CorePtr<C>>;
 pub(crate) unsafe fn share<C>(c: *mut C) -> Result<Arc<CoreObject<C>>> {
     // INVARIANT: By the contract of this function `c` is valid until the result is revoked.
     let c = CorePtr(NonNull::new(c).ok_or(EINVAL)?);
-    Arc::pin_init(Revocable::new(c), GFP_KERNEL)
+    Arc::pin_init(Revocable::new_closed(c), GFP_KERNEL)
 }
 
 /// A user context (`struct ib_ucontext`).

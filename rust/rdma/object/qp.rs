@@ -35,7 +35,8 @@ impl<'a> NewQp<'a> {
         Self { qp, object }
     }
 
-    /// A way to the consumer, which the driver's object keeps.
+    /// A way to the consumer, which the driver's object keeps. It does nothing before the queue pair
+    /// is complete.
     pub fn handle(&self) -> QpHandle {
         QpHandle {
             object: self.object.clone(),
@@ -68,8 +69,8 @@ pub enum QpEvent {
     LastWqeReached,
 }
 
-/// A way to the consumer of a queue pair. It may be kept for any time. When the queue pair is gone,
-/// its methods do nothing.
+/// A way to the consumer of a queue pair. It may be kept for any time. Before the queue pair is
+/// complete, and when it is gone, its methods do nothing.
 #[derive(Clone)]
 pub struct QpHandle {
     object: Arc<CoreObject<bindings::ib_qp>>,
@@ -97,8 +98,8 @@ impl QpHandle {
             QpEvent::SqDrained => bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
             QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         };
-        // SAFETY: The access keeps the queue pair. The core sets handler and context before it
-        // calls `create_qp`.
+        // SAFETY: The access keeps the queue pair, which is complete: accesses begin when its create
+        // operation is over. The core has set handler and context before that.
         unsafe {
             let mut event = bindings::ib_event {
                 device: (*qp).device,

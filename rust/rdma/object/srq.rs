@@ -28,7 +28,8 @@ impl<'a> NewSrq<'a> {
         Self { object }
     }
 
-    /// A way to the consumer, which the driver's object keeps.
+    /// A way to the consumer, which the driver's object keeps. It does nothing before the queue is
+    /// complete.
     pub fn handle(&self) -> SrqHandle {
         SrqHandle(self.object.clone())
     }

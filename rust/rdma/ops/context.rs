@@ -5,9 +5,9 @@
 use super::{errno, Ops};
 use crate::{
     device::Device,
+    driver::{ContextOps, Driver, PdOps},
     object::{ContextObject, PdObject},
     udata::Udata,
-    Driver,
 };
 use kext::noio::noio_if;
 use rdma_bindings as bindings;
@@ -27,7 +27,7 @@ impl<D: Driver> Ops<D> {
         let result = unsafe {
             let dev = Device::<D>::from_raw((*context).device);
             let mut udata = Udata::without_context(udata);
-            D::alloc_context(dev, &mut udata).map(|data| ContextObject::<D>::init(context, data))
+            D::Context::alloc(dev, &mut udata).map(|data| ContextObject::<D>::init(context, data))
         };
         errno(result)
     }
@@ -41,7 +41,7 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `context` has its state, which is taken once, as the core frees the context when
         // this returns. All objects of the context are destroyed, and no verb of it is in progress.
         let data = unsafe { ContextObject::<D>::take(context) };
-        D::dealloc_context(&data);
+        data.dealloc();
     }
 
     /// The `disassociate_ucontext` operation. A device that has it can be removed while processes
@@ -67,7 +67,7 @@ impl<D: Driver> Ops<D> {
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
             let mut data = Udata::new(udata, None);
-            noio_if(udata.is_null(), || D::alloc_pd(dev, data.as_mut()))
+            noio_if(udata.is_null(), || D::Pd::alloc(dev, data.as_mut()))
                 .map(|data| PdObject::<D>::init(pd, data))
         };
         errno(result)
@@ -83,7 +83,7 @@ impl<D: Driver> Ops<D> {
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: `pd` has its state, as it was created and is destroyed here.
-        if let Err(e) = D::dealloc_pd(unsafe { PdObject::<D>::state(pd) }) {
+        if let Err(e) = unsafe { PdObject::<D>::state(pd) }.dealloc() {
             return e.to_errno();
         }
         // SAFETY: `pd` has its state, which is taken once, as the core frees the domain when this

@@ -6,13 +6,13 @@ use super::{errno, Ops};
 use crate::{
     attr::{CqAttr, Notify},
     device::Device,
+    driver::{CqOps, Driver},
     object::{
         cq::{CqObject, CqState, NewCq},
         share, Shares,
     },
     udata::Udata,
     wc::WcSlots,
-    Driver,
 };
 use core::ptr;
 use kernel::prelude::*;
@@ -64,7 +64,7 @@ impl<D: Driver> Ops<D> {
             let dev = Device::<D>::from_raw((*cq).device);
             let object = share(cq)?;
             (*cq).cqe = attr.entries.try_into()?;
-            let made = D::create_cq(
+            let made = D::Cq::create(
                 dev,
                 &attr,
                 Udata::new(udata, Some(&mut shares)).as_mut(),
@@ -72,15 +72,13 @@ impl<D: Driver> Ops<D> {
             );
             match made {
                 Ok(data) => {
-                    let _shares = shares;
-                    CqObject::<D>::init(
-                        cq,
-                        CqState {
-                            data,
-                            object,
-                            _shares,
-                        },
-                    );
+                    let state = CqState {
+                        data,
+                        object: object.clone(),
+                        _shares: shares,
+                    };
+                    CqObject::<D>::init(cq, state);
+                    object.open();
                     Ok(())
                 }
                 Err(e) => {
@@ -102,7 +100,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `cq` has its state, as it was created and is destroyed here.
         let state = unsafe { CqObject::<D>::state(cq) };
-        if let Err(e) = D::destroy_cq(&state.data) {
+        if let Err(e) = state.data.destroy() {
             return e.to_errno();
         }
         state.object.revoke();
@@ -126,7 +124,7 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile. `wc` has room
         // for `num` completions.
         let (state, mut slots) = unsafe { (CqObject::<D>::state(cq), WcSlots::new(wc, num)) };
-        match D::poll_cq(&state.data, &mut slots) {
+        match state.data.poll(&mut slots) {
             // Completions that were filled in must be delivered. An error will come again.
             Err(e) if slots.filled() == 0 => e.to_errno(),
             // CAST: It is at most `num`.
@@ -153,7 +151,7 @@ impl<D: Driver> Ops<D> {
         let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
         // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { CqObject::<D>::state(cq) };
-        match D::req_notify_cq(&state.data, how, report) {
+        match state.data.req_notify(how, report) {
             Ok(missed) => (missed && report).into(),
             Err(e) => e.to_errno(),
         }

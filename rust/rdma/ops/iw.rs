@@ -5,10 +5,10 @@
 use super::{errno, Ops};
 use crate::{
     device::Device,
+    driver::{ConnOps, Driver, ListenerOps, QpOps},
     errno::aborted,
     iwcm::{bytes, CmId, ConnParam, ListenId, RequestId},
     object::qp::QpObject,
-    Driver,
 };
 use core::{ffi::c_void, ptr};
 use kernel::{prelude::*, sync::Arc};
@@ -54,7 +54,7 @@ impl<D: Driver> Ops<D> {
     ) -> *mut bindings::ib_qp {
         // SAFETY: `dev` is the device of an identifier, and has its state: before a device is
         // unregistered, the RDMA CM gives up its identifiers there.
-        let found = D::iw_get_qp(unsafe { Device::<D>::from_raw(dev) }, qpn as u32);
+        let found = D::Qp::find(unsafe { Device::<D>::from_raw(dev) }, qpn as u32);
         found.map_or(ptr::null_mut(), |qp| qp.get_raw(dev))
     }
 
@@ -73,7 +73,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(noio(|| {
-                D::iw_connect(dev, CmId::new(id), &ConnParam::from_raw(param))
+                D::Conn::connect(dev, CmId::new(id), &ConnParam::from_raw(param))
             }))
         }
     }
@@ -109,7 +109,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
             errno(Self::request(dev, id).and_then(|conn| {
-                noio(|| D::iw_accept(dev, conn, CmId::new(id), &ConnParam::from_raw(param)))
+                noio(|| conn.accept(dev, CmId::new(id), &ConnParam::from_raw(param)))
             }))
         }
     }
@@ -129,10 +129,7 @@ impl<D: Driver> Ops<D> {
         // `len` bytes, which are valid for the call.
         unsafe {
             let dev = Device::<D>::from_raw((*id).device);
-            errno(
-                Self::request(dev, id)
-                    .and_then(|conn| D::iw_reject(dev, conn, bytes(data, len.into()))),
-            )
+            errno(Self::request(dev, id).and_then(|conn| conn.reject(dev, bytes(data, len.into()))))
         }
     }
 
@@ -153,7 +150,7 @@ impl<D: Driver> Ops<D> {
             let dev = Device::<D>::from_raw((*id).device);
             let backlog = backlog.try_into().unwrap_or(0);
             errno(
-                noio(|| D::iw_create_listen(dev, &ListenId::new(id), backlog)).map(|listener| {
+                noio(|| D::Listener::create(dev, &ListenId::new(id), backlog)).map(|listener| {
                     (*id).provider_data = Arc::into_raw(listener).cast::<c_void>().cast_mut();
                 }),
             )
@@ -177,7 +174,7 @@ impl<D: Driver> Ops<D> {
             if listener.is_null() {
                 return EINVAL.to_errno();
             }
-            errno(D::iw_destroy_listen(dev, Arc::from_raw(listener)))
+            errno(Arc::from_raw(listener).destroy(dev))
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations that the core calls: one C function for each method of [`Driver`].
+//! The operations that the core calls: one C function for each method of [`Driver`] and of the
+//! traits of its objects.
 //!
 //! They turn C parameters into Rust values and results into error codes, and keep the states of the
 //! objects. All are in `impl` blocks of [`Ops`], by object: [`device`], [`context`] (user contexts
@@ -40,41 +41,27 @@ use rdma_bindings as bindings;
 /// The operations for driver `D`.
 struct Ops<D: Driver>(PhantomData<D>);
 
-/// The version of the interface to the user library.
-const UVERBS_ABI_VER: u32 = 1;
-
 /// Gives `dev` its operations.
 ///
 /// # Safety
 ///
 /// `dev` must be a device that was made for driver `D` and is not registered yet.
 pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'static ThisModule) {
+    let has_stats = !D::PORT_STATS.is_empty();
     let ops = bindings::ib_device_ops {
         owner: module.as_ptr(),
-        driver_id: bindings::rdma_driver_id_RDMA_DRIVER_SIW,
-        uverbs_abi_ver: UVERBS_ABI_VER,
+        driver_id: D::ID.0,
+        uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         dealloc_driver: Some(registry::dealloc::<D>),
         query_device: Some(Ops::<D>::query_device),
         query_port: Some(Ops::<D>::query_port),
         get_port_immutable: Some(Ops::<D>::get_port_immutable),
         query_gid: Some(Ops::<D>::query_gid),
-        alloc_hw_port_stats: if D::HAS_PORT_STATS {
-            Some(Ops::<D>::alloc_hw_port_stats)
-        } else {
-            None
-        },
-        get_hw_stats: if D::HAS_PORT_STATS {
-            Some(Ops::<D>::get_hw_stats)
-        } else {
-            None
-        },
+        alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
+        get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
 
-        fill_res_qp_entry: if D::HAS_DESCRIBE_QP {
-            Some(Ops::<D>::fill_res_qp_entry)
-        } else {
-            None
-        },
+        fill_res_qp_entry: Some(Ops::<D>::fill_res_qp_entry),
 
         alloc_ucontext: Some(Ops::<D>::alloc_ucontext),
         dealloc_ucontext: Some(Ops::<D>::dealloc_ucontext),

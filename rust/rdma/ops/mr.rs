@@ -6,6 +6,7 @@ use super::Ops;
 use crate::{
     attr::Access,
     device::Device,
+    driver::{Driver, MrOps},
     errno::unsupported,
     object::{
         mr::{MrObject, NewMr, SgMap, UserMr},
@@ -14,7 +15,6 @@ use crate::{
     owner::Consumer,
     span::KernelMemory,
     udata::Udata,
-    Driver,
 };
 use kernel::prelude::*;
 use kext::noio::noio;
@@ -27,7 +27,7 @@ impl<D: Driver> Ops<D> {
             let data = new.mr.clone();
             MrObject::<D>::create(new, consumer).inspect_err(|_| {
                 // The driver ends the region as if the consumer had destroyed it at once.
-                let _ = D::dereg_mr(&data);
+                let _ = data.dereg();
             })
         });
         result.unwrap_or_else(Error::to_ptr)
@@ -48,7 +48,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             Self::mr(
                 noio(|| {
-                    D::get_dma_mr(
+                    D::Mr::of_kernel(
                         Device::<D>::from_raw((*pd).device),
                         PdObject::<D>::state(pd),
                         Access::from_bits(access as u32),
@@ -92,7 +92,7 @@ impl<D: Driver> Ops<D> {
                 device,
             };
             Self::mr(
-                D::reg_user_mr(
+                D::Mr::of_process(
                     Device::<D>::from_raw(device),
                     PdObject::<D>::state(pd),
                     &request,
@@ -121,7 +121,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             Self::mr(
                 noio(|| {
-                    D::alloc_mr(
+                    D::Mr::alloc(
                         Device::<D>::from_raw((*pd).device),
                         PdObject::<D>::state(pd),
                         max_pages,
@@ -147,7 +147,7 @@ impl<D: Driver> Ops<D> {
         // parameters are those of this operation, and valid until it returns.
         let (data, mut map) =
             unsafe { (MrObject::<D>::data(mr), SgMap::new(mr, sg, nents, offset)) };
-        match D::map_mr_sg(data, &mut map) {
+        match data.map_sg(&mut map) {
             Ok(()) => map.mapped(),
             Err(e) => e.to_errno(),
         }
@@ -163,7 +163,7 @@ impl<D: Driver> Ops<D> {
         _udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: `mr` comes from `MrObject::create`, and is destroyed here.
-        if let Err(e) = D::dereg_mr(unsafe { MrObject::<D>::data(mr) }) {
+        if let Err(e) = unsafe { MrObject::<D>::data(mr) }.dereg() {
             return e.to_errno();
         }
         // SAFETY: `mr` comes from `MrObject::create`. The core does not use it any more when this

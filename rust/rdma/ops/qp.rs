@@ -7,6 +7,7 @@ use crate::{
     attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
     details::Details,
     device::Device,
+    driver::{Driver, QpOps},
     object::{
         cq::CqObject,
         qp::{NewQp, QpObject, QpObjectState},
@@ -16,7 +17,6 @@ use crate::{
     },
     udata::Udata,
     wr::{RecvWrs, SendWrs},
-    Driver,
 };
 use kernel::prelude::*;
 use kext::noio::noio_if;
@@ -79,10 +79,10 @@ impl<D: Driver> Ops<D> {
         // `destroy_qp` has succeeded, and the handles are revoked before that. `udata` is null or
         // that of the verb in progress, and the shares become part of an object of its context. The
         // state is initialised once, and before its first use. If `publish_qp` fails, nobody can
-        // find the queue pair, so nobody uses the state that `take` takes.
+        // find the queue pair, and its handles are revoked, so nobody uses the state that `take` takes.
         unsafe {
             let object = share(qp)?;
-            let made = D::create_qp(
+            let made = D::Qp::create(
                 dev,
                 pd,
                 &mut attr,
@@ -100,7 +100,9 @@ impl<D: Driver> Ops<D> {
                         _shares: shares,
                     };
                     QpObject::<D>::init(qp, state);
-                    if let Err(e) = D::publish_qp(&ready) {
+                    // From here on handles reach the core's object, and its state is there.
+                    object.open();
+                    if let Err(e) = ready.publish() {
                         object.revoke();
                         drop(QpObject::<D>::take(qp));
                         return Err(e);
@@ -143,7 +145,7 @@ impl<D: Driver> Ops<D> {
                 QpModify::from_c(&*attr, mask as u32),
             )
         };
-        errno(modify.and_then(|modify| D::modify_qp(&state.data, &modify)))
+        errno(modify.and_then(|modify| state.data.modify(&modify)))
     }
 
     /// The `fill_res_qp_entry` operation.
@@ -160,7 +162,7 @@ impl<D: Driver> Ops<D> {
         // destruction waits before it calls `destroy_qp`. The core is writing `msg`.
         errno(unsafe {
             let state = QpObject::<D>::state(qp);
-            Details::write(msg, |details| D::describe_qp(&state.data, details))
+            Details::write(msg, |details| state.data.describe(details))
         })
     }
 
@@ -178,7 +180,7 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile. `attr` and
         // `init` are valid for writes, and nobody else uses them.
         let result = unsafe {
-            D::query_qp(&QpObject::<D>::state(qp).data).map(|known| {
+            QpObject::<D>::state(qp).data.query().map(|known| {
                 // A driver does not know all fields that the core copies to processes, and the core
                 // does not clear the structures.
                 *attr = pin_init::zeroed();
@@ -207,7 +209,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `qp` has its state, as it was created and is destroyed here.
         let state = unsafe { QpObject::<D>::state(qp) };
-        if let Err(e) = D::destroy_qp(&state.data) {
+        if let Err(e) = state.data.destroy() {
             return e.to_errno();
         }
         // This waits for the connection manager, too.
@@ -233,7 +235,7 @@ impl<D: Driver> Ops<D> {
         let state = unsafe { QpObject::<D>::state(qp) };
         if wr.is_null() {
             return errno(if state.user {
-                D::doorbell(&state.data)
+                state.data.doorbell()
             } else {
                 Ok(())
             });
@@ -246,7 +248,7 @@ impl<D: Driver> Ops<D> {
             // SAFETY: `wr` is the chain of a kernel consumer, which keeps it and the regions that
             // it names for the time of the call. `device` is that of the queue pair, of driver `D`.
             let mut wrs = unsafe { SendWrs::new(wr, (*qp).device) };
-            (D::post_send(&state.data, &mut wrs), wrs.bad())
+            (state.data.post_send(&mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
             // SAFETY: `bad_wr` is not null, and so it is valid for a write.
@@ -273,7 +275,7 @@ impl<D: Driver> Ops<D> {
             // SAFETY: `wr` is null or the chain of a kernel consumer, which keeps it for the time
             // of the call.
             let mut wrs = unsafe { RecvWrs::new(wr) };
-            (D::post_recv(&state.data, &mut wrs), wrs.bad())
+            (state.data.post_recv(&mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
             // SAFETY: `bad_wr` is not null, and so it is valid for a write.

@@ -6,6 +6,7 @@ use super::{errno, Ops};
 use crate::{
     attr::SrqAttr,
     device::Device,
+    driver::{Driver, SrqOps},
     errno::unsupported,
     object::{
         share,
@@ -14,7 +15,6 @@ use crate::{
     },
     udata::Udata,
     wr::RecvWrs,
-    Driver,
 };
 use kernel::prelude::*;
 use kext::noio::noio_if;
@@ -60,7 +60,7 @@ impl<D: Driver> Ops<D> {
         unsafe {
             let dev = Device::<D>::from_raw((*srq).device);
             let object = share(srq)?;
-            let made = D::create_srq(
+            let made = D::Srq::create(
                 dev,
                 PdObject::<D>::state((*srq).pd),
                 &mut attr,
@@ -76,7 +76,9 @@ impl<D: Driver> Ops<D> {
                         user: !udata.is_null(),
                         _shares: shares,
                     };
+                    let object = state.object.clone();
                     SrqObject::<D>::init(srq, state);
+                    object.open();
                     Ok(())
                 }
                 Err(e) => {
@@ -110,11 +112,7 @@ impl<D: Driver> Ops<D> {
             let attr = SrqAttr::from_c(&*attr);
             let max_wr = has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR).then_some(attr.max_wr);
             let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
-            errno(D::modify_srq(
-                &SrqObject::<D>::state(srq).data,
-                max_wr,
-                limit,
-            ))
+            errno(SrqObject::<D>::state(srq).data.modify(max_wr, limit))
         }
     }
 
@@ -130,7 +128,10 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `srq` has its state: it was created, and is not destroyed meanwhile. `attr` is
         // valid for writes, and nobody else uses it.
         let result = unsafe {
-            D::query_srq(&SrqObject::<D>::state(srq).data).map(|known| known.store(&mut *attr))
+            SrqObject::<D>::state(srq)
+                .data
+                .query()
+                .map(|known| known.store(&mut *attr))
         };
         errno(result)
     }
@@ -146,7 +147,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `srq` has its state, as it was created and is destroyed here.
         let state = unsafe { SrqObject::<D>::state(srq) };
-        if let Err(e) = D::destroy_srq(&state.data) {
+        if let Err(e) = state.data.destroy() {
             return e.to_errno();
         }
         state.object.revoke();
@@ -174,7 +175,7 @@ impl<D: Driver> Ops<D> {
             // SAFETY: `wr` is null or the chain of a kernel consumer, which keeps it for the time
             // of the call.
             let mut wrs = unsafe { RecvWrs::new(wr) };
-            (D::post_srq_recv(&state.data, &mut wrs), wrs.bad())
+            (state.data.post_recv(&mut wrs), wrs.bad())
         };
         if result.is_err() && !bad_wr.is_null() {
             // SAFETY: `bad_wr` is not null, and so it is valid for a write.
