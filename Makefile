@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs bench-native docs test test-long test-debug format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko for the distribution's newest kernel
 	@tools/build stock rsiw
@@ -36,6 +36,10 @@ shell: module ## a console in a guest with the module loaded
 vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
+
+machines: ## jobs between two machines, by ssh: make machines A_HOST=root@alpha,eth1 B_HOST=root@beta,eth1 T=smoke
+	@tools/build $(KERNEL) rsiw kverbs
+	@tools/vm-run machines -v --machine $(A_HOST) --machine $(B_HOST) $(RUN) $(T)
 
 bench: ## rsiw, siw, rxe and TCP: tables, plots, JSON (an hour; QUICK=1: 5 minutes); RUN='--env ROUNDS=9'
 	@tools/bench $(RUN)

@@ -61,9 +61,15 @@ part() { echo $((RSIW_CI_SEED % $1)); }
 # vm_jobs LOG VM-RUN-ARGUMENT...: jobs in guests. Their results are counted, and
 # a runner that breaks off without one that failed.
 vm_jobs() {
+	local log=$1
+	shift
+	vm_run "$log" test ${RSIW_LANES:+--lanes "$RSIW_LANES"} "$@"
+}
+# vm_run LOG VM-RUN-ARGUMENT...: the same for any action of vm-run.
+vm_run() {
 	local log=$1 before=$FAILED status
 	shift
-	"$TOP/tools/vm-run" test ${RSIW_LANES:+--lanes "$RSIW_LANES"} "$@" 2>&1 | tee "$log"
+	"$TOP/tools/vm-run" "$@" 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	add_counts "$log"
 	[ "$status" = 0 ] || [ "$FAILED" != "$before" ] || check "the runner ends well" false

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Run test jobs in guests, or open a shell in one.
+"""Run test jobs in guests, or between machines that are reached by ssh; or open a shell in a guest.
 
 Started by tools/vm-run, which makes everything needed first and runs this in
 the build root with a network namespace of its own.
@@ -19,9 +19,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm   # noqa: E402
 from jobs import find_jobs, read_skips                          # noqa: E402
+from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
+from machine import Address, Machine, NamedLink     # noqa: E402
 from report import Report                           # noqa: E402
 from session import Session                         # noqa: E402
+from ssh_trial import trial                         # noqa: E402
 from tsc import tsc_khz                             # noqa: E402
 
 
@@ -30,7 +33,7 @@ INTEROP = [("rsiw", "siw"), ("siw", "rsiw")]
 
 def parse_args():
     parser = argparse.ArgumentParser(prog="vm-run", description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["test", "list", "shell"])
+    parser.add_argument("action", choices=["test", "list", "shell", "machines", "trial"])
     parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
     parser.add_argument("--kernel", choices=["stock", "debug", "kcsan"], default="stock")
     parser.add_argument("--build", metavar="NAME",
@@ -46,6 +49,8 @@ def parse_args():
                         "and a command line, that cost less where it does not matter")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
                         help="set for the jobs, on both hosts")
+    parser.add_argument("--machine", action="append", default=[], metavar="[USER@]HOST,INTERFACE",
+                        help="machines: host A and host B, and the interface of each that is for the tests")
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--append", default="", help="more for the kernel command line")
@@ -88,6 +93,8 @@ def configure(args):
     link = f"{args.logs}/latest"
     os.symlink(os.path.basename(args.logs), link)
     os.rename(link, f"{base}/latest")
+    if args.action == "machines":
+        args.accel = "tcg"
     args.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(args.boot, args.cache)
     khz = None if args.kvm else tsc_khz()
     if khz:
@@ -113,6 +120,8 @@ def configure(args):
     args.usual_boot = 45 if debug else 12       # seconds
     args.slow = args.factor or (4 if debug else 1)
     args.qemu_args = args.qemu_args.split()
+    args.machines = [Address.parse(text) for text in args.machine]
+    args.ssh_options = []
     args.job_env = dict(pair.split("=", 1) for pair in args.env)
     args.pairs = [tuple(pair.split(",")) for pair in args.pair or ["rsiw,rsiw"]]
     return args
@@ -168,8 +177,10 @@ def run_session(args, rundir, report, tag, plan, count):
     """Jobs with that many guests, taken from the plan, in one boot if nothing goes wrong."""
     rundir = f"{rundir}/{tag}"
     os.mkdir(rundir)
-    link = make_link(args.link, rundir, tag)
-    session = Session(args, link, rundir, count)
+    if args.machines:
+        session = Session(args, NamedLink, rundir, count, Machine)
+    else:
+        session = Session(args, make_link(args.link, rundir, tag), rundir, count)
     try:
         for job, pair in taken(plan):
             report.begin(job, pair)
@@ -247,6 +258,35 @@ def test(args, rundir):
     return 1 if report.failed else 0
 
 
+def on_machines(args, rundir, report):
+    """Jobs between two machines; those that cannot run there are named."""
+    if len(args.machines) != 2:
+        raise SystemExit("vm: say --machine [USER@]HOST,INTERFACE for host A, and again for host B")
+    jobs = find_jobs(args.tests, args.names)
+    for job in jobs:
+        if not job.machines:
+            report.extra(Result(job.title, "skip", ""))
+    if any(not job.machines for job in jobs):
+        report.say("     (they say nothing of machines: they need a guest, or were not tried without)")
+    plan = deque(make_plan(args, [job for job in jobs if job.machines], 2))
+    if plan:
+        run_session(args, rundir, report, 0, plan, 2)
+
+
+def machines(args, rundir):
+    report = Report(args.verbose)
+    on_machines(args, rundir, report)
+    report.summary()
+    return 1 if report.failed else 0
+
+
+def try_machines(args, rundir):
+    report = Report(args.verbose)
+    trial(args, rundir, report, lambda there, place: on_machines(there, place, report))
+    report.summary()
+    return 1 if report.failed else 0
+
+
 def shell(args, rundir):
     link = make_link(args.link, rundir)
     guest = Guest("a", args, link, rundir, 2)
@@ -255,6 +295,9 @@ def shell(args, rundir):
     command = guest.command("mon:stdio", "rsiw.mode=shell")
     at = command.index("-monitor")
     return subprocess.call(command[:at] + command[at + 2:])
+
+
+ACTIONS = {"test": test, "shell": shell, "machines": machines, "trial": try_machines}
 
 
 def main():
@@ -267,7 +310,7 @@ def main():
     # For sockets: their paths must be short.
     rundir = tempfile.mkdtemp(prefix="vm")
     try:
-        return test(args, rundir) if args.action == "test" else shell(args, rundir)
+        return ACTIONS[args.action](args, rundir)
     finally:
         shutil.rmtree(rundir, ignore_errors=True)
 

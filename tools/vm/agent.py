@@ -71,6 +71,14 @@ class Channel:
                 if not alive() or time.monotonic() > deadline:
                     raise GuestDied("qemu did not start") from None
                 time.sleep(0.05)
+        self.begin()
+
+    def attach(self, sock):
+        """Talk over a socket that is connected."""
+        self.sock = sock
+        self.begin()
+
+    def begin(self):
         self.stream = self.sock.makefile("rb")
         threading.Thread(target=self.read, daemon=True).start()
 
@@ -82,6 +90,13 @@ class Channel:
                 self.sock.sendall(json.dumps(header).encode() + b"\n" + body)
         except OSError:
             self.close()
+
+    def shut(self):
+        """Tell the other end that no more comes. What it still says is read."""
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
     def close(self):
         self.closed = True

@@ -136,6 +136,16 @@ class Guest:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
+    def kind(self):
+        return "KVM" if self.config.kvm else "TCG"
+
+    def begin_output(self, name):
+        """A job's output directory is the machine's, which the guest has mounted."""
+
+    def end_output(self, name):
+        """See begin_output."""
+
+    @property
     def alive(self):
         return (self.process is not None and self.process.poll() is None
                 and not self.channel.closed)

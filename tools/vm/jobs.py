@@ -13,6 +13,7 @@ comment lines at its head:
     # interop: no           yes: worth running with siw at either end, too
     # pcap: no              yes: capture the data link while it runs
     # waits: no             yes: of one guest that hardly computes; beside all others
+    # machines: no          yes: also between two machines that are reached by ssh
 """
 
 import fnmatch
@@ -20,7 +21,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits|machines):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Not part of "everything": for people to look at.
 SHOWS = {"demo", "perf"}
@@ -39,6 +40,7 @@ class Job:
     interop: bool = False
     pcap: bool = False
     waits: bool = False
+    machines: bool = False
 
     @property
     def path(self):
@@ -71,7 +73,7 @@ def read_job(top, suite, name):
                 job.timeout = float(value)
             elif key == "pairs":
                 job.pairs = value.split()
-            elif key in ("interop", "pcap", "waits"):
+            elif key in ("interop", "pcap", "waits", "machines"):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)

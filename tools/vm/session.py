@@ -68,10 +68,10 @@ def siw_crashed(console):
 
 
 class Session:
-    def __init__(self, config, link, rundir, count):
+    def __init__(self, config, link, rundir, count, make=Guest):
         self.config, self.count, self.link = config, count, link
         self.usual_cpus = 2 if count == 1 else 1
-        self.guests = {side: Guest(side, config, link, rundir, self.usual_cpus)
+        self.guests = {side: make(side, config, link, rundir, self.usual_cpus)
                        for side in "ab"[:count]}
         self.soiled = set("ab"[:count])     # sides to boot before the next job
         self.slow = config.slow             # time limits are so many times longer
@@ -102,7 +102,7 @@ class Session:
         self.slow = max(self.slow, round(self.config.slow * busy, 1))
         names = " and ".join(f"host{guest.side}" for guest in fresh)
         print(f"vm: {names} up in {took:.1f} s "
-              f"({fresh[0].channel.release}, {'KVM' if self.config.kvm else 'TCG'})",
+              f"({fresh[0].channel.release}, {fresh[0].kind})",
               flush=True)
 
     def up(self, guest):
@@ -155,6 +155,7 @@ class Session:
                 self.boot()
             for side, guest in self.guests.items():
                 guest.channel.env = self.environment(job, pair, side, name)
+                guest.begin_output(name)
             began, cpu = time.monotonic(), self.cpu_seconds()
             self.execute(job, output, echo, outcome)
         except GuestDied as error:
@@ -167,6 +168,8 @@ class Session:
         outcome.retries += ktap.marks(text, "RETRY")
         outcome.stale += ktap.marks(text, "STALE")
         outcome.wrong += ktap.wrong_data(text)
+        for guest in self.guests.values():
+            guest.end_output(name)
         with ThreadPoolExecutor() as hosts:
             list(hosts.map(lambda side: self.clean(self.guests[side], kernel[side], outcome),
                            self.guests))

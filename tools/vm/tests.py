@@ -15,6 +15,7 @@ sys.path.insert(0, HERE)
 import dmesg                                            # noqa: E402
 import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
+from machine import Address, Machine, wanted            # noqa: E402
 from jobs import Job, read_skips                                    # noqa: E402
 from report import Report                               # noqa: E402
 from session import Outcome, Session                    # noqa: E402
@@ -52,6 +53,14 @@ class Guest:
     def cpu_seconds(self):
         return 0
 
+    kind = "test"
+
+    def begin_output(self, name):
+        self.outputs = [*getattr(self, "outputs", []), name]
+
+    def end_output(self, name):
+        assert self.outputs[-1] == name
+
     def ending(self):
         return "crashed"
 
@@ -74,9 +83,8 @@ class Guest:
 
 class ASession(Session):
     def __init__(self, config, a, b):
-        with mock.patch("session.Guest",
-                        lambda side, *rest: Guest(side, a if side == "a" else b, config, rest[-1])):
-            super().__init__(config, types.SimpleNamespace(name="tap"), "", 2)
+        super().__init__(config, types.SimpleNamespace(name="tap"), "", 2,
+                         lambda side, *rest: Guest(side, a if side == "a" else b, config, rest[-1]))
 
     def execute(self, job, output, echo, outcome):
         output += self.config.said.encode()
@@ -245,6 +253,35 @@ class Lanes(unittest.TestCase):
         for counts in (), (1,), (2,), (1, 2):
             jobs, lanes = self.lanes(4, 64000, counts)
             self.played(jobs, lanes)
+
+
+class Machines(unittest.TestCase):
+    """Machines that are reached by ssh."""
+
+    def test_addresses(self):
+        self.assertEqual(Address.parse("alpha,eth1"), Address("root@alpha", "eth1"))
+        self.assertEqual(Address.parse("me@10.0.0.1,enp3s0.7"), Address("me@10.0.0.1", "enp3s0.7"))
+        self.assertEqual(Address.parse("[fe80::1%eth0],eth1"), Address("root@[fe80::1%eth0]", "eth1"))
+        for text in ("alpha", "alpha,", ",eth1", "alpha,eth1;reboot", "-oProxyCommand=x,eth1", "a b,eth1"):
+            with self.assertRaises(SystemExit, msg=text):
+                Address.parse(text)
+
+    def test_only_modules_and_programs_are_copied(self):
+        def kept(name):
+            return wanted(types.SimpleNamespace(name=name)) is not None
+
+        for name in ("tests/lib.sh", "build", "build/bin", "build/bin/peer", "build/rsiw.ko", "build/siw-gso.ko"):
+            self.assertTrue(kept(name), name)
+        for name in ("build/rsiw", "build/rsiw/rsiw.ko", "build/.lock", "build/rsiw.ko.cmd"):
+            self.assertFalse(kept(name), name)
+
+    def test_a_machine_that_was_left_in_disorder_runs_no_more(self):
+        config = types.SimpleNamespace(machines=[Address("root@alpha", "eth1")], logs="/nowhere",
+                                       ssh_options=[])
+        machine = Machine("a", config, None, None, 0)
+        machine.boots = 1
+        with self.assertRaisesRegex(GuestDied, "root@alpha was not as a job expects"):
+            machine.boot()
 
 
 if __name__ == "__main__":

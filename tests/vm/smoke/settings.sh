@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
+# machines: yes
 # guests: 2
 # interop: yes
 # timeout: 200
