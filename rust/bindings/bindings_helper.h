@@ -29,7 +29,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "../helpers/net.h"
+#include "../ksock/ksock.h"
 
 /* Constants that bindgen does not find, because of their casts. */
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;

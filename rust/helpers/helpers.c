@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C that Rust cannot call, as functions: inlines and macros one by one, and for
- * sockets (net.c, net_tx.c) whole steps. Each function is named rust_helper_
- * and a name, and Rust sees it under that name.
+ * C that Rust cannot call, as functions: inlines and macros one by one (rdma.c),
+ * and for sockets whole steps (../ksock). Each function is named rust_helper_ and
+ * a name, and Rust sees it under that name.
  */
 
 #include "rdma.c"
-#if __has_include("net.c")
-#include "net.c"
-#include "net_tx.c"
+#if __has_include("../ksock/ksock.h")
+#include "../ksock/socket.c"
+#include "../ksock/send.c"
 #endif

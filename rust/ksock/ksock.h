@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Kernel TCP sockets for Rust: the functions that rust/net calls, each of which
- * does a whole step.
+ * Kernel TCP sockets for Rust: the functions that rust/net calls. This folder is
+ * the one place of the module with logic in C, and it is C on purpose:
  *
- * Only they touch the insides of struct sock, sk_buff and page. The Rust side
- * sees opaque pointers, byte ranges and one table of hooks.
+ * - A socket's callbacks follow rules that the kernel keeps in inline functions
+ *   and macros: the flags in sk_user_data, sk_callback_lock, what the callback
+ *   that was there before must still be told. So do an skb's control block, its
+ *   fragments and the cursor that walks them. In Rust each of them would be a
+ *   helper of its own, unsafe, and the rule would be nowhere.
+ * - A call from Rust into C is never inlined. So there is one function for a
+ *   step of a connection's life or for a unit of its traffic, not one for a
+ *   field.
+ *
+ * Nothing else touches the insides of struct sock, sk_buff and page: the Rust
+ * side sees opaque pointers, byte ranges and one table of hooks. When to read,
+ * what to send and who is told is decided there.
  */
-#ifndef RUST_HELPERS_NET_H
-#define RUST_HELPERS_NET_H
+#ifndef RUST_KSOCK_KSOCK_H
+#define RUST_KSOCK_KSOCK_H
 
 #include <linux/bvec.h>
 #include <linux/net.h>
@@ -27,7 +37,7 @@
  * @missed: data_ready was called while @busy; written under the socket lock
  *
  * All four are called with BH disabled and sk_callback_lock read-held. The
- * saved_ members belong to net.c: the callbacks that the socket had before.
+ * saved_ members belong to socket.c: the callbacks that the socket had before.
  */
 struct ksock_hooks {
 	void (*data_ready)(struct ksock_hooks *hooks, struct sock *sk);
@@ -100,4 +110,4 @@ bool rust_helper_ksock_page_exclusive(struct page *page);
 bool rust_helper_ksock_page_of_reserve(struct page *page);
 void *rust_helper_ksock_page_address(struct page *page);
 
-#endif /* RUST_HELPERS_NET_H */
+#endif /* RUST_KSOCK_KSOCK_H */

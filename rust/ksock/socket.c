@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Kernel TCP sockets for Rust, see net.h. Each function is one step of a
- * connection's life or one unit of its traffic. A call from Rust is never
- * inlined, and so there is one per step and not one per field.
+ * Kernel TCP sockets for Rust, see ksock.h: making sockets, their callbacks, and
+ * receiving.
  */
 
 #include <linux/netdevice.h>
@@ -16,7 +15,7 @@
 #include <net/tcp.h>
 #include <trace/events/sock.h>
 
-#include "net.h"
+#include "ksock.h"
 
 /* Network namespaces */
 

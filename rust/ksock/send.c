@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Kernel TCP sockets for Rust, see net.h: sending, and the pages that are sent.
+ * Kernel TCP sockets for Rust, see ksock.h: sending, and the pages that are sent.
  */
 
 #include <linux/gfp.h>
@@ -11,7 +11,7 @@
 #include <net/rps.h>
 #include <net/tcp.h>
 
-#include "net.h"
+#include "ksock.h"
 
 /* Sending */
 
