@@ -2,7 +2,7 @@
 
 //! One RDMA device: the state that its queue pairs, regions and connections share.
 
-use crate::{counters::Counters, limit::Limit, mem::Regions};
+use crate::{counters::Counters, limit::Limit, mem::Regions, settings::Settings};
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
 use net::PagePool;
@@ -140,19 +140,14 @@ pub(crate) struct Device {
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     pub(crate) workqueues: Arc<Workqueues>,
-    /// The port mapper may choose local ports.
-    pub(crate) ports_mapped: bool,
+    pub(crate) settings: Settings,
     /// The pool that takes the pages that tx has filled, of all queue pairs.
     pub(crate) tx_pages: Arc<PagePool>,
 }
 
 impl Device {
     /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(
-        gid: [u8; 6],
-        workqueues: Arc<Workqueues>,
-        ports_mapped: bool,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(gid: [u8; 6], workqueues: Arc<Workqueues>) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
             gid,
@@ -167,7 +162,7 @@ impl Device {
             },
             counters: Counters::new(),
             workqueues,
-            ports_mapped,
+            settings: Settings::of_parameters(),
             tx_pages: PagePool::new()?,
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)

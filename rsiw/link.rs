@@ -5,7 +5,6 @@
 use crate::{
     cm,
     device::{Rsiw, Workqueues},
-    params,
     rnic::Rnic,
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
@@ -43,8 +42,7 @@ impl Links {
         if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
             return Err(EINVAL);
         }
-        let ports_mapped = params::port_mapper();
-        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone(), ports_mapped)?;
+        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone())?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),
@@ -52,7 +50,7 @@ impl Links {
             ndev,
             comp_vectors: kext::online_cpus(),
             // Ports are those of the host's TCP, so no mapper is needed unless it was asked for.
-            no_port_map: !ports_mapped,
+            no_port_map: !dev.settings.port_mapper(),
             local_dma_lkey: 0,
             name_by_user: true,
         };

@@ -13,13 +13,13 @@ mod fifo;
 mod limit;
 mod link;
 mod mem;
-mod params;
 mod pd;
 mod qp;
 mod queue;
 mod ring;
 mod rnic;
 mod rx;
+mod settings;
 mod stream;
 mod transport;
 mod tx;
@@ -60,7 +60,7 @@ module! {
             default: 2,
             description: "MPA revision to connect with (1 or 2)",
         },
-        tx_budget: u32 {
+        tx_budget_kib: u32 {
             default: 1024,
             description: "KiB that the worker sends for a QP at a time, before others have their turn (64 to 16384)",
         },
@@ -72,11 +72,11 @@ module! {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not posted yet (0: the stream ends at once; at most 60000)",
         },
-        initiator_wait: u32 {
+        initiator_wait_ms: u32 {
             default: 100,
             description: "Milliseconds without a word from the peer after which an initiator repeats its ready-to-receive message (0: never)",
         },
-        responder_wait: u32 {
+        responder_wait_ms: u32 {
             default: 200,
             description: "Milliseconds that an acceptor stays silent for a peer that sends no ready-to-receive message (0: until it has sent something)",
         },

@@ -23,12 +23,8 @@ pub(crate) struct Rnic {
 
 impl Rnic {
     /// Makes a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(
-        gid: [u8; 6],
-        workqueues: Arc<Workqueues>,
-        ports_mapped: bool,
-    ) -> Result<Arc<Self>> {
-        let dev = Device::new(gid, workqueues, ports_mapped)?;
+    pub(crate) fn new(gid: [u8; 6], workqueues: Arc<Workqueues>) -> Result<Arc<Self>> {
+        let dev = Device::new(gid, workqueues)?;
         let rnic = Self {
             qps: Qps::new()?,
             conns: Registry::new(&dev)?,

@@ -12,7 +12,7 @@ use self::receive::RxOwner;
 use super::{
     order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout, Close, User,
 };
-use crate::{device::Device, transport::Transport};
+use crate::{device::Device, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
     mem::replace,
@@ -125,6 +125,11 @@ impl<U: User> DelayedWorkItem for Conn<U> {
 }
 
 impl<U: User> Conn<U> {
+    /// The settings of the device.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.dev().settings
+    }
+
     /// The device.
     pub(super) fn dev(&self) -> &Arc<Device> {
         &self.registry.dev

@@ -19,7 +19,7 @@ use super::{
     streaming::{Established, First, Streaming},
     timeout, Lost, StreamParams, User,
 };
-use crate::{device::Rsiw, params};
+use crate::device::Rsiw;
 use core::{format_args, net::SocketAddr};
 use iwarp::{
     mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, RtrSet},
@@ -87,14 +87,14 @@ pub(crate) fn connect<U: User>(
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
-    let revision = params::mpa_revision();
+    let revision = registry.dev.settings.mpa_revision();
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
     let mut private_data = KVec::new();
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
     let (most_ird, most_ord) = user.most_reads();
-    let mapped = registry.dev.ports_mapped;
+    let mapped = registry.dev.settings.port_mapper();
     let attempt = Attempt {
         user,
         local: open::local(&cm, mapped)?,
@@ -134,7 +134,7 @@ fn begin<U: User>(
 ) -> Result<(), NotBegun<U>> {
     let opened = open::initiator(
         dev,
-        registry.dev.ports_mapped,
+        registry.dev.settings.port_mapper(),
         &attempt.cm,
         attempt.local,
         attempt.remote,
@@ -299,12 +299,13 @@ fn send_request<U: User>(
     attempt: &Attempt<U>,
 ) -> Result<(Initiator, KBox<FrameReader>)> {
     let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
-    let rtr = if params::peer_to_peer() && attempt.revision >= 2 {
+    let rtr = if conn.settings().peer_to_peer() && attempt.revision >= 2 {
         RtrSet::ALL
     } else {
         RtrSet::EMPTY
     };
     let offer = offer(
+        conn.settings(),
         attempt.revision,
         attempt.ird,
         attempt.ord,

@@ -114,7 +114,7 @@ pub(crate) fn listen<U: User>(
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
-    let socket = open::listener(dev, registry.dev.ports_mapped, cm, backlog)?;
+    let socket = open::listener(dev, registry.dev.settings.port_mapper(), cm, backlog)?;
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,

@@ -49,7 +49,7 @@ pub(crate) use self::{
     user::User,
 };
 
-use crate::{device::max, params};
+use crate::{device::max, settings::Settings};
 use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
 
 /// The result of connection setup, for the queue pair.
@@ -209,14 +209,21 @@ fn event_depth(depth: u16) -> u8 {
 }
 
 /// The terms that this end offers in an MPA frame.
-fn offer(revision: u8, ird: u16, ord: u16, rtr: RtrSet, private_data: &[u8]) -> Offer<'_> {
+fn offer<'a>(
+    settings: &Settings,
+    revision: u8,
+    ird: u16,
+    ord: u16,
+    rtr: RtrSet,
+    private_data: &'a [u8],
+) -> Offer<'a> {
     Offer {
         revision,
-        crc: params::crc_required(),
+        crc: settings.crc_required(),
         ird,
         ord,
         rtr,
-        large_fpdu: params::large_fpdu(),
+        large_fpdu: settings.large_fpdu(),
         private_data,
     }
 }

@@ -165,7 +165,14 @@ impl<U: User> Requested<U> {
             true => RtrSet::ALL.without(Rtr::Read),
             false => RtrSet::EMPTY,
         };
-        let answer = offer(self.asked.revision, ird, ord, rtr, param.private_data);
+        let answer = offer(
+            conn.settings(),
+            self.asked.revision,
+            ird,
+            ord,
+            rtr,
+            param.private_data,
+        );
         let mut buf = frame::FRAME_BUF;
         let (agreed, len) = self
             .responder

@@ -12,7 +12,8 @@ use super::{
     stage::Stage,
     timeout, Close, Lost, User,
 };
-use crate::params;
+#[cfg(doc)]
+use crate::settings::Settings;
 use kernel::sync::Arc;
 use net::errno;
 use rdma::CmId;
@@ -41,7 +42,7 @@ pub(super) enum First {
     OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
-    /// The peer, which owes no RTR. If it sends nothing for [`params::responder_wait`] milliseconds
+    /// The peer, which owes no RTR. If it sends nothing for [`Settings::responder_wait_ms`] milliseconds
     /// after it has acknowledged the Reply, this end assumes that both wait, and sends. The value
     /// is the `bytes_acked()` that tells the acknowledgement; `None` once that has come.
     Theirs(Option<u64>),
@@ -102,11 +103,11 @@ fn timed_out<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stag
 /// that is gone shows as an error of the socket. Context: sleeping.
 fn watch<U: User>(conn: &Arc<Conn<U>>) {
     let socket = conn.socket();
-    let timeout = params::user_timeout_ms();
+    let timeout = conn.settings().user_timeout_ms();
     if timeout != 0 {
         socket.set_user_timeout(timeout);
     }
-    if let Some((idle, interval, count)) = params::keepalive() {
+    if let Some((idle, interval, count)) = conn.settings().keepalive() {
         // It fails only for values out of range, which these are not.
         let _ = socket.set_keepalive(idle, interval, count);
     }
@@ -133,11 +134,11 @@ impl<U: User> Streaming<U> {
         watch(conn);
         match first {
             First::Rtr => conn.set_timeout(timeout::RTR),
-            First::Theirs(_) if params::responder_wait() != 0 => {
-                conn.set_timeout(params::responder_wait());
+            First::Theirs(_) if conn.settings().responder_wait_ms() != 0 => {
+                conn.set_timeout(conn.settings().responder_wait_ms());
             }
-            First::OurRtr(_) if params::initiator_wait() != 0 => {
-                conn.set_timeout(params::initiator_wait());
+            First::OurRtr(_) if conn.settings().initiator_wait_ms() != 0 => {
+                conn.set_timeout(conn.settings().initiator_wait_ms());
             }
             First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.clear_timeout(),
         }
@@ -180,7 +181,7 @@ impl<U: User> Streaming<U> {
     /// Reply; else waits for the rest of that time. TCP may have to send the Reply more than once,
     /// so the time counts from its acknowledgement.
     fn their_silence(&mut self, conn: &Arc<Conn<U>>, reply: Option<u64>) {
-        let wait = params::responder_wait();
+        let wait = conn.settings().responder_wait_ms();
         let (acked, ago) = {
             // TCP updates the counter first and the time later; the lock keeps both in step.
             let _sk = conn.socket().lock();

@@ -188,7 +188,6 @@ impl Pair {
         let dev = Device::new(
             [2, 0, 0, 0, 0, 1],
             Arc::new(Workqueues::new()?, GFP_KERNEL)?,
-            false,
         )?;
         let conns = Conns(Registry::new(&dev)?);
         let net = Namespace::init();

@@ -18,7 +18,6 @@ use crate::{
     abi::Rqe,
     cq::Notify,
     mem::{scatter::Scatter, Access, ResolvedMr},
-    params,
     pd::Stream,
     queue::{reads::OutstandingRead, sq::WakeTx, Queues},
     wr::Status,
@@ -143,12 +142,17 @@ pub(crate) enum RxEnd {
 
 impl Rx {
     /// Makes the inbound half, before the first FPDU. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(cfg: RxConfig, expect_rtr_send: bool, stream: Stream) -> Result<Self> {
+    pub(crate) fn new(
+        cfg: RxConfig,
+        expect_rtr_send: bool,
+        verify_first: bool,
+        stream: Stream,
+    ) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
             receiver.expect_rtr_send();
         }
-        let whole = if cfg.crc && params::verify_first() {
+        let whole = if cfg.crc && verify_first {
             let room = KVVec::from_elem(0, FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
             Some(FpduAssembler::new(Staging(room)).ok_or(EINVAL)?)
         } else {

@@ -85,7 +85,13 @@ impl User for Stream {
         self.agree(p);
 
         let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
-        let rx = Rx::new(RxConfig { crc: p.crc }, expect_send, queues.pd.join())?;
+        let verify_first = self.dev().settings.verify_first();
+        let rx = Rx::new(
+            RxConfig { crc: p.crc },
+            expect_send,
+            verify_first,
+            queues.pd.join(),
+        )?;
         let tx = Tx::new(
             conn.new_batch(),
             TxConfig {

@@ -8,7 +8,7 @@
 //! lock taken signals the holder, which then runs tx once more, so no wake-up is lost.
 
 use super::{Conn, Sender, Stream};
-use crate::{cm::Close, params, queue::state::State, tx::Step};
+use crate::{cm::Close, queue::state::State, tx::Step};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
 
@@ -39,7 +39,7 @@ impl Stream {
     /// Runs tx for a process. If another actor runs tx, that one does the work. Context: sleeping,
     /// no lock held.
     pub(crate) fn run_tx(self: &Arc<Self>) {
-        self.run_for(PROCESS * params::tx_budget());
+        self.run_for(PROCESS * self.dev().settings.tx_budget());
     }
 
     /// Runs tx here for about `left` bytes. The worker does the rest.
@@ -132,6 +132,6 @@ impl WorkItem for Stream {
 
     fn run(this: Arc<Self>) {
         this.flush_notify();
-        this.run_for(params::tx_budget());
+        this.run_for(this.dev().settings.tx_budget());
     }
 }

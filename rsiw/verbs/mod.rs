@@ -15,13 +15,13 @@ use crate::{
     abi::{ABI_VERSION, MAX_SGE},
     cm, counters,
     device::{max, Rsiw},
-    params,
     pd::Pd,
     qp::Qp,
     rnic::Rnic,
+    settings::{self, Settings},
     stream::{Conn, Stream},
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
     Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, PortAttr,
     StatDesc,
@@ -46,6 +46,19 @@ impl Driver for Rsiw {
     type Listener = cm::Listener<Stream>;
 
     const PORT_STATS: &'static [StatDesc] = counters::NAMES;
+    const SETTINGS: &'static [&'static CStr] = settings::NAMES;
+
+    fn setting(dev: &RdmaDevice<Self>, index: usize) -> u32 {
+        dev.data().settings.get(index)
+    }
+
+    fn set_setting(dev: &RdmaDevice<Self>, index: usize, value: u32) -> Result {
+        let settings = &dev.data().settings;
+        settings.set(index, value)?;
+        // The RDMA CM asks the port mapper itself.
+        dev.set_port_map(settings.port_mapper());
+        Ok(())
+    }
 
     fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {
         dev.attach(handle);
@@ -114,9 +127,9 @@ impl Driver for Rsiw {
 
 /// Milliseconds that a Send waits for a receive of this consumer. 0 for kernel consumers: their
 /// receives are never late, unless the peer sends more than was agreed on.
-fn recv_wait_ms(consumer: Consumer) -> u32 {
+fn recv_wait_ms(settings: &Settings, consumer: Consumer) -> u32 {
     match consumer {
-        Consumer::Process => params::recv_wait_ms(),
+        Consumer::Process => settings.recv_wait_ms(),
         Consumer::Kernel => 0,
     }
 }

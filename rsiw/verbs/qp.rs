@@ -108,7 +108,7 @@ impl QpOps<Rsiw> for Qp {
                     match cap.max_recv_wr {
                         // No receive will ever be posted.
                         0 => 0,
-                        _ => recv_wait_ms(consumer),
+                        _ => recv_wait_ms(&rnic.settings, consumer),
                     },
                 ),
                 consumer.flags(),

@@ -17,6 +17,13 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
+/* Devices. */
+
+struct ib_device *rust_helper_rdma_device_to_ibdev(struct device *device)
+{
+	return rdma_device_to_ibdev(device);
+}
+
 /* Locks and contexts. */
 
 unsigned long rust_helper_spin_lock_irqsave(spinlock_t *lock)

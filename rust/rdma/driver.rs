@@ -75,6 +75,23 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The names of the counters that [`Driver::port_stats`] reads.
     const PORT_STATS: &'static [StatDesc] = &[];
 
+    /// The names of the device's settings, at most 32. Each is a file in `settings/` of the device's
+    /// folder in sysfs, which shows a number and takes one.
+    const SETTINGS: &'static [&'static CStr] = &[];
+
+    /// The value of a setting; `index` is that in [`Driver::SETTINGS`]. Not called if there are none.
+    /// Context: sleeping.
+    fn setting(_dev: &Device<Self>, _index: usize) -> u32 {
+        0
+    }
+
+    /// Changes a setting, for somebody who has `CAP_NET_ADMIN`. Not called if there are none. Errors:
+    /// `EINVAL` for a value that the setting does not take. Context: sleeping; calls for one setting
+    /// may run at once.
+    fn set_setting(_dev: &Device<Self>, _index: usize, _value: u32) -> Result {
+        Err(EINVAL)
+    }
+
     /// The device exists, but is not registered yet. Called once, before any other method. Context:
     /// sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);

@@ -11,6 +11,7 @@
 //!   fast registration.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
+//! - [`Driver::SETTINGS`]: what an administrator changes of a device in use.
 //!
 //! A module creates [`kext::Core`] before anything else of this crate, and drops it last.
 //!
@@ -34,6 +35,7 @@ pub mod object;
 mod ops;
 mod owner;
 pub mod ring;
+mod settings;
 pub mod span;
 pub mod udata;
 pub mod umem;

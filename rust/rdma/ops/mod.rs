@@ -32,7 +32,7 @@ mod srq;
 use crate::{
     device::registry,
     object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, PdObject},
-    ring, Driver,
+    ring, settings, Driver,
 };
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -53,6 +53,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         driver_id: D::ID.0,
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
+        device_group: settings::group::<D>(),
         dealloc_driver: Some(registry::dealloc::<D>),
         query_device: Some(Ops::<D>::query_device),
         query_port: Some(Ops::<D>::query_port),

@@ -372,7 +372,7 @@ class LatePeer(SilentPeer):
 
 
 def begins_after_reply(peer):
-    """The consumer begins after responder_wait from the Reply, in which the peer may begin."""
+    """The consumer begins after responder_wait_ms from the Reply, in which the peer may begin."""
     after = peer.first_after()
     check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
     check(after <= RESPONDER_WAIT + LATE, f"begins only {after:.2f} s after the Reply")
@@ -387,7 +387,7 @@ def begins_after_late_reply(peer):
 
 
 def never_begins(peer):
-    """With responder_wait=0 the consumer never begins, as the RFC demands."""
+    """With responder_wait_ms=0 the consumer never begins, as the RFC demands."""
     peer.sock.settimeout(3 * RESPONDER_WAIT)
     try:
         raise Failed(f"begins: {peer.sock.recv(20)!r}")
@@ -406,11 +406,11 @@ GROUPS = {
         no_fin: (Peer, 0), late_data: (Peer, 0), nobody_left: (Peer, FLOOD),
         process_killed: (Peer, FLOOD), nobody_left_and_no_fin: (Peer, 0), taken_slowly: (Peer, FLOOD),
         taken_too_slowly: (Peer, FLOOD)},
-    # keepalive_idle_s, keepalive_interval_s, user_timeout_ms, responder_wait
+    # keepalive_idle_s, keepalive_interval_s, user_timeout_ms, responder_wait_ms
     "vanishing": {
         idle_peer_vanishes: (Peer, 0), idle_peer_stays: (Peer, 0), busy_peer_vanishes: (DeafPeer, 1),
         begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1)},
-    # user_timeout_ms=0 responder_wait=0
+    # user_timeout_ms=0 responder_wait_ms=0
     "by_count": {without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1)},
 }
 

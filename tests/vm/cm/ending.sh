@@ -21,11 +21,11 @@ told_by "stubborn peers" python3 /tests/cm/ending.py "$ADDR" 7200 stubborn
 run "nothing of stubborn peers is left" wait_for 20 nothing_left
 run "unload the driver" unload_driver
 run "load the driver with short times" load_driver keepalive_idle_s=2 keepalive_interval_s=1 \
-	user_timeout_ms=6000 responder_wait=1500
+	user_timeout_ms=6000 responder_wait_ms=1500
 told_by "vanishing peers" python3 /tests/cm/ending.py "$ADDR" 7220 vanishing
 run "nothing of vanished peers is left" wait_for 20 nothing_left
 run "unload the driver with short times" unload_driver
 run "load the driver without some times" load_driver keepalive_idle_s=2 keepalive_interval_s=1 \
-	keepalive_count=2 user_timeout_ms=0 responder_wait=0
+	keepalive_count=2 user_timeout_ms=0 responder_wait_ms=0
 told_by "peers found by count" python3 /tests/cm/ending.py "$ADDR" 7230 by_count
 run "nothing of peers found by count is left" wait_for 20 nothing_left

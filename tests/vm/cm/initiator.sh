@@ -20,7 +20,7 @@ plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 22))
 # here, where five of them begin at once.
 INITIATOR_WAIT=$(limit 6)
 export INITIATOR_WAIT
-run "load the driver" load_driver "initiator_wait=${INITIATOR_WAIT}000" || exit 1
+run "load the driver" load_driver "initiator_wait_ms=${INITIATOR_WAIT}000" || exit 1
 # initiator CASE,... ADDRESS PORT
 initiator() {
 	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT

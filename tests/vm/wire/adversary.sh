@@ -18,13 +18,13 @@ again=(placement messages)
 mapfile -t more < <(python3 /tests/wire/adversary.py --list "${again[@]}")
 plan $((${#results[@]} + ${#more[@]} + 4))
 
-# initiator_wait=0: the driver repeats no RTR, which these peers do not expect.
-run "load the driver" load_driver initiator_wait=0 recv_wait_ms=20 || exit 1
+# initiator_wait_ms=0: the driver repeats no RTR, which these peers do not expect.
+run "load the driver" load_driver initiator_wait_ms=0 recv_wait_ms=20 || exit 1
 # Without these, thousands of connections in TIME_WAIT, and free pages in the lists of each processor, would
 # look like lost memory.
 sysctl -q net.ipv4.tcp_max_tw_buckets=64 vm.percpu_pagelist_high_fraction=100000
 told_by "peers that break rules" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7190 "${parts[@]}"
 
-reloaded() { rdma link del "$DEV" && rmmod rsiw && load_driver initiator_wait=0 verify_first=1; }
+reloaded() { rdma link del "$DEV" && rmmod rsiw && load_driver initiator_wait_ms=0 verify_first=1; }
 run "load the driver with verify_first=1" reloaded || exit 1
 VERIFY_FIRST=1 told_by "peers that break rules, verify_first=1" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7192 "${again[@]}"

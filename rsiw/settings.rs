@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings of a device. Module parameters give them to new devices, and sysfs shows and changes those of
+//! a device in use (`/sys/class/infiniband/NAME/settings`). What concerns a connection holds for those that
+//! are set up after a change, unless its description says otherwise.
+
+use crate::module_parameters;
+use core::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use kernel::{prelude::*, str::CStr};
+use rdma::compat::param;
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $range:expr,)*) => {
+        /// The settings of one device. No other data depends on a value, so accesses are relaxed.
+        pub(crate) struct Settings {
+            $($(#[$doc])* $name: AtomicU32,)*
+        }
+
+        /// Names of the settings, which are those of the module parameters.
+        pub(crate) const NAMES: &[&CStr] = &[$(setting_name!($name),)*];
+
+        const RANGES: &[RangeInclusive<u32>] = &[$($range,)*];
+
+        impl Settings {
+            /// The settings that the module's parameters have. One that is out of range becomes the
+            /// nearest that is in range, and the log says so.
+            pub(crate) fn of_parameters() -> Self {
+                Self {
+                    $($name: AtomicU32::new(in_range(
+                        stringify!($name),
+                        u32::from(param::<$type>(module_parameters::$name.value())),
+                        $range,
+                    )),)*
+                }
+            }
+
+            /// Values in the order of [`NAMES`].
+            fn all(&self) -> [&AtomicU32; NAMES.len()] {
+                [$(&self.$name,)*]
+            }
+        }
+    };
+}
+
+/// A setting's name as a C string.
+macro_rules! setting_name {
+    ($name:ident) => {
+        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        }
+    };
+}
+
+fn in_range(name: &str, value: u32, range: RangeInclusive<u32>) -> u32 {
+    if range.contains(&value) {
+        return value;
+    }
+    let nearest = value.clamp(*range.start(), *range.end());
+    pr_warn!("parameter {name}={value} is out of range, {nearest} is used\n");
+    nearest
+}
+
+/// An hour: longer than anybody waits for a peer's first message.
+const HOUR_MS: u32 = 3_600_000;
+
+settings! {
+    /// Whether this end insists on CRCs.
+    crc: u8 = 0..=1,
+    /// Whether all payload is placed only after its CRC was verified.
+    verify_first: u8 = 0..=1,
+    /// Whether this end offers FPDUs that are larger than a TCP segment.
+    large_fpdu: u8 = 0..=1,
+    /// Whether an initiator asks for a ready-to-receive message.
+    peer_to_peer: u8 = 0..=1,
+    /// The MPA revision that an initiator begins with.
+    mpa_revision: u8 = 1..=2,
+    /// KiB of one turn of the tx worker.
+    tx_budget_kib: u32 = 64..=16384,
+    /// Whether the host's port mapper chooses TCP ports.
+    port_mapper: u8 = 0..=1,
+    /// Milliseconds that a Send waits for a process' receive.
+    recv_wait_ms: u32 = 0..=60_000,
+    /// Milliseconds until an initiator sends an empty RDMA Write.
+    initiator_wait_ms: u32 = 0..=HOUR_MS,
+    /// Milliseconds that a responder stays silent.
+    responder_wait_ms: u32 = 0..=HOUR_MS,
+    /// Seconds until TCP probes a silent peer. The bounds of these four are TCP's.
+    keepalive_idle_s: u32 = 0..=32767,
+    /// Seconds between probes.
+    keepalive_interval_s: u32 = 1..=32767,
+    /// Probes that may stay unanswered.
+    keepalive_count: u32 = 1..=127,
+    /// Milliseconds that data may stay unacknowledged.
+    user_timeout_ms: u32 = 0..=0x7fff_ffff,
+}
+
+impl Settings {
+    /// The setting with that index in [`NAMES`]; 0 if there is none. Context: any.
+    pub(crate) fn get(&self, index: usize) -> u32 {
+        self.all()
+            .get(index)
+            .map_or(0, |value| value.load(Ordering::Relaxed))
+    }
+
+    /// Changes the setting with that index in [`NAMES`]. Context: any. Errors: `EINVAL` if the value is
+    /// out of range, or if there is no such setting.
+    pub(crate) fn set(&self, index: usize, value: u32) -> Result {
+        let range = RANGES.get(index).ok_or(EINVAL)?;
+        if !range.contains(&value) {
+            return Err(EINVAL);
+        }
+        self.all()[index].store(value, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether this end insists on CRCs. They are used if either end does (RFC 5044 section 7.1.1).
+    pub(crate) fn crc_required(&self) -> bool {
+        self.crc.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the payload of each FPDU is placed only after its CRC was verified. Otherwise that is so
+    /// only for FPDUs that arrive in one piece.
+    pub(crate) fn verify_first(&self) -> bool {
+        self.verify_first.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether this end offers FPDUs that are larger than a TCP segment. The offer is an experimental
+    /// bit of the MPA frame that only software peers set. They are used if both ends offer them.
+    pub(crate) fn large_fpdu(&self) -> bool {
+        self.large_fpdu.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether an initiator asks for an explicit ready-to-receive message (RFC 6581 section 9), so that
+    /// the responder may send first.
+    pub(crate) fn peer_to_peer(&self) -> bool {
+        self.peer_to_peer.load(Ordering::Relaxed) != 0
+    }
+
+    /// The MPA revision that an initiator begins with: 1 (RFC 5044) or 2 (RFC 6581).
+    pub(crate) fn mpa_revision(&self) -> u8 {
+        match self.mpa_revision.load(Ordering::Relaxed) {
+            1 => 1,
+            _ => 2,
+        }
+    }
+
+    /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does not
+    /// wait. At most a minute. It holds for queue pairs that are made after a change.
+    pub(crate) fn recv_wait_ms(&self) -> u32 {
+        self.recv_wait_ms.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of other
+    /// QPs, and bulk receive. A change holds for the next run.
+    pub(crate) fn tx_budget(&self) -> usize {
+        // CAST: `usize` is not smaller than `u32`.
+        (self.tx_budget_kib.load(Ordering::Relaxed) as usize) << 10
+    }
+
+    /// Whether the port mapper of the host (iwpmd) chooses TCP ports. Consumers may then listen on a
+    /// port that a TCP program of the host uses. But they can then connect only to hosts that run a
+    /// port mapper, too, or that map no ports. A change holds for the next connection or listener.
+    pub(crate) fn port_mapper(&self) -> bool {
+        self.port_mapper.load(Ordering::Relaxed) != 0
+    }
+
+    /// Milliseconds that a responder stays silent for an initiator that has not agreed to a
+    /// ready-to-receive message; 0: until the initiator's first message. Such initiators are of MPA
+    /// revision 1, or siw. If the application speaks first at the responder, both ends would otherwise
+    /// wait for ever, as RFC 5044 section 7.1.2 has it.
+    pub(crate) fn responder_wait_ms(&self) -> u32 {
+        self.responder_wait_ms.load(Ordering::Relaxed)
+    }
+
+    /// Milliseconds without data from the peer after which an initiator sends an empty RDMA Write
+    /// behind its ready-to-receive message; 0: never. siw as the responder does not notice data that
+    /// comes right after its MPA Reply, until more comes.
+    pub(crate) fn initiator_wait_ms(&self) -> u32 {
+        self.initiator_wait_ms.load(Ordering::Relaxed)
+    }
+
+    /// TCP's keep-alive: seconds without anything from the peer of an established connection until TCP
+    /// probes it; seconds between probes; and the number of unanswered probes that end the connection.
+    /// `None`: no probes.
+    pub(crate) fn keepalive(&self) -> Option<(u16, u16, u8)> {
+        // CAST: `settings!` has the ranges, which fit.
+        let idle = self.keepalive_idle_s.load(Ordering::Relaxed) as u16;
+        let interval = self.keepalive_interval_s.load(Ordering::Relaxed) as u16;
+        let count = self.keepalive_count.load(Ordering::Relaxed) as u8;
+        (idle != 0).then_some((idle, interval, count))
+    }
+
+    /// Milliseconds that the peer of an established connection may leave data unacknowledged, probes
+    /// unanswered or its window shut, before the connection ends; 0: TCP's sysctls apply.
+    pub(crate) fn user_timeout_ms(&self) -> u32 {
+        self.user_timeout_ms.load(Ordering::Relaxed)
+    }
+}

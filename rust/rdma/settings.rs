@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings of a device: numbers that an administrator reads and writes while the device is in use.
+//!
+//! Each is a file in the folder `settings` of the device's folder in sysfs
+//! (`/sys/class/infiniband/NAME/settings`), by the `device_group` of the core. The core asks new
+//! drivers for netlink instead. But RDMA netlink has no command for a driver's own settings in 7.2 and
+//! 7.3: its driver attributes are for dumps only. And only the core can add a command.
+
+use crate::{device::Device, Driver};
+use core::{marker::PhantomData, mem};
+use kernel::{error::to_result, ffi, prelude::*};
+use rdma_bindings as bindings;
+
+/// The most settings that a driver can have.
+const MAX: usize = 32;
+
+/// A file, and which setting it is.
+#[repr(C)]
+struct File {
+    attr: bindings::device_attribute,
+    index: usize,
+}
+
+/// The files of driver `D`.
+struct Files<D: Driver>(PhantomData<D>);
+
+impl<D: Driver> Files<D> {
+    const FILES: &'static [File; MAX] = &{
+        assert!(D::SETTINGS.len() <= MAX);
+        // SAFETY: A file without a name and without functions is all zeroes; it is in no list.
+        let mut files: [File; MAX] = unsafe { mem::zeroed() };
+        let mut index = 0;
+        while index < D::SETTINGS.len() {
+            let file = &mut files[index];
+            file.index = index;
+            file.attr.attr.name = D::SETTINGS[index].to_bytes_with_nul().as_ptr().cast();
+            file.attr.attr.mode = 0o644;
+            file.attr.__bindgen_anon_1.show = Some(show::<D>);
+            file.attr.__bindgen_anon_2.store = Some(store::<D>);
+            index += 1;
+        }
+        files
+    };
+
+    /// The list ends with null.
+    const LIST: &'static [*mut bindings::attribute; MAX + 1] = &{
+        let mut list = [core::ptr::null_mut(); MAX + 1];
+        let mut index = 0;
+        while index < D::SETTINGS.len() {
+            list[index] = (&raw const Self::FILES[index].attr.attr).cast_mut();
+            index += 1;
+        }
+        list
+    };
+
+    const GROUP: &'static bindings::attribute_group = &{
+        // SAFETY: A group without a name and without attributes is all zeroes.
+        let mut group: bindings::attribute_group = unsafe { mem::zeroed() };
+        group.name = c"settings".to_bytes_with_nul().as_ptr().cast();
+        group.__bindgen_anon_2.attrs = Self::LIST.as_ptr().cast_mut();
+        group
+    };
+}
+
+/// The group for the core, which does not write to it; null if the driver has no settings.
+pub(crate) fn group<D: Driver>() -> *const bindings::attribute_group {
+    if D::SETTINGS.is_empty() {
+        return core::ptr::null();
+    }
+    Files::<D>::GROUP
+}
+
+/// The device of a file, and which setting it is. In a shared network namespace the file may be that of
+/// a second `struct device`, which the core makes for another namespace.
+///
+/// # Safety
+///
+/// `dev` must be of a device of driver `D`, which stays registered during `'a`, and `attr` that of an
+/// entry of `Files::<D>::FILES`.
+unsafe fn target<'a, D: Driver>(
+    dev: *mut bindings::device,
+    attr: *mut bindings::device_attribute,
+) -> (&'a Device<D>, usize) {
+    // SAFETY: By the contract of this function `attr` begins a `File` (`repr(C)`), which nobody changes,
+    // and `dev` belongs to a device of driver `D`, which has its state as long as it is registered.
+    unsafe {
+        let ib = bindings::rdma_device_to_ibdev(dev);
+        (Device::from_raw(ib), (*attr.cast::<File>()).index)
+    }
+}
+
+/// A file is read: prints the value as a decimal number. Context: sleeping.
+///
+/// # Safety
+///
+/// Only sysfs may call this, for a file of [`Files`]. It removes the files before the device loses its
+/// state, and waits for calls.
+unsafe extern "C" fn show<D: Driver>(
+    dev: *mut bindings::device,
+    attr: *mut bindings::device_attribute,
+    buf: *mut ffi::c_char,
+) -> isize {
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its driver.
+    let (dev, index) = unsafe { target::<D>(dev, attr) };
+    let value = D::setting(dev, index);
+    // SAFETY: sysfs gives a page, and the format takes one `unsigned int`.
+    let len = unsafe { bindings::sysfs_emit(buf, c"%u\n".as_char_ptr(), value) };
+    len as isize
+}
+
+/// A file is written: takes a number as C writes it. The right to do so is that of RDMA netlink's
+/// commands, `CAP_NET_ADMIN` in the first user namespace. Context: sleeping.
+///
+/// # Safety
+///
+/// As for [`show`].
+unsafe extern "C" fn store<D: Driver>(
+    dev: *mut bindings::device,
+    attr: *mut bindings::device_attribute,
+    buf: *const ffi::c_char,
+    count: usize,
+) -> isize {
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its driver.
+    let (dev, index) = unsafe { target::<D>(dev, attr) };
+    let set = || -> Result {
+        // SAFETY: The function looks at the current task only.
+        if !unsafe { bindings::capable(bindings::CAP_NET_ADMIN as i32) } {
+            return Err(EPERM);
+        }
+        let mut value = 0;
+        // SAFETY: sysfs gives a string, and the result is valid for writes.
+        to_result(unsafe { bindings::kstrtouint(buf, 0, &mut value) })?;
+        D::set_setting(dev, index, value)
+    };
+    match set() {
+        Ok(()) => count as isize,
+        Err(e) => e.to_errno() as isize,
+    }
+}
