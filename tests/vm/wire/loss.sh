@@ -28,7 +28,7 @@ lossy() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000
 run "load the driver on both hosts" both load_driver || exit 1
 both lossy 1% || exit 1
 begin_capture "$WORK/loss.pcap" 'tcp and port 7190'
-PERFTEST_PORT=7190 TRY=40 LIMIT=90 run "ib_send_bw runs both ways on a lossy network" perftest 1 ib_send_bw -F -b -s 65536 -n 60
+PERFTEST_PORT=7190 TRY=40 LIMIT=90 run "ib_send_bw runs both ways on a lossy network" perftest 1 ib_send_bw -F -b -s 65536 -n 150
 end_capture "the lossy network"
 sacks() {
 	local with
