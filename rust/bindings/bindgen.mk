@@ -14,8 +14,13 @@ kernel_bindings := $(objtree)/rust/bindings/bindings_generated.rs
 rsiw_skip_c_flags := $(shell sed -n '/^bindgen_skip_c_flags :=/,/[^\\]$$/p' \
 	$(srctree)/rust/Makefile | sed 's/^bindgen_skip_c_flags :=//; s/\\$$//')
 rsiw_bindgen_params := $(shell grep -Ev '^\#|^$$|lru_status' $(srctree)/rust/bindgen_parameters)
+# As in the kernel's rust/Makefile, which keeps its own to itself.
+rsiw_bindgen_target_x86 := x86_64-linux-gnu
+rsiw_bindgen_target_um := x86_64-linux-gnu
+rsiw_bindgen_target_arm64 := aarch64-linux-gnu
+rsiw_bindgen_target := $(rsiw_bindgen_target_$(SRCARCH))
 rsiw_bindgen_c_flags = $(filter-out $(rsiw_skip_c_flags) $(CC_FLAGS_LTO), $(c_flags)) \
-	-w --target=x86_64-linux-gnu -fno-builtin -D__BINDGEN__ -DMODULE
+	-w --target=$(rsiw_bindgen_target) -fno-builtin -D__BINDGEN__ -DMODULE
 rsiw_bindgen_flags := --rust-target 1.85 --use-core --ctypes-prefix ffi \
 	--no-debug '.*' --enable-function-attribute-detection
 
