@@ -14,9 +14,9 @@ STAGES ?=
 .DEFAULT_GOAL := module
 .PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug format clippy host-test update-kernel clean help
 
-module: ## build rsiw.ko for the distribution's newest kernel
-	@tools/build stock rsiw
-	@echo build/stock/rsiw.ko
+module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
+	@tools/build $(KERNEL) rsiw
+	@echo build/$(KERNEL)/rsiw.ko
 
 debug: ## build rsiw.ko for the debug kernel (and that kernel first, 10 minutes)
 	@tools/build debug rsiw
@@ -27,11 +27,13 @@ siw-peer: ## build siw.ko of the same kernel, to test against
 rxe-peer: ## build rdma_rxe.ko of the same kernel, to compare with
 	@tools/build $(KERNEL) rxe
 
-run: module ## build, boot two hosts, and show them at work over RDMA
-	@tools/vm-run test -v $(RUN) demo
+run: ## build, boot two hosts, and show them at work over RDMA
+	@tools/build $(KERNEL) rsiw
+	@tools/vm-run test -v --kernel $(KERNEL) $(RUN) demo
 
-shell: module ## a console in a guest with the module loaded
-	@tools/vm-run shell --kernel stock
+shell: ## a console in a guest with the module loaded
+	@tools/build $(KERNEL) rsiw
+	@tools/vm-run shell --kernel $(KERNEL)
 
 vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs

@@ -1,38 +1,95 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The kernels everything is built for and run on, in one vocabulary: "stock" is the
-# distribution's, "debug" our own of the same source, with checks of all kinds; "kcsan"
-# one more, by hand, which looks for data races instead; "uml" is the kernel as a process
-# of this machine, by hand, too, for its speed. Sourced.
+# The names of kernels, and all that differs between them in a build. What differs between their guests is
+# in vm/arch.py. Sourced.
+#
+#   stock      the distribution's kernel for this machine's architecture: amd64 or arm64
+#   FLAVOUR    one of the distribution's flavours: amd64, cloud-amd64, rt-amd64, arm64, arm64-16k, ...
+#   FLAVOUR-VERSION   the same, of another series or release than the newest: amd64-7.2, rt-amd64-7.2.12
+#   RELEASE    the same, as uname -r has it: 7.3.4+deb13-cloud-amd64
+#   debug      a kernel of the same source with checks of all kinds (kernel-configs/)
+#   kcsan      a kernel that looks for data races
+#   uml        a kernel that is a process of this machine, to measure at its speed
 
-# flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments) and
-# FL_OUT (where products go), making the kernel first where needed.
+# The architecture of this machine, as Debian calls it.
+case $(uname -m) in
+x86_64) MACHINE_ARCH=amd64 ;;
+aarch64) MACHINE_ARCH=arm64 ;;
+*) die "tools for $(uname -m) do not exist: amd64 or arm64 is needed" ;;
+esac
+
+# split_name NAME: sets FL_FLAVOUR, FL_VERSION (empty: the newest, or RSIW_KERNEL) and FL_ARCH of a
+# distribution's kernel; fails for other names.
+# shellcheck disable=SC2034 # used by those who source this
+split_name() {
+	FL_FLAVOUR=$1 FL_VERSION=
+	[ "$1" != stock ] || FL_FLAVOUR=$MACHINE_ARCH
+	if [[ $FL_FLAVOUR =~ ^(.+)-([0-9]+\.[0-9].*)$ ]]; then
+		FL_FLAVOUR=${BASH_REMATCH[1]} FL_VERSION=${BASH_REMATCH[2]}
+	elif [[ $FL_FLAVOUR =~ ^([0-9.]+\+deb[0-9]+)-(.+)$ ]]; then
+		FL_FLAVOUR=${BASH_REMATCH[2]} FL_VERSION=${BASH_REMATCH[1]}
+	fi
+	[ -n "$FL_VERSION" ] || FL_VERSION=${RSIW_KERNEL:-}
+	FL_ARCH=$(arch_of "$FL_FLAVOUR")
+}
+
+# arch_of FLAVOUR: its architecture; fails for what is not a flavour.
+arch_of() {
+	case $1 in
+	amd64 | *-amd64) echo amd64 ;;
+	arm64 | arm64-16k | *-arm64 | *-arm64-16k) echo arm64 ;;
+	*) return 1 ;;
+	esac
+}
+
+# build_args ARCH: what the kernel's build system is told, a word a line. The compiler is the
+# distribution's. COMPAT is for the 32-bit vDSO, without which the configuration would differ from the
+# distribution's.
+build_args() {
+	case $1 in
+	amd64) echo CC=x86_64-linux-gnu-gcc-14 ;;
+	arm64) printf '%s\n' ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14 \
+		HOSTCC=gcc CROSS_COMPILE_COMPAT=arm-linux-gnueabihf- CC_COMPAT=arm-linux-gnueabihf-gcc-14 ;;
+	esac
+}
+
+# triplet_of ARCH: how the names of its compiler and binutils begin.
+triplet_of() {
+	case $1 in
+	amd64) echo x86_64-linux-gnu ;;
+	arm64) echo aarch64-linux-gnu ;;
+	esac
+}
+
+# flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments), FL_ARCH and FL_OUT (where products go),
+# making the kernel first where needed.
 # shellcheck disable=SC2034 # used by those who source this
 flavour() {
+	FL_ARCH=$MACHINE_ARCH
 	case $1 in
-	stock)
-		FL_KDIR=$("$TOP/tools/kernel" source)
-		FL_MAKE=(CC=x86_64-linux-gnu-gcc-14
-			"KERNELRELEASE=$("$TOP/tools/kernel" version)")
-		;;
 	debug)
 		FL_KDIR=$("$TOP/tools/kernel-debug")
 		FL_MAKE=(LLVM=-19)
 		;;
 	kcsan)
 		FL_KDIR=$("$TOP/tools/kernel-debug" kcsan)
-		# The kernel's makefiles have these for C only (scripts/Makefile.kcsan). Its own
-		# Rust code is watched where it is generic or inlined into ours.
+		# The kernel's makefiles have these for C only (scripts/Makefile.kcsan). So KCSAN watches the
+		# kernel's own Rust code only where it is generic or inlined into the module.
 		FL_MAKE=(LLVM=-19 "KRUSTFLAGS=-Zsanitizer=thread -Cllvm-args=-tsan-distinguish-volatile=1 \
 -Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
 		;;
 	uml)
 		FL_KDIR=$("$TOP/tools/kernel-debug" uml)
-		# Its loader of modules knows no global offset table.
+		# Its loader of modules does not know the global offset table.
 		FL_MAKE=(ARCH=um CC=x86_64-linux-gnu-gcc-14 KRUSTFLAGS=-Crelocation-model=static)
 		;;
-	*) die "no such kernel: '$1' (stock, debug, kcsan, uml)" ;;
+	*)
+		split_name "$1" || die "no such kernel: '$1' (tools/flavour.sh has the names)"
+		FL_KDIR=$("$TOP/tools/kernel" tree "$1")
+		mapfile -t FL_MAKE < <(build_args "$FL_ARCH")
+		FL_MAKE+=("KERNELRELEASE=$("$TOP/tools/kernel" version "$1")")
+		;;
 	esac
 	FL_OUT=$TOP/build/$1
 }

@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from guest import CPU, STOCK_CMDLINE, STOCK_CPU, Guest, probe_kvm   # noqa: E402
-from jobs import find_jobs, read_skips                          # noqa: E402
+from guest import Guest                             # noqa: E402
+from jobs import find_jobs, read_skips              # noqa: E402
+from kernels import make_kernel, make_shares        # noqa: E402
 from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
 from machine import Address, Machine, NamedLink     # noqa: E402
@@ -35,7 +36,9 @@ def parse_args():
     parser = argparse.ArgumentParser(prog="vm-run", description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["test", "list", "shell", "machines", "trial"])
     parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
-    parser.add_argument("--kernel", choices=["stock", "debug", "kcsan"], default="stock")
+    parser.add_argument("--kernel", default="stock", metavar="A[,B]",
+                        help="the kernel of the hosts, or host A's and host B's: stock, debug, kcsan or a "
+                             "flavour (tools/flavour.sh has their names)")
     parser.add_argument("--build", metavar="NAME",
                         help="modules and programs are those of build/NAME (default: of the kernel)")
     parser.add_argument("--pair", action="append", metavar="A,B",
@@ -80,12 +83,11 @@ def forget_old_runs(base):
 
 def configure(args):
     args.tests = f"{args.top}/tests/vm"
-    args.build = f"{args.top}/build/{args.build or args.kernel}"
     args.skips = read_skips(args.tests)
     base = f"{args.top}/build/logs"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     forget_old_runs(base)
-    args.logs = tempfile.mkdtemp(prefix=f"{stamp}-{args.kernel}-", dir=base)
+    args.logs = tempfile.mkdtemp(prefix=f"{stamp}-{args.kernel.replace(',', '-')}-", dir=base)
     os.chmod(args.logs, 0o755)
     args.out = f"{args.logs}/out"
     os.mkdir(args.out)
@@ -93,32 +95,18 @@ def configure(args):
     link = f"{args.logs}/latest"
     os.symlink(os.path.basename(args.logs), link)
     os.rename(link, f"{base}/latest")
-    if args.action == "machines":
-        args.accel = "tcg"
-    args.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(args.boot, args.cache)
-    khz = None if args.kvm else tsc_khz()
-    if khz:
-        args.append += f" tsc_early_khz={khz}"
-    debug = args.kernel != "stock"
-    if debug:
-        # ACPI stalls for minutes under emulation with all checks on.
-        args.append += " acpi=off"
-        # Suites run when a module is loaded, if they pass the filter: only the
-        # kunit job lets any.
-        args.append += " kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none"
-    if args.kernel == "kcsan":
-        # One access in so many is watched, by each processor, for so many microseconds: as long as
-        # the other one may have to wait for a processor of ours.
-        # The guest's init switches it on.
-        args.append += " kcsan.early_enable=0 kcsan.skip_watch=2000" \
-            " kcsan.udelay_task=500 kcsan.udelay_interrupt=200"
-    if not args.cpu:
-        args.cpu = CPU if debug else STOCK_CPU
-        # Before what the user says.
-        args.append = args.append if debug else f"{STOCK_CMDLINE} {args.append}"
-    args.boot_timeout = 300 if debug else 120
-    args.usual_boot = 45 if debug else 12       # seconds
-    args.slow = args.factor or (4 if debug else 1)
+    args.kernels = [make_kernel(args, *files, tsc_khz) for files in
+                    zip(args.kernel.split(","), args.boot.split(","), args.disk.split(","), strict=True)]
+    if len(args.kernels) > 2:
+        raise SystemExit("vm: two hosts have two kernels at most")
+    # Host B has host A's kernel unless it is given another.
+    args.kernels = [args.kernels[0], args.kernels[-1]]
+    args.build = args.kernels[0].build
+    args.kernel = args.kernels[0].family
+    own = any(kernel.family != "stock" for kernel in args.kernels)
+    args.boot_timeout = 300 if own else 120
+    args.usual_boot = 45 if own else 12         # seconds
+    args.slow = args.factor or (4 if own else 1)
     args.qemu_args = args.qemu_args.split()
     args.machines = [Address.parse(text) for text in args.machine]
     args.ssh_options = []
@@ -290,7 +278,7 @@ def try_machines(args, rundir):
 def shell(args, rundir):
     link = make_link(args.link, rundir)
     guest = Guest("a", args, link, rundir, 2)
-    print(f"vm: starting a guest ({'KVM' if args.kvm else 'TCG'}); leave with 'exit', "
+    print(f"vm: starting a guest ({guest.kind}); leave with 'exit', "
           "kill it with Ctrl-A X", flush=True)
     command = guest.command("mon:stdio", "rsiw.mode=shell")
     at = command.index("-monitor")
@@ -310,6 +298,9 @@ def main():
     # For sockets: their paths must be short.
     rundir = tempfile.mkdtemp(prefix="vm")
     try:
+        for kernel in args.kernels[:1 if args.kernels[0] is args.kernels[1] else 2]:
+            if args.action != "machines" and not kernel.has_9p:
+                make_shares(kernel, args.tests, rundir)
         return ACTIONS[args.action](args, rundir)
     finally:
         shutil.rmtree(rundir, ignore_errors=True)

@@ -6,63 +6,14 @@ import re
 import subprocess
 import time
 
+import output
 from agent import Channel, GuestDied
-
-COMMON = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-nographic",
-          "-no-reboot", "-machine", "q35,usb=off,vmport=off,smbus=off"]
-# Timers are real and the machine may be busy: what only means "slow" must
-# not look like a bug. A user-space machine check of speed is not our test.
-CMDLINE = ("console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic "
-           "log_buf_len=4M printk.devkmsg=on tsc=reliable no_timer_check "
-           "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0 "
-           "hung_task_panic=0 sysctl.kernel.hung_task_timeout_secs=60 "
-           "mitigations=off")
-
-
-# What emulation is slow at where real processors are fast, so that the kernel uses what it has for
-# processors without: "rep movsb" and "crc32" go byte by byte and bit by bit. Without them copies
-# are four times faster, zeroed pages ten times, CRCs twice.
-CPU = "max,la57=off,-erms,-fsrm,-fsrs,-fzrm,-sse4.2,-pclmulqdq,-vpclmulqdq"
-# Without SMAP (which throws away QEMU's translations at each access to a process's memory; the
-# debug kernel looks after those accesses) and pages cleared twice it takes a tenth less time.
-STOCK_CPU = f"{CPU},-smap"
-STOCK_CMDLINE = "init_on_alloc=0"
-
-
-def accelerator(kvm, cpu=CPU):
-    return ["-accel", "kvm", "-cpu", "host"] if kvm else \
-        ["-accel", "tcg,thread=multi", "-cpu", cpu]
-
-
-def probe_kvm(boot, cache):
-    """Whether KVM really runs a guest here: on some machines /dev/kvm opens
-    and then fails. Asked once per start of the machine."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return False
-    with open("/proc/sys/kernel/random/boot_id") as boot_id:
-        answer_file = f"{cache}/kvm-{boot_id.read().strip()}"
-    try:
-        with open(answer_file) as answer:
-            return answer.read().strip() == "yes"
-    except FileNotFoundError:
-        pass
-    try:
-        probe = subprocess.run(
-            [*COMMON, *accelerator(True), "-m", "512M", "-serial", "stdio",
-             "-kernel", f"{boot}/vmlinuz", "-initrd", f"{boot}/initrd",
-             "-append", f"{CMDLINE} rsiw.probe"],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
-        good = b"rsiw-probe-ok" in probe.stdout
-    except subprocess.TimeoutExpired:
-        good = False
-    with open(answer_file, "w") as answer:
-        answer.write("yes" if good else "no")
-    return good
 
 
 class Guest:
     def __init__(self, side, config, link, rundir, cpus):
         self.side, self.config, self.link = side, config, link
+        self.kernel = config.kernels["ab".index(side)]
         self.rundir, self.cpus = rundir, cpus
         self.console = f"{config.logs}/console-{side}-{os.path.basename(rundir)}.log"
         self.boots = 0
@@ -72,24 +23,27 @@ class Guest:
         self.aborted = None     # by which signal QEMU died in the boot
 
     def command(self, serial, mode=""):
-        config, port = self.config, f"{self.rundir}/agent-{self.side}"
+        config, kernel, port = self.config, self.kernel, f"{self.rundir}/agent-{self.side}"
         if os.path.exists(port):
             os.unlink(port)
-        disk = "format=raw,if=virtio,readonly=on,file.locking=off"
-        args = [*COMMON, *accelerator(config.kvm, config.cpu),
+        args = [*kernel.command(),
                 # Each in a socket: the firmware's MP table lists these.
-                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory, "-name", f"host{self.side}",
-                "-kernel", f"{config.boot}/vmlinuz", "-initrd", f"{config.boot}/initrd",
-                "-append", f"{CMDLINE} rsiw.side={self.side} {mode} {config.append}",
-                "-drive", f"file={config.disk},{disk}"]
-        modules = f"{config.boot}/modules.ext4"
+                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory, "-name", f"host{self.side}"]
+        disks = [kernel.disk]
+        modules = f"{kernel.boot}/modules.ext4"
         if os.path.exists(modules):
-            args += ["-drive", f"file={modules},{disk}"]
+            disks.append(modules)
+        if kernel.shares:
+            mode += f" rsiw.shares=/dev/vd{'abcd'[len(disks)]}"
+            disks.append(kernel.shares)
+        args += ["-append", f"{kernel.cmdline} rsiw.side={self.side} {mode}"]
+        for path in disks:
+            args += ["-drive", f"file={path},format=raw,if=virtio,readonly=on,file.locking=off"]
         for tag, path, access in (("tests", config.tests, "readonly=on"),
-                                  ("build", config.build, "readonly=on"),
+                                  ("build", kernel.build, "readonly=on"),
                                   ("out", config.out, "readonly=off"),
                                   # The build root, for jobs that want a compiler.
-                                  ("root", "/", "readonly=on")):
+                                  ("root", "/", "readonly=on")) if not kernel.shares else ():
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
         args += ["-device", "virtio-serial-pci,ioeventfd=off",
@@ -137,13 +91,17 @@ class Guest:
 
     @property
     def kind(self):
-        return "KVM" if self.config.kvm else "TCG"
+        return "KVM" if self.kernel.kvm else "TCG"
 
     def begin_output(self, name):
-        """A job's output directory is the machine's, which the guest has mounted."""
+        """A job's output directory is the machine's, unless the guest cannot mount it."""
+        if self.kernel.shares:
+            output.make(self.channel, name)
 
     def end_output(self, name):
         """See begin_output."""
+        if self.kernel.shares:
+            output.fetch(self.channel, name, self.config.out)
 
     @property
     def alive(self):

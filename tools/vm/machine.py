@@ -15,7 +15,9 @@ import subprocess
 import tarfile
 from dataclasses import dataclass
 
+import output
 from agent import Channel, GuestDied
+from kernels import is_wanted
 
 # What a machine gets a copy of: (directory of ours, its name there).
 COPIES = (("tests", "tests"), ("build", "build"))
@@ -109,19 +111,10 @@ class Machine:
                 and not self.channel.closed)
 
     def begin_output(self, name):
-        self.channel.run(["mkdir", "-p", f"/out/{name}"])
+        output.make(self.channel, name)
 
     def end_output(self, name):
-        """Fetches what the job has written."""
-        archive = bytearray()
-        try:
-            command = self.channel.start(["tar", "-C", "/out", "-cf", "-", name], sink=archive.extend)
-            if command.wait(60) != 0:
-                return
-            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                tar.extractall(self.config.out, filter="data")
-        except (GuestDied, tarfile.TarError):
-            pass        # The session finds out by itself.
+        output.fetch(self.channel, name, self.config.out)
 
     def responds(self, timeout=15):
         try:
@@ -162,7 +155,5 @@ class Machine:
 
 def wanted(member):
     """Not the objects that a build leaves beside its modules."""
-    name = member.name
-    keep = not name.startswith("build/") or name.startswith("build/bin") or \
-        re.fullmatch(r"build/[\w-]+\.ko", name)
-    return member if keep else None
+    parts = member.name.split("/")
+    return member if parts[0] != "build" or len(parts) == 1 or is_wanted(parts[1]) else None

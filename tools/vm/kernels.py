@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernels that guests boot: of each its files, its machine and its command line."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from arch import Arch, arch_of, own_arch
+
+# Timers are real and the machine may be busy, so the limits of the kernel's watchdogs are long: slowness
+# must not look like a bug.
+CMDLINE = ("loglevel=5 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on "
+           "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0 "
+           "hung_task_panic=0 sysctl.kernel.hung_task_timeout_secs=60 mitigations=off")
+# Our own kernels. All others are the distribution's, which jobs call stock.
+OWN = ("debug", "kcsan")
+
+
+@dataclass
+class Kernel:
+    name: str           # as tools/flavour.sh has it
+    arch: Arch
+    boot: str           # directory of vmlinuz, initrd and modules.ext4
+    disk: str           # the guest's disk, of the same architecture
+    build: str          # directory of modules and programs that were made for it
+    kvm: bool = False
+    cpu: str = ""
+    cmdline: str = ""
+    shares: str = ""    # a disk with tests and build, if the kernel has no 9p
+
+    @property
+    def family(self):
+        """What jobs call it: stock, debug or kcsan."""
+        return self.name if self.name in OWN else "stock"
+
+    def command(self):
+        """QEMU with a machine for this kernel, without its disks and devices."""
+        accel = ["-accel", "kvm", "-cpu", "host"] if self.kvm else ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
+        return [*self.arch.qemu, "-nodefaults", "-no-user-config", "-nographic", "-no-reboot", *accel,
+                "-kernel", f"{self.boot}/vmlinuz", "-initrd", f"{self.boot}/initrd"]
+
+    @property
+    def has_9p(self):
+        return not os.path.exists(f"{self.boot}/no-9p")
+
+
+def probe_kvm(kernel, cache):
+    """Whether KVM really runs a guest here: on some machines /dev/kvm opens
+    and then fails. Asked once per start of the machine."""
+    if kernel.arch != own_arch() or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    with open("/proc/sys/kernel/random/boot_id") as boot_id:
+        answer_file = f"{cache}/kvm-{boot_id.read().strip()}"
+    try:
+        with open(answer_file) as answer:
+            return answer.read().strip() == "yes"
+    except FileNotFoundError:
+        pass
+    kernel.kvm = True
+    try:
+        probe = subprocess.run(
+            [*kernel.command(), "-m", "512M", "-serial", "stdio",
+             "-append", f"console={kernel.arch.console} {kernel.arch.cmdline} {CMDLINE} rsiw.probe"],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+        good = b"rsiw-probe-ok" in probe.stdout
+    except subprocess.TimeoutExpired:
+        good = False
+    kernel.kvm = False
+    with open(answer_file, "w") as answer:
+        answer.write("yes" if good else "no")
+    return good
+
+
+def make_kernel(args, name, boot, disk, tsc_khz):
+    """The kernel of that name, as the runner's arguments want it; tsc_khz() tells how fast the time stamp
+    counter is."""
+    arch = arch_of(name)
+    kernel = Kernel(name, arch, boot, disk, f"{args.top}/build/{args.build or name}")
+    if args.action == "machines":
+        return kernel
+    kernel.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(kernel, args.cache)
+    own = kernel.family != "stock"
+    kernel.cpu = args.cpu or (arch.cpu if own else arch.stock_cpu)
+    words = [f"console={arch.console}", arch.cmdline, CMDLINE]
+    if not own and not args.cpu:
+        words.append(arch.stock_cmdline)
+    khz = None if kernel.kvm or arch.name != "amd64" else tsc_khz()
+    if khz:
+        words.append(f"tsc_early_khz={khz}")
+    if own:
+        # ACPI stalls for minutes under emulation with all checks on.
+        words.append("acpi=off")
+        # KUnit suites run when a module is loaded, if they pass the filter. Only the job kunit lets any.
+        words.append("kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none")
+    if name == "kcsan":
+        # Each processor watches one access in 2000, for as long as the other processor may have to wait
+        # for a processor of ours. The guest's init switches the watching on.
+        words.append("kcsan.early_enable=0 kcsan.skip_watch=2000 kcsan.udelay_task=500 "
+                     "kcsan.udelay_interrupt=200")
+    kernel.cmdline = " ".join([*filter(None, words), args.append])
+    return kernel
+
+
+def is_wanted(name):
+    """Whether a guest needs a file of build/KERNEL: the modules and the programs, not what a build leaves
+    beside them."""
+    return name.endswith(".ko") or name == "bin"
+
+
+def make_shares(kernel, tests, rundir):
+    """Makes the disk that stands in for 9p shares. Each job sees it as it is now."""
+    tree, kernel.shares = f"{rundir}/shares-{kernel.name}", f"{rundir}/shares-{kernel.name}.ext4"
+    shutil.copytree(tests, f"{tree}/tests", symlinks=True)
+    os.mkdir(f"{tree}/build")
+    for name in filter(is_wanted, os.listdir(kernel.build)):
+        source = f"{kernel.build}/{name}"
+        (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, f"{tree}/build/{name}")
+    size = sum(os.lstat(os.path.join(folder, name)).st_size + 4096
+               for folder, folders, names in os.walk(tree) for name in folders + names)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", tree,
+                    kernel.shares, f"{size * 5 // 4 // 2**20 + 20}M"], check=True)
+    shutil.rmtree(tree)
