@@ -15,7 +15,7 @@ use core::{
     cell::UnsafeCell,
     mem::ManuallyDrop,
     ops::Deref,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{fence, AtomicU32, Ordering},
 };
 use kernel::{prelude::*, sync::Completion};
 
@@ -112,6 +112,9 @@ impl<T> Revocable<T> {
 
     #[cold]
     fn last_has_ended(&self) {
+        // Acquire: the accesses of others that have ended, each by a release, come before the completion,
+        // which the owner waits for.
+        fence(Ordering::Acquire);
         // An access that begins too late gets no guard, but may be the last one once more, which
         // does no harm.
         self.ended.complete_all();

@@ -238,7 +238,11 @@ size_t rust_helper_ksock_page_size(struct page *page)
 /* Whether the page can be reused: nobody else has a reference, and it is no reserve. */
 bool rust_helper_ksock_page_exclusive(struct page *page)
 {
-	return page_ref_count(page) == 1 && !page_is_pfmemalloc(page);
+	if (page_ref_count(page) != 1)
+		return false;
+	/* Pairs with put_page() of the last reader: it is done before the page is written again. */
+	smp_acquire__after_ctrl_dep();
+	return !page_is_pfmemalloc(page);
 }
 
 /* Whether the page is of the emergency reserve, which is for memory reclaim. */
