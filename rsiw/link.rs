@@ -8,7 +8,9 @@ use crate::{
     rnic::Rnic,
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
-use rdma::{DeviceConfig, Devices, Kind, LinkOps, NetDevice, NetdevEvent, NetdevNotifier};
+use rdma::{
+    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier,
+};
 
 /// The state that outlives a single device.
 pub(crate) struct Links {
@@ -74,8 +76,14 @@ fn gid_of(ndev: &NetDevice) -> [u8; 6] {
 /// The link type: `rdma link add NAME type rsiw netdev DEV`.
 pub(crate) struct Link(pub(crate) Arc<Links>);
 
+static SLOT: LinkSlot<Link> = LinkSlot::new();
+
 impl LinkOps for Link {
     const TYPE: &'static CStr = c"rsiw";
+
+    fn slot() -> &'static LinkSlot<Self> {
+        &SLOT
+    }
 
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
         self.0.add(name, ndev)

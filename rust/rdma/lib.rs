@@ -19,7 +19,7 @@
 //! between the supported kernels.
 
 #[allow(dead_code)]
-const __LOG_PREFIX: &[u8] = b"rsiw\0";
+const __LOG_PREFIX: &[u8] = b"rust_rdma\0";
 
 pub mod attr;
 mod blocks;
@@ -58,7 +58,9 @@ pub use driver::{
     ConnOps, ContextOps, CqOps, Driver, DriverId, ListenerOps, MrOps, PdOps, QpOps, SrqOps,
 };
 pub use iwcm::{CmId, ConnInfo, ConnParam, ListenId, RequestId};
-pub use link::{LinkOps, LinkRegistration, NetdevEvent, NetdevNotifier, NotifierRegistration};
+pub use link::{
+    LinkOps, LinkRegistration, LinkSlot, NetdevEvent, NetdevNotifier, NotifierRegistration,
+};
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},

@@ -24,9 +24,35 @@ pub trait LinkOps: Send + Sync + 'static {
     /// module for it by the alias `rdma-link-TYPE`.
     const TYPE: &'static CStr;
 
+    /// The driver's static for this type.
+    fn slot() -> &'static LinkSlot<Self>
+    where
+        Self: Sized;
+
     /// Makes a device called `name` on `ndev`. Context: sleeping, without RTNL. Several calls may
     /// run at the same time.
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result;
+}
+
+/// Where the callback of a link type, to which C gives no argument for it, finds the data of the
+/// registration. A driver has a static of it for each of its types.
+pub struct LinkSlot<T>(
+    /// INVARIANT: Null, or the data of a [`LinkRegistration`], which sets it to null and unregisters
+    /// its type before the data is dropped.
+    AtomicPtr<T>,
+);
+
+impl<T> LinkSlot<T> {
+    /// Makes an empty slot.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+}
+
+impl<T> Default for LinkSlot<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// `rdma link del` begins with [`Driver::leaving`], which ends what would hold the removal up.
@@ -55,6 +81,8 @@ impl<D: Driver> DelLink<D> {
 pub struct LinkRegistration<T: LinkOps> {
     #[pin]
     ops: Opaque<bindings::rdma_link_ops>,
+    /// The slot that has the data, once it is registered.
+    published: Option<&'static LinkSlot<T>>,
     data: T,
     #[pin]
     _pin: PhantomPinned,
@@ -65,15 +93,11 @@ unsafe impl<T: LinkOps> Send for LinkRegistration<T> {}
 // SAFETY: The core locks its list of types, and any thread may use the data.
 unsafe impl<T: LinkOps> Sync for LinkRegistration<T> {}
 
-/// The data of the registered link type. C callbacks have no argument for it, so this module can
-/// have one registration only.
-static DATA: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(ptr::null_mut());
-
 impl<T: LinkOps> LinkRegistration<T> {
-    /// Registers the type. Wraps `rdma_link_register()`. Errors: `EBUSY` if this module has a
+    /// Registers the type. Wraps `rdma_link_register()`. Errors: `EBUSY` if the type's slot has a
     /// registration, `ENOMEM`. Context: sleeping.
     pub fn new(data: T) -> Result<Pin<KBox<Self>>> {
-        let this = KBox::pin_init(
+        let mut this = KBox::pin_init(
             pin_init!(Self {
                 ops <- Opaque::ffi_init(|slot: *mut bindings::rdma_link_ops| {
                     let mut ops: bindings::rdma_link_ops = pin_init::zeroed();
@@ -82,14 +106,20 @@ impl<T: LinkOps> LinkRegistration<T> {
                     // SAFETY: `slot` is valid for writes.
                     unsafe { slot.write(ops) }
                 }),
+                published: None,
                 data,
                 _pin: PhantomPinned,
             }),
             GFP_KERNEL,
         )?;
-        let data = ptr::from_ref(&this.data).cast_mut().cast();
-        DATA.compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed)
+        let slot = T::slot();
+        let data = ptr::from_ref(&this.data).cast_mut();
+        let order = Ordering::Release;
+        // INVARIANT: The data is dropped after `this`, whose `drop` does so.
+        slot.0
+            .compare_exchange(ptr::null_mut(), data, order, Ordering::Relaxed)
             .map_err(|_| EBUSY)?;
+        *this.as_mut().project().published = Some(slot);
         // SAFETY: The structure is pinned, and is taken off the list before it is freed.
         unsafe { bindings::rdma_link_register(this.ops.get()) };
         Ok(this)
@@ -100,13 +130,13 @@ impl<T: LinkOps> LinkRegistration<T> {
     /// Only the core may call this, with a string and a live network device, while the type is
     /// registered.
     unsafe extern "C" fn newlink(name: *const c_char, ndev: *mut bindings::net_device) -> i32 {
-        let data = DATA.load(Ordering::Acquire).cast::<T>();
+        let data = T::slot().0.load(Ordering::Acquire);
         if data.is_null() {
             return ENODEV.to_errno();
         }
-        // SAFETY: The data is that of the only registration, whose callback this is. It stays until
-        // the type is unregistered, which waits for this call. Name and network device are valid by
-        // the contract of this function.
+        // SAFETY: The slot's registration empties it, and then unregisters its type before the data
+        // is dropped. That waits for this call, as the core has one lock for the callbacks of all
+        // types. Name and network device are valid by the contract of this function.
         let result =
             unsafe { (*data).newlink(CStr::from_char_ptr(name), NetDevice::from_raw(ndev)) };
         result.map_or_else(Error::to_errno, |()| 0)
@@ -116,12 +146,12 @@ impl<T: LinkOps> LinkRegistration<T> {
 #[pinned_drop]
 impl<T: LinkOps> PinnedDrop for LinkRegistration<T> {
     fn drop(self: Pin<&mut Self>) {
-        let data = ptr::from_ref(&self.data).cast_mut().cast();
-        // `new` drops a registration that did not get into `DATA`.
-        if DATA.load(Ordering::Relaxed) == data {
-            // SAFETY: The type is registered, as its data is in `DATA`.
+        // `new` drops a registration that did not get into the slot.
+        if let Some(slot) = self.published {
+            // A callback that comes now finds nothing; see `newlink`.
+            slot.0.store(ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: The type is registered, as its data was in the slot.
             unsafe { bindings::rdma_link_unregister(self.ops.get()) };
-            DATA.store(ptr::null_mut(), Ordering::Relaxed);
         }
     }
 }
