@@ -42,6 +42,8 @@ use rdma_bindings as bindings;
 pub struct DriverId(pub(crate) bindings::rdma_driver_id);
 
 impl DriverId {
+    /// No user library serves the driver.
+    pub const UNKNOWN: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_UNKNOWN);
     /// Software iWARP: the library `libsiw`.
     pub const SIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_SIW);
 }
