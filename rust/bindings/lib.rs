@@ -36,10 +36,7 @@ mod raw {
     // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
     unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
-    include!(concat!(
-        env!("RSIW_OBJ"),
-        "/rust/bindings/bindings_generated.rs"
-    ));
+    include!(concat!(env!("RDMA_BINDINGS"), "/bindings_generated.rs"));
 }
 
 #[allow(dead_code)]
@@ -48,10 +45,7 @@ mod helpers {
     use super::raw::*;
     use kernel::ffi;
 
-    include!(concat!(
-        env!("RSIW_OBJ"),
-        "/rust/bindings/helpers_generated.rs"
-    ));
+    include!(concat!(env!("RDMA_BINDINGS"), "/helpers_generated.rs"));
 }
 
 pub use helpers::*;
