@@ -16,7 +16,7 @@
 //! [`Core`] must be there first and go last.
 
 #[allow(dead_code)]
-const __LOG_PREFIX: &[u8] = b"rsiw\0";
+const __LOG_PREFIX: &[u8] = b"rust_kext\0";
 
 pub mod copy;
 pub mod defer;

@@ -50,4 +50,4 @@ pub use self::{
 
 /// Prefix of this crate's log messages.
 #[allow(dead_code)]
-const __LOG_PREFIX: &[u8] = b"rsiw\0";
+const __LOG_PREFIX: &[u8] = b"rust_net\0";

@@ -10,7 +10,7 @@ use kernel::prelude::*;
 mod suites;
 
 #[allow(dead_code)]
-const __LOG_PREFIX: &[u8] = b"rsiw\0";
+const __LOG_PREFIX: &[u8] = b"rust_iwarp\0";
 
 #[kunit_tests(rsiw_iwarp_golden)]
 mod golden {
