@@ -46,7 +46,8 @@ module! {
         },
         verify_first: u8 {
             default: 0,
-            description: "Verify the CRC before placing also of FPDUs that arrive in pieces (64 KiB a connection and a copy)",
+            description: "Verify the CRC before placing also of FPDUs that arrive in pieces (64 \
+                KiB a connection and a copy)",
         },
         large_fpdu: u8 {
             default: 0,
@@ -54,7 +55,8 @@ module! {
         },
         peer_to_peer: u8 {
             default: 1,
-            description: "Send a ready-to-receive message when connecting, so that the acceptor may send first",
+            description: "Send a ready-to-receive message when connecting, so that the acceptor \
+                may send first",
         },
         mpa_revision: u8 {
             default: 2,
@@ -62,27 +64,33 @@ module! {
         },
         tx_budget_kib: u32 {
             default: 1024,
-            description: "KiB that the worker sends for a QP at a time, before others have their turn (64 to 16384)",
+            description: "KiB that the worker sends for a QP at a time, before others have their \
+                turn (64 to 16384)",
         },
         port_mapper: u8 {
             default: 0,
-            description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can be listened on",
+            description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP \
+                programs can be listened on",
         },
         recv_wait_ms: u32 {
             default: 1000,
-            description: "Milliseconds that a message waits for a receive that a process has not posted yet (0: the stream ends at once; at most 60000)",
+            description: "Milliseconds that a message waits for a receive that a process has not \
+                posted yet (0: the stream ends at once; at most 60000)",
         },
         initiator_wait_ms: u32 {
             default: 100,
-            description: "Milliseconds without a word from the peer after which an initiator repeats its ready-to-receive message (0: never)",
+            description: "Milliseconds without a word from the peer after which an initiator \
+                repeats its ready-to-receive message (0: never)",
         },
         responder_wait_ms: u32 {
             default: 200,
-            description: "Milliseconds that an acceptor stays silent for a peer that sends no ready-to-receive message (0: until it has sent something)",
+            description: "Milliseconds that an acceptor stays silent for a peer that sends no \
+                ready-to-receive message (0: until it has sent something)",
         },
         keepalive_idle_s: u32 {
             default: 60,
-            description: "Seconds without anything from a connected peer after which TCP asks whether it is there (0: never)",
+            description: "Seconds without anything from a connected peer after which TCP asks \
+                whether it is there (0: never)",
         },
         keepalive_interval_s: u32 {
             default: 10,
@@ -90,11 +98,13 @@ module! {
         },
         keepalive_count: u32 {
             default: 6,
-            description: "How often TCP asks before the connection is given up, if user_timeout_ms is 0",
+            description: "How often TCP asks before the connection is given up, if \
+                user_timeout_ms is 0",
         },
         user_timeout_ms: u32 {
             default: 120000,
-            description: "Milliseconds that a connected peer may leave data or keep-alive probes unanswered before the connection is given up (0: as TCP's sysctls say)",
+            description: "Milliseconds that a connected peer may leave data or keep-alive probes \
+                unanswered before the connection is given up (0: as TCP's sysctls say)",
         },
     },
 }

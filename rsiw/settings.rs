@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings of a device. Module parameters give them to new devices, and sysfs shows and changes those of
-//! a device in use (`/sys/class/infiniband/NAME/settings`). What concerns a connection holds for those that
-//! are set up after a change, unless its description says otherwise.
+//! Settings of a device. Module parameters give them to new devices, and sysfs shows and changes
+//! those of a device in use (`/sys/class/infiniband/NAME/settings`). What concerns a connection
+//! holds for those that are set up after a change, unless its description says otherwise.
 
 use crate::module_parameters;
 use core::{
@@ -106,8 +106,8 @@ impl Settings {
             .map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// Changes the setting with that index in [`NAMES`]. Context: any. Errors: `EINVAL` if the value is
-    /// out of range, or if there is no such setting.
+    /// Changes the setting with that index in [`NAMES`]. Context: any. Errors: `EINVAL` if the
+    /// value is out of range, or if there is no such setting.
     pub(crate) fn set(&self, index: usize, value: u32) -> Result {
         let range = RANGES.get(index).ok_or(EINVAL)?;
         if !range.contains(&value) {
@@ -122,20 +122,21 @@ impl Settings {
         self.crc.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the payload of each FPDU is placed only after its CRC was verified. Otherwise that is so
-    /// only for FPDUs that arrive in one piece.
+    /// Whether the payload of each FPDU is placed only after its CRC was verified. Otherwise that
+    /// is so only for FPDUs that arrive in one piece.
     pub(crate) fn verify_first(&self) -> bool {
         self.verify_first.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether this end offers FPDUs that are larger than a TCP segment. The offer is an experimental
-    /// bit of the MPA frame that only software peers set. They are used if both ends offer them.
+    /// Whether this end offers FPDUs that are larger than a TCP segment. The offer is an
+    /// experimental bit of the MPA frame that only software peers set. They are used if both ends
+    /// offer them.
     pub(crate) fn large_fpdu(&self) -> bool {
         self.large_fpdu.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether an initiator asks for an explicit ready-to-receive message (RFC 6581 section 9), so that
-    /// the responder may send first.
+    /// Whether an initiator asks for an explicit ready-to-receive message (RFC 6581 section 9), so
+    /// that the responder may send first.
     pub(crate) fn peer_to_peer(&self) -> bool {
         self.peer_to_peer.load(Ordering::Relaxed) != 0
     }
@@ -148,44 +149,45 @@ impl Settings {
         }
     }
 
-    /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does not
-    /// wait. At most a minute. It holds for queue pairs that are made after a change.
+    /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does
+    /// not wait. At most a minute. It holds for queue pairs that are made after a change.
     pub(crate) fn recv_wait_ms(&self) -> u32 {
         self.recv_wait_ms.load(Ordering::Relaxed)
     }
 
-    /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of other
-    /// QPs, and bulk receive. A change holds for the next run.
+    /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of
+    /// other QPs, and bulk receive. A change holds for the next run.
     pub(crate) fn tx_budget(&self) -> usize {
         // CAST: `usize` is not smaller than `u32`.
         (self.tx_budget_kib.load(Ordering::Relaxed) as usize) << 10
     }
 
-    /// Whether the port mapper of the host (iwpmd) chooses TCP ports. Consumers may then listen on a
-    /// port that a TCP program of the host uses. But they can then connect only to hosts that run a
-    /// port mapper, too, or that map no ports. A change holds for the next connection or listener.
+    /// Whether the port mapper of the host (iwpmd) chooses TCP ports. Consumers may then listen on
+    /// a port that a TCP program of the host uses. But they can then connect only to hosts that run
+    /// a port mapper, too, or that map no ports. A change holds for the next connection or
+    /// listener.
     pub(crate) fn port_mapper(&self) -> bool {
         self.port_mapper.load(Ordering::Relaxed) != 0
     }
 
     /// Milliseconds that a responder stays silent for an initiator that has not agreed to a
     /// ready-to-receive message; 0: until the initiator's first message. Such initiators are of MPA
-    /// revision 1, or siw. If the application speaks first at the responder, both ends would otherwise
-    /// wait for ever, as RFC 5044 section 7.1.2 has it.
+    /// revision 1, or siw. If the application speaks first at the responder, both ends would
+    /// otherwise wait for ever, as RFC 5044 section 7.1.2 has it.
     pub(crate) fn responder_wait_ms(&self) -> u32 {
         self.responder_wait_ms.load(Ordering::Relaxed)
     }
 
     /// Milliseconds without data from the peer after which an initiator sends an empty RDMA Write
-    /// behind its ready-to-receive message; 0: never. siw as the responder does not notice data that
-    /// comes right after its MPA Reply, until more comes.
+    /// behind its ready-to-receive message; 0: never. siw as the responder does not notice data
+    /// that comes right after its MPA Reply, until more comes.
     pub(crate) fn initiator_wait_ms(&self) -> u32 {
         self.initiator_wait_ms.load(Ordering::Relaxed)
     }
 
-    /// TCP's keep-alive: seconds without anything from the peer of an established connection until TCP
-    /// probes it; seconds between probes; and the number of unanswered probes that end the connection.
-    /// `None`: no probes.
+    /// TCP's keep-alive: seconds without anything from the peer of an established connection until
+    /// TCP probes it; seconds between probes; and the number of unanswered probes that end the
+    /// connection. `None`: no probes.
     pub(crate) fn keepalive(&self) -> Option<(u16, u16, u8)> {
         // CAST: `settings!` has the ranges, which fit.
         let idle = self.keepalive_idle_s.load(Ordering::Relaxed) as u16;
@@ -194,8 +196,8 @@ impl Settings {
         (idle != 0).then_some((idle, interval, count))
     }
 
-    /// Milliseconds that the peer of an established connection may leave data unacknowledged, probes
-    /// unanswered or its window shut, before the connection ends; 0: TCP's sysctls apply.
+    /// Milliseconds that the peer of an established connection may leave data unacknowledged,
+    /// probes unanswered or its window shut, before the connection ends; 0: TCP's sysctls apply.
     pub(crate) fn user_timeout_ms(&self) -> u32 {
         self.user_timeout_ms.load(Ordering::Relaxed)
     }

@@ -42,9 +42,10 @@ pub(super) enum First {
     OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
-    /// The peer, which owes no RTR. If it sends nothing for [`Settings::responder_wait_ms`] milliseconds
-    /// after it has acknowledged the Reply, this end assumes that both wait, and sends. The value
-    /// is the `bytes_acked()` that tells the acknowledgement; `None` once that has come.
+    /// The peer, which owes no RTR. If it sends nothing for [`Settings::responder_wait_ms`]
+    /// milliseconds after it has acknowledged the Reply, this end assumes that both wait, and
+    /// sends. The value is the `bytes_acked()` that tells the acknowledgment; `None` once that has
+    /// come.
     Theirs(Option<u64>),
 }
 
@@ -179,7 +180,7 @@ impl<U: User> Streaming<U> {
 
     /// Lets the queue pair send if the peer has been silent for long enough since it has had our
     /// Reply; else waits for the rest of that time. TCP may have to send the Reply more than once,
-    /// so the time counts from its acknowledgement.
+    /// so the time counts from its acknowledgment.
     fn their_silence(&mut self, conn: &Arc<Conn<U>>, reply: Option<u64>) {
         let wait = conn.settings().responder_wait_ms();
         let (acked, ago) = {
@@ -191,7 +192,7 @@ impl<U: User> Streaming<U> {
             None => 0,
             Some(end) if acked < end => wait.max(timeout::LOOK),
             Some(_) => {
-                // Later acknowledgements, those of keep-alive probes for instance, do not start the
+                // Later acknowledgments, those of keep-alive probes for instance, do not start the
                 // time again.
                 self.first = First::Theirs(None);
                 wait.saturating_sub(ago)

@@ -76,8 +76,8 @@ impl Qp {
         self.queues().state()
     }
 
-    /// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for a
-    /// late receive. Context: sleeping.
+    /// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for
+    /// a late receive. Context: sleeping.
     pub(crate) fn ring_doorbell(&self) {
         match self.state() {
             State::Error => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a consumer may change of a queue pair: its state, the rights of its peer, and the numbers of
-//! Reads that its connection agrees on.
+//! What a consumer may change of a queue pair: its state, the rights of its peer, and the numbers
+//! of Reads that its connection agrees on.
 
 use super::Qp;
 use crate::{mem::Access, queue::state::State};

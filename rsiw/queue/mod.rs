@@ -2,8 +2,9 @@
 
 //! The queues of a queue pair, and the state that both directions of its stream go by.
 //!
-//! Tx and rx carry out what is queued here, and know neither each other nor the connection: tx takes
-//! requests and the peer's Reads, rx takes receives and queues the peer's Reads, both complete.
+//! Tx and rx carry out what is queued here, and know neither each other nor the connection: tx
+//! takes requests and the peer's Reads, rx takes receives and queues the peer's Reads, both
+//! complete.
 //!
 //! - [`sq`], [`rq`]: the queues, from post to completion.
 //! - [`reads`]: RDMA Reads under way in both directions.

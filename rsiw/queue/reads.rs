@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RDMA Reads in both directions: those of this end that wait for their responses, and those of the
-//! peer that wait for tx to answer them. IRD, the limit of the peer's, is enforced here; ORD, that of this
-//! end's, where requests are taken: in [`super::sq`].
+//! peer that wait for tx to answer them. IRD, the limit of the peer's, is enforced here; ORD, that
+//! of this end's, where requests are taken: in [`super::sq`].
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};

@@ -3,11 +3,11 @@
 //! The rate of a received stream: a worker receives a fast one.
 //!
 //! TCP acknowledges when its reader has taken two segments. A callback takes each packet as it
-//! comes, so without receive offload TCP acknowledges every second packet, and each acknowledgement
+//! comes, so without receive offload TCP acknowledges every second packet, and each acknowledgment
 //! is a packet to send and one to receive. A worker runs after the softirq has taken all packets
 //! that the device had, and TCP acknowledges once for all that the worker takes. But a worker costs
 //! a change of context. So packets that receive offload has joined make no stream fast: there are
-//! few acknowledgements to save, and somebody may wait for each message.
+//! few acknowledgments to save, and somebody may wait for each message.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 

@@ -3,7 +3,7 @@
 //! The stream's part in its connection: the functions that the connection manager calls, in this
 //! order.
 //!
-//! `attach` → `established` → (`data_ready`, `receive_all`, `writable`)* → `drain`? → `lost`
+//! `attach` -> `established` -> (`data_ready`, `receive_all`, `writable`)* -> `drain`? -> `lost`
 
 use super::{Conn, Sender, Stream};
 use crate::{

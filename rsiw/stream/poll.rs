@@ -55,7 +55,8 @@ impl Stream {
             .arm(&self.dev().workqueues.tx_in_turn, self.clone(), end.pause);
     }
 
-    /// Stops the timer for good. Context: sleeping; no lock is held that the timer's function takes.
+    /// Stops the timer for good. Context: sleeping; no lock is held that the timer's function
+    /// takes.
     pub(super) fn end_poll(&self) {
         self.poll_timer.cancel_sync();
     }

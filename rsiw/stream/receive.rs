@@ -69,7 +69,7 @@ impl Stream {
         }
         let transport = conn.transport();
         let unread = transport.unread(sk);
-        // More than a segment comes at a time, so this is no slow start that each acknowledgement
+        // More than a segment comes at a time, so this is no slow start that each acknowledgment
         // would help. (Where many connections take turns, each turn begins after an idle time,
         // behind which TCP expects a slow start.)
         if unread > transport.segment_len() as usize {

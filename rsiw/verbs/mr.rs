@@ -70,8 +70,8 @@ fn publish(
 }
 
 impl MrOps<Rsiw> for Mr {
-    /// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range,
-    /// `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
+    /// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping
+    /// range, `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
     fn of_process(
         dev: &rdma::Device<Rsiw>,
         pd: &Arc<Pd>,

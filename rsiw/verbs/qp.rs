@@ -24,8 +24,8 @@ impl QpOps<Rsiw> for Qp {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of range,
-    /// `ENOMEM`.
+    /// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of
+    /// range, `ENOMEM`.
     fn create(
         dev: &Device<Rsiw>,
         pd: &Arc<Pd>,
@@ -60,8 +60,9 @@ impl QpOps<Rsiw> for Qp {
         let held = dev.limits.qp.hold()?;
         let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
         let sq_size = match consumer {
-            // At least two elements. After posting, the library rings the doorbell if the element in
-            // front of the new ones is not VALID. In a ring of one, that is the new element itself.
+            // At least two elements. After posting, the library rings the doorbell if the element
+            // in front of the new ones is not VALID. In a ring of one, that is the new element
+            // itself.
             Consumer::Process => ring.max(2),
             // Not a power of two, as each element takes memory, but a few more than asked for:
             // consumers that drain a queue post one more request than it has room for.
@@ -136,8 +137,9 @@ impl QpOps<Rsiw> for Qp {
         })
     }
 
-    /// The queue pair that the current task names, to connect it. Returns `None` if there is no such queue pair, or if it belongs to another process or to the kernel; the
-    /// RDMA core does not check that. Context: interrupts may be off.
+    /// The queue pair that the current task names, to connect it. Returns `None` if there is no
+    /// such queue pair, or if it belongs to another process or to the kernel; the RDMA core does
+    /// not check that. Context: interrupts may be off.
     fn find(dev: &Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
         let qps = &dev.data().qps;
         let handle = qps.with(qpn, |qp| {
@@ -197,8 +199,8 @@ impl QpOps<Rsiw> for Qp {
         })
     }
 
-    /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives that
-    /// each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
+    /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives
+    /// that each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
     fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
         let (ird, ord) = self.stream.read_limits();
         details.number(c"ird", ird.into())?;
@@ -244,8 +246,8 @@ impl QpOps<Rsiw> for Qp {
         result
     }
 
-    /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL` if
-    /// the receive queue is shared; those of the first bad request.
+    /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `EINVAL`
+    /// if the receive queue is shared; those of the first bad request.
     fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
         let queues = self.queues();
         if queues.rq_is_shared() {

@@ -83,8 +83,8 @@ impl SrqOps<Rsiw> for Srq {
         })
     }
 
-    /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `ENOMEM` if
-    /// the queue is full, `EINVAL` for too many elements.
+    /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `ENOMEM`
+    /// if the queue is full, `EINVAL` for too many elements.
     fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
         while let Some(wr) = wrs.next() {
             let _ = self.rq.post(wr.id, wr.sges.iter().map(Sge::from), None)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What drivers of this tree need and the `kernel` crate does not have yet. Nothing here knows RDMA or
-//! sockets; each module would be at home in `rust/kernel`.
+//! What drivers of this tree need and the `kernel` crate does not have yet. Nothing here knows RDMA
+//! or sockets; each module would be at home in `rust/kernel`.
 //!
 //! - [`work`]: workqueues, and work items that hold a reference to the object they are in.
 //! - [`idtable`]: objects by number, found under RCU.

@@ -20,12 +20,12 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// The reclaim workqueue, a box, or null. It is there before [`USERS`] counts the first [`Core`], and
-/// goes after the last.
+/// The reclaim workqueue, a box, or null. It is there before [`USERS`] counts the first [`Core`],
+/// and goes after the last.
 static RECLAIM: AtomicPtr<Workqueue> = AtomicPtr::new(ptr::null_mut());
 
-/// How many [`Core`]s share the workqueue: one for each module that uses this crate, which may be linked
-/// into a module of its own.
+/// How many [`Core`]s share the workqueue: one for each module that uses this crate, which may be
+/// linked into a module of its own.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A module's share of the crate's own state.
@@ -81,8 +81,8 @@ impl Drop for Core {
         // SAFETY: Sleeping is allowed here: modules are unloaded in process context.
         unsafe { bindings::synchronize_rcu() };
         rcu_barrier();
-        // SAFETY: The pointer is of `into_raw` in `new`. No `Core` is left that uses it, and who has found
-        // it in `RECLAIM` has finished.
+        // SAFETY: The pointer is of `into_raw` in `new`. No `Core` is left that uses it, and who
+        // has found it in `RECLAIM` has finished.
         drop(unsafe { KBox::from_raw(queue) });
     }
 }

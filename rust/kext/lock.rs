@@ -2,10 +2,10 @@
 
 //! A spinlock that interrupts and softirqs may take as well.
 //!
-//! The kernel crate's spinlock leaves interrupts as they are. Data of functions that the RDMA core or
-//! the network calls in any context needs this lock: the same type with another backend. (Linux 7.3
-//! has a `SpinLockIrq` of its own, which counts how often interrupts were disabled. Linux 7.2, which
-//! is supported, has not.)
+//! The kernel crate's spinlock leaves interrupts as they are. Data of functions that the RDMA core
+//! or the network calls in any context needs this lock: the same type with another backend. (Linux
+//! 7.3 has a `SpinLockIrq` of its own, which counts how often interrupts were disabled. Linux 7.2,
+//! which is supported, has not.)
 
 use kernel::{
     ffi::{c_char, c_ulong},

@@ -18,8 +18,8 @@ use core::{
 };
 use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 
-/// A socket whose lock is held. There are only references to it, and they point to the `struct sock`
-/// itself: to exchange what two of them refer to exchanges nothing.
+/// A socket whose lock is held. There are only references to it, and they point to the `struct
+/// sock` itself: to exchange what two of them refer to exchanges nothing.
 ///
 /// INVARIANT: A reference is one to a TCP socket, which is locked as long as the reference is used.
 /// No other `LockedSock` of the socket is used meanwhile.
@@ -39,8 +39,8 @@ impl LockedSock {
     #[inline]
     pub(crate) unsafe fn from_raw<'a>(sk: *mut bindings::sock) -> &'a mut Self {
         // INVARIANT: By the contract of this function.
-        // SAFETY: By the contract of this function `sk` is valid, and aligned for more than this type
-        // needs, which has no size: nothing of the socket is borrowed.
+        // SAFETY: By the contract of this function `sk` is valid, and aligned for more than this
+        // type needs, which has no size: nothing of the socket is borrowed.
         unsafe { &mut *sk.cast::<Self>() }
     }
 
@@ -66,7 +66,7 @@ impl LockedSock {
     /// Leaves TCP's quick-ACK mode, which the beginning of a connection and each idle period start,
     /// and in which TCP acknowledges up to 16 packets one by one, however many come together.
     /// Outside of it TCP acknowledges when more than a segment is unacknowledged, at the latest
-    /// when that is read. Lasts until TCP sends a delayed acknowledgement or receives a segment
+    /// when that is read. Lasts until TCP sends a delayed acknowledgment or receives a segment
     /// twice. C: `TCP_QUICKACK` of 0.
     pub fn spare_acks(&mut self) {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.

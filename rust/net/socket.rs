@@ -323,7 +323,7 @@ impl TcpSocket {
         unsafe { bindings::ksock_bytes_acked(self.sk()) }
     }
 
-    /// Milliseconds since the peer's last acknowledgement, which need not be a new one. Context:
+    /// Milliseconds since the peer's last acknowledgment, which need not be a new one. Context:
     /// any.
     pub fn last_ack_ms(&self) -> u32 {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.

@@ -4,8 +4,8 @@
 //!
 //! Together they are the operations of the RDMA core (`struct ib_device_ops`). Methods that make an
 //! object return an `Arc`, which the core's object keeps. When the method that destroys the object
-//! has succeeded, the crate waits for calls through the object's handle to end, and drops the `Arc`.
-//! The core gets errors unchanged.
+//! has succeeded, the crate waits for calls through the object's handle to end, and drops the
+//! `Arc`. The core gets errors unchanged.
 //!
 //! *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
 //! the consumer or of the core, be in a softirq, or have interrupts disabled.
@@ -77,19 +77,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The names of the counters that [`Driver::port_stats`] reads.
     const PORT_STATS: &'static [StatDesc] = &[];
 
-    /// The names of the device's settings, at most 32. Each is a file in `settings/` of the device's
-    /// folder in sysfs, which shows a number and takes one.
+    /// The names of the device's settings, at most 32. Each is a file in `settings/` of the
+    /// device's folder in sysfs, which shows a number and takes one.
     const SETTINGS: &'static [&'static CStr] = &[];
 
-    /// The value of a setting; `index` is that in [`Driver::SETTINGS`]. Not called if there are none.
-    /// Context: sleeping.
+    /// The value of a setting; `index` is that in [`Driver::SETTINGS`]. Not called if there are
+    /// none. Context: sleeping.
     fn setting(_dev: &Device<Self>, _index: usize) -> u32 {
         0
     }
 
-    /// Changes a setting, for somebody who has `CAP_NET_ADMIN`. Not called if there are none. Errors:
-    /// `EINVAL` for a value that the setting does not take. Context: sleeping; calls for one setting
-    /// may run at once.
+    /// Changes a setting, for somebody who has `CAP_NET_ADMIN`. Not called if there are none.
+    /// Errors: `EINVAL` for a value that the setting does not take. Context: sleeping; calls for
+    /// one setting may run at once.
     fn set_setting(_dev: &Device<Self>, _index: usize, _value: u32) -> Result {
         Err(EINVAL)
     }

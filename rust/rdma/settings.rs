@@ -4,8 +4,8 @@
 //!
 //! Each is a file in the folder `settings` of the device's folder in sysfs
 //! (`/sys/class/infiniband/NAME/settings`), by the `device_group` of the core. The core asks new
-//! drivers for netlink instead. But RDMA netlink has no command for a driver's own settings in 7.2 and
-//! 7.3: its driver attributes are for dumps only. And only the core can add a command.
+//! drivers for netlink instead. But RDMA netlink has no command for a driver's own settings in 7.2
+//! and 7.3: its driver attributes are for dumps only. And only the core can add a command.
 
 use crate::{device::Device, Driver};
 use core::{marker::PhantomData, mem};
@@ -71,19 +71,20 @@ pub(crate) fn group<D: Driver>() -> *const bindings::attribute_group {
     Files::<D>::GROUP
 }
 
-/// The device of a file, and which setting it is. In a shared network namespace the file may be that of
-/// a second `struct device`, which the core makes for another namespace.
+/// The device of a file, and which setting it is. In a shared network namespace the file may be
+/// that of a second `struct device`, which the core makes for another namespace.
 ///
 /// # Safety
 ///
-/// `dev` must be of a device of driver `D`, which stays registered during `'a`, and `attr` that of an
-/// entry of `Files::<D>::FILES`.
+/// `dev` must be of a device of driver `D`, which stays registered during `'a`, and `attr` that of
+/// an entry of `Files::<D>::FILES`.
 unsafe fn target<'a, D: Driver>(
     dev: *mut bindings::device,
     attr: *mut bindings::device_attribute,
 ) -> (&'a Device<D>, usize) {
-    // SAFETY: By the contract of this function `attr` begins a `File` (`repr(C)`), which nobody changes,
-    // and `dev` belongs to a device of driver `D`, which has its state as long as it is registered.
+    // SAFETY: By the contract of this function `attr` begins a `File` (`repr(C)`), which nobody
+    // changes, and `dev` belongs to a device of driver `D`, which has its state as long as it is
+    // registered.
     unsafe {
         let ib = bindings::rdma_device_to_ibdev(dev);
         (Device::from_raw(ib), (*attr.cast::<File>()).index)
@@ -94,14 +95,15 @@ unsafe fn target<'a, D: Driver>(
 ///
 /// # Safety
 ///
-/// Only sysfs may call this, for a file of [`Files`]. It removes the files before the device loses its
-/// state, and waits for calls.
+/// Only sysfs may call this, for a file of [`Files`]. It removes the files before the device loses
+/// its state, and waits for calls.
 unsafe extern "C" fn show<D: Driver>(
     dev: *mut bindings::device,
     attr: *mut bindings::device_attribute,
     buf: *mut ffi::c_char,
 ) -> isize {
-    // SAFETY: By the contract of this function the device is registered, and the file is one of its driver.
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its
+    // driver.
     let (dev, index) = unsafe { target::<D>(dev, attr) };
     let value = D::setting(dev, index);
     // SAFETY: sysfs gives a page, and the format takes one `unsigned int`.
@@ -121,7 +123,8 @@ unsafe extern "C" fn store<D: Driver>(
     buf: *const ffi::c_char,
     count: usize,
 ) -> isize {
-    // SAFETY: By the contract of this function the device is registered, and the file is one of its driver.
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its
+    // driver.
     let (dev, index) = unsafe { target::<D>(dev, attr) };
     let set = || -> Result {
         // SAFETY: The function looks at the current task only.

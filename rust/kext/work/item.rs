@@ -160,8 +160,8 @@ pub use new_owned_work;
 impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
     /// Makes an idle item; see [`new_owned_work!`](crate::new_owned_work).
     ///
-    /// The lock classes are the caller's: one of this generic function would be shared by all crates,
-    /// each of which has a name of its own for it, which lockdep takes amiss.
+    /// The lock classes are the caller's: one of this generic function would be shared by all
+    /// crates, each of which has a name of its own for it, which lockdep takes amiss.
     pub fn new(
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
@@ -298,9 +298,9 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 
     /// Has the item run in `ms` milliseconds, for `owner`, the object that it is in; replaces the
-    /// time if it is armed already. Does nothing while [`Self::cancel_sync`] runs, or if it is armed
-    /// on another queue. Dropping `queue` waits for the item. Wraps `cancel_delayed_work()` and
-    /// `queue_delayed_work()`. Context: any.
+    /// time if it is armed already. Does nothing while [`Self::cancel_sync`] runs, or if it is
+    /// armed on another queue. Dropping `queue` waits for the item. Wraps `cancel_delayed_work()`
+    /// and `queue_delayed_work()`. Context: any.
     pub fn arm(&self, queue: &Workqueue, owner: Arc<T>, ms: u32) {
         if !is_within(self, &owner) {
             return;

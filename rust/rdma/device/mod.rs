@@ -94,16 +94,16 @@ impl<D: Driver> Device<D> {
     }
 
     /// Whether the connection manager asks the host's port mapper for the ports of connections and
-    /// listeners that begin after this. It reads the flags without a lock, when it begins one. Context:
-    /// any.
+    /// listeners that begin after this. It reads the flags without a lock, when it begins one.
+    /// Context: any.
     pub fn set_port_map(&self, on: bool) {
         let flags = if on {
             0
         } else {
             bindings::iw_flags_IW_F_NO_PORT_MAP
         };
-        // SAFETY: The device is alive, as `self` is. The word is aligned, only this function writes to it
-        // once the device is registered, and readers take either value.
+        // SAFETY: The device is alive, as `self` is. The word is aligned, only this function writes
+        // to it once the device is registered, and readers take either value.
         unsafe { (&raw mut (*self.as_raw()).iw_driver_flags).write_volatile(flags) };
     }
 

@@ -236,8 +236,9 @@ impl CmId {
     }
 }
 
-/// An identifier that a consumer wants to listen with, for [`ListenerOps::create`](crate::ListenerOps::create). The driver
-/// only borrows it, so that it is gone when the operation ends.
+/// An identifier that a consumer wants to listen with, for
+/// [`ListenerOps::create`](crate::ListenerOps::create). The driver only borrows it, so that it is
+/// gone when the operation ends.
 pub struct ListenId(CmId);
 
 impl ListenId {

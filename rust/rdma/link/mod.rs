@@ -37,8 +37,8 @@ pub trait LinkOps: Send + Sync + 'static {
 /// Where the callback of a link type, to which C gives no argument for it, finds the data of the
 /// registration. A driver has a static of it for each of its types.
 pub struct LinkSlot<T>(
-    /// INVARIANT: Null, or the data of a [`LinkRegistration`], which sets it to null and unregisters
-    /// its type before the data is dropped.
+    /// INVARIANT: Null, or the data of a [`LinkRegistration`], which sets it to null and
+    /// unregisters its type before the data is dropped.
     AtomicPtr<T>,
 );
 

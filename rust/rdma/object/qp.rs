@@ -35,8 +35,8 @@ impl<'a> NewQp<'a> {
         Self { qp, object }
     }
 
-    /// A way to the consumer, which the driver's object keeps. It does nothing before the queue pair
-    /// is complete.
+    /// A way to the consumer, which the driver's object keeps. It does nothing before the queue
+    /// pair is complete.
     pub fn handle(&self) -> QpHandle {
         QpHandle {
             object: self.object.clone(),
@@ -98,8 +98,8 @@ impl QpHandle {
             QpEvent::SqDrained => bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
             QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         };
-        // SAFETY: The access keeps the queue pair, which is complete: accesses begin when its create
-        // operation is over. The core has set handler and context before that.
+        // SAFETY: The access keeps the queue pair, which is complete: accesses begin when its
+        // create operation is over. The core has set handler and context before that.
         unsafe {
             let mut event = bindings::ib_event {
                 device: (*qp).device,

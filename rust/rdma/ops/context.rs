@@ -63,7 +63,8 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: The core has set the `device` of the protection domain that it creates. `udata`
-        // is null or that of the verb in progress. The state is initialised once, and before its first use.
+        // is null or that of the verb in progress. The state is initialised once, and before its
+        // first use.
         let result = unsafe {
             let dev = Device::<D>::from_raw((*pd).device);
             let mut data = Udata::new(udata, None);

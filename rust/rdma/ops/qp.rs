@@ -79,7 +79,8 @@ impl<D: Driver> Ops<D> {
         // `destroy_qp` has succeeded, and the handles are revoked before that. `udata` is null or
         // that of the verb in progress, and the shares become part of an object of its context. The
         // state is initialised once, and before its first use. If `publish_qp` fails, nobody can
-        // find the queue pair, and its handles are revoked, so nobody uses the state that `take` takes.
+        // find the queue pair, and its handles are revoked, so nobody uses the state that `take`
+        // takes.
         unsafe {
             let object = share(qp)?;
             let made = D::Qp::create(

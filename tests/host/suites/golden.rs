@@ -132,8 +132,8 @@ fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
     Some((tape, second))
 }
 
-/// RFC 5044 s4.4: "If there is a Marker immediately following the PAD, the Marker is included in the
-/// CRC calculation for this FPDU."
+/// RFC 5044 s4.4: "If there is a Marker immediately following the PAD, the Marker is included in
+/// the CRC calculation for this FPDU."
 pub(crate) fn marker_after_pad() -> Outcome {
     // 4 + 2 + 18 + 487 + 1 of pad = 512.
     let Some((tape, second)) = two_fpdus(487) else {
@@ -148,8 +148,8 @@ pub(crate) fn marker_after_pad() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s4.3: "An FPDUPTR value of 0x0000 means that immediately following the Marker is an FPDU
-/// header", and the marker is in that FPDU's CRC.
+/// RFC 5044 s4.3: "An FPDUPTR value of 0x0000 means that immediately following the Marker is an
+/// FPDU header", and the marker is in that FPDU's CRC.
 pub(crate) fn marker_between_fpdus() -> Outcome {
     // 4 + 2 + 18 + 484 + 4 = 512.
     let Some((tape, second)) = two_fpdus(484) else {
@@ -165,8 +165,8 @@ pub(crate) fn marker_between_fpdus() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s4.3: several markers of an FPDU "MUST all point to the same point in the TCP stream: the
-/// first octet of the ULPDU Length field".
+/// RFC 5044 s4.3: several markers of an FPDU "MUST all point to the same point in the TCP stream:
+/// the first octet of the ULPDU Length field".
 pub(crate) fn markers_in_long_fpdu() -> Outcome {
     let Some((tape, second)) = two_fpdus(1200) else {
         check!(false);
@@ -416,7 +416,8 @@ pub(crate) fn mulpdu_formula() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s3: "The range of MULPDU values MUST be between 128 octets and 64768 octets, inclusive."
+/// RFC 5044 s3: "The range of MULPDU values MUST be between 128 octets and 64768 octets,
+/// inclusive."
 pub(crate) fn mulpdu_bounds() -> Outcome {
     for emss in [0, 1, 5, 6, 7, 127, 128, 133, 134, 135] {
         check_eq!(mulpdu(emss, false), 128);

@@ -285,8 +285,8 @@ pub(crate) fn write_refused() -> Outcome {
     Ok(())
 }
 
-/// s4.1: Rsvd is "not checked on receive". RFC 5040 s4.1: neither are bits 26-27, nor the Invalidate
-/// STag of a message that does not invalidate.
+/// s4.1: Rsvd is "not checked on receive". RFC 5040 s4.1: neither are bits 26-27, nor the
+/// Invalidate STag of a message that does not invalidate.
 pub(crate) fn reserved_bits_ignored() -> Outcome {
     let untagged = Wire::new()
         .u8(LAST | 0x3c)

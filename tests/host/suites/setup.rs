@@ -241,8 +241,8 @@ pub(crate) fn rtr_negotiation() -> Outcome {
 }
 
 /// RFC 6581 s9.2: "If the responder does not support any of the initiator-specified RTR indication
-/// options, then the responder MUST set at least one RTR indication type option it supports", and the
-/// initiator "MUST send a TERM message".
+/// options, then the responder MUST set at least one RTR indication type option it supports", and
+/// the initiator "MUST send a TERM message".
 pub(crate) fn rtr_none_in_common() -> Outcome {
     let mut buf = [0; FRAME_MAX];
     let (responder, _) = ask(&Raw::request(0x50, 2, &[0xc0, 4, 0, 4])).map_err(fail)?;
@@ -261,8 +261,8 @@ pub(crate) fn rtr_none_in_common() -> Outcome {
     Ok(())
 }
 
-/// An initiator of the peer-to-peer model that offers none: it may send what the Reply names, and the
-/// responder takes that for the RTR.
+/// An initiator of the peer-to-peer model that offers none: it may send what the Reply names, and
+/// the responder takes that for the RTR.
 pub(crate) fn rtr_none_offered() -> Outcome {
     let mut buf = [0; FRAME_MAX];
     let (responder, asked) = ask(&Raw::request(0x50, 2, &[0x80, 4, 0, 4])).map_err(fail)?;

@@ -203,8 +203,8 @@ pub(crate) fn same_role() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s7.1.1: "If the MPA receiver cannot interoperate with the received version, then it MUST
-/// close the connection"; RFC 6581 s6: it must accept version one still.
+/// RFC 5044 s7.1.1: "If the MPA receiver cannot interoperate with the received version, then it
+/// MUST close the connection"; RFC 6581 s6: it must accept version one still.
 pub(crate) fn revisions() -> Outcome {
     for revision in 0..=255 {
         let raw = Raw::request(0x40, revision, b"");
