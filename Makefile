@@ -12,7 +12,7 @@ RUN ?=
 STAGES ?=
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -64,6 +64,9 @@ test-long: ## the long forms (hours); PARTS="storage rounds" for some of them (t
 test-debug: ## all jobs in guests on the debug kernel (an hour); CI runs some of them
 	@tools/build debug rsiw kverbs
 	@tools/vm-run test --kernel debug --pair rsiw,rsiw $(RUN) $(T)
+
+in-tree: ## the driver as patches for the kernel's tree (build/in-tree), each checked; tools/in-tree --build tries them
+	@tools/in-tree
 
 format: ## format all Rust code as the kernel does
 	@tools/ci/format --write
