@@ -112,8 +112,8 @@ impl<T> Revocable<T> {
 
     #[cold]
     fn last_has_ended(&self) {
-        // Acquire: the accesses of others that have ended, each by a release, come before the completion,
-        // which the owner waits for.
+        // Acquire: the accesses of others that have ended, each by a release, come before the
+        // completion, which the owner waits for.
         fence(Ordering::Acquire);
         // An access that begins too late gets no guard, but may be the last one once more, which
         // does no harm.
