@@ -65,15 +65,15 @@ counters! {
     tx_messages = c"tx_messages",
     /// Calls into TCP that sent something.
     tx_sends = c"tx_sends",
-    /// Sends that found no room in the socket.
+    /// Calls into TCP that found no room in the socket.
     tx_stalls = c"tx_stalls",
     /// Bytes taken from TCP, headers included.
     rx_bytes = c"rx_bytes",
     /// Messages received in full.
     rx_messages = c"rx_messages",
-    /// Sends that found no receive, and waited for one.
+    /// RDMA Sends that found no receive, and waited for one.
     rx_stalls = c"rx_stalls",
-    /// Sends that waited for a receive in vain.
+    /// RDMA Sends that waited for a receive in vain.
     rx_stall_timeouts = c"rx_stall_timeouts",
     /// FPDUs with a wrong CRC.
     rx_crc_errors = c"rx_crc_errors",

@@ -2,10 +2,11 @@
 
 //! The completion queue.
 //!
-//! A process polls its own mapping of the ring. The completions of a kernel consumer are in a ring
-//! of the driver's. Producers are the rx and tx actors of all QPs on the CQ, and flushes. They
-//! publish under the CQ's lock. They call the consumer's handler after they have released all locks
-//! ([`Notify`], [`Cq::notify`]), as the handler may poll.
+//! A process polls its own mapping of the ring, and arms events by a store to it
+//! ([`CompletionRing`]). The completions of a kernel consumer are in a ring of the driver's.
+//! Producers are the rx and tx actors of all QPs on the CQ, and flushes. They publish under the
+//! CQ's lock. They call the consumer's handler after they have released the locks of queues
+//! ([`Notify`], [`Cq::notify`]), as the handler may poll and post.
 
 use crate::{
     abi::{opcode, Cqe, CQE_VALID},

@@ -213,7 +213,7 @@ impl<U: User> Conn<U> {
         Ok(conn)
     }
 
-    /// Whether something happened before the callbacks were installed, so that none reports it.
+    /// Whether an event came before the callbacks were installed. No callback reports that one.
     ///
     /// A connection must not be woken without need. That would be a step too early, and the next
     /// event would queue the connection behind those of its order that began later.

@@ -407,8 +407,8 @@ fn establish<U: User>(
     agreed: &Agreed,
     reply: &Frame<'_>,
 ) -> Stage<U> {
-    // Read the counter before `established()`, which sends the RTR: a quick peer has answered that
-    // by the time that the call returns.
+    // Read the counter before `established()`, which has tx send the RTR (`tx::message`): a quick
+    // peer has answered that by the time that the call returns.
     let received = conn.socket().bytes_received();
     if let Err(e) = attempt.user.established(&StreamParams::new(agreed, true)) {
         let errno = e.to_errno();

@@ -253,7 +253,7 @@ impl<U: User> PendingConn<U> {
     }
 
     /// Notes that the peer of `conn` owes a Request.
-    pub(super) fn is_silent(&mut self, conn: &Arc<Conn<U>>) {
+    pub(super) fn note_silent(&mut self, conn: &Arc<Conn<U>>) {
         // `ENOTCONN`: the peer has gone. A step of the connection is about to learn of it.
         let Ok(peer) = conn.socket().peer_addr() else {
             return;
@@ -265,7 +265,7 @@ impl<U: User> PendingConn<U> {
     }
 
     /// Notes that the Request has come.
-    pub(super) fn has_asked(&mut self) {
+    pub(super) fn note_request(&mut self) {
         if let Some(serial) = self.silent.take() {
             self.listener.slots.lock().silent.remove(serial);
         }
@@ -274,7 +274,7 @@ impl<U: User> PendingConn<U> {
     /// A place for a refused connection to linger at; `None` if all are taken. They are as many as
     /// the slots, as peers that do not go must not fill the memory. They are apart from the slots,
     /// where such peers would keep out others.
-    pub(super) fn refused(&self) -> Option<Refused<U>> {
+    pub(super) fn linger_place(&self) -> Option<Refused<U>> {
         let listener = &self.listener;
         let mut slots = listener.slots.lock();
         if slots.refused >= listener.max_slots {
@@ -311,7 +311,7 @@ impl<U: User> Drop for Refused<U> {
 
 impl<U: User> Drop for PendingConn<U> {
     fn drop(&mut self) {
-        self.has_asked();
+        self.note_request();
         let short = {
             let mut slots = self.listener.slots.lock();
             slots.used -= 1;

@@ -176,9 +176,8 @@ impl<U: User> Registry<U> {
         }
     }
 
-    /// Calls `each` for some of the connections with the key `from` or a larger one; not for all,
-    /// as there may be very many, and this holds a spinlock. Returns the key to go on from, if more
-    /// may follow.
+    /// Calls `each` for connections with the key `from` or a larger one, at most for 64 of them,
+    /// because this holds a spinlock. Returns the key to go on from, if more may follow.
     fn some_from(&self, mut from: u64, each: impl Fn(&Arc<Conn<U>>)) -> Option<u64> {
         const MOST: usize = 64;
         let conns = self.conns.lock();

@@ -51,7 +51,7 @@ impl<U: User> AwaitRequest<U> {
         let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
         conn.set_timeout(timeout::REQUEST);
         let mut slot = slot;
-        slot.is_silent(conn);
+        slot.note_silent(conn);
         Ok(Stage::AwaitRequest(Self { slot, reader }))
     }
 
@@ -80,7 +80,7 @@ impl<U: User> AwaitRequest<U> {
 
     /// The Request has come: reports it.
     fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        self.slot.has_asked();
+        self.slot.note_request();
         let request = self.reader.frame();
         let Some((Ok((responder, asked)), private_data)) =
             request.map(|frame| (Responder::request(&frame), frame.private_data()))
@@ -158,8 +158,8 @@ impl<U: User> Requested<U> {
             ird = bounded_ird(ird.max(announced_ird(self.asked.ord.into())), most_ird);
         }
         let ord = clip(param.ord.min(most_ord));
-        // Offer any RTR. Without Reads leave out the Read, which needs an IRD of 1; but a peer that
-        // offers nothing else gets the Read.
+        // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, which needs an
+        // IRD of 1, unless the peer can send nothing else.
         let only_read = !self.asked.rtr.is_empty() && self.asked.rtr.without(Rtr::Read).is_empty();
         let rtr = match ird == 0 && !only_read {
             true => RtrSet::ALL.without(Rtr::Read),
@@ -301,7 +301,7 @@ fn refuse<U: User>(
         .reject(private_data, &mut buf)
         .map_err(|_| EINVAL)
         .and_then(|len| frame::send(conn, buf.get(..len).ok_or(EINVAL)?));
-    match (sent, slot.refused()) {
+    match (sent, slot.linger_place()) {
         (Ok(()), Some(place)) => close::linger(conn, Some(place)),
         // If too many refused peers linger, this one may miss the Reply; but it sees the reset.
         _ => close::drop_unknown(conn),

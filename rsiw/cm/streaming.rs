@@ -114,8 +114,8 @@ fn watch<U: User>(conn: &Arc<Conn<U>>) {
     }
 }
 
-/// Receives, if `events` has [`Events::SOCKET`], which does not say what happened. Returns all
-/// events.
+/// If `events` has [`Events::SOCKET`], which does not say what happened, receives to find out.
+/// Returns all events.
 fn look<U: User>(conn: &Arc<Conn<U>>, events: Events) -> Events {
     if events.any(Events::SOCKET) {
         conn.look(events)

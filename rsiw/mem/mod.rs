@@ -68,8 +68,8 @@ impl Access {
         Self(self.0 & other.0)
     }
 
-    /// Returns `right` if it is granted, else a right that no region grants. A holder of the rights
-    /// `self` asks a region for the result, and so cannot exceed them.
+    /// Returns `right` if it is granted, else [`Self::NEVER`], a right that no region grants. The
+    /// caller has a region checked for the result: that check then fails for what `self` denies.
     pub(crate) fn admit(self, right: Access) -> Access {
         match self.allows(right) {
             true => right,

@@ -138,7 +138,7 @@ impl Region {
         }
     }
 
-    /// Whether the region is a fast registration. Local requests invalidate no others.
+    /// Whether the region is a fast registration. A request to invalidate works on no other.
     pub(crate) fn is_fast(&self) -> bool {
         self.store
             .try_access()

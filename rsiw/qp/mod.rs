@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue pair, as the consumer sees it: its number, its attributes and states, its posts. What
-//! is posted the [stream](crate::stream) carries out.
+//! The queue pair, as the consumer sees it: its number, its attributes and states, its posts. The
+//! [stream](crate::stream) carries out the posted requests.
 //!
 //! - [`number`]: the queue pairs of a device, by number.
 //! - [`modify`]: what a consumer may change.

@@ -28,9 +28,9 @@ impl Qp {
         }
         stream.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
         match access {
-            // No rights before a connection has begun mean both. The RDMA CM writes no flags then,
-            // as it does not know better (rdma_init_qp_attr()), and librdmacm does not set them
-            // when it connects.
+            // If nobody sets a right before the connection begins, the peer gets both. The RDMA CM
+            // writes no flags then, as it does not know better (rdma_init_qp_attr()), and librdmacm
+            // does not set them when it connects.
             Some(none) if idle && !none.is_remote() => stream.set_access(Access::REMOTE),
             Some(access) => stream.set_access(access),
             None => {}

@@ -157,8 +157,8 @@ impl Queues {
         self.may_send.load(Ordering::Acquire)
     }
 
-    /// Lets tx send from now on, or not before the peer has. Returns whether it might before.
-    /// Context: any.
+    /// Sets whether tx may send. If it may not, tx waits for the peer's first FPDU. Returns the
+    /// value before. Context: any.
     pub(crate) fn set_may_send(&self, may: bool) -> bool {
         self.may_send.swap(may, Ordering::AcqRel)
     }

@@ -2,7 +2,7 @@
 
 //! RDMA Reads in both directions: those of this end that wait for their responses, and those of the
 //! peer that wait for tx to answer them. IRD, the limit of the peer's, is enforced here; ORD, that
-//! of this end's, where requests are taken: in [`super::sq`].
+//! of this end's, where tx starts a request: `SendQueue::may_start` in [`super::sq`].
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
@@ -15,7 +15,8 @@ use kext::lock::{new_spinlock_irq, SpinLockIrq};
 /// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
 pub(crate) const SHORT_READ: u32 = 2048;
 
-/// A Read that was sent and whose response has not arrived in full; at most ORD at a time.
+/// A Read that was sent and whose response has not arrived in full; at most ORD at a time, or one,
+/// that of connection setup, if ORD is 0.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
     /// The request's position in the send queue; `None` for the Read of connection setup (RFC 6581

@@ -16,7 +16,7 @@
 //!    |          connection lost, modify to ERROR
 //! ```
 //!
-//! ERROR is left only by destruction.
+//! CLOSING goes to TERMINATE for the same reasons as RTS does. ERROR is left only by destruction.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use rdma::QpState;

@@ -5,8 +5,8 @@
 //! iWARP answers such a Send by ending the stream. Programs that were written for InfiniBand rely
 //! on its senders, which try again ("receiver not ready"). So the Send waits in the socket, and all
 //! of the stream after it: TCP's window holds up the peer. A process posts receives into its
-//! mapping without telling anybody. So a timer of the connection looks for them (`cm::conn`), and
-//! so does the process itself when it rings its doorbell.
+//! mapping without telling anybody. So a timer of the stream looks for them
+//! (`Stream::late_timer`), and so does the process itself when it rings its doorbell.
 //!
 //! When the time is over, the fault is the same that it would have been at once. Sends to a kernel
 //! consumer do not wait: its receives are posted in time, or its peer is at fault.

@@ -68,7 +68,8 @@ struct State {
     recv: Receiving,
     late: Late,
     destination: Destination,
-    /// The regions that the last RDMA Write might write to, and the last Read Request read from.
+    /// Regions that the next segment may need again: the one that the last RDMA Write was for, and
+    /// the one that the last Read Request named.
     write: Option<ResolvedMr>,
     source: Option<ResolvedMr>,
     /// The Read whose response is under way.
@@ -79,8 +80,9 @@ struct State {
     starts: bool,
     /// The peer's Terminate has come.
     terminated: Option<Terminate>,
-    /// The right that a region has to grant for the peer's Writes and Reads. If the QP denies it to
-    /// the peer, it is one that no region grants. So the QP's limit costs no check of its own.
+    /// The right that a region has to grant for the peer's Writes, and for its Reads. If the QP
+    /// denies the peer this operation, it is [`Access::NEVER`], so the region's check fails. The
+    /// QP's limit thus needs no check of its own.
     write_needs: Access,
     read_needs: Access,
     /// Message sequence number of the peer's next Read Request.

@@ -6,8 +6,8 @@
 //! comes, so without receive offload TCP acknowledges every second packet, and each acknowledgment
 //! is a packet to send and one to receive. A worker runs after the softirq has taken all packets
 //! that the device had, and TCP acknowledges once for all that the worker takes. But a worker costs
-//! a change of context. So packets that receive offload has joined make no stream fast: there are
-//! few acknowledgments to save, and somebody may wait for each message.
+//! a change of context. So the detector does not count packets that receive offload has joined:
+//! there are few acknowledgments to save, and somebody may wait for each message.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ const WINDOW_BITS: u32 = 3;
 /// Octets in one window that make a stream fast: 16 MiB/s.
 const FAST: u32 = 128 << 10;
 
-/// Octets received at once that receive offload must have joined.
+/// If so many octets come at once, receive offload has joined packets.
 const JOINED: usize = 8 << 10;
 
 /// The octets of one stream in this window and the one before. Used only with the socket locked.

@@ -47,7 +47,8 @@ impl Stream {
         let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;
         };
-        // Bounded, as other threads may ring the doorbell again and again. Then the worker goes on.
+        // Other threads may ring the doorbell without end, so the loop is bounded. Then the worker
+        // goes on.
         for _ in 0..ROUNDS {
             if let Some(sender) = &mut *guard {
                 if self.send(sender, &mut left) == Ended::Again {

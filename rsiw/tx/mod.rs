@@ -227,8 +227,8 @@ impl Tx {
             // connection is gone.
             return Step::Waits;
         }
-        // Read before tx looks at the queue: requests that the peer's last message has let start
-        // are then still found and sent.
+        // This comes before the look at the queue. The peer's last message may have let requests
+        // start: tx then finds and sends them before it says that nothing is left.
         let peer_done = queues.peer_done();
         if !queues.may_send() {
             // This end may send no FPDU yet, but a FIN.

@@ -137,9 +137,9 @@ impl QpOps<Rsiw> for Qp {
         })
     }
 
-    /// The queue pair that the current task names, to connect it. Returns `None` if there is no
-    /// such queue pair, or if it belongs to another process or to the kernel; the RDMA core does
-    /// not check that. Context: interrupts may be off.
+    /// Finds the queue pair `qpn`, which the current task wants to connect. Returns `None` if there
+    /// is no such queue pair, or if it belongs to another process or to the kernel; the RDMA core
+    /// does not check that. Context: interrupts may be off.
     fn find(dev: &Device<Rsiw>, qpn: u32) -> Option<QpHandle> {
         let qps = &dev.data().qps;
         let handle = qps.with(qpn, |qp| {

@@ -100,9 +100,10 @@ impl<T> TxLock<T> {
     }
 
     /// Waits for the lock. Meanwhile the holder sees [`TxLock::is_contended`] and should end its
-    /// work, and callers of [`TxLock::try_lock_or_signal`] do not get the lock. Signals that arrive
-    /// from now until the guard is dropped are lost, so the caller wakes tx afterwards. The caller
-    /// must not hold anything that the holder may wait for. Context: sleeping.
+    /// work, and callers of [`TxLock::try_lock_or_signal`] do not get the lock. The guard's owner
+    /// does not learn of signals that arrive before it drops the guard, so it has the work started
+    /// again afterwards. The caller must not hold anything that the holder may wait for. Context:
+    /// sleeping.
     pub fn lock(&self) -> TxGuard<'_, T> {
         might_sleep();
         loop {
@@ -165,8 +166,8 @@ impl<T> DerefMut for TxGuard<'_, T> {
 }
 
 impl<T> Drop for TxGuard<'_, T> {
-    /// Unlocks. Signals that have arrived are lost: if there may be any, the caller wakes tx
-    /// afterwards.
+    /// Unlocks. The holder does not learn of signals that have arrived: if there may be any, it has
+    /// the work started again.
     #[inline]
     fn drop(&mut self) {
         self.0.word.fetch_and(CONTENDED, Ordering::Release);

@@ -35,7 +35,7 @@ pub struct TxBatch {
     atomic: bool,
     /// The bytes are the rest of a batch that was sent in part.
     begun: bool,
-    /// As `begun`; and the sent part did not end where a segment does, or its end is unknown.
+    /// The batch was sent in part, and that part ended inside a segment, or nobody knows where.
     cut: bool,
     /// Nothing that follows may share the last segment.
     last: bool,

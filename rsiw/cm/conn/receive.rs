@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receiving: whom the data is for that a connection's socket has.
+//! Receiving: who takes the data of a connection's socket, which is the actor, the user of the stream,
+//! or nobody.
 
 use super::{Conn, Events};
 use crate::cm::User;

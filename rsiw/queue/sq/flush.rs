@@ -59,7 +59,7 @@ impl SendQueue {
     /// Flushes the requests in a process' ring, which it goes on posting in ERROR. Context: any.
     ///
     /// The ring's size bounds the work. Elements that the process refills meanwhile are found by
-    /// the timer that looks for late receives (`Stream::enter_error`).
+    /// the timer that polls in ERROR (`Stream::poll_timer`).
     pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
         let Some(ring) = &self.ring else {

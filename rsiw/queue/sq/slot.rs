@@ -43,7 +43,8 @@ impl Slot {
     }
 }
 
-/// Storage for one [`Slot`]. Slots below `sent` belong to the queue lock, the others to tx.
+/// Storage for one [`Slot`]. Slots below `sent` belong to the queue lock, the others to tx. (A
+/// kernel consumer's post fills the slot at `tail` under the lock, before tx knows of it.)
 pub(super) struct SlotCell {
     id: AtomicU64,
     /// From the high bits down: octets, flags, opcode.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Layer, Error Type and Error Code of a Terminate (RFC 5040 s4.8 Figure 9, RFC 5041 s7.2,
-//! RFC 5044 s8, RFC 6581 s8).
+//! RFC 5044 s8, RFC 6581 s8). Which fault of the peer has which code is in [`crate::rx`] (`fault`).
 
 use core::fmt;
 

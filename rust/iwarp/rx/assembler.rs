@@ -16,7 +16,8 @@ pub struct FpduAssembler<B> {
     /// Octets of the FPDU under way that are in `buf`; 0 between FPDUs, and while they are passed
     /// on in place.
     have: usize,
-    /// Octets of them that the receiver has taken: less than all only while the FPDU waits.
+    /// How many octets of `buf` the receiver has taken. Fewer than `have` only while the FPDU
+    /// waits.
     taken: usize,
 }
 

@@ -42,7 +42,7 @@ impl Framer {
         if !self.markers {
             return len;
         }
-        // A marker that would follow the CRC belongs to the next FPDU.
+        // A marker that is due right behind the CRC comes with the next FPDU, so it does not count.
         let behind = len.saturating_sub(usize::from(self.to_marker));
         len + behind.div_ceil(usize::from(BETWEEN_MARKERS)) * MARKER_LEN
     }
