@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One RDMA device: the state that its queue pairs, regions and connections share. How a device ends
-//! is in `rdma::device` (its registry), in `rnic` and, before that, in `Driver::leaving`, which `verbs`
-//! implements.
+//! One RDMA device: the state that its queue pairs, regions and connections share. How a device
+//! ends is in `rdma::device` (its registry), in `rnic` and, before that, in `Driver::leaving`,
+//! which `verbs` implements.
 
 use crate::{counters::Counters, limit::Limit, mem::Regions, settings::Settings};
 use kernel::{prelude::*, sync::Arc};
@@ -124,8 +124,8 @@ impl Workqueues {
 /// Work has high priority for seven eighths of the time. Otherwise a process that polls for
 /// completions would take half of a processor from the work that makes them. For one eighth of the
 /// time it has normal priority. Otherwise a peer that reads or writes, or another process with much
-/// to send, would have a processor to itself. That eighth is the same for tx and for bulk receive, or one of
-/// them, at high priority, would take the other's turns. Context: any.
+/// to send, would have a processor to itself. That eighth is the same for tx and for bulk receive,
+/// or one of them, at high priority, would take the other's turns. Context: any.
 pub(crate) fn in_turn() -> bool {
     const PERIOD_MS: u32 = 512;
     const IN_TURN_MS: u32 = PERIOD_MS / 8;

@@ -2,9 +2,10 @@
 
 //! The transport: what carries a stream's FPDUs between the two ends.
 //!
-//! Tx, and the stream where it receives, know a connection's data by this trait only; rx gets chunks. Plain TCP implements it below; another layer
-//! between MPA and TCP, or another protocol, is another implementation. How a connection is set up
-//! and ended is `cm`'s business, not the transport's.
+//! Tx, and the stream where it receives, know a connection's data by this trait only; rx gets
+//! chunks. Plain TCP implements it below; another layer between MPA and TCP, or another protocol,
+//! is another implementation. How a connection is set up and ended is `cm`'s business, not the
+//! transport's.
 
 use kernel::error::Result;
 use net::{LockedSock, Sent, SockCell, TcpSocket, TxBatch};

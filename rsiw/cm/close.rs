@@ -12,9 +12,9 @@
 //!    identifier. No event follows.
 //! 5. The last reference, which may be one of tx's, releases the socket.
 //!
-//! A connection that lingers still has data to deliver. So 3 and 4 come at once: its callbacks throw
-//! received data away, and it sends what the queue pair has left, and the FIN. 1 and 2 come when the
-//! peer's FIN is there, or the time is over.
+//! A connection that lingers still has data to deliver. So 3 and 4 come at once: its callbacks
+//! throw received data away, and it sends what the queue pair has left, and the FIN. 1 and 2 come
+//! when the peer's FIN is there, or the time is over.
 //!
 //! Before the queue pair runs, an initiator reports `CONNECT_REPLY` with an error in place of
 //! `CLOSE`, and a responder reports nothing.

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`,
-//! `AwaitRequest` and `FinSent` go to `Linger` if this end has last words for the peer. Each stage may
-//! go to `Closed`; see [`super::close`].
+//! `AwaitRequest` and `FinSent` go to `Linger` if this end has last words for the peer. Each stage
+//! may go to `Closed`; see [`super::close`].
 
 use super::{
     close::Linger,

@@ -23,9 +23,9 @@
 //! reorder them. Lock order: send queue, then CQ.
 //!
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
-//! because no other actor uses a slot from `sent` on, with one exception: rx changes that of an RDMA
-//! Read, under the lock, and only after tx has recorded the Read under the lock. Posts of a kernel
-//! consumer fill their slots under the lock.
+//! because no other actor uses a slot from `sent` on, with one exception: rx changes that of an
+//! RDMA Read, under the lock, and only after tx has recorded the Read under the lock. Posts of a
+//! kernel consumer fill their slots under the lock.
 
 mod flush;
 mod posted;

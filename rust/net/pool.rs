@@ -9,9 +9,9 @@
 //!
 //! The ring grows when a page is still read at its turn, and shrinks after several rounds without
 //! such a page, because a short ring stays in the processor's cache. When the ring is one slot too
-//! short, TCP still reads each page when its turn comes, and a whole round takes fresh pages. So its
-//! length is mostly between the one that is needed and twice that, and about one page of a hundred is
-//! a fresh one.
+//! short, TCP still reads each page when its turn comes, and a whole round takes fresh pages. So
+//! its length is mostly between the one that is needed and twice that, and about one page of a
+//! hundred is a fresh one.
 
 use crate::{bindings, pages::PageRef, partial::PartialPages};
 use core::{

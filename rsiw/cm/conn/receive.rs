@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receiving: who takes the data of a connection's socket, which is the actor, the user of the stream,
-//! or nobody.
+//! Receiving: who takes the data of a connection's socket, which is the actor, the user of the
+//! stream, or nobody.
 
 use super::{Conn, Events};
 use crate::cm::User;
