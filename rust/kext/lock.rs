@@ -6,6 +6,11 @@
 //! or the network calls in any context needs this lock: the same type with another backend. (Linux
 //! 7.3 has a `SpinLockIrq` of its own, which counts how often interrupts were disabled. Linux 7.2,
 //! which is supported, has not.)
+//!
+//! A guard restores the state of interrupts that it found. So guards of two such locks must be
+//! dropped in the reverse order of locking, as scopes do. Otherwise interrupts are on while the
+//! second lock is still held. That breaks no guarantee of memory, but an interrupt that wants the
+//! lock would wait for ever on this processor. Lockdep reports it the first time that it happens.
 
 use kernel::{
     ffi::{c_char, c_ulong},
