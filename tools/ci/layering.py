@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Who may import what. Separate crates let the compiler enforce most of it;
-this is the rest: what crates may name, and which modules of rsiw may import which."""
+"""Check the layers: which names a crate's source may contain, and which modules of rsiw may import which.
+The compiler enforces the rest, as the layers below rsiw are separate crates."""
 
 import os
 import re
 import sys
 
-# Directory -> what its code must not name, and why. The longest match counts.
+# Directory -> patterns that its code must not match, and why.
 FORBIDDEN = {
     "rust/iwarp": [
         (r"\bkernel::|\bbindings\b|\brdma::|\bnet::\w+::", "the engine knows no kernel"),
@@ -22,9 +22,10 @@ FORBIDDEN = {
     ],
 }
 
-# rsiw's modules, lowest first, and those that each may import: of the ones above it here only, so that
-# there is no cycle. tx and rx know the queues and the transport, but neither each other nor cm; cm knows
-# the user of a stream by a trait (cm::User), and no queue; the verbs are imported by nobody.
+# rsiw's modules, lowest first, each with the modules that it may import. A module may import only modules
+# that stand above it in this table, so there is no cycle. tx and rx know the queues and the transport, but
+# neither each other nor cm. cm knows the user of a stream by a trait (cm::User), and no queue. No module
+# imports verbs.
 USES = {
     "abi": "",
     "fifo": "",
@@ -48,14 +49,14 @@ USES = {
     "rnic": "cm device qp stream",
     "verbs": "abi cm counters cq device limit mem pd qp queue ring rnic settings stream wr",
     "link": "cm device rnic",
-    # It declares all others, and names those that it needs without "crate::".
+    # main declares the other modules, and so names them without "crate::".
     "main": "",
 }
 USES = {name: set(used.split()) for name, used in USES.items()}
 
 
 def imports(source):
-    """Names of this crate's modules in a file: crate::a, use crate::{a::b, c}."""
+    """The modules of this crate that a file names: crate::a, use crate::{a::b, c}."""
     source = re.sub(r"//.*", "", source)
     for found in re.finditer(r"\bcrate::(?:(\w+)|\{)", source):
         if found[1]:
@@ -97,7 +98,7 @@ def module_of(path):
 
 
 def findings(path, source):
-    """What is wrong with a file of this path and text."""
+    """Violations in a file with this path and text."""
     for directory, rules in FORBIDDEN.items():
         if not path.startswith(directory + "/"):
             continue
@@ -110,14 +111,14 @@ def findings(path, source):
     if module not in USES:
         yield f"{path}: tell in {sys.argv[0]} which modules {module} may import"
         return
-    # Other names are those of items of main, such as macros.
+    # Names that are no modules belong to items of main, such as macros.
     for name in sorted(set(imports(source)) & set(USES) - {module}):
         if name not in USES[module]:
             yield f"{path}: {module} must not import {name}"
 
 
 def cycles():
-    """Modules that may import one which does not stand above them."""
+    """Entries of the table that import a module which does not stand above them."""
     above = set()
     for module, used in USES.items():
         yield from (f"{module} may import {name}, which does not stand above it"
@@ -126,13 +127,13 @@ def cycles():
 
 
 def unused(found):
-    """What the table allows and no file does: `found` has the pairs of modules that import."""
+    """Imports that the table allows and no file makes; `found` has the pairs (importer, imported)."""
     for module, used in USES.items():
         yield from (f"{module} may import {name}, and does not" for name in sorted(used)
                     if (module, name) not in found)
 
 
-# Of each kind one that has to be found, and some that must not be.
+# A violation of each kind, and code that is no violation: the check is tried on both.
 BAD = [
     ("rsiw/mem/region.rs", "use crate::{abi::Sge, qp::Qp};"),
     ("rsiw/cq.rs", "fn f() {\n    crate::verbs::g();\n}"),

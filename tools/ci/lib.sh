@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What a stage is made of: checks that are counted. A stage ends with
-# `finish`, whose last line is "N passed, N failed, N skipped".
+# Helpers for stages: a stage makes checks, which are counted, and ends with `finish`, whose last line is
+# "N passed, N failed, N skipped".
 
-# Its checker would take this path from the stage's place and find this file.
+# For a stage, shellcheck would resolve this path from the stage's directory, and find this file again.
 # shellcheck source=/dev/null
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
@@ -12,7 +12,7 @@ set +e
 cd "$TOP" || exit
 
 PASSED=0 FAILED=0 SKIPPED=0
-# A stage by itself is of the same day.
+# The day's number, as in ci/run, if the stage is started alone.
 RSIW_CI_SEED=${RSIW_CI_SEED:-$(($(now) / 86400))}
 
 # check NAME COMMAND...
@@ -33,8 +33,8 @@ skip() {
 	echo "skip $1: $2"
 }
 
-# Take over the counts of a tool that ends with a line like ours: its output
-# is in a file. Without such a line it broke off, which is a failure.
+# add_counts FILE: add the counts from the last line of a tool's output, "N passed, ...". A tool that did not
+# print such a line has broken off, which is a failure.
 add_counts() {
 	local line
 	line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1)
@@ -47,7 +47,7 @@ add_counts() {
 	PASSED=$((PASSED + $1)) FAILED=$((FAILED + $2)) SKIPPED=$((SKIPPED + $3))
 }
 
-# retries LOG...: what the runner says of tests that were tried again, added up: "retried 3 (siw-crc 2, ...)".
+# retries LOG...: the sum of the runner's counts of retried tests: "retried 3 (siw-crc 2, ...)".
 retries() {
 	cat "$@" 2>/dev/null | sed -n 's/^retried: [0-9]* (\(.*\))$/\1/p' | tr , '\n' |
 		awk 'NF == 2 { count[$1] += $2 } END { for (name in count) print name, count[name] }' | sort |
@@ -55,17 +55,17 @@ retries() {
 			END { if (all) print "retried " all " (" text ")" }'
 }
 
-# part COUNT: which of so many parts this run has, by its seed.
+# part COUNT: the number of the part, of COUNT, that this run's seed chooses.
 part() { echo $((RSIW_CI_SEED % $1)); }
 
-# vm_jobs LOG VM-RUN-ARGUMENT...: jobs in guests. Their results are counted, and
-# a runner that breaks off without one that failed.
+# vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, and add their counts. A runner that fails without a
+# failed test is one failure.
 vm_jobs() {
 	local log=$1
 	shift
 	vm_run "$log" test ${RSIW_LANES:+--lanes "$RSIW_LANES"} "$@"
 }
-# vm_run LOG VM-RUN-ARGUMENT...: the same for any action of vm-run.
+# vm_run LOG ACTION VM-RUN-ARGUMENT...: the same for any action of vm-run.
 vm_run() {
 	local log=$1 before=$FAILED status
 	shift
@@ -83,7 +83,7 @@ finish() {
 
 in_root() { "$TOP/tools/in-root" "$@"; }
 
-# Files of the project, committed or about to be.
+# files PATTERN...: files of the project: tracked ones, and new ones that are not ignored.
 files() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do
 	[ ! -f "$f" ] || echo "$f"
 done; }

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A plain copy of the checkout, with the module built by the kernel's own command, for any
-# supported series. Sourced by stages, after lib.sh.
+# Builds the module in a plain copy of the checkout by the kernel's own command (make -C ... M=...), for any
+# supported series. Stages source this after lib.sh.
 
 . "$TOP/tools/flavour.sh"
 
-# plain_for SERIES|own LOG: in build/plain-SERIES; own is the kernel that all is tested on. The
-# caller sends its output to LOG. Where an earlier run built it, only what has changed since is
-# built.
+# plain_for SERIES|own LOG: build the module in build/plain-SERIES, anew only what has changed since an
+# earlier run; own is the kernel that the tests run on. The caller redirects the output to LOG, where this
+# function looks for warnings.
 plain_for() {
 	local copy=$TOP/build/plain-$1
 	[ "$1" = own ] || export RSIW_KERNEL=$1
@@ -22,13 +22,13 @@ plain_for() {
 		! grep -vE 'BTF|compiler differs' "$2" | grep -q 'warning'; then
 		return
 	fi
-	# A warning would not be repeated.
+	# An incremental build would not repeat the warning.
 	in_root rm -rf "$copy"
 	return 1
 }
 
-# other_series: the supported series whose packages are complete, without the one that all is
-# tested on, oldest first.
+# other_series: the supported series whose packages are complete, oldest first, without that of the kernel
+# that the tests run on.
 other_series() {
 	local list own
 	list=$("$TOP/tools/kernel" list) || return
