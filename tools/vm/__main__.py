@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run test jobs in guests, or between machines that are reached by ssh; or open a shell in a guest.
 
-Started by tools/vm-run, which makes everything needed first and runs this in
-the build root with a network namespace of its own.
+tools/vm-run makes the kernels, the disks and the programs, and starts this in the build root, in a network
+namespace of its own.
 """
 
 import argparse
@@ -40,32 +40,32 @@ def parse_args():
                         help="the kernel of the hosts, or host A's and host B's: stock, debug, kcsan or a "
                              "flavour (tools/flavour.sh has their names)")
     parser.add_argument("--build", metavar="NAME",
-                        help="modules and programs are those of build/NAME (default: of the kernel)")
+                        help="take modules and programs from build/NAME (default: the kernel's name)")
     parser.add_argument("--pair", action="append", metavar="A,B",
                         help="drivers of host A and host B (default: rsiw,rsiw); "
-                             "again for another round of the same jobs")
+                             "may be repeated: the jobs run once for each pair")
     parser.add_argument("--interop", action="store_true",
-                        help="jobs that say 'interop: yes' also with siw at either end")
+                        help="run jobs that say 'interop: yes' also with siw on either host")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
-    parser.add_argument("--cpu", help="QEMU's CPU model, if it emulates; without this one, "
-                        "and a command line, that cost less where it does not matter")
+    parser.add_argument("--cpu", help="QEMU's CPU model under emulation (default: a model, and a kernel "
+                        "command line, that are cheap to emulate)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
-                        help="set for the jobs, on both hosts")
+                        help="set a variable for the jobs, on both hosts")
     parser.add_argument("--machine", action="append", default=[], metavar="[USER@]HOST,INTERFACE",
-                        help="machines: host A and host B, and the interface of each that is for the tests")
+                        help="for the action machines: host A (then again: host B) and its interface for the tests")
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
     parser.add_argument("--memory", default="2G")
-    parser.add_argument("--append", default="", help="more for the kernel command line")
+    parser.add_argument("--append", default="", help="add to the kernel command line")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
-                        help="several sessions at a time, as many as there are processors: jobs of one "
-                             "guest beside those of two; and one more for those that only wait")
-    parser.add_argument("--lanes", type=int, help="so many, in place of as many as processors")
-    parser.add_argument("--factor", type=float, help="time limits are multiplied by this")
+                        help="run several lanes of jobs in parallel, one for each processor, and one more "
+                             "for jobs that say 'waits: yes'")
+    parser.add_argument("--lanes", type=int, help="the number of lanes (default: of processors)")
+    parser.add_argument("--factor", type=float, help="multiply time limits by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
     parser.add_argument("--qemu-args", default="", help=argparse.SUPPRESS)
-    # What vm-run has made.
+    # Paths that vm-run passes.
     for name in ("top", "cache", "boot", "disk", "source"):
         parser.add_argument(f"--{name}", required=True, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -75,7 +75,7 @@ KEEP_RUNS = 40
 
 
 def forget_old_runs(base):
-    """Logs of the latest runs are enough; a name begins with its time."""
+    """Removes the logs of all but the latest runs. Names begin with the time, so they sort by age."""
     runs = sorted(name for name in os.listdir(base) if name[:8].isdigit())
     for name in runs[:-KEEP_RUNS]:
         shutil.rmtree(f"{base}/{name}", ignore_errors=True)
@@ -91,7 +91,7 @@ def configure(args):
     os.chmod(args.logs, 0o755)
     args.out = f"{args.logs}/out"
     os.mkdir(args.out)
-    # Renamed into place: another run may do the same right now.
+    # Renamed into place, as another run may replace the link at the same time.
     link = f"{args.logs}/latest"
     os.symlink(os.path.basename(args.logs), link)
     os.rename(link, f"{base}/latest")
@@ -116,8 +116,8 @@ def configure(args):
 
 
 def make_plan(args, jobs, count, waits=None):
-    """(job, pair) in the order to run, of the jobs with that many guests; only of those that wait, or
-    that do not."""
+    """The list of (job, pair) in running order, for jobs of `count` guests; `waits` selects jobs that say
+    'waits: yes' (True), the others (False), or both (None)."""
     plan = []
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
@@ -126,16 +126,16 @@ def make_plan(args, jobs, count, waits=None):
                 continue
             if waits not in (None, job.waits):
                 continue
-            # Of one guest only its own driver counts: no job twice with it.
+            # A job of one guest uses only the pair's first driver. It runs once for each such driver.
             entry = (job, pair if count == 2 else pair[:1])
             if entry not in plan:
                 plan.append(entry)
-    # Guests boot anew where the number of processors changes: once for each number.
+    # Guests reboot when the number of processors changes. Sorted, they do so once for each number.
     return sorted(plan * args.repeat, key=lambda entry: entry[0].cpus)
 
 
 def taken(plan):
-    """What is left of a plan, which others take from as well."""
+    """Takes entries from a plan until it is empty. Other lanes take from the same plan."""
     while True:
         try:
             yield plan.popleft()
@@ -143,12 +143,13 @@ def taken(plan):
             return
 
 
-TRIES = 4       # of a job whose host with siw dies of siw's own faults
+TRIES = 4       # of a job in which siw crashes its own host
 
 
 def run_job(session, job, pair, echo):
-    """siw, which is here to talk to only, brings its own host down now and then: once more then. What
-    rsiw's host said meanwhile counts; and a job that cannot be run at all has failed."""
+    """Runs a job, again if siw crashes its own host, as it now and then does: siw is only the peer here,
+    not what is tested. Problems that rsiw's host reported before the crash still count. A job that crashes
+    siw's host each time has failed."""
     outcome = session.run(job, pair, echo)
     for _ in range(TRIES - 1):
         if not outcome.siw_died:
@@ -162,7 +163,7 @@ def run_job(session, job, pair, echo):
 
 
 def run_session(args, rundir, report, tag, plan, count):
-    """Jobs with that many guests, taken from the plan, in one boot if nothing goes wrong."""
+    """Runs the plan's jobs, all of `count` guests, in one boot unless something goes wrong."""
     rundir = f"{rundir}/{tag}"
     os.mkdir(rundir)
     if args.machines:
@@ -180,15 +181,15 @@ def run_session(args, rundir, report, tag, plan, count):
 
 
 def memory_of(text):
-    """QEMU's way to say it, in MiB."""
+    """QEMU's notation for a size of memory (2G), in MiB."""
     units = {"M": 1, "G": 1024}
     return int(text.rstrip("MG")) * units.get(text[-1], 1)
 
 
 def how_many(args):
-    """Lanes: most jobs compute about as much as they wait, so one for each processor; more would only be
-    slower. At least two, so that what has one guest need not wait for what has two; and no more than
-    fit in memory with two guests each, the one for those that wait aside."""
+    """The number of lanes: one for each processor, as most jobs compute about as much as they wait, and more
+    lanes would be slower. At least two, so that jobs of one guest need not wait for those of two. No more than
+    fit in memory with two guests each, besides the lane of the jobs that wait."""
     if args.lanes:
         return args.lanes
     with open("/proc/meminfo") as meminfo:
@@ -199,9 +200,9 @@ def how_many(args):
 
 
 def make_lanes(args, jobs):
-    """What runs at once: of each lane the sessions, one after the other: (plan, count, least). Lanes take
-    from the same plans; where another one begins with a plan, a boot has to be worth it: there have to
-    be more jobs than the least."""
+    """The lanes, which run in parallel. A lane is a list of sessions, (plan, count, least), which run one after
+    the other. Lanes share plans. A lane that joins in another lane's plan boots guests for it, so it does
+    so only while the plan has more than `least` jobs left."""
     def session(count, waits=None):
         plan = deque(make_plan(args, jobs, count, waits))
         return [(plan, count, 0)] if plan else []
@@ -239,7 +240,7 @@ def test(args, rundir):
             for run in runs:
                 run.result()
         except KeyboardInterrupt:
-            # The process namespace ends with us, and the guests with it.
+            # This process is the namespace's first one: when it exits, the kernel kills the guests.
             print("vm: interrupted", flush=True)
             os._exit(130)
     report.summary()
@@ -247,15 +248,15 @@ def test(args, rundir):
 
 
 def on_machines(args, rundir, report):
-    """Jobs between two machines; those that cannot run there are named."""
+    """Runs jobs between two machines, and reports those that cannot run there as skipped."""
     if len(args.machines) != 2:
-        raise SystemExit("vm: say --machine [USER@]HOST,INTERFACE for host A, and again for host B")
+        raise SystemExit("vm: give --machine [USER@]HOST,INTERFACE for host A, and again for host B")
     jobs = find_jobs(args.tests, args.names)
     for job in jobs:
         if not job.machines:
             report.extra(Result(job.title, "skip", ""))
     if any(not job.machines for job in jobs):
-        report.say("     (they say nothing of machines: they need a guest, or were not tried without)")
+        report.say("     (these do not say 'machines: yes': they need a guest, or were not tried without)")
     plan = deque(make_plan(args, [job for job in jobs if job.machines], 2))
     if plan:
         run_session(args, rundir, report, 0, plan, 2)
@@ -295,7 +296,7 @@ def main():
             print(f"{job.title}: guests {job.guests}, kernel {job.kernel}, "
                   f"pairs {' '.join(job.pairs)}")
         return 0
-    # For sockets: their paths must be short.
+    # For sockets, whose paths must be short.
     rundir = tempfile.mkdtemp(prefix="vm")
     try:
         for kernel in args.kernels[:1 if args.kernels[0] is args.kernels[1] else 2]:

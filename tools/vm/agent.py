@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The runner's end of the channel to the agent in a guest.
 
-One thread per guest reads frames (tests/vm/guest/agent.py tells their form)
-and hands them to whoever waits. A guest's request to run something on its
-peer passes through here, to the other guest's channel and back.
+One thread per guest reads frames (tests/vm/guest/agent.py explains the format)
+and passes each to the command that it belongs to. A guest's request to run a
+command on its peer goes through here to the other guest's channel, and the
+output comes back the same way.
 """
 
 import itertools
@@ -18,13 +19,13 @@ class GuestDied(Exception):
 
 
 class Command:
-    """Something that runs in a guest, as long as it does."""
+    """A command that runs in a guest."""
 
     def __init__(self, channel, ident, sink, at_exit=None):
         self.channel, self.ident = channel, ident
         self.sink, self.at_exit = sink, at_exit
         self.done = threading.Event()
-        self.status = None          # None to the end: the guest died
+        self.status = None          # still None when done: the guest died
 
     def finish(self, status):
         self.status = status
@@ -33,7 +34,7 @@ class Command:
             self.at_exit(status)
 
     def wait(self, timeout):
-        """Exit status, or None after the time limit; GuestDied if it did."""
+        """Exit status, or None after the time limit. Raises GuestDied."""
         if not self.done.wait(timeout):
             return None
         if self.status is None:
@@ -57,8 +58,8 @@ class Channel:
         self.release = None
         self.closed = False
         self.peer = None            # the other guest's Channel
-        self.env = {}               # what every command there finds set
-        self.record = None          # number of the kernel's last message
+        self.env = {}               # variables for each command
+        self.record = None          # sequence number of the last kernel message
 
     def connect(self, alive, timeout=20):
         deadline = time.monotonic() + timeout
@@ -74,7 +75,7 @@ class Channel:
         self.begin()
 
     def attach(self, sock):
-        """Talk over a socket that is connected."""
+        """Use a connected socket."""
         self.sock = sock
         self.begin()
 
@@ -92,7 +93,7 @@ class Channel:
             self.close()
 
     def shut(self):
-        """Tell the other end that no more comes. What it still says is read."""
+        """Close the sending direction. Frames from the other end are still read."""
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -143,7 +144,7 @@ class Channel:
                 command.kill()
 
     def relay(self, ident, argv):
-        """Run what a program of this guest asks for on the other one."""
+        """Run a command on the other guest, for a program of this one (`peer`)."""
         def out(data):
             self.send({"op": "out", "id": ident}, data)
 
@@ -160,7 +161,7 @@ class Channel:
             return
         self.relayed[ident] = self.peer.start(argv, sink=out, group="job", at_exit=ended)
 
-    # What the runner does with a guest.
+    # Requests of the runner.
 
     def start(self, argv, sink=None, group="misc", env=None, at_exit=None):
         command = Command(self, next(self.numbers), sink, at_exit)
@@ -174,7 +175,7 @@ class Channel:
         return command
 
     def run(self, argv, timeout=30, **kwargs):
-        """Run to the end: (status or None for the time limit, output)."""
+        """Run a command to its end: (status, or None after the time limit; output)."""
         output = bytearray()
         command = self.start(argv, sink=output.extend, **kwargs)
         status = command.wait(timeout)
@@ -195,7 +196,7 @@ class Channel:
         self.request("killgroup", timeout, group=group)
 
     def kmsg(self, timeout=20):
-        """Kernel messages since the last time, as text lines. Where some are missing a line says so."""
+        """Kernel messages since the last call, as lines of text. A line of its own reports lost messages."""
         return list(self.records(self.request("kmsg", timeout).decode(errors="replace")))
 
     def records(self, raw):

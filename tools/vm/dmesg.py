@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What in a kernel log means that something is broken."""
+"""Lines of a kernel log that mean that something is broken."""
 
 import re
 
@@ -17,12 +17,11 @@ SPLAT = re.compile("|".join((
     r"module verification failed.*required", r"attempt to access beyond end",
     r"restrack: .*BUG", r"restrack: .*resources in use",
     r"unregister_netdevice: waiting for",
-    # What is not there cannot be judged. The second is the agent's and the channel's word.
+    # Lost messages may have been reports. The agent and its channel write the second of these.
     r"\d+ printk messages dropped", r"kernel log: .*lost",
 )), re.I)
 
-# Said of every module not built with the distribution's kernel; and what only
-# names a check, or our own knobs of it.
+# Lines about any out-of-tree module, and lines that only name a check or a setting of one.
 HARMLESS = re.compile("|".join((
     r"ommand line:", r"RCU CPU stall warnings timeout",
     r"loading out-of-tree module taints kernel",
@@ -30,13 +29,14 @@ HARMLESS = re.compile("|".join((
 )))
 
 
-# Reports of lockdep that are the kernel's own affair: (first line, what soon follows...).
+# Reports of lockdep about the kernel's own code: (text of the first line, texts that soon follow...).
 KNOWN = (
-    # nvmet runs a command that came before ESTABLISHED in the CM's handler, and takes this
-    # semaphore there; it destroys its listening id, which has a mutex of the same class, under it.
+    # nvmet executes a command that arrived before ESTABLISHED in the CM's event handler, and there takes
+    # nvmet_config_sem. Elsewhere it holds nvmet_config_sem while it destroys its listening id, whose
+    # handler_mutex is of the same lock class.
     ("possible circular locking", "id_priv->handler_mutex", "nvmet_config_sem"),
 )
-REPORT = 90     # lines
+REPORT = 90     # the most lines of a lockdep report
 
 
 def known_at(lines, nth):
@@ -46,7 +46,7 @@ def known_at(lines, nth):
 
 
 def without_known(lines):
-    """The lines but for known reports, and whether there was one (lockdep is off then)."""
+    """The lines without known reports, and whether there was one (which has switched lockdep off)."""
     kept, skip = [], 0
     for nth, line in enumerate(lines):
         if not skip and known_at(lines, nth):
@@ -61,5 +61,5 @@ def without_known(lines):
 
 
 def splats(lines):
-    """The lines that fail a job."""
+    """The lines that make a job fail."""
     return [line for line in lines if SPLAT.search(line) and not HARMLESS.search(line)]

@@ -20,14 +20,14 @@ class Guest:
         self.process = None
         self.channel = None
         self.started = None
-        self.aborted = None     # by which signal QEMU died in the boot
+        self.aborted = None     # the signal that killed QEMU during the boot
 
     def command(self, serial, mode=""):
         config, kernel, port = self.config, self.kernel, f"{self.rundir}/agent-{self.side}"
         if os.path.exists(port):
             os.unlink(port)
         args = [*kernel.command(),
-                # Each in a socket: the firmware's MP table lists these.
+                # A socket for each CPU: the firmware's MP table lists sockets, not cores.
                 "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory, "-name", f"host{self.side}"]
         disks = [kernel.disk]
         modules = f"{kernel.boot}/modules.ext4"
@@ -42,7 +42,7 @@ class Guest:
         for tag, path, access in (("tests", config.tests, "readonly=on"),
                                   ("build", kernel.build, "readonly=on"),
                                   ("out", config.out, "readonly=off"),
-                                  # The build root, for jobs that want a compiler.
+                                  # The build root, for jobs that need a compiler.
                                   ("root", "/", "readonly=on")) if not kernel.shares else ():
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
@@ -55,10 +55,10 @@ class Guest:
         return args + self.link.arguments(self.side) + config.qemu_args
 
     def boot(self):
-        """Start, without waiting until it is up."""
+        """Start the guest; wait_up() waits for it."""
         self.boots += 1
         if os.path.exists(self.console):
-            # Keep what an earlier, perhaps crashed, guest said.
+            # Keep the console of the earlier boot, which may have crashed.
             os.rename(self.console, f"{self.console}.{self.boots - 1}")
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -77,11 +77,11 @@ class Guest:
                 self.aborted = -status
             self.kill()
             raise GuestDied(f"host{self.side} did not come up")
-        # What the boot said is no job's concern, except that it went wrong.
+        # Messages of the boot belong to no job; the caller looks for reports among them.
         return self.channel.kmsg()
 
     def cpu_seconds(self):
-        """The processor time of this boot."""
+        """QEMU's processor time since this boot began."""
         try:
             with open(f"/proc/{self.process.pid}/stat") as stat:
                 fields = stat.read().rpartition(")")[2].split()
@@ -94,7 +94,8 @@ class Guest:
         return "KVM" if self.kernel.kvm else "TCG"
 
     def begin_output(self, name):
-        """A job's output directory is the machine's, unless the guest cannot mount it."""
+        """A job writes its output to a directory of the machine, or, if the guest cannot mount that, to one
+        in the guest, which end_output() fetches."""
         if self.kernel.shares:
             output.make(self.channel, name)
 
@@ -109,7 +110,7 @@ class Guest:
                 and not self.channel.closed)
 
     def ending(self):
-        """What became of QEMU, if it is that which ended."""
+        """How the guest ended, as words for a report."""
         status = self.process.poll() if self.process else None
         if status is None:
             return "hangs" if not self.channel.closed else "closed its channel"
@@ -123,7 +124,7 @@ class Guest:
         return status == 0
 
     def stacks(self):
-        """Ask a hung guest where it is: an NMI makes it print and die."""
+        """Make a hung guest print its stacks and panic, by an NMI."""
         try:
             subprocess.run(["socat", "-", f"UNIX-CONNECT:{self.rundir}/monitor-{self.side}"],
                            input=b"nmi\n", capture_output=True, timeout=5)
@@ -145,5 +146,5 @@ class Guest:
                 text = console.read()
         except FileNotFoundError:
             return []
-        # Terminal control has no place in a log.
+        # Without terminal control sequences.
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text).splitlines()[-lines:]

@@ -1,19 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Finding jobs and what they ask for.
+"""Jobs, and the directives at their head.
 
-A job is tests/vm/SUITE/NAME.sh, run on host A. It says what it needs in
-comment lines at its head:
-
-    # guests: 2             1 or 2 (the default)
-    # cpus: 0               processors of each guest; 0: one of two guests has one, a single one has two
-    # timeout: 60           seconds, on the stock kernel
-    # kernel: any           any, stock or debug
-    # pairs: *              patterns of driver pairs it makes sense for
-    # allow: REGEX          kernel messages it provokes on purpose
-    # interop: no           yes: worth running with siw at either end, too
-    # pcap: no              yes: capture the data link while it runs
-    # waits: no             yes: of one guest that hardly computes; beside all others
-    # machines: no          yes: also between two machines that are reached by ssh
+A job is tests/vm/SUITE/NAME.sh, which runs on host A. Comment lines at its
+head say what it needs; tests/vm/README.md explains them.
 """
 
 import fnmatch
@@ -23,7 +12,7 @@ from dataclasses import dataclass, field
 
 DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits|machines):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
-# Not part of "everything": for people to look at.
+# Suites for people, which run only by name.
 SHOWS = {"demo", "perf"}
 
 
@@ -61,7 +50,7 @@ def read_job(top, suite, name):
         for line in script:
             if not line.startswith("#"):
                 if line.strip():
-                    break           # the head ends with the first command
+                    break           # the first command ends the head
                 continue
             match = DIRECTIVE.match(line)
             if not match:
@@ -83,7 +72,7 @@ def read_job(top, suite, name):
 
 
 def read_skips(top):
-    """What may be skipped: (kernel, jobs, reason), of tests/vm/skips."""
+    """The skips that tests/vm/skips allows: (kernel, pattern of jobs, reason)."""
     with open(f"{top}/skips") as lines:
         rows = [line.split(None, 2) for line in lines if line.strip() and not line.startswith("#")]
     return [(kernel, jobs, re.compile(reason.strip())) for kernel, jobs, reason in rows]
@@ -100,8 +89,8 @@ def suites(top):
 
 
 def find_jobs(top, names):
-    """The jobs that names mean: a suite, suite/job, or a file's path. Nothing
-    means everything."""
+    """The jobs with these names: SUITE, SUITE/JOB (both may be patterns), or a
+    file's path. No name means every suite but SHOWS."""
     found = []
     for wanted in names or (s for s in suites(top) if s not in SHOWS):
         wanted = re.sub(r"^(.*/)?tests/vm/", "", wanted).removesuffix(".sh").rstrip("/")

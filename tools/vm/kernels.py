@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernels that guests boot: of each its files, its machine and its command line."""
+"""The kernels that guests boot, each with its files, QEMU's machine and its command line."""
 
 import os
 import shutil
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from arch import Arch, arch_of, own_arch
 
-# Timers are real and the machine may be busy, so the limits of the kernel's watchdogs are long: slowness
-# must not look like a bug.
+# The watchdogs' limits are long, because emulated guests on a busy machine are slow in real time, which must
+# not look like a bug.
 CMDLINE = ("loglevel=5 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on "
            "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0 "
            "hung_task_panic=0 sysctl.kernel.hung_task_timeout_secs=60 mitigations=off")
-# Our own kernels. All others are the distribution's, which jobs call stock.
+# The kernels that tools/kernel-debug builds. All others are the distribution's, which jobs call stock.
 OWN = ("debug", "kcsan")
 
 
 @dataclass
 class Kernel:
-    name: str           # as tools/flavour.sh has it
+    name: str           # as in tools/flavour.sh
     arch: Arch
     boot: str           # directory of vmlinuz, initrd and modules.ext4
     disk: str           # the guest's disk, of the same architecture
-    build: str          # directory of modules and programs that were made for it
+    build: str          # directory of the modules and programs for it
     kvm: bool = False
     cpu: str = ""
     cmdline: str = ""
@@ -31,11 +31,11 @@ class Kernel:
 
     @property
     def family(self):
-        """What jobs call it: stock, debug or kcsan."""
+        """The name that jobs use: stock, debug or kcsan."""
         return self.name if self.name in OWN else "stock"
 
     def command(self):
-        """QEMU with a machine for this kernel, without its disks and devices."""
+        """QEMU's command line for this kernel, without disks and devices."""
         accel = ["-accel", "kvm", "-cpu", "host"] if self.kvm else ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
         return [*self.arch.qemu, "-nodefaults", "-no-user-config", "-nographic", "-no-reboot", *accel,
                 "-kernel", f"{self.boot}/vmlinuz", "-initrd", f"{self.boot}/initrd"]
@@ -46,8 +46,8 @@ class Kernel:
 
 
 def probe_kvm(kernel, cache):
-    """Whether KVM really runs a guest here: on some machines /dev/kvm opens
-    and then fails. Asked once per start of the machine."""
+    """Whether KVM can run a guest here: on some machines /dev/kvm opens, but
+    guests fail. The answer is kept until the machine reboots."""
     if kernel.arch != own_arch() or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     with open("/proc/sys/kernel/random/boot_id") as boot_id:
@@ -73,8 +73,7 @@ def probe_kvm(kernel, cache):
 
 
 def make_kernel(args, name, boot, disk, tsc_khz):
-    """The kernel of that name, as the runner's arguments want it; tsc_khz() tells how fast the time stamp
-    counter is."""
+    """The kernel with this name and the runner's options; tsc_khz() measures the time stamp counter."""
     arch = arch_of(name)
     kernel = Kernel(name, arch, boot, disk, f"{args.top}/build/{args.build or name}")
     if args.action == "machines":
@@ -89,13 +88,14 @@ def make_kernel(args, name, boot, disk, tsc_khz):
     if khz:
         words.append(f"tsc_early_khz={khz}")
     if own:
-        # ACPI stalls for minutes under emulation with all checks on.
+        # With all checks on, ACPI takes minutes under emulation.
         words.append("acpi=off")
-        # KUnit suites run when a module is loaded, if they pass the filter. Only the job kunit lets any.
+        # A module's KUnit suites run when it is loaded, if they match the filter. This filter matches none; the
+        # job kunit/suites sets its own.
         words.append("kunit.enable=1 kunit.autorun=1 kunit.filter_glob=none.none")
     if name == "kcsan":
-        # Each processor watches one access in 2000, for as long as the other processor may have to wait
-        # for a processor of ours. The guest's init switches the watching on.
+        # KCSAN watches one access in 2000, and delays it long enough for the guest's other processor to get a
+        # processor of the machine. The guest's init enables KCSAN.
         words.append("kcsan.early_enable=0 kcsan.skip_watch=2000 kcsan.udelay_task=500 "
                      "kcsan.udelay_interrupt=200")
     kernel.cmdline = " ".join([*filter(None, words), args.append])
@@ -103,13 +103,12 @@ def make_kernel(args, name, boot, disk, tsc_khz):
 
 
 def is_wanted(name):
-    """Whether a guest needs a file of build/KERNEL: the modules and the programs, not what a build leaves
-    beside them."""
+    """Whether a guest needs a file of build/KERNEL: modules and programs, but not the build directories."""
     return name.endswith(".ko") or name == "bin"
 
 
 def make_shares(kernel, tests, rundir):
-    """Makes the disk that stands in for 9p shares. Each job sees it as it is now."""
+    """Makes a disk with tests and products, for kernels without 9p. Later changes do not reach the guests."""
     tree, kernel.shares = f"{rundir}/shares-{kernel.name}", f"{rundir}/shares-{kernel.name}.ext4"
     shutil.copytree(tests, f"{tree}/tests", symlinks=True)
     os.mkdir(f"{tree}/build")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reading KTAP: the tests a job says it ran."""
+"""Parser for KTAP, the format in which a job reports its tests."""
 
 import re
 from dataclasses import dataclass
@@ -16,30 +16,30 @@ class Result:
     reason: str = ""
 
 
-# A job says "RETRY FAULT: what" where it tried again because of a fault of others that it names, and
-# "STALE ENTRY: why" of a list of such faults that no longer tells the truth.
+# Notes of a job: "RETRY FAULT: what" when it tried again because of that known fault of another component;
+# "STALE ENTRY: why" when an entry in a list of such faults is out of date.
 MARK = re.compile(r"^[#\s]*(RETRY|STALE) ([\w.-]+)")
 
 
 def marks(text, word):
-    """What the job marked with that word, in order: the names behind it."""
+    """The names (FAULT or ENTRY) that follow this word in the notes, in order."""
     found = (MARK.match(line) for line in text.splitlines() if line.startswith("#"))
     return [match[2] for match in found if match and match[1] == word]
 
 
-# What tests say of data that are not what they should be (tests/verbs/known.c, rping, fio, the jobs).
+# Messages of tests about wrong data (tests/verbs/known.c, rping, fio, the jobs).
 WRONG = re.compile(r"bytes wrong|is not what|mark 0x|mismatch|verif\w* fail|^# *verify:|differs?\b", re.I)
 
 
 def wrong_data(text):
-    """The notes that tell of wrong data."""
+    """The notes that report wrong data."""
     return [line.strip("# ") for line in text.splitlines() if line.startswith("#") and WRONG.search(line)]
 
 
 def parse(text):
     """(results, problem): the tests in order, and what is wrong with the
-    document itself, if anything. Indented lines belong to subtests, whose
-    outcome the line of their parent repeats."""
+    document itself, or None. Indented lines, which report subtests, are
+    ignored: the parent's line has their outcome."""
     results, plan, problem = [], None, None
     for line in text.splitlines():
         match = PLAN.match(line)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The wire between guests.
+"""The network link between guests.
 
-"tap": taps with vnet_hdr on a bridge, in the network namespace that the runner
-was started in (its own, see in-root --net), so that segmentation offload and
-GRO work as on a real NIC. "socket": a Unix socket between the two QEMUs, for
-where taps cannot be had; no offloads.
+"tap": taps with vnet_hdr on a bridge, in the runner's own network namespace
+(in-root --net), so that segmentation offload and GRO work as on a real NIC.
+"socket": a Unix socket between the two QEMUs, without offloads, for machines
+that do not allow taps.
 """
 
 import os
@@ -24,7 +24,7 @@ class TapLink:
         with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as knob:
             knob.write("1")
         ip("link", "add", bridge, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-        # As much as a job might give its guests' interfaces.
+        # The largest MTU that a job may give its guests' interfaces.
         ip("link", "set", bridge, "mtu", "9000", "up")
         for side in "ab":
             ip("tuntap", "add", f"tap{tag}{side}", "mode", "tap", "vnet_hdr")
@@ -46,7 +46,7 @@ class SocketLink:
         mine, other = (f"{self.rundir}/link-{s}" for s in (side, "b" if side == "a" else "a"))
         if os.path.exists(mine):
             os.unlink(mine)
-        # Datagrams: either end may come and go.
+        # Datagrams: either guest may end and start again.
         return ["-netdev", "dgram,id=data"
                 f",local.type=unix,local.path={mine},remote.type=unix,remote.path={other}",
                 "-device", f"virtio-net-pci,netdev=data,romfile=,mac={mac(side)}"]
@@ -57,8 +57,8 @@ def mac(side):
 
 
 def make_link(kind, rundir, tag=0):
-    """The link asked for; "auto" prefers taps and says why if there are none.
-    Links that exist at once have different tags."""
+    """A link of this kind; "auto" prefers taps, and prints why if there are none.
+    Links that exist at the same time need different tags."""
     if kind == "socket":
         return SocketLink(rundir, tag)
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """A machine that is reached by ssh, in place of a guest.
 
-Two machines with an interface each, which is cabled to the other's or to a switch, run the jobs that
-say "machines: yes". The runner copies tests and modules there, and starts tests/vm/guest/machine, which
-checks that nothing else uses the interface, moves it to a namespace, and runs the same agent that
-guests have. Whatever ends the connection, that script makes the machine what it was.
+Jobs that say "machines: yes" can run between two machines, each with an interface that is cabled to the
+other's, or to a switch. The runner copies tests and modules there, and starts tests/vm/guest/machine. That
+script checks that nothing else uses the interface, moves it to a network namespace, and runs the agent that
+guests have, too. When the connection ends, for whatever reason, it restores the machine's state.
 """
 
 import io
@@ -19,15 +19,15 @@ import output
 from agent import Channel, GuestDied
 from kernels import is_wanted
 
-# What a machine gets a copy of: (directory of ours, its name there).
+# Directories that are copied to a machine: (the attribute of the configuration, the name there).
 COPIES = (("tests", "tests"), ("build", "build"))
-# So long, in seconds, a machine may take to become what it was.
+# Seconds that a machine has to restore its state.
 UNDO = 60
 
 
 @dataclass(frozen=True)
 class Address:
-    """How to reach a machine, and which of its interfaces is for the tests."""
+    """A machine's ssh target, and its interface for the tests."""
     target: str
     interface: str
 
@@ -41,7 +41,7 @@ class Address:
 
 
 class NamedLink:
-    """The link is the machines' own."""
+    """Stands in for a link: machines have one of their own."""
     name = "machines"
 
 
@@ -63,8 +63,8 @@ class Machine:
                 " ".join(shlex.quote(word) for word in command)]
 
     def boot(self):
-        """Make the machine a host for jobs, without waiting until it is. It is done once: what a job has
-        left behind that its end does not undo is for its owner to look at."""
+        """Prepare the machine for jobs; wait_up() waits for it. A guest that a job has left in disorder is
+        booted again. A machine is not prepared again: its owner has to look at it."""
         self.boots += 1
         if self.boots > 1:
             raise GuestDied(f"{self.address.target} was not as a job expects it to be after the last one: "
@@ -80,7 +80,7 @@ class Machine:
         self.channel.attach(ours)
 
     def copy(self):
-        """Returns the directory there."""
+        """Copies tests and modules to the machine. Returns the directory there."""
         script = "set -e; d=$(mktemp -d /var/tmp/rsiw-tests.XXXXXX); tar -xf - -C $d; echo $d"
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -101,7 +101,7 @@ class Machine:
             self.kill()
             reason = self.console_tail(1) or ["it did not come up"]
             raise GuestDied(f"{self.address.target}: {reason[0]}")
-        # What the kernel said before is not the tests' doing.
+        # Discard earlier kernel messages, which the tests have not caused.
         self.channel.kmsg()
         return []
 
@@ -123,7 +123,7 @@ class Machine:
             return False
 
     def stacks(self):
-        """A machine is not made to crash."""
+        """Does nothing: the way to a guest's stacks is a crash."""
 
     def cpu_seconds(self):
         return 0
@@ -140,7 +140,7 @@ class Machine:
 
     def kill(self):
         if self.channel:
-            # The agent reads its input's end, and the machine becomes what it was.
+            # The agent sees the end of its input, and the machine restores its state.
             self.channel.shut()
         if self.process:
             try:
@@ -154,6 +154,6 @@ class Machine:
 
 
 def wanted(member):
-    """Not the objects that a build leaves beside its modules."""
+    """A filter for tar: leaves out the build directories beside the modules."""
     parts = member.name.split("/")
     return member if parts[0] != "build" or len(parts) == 1 or is_wanted(parts[1]) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The output directories of jobs, on hosts that do not have ours mounted."""
+"""Output directories of jobs on hosts that cannot mount the machine's directory."""
 
 import io
 import tarfile
@@ -21,4 +21,4 @@ def fetch(channel, name, into):
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(into, filter="data")
     except (GuestDied, tarfile.TarError):
-        pass        # The session finds out by itself.
+        pass        # The session notices by itself.

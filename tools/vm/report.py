@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Telling a person what came of it, and counting."""
+"""Prints results for a person, and counts them."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ MARK = {"ok": "ok", "not ok": "FAIL", "skip": "skip"}
 
 
 def told(retries):
-    """How often something was tried again, and by which faults of others that is excused."""
+    """The number of retries, and how many each known fault of another component excuses."""
     faults = ", ".join(f"{name} {count}" for name, count in sorted(Counter(retries).items()))
     return f"{sum(Counter(retries).values())} ({faults})"
 
@@ -50,7 +50,7 @@ class Report:
     def tell(self, outcome):
         for result in outcome.results:
             self.count(result)
-        # A job that went wrong beyond its own tests is one failure more.
+        # Problems beyond the job's own tests count as one more failure.
         self.failed += bool(outcome.problems)
         title = f"{outcome.job.title} [{','.join(outcome.pair)}]"
         counts = [sum(r.status == s for r in outcome.results) for s in MARK]
@@ -78,7 +78,7 @@ class Report:
         self.say(f"     (all of it: {outcome.log})")
 
     def tail(self, path, lines=30):
-        """What the job wrote, but for what belongs to tests that passed."""
+        """Show the end of the job's output, without the notes of tests that passed."""
         with open(path, errors="replace") as log:
             output = log.read().split("\n--- seconds, from the", 1)[0]
         shown = []
@@ -91,7 +91,7 @@ class Report:
             self.say(f"     | {line}")
 
     def extra(self, result):
-        """A finding of the whole session."""
+        """Report a result that belongs to no job."""
         with self.lock:
             self.count(result)
             self.say(f"{MARK[result.status]:4} {result.name}")
@@ -105,7 +105,7 @@ class Report:
             self.say("failed: " + "; ".join(self.failures))
         if self.stale:
             self.say("stale: " + ", ".join(sorted(self.stale)))
-        # CI adds these up (tools/ci/run).
+        # tools/ci/run adds these up.
         if self.retries:
             self.say(f"retried: {told(self.retries)}")
         self.say(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A set of guests that is booted once and runs job after job.
+"""A session: guests that are booted once and run one job after the other.
 
-A job leaves no trace: what it started is killed, the drivers are unloaded and
-the addresses restored. A guest that crashed, hangs, complained or cannot be
-cleaned is booted anew before the next job.
+After each job the session kills the job's processes, unloads the drivers and
+restores the addresses. A guest that crashed, hangs, reported a kernel problem
+or cannot be cleaned is booted again before the next job.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from ktap import Result
 
 @dataclass
 class Outcome:
-    """What came of one job with one pair of drivers."""
+    """The outcome of one job with one pair of drivers."""
     job: object
     pair: tuple
     results: list = field(default_factory=list)
@@ -32,26 +32,26 @@ class Outcome:
     cpu: float = 0                                  # seconds of the guests
     log: str = ""
     shown: list = field(default_factory=list)       # to print on failure
-    times: list = field(default_factory=list)       # (seconds since its begin, result line)
-    siw_died: bool = False                          # by siw's own fault: see siw_crashed()
-    reports: list = field(default_factory=list)     # those problems that rsiw's hosts had
-    retries: list = field(default_factory=list)     # of each the foreign fault that it excuses
-    stale: list = field(default_factory=list)       # of lists of such faults: what is no longer so
-    wrong: list = field(default_factory=list)       # what tests have said of wrong data
+    times: list = field(default_factory=list)       # (seconds since the job's start, result line)
+    siw_died: bool = False                          # siw crashed its own host: see siw_crashed()
+    reports: list = field(default_factory=list)     # the problems of rsiw's hosts among them
+    retries: list = field(default_factory=list)     # for each retry the known fault that excuses it
+    stale: list = field(default_factory=list)       # entries out of date in lists of known faults
+    wrong: list = field(default_factory=list)       # tests' notes about wrong data
 
     @property
     def failed(self):
         return bool(self.problems) or any(r.status == "not ok" for r in self.results)
 
     def problem(self, side, text):
-        """Of the job as a whole; and of rsiw, unless siw is what that host has."""
+        """Adds a problem of the job as a whole, and of rsiw if that host does not run siw."""
         self.problems.append(text)
         if self.pair[0 if side == "a" else -1] != "siw":
             self.reports.append(text)
 
     def take_over(self, earlier):
-        """The job was run again. What rsiw's host reported before is a failure all the same, and so
-        are wrong data, which no crash excuses."""
+        """Adds the outcome of an earlier run of the job, which siw's crash ended. Problems of rsiw's host
+        still fail the job, and so do wrong data, which no crash excuses."""
         self.retries[:0] = earlier.retries
         self.stale[:0] = earlier.stale
         self.wrong += earlier.wrong
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def siw_crashed(console):
-    """Whether a console shows a crash in siw: its name stands behind the functions of a trace."""
+    """Whether a console shows a crash in siw: a stack trace with siw's functions, marked [siw]."""
     return any("[siw]" in line for line in console)
 
 
@@ -74,10 +74,10 @@ class Session:
         self.guests = {side: make(side, config, link, rundir, self.usual_cpus)
                        for side in "ab"[:count]}
         self.soiled = set("ab"[:count])     # sides to boot before the next job
-        self.slow = config.slow             # time limits are so many times longer
+        self.slow = config.slow             # factor of the time limits
 
     def set_cpus(self, cpus):
-        """Guests with another number of processors are booted before the next job."""
+        """Sets the guests' number of processors. Guests with another number boot before the next job."""
         for side, guest in self.guests.items():
             if guest.cpus != cpus:
                 guest.cpus = cpus
@@ -97,7 +97,7 @@ class Session:
             other = self.guests.get("b" if guest.side == "a" else "a")
             guest.channel.peer = other.channel if other else None
         took = time.monotonic() - began
-        # A machine that boots slowly today will do all else slowly.
+        # A slow boot means a busy machine, so the time limits grow.
         busy = min(max(took / self.config.usual_boot, 1), 4)
         self.slow = max(self.slow, round(self.config.slow * busy, 1))
         names = " and ".join(f"host{guest.side}" for guest in fresh)
@@ -106,8 +106,8 @@ class Session:
               flush=True)
 
     def up(self, guest):
-        """What the guest's kernel said in its boot. QEMU itself fails now and then, by an assertion: once
-        more, but not twice."""
+        """Waits until the guest is up, and returns the messages of its boot. QEMU now and then dies of an
+        assertion of its own; the boot is then tried once more."""
         try:
             return guest.wait_up(self.config.boot_timeout)
         except GuestDied:
@@ -130,7 +130,7 @@ class Session:
                 "RSIW_SLOW": str(self.slow), **self.config.job_env}
 
     def new_name(self, job, pair):
-        """Of the job's log and output directory, each time another."""
+        """A new name for the job's log and output directory."""
         base = f"{job.suite}-{job.name}-{'-'.join(pair)}"
         for again in itertools.count(1):
             name = base if again == 1 else f"{base}-{again}"
@@ -141,7 +141,7 @@ class Session:
                 pass
 
     def run(self, job, pair, echo):
-        """Run one job; echo gets its output as it comes."""
+        """Run one job, and pass its output to echo() as it arrives."""
         outcome = Outcome(job, pair)
         name = self.new_name(job, pair)
         outcome.log = f"{self.config.logs}/{name}.log"
@@ -175,7 +175,7 @@ class Session:
                            self.guests))
         self.judge_kernel(job, kernel, outcome)
         outcome.seconds = time.monotonic() - began
-        # Of those that are still there.
+        # Processor time of the guests that still run.
         outcome.cpu = max(0, self.cpu_seconds() - cpu)
         self.write_log(output, kernel, outcome)
         return outcome
@@ -206,9 +206,9 @@ class Session:
                 if not guest.responds():
                     guest.stacks()
         elif status not in (0, 1):
-            # 1 is what a job with a failed test exits with.
             outcome.problems.append(f"exit status {status}")
         elif status == 1:
+            # A job exits so if a test has failed: judge_output() looks for that test.
             outcome.problems.append("exit status 1")
         if capture:
             channel.kill_group("capture")
@@ -220,10 +220,10 @@ class Session:
             outcome.problems.append(problem)
         if any(r.status == "not ok" for r in outcome.results) and \
                 outcome.problems == ["exit status 1"]:
-            outcome.problems.clear()        # it says so itself
+            outcome.problems.clear()        # the failed test explains it
 
     def clean(self, guest, messages, outcome):
-        """End everything the job started and collect the kernel's messages."""
+        """Kill the job's processes, reset the host, and collect the kernel's messages."""
         try:
             if not guest.alive:
                 raise GuestDied("the guest died")
@@ -257,7 +257,7 @@ class Session:
                 first = lines.index(bad[0])
                 outcome.shown += [f"--- kernel of host{side} ---",
                                   *lines[max(0, first - 5):first + 40]]
-                # Lockdep is off after its first report, memory may be damaged.
+                # Lockdep is off after its first report, and memory may be damaged.
                 self.soiled.add(side)
 
     def write_log(self, output, kernel, outcome):
@@ -276,7 +276,7 @@ class Session:
                 log.write(b"\n" + "\n".join(outcome.shown).encode() + b"\n")
 
     def leaks(self):
-        """On a kernel that can tell: memory nothing refers to any more."""
+        """Looks for leaked memory on hosts whose kernel has kmemleak (others exit with 77)."""
         found = []
         for side, guest in self.guests.items():
             if side in self.soiled or not guest.alive:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A trial of what runs jobs between machines by ssh: two guests stand in for the machines.
+"""Tests the code that runs jobs between machines by ssh; two guests stand in for the machines.
 
-They have a second interface each, over which the runner reaches their sshd; eth0 is for the tests, as it
-is with real machines. What the runner leaves behind there is checked afterwards.
+The runner reaches a guest's sshd over a second interface; eth0 is for the tests. Afterwards the trial checks
+that both guests are in the state in which they were before.
 """
 
 import copy
@@ -20,7 +20,7 @@ NETWORK = "10.8.0"
 
 
 class ManagedLink(TapLink):
-    """Besides the data link one for ssh, on which the runner is, too."""
+    """The data link, and a second link for ssh, to which the runner is connected, too."""
 
     def __init__(self, rundir, tag):
         super().__init__(rundir, tag)
@@ -38,7 +38,7 @@ class ManagedLink(TapLink):
 
 
 def machines(args, rundir):
-    """Two guests with sshd, and the arguments of a run that takes them for machines."""
+    """Two guests with sshd, and the arguments of a run that uses them as machines."""
     session = Session(args, ManagedLink(rundir, 0), rundir, 2)
     key = f"{rundir}/key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -61,14 +61,14 @@ def machines(args, rundir):
 
 
 def state(guest):
-    """What has to be the same before and after."""
+    """The state of a guest that has to be the same before and after."""
     command = "ip -br addr | sort; ip netns; ls /var/tmp; ls /sys/fs/cgroup; grep -o '^rsiw' /proc/modules; " \
         "cat /sys/class/net/eth0/mtu; nft list ruleset 2>&1"
     return guest.channel.run(["bash", "-c", command])[1]
 
 
 def refused(args, interface, why):
-    """Whether a machine refuses an interface, and says why."""
+    """A result: whether a machine refuses an interface for this reason."""
     there = copy.copy(args)
     there.machines = [Address(args.machines[0].target, interface)] * 2
     machine = Machine("a", there, None, None, 0)
@@ -84,7 +84,7 @@ def refused(args, interface, why):
 
 
 def cut_off(args):
-    """A machine whose connection is lost amid a job becomes what it was, too."""
+    """Cuts a machine's connection in the middle of a job. trial() then checks that the state is restored."""
     machine = Machine("a", args, None, None, 0)
     machine.boot()
     machine.wait_up(60)
@@ -108,7 +108,7 @@ def trial(args, rundir, report, run):
         report.extra(refused(there, "eth7", "there is no interface eth7"))
         run(there, rundir)
         report.extra(cut_off(there))
-        # Nobody waits for a machine that was cut off.
+        # The runner did not wait while the machine that was cut off restored its state.
         for _ in range(60):
             after = [state(guest) for guest in session.guests.values()]
             if after == before:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The runner's own judgement, tried without guests: python3 -B tools/vm/tests.py"""
+"""Tests of the runner's verdicts, without guests: python3 -B tools/vm/tests.py"""
 
 import importlib.util
 import os
@@ -29,11 +29,11 @@ SIW_OOPS = ["BUG: kernel NULL pointer dereference", "RIP: 0010:siw_qp_rx+0x1/0x9
 
 
 class Guest:
-    """A host that runs a job's script as told: its output, the kernel's messages, and whether it dies."""
+    """A host that replays given runs of a job: the kernel's messages, the result of the reset, or a crash."""
 
     def __init__(self, side, runs, config, cpus):
         self.side, self.runs, self.config, self.cpus = side, runs, config, cpus
-        self.boots = []             # of each the number of processors
+        self.boots = []             # the number of processors at each boot
         self.channel = self
         self.env = self.peer = None
         self.release = "test"
@@ -92,7 +92,7 @@ class ASession(Session):
 
 class Judged(unittest.TestCase):
     def run_job(self, a=(), b=(), pair=("rsiw", "siw"), said=GOOD, job=None):
-        """The outcome of a job: what either host does in each run of it."""
+        """The outcome of a job; a and b tell what host A and host B do in each run of it."""
         with tempfile.TemporaryDirectory() as out:
             config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
                                            source="", job_env={}, boot_timeout=1, said=said,
@@ -101,7 +101,7 @@ class Judged(unittest.TestCase):
             with mock.patch("builtins.print"):
                 return runner.run_job(session, job or Job("suite", "job"), pair, lambda _: None)
 
-    def test_a_good_job(self):
+    def test_good_job_passes(self):
         self.assertFalse(self.run_job().failed)
 
     def test_crash_of_siw_is_excused_and_counted(self):
@@ -125,7 +125,7 @@ class Judged(unittest.TestCase):
         self.assertIn("KASAN", "".join(outcome.problems))
         self.assertIn("KASAN", "".join(outcome.shown))
 
-    def test_both_hosts_die(self):
+    def test_crash_of_rsiws_host_counts_though_siws_host_died(self):
         outcome = self.run_job(a=[{"console": ["RIP: rsiw_rx [rsiw]"]}, {}], b=[{"console": SIW_OOPS}, {}])
         self.assertIn("hosta crashed", "".join(outcome.problems))
 
@@ -133,7 +133,7 @@ class Judged(unittest.TestCase):
         outcome = self.run_job(a=[{"reset": (1, "rsiw does not unload")}, {}], b=[{"console": SIW_OOPS}, {}])
         self.assertIn("does not unload", "".join(outcome.problems))
 
-    def test_siws_host_that_dies_each_time_fails(self):
+    def test_job_fails_if_siws_host_dies_each_time(self):
         outcome = self.run_job(b=[{"console": SIW_OOPS}] * runner.TRIES)
         self.assertTrue(outcome.failed)
         self.assertEqual(len(outcome.retries), runner.TRIES - 1)
@@ -149,11 +149,11 @@ class Judged(unittest.TestCase):
         self.assertEqual(lines[-3:], ["stale: read-key", "retried: 5 (siw-crash 1, siw-crc 4)",
                                       "1 passed, 0 failed, 0 skipped"])
 
-    def test_skip_that_is_known(self):
+    def test_known_skip_passes(self):
         said = "KTAP version 1\n1..1\nok 1 - a # SKIP known: siw cannot\n"
         self.assertFalse(self.run_job(said=said, job=Job("verbs", "hosts")).failed)
 
-    def test_skip_that_nobody_knows_fails(self):
+    def test_unknown_skip_fails(self):
         said = "KTAP version 1\n1..1\nok 1 - a # SKIP no such program\n"
         self.assertTrue(self.run_job(said=said).failed)
         self.assertTrue(self.run_job(said="KTAP version 1\n1..0 # SKIP no kverbs.ko\n").failed)
@@ -163,35 +163,35 @@ class Judged(unittest.TestCase):
 
 
 class KernelLog(unittest.TestCase):
-    def test_netdevice_that_is_waited_for(self):
+    def test_unregister_netdevice_that_waits_is_a_splat(self):
         self.assertTrue(dmesg.splats(
             ["[ 1.0] unregister_netdevice: waiting for eth0 to become free. Usage count = 2"]))
 
-    def test_what_is_usual(self):
+    def test_usual_messages_are_no_splats(self):
         self.assertFalse(dmesg.splats(["[ 1.0] rsiw: loading out-of-tree module taints kernel.",
                                        "[ 1.0] eth0: link up"]))
 
-    def test_dropped_messages(self):
+    def test_dropped_messages_are_a_splat(self):
         self.assertTrue(dmesg.splats(["** 12 printk messages dropped **"]))
 
-    def test_gap_in_the_numbers(self):
+    def test_gap_in_the_record_numbers_is_a_splat(self):
         channel = Channel("")
         self.assertFalse(dmesg.splats(channel.records("6,10,1000,-;one\n SUBSYSTEM=net\n6,11,1000,-;two\n")))
         self.assertTrue(dmesg.splats(channel.records("6,14,2000,-;three\n")))
         self.assertFalse(dmesg.splats(channel.records("6,15,2000,-;four\n")))
 
-    def test_overrun_told_by_the_agent(self):
+    def test_overrun_that_the_agent_reports_is_a_splat(self):
         with open(f"{HERE}/../../tests/vm/guest/agent.py") as agent:
             line = next(line for line in agent if "it overran" in line)
         self.assertTrue(dmesg.splats(Channel("").records(line.split('"')[1])))
 
 
 class Results(unittest.TestCase):
-    def test_marks(self):
+    def test_marks_are_found_in_notes_only(self):
         text = "# RETRY a-b: why\nRETRY c: no note\n# # RETRY d: nested\n# said RETRY e\n"
         self.assertEqual(ktap.marks(text, "RETRY"), ["a-b", "d"])
 
-    def test_outcome_of_another_run_keeps_its_own_problems(self):
+    def test_second_run_takes_over_rsiws_problems_only(self):
         first, second = (Outcome(Job("s", "j"), ("rsiw", "siw")) for _ in range(2))
         first.problem("a", "one"), first.problem("b", "siw's"), second.problem("a", "two")
         second.take_over(first)
@@ -206,7 +206,7 @@ class Results(unittest.TestCase):
 
 
 class Processors(unittest.TestCase):
-    def test_boot_for_another_number(self):
+    def test_guests_reboot_for_another_number_of_processors(self):
         with tempfile.TemporaryDirectory() as out:
             config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
                                            source="", job_env={}, boot_timeout=1, said=GOOD, skips=[])
@@ -230,26 +230,26 @@ class Lanes(unittest.TestCase):
             return jobs, runner.make_lanes(args, jobs)
 
     def played(self, jobs, lanes):
-        """All jobs are played, whichever lane comes first."""
+        """Asserts that the lanes run all jobs, whichever lane comes first."""
         for order in lanes, lanes[::-1]:
             done = [entry[0].name for lane in order for plan, _, least in lane if len(plan) > least
                     for entry in list(plan)]
             self.assertEqual(set(done), {job.name for job in jobs})
 
-    def test_two_processors(self):
+    def test_two_processors_give_two_lanes_and_one_for_waiting(self):
         jobs, lanes = self.lanes(2, 32000)
         self.assertEqual(len(lanes), 3)
         self.played(jobs, lanes)
 
-    def test_eight_processors(self):
+    def test_eight_processors_give_eight_lanes_and_one_for_waiting(self):
         jobs, lanes = self.lanes(8, 64000)
         self.assertEqual(len(lanes), 9)
         self.played(jobs, lanes)
 
-    def test_memory_bounds_them(self):
+    def test_memory_bounds_the_lanes(self):
         self.assertEqual(len(self.lanes(8, 16500)[1]), 4)
 
-    def test_few_jobs(self):
+    def test_few_jobs_all_run(self):
         for counts in (), (1,), (2,), (1, 2):
             jobs, lanes = self.lanes(4, 64000, counts)
             self.played(jobs, lanes)
@@ -258,7 +258,7 @@ class Lanes(unittest.TestCase):
 class Machines(unittest.TestCase):
     """Machines that are reached by ssh."""
 
-    def test_addresses(self):
+    def test_addresses_are_parsed(self):
         self.assertEqual(Address.parse("alpha,eth1"), Address("root@alpha", "eth1"))
         self.assertEqual(Address.parse("me@10.0.0.1,enp3s0.7"), Address("me@10.0.0.1", "enp3s0.7"))
         self.assertEqual(Address.parse("[fe80::1%eth0],eth1"), Address("root@[fe80::1%eth0]", "eth1"))
@@ -275,7 +275,7 @@ class Machines(unittest.TestCase):
         for name in ("build/rsiw", "build/rsiw/rsiw.ko", "build/.lock", "build/rsiw.ko.cmd"):
             self.assertFalse(kept(name), name)
 
-    def test_a_machine_that_was_left_in_disorder_runs_no_more(self):
+    def test_machine_that_a_job_left_in_disorder_runs_no_other(self):
         config = types.SimpleNamespace(machines=[Address("root@alpha", "eth1")], logs="/nowhere",
                                        ssh_options=[])
         machine = Machine("a", config, None, None, 0)

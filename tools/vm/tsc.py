@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How fast this machine's time stamp counter is."""
+"""The frequency of this machine's time stamp counter (TSC)."""
 
 import ctypes
 import mmap
@@ -11,9 +11,10 @@ READ = bytes.fromhex("0f31 48c1e220 4809d0 c3")
 
 
 def tsc_khz():
-    """In kHz; None if there is none. An emulated processor has its host's counter. A guest's kernel
-    measures it by an emulated timer (on a busy machine it was seen to believe in a fifth, so that
-    the guest's clock ran five times too fast). Without ACPI it has no timer to measure it with."""
+    """The frequency in kHz; None if there is no TSC, or it cannot be read. An emulated processor has its
+    host's TSC. A guest that measures the frequency by an emulated timer may be far off: on a busy machine
+    one found a fifth of it, and its clock ran five times too fast. Without ACPI a guest has no timer to
+    measure it with."""
     if platform.machine() != "x86_64":
         return None
     try:
