@@ -21,7 +21,7 @@ esac
 
 # split_name NAME: sets FL_FLAVOUR, FL_VERSION (empty: the newest, or RSIW_KERNEL) and FL_ARCH of a
 # distribution's kernel; fails for other names.
-# shellcheck disable=SC2034 # used by those who source this
+# shellcheck disable=SC2034 # used by scripts that source this
 split_name() {
 	FL_FLAVOUR=$1 FL_VERSION=
 	[ "$1" != stock ] || FL_FLAVOUR=$MACHINE_ARCH
@@ -64,7 +64,7 @@ triplet_of() {
 
 # flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments), FL_ARCH and FL_OUT (where products go),
 # making the kernel first where needed.
-# shellcheck disable=SC2034 # used by those who source this
+# shellcheck disable=SC2034 # used by scripts that source this
 flavour() {
 	FL_ARCH=$MACHINE_ARCH
 	case $1 in
@@ -74,14 +74,14 @@ flavour() {
 		;;
 	kcsan)
 		FL_KDIR=$("$TOP/tools/kernel-debug" kcsan)
-		# The kernel's makefiles have these for C only (scripts/Makefile.kcsan). So KCSAN watches the
-		# kernel's own Rust code only where it is generic or inlined into the module.
+		# scripts/Makefile.kcsan has these flags for C only. So KCSAN watches the module's Rust code, and
+		# the kernel's Rust code only where it is generic or inlined into the module.
 		FL_MAKE=(LLVM=-19 "KRUSTFLAGS=-Zsanitizer=thread -Cllvm-args=-tsan-distinguish-volatile=1 \
 -Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
 		;;
 	uml)
 		FL_KDIR=$("$TOP/tools/kernel-debug" uml)
-		# Its loader of modules does not know the global offset table.
+		# The module loader of user-mode Linux does not handle relocations to a global offset table.
 		FL_MAKE=(ARCH=um CC=x86_64-linux-gnu-gcc-14 KRUSTFLAGS=-Crelocation-model=static)
 		;;
 	*)
