@@ -7,9 +7,9 @@ Reads the output of `apt-cache dumpavail` and prints
     KVER  PACKAGE-VERSION  SOURCE-PACKAGE  IMAGE-PACKAGE  MODULES-PACKAGE
 
 for the newest kernel in the supported range whose image, headers and source
-are all there in one version. Backports often holds the headers and source of
-a new kernel days before its signed image: that one is chosen only when asked
-for by name, and then run from the unsigned image.
+are available in one version. Backports often holds the headers and source of
+a new kernel days before its signed image. Such a kernel is chosen only if
+--want names it, and then booted from the unsigned image.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 
 
 def packages(lines):
-    """The set of (package, version) of everything on offer."""
+    """The set of (package, version) of every available package."""
     found, name = set(), None
     for line in lines:
         if line.startswith("Package: "):
@@ -56,7 +56,7 @@ def main():
     parser.add_argument("--min", default="7.2")
     parser.add_argument("--max", default="7.3")
     parser.add_argument("--flavour", default="amd64")
-    parser.add_argument("--want", default="", help="a version, or how it begins")
+    parser.add_argument("--want", default="", help="a version, or the beginning of one")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
 

@@ -1,15 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Shared by the tools: where things live, how a cached stage is made, and how
-# a tool speaks. Sourced, never run.
+# Shared by the tools: paths, messages, packages of the machine, and cached stages. Sourced, never run.
 
 set -euo pipefail
 
-# Those who are not root do not have chroot and mount in theirs.
+# chroot and mount: an ordinary user's PATH lacks their directories.
 PATH=$PATH:/usr/sbin:/sbin
 
-# shellcheck disable=SC2034 # used by those who source this
+# shellcheck disable=SC2034 # used by scripts that source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 CACHE=${RSIW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rsiw}
 # shellcheck disable=SC2034
@@ -21,7 +20,7 @@ CACHE=$(cd "$CACHE" && pwd -P)
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# One second of the clock is enough here: stages take seconds to minutes.
+# In seconds.
 now() { date +%s; }
 
 as_root() {
@@ -34,8 +33,8 @@ as_root() {
 	fi
 }
 
-# Make sure that commands exist on the host (or files, by their paths), by the packages that bring them:
-# need_host COMMAND=PACKAGE... README names all of them (the stage scripts looks).
+# need_host COMMAND|FILE=PACKAGE...: install the packages whose command, or file (a path, or a pattern of
+# paths), this machine lacks. README names each package; CI's stage "scripts" checks that it does.
 need_host() {
 	local pair missing=()
 	for pair; do
@@ -48,7 +47,7 @@ need_host() {
 	command -v apt-get >/dev/null ||
 		die "please install: ${missing[*]} (this is not a Debian machine)"
 	as_root apt-get -q update >/dev/null || say "apt-get update failed; trying on"
-	# With what they depend on, where the machine lacks that.
+	# The list includes the dependencies that the machine lacks.
 	say "installing on this machine: $(apt-get -s --no-install-recommends install "${missing[@]}" |
 		sed -n 's/^Inst \([^ ]*\).*/\1/p' | tr '\n' ' ')"
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
@@ -56,13 +55,13 @@ need_host() {
 		die "could not install: ${missing[*]}"
 }
 
-# A short key of everything a stage was made from.
+# key_of INPUT...: a short hash of everything that a stage is made from.
 key_of() { printf '%s\n' "$@" | sha256sum | cut -c1-12; }
 
-# stage DIR TITLE FUNCTION: fill DIR by FUNCTION unless that was done before.
-# The stamp comes last, so an interrupted stage is simply made anew; it is
-# filled in place, not renamed, because kernel trees remember where they are.
-# The lock is held for one stage only: others wait for it and then find it.
+# stage DIR TITLE FUNCTION: run FUNCTION, which fills DIR, unless an earlier run has filled it.
+# The stamp is written last, so an interrupted stage is made again. DIR is filled in place and not renamed,
+# because a kernel tree records its own path. Each stage has its own lock: another process that wants the
+# same stage waits, and then finds it made.
 stage() {
 	local dir=$1 title=$2 fill=$3 began lock status
 	[ ! -e "$dir/.stamp" ] || return 0
@@ -77,8 +76,8 @@ stage() {
 		began=$(now)
 		[ ! -e "$dir" ] || as_root rm -rf --one-file-system "$dir"
 		mkdir -p "$dir"
-		# Not `(...) || die`: what stands before || runs without set -e, and
-		# half a build root would pass for a whole one.
+		# Not `(...) || die`: a command before || runs without set -e, so half a build root would pass
+		# for a whole one.
 		set +e
 		(set -e; "$fill" "$dir" {lock}>&-)
 		status=$?
@@ -90,7 +89,7 @@ stage() {
 	exec {lock}>&-
 }
 
-# Run a noisy command with its output in a log, shown only if it fails.
+# quiet LOG COMMAND...: run a command with its output in LOG; if it fails, show the end of LOG.
 quiet() {
 	local log=$1
 	shift

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# bench.gp TABLE SVG: bandwidth by the size of messages. The table has a row for each size and
-# a column for each kind, with its name on top; "?" where nothing was measured.
+# bench.gp TABLE SVG: plot bandwidth by message size. The table has a row for each size, and a column for each
+# kind of transport with its name as header; "?" marks a missing value.
 
 set terminal svg noenhanced size 900,480 font "sans,11" background "white"
 set output ARG2

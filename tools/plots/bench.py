@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""bench.py DIR: DIR/bench.tsv, the measurements of perf/bench, becomes
+"""bench.py DIR: evaluate DIR/bench.tsv, the measurements of the job perf/bench.
 
-bench.json (each point: medians, all values, how to repeat it), summary.txt (tables, printed,
-too) and a table to be plotted for each metric (METRIC.dat: a column for each kind).
+Writes bench.json (each point: median, all values, the command that repeats it), summary.txt (tables, which
+are printed, too) and a table for plotting for each metric (METRIC.dat, a column for each kind of transport).
 """
 
 import csv
@@ -16,7 +16,7 @@ BANDWIDTHS = ("send_bw", "write_bw", "read_bw")
 
 
 def read(path):
-    """{(metric, size, qps): {kind: [row]}}, and the kinds in their order."""
+    """{(metric, size, qps): {kind: [row]}}, and the kinds in order of appearance."""
     points, kinds = defaultdict(lambda: defaultdict(list)), []
     with open(path, encoding="ascii") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -32,7 +32,7 @@ def median(rows):
 
 
 def detail(rows, name):
-    """The median of a number among the details, or None."""
+    """The median of the number NAME=... in the rows' details, or None."""
     found = [re.search(rf"\b{re.escape(name)}=([\d.]+)", row["details"]) for row in rows]
     values = [float(match[1]) for match in found if match]
     return statistics.median(values) if values else None

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# nfs.gp TABLE SVG: throughput, and CPU time per MiB, of NFS reads by size. The
-# table's columns: size, over what (a word), MiB/s, client's and
-# server's load, ms of CPU per MiB.
+# nfs.gp TABLE SVG: plot throughput, and CPU time per MiB, of NFS reads by size. The table's columns: size,
+# transport (a word), MiB/s, load of the client and of the server, ms of CPU per MiB.
 
 table = ARG1
 set terminal svg noenhanced size 900,420 font "sans,11" background "white"
