@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What the scripts of this directory have in common. They are run in the build root.
+# Shared by the scripts of this directory, which run in the build root.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -17,8 +17,8 @@ if [ -z "${CXX:-}" ] && ! command -v c++ >/dev/null; then
 	export CXX
 fi
 
-# build DIR FLAG...: the targets with these flags for rustc; their directory is in $built. With
-# --target the flags are for the targets only, not for build scripts.
+# build DIR FLAG...: build the targets with these flags for rustc, and set $built to their directory.
+# Because of --target, cargo does not use the flags for build scripts.
 build() {
 	local dir=$1
 	shift
@@ -27,8 +27,8 @@ build() {
 	built=$dir/$triple/release
 }
 
-# build_fuzzers: coverage by flags that rustc has in its stable release, hence no cargo-fuzz and no
-# nightly.
+# build_fuzzers: build the targets with libFuzzer's instrumentation, by flags of the stable rustc.
+# So neither cargo-fuzz nor a nightly rustc is needed.
 build_fuzzers() {
 	build "$CARGO_TARGET_DIR" -Cpasses=sancov-module \
 		-Cllvm-args=-sanitizer-coverage-level=4 \
@@ -37,5 +37,5 @@ build_fuzzers() {
 		-Cllvm-args=-sanitizer-coverage-trace-compares
 }
 
-# found NAME: where the inputs are that this machine found.
+# found NAME: the directory of the inputs that this machine has found.
 found() { echo "$CARGO_TARGET_DIR/fuzz-corpus/$1"; }

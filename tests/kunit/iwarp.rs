@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit runs of the protocol engine's cases (tests/host/suites), compiled as the kernel compiles.
+//! Runs the protocol engine's test cases (tests/host/suites) in KUnit, compiled with the kernel's flags.
 //!
-//! The list is checked against the suites by tests/host/tests/kunit_list.rs.
+//! tests/host/tests/kunit_list.rs checks that every case is in this list.
 
 use kernel::prelude::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two peers that run a script against each other, and damage to the octets between them.
+//! Two peers that run scripts with each other, while data between them is damaged.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two peers with memory that run a script against each other.
+//! Two peers with memory that run scripts with each other.
 
 #![no_main]
 

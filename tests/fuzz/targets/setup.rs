@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection setup: two engines that negotiate, and an engine against anything.
+//! Connection setup: of two engines with each other, and of an engine with arbitrary octets.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     match mode & 3 {
         0 => setup::run(&mut Entropy::new(rest)),
         1 => setup::feed(&mut Entropy::new(rest), rest),
-        // With a good key, so that the fields behind it are reached.
+        // A valid key, so that the fields after it are parsed.
         mode => {
             let key: &[u8] = if mode == 2 {
                 b"MPA ID Req Frame"

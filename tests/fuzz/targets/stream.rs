@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A stream of anything, in any pieces: the receiver keeps its promises to the handler, and tells it
-//! the same for every cut.
+//! Arbitrary octets, in arbitrary pieces: the receiver keeps its contract with the handler, and makes the
+//! same calls however the stream is split.
 
 #![no_main]
 
@@ -22,8 +22,8 @@ const REFUSALS: [Refusal; 8] = [
     Refusal::Local,
 ];
 
-/// The stream itself, or the stream of FPDUs whose ULPDUs are these octets: without good CRCs, and
-/// with lengths that are noise, little is reached.
+/// `data` itself, or FPDUs whose ULPDUs are `data`: random octets have wrong lengths and CRCs, and so
+/// reach little code.
 fn stream(framed: bool, data: &[u8]) -> Vec<u8> {
     if !framed {
         return data.to_vec();
@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
         }
         rx
     };
-    // However often a Send waits for its receive.
+    // A Send that waits for its receive makes no difference in the end.
     let prompt = Any {
         waits: 0,
         ..handler.clone()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the engine itself costs per FPDU: CRC and copies are left out.
+//! Measures the cost of the engine per FPDU, without CRC and copies.
 //!
 //! `cost [rx|rx-crc|tx] [FPDUS] [PAYLOAD]` prints nanoseconds. Under an instruction counter, the difference
 //! between two runs with different FPDUS is exact (for instance `valgrind --tool=callgrind`, or
@@ -14,7 +14,7 @@ use iwarp::tx::{Framer, Message, Segmenter, Sink};
 use iwarp::{Stag, TaggedOffset};
 use iwarp_sim::stream::{frame, pattern, Item};
 
-/// Takes everything, copies and sums nothing.
+/// A handler that accepts everything, without copying or calculating a CRC.
 #[derive(Default)]
 struct Nothing {
     octets: u64,
@@ -23,7 +23,7 @@ struct Nothing {
 impl Handler for Nothing {
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
         black_box((crc, data.len()));
-        // What an FPDU that was framed without CRC has in its place.
+        // The value of the CRC field of an FPDU that was framed without CRC.
         0
     }
 
@@ -85,13 +85,13 @@ fn main() {
     let mut nothing = Nothing::default();
     let (start, done) = match &*what {
         "rx" | "rx-crc" => {
-            // A train of messages of one FPDU, framed without CRC; the handler finds each good.
-            let train = 32;
+            // A stream of messages of one FPDU each, framed without CRC. To the handler each CRC is correct.
+            let count = 32;
             let item = Item {
                 message,
                 payload: pattern(0, payload),
             };
-            let stream = frame(&vec![item; train as usize], false, false, || 64768);
+            let stream = frame(&vec![item; count as usize], false, false, || 64768);
             let mut rx = Receiver::new(RxConfig {
                 crc: what == "rx-crc",
             });
@@ -100,7 +100,7 @@ fn main() {
             while done < fpdus {
                 let stream = black_box(&stream);
                 rx.receive(stream, &mut nothing).expect("good stream");
-                done += train;
+                done += count;
             }
             (start, done)
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the engine sends, against the figures of the RFCs.
+//! Compares the octets that the engine sends with the figures of the RFCs.
 
 use iwarp::mpa::mulpdu;
 use iwarp::tx::{Framer, Message, Segment, Segmenter};
@@ -95,7 +95,7 @@ pub(crate) fn mpa_figure_5() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 Figure 6: the second FPDU, behind one of 492 octets, with a marker inside.
+/// RFC 5044 Figure 6: the second FPDU, after one of 492 octets, with a marker inside.
 pub(crate) fn mpa_figure_6() -> Outcome {
     let mut tape = Tape::<640>::new(true);
     let mut framer = Framer::new(true, true);
@@ -122,7 +122,7 @@ pub(crate) fn mpa_figure_6() -> Outcome {
     Ok(())
 }
 
-/// Where the markers are in a stream whose first FPDU has this much payload, and where FPDUs start.
+/// A stream of two FPDUs with markers, the first with this much payload, and where the second starts.
 fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
     let mut tape = Tape::new(true);
     let mut framer = Framer::new(true, true);
@@ -251,7 +251,7 @@ pub(crate) fn read_request_message() -> Outcome {
             src_to: TaggedOffset(0xbbbb_cccc_dddd_eeee),
         },
     };
-    // The length given is of no account.
+    // The engine must ignore the length that is passed for a Read Request.
     let Some(got) = framed(message, 99) else {
         check!(false);
         return Ok(());
@@ -364,7 +364,7 @@ pub(crate) fn tagged_example_of_ddp() -> Outcome {
     Ok(())
 }
 
-/// A peer may ask for a response where offsets wrap; that it is wrong is its own to find out.
+/// A peer may request a response whose Tagged Offsets wrap. The engine sends it; checking is the peer's task.
 pub(crate) fn write_to_wraps() -> Outcome {
     let message = Message::ReadResponse {
         stag: Stag(9),
@@ -403,7 +403,7 @@ pub(crate) fn zero_length_messages() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s4.5: both formulas, written as there.
+/// RFC 5044 s4.5: the engine's MULPDU equals both formulas.
 pub(crate) fn mulpdu_formula() -> Outcome {
     for emss in 200..70_000u32 {
         let with = emss - (6 + 4 * emss.div_ceil(512) + emss % 4);
@@ -430,7 +430,7 @@ pub(crate) fn mulpdu_bounds() -> Outcome {
     Ok(())
 }
 
-/// Full FPDUs are as long as the segment they are made for, less what is not a multiple of four.
+/// A full FPDU fills its TCP segment, down to a multiple of four octets.
 pub(crate) fn full_mulpdu_has_no_pad() -> Outcome {
     for emss in 200..1600 {
         let mut segmenter = Segmenter::new(send(1), 100_000);
@@ -443,7 +443,7 @@ pub(crate) fn full_mulpdu_has_no_pad() -> Outcome {
     Ok(())
 }
 
-/// A MULPDU below the least that there is must not stop a message.
+/// A MULPDU below the minimum is raised, so that a message can make progress.
 pub(crate) fn small_mulpdu_is_raised() -> Outcome {
     for size in [0, 1, 17, 18, 127] {
         let mut segmenter = Segmenter::new(send(1), 200);
@@ -479,7 +479,7 @@ pub(crate) fn crc_off_sends_field() -> Outcome {
     Ok(())
 }
 
-/// No empty segment follows one that is full.
+/// No empty segment follows a full last one.
 pub(crate) fn exact_fit_is_one_segment() -> Outcome {
     for (message, header) in [
         (send(1), 18),
@@ -508,13 +508,13 @@ pub(crate) fn exact_fit_is_one_segment() -> Outcome {
     Ok(())
 }
 
-/// Whichever call of a sink fails, the failure is reported and no later call made.
+/// Whichever call of a sink fails, the framer reports it and makes no further call.
 pub(crate) fn failing_sink() -> Outcome {
     let Some(segment) = only(send(1), 1201) else {
         check!(false);
         return Ok(());
     };
-    // Header, payload, trailer; with markers also those, and payload and pad between them.
+    // Calls: header, payload, trailer; with markers also the markers, and the payload and pad between them.
     for (markers, calls) in [(false, 3), (true, 9)] {
         for room in 0..=calls {
             let mut tape = Tape::<1400>::new(false);

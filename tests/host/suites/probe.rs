@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler that remembers, and can be told to refuse.
+//! A handler that records its calls, and refuses one on demand.
 
 use iwarp::rx::{
     Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target,
@@ -9,7 +9,7 @@ use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
 
 use super::wire::{crc32c, Wire};
 
-/// Call of a handler that is to be refused.
+/// A kind of call that a handler can refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// `begin_segment`.
@@ -22,7 +22,7 @@ pub(crate) enum Call {
     Deliver,
 }
 
-/// Handler for cases: records calls.
+/// The handler of the test cases.
 pub(crate) struct Probe {
     /// Segments that began.
     pub(crate) begun: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Probe {
     pub(crate) data: Wire,
     /// Answer to `expected_read`.
     pub(crate) expect: Option<ReadExpect>,
-    /// What to refuse.
+    /// The call to refuse, and the reason.
     pub(crate) refuse: Option<(Call, Refusal)>,
 }
 
@@ -134,17 +134,17 @@ pub(crate) fn receiver() -> Receiver {
     Receiver::new(RxConfig { crc: true })
 }
 
-/// What a fresh receiver says of this stream.
+/// The result of this stream in a new receiver.
 pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
     receiver().receive(stream.get(), probe).map(|_| ())
 }
 
-/// Terminate code for this stream, `None` if there is no fault or no code.
+/// The Terminate code for this stream; `None` without a fault, or without a code.
 pub(crate) fn code(stream: &Wire, probe: &mut Probe) -> Option<TermCode> {
     verdict(stream, probe).err().and_then(|f| f.term())
 }
 
-/// Terminate for this stream.
+/// The Terminate for this stream.
 pub(crate) fn terminate_for(stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
     let mut rx = receiver();
     let fault = rx.receive(stream.get(), probe).err()?;

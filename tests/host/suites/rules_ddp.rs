@@ -109,8 +109,8 @@ pub(crate) fn send_without_buffer() -> Outcome {
     Ok(())
 }
 
-/// A Send whose buffer may come yet: nothing behind its header is taken, and in the end it is as if
-/// the buffer had been there.
+/// A Send waits for a buffer that may still be posted. The receiver consumes nothing after the header
+/// meanwhile. Once the buffer is there, the result is the same as if it had been there before.
 pub(crate) fn send_waits_for_buffer() -> Outcome {
     const HEADER: usize = 20;
     let stream = Wire::new()
@@ -124,7 +124,7 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
         check_eq!(rx.receive(&stream.get()[HEADER..], &mut probe), Ok(0));
         check_eq!(rx.receive(&[], &mut probe), Ok(0));
     }
-    // A FIN here would cut an FPDU short.
+    // A FIN here would truncate the FPDU.
     check!(!rx.at_boundary());
     check_eq!((probe.begun, probe.placed, probe.delivered), (0, 0, 0));
 
@@ -139,7 +139,8 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
     Ok(())
 }
 
-/// The wait ends without a buffer: the fault is the one of a Send that finds none, CRC first.
+/// The wait ends without a buffer. The fault is that of a Send without a buffer, but a CRC error takes
+/// precedence.
 pub(crate) fn send_waits_in_vain() -> Outcome {
     for bad_crc in [false, true] {
         let good = send(1, &[1, 2, 3]);
@@ -153,7 +154,7 @@ pub(crate) fn send_waits_in_vain() -> Outcome {
             &stream,
             &mut Probe::refusing(Call::Begin, Refusal::NoBuffer),
         );
-        // Of an FPDU that is there in whole the CRC would be known before it waits.
+        // Pass the header only: the receiver verifies the CRC of a whole FPDU before the wait.
         check_eq!(rx.receive(&stream.get()[..20], &mut probe), Ok(20));
         probe.refuse = Some((Call::Begin, Refusal::NoBuffer));
         let Err(fault) = rx.receive(&stream.get()[20..], &mut probe) else {
@@ -166,7 +167,8 @@ pub(crate) fn send_waits_in_vain() -> Outcome {
     Ok(())
 }
 
-/// What has a buffer, or needs none, has nothing to wait for: a handler that says so is at fault.
+/// Only the first segment of a Send may wait. Another segment has a buffer or needs none, so a handler that
+/// lets it wait is at fault.
 pub(crate) fn only_the_first_segment_of_a_send_waits() -> Outcome {
     let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
     let fault = verdict(&write(1, 2, &[3]), &mut probe).err();
@@ -195,7 +197,7 @@ fn written(stag: u32, to: u64, len: u32, first: bool, last: bool) -> Placement {
     }
 }
 
-/// s5.1.1: STag and TO say where a tagged segment goes.
+/// s5.1.1: STag and TO tell where to place a tagged segment.
 pub(crate) fn write_single_segment() -> Outcome {
     let mut probe = Probe::new();
     let stream = write(0xdead_beef, 0x0123_4567_89ab_cdef, &[9, 8, 7, 6]);
@@ -227,7 +229,7 @@ pub(crate) fn write_several_segments() -> Outcome {
 
 /// s5.2: "The STag and TO fields MUST NOT be checked for a zero-length Tagged DDP Message."
 pub(crate) fn write_zero_length_not_checked() -> Outcome {
-    // A handler that refuses every STag, and an offset at which anything but nothing wraps.
+    // The handler refuses every STag, and any length but zero would wrap at this offset.
     let mut probe = Probe::refusing(Call::Begin, Refusal::InvalidStag);
     check!(verdict(&write(0xffff_ffff, u64::MAX, &[]), &mut probe).is_ok());
     check_eq!(probe.event, Some(Event::Write));
@@ -235,7 +237,7 @@ pub(crate) fn write_zero_length_not_checked() -> Outcome {
     Ok(())
 }
 
-/// s5.3: rising TO is only a SHOULD, and every segment of a Write says itself where it goes.
+/// s5.3: increasing TOs are only a SHOULD, as every segment of a Write has its own TO.
 pub(crate) fn write_segments_out_of_order() -> Outcome {
     let stream = Wire::new()
         .bytes(fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 102, &[3, 4])).get())
@@ -319,7 +321,7 @@ pub(crate) fn version_tagged() -> Outcome {
         let fault = verdict(&stream, &mut Probe::new()).err();
         let expected = FaultKind::Ddp(TermCode::TAGGED_VERSION);
         check_eq!(fault.map(|f| f.kind()), Some(expected));
-        // The layer below speaks first, whatever RDMAP has to say.
+        // DDP's error takes precedence over RDMAP's.
         let stream = fpdu(&tagged(0xc0 | dv, op::WRITE & 0x0f, 1, 2, &[3]));
         let fault = verdict(&stream, &mut Probe::new()).err();
         check_eq!(fault.map(|f| f.kind()), Some(expected));
@@ -434,7 +436,7 @@ pub(crate) fn refused_segment_is_not_placed() -> Outcome {
     Ok(())
 }
 
-/// The same when the error shows while the segment is placed: for instance, the buffer is gone.
+/// The same if the error occurs during placement: for instance, the buffer is gone.
 pub(crate) fn refused_half_way() -> Outcome {
     let stream = write(1, 2, &[1, 2, 3, 4, 5]);
     let mut rx = receiver();
@@ -452,7 +454,7 @@ pub(crate) fn refused_half_way() -> Outcome {
     Ok(())
 }
 
-/// A tagged message may pass between the segments of an untagged one, and the reverse.
+/// Tagged and untagged messages may interleave, segment by segment.
 pub(crate) fn tagged_and_untagged_interleave() -> Outcome {
     let mut rx = receiver();
     let mut probe = Probe::new();
@@ -495,7 +497,7 @@ pub(crate) fn two_tagged_messages_do_not_interleave() -> Outcome {
     Ok(())
 }
 
-/// A handler may also find out at the end of a segment that it cannot go on.
+/// A handler may also refuse the end of a segment.
 pub(crate) fn refused_end_of_segment() -> Outcome {
     let mut probe = Probe::refusing(Call::End, Refusal::Local);
     let mut rx = Receiver::new(RxConfig { crc: false });

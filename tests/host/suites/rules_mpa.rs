@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FPDUs: boundaries, pad, CRC, and what happens after an error (RFC 5044 s4, s6, s8).
+//! FPDUs: boundaries, pad, CRC, and the state after an error (RFC 5044 s4, s6, s8).
 
 use iwarp::rx::{Event, FaultKind, Receiver, Refusal, RxConfig};
 use iwarp::TermCode;
@@ -114,8 +114,8 @@ pub(crate) fn crc_mismatch() -> Outcome {
     Ok(())
 }
 
-/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." The FPDU is
-/// whole when its header is looked at, however much of that came earlier.
+/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." This holds if the
+/// whole FPDU is available when the receiver parses the header, even if a part of the header came earlier.
 pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
     for good in [send(1, &[1, 2, 3, 4, 5]), write(7, 9, &[1, 2])] {
         let bad = good.clone().flip(good.len() - 1, 0);
@@ -123,7 +123,8 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
         for cut in 0..=header {
             let (front, rest) = bad.get().split_at(cut);
             let (mut rx, mut probe) = (receiver(), Probe::new());
-            // With its last octet the header is looked at, and there is more only when that comes.
+            // The receiver parses the header when its last octet arrives: with `rest`, unless `front`
+            // is the whole header.
             let early = rx.receive(front, &mut probe);
             check!(early.is_ok());
             let fault = rx.receive(rest, &mut probe).err();
@@ -141,7 +142,7 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
     Ok(())
 }
 
-/// The same, of an FPDU that comes in pieces: what has come is placed by then, and nothing is
+/// The same for an FPDU in pieces: earlier pieces have been placed when the CRC arrives, but nothing is
 /// delivered.
 pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
     let mut probe = Probe::new();
@@ -183,7 +184,8 @@ pub(crate) fn crc_off_not_checked() -> Outcome {
     Ok(())
 }
 
-/// A header that a CRC error may have damaged is not blamed on the peer's DDP.
+/// A wrong CRC outranks a header fault: the damage may have caused the fault, so it is not reported as a
+/// DDP error of the peer.
 pub(crate) fn crc_outranks_header_fault() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
     check_eq!(code(&bad_qn, &mut Probe::new()), Some(TermCode::INVALID_QN));
@@ -192,7 +194,7 @@ pub(crate) fn crc_outranks_header_fault() -> Outcome {
     Ok(())
 }
 
-/// The whole FPDU is awaited, and none of its payload placed.
+/// After a header fault the receiver waits for the FPDU's CRC, and places no payload.
 pub(crate) fn header_fault_waits_for_crc() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
     let mut probe = Probe::new();
@@ -208,7 +210,7 @@ pub(crate) fn header_fault_waits_for_crc() -> Outcome {
     Ok(())
 }
 
-/// Without CRCs there is nothing to wait for.
+/// Without CRCs the receiver reports a header fault at once.
 pub(crate) fn header_fault_at_once_without_crc() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
     let mut rx = Receiver::new(RxConfig { crc: false });
@@ -218,7 +220,7 @@ pub(crate) fn header_fault_at_once_without_crc() -> Outcome {
     Ok(())
 }
 
-/// An error of this end does not depend on what the peer sends.
+/// The receiver reports a local error at once: the CRC does not matter to it.
 pub(crate) fn local_refusal_at_once() -> Outcome {
     let stream = send(1, &[1, 2, 3, 4]);
     let mut probe = Probe::refusing(Call::Place, Refusal::Local);
@@ -286,7 +288,7 @@ pub(crate) fn ulpdu_too_short() -> Outcome {
             if len < min {
                 check_eq!(got.map(|f| f.kind()), Some(FaultKind::Framing));
             }
-            // The same octet by octet, with an FPDU behind that must not be touched.
+            // The same octet by octet; the receiver must not consume the next FPDU.
             let mut rx = receiver();
             let mut probe = Probe::new();
             let mut result = Ok(0);
@@ -320,7 +322,7 @@ pub(crate) fn nothing_after_a_fault() -> Outcome {
     Ok(())
 }
 
-/// Where a FIN cuts nothing short.
+/// `at_boundary` and `mid_message`: where a FIN truncates nothing.
 pub(crate) fn boundaries() -> Outcome {
     let stream = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2, 3]));
     let mut rx = receiver();
@@ -336,7 +338,7 @@ pub(crate) fn boundaries() -> Outcome {
     check!(rx.receive(last.get(), &mut probe).is_ok());
     check!(rx.at_boundary());
     check!(!rx.mid_message());
-    // A Terminate ends the stream wherever it comes: in the middle of a Write, and of a Send.
+    // A Terminate ends the stream anywhere, also in the middle of a Write or a Send.
     let begun = [
         fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[1, 2])),
         fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2, 3])),
@@ -353,7 +355,7 @@ pub(crate) fn boundaries() -> Outcome {
     Ok(())
 }
 
-/// The FPDU of Figure 5 less its marker, which also is not in the CRC then.
+/// The FPDU of Figure 5 without its marker, which the CRC then does not cover.
 pub(crate) fn figure_5_without_marker() -> Outcome {
     let mut probe = Probe::new();
     let stream = send(1, &[0; 24]);

@@ -91,7 +91,7 @@ pub(crate) fn invalidate_refused() -> Outcome {
         check_eq!(code(&stream, &mut probe), Some(expected));
         check_eq!(probe.placed, 1);
     }
-    // Without an Invalidate STag there is nothing that the peer could have named wrong.
+    // A Send without Invalidate cannot fail so: the refusal is a fault of the handler.
     let mut probe = Probe::refusing(Call::Deliver, Refusal::CannotInvalidate);
     let got = code(&send(1, &[]), &mut probe);
     check_eq!(got, Some(TermCode::LOCAL_CATASTROPHIC));
@@ -141,7 +141,7 @@ pub(crate) fn opcode_in_tagged_segment() -> Outcome {
     Ok(())
 }
 
-/// s4.1 Figure 4: so does the queue number.
+/// s4.1 Figure 4: the queue number belongs to the opcode.
 pub(crate) fn opcode_on_wrong_queue() -> Outcome {
     for (control, queue) in [
         (op::WRITE, 3),
@@ -189,7 +189,7 @@ pub(crate) fn read_request_fields() -> Outcome {
     Ok(())
 }
 
-/// No one does it, but DDP allows it.
+/// DDP allows a Read Request in two segments, though no known peer sends one.
 pub(crate) fn read_request_in_two_segments() -> Outcome {
     let (header, expected) = request();
     let (front, back) = header.get().split_at(11);
@@ -205,7 +205,7 @@ pub(crate) fn read_request_in_two_segments() -> Outcome {
     Ok(())
 }
 
-/// The untagged buffer of QN 1 has room for the header.
+/// The untagged buffers of QN 1 are as long as the header.
 pub(crate) fn read_request_too_long() -> Outcome {
     let stream = read_request(1, &request().0.u8(0));
     let mut probe = Probe::new();
@@ -298,14 +298,14 @@ pub(crate) fn read_response() -> Outcome {
     Ok(())
 }
 
-/// Every segment continues where the last one ended.
+/// Every segment of a Read Response continues where the last one ended.
 pub(crate) fn read_response_several_segments() -> Outcome {
     let mut probe = Probe::reading(7, u64::MAX - 5, 5);
     let mut rx = receiver();
     let first = response(TAGGED_MORE, 7, u64::MAX - 5, &[1, 2, 3]);
     check!(rx.receive(first.get(), &mut probe).is_ok());
     check_eq!(probe.placement, answered(0, 3, true, false));
-    // The head of the read queue is asked for once.
+    // The receiver asks for the head of the read queue once per response.
     probe.expect = None;
     let last = response(TAGGED_LAST, 7, u64::MAX - 2, &[4, 5]);
     check!(rx.receive(last.get(), &mut probe).is_ok());
@@ -314,8 +314,8 @@ pub(crate) fn read_response_several_segments() -> Outcome {
     Ok(())
 }
 
-/// s5.2.1: "MUST respond with a zero-length RDMA Read Response Message", of which STag and TO are
-/// not checked.
+/// s5.2.1: "MUST respond with a zero-length RDMA Read Response Message", whose STag and TO are not
+/// checked.
 pub(crate) fn read_response_zero_length() -> Outcome {
     let mut probe = Probe::reading(7, 100, 0);
     check!(verdict(&response(TAGGED_LAST, 8, 1, &[]), &mut probe).is_ok());
@@ -324,7 +324,7 @@ pub(crate) fn read_response_zero_length() -> Outcome {
     Ok(())
 }
 
-/// No RDMA Read is outstanding.
+/// A Read Response arrives although no RDMA Read is outstanding.
 pub(crate) fn read_response_unexpected() -> Outcome {
     for payload in [&[1][..], &[]] {
         let mut probe = Probe::new();
@@ -439,7 +439,8 @@ pub(crate) fn terminate_too_short() -> Outcome {
     Ok(())
 }
 
-/// Headers that a Terminate announces and does not have are absent, and its error is still told.
+/// A Terminate may announce headers that it does not contain. They are treated as absent, and its error is
+/// still reported.
 pub(crate) fn terminate_promising_too_much() -> Outcome {
     let full = Wire::new()
         .u32(0x0101_e000)
@@ -463,7 +464,7 @@ pub(crate) fn terminate_promising_too_much() -> Outcome {
     Ok(())
 }
 
-/// RFC 6581 s9.2: a zero-length Send as RTR takes no receive buffer of the ULP, but its MSN.
+/// RFC 6581 s9.2: a zero-length Send as RTR consumes an MSN, but no receive buffer of the ULP.
 pub(crate) fn rtr_send() -> Outcome {
     let mut rx = receiver();
     rx.expect_rtr_send();
@@ -502,7 +503,7 @@ pub(crate) fn rtr_send_only_first() -> Outcome {
     Ok(())
 }
 
-/// The other RTRs are what they look like.
+/// A zero-length Write or Read as RTR is handled as any other.
 pub(crate) fn rtr_write_and_read() -> Outcome {
     let mut probe = Probe::new();
     check!(verdict(&write(0, 0, &[]), &mut probe).is_ok());

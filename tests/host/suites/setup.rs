@@ -42,7 +42,7 @@ pub(crate) fn crc_negotiation() -> Outcome {
             let (initiator, responder) = negotiate(&offer, &answer).map_err(fail)?;
             check_eq!(initiator.map(|a| a.crc), Ok(mine || theirs));
             check_eq!(responder.crc, mine || theirs);
-            // A Reply of a responder that states only its own preference.
+            // The Reply has only the responder's own preference.
             let c = if theirs { 0x40 } else { 0 };
             let raw = if revision == 1 {
                 Raw::reply(c, 1, b"")
@@ -56,8 +56,8 @@ pub(crate) fn crc_negotiation() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s7.1.1: M of either frame declares what its sender requires to receive; this end never
-/// does, and inserts markers when the peer does.
+/// RFC 5044 s7.1.1: a sender sets M if it requires to receive markers. The engine never sets it, and
+/// inserts markers if the peer sets it.
 pub(crate) fn marker_negotiation() -> Outcome {
     for (flags, markers) in [(0x40, false), (0xc0, true)] {
         let (responder, _) = ask(&Raw::request(flags, 1, b"")).map_err(fail)?;
@@ -71,7 +71,7 @@ pub(crate) fn marker_negotiation() -> Outcome {
     Ok(())
 }
 
-/// The experimental bit needs both ends.
+/// Large FPDUs need the experimental bit from both ends.
 pub(crate) fn large_fpdu_negotiation() -> Outcome {
     for (mine, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
         let offer = Offer {
@@ -89,7 +89,7 @@ pub(crate) fn large_fpdu_negotiation() -> Outcome {
         let (_, len) = Initiator::request(&offer, &mut buf).map_err(fail)?;
         let bit = if mine { 0x08 } else { 0 };
         check_eq!(&buf[..len], Raw::request(0x40 | bit, 1, b"").get());
-        // One that sets it unasked is not believed.
+        // The bit is ignored in a Reply if the Request did not have it.
         let agreed = reply_to(&offer, &Raw::reply(0x48, 1, b""));
         check_eq!(agreed.map(|a| a.large_fpdu), Ok(mine));
     }
@@ -117,7 +117,7 @@ pub(crate) fn ird_ord_negotiation() -> Outcome {
             }
         }
     }
-    // Unenhanced, each end keeps what it has.
+    // Without enhanced setup, each end keeps its own depths.
     let offer = Offer {
         ird: 5,
         ord: 6,
@@ -133,10 +133,10 @@ pub(crate) fn ird_ord_negotiation() -> Outcome {
 /// initiator does not have sufficient resources for the required IRD, it MUST send a TERM message".
 pub(crate) fn ird_insufficient() -> Outcome {
     let offer = enhanced(4, 4, RtrSet::EMPTY);
-    // More than offered, within limits.
+    // More than offered, but within the limits.
     let agreed = reply_to(&offer, &Raw::reply(0x50, 2, &[0, 4, 0, 64]));
     check_eq!(agreed.map(|a| a.ird), Ok(64));
-    // Beyond them. The Terminate needs the stream's parameters.
+    // Beyond the limits. The error carries the stream's parameters, which sending the Terminate needs.
     let got = reply_to(&offer, &Raw::reply(0xd0, 2, &[0, 4, 0, 65])).err();
     let expected = MpaError::Incompatible {
         code: TermCode::MPA_INSUFFICIENT_IRD,
@@ -201,7 +201,7 @@ pub(crate) fn peer_depths_are_passed_on() -> Outcome {
 
 const SETS: [RtrSet; 4] = [RtrSet::SEND, RtrSet::WRITE, RtrSet::READ, RtrSet::ALL];
 
-/// RFC 6581 s9.2: one of the indications that both ends support.
+/// RFC 6581 s9.2: the ends choose an RTR indication that both support.
 pub(crate) fn rtr_negotiation() -> Outcome {
     for mine in SETS {
         for theirs in SETS {
@@ -209,7 +209,7 @@ pub(crate) fn rtr_negotiation() -> Outcome {
             let answer = enhanced(4, 4, theirs);
             let (initiator, responder) = negotiate(&offer, &answer).map_err(fail)?;
             let common = mine & theirs;
-            // What the Reply says, from which the initiator may choose.
+            // The Reply's options, from which the initiator may choose.
             check_eq!(
                 responder.rtr_any,
                 if common.is_empty() { theirs } else { common }
@@ -261,8 +261,8 @@ pub(crate) fn rtr_none_in_common() -> Outcome {
     Ok(())
 }
 
-/// An initiator of the peer-to-peer model that offers none: it may send what the Reply names, and
-/// the responder takes that for the RTR.
+/// An initiator of the peer-to-peer model offers no RTR. It may send the one that the Reply names,
+/// which the responder accepts as RTR.
 pub(crate) fn rtr_none_offered() -> Outcome {
     let mut buf = [0; FRAME_MAX];
     let (responder, asked) = ask(&Raw::request(0x50, 2, &[0x80, 4, 0, 4])).map_err(fail)?;
@@ -285,7 +285,7 @@ pub(crate) fn rtr_read_needs_depth() -> Outcome {
     // A responder that answers with Read and without depth does not get one.
     let got = reply_to(&offer, &Raw::reply(0x50, 2, &[0x80, 0, 0x40, 0]));
     check!(got.is_err());
-    // Nor is it preferred to Send then.
+    // Without depth, Send is preferred to Read.
     let offer = enhanced(0, 0, RtrSet::READ | RtrSet::SEND);
     let got = reply_to(&offer, &Raw::reply(0x50, 2, &[0xc0, 0, 0x40, 0]));
     check_eq!(got.map(|a| a.rtr), Ok(Some(Rtr::Send)));
@@ -305,7 +305,7 @@ pub(crate) fn rtr_flags_without_peer_to_peer() -> Outcome {
     let (agreed, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
     check_eq!(&buf[..len], Raw::reply(0x50, 2, &[0, 4, 0, 4]).get());
     check_eq!(agreed.rtr, None);
-    // An initiator that did not ask for it does not care what the responder sets.
+    // An initiator that did not set A ignores the responder's flags.
     let offer = enhanced(4, 4, RtrSet::EMPTY);
     let agreed = reply_to(&offer, &Raw::reply(0x50, 2, &[0xc0, 4, 0xc0, 4]));
     check_eq!(agreed.map(|a| a.rtr), Ok(None));
@@ -319,7 +319,7 @@ pub(crate) fn reply_without_peer_to_peer() -> Outcome {
     let agreed = reply_to(&offer, &Raw::reply(0x50, 2, &[0x40, 3, 0xc0, 2])).map_err(fail)?;
     check_eq!((agreed.rtr, agreed.rtr_any), (None, RtrSet::EMPTY));
     check_eq!((agreed.ird, agreed.ord), (4, 3));
-    // All three flags clear although A is set: the responder names its own then.
+    // A is set, but no RTR flag: the responder then names its own.
     let mut buf = [0; FRAME_MAX];
     let (responder, asked) = ask(&Raw::request(0x50, 2, &[0x80, 4, 0, 4])).map_err(fail)?;
     check!(asked.peer_to_peer);
@@ -329,7 +329,7 @@ pub(crate) fn reply_without_peer_to_peer() -> Outcome {
     Ok(())
 }
 
-/// RFC 6581 s10: enhanced is answered with enhanced, unenhanced with unenhanced.
+/// RFC 6581 s10: the Reply has the Request's format, enhanced or not.
 pub(crate) fn reply_of_other_format() -> Outcome {
     let offer2 = enhanced(4, 4, RtrSet::EMPTY);
     for raw in [
@@ -346,7 +346,7 @@ pub(crate) fn reply_of_other_format() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s7.1.2 rule 3: a Reply with the R bit, whatever else it says.
+/// RFC 5044 s7.1.2 rule 3: a Reply with the R bit rejects, whatever its other fields are.
 pub(crate) fn rejected() -> Outcome {
     let mut all = true;
     for offer in [offer(), enhanced(1, 1, RtrSet::ALL)] {

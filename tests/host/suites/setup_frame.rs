@@ -41,7 +41,7 @@ pub(crate) fn request_octets() -> Outcome {
     let expected = Raw::request(0x40, 1, b"hello");
     check_eq!(&buf[..len], expected.get());
     check_eq!(len, 25);
-    // An administrator has CRCs turned off.
+    // An administrator has disabled CRCs.
     let plain = Offer {
         crc: false,
         ..offer
@@ -117,7 +117,7 @@ pub(crate) fn reject_with_required_depths() -> Outcome {
     let len = responder.reject_for(3, 9, b"no", &mut buf).map_err(fail)?;
     let expected = Raw::reply(0x70, 2, &[0, 3, 0, 9, b'n', b'o']);
     check_eq!(&buf[..len], expected.get());
-    // Without a reason, the initiator's own depths.
+    // A reject for another reason has the initiator's own depths.
     let len = responder.reject(b"", &mut buf).map_err(fail)?;
     check_eq!(&buf[..len], Raw::reply(0x70, 2, &[0, 2, 0, 1]).get());
 
@@ -132,7 +132,7 @@ pub(crate) fn reject_with_required_depths() -> Outcome {
     Ok(())
 }
 
-/// The first FPDU may come in the same TCP segment as the frame.
+/// The first FPDU may share the frame's TCP segment; the reader leaves it.
 pub(crate) fn coalesced_fpdu_is_left() -> Outcome {
     for data in [&b""[..], b"x", b"four", &[7; 512]] {
         let raw = Raw::request(0x40, 1, data);
@@ -147,7 +147,7 @@ pub(crate) fn coalesced_fpdu_is_left() -> Outcome {
     Ok(())
 }
 
-/// A frame may come in any pieces.
+/// A frame may arrive in any pieces.
 pub(crate) fn frame_in_single_octets() -> Outcome {
     let raw = Raw::reply(0x40, 1, b"pieces");
     let mut reader = FrameReader::new(FrameKind::Reply);
@@ -172,7 +172,7 @@ pub(crate) fn wrong_key() -> Outcome {
         let got = raw.read(FrameKind::Request).err();
         check_eq!(got, Some(MpaError::Key));
         check_eq!(got.map(|e| e.remedy()), Some(Remedy::Close));
-        // It shows as soon as the octet is there.
+        // The reader reports it at the first wrong octet.
         let mut reader = FrameReader::new(FrameKind::Request);
         check_eq!(reader.input(&raw.get()[..at]), Ok(at));
         check_eq!(reader.input(&raw.get()[at..at + 1]), Err(MpaError::Key));
@@ -192,7 +192,7 @@ pub(crate) fn same_role() -> Outcome {
         reply.read(FrameKind::Request).err(),
         Some(MpaError::SameRole)
     );
-    // Nor does a typestate take the wrong frame.
+    // The states of initiator and responder refuse it, too.
     let reader = request.read(FrameKind::Request).map_err(fail)?;
     let (initiator, _) = Initiator::request(&offer(), &mut [0; FRAME_MAX]).map_err(fail)?;
     let got = reader.frame().map(|f| initiator.reply(&f, LIMITS));

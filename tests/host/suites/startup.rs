@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MPA frames by hand, and short ways through a negotiation.
+//! MPA frames made without the engine, and helpers for a negotiation.
 
 use iwarp::mpa::{
     Agreed, Asked, FrameKind, FrameReader, Initiator, Limits, MpaError, Offer, Responder, RtrSet,
@@ -38,7 +38,7 @@ pub(crate) fn enhanced(ird: u16, ord: u16, rtr: RtrSet) -> Offer<'static> {
 
 pub(crate) const LIMITS: Limits = Limits { ird: 64, ord: 32 };
 
-/// A frame by hand.
+/// A frame made without the engine.
 pub(crate) struct Raw {
     pub(crate) buf: [u8; FRAME_MAX + 8],
     pub(crate) len: usize,
@@ -79,14 +79,14 @@ impl Raw {
     }
 }
 
-/// Lets a responder take this Request.
+/// Passes this Request to a responder.
 pub(crate) fn ask(raw: &Raw) -> Result<(Responder, Asked), MpaError> {
     let reader = raw.read(FrameKind::Request)?;
     let frame = reader.frame().ok_or(MpaError::BufferTooSmall)?;
     Responder::request(&frame)
 }
 
-/// Lets an initiator with this offer take this Reply.
+/// Passes this Reply to an initiator that made this offer.
 pub(crate) fn reply_to(offer: &Offer<'_>, raw: &Raw) -> Result<Agreed, MpaError> {
     let (initiator, _) = Initiator::request(offer, &mut [0; FRAME_MAX])?;
     let reader = raw.read(FrameKind::Reply)?;
@@ -94,7 +94,7 @@ pub(crate) fn reply_to(offer: &Offer<'_>, raw: &Raw) -> Result<Agreed, MpaError>
     initiator.reply(&frame, LIMITS)
 }
 
-/// Negotiates between two engines: what initiator and responder agree on.
+/// Negotiates between two engines, and returns the initiator's and the responder's result.
 pub(crate) fn negotiate(
     offer: &Offer<'_>,
     answer: &Offer<'_>,

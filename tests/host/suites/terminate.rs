@@ -168,7 +168,7 @@ pub(crate) fn operation_error() -> Outcome {
     Ok(())
 }
 
-/// Figure 10: of a Read Request neither more.
+/// Figure 10: a Remote Operation Error of a Read Request does not include the Read Request's header.
 pub(crate) fn operation_error_of_read() -> Outcome {
     let ulpdu = untagged(LAST, op::READ_REQUEST, 1, 1, 0, &[0; 27]);
     let got = encoded(terminate_for(&fpdu(&ulpdu), &mut Probe::new()));
@@ -219,7 +219,7 @@ pub(crate) fn read_in_progress() -> Outcome {
         .bytes(read_header(1, 3048, 7952, 2, 7048).get());
     check_eq!(encoded(Some(term)).get(), expected.get());
     check_eq!(req.after(u32::MAX).len, 0);
-    // An error of this end is not tied to the request.
+    // A local error does not refer to the request.
     let local = Terminate::for_read_request(TermCode::LOCAL_CATASTROPHIC, Msn(9), &req, 1);
     check_eq!(encoded(Some(local)).get(), &[0, 0, 0, 0]);
     Ok(())
@@ -242,7 +242,7 @@ pub(crate) fn first_error_is_captured() -> Outcome {
     Ok(())
 }
 
-/// What is sent is what the peer's engine reports.
+/// A Terminate that one engine sends is reported unchanged by the peer's.
 pub(crate) fn round_trip() -> Outcome {
     let mut term_of_write = Probe::refusing(Call::Begin, Refusal::Wrap);
     let mut term_of_read = Probe::refusing(Call::Deliver, Refusal::Bounds);
@@ -308,7 +308,7 @@ pub(crate) fn length_without_header() -> Outcome {
     Ok(())
 }
 
-/// s4.8: the HdrCt bits tell what there is, not the octets that happen to follow.
+/// s4.8: the HdrCt bits decide which headers are present, not the number of octets that follow.
 pub(crate) fn only_what_is_announced() -> Outcome {
     for hdrct in 0..8u8 {
         let header = Wire::new()

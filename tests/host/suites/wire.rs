@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets on the wire, by hand.
+//! Octets on the wire, made without the engine.
 
 /// A sequence of up to `N` octets.
 #[derive(Clone)]
@@ -10,14 +10,14 @@ pub(crate) struct Wire<const N: usize = 256> {
 }
 
 impl Wire {
-    /// Nothing yet.
+    /// An empty sequence.
     pub(crate) const fn new() -> Self {
         Self::empty()
     }
 }
 
 impl<const N: usize> Wire<N> {
-    /// Nothing yet.
+    /// An empty sequence of any capacity.
     pub(crate) const fn empty() -> Self {
         Self {
             buf: [0; N],
@@ -25,7 +25,7 @@ impl<const N: usize> Wire<N> {
         }
     }
 
-    /// Appends octets; those that find no room are lost, which the comparisons of a case show.
+    /// Appends octets. Octets beyond the capacity are lost, so the comparisons of a case fail.
     pub(crate) fn bytes(mut self, b: &[u8]) -> Self {
         if let Some(room) = self.buf.get_mut(self.len..self.len + b.len()) {
             room.copy_from_slice(b);
@@ -54,7 +54,7 @@ impl<const N: usize> Wire<N> {
         self.bytes(&v.to_be_bytes())
     }
 
-    /// Appends `n` times the octet `v`.
+    /// Appends the octet `v` `n` times.
     pub(crate) fn fill(mut self, v: u8, n: usize) -> Self {
         for _ in 0..n {
             self = self.u8(v);
@@ -106,8 +106,7 @@ pub(crate) fn fpdu(ulpdu: &Wire) -> Wire {
     w.bytes(&crc.to_le_bytes())
 }
 
-/// A sink that keeps what it is given. Payload is the octets 1, 2, 3, ... by offset in the message,
-/// or zeros.
+/// A sink that records its octets. The payload is 1, 2, 3, ... by offset in the message, or zeros.
 pub(crate) struct Tape<const N: usize = 256> {
     /// All octets so far.
     pub(crate) out: Wire<N>,
@@ -115,11 +114,11 @@ pub(crate) struct Tape<const N: usize = 256> {
     pub(crate) at: u32,
     /// Payload is all zeros.
     pub(crate) zeros: bool,
-    /// How often a CRC was asked for.
+    /// Number of calls of `crc32c`.
     pub(crate) crcs: u32,
-    /// How many calls to append octets succeed.
+    /// Number of calls to append octets that will succeed.
     pub(crate) room: u32,
-    /// How many have failed.
+    /// Number of calls that have failed.
     pub(crate) failed: u32,
 }
 
@@ -128,7 +127,7 @@ pub(crate) struct Tape<const N: usize = 256> {
 pub(crate) struct Full;
 
 impl<const N: usize> Tape<N> {
-    /// Nothing yet.
+    /// An empty tape.
     pub(crate) const fn new(zeros: bool) -> Self {
         Self {
             out: Wire::empty(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cases that host and kernel have in common.
+//! The test cases that host and kernel share.
 
 #[path = "../suites/mod.rs"]
 mod suites;

@@ -31,7 +31,7 @@ fn kunit_has_every_case() {
                 "missing in tests/kunit/iwarp.rs: {call}"
             );
         }
-        // And the list has every function that is a case.
+        // The suite's own list has every case, too.
         for line in text.lines() {
             let case = line
                 .strip_prefix("pub(crate) fn ")

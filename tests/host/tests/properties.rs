@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Properties that hold for any messages, any cut of the stream and any damage to it.
+//! Properties that hold for any messages, any segmentation of the stream and any damage to it.
 
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
@@ -12,8 +12,8 @@ use iwarp_sim::{mutant, pair, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// So many cases, unless the environment (PROPTEST_CASES) wants another number. The smallest input
-/// that fails is printed; it belongs into a test of its own, not into a file of seeds.
+/// Runs this number of cases, or that of the environment (PROPTEST_CASES). proptest prints the smallest
+/// input that fails. It saves no file of seeds, because such an input belongs in a test of its own.
 fn cases(cases: u32) -> ProptestConfig {
     let config = ProptestConfig {
         failure_persistence: None,
@@ -25,12 +25,12 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Octets that decide everything in a case.
+/// The octets of the [`Entropy`] of a case.
 fn decisions() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..400)
 }
 
-/// Anything that may arrive: messages, and damage to their octets.
+/// A stream that may arrive, and whether it has CRCs: messages, perhaps damaged.
 fn damaged(e: &mut Entropy) -> (bool, Vec<u8>) {
     let crc = e.flag();
     let items = messages(e, 4);
@@ -78,7 +78,7 @@ fn any_handler(e: &mut Entropy) -> Any {
     }
 }
 
-/// What an independent receiver makes of a stream of these messages.
+/// Checks that an independent receiver finds these messages in the stream.
 fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpdu: usize) {
     let mut found = ulpdus(stream, crc, markers)
         .expect("well-formed stream")
@@ -152,7 +152,7 @@ fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpd
     assert!(found.next().is_none(), "more segments than messages need");
 }
 
-/// What the engine's receiver makes of it.
+/// Checks that the engine's receiver has found these messages.
 fn check_events(items: &[Item], calls: &[Call]) {
     let mut events = calls.iter().filter_map(|c| match c {
         Call::Deliver(e) => Some(*e),
@@ -217,14 +217,14 @@ proptest! {
         check_segments(&items, &stream, crc, markers, 3127);
     }
 
-    /// However TCP cuts the stream, good or damaged, the handler is told the same, up to an FPDU
-    /// with a wrong CRC.
+    /// However TCP splits the stream, good or damaged, the handler gets the same calls, up to an FPDU with
+    /// a wrong CRC.
     #[test]
     fn any_cut_tells_the_same(seed in decisions()) {
         let mut e = Entropy::new(&seed);
         let (crc, stream) = damaged(&mut e);
         let handler = any_handler(&mut e);
-        // A refusal by number of call is the same call for every cut, as place is not counted.
+        // The number of a call does not depend on the split, as `place` is not counted.
         let rx = || Receiver::new(RxConfig { crc });
         let whole = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
         let octets = feed(rx(), crc, handler.clone(), &stream, || 1);
@@ -233,8 +233,9 @@ proptest! {
         whole.check_pieces(&pieces);
     }
 
-    /// Put together, the pieces are like one, and nothing of an FPDU is placed before its CRC was
-    /// verified. (Only what a stream that ends early has of its last FPDU is not handed on.)
+    /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no octet of an FPDU
+    /// is placed before its CRC is verified. (The beginning of an FPDU at the end of the stream is not
+    /// placed.)
     #[test]
     fn whole_fpdus_are_verified_first(seed in decisions()) {
         let mut e = Entropy::new(&seed);
@@ -246,7 +247,7 @@ proptest! {
         let pieces = feed_whole(rx(), crc, handler.clone(), &stream, || 1 + e.below(600) as usize);
         prop_assert_eq!(&one, &octets);
         prop_assert_eq!(&one, &pieces);
-        // Nor does it matter that Sends wait for their receives.
+        // The same if Sends wait for their receives.
         let late = Any { waits: 2, ..handler.clone() };
         let waited = feed_whole(rx(), crc, late, &stream, || 1 + e.below(600) as usize);
         prop_assert_eq!(&one, &waited);
@@ -258,8 +259,8 @@ proptest! {
         }
     }
 
-    /// However often a Send waits for its receive, and wherever TCP has cut the stream, good or damaged: in the
-    /// end the handler was told the same.
+    /// However often a Send waits for its receive, and however TCP splits the stream, good or damaged, the
+    /// handler gets the same calls.
     #[test]
     fn waiting_changes_nothing(seed in decisions(), waits in 1..4u32) {
         let mut e = Entropy::new(&seed);
@@ -276,7 +277,7 @@ proptest! {
         whole.check_pieces(&pieces);
     }
 
-    /// Octets that never were a stream: no panic, and no promise to handlers broken.
+    /// Random octets cause no panic, and the engine keeps its contract with the handler.
     #[test]
     fn noise(seed in decisions(), noise in vec(any::<u8>(), 0..600), crc: bool) {
         let mut e = Entropy::new(&seed);
@@ -285,7 +286,7 @@ proptest! {
         feed(rx, crc, handler, &noise, || 1 + e.below(60) as usize);
     }
 
-    /// Valid headers with random fields get further than noise does.
+    /// The same for valid headers with random fields, which pass more checks than random octets.
     #[test]
     fn random_headers(seed in decisions(), crc: bool) {
         let mut e = Entropy::new(&seed);
@@ -312,7 +313,7 @@ proptest! {
         feed(rx, crc, handler, &stream, || 1 + e.below(60) as usize);
     }
 
-    /// Any octets as a Terminate Header.
+    /// Any octets can be parsed as a Terminate Header.
     #[test]
     fn terminate_parses_anything(octets in vec(any::<u8>(), 0..80)) {
         let term = Terminate::parse(&octets);
@@ -325,22 +326,22 @@ proptest! {
         }
     }
 
-    /// Two engines come to the same terms.
+    /// Two engines agree on the parameters of a connection.
     #[test]
     fn setup_agrees(seed in decisions()) {
         setup::run(&mut Entropy::new(&seed));
     }
 
-    /// Setup with anything.
+    /// Connection setup with random octets causes no panic.
     #[test]
     fn setup_with_noise(seed in decisions(), noise in vec(any::<u8>(), 0..600)) {
         setup::feed(&mut Entropy::new(&seed), &noise);
-        // And with a key that lets it get further.
+        // With a valid key more checks are reached.
         for key in [b"MPA ID Req Frame", b"MPA ID Rep Frame"] {
             let mut stream = key.to_vec();
             stream.extend(&noise);
             setup::feed(&mut Entropy::new(&seed), &stream);
-            // Flags, a revision that is known, and a length that may be right.
+            // Flags, a known revision, and a length that may be correct.
             let fields = [0x50, 1 + (seed.len() & 1) as u8, 0, noise.len() as u8];
             stream.splice(16..16, fields);
             setup::feed(&mut Entropy::new(&seed), &stream);
@@ -351,7 +352,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(192))]
 
-    /// Two peers run scripts against each other.
+    /// Two peers run scripts of operations with each other, with correct results.
     #[test]
     fn two_peers(seed in decisions()) {
         pair::run(&mut Entropy::new(&seed), 10);
@@ -361,20 +362,20 @@ proptest! {
 proptest! {
     #![proptest_config(cases(192))]
 
-    /// Two peers, and a network that damages what they send: nothing wrong is delivered.
+    /// If the network damages what two peers send, no wrong data are delivered.
     #[test]
     fn two_peers_and_damage(seed in decisions()) {
         mutant::run(&mut Entropy::new(&seed), 10, true);
     }
 
-    /// Two peers that also break the rules: nothing happens that must not.
+    /// If two peers break the rules, each keeps its invariants.
     #[test]
     fn two_rude_peers(seed in decisions()) {
         mutant::run(&mut Entropy::new(&seed), 10, false);
     }
 }
 
-/// The runs with damage are neither over at once nor undisturbed.
+/// The runs with damage do not end at once, and damage does occur in them.
 #[test]
 fn damage_is_done() {
     for honest in [true, false] {
@@ -389,13 +390,13 @@ fn damage_is_done() {
         }
         assert!(total.damages > 15, "{honest}: {total:?}");
         assert!(total.faults > 10, "{honest}: {total:?}");
-        // Rude ones end each other soon.
+        // Peers that break the rules soon end each other's connection.
         let completed = if honest { 60 } else { 15 };
         assert!(total.completed > completed, "{honest}: {total:?}");
     }
 }
 
-/// The runs of [`two_peers`] do what their name says.
+/// The runs of [`two_peers`] are not trivial.
 #[test]
 fn two_peers_are_busy() {
     let mut total = pair::Summary::default();

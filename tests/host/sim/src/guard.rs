@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks what the engine promises to a handler.
+//! Checks the engine's contract with a handler: which calls it makes, and in which order.
 
 use iwarp::rx::{
     Event, Fault, FaultKind, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal,
     Target,
 };
 
-/// One thing that a handler was told.
+/// A call of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     /// `begin_segment`.
     Begin(Placement),
-    /// `place`, pieces put together.
+    /// `place`; consecutive pieces are joined.
     Place(Vec<u8>),
     /// `end_segment`.
     End(Placement),
@@ -20,24 +20,24 @@ pub enum Call {
     Deliver(Event),
 }
 
-/// Wraps a handler: records its calls and panics if one of them must not be.
+/// Wraps a handler: records its calls, and panics at a call that the contract forbids.
 #[derive(Debug)]
 pub struct Guard<H> {
     /// The handler.
     pub inner: H,
     /// All calls so far.
     pub calls: Vec<Call>,
-    /// The open segment and the octets of it that were placed.
+    /// The open segment, and how many octets of it have been placed.
     open: Option<(Placement, u32)>,
-    /// The segment that began last, or is to.
+    /// The segment of the last `begin_segment`, which may have been told to wait.
     last: Option<Placement>,
-    /// It waits, and nothing else may happen.
+    /// That segment waits. Only a repeated `begin_segment` for it is allowed.
     waits: bool,
     /// A call was refused.
     refused: bool,
     /// CRCs are in use.
     crc: bool,
-    /// The receiver gets whole FPDUs only.
+    /// The receiver gets only whole FPDUs, so it verifies each CRC before it places anything.
     pub whole: bool,
 }
 
@@ -64,9 +64,9 @@ impl<H: Handler> Guard<H> {
 
 impl<H: Handler> Handler for Guard<H> {
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        assert!(self.crc, "CRC although off");
-        assert!(!self.waits, "CRC of what waits");
-        assert!(!data.is_empty(), "CRC of nothing");
+        assert!(self.crc, "crc32c although CRCs are off");
+        assert!(!self.waits, "crc32c while a segment waits");
+        assert!(!data.is_empty(), "crc32c of no octets");
         self.inner.crc32c(crc, data)
     }
 
@@ -79,7 +79,7 @@ impl<H: Handler> Handler for Guard<H> {
         assert!(!self.refused, "begin_segment after refusal");
         assert!(
             !self.waits || self.last == Some(*p),
-            "another segment than the one that waits"
+            "begin_segment of another segment than the one that waits"
         );
         assert!(self.open.is_none(), "begin_segment within segment");
         assert!(p.len <= u32::from(iwarp::MAX_ULPDU));
@@ -112,12 +112,15 @@ impl<H: Handler> Handler for Guard<H> {
 
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
         assert!(!self.refused, "place after refusal");
-        assert!(!self.waits, "place of what waits");
-        assert!(self.crc || crc.is_none(), "CRC although off");
+        assert!(!self.waits, "place while the segment waits");
+        assert!(
+            self.crc || crc.is_none(),
+            "place with CRC although CRCs are off"
+        );
         if self.whole {
-            assert!(crc.is_none(), "placed before its CRC was verified");
+            assert!(crc.is_none(), "place before the CRC is verified");
         }
-        assert!(!data.is_empty(), "place of nothing");
+        assert!(!data.is_empty(), "place of no octets");
         let (p, placed) = self.open.as_mut().expect("place without segment");
         *placed += data.len() as u32;
         assert!(*placed <= p.len, "placed beyond the segment");
@@ -148,20 +151,20 @@ impl<H: Handler> Handler for Guard<H> {
     }
 }
 
-/// A handler without memory: accepts what a seed lets it accept.
+/// A handler without memory. It accepts every call, except one that it may be told to refuse.
 #[derive(Clone, Debug)]
 pub struct Any {
-    /// Refuses the call with this number, if it can refuse.
+    /// The number of the call to refuse, if that call can be refused.
     pub refuse_at: Option<u32>,
-    /// The reason it gives.
+    /// The reason for the refusal.
     pub why: Refusal,
-    /// What an outstanding read expects.
+    /// The answer to `expected_read`.
     pub expect: Option<ReadExpect>,
     /// Calls so far.
     pub count: u32,
-    /// How often it has each Send wait before it accepts it.
+    /// How often each Send has to wait for its receive before it is accepted.
     pub waits: u32,
-    /// How often the one that begins has waited.
+    /// How often the current Send has waited.
     pub waited: u32,
 }
 
@@ -220,23 +223,23 @@ impl Handler for Any {
     }
 }
 
-/// What became of a stream.
+/// The result of receiving a stream.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
     /// Calls of the handler.
     pub calls: Vec<Call>,
     /// Whether and how the stream failed.
     pub result: Result<(), Fault>,
-    /// Between FPDUs at the end.
+    /// The stream ended between FPDUs.
     pub at_boundary: bool,
-    /// Between messages at the end.
+    /// `mid_message()` at the end of the stream.
     pub mid_message: bool,
 }
 
 impl Outcome {
-    /// Checks that this, of a stream that came as one piece, and `other`, of the same in other
-    /// pieces, agree. Of an FPDU whose CRC is wrong a piece may have been handed on, and refused by
-    /// this end, before that was known; nothing else may differ.
+    /// Checks that `self`, the result for a stream that arrived in one piece, equals `other`, the result
+    /// for the same stream in other pieces. One difference is allowed: of an FPDU with a wrong CRC, a
+    /// piece may have been placed, and the handler may have refused it, before the CRC arrived.
     pub fn check_pieces(&self, other: &Self) {
         let damaged = self.result.is_err_and(|f| f.kind() == FaultKind::Crc);
         if !damaged {
@@ -259,8 +262,8 @@ impl Outcome {
     }
 }
 
-/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns; what it does not take
-/// comes again, with what follows.
+/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns. Octets that the receiver
+/// does not consume are passed again, together with the next piece.
 pub fn feed<H: Handler>(
     rx: Receiver,
     crc: bool,
@@ -271,7 +274,7 @@ pub fn feed<H: Handler>(
     feed_by(rx, Guard::new(inner, crc), stream, cut, Receiver::receive)
 }
 
-/// As [`feed`], with the pieces put together.
+/// As [`feed`], but joins the pieces, so that the receiver gets whole FPDUs.
 pub fn feed_whole<H: Handler>(
     rx: Receiver,
     crc: bool,
@@ -305,14 +308,14 @@ fn feed_by<H: Handler>(
             "octets left"
         );
         result = taken.map(|_| ());
-        // At the end only time passes.
+        // After the last octet a waiting segment is tried again, as the driver does when a receive is posted.
         while guard.waits && rest.is_empty() && result.is_ok() {
             result = receive(&mut rx, &[], &mut guard).map(|_| ());
         }
         if let Err(fault) = result {
             let calls = guard.calls.len();
             assert_eq!(rx.receive(rest, &mut guard), Err(fault), "fault changes");
-            assert_eq!(guard.calls.len(), calls, "handler called after fault");
+            assert_eq!(guard.calls.len(), calls, "handler called after a fault");
             let term = rx.terminate_for(&fault);
             assert_eq!(term.map(|t| t.code()), fault.term());
         }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the property tests and the fuzzers have in common.
+//! Simulation that the property tests and the fuzzers share.
 //!
-//! * [`mpa`]: an MPA receiver that shares nothing with the engine's and understands markers.
-//! * [`guard`]: a handler that checks that the engine keeps its promises to handlers.
-//! * [`pair`]: two engines, each with memory and queues, joined by a simulated wire, that run a
-//!   script of operations.
-//! * [`mutant`]: the same, with damage to the octets between them.
-//! * [`setup`]: connection setup of two engines over that wire.
+//! * [`mpa`]: an MPA receiver that shares no code with the engine, and understands markers.
+//! * [`guard`]: a handler that checks the engine's contract with handlers.
+//! * [`pair`]: two engines, each with memory and queues, that run scripts of operations over a
+//!   simulated wire.
+//! * [`mutant`]: the same, with a wire or peers that damage data.
+//! * [`setup`]: connection setup of two engines.
 //!
-//! All decisions are taken from an [`Entropy`], so that a run can be repeated, shrunk, and driven by
-//! a fuzzer.
+//! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a fuzzer.
 
 pub mod guard;
 pub mod mpa;
@@ -20,7 +19,7 @@ pub mod peer;
 pub mod setup;
 pub mod stream;
 
-/// CRC32c by table.
+/// CRC32c, with a table.
 pub fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -43,7 +42,7 @@ pub fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
     crc
 }
 
-/// A source of decisions: the octets given, then a fixed sequence.
+/// A source of decisions: given octets, and after them a fixed pseudo-random sequence.
 #[derive(Clone, Debug)]
 pub struct Entropy {
     data: Vec<u8>,
@@ -99,7 +98,7 @@ impl Entropy {
         self.u8() & 1 != 0
     }
 
-    /// A length: often 0, 1 or little, at times up to `max`.
+    /// A length up to `max`: often 0, 1 or small.
     pub fn len(&mut self, max: u32) -> u32 {
         match self.u8() % 8 {
             0 => 0,
@@ -110,7 +109,7 @@ impl Entropy {
         }
     }
 
-    /// Whether octets given are left.
+    /// Whether given octets are left.
     pub fn is_fresh(&self) -> bool {
         self.at < self.data.len()
     }

@@ -4,16 +4,16 @@
 
 use crate::crc32c;
 
-/// What is wrong with a stream.
+/// Describes what is wrong with a stream.
 pub type Wrong = String;
 
-/// Cuts a stream into ULPDUs, checking lengths, pad, CRCs and markers.
+/// Splits a stream into ULPDUs, and checks lengths, pad, CRCs and markers.
 ///
-/// With markers it works the other way round than a sender: it walks over FPDUs in the stream
-/// without markers, and then looks at every 512th octet of the stream whether the marker there
-/// points to the FPDU that contains it.
+/// It handles markers in the reverse order of a sender: first it finds the FPDUs in the stream without
+/// markers. Then it checks for each marker (every 512th octet) that it points to the FPDU that contains
+/// it.
 pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, Wrong> {
-    // Octets of the stream that are no markers, by position.
+    // The positions of the octets that belong to no marker.
     let data: Vec<usize> = (0..stream.len())
         .filter(|at| !markers || at % 512 >= 4)
         .collect();
@@ -23,7 +23,7 @@ pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, W
     };
 
     let mut found = Vec::new();
-    // Position of the first and behind the last octet of each FPDU, without a marker in front.
+    // Start and end of each FPDU in the stream, without a marker in front of it.
     let mut extents = Vec::new();
     let mut i = 0;
     while i < data.len() {
@@ -46,7 +46,7 @@ pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, W
         extents.push((data[start], data[i - 1] + 1));
 
         if crc {
-            // A marker right in front of the length field counts.
+            // The CRC covers a marker right in front of the length field.
             let mut from = data[start];
             if markers && from % 512 == 4 {
                 from -= 4;
@@ -78,7 +78,7 @@ pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, W
     Ok(found)
 }
 
-/// A DDP segment, taken apart by hand.
+/// A DDP segment, parsed independently of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// L flag.
@@ -87,11 +87,11 @@ pub struct Segment {
     pub control: u8,
     /// STag and TO, or Invalidate STag, QN, MSN and MO.
     pub address: Address,
-    /// What follows the header.
+    /// The octets after the header.
     pub payload: Vec<u8>,
 }
 
-/// Where a segment goes.
+/// The address in a segment's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Tagged.
@@ -114,7 +114,7 @@ pub enum Address {
     },
 }
 
-/// Takes a ULPDU apart.
+/// Parses a ULPDU.
 pub fn segment(ulpdu: &[u8]) -> Result<Segment, Wrong> {
     let be = |range: core::ops::Range<usize>| -> Result<u64, Wrong> {
         let bytes = ulpdu.get(range).ok_or("ULPDU too short")?;

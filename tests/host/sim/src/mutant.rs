@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two peers in the middle of their scripts, and damage to the octets between them.
+//! Two peers that run scripts, while data between them is damaged.
 //!
-//! Damage is of two kinds: to the stream, as a network that goes wrong does it, which the CRC finds;
-//! and to an FPDU whose CRC is made right again, as a peer does it that breaks the rules, in whatever
-//! state the stream is.
+//! There are two kinds of damage. Damage to the stream acts like a faulty network; the CRC detects it.
+//! A forged FPDU has damaged content and a correct CRC; it acts like a peer that breaks the rules, in any
+//! state of the stream.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use crate::pair::{ends, pass, transmit, End, Summary, BLANK, READABLE, SINK, SIZ
 use crate::stream::pattern;
 use crate::{crc32c, Entropy};
 
-/// What a run was like.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Octets or FPDUs that were damaged.
+    /// How often the stream was damaged or an FPDU forged.
     pub damages: u32,
     /// Ends that found a fault.
     pub faults: u32,
@@ -25,7 +25,7 @@ pub struct Outcome {
     pub completed: usize,
 }
 
-/// How often something is damaged, of 256 times.
+/// How often, of 256 times, the stream is damaged, or an FPDU forged.
 #[derive(Clone, Copy)]
 struct Rates {
     stream: u8,
@@ -44,7 +44,7 @@ fn damage(octets: &mut Vec<u8>, e: &mut Entropy) {
         }
         4 => octets.insert(at, e.u8()),
         _ => {
-            // Comes twice.
+            // Repeat some octets.
             let end = (at + 1 + e.below(60) as usize).min(octets.len());
             let again = octets[at..end].to_vec();
             octets.splice(at..at, again);
@@ -52,7 +52,7 @@ fn damage(octets: &mut Vec<u8>, e: &mut Entropy) {
     }
 }
 
-/// Damages an FPDU, mostly its headers, and makes length, pad and CRC right again.
+/// Damages an FPDU, mostly its headers, and then corrects length, pad and CRC.
 fn forge(fpdu: &[u8], e: &mut Entropy) -> Vec<u8> {
     let len = usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]));
     let mut ulpdu = fpdu[2..2 + len].to_vec();
@@ -96,7 +96,7 @@ fn send(end: &mut End, e: &mut Entropy, rates: Rates, out: &mut Outcome) -> bool
     true
 }
 
-/// Passes octets on, perhaps after damage to what is on the wire.
+/// Delivers octets from the wire, perhaps after damage to them.
 fn deliver(
     wire: &mut VecDeque<u8>,
     to: &mut End,
@@ -116,14 +116,14 @@ fn deliver(
         assert_eq!(
             to.peer.calls(),
             calls,
-            "the handler is called behind a fault"
+            "the handler is called after a fault"
         );
     }
     passed
 }
 
-/// Runs two peers; panics if one does what it must not, whatever the other sends. With `honest`
-/// peers only the stream is damaged, with CRCs on: then nothing wrong is ever delivered.
+/// Runs two peers. Panics if one violates an invariant, whatever it receives. With `honest` peers CRCs
+/// are on, and only the stream is damaged: then each end must also deliver only correct data.
 pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
     let crc = honest || e.below(4) != 0;
     let (mut a, mut b) = ends(e, crc, most);
@@ -153,20 +153,20 @@ pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
     out
 }
 
-/// What holds at an end whatever came.
+/// Checks the invariants of an end, which hold whatever it received.
 fn check(this: &mut End, other: &End, name: u32, honest: bool) {
     let reads = this.expected.reads.clone();
     let sunk = this.expected.sunk.clone();
     let node = this.peer.node();
     assert!(
         node.regions[&READABLE].data == pattern(READABLE ^ name, SIZE),
-        "memory that is only read"
+        "read-only memory has changed"
     );
     assert!(reads.starts_with(&node.reads), "reads or their order");
     let sink = &node.regions[&SINK].data;
     assert!(
         sink[sunk.len()..].iter().all(|b| *b == BLANK),
-        "octets beyond what was to be read"
+        "octets beyond the end of the reads have changed"
     );
     assert!(node.irq.len() <= node.ird, "Reads beyond IRD");
     if honest {
@@ -174,9 +174,6 @@ fn check(this: &mut End, other: &End, name: u32, honest: bool) {
         assert!(sent.starts_with(&node.received), "messages or their order");
         assert!(node.writes <= other.expected.writes, "writes");
         let done = node.reads.iter().sum::<u32>() as usize;
-        assert!(
-            sink[..done] == sunk[..done],
-            "octets of reads that are complete"
-        );
+        assert!(sink[..done] == sunk[..done], "octets of completed reads");
     }
 }

@@ -18,11 +18,11 @@ pub(crate) const READABLE: u32 = 0x200;
 pub(crate) const SINK: u32 = 0x300;
 /// First of the regions that the peer may invalidate.
 const DOOMED: u32 = 0x400;
-/// How many there are.
+/// Number of these regions.
 const DOOMED_COUNT: u32 = 4;
-/// Octets of a region.
+/// Size of a region in octets.
 pub(crate) const SIZE: u32 = 40_000;
-/// What memory holds before it is written.
+/// Content of memory before it is written.
 pub(crate) const BLANK: u8 = 0xee;
 
 /// An operation that must end the connection.
@@ -62,18 +62,18 @@ impl Bad {
     ];
 }
 
-/// What a peer's operations must lead to.
+/// The expected results of an end's operations.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     /// Messages at the other end, in order.
     pub(crate) received: Vec<Received>,
     /// Completed writes at the other end.
     pub(crate) writes: u32,
-    /// Octets of the other end's writable region, in order of Tagged Offset.
+    /// Content of the other end's writable region, in order of Tagged Offset.
     written: Vec<u8>,
     /// Lengths of this end's reads, in order.
     pub(crate) reads: Vec<u32>,
-    /// Octets of this end's sink.
+    /// Content of this end's sink.
     pub(crate) sunk: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ impl End {
         }
     }
 
-    /// Writes this end's script, and posts at `to` what it needs there.
+    /// Makes this end's script, and prepares receives and regions for it at `to`.
     fn script(&mut self, e: &mut Entropy, to: &mut Self, name: u32, other: u32, most: u32) {
         let mut written = 0;
         let mut read = 0;
@@ -176,7 +176,7 @@ impl End {
                         sink_stag: Stag(SINK),
                         sink_to: TaggedOffset(base(SINK, name) + u64::from(sunk)),
                         len,
-                        // Of a read of nothing nothing is checked.
+                        // For a zero-length read, STag and TO are not checked.
                         src_stag: Stag(if len == 0 { 0 } else { READABLE }),
                         src_to: TaggedOffset(base(READABLE, other) + u64::from(read)),
                     }));
@@ -233,7 +233,7 @@ impl End {
         });
     }
 
-    /// Checks what the other end's script has left here.
+    /// Checks the effects of the other end's script on this end.
     fn check(&mut self, other: &Expected, reads: bool, name: u32) {
         let node = self.peer.node();
         assert_eq!(node.received, other.received, "messages or their order");
@@ -248,7 +248,7 @@ impl End {
         }
         assert!(
             node.regions[&READABLE].data == pattern(READABLE ^ name, SIZE),
-            "memory that is only read"
+            "read-only memory has changed"
         );
         if reads {
             assert!(writable[at..].iter().all(|b| *b == BLANK), "octets beyond");
@@ -262,7 +262,7 @@ impl End {
     }
 }
 
-/// What a run was like, to see that runs are not trivial.
+/// Statistics of a run, which show that runs are not trivial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// Operations that both ends began.
@@ -308,7 +308,7 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
             2 | 6 => pass(&mut a.wire, &mut b.peer, e),
             _ => pass(&mut b.wire, &mut a.peer, e),
         };
-        // Once nothing happens, all four are tried in turn before it is over.
+        // After a step without progress, all four kinds of step are tried in turn before the run ends.
         if progress {
             idle = 0;
         } else if !(transmit(&mut a, e, &mut summary)
@@ -339,7 +339,7 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
         Some((bad, code)) => {
             summary.terminated = true;
             assert!(a.peer.sq.is_empty(), "stuck");
-            // All that was sent before it has come through, and it has been refused.
+            // Everything before the faulty operation has arrived, and the operation was refused.
             b.check(&a_expected, false, 1);
             let told = a.peer.node().terminated;
             assert_eq!(told.map(|t| t.code()), Some(code), "{bad:?}");
@@ -352,7 +352,7 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
     summary
 }
 
-/// A Terminate without the octets behind its DDP header that are not sent.
+/// A Terminate as its receiver sees it: without the octets after the DDP header that are not sent.
 fn as_received(term: iwarp::Terminate) -> iwarp::Terminate {
     let message = iwarp::tx::Message::Terminate { term };
     let mut segmenter = iwarp::tx::Segmenter::new(message, 0);

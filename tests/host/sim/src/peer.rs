@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer: memory and queues above a receiver and a framer.
+//! A peer: a receiver and a framer, with memory and queues on top.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::stream::Tape;
 use crate::{crc32c, Entropy};
 
-/// Memory that an STag names.
+/// A memory region with an STag.
 #[derive(Clone, Debug)]
 pub struct Region {
     /// Tagged Offset of the first octet.
@@ -30,7 +30,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Where `len` octets at `to` are.
+    /// The index range in `data` of `len` octets at `to`.
     fn range(&self, to: u64, len: u32) -> Result<core::ops::Range<usize>, Refusal> {
         let from = to.checked_sub(self.base).ok_or(Refusal::Bounds)?;
         let end = from.checked_add(u64::from(len)).ok_or(Refusal::Wrap)?;
@@ -52,7 +52,7 @@ pub struct Received {
     pub invalidate: Option<u32>,
 }
 
-/// Where payload goes at the moment.
+/// The destination of the current segment's payload.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     Recv,
@@ -72,15 +72,15 @@ pub struct Node {
     pub orq: VecDeque<ReadExpect>,
     /// Lengths of RDMA Reads completed, in order.
     pub reads: Vec<u32>,
-    /// Read Requests without response.
+    /// The peer's Read Requests without response.
     pub irq: VecDeque<ReadRequest>,
-    /// Room for them.
+    /// Capacity of `irq`.
     pub ird: usize,
     /// RDMA Writes completed by the peer.
     pub writes: u32,
     /// The peer's Terminate.
     pub terminated: Option<Terminate>,
-    /// The zero-length Send as RTR has come.
+    /// The zero-length Send as RTR has arrived.
     pub rtr: bool,
     /// The receive buffer being filled and its size.
     receiving: Option<(Vec<u8>, usize)>,
@@ -249,14 +249,14 @@ pub enum Op {
         data: Vec<u8>,
         /// Buffer of the peer.
         stag: u32,
-        /// Where in it.
+        /// Tagged Offset of the first octet.
         to: u64,
     },
     /// RDMA Read.
     Read(ReadRequest),
 }
 
-/// A message on its way out.
+/// A message that is being sent.
 #[derive(Debug)]
 struct Active {
     segmenter: Segmenter,
@@ -285,8 +285,7 @@ pub struct Peer {
     pub node: Guard<Node>,
     /// Operations not yet begun.
     pub sq: VecDeque<Op>,
-    /// Operations whose last segment has been sent, and reads completed, come out in order; here is
-    /// how many have been begun.
+    /// Number of operations begun.
     pub begun: usize,
     /// Terminate to be sent, or sent.
     pub fault: Option<Terminate>,
@@ -325,12 +324,12 @@ impl Peer {
         }
     }
 
-    /// Whether a fault was found in what came.
+    /// Whether the receiver has found a fault.
     pub fn is_faulted(&self) -> bool {
         self.faulted
     }
 
-    /// What the handler was told, so many calls.
+    /// Number of calls of the handler.
     pub fn calls(&self) -> usize {
         self.node.calls.len()
     }
@@ -340,7 +339,7 @@ impl Peer {
         &mut self.node.inner
     }
 
-    /// Whether the stream is between messages.
+    /// Whether the received stream is in the middle of a message.
     pub fn mid_message(&self) -> bool {
         self.rx.mid_message()
     }
@@ -351,14 +350,14 @@ impl Peer {
             if self.fault.is_none() && !self.quiet {
                 self.fault = self.rx.terminate_for(&fault);
                 assert_eq!(self.fault.is_some(), fault.term().is_some(), "{fault}");
-                // There is nothing to tell: the end.
+                // A fault without a Terminate to send ends the connection.
                 self.quiet = self.fault.is_none();
                 self.faulted = true;
             }
         }
     }
 
-    /// Sends one FPDU of whatever may be sent; `false` if there is nothing.
+    /// Sends one FPDU of any message that may be sent now; `false` if there is none.
     pub fn transmit(&mut self, e: &mut Entropy, mulpdu: u16, wire: &mut VecDeque<u8>) -> bool {
         if self.quiet || self.node.inner.terminated.is_some() {
             return false;
@@ -405,7 +404,7 @@ impl Peer {
         wire.extend(tape.out);
     }
 
-    /// The operation to go on with or to begin. A tagged one must not begin within a response.
+    /// The operation to continue or to begin. A tagged operation must not begin in the middle of a response.
     fn next_operation(&mut self) -> Option<Active> {
         if let Some(active) = self.current.take() {
             return Some(active);
@@ -452,7 +451,7 @@ impl Peer {
         })
     }
 
-    /// The response to go on with or to begin. None must begin within a tagged operation.
+    /// The response to continue or to begin. No response must begin in the middle of a tagged operation.
     fn next_response(&mut self) -> Option<Active> {
         if let Some(active) = self.response.take() {
             return Some(active);

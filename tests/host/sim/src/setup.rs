@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection setup of two engines, and of an engine with anything.
+//! Connection setup: of two engines with each other, and of an engine with arbitrary octets.
 
 use iwarp::mpa::{
     Agreed, FrameKind, FrameReader, Initiator, Limits, MpaError, Offer, Remedy, Responder, Rtr,
@@ -26,7 +26,7 @@ fn depth(e: &mut Entropy) -> u16 {
     }
 }
 
-/// An offer with anything in it.
+/// An arbitrary offer.
 fn offer<'a>(e: &mut Entropy, private_data: &'a [u8]) -> Offer<'a> {
     Offer {
         revision: 1 + e.below(2) as u8,
@@ -39,7 +39,7 @@ fn offer<'a>(e: &mut Entropy, private_data: &'a [u8]) -> Offer<'a> {
     }
 }
 
-/// Reads a frame from `stream` in pieces; how much of it was taken, and the reader.
+/// Reads a frame from `stream` in pieces. Returns the number of octets consumed, and the reader.
 fn read(e: &mut Entropy, kind: FrameKind, stream: &[u8]) -> (usize, Result<FrameReader, MpaError>) {
     let mut reader = FrameReader::new(kind);
     let mut at = 0;
@@ -63,7 +63,7 @@ fn read(e: &mut Entropy, kind: FrameKind, stream: &[u8]) -> (usize, Result<Frame
     (at, Ok(reader))
 }
 
-/// Two engines set up a connection, or one rejects; checks that both come to the same terms.
+/// Two engines set up a connection, or one rejects it. Checks that their results agree.
 pub fn run(e: &mut Entropy) {
     let data: Vec<u8> = (0..e.below(520)).map(|i| i as u8).collect();
     let limits = Limits {
@@ -76,7 +76,7 @@ pub fn run(e: &mut Entropy) {
         assert!(data.len() > 508);
         return;
     };
-    // Octets of an FPDU may follow right behind.
+    // Octets of an FPDU may directly follow the frame.
     let (taken, reader) = read(e, FrameKind::Request, &buf[..len + 8]);
     assert_eq!(taken, len, "takes octets of the FPDU");
     let reader = reader.expect("Request");
@@ -144,7 +144,7 @@ fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced:
     }
 }
 
-/// Feeds anything to both ends.
+/// Feeds arbitrary octets to an initiator and to a responder.
 pub fn feed(e: &mut Entropy, stream: &[u8]) {
     let data = [0x42; 12];
     for kind in [FrameKind::Request, FrameKind::Reply] {
@@ -157,7 +157,7 @@ pub fn feed(e: &mut Entropy, stream: &[u8]) {
             assert_eq!(at_once.err(), pieces.err());
             continue;
         };
-        assert_eq!(at_once, Ok(taken), "depends on the pieces");
+        assert_eq!(at_once, Ok(taken), "the result depends on the pieces");
         let (Some(frame), Some(same)) = (reader.frame(), whole.frame()) else {
             assert!(whole.frame().is_none() && reader.frame().is_none());
             continue;

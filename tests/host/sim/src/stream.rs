@@ -10,11 +10,11 @@ use crate::{crc32c, Entropy};
 /// A sink that appends to a vector and takes payload from a slice.
 #[derive(Debug)]
 pub struct Tape<'a> {
-    /// What was put.
+    /// The octets of all calls.
     pub out: Vec<u8>,
     /// Payload of the message.
     pub payload: &'a [u8],
-    /// The next octet of it.
+    /// Offset of the next octet of payload.
     pub at: usize,
 }
 
@@ -22,18 +22,18 @@ impl Sink for Tape<'_> {
     type Error = core::convert::Infallible;
 
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        assert!(!data.is_empty(), "CRC of nothing");
+        assert!(!data.is_empty(), "crc32c of no octets");
         crc32c(crc, data)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
-        assert!(!bytes.is_empty(), "put of nothing");
+        assert!(!bytes.is_empty(), "put of no octets");
         self.out.extend(bytes);
         Ok(())
     }
 
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error> {
-        assert!(len != 0, "put_payload of nothing");
+        assert!(len != 0, "put_payload of no octets");
         let part = &self.payload[self.at..self.at + len as usize];
         self.at += len as usize;
         self.out.extend(part);
@@ -50,7 +50,7 @@ pub struct Item {
     pub payload: Vec<u8>,
 }
 
-/// Octets that tell where they belong.
+/// A pattern in which octets at different positions differ.
 pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|i| {
@@ -60,7 +60,7 @@ pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
         .collect()
 }
 
-/// Messages as a peer might send them one after the other: Sends, Writes, Read Requests.
+/// A sequence of messages as a peer might send it: Sends, Writes, Read Requests.
 pub fn messages(e: &mut Entropy, most: u32) -> Vec<Item> {
     let mut send_msn = Msn::FIRST;
     let mut read_msn = Msn::FIRST;
@@ -133,7 +133,7 @@ pub fn frame(items: &[Item], crc: bool, markers: bool, mut mulpdu: impl FnMut() 
             assert_eq!(
                 tape.out.len() - before,
                 len,
-                "fpdu_len is not what is written"
+                "fpdu_len differs from the octets written"
             );
         }
         assert_eq!(sent as usize, item.payload.len());
