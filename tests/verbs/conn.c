@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Devices and connections. Each connection has a listener of its own on the
- * server, whose port goes to the client by the sides' own connection.
+ * server, which sends its port to the client over the out-of-band connection.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,13 +19,13 @@ uint16_t port_of(const struct sockaddr *sa)
 
 void set_port(struct sockaddr_storage *sa, uint16_t port)
 {
-	/* The same place in both families. */
+	/* The port has the same offset in sockaddr_in6. */
 	((struct sockaddr_in *)sa)->sin_port = htons(port);
 }
 
 /*
- * The device is the one of this side's own address. (Not of 127.0.0.1: the
- * kernel does not bind iWARP devices to it, only to lo's further addresses.)
+ * Opens the device that has this side's address. (This must not be 127.0.0.1:
+ * the kernel binds iWARP devices only to other addresses of lo.)
  */
 void dev_open(struct side *s)
 {
@@ -70,7 +70,7 @@ struct rdma_cm_event cm_event(struct rdma_event_channel *ech, unsigned int ms,
 	CHECK(cm_wait(ech, ms), "no connection event within %u ms", ms);
 	CALL(rdma_get_cm_event(ech, &ev));
 	copy = *ev;
-	/* Private data lives in the event. */
+	/* Acknowledging the event frees its private data. */
 	if (pdata && ev->param.conn.private_data_len)
 		memcpy(pdata, ev->param.conn.private_data, ev->param.conn.private_data_len);
 	CALL(rdma_ack_cm_event(ev));
@@ -106,7 +106,7 @@ static uint8_t depth_of(int wanted)
 	return wanted < 0 ? 0 : or_else(wanted, 16);
 }
 
-/* Give the connection's id its queues. */
+/* Creates the connection's CQs and QP. */
 void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
@@ -170,8 +170,8 @@ struct rdma_cm_id *listen_open(struct side *s, struct rdma_event_channel *ech, i
 	int try;
 
 	/*
-	 * The RDMA CM picks a port that no RDMA program uses; a TCP connection of the host may,
-	 * and then another pick helps.
+	 * The RDMA CM picks a port that no RDMA program uses. If a TCP connection of the host
+	 * uses it, try again with another port.
 	 */
 	set_port(&at, 0);
 	for (try = 0; try < 8; try++) {
@@ -253,17 +253,18 @@ void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 	else
 		server_open(s, c, o ? o : &usual);
 	/*
-	 * The side that accepted must not send before the first message of the
-	 * one that connected has come (RFC 5044, 7.1.3). An empty Write is one,
-	 * and nobody sees it. It has to be done, or a test that ends the connection
-	 * at once would find it among what is flushed.
+	 * The side that accepts must not send before it has received a message
+	 * of the side that connects (RFC 5044, 7.1.3). The latter sends a
+	 * zero-length Write, which no test notices, and waits for its completion:
+	 * a test that ends the connection at once would otherwise find it among
+	 * the flushed requests.
 	 */
 	if (s->client && !c->o.silent) {
 		post(c, IBV_WR_RDMA_WRITE, FIRST_ID, IBV_SEND_SIGNALED, NULL, 0, 0, 0);
 		good(c->scq, FIRST_ID, IBV_WC_RDMA_WRITE, -1);
 	}
 	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
-	/* Neither side runs ahead into a side that is not ready. */
+	/* Both sides are connected before either sends. */
 	sync_sides(s);
 }
 
@@ -289,19 +290,19 @@ static void expect_state(struct conn *c, unsigned int states)
 	}
 }
 
-/* The connection has ended, in order or not. */
+/* Expects that the connection ends, in any way. */
 void conn_expect_down(struct conn *c)
 {
 	expect_state(c, ~BIT(IBV_QPS_RTS));
 }
 
-/* The QP, too, is done with an orderly end: it may be back at the start. */
+/* Expects an orderly end of the connection, after which the QP may be in an initial state again. */
 void conn_expect_closed(struct conn *c)
 {
 	expect_state(c, BIT(IBV_QPS_ERR) | BIT(IBV_QPS_INIT) | BIT(IBV_QPS_RESET));
 }
 
-/* The connection has ended by a fault. */
+/* Expects that the connection ends with an error. */
 void conn_expect_error(struct conn *c)
 {
 	expect_state(c, BIT(IBV_QPS_ERR));
@@ -325,7 +326,7 @@ void conn_free(struct conn *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* The orderly end: both sides are done, one disconnects, both see it. */
+/* The orderly end: when both sides are done, the active one disconnects, and both get the event. */
 void conn_close(struct conn *c)
 {
 	sync_sides(c->s);

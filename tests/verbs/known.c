@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is known of another driver, siw, read from files: tests that it fails, with the side on which
- * it is then; and faults by which any test may fail, for which it may be tried again.
+ * Known failures of another driver, siw, read from files: tests that it fails, with the side on
+ * which it fails them, and faults that may make any test fail, which is then retried.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -19,20 +19,20 @@ static struct known {
 	char name[64];
 	int roles;
 	char reason[160];
-	unsigned int ran, passed;	/* where its tests were run all the same */
+	unsigned int ran, passed;	/* its tests that were run all the same */
 } known[100];
 static int num_known;
 
 static struct fault {
 	char name[32];
-	char whose[8];			/* siw's or rsiw's side says so, or any */
+	char whose[8];			/* the side that reports it: siw's, rsiw's, or any */
 	regex_t says;
 } faults[20];
 static int num_faults;
 
-/* Which side has that driver. */
+/* Whether the client, and the server, has that driver. */
 bool known_client, known_server;
-/* Of the tests that it fails, those of each @run_of-th line, from @run_first on, are run. */
+/* Tests of every @run_of-th line, from line @run_first on, are run although it fails them. */
 unsigned int run_first, run_of;
 
 static FILE *open_list(const char *file)
@@ -91,7 +91,7 @@ void read_faults(const char *file)
 	fclose(f);
 }
 
-/* Whether a test is one that fails there; and whether it is run all the same. */
+/* The reason if the driver is known to fail this test, and whether the test is run all the same. */
 const char *known_reason(const char *name, bool reverse, bool *run)
 {
 	int i, roles = 0;
@@ -103,14 +103,14 @@ const char *known_reason(const char *name, bool reverse, bool *run)
 	for (i = 0; i < num_known; i++) {
 		if (!(known[i].roles & roles) || fnmatch(known[i].name, name, 0))
 			continue;
-		/* A line that begins its reason with this is not to be run at all. */
+		/* Tests whose reason begins with '!' must never run. */
 		*run = run_of && i % run_of == run_first && known[i].reason[0] != '!';
 		return known[i].reason + (known[i].reason[0] == '!');
 	}
 	return NULL;
 }
 
-/* It was run, more than once if it passed. */
+/* Records that a test with this reason was run (several times, if it passed). */
 void known_ran(const char *reason, bool passed)
 {
 	struct known *k = (void *)(reason - offsetof(struct known, reason));
@@ -119,7 +119,7 @@ void known_ran(const char *reason, bool passed)
 	k->passed += passed;
 }
 
-/* Lines all of whose tests pass: the runner shows these marks in its summary. */
+/* Marks lines whose tests all passed. tools/vm-run shows these marks in its summary. */
 void tell_stale(void)
 {
 	int i;
@@ -131,7 +131,7 @@ void tell_stale(void)
 }
 
 /*
- * The fault by which this failure is excused, or NULL. Data that are not what they should be never are.
+ * The fault that excuses this failure, or NULL. No fault excuses wrong data.
  */
 const char *excuse(const struct result *r)
 {
@@ -156,7 +156,8 @@ const char *excuse(const struct result *r)
 }
 
 /*
- * What a side that fails adds to its words. It may be in a signal handler: no stdio, no allocation.
+ * Evidence that a failing side adds to its message. A signal handler may call these functions, so
+ * they use neither stdio nor allocation.
  */
 static size_t slurp(const char *path, char *to, size_t size)
 {
@@ -172,7 +173,7 @@ static size_t slurp(const char *path, char *to, size_t size)
 	return len;
 }
 
-/* What the driver has counted so far; 0 where it does not count. */
+/* The number of CRC errors that the driver has counted; 0 if it does not count them. */
 unsigned long crc_errors(const struct side *s)
 {
 	char path[160], text[32];
@@ -185,7 +186,7 @@ unsigned long crc_errors(const struct side *s)
 	return strtoul(text, NULL, 10);
 }
 
-/* Octets that wait in sockets of open connections, but for the sides' own one: nobody takes them. */
+/* Octets that nobody has read from sockets of open connections, except the out-of-band one. */
 unsigned long unread(const struct side *s)
 {
 	static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
@@ -204,7 +205,7 @@ unsigned long unread(const struct side *s)
 			if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x %*x:%lx",
 				   &from, &to, &state, &octets) != 4)
 				continue;
-			/* 10 listens: what it counts are connections. */
+			/* State 10 is LISTEN, where the number is that of waiting connections. */
 			if (state != 10 && !(from == own && to == peers))
 				sum += octets;
 		}

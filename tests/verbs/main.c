@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The command: a server that serves tests until it is killed, and a client
- * that runs them against it and prints KTAP.
+ * The command: a server, which serves tests until it is killed, and a client,
+ * which runs tests with the server and prints KTAP.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static const struct test *const groups[] = {
 };
 
 static const char *port = "18515";
-static const char *pattern;		/* NULL: all that are not long */
+static const char *pattern;		/* NULL: all tests but the long ones */
 static const char *excluded;
 static bool quick, with_long, listing, gentle;
 static uint64_t seed = 1;
@@ -38,15 +38,15 @@ static void usage(void)
 	      "       rsiw-verbs list [-t PATTERN,...] [-q] [-l]\n"
 	      "  -t  only these tests (shell patterns)   -x  not these\n"
 	      "  -q  the quick ones                      -l  the long ones too\n"
-	      "  -k  file of tests that a driver is known to fail: in each line a pattern,\n"
-	      "      on which side it fails (active, passive, any) and the reason\n"
+	      "  -k  file of tests that a driver is known to fail, which are skipped; each\n"
+	      "      line: a pattern, the driver's side (active, passive, any), the reason\n"
 	      "  -c  the client has that driver   -r  the server has it\n"
-	      "  -f  do not skip those tests of each PARTSth line, from PART on: run them,\n"
-	      "      expecting that they fail, and mark lines whose tests all pass\n"
-	      "  -e  file of faults that it is known for: in each line a name, whose side\n"
-	      "      tells of it (siw, rsiw, any), and a regular expression for what is told.\n"
-	      "      A test that fails so is tried again, and that is marked\n"
-	      "  -z  stress without anything empty and without fences\n"
+	      "  -f  run the tests of every PARTSth line of that file all the same, from\n"
+	      "      line PART on, and mark lines whose tests all pass (STALE)\n"
+	      "  -e  file of known faults of that driver; each line: a name, the side that\n"
+	      "      reports it (siw, rsiw, any), a regular expression for the report.\n"
+	      "      A test with such a failure is retried, and marked (RETRY)\n"
+	      "  -z  stress without zero-length operations and without fences\n"
 	      "  -s  seed of the random tests, 0: from the clock   -n  their length\n",
 	      stderr);
 	exit(2);
@@ -147,7 +147,7 @@ test_process(const struct test *t, bool reverse, bool hasty, const char *addr, i
 	int tries;
 
 	snprintf(run.name, sizeof(run.name), "%s", t->name);
-	/* The server may have been started in the same moment. */
+	/* The server may be starting just now. */
 	for (tries = 0; tries < 100; tries++) {
 		s.oob = oob_connect(addr, port);
 		if (s.oob >= 0)
@@ -186,7 +186,7 @@ static void run_one(const struct test *t, bool reverse, bool hasty, const char *
 	close(pipefd[1]);
 	pfd.fd = pipefd[0];
 	if (poll(&pfd, 1, ms) < 1) {
-		/* Not even its alarm got through: it sits in the kernel. */
+		/* Not even its alarm was delivered: it hangs in a system call. */
 		snprintf(r->own, sizeof(r->own), "hangs in the kernel");
 		kill(pid, SIGKILL);
 	} else if (read(pipefd[0], r, sizeof(*r)) != sizeof(*r)) {
@@ -194,7 +194,7 @@ static void run_one(const struct test *t, bool reverse, bool hasty, const char *
 		r->verdict = V_CRASH;
 		snprintf(r->own, sizeof(r->own), "died with status %#x", status);
 	} else {
-		/* Leaving the kernel again is part of the test. */
+		/* That the killed process exits is part of the test. */
 		for (ms = 0; !waitpid(pid, &status, WNOHANG); ms += 10) {
 			if (ms == 20000) {
 				r->verdict = V_CRASH;
@@ -232,10 +232,10 @@ static bool report(int n, const char *name, const char *why, const struct result
 	return r->verdict == V_PASS || r->verdict == V_SKIP || why;
 }
 
-/* Of a test that failed by what is excused, or that passed and should not. */
+/* Runs of a test with an excused failure, or of one that passes unexpectedly. */
 enum { TRIES = 4 };
 
-/* Runs the selected tests, or (addr NULL) only counts or lists them. */
+/* Runs the selected tests; if addr is NULL, only counts or lists them. */
 static int client(const char *addr, int *count)
 {
 	const struct test *t;
@@ -275,7 +275,7 @@ static int client(const char *addr, int *count)
 					       r.peer[0] ? "; server: " : "", r.peer);
 					run_one(t, reverse, why, addr, &r);
 				}
-				/* Once may be luck. */
+				/* A single pass may be luck. */
 				for (tries = 1; why && tries < TRIES && r.verdict == V_PASS; tries++)
 					run_one(t, reverse, why, addr, &r);
 				if (why && r.verdict != V_SKIP)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buffers whose every byte is known: beside each one lies a model of what it
- * shall hold, and verifying compares all of it, so that a byte placed outside
- * its target is found as surely as a wrong one inside.
+ * Buffers with a model, a second buffer with the expected content. Verifying
+ * compares the whole buffer, so it finds bytes placed outside of their target,
+ * too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "vt.h"
 
-/* splitmix64: any seed will do, and it needs no state but a counter. */
+/* splitmix64: any seed is good, and a counter is its only state. */
 static uint64_t scramble(uint64_t z)
 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -31,7 +31,7 @@ uint64_t below(uint64_t *state, uint64_t limit)
 	return mix(state) % limit;
 }
 
-/* A pattern that repeats nowhere, so that misplaced bytes show as wrong. */
+/* A pattern that repeats nowhere, so that misplaced bytes are found. */
 void fill(uint8_t *p, size_t len, uint64_t seed)
 {
 	uint64_t state = scramble(seed ^ 0x6a09e667f3bcc908ull), word;
@@ -54,7 +54,7 @@ void buf_map(struct buf *b, size_t len)
 	CHECK(b->p != MAP_FAILED, "no memory for %zu bytes", len);
 	b->model = malloc(len);
 	CHECK(b->model, "no memory for %zu bytes", len);
-	/* No two buffers alike, or misplaced background would look right. */
+	/* Each buffer has another background, so that misplaced bytes of it are found. */
 	fill(b->p, len, (uintptr_t)b->p ^ (uint64_t)getpid() << 40);
 	memcpy(b->model, b->p, len);
 }
@@ -75,14 +75,14 @@ void buf_free(struct buf *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* This side itself writes the pattern. */
+/* Writes the pattern to the buffer and its model. */
 void buf_fill(struct buf *b, size_t off, size_t len, uint64_t seed)
 {
 	fill(b->p + off, len, seed);
 	memcpy(b->model + off, b->p + off, len);
 }
 
-/* The pattern is to arrive from elsewhere. */
+/* Writes the pattern to the model only: the other side is to place it in the buffer. */
 void buf_expect(struct buf *b, size_t off, size_t len, uint64_t seed)
 {
 	fill(b->model + off, len, seed);

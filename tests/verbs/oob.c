@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The sides' own connection: plain TCP with framed messages. A side that
- * fails says so here, and the other one, waiting for data, fails with it.
+ * The out-of-band connection of the two sides: framed messages over plain TCP.
+ * A side that fails reports it here, and so ends the other side's wait for data.
  */
 #include <errno.h>
 #include <netdb.h>

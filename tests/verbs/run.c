@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One side's process for one test: its time limit, and how its verdict gets
- * to the other side and to the process that prints it. The kernel cleans up
- * after a test that failed; one that passes cleans up itself, and that every
- * object could be destroyed is part of passing.
+ * The process of one side for one test: its time limit, and the way of its
+ * verdict to the other side and to the process that prints it. A test that
+ * passes must destroy all its objects itself, which is part of the test. After
+ * one that fails the kernel cleans up.
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static void __attribute__((noreturn)) tell(int verdict)
 	_exit(verdict == V_FAIL);
 }
 
-/* The other side's verdict; it may still have data for us under way. */
+/* The other side's verdict. Skips data that it sent before. */
 static int other_verdict(unsigned int seconds)
 {
 	struct timeval tv = { .tv_sec = seconds };
@@ -71,7 +71,7 @@ static int other_verdict(unsigned int seconds)
 	return type;
 }
 
-/* What points to another driver's faults, if there is anything. */
+/* Appends evidence of another driver's faults, if there is any. */
 static void add_evidence(char *to, size_t size)
 {
 	unsigned long octets = unread(side), errors = crc_errors(side) - crc_errors_before;
@@ -92,14 +92,14 @@ void fail_at(const char *file, int line, const char *fmt, ...)
 	va_start(ap, fmt);
 	n += vsnprintf(result.own + n, sizeof(result.own) - n, fmt, ap);
 	va_end(ap);
-	/* The room is enough for all but what repeats the other side's words. */
+	/* Only a message that quotes the other side's may be too long. */
 	if (n < sizeof(result.own))
 		add_evidence(result.own + n, sizeof(result.own) - n);
 
 	oob_put(side->oob, OOB_FAIL, result.own, strlen(result.own));
 	/*
-	 * It may have failed as well, and know the cause better. What it says may decide whether a weak
-	 * driver is excused, so it gets the time to come to an end of its waiting.
+	 * The other side may have failed as well, with a more precise message, which may decide
+	 * whether a known fault excuses the failure. So wait until its own waits have timed out.
 	 */
 	other_verdict(side->gentle ? wait_ms / 1000 + 2 : 2);
 	tell(V_FAIL);

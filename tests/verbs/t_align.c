@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every alignment of source against sink, across page boundaries, and lengths
- * of every remainder. Operations go out in bundles, each into its own slot,
- * and the whole buffer is compared after each bundle.
+ * Every relative alignment of source and sink, across page boundaries, with
+ * lengths of every remainder. A list of operations is posted at once, each
+ * with a slot of its own, and then the whole buffer is compared.
  */
 #include "vt.h"
 
@@ -12,10 +12,10 @@ struct shape {
 	uint32_t from, to, len;		/* offsets within the slot */
 };
 
-/* The n-th of all shapes that are tried. */
+/* The n-th combination of offsets and length. */
 static struct shape shape_of(unsigned int n)
 {
-	/* Odd ones begin close to the end of a page, so that words straddle it. */
+	/* Odd ones begin close to the end of a page, so that a word crosses it. */
 	unsigned int from = n % 8, to = n / 8 % 8, k = n / 64;
 	struct shape sh = {
 		.from = k & 1 ? PAGE - 8 + from : from,
@@ -46,7 +46,7 @@ static void t_align(struct side *s)
 		give_rmem(s, &b);
 
 	while (n < shapes) {
-		/* The source's side is filled anew, the sink's side knows how. */
+		/* The side with the source fills it; the side with the sink expects it. */
 		bool source = s->active != (op == IBV_WR_RDMA_READ);
 
 		for (i = 0; i < SLOTS; i++) {

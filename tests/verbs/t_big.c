@@ -10,7 +10,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* One message of as many MiB and a bit, in each of the three ways. */
+/* One Read, Write and Send each, of s->arg MiB and some bytes. */
 static void t_big(struct side *s)
 {
 	size_t len = (size_t)s->arg * MIB + 13;
@@ -60,12 +60,12 @@ static void t_big(struct side *s)
 }
 
 /*
- * Much address space over little memory: the same 2 MiB mapped again and
- * again. A gather list over it may be longer than a message can be, which
- * has no more than 32 bits of length: it must fail, and not be cut.
+ * Maps the same 2 MiB of memory again and again, to get a large region from
+ * little memory. A gather list over it can exceed the length of a message,
+ * which has 32 bits: such a request must fail, not be truncated.
  *
- * In each piece of `apart` bytes (0: nowhere), and at the end, there is memory
- * of its own, so that data in the wrong one of the repetitions is found.
+ * Every `apart` bytes (0: nowhere), and at the end, one of the mappings has
+ * memory of its own, so that data in the wrong repetition are found.
  */
 static const size_t unit = 2 * MIB;
 
@@ -116,7 +116,7 @@ static void t_too_long(struct side *s)
 		mr = ibv_reg_mr(s->pd, p, len, ACC_LOCAL);
 		if (!mr)
 			skip("2 GiB of address space cannot be registered: errno %d", errno);
-		/* In 32 bits the sum is the length of the last element. */
+		/* In 32 bits the sum wraps to the length of the last element. */
 		for (i = 0; i < 2; i++)
 			sge[i] = (struct ibv_sge) { (uintptr_t)p, 2048u * MIB, mr->lkey };
 		sge[2] = (struct ibv_sge) { (uintptr_t)p, 64, mr->lkey };
@@ -138,8 +138,8 @@ static void t_too_long(struct side *s)
 }
 
 /*
- * One message, up to the longest there can be. Above 2 GiB signed lengths would
- * show, and the longest leaves no room in 32 bits to add anything to it.
+ * One message, up to the longest possible one. Beyond 2 GiB a signed length
+ * fails, and with the longest one any addition in 32 bits overflows.
  */
 static const struct length {
 	size_t bytes;
@@ -152,7 +152,7 @@ static const struct length {
 	{ UINT32_MAX, true },
 };
 
-/* The one completion that comes, which may take minutes. */
+/* Waits, perhaps minutes, for the only completion. */
 static struct ibv_wc patient_poll(struct ibv_cq *cq, const char *what)
 {
 	uint64_t end = now_ms() + 1180000;
@@ -166,7 +166,7 @@ static struct ibv_wc patient_poll(struct ibv_cq *cq, const char *what)
 	return wc;
 }
 
-/* What came: all that is apart, and what is common to the rest. */
+/* Checks the received data: the mappings with memory of their own, and the shared memory. */
 static void check_apart(const uint8_t *p, size_t len, size_t room, size_t apart)
 {
 	uint8_t *want = malloc(unit);
@@ -192,7 +192,7 @@ static void t_huge(struct side *s)
 {
 	const struct length *l = &lengths[s->arg];
 	size_t len = l->bytes, at, apart = len / 8 / unit * unit;
-	/* The next byte belongs to nobody. */
+	/* The byte after the message must not change. */
 	size_t room = (len + unit) / unit * unit;
 	struct ibv_sge sge;
 	struct ibv_wc wc;

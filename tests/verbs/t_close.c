@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The ways a connection ends. */
+/* The ways in which a connection ends. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { WHO_ACTIVE = 1, WHO_PASSIVE = 2, WHO_BOTH = 3 };
 
-/* One side or both disconnect; the receives of both come back, in order. */
+/* One side or both disconnect; the receives of both are flushed, in order. */
 static void t_disconnect(struct side *s)
 {
 	struct conn_opts o = {};
@@ -31,7 +31,7 @@ static void t_disconnect(struct side *s)
 	conn_expect_closed(&c);
 	for (i = 0; i < 10; i++)
 		bad(c.rcq, i, FLUSHED);
-	/* Once is enough, and a second time does no harm. */
+	/* There is one event only, and a second rdma_disconnect() does no harm. */
 	CHECK(cm_quiet(c.ech, QUIET_MS), "a second event after the disconnect");
 	rdma_disconnect(c.id);
 	sync_sides(s);
@@ -39,7 +39,7 @@ static void t_disconnect(struct side *s)
 	buf_free(&b);
 }
 
-/* What was completed before an orderly end has got through. */
+/* Requests that completed before an orderly end have arrived at the peer. */
 static void t_delivers(struct side *s)
 {
 	enum { COUNT = 30, LEN = 20000 };
@@ -79,7 +79,7 @@ static void t_delivers(struct side *s)
 	buf_free(&b);
 }
 
-/* What is posted after a disconnect is not sent, what was posted before it is. */
+/* Requests posted before a disconnect are sent; requests posted after it are flushed. */
 static void t_then_post(struct side *s)
 {
 	enum { COUNT = 12, LEN = 1 << 20 };
@@ -115,7 +115,7 @@ static void t_then_post(struct side *s)
 	buf_free(&b);
 }
 
-/* Both sides are busy with everything when one of them disconnects. */
+/* Both sides have operations of all kinds under way when one disconnects. */
 static void t_busy(struct side *s)
 {
 	enum { COUNT = 30, LEN = 1 << 20 };
@@ -140,7 +140,7 @@ static void t_busy(struct side *s)
 		     i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
 	if (s->active)
 		CALL(rdma_disconnect(c.id));
-	/* Each request is accounted for once, and none goes well after one did not. */
+	/* Each request completes once, and none succeeds after one was flushed. */
 	for (i = 0; i < COUNT; i++) {
 		wc = poll_one(c.scq);
 		CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR ||
@@ -163,7 +163,7 @@ static void t_busy(struct side *s)
 	buf_free(&b);
 }
 
-/* A process is killed in the middle of it; the other side learns it. */
+/* A process with a connection is killed; the other side gets a disconnect. */
 static void t_killed(struct side *s)
 {
 	enum { LEN = 1 << 20 };
@@ -174,7 +174,7 @@ static void t_killed(struct side *s)
 	pid_t pid = 0;
 	int status, i;
 
-	/* The device is opened after the fork, by the one that will die. */
+	/* The child, which will be killed, opens the device itself. */
 	if (s->active)
 		pid = fork();
 	if (pid) {
@@ -205,7 +205,7 @@ static void t_killed(struct side *s)
 	sync_sides(s);
 }
 
-/* A region goes while the other side writes into it: refused, never misplaced. */
+/* A region is deregistered while the other side writes to it: later Writes are refused. */
 static void t_dereg_busy(struct side *s)
 {
 	enum { LEN = 1 << 20 };
@@ -225,12 +225,12 @@ static void t_dereg_busy(struct side *s)
 		conn_expect_error(&c);
 	} else {
 		give_rmem(s, &b);
-		/* Once the first bytes are there. */
+		/* Wait for the first bytes. */
 		while (!memcmp((void *)b.p, b.model, 64))
 			sleep_ms(1);
 		CALL(ibv_dereg_mr(b.mr));
 		b.mr = NULL;
-		/* From here on the memory is ours alone. */
+		/* From here on no Write may reach the memory. */
 		memcpy(b.model, b.p, LEN);
 		conn_expect_error(&c);
 		buf_verify(&b, "memory after its region was deregistered");
@@ -239,7 +239,7 @@ static void t_dereg_busy(struct side *s)
 	buf_free(&b);
 }
 
-/* The listener goes while a request waits for its answer. */
+/* The listener is destroyed while a connection request waits for its answer. */
 static void t_listener_gone(struct side *s)
 {
 	struct conn c = { .ech = rdma_create_event_channel() };
@@ -260,7 +260,7 @@ static void t_listener_gone(struct side *s)
 		conn_setup(s, &c, &o);
 		conn_param(&c, &p);
 		CALL(rdma_connect(c.id, &p));
-		/* Any end will do, as long as it is one. */
+		/* The attempt must end, with any error. */
 		ev = cm_event(c.ech, wait_ms, NULL);
 		CHECK(ev.event != RDMA_CM_EVENT_ESTABLISHED, "connected to nobody");
 		conn_free(&c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Setting connections up, and failing to. */
+/* Connection setup, and its failures. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "vt.h"
 
-/* Private data with the request and with the reply, none or all there can be. */
+/* Private data with the Request and with the Reply, of several lengths. */
 static void t_private_data(struct side *s)
 {
 	static const uint8_t usual[] = { 0, 1, 3, 4, 5, 56, 128, 200, 251 };
@@ -21,7 +21,7 @@ static void t_private_data(struct side *s)
 	struct conn c;
 
 	for (i = 0; i < n; i++) {
-		/* Request and reply differ, in content and in length. */
+		/* Request and Reply differ in content and length. */
 		uint8_t own = s->client ? lens[i] : lens[n - 1 - i];
 		uint8_t other = s->client ? lens[n - 1 - i] : lens[i];
 
@@ -36,7 +36,7 @@ static void t_private_data(struct side *s)
 	}
 }
 
-/* The client asks, the server refuses and says why. */
+/* The server rejects a connection request, with private data. */
 static void t_reject(struct side *s)
 {
 	static const uint8_t lens[] = { 0, 1, 100, 251 };
@@ -82,7 +82,7 @@ static void t_reject(struct side *s)
 	}
 }
 
-/* How a connection attempt to the address ends; the id and QP go with it. */
+/* Tries to connect to a port of the peer, gets the event that ends the attempt, and cleans up. */
 static void attempt(struct side *s, uint16_t port, unsigned int ms, struct rdma_cm_event *ev)
 {
 	struct conn c = { .ech = rdma_create_event_channel() };
@@ -100,7 +100,7 @@ static void attempt(struct side *s, uint16_t port, unsigned int ms, struct rdma_
 	began = now_ms();
 	memset(ev, 0, sizeof(*ev));
 	if (rdma_connect(c.id, &p)) {
-		/* Refused so fast that the call itself tells. */
+		/* The refusal may come so fast that the call itself fails. */
 		ev->event = RDMA_CM_EVENT_CONNECT_ERROR;
 		ev->status = -errno;
 	} else {
@@ -131,7 +131,7 @@ static void t_closed_port(struct side *s)
 		      "%s with status %d", rdma_event_str(ev.event), ev.status);
 		sync_sides(s);
 	} else {
-		/* A port that was just given back, so nobody is there. */
+		/* A port that was just released: nobody listens there. */
 		id = listen_open(s, s->ech, 1);
 		port = port_of(rdma_get_local_addr(id));
 		CALL(rdma_destroy_id(id));
@@ -140,7 +140,7 @@ static void t_closed_port(struct side *s)
 	}
 }
 
-/* A plain TCP listener on the address of this side; its port. */
+/* Opens a plain TCP listener on this side's address. */
 static int tcp_listener(struct side *s, int backlog, uint16_t *port)
 {
 	struct sockaddr_storage at = s->local;
@@ -155,7 +155,7 @@ static int tcp_listener(struct side *s, int backlog, uint16_t *port)
 	return fd;
 }
 
-/* Someone accepts the TCP connection and never says a word of MPA. */
+/* The peer accepts the TCP connection, but sends no MPA frame. */
 static void t_silent_peer(struct side *s)
 {
 	struct rdma_cm_event ev;
@@ -175,7 +175,7 @@ static void t_silent_peer(struct side *s)
 	}
 }
 
-/* Someone accepts and answers with something else, or hangs up. */
+/* The peer accepts, and then sends something that is no MPA Reply, or closes the connection. */
 static void t_wrong_peer(struct side *s)
 {
 	static const char *const words[] = {
@@ -213,7 +213,7 @@ static void t_wrong_peer(struct side *s)
 	}
 }
 
-/* Nobody answers at all; connecting goes on in the background meanwhile. */
+/* Nobody answers the SYN: rdma_connect() does not block, and the attempt can be given up. */
 static void t_no_answer(struct side *s)
 {
 	struct rdma_cm_event ev;
@@ -228,7 +228,7 @@ static void t_no_answer(struct side *s)
 	} else {
 		struct sockaddr_storage at = s->local;
 
-		/* A listener whose backlog is full drops what else comes. */
+		/* A listener with a full backlog drops further SYNs. */
 		fd = tcp_listener(s, 0, &port);
 		set_port(&at, port);
 		for (i = 0; i < 3; i++) {
@@ -245,7 +245,7 @@ static void t_no_answer(struct side *s)
 	}
 }
 
-/* One port has one listener, whose end sets it free. */
+/* A port can have one listener, and is free again when that is destroyed. */
 static void t_listen_twice(struct side *s)
 {
 	struct sockaddr_storage at = s->local;
@@ -265,7 +265,7 @@ static void t_listen_twice(struct side *s)
 	sync_sides(s);
 }
 
-/* A listener on no address in particular is reached by each of ours. */
+/* A listener on the wildcard address accepts connections to this side's address. */
 static void t_wildcard(struct side *s)
 {
 	struct sockaddr_storage any = { .ss_family = s->local.ss_family }, to = s->peer;
@@ -323,7 +323,7 @@ static bool same_end(const struct sockaddr_storage *a, const struct sockaddr_sto
 	return !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
 }
 
-/* Each consumer is told where its peer is: the other end's own address and port. */
+/* Each side learns its peer's address and port. */
 static void t_peer_address(struct side *s)
 {
 	struct sockaddr_storage own, other;
@@ -339,7 +339,7 @@ static void t_peer_address(struct side *s)
 	conn_close(&c);
 }
 
-/* As many Reads at once as were agreed on, and more behind them, which wait for their turn. */
+/* As many Reads at once as the sides agreed on, and more, which have to wait. */
 static void read_deep(struct side *s, struct conn *c)
 {
 	enum { SIZE = 512 };
@@ -365,7 +365,7 @@ static void read_deep(struct side *s, struct conn *c)
 	buf_free(&b);
 }
 
-/* How many Reads either side allows: the less of what one asks for and the other answers. */
+/* IRD and ORD: each side's ORD is the minimum of its own and the other side's IRD. */
 static void t_read_depths(struct side *s)
 {
 	static const struct {
@@ -389,7 +389,7 @@ static void t_read_depths(struct side *s)
 		o.ird = ird;
 		o.ord = ord;
 		conn_open(s, &c, &o);
-		/* Never more Reads of ours than the other side answers. */
+		/* Our ORD must not exceed the other side's IRD. */
 		struct { int ird, ord; } own = { c.ird, c.ord }, other;
 
 		oob_send(s, &own, sizeof(own));
@@ -400,8 +400,8 @@ static void t_read_depths(struct side *s)
 		theirs = theirs < 0 ? 0 : theirs;
 		CHECK(own.ord <= ord, "case %zu: %d Reads, asked for %d", i, own.ord, ord);
 		/*
-		 * Nor fewer than both want (who accepts may answer more than it said). What siw tells
-		 * of it is not always what it does.
+		 * It must not be less than the minimum, either. (The accepting side may raise its
+		 * IRD.) siw does not always report the values that it uses.
 		 */
 		CHECK(s->gentle || own.ord >= (ord < theirs ? ord : theirs),
 		      "case %zu: %d Reads, asked for %d and %d", i, own.ord, ord, theirs);
@@ -410,7 +410,7 @@ static void t_read_depths(struct side *s)
 	}
 }
 
-/* The type of service in a TCP packet to that port; -1: it is something else. */
+/* The type of service in a TCP packet to this port; -1 for another packet. */
 static int tos_of(const uint8_t *p, size_t len, uint16_t port)
 {
 	size_t head = 40;
@@ -434,12 +434,12 @@ static int tos_of(const uint8_t *p, size_t len, uint16_t port)
 }
 
 /*
- * The packets of a connection carry what the side that connects asked for: the
- * other side looks at them as they come in.
+ * The packets of a connection carry the type of service that the connecting
+ * side has set. The other side captures them.
  */
 static void t_tos(struct side *s)
 {
-	/* The last two bits are TCP's, for congestion. */
+	/* The last two bits are for explicit congestion notification. */
 	enum { ECN = 3 };
 	static const uint8_t values[] = { 0x48, 0xb8, 0 };
 	struct conn_opts o = {};
@@ -477,7 +477,7 @@ static void t_tos(struct side *s)
 			CHECK((tos & ~ECN) == values[i], "packet %d has %#x, not %#x", seen, tos,
 			      values[i]);
 		}
-		/* TCP's handshake, the Request, the mark. */
+		/* At least the packets of TCP's handshake, the Request, and the mark. */
 		CHECK(s->client || seen >= 4, "only %d packets", seen);
 		close(sniffer);
 		conn_close(&c);
@@ -485,8 +485,8 @@ static void t_tos(struct side *s)
 }
 
 /*
- * The side that accepts has the first word. iWARP alone does not allow that;
- * what lets it is that the two agree on a ready-to-receive message (RFC 6581).
+ * The side that accepts sends first. It may, although RFC 5044 forbids it,
+ * because the sides agree on a ready-to-receive message (RFC 6581).
  */
 static void t_server_first(struct side *s)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Completion queues: their events, their end, and how they are shared. */
+/* Completion queues: events, overflow, sharing, limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 
 #include "vt.h"
 
-/* Whether the channel has an event of this queue in time; acknowledged. */
+/* Waits for an event of this queue, acknowledges it, and returns whether it came in time. */
 static bool cq_event(struct conn *c, struct ibv_cq *cq, unsigned int ms)
 {
 	struct pollfd pfd = { .fd = c->channel->fd, .events = POLLIN };
@@ -27,7 +27,7 @@ static void arm(struct ibv_cq *cq, bool solicited)
 	CALL(ibv_req_notify_cq(cq, solicited));
 }
 
-/* The active side sends one message when told to. */
+/* The active side sends one message, when the passive side is ready. */
 static void one_send(struct side *s, struct conn *c, struct buf *b, unsigned int flags)
 {
 	struct ibv_sge sge = sge_of(b, 0, 100);
@@ -37,7 +37,7 @@ static void one_send(struct side *s, struct conn *c, struct buf *b, unsigned int
 	good(c->scq, 1, IBV_WC_SEND, -1);
 }
 
-/* Armed for anything: one event for the next completion, then no more. */
+/* A queue that is armed for any completion gives one event. */
 static void t_events(struct side *s)
 {
 	struct conn_opts o = { .events = true };
@@ -52,7 +52,7 @@ static void t_events(struct side *s)
 	if (s->active) {
 		for (i = 0; i < 4; i++)
 			one_send(s, &c, &b, 0);
-		/* Its own queue was never armed. */
+		/* The queue is not armed. */
 		CHECK(!cq_event(&c, c.scq, QUIET_MS), "an event without arming");
 		arm(c.scq, false);
 		one_send(s, &c, &b, 0);
@@ -68,11 +68,11 @@ static void t_events(struct side *s)
 		sync_sides(s);
 		CHECK(cq_event(&c, c.rcq, wait_ms), "no event for a receive");
 		good(c.rcq, 1, IBV_WC_RECV, 100);
-		/* Disarmed by the event. */
+		/* The event has disarmed the queue. */
 		sync_sides(s);
 		good(c.rcq, 2, IBV_WC_RECV, 100);
 		CHECK(!cq_event(&c, c.rcq, QUIET_MS), "a second event without arming");
-		/* Armed twice is armed once. */
+		/* Arming twice gives one event only. */
 		arm(c.rcq, false);
 		arm(c.rcq, false);
 		sync_sides(s);
@@ -86,7 +86,7 @@ static void t_events(struct side *s)
 	buf_free(&b);
 }
 
-/* Armed for solicited completions: others pass without an event. */
+/* A queue that is armed for solicited completions gives no event for others. */
 static void t_solicited(struct side *s)
 {
 	struct conn_opts o = { .events = true };
@@ -122,7 +122,7 @@ static void t_solicited(struct side *s)
 	buf_free(&b);
 }
 
-/* A completion in error counts as solicited: the application must learn it. */
+/* A completion in error counts as solicited. */
 static void t_error_event(struct side *s)
 {
 	struct conn_opts o = { .events = true };
@@ -145,7 +145,7 @@ static void t_error_event(struct side *s)
 	buf_free(&b);
 }
 
-/* More completions than entries: an event, and nothing beyond the queue. */
+/* More completions than entries: an asynchronous event, and no entry overwritten. */
 static void t_overflow(struct side *s)
 {
 	enum { ENTRIES = 4, COUNT = 12 };
@@ -157,7 +157,7 @@ static void t_overflow(struct side *s)
 	struct buf b;
 	int i, n, event;
 
-	/* It has queues of its own, and goes on whatever happens to the first. */
+	/* Another connection has queues of its own, which the overflow must not affect. */
 	conn_open(s, &other, NULL);
 	if (s->active && sends)
 		o.scq_size = ENTRIES;
@@ -170,7 +170,7 @@ static void t_overflow(struct side *s)
 		post_recv(&c, i, &sge, 1);
 	sync_sides(s);
 	for (i = 0; i < COUNT && s->active; i++)
-		/* The connection may be gone before the last one. */
+		/* The connection may end before the last Send is posted. */
 		try_post(&c, IBV_WR_SEND, i, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 	if (s->active == sends) {
 		struct ibv_cq *cq = sends ? c.scq : c.rcq;
@@ -284,8 +284,9 @@ static struct ibv_qp *qp_with(struct ibv_pd *pd, struct ibv_cq *send, struct ibv
 }
 
 /*
- * The device opened twice is to the kernel two processes. What one calls a queue
- * is for the other nothing, or, by the same number, a queue of its own.
+ * The handle of a queue is valid only in the context that created it. Another
+ * context (here of the same process) has no such queue, or one of its own with
+ * the same handle.
  */
 static void t_other_context(struct side *s)
 {
@@ -300,7 +301,7 @@ static void t_other_context(struct side *s)
 		foreign[i] = ibv_create_cq(s->ctx, 4, NULL, NULL, 0);
 		CHECK(foreign[i], "ibv_create_cq: errno %d", errno);
 	}
-	/* Further than all numbers that the second one has given so far. */
+	/* A handle that the second context has not used yet. */
 	last = foreign[MANY - 1];
 	ctx = ibv_open_device(s->ctx->device);
 	CHECK(ctx, "ibv_open_device: errno %d", errno);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An application that writes what it likes into its queues. They are mapped
- * memory, so no library stands between it and the driver; the driver must
- * survive it, harm nobody else, and go on serving this process as well.
+ * A process that overwrites its own queues. They are in memory that it shares
+ * with the driver, so no library can prevent it. The driver must survive,
+ * protect other processes, and still serve this one.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct attack {
 	atomic_bool stop;
 };
 
-/* The device's mappings in the order of their addresses. */
+/* The process's mappings of the device, sorted by address. */
 static int mappings(struct mapping *m, int most)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -60,7 +60,7 @@ static struct mapping of_size(const struct mapping *m, int n, size_t len)
 	skip("no mapping of %zu bytes: the queues are not where they are with siw", len);
 }
 
-/* Sizes that tell the queues apart: 15, 7 and 5 pages. */
+/* The queues have different sizes, to tell their mappings apart: 15, 7 and 5 pages. */
 static void attack_open(struct attack *a)
 {
 	struct conn_opts o = { .sq = 512, .rq = 256, .scq_size = 512, .rcq_size = 512 };
@@ -80,7 +80,7 @@ static void attack_open(struct attack *a)
 	}
 }
 
-/* The doorbell: a post of nothing. */
+/* Rings the doorbell: a post_send call without requests. */
 static void ring(struct attack *a)
 {
 	struct {
@@ -95,7 +95,7 @@ static void ring(struct attack *a)
 	db.cmd.response = (uintptr_t)&resp;
 	db.cmd.qp_handle = a->c.qp->handle;
 	db.cmd.wqe_size = sizeof(struct ibv_send_wr);
-	/* What it answers is for the driver to decide. */
+	/* The driver may return any result. */
 	if (write(a->c.qp->context->cmd_fd, &db, sizeof(db)) < 0)
 		return;
 }
@@ -118,7 +118,7 @@ static void odd_sge(struct attack *a, struct siw_sge *sge)
 	sge->laddr = below(rng, 3) ? (uintptr_t)a->b.p + below(rng, a->b.len) : mix(rng);
 }
 
-/* Half right, half wrong: what gets past one check meets the next. */
+/* Fields are valid or random by chance, so that entries reach checks of all depths. */
 static void scribble_sq(struct attack *a)
 {
 	struct siw_sqe *sqe = (struct siw_sqe *)a->sq.p;
@@ -128,7 +128,7 @@ static void scribble_sq(struct attack *a)
 	for (i = 0; i < 512; i++, sqe++) {
 		sqe->id = mix(rng);
 		sqe->num_sge = below(rng, 4) ? below(rng, 8) : mix(rng);
-		/* Those meant for the kernel's own users are among them. */
+		/* The range includes the opcodes for kernel consumers. */
 		sqe->opcode = below(rng, 4) ? below(rng, SIW_NUM_OPCODES + 2) : mix(rng);
 		sqe->rkey = below(rng, 3) ? mix(rng) : a->b.mr->rkey;
 		sqe->raddr = below(rng, 2) ? mix(rng) : (uintptr_t)a->b.p;
@@ -175,7 +175,7 @@ static void *scribbler(void *arg)
 	return NULL;
 }
 
-/* The process is served as if nothing had been. */
+/* A new connection of the process works. */
 static void still_works(struct side *s)
 {
 	struct ibv_sge sge;
@@ -223,7 +223,7 @@ static void t_hostile(struct side *s)
 				if (!(s->arg & RACE))
 					scribble(&a);
 				ring(&a);
-				/* Now and then something right, so that work is done. */
+				/* Now and then a valid request, so that there are completions. */
 				sge = sge_of(&a.b, 0, 3000);
 				try_post(&a.c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1,
 					 a.r.addr, a.r.rkey);
@@ -232,7 +232,7 @@ static void t_hostile(struct side *s)
 			if (s->arg & RACE)
 				pthread_join(thread, NULL);
 		} else {
-			/* Something comes in, for the receive queue and its completions. */
+			/* Messages for the receive queue. */
 			for (i = 0; i < 50; i++) {
 				sge = sge_of(&a.b, 0, 100);
 				try_post(&a.c, IBV_WR_SEND, i, 0, &sge, 1, 0, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Receives that are posted after their message was sent. The passive side is
- * late, for less than what the driver waits (rsiw: recv_wait_ms).
+ * Receives that are posted after the message was sent. The passive side is
+ * late by less than the driver waits for a receive (rsiw: recv_wait_ms).
  */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 enum { LATE_MS = 100 };
 
 /*
- * Sends of one segment, of several, and of none; a Write between them, which
- * has to wait its turn. The receives come one at a time.
+ * Sends of one segment, of several, and of zero length; a Write between them,
+ * which must not overtake. The receives are posted one at a time.
  */
 static void t_receive(struct side *s)
 {
@@ -47,7 +47,7 @@ static void t_receive(struct side *s)
 			good(c.scq, 90, IBV_WC_RDMA_WRITE, -1);
 			continue;
 		}
-		/* It has waited for long, or for a little, or not at all. */
+		/* The message has to wait for long, for a little, or not at all. */
 		sleep_ms(i == 0 ? LATE_MS : i % 2 ? 5 : 0);
 		if (i == 1) {
 			CHECK(poll_quiet(c.rcq, 0), "a completion without a receive");
@@ -65,7 +65,7 @@ static void t_receive(struct side *s)
 	buf_free(&b);
 }
 
-/* More than TCP's window: the sender is held up, and goes on. */
+/* More data than TCP's window: the sender has to stop, and then continues. */
 static void t_window(struct side *s)
 {
 	enum { COUNT = 14, LEN = 512 * 1024 };
@@ -100,7 +100,7 @@ static void t_window(struct side *s)
 	buf_free(&b);
 }
 
-/* The sender is gone before the receive comes: the message is there, and then the end. */
+/* The sender disconnects before the receive is posted: the message is delivered first. */
 static void t_end(struct side *s)
 {
 	struct ibv_sge sge;
@@ -163,7 +163,7 @@ static void t_shared(struct side *s)
 		memset(b.model + i * PAGE, 0x5a, 1000);
 		post_srq(srq, i, &sge, 1);
 	}
-	/* Whose is which, nobody knows. */
+	/* Either connection may complete first. */
 	for (i = 0; i < 2 && !s->active; i++) {
 		struct ibv_wc wc = poll_one(c[i].rcq);
 
@@ -178,7 +178,10 @@ static void t_shared(struct side *s)
 	buf_free(&b);
 }
 
-/* The receive never comes: the queue pair ends before, by what this side (0, 1) or the other (2) does. */
+/*
+ * The receive is never posted, and the QP ends while the message waits: this
+ * side destroys it (0) or moves it to ERROR (1), or the other side does (2).
+ */
 static void t_given_up(struct side *s)
 {
 	struct ibv_qp_attr err = { .qp_state = IBV_QPS_ERR };
@@ -210,7 +213,7 @@ static void t_given_up(struct side *s)
 	buf_free(&b);
 }
 
-/* Nor does anything end it: then it is a fault, but not at once. */
+/* The receive is never posted: when the wait is over, the connection ends with an error. */
 static void t_in_vain(struct side *s)
 {
 	struct ibv_sge sge;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory regions: which may be registered, and that they work as registered. */
+/* Memory regions: registration and its limits, and access to all of their bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "vt.h"
 
-/* Write to, then read from, a region on the other side, at "at" in its terms. */
+/* Writes to, then reads from, the other side's region, at remote address "at". */
 static void exercise(struct side *s, struct conn *c, struct buf *remote, uint64_t at,
 		     size_t off, size_t len)
 {
@@ -40,7 +40,7 @@ static void exercise(struct side *s, struct conn *c, struct buf *remote, uint64_
 	buf_free(&local);
 }
 
-/* A region that begins and ends anywhere can be used to its last byte. */
+/* Regions with any start and length are usable up to their last byte. */
 static void t_odd(struct side *s)
 {
 	static const size_t begins[] = { 0, 1, 2047, 4095 }, lens[] = { 1, 2, 4095, 9001 };
@@ -62,7 +62,7 @@ static void t_odd(struct side *s)
 	conn_close(&c);
 }
 
-/* Addressed by something else than its address, on both ends. */
+/* A region with an iova that is not its virtual address, as source and as sink. */
 static void t_iova(struct side *s)
 {
 	static const uint64_t iovas[] = { 0, 0x1000, 0x7654321000, 0xfffffffffff00000 };
@@ -78,7 +78,7 @@ static void t_iova(struct side *s)
 		b.mr = ibv_reg_mr_iova(s->pd, b.p, b.len, iovas[i], ACC_ALL);
 		CHECK(b.mr, "ibv_reg_mr_iova at %#lx: errno %d", iovas[i], errno);
 		exercise(s, &c, &b, iovas[i] + 4095, 4095, 5000);
-		/* Local elements name the same addresses. */
+		/* Local elements use the iova, too. */
 		if (s->active) {
 			r = take_rmem(s);
 			buf_fill(&b, 100, 5000, i);
@@ -99,7 +99,7 @@ static void t_iova(struct side *s)
 	conn_close(&c);
 }
 
-/* One region over memory of several kinds. */
+/* Registers and uses a region over this mapping. */
 static void over_mapping(struct side *s, void *p, size_t len, const char *what)
 {
 	struct buf b = { .p = p, .len = len, .model = malloc(len) };
@@ -147,7 +147,7 @@ static void t_shared(struct side *s)
 	close(fd);
 }
 
-/* Nothing was ever written to these pages: registering makes them ours. */
+/* Untouched pages: registration must fault in pages of the process, not the shared zero page. */
 static void t_untouched(struct side *s)
 {
 	enum { LEN = 64 * 4096 };
@@ -165,7 +165,7 @@ static void t_untouched(struct side *s)
 	conn_close(&c);
 }
 
-/* Memory that may only be read serves as a source, here and over there. */
+/* A region over read-only memory can be a source, locally and for the peer's Reads. */
 static void t_readonly(struct side *s)
 {
 	struct ibv_sge sge;
@@ -206,7 +206,7 @@ static void t_readonly(struct side *s)
 	buf_free(&to);
 }
 
-/* What must not be registered, and what may. */
+/* Access flags and ranges that can be registered, and others that must be refused. */
 static void t_flags(struct side *s)
 {
 	static const struct {
@@ -219,11 +219,11 @@ static void t_flags(struct side *s)
 		{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, true },
 		{ ACC_ALL, true },
 		{ ACC_ALL | IBV_ACCESS_RELAXED_ORDERING, true },
-		/* The remote side must not write where this one may not. */
+		/* Remote write needs local write. */
 		{ IBV_ACCESS_REMOTE_WRITE, false },
 		{ IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, false },
 		{ IBV_ACCESS_REMOTE_ATOMIC, false },
-		/* Pages must be pinned. */
+		/* On-demand paging is not supported. */
 		{ ACC_ALL | IBV_ACCESS_ON_DEMAND, false },
 	};
 	struct ibv_mr *mr;
@@ -246,7 +246,7 @@ static void t_flags(struct side *s)
 	free(b.model);
 }
 
-/* Rights that name what this device does not have are refused; atomics need no more than leave. */
+/* Access flags of missing features are refused, except the one for atomics. */
 static void t_refused(struct side *s)
 {
 	static const int refused[] = {
@@ -262,14 +262,14 @@ static void t_refused(struct side *s)
 		CHECK(!mr && errno == EOPNOTSUPP, "access %#x: %s, errno %d", refused[i],
 		      mr ? "registered" : "refused", errno);
 	}
-	/* Programs that do not ask give this one (libfabric, qperf). */
+	/* libfabric and qperf set this flag without asking whether the device has atomics. */
 	mr = ibv_reg_mr(s->pd, b.p, b.len, ACC_ALL | IBV_ACCESS_REMOTE_ATOMIC);
 	CHECK(mr, "the right to atomics: errno %d", errno);
 	CALL(ibv_dereg_mr(mr));
 	buf_free(&b);
 }
 
-/* Addressed by the offset from its first byte, on both ends. */
+/* A zero-based region, as source and as sink. */
 static void t_zero_based(struct side *s)
 {
 	struct ibv_sge sge;
@@ -301,7 +301,7 @@ static void t_zero_based(struct side *s)
 	buf_free(&b);
 }
 
-/* Many regions at a time: all keys differ, each leads to its own memory. */
+/* Many regions at a time: all keys differ, and each refers to its own memory. */
 static void t_many(struct side *s)
 {
 	enum { COUNT = 1000, LEN = 64 };
@@ -351,7 +351,7 @@ static void t_many(struct side *s)
 	buf_free(&b);
 }
 
-/* Who knows one STag cannot guess the next: they are in no sequence. */
+/* STags are random: knowing one does not help to guess the next. */
 static void t_keys(struct side *s)
 {
 	enum { COUNT = 256 };
@@ -364,13 +364,13 @@ static void t_keys(struct side *s)
 	for (i = 0; i < COUNT; i++) {
 		mr[i] = ibv_reg_mr(s->pd, b.p, PAGE, ACC_ALL);
 		CHECK(mr[i], "region %d: errno %d", i, errno);
-		/* The index is above the key, which the library chooses. */
+		/* The index is above the 8-bit key. */
 		all &= mr[i]->rkey >> 8;
 		any |= mr[i]->rkey >> 8;
 		if (i && abs((int)(mr[i]->rkey >> 8) - (int)(mr[i - 1]->rkey >> 8)) < 0x1000)
 			near++;
 	}
-	/* Of 24 random bits each; chance would have 0.13 neighbours. */
+	/* With 24 random bits, 0.13 neighbours are expected. */
 	CHECK(near < 6, "%d of %d indices are close to the one before", near, COUNT);
 	CHECK(any == 0xffffff && all == 0, "bits that never change: %#x", ~any | all);
 	for (i = 0; i < COUNT; i++)
@@ -378,7 +378,7 @@ static void t_keys(struct side *s)
 	buf_free(&b);
 }
 
-/* A domain with something in it stays; a region outlives its connection. */
+/* A PD with a region cannot be freed; a region outlives the connection. */
 static void t_lifetime(struct side *s)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(s->ctx);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Every operation by itself, in many sizes. */
+/* Each operation on its own, in many sizes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,7 +7,7 @@
 
 #include "vt.h"
 
-/* Around a word, a cache line, a segment, a page, a 64 KiB segment train. */
+/* Around a word, a cache line, a segment, a page, and a batch of 64 KiB. */
 static const uint32_t sizes[] = {
 	1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 1425, 1426, 1447, 1448, 1449, 1460, 2896,
 	4095, 4096, 4097, 65535, 65536, 65537, 300001,
@@ -126,7 +126,7 @@ static void t_read(struct side *s)
 	buf_free(&b);
 }
 
-/* Inline data is taken when posted: the source may change at once. */
+/* Inline data are copied by the post, so the source may change at once. */
 static void t_inline(struct side *s)
 {
 	enum { MOST = 80 };
@@ -177,7 +177,7 @@ static void t_inline(struct side *s)
 	buf_free(&b);
 }
 
-/* Messages of no bytes; their STags must not even be looked at. */
+/* Zero-length messages, whose STags must not be checked. */
 static void t_zero(struct side *s)
 {
 	struct ibv_sge none = {}, sge = {};
@@ -225,9 +225,9 @@ static void t_zero(struct side *s)
 }
 
 /*
- * Send with Invalidate. The provider takes the STag from the place of the
- * remote key. What it may do to a plain region is for the device to decide:
- * invalidate it, after which nobody gets at it, or refuse with an error.
+ * Send with Invalidate. The provider takes the STag from the rkey field. A
+ * device may either invalidate a plain region, which is inaccessible then, or
+ * refuse with an error.
  */
 static void t_send_inv(struct side *s)
 {
@@ -243,7 +243,7 @@ static void t_send_inv(struct side *s)
 	if (s->active) {
 		r = take_rmem(s);
 		sge = sge_of(&b, 0, 100);
-		/* It can be written to before. */
+		/* Before the invalidation the region is accessible. */
 		buf_fill(&b, 0, 100, 54);
 		post(&c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
 		good(c.scq, 1, IBV_WC_RDMA_WRITE, -1);
@@ -293,7 +293,7 @@ static void t_send_inv(struct side *s)
 	buf_free(&b);
 }
 
-/* Invalidating an STag that was never given out must not look like success. */
+/* Invalidating an STag that does not exist must fail. */
 static void t_send_inv_bad(struct side *s)
 {
 	struct ibv_sge sge;
@@ -319,9 +319,9 @@ static void t_send_inv_bad(struct side *s)
 enum { OF_OTHER_PD = 1, SHARED = 2 };
 
 /*
- * An STag that others use is not this peer's to take back: it belongs to
- * another protection domain, or to one that another connection is in, too.
- * The other connection still gets at it.
+ * A peer must not invalidate an STag that others use: one of another PD, or of
+ * a PD that another connection uses, too. It stays valid for the other
+ * connection.
  */
 static void t_send_inv_others(struct side *s)
 {
@@ -370,7 +370,7 @@ static void t_send_inv_others(struct side *s)
 	buf_free(&sink);
 }
 
-/* What the provider cannot express is refused when posted, nothing breaks. */
+/* Requests that the provider does not support fail when posted, without further effect. */
 static void t_unsupported(struct side *s)
 {
 	static const enum ibv_wr_opcode ops[] = {
@@ -430,8 +430,8 @@ static void *change(void *arg)
 }
 
 /*
- * The buffer changes all the time while it is sent, by Sends, Writes, and as the answer to the
- * other side's Reads: no FPDU's CRC may be wrong for it, which would end the connection.
+ * A thread changes the buffer all the time while Sends, Writes and Read Responses send it. Each
+ * FPDU must carry the CRC of the data that it carries; a wrong CRC would end the connection.
  */
 static void t_changed(struct side *s)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Many requests at once: what completes when, and in which order. */
+/* Many requests at once: order of execution and of completions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 enum { DEPTH = 64, ITEM = 3000 };
 
-/* One list of as many Sends as the queue holds; all arrive, in order. */
+/* A list of Sends that fills the queue; all arrive, in order. */
 static void t_list(struct side *s)
 {
 	struct ibv_send_wr wr[DEPTH], *bad_wr;
@@ -51,8 +51,8 @@ static void t_list(struct side *s)
 }
 
 /*
- * Two Writes to one place, or two Reads of two places to one: what was posted
- * last is what stays.
+ * Two Writes to the same buffer, or two Reads into the same buffer: it holds
+ * the data of the request that was posted last.
  */
 static void t_in_order(struct side *s)
 {
@@ -71,7 +71,7 @@ static void t_in_order(struct side *s)
 	else
 		give_rmem(s, &b);
 	for (i = 0; i < ROUNDS; i++) {
-		/* Sources lie at 0 and 8192, of who is read from or who writes. */
+		/* The sources are at 0 and 8192, on the reader's peer or the writer. */
 		for (k = 0; k < 2; k++)
 			if (s->active != reads)
 				buf_fill(&b, k * 8192, LEN, 2 * i + k);
@@ -107,7 +107,7 @@ static void t_in_order(struct side *s)
 	buf_free(&b);
 }
 
-/* One request too many in the list: it is named, the others are carried out. */
+/* A list with one request too many: bad_wr names it, and the others are executed. */
 static void t_overfill(struct side *s)
 {
 	struct ibv_send_wr wr[DEPTH + 1], *bad_wr = NULL;
@@ -130,7 +130,7 @@ static void t_overfill(struct side *s)
 	}
 	sync_sides(s);
 	if (s->active) {
-		/* The provider's own result is that of its doorbell. */
+		/* The return value is ignored: the provider returns the doorbell's result. */
 		ibv_post_send(c.qp, wr, &bad_wr);
 		CHECK(bad_wr == &wr[DEPTH], "the request too many is not the bad one");
 	}
@@ -145,7 +145,7 @@ static void t_overfill(struct side *s)
 	buf_free(&b);
 }
 
-/* Hundreds that wait for one Read, and complete with it, in order. */
+/* Hundreds of requests behind one Read complete after it, in order. */
 static void t_many_behind_read(struct side *s)
 {
 	enum { LONG = 1 << 20, COUNT = 300 };
@@ -237,7 +237,7 @@ static void t_behind_read(struct side *s)
 	buf_free(&b);
 }
 
-/* A fenced Send waits for the Reads before it, whose data it sends on. */
+/* A fenced request waits for the Reads before it, whose data it sends. */
 static void t_fence(struct side *s)
 {
 	enum { LEN = 200000, ROUNDS = 4 };
@@ -248,7 +248,7 @@ static void t_fence(struct side *s)
 	struct buf from, to;
 	uint64_t round;
 
-	/* Reads fetch the other side's "from", its "to" gets that back. */
+	/* Reads fetch the other side's "from"; the fenced requests return the data to its "to". */
 	conn_open(s, &c, NULL);
 	buf_new(s, &from, LEN, ACC_ALL);
 	buf_new(s, &to, LEN, ACC_ALL);
@@ -285,7 +285,7 @@ static void t_fence(struct side *s)
 	buf_free(&to);
 }
 
-/* Only each tenth request asks for a completion; the queue wraps many times. */
+/* Only each tenth request is signalled; the queue wraps many times. */
 static void t_unsignalled(struct side *s)
 {
 	enum { COUNT = 500 };
@@ -325,7 +325,7 @@ static void t_unsignalled(struct side *s)
 	buf_free(&b);
 }
 
-/* Far more Reads than the connection may have under way. */
+/* Far more Reads than the connection's ORD. */
 static void t_many_reads(struct side *s)
 {
 	enum { LEN = 5000 };
@@ -358,7 +358,7 @@ static void t_many_reads(struct side *s)
 	buf_free(&b);
 }
 
-/* No Reads agreed upon: one that is posted fails, and the error is local. */
+/* With an ORD of 0 a Read fails with a local error. */
 static void t_no_reads(struct side *s)
 {
 	struct conn_opts o = { .ird = -1, .ord = -1 };
@@ -427,7 +427,7 @@ static void t_both_ways(struct side *s)
 		     r.addr + WRITTEN + i * LEN, r.rkey);
 		post(&c, IBV_WR_SEND, 3 * i + 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 	}
-	/* The order between Reads and the rest is for another test. */
+	/* Another test checks the order between Reads and other requests. */
 	while (sent < 3 * COUNT) {
 		struct ibv_wc wc = poll_one(c.scq);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Access that must be refused. Each case is a connection of its own: it ends
- * with the fault, on both sides, and no byte has moved that must not.
+ * Access that must be refused. Each case has a connection of its own, which
+ * the error ends on both sides, and the buffers must not have changed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,9 +21,9 @@ static const char *event_name(int type)
 }
 
 /*
- * The victim's region lies in the middle of its buffer, so that bytes beside
- * it can be told. Over the whole buffer lies another region, whose key nobody
- * is told: refusing must not be owed to missing memory.
+ * The victim's region is in the middle of its buffer, so that changed bytes
+ * beside it are found. Another region, whose key is not used, covers the whole
+ * buffer: so access is refused because of the key, not for lack of memory.
  */
 static struct ibv_mr *victim_region(struct side *s, struct buf *b, enum place place,
 				    enum ibv_wr_opcode op, struct ibv_pd **other)
@@ -50,7 +50,7 @@ static struct rmem victim_target(struct buf *b, struct ibv_mr *mr, enum place pl
 
 	switch (place) {
 	case P_INDEX:
-		/* The index is above the key; another device's keys look alike. */
+		/* Changes the index, which is above the 8-bit key. */
 		r.rkey += 0x5500;
 		break;
 	case P_KEY:
@@ -74,7 +74,7 @@ static struct rmem victim_target(struct buf *b, struct ibv_mr *mr, enum place pl
 	return r;
 }
 
-/* A Write that begins well may leave bytes inside the region, not beside it. */
+/* A Write whose beginning is valid may change bytes inside the region, but not beside it. */
 static void verify_victim(struct buf *b, bool inside)
 {
 	size_t i;
@@ -113,7 +113,7 @@ static void victim(struct side *s, enum ibv_wr_opcode op, enum place place)
 	oob_send(s, &r, sizeof(r));
 
 	conn_expect_error(&c);
-	/* Both receives come back, none of them filled by what followed. */
+	/* Both receives are flushed: the Send after the bad request did not arrive. */
 	bad(c.rcq, 1, FLUSHED);
 	bad(c.rcq, 2, FLUSHED);
 	sync_sides(s);
@@ -132,7 +132,7 @@ static void victim(struct side *s, enum ibv_wr_opcode op, enum place place)
 	buf_free(&in);
 }
 
-/* @told: the refusal's status, and its event, must reach this side. */
+/* @told: the request's status and the asynchronous event must show the refusal. */
 static void offender(struct side *s, enum ibv_wr_opcode op, bool told)
 {
 	struct ibv_sge sge;
@@ -146,12 +146,12 @@ static void offender(struct side *s, enum ibv_wr_opcode op, bool told)
 	r = take_rmem(s);
 	sge = sge_of(&b, 0, OPLEN);
 	post(&c, op, 1, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
-	/* What is behind a bad Write must not arrive; a Read's reply is later. */
+	/* A Send after the bad Write must not arrive. (After a bad Read it may.) */
 	if (op == IBV_WR_RDMA_WRITE)
 		try_post(&c, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 	wc = poll_one(c.scq);
 	CHECK(wc.wr_id == 1, "completion of %lu", wc.wr_id);
-	/* A Write's completion may precede the other side's refusal. */
+	/* A Write may complete before the other side refuses it. */
 	if (op == IBV_WR_RDMA_READ)
 		CHECK(BIT(wc.status) & (BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED),
 		      "the Read: %s", ibv_wc_status_str(wc.status));
@@ -187,7 +187,7 @@ enum local { L_KEY, L_INDEX, L_BELOW, L_ABOVE, L_PD, L_GONE, L_NO_WRITE };
 #define LOCAL_ERRORS (BIT(IBV_WC_LOC_PROT_ERR) | BIT(IBV_WC_LOC_QP_OP_ERR) | \
 		      BIT(IBV_WC_LOC_ACCESS_ERR))
 
-/* An element that does not hold what it says. */
+/* Makes an invalid scatter/gather element. */
 static struct ibv_sge bad_sge(struct side *s, struct buf *b, enum local how,
 			      struct ibv_mr **mr, struct ibv_pd **pd)
 {
@@ -221,7 +221,7 @@ static struct ibv_sge bad_sge(struct side *s, struct buf *b, enum local how,
 	return sge;
 }
 
-/* This side's own element is bad: the request fails, nothing arrives. */
+/* An invalid local element: the request fails, and nothing arrives. */
 static void t_local(struct side *s)
 {
 	enum ibv_wr_opcode op = s->arg >> 8;
@@ -236,14 +236,14 @@ static void t_local(struct side *s)
 	buf_new(s, &b, SPACE, ACC_ALL);
 	if (s->active) {
 		r = take_rmem(s);
-		/* A good one before it does not save it. */
+		/* A valid element precedes the invalid one. */
 		sge[0] = sge_of(&b, 0, 64);
 		sge[1] = bad_sge(s, &b, s->arg & 0xff, &mr, &pd);
 		if (op == IBV_WR_RDMA_READ)
 			post(&c, op, 1, IBV_SEND_SIGNALED, &sge[1], 1, r.addr, r.rkey);
 		else
 			post(&c, op, 1, 0, sge, 2, r.addr, r.rkey);
-		/* An error is told even when no completion was asked for. */
+		/* A failed request completes even if it is not signalled. */
 		bad(c.scq, 1, LOCAL_ERRORS);
 	} else {
 		sge[0] = sge_of(&b, 0, b.len);
@@ -262,7 +262,7 @@ static void t_local(struct side *s)
 	buf_free(&b);
 }
 
-/* The receiver's own element is bad: its receive fails, and the connection. */
+/* An invalid element of a receive: the receive fails, and the connection ends. */
 static void t_receiver(struct side *s)
 {
 	struct ibv_pd *pd = NULL;

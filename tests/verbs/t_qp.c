@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Queue pairs: their states, their limits, and how they are flushed. */
+/* Queue pairs: states, limits, flushing. */
 #include <sys/resource.h>
 #include <errno.h>
 #include <string.h>
@@ -14,8 +14,8 @@ static int to_error(struct conn *c)
 }
 
 /*
- * Of both queues "count" requests complete, each once and in order: those of the
- * send queue well at first and flushed from one on, those of the other flushed.
+ * Expects "count" completions of each queue, in order. Send requests succeed
+ * up to one, and are flushed from there on. Receives are flushed.
  */
 static void expect_flushed(struct conn *c, int count)
 {
@@ -40,9 +40,9 @@ static void expect_flushed(struct conn *c, int count)
 }
 
 /*
- * Everything posted completes exactly once and in order: some of it well,
- * then the rest flushed. The last requests are long Reads, so that some of
- * them are under way when the QP is moved to ERROR.
+ * Every request completes exactly once and in order: the first successfully,
+ * the rest flushed. The last requests are long Reads, some of which are under
+ * way when the QP is moved to ERROR.
  */
 static void t_flush(struct side *s)
 {
@@ -60,7 +60,7 @@ static void t_flush(struct side *s)
 		for (i = 0; i < COUNT; i++)
 			post_recv(&c, 1000 + i, &sge, 1);
 		r = take_rmem(s);
-		/* On one CPU the driver's workers would otherwise be done first. */
+		/* With a single CPU the driver's workers would otherwise finish first. */
 		setpriority(PRIO_PROCESS, 0, -20);
 		for (i = 0; i < COUNT; i++)
 			post(&c, i % 2 && i < COUNT - 6 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
@@ -80,7 +80,7 @@ static void t_flush(struct side *s)
 	buf_free(&b);
 }
 
-/* Requests posted to a QP in ERROR are flushed too, in order. */
+/* Requests posted to a QP in ERROR are flushed, in order. */
 static void t_post_in_error(struct side *s)
 {
 	enum { COUNT = 20 };
@@ -101,7 +101,7 @@ static void t_post_in_error(struct side *s)
 				      (uintptr_t)b.p, b.mr->rkey));
 		for (i = 0; i < COUNT; i++)
 			bad(c.scq, i, FLUSHED);
-		/* Nobody tells the kernel of receives; they come back nevertheless. */
+		/* Posting a receive does not call the kernel; still it must be flushed. */
 		for (i = 0; i < COUNT; i++)
 			post_recv(&c, i, &sge, 1);
 		for (i = 0; i < COUNT; i++)
@@ -113,7 +113,7 @@ static void t_post_in_error(struct side *s)
 	buf_free(&b);
 }
 
-/* Hundreds of each queue, of which the first Reads are under way. */
+/* Flushes hundreds of requests of each queue while Reads are under way. */
 static void t_flush_many(struct side *s)
 {
 	enum { COUNT = 300, LEN = 8 << 20 };
@@ -143,7 +143,7 @@ static void t_flush_many(struct side *s)
 	buf_free(&b);
 }
 
-/* ERROR without ever having been connected: the receives come back. */
+/* A QP that was never connected moves to ERROR: its receives are flushed. */
 static void t_flush_unconnected(struct side *s)
 {
 	struct conn c = { .ech = s->ech };
@@ -169,7 +169,7 @@ static void t_flush_unconnected(struct side *s)
 	buf_free(&b);
 }
 
-/* What ibv_query_qp tells along the way. */
+/* ibv_query_qp reports the states and attributes. */
 static void t_states(struct side *s)
 {
 	struct conn_opts o = { .sq = 20, .rq = 30, .max_inline = 64 };
@@ -201,7 +201,7 @@ static void t_states(struct side *s)
 	conn_free(&c);
 }
 
-/* Asynchronous: one moves to ERROR, the other learns it as a disconnect. */
+/* Both sides move their QP to ERROR at the same time; each still gets a disconnect event. */
 static void t_error_both(struct side *s)
 {
 	struct ibv_sge sge;
@@ -213,7 +213,7 @@ static void t_error_both(struct side *s)
 	sge = sge_of(&b, 0, 100);
 	post_recv(&c, 1, &sge, 1);
 	sync_sides(s);
-	/* Both at once: neither must wait for the other. */
+	/* Neither side waits for the other. */
 	CALL(to_error(&c));
 	bad(c.rcq, 1, FLUSHED);
 	conn_expect_error(&c);
@@ -228,7 +228,7 @@ static int set_access(struct conn *c, unsigned int access)
 	return ibv_modify_qp(c->qp, &attr, IBV_QP_ACCESS_FLAGS);
 }
 
-/* What the QP does not admit its peer may not do, whatever the region grants. */
+/* The peer needs the QP's access rights besides the region's. */
 static void t_access(struct side *s)
 {
 	static const struct {
@@ -255,7 +255,7 @@ static void t_access(struct side *s)
 	for (i = 0; i < ARRAY_SIZE(tries); i++) {
 		conn_open(s, &c, NULL);
 		if (s->active) {
-			/* Once with all rights, so that those are in use which are taken away. */
+			/* First with all rights, so that one is taken away that has been in use. */
 			for (k = 0; k < 2; k++) {
 				r = take_rmem(s);
 				post(&c, tries[i].op, k, IBV_SEND_SIGNALED, &sge, 1,
@@ -265,7 +265,7 @@ static void t_access(struct side *s)
 				else
 					bad(c.scq, k, BIT(IBV_WC_REM_ACCESS_ERR) | FLUSHED);
 				if (k == 0 && tries[i].op == IBV_WR_RDMA_WRITE) {
-					/* It has arrived when the answer to a Read has come. */
+					/* The Write has arrived when a Read after it completes. */
 					post(&c, IBV_WR_RDMA_READ, 9, IBV_SEND_SIGNALED, &sge, 1,
 					     r.addr, r.rkey);
 					good(c.scq, 9, IBV_WC_RDMA_READ, 100);
@@ -289,7 +289,7 @@ static void t_access(struct side *s)
 	buf_free(&b);
 }
 
-/* Rights that there are not. */
+/* Access rights that the device does not support are refused. */
 static void t_access_refused(struct side *s)
 {
 	struct conn c;
@@ -299,7 +299,7 @@ static void t_access_refused(struct side *s)
 	conn_close(&c);
 }
 
-/* A side that allows no Reads gets none, whatever the other one asks for. */
+/* If one side has no IRD and ORD, both values are 0, whatever the other side asks for. */
 static void t_no_reads(struct side *s)
 {
 	struct conn_opts o = { .ird = -1, .ord = 4 };
@@ -310,7 +310,7 @@ static void t_no_reads(struct side *s)
 	conn_close(&c);
 }
 
-/* What is set on the queue pair itself bounds what its connection agrees on. */
+/* IRD and ORD that are set on the QP bound those that the sides agree on. */
 static void t_qp_depths(struct side *s)
 {
 	struct conn_opts o = { .ird = 16, .ord = 16 };
@@ -329,7 +329,7 @@ static void t_qp_depths(struct side *s)
 		      "%d Reads answered, %d sent", attr.max_dest_rd_atomic, attr.max_rd_atomic);
 	else
 		CHECK(attr.max_rd_atomic <= 3, "%d Reads sent", attr.max_rd_atomic);
-	/* What was agreed on cannot be changed. */
+	/* The agreed values cannot be changed. */
 	attr.max_rd_atomic++;
 	CHECK(ibv_modify_qp(c.qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC) == EINVAL, "modified to %d",
 	      attr.max_rd_atomic);
@@ -373,7 +373,7 @@ static void t_limits(struct side *s)
 		};
 		CHECK(!ibv_create_qp(s->pd, &attr), "%s was created", tries[i].what);
 	}
-	/* The largest one there may be. */
+	/* The largest possible QP. */
 	attr = (struct ibv_qp_init_attr) {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
 		.cap = { dev.max_qp_wr, dev.max_qp_wr, dev.max_sge, dev.max_sge, 0 },
@@ -385,7 +385,7 @@ static void t_limits(struct side *s)
 	CALL(ibv_destroy_cq(cq));
 }
 
-/* A QP that was never used, in every state it can be in, goes away. */
+/* A QP can be destroyed right after connection setup, also with a request under way. */
 static void t_destroy_early(struct side *s)
 {
 	struct conn_opts o = {};
@@ -401,7 +401,7 @@ static void t_destroy_early(struct side *s)
 		if (s->active) {
 			struct rmem r = take_rmem(s);
 
-			/* Under way, then destroyed at once. */
+			/* Post requests, and destroy the QP at once. */
 			if (i)
 				post(&c, i == 1 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 1,
 				     IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Receives that do not fit their message, or are not there. */
+/* Receives that are too short for the message, or missing. */
 #include <string.h>
 
 #include "vt.h"
 
-/* One byte too many, or so many that the first segment is already too long. */
+/* A message one byte too long, or so long that its first segment does not fit. */
 static void t_too_long(struct side *s)
 {
 	enum { ROOM = 1000, SPACE = 16 * 4096 };
@@ -17,7 +17,7 @@ static void t_too_long(struct side *s)
 	buf_new(s, &b, SPACE, ACC_LOCAL);
 	if (s->active) {
 		sync_sides(s);
-		/* One that fits exactly comes first. */
+		/* Before it, a message that fits exactly. */
 		buf_fill(&b, 0, ROOM, 1);
 		sge = sge_of(&b, 0, ROOM);
 		post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
@@ -39,7 +39,7 @@ static void t_too_long(struct side *s)
 		bad(c.rcq, 3, FLUSHED);
 	}
 	conn_expect_error(&c);
-	/* What the failed receive was given is not told, but no more than it. */
+	/* The buffer of the failed receive may have changed, but no other byte. */
 	for (i = 0; i < b.len; i++)
 		CHECK(b.p[i] == b.model[i] || (i >= 4 * PAGE && i < 4 * PAGE + ROOM),
 		      "byte %zu has changed", i);
@@ -47,7 +47,7 @@ static void t_too_long(struct side *s)
 	buf_free(&b);
 }
 
-/* Two Sends for one receive: the first arrives, the second ends it all. */
+/* Two Sends for one receive: the first arrives, the second ends the connection. */
 static void t_none_left(struct side *s)
 {
 	struct ibv_sge sge;
@@ -80,7 +80,7 @@ static void t_none_left(struct side *s)
 	buf_free(&b);
 }
 
-/* A QP that never receives needs no receive queue. */
+/* A QP without a receive queue can send. */
 static void t_no_rq(struct side *s)
 {
 	struct conn_opts o = { .no_rq = true };
@@ -102,7 +102,7 @@ static void t_no_rq(struct side *s)
 		post(&c, IBV_WR_RDMA_READ, 2, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
 		good(c.scq, 2, IBV_WC_RDMA_READ, 5000);
 		mark_send(&c, 3);
-		/* Now a Send comes in; there is nowhere to put it. */
+		/* An incoming Send finds no receive queue, and ends the connection. */
 		conn_expect_error(&c);
 	} else {
 		buf_expect(&b, 0, 5000, 5);
@@ -119,7 +119,7 @@ static void t_no_rq(struct side *s)
 	buf_free(&b);
 }
 
-/* The receive queue wraps many times, and is refilled while messages come. */
+/* The receive queue wraps many times, and is refilled while messages arrive. */
 static void t_refill(struct side *s)
 {
 	enum { QUEUE = 8, COUNT = 400, LEN = 96 };
@@ -144,7 +144,7 @@ static void t_refill(struct side *s)
 			sge = sge_of(&b, i * LEN, LEN);
 			post(&c, IBV_WR_SEND, i, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 			good(c.scq, i, IBV_WC_SEND, -1);
-			/* Half a queue ahead of what the other side has seen. */
+			/* The sender is at most half a queue ahead of the receiver. */
 			if (i % (QUEUE / 2) == QUEUE / 2 - 1)
 				sync_sides(s);
 			continue;

@@ -7,7 +7,7 @@
 
 #include "vt.h"
 
-/* More than a thousand of each in one process, and all go away again. */
+/* More than a thousand objects of each kind in one process can be created and destroyed. */
 static void t_objects(struct side *s)
 {
 	enum { COUNT = 1100 };
@@ -43,7 +43,7 @@ static void t_objects(struct side *s)
 	}
 }
 
-/* Objects are still there when the process ends: the kernel takes them back. */
+/* A process exits without destroying its objects; the kernel destroys them. */
 static void t_abandon(struct side *s)
 {
 	struct conn_opts o = {};
@@ -52,7 +52,7 @@ static void t_abandon(struct side *s)
 	struct buf *b;
 	int i;
 
-	/* What is under way is dropped with them; it passes if nothing hangs. */
+	/* Requests under way are dropped. The test passes if nothing hangs. */
 	dev_open(s);
 	for (i = 0; i < 4; i++) {
 		c = calloc(1, sizeof(*c));
@@ -99,7 +99,7 @@ static void t_connections(struct side *s)
 	}
 	buf_verify(&b, "after all connections");
 	sync_sides(s);
-	/* Half of them end in order, half by destroying what holds them. */
+	/* Half of the connections are disconnected, half are just destroyed. */
 	for (i = 0; i < count; i++) {
 		if (s->active && i % 2)
 			CALL(rdma_disconnect(c[i].id));
@@ -115,7 +115,7 @@ static void t_connections(struct side *s)
 	free(c);
 }
 
-/* Connect and disconnect again and again, with a word exchanged each time. */
+/* Connects and disconnects again and again, with a message each time. */
 static void t_again(struct side *s)
 {
 	enum { COUNT = 25 };
@@ -136,7 +136,7 @@ static void t_again(struct side *s)
 	}
 }
 
-/* Several threads, a connection each, all completing into their own buffers. */
+/* Several threads, each with a connection and buffers of its own. */
 enum { THREADS = 4, TURNS = 60, BLOCK = 6000 };
 
 struct worker {
@@ -170,7 +170,7 @@ static void *work(void *arg)
 			good(w->c.scq, turn, IBV_WC_SEND, -1);
 			good(w->c.rcq, turn, IBV_WC_RECV, BLOCK);
 		} else {
-			/* The next receive is there before the reply asks for more. */
+			/* Post the next receive before the reply, which makes the peer send. */
 			good(w->c.rcq, turn, IBV_WC_RECV, BLOCK);
 			buf_expect(&w->b, 0, BLOCK, seed);
 			buf_expect(&w->b, 3 * BLOCK, BLOCK, ~seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Lists of elements: gathered and scattered, from several regions, some empty. */
+/* Scatter/gather lists: elements of several regions, some of them empty. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 enum { MOST = 6, PIECES = 8, SPACE = 64 * 1024 };
 
 /*
- * Cuts the length into num pieces that lie scattered over both buffers: piece
- * i in the i-th eighth of buffer i % 2. About one in four is empty.
+ * Splits the length into num pieces, scattered over both buffers: piece i is
+ * in the i-th eighth of buffer i % 2. About one in four is empty.
  */
 static void cut(uint64_t *rng, uint32_t total, int num, uint32_t *len, uint32_t *off)
 {
@@ -48,7 +48,7 @@ static void elements(struct buf *b, int num, const uint32_t *len, const uint32_t
 
 	for (i = 0; i < num; i++) {
 		sge[i] = sge_of(&b[i % 2], off[i], len[i]);
-		/* The key of an empty element is not looked at. */
+		/* The key of an empty element must not be checked. */
 		if (!len[i])
 			sge[i].lkey = 0xbad00;
 	}
@@ -113,7 +113,7 @@ static void t_sge(struct side *s)
 	buf_free(&sink);
 }
 
-/* A Read has one sink: two are refused, or served in full, never in part. */
+/* A Read with two sink elements is refused or executed in full, never in part. */
 static void t_read_two(struct side *s)
 {
 	struct ibv_device_attr attr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Shared receive queues. The passive side has them, the active one sends. */
+/* Shared receive queues (SRQs). The passive side has them, the active side sends. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static struct ibv_srq *new_srq(struct ibv_pd *pd, uint32_t wr, uint32_t limit)
 	return srq;
 }
 
-/* Two connections draw from one queue, which wraps many times. */
+/* Two connections share an SRQ, which wraps many times. */
 static void t_shared(struct side *s)
 {
 	enum { QUEUE = 16, COUNT = 200, LEN = 2000 };
@@ -40,7 +40,7 @@ static void t_shared(struct side *s)
 	}
 	sync_sides(s);
 	for (i = 0; i < COUNT; i++) {
-		/* Now one, now the other, in runs. */
+		/* The connections alternate every three messages. */
 		k = i / 3 % 2;
 		if (s->active) {
 			buf_fill(&b, i * LEN, LEN - i, i);
@@ -61,7 +61,7 @@ static void t_shared(struct side *s)
 				post_srq(srq, i + QUEUE, &sge, 1);
 			}
 		}
-		/* The connections have no order between them but this one. */
+		/* Messages of different connections have no order, so wait here. */
 		if (i % 3 == 2)
 			sync_sides(s);
 	}
@@ -73,7 +73,7 @@ static void t_shared(struct side *s)
 	buf_free(&b);
 }
 
-/* The limit event: once when fewer than the limit are left, then again armed. */
+/* The limit event comes once when fewer receives than the limit are left; arming repeats it. */
 static void t_limit(struct side *s)
 {
 	enum { QUEUE = 16, LIMIT = 4 };
@@ -108,7 +108,7 @@ static void t_limit(struct side *s)
 		sync_sides(s);
 		for (i = 0; i < QUEUE - LIMIT; i++)
 			good(c.rcq, i, IBV_WC_RECV, 8);
-		/* At the limit, not below it. */
+		/* As many receives as the limit are left. */
 		event = async_event(s, QUIET_MS);
 		CHECK(event == -1, "event %s with %d left, the limit being %d",
 		      event < 0 ? "none" : ibv_event_type_str(event), LIMIT, LIMIT);
@@ -127,7 +127,7 @@ static void t_limit(struct side *s)
 	buf_free(&b);
 }
 
-/* Nothing left in the shared queue ends the connection that needed it. */
+/* A Send that finds the SRQ empty ends its connection. */
 static void t_empty(struct side *s)
 {
 	struct conn_opts o = {};
@@ -145,7 +145,7 @@ static void t_empty(struct side *s)
 	if (s->active)
 		post(&c[0], IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 	conn_expect_error(&c[0]);
-	/* The other one lives on. */
+	/* The other connection is not affected. */
 	CHECK(qp_state(c[1].qp) == IBV_QPS_RTS, "the wrong connection went down");
 	if (!s->active)
 		post_srq(srq, 2, &sge, 1);
@@ -161,7 +161,7 @@ static void t_empty(struct side *s)
 	buf_free(&b);
 }
 
-/* A QP of a shared queue tells when it will take no more from it. */
+/* A QP with an SRQ raises the event LAST_WQE_REACHED when it ends. */
 static void t_last_wqe(struct side *s)
 {
 	struct ibv_qp_attr err = { .qp_state = IBV_QPS_ERR };
@@ -187,7 +187,7 @@ static void t_last_wqe(struct side *s)
 		} while (event == IBV_EVENT_SQ_DRAINED);
 		CHECK(event == IBV_EVENT_QP_LAST_WQE_REACHED, "event %s",
 		      event < 0 ? "none" : ibv_event_type_str(event));
-		/* What nobody took stays in the queue. */
+		/* Unused receives stay in the SRQ. */
 		CHECK(poll_quiet(c.rcq, QUIET_MS), "the shared queue was flushed");
 	} else if (!modify) {
 		CALL(rdma_disconnect(c.id));
@@ -200,7 +200,7 @@ static void t_last_wqe(struct side *s)
 	buf_free(&b);
 }
 
-/* The queue's own domain counts for its elements, not the QP's. */
+/* The elements of an SRQ's receives belong to the SRQ's PD, not the QP's. */
 static void t_other_pd(struct side *s)
 {
 	struct conn_opts o = {};
@@ -240,7 +240,7 @@ static void t_other_pd(struct side *s)
 		CALL(ibv_dealloc_pd(pd));
 }
 
-/* What may be created, and what must not. */
+/* SRQs beyond the device's limits, and a limit beyond the SRQ's size, are refused. */
 static void t_limits(struct side *s)
 {
 	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 0, .max_sge = 1 } };

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random operations against a model. Both sides draw the same operations from
- * the seed, carry out their own, and each knows from the model what both
- * buffers hold afterwards; after each round every byte is compared.
+ * Random operations, checked against a model. Both sides draw the same
+ * operations from the seed, and execute their own. Each side applies all of
+ * them to a model of both buffers, and compares every byte after each round.
  *
- * Within a round no two operations touch the same bytes, because nothing in
- * iWARP would say which of them comes first. A round's operations are of both
- * sides and all under way at the same time.
+ * The operations of a round, of both sides, are under way at the same time.
+ * No two of them touch the same bytes, because iWARP does not order them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,10 +36,10 @@ struct stress {
 	uint8_t *other;			/* the model of the other side's buffer */
 	struct rmem r;
 	uint64_t rng;
-	uint32_t next[2];		/* where each buffer is free */
+	uint32_t next[2];		/* the first free byte of each buffer */
 };
 
-/* The next free range of a buffer, at any alignment; false when it is full. */
+/* Takes the next free range of a buffer, at a random alignment; false if it is full. */
 static bool take(struct stress *t, int side, uint32_t len, struct part *p)
 {
 	uint32_t gap = below(&t->rng, 70);
@@ -64,7 +63,7 @@ static uint32_t random_len(struct stress *t)
 	}
 }
 
-/* Cut a length into up to num random parts of a buffer. */
+/* Splits a length into up to num random parts of a buffer. */
 static bool parts(struct stress *t, int side, uint32_t len, int num, struct part *p)
 {
 	uint32_t n;
@@ -72,7 +71,7 @@ static bool parts(struct stress *t, int side, uint32_t len, int num, struct part
 
 	for (i = 0; i < num; i++) {
 		n = i == num - 1 ? len : below(&t->rng, 3) ? below(&t->rng, len + 1) : 0;
-		/* Every piece but that of an empty message has a byte at least. */
+		/* No empty part, except for a zero-length message. */
 		if (t->s->gentle && i < num - 1)
 			n = 1 + below(&t->rng, len - (num - 1 - i));
 		if (!take(t, side, n, &p[i]))
@@ -109,7 +108,7 @@ static bool draw(struct stress *t, struct op *op)
 	       parts(t, !op->from, op->len, op->num_dst, op->dst);
 }
 
-/* What the operation does, done to the models. */
+/* Applies the operation to the models. */
 static void apply(struct stress *t, const struct op *op)
 {
 	bool mine_is_source = op->from == !t->s->client;
@@ -179,7 +178,7 @@ static void one_round(struct stress *t, unsigned int round)
 		CHECK(wc.status == IBV_WC_SUCCESS, "round %u, request %lu: %s", round, wc.wr_id,
 		      ibv_wc_status_str(wc.status));
 	}
-	/* The other side's Writes are all here when its mark is. */
+	/* The other side's mark arrives after all its Writes. */
 	for (i = 0; i < 2; i++) {
 		bool sender = t->s->client == !i;
 

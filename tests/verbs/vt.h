@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * vt: a verbs test of two processes. Every test is one function that runs on
- * both sides at once, in a fresh process each; the sides agree on where they
- * are through a TCP connection of their own (oob.c), so that the RDMA path
- * under test carries nothing but what is tested.
+ * vt: verbs tests between two processes. Every test is one function, which
+ * runs on both sides at once, in a new process each. The sides synchronize
+ * over an out-of-band TCP connection (oob.c), so that the RDMA connection
+ * carries nothing but the test's own data.
  *
- * Nothing here returns an error: what goes wrong ends the process through
- * fail(), which tells the other side, so that neither waits in vain.
+ * No function returns an error. Errors end the process through fail(), which
+ * tells the other side, so that it need not wait for its time limit.
  */
 #ifndef VT_H
 #define VT_H
@@ -23,19 +23,19 @@
 #define BIT(n) (1u << (n))
 #define PAGE 4096ul
 
-extern int wait_ms;			/* for what is sure to come */
-enum { QUIET_MS = 200 };		/* for what must not come */
+extern int wait_ms;			/* limit for something that must happen */
+enum { QUIET_MS = 200 };		/* wait for something that must not happen */
 
 /* One side of a running test. */
 struct side {
-	bool client;			/* who connects */
-	bool active;			/* who starts the operations */
+	bool client;			/* this side connects */
+	bool active;			/* this side starts the operations */
 	int oob;
 	uint64_t seed;			/* the same on both sides */
-	unsigned int rounds;		/* how long the random tests go on */
-	bool gentle;			/* random tests spare weak drivers */
-	bool hasty;			/* it will fail: no long wait for that */
-	uint32_t arg;			/* of the test's entry in the table */
+	unsigned int rounds;		/* length of the random tests */
+	bool gentle;			/* avoid operations that siw fails */
+	bool hasty;			/* the test is expected to fail: short waits */
+	uint32_t arg;			/* from the test's entry in the table */
 	struct sockaddr_storage local, peer;
 	struct rdma_event_channel *ech;
 	struct rdma_cm_id *bound;	/* keeps the device chosen by address */
@@ -44,9 +44,9 @@ struct side {
 };
 
 enum test_flags {
-	T_QUICK = 1,			/* in the subset for every build */
+	T_QUICK = 1,			/* in the quick subset (-q) */
 	T_BOTH = 2,			/* also with the roles swapped */
-	T_NODEV = 4,			/* opens the device itself, or not at all */
+	T_NODEV = 4,			/* opens the device itself, or needs none */
 	T_LONG = 8,			/* only when asked for by name or -l */
 };
 
@@ -65,13 +65,13 @@ extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
-/* V_CRASH: not even a verdict, of a process that died or hangs. */
+/* V_CRASH: the process died or hangs. */
 enum verdict { V_PASS, V_FAIL, V_SKIP, V_CRASH };
 
 struct result {
 	int verdict;			/* of both sides together */
-	char own[400];			/* what this side says */
-	char peer[400];			/* what the other one says */
+	char own[400];			/* this side's message */
+	char peer[400];			/* the other side's message */
 };
 
 void fail_at(const char *file, int line, const char *fmt, ...)
@@ -82,14 +82,14 @@ void run_child(struct side *s, const struct test *t, int out)
 
 #define fail(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
 #define CHECK(cond, ...) do { if (!(cond)) fail(__VA_ARGS__); } while (0)
-/* For calls that return zero, or -1 or the error, with errno set. */
+/* For calls that return 0 on success. */
 #define CALL(call) do {							\
 	int rv_ = (call);						\
 	if (rv_)							\
 		fail("%s: %d (errno %d)", #call, rv_, errno);		\
 } while (0)
 
-/* known.c: another driver's faults, and what tells of them */
+/* known.c: another driver's faults, and evidence of them */
 extern bool known_client, known_server;
 extern unsigned int run_first, run_of;
 void read_known(const char *file);
@@ -104,10 +104,10 @@ unsigned long unread(const struct side *s);
 uint64_t now_ms(void);
 void sleep_ms(unsigned int ms);
 
-/* oob.c: the sides' own connection */
+/* oob.c: the out-of-band connection */
 enum oob_type { OOB_RUN = 1, OOB_DATA, OOB_PASS, OOB_FAIL, OOB_SKIP };
 
-struct oob_run {			/* what the client asks the server for */
+struct oob_run {			/* the client's request to run a test */
 	char name[48];
 	uint64_t seed;
 	uint32_t rounds;
@@ -123,14 +123,14 @@ void oob_send(struct side *s, const void *data, size_t len);
 void oob_recv(struct side *s, void *data, size_t len);
 void sync_sides(struct side *s);
 
-/* mem.c: buffers whose every byte is known */
+/* mem.c: buffers with their expected content */
 struct buf {
 	uint8_t *p, *model;
 	size_t len;
 	struct ibv_mr *mr;
 };
 
-struct rmem {				/* a buffer as the other side sees it */
+struct rmem {				/* the address and key of the other side's buffer */
 	uint64_t addr;
 	uint32_t rkey;
 	uint32_t pad;
@@ -160,10 +160,10 @@ struct rmem take_rmem(struct side *s);
 struct conn_opts {
 	unsigned int sq, rq;		/* queue depths; 0: 64 */
 	bool no_rq;
-	unsigned int scq_size, rcq_size; /* 0: as large as the queues ask */
+	unsigned int scq_size, rcq_size; /* 0: large enough for the queues */
 	bool events;			/* completion channel for both CQs */
 	bool sig_all;
-	bool silent;			/* the client need not send first */
+	bool silent;			/* the client does not send a first message */
 	int tos;			/* type of service; 0: none is set */
 	int ird, ord;			/* 0: 16; -1: none */
 	int qp_ird, qp_ord;		/* as set on the QP itself; 0: not set; -1: none */
@@ -186,8 +186,8 @@ struct conn {
 	struct ibv_qp *qp;
 	uint8_t pdata[256];		/* from the other side */
 	uint8_t pdata_len;
-	int ird, ord;			/* as the event told them */
-	uint64_t token;			/* mark: buffer and its region */
+	int ird, ord;			/* from the event */
+	uint64_t token;			/* buffer and region of the mark */
 	struct ibv_mr *token_mr;
 	bool disconnected;
 };
@@ -196,7 +196,7 @@ void dev_open(struct side *s);
 void dev_close(struct side *s);
 void set_port(struct sockaddr_storage *sa, uint16_t port);
 uint16_t port_of(const struct sockaddr *sa);
-/* A copy of the next event, which is acknowledged; fails if none comes. */
+/* Gets and acknowledges the next event, and returns a copy; fails if none comes in time. */
 struct rdma_cm_event cm_event(struct rdma_event_channel *ech, unsigned int ms,
 			      uint8_t *pdata);
 void cm_expect(struct rdma_event_channel *ech, enum rdma_cm_event_type type,
@@ -214,7 +214,7 @@ void conn_expect_error(struct conn *c);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c);
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
-/* The type of the next asynchronous event, or -1 when none comes in time. */
+/* The type of the next asynchronous event, or -1 if none comes in time. */
 int async_event(struct side *s, unsigned int ms);
 
 /* wr.c: work requests and completions */
@@ -229,14 +229,14 @@ struct ibv_wc poll_at(const char *file, int line, struct ibv_cq *cq);
 bool poll_quiet(struct ibv_cq *cq, unsigned int ms);
 void good_at(const char *file, int line, struct ibv_cq *cq, uint64_t id,
 	     enum ibv_wc_opcode op, int64_t bytes);
-/* The next completion is this one, and it went well; bytes -1: any. */
+/* Expects that the next completion is this one, with success; bytes -1: any. */
 #define good(cq, id, op, bytes) good_at(__FILE__, __LINE__, cq, id, op, bytes)
 void bad_at(const char *file, int line, struct ibv_cq *cq, uint64_t id, uint32_t mask);
-/* The next completion is this one, with one of the statuses in the mask. */
+/* Expects that the next completion is this one, with a status of the mask. */
 #define bad(cq, id, mask) bad_at(__FILE__, __LINE__, cq, id, mask)
 #define FLUSHED BIT(IBV_WC_WR_FLUSH_ERR)
 
-/* A mark is a small Send; it tells that all sent before has arrived. */
+/* A mark is a small Send: when it arrives, everything sent before it has arrived. */
 void mark_arm(struct conn *c);
 void mark_send(struct conn *c, uint64_t token);
 void mark_wait(struct conn *c, uint64_t token);

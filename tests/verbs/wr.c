@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests and completions. Waiting is by polling with naps: the other
- * side may share the only processor with us.
+ * Work requests and completions. A side that waits polls and sleeps in turn,
+ * because the other side may share its only processor.
  */
 #include <errno.h>
 #include <sched.h>
