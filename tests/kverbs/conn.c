@@ -4,7 +4,7 @@
 
 #include "kverbs.h"
 
-/* Of a CQ. */
+/* Number of entries of a CQ. */
 enum { ENTRIES = 256 };
 
 static void qp_event(struct ib_event *event, void *context)
@@ -34,8 +34,9 @@ static void cq_free(struct end *e, struct ib_cq *cq, int entries)
 		return;
 	}
 	/*
-	 * ib_poll_handler() arms the queue after irq_poll_complete(), for which
-	 * alone ib_free_cq() waits. It runs in a softirq.
+	 * ib_free_cq() waits only until irq_poll_complete(), after which
+	 * ib_poll_handler() still arms the queue. As that runs in a softirq,
+	 * wait for its end here.
 	 */
 	if (e->pair->o.poll == IB_POLL_SOFTIRQ)
 		synchronize_rcu();
@@ -133,7 +134,7 @@ static int on_server(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		/* A second one is nobody's. */
+		/* Refuse a second request. */
 		if (p->s.id)
 			return -EBUSY;
 		p->error = end_open(&p->s, id);
@@ -141,7 +142,7 @@ static int on_server(struct rdma_cm_id *id, struct rdma_cm_event *event)
 			p->error = p->o.before_accept(&p->s);
 		if (!p->error)
 			p->error = rdma_accept(id, &param);
-		/* Nobody answers the client then: it is not to be waited for. */
+		/* The client then gets no answer, so end the wait for it. */
 		if (p->error)
 			complete(&p->c.up);
 		return 0;
@@ -193,7 +194,7 @@ static void pair_init(struct pair *p, const struct opts *o)
 	init_completion(&p->s.up);
 }
 
-/* At @port of the device to test; 0: at any. */
+/* Listens at @port of the device under test; 0: at any port. */
 static int listen_at(struct pair *p, u16 port)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) };
@@ -245,7 +246,7 @@ int pair_serve(struct pair *p, const struct opts *o)
 
 	pair_init(p, o);
 	ret = listen_at(p, HOSTS_PORT);
-	/* Somebody has to load the module on the other host first. */
+	/* The module has to be loaded on the other host first. */
 	if (!ret && !wait_for_completion_timeout(&p->s.up, 2 * TIME_LIMIT))
 		ret = -ETIMEDOUT;
 	return p->error ?: ret;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Draining in the middle of work: when it returns, every completion was seen. */
+/* Draining QPs in use: when the call returns, the consumer has got every completion. */
 #include <linux/delay.h>
 
 #include "kverbs.h"
 
 enum {
 	LEN = 1 << 20,
-	/* Of LEN each: they take longer than this thread may have to wait for the processor. */
+	/* LEN bytes each: long enough that some are under way even if this thread loses the CPU. */
 	READS = 40,
 	SENDS = 16,
 	RECVS = 32,
 	MESSAGE = 1000,
-	/* Messages come from and go to the last bytes; the first ones tell of Reads. */
+	/* Messages use the last bytes of the memory; the first ones show a Read in progress. */
 	AT = LEN - MESSAGE,
 };
 
-/* Requests: Reads, the Sends behind them, and receives that nothing is for. */
+/* Requests: Reads, Sends after them, and receives without a message. */
 static struct req *reads(struct pair *p) { return p->r; }
 static struct req *sends(struct pair *p) { return p->r + READS; }
 static struct req *recvs(struct pair *p) { return p->r + READS + SENDS; }
 
 /*
- * The client reads from the server, more than a moment's worth, and posts
- * Sends; both ends have receives. When this returns, the first bytes of the
- * first Read are there, so it is under way.
+ * The client posts Reads and Sends; both ends have receives. When this
+ * returns, the first bytes of the first Read have arrived, so Reads are under
+ * way.
  */
 static int work(struct pair *p)
 {
@@ -50,7 +50,7 @@ static int work(struct pair *p)
 	return 0;
 }
 
-/* Of @n requests, each was seen: first good ones, then flushed ones. How many are of these. */
+/* Checks that @n requests completed: some with success, the rest flushed. Counts the rest. */
 static int seen(struct req *r, int n, const char *what)
 {
 	int i, flushed = 0;
@@ -65,10 +65,10 @@ static int seen(struct req *r, int n, const char *what)
 	return flushed;
 }
 
-/* What was there to be sent, and to be received, was seen, and not all of it is done. */
+/* All send requests completed; some Reads among them were flushed. */
 static int sends_seen(struct pair *p)
 {
-	/* One behind the other in memory, and in the queue. */
+	/* Reads and Sends are consecutive in the array and in the queue. */
 	int n = seen(reads(p), READS + SENDS, "request");
 
 	if (n < 0)
@@ -98,7 +98,7 @@ static int drain(struct end *e, void (*fn)(struct ib_qp *qp))
 	return 0;
 }
 
-/* What is drained is over: the memory is the consumer's again. */
+/* After draining, nothing writes to the consumer's memory any more. */
 static int quiet(struct end *e)
 {
 	size_t i;
@@ -134,19 +134,19 @@ static int t_drain_rq(struct pair *p)
 	DO(work(p));
 	DO(drain(&p->c, ib_drain_rq));
 	DO(recvs_seen(recvs(p)));
-	/* The other one is for a drain of its own, also now. */
+	/* The send queue can still be drained afterwards. */
 	DO(drain(&p->c, ib_drain_sq));
 	DO(sends_seen(p));
 	return 0;
 }
 
-/* The end that answers the Reads. */
+/* Drains the QP that responds to the Reads. */
 static int t_drain_server(struct pair *p)
 {
 	DO(work(p));
 	DO(drain(&p->s, ib_drain_qp));
 	DO(recvs_seen(recvs(p) + RECVS));
-	/* The client loses its connection, and what it has posted with it. */
+	/* The client loses its connection, and its requests are flushed. */
 	DO(wait_error(&p->c));
 	DO(drain(&p->c, ib_drain_qp));
 	DO(sends_seen(p));
@@ -154,7 +154,7 @@ static int t_drain_server(struct pair *p)
 	return 0;
 }
 
-/* Shared receives stay, but for the one that was being filled. */
+/* Receives of an SRQ are not flushed, except the one in use. */
 static int t_drain_srq(struct pair *p)
 {
 	struct req *r = recvs(p) + RECVS;
@@ -163,7 +163,7 @@ static int t_drain_srq(struct pair *p)
 	DO(work(p));
 	DO(drain(&p->s, ib_drain_qp));
 	EXPECT(test_bit(IB_EVENT_QP_LAST_WQE_REACHED, &p->s.events), "no event\n");
-	/* The event comes once; the core would wait a minute for another one to drain it again. */
+	/* pair_close() would drain it again, and wait a minute for a second event. */
 	rdma_destroy_qp(p->s.id);
 	for (i = 1; i < RECVS; i++)
 		EXPECT(!completion_done(&r[i].done) || r[i].wc.status == IB_WC_SUCCESS,
@@ -172,16 +172,17 @@ static int t_drain_srq(struct pair *p)
 }
 
 const struct test drain_tests[] = {
-	{ "draining a QP", t_drain_qp, { .len = LEN } },
-	{ "draining a QP, polled by a work queue", t_drain_qp,
+	{ "draining a QP completes its requests", t_drain_qp, { .len = LEN } },
+	{ "draining a QP completes its requests, polled by a workqueue", t_drain_qp,
 	  { .poll = IB_POLL_WORKQUEUE, .len = LEN } },
-	{ "draining a QP, polled by the consumer", t_drain_qp,
+	{ "draining a QP completes its requests, polled by the consumer", t_drain_qp,
 	  { .poll = IB_POLL_DIRECT, .len = LEN } },
-	{ "draining a QP, with queues of the pool", t_drain_qp,
+	{ "draining a QP completes its requests, with CQs of the pool", t_drain_qp,
 	  { .len = LEN, .pool = true } },
-	{ "draining a send queue", t_drain_sq, { .len = LEN } },
-	{ "draining a receive queue", t_drain_rq, { .len = LEN } },
-	{ "draining a QP that answers", t_drain_server, { .len = LEN } },
-	{ "draining a QP with shared receives", t_drain_srq, { .len = LEN, .srq = true } },
+	{ "draining a send queue completes its requests", t_drain_sq, { .len = LEN } },
+	{ "draining a receive queue completes its receives", t_drain_rq, { .len = LEN } },
+	{ "draining a QP that responds to Reads ends the connection", t_drain_server,
+	  { .len = LEN } },
+	{ "draining a QP leaves the SRQ's receives", t_drain_srq, { .len = LEN, .srq = true } },
 	{ }
 };

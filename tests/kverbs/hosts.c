@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two hosts, with this module in each: one serves a connection (serve=1), the other one connects to
- * it (peer=) and tests. Unlike the other tests no end can look into the other one's memory.
+ * Tests between two hosts, each with this module: one serves a connection (serve=1), the other one
+ * connects to it (peer=) and runs the tests. Unlike in the other tests, no end can access the other
+ * end's memory directly.
  */
 #include <linux/slab.h>
 
@@ -9,14 +10,14 @@
 
 enum { LEN = 3 * PAGE_SIZE + 100, TURNS = 40, WINDOW = 4 };
 
-/* What the server tells of its region, in its first message. */
+/* The server's first message: the address of its region. */
 struct region {
 	__be64 addr;
 	__be32 key;
 	__be32 len;
 };
 
-/* Before the connection is accepted: the first message may be right behind. */
+/* Runs before the connection is accepted, as the first message may follow immediately. */
 static int post_all(struct end *e)
 {
 	int i;
@@ -31,8 +32,8 @@ static const struct opts options = {
 };
 
 /*
- * The server sends each message back, until one has taken its region away: the end of the tests.
- * Receives are posted before the message that asks for the next ones.
+ * The server sends each message back. A Send with Invalidate of its region ends the tests. The
+ * server posts a receive before it sends the answer, which makes the client send again.
  */
 int hosts_serve(struct pair *p)
 {
@@ -44,7 +45,7 @@ int hosts_serve(struct pair *p)
 	u32 i, at, len;
 
 	DO(pair_serve(p, &options));
-	/* iWARP's passive side sends after the active one has sent. */
+	/* In iWARP the accepting side must not send first. */
 	DO(req_wait(e, r));
 	mr = reg_plain(e, LEN, REMOTE);
 	EXPECT(mr, "no region\n");
@@ -67,11 +68,11 @@ int hosts_serve(struct pair *p)
 		DO(req_wait(e, s));
 	}
 	EXPECT(r[at].wc.ex.invalidate_rkey == mr->rkey, "another key is invalid\n");
-	/* The client finds out by itself; it ends the connection. */
+	/* The client then tries to read the region, and ends the connection. */
 	return wait_error(e);
 }
 
-/* Receives the answer to a message of the memory at @from, behind it. */
+/* Sends a message, and receives the answer in the memory after it. */
 static int turn(struct end *e, struct req *s, struct req *r, u32 len)
 {
 	struct ib_sge sge = sge_of(e, 0, len);
@@ -138,7 +139,7 @@ static int t_invalidate(struct pair *p, struct region *there)
 
 	DO(post_op(e, p->r, IB_WR_SEND_WITH_INV, 0, &sge, 0, key));
 	DO(req_wait(e, p->r));
-	/* The server refuses it, by a Terminate. */
+	/* The server refuses the Read with a Terminate. */
 	DO(post_op(e, p->r + 1, IB_WR_RDMA_READ, 0, &sge, be64_to_cpu(there->addr), key));
 	EXPECT(req_wait(e, p->r + 1) > 0, "the region can still be read\n");
 	return wait_error(e);
@@ -148,7 +149,7 @@ static const struct {
 	const char *name;
 	int (*run)(struct pair *p, struct region *there);
 } tests[] = {
-	{ "the peer tells of its region", t_hello },
+	{ "the peer sends the address of its region", t_hello },
 	{ "messages of all lengths come back", t_echo },
 	{ "Reads find what Writes have placed", t_place },
 	{ "Send with Invalidate ends the peer's region", t_invalidate },
@@ -164,7 +165,7 @@ void hosts_test(struct pair *p, const char *peer)
 	pr_info("kverbs: %s 1 - a connection with the peer host\n", ret ? "not ok" : "ok");
 	if (ret)
 		pr_err("kverbs: # no connection: %d\n", ret);
-	/* What failed before leaves nothing to test. */
+	/* After a failure the remaining tests fail, too. */
 	for (i = 0; i < ARRAY_SIZE(tests); i++) {
 		ret = ret ?: tests[i].run(p, &there);
 		pr_info("kverbs: %s %d - %s\n", ret ? "not ok" : "ok", i + 2, tests[i].name);

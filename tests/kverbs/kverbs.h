@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * kverbs: a kernel consumer of an RDMA device that talks to itself over the
- * connection manager. Loading it with addr= runs all tests; what they say is in
- * the kernel's log, as KTAP. It is unloaded afterwards.
+ * kverbs: a kernel consumer of an RDMA device, which connects to itself over
+ * the RDMA CM. Loading the module with addr= runs all tests, and prints KTAP
+ * to the kernel's log.
  */
 #ifndef KVERBS_H
 #define KVERBS_H
@@ -18,25 +18,25 @@ enum {
 	REQS = 256,
 	MAX_SGE = 4,
 	ALL = -1,
-	HOSTS_PORT = 7720,		/* of the tests between two hosts */
+	HOSTS_PORT = 7720,		/* for the tests between two hosts */
 	REMOTE = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
 };
 
 struct end;
 
-/* How a pair of ends is set up; zero: the usual. */
+/* How a pair of ends is set up; 0: the default. */
 struct opts {
 	enum ib_poll_context poll;	/* of the CQs; 0: IB_POLL_SOFTIRQ */
 	size_t len;			/* of each end's memory; 0: a page */
 	u32 sq, rq;			/* depths; 0: 64 */
 	int sge;			/* of sends; 0: MAX_SGE, ALL: as many as the device has */
-	u32 ctxs;			/* transfers at a time that the core makes */
+	u32 ctxs;			/* the QP's max_rdma_ctxs */
 	int scq;			/* entries of the client's send CQ */
-	bool srq;			/* the server's receives are shared */
-	bool pool;			/* the CQs are the device's, shared by all QPs */
+	bool srq;			/* the server has an SRQ */
+	bool pool;			/* the CQs come from the core's pool */
 	int vector;			/* of the client's CQs; the server's have the next one */
-	struct pair *with;		/* the PDs are this one's */
-	int (*before_accept)(struct end *e);	/* of the server */
+	struct pair *with;		/* share the PDs of this pair */
+	int (*before_accept)(struct end *e);	/* called at the server */
 };
 
 /* A work request under way. */
@@ -61,15 +61,16 @@ struct end {
 	struct ib_cq *scq, *rcq;
 	struct ib_srq *srq;
 	struct mem m;
-	struct ib_mr *mr[4];		/* what it has made */
-	struct req own;			/* of reg_mr() and inv_mr() */
+	struct ib_mr *mr[4];		/* regions of new_mr() */
+	struct req own;			/* for reg_mr() and inv_mr() */
 	struct completion up;
-	unsigned long events;		/* of the QP, a bit each */
+	unsigned long events;		/* asynchronous events of the QP, a bit each */
 };
 
 /*
- * Two ends of one connection on this host, with what a test needs: it is freed
- * when the QPs are drained, so no request outlives it, however the test ends.
+ * Two ends of one connection on this host, with the requests of a test. It is
+ * freed after the QPs are drained, so no request outlives it, however the test
+ * ends.
  */
 struct pair {
 	struct opts o;
@@ -83,10 +84,10 @@ extern char *addr;
 extern uint drain_limit;
 
 int pair_open(struct pair *p, const struct opts *o);
-/* Only the server's end, for a client on another host, or only the client's, of such a server. */
+/* Sets up only the server's end, for a client on another host, or only the client's end. */
 int pair_serve(struct pair *p, const struct opts *o);
 int pair_connect(struct pair *p, const struct opts *o, const char *peer);
-/* Of one that is not open, nothing. */
+/* Does nothing if the pair is not open. */
 void pair_close(struct pair *p);
 static inline struct ib_qp *qp_of(struct end *e) { return e->id->qp; }
 
@@ -97,7 +98,7 @@ void mem_fill(struct mem *m, u8 seed);
 bool mem_is(struct mem *m, size_t off, size_t len, u8 seed);
 
 void req_init(struct req *r);
-/* Waits for the request's completion; its status, or -ETIMEDOUT. */
+/* Waits for the request's completion. Returns its status, or -ETIMEDOUT. */
 int req_wait(struct end *e, struct req *r);
 /* Elements and requests for the end's memory. */
 struct ib_sge sge_of(struct end *e, u32 off, u32 len);
@@ -107,32 +108,32 @@ int post_op(struct end *e, struct req *r, enum ib_wr_opcode op, int flags, struc
 	    u64 raddr, u32 key);
 /* Waits until the QP is in ERROR. */
 int wait_error(struct end *e);
-/* A message of @len bytes from client to server, which arrives. */
+/* Sends a message of @len bytes from client to server, and checks that it arrives. */
 int message(struct pair *p, u32 len, u8 seed);
 
-/* A region, freed with the end; what pages it has: nothing is mapped. */
+/* A new region for @pages pages, with none mapped; freed with the end. */
 struct ib_mr *new_mr(struct end *e, u32 pages);
-/* A registration by work request, with the key that it got. */
+/* Registers a region by work request, with a new key. */
 int reg_mr(struct end *e, struct ib_mr *mr, int access);
 int inv_mr(struct end *e, u32 key);
-/* The first @len bytes of an end's memory, registered. */
+/* Registers the first @len bytes of an end's memory. */
 struct ib_mr *reg_plain(struct end *e, u32 len, int access);
 
 struct test {
 	const char *name;
-	/* @p is open as told, p[1] is not; both are closed after it. */
+	/* @p is open with these options, p[1] is not open; both are closed afterwards. */
 	int (*run)(struct pair *p);
 	struct opts o;
 };
 
-/* The tests between two hosts, on either. */
+/* The tests between two hosts: the server's side, the client's side. */
 int hosts_serve(struct pair *p);
 void hosts_test(struct pair *p, const char *peer);
 
 extern const struct test op_tests[], mr_tests[], post_tests[], list_tests[], queue_tests[],
 	drain_tests[];
 
-/* Ends a test, or a part of one, that finds something wrong, with the place. */
+/* Ends a test, or a function of one, if the condition is false, and prints the place. */
 #define EXPECT(cond, ...) do {						\
 	if (!(cond)) {							\
 		pr_err("kverbs: # %s:%d: %s\n", __func__, __LINE__, #cond); \
@@ -148,7 +149,7 @@ extern const struct test op_tests[], mr_tests[], post_tests[], list_tests[], que
 		return _ret;						\
 	}								\
 } while (0)
-/* The request ends with this status. */
+/* Expects that the request completes with this status. */
 #define ENDS(e, r, status) do {						\
 	int _is = req_wait(e, r);					\
 									\

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Gather lists of more pieces than a process' requests have, and those that the core makes. */
+/* Gather lists longer than those of processes, and lists that the core makes. */
 #include <linux/scatterlist.h>
 #include <rdma/rw.h>
 
@@ -7,7 +7,7 @@
 
 enum { WRS = 8, ROUNDS = 20, MOST = 32, PLACE = 512, LEN = WRS * MOST * PLACE, PAGES = 40 };
 
-/* Pieces of a list: of all kinds, one after the other. */
+/* The number of elements of a list. */
 static u32 pieces(u32 round, u32 wr, u32 most)
 {
 	const u32 kinds[] = { 1, most, 6, 7, most - 1, 2, most, 0 };
@@ -16,8 +16,8 @@ static u32 pieces(u32 round, u32 wr, u32 most)
 }
 
 /*
- * Pieces of some lengths, none among them, which are not in the order of their addresses; but every
- * third one follows that before it.
+ * Elements have different lengths, zero among them, and are not sorted by address, but every third
+ * one starts where the one before it ends.
  */
 static struct ib_sge piece(struct end *e, u32 round, u32 wr, u32 i)
 {
@@ -55,7 +55,7 @@ static int write_lists(struct pair *p, struct ib_mr *mr, u32 round, u32 most)
 		wr[k].rkey = mr->rkey;
 	}
 	ret = ib_post_send(qp_of(&p->c), &wr[0].wr, NULL);
-	/* The lists are the consumer's own again. */
+	/* After the post the consumer may reuse the lists. */
 	memset(sge, 0xff, WRS * sizeof(*sge));
 	kfree(sge);
 	return ret;
@@ -81,7 +81,7 @@ static int written(struct pair *p, u32 round, u32 most)
 	return 0;
 }
 
-/* A Write ends when it is sent; a Read behind it, when it has arrived as well. */
+/* A Write completes when it has been sent. A Read after it completes when the Write has arrived. */
 static int arrived(struct pair *p, struct ib_mr *mr)
 {
 	struct ib_sge sge = sge_of(&p->c, 0, 1);
@@ -100,7 +100,7 @@ static int t_lists(struct pair *p)
 	EXPECT(most > 6 && most <= MOST, "%u pieces\n", most);
 	for (round = 0; round < ROUNDS; round++) {
 		mem_fill(&p->c.m, round);
-		/* Places of the peer's that nothing is written to stay as they are. */
+		/* Memory of the peer beside the Writes must not change. */
 		memset(p->s.m.p, 0, LEN);
 		DO(write_lists(p, mr, round, most));
 		DO(arrived(p, mr));
@@ -109,7 +109,7 @@ static int t_lists(struct pair *p)
 	return 0;
 }
 
-/* One piece more than there may be. */
+/* Lists with too many elements, or too long a sum, are refused, and so is a QP for long lists. */
 static int t_too_long(struct pair *p)
 {
 	u32 most = p->c.id->device->attrs.max_send_sge;
@@ -130,21 +130,21 @@ static int t_too_long(struct pair *p)
 		sge[i] = sge_of(&p->c, 0, 1);
 	ret = post(&p->c, p->r, &wr);
 	EXPECT(ret == -EINVAL, "posted: %d\n", ret);
-	/* Their lengths are no message's, together. */
+	/* The sum of the lengths exceeds that of a message. */
 	for (i = 0; i < most; i++)
 		sge[i].length = i == most - 1 ? U32_MAX : 1;
 	wr.num_sge = most;
 	ret = post(&p->c, p->r, &wr);
-	EXPECT(ret == -EINVAL, "posted what is too long: %d\n", ret);
+	EXPECT(ret == -EINVAL, "a list that is too long was posted: %d\n", ret);
 	qp = ib_create_qp(p->c.pd, &attr);
 	if (!IS_ERR(qp))
 		ib_destroy_qp(qp);
 	EXPECT(qp == ERR_PTR(-EINVAL), "a queue pair: %pe\n", qp);
-	/* The connection has not suffered. */
+	/* The connection still works. */
 	return message(p, 100, 1);
 }
 
-/* What the core makes of a consumer's pages: few requests. */
+/* Writes a consumer's pages with requests that the core makes (rdma_rw_ctx). */
 static int write_pages(struct pair *p, struct ib_mr *mr, struct sg_table *sgt)
 {
 	u32 most = qp_of(&p->c)->max_write_sge, each = PAGE_SIZE - 8, i;
@@ -178,7 +178,7 @@ static int t_rw(struct pair *p)
 	EXPECT(mr, "no region\n");
 	mem_fill(&p->c.m, 5);
 	DO(sg_alloc_table(&sgt, PAGES, GFP_KERNEL));
-	/* Not one behind the other, or they would be one piece. */
+	/* The pages are not adjacent, as the core would merge them. */
 	for_each_sgtable_sg(&sgt, sg, i)
 		sg_set_buf(sg, p->c.m.p + i * PAGE_SIZE + 8, PAGE_SIZE - 8);
 	ret = write_pages(p, mr, &sgt);
@@ -187,9 +187,10 @@ static int t_rw(struct pair *p)
 }
 
 const struct test list_tests[] = {
-	{ "lists of as many pieces as the device has", t_lists,
+	{ "lists with up to max_send_sge elements arrive", t_lists,
 	  { .len = LEN + PLACE, .sge = ALL } },
-	{ "lists that are too long", t_too_long, { .sge = ALL } },
-	{ "what the core writes", t_rw, { .len = PAGES * PAGE_SIZE, .sge = 2, .ctxs = 2 } },
+	{ "lists that are too long are refused", t_too_long, { .sge = ALL } },
+	{ "Writes that the core makes arrive", t_rw,
+	  { .len = PAGES * PAGE_SIZE, .sge = 2, .ctxs = 2 } },
 	{ }
 };

@@ -14,11 +14,11 @@ MODULE_PARM_DESC(drain_limit, "seconds that draining a queue pair may take");
 
 static bool serve;
 module_param(serve, bool, 0444);
-MODULE_PARM_DESC(serve, "serve the tests of one host that connects by peer=");
+MODULE_PARM_DESC(serve, "serve the tests of one host, whose module has peer=");
 
 static char *peer = "";
 module_param(peer, charp, 0444);
-MODULE_PARM_DESC(peer, "IPv4 address of a host that serves: run the tests between two hosts");
+MODULE_PARM_DESC(peer, "run the tests between two hosts: IPv4 address of the one with serve=1");
 
 static const struct test *const suites[] = {
 	op_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
@@ -32,7 +32,7 @@ static int run(const struct test *t)
 	if (!p)
 		return -ENOMEM;
 	ret = pair_open(p, &t->o);
-	/* The RDMA CM picks ports of a space of its own; a TCP socket may have that one. */
+	/* The RDMA CM picks a port that no RDMA listener uses, but a TCP socket may use it. */
 	while (ret == -EADDRINUSE && tries++ < 3) {
 		pr_info("kverbs: # RETRY cm-port: %s\n", t->name);
 		pair_close(p);

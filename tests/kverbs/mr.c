@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Registrations by work request: what pages they have, and who may end them. */
+/* Registration by work request: page lists, access rights, and who may invalidate a region. */
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
 #include "kverbs.h"
 
 /*
- * A region of @elements of the scatterlist, @pages pages each. It begins @skip
- * bytes into the first one, and another @offset bytes that the mapping skips.
- * The elements' order in memory is neither that of the region nor its reverse,
- * and no two neighbours are neighbours there.
+ * A region of @elements scatterlist elements, @pages pages each. It begins
+ * @skip bytes into the first element, plus @offset bytes that ib_map_mr_sg()
+ * skips. The elements' order in memory is a permutation of that in the region,
+ * in which no two neighbours stay neighbours.
  */
 struct layout {
 	u32 elements, pages, skip, offset;
@@ -26,7 +26,7 @@ static u8 *element(struct end *e, const struct layout *l, u32 i)
 	return e->m.p + (i * 7 + 5) % l->elements * l->pages * PAGE_SIZE;
 }
 
-/* The byte at @i of the region. */
+/* Byte @i of the region. */
 static u8 *byte_of(struct end *e, const struct layout *l, u32 i)
 {
 	u32 at = i + l->skip + l->offset, size = l->pages * PAGE_SIZE;
@@ -52,7 +52,7 @@ static bool is_filled(struct end *e, const struct layout *l, u8 seed)
 	return true;
 }
 
-/* Maps what fits: as many elements as it says, or an error. */
+/* Maps as many elements as fit in the region. Returns their number, or an error. */
 static int map(struct end *e, const struct layout *l, struct ib_mr *mr)
 {
 	struct scatterlist *sg, *table = kvcalloc(l->elements, sizeof(*table), GFP_KERNEL);
@@ -83,28 +83,28 @@ static int mapped(struct pair *p, const struct layout *l, bool move)
 	EXPECT(mr, "no region\n");
 	n = map(&p->s, l, mr);
 	EXPECT(n == l->elements && mr->length == len, "%d elements, %llu bytes\n", n, mr->length);
-	/* A kernel address is nothing for a peer to know. */
-	EXPECT(mr->iova < PAGE_SIZE, "%#llx is told to the peer\n", mr->iova);
+	/* The peer must not learn a kernel address. */
+	EXPECT(mr->iova < PAGE_SIZE, "the peer learns %#llx\n", mr->iova);
 	if (move)
-		/* Consumers may choose the address (NFS does), but for the place in its page. */
+		/* A consumer may choose the address (NFS does), except the offset in the page. */
 		mr->iova = 0x123456789000 + offset_in_page(mr->iova);
 	DO(reg_mr(&p->s, mr, REMOTE));
 	mem_fill(&p->c.m, 3);
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_WRITE, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p->c, p->r));
-	/* The Read is behind the Write, so it shows that this has arrived. */
+	/* The Read follows the Write, so when it completes, the Write has arrived. */
 	memset(p->c.m.p, 0, p->c.m.len);
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p->c, p->r));
-	EXPECT(is_filled(&p->s, l, 3), "not what was written\n");
-	EXPECT(mem_is(&p->c.m, 0, len, 3), "not what is there\n");
-	/* The Write may have erred in the same way as the Read. */
+	EXPECT(is_filled(&p->s, l, 3), "the region has other data than the Write\n");
+	EXPECT(mem_is(&p->c.m, 0, len, 3), "the Read has other data than the Write\n");
+	/* Write and Read may have the same fault, so read data that were not written by RDMA. */
 	fill(&p->s, l, 4);
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p->c, p->r));
-	EXPECT(mem_is(&p->c.m, 0, len, 4), "not what is there now\n");
+	EXPECT(mem_is(&p->c.m, 0, len, 4), "the Read has other data than the region\n");
 
-	/* Invalidated, it is out of reach; with another key, it is in reach again. */
+	/* An invalidated region is inaccessible; registered with a new key, it is accessible. */
 	DO(inv_mr(&p->s, mr->rkey));
 	DO(reg_mr(&p->s, mr, REMOTE));
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
@@ -127,7 +127,7 @@ static int t_sg_offset(struct pair *p)
 
 static int t_long_elements(struct pair *p)
 {
-	/* What is skipped is more than a page. */
+	/* The mapping skips more than a page. */
 	return mapped(p, &(struct layout) { 9, 3, 100, PAGE_SIZE + 50 }, false);
 }
 
@@ -136,7 +136,7 @@ static int t_deep(struct pair *p)
 	return mapped(p, &(struct layout) { 1024, 1, 4000, 0 }, false);
 }
 
-/* Of more elements than the region has pages, those are mapped that fit, and no byte more. */
+/* If the elements have more pages than the region, those that fit are mapped, and no byte more. */
 static int t_partial(struct pair *p)
 {
 	const struct layout all = { 9, 1, 0, 200 }, part = { 5, 1, 0, 200 };
@@ -160,7 +160,7 @@ static int t_partial(struct pair *p)
 	return 0;
 }
 
-/* Send with Invalidate: the receiver is told the key, and it is gone. */
+/* Send with Invalidate: the receiver's completion has the key, which is invalid then. */
 static int t_send_inv(struct pair *p)
 {
 	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
@@ -174,16 +174,16 @@ static int t_send_inv(struct pair *p)
 	DO(req_wait(&p->s, r));
 	EXPECT(r->wc.wc_flags & IB_WC_WITH_INVALIDATE && r->wc.ex.invalidate_rkey == mr->rkey,
 	       "flags %#x, key %#x of %#x\n", r->wc.wc_flags, r->wc.ex.invalidate_rkey, mr->rkey);
-	/* The consumer's own invalidation comes too late, which is no error. */
+	/* It is no error if the consumer invalidates it again. */
 	DO(inv_mr(&p->s, mr->rkey));
-	/* A key that is not in use any more is the sender's fault. */
+	/* It is an error if the peer does. */
 	DO(post_recv(&p->s, r, 0, 100));
 	DO(post_op(&p->c, s, IB_WR_SEND_WITH_INV, 0, &sge, 0, mr->rkey));
 	ENDS(&p->s, r, IB_WC_WR_FLUSH_ERR);
 	return 0;
 }
 
-/* The client of @p reads @mr, which is its server's. */
+/* Checks that the client of @p can read @mr of its server. */
 static int in_reach(struct pair *p, struct ib_mr *mr, u8 seed)
 {
 	struct ib_sge sge = sge_of(&p->c, 0, mr->length);
@@ -191,11 +191,11 @@ static int in_reach(struct pair *p, struct ib_mr *mr, u8 seed)
 	mem_fill(&p->s.m, seed);
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p->c, p->r));
-	EXPECT(mem_is(&p->c.m, 0, mr->length, seed), "not what is there\n");
+	EXPECT(mem_is(&p->c.m, 0, mr->length, seed), "the Read has other data than the region\n");
 	return 0;
 }
 
-/* The client of @p tries to end what is not its own; that ends its connection. */
+/* The client of @p tries to invalidate a foreign region, which ends its connection. */
 static int may_not_end(struct pair *p, u32 key)
 {
 	struct req *s = p->r, *r = p->r + 1, *idle = p->r + 2;
@@ -206,16 +206,16 @@ static int may_not_end(struct pair *p, u32 key)
 	DO(post_op(&p->c, s, IB_WR_SEND_WITH_INV, 0, &sge, 0, key));
 	ENDS(&p->s, r, IB_WC_WR_FLUSH_ERR);
 	ENDS(&p->c, idle, IB_WC_WR_FLUSH_ERR);
-	/* Who ends it says why, and the other hears it. */
+	/* Both ends get an asynchronous event about the error. */
 	EXPECT(test_bit(IB_EVENT_QP_ACCESS_ERR, &p->s.events), "events %#lx\n", p->s.events);
 	EXPECT(test_bit(IB_EVENT_QP_FATAL, &p->c.events), "events %#lx\n", p->c.events);
 	return 0;
 }
 
 /*
- * Two connections of one protection domain, which both may use its memory. But
- * what one's QP has registered, the other's peer may not take away; nor may any
- * peer what nobody has registered by a QP.
+ * Two connections share a PD, so both may access its memory. But the peer of
+ * one QP must not invalidate a region that the other QP has registered. No
+ * peer may invalidate an lkey that no QP has registered.
  */
 static int t_send_inv_foreign(struct pair *p)
 {
@@ -226,7 +226,7 @@ static int t_send_inv_foreign(struct pair *p)
 	EXPECT(mr, "no region\n");
 	DO(in_reach(p, mr, 1));
 	DO(pair_open(p + 1, &o));
-	/* It is in reach of the other, so it is not for the domain that it may not end it. */
+	/* The other connection has access, so the PD is not the reason for the refusal. */
 	sge = sge_of(&p[1].c, 0, 100);
 	DO(post_op(&p[1].c, p[1].r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p[1].c, p[1].r));
@@ -237,7 +237,7 @@ static int t_send_inv_foreign(struct pair *p)
 	DO(pair_open(p + 1, &o));
 	DO(may_not_end(p + 1, p->s.pd->local_dma_lkey));
 	DO(message(p, 100, 3));
-	/* It is its own peer's to end. */
+	/* The peer of the QP that has registered it may invalidate it. */
 	sge = sge_of(&p->c, 0, 100);
 	DO(post_recv(&p->s, p->r + 1, 0, 100));
 	DO(post_op(&p->c, p->r, IB_WR_SEND_WITH_INV, 0, &sge, 0, mr->rkey));
@@ -248,7 +248,7 @@ static int t_send_inv_foreign(struct pair *p)
 	return 0;
 }
 
-/* What another protection domain's QP can try with a region, which stays as it is. */
+/* A QP of another PD can neither register, invalidate nor access a region. */
 static int t_other_pd(struct pair *p)
 {
 	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
@@ -263,7 +263,7 @@ static int t_other_pd(struct pair *p)
 		sge = sge_of(&p[1].c, 0, 100);
 		switch (i) {
 		case 0:
-			/* This takes another key for it, which is then none of it. */
+			/* reg_mr() changes the key in @mr, though the device refuses it. */
 			status = reg_mr(&p[1].s, mr, REMOTE);
 			EXPECT(status == IB_WC_LOC_PROT_ERR, "REG_MR: status %d\n", status);
 			ib_update_fast_reg_key(mr, key);
@@ -273,7 +273,7 @@ static int t_other_pd(struct pair *p)
 			EXPECT(status == IB_WC_LOC_PROT_ERR, "LOCAL_INV: status %d\n", status);
 			break;
 		case 2:
-			/* Not another's, but not one that can be invalidated. */
+			/* The QP's own PD has this key, but it cannot be invalidated. */
 			status = inv_mr(&p[1].s, p[1].s.pd->local_dma_lkey);
 			EXPECT(status == IB_WC_LOC_PROT_ERR, "LOCAL_INV: status %d\n", status);
 			break;
@@ -285,7 +285,7 @@ static int t_other_pd(struct pair *p)
 			ENDS(&p[1].c, p[1].r, IB_WC_REM_ACCESS_ERR);
 			break;
 		}
-		/* The QP that tried ends with it. */
+		/* The attempt ends the connection of the QP that made it. */
 		DO(wait_error(&p[1].s));
 		pair_close(p + 1);
 		DO(in_reach(p, mr, 10 + i));
@@ -293,7 +293,7 @@ static int t_other_pd(struct pair *p)
 	return 0;
 }
 
-/* An STag that is in use cannot be registered again: its peer may hold it. */
+/* A valid STag cannot be registered again, because a peer may be using it. */
 static int t_reg_valid(struct pair *p)
 {
 	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
@@ -307,7 +307,7 @@ static int t_reg_valid(struct pair *p)
 	return 0;
 }
 
-/* A Read with invalidation takes its sink's STag away, also if it has no bytes to bring. */
+/* A Read with Invalidate invalidates its sink's STag, also with zero length. */
 static int t_read_inv(struct pair *p)
 {
 	static const u32 lens[] = { 100, 0 };
@@ -323,11 +323,11 @@ static int t_read_inv(struct pair *p)
 		sge = (struct ib_sge) { sink->iova, lens[i], key };
 		DO(post_op(&p->c, p->r, IB_WR_RDMA_READ_WITH_INV, 0, &sge, mr->iova, mr->rkey));
 		DO(req_wait(&p->c, p->r));
-		/* Only what is not in use can be registered. */
+		/* Registering it again succeeds only if it is invalid. */
 		if (i < ARRAY_SIZE(lens) - 1)
 			DO(reg_mr(&p->c, sink, IB_ACCESS_LOCAL_WRITE));
 	}
-	/* Without a sink there is nothing to invalidate. */
+	/* A Read with Invalidate needs a sink. */
 	EXPECT(post(&p->c, p->r, &none.wr) == -EINVAL, "a Read without a sink\n");
 	sge = (struct ib_sge) { sink->iova, 100, key };
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
@@ -335,7 +335,7 @@ static int t_read_inv(struct pair *p)
 	return 0;
 }
 
-/* It may take away only what a local invalidation may, and says so before it reads. */
+/* A Read with Invalidate fails if it may not invalidate its sink, before it is sent. */
 static int t_read_inv_foreign(struct pair *p)
 {
 	struct ib_mr *mr = reg_plain(&p->s, PAGE_SIZE, REMOTE);
@@ -350,21 +350,21 @@ static int t_read_inv_foreign(struct pair *p)
 		sge = sge_of(&p[1].c, 0, i % 2 ? 100 : 0);
 		if (i / 2)
 			sge.lkey = other->lkey;
-		/* The source is none of its domain, so the peer would complain if it were asked. */
+		/* The source is of another PD: if the Read were sent, the peer would refuse it. */
 		DO(post_op(&p[1].c, p[1].r, IB_WR_RDMA_READ_WITH_INV, 0, &sge, mr->iova, mr->rkey));
 		ENDS(&p[1].c, p[1].r, IB_WC_LOC_PROT_ERR);
 		DO(wait_error(&p[1].c));
 		pair_close(p + 1);
 		DO(in_reach(p, mr, 20 + i));
 	}
-	/* The other region is still in use. */
+	/* The other region is still valid. */
 	sge = (struct ib_sge) { other->iova, 100, other->lkey };
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 	DO(req_wait(&p->c, p->r));
 	return 0;
 }
 
-/* Rights that a registration cannot give are refused when it is posted. */
+/* A registration with unsupported access rights is refused when it is posted. */
 static int t_reg_flags(struct pair *p)
 {
 	static const int refused[] = {
@@ -386,18 +386,20 @@ static int t_reg_flags(struct pair *p)
 }
 
 const struct test mr_tests[] = {
-	{ "registration, with an offset", t_offset, { .len = 5 * PAGE_SIZE } },
-	{ "registration, with an offset of the mapping, at another address", t_sg_offset,
+	{ "a region that begins within a page is accessible", t_offset, { .len = 5 * PAGE_SIZE } },
+	{ "a region mapped with an offset, at another address, is accessible", t_sg_offset,
 	  { .len = 10 * PAGE_SIZE } },
-	{ "registration of long elements", t_long_elements, { .len = 27 * PAGE_SIZE } },
-	{ "registration of 1024 pages", t_deep, { .len = 1024 * PAGE_SIZE } },
-	{ "registration of a part", t_partial, { .len = 9 * PAGE_SIZE } },
-	{ "Send with Invalidate", t_send_inv, { } },
-	{ "Send with Invalidate of another connection's", t_send_inv_foreign, { } },
-	{ "regions of another protection domain", t_other_pd, { } },
-	{ "registration of what is in use", t_reg_valid, { } },
-	{ "registration with rights that there are not", t_reg_flags, { } },
-	{ "Read with invalidation", t_read_inv, { } },
-	{ "Read with invalidation of what is not its own", t_read_inv_foreign, { } },
+	{ "a region of elements of several pages is accessible", t_long_elements,
+	  { .len = 27 * PAGE_SIZE } },
+	{ "a region of 1024 pages is accessible", t_deep, { .len = 1024 * PAGE_SIZE } },
+	{ "a mapping is cut at the region's number of pages", t_partial, { .len = 9 * PAGE_SIZE } },
+	{ "Send with Invalidate invalidates a region", t_send_inv, { } },
+	{ "Send with Invalidate of another connection's region is refused", t_send_inv_foreign,
+	  { } },
+	{ "a region of another PD cannot be used", t_other_pd, { } },
+	{ "registration of a valid region is refused", t_reg_valid, { } },
+	{ "registration with unsupported rights is refused", t_reg_flags, { } },
+	{ "Read with Invalidate invalidates its sink, also with zero length", t_read_inv, { } },
+	{ "Read with Invalidate of a foreign sink is refused", t_read_inv_foreign, { } },
 	{ }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Operations: messages by all ways of polling, Reads that end with their sink, fences. */
+/* Operations: messages with each way of polling, Reads with Invalidate, fences. */
 #include "kverbs.h"
 
 enum { LEN = 5000, ROUNDS = 20 };
@@ -14,8 +14,8 @@ static int t_messages(struct pair *p)
 }
 
 /*
- * Queues on each vector, polled in each way: their own, and those that the
- * device keeps for all its consumers.
+ * CQs on each completion vector, polled in each way: own CQs, and CQs of the
+ * pool that the core keeps for a device.
  */
 static int t_vectors(struct pair *p)
 {
@@ -27,7 +27,7 @@ static int t_vectors(struct pair *p)
 
 	for (o.vector = 0; o.vector < n; o.vector++) {
 		for (i = 0; i < ARRAY_SIZE(polls); i++) {
-			/* Who polls himself polls his own. */
+			/* The pool has no CQs for IB_POLL_DIRECT. */
 			for (pool = 0; pool <= (polls[i] != IB_POLL_DIRECT); pool++) {
 				o.poll = polls[i];
 				o.pool = pool;
@@ -46,7 +46,7 @@ static int t_vectors(struct pair *p)
 	return 0;
 }
 
-/* RDMA Read to a registered sink that ends with it. */
+/* An RDMA Read with Invalidate of its sink. */
 static int t_read_inv(struct pair *p)
 {
 	struct ib_mr *src = reg_plain(&p->s, LEN, IB_ACCESS_REMOTE_READ);
@@ -58,14 +58,14 @@ static int t_read_inv(struct pair *p)
 	sge = (struct ib_sge) { sink->iova, LEN, sink->lkey };
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ_WITH_INV, 0, &sge, src->iova, src->rkey));
 	DO(req_wait(&p->c, p->r));
-	EXPECT(mem_is(&p->c.m, 0, LEN, 9), "not what is there\n");
-	/* The sink is out of use: reading to it again is refused. */
+	EXPECT(mem_is(&p->c.m, 0, LEN, 9), "the Read has other data than the region\n");
+	/* The sink is invalid: another Read to it is refused. */
 	DO(post_op(&p->c, p->r, IB_WR_RDMA_READ, 0, &sge, src->iova, src->rkey));
 	ENDS(&p->c, p->r, IB_WC_LOC_PROT_ERR);
 	return 0;
 }
 
-/* A fenced Send carries what the Read before it has brought. */
+/* A fenced Send carries the data of the Read before it. */
 static int t_fence(struct pair *p)
 {
 	struct ib_mr *mr = reg_plain(&p->s, 2 * PAGE_SIZE, IB_ACCESS_REMOTE_READ);
@@ -89,12 +89,13 @@ static int t_fence(struct pair *p)
 }
 
 const struct test op_tests[] = {
-	{ "messages, polled in softirq", t_messages, { .len = LEN } },
-	{ "messages, polled by a work queue", t_messages,
+	{ "messages arrive, polled in softirq", t_messages, { .len = LEN } },
+	{ "messages arrive, polled by a workqueue", t_messages,
 	  { .poll = IB_POLL_WORKQUEUE, .len = LEN } },
-	{ "messages, polled by the consumer", t_messages, { .poll = IB_POLL_DIRECT, .len = LEN } },
-	{ "completion queues of each vector, polled in each way", t_vectors, { } },
-	{ "Read with Invalidate", t_read_inv, { .len = LEN } },
-	{ "fence", t_fence, { .len = 4 * PAGE_SIZE } },
+	{ "messages arrive, polled by the consumer", t_messages,
+	  { .poll = IB_POLL_DIRECT, .len = LEN } },
+	{ "CQs on each vector work, polled in each way", t_vectors, { } },
+	{ "Read with Invalidate reads, and invalidates its sink", t_read_inv, { .len = LEN } },
+	{ "a fenced Send waits for the Read before it", t_fence, { .len = 4 * PAGE_SIZE } },
 	{ }
 };

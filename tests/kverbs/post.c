@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Posting: in all contexts, and in chains. */
+/* Posting requests: in all contexts, and in chains. */
 #include <linux/hrtimer.h>
 
 #include "kverbs.h"
@@ -8,7 +8,7 @@ enum { LEN = 500, CHAIN = 9, MIDDLE = 4, DEPTH = 64 };
 
 enum context { IRQS_OFF, BH_OFF, SOFTIRQ, HARDIRQ, CONTEXTS };
 
-/* A call that does not sleep, out of another context. */
+/* A call that must not sleep, made in another context. */
 struct call {
 	struct hrtimer timer;
 	int (*fn)(struct pair *p, u32 arg);
@@ -30,7 +30,7 @@ static enum hrtimer_restart in_timer(struct hrtimer *timer)
 static int in_context(enum context context, int (*fn)(struct pair *p, u32 arg), struct pair *p,
 		      u32 arg)
 {
-	/* Without more words a timer runs in interrupts, unless the kernel is PREEMPT_RT. */
+	/* HRTIMER_MODE_REL runs in hard interrupts, except on PREEMPT_RT. */
 	enum hrtimer_mode mode = context == SOFTIRQ ? HRTIMER_MODE_REL_SOFT : HRTIMER_MODE_REL;
 	struct call c = { .fn = fn, .p = p, .arg = arg };
 	unsigned long flags;
@@ -57,7 +57,7 @@ static int in_context(enum context context, int (*fn)(struct pair *p, u32 arg), 
 	return c.ret;
 }
 
-/* Requests: first those of the client's sends, then those of the server's receives. */
+/* Array of requests: first the client's sends, then the server's receives. */
 static struct req *send_of(struct pair *p, u32 i)
 {
 	return &p->r[i];
@@ -68,7 +68,7 @@ static struct req *recv_of(struct pair *p, u32 i)
 	return &p->r[CHAIN + i];
 }
 
-/* A receive has a part of the memory for itself. */
+/* Each receive has its own part of the memory. */
 static int one_recv(struct pair *p, u32 i)
 {
 	return post_recv(&p->s, recv_of(p, i), i * LEN, LEN);
@@ -81,7 +81,7 @@ static int one_send(struct pair *p, u32 i)
 	return post_op(&p->c, send_of(p, i), IB_WR_SEND, 0, &sge, 0, 0);
 }
 
-/* Whether the messages of @from to @to arrived, and those before are where they were. */
+/* Checks that messages @from to @to arrived, and that earlier ones are unchanged. */
 static int arrived(struct pair *p, u32 from, u32 to)
 {
 	u32 i;
@@ -118,9 +118,8 @@ static int t_contexts(struct pair *p)
 }
 
 /*
- * A chain of receives, of which the one at @bad has too many elements (no one,
- * if there is none at that place). The place that was told to be bad; CHAIN
- * if all are posted.
+ * Posts a chain of receives, in which the one with index @bad has too many
+ * elements. Returns the index of bad_wr, or CHAIN if all are posted.
  */
 static int chain_recv(struct pair *p, u32 bad)
 {
@@ -188,7 +187,7 @@ static int t_chains(struct pair *p)
 	return 0;
 }
 
-/* What is before a bad one is posted, what is behind it is not. */
+/* Requests before a bad one are posted; the bad one and those after it are not. */
 static int t_bad(struct pair *p)
 {
 	enum context x;
@@ -199,7 +198,7 @@ static int t_bad(struct pair *p)
 		begin(p, 20 + x);
 		n = in_context(x, chain_recv, p, MIDDLE);
 		EXPECT(n == MIDDLE, "receives: %d\n", n);
-		/* If more were posted, these would come too late for the messages. */
+		/* If more receives had been posted, these would be too late for the messages. */
 		for (i = MIDDLE; i < CHAIN; i++)
 			DO(one_recv(p, i));
 		n = in_context(x, chain_send, p, MIDDLE);
@@ -207,7 +206,7 @@ static int t_bad(struct pair *p)
 		DO(arrived(p, 0, MIDDLE));
 		for (i = MIDDLE; i < CHAIN; i++)
 			EXPECT(!completion_done(&send_of(p, i)->done), "request %u is posted\n", i);
-		/* And if more were sent, the receives would be used up. */
+		/* If more messages had been sent, these would find no receive. */
 		for (i = MIDDLE; i < CHAIN; i++)
 			DO(one_send(p, i));
 		DO(arrived(p, MIDDLE, CHAIN));
@@ -215,7 +214,7 @@ static int t_bad(struct pair *p)
 	return 0;
 }
 
-/* Chains until the queue is full: the first that has no place is the bad one. */
+/* Chains until the queue is full: the first request that does not fit is bad_wr. */
 static int t_no_place(struct pair *p)
 {
 	int i, n, sum = 0;
@@ -226,7 +225,7 @@ static int t_no_place(struct pair *p)
 		sum += n;
 	} while (n == CHAIN && sum < 4 * DEPTH);
 	EXPECT(sum == DEPTH, "%d receives\n", sum);
-	/* They all are there, and their place is free afterwards. */
+	/* All posted receives are used, and their entries are free afterwards. */
 	for (i = 0; i < DEPTH; i++) {
 		DO(one_send(p, 0));
 		DO(req_wait(&p->c, send_of(p, 0)));
@@ -236,7 +235,7 @@ static int t_no_place(struct pair *p)
 	return 0;
 }
 
-/* A chain of kinds, as storage posts it: a registration, and the message that tells of it. */
+/* A chain as storage drivers post it: an invalidation, a registration, and a message about that. */
 static int mixed(struct pair *p, u32 key)
 {
 	struct ib_mr *mr = p->c.mr[0];
@@ -289,7 +288,7 @@ static int t_mixed(struct pair *p)
 			EXPECT(send_of(p, i)->wc.opcode == kinds[i], "opcode %d\n",
 			       send_of(p, i)->wc.opcode);
 		}
-		/* The server uses what it was told of. */
+		/* The server accesses the region. */
 		sge = sge_of(&p->s, LEN, LEN);
 		DO(post_op(&p->s, r, IB_WR_RDMA_READ, 0, &sge, mr->iova, mr->rkey));
 		DO(req_wait(&p->s, r));
@@ -299,19 +298,19 @@ static int t_mixed(struct pair *p)
 }
 
 const struct test post_tests[] = {
-	{ "posting in all contexts", t_contexts, { .len = CHAIN * LEN } },
-	{ "posting in all contexts, shared receives", t_contexts,
+	{ "requests can be posted in all contexts", t_contexts, { .len = CHAIN * LEN } },
+	{ "requests can be posted in all contexts, with an SRQ", t_contexts,
 	  { .len = CHAIN * LEN, .srq = true } },
-	{ "chains", t_chains, { .len = CHAIN * LEN } },
-	{ "chains, shared receives", t_chains,
+	{ "chains of requests complete", t_chains, { .len = CHAIN * LEN } },
+	{ "chains of requests complete, with an SRQ", t_chains,
 	  { .poll = IB_POLL_WORKQUEUE, .len = CHAIN * LEN, .srq = true } },
-	{ "chains with a bad request", t_bad, { .len = CHAIN * LEN } },
-	{ "chains with a bad request, shared receives", t_bad,
+	{ "a chain is posted up to a bad request", t_bad, { .len = CHAIN * LEN } },
+	{ "a chain is posted up to a bad request, with an SRQ", t_bad,
 	  { .poll = IB_POLL_WORKQUEUE, .len = CHAIN * LEN, .srq = true } },
-	{ "chains that have no place", t_no_place,
+	{ "a chain is posted until the queue is full", t_no_place,
 	  { .poll = IB_POLL_DIRECT, .len = CHAIN * LEN, .rq = DEPTH } },
-	{ "chains that have no place, shared receives", t_no_place,
+	{ "a chain is posted until the queue is full, with an SRQ", t_no_place,
 	  { .poll = IB_POLL_DIRECT, .len = CHAIN * LEN, .srq = true } },
-	{ "chains with registrations", t_mixed, { .len = CHAIN * LEN } },
+	{ "a chain with a registration completes", t_mixed, { .len = CHAIN * LEN } },
 	{ }
 };

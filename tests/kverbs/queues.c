@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Queues: ERROR, a full one, shared receives, overflow; queries; no call after the end. */
+/* Queues: ERROR state, full queue, SRQ, overflow; queries; no completion call after a QP's end. */
 #include <linux/delay.h>
 #include <linux/slab.h>
 
@@ -7,7 +7,7 @@
 
 enum { LEN = 1000, COUNT = 16 };
 
-/* In ERROR, everything comes back as flushed, what is posted then as well. */
+/* In ERROR all requests are flushed, also those posted later. */
 static int t_error(struct pair *p)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -31,7 +31,7 @@ static int t_error(struct pair *p)
 	return 0;
 }
 
-/* The queue says when it is full, and has room again after completions. */
+/* A full queue refuses a post, and accepts one again after completions. */
 static int t_full(struct pair *p)
 {
 	struct ib_sge sge = sge_of(&p->c, 0, 0);
@@ -39,7 +39,7 @@ static int t_full(struct pair *p)
 	unsigned long flags;
 
 	for (round = 0; round < 3; round++) {
-		/* Writes of no bytes name no memory. With interrupts off nothing completes. */
+		/* Zero-length Writes need no memory. With interrupts off none completes. */
 		local_irq_save(flags);
 		for (n = 0; n < REQS; n++) {
 			ret = post_op(&p->c, &p->r[n], IB_WR_RDMA_WRITE, 0, &sge, 0, 0);
@@ -56,7 +56,7 @@ static int t_full(struct pair *p)
 	return 0;
 }
 
-/* Receives of a shared queue; the last of a QP's is told when that is in ERROR. */
+/* An SRQ's receives, and the event LAST_WQE_REACHED when the QP is in ERROR. */
 static int t_srq(struct pair *p)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -77,12 +77,12 @@ static int t_srq(struct pair *p)
 	for (i = 0; i < 200 && !test_bit(IB_EVENT_QP_LAST_WQE_REACHED, &p->s.events); i++)
 		msleep(20);
 	EXPECT(test_bit(IB_EVENT_QP_LAST_WQE_REACHED, &p->s.events), "no event\n");
-	/* The others stay in the queue for others. */
+	/* Unused receives stay in the SRQ. */
 	EXPECT(!try_wait_for_completion(&r[COUNT / 2].done), "a shared receive was flushed\n");
 	return 0;
 }
 
-/* More completions than entries: the QP ends with it, and nothing else does. */
+/* More completions than entries: the QP ends, and nothing else does. */
 static int t_overflow(struct pair *p)
 {
 	struct ib_sge sge = {};
@@ -92,12 +92,12 @@ static int t_overflow(struct pair *p)
 		if (post_op(&p->c, &p->r[i], IB_WR_RDMA_WRITE, 0, &sge, 0, 0))
 			break;
 	DO(wait_error(&p->c));
-	/* Draining needs completions, which this queue has lost. */
+	/* Destroy the QP without draining it, which needs completions that the CQ has lost. */
 	rdma_destroy_qp(p->c.id);
 	return 0;
 }
 
-/* What the core copies to processes, out of structures that it does not clear. */
+/* The structures that a query fills. The core does not clear them, but copies them to processes. */
 struct answer {
 	struct ib_qp_attr attr;
 	struct ib_qp_init_attr init;
@@ -112,7 +112,7 @@ static int query(struct pair *p, struct answer *a)
 	EXPECT(a->attr.qp_state == IB_QPS_RTS && a->attr.port_num == 1, "state %d\n",
 	       a->attr.qp_state);
 	EXPECT(a->init.send_cq == p->c.scq && a->init.qp_type == IB_QPT_RC, "not this QP\n");
-	/* iWARP has no use for these. */
+	/* Attributes that iWARP does not use are zero. */
 	EXPECT(!memchr_inv(&a->attr.ah_attr, 0, sizeof(a->attr.ah_attr)), "ah_attr\n");
 	EXPECT(!memchr_inv(&a->attr.alt_ah_attr, 0, sizeof(a->attr.alt_ah_attr)), "alt_ah_attr\n");
 	EXPECT(!a->attr.path_mig_state && !a->attr.qkey && !a->attr.rq_psn && !a->attr.sq_psn &&
@@ -120,9 +120,9 @@ static int query(struct pair *p, struct answer *a)
 	       !a->attr.en_sqd_async_notify && !a->attr.sq_draining && !a->attr.min_rnr_timer &&
 	       !a->attr.timeout && !a->attr.retry_cnt && !a->attr.rnr_retry &&
 	       !a->attr.alt_port_num && !a->attr.alt_timeout && !a->attr.rate_limit,
-	       "an attribute is what was there before\n");
+	       "an attribute was not set\n");
 	EXPECT(!a->init.xrcd && !a->init.create_flags && !a->init.rwq_ind_tbl &&
-	       !a->init.source_qpn, "an attribute of the creation is what was there before\n");
+	       !a->init.source_qpn, "an attribute of the creation was not set\n");
 	return 0;
 }
 
@@ -135,7 +135,7 @@ static int t_query(struct pair *p)
 	return ret;
 }
 
-/* A consumer that counts the calls of its completion handler, and those after its QP's end. */
+/* Counts all calls of a completion handler, and those after the QP's end. */
 struct watch {
 	bool gone;
 	int calls, late;
@@ -145,13 +145,13 @@ static void called(struct ib_cq *cq, void *context)
 {
 	struct watch *w = context;
 
-	/* Long enough for destroying the QP to be faster, if it does not wait. */
+	/* Long enough that ib_destroy_qp() returns first, if it does not wait. */
 	mdelay(1);
 	w->calls++;
 	w->late += READ_ONCE(w->gone);
 }
 
-/* A QP that completes a receive, whose handler is called later, and that is destroyed at once. */
+/* Destroys a QP immediately after a receive, whose completion handler is still to be called. */
 static int end_at_once(struct end *e, struct watch *w, struct ib_cq *cq)
 {
 	struct ib_qp_init_attr init = {
@@ -178,7 +178,7 @@ static int end_at_once(struct end *e, struct watch *w, struct ib_cq *cq)
 	return 0;
 }
 
-/* Once a QP is destroyed, no completion handler is called for it; and none of its calls is lost. */
+/* No completion handler is called for a QP after it was destroyed, and no call is lost. */
 static int t_last_call(struct pair *p)
 {
 	struct ib_cq_init_attr attr = { .cqe = 4 };
@@ -197,12 +197,13 @@ static int t_last_call(struct pair *p)
 }
 
 const struct test queue_tests[] = {
-	{ "a query leaves nothing as it was", t_query, { } },
+	{ "a query sets every attribute", t_query, { } },
 	{ "no completion handler is called after a QP's end", t_last_call, { } },
-	{ "ERROR", t_error, { } },
-	{ "a full queue", t_full, { .poll = IB_POLL_DIRECT, .sq = COUNT } },
-	{ "shared receives", t_srq, { .poll = IB_POLL_WORKQUEUE, .srq = true } },
-	{ "an overflown completion queue", t_overflow,
+	{ "a QP in ERROR flushes its requests", t_error, { } },
+	{ "a full queue refuses a request", t_full, { .poll = IB_POLL_DIRECT, .sq = COUNT } },
+	{ "an SRQ keeps unused receives when its QP ends", t_srq,
+	  { .poll = IB_POLL_WORKQUEUE, .srq = true } },
+	{ "a CQ overflow ends the QP", t_overflow,
 	  { .poll = IB_POLL_DIRECT, .scq = 4, .sq = 256 } },
 	{ }
 };

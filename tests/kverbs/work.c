@@ -26,8 +26,8 @@ void mem_free(struct mem *m)
 }
 
 /*
- * The top of a product with an odd number: two places whose bytes around are
- * the same are 4 GiB apart, so no page is like another.
+ * The high byte of a product with an odd number. The pattern repeats only
+ * every 4 GiB, so no two pages are equal.
  */
 u8 byte_at(size_t i, u8 seed)
 {
@@ -42,7 +42,7 @@ void mem_fill(struct mem *m, u8 seed)
 		m->p[i] = byte_at(i, seed);
 }
 
-/* Whether the bytes from @off on are the first ones of that seed. */
+/* Whether @len bytes at @off are the first ones of the pattern of this seed. */
 bool mem_is(struct mem *m, size_t off, size_t len, u8 seed)
 {
 	size_t i;
@@ -139,7 +139,7 @@ int wait_error(struct end *e)
 
 int message(struct pair *p, u32 len, u8 seed)
 {
-	/* The last ones: those of the test's own are counted from the first. */
+	/* The last two; tests use the first ones. */
 	struct req *s = &p->r[REQS - 2], *r = &p->r[REQS - 1];
 	struct ib_sge sge = sge_of(&p->c, 0, len);
 
