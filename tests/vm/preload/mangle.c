@@ -2,8 +2,8 @@
 /*
  * LD_PRELOAD=mangle.so PROGRAM: changes calls of a program to /dev/infiniband. In one
  * call of MANGLE_ONE_IN (default 8), a field of the command, of its attributes or of what
- * they point to gets another value; mappings get other places and lengths. SEED and the
- * calls before determine the choices. The program gets odd answers and may crash; the
+ * they point to gets another value; mappings get other offsets and lengths. SEED and the
+ * earlier calls determine the choices. The program gets wrong answers and may crash; the
  * kernel must not.
  */
 #define _GNU_SOURCE
@@ -57,7 +57,7 @@ static int now(void)
 	return one_in && !below(one_in);
 }
 
-/* Values that are worth a try. Many objects have small numbers. */
+/* Values that are likely to reach unusual code. Many objects have small numbers. */
 static uint64_t odd(void)
 {
 	static const uint64_t values[] = {
@@ -96,7 +96,7 @@ static int is_rdma(int fd)
 
 	if (fd < 0)
 		return 0;
-	/* Not snprintf(), which may take a lock. */
+	/* Without snprintf(), which may take a lock. */
 	*end = 0;
 	do
 		*--end = '0' + fd % 10;

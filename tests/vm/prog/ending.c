@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ending ADDRESS PORT WRITES: a consumer that accepts one connection and posts so
- * many Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on), which
- * go out when the peer has sent something. It prints "ready" when it listens, and
- * then its events ("event disconnected"). It reads commands, one a line, and ends
- * when its input does:
+ * ending ADDRESS PORT WRITES: a consumer that accepts one connection and posts
+ * WRITES RDMA Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on),
+ * which are sent once the peer has sent something. It prints "ready" when it
+ * listens, and then its events ("event disconnected"). It reads commands, one a
+ * line, and exits at the end of its input:
  *
- *   disconnect, destroy: does so, and prints "done disconnect" or "done destroy"
+ *   disconnect, destroy: disconnects or destroys the id, and prints "done disconnect"
+ *     or "done destroy"
  *   query: prints the state of the queue pair ("done query error")
- *   receives: posts two receives, one more than their completion queue has room
- *     for, and prints where the peer may write ("target ADDRESS KEY")
- *   look: prints the octet that is there ("octet 0 at look 1")
+ *   receives: posts two receives, one more than their completion queue has entries,
+ *     and prints where the peer may write ("target ADDRESS KEY")
+ *   look: prints the octet at that address ("octet 0 at look 1")
  */
 #include <errno.h>
 #include <netdb.h>
@@ -130,7 +131,7 @@ int main(int argc, char **argv)
 	}
 	writes = strtoul(argv[3], NULL, 0);
 	setlinebuf(stdout);
-	/* Without a buffer in stdio, poll() tells whether there is a line. */
+	/* With a buffer in stdio, poll() would not report lines that it holds. */
 	setbuf(stdin, NULL);
 	zero(getaddrinfo(argv[1], argv[2], &hints, &at), "address");
 	channel = must(rdma_create_event_channel(), "channel");

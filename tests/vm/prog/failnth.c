@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * failnth DEVICE ADDRESS NETDEV STRIDE: runs each operation that a process can ask of
- * an RDMA device again and again. In the first run the first allocation in the kernel
- * fails, in the second run the second one, and so on, until a run has no failure.
- * NETDEV has no RDMA device yet: one is made on it, which takes so many allocations
- * that only each STRIDEth of them fails. The caller chooses which allocations count
+ * failnth DEVICE ADDRESS NETDEV STRIDE: repeats each operation of an RDMA device that a
+ * process can request. In the first run the first allocation in the kernel fails, in
+ * the second run the second one, and so on, until a run has no failure. One operation
+ * makes an RDMA device on NETDEV, which has none yet. That takes many allocations, so
+ * only every STRIDEth of them fails. The caller selects the allocations that can fail
  * (debugfs: failslab, fail_page_alloc).
  *
  * Prints KTAP, a test for each operation.
@@ -39,7 +39,7 @@ static struct sockaddr_storage address;
 static const char *netdev, *device;
 static int stride;
 static char *large;
-static void *made;		/* what the operation has made */
+static void *made;		/* the object that the operation has made */
 static char problem[200];
 
 static int broken(const char *what)
@@ -97,7 +97,7 @@ static int end_qp(void) { return ibv_destroy_qp(made); }
 
 /* --- connections --------------------------------------------------------- */
 
-/* Takes an event, if one comes in so many milliseconds: its kind, and its id. */
+/* Takes an event, if one comes within ms: its kind, and its id. */
 static int take_event(int ms, enum rdma_cm_event_type *kind, struct rdma_cm_id **id)
 {
 	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
@@ -167,7 +167,7 @@ static int hang_up(void)
 
 	drop(&active);
 	drop(&passive);
-	/* The id of a request that was not taken is ours. */
+	/* Destroy the ids of connection requests that were not taken. */
 	while (!take_event(0, &kind, &id))
 		if (kind == RDMA_CM_EVENT_CONNECT_REQUEST)
 			drop(&id);
@@ -196,7 +196,7 @@ static int call(void)
 	return rdma_connect(active, &param);
 }
 
-/* After a call that succeeded, the other end has a request. (If the call failed, hang_up() does.) */
+/* After a call that succeeded, the other end has a request. (If it failed, hang_up() cleans up.) */
 static int refuse(void)
 {
 	if (await(RDMA_CM_EVENT_CONNECT_REQUEST, &passive) || rdma_reject(passive, NULL, 0) ||
@@ -339,7 +339,7 @@ static int end_link(void)
 	return system("rdma link delete failnth") ? broken("rdma link delete") : 0;
 }
 
-/* If only the answer was lost, the link is there. */
+/* The link may exist although the command failed, if only its answer was lost. */
 static int lost_link(void)
 {
 	return system("rdma link show failnth/1 >/dev/null 2>&1") ? 0 : end_link();
@@ -349,8 +349,8 @@ static int lost_link(void)
 
 static const struct operation {
 	const char *name;
-	int (*before)(void);	/* runs before, without a failure */
-	int (*run)(void);	/* in this an allocation fails */
+	int (*before)(void);	/* preparation, without a failure */
+	int (*run)(void);	/* the operation, in which an allocation fails */
 	int (*good)(void);	/* runs after it, if it succeeds */
 	int (*bad)(void);	/* runs after it, if it fails */
 } operations[] = {
@@ -415,7 +415,7 @@ static bool check(const struct operation *o)
 		}
 	}
 	printf("# %s: less than %d allocations, failed with %d\n", o->name, n - 1, failures);
-	/* A run had no failure in the end; and others had some, unless pages are reused. */
+	/* The last run had no failure. Others had one, unless the operation reuses pages. */
 	return (n > 2 || o->run == post) && !reached;
 }
 

@@ -23,7 +23,7 @@ struct told {
 } __attribute__((packed));
 
 static struct rdma_cm_id *listener;
-/* Memory of the end that accepts: where the peer writes, and what it echoes. */
+/* Memory of the end that accepts: the sink of Writes, and the message to echo. */
 static unsigned char target[SIZE], heard[WORDS];
 /* Memory of the end that connects. */
 static unsigned char source[SIZE], back[SIZE], said[WORDS], echo[WORDS];

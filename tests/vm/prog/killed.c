@@ -22,7 +22,7 @@ static struct {
 	double until;
 } running[MOST_WORKERS];
 static unsigned int started, killed, crashed;
-/* Seconds that one took to die. */
+/* The longest time in seconds that a process took to die. */
 static double longest;
 
 static double seconds(void)
@@ -55,7 +55,7 @@ static int runs(pid_t pid)
 	return !waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid;
 }
 
-/* Prints where its threads are. */
+/* Prints the kernel stacks of a process's threads. */
 static void tell_where(pid_t pid)
 {
 	char command[128];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * limits DEVICE pin KIB...: registers so much memory for each argument ("-":
+ * limits DEVICE pin KIB...: registers KIB of memory for each argument ("-":
  * deregisters the last region), and prints the result, a line each.
  *
  * limits DEVICE cq|qp|mr|pd SIZE [MOST]: makes objects (of SIZE elements, or
@@ -83,7 +83,7 @@ static void *one(const char *what, size_t size)
 	return must(NULL, "no such object");
 }
 
-/* Rings are mapped from the device's file. */
+/* Finds the rings, which are mappings of the device's file. */
 static size_t check_zero(void)
 {
 	FILE *maps = must(fopen("/proc/self/maps", "r"), "maps");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * loiter ADDRESS PORT ROUNDS: a user without rights holds up its own connection. A
- * thread of SCHED_IDLE rings doorbells. Then other threads of the process use up its
- * processor (1), so it stops where it is, mostly in code of the driver. Its peer,
- * which is this process as well, then ends the connection by a fault. Each round
- * prints the milliseconds until the connection has ended: "held N".
+ * loiter ADDRESS PORT ROUNDS: an unprivileged process delays its own connection. A
+ * thread of SCHED_IDLE rings doorbells. Then other threads of the process use up the
+ * thread's processor (1), so it stops, mostly within the driver. The peer, which is
+ * the same process, then ends the connection by a fault. Each round prints the
+ * milliseconds until the connection has ended: "held N".
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -23,7 +23,7 @@
 #define SIZE (1 << 20)
 #define DEPTH 8
 #define HOGS 8
-/* The other threads use the processor up for at most so many milliseconds. */
+/* The most milliseconds for which the other threads use up the processor. */
 #define MOST 4000
 
 static struct rdma_cm_id *listener, *peer;

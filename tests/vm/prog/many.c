@@ -69,7 +69,7 @@ static void post_send(struct one *c)
 	must(ibv_post_send(c->id->qp, &wr, &bad), "send");
 }
 
-/* Makes the queue pair of the next connection; with the first, what all of them use. */
+/* Makes the queue pair of the next connection; with the first, also the objects that all share. */
 static struct one *add(struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = {

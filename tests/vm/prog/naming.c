@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * naming connect|accept ADDRESS PORT [QPN [TIMES]]: makes a connection, and names its
- * queue pair by number. Without QPN it makes a queue pair of its own, prints the number
- * ("qp N") and waits for a line of input. It prints the result of the call, of the last
- * one of TIMES ("connect: Operation not permitted"), and after a success the next event
- * with its private data ("RDMA_CM_EVENT_REJECTED: go away").
+ * naming connect|accept ADDRESS PORT [QPN [TIMES]]: connects or accepts with the queue
+ * pair of this number. Without QPN it makes a queue pair of its own, prints the number
+ * ("qp N") and waits for a line of input. It makes the call TIMES times, prints the last
+ * result ("connect: Operation not permitted"), and after a success the next event with
+ * its private data ("RDMA_CM_EVENT_REJECTED: go away").
  */
 #include <errno.h>
 #include <netdb.h>
@@ -49,7 +49,7 @@ static unsigned int own_qp(struct rdma_cm_id *id)
 	must(!pd, "protection domain");
 	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0);
 	must(!init.send_cq, "completion queue");
-	/* Without rdma_create_qp(): the id knows the queue pair by its number only. */
+	/* Without rdma_create_qp(), so that the id has only the number of the queue pair. */
 	qp = ibv_create_qp(pd, &init);
 	must(!qp, "queue pair");
 	printf("qp %u\n", qp->qp_num);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * peer COMMAND...: runs a command on the other guest. Its output and exit status are
- * those of peer. The command ends when peer does.
+ * peer COMMAND...: runs a command on the other guest, prints its output, and exits with
+ * its status. If peer is killed, the command is killed, too.
  *
  * peer sends the agent of this guest the length of all words, and then the words, each
  * ended by a NUL. The agent answers with records: a kind ('o' output, 'x' exit), a

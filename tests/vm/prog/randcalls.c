@@ -103,13 +103,13 @@ static struct ibv_qp_init_attr qp_init(struct mine *m)
 	};
 }
 
-/* Makes a queue pair at an empty place, with an id if there is one. */
+/* Makes a queue pair in an empty slot, with an id if there is one. */
 static int new_qp(struct mine *m, struct ibv_qp **at, struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = qp_init(m);
 	struct ibv_pd *domain = ONE(m, pd);
 
-	/* The library would read these. */
+	/* The library dereferences these. */
 	if (*at || !domain || !init.send_cq || !init.recv_cq)
 		return -1;
 	if (!id) {
@@ -158,7 +158,7 @@ static struct ibv_sge sge(struct mine *m)
 
 	if (!region || !below(m, 8))
 		return (struct ibv_sge) { any(m), any(m), any(m) };
-	/* The address is the place in the memory, as most regions are registered. */
+	/* The address is the offset in the memory, as in most regions. */
 	return (struct ibv_sge) { from, below(m, 4) ? below(m, 4096) : number(m, MEMORY - from),
 		below(m, 16) ? region->lkey : any(m) };
 }
@@ -453,8 +453,10 @@ static struct shared *shared_counts(const char *path)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* A call that never succeeds tests less than it seems to. */
-/* At most so many of the calls have never succeeded, and there were connections. */
+/*
+ * Prints the counts. A call that never succeeds tests little, so this fails if more than @most
+ * calls never have, or if there was no connection.
+ */
 static int tell(unsigned int most)
 {
 	unsigned int i, never = 0;
@@ -486,7 +488,7 @@ int main(int argc, char **argv)
 	if (!shared)
 		return 3;
 	if (!strcmp(argv[1], "tell"))
-		/* Whether there is an event of a queue, say, depends on chance. */
+		/* Some calls succeed only by chance, as there may be no event of a queue. */
 		return tell(argc > 3 ? strtoul(argv[3], NULL, 10) : 1);
 	address.sin_family = AF_INET;
 	inet_pton(AF_INET, argv[1], &address.sin_addr);

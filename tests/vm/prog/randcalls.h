@@ -60,17 +60,17 @@ static inline void *some(struct mine *m, void *slots)
 	return NULL;
 }
 
-/* An object of a kind; a free place for one. */
+/* ONE: a random object of a kind. PLACE: a random slot, used or empty. */
 #define ONE(m, kind) some(m, (m)->kind)
 #define PLACE(m, kind) (&(m)->kind[below(m, SLOTS)])
 
 /*
- * Destroys the object at a place. If it is busy it stays, but is not used any more: the
- * library has unmapped its ring.
+ * Destroys the object in a slot. A busy object stays, but is not used any more, because
+ * the library has unmapped its ring.
  */
 #define DESTROY(at, how) ({ int _err = how(*(at)); *(at) = NULL; _err; })
 
-/* Numbers at their limits, and plain ones most of the time. */
+/* Mostly the plain number, sometimes one at a limit. */
 static inline uint32_t number(struct mine *m, uint32_t plain)
 {
 	static const uint32_t odd[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0x7fffffff, 0xffffffff };

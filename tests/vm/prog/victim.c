@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * victim ADDRESS PORT: accepts connections of peers that break every rule. After each
- * connection it checks that memory which the peer may not write to is unchanged.
+ * connection it checks that memory that the peer must not write to is unchanged.
  *
  * Each connection has a protection domain, regions, a completion queue and a queue
  * pair of its own, and an area of memory full of a pattern, which contains the regions.
  * The private data of the MPA Reply tell the peer where they are (struct told); those
- * of the Request say what the peer wants (struct asked). At the end of each connection
- * victim prints "end TOKEN ok got=N", or what is wrong instead of ok. At a line of
- * input, "connect PORT TOKEN FLAGS RECEIVES", it connects to that port of its own
- * address, and its Request has the struct told. It ends when its input does.
+ * of the Request tell victim what to do (struct asked). At the end of each connection
+ * victim prints "end TOKEN ok got=N", or an error instead of ok. At a line of input,
+ * "connect PORT TOKEN FLAGS RECEIVES", it connects to that port of its own address, and
+ * its Request has the struct told. It exits at the end of its input.
  */
 #include <endian.h>
 #include <errno.h>
@@ -46,25 +46,25 @@ static const struct {
 		   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
 	[WRITE] = { 0x4010, 1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
 	[READ] = { 0x6020, 70000, IBV_ACCESS_REMOTE_READ },
-	/* In a protection domain that no connection has. */
+	/* In a protection domain of no connection. */
 	[OTHER] = { 0x19008, 500,
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
-	/* Registered once. */
+	/* Deregistered again. */
 	[STALE] = { 0x1a010, 600,
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ },
 	/* Buffers of receives, and sinks of Reads. */
 	[LOCAL] = { 0x1c004, 0x3000, IBV_ACCESS_LOCAL_WRITE },
 };
 
-/* In network order, as are the structs below. */
+/* In network byte order, as are the structs below. */
 struct asked {
 	uint32_t token;
 	uint8_t flags, receives;
 } __attribute__((packed));
 
 /*
- * What the victim does, by flags: Reads 64 octets of the peer's STag 0x100 from address 0x1000 on;
- * Writes to there; a Write and a Read of no octets, with STag 0. A last flag is for victim itself:
+ * Flags for the victim's own operations: Reads of 64 octets from the peer's STag 0x100, address
+ * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0. The last flag: expect that
  * nothing that the peer sends is placed.
  */
 #define ASKS_READS 1
@@ -194,7 +194,7 @@ static void fill(struct told *told, struct slot *s)
 		told->range[i].size = htobe32(layout[i].size);
 		told->range[i].stag = htobe32(s->mr[i]->rkey);
 	}
-	/* What it says of this one is of the past. */
+	/* The peer learns this region's STag, which is invalid by then. */
 	zero(ibv_dereg_mr(s->mr[STALE]), "the end of a region");
 	s->mr[STALE] = NULL;
 }
@@ -273,7 +273,7 @@ static const char *completions(struct slot *s, int *got)
 	return ibv_poll_cq(s->cq, 1, &wc) ? "more completes than was posted" : NULL;
 }
 
-/* Restores the pattern where the peer was allowed to write; then all must be the pattern. */
+/* Restores the pattern where the peer may write; then the whole area must have the pattern. */
 static const char *canaries(struct slot *s)
 {
 	static char text[80];
@@ -347,7 +347,7 @@ static void end(struct slot *s)
 	if (also)
 		bad = also;
 	clear(s);
-	/* Printed when nothing of the connection is left. */
+	/* Printed after all objects of the connection were destroyed. */
 	printf("end %u %s got=%d\n", token, bad ? bad : "ok", got);
 }
 
@@ -375,20 +375,20 @@ static void request(struct rdma_cm_event *event)
 	prepare(s);
 	fill(&told, s);
 	if (rdma_accept(s->id, &param)) {
-		/* The peer has gone. */
+		/* The peer has closed the connection. */
 		printf("end %u gone got=0\n", be32toh(s->asked.token));
-		/* The id is not to be destroyed before its event is acknowledged. */
+		/* The id must not be destroyed before its event is acknowledged. */
 		s->used = -1;
 	}
 }
 
-/* Does what a line of input asks for. */
+/* Connects, as a line of input requests. */
 static void call(unsigned int port, unsigned int token, unsigned int flags, unsigned int receives)
 {
 	struct sockaddr_storage to = own;
 	struct slot *s = must(find_slot(), "a slot");
 
-	/* The port is at the same place for both address families. */
+	/* The port has the same offset in both address families. */
 	((struct sockaddr_in *)&to)->sin_port = htobe16(port);
 	s->asked = (struct asked) { .token = htobe32(token), .flags = flags, .receives = receives };
 	zero(rdma_create_id(channel, &s->id, s, RDMA_PS_TCP), "id");
@@ -479,7 +479,7 @@ int main(int argc, char **argv)
 	puts("ready");
 	fds[0] = (struct pollfd) { .fd = channel->fd, .events = POLLIN };
 	fds[1] = (struct pollfd) { .fd = 0, .events = POLLIN };
-	/* Without a buffer in stdio: poll() would not tell of a line in it. */
+	/* With a buffer in stdio, poll() would not report lines that it holds. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 	for (;;) {
 		if (poll(fds, 2, -1) < 0)

@@ -3,7 +3,7 @@
  * watch DEVICE: makes one of each object of an RDMA device and prints "ready", and
  * then "event NAME" for each asynchronous event. After the fatal event it calls a verb
  * and prints the error ("then ERRNO"), destroys all objects, and prints "gone". SIGTERM
- * ends it sooner, without destroying the objects.
+ * ends it before, without destroying the objects.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
