@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs the protocol engine's test cases (tests/host/suites) in KUnit, compiled with the kernel's flags.
+//! Runs the protocol engine's test cases (tests/host/suites) in KUnit, compiled with the kernel's
+//! flags.
 //!
 //! tests/host/tests/kunit_list.rs checks that every case is in this list.
 

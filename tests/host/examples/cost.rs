@@ -2,9 +2,9 @@
 
 //! Measures the cost of the engine per FPDU, without CRC and copies.
 //!
-//! `cost [rx|rx-crc|tx] [FPDUS] [PAYLOAD]` prints nanoseconds. Under an instruction counter, the difference
-//! between two runs with different FPDUS is exact (for instance `valgrind --tool=callgrind`, or
-//! `perf stat -e instructions:u`).
+//! `cost [rx|rx-crc|tx] [FPDUS] [PAYLOAD]` prints nanoseconds. Under an instruction counter, the
+//! difference between two runs with different FPDUS is exact (for instance `valgrind
+//! --tool=callgrind`, or `perf stat -e instructions:u`).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -85,7 +85,8 @@ fn main() {
     let mut nothing = Nothing::default();
     let (start, done) = match &*what {
         "rx" | "rx-crc" => {
-            // A stream of messages of one FPDU each, framed without CRC. To the handler each CRC is correct.
+            // A stream of messages of one FPDU each, framed without CRC. To the handler each CRC is
+            // correct.
             let count = 32;
             let item = Item {
                 message,

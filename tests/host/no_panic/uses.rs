@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses the engine as the driver does, with handlers that are opaque to the optimizer. tests/no_panic.rs
-//! compiles it; nothing runs it.
+//! Uses the engine as the driver does, with handlers that are opaque to the optimizer.
+//! tests/no_panic.rs compiles it; nothing runs it.
 
 #![no_std]
 

@@ -122,7 +122,8 @@ pub(crate) fn mpa_figure_6() -> Outcome {
     Ok(())
 }
 
-/// A stream of two FPDUs with markers, the first with this much payload, and where the second starts.
+/// A stream of two FPDUs with markers, the first with this much payload, and where the second
+/// starts.
 fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
     let mut tape = Tape::new(true);
     let mut framer = Framer::new(true, true);
@@ -364,7 +365,8 @@ pub(crate) fn tagged_example_of_ddp() -> Outcome {
     Ok(())
 }
 
-/// A peer may request a response whose Tagged Offsets wrap. The engine sends it; checking is the peer's task.
+/// A peer may request a response whose Tagged Offsets wrap. The engine sends it; checking is the
+/// peer's task.
 pub(crate) fn write_to_wraps() -> Outcome {
     let message = Message::ReadResponse {
         stag: Stag(9),
@@ -514,7 +516,8 @@ pub(crate) fn failing_sink() -> Outcome {
         check!(false);
         return Ok(());
     };
-    // Calls: header, payload, trailer; with markers also the markers, and the payload and pad between them.
+    // Calls: header, payload, trailer; with markers also the markers, and the payload and pad
+    // between them.
     for (markers, calls) in [(false, 3), (true, 9)] {
         for room in 0..=calls {
             let mut tape = Tape::<1400>::new(false);

@@ -2,11 +2,12 @@
 
 //! Test cases of the protocol engine that need neither `std` nor an allocator.
 //!
-//! `cargo test` runs them on the host (tests/cases.rs), and KUnit in the kernel (tests/kunit/iwarp.rs),
-//! from the same files, with the same names. A case is a function that returns an [`Outcome`].
+//! `cargo test` runs them on the host (tests/cases.rs), and KUnit in the kernel
+//! (tests/kunit/iwarp.rs), from the same files, with the same names. A case is a function that
+//! returns an [`Outcome`].
 //!
-//! The cases spell out frames octet by octet from the figures of the RFCs. If the engine encoded them,
-//! a mistake in its encoder could hide the same mistake in its decoder.
+//! The cases spell out frames octet by octet from the figures of the RFCs. If the engine encoded
+//! them, a mistake in its encoder could hide the same mistake in its decoder.
 
 /// Fails the case, with the line, if the condition does not hold.
 macro_rules! check {

@@ -109,8 +109,9 @@ pub(crate) fn send_without_buffer() -> Outcome {
     Ok(())
 }
 
-/// A Send waits for a buffer that may still be posted. The receiver consumes nothing after the header
-/// meanwhile. Once the buffer is there, the result is the same as if it had been there before.
+/// A Send waits for a buffer that may still be posted. The receiver consumes nothing after the
+/// header meanwhile. Once the buffer is there, the result is the same as if it had been there
+/// before.
 pub(crate) fn send_waits_for_buffer() -> Outcome {
     const HEADER: usize = 20;
     let stream = Wire::new()
@@ -139,8 +140,8 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
     Ok(())
 }
 
-/// The wait ends without a buffer. The fault is that of a Send without a buffer, but a CRC error takes
-/// precedence.
+/// The wait ends without a buffer. The fault is that of a Send without a buffer, but a CRC error
+/// takes precedence.
 pub(crate) fn send_waits_in_vain() -> Outcome {
     for bad_crc in [false, true] {
         let good = send(1, &[1, 2, 3]);
@@ -167,8 +168,8 @@ pub(crate) fn send_waits_in_vain() -> Outcome {
     Ok(())
 }
 
-/// Only the first segment of a Send may wait. Another segment has a buffer or needs none, so a handler that
-/// lets it wait is at fault.
+/// Only the first segment of a Send may wait. Another segment has a buffer or needs none, so a
+/// handler that lets it wait is at fault.
 pub(crate) fn only_the_first_segment_of_a_send_waits() -> Outcome {
     let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
     let fault = verdict(&write(1, 2, &[3]), &mut probe).err();

@@ -114,8 +114,9 @@ pub(crate) fn crc_mismatch() -> Outcome {
     Ok(())
 }
 
-/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." This holds if the
-/// whole FPDU is available when the receiver parses the header, even if a part of the header came earlier.
+/// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." This holds if
+/// the whole FPDU is available when the receiver parses the header, even if a part of the header
+/// came earlier.
 pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
     for good in [send(1, &[1, 2, 3, 4, 5]), write(7, 9, &[1, 2])] {
         let bad = good.clone().flip(good.len() - 1, 0);
@@ -123,8 +124,8 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
         for cut in 0..=header {
             let (front, rest) = bad.get().split_at(cut);
             let (mut rx, mut probe) = (receiver(), Probe::new());
-            // The receiver parses the header when its last octet arrives: with `rest`, unless `front`
-            // is the whole header.
+            // The receiver parses the header when its last octet arrives: with `rest`, unless
+            // `front` is the whole header.
             let early = rx.receive(front, &mut probe);
             check!(early.is_ok());
             let fault = rx.receive(rest, &mut probe).err();
@@ -142,8 +143,8 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
     Ok(())
 }
 
-/// The same for an FPDU in pieces: earlier pieces have been placed when the CRC arrives, but nothing is
-/// delivered.
+/// The same for an FPDU in pieces: earlier pieces have been placed when the CRC arrives, but
+/// nothing is delivered.
 pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
     let mut probe = Probe::new();
     let bad = send(1, &[1, 2, 3, 4]);
@@ -184,8 +185,8 @@ pub(crate) fn crc_off_not_checked() -> Outcome {
     Ok(())
 }
 
-/// A wrong CRC outranks a header fault: the damage may have caused the fault, so it is not reported as a
-/// DDP error of the peer.
+/// A wrong CRC outranks a header fault: the damage may have caused the fault, so it is not reported
+/// as a DDP error of the peer.
 pub(crate) fn crc_outranks_header_fault() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
     check_eq!(code(&bad_qn, &mut Probe::new()), Some(TermCode::INVALID_QN));

@@ -439,8 +439,8 @@ pub(crate) fn terminate_too_short() -> Outcome {
     Ok(())
 }
 
-/// A Terminate may announce headers that it does not contain. They are treated as absent, and its error is
-/// still reported.
+/// A Terminate may announce headers that it does not contain. They are treated as absent, and its
+/// error is still reported.
 pub(crate) fn terminate_promising_too_much() -> Outcome {
     let full = Wire::new()
         .u32(0x0101_e000)

@@ -56,8 +56,8 @@ pub(crate) fn crc_negotiation() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s7.1.1: a sender sets M if it requires to receive markers. The engine never sets it, and
-/// inserts markers if the peer sets it.
+/// RFC 5044 s7.1.1: a sender sets M if it requires to receive markers. The engine never sets it,
+/// and inserts markers if the peer sets it.
 pub(crate) fn marker_negotiation() -> Outcome {
     for (flags, markers) in [(0x40, false), (0xc0, true)] {
         let (responder, _) = ask(&Raw::request(flags, 1, b"")).map_err(fail)?;
@@ -136,7 +136,8 @@ pub(crate) fn ird_insufficient() -> Outcome {
     // More than offered, but within the limits.
     let agreed = reply_to(&offer, &Raw::reply(0x50, 2, &[0, 4, 0, 64]));
     check_eq!(agreed.map(|a| a.ird), Ok(64));
-    // Beyond the limits. The error carries the stream's parameters, which sending the Terminate needs.
+    // Beyond the limits. The error carries the stream's parameters, which sending the Terminate
+    // needs.
     let got = reply_to(&offer, &Raw::reply(0xd0, 2, &[0, 4, 0, 65])).err();
     let expected = MpaError::Incompatible {
         code: TermCode::MPA_INSUFFICIENT_IRD,

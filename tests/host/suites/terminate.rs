@@ -168,7 +168,8 @@ pub(crate) fn operation_error() -> Outcome {
     Ok(())
 }
 
-/// Figure 10: a Remote Operation Error of a Read Request does not include the Read Request's header.
+/// Figure 10: a Remote Operation Error of a Read Request does not include the Read Request's
+/// header.
 pub(crate) fn operation_error_of_read() -> Outcome {
     let ulpdu = untagged(LAST, op::READ_REQUEST, 1, 1, 0, &[0; 27]);
     let got = encoded(terminate_for(&fpdu(&ulpdu), &mut Probe::new()));

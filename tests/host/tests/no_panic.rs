@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! No code path of the engine ends in a panic: compiled with the kernel's flags, its machine code refers to
-//! none of `core`'s panic functions. A test can only fail to find an input that panics; this excludes one.
+//! No code path of the engine ends in a panic: compiled with the kernel's flags, its machine code
+//! refers to none of `core`'s panic functions. A test can only fail to find an input that panics;
+//! this excludes one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

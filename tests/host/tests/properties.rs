@@ -12,8 +12,9 @@ use iwarp_sim::{mutant, pair, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Runs this number of cases, or that of the environment (PROPTEST_CASES). proptest prints the smallest
-/// input that fails. It saves no file of seeds, because such an input belongs in a test of its own.
+/// Runs this number of cases, or that of the environment (PROPTEST_CASES). proptest prints the
+/// smallest input that fails. It saves no file of seeds, because such an input belongs in a test of
+/// its own.
 fn cases(cases: u32) -> ProptestConfig {
     let config = ProptestConfig {
         failure_persistence: None,
@@ -217,8 +218,8 @@ proptest! {
         check_segments(&items, &stream, crc, markers, 3127);
     }
 
-    /// However TCP splits the stream, good or damaged, the handler gets the same calls, up to an FPDU with
-    /// a wrong CRC.
+    /// However TCP splits the stream, good or damaged, the handler gets the same calls, up to an
+    /// FPDU with a wrong CRC.
     #[test]
     fn any_cut_tells_the_same(seed in decisions()) {
         let mut e = Entropy::new(&seed);
@@ -233,9 +234,9 @@ proptest! {
         whole.check_pieces(&pieces);
     }
 
-    /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no octet of an FPDU
-    /// is placed before its CRC is verified. (The beginning of an FPDU at the end of the stream is not
-    /// placed.)
+    /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no octet of an
+    /// FPDU is placed before its CRC is verified. (The beginning of an FPDU at the end of the
+    /// stream is not placed.)
     #[test]
     fn whole_fpdus_are_verified_first(seed in decisions()) {
         let mut e = Entropy::new(&seed);
@@ -259,8 +260,8 @@ proptest! {
         }
     }
 
-    /// However often a Send waits for its receive, and however TCP splits the stream, good or damaged, the
-    /// handler gets the same calls.
+    /// However often a Send waits for its receive, and however TCP splits the stream, good or
+    /// damaged, the handler gets the same calls.
     #[test]
     fn waiting_changes_nothing(seed in decisions(), waits in 1..4u32) {
         let mut e = Entropy::new(&seed);

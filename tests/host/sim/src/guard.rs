@@ -237,9 +237,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Checks that `self`, the result for a stream that arrived in one piece, equals `other`, the result
-    /// for the same stream in other pieces. One difference is allowed: of an FPDU with a wrong CRC, a
-    /// piece may have been placed, and the handler may have refused it, before the CRC arrived.
+    /// Checks that `self`, the result for a stream that arrived in one piece, equals `other`, the
+    /// result for the same stream in other pieces. One difference is allowed: of an FPDU with a
+    /// wrong CRC, a piece may have been placed, and the handler may have refused it, before the CRC
+    /// arrived.
     pub fn check_pieces(&self, other: &Self) {
         let damaged = self.result.is_err_and(|f| f.kind() == FaultKind::Crc);
         if !damaged {
@@ -262,8 +263,8 @@ impl Outcome {
     }
 }
 
-/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns. Octets that the receiver
-/// does not consume are passed again, together with the next piece.
+/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns. Octets that the
+/// receiver does not consume are passed again, together with the next piece.
 pub fn feed<H: Handler>(
     rx: Receiver,
     crc: bool,
@@ -308,7 +309,8 @@ fn feed_by<H: Handler>(
             "octets left"
         );
         result = taken.map(|_| ());
-        // After the last octet a waiting segment is tried again, as the driver does when a receive is posted.
+        // After the last octet a waiting segment is tried again, as the driver does when a receive
+        // is posted.
         while guard.waits && rest.is_empty() && result.is_ok() {
             result = receive(&mut rx, &[], &mut guard).map(|_| ());
         }

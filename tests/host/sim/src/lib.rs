@@ -9,7 +9,8 @@
 //! * [`mutant`]: the same, with a wire or peers that damage data.
 //! * [`setup`]: connection setup of two engines.
 //!
-//! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a fuzzer.
+//! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a
+//! fuzzer.
 
 pub mod guard;
 pub mod mpa;

@@ -9,9 +9,9 @@ pub type Wrong = String;
 
 /// Splits a stream into ULPDUs, and checks lengths, pad, CRCs and markers.
 ///
-/// It handles markers in the reverse order of a sender: first it finds the FPDUs in the stream without
-/// markers. Then it checks for each marker (every 512th octet) that it points to the FPDU that contains
-/// it.
+/// It handles markers in the reverse order of a sender: first it finds the FPDUs in the stream
+/// without markers. Then it checks for each marker (every 512th octet) that it points to the FPDU
+/// that contains it.
 pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, Wrong> {
     // The positions of the octets that belong to no marker.
     let data: Vec<usize> = (0..stream.len())

@@ -2,9 +2,9 @@
 
 //! Two peers that run scripts, while data between them is damaged.
 //!
-//! There are two kinds of damage. Damage to the stream acts like a faulty network; the CRC detects it.
-//! A forged FPDU has damaged content and a correct CRC; it acts like a peer that breaks the rules, in any
-//! state of the stream.
+//! There are two kinds of damage. Damage to the stream acts like a faulty network; the CRC detects
+//! it. A forged FPDU has damaged content and a correct CRC; it acts like a peer that breaks the
+//! rules, in any state of the stream.
 
 use std::collections::VecDeque;
 
@@ -122,8 +122,8 @@ fn deliver(
     passed
 }
 
-/// Runs two peers. Panics if one violates an invariant, whatever it receives. With `honest` peers CRCs
-/// are on, and only the stream is damaged: then each end must also deliver only correct data.
+/// Runs two peers. Panics if one violates an invariant, whatever it receives. With `honest` peers
+/// CRCs are on, and only the stream is damaged: then each end must also deliver only correct data.
 pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
     let crc = honest || e.below(4) != 0;
     let (mut a, mut b) = ends(e, crc, most);

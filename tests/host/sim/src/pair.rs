@@ -308,7 +308,8 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
             2 | 6 => pass(&mut a.wire, &mut b.peer, e),
             _ => pass(&mut b.wire, &mut a.peer, e),
         };
-        // After a step without progress, all four kinds of step are tried in turn before the run ends.
+        // After a step without progress, all four kinds of step are tried in turn before the run
+        // ends.
         if progress {
             idle = 0;
         } else if !(transmit(&mut a, e, &mut summary)

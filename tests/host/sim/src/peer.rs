@@ -404,7 +404,8 @@ impl Peer {
         wire.extend(tape.out);
     }
 
-    /// The operation to continue or to begin. A tagged operation must not begin in the middle of a response.
+    /// The operation to continue or to begin. A tagged operation must not begin in the middle of a
+    /// response.
     fn next_operation(&mut self) -> Option<Active> {
         if let Some(active) = self.current.take() {
             return Some(active);
@@ -451,7 +452,8 @@ impl Peer {
         })
     }
 
-    /// The response to continue or to begin. No response must begin in the middle of a tagged operation.
+    /// The response to continue or to begin. No response must begin in the middle of a tagged
+    /// operation.
     fn next_response(&mut self) -> Option<Active> {
         if let Some(active) = self.response.take() {
             return Some(active);
