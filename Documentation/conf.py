@@ -17,4 +17,8 @@ html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
 html_show_sourcelink = False
 
-man_pages = [("rsiw.4", "rsiw", "software iWARP RDMA device on any Ethernet port", author, 4)]
+# Manual pages: the name, the section, and the line behind the name. The page is NAME.SECTION.md.
+MAN_PAGES = [
+    ("rsiw", 4, "software iWARP RDMA device on any Ethernet port"),
+]
+man_pages = [(f"{name}.{section}", name, line, author, section) for name, section, line in MAN_PAGES]
