@@ -20,5 +20,6 @@ html_show_sourcelink = False
 # Manual pages: the name, the section, and the line behind the name. The page is NAME.SECTION.md.
 MAN_PAGES = [
     ("rsiw", 4, "software iWARP RDMA device on any Ethernet port"),
+    ("rsiw.conf", 5, "links of rsiw that come back after a reboot"),
 ]
 man_pages = [(f"{name}.{section}", name, line, author, section) for name, section, line in MAN_PAGES]
