@@ -10,9 +10,11 @@ B ?= rsiw
 T ?=
 RUN ?=
 STAGES ?=
+DESTDIR ?=
+PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help install uninstall
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -52,8 +54,14 @@ bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 
 bench-native: ## the data path on the real processor, by user-mode Linux: where its time goes (10 minutes the first time)
 	@tools/bench-native $(RUN)
 
-docs: ## the documents as HTML (build/html), and the manual page rsiw(4) (build/man)
+docs: ## the documents as HTML (build/html), and the manual pages (build/man)
 	@tools/docs
+
+install: ## the module that was built for KERNEL, links over a reboot, manual pages; DESTDIR=, PREFIX=/usr
+	@tools/install --kernel=$(KERNEL) --destdir=$(DESTDIR) --prefix=$(PREFIX) all
+
+uninstall: ## remove them; /etc/rsiw/links.d/*.conf stay
+	@tools/install --uninstall --kernel=$(KERNEL) --destdir=$(DESTDIR) --prefix=$(PREFIX) all
 
 test: ## everything .ci/run runs; STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)
