@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Links: rsiw's devices, their network devices, addresses and namespaces, and the files that ask for links."""
+
+import re
+
+LINKS_D = "/etc/rsiw/links.d"
+
+
+class Link:
+    """One of rsiw's devices. `netdev` is None where that is in another network namespace."""
+
+    def __init__(self, name, state="", netdev=None):
+        self.name, self.state, self.netdev = name, state, netdev
+
+
+def is_rsiw(system, name):
+    """Other drivers' devices have no such directory."""
+    return system.exists(f"/sys/class/infiniband/{name}/settings")
+
+
+def parse_links(entries):
+    return [Link(e["ifname"], e.get("state", ""), e.get("netdev")) for e in entries if "ifname" in e]
+
+
+def find(system, report):
+    """rsiw's links of this namespace and of others, as far as they show here. None: nobody can tell."""
+    found = system.run("rdma", "-j", "link", "show")
+    if found.status == 127:
+        report.fail("link", "there is no command rdma", "sudo apt install iproute2")
+        return None
+    if found.status != 0:
+        report.fail("link", f"rdma link show: {found.err or 'failed'}", "sudo modprobe ib_core")
+        return None
+    return [link for link in parse_links(found.json()) if is_rsiw(system, link.name)]
+
+
+def netns_mode(system):
+    """Whether RDMA devices show in all network namespaces ("shared") or in one ("exclusive")."""
+    found = re.search(r"netns\W+(\w+)", system.run("rdma", "system", "show").out)
+    return found.group(1) if found else "shared"
+
+
+def namespace_of(system, name):
+    """The named namespace whose network device the RDMA device has, or None."""
+    for entry in system.run("ip", "-j", "netns", "list").json():
+        ns = entry.get("name")
+        links = system.run("ip", "netns", "exec", ns, "rdma", "-j", "link", "show") if ns else None
+        if links and any(link.name == name and link.netdev for link in parse_links(links.json())):
+            return ns
+    return None
+
+
+def choose(system, report, links, wanted):
+    """The links to look at: the wanted one, or all of this namespace. Says what is wrong if there is none."""
+    if wanted:
+        here = [link for link in links if link.name == wanted and link.netdev]
+        if not here:
+            report_absent(system, report, links, wanted)
+        return here
+    here = [link for link in links if link.netdev]
+    for link in links:
+        if not link.netdev and here:
+            report.skip("namespace", f"{link.name} belongs to another network namespace")
+    if not here and links:
+        report_absent(system, report, links, links[0].name)
+    elif not here:
+        netdev = likely_netdev(system)
+        report.fail("link", "there is no rsiw device", f"sudo rdma link add rsiw0 type rsiw netdev {netdev}")
+    return here
+
+
+def report_absent(system, report, links, name):
+    there = any(link.name == name for link in links)
+    if system.exists(f"/sys/class/infiniband/{name}") and not there:
+        report.fail("link", f"{name} is a device of another driver than rsiw", "rdma link show")
+        return
+    mode = netns_mode(system)
+    ns = namespace_of(system, name) if (there or mode == "exclusive") else None
+    if ns:
+        report.fail("namespace", f"{name} belongs to the network namespace {ns}: programs have to run there",
+                    f"sudo ip netns exec {ns} rsiw-doctor {name}")
+    elif there and not system.is_root():
+        report.fail("namespace", f"{name} belongs to another network namespace, which only root can look for",
+                    f"sudo rsiw-doctor {name}")
+    elif there:
+        report.fail("namespace", f"{name} belongs to a network namespace that is not this one, and has no name",
+                    "sudo lsns -t net   # then, with a process of it: sudo nsenter -n -t PID rsiw-doctor")
+    else:
+        text = f"there is no rsiw device {name}"
+        if mode == "exclusive":
+            text += " in this network namespace (devices show in their own only)"
+        netdev = configured(system).get(name) or likely_netdev(system)
+        report.fail("link", text, f"sudo rdma link add {name} type rsiw netdev {netdev}")
+
+
+def likely_netdev(system):
+    """The network device of the default route, or the first that could serve."""
+    for entry in system.run("ip", "-j", "route", "show", "default").json():
+        if entry.get("dev"):
+            return entry["dev"]
+    for entry in system.run("ip", "-j", "link", "show", "up").json():
+        if entry.get("link_type") == "ether":
+            return entry.get("ifname")
+    return "eth0"
+
+
+def parse_file(text):
+    """KEY=VALUE lines; blanks around them do not count."""
+    pairs = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.lstrip().startswith("#"):
+            pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def files(system):
+    """(file, link's name, network device or None) of each file of links.d."""
+    for path in system.glob(f"{LINKS_D}/*.conf"):
+        pairs = parse_file(system.read(path) or "")
+        stem = path.rpartition("/")[2].removesuffix(".conf")
+        yield path, pairs.get("name") or stem, pairs.get("netdev")
+
+
+def configured(system):
+    return {name: netdev for _, name, netdev in files(system)}
+
+
+def check_files(system, report, links):
+    """Every file of links.d has its link."""
+    for path, name, netdev in files(system):
+        unit = path.rpartition("/")[2].removesuffix(".conf")
+        if not netdev:
+            report.fail("links.d", f"{path} names no network device (netdev=...)", f"sudo editor {path}")
+            continue
+        there = [link for link in links if link.netdev == netdev]
+        if there:
+            if there[0].name == name:
+                report.ok("links.d", f"{path}: {name} is there")
+            else:
+                report.warn("links.d", f"{path}: the device of {netdev} is {there[0].name}, not {name}",
+                            f"sudo rdma dev set {there[0].name} name {name}")
+        elif any(link.name == name for link in links):
+            report.warn("links.d", f"{path}: {name} is not on {netdev}",
+                        f"sudo rdma link delete {name} && sudo rdma link add {name} type rsiw netdev {netdev}")
+        elif not system.exists(f"/sys/class/net/{netdev}"):
+            report.fail("links.d", f"{path}: {name} is missing, as there is no network device {netdev} here",
+                        "ip link show   # is it there by another name, or in another namespace?")
+        elif system.systemd() and system.exists("/usr/lib/systemd/system/rsiw-link@.service"):
+            report.fail("links.d", f"{path}: {name} is missing",
+                        f"sudo systemctl daemon-reload && sudo systemctl restart rsiw-link@{unit}")
+        else:
+            report.fail("links.d", f"{path}: {name} is missing",
+                        f"sudo rdma link add {name} type rsiw netdev {netdev}")
+
+
+def check(system, report, link):
+    """A link's state, its network device, and that one's addresses. Returns the network device's MTU."""
+    name, netdev = link.name, link.netdev
+    entries = system.run("ip", "-j", "addr", "show", "dev", netdev).json()
+    entry = entries[0] if entries else {}
+    flags = entry.get("flags", [])
+    if "UP" not in flags:
+        report.fail("netdev", f"{netdev}, the network device of {name}, is down", f"sudo ip link set {netdev} up")
+    elif "LOWER_UP" not in flags:
+        report.fail("netdev", f"{netdev}, the network device of {name}, has no carrier",
+                    f"sudo ethtool {netdev}   # is the cable in, and the switch's port on?")
+    elif link.state != "ACTIVE":
+        report.fail("link", f"{name} is {link.state or 'without a state'}, and {netdev} is up",
+                    f"sudo rdma link delete {name} && sudo rdma link add {name} type rsiw netdev {netdev}")
+    else:
+        report.ok("link", f"{name} on {netdev} is active")
+    usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") == "global" and "local" in a]
+    if usable:
+        report.ok("address", f"{netdev} has {', '.join(usable)}")
+    else:
+        report.fail("address", f"{netdev} has no address by which a peer could reach it",
+                    f"sudo ip addr add ADDRESS/PREFIX dev {netdev}   # an address of its network")
+    return entry.get("mtu")
+
+
+def setting(system, name, key):
+    return system.read(f"/sys/class/infiniband/{name}/settings/{key}")
+
+
+def check_port_mapper(system, report, link):
+    wanted = setting(system, link.name, "port_mapper")
+    running = bool(system.processes("iwpmd"))
+    if wanted == "1" and not running:
+        service = system.systemd() and system.glob("/usr/lib/systemd/system/iwpmd.service")
+        start = "sudo systemctl start iwpmd" if service else "sudo iwpmd"
+        report.fail("portmapper", f"{link.name} has port_mapper=1, and iwpmd does not run: nothing can listen",
+                    start if system.has("iwpmd") else "sudo apt install rdma-core")
+    elif wanted == "0" and running:
+        # udev starts it for any iWARP device, and a peer that asks it is told the port that it asked for.
+        report.ok("portmapper", f"{link.name} does without it (port_mapper=0); iwpmd runs, which does no harm")
+    elif wanted is not None:
+        report.ok("portmapper", f"{link.name} has port_mapper={wanted}, and iwpmd "
+                  + ("runs" if running else "does not run"))
