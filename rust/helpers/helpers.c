@@ -10,3 +10,11 @@
 #include "../ksock/socket.c"
 #include "../ksock/send.c"
 #endif
+
+/* The module! macro has no version. bindgen, which also reads this file, is not told one. */
+#ifdef RSIW_VERSION
+#include <linux/module.h>
+#include <linux/stringify.h>
+
+MODULE_VERSION(__stringify(RSIW_VERSION));
+#endif

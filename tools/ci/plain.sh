@@ -16,7 +16,7 @@ plain_for() {
 	[ "$(cat "$copy/.kernel" 2>/dev/null)" = "$FL_KDIR" ] || in_root rm -rf "$copy"
 	mkdir -p "$copy"
 	echo "$FL_KDIR" >"$copy/.kernel"
-	files Kbuild Makefile rust rsiw tests tools | in_root rsync -a --files-from=- ./ "$copy/"
+	files Kbuild Makefile VERSION rust rsiw tests tools | in_root rsync -a --files-from=- ./ "$copy/"
 	if in_root make -s -C "$FL_KDIR" "M=$copy" modules -j"$(nproc)" 2>&1 &&
 		[ -s "$copy/rsiw.ko" ] &&
 		! grep -vE 'BTF|compiler differs' "$2" | grep -q 'warning'; then
