@@ -10,11 +10,12 @@ B ?= rsiw
 T ?=
 RUN ?=
 STAGES ?=
+KERNELS ?=
 DESTDIR ?=
 PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help install uninstall
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help install uninstall deb
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -62,6 +63,9 @@ install: ## the module that was built for KERNEL, links over a reboot, manual pa
 
 uninstall: ## remove them; /etc/rsiw/links.d/*.conf stay
 	@tools/install --uninstall --kernel=$(KERNEL) --destdir=$(DESTDIR) --prefix=$(PREFIX) all
+
+deb: ## Debian packages in build/deb: the module for each supported kernel (KERNELS=...), rsiw, rsiw-dkms
+	@tools/deb $(KERNELS)
 
 test: ## everything .ci/run runs; STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)
