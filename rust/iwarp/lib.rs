@@ -33,8 +33,8 @@
 //! No input can make the engine panic. The kernel is built with overflow checks, hence lengths and
 //! offsets use checked arithmetic and sequence numbers wrap explicitly.
 
-// For modules the kernel's build puts `no_std` on the command line, and a second one is a warning.
-#![cfg_attr(not(MODULE), no_std)]
+// The kernel's build puts `no_std` on the command line, and a second one is a warning.
+#![cfg_attr(not(CONFIG_RUST), no_std)]
 #![forbid(unsafe_code)]
 
 mod bytes;

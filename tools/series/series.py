@@ -83,6 +83,11 @@ def tracked(*paths):
     return [name for name in git(*args, *paths, cwd=TOP).splitlines() if (TOP / name).is_file()]
 
 
+def text_of(path):
+    """A message, or entries, without the line about its licence."""
+    return path.read_text().split("\n", 1)[1]
+
+
 def at_patch(text, number):
     """A text as it is after a patch, or None if it is not there yet."""
     shown, lines, any_shown = True, [], False
@@ -130,7 +135,7 @@ def maintained(text, entries):
         title = entry.splitlines()[0]
         start = re.search(r"^3C59X", text, re.M).start()
         later = (found for found in re.finditer(r"(?<=\n\n)[^\t\n].*\n(?=M:|S:|L:)", text[start:])
-                 if found[0] > title + "\n")
+                 if found[0].upper() > title.upper() + "\n")
         at = start + next(later).start()
         text = text[:at] + entry + "\n\n" + text[at:]
     return text
@@ -153,7 +158,7 @@ def main(source, out, author, email, date):
                 for path in {"MAINTAINERS"} | {edit[1] for edit in INSERTED}}
     templates = {str(path.relative_to(HERE / "tree")): path.read_text()
                  for path in sorted((HERE / "tree").rglob("*")) if path.is_file()}
-    entries = (HERE / "maintainers").read_text()
+    entries = text_of(HERE / "maintainers")
     own = sources()
     git("init", "-q", "-b", "series", cwd=tree)
     for path, text in original.items():
@@ -181,14 +186,14 @@ def main(source, out, author, email, date):
                 text = maintained(text, at_patch(entries, number).replace("AUTHOR", f"{author} <{email}>"))
             put(path, text)
         git("add", "-A", cwd=tree)
-        git("commit", "-qs", "-F", "-", cwd=tree, stdin=message.read_text())
+        git("commit", "-qs", "-F", "-", cwd=tree, stdin=text_of(message))
     if own:
         fail(f"no messages for patches {sorted(own)}")
 
     git("format-patch", "-q", "--no-signature", "--zero-commit", "--cover-letter", "-o", str(out.resolve()),
         f"-{len(messages)}", cwd=tree)
     cover = out / "0000-cover-letter.patch"
-    subject, blurb = (HERE / "cover.msg").read_text().split("\n\n", 1)
+    subject, blurb = text_of(HERE / "cover.msg").split("\n\n", 1)
     cover.write_text(cover.read_text().replace("*** SUBJECT HERE ***", subject)
                      .replace("*** BLURB HERE ***", blurb.strip()))
     # What is sent is what was meant: the patches, put on the kernel, make this tree.
