@@ -19,7 +19,10 @@ ADMIN = {
     "usr/lib/systemd/system-generators/rsiw-generator": 0o755,
     "usr/lib/systemd/system/rsiw-link@.service": 0o644,
     "usr/share/doc/rsiw/examples/rsiw0.conf.example": 0o644,
-} | {f"usr/share/man/man{path.stem[-1]}/{path.stem}": 0o644 for path in TOP.glob("Documentation/*.[1-9].md")}
+    "usr/bin/rsiw-doctor": 0o755,
+    "usr/share/bash-completion/completions/rsiw-doctor": 0o644,
+} | {f"usr/lib/rsiw/doctor/{path.name}": 0o644 for path in TOP.glob("admin/doctor/*.py")
+     } | {f"usr/share/man/man{path.stem[-1]}/{path.stem}": 0o644 for path in TOP.glob("Documentation/*.[1-9].md")}
 INSTALLED = {f"lib/modules/{RELEASE}/updates/rsiw.ko": 0o644}
 
 
@@ -76,6 +79,12 @@ class Install(unittest.TestCase):
             (self.dest / name).unlink()
         self.make("uninstall")
         self.assertNotIn(f"lib/modules/{RELEASE}/updates", self.folders())
+
+    def test_the_doctor_works_where_it_is_installed(self):
+        self.make("install")
+        done = subprocess.run([self.dest / "usr/bin/rsiw-doctor", "--help"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("--peer", done.stdout)
 
     def test_links_are_kept(self):
         self.make("install")

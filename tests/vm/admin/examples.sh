@@ -19,7 +19,7 @@ elsewhere() {
 	case $1 in
 	"git clone "* | "make run" | "make shell" | "make vm "* | "make machines "* | "make test "* | "make docs" | \
 		"make help" | "make -C KERNEL_SOURCE "* | "RSIW_KERNEL=\$(uname -r) make") echo "CI's stages" ;;
-	"make install") echo "tools/ci/stages/26-install" ;;
+	"make install") echo "tools/ci/stages/25-admin" ;;
 	"make deb "* | "apt install "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;
 	# Lines of a file: the same stage reads them as rsiw-link does.
 	netdev=* | name=* | crc=0 | large_fpdu=1) echo "tests/admin/links_test.py" ;;
