@@ -48,8 +48,9 @@ def check_kernel(system, report):
 def build_command(system):
     if system.has("dkms") and system.glob("/usr/src/rsiw-*/dkms.conf"):
         return "sudo dkms autoinstall -k $(uname -r) && sudo depmod"
-    return ("RSIW_KERNEL=$(uname -r) make && sudo install -D -m 644 build/stock/rsiw.ko "
-            "/lib/modules/$(uname -r)/updates/rsiw.ko && sudo depmod   # in rsiw's source tree")
+    if system.glob("/var/lib/dpkg/info/rsiw.list"):
+        return "sudo apt install rsiw-modules-$(uname -r)"
+    return "make KERNEL=$(uname -r) && make install KERNEL=$(uname -r)   # in rsiw's source tree"
 
 
 def check_installed(system, report, is_loaded):

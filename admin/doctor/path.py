@@ -203,14 +203,23 @@ def rdma_listeners(text, port):
 
 
 def check_listener(system, report, port):
-    """This host as a server: something has to listen on the port, and it has to be RDMA."""
+    """This host as a server: something has to listen on the port, and it has to be RDMA.
+
+    The RDMA core does not list a server that listens at all addresses. But rsiw's sockets belong to no process, so
+    root can tell them from those of a TCP program."""
     ids = system.run("rdma", "resource", "show", "cm_id")
-    sockets = system.run("ss", "-Hltn", f"sport = :{port}")
+    sockets = system.run("ss", "-Hltnp", f"sport = :{port}")
     servers = rdma_listeners(ids.out, port)
+    of_kernel = [line for line in sockets.out.splitlines() if line.strip() and "users:(" not in line]
     if servers:
         report.ok("port", f"by RDMA, {', '.join(servers)} listens on port {port}")
     elif ids.status != 0 or sockets.status != 0:
         report.skip("port", f"who listens on port {port}: {ids.err or sockets.err}", "sudo apt install iproute2")
+    elif of_kernel and not system.is_root():
+        report.skip("port", f"only root can tell whether it is by RDMA that somebody listens on port {port}",
+                    f"sudo rsiw-doctor --port {port}")
+    elif of_kernel:
+        report.ok("port", f"the kernel listens on port {port}, as it does for RDMA")
     elif sockets.out.strip():
         report.fail("port", f"a TCP program listens on port {port}, and nobody by RDMA",
                     f"sudo ss -ltnp 'sport = :{port}'   # which one; have it use RDMA, or another port")

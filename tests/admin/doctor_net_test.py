@@ -113,13 +113,18 @@ class Path(Case):
         self.assertEqual(self.status, 0)
 
     def test_listener(self):
-        ids, sockets = "rdma resource show cm_id", "ss -Hltn sport = :7"
+        ids, sockets = "rdma resource show cm_id", "ss -Hltnp sport = :7"
         self.system.commands[sockets] = "LISTEN 0 128 10.7.0.1:7 0.0.0.0:*"
         self.system.commands[ids] = ("link rsiw0/1 cm-idn 0 state LISTEN ps TCP pid 9 comm rping "
                                      "src-addr 10.7.0.1:7 dst-addr 0.0.0.0:0 \n")
         self.assertIn("by RDMA, rping (rsiw0) listens on port 7", self.examine("--port", "7"))
         self.assertEqual(self.status, 0)
         self.system.commands[ids] = self.system.commands[ids].replace(":7 ", ":77 ")
+        self.assertRegex(self.examine("--port", "7"), "(?m)^ok +port +the kernel listens on port 7")
+        self.system.root = False
+        self.assertRegex(self.examine("--port", "7"), "(?m)^skip port +only root can tell")
+        self.system.root = True
+        self.system.commands[sockets] += ' users:(("nc",pid=9,fd=3))'
         self.finds(2, "FAIL port +a TCP program listens", "ss -ltnp", "--port", "7")
         self.system.commands[sockets] = ""
         self.finds(2, "FAIL port +nobody listens", "rping -s -p 7", "--port", "7")

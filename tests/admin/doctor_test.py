@@ -80,7 +80,9 @@ class Module(Case):
 
     def test_built_for_another(self):
         self.system.commands["modinfo -F vermagic rsiw"] = "7.2.1 SMP"
-        self.finds(2, "FAIL module .*built for 7.2.1", "RSIW_KERNEL=$(uname -r) make")
+        self.finds(2, "FAIL module .*built for 7.2.1", "make KERNEL=$(uname -r) && make install")
+        self.system.files["/var/lib/dpkg/info/rsiw.list"] = ""
+        self.finds(2, "FAIL module .*built for 7.2.1", "sudo apt install rsiw-modules-$(uname -r)")
 
     def test_installed_for_another(self):
         del self.system.commands["modinfo -F vermagic rsiw"]

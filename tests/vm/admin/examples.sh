@@ -18,8 +18,8 @@ examples() {
 elsewhere() {
 	case $1 in
 	"git clone "* | "make run" | "make shell" | "make vm "* | "make machines "* | "make test "* | "make docs" | \
-		"make help" | "make -C KERNEL_SOURCE "* | "RSIW_KERNEL=\$(uname -r) make") echo "CI's stages" ;;
-	"make install") echo "tools/ci/stages/25-admin" ;;
+		"make help" | "make -C KERNEL_SOURCE "* | "make KERNEL="*) echo "CI's stages" ;;
+	"make install "*) echo "tools/ci/stages/25-admin" ;;
 	"make deb "* | "apt install "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;
 	# Lines of a file: the same stage reads them as rsiw-link does.
 	netdev=* | name=* | crc=0 | large_fpdu=1) echo "tests/admin/links_test.py" ;;
@@ -37,25 +37,27 @@ server() {
 }
 # client COMMAND...: the command, and then its server ends well.
 client() { "$@" && peer_end server 15; }
-# What is asked for a second time, in another document, is there already.
-again() {
-	rdma link delete rsiw0 && rdma link add rsiw0 type rsiw netdev eth0 && wait_for 10 device_active rsiw0
-}
 fresh() { [ ! -e /sys/module/rsiw ] || rmmod rsiw; }
+# What an earlier example, perhaps of another document, has made.
+device() { [ -e /sys/class/infiniband/rsiw0 ] || add_device rsiw0 eth0; }
+no_device() { [ ! -e /sys/class/infiniband/rsiw0 ] || rdma link delete rsiw0; }
 
 # try COMMAND: does what its document says.
 try() {
 	case $1 in
 	"modprobe -a iw_cm rdma_ucm ib_uverbs") fresh && eval "$1" ;;
-	"insmod build/stock/rsiw.ko") (mkdir -p "$WORK/build" && ln -sfn /build "$WORK/build/stock" && cd "$WORK" && eval "$1") ;;
+	"insmod build/"*) (mkdir -p "$WORK/build" && ln -sfn /build "$WORK/build/$(uname -r)" && cd "$WORK" && eval "$1") ;;
 	"modprobe rsiw") [ -e /sys/module/rsiw ] ;;
 	"echo 'options rsiw "*) (eval "$1") && modprobe -c | grep -q '^options rsiw crc=0$' && rm /etc/modprobe.d/rsiw.conf ;;
-	"rdma link add rsiw0 "*) if [ -e /sys/class/infiniband/rsiw0 ]; then again; else eval "$1"; fi ;;
+	*/rsiw0/settings/*) device && eval "$1" ;;
+	"rdma link add rsiw0 "*) no_device && eval "$1" && wait_for 10 device_active rsiw0 ;;
 	"rping -s "*) eval "server 7174 $1" ;;
 	"ib_write_bw -R -d rsiw0") eval "server 18515 $1" ;;
 	"rping -c "* | "ib_write_bw "*) eval "client $1" ;;
 	"qperf "*) server 19765 qperf && eval "$1" && peer_kill server ;;
-	"rsiw-doctor --peer 10.7.0.2:20049") server 20049 rping -s -p 20049 -C 1 && doctor_says "$1"; peer_kill server ;;
+	# A client's look at a server, and a server's at itself and its client.
+	"rsiw-doctor --peer 10.7.0.2:20049") server 20049 rping -s -p 20049 -C 1 && doctor_says "$1" ;;
+	rsiw-doctor*"--port 20049"*) server 20049 rping -s -p 20049 -C 1 && doctor_says "peer $1" && peer_kill server ;;
 	rsiw-doctor*) doctor_says "$1" ;;
 	*) eval "$1" ;;
 	esac
@@ -69,12 +71,9 @@ doctor_says() {
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
-declare -A seen
 count=1
 for document in README.md user-guide.md rsiw.4.md rsiw.conf.5.md rsiw-doctor.8.md; do
 	while read -r line; do
-		[ -z "${seen[$line]:-}" ] || continue
-		seen[$line]=yes
 		if other=$(elsewhere "$line"); then
 			note "$document: '$line' is run by $other"
 		else
