@@ -164,7 +164,7 @@ impl Device {
             },
             counters: Counters::new(),
             workqueues,
-            settings: Settings::of_parameters(),
+            settings: Settings::of_parameters()?,
             tx_pages: PagePool::new()?,
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)

@@ -9,7 +9,7 @@ use core::{
     ops::RangeInclusive,
     sync::atomic::{AtomicU32, Ordering},
 };
-use kernel::{prelude::*, str::CStr};
+use kernel::{new_mutex, prelude::*, str::CStr, sync::Mutex};
 use rdma::compat::param;
 
 macro_rules! settings {
@@ -17,6 +17,8 @@ macro_rules! settings {
         /// The settings of one device. No other data depends on a value, so accesses are relaxed.
         pub(crate) struct Settings {
             $($(#[$doc])* $name: AtomicU32,)*
+            /// Held while a setting is changed, and what depends on it.
+            changes: Pin<KBox<Mutex<()>>>,
         }
 
         /// Names of the settings, which are those of the module parameters.
@@ -26,15 +28,16 @@ macro_rules! settings {
 
         impl Settings {
             /// The settings that the module's parameters have. One that is out of range becomes the
-            /// nearest that is in range, and the log says so.
-            pub(crate) fn of_parameters() -> Self {
-                Self {
+            /// nearest that is in range, and the log says so. Context: sleeping. Errors: `ENOMEM`.
+            pub(crate) fn of_parameters() -> Result<Self> {
+                Ok(Self {
                     $($name: AtomicU32::new(in_range(
                         stringify!($name),
                         u32::from(param::<$type>(module_parameters::$name.value())),
                         $range,
                     )),)*
-                }
+                    changes: KBox::pin_init(new_mutex!((), "rsiw_settings"), GFP_KERNEL)?,
+                })
             }
 
             /// Values in the order of [`NAMES`].
@@ -106,14 +109,17 @@ impl Settings {
             .map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// Changes the setting with that index in [`NAMES`]. Context: any. Errors: `EINVAL` if the
-    /// value is out of range, or if there is no such setting.
-    pub(crate) fn set(&self, index: usize, value: u32) -> Result {
+    /// Changes the setting with that index in [`NAMES`], and calls `then` before another change is
+    /// made. Context: sleeping. Errors: `EINVAL` if the value is out of range, or if there is no
+    /// such setting.
+    pub(crate) fn set(&self, index: usize, value: u32, then: impl FnOnce(&Self)) -> Result {
         let range = RANGES.get(index).ok_or(EINVAL)?;
         if !range.contains(&value) {
             return Err(EINVAL);
         }
+        let _one_at_a_time = self.changes.lock();
         self.all()[index].store(value, Ordering::Relaxed);
+        then(self);
         Ok(())
     }
 

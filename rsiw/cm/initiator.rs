@@ -35,6 +35,8 @@ pub(super) struct Attempt<U: User> {
     pub(super) user: Arc<U>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
+    /// Whether the port mapper has chosen the ports of these addresses.
+    mapped: bool,
     private_data: KVec<u8>,
     ird: u16,
     ord: u16,
@@ -99,6 +101,7 @@ pub(crate) fn connect<U: User>(
         user,
         local: open::local(&cm, mapped)?,
         remote: open::remote(&cm, mapped)?,
+        mapped,
         cm,
         private_data,
         ird: bounded_ird(announced_ird(param.ird), most_ird),
@@ -134,7 +137,7 @@ fn begin<U: User>(
 ) -> Result<(), NotBegun<U>> {
     let opened = open::initiator(
         dev,
-        registry.dev.settings.port_mapper(),
+        attempt.mapped,
         &attempt.cm,
         attempt.local,
         attempt.remote,
@@ -182,6 +185,7 @@ impl<U: User> Attempt<U> {
             user,
             local,
             remote,
+            mapped: false,
             private_data: KVec::new(),
             ird: 4,
             ord: 4,

@@ -218,12 +218,13 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
         }
         fsleep(Delta::from_millis(1));
     }
-    // Each connection has cancelled its bulk work items, so the queues should have none left. Flush
-    // them all the same.
-    dev.workqueues.rx.flush();
-    dev.workqueues.rx_in_turn.flush();
     // A timer may have run out while the last connection left, and have woken its actor in vain.
     flush(dev);
+    flush(dev);
+    // The actors have cancelled the bulk work items of their streams, so the queues should have none
+    // left. Flush them all the same, and what they may have woken.
+    dev.workqueues.rx.flush();
+    dev.workqueues.rx_in_turn.flush();
     flush(dev);
 }
 

@@ -256,7 +256,10 @@ fn answer<U: User>(
     let first = if requested.asked.peer_to_peer {
         First::Rtr
     } else {
-        First::Theirs(Some(reply_end))
+        First::Theirs {
+            wait: conn.settings().responder_wait_ms(),
+            reply: Some(reply_end),
+        }
     };
     *stage = Stage::Streaming(Streaming::begin(conn, established, first));
     Ok(())

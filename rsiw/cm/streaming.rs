@@ -42,11 +42,16 @@ pub(super) enum First {
     OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
-    /// The peer, which owes no RTR. If it sends nothing for [`Settings::responder_wait_ms`]
-    /// milliseconds after it has acknowledged the Reply, this end assumes that both wait, and
-    /// sends. The value is the `bytes_acked()` that tells the acknowledgment; `None` once that has
-    /// come.
-    Theirs(Option<u64>),
+    /// The peer, which owes no RTR. If it sends nothing for `wait` milliseconds after it has
+    /// acknowledged the Reply, this end assumes that both wait, and sends; if `wait` is 0, it never
+    /// does.
+    Theirs {
+        /// [`Settings::responder_wait_ms`](crate::settings::Settings::responder_wait_ms) when the
+        /// connection began.
+        wait: u32,
+        /// The `bytes_acked()` that tells the acknowledgment; `None` once that has come.
+        reply: Option<u64>,
+    },
 }
 
 /// An orderly close has begun; the queue pair sends what it still has.
@@ -114,6 +119,14 @@ fn watch<U: User>(conn: &Arc<Conn<U>>) {
     }
 }
 
+/// Sets a time-out of `ms` milliseconds; none if it is 0.
+fn set_wait<U: User>(conn: &Arc<Conn<U>>, ms: u32) {
+    match ms {
+        0 => conn.clear_timeout(),
+        ms => conn.set_timeout(ms),
+    }
+}
+
 /// If `events` has [`Events::SOCKET`], which does not say what happened, receives to find out.
 /// Returns all events.
 fn look<U: User>(conn: &Arc<Conn<U>>, events: Events) -> Events {
@@ -135,13 +148,9 @@ impl<U: User> Streaming<U> {
         watch(conn);
         match first {
             First::Rtr => conn.set_timeout(timeout::RTR),
-            First::Theirs(_) if conn.settings().responder_wait_ms() != 0 => {
-                conn.set_timeout(conn.settings().responder_wait_ms());
-            }
-            First::OurRtr(_) if conn.settings().initiator_wait_ms() != 0 => {
-                conn.set_timeout(conn.settings().initiator_wait_ms());
-            }
-            First::Theirs(_) | First::Ours | First::OurRtr(_) => conn.clear_timeout(),
+            First::Theirs { wait, .. } => set_wait(conn, wait),
+            First::OurRtr(_) => set_wait(conn, conn.settings().initiator_wait_ms()),
+            First::Ours => conn.clear_timeout(),
         }
         conn.give_stream(&established.user);
         Self {
@@ -168,11 +177,13 @@ impl<U: User> Streaming<U> {
             }
             match self.first {
                 First::Rtr if !conn.peer_started() => return timed_out(conn, &self.established),
-                First::Theirs(reply) if !conn.peer_started() => self.their_silence(conn, reply),
+                First::Theirs { wait, reply } if !conn.peer_started() => {
+                    self.their_silence(conn, wait, reply);
+                }
                 First::OurRtr(received) if conn.socket().bytes_received() == received => {
                     self.established.user.repeat_rtr();
                 }
-                First::Rtr | First::Theirs(_) | First::Ours | First::OurRtr(_) => {}
+                First::Rtr | First::Theirs { .. } | First::Ours | First::OurRtr(_) => {}
             }
         }
         Stage::Streaming(self)
@@ -181,8 +192,7 @@ impl<U: User> Streaming<U> {
     /// Lets the queue pair send if the peer has been silent for long enough since it has had our
     /// Reply; else waits for the rest of that time. TCP may have to send the Reply more than once,
     /// so the time counts from its acknowledgment.
-    fn their_silence(&mut self, conn: &Arc<Conn<U>>, reply: Option<u64>) {
-        let wait = conn.settings().responder_wait_ms();
+    fn their_silence(&mut self, conn: &Arc<Conn<U>>, wait: u32, reply: Option<u64>) {
         let (acked, ago) = {
             // TCP updates the counter first and the time later; the lock keeps both in step.
             let _sk = conn.socket().lock();
@@ -194,7 +204,7 @@ impl<U: User> Streaming<U> {
             Some(_) => {
                 // Later acknowledgments, those of keep-alive probes for instance, do not start the
                 // time again.
-                self.first = First::Theirs(None);
+                self.first = First::Theirs { wait, reply: None };
                 wait.saturating_sub(ago)
             }
         };

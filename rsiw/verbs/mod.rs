@@ -53,11 +53,9 @@ impl Driver for Rsiw {
     }
 
     fn set_setting(dev: &RdmaDevice<Self>, index: usize, value: u32) -> Result {
-        let settings = &dev.data().settings;
-        settings.set(index, value)?;
         // The RDMA CM asks the port mapper itself.
-        dev.set_port_map(settings.port_mapper());
-        Ok(())
+        let tell_core = |settings: &settings::Settings| dev.set_port_map(settings.port_mapper());
+        dev.data().settings.set(index, value, tell_core)
     }
 
     fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {
