@@ -90,7 +90,7 @@ modprobe rdma_ucm
 ip link set eth0 down
 run "the doctor finds that the network device is down" finds 2 "^FAIL netdev +eth0.* is down"
 run "its command sets the network device up" mended
-ip addr flush dev eth0
+ip addr flush dev eth0 scope global
 run "the doctor finds that there is no address" finds 2 "^FAIL address +eth0 has no address"
 # shellcheck disable=SC2119
 with_address() { sed -i "s,ADDRESS/PREFIX,$ADDR/24," "$WORK/mend" && mended; }
