@@ -219,6 +219,16 @@ class Links(unittest.TestCase):
                                                            ("rsiw-link@", ".d/link.conf"))})
         self.assertEqual([text for text in found.values() if "BindsTo" in text], [])
 
+    def test_order_of_the_service(self):
+        pairs = re.findall(r"^(Wants|Before|After|Requires)=(.*)$", (TOP / "admin/rsiw-link@.service").read_text(), re.M)
+        order = {key: " ".join(value for k, value in pairs if k == key).split() for key, _ in pairs}
+        # A tunnel's network device may come after it, so a mount that requires the link would never come.
+        self.assertNotIn("network-online.target", order["Before"])
+        # The target is passive: without a service that wants it, it orders nothing.
+        self.assertIn("remote-fs-pre.target", order["Wants"])
+        self.assertLessEqual({"remote-fs-pre.target", "nvmf-autoconnect.service", "iscsid.service", "nfs-server.service"},
+                             set(order["Before"]))
+
     def test_no_links(self):
         self.assertEqual(self.generate(), {})
         self.assertEqual(self.run_program("check").returncode, 0)
