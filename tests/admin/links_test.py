@@ -170,10 +170,10 @@ class Links(unittest.TestCase):
                 for command in ("up", "down"):
                     done = self.run_program(command, name)
                     self.assertEqual((done.returncode, done.stdout),
-                                     (1, f"rsiw-link: no link can have the name '{name}'\n"))
+                                     (1, f"rsiw-link: {self.links}: no link can have the name '{name}'\n"))
                 path.unlink()
         done = self.run_program("up", "../links.d/x")
-        self.assertEqual(done.stdout, "rsiw-link: no link can have the name '../links.d/x'\n")
+        self.assertEqual(done.stdout, f"rsiw-link: {self.links}: no link can have the name '../links.d/x'\n")
 
     def test_files_that_are_none(self):
         (self.links / "folder.conf").mkdir()
@@ -209,8 +209,6 @@ class Links(unittest.TestCase):
         self.write("loop", "netdev=lo\n")
         self.write("bad", "netdev=eth0\ncolour=1\n")
         (self.links / "folder.conf").mkdir()
-        # No unit can have such a name.
-        self.write("a b", "netdev=eth0\n")
         # Not a link at all.
         (self.links / "README").write_text("netdev=eth0\n")
         found = self.generate()
@@ -218,6 +216,25 @@ class Links(unittest.TestCase):
                                       for folder, file in (("multi-user.target.wants/rsiw-link@", ""),
                                                            ("rsiw-link@", ".d/link.conf"))})
         self.assertEqual([text for text in found.values() if "BindsTo" in text], [])
+
+    def test_names_that_no_link_can_have_fail_at_boot(self):
+        for name in ("a b", "é", "-a", "a%d", "x" * 64, "é" * 120, "a\nb", "-"):
+            with self.subTest(name):
+                self.write(name, "netdev=eth0\n")
+                self.write("good", "netdev=lo\n")
+                units = [path for path in self.generate() if path.startswith("multi-user.target.wants/")]
+                self.assertEqual(len(units), 2, units)
+                self.assertIn("multi-user.target.wants/rsiw-link@good.service", units)
+                units.remove("multi-user.target.wants/rsiw-link@good.service")
+                unit = units[0].removeprefix("multi-user.target.wants/")
+                # systemd takes it, and what the service is told is not taken.
+                self.assertRegex(unit, r"^rsiw-link@[A-Za-z0-9:_.\\-]{1,200}\.service$")
+                instance = unit.removeprefix("rsiw-link@").removesuffix(".service")
+                done = self.run_program("up", instance)
+                self.assertEqual((done.returncode, done.stdout),
+                                 (1, f"rsiw-link: {self.links}: no link can have the name '{instance}'\n"))
+                (self.links / f"{name}.conf").unlink()
+                subprocess.run(["rm", "-r", self.out], check=True)
 
     def test_order_of_the_service(self):
         pairs = re.findall(r"^(Wants|Before|After|Requires)=(.*)$", (TOP / "admin/rsiw-link@.service").read_text(), re.M)
