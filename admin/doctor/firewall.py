@@ -5,6 +5,7 @@ import ipaddress
 import shlex
 
 from . import rules
+from .report import command
 from .rules import ACCEPT, DROP, RETURN, Chain, Packet, Rule
 
 VERDICTS = {"accept": ACCEPT, "drop": DROP, "reject": DROP, "return": RETURN, "jump": "jump", "goto": "goto"}
@@ -223,16 +224,16 @@ def text_of(system, verdict):
 def mend_of(system, verdict, packet, iptables):
     port, key = packet.dport, verdict.chain.key
     if packet.hook == "input" and system.run("firewall-cmd", "--state").status == 0:
-        return f"sudo firewall-cmd --add-port={port}/tcp && sudo firewall-cmd --permanent --add-port={port}/tcp"
+        return command("sudo firewall-cmd {} && sudo firewall-cmd --permanent {}", *[f"--add-port={port}/tcp"] * 2)
     if packet.hook == "input" and key[2].startswith("ufw"):
-        return f"sudo ufw allow {port}/tcp"
+        return command("sudo ufw allow {}/tcp", port)
     if iptables:
-        command = iptables if packet.family == "ip" else iptables.replace("iptables", "ip6tables")
-        return f"sudo {command} -t {key[1]} -I {key[2]} -p tcp --dport {port} -j ACCEPT"
+        program = iptables if packet.family == "ip" else iptables.replace("iptables", "ip6tables")
+        return command("sudo {} -t {} -I {} -p tcp --dport {} -j ACCEPT", program, *key[1:], port)
     side = "saddr" if packet.hook == "input" else "daddr"
     address = packet.saddr if packet.hook == "input" else packet.daddr
     only = f"{packet.family} {side} {address} " if address else ""
-    return f"sudo nft insert rule {' '.join(key)} {only}tcp dport {port} accept"
+    return command("sudo nft insert rule {} {} {} " + only + "tcp dport {} accept", *key, port)
 
 
 def translated(ruleset):

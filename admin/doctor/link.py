@@ -3,6 +3,8 @@
 
 import re
 
+from .report import command
+
 LINKS_D = "/etc/rsiw/links.d"
 
 
@@ -65,7 +67,7 @@ def choose(system, report, links, wanted):
         report_absent(system, report, links, links[0].name)
     elif not here:
         netdev = likely_netdev(system)
-        report.fail("link", "there is no rsiw device", f"sudo rdma link add rsiw0 type rsiw netdev {netdev}")
+        report.fail("link", "there is no rsiw device", command("sudo rdma link add rsiw0 type rsiw netdev {}", netdev))
     return here
 
 
@@ -78,10 +80,10 @@ def report_absent(system, report, links, name):
     ns = namespace_of(system, name) if (there or mode == "exclusive") else None
     if ns:
         report.fail("namespace", f"{name} belongs to the network namespace {ns}: programs have to run there",
-                    f"sudo ip netns exec {ns} rsiw-doctor {name}")
+                    command("sudo ip netns exec {} rsiw-doctor {}", ns, name))
     elif there and not system.is_root():
         report.fail("namespace", f"{name} belongs to another network namespace, which only root can look for",
-                    f"sudo rsiw-doctor {name}")
+                    command("sudo rsiw-doctor {}", name))
     elif there:
         report.fail("namespace", f"{name} belongs to a network namespace that is not this one, and has no name",
                     "sudo lsns -t net   # then, with a process of it: sudo nsenter -n -t PID rsiw-doctor")
@@ -90,7 +92,7 @@ def report_absent(system, report, links, name):
         if mode == "exclusive":
             text += " in this network namespace (devices show in their own only)"
         netdev = configured(system).get(name) or likely_netdev(system)
-        report.fail("link", text, f"sudo rdma link add {name} type rsiw netdev {netdev}")
+        report.fail("link", text, command("sudo rdma link add {} type rsiw netdev {}", name, netdev))
 
 
 def likely_netdev(system):
@@ -131,7 +133,7 @@ def check_files(system, report, links):
     for path, name, netdev in files(system):
         unit = path.rpartition("/")[2].removesuffix(".conf")
         if not netdev:
-            report.fail("links.d", f"{path} names no network device (netdev=...)", f"sudo editor {path}")
+            report.fail("links.d", f"{path} names no network device (netdev=...)", command("sudo editor {}", path))
             continue
         there = [link for link in links if link.netdev == netdev]
         if there:
@@ -139,19 +141,19 @@ def check_files(system, report, links):
                 report.ok("links.d", f"{path}: {name} is there")
             else:
                 report.warn("links.d", f"{path}: the device of {netdev} is {there[0].name}, not {name}",
-                            f"sudo rdma dev set {there[0].name} name {name}")
+                            command("sudo rdma dev set {} name {}", there[0].name, name))
         elif any(link.name == name for link in links):
             report.warn("links.d", f"{path}: {name} is not on {netdev}",
-                        f"sudo rdma link delete {name} && sudo rdma link add {name} type rsiw netdev {netdev}")
+                        command("sudo rdma link delete {} && sudo rdma link add {} type rsiw netdev {}", name, name, netdev))
         elif not system.exists(f"/sys/class/net/{netdev}"):
             report.fail("links.d", f"{path}: {name} is missing, as there is no network device {netdev} here",
                         "ip link show   # is it there by another name, or in another namespace?")
         elif system.systemd() and system.exists("/usr/lib/systemd/system/rsiw-link@.service"):
             report.fail("links.d", f"{path}: {name} is missing",
-                        f"sudo systemctl daemon-reload && sudo systemctl restart rsiw-link@{unit}")
+                        command("sudo systemctl daemon-reload && sudo systemctl restart {}", f"rsiw-link@{unit}"))
         else:
             report.fail("links.d", f"{path}: {name} is missing",
-                        f"sudo rdma link add {name} type rsiw netdev {netdev}")
+                        command("sudo rdma link add {} type rsiw netdev {}", name, netdev))
 
 
 def check(system, report, link):
@@ -161,13 +163,13 @@ def check(system, report, link):
     entry = entries[0] if entries else {}
     flags = entry.get("flags", [])
     if "UP" not in flags:
-        report.fail("netdev", f"{netdev}, the network device of {name}, is down", f"sudo ip link set {netdev} up")
+        report.fail("netdev", f"{netdev}, the network device of {name}, is down", command("sudo ip link set {} up", netdev))
     elif "LOWER_UP" not in flags:
         report.fail("netdev", f"{netdev}, the network device of {name}, has no carrier",
-                    f"sudo ethtool {netdev}   # is the cable in, and the switch's port on?")
+                    command("sudo ethtool {}   # is the cable in, and the switch's port on?", netdev))
     elif link.state != "ACTIVE":
         report.fail("link", f"{name} is {link.state or 'without a state'}, and {netdev} is up",
-                    f"sudo rdma link delete {name} && sudo rdma link add {name} type rsiw netdev {netdev}")
+                    command("sudo rdma link delete {} && sudo rdma link add {} type rsiw netdev {}", name, name, netdev))
     else:
         report.ok("link", f"{name} on {netdev} is active")
     usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") == "global" and "local" in a]
@@ -175,12 +177,16 @@ def check(system, report, link):
         report.ok("address", f"{netdev} has {', '.join(usable)}")
     else:
         report.fail("address", f"{netdev} has no address by which a peer could reach it",
-                    f"sudo ip addr add ADDRESS/PREFIX dev {netdev}   # an address of its network")
+                    command("sudo ip addr add ADDRESS/PREFIX dev {}   # an address of its network", netdev))
     return entry.get("mtu")
 
 
+def setting_file(name, key):
+    return f"/sys/class/infiniband/{name}/settings/{key}"
+
+
 def setting(system, name, key):
-    return system.read(f"/sys/class/infiniband/{name}/settings/{key}")
+    return system.read(setting_file(name, key))
 
 
 def check_port_mapper(system, report, link):

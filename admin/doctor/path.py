@@ -5,7 +5,8 @@ import ipaddress
 import re
 
 from . import mpa
-from .link import setting
+from .link import setting, setting_file
+from .report import command
 
 # MTUs that occur: Ethernet, jumbo frames, and what tunnels leave of them.
 SIZES = (9000, 8000, 4000, 2000, 1500, 1492, 1480, 1450, 1420, 1400, 1380, 1350, 1300, 1280, 1200, 1000, 576)
@@ -38,12 +39,8 @@ def resolve(system, report, host):
     if found and is_address(found[0]):
         return found[0]
     report.fail("peer", f"'{host}' is no address, and no name that this host knows",
-                f"getent ahosts {quoted(host)}   # asks what the resolver is set up to ask")
+                command("getent ahosts {}   # asks what the resolver is set up to ask", host))
     return None
-
-
-def quoted(text):
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def prefix_of(address):
@@ -70,7 +67,7 @@ def check_route(system, report, address, links):
     if found.status != 0 or not entries:
         why = found.err.replace("RTNETLINK answers:", "").strip().rstrip(".") or "no answer"
         report.fail("route", f"there is no route to {plain}: {why}",
-                    f"sudo ip route add {prefix_of(plain)} via GATEWAY   # or an address of its network for a netdev")
+                    command("sudo ip route add {} via GATEWAY   # or an address of its network for a netdev", prefix_of(plain)))
         return None, None, False
     entry = entries[0]
     netdev, source = entry.get("dev"), entry.get("prefsrc") or entry.get("src")
@@ -91,10 +88,10 @@ def check_route(system, report, address, links):
     elif near:
         report.fail("route", f"the route to {plain} leaves by {netdev}, which has no rsiw device, and not by "
                     f"{near.netdev} ({near.name}), which is in its network",
-                    f"sudo ip route replace {prefix_of(plain)} dev {near.netdev}")
+                    command("sudo ip route replace {} dev {}", prefix_of(plain), near.netdev))
     else:
         report.fail("route", f"the route to {plain} leaves by {netdev}, which has no rsiw device that was looked at",
-                    f"sudo rdma link add rsiw_{netdev[:10]} type rsiw netdev {netdev}")
+                    command("sudo rdma link add {} type rsiw netdev {}", f"rsiw_{netdev[:10]}", netdev))
     return link, source, False
 
 
@@ -139,23 +136,24 @@ def check_mtu(system, report, address, netdev, mtu):
             report.ok("mtu", f"the path's MTU is {full}, and that of {netdev} {mtu}: TCP is told so, and obeys")
         else:
             report.fail("mtu", f"packets of {mtu} octets, the MTU of {netdev}, vanish without a word, those of {best} "
-                        "arrive: connections hang when they send much", f"sudo ip link set {netdev} mtu {best}")
+                        "arrive: connections hang when they send much", command("sudo ip link set {} mtu {}", netdev, best))
 
 
 def check_port(system, report, address, port, link, with_mpa, same_host):
     """Connects by TCP, and sees whether an iWARP responder answers."""
     where = "this host" if same_host else address
-    test = f"rping -s -a {address} -p {port} -v   # on {where}, a server for a test"
+    test = command("rping -s -a {} -p {} -v   # on {}, a server for a test", address, port, where)
     how, got = mpa.connect(address, port)
     if how == mpa.REFUSED:
         report.fail("port", f"nobody listens on port {port} of {where}, or a firewall there rejects it", test)
         return
     if how == mpa.SILENT:
         report.fail("port", f"{address} does not answer at port {port}: it is down, or a firewall drops the packets",
-                    f"sudo rsiw-doctor --port {port}   # on {address}: which rule it is")
+                    command("sudo rsiw-doctor --port {}   # on {}: which rule it is", port, address))
         return
     if how == mpa.UNREACHABLE:
-        report.fail("port", f"port {port} of {address}: {got}", f"sudo rsiw-doctor --port {port}   # on {address}")
+        report.fail("port", f"port {port} of {address}: {got}",
+                    command("sudo rsiw-doctor --port {}   # on {}", port, address))
         return
     if not with_mpa:
         got.close()
@@ -185,14 +183,14 @@ def report_reply(system, report, address, port, link, reply):
     crc = setting(system, link.name, "crc") if link else None
     if crc == "0" and reply.crc:
         report.warn("crc", f"{link.name} has crc=0, but the peer asks for CRCs, so connections have them",
-                    f"echo 0 | sudo tee /sys/class/infiniband/DEVICE/settings/crc   # on {address}, if it is rsiw's",
-                    f"echo 1 | sudo tee /sys/class/infiniband/{link.name}/settings/crc   # or say so here")
+                    command("echo 0 | sudo tee /sys/class/infiniband/DEVICE/settings/crc   # on {}, if it is rsiw's", address),
+                    command("echo 1 | sudo tee {}   # or say so here", setting_file(link.name, "crc")))
     elif crc is not None and not reply.rejected:
         report.ok("crc", f"crc={crc} here, {int(reply.crc)} at the peer: connections "
                   + ("have CRCs" if crc == "1" or reply.crc else "have none"))
     if link and reply.revision == 1 and setting(system, link.name, "mpa_revision") == "2":
         report.warn("mpa", f"the peer knows MPA revision 1 only, and {link.name} connects with 2",
-                    f"echo 1 | sudo tee /sys/class/infiniband/{link.name}/settings/mpa_revision")
+                    command("echo 1 | sudo tee {}", setting_file(link.name, "mpa_revision")))
 
 
 def rdma_listeners(text, port):

@@ -2,6 +2,7 @@
 """Findings, how they are shown, and the exit status that they make."""
 
 import json
+import shlex
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "FAIL", "skip"
 STATUS = {OK: 0, SKIP: 0, WARN: 1, FAIL: 2}
@@ -26,7 +27,7 @@ class Report:
         self.findings = []
 
     def _add(self, level, topic, text, mend):
-        self.findings.append(Finding(level, topic, one_line(text), list(mend)))
+        self.findings.append(Finding(level, topic, one_line(text), [printable(one) for one in mend]))
 
     def ok(self, topic, text):
         self._add(OK, topic, text, ())
@@ -55,6 +56,15 @@ class Report:
             {"level": f.level, "topic": f.topic, "text": f.text, "mend": f.mend} for f in shown]}, indent=1) + "\n"
 
 
-def one_line(text):
+def command(text, *names):
+    """A command for a shell with these in place of each {}. Names of network devices may have quotes, ; and $( in them."""
+    return text.format(*(shlex.quote(str(name)) for name in names))
+
+
+def printable(text):
     """What others say may have several lines, and characters that a terminal would obey."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def one_line(text):
+    return printable(" ".join(text.split()))

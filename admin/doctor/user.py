@@ -3,6 +3,8 @@
 
 import re
 
+from .report import command
+
 MIB = 1 << 20
 # With less locked memory a program has hardly room for its queues.
 LEAST = MIB
@@ -44,8 +46,8 @@ def check_nodes(system, report, links):
             report.ok("nodes", f"{node} ({name}) is open to {system.user()}")
         else:
             group = system.group_of(node)
-            mend = (f"sudo usermod -aG {group} {system.user()}   # and log in anew" if group
-                    else f"sudo chmod 0666 {node}")
+            mend = (command("sudo usermod -aG {} {}   # and log in anew", group, system.user()) if group
+                    else command("sudo chmod 0666 {}", node))
             report.fail("nodes", f"{system.user()} may not read and write {node} ({name})", mend)
 
 
@@ -122,7 +124,7 @@ def check_cgroup(system, report, links):
                 if limit == "max":
                     continue
                 now = used.get(device, {}).get(key, "0")
-                mend = f"echo '{device} {key}=max' | sudo tee {folder}/rdma.max"
+                mend = command("echo {} | sudo tee {}", f"{device} {key}=max", f"{folder}/rdma.max")
                 full = now.isdigit() and limit.isdigit() and int(now) >= int(limit)
                 (report.fail if full else report.warn)(
                     "cgroup", f"the cgroup {path} has {now} of at most {limit} {key} of {device}", mend)

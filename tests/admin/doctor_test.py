@@ -6,11 +6,13 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import time
 import unittest
 
 from doctor_fake import RELEASE, TOP, Case
 from doctor import link, main, module, user
+from doctor.report import command
 from doctor.system import Result, System
 
 
@@ -53,6 +55,19 @@ class Command(Case):
     def test_foreign_text_is_one_harmless_line(self):
         self.report.fail("port", "a\nb\x1b[31m")
         self.assertEqual(self.report.text(), "FAIL port        a b [31m\n")
+
+    def test_foreign_names_are_one_word_of_a_command(self):
+        self.assertEqual(command("ip link set {} mtu {}", "eth0", 9), "ip link set eth0 mtu 9")
+        for name in ("a;reboot", "$(reboot)", "`id`", "a'b", 'a"b', "a|b", "#a", "*"):
+            self.assertEqual(shlex.split(command("ip link set {} up", name)), ["ip", "link", "set", name, "up"])
+            # As whatever prints a command has it.
+            self.setUp()
+            self.system.commands["rdma -j link show"] = [{"ifname": "rsiw0", "state": "ACTIVE", "netdev": name}]
+            self.system.commands[f"ip -j addr show dev {name}"] = [{"flags": []}]
+            self.assertIn("sudo ip link set " + shlex.quote(name) + " up\n", self.examine())
+            self.assertIn("sudo ip addr add ADDRESS/PREFIX dev " + shlex.quote(name) + " ", self.examine())
+        self.report.fail("netdev", "down", "a\x1b[31m\nb   # c")
+        self.assertEqual(self.report.findings[0].mend, ["a [31m b   # c"])
 
     def test_time_limit(self):
         self.assertEqual(System().run("sleep", "5", limit=0.1).status, 124)
