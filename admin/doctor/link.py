@@ -6,6 +6,9 @@ import re
 from .report import command
 
 LINKS_D = "/etc/rsiw/links.d"
+SERVICE = "/usr/lib/systemd/system/rsiw-link@.service"
+# As rsiw-link has it.
+GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Link:
@@ -92,7 +95,7 @@ def report_absent(system, report, links, name):
         if mode == "exclusive":
             text += " in this network namespace (devices show in their own only)"
         netdev = configured(system).get(name) or likely_netdev(system)
-        report.fail("link", text, command("sudo rdma link add {} type rsiw netdev {}", name, netdev))
+        report.fail("link", text, make(system, name, netdev))
 
 
 def likely_netdev(system):
@@ -120,18 +123,51 @@ def files(system):
     """(file, link's name, network device or None) of each file of links.d."""
     for path in system.glob(f"{LINKS_D}/*.conf"):
         pairs = parse_file(system.read(path) or "")
-        stem = path.rpartition("/")[2].removesuffix(".conf")
-        yield path, pairs.get("name") or stem, pairs.get("netdev")
+        yield path, pairs.get("name") or stem_of(path), pairs.get("netdev")
+
+
+def stem_of(path):
+    return path.rpartition("/")[2].removesuffix(".conf")
 
 
 def configured(system):
     return {name: netdev for _, name, netdev in files(system)}
 
 
+def unit_of(system, name, netdev):
+    """The instance of rsiw-link@.service that has the link, or None."""
+    if not system.systemd() or not system.exists(SERVICE):
+        return None
+    for path, link, wanted in files(system):
+        unit = stem_of(path)
+        if GOOD_NAME.fullmatch(unit) and wanted and (link == name or wanted == netdev):
+            return unit
+    return None
+
+
+def make(system, name, netdev):
+    """The command that makes a link: by its service if it has one, which knows its settings."""
+    unit = unit_of(system, name, netdev)
+    if unit:
+        return command("sudo systemctl daemon-reload && sudo systemctl restart {}", f"rsiw-link@{unit}")
+    return command("sudo rdma link add {} type rsiw netdev {}", name, netdev)
+
+
+def remake(system, name, netdev):
+    """The command that makes a link anew. A service removes what it has made itself, and nothing else."""
+    unit = unit_of(system, name, netdev)
+    if unit and system.exists(f"/run/rsiw/{unit}"):
+        return make(system, name, netdev)
+    return command("sudo rdma link delete {} && ", name) + make(system, name, netdev)
+
+
 def check_files(system, report, links):
     """Every file of links.d has its link."""
     for path, name, netdev in files(system):
-        unit = path.rpartition("/")[2].removesuffix(".conf")
+        if not GOOD_NAME.fullmatch(stem_of(path)):
+            report.fail("links.d", f"{path}: no link can have a file of this name",
+                        command("sudo mv {} {}", path, f"{LINKS_D}/NAME.conf"))
+            continue
         if not netdev:
             report.fail("links.d", f"{path} names no network device (netdev=...)", command("sudo editor {}", path))
             continue
@@ -144,16 +180,12 @@ def check_files(system, report, links):
                             command("sudo rdma dev set {} name {}", there[0].name, name))
         elif any(link.name == name for link in links):
             report.warn("links.d", f"{path}: {name} is not on {netdev}",
-                        command("sudo rdma link delete {} && sudo rdma link add {} type rsiw netdev {}", name, name, netdev))
+                        remake(system, name, netdev))
         elif not system.exists(f"/sys/class/net/{netdev}"):
             report.fail("links.d", f"{path}: {name} is missing, as there is no network device {netdev} here",
                         "ip link show   # is it there by another name, or in another namespace?")
-        elif system.systemd() and system.exists("/usr/lib/systemd/system/rsiw-link@.service"):
-            report.fail("links.d", f"{path}: {name} is missing",
-                        command("sudo systemctl daemon-reload && sudo systemctl restart {}", f"rsiw-link@{unit}"))
         else:
-            report.fail("links.d", f"{path}: {name} is missing",
-                        command("sudo rdma link add {} type rsiw netdev {}", name, netdev))
+            report.fail("links.d", f"{path}: {name} is missing", make(system, name, netdev))
 
 
 def check(system, report, link):
@@ -169,7 +201,7 @@ def check(system, report, link):
                     command("sudo ethtool {}   # is the cable in, and the switch's port on?", netdev))
     elif link.state != "ACTIVE":
         report.fail("link", f"{name} is {link.state or 'without a state'}, and {netdev} is up",
-                    command("sudo rdma link delete {} && sudo rdma link add {} type rsiw netdev {}", name, name, netdev))
+                    remake(system, name, netdev))
     else:
         report.ok("link", f"{name} on {netdev} is active")
     usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") == "global" and "local" in a]

@@ -237,6 +237,38 @@ class Links(Case):
         self.system.files["/usr/lib/systemd/system/rsiw-link@.service"] = ""
         self.finds(2, "FAIL links.d .*: c is missing", "systemctl restart rsiw-link@b")
 
+    def managed(self, name, text):
+        self.system.files["/run/systemd/system"] = ""
+        self.system.files[link.SERVICE] = ""
+        self.system.files[f"/etc/rsiw/links.d/{name}.conf"] = text
+
+    def test_a_link_with_a_service_is_made_anew_by_that(self):
+        restart = "\n                 sudo systemctl daemon-reload && sudo systemctl restart rsiw-link@b\n"
+        self.managed("b", "netdev=eth0\nname=rsiw0\ncrc=0")
+        self.system.commands["rdma -j link show"][0]["state"] = "DOWN"
+        # The service does not remove what somebody else has made.
+        self.finds(2, "FAIL link +rsiw0 is DOWN", "sudo rdma link delete rsiw0 && " + restart.lstrip())
+        self.system.files["/run/rsiw/b"] = "3"
+        self.finds(2, "FAIL link +rsiw0 is DOWN", restart)
+        # Without systemd there is no service.
+        del self.system.files["/run/systemd/system"]
+        self.finds(2, "FAIL link +rsiw0 is DOWN", "sudo rdma link delete rsiw0 && sudo rdma link add rsiw0")
+
+    def test_a_link_on_another_device_than_its_file_says(self):
+        self.managed("b", "netdev=eth1\nname=rsiw0")
+        self.system.files["/run/rsiw/b"] = "3"
+        self.finds(1, "warn links.d .*rsiw0 is not on eth1", "                 sudo systemctl daemon-reload && ")
+
+    def test_wanted_link_that_has_a_service(self):
+        self.managed("b", "netdev=eth1\nname=c")
+        said = self.examine("--quiet", "c")
+        self.assertEqual(said.count("sudo systemctl restart rsiw-link@b\n"), 2, said)
+        self.assertNotIn("rdma link add", said)
+
+    def test_file_with_a_name_that_no_link_can_have(self):
+        self.managed("a b", "netdev=eth0")
+        self.finds(2, "FAIL links.d .*a b.conf: no link can have", "sudo mv '/etc/rsiw/links.d/a b.conf' /etc/rsiw/links.d/NAME.conf")
+
     def test_file_with_link(self):
         self.system.files["/etc/rsiw/links.d/rsiw0.conf"] = "netdev=eth0"
         self.assertIn("rsiw0.conf: rsiw0 is there", self.examine())
