@@ -222,18 +222,23 @@ def text_of(system, verdict):
 
 
 def mend_of(system, verdict, packet, iptables):
-    port, key = packet.dport, verdict.chain.key
-    if packet.hook == "input" and system.run("firewall-cmd", "--state").status == 0:
-        return command("sudo firewall-cmd {} && sudo firewall-cmd --permanent {}", *[f"--add-port={port}/tcp"] * 2)
-    if packet.hook == "input" and key[2].startswith("ufw"):
-        return command("sudo ufw allow {}/tcp", port)
+    """A command that lets the packet pass, from or to the peer only. FROM is for the reader to replace."""
+    port, key, comes = packet.dport, verdict.chain.key, packet.hook == "input"
+    peer = ((packet.saddr if comes else packet.daddr) or "FROM").partition("%")[0]
+    note = "   # FROM: the peers that you trust" if peer == "FROM" else ""
+    if comes and system.run("firewall-cmd", "--state").status == 0:
+        rule = (f'rule family="{"ipv4" if packet.family == "ip" else "ipv6"}" source address="{peer}" '
+                f'port port="{port}" protocol="tcp" accept')
+        return command("sudo firewall-cmd --add-rich-rule={} && sudo firewall-cmd --permanent --add-rich-rule={}",
+                       rule, rule) + note
+    if comes and key[2].startswith("ufw"):
+        return command("sudo ufw allow from {} to any port {} proto tcp", peer, port) + note
     if iptables:
         program = iptables if packet.family == "ip" else iptables.replace("iptables", "ip6tables")
-        return command("sudo {} -t {} -I {} -p tcp --dport {} -j ACCEPT", program, *key[1:], port)
-    side = "saddr" if packet.hook == "input" else "daddr"
-    address = packet.saddr if packet.hook == "input" else packet.daddr
-    only = f"{packet.family} {side} {address} " if address else ""
-    return command("sudo nft insert rule {} {} {} " + only + "tcp dport {} accept", *key, port)
+        return command("sudo {} -t {} -I {} {} {} -p tcp --dport {} -j ACCEPT", program, *key[1:],
+                       "-s" if comes else "-d", peer, port) + note
+    return command("sudo nft insert rule {} {} {} {} {} {} tcp dport {} accept", *key, packet.family,
+                   "saddr" if comes else "daddr", peer, port) + note
 
 
 def translated(ruleset):

@@ -63,7 +63,7 @@ def parse(arguments):
 class Doctor:
     def __init__(self, options, system, report):
         self.options, self.system, self.report = options, system, report
-        self.links, self.mtus = [], {}
+        self.links, self.mtus, self.address = [], {}, None
 
     def guard(self, check, *arguments):
         """A check that fails itself must not hide what the others find."""
@@ -97,7 +97,7 @@ class Doctor:
 
     def check_peer(self, system, report):
         host, port = self.options.peer
-        address = path.resolve(system, report, host)
+        address = self.address = path.resolve(system, report, host)
         if not address:
             return
         used, source, same_host = path.check_route(system, report, address, self.links)
@@ -114,10 +114,8 @@ class Doctor:
     def check_server(self, system, report):
         port = self.options.port
         self.guard(path.check_listener, port)
-        host = self.options.peer[0] if self.options.peer else None
-        address = host if host and path.is_address(host) else None
         netdev = self.links[0].netdev if len(self.links) == 1 else None
-        self.guard(firewall.check, firewall.packets_for(port, address, netdev, True))
+        self.guard(firewall.check, firewall.packets_for(port, self.address, netdev, True))
 
 
 def main(arguments=None, system=None):

@@ -163,12 +163,18 @@ class Check(Case):
         # One rule for both families is one finding.
         self.assertEqual(said.count("FAIL"), 1)
         self.assertRegex(said, r"a rule drops \(inet t input: tcp dport 7174 drop\) connections to TCP port 7174")
-        self.assertIn("sudo nft insert rule inet t input tcp dport 7174 accept\n", said)
+        self.assertIn("sudo nft insert rule inet t input ip saddr FROM tcp dport 7174 accept   # FROM: the peers", said)
 
     def test_server_for_a_peer(self):
         self.rules()
         self.assertIn("sudo nft insert rule inet t input ip saddr 10.7.0.2 tcp dport 7174 accept\n",
                       self.check(*firewall.packets_for(7174, "10.7.0.2", "eth0", True)))
+
+    def test_server_for_a_peer_by_name(self):
+        self.rules()
+        self.system.commands["getent ahosts there"] = "10.7.0.2  STREAM there\n"
+        self.assertIn("sudo nft insert rule inet t input ip saddr 10.7.0.2 tcp dport 7174 accept\n",
+                      self.examine("--port", "7174", "--peer", "there"))
 
     def test_client(self):
         self.rules()
@@ -178,7 +184,26 @@ class Check(Case):
     def test_firewalld(self):
         self.rules()
         self.system.commands["firewall-cmd --state"] = "running"
-        self.assertIn("sudo firewall-cmd --add-port=7174/tcp", self.check(Packet("input", 7174)))
+        rule = """'rule family="ipv4" source address="%s" port port="7174" protocol="tcp" accept'"""
+        command = f"sudo firewall-cmd --add-rich-rule={rule} && sudo firewall-cmd --permanent --add-rich-rule={rule}"
+        self.assertIn(command % ("10.7.0.2", "10.7.0.2") + "\n", self.check(Packet("input", 7174, saddr="10.7.0.2")))
+        self.report.findings.clear()
+        self.assertIn(command % ("FROM", "FROM") + "   # FROM: ", self.check(Packet("input", 7174)))
+        self.report.findings.clear()
+        self.assertIn('family="ipv6" source address="fe80::2" port',
+                      self.check(Packet("input", 7174, saddr="fe80::2%eth0", family="ip6")))
+
+    def test_ufw(self):
+        self.rules()
+        for entry in self.system.commands["nft -j list ruleset"]["nftables"]:
+            if "rule" in entry:
+                entry["rule"]["chain"] = "ufw-user-input"
+            elif "chain" in entry:
+                entry["chain"]["name"] = "ufw-user-input"
+        self.assertIn("sudo ufw allow from 10.7.0.2 to any port 7174 proto tcp\n",
+                      self.check(Packet("input", 7174, saddr="10.7.0.2")))
+        self.report.findings.clear()
+        self.assertIn("allow from FROM to any port 7174 proto tcp   # FROM: ", self.check(Packet("input", 7174)))
 
     def test_ordinary_user(self):
         self.system.root = False
@@ -203,7 +228,7 @@ class Check(Case):
         self.system.commands["iptables-nft-save"] = IPTABLES
         self.assertRegex(self.check(packet), "^ok +firewall")
         self.report.findings.clear()
-        self.assertIn("sudo iptables-nft -t filter -I INPUT -p tcp --dport 99 -j ACCEPT",
+        self.assertIn("sudo iptables-nft -t filter -I INPUT -s 10.7.0.2 -p tcp --dport 99 -j ACCEPT\n",
                       self.check(Packet("input", 99, saddr="10.7.0.2", netdev="eth0")))
 
     def test_legacy_iptables(self):
@@ -212,7 +237,12 @@ class Check(Case):
         self.system.commands["iptables-legacy-save"] = IPTABLES
         said = self.check(Packet("input", 7174, saddr="10.8.0.2", netdev="eth0"))
         self.assertIn("(ip filter INPUT: policy drop)", said)
-        self.assertIn("sudo iptables-legacy -t filter -I INPUT -p tcp --dport 7174 -j ACCEPT", said)
+        self.assertIn("sudo iptables-legacy -t filter -I INPUT -s 10.8.0.2 -p tcp --dport 7174 -j ACCEPT\n", said)
+        self.report.findings.clear()
+        self.assertIn("-I INPUT -s FROM -p tcp --dport 7174 -j ACCEPT   # FROM: ", self.check(Packet("input", 7174, netdev="eth0")))
+        self.report.findings.clear()
+        self.assertIn("-I OUTPUT -d 10.7.0.9 -p tcp --dport 7174 -j ACCEPT\n",
+                      self.check(Packet("output", 7174, daddr="10.7.0.9", netdev="eth0")))
 
 
 if __name__ == "__main__":

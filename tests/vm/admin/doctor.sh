@@ -177,7 +177,9 @@ nft 'add table inet t; add chain inet t input { type filter hook input priority 
 	add rule inet t input tcp dport 7800-7899 drop'
 run "the doctor finds the rule that drops the port" finds 2 \
 	"^FAIL firewall +a rule drops .inet t input: tcp dport 7800-7899 drop. .* 7811" --port 7811
-run "its command lets connections pass" mended --port 7811
+# Its command is for the peers that the reader puts in.
+from_peer() { grep -q "ip saddr FROM tcp" "$WORK/mend" && sed -i "s/saddr FROM/saddr $PEER/" "$WORK/mend" && mended --port 7811 --peer "$PEER"; }
+run "its command lets connections from a peer pass" from_peer
 run "the peer reaches the server" peer rping -c -a "$ADDR" -p 7811 -C 1
 nft flush ruleset
 run "the doctor finds that nobody listens here" finds 2 "^FAIL port +nobody listens on port 7812" --port 7812
