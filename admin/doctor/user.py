@@ -10,6 +10,9 @@ MIB = 1 << 20
 LEAST = MIB
 # Half of a usual MPI program's; the distribution's limit for users is 8 MiB.
 PLENTY = 64 * MIB
+# Who may open the devices, where nobody has chosen a group for that.
+GROUP = "rdma"
+RULES = "/etc/udev/rules.d/99-rdma.rules"
 DRIVER = "/etc/libibverbs.d/siw.driver"
 
 
@@ -46,9 +49,18 @@ def check_nodes(system, report, links):
             report.ok("nodes", f"{node} ({name}) is open to {system.user()}")
         else:
             group = system.group_of(node)
-            mend = (command("sudo usermod -aG {} {}   # and log in anew", group, system.user()) if group
-                    else command("sudo chmod 0666 {}", node))
-            report.fail("nodes", f"{system.user()} may not read and write {node} ({name})", mend)
+            report.fail("nodes", f"{system.user()} may not read and write {node} ({name})", *let_in(system, group))
+
+
+def let_in(system, group):
+    """The commands that let the user open the nodes. Without a group that may, they make one."""
+    join = command("sudo usermod -aG {} {}   # and log in anew", group or GROUP, system.user())
+    if group:
+        return [join]
+    return [f"sudo groupadd --system --force {GROUP} && " + join,
+            command("echo {} | sudo tee {}", f'KERNEL=="uverbs*|rdma_cm", GROUP="{GROUP}", MODE="0660"', RULES),
+            "sudo udevadm control --reload && sudo udevadm trigger --action=add "
+            "--subsystem-match=infiniband_verbs --subsystem-match=misc && sudo udevadm settle"]
 
 
 def size(octets):
@@ -87,7 +99,11 @@ def check_memlock(system, report, memory=None):
             mend = f"ulimit -l {wanted}"
         else:
             mend = f"sudo prlimit --pid $$ --memlock={wanted if not least else least}"
-        keep = "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rsiw.conf   # from the next login on"
+        enough = least or PLENTY
+        # "-" sets both limits, and must not lower the hard one.
+        which = "-" if hard is not None and hard < enough else "soft"
+        keep = command("echo {} | sudo tee {}   # from the next login on", f"{system.user()} {which} memlock {enough // 1024}",
+                       f"/etc/security/limits.d/rsiw-{system.user()}.conf")
         text = f"{system.user()} may lock {size(soft)} of memory{origin(system)}"
         if soft < (least or LEAST):
             report.fail("memlock", f"{text}: registrations fail with \"Cannot allocate memory\"", mend, keep)

@@ -308,9 +308,14 @@ class User(Case):
 
     def test_node_rights(self):
         self.system.locked.add("/dev/infiniband/uverbs0")
-        self.finds(2, "FAIL nodes +tester may not .*uverbs0", "sudo chmod 0666 /dev/infiniband/uverbs0")
+        self.finds(2, "FAIL nodes +tester may not .*uverbs0", "sudo groupadd --system --force rdma && sudo usermod -aG rdma tester ")
+        said = self.examine()
+        self.assertIn("""echo 'KERNEL=="uverbs*|rdma_cm", GROUP="rdma", MODE="0660"' | sudo tee /etc/udev/rules.d/99-rdma.rules""", said)
+        self.assertIn("udevadm trigger", said)
+        self.assertNotIn("chmod", said)
         self.system.groups["/dev/infiniband/uverbs0"] = "rdma"
-        self.finds(2, "FAIL nodes", "sudo usermod -aG rdma tester")
+        self.finds(2, "FAIL nodes", "\n                 sudo usermod -aG rdma tester ")
+        self.assertNotIn("groupadd", self.examine())
 
     def test_node_missing(self):
         del self.system.files["/dev/infiniband/rdma_cm"]
@@ -328,6 +333,16 @@ class User(Case):
         self.assertEqual(self.examine("--quiet", "--memory", "8"), "")
         self.limit(None, None)
         self.assertEqual(self.examine("--quiet"), "")
+
+    def test_limits_are_for_the_user_only(self):
+        file = " | sudo tee /etc/security/limits.d/rsiw-tester.conf "
+        for hard, arguments, line in ((64 << 10, (), "'tester - memlock 65536'"),
+                                      (64 << 10, ("--memory", "9"), "'tester - memlock 9216'"),
+                                      (None, ("--memory", "9"), "'tester soft memlock 9216'"),
+                                      (1 << 30, (), "'tester soft memlock 65536'")):
+            self.limit(64 << 10, hard)
+            self.finds(2, "FAIL memlock", "echo " + line + file, *arguments)
+        self.assertNotIn("'* ", self.examine())
 
     def test_files_of_limits(self):
         self.limit(65536, None)

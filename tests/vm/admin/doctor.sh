@@ -147,10 +147,13 @@ mv "$library" "$WORK/"
 run "the doctor finds that the provider's library is missing" finds 2 "^FAIL provider +the provider siw .*not installed"
 mv "$WORK/${library##*/}" "$library"
 
+# There is no udevd here to do as its commands say. nobody has one group.
+opened_by_group() { grep -q 'GROUP="rdma", MODE="0660"' "$WORK/mend" && chgrp nogroup "$1" && chmod 0660 "$1" && as_nobody fine; }
 for node in uverbs0 rdma_cm; do
 	chmod 0600 "/dev/infiniband/$node"
 	run "the doctor finds that a user may not open $node" as_nobody finds 2 "^FAIL nodes +nobody .*/$node"
-	run "its command lets the user open $node" as_nobody mended
+	run "a group lets the user open $node" opened_by_group "/dev/infiniband/$node"
+	chmod 0666 "/dev/infiniband/$node"
 done
 
 settings=/sys/class/infiniband/rsiw0/settings
