@@ -152,6 +152,16 @@ class Install(unittest.TestCase):
         for verb in ("ExecStart", "ExecReload", "ExecStop"):
             self.assertIn(f"{verb}={root}/libexec/rsiw/rsiw-link ", service)
 
+    def test_another_prefix_is_for_our_files_only(self):
+        self.make("install", PREFIX="/opt/rsiw")
+        for name in ADMIN:
+            text = (self.dest / "opt/rsiw" / name.removeprefix("usr/")).read_text()
+            self.assertNotRegex(text, "/opt/rsiw/(?!libexec/rsiw/|lib/systemd/system/rsiw-link@)")
+            self.assertNotIn("/usr/libexec/rsiw/", text)
+        doctor = (self.dest / "opt/rsiw/lib/rsiw/doctor/link.py").read_text()
+        self.assertIn('"/opt/rsiw/lib/systemd/system/rsiw-link@.service"', doctor)
+        self.assertIn('"/usr/lib/systemd/system/iwpmd.service"', doctor)
+
     def test_the_generator_never_fails(self):
         # Without the program, or without a place to write to.
         script = self.folder / "generator"
