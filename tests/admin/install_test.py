@@ -77,8 +77,35 @@ class Install(unittest.TestCase):
         self.make("uninstall")
         for name in others:
             (self.dest / name).unlink()
+        self.make("install")
         self.make("uninstall")
         self.assertNotIn(f"lib/modules/{RELEASE}/updates", self.folders())
+
+    def test_uninstall_needs_no_build(self):
+        # After `make clean`, and for more kernels than one; those that a package has stay.
+        self.make("install")
+        self.module.unlink()
+        kept = ["lib/modules/7.3.9/updates/rsiw.ko", "usr/lib/rsiw/7.3.9/rsiw.ko", "lib/modules/7.3.8/updates/dkms/rsiw.ko"]
+        for name in [*kept, "lib/modules/7.3.8/updates/rsiw.ko"]:
+            (self.dest / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.dest / name).write_text("")
+        self.make("uninstall", KERNEL="another")
+        self.assertEqual(set(self.files()), set(kept))
+
+    def test_uninstall_leaves_a_package_alone(self):
+        # All that it could remove is in a folder of this test.
+        prefix = self.folder / "root"
+        program = prefix / "libexec/rsiw/rsiw-link"
+        program.parent.mkdir(parents=True)
+        program.write_text("")
+        for name, text in (("dpkg", f'[ "$*" = "-S {program}" ]'), ("sudo", "exit 1"), ("systemctl", "exit 0")):
+            (self.bin / name).write_text(f"#!/bin/sh\n{text}\n")
+            (self.bin / name).chmod(0o755)
+        done = subprocess.run([TOP / "tools/install", "--uninstall", f"--prefix={prefix}", "admin"], stderr=subprocess.PIPE,
+                              text=True, env=dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}"))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\A.*package rsiw: apt remove rsiw\n\Z")
+        self.assertTrue(program.exists())
 
     def test_the_doctor_works_where_it_is_installed(self):
         self.make("install")
