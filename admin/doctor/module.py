@@ -3,11 +3,15 @@
 
 import re
 
+from .report import command
+
 # The series of Linux that Kbuild accepts.
 SERIES = ("7.2", "7.3")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # Folders of /lib/modules/RELEASE where modules are that do not come with the kernel.
 FOLDERS = ("updates", "updates/dkms", "extra", "kernel/extra")
+# DKMS' key, with which packages and make install sign, too.
+MOK = "/var/lib/dkms/mok"
 TAINT = {7: "it has crashed (oops)", 9: "it has warned of a fault of its own", 5: "memory was corrupted"}
 
 
@@ -87,6 +91,35 @@ def secure_boot(system):
     return bool(value) and value[-1] == 1
 
 
+def by_version(text):
+    """Sorts as dpkg does, as far as rsiw's versions need it: "1.0~1" comes before "1.0", and "1.0+1" behind."""
+    parts = [(3, int(part)) if part.isdigit() else (0 if part.startswith("~") else 2, part)
+             for part in re.findall(r"\d+|[^\d.]+", text)]
+    return [*parts, (1,)]
+
+
+def sign_commands(system):
+    """How the module gets a signature. Whoever has installed it signs it with the key, if that is there."""
+    release = system.release()
+    commands = []
+    if not system.exists(MOK + ".key") or not system.exists(MOK + ".pub"):
+        commands.append("sudo apt install dkms mokutil && sudo dkms generate_mok   # makes a key")
+    commands.append(f"sudo mokutil --import {MOK}.pub   # asks for a password; reboot, and enroll the key")
+    kbuild = f"linux-kbuild-{release.partition('-')[0]}"
+    if not system.exists(f"/usr/lib/{kbuild}/scripts/sign-file"):
+        commands.append(command("sudo apt install -t trixie-backports {}   # signs with it", kbuild))
+    sources = [path.split("/")[3].removeprefix("rsiw-") for path in system.glob("/usr/src/rsiw-*/dkms.conf")]
+    if system.exists(f"/usr/lib/rsiw/{release}/rsiw.ko"):
+        commands.append("sudo dpkg-reconfigure rsiw-modules-$(uname -r)")
+    elif system.has("dkms") and sources:
+        which = f"rsiw/{max(sources, key=by_version)}"
+        # DKMS signs what it builds, so that has to be built anew.
+        commands.append(command("sudo dkms build --force {} -k $(uname -r) && sudo dkms install --force {} -k $(uname -r)", which, which))
+    else:
+        commands.append("make install KERNEL=$(uname -r)   # in rsiw's source tree")
+    return commands
+
+
 def check_loadable(system, report):
     """It is installed and not loaded: either nobody has loaded it, or the kernel refuses it."""
     lockdown = re.search(r"\[(\w+)\]", system.read("/sys/kernel/security/lockdown") or "")
@@ -98,8 +131,7 @@ def check_loadable(system, report):
             f"the kernel is locked down ({lockdown.group(1)})" if locked else "the kernel wants signed modules")
         if not signer:
             report.fail("module", f"rsiw is not loaded and has no signature, and {why}: it will be refused",
-                        "sudo mokutil --import /var/lib/dkms/mok.pub   # DKMS's key; reboot, and confirm it",
-                        "sudo dkms install --force rsiw/$(ls /var/lib/dkms/rsiw | head -n 1)   # builds and signs")
+                        *sign_commands(system))
             return
         report.warn("module", f"{why}: rsiw has the signature of '{signer}', which the machine has to know",
                     "mokutil --list-enrolled")

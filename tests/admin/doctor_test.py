@@ -123,6 +123,33 @@ class Module(Case):
         self.system.commands["modinfo -F signer rsiw"] = ""
         self.finds(2, "FAIL module .*no signature, and Secure Boot is on", "sudo mokutil --import")
 
+    def commands(self):
+        return [one.partition("   #")[0] for one in module.sign_commands(self.system)]
+
+    def test_a_signature(self):
+        key = "sudo apt install dkms mokutil && sudo dkms generate_mok"
+        enroll = "sudo mokutil --import /var/lib/dkms/mok.pub"
+        tool = "sudo apt install -t trixie-backports linux-kbuild-7.3.4+deb13"
+        # As make install has installed it.
+        self.assertEqual(self.commands(), [key, enroll, tool, "make install KERNEL=$(uname -r)"])
+        self.system.files |= {"/var/lib/dkms/mok.key": "", "/var/lib/dkms/mok.pub": "",
+                              "/usr/lib/linux-kbuild-7.3.4+deb13/scripts/sign-file": ""}
+        self.assertEqual(self.commands(), [enroll, "make install KERNEL=$(uname -r)"])
+        # By DKMS, which knows an older version that has no source any more.
+        self.system.programs.add("dkms")
+        for version in ("0.9", "0.10~rc1", "0.10"):
+            self.system.files[f"/usr/src/rsiw-{version}/dkms.conf"] = ""
+        self.system.files["/var/lib/dkms/rsiw/0.11/source/dkms.conf"] = ""
+        self.assertEqual(self.commands(), [
+            enroll, "sudo dkms build --force rsiw/0.10 -k $(uname -r) && sudo dkms install --force rsiw/0.10 -k $(uname -r)"])
+        # By a package for this kernel, which goes before DKMS.
+        self.system.files[f"/usr/lib/rsiw/{RELEASE}/rsiw.ko"] = ""
+        self.assertEqual(self.commands(), [enroll, "sudo dpkg-reconfigure rsiw-modules-$(uname -r)"])
+
+    def test_order_of_versions(self):
+        names = ["0.9.0~2026+1", "0.9.0", "0.9.0+1", "0.9.0.1", "0.10.0", "1.0"]
+        self.assertEqual(sorted(reversed(names), key=module.by_version), names)
+
     def test_signed_module_is_loadable(self):
         del self.system.files["/sys/module/rsiw"]
         self.system.files["/sys/module/module/parameters/sig_enforce"] = "Y"
