@@ -221,8 +221,8 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
     // A timer may have run out while the last connection left, and have woken its actor in vain.
     flush(dev);
     flush(dev);
-    // The actors have cancelled the bulk work items of their streams, so the queues should have none
-    // left. Flush them all the same, and what they may have woken.
+    // The actors have cancelled the bulk work items of their streams, so the queues should have
+    // none left. Flush them all the same, and what they may have woken.
     dev.workqueues.rx.flush();
     dev.workqueues.rx_in_turn.flush();
     flush(dev);
