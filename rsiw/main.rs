@@ -50,8 +50,8 @@ module! {
                 KiB a connection and a copy)",
         },
         large_fpdu: u8 {
-            default: 0,
-            description: "Offer FPDUs larger than a TCP segment to software peers",
+            default: 1,
+            description: "Offer FPDUs larger than a TCP segment",
         },
         peer_to_peer: u8 {
             default: 1,

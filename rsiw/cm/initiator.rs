@@ -2,10 +2,8 @@
 
 //! The initiator: TCP connect, MPA Request, MPA Reply (RFC 5044 section 7.1, RFC 6581).
 //!
-//! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, see [`close::report_reply`]. A
-//! responder that knows only MPA revision 1 closes the connection when it sees a Request of
-//! revision 2. The attempt is then repeated with revision 1 (RFC 6581 section 10), on another
-//! connection.
+//! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, see [`close::report_reply`]. An
+//! attempt may take several TCP connections, see [`retry`](super::retry).
 
 use super::{
     announced_ird, bounded_ird, clip, close,
@@ -15,6 +13,7 @@ use super::{
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open,
     registry::{InOrder, Registry},
+    retry::{Backoff, Fallback},
     stage::Stage,
     streaming::{Established, First, Streaming},
     timeout, Lost, StreamParams, User,
@@ -22,7 +21,7 @@ use super::{
 use crate::device::Rsiw;
 use core::{format_args, net::SocketAddr};
 use iwarp::{
-    mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, RtrSet},
+    mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
     TermCode,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -40,22 +39,19 @@ pub(super) struct Attempt<U: User> {
     private_data: KVec<u8>,
     ird: u16,
     ord: u16,
-    revision: u8,
+    pub(super) revision: u8,
+    /// Whether FPDUs that are larger than a TCP segment are offered.
+    pub(super) large_fpdu: bool,
     /// Milliseconds that TCP has to connect.
-    connect: u32,
+    pub(super) connect: u32,
     /// How often the peer's TCP has refused the connection.
-    refused: u32,
+    pub(super) refused: u32,
     /// Milliseconds that the peer still has when the connection's timer runs out.
-    left: u32,
+    pub(super) left: u32,
 }
 
 /// TCP is connecting.
 pub(super) struct Connecting<U: User> {
-    attempt: KBox<Attempt<U>>,
-}
-
-/// The peer does not listen yet; it has a moment to begin.
-pub(super) struct Backoff<U: User> {
     attempt: KBox<Attempt<U>>,
 }
 
@@ -64,13 +60,6 @@ pub(super) struct AwaitReply<U: User> {
     attempt: KBox<Attempt<U>>,
     mpa: Initiator,
     reader: KBox<FrameReader>,
-}
-
-/// The attempt goes on with another connection: the peer does not know MPA revision 2, or did not
-/// listen a moment ago.
-pub(super) struct Retry<U: User> {
-    attempt: KBox<Attempt<U>>,
-    why: Error,
 }
 
 /// Connects `user`, the queue pair that the consumer named, to the remote address of `cm`: the
@@ -89,14 +78,15 @@ pub(crate) fn connect<U: User>(
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
-    let revision = registry.dev.settings.mpa_revision();
+    let settings = &registry.dev.settings;
+    let revision = settings.mpa_revision();
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
     let mut private_data = KVec::new();
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
     let (most_ird, most_ord) = user.most_reads();
-    let mapped = registry.dev.settings.port_mapper();
+    let mapped = settings.port_mapper();
     let attempt = Attempt {
         user,
         local: open::local(&cm, mapped)?,
@@ -107,6 +97,8 @@ pub(crate) fn connect<U: User>(
         ird: bounded_ird(announced_ird(param.ird), most_ird),
         ord: clip(param.ord.min(most_ord)),
         revision,
+        // Peers of revision 1 are old, and get no more than what RFC 5044 says.
+        large_fpdu: settings.large_fpdu() && revision >= 2,
         connect: timeout::CONNECT,
         refused: 0,
         left: 0,
@@ -130,7 +122,7 @@ pub(crate) fn connect<U: User>(
 type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
 /// Starts a connection for an attempt.
-fn begin<U: User>(
+pub(super) fn begin<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
     attempt: KBox<Attempt<U>>,
@@ -190,6 +182,7 @@ impl<U: User> Attempt<U> {
             ird: 4,
             ord: 4,
             revision: 2,
+            large_fpdu: false,
             connect: timeout::CONNECT,
             refused: 0,
             left: 0,
@@ -272,32 +265,6 @@ impl<U: User> Connecting<U> {
     }
 }
 
-impl<U: User> Backoff<U> {
-    /// Waits a little before another try. Some servers say that they are ready before they listen
-    /// (perftest does, by another connection). Without the wait their clients would connect only
-    /// over a slow network, or if a SYN was lost and repeated.
-    fn begin(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>) -> Stage<U> {
-        conn.set_timeout(timeout::REFUSED << attempt.refused);
-        attempt.refused += 1;
-        // All tries together have hardly more time than one: each adds at most a second.
-        attempt.connect = timeout::CONNECT.min(attempt.left + timeout::GLANCE);
-        attempt.left = 0;
-        Stage::Backoff(Self { attempt })
-    }
-
-    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        let ends = conn.how().is_some() || self.attempt.user.is_orphaned();
-        if ends || events.any(Events::LEAVE) {
-            let e = errno::ECONNABORTED.error();
-            return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
-        }
-        if !events.any(Events::TIMEOUT) {
-            return Stage::Backoff(self);
-        }
-        try_again(conn, self.attempt, errno::ECONNREFUSED.error())
-    }
-}
-
 fn send_request<U: User>(
     conn: &Arc<Conn<U>>,
     attempt: &Attempt<U>,
@@ -308,14 +275,17 @@ fn send_request<U: User>(
     } else {
         RtrSet::EMPTY
     };
-    let offer = offer(
-        conn.settings(),
-        attempt.revision,
-        attempt.ird,
-        attempt.ord,
-        rtr,
-        &attempt.private_data,
-    );
+    let offer = Offer {
+        large_fpdu: attempt.large_fpdu,
+        ..offer(
+            conn.settings(),
+            attempt.revision,
+            attempt.ird,
+            attempt.ord,
+            rtr,
+            &attempt.private_data,
+        )
+    };
     let mut buf = frame::FRAME_BUF;
     let (mpa, len) = Initiator::request(&offer, &mut buf).map_err(|_| EINVAL)?;
     frame::send(conn, buf.get(..len).ok_or(EINVAL)?)?;
@@ -354,7 +324,16 @@ impl<U: User> AwaitReply<U> {
         // enhanced data to its consumer as private data, so its consent is void. A rejection
         // stands: another attempt would hide it, and the private data that say why.
         if attempt.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
-            return fall_back(conn, attempt, errno::ECONNREFUSED.error());
+            return Fallback::Revision1.begin(conn, attempt, errno::ECONNREFUSED.error());
+        }
+        // Unless it may be one of the offer: it is from a peer that does not know the offer, and
+        // gives no reason.
+        if attempt.large_fpdu
+            && reply.rejected()
+            && !reply.knows_large_fpdu()
+            && reply.private_data().is_empty()
+        {
+            return Fallback::NoLargeFpdu.begin(conn, attempt, errno::ECONNREFUSED.error());
         }
         match mpa.reply(&reply, limits(&*attempt.user, attempt.ord)) {
             Ok(mut agreed) => {
@@ -386,11 +365,12 @@ impl<U: User> AwaitReply<U> {
     /// The peer has ended the connection instead of sending a Reply.
     fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
-        if self.attempt.revision >= 2 {
-            fall_back(conn, self.attempt, e)
-        } else {
-            close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
-        }
+        let fallback = match &*self.attempt {
+            Attempt { large_fpdu: true, .. } => Fallback::NoLargeFpdu,
+            Attempt { revision: 2.., .. } => Fallback::Revision1,
+            _ => return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None),
+        };
+        fallback.begin(conn, self.attempt, e)
     }
 }
 
@@ -456,38 +436,4 @@ fn give_up<U: User>(
         Err(_) => LastWords::None,
     };
     close::fail_attempt(conn, attempt, errno::EPROTO.error(), words, peer)
-}
-
-/// Ends the connection of an attempt that is repeated with MPA revision 1.
-fn fall_back<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
-    attempt.revision = 1;
-    attempt.connect = timeout::CONNECT;
-    try_again(conn, attempt, why)
-}
-
-/// Ends the connection of an attempt that goes on with another one. The consumer gets the error
-/// `why` if the other one cannot even be begun.
-fn try_again<U: User>(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
-    // Release the old connection first: the queue pair takes one at a time, and the port may be the
-    // consumer's choice.
-    conn.leave();
-    conn.socket().abort();
-    attempt.user.lost(Lost::Handshake);
-    Stage::Retry(Retry { attempt, why })
-}
-
-impl<U: User> Retry<U> {
-    /// Begins the other connection, on behalf of `conn`. Context: sleeping; the stage of `conn` is
-    /// not locked.
-    pub(super) fn run(self, conn: &Conn<U>) {
-        let Self { attempt, why } = self;
-        let guard = conn.dev().handle().and_then(|handle| handle.try_get());
-        let begun = match guard {
-            Some(dev) => begin(&conn.registry, &dev, attempt),
-            None => Err((why, Some(attempt))),
-        };
-        if let Err((_, Some(attempt))) = begun {
-            close::report_reply(&attempt, Err(why), ReplyInfo::default());
-        }
-    }
 }

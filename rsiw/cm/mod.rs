@@ -10,7 +10,7 @@
 //!
 //! - [`conn`]: the connection: its socket, its events, its actor, its callbacks.
 //! - [`stage`]: the stages and the ways between them.
-//! - [`initiator`]: connecting, MPA Request, MPA Reply.
+//! - [`initiator`]: connecting, MPA Request, MPA Reply; [`retry`]: an attempt's other connections.
 //! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
 //! - [`listener`]: listening sockets and the connections that they accept.
 //! - [`streaming`]: the time in which a queue pair owns the stream.
@@ -33,6 +33,7 @@ mod open;
 mod order;
 mod registry;
 mod responder;
+mod retry;
 mod silent;
 mod stage;
 mod streaming;

@@ -22,8 +22,9 @@
 use super::{
     close::Linger,
     conn::{Conn, Events},
-    initiator::{AwaitReply, Backoff, Connecting, Retry},
+    initiator::{AwaitReply, Connecting},
     responder::{AwaitRequest, Requested},
+    retry::{Backoff, Retry},
     streaming::{Draining, FinSent, Streaming},
     User,
 };

@@ -25,8 +25,13 @@ const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 /// S: Private Data begins with enhanced data (RFC 6581 s6).
 const ENHANCED: u8 = 0x10;
-/// A reserved bit that siw uses as an experiment: FPDUs may exceed one TCP segment.
+/// A reserved bit that siw uses as an experiment: FPDUs may exceed one TCP segment. A Request
+/// offers it, a Reply agrees.
 const LARGE_FPDU: u8 = 0x08;
+/// A reserved bit, set in Replies to Requests with [`LARGE_FPDU`]: the responder knows that bit. A
+/// Reply that has [`LARGE_FPDU`] alone may come from a peer that copies the Request's flags, which
+/// is no consent.
+const KNOWS_LARGE_FPDU: u8 = 0x04;
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,7 @@ pub(super) struct Header {
     pub(super) crc: bool,
     pub(super) rejected: bool,
     pub(super) large_fpdu: bool,
+    pub(super) knows_large_fpdu: bool,
     pub(super) enhanced: bool,
     pub(super) revision: u8,
     pub(super) pd_length: u16,
@@ -82,6 +88,7 @@ impl Header {
             crc: flags & CRC != 0,
             rejected: flags & REJECTED != 0,
             large_fpdu: flags & LARGE_FPDU != 0,
+            knows_large_fpdu: flags & KNOWS_LARGE_FPDU != 0,
             // RFC 6581 s6: "To use any enhanced connection establishment feature, this MUST be set
             // to two or higher." In revision 1 the bit is reserved, "and not checked on reception".
             enhanced: revision >= 2 && flags & ENHANCED != 0,
@@ -108,6 +115,7 @@ impl Header {
             | flag(self.rejected, REJECTED)
             | flag(self.enhanced, ENHANCED)
             | flag(self.large_fpdu, LARGE_FPDU)
+            | flag(self.knows_large_fpdu, KNOWS_LARGE_FPDU)
     }
 }
 
@@ -145,9 +153,15 @@ impl<'a> Frame<'a> {
         self.kind == FrameKind::Reply && self.header.rejected
     }
 
-    /// The peer offers FPDUs that exceed one TCP segment (experimental).
+    /// A Request: the peer offers FPDUs that exceed one TCP segment. A Reply: it agrees to them.
     pub fn large_fpdu(&self) -> bool {
         self.header.large_fpdu
+            && (self.kind == FrameKind::Request || self.header.knows_large_fpdu)
+    }
+
+    /// A Reply: the peer knows the offer of large FPDUs, whether it agrees or not.
+    pub fn knows_large_fpdu(&self) -> bool {
+        self.kind == FrameKind::Reply && self.header.knows_large_fpdu
     }
 
     /// Enhanced connection establishment data, if the frame has them.

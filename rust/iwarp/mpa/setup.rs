@@ -24,7 +24,8 @@ pub struct Offer<'a> {
     /// RTR indications this end supports. Empty in a Request: client-server model. Empty in an
     /// answer: no preference.
     pub rtr: RtrSet,
-    /// Offer FPDUs longer than a TCP segment, by a bit that RFC 5044 reserves (experimental).
+    /// Offer FPDUs longer than a TCP segment, by a bit that RFC 5044 reserves. In an answer: agree
+    /// to them, by that bit and another.
     pub large_fpdu: bool,
     /// The ULP's Private Data, at most 512 octets, with revision 2 at most 508.
     pub private_data: &'a [u8],
@@ -73,7 +74,7 @@ pub struct Agreed {
     /// supported RDMA message types as the RTR indication at the initiator's sole discretion"
     /// (RFC 6581 s1.1).
     pub rtr_any: RtrSet,
-    /// Both ends take FPDUs longer than a TCP segment (experimental).
+    /// Both ends take FPDUs longer than a TCP segment.
     pub large_fpdu: bool,
     /// MPA revision, 1 or 2.
     pub revision: u8,
@@ -195,6 +196,7 @@ impl Initiator {
             crc: offer.crc,
             rejected: false,
             large_fpdu: offer.large_fpdu,
+            knows_large_fpdu: false,
             enhanced: false,
             revision: offer.revision,
             pd_length: 0,
@@ -400,6 +402,7 @@ impl Responder {
             crc,
             rejected: false,
             large_fpdu: false,
+            knows_large_fpdu: self.large_fpdu,
             enhanced: false,
             revision: self.revision,
             pd_length: 0,

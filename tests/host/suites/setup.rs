@@ -71,7 +71,8 @@ pub(crate) fn marker_negotiation() -> Outcome {
     Ok(())
 }
 
-/// Large FPDUs need the experimental bit from both ends.
+/// Large FPDUs need a reserved bit from both ends, and from the responder another one: a Reply that
+/// has the Request's bits is no consent.
 pub(crate) fn large_fpdu_negotiation() -> Outcome {
     for (mine, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
         let offer = Offer {
@@ -89,9 +90,19 @@ pub(crate) fn large_fpdu_negotiation() -> Outcome {
         let (_, len) = Initiator::request(&offer, &mut buf).map_err(fail)?;
         let bit = if mine { 0x08 } else { 0 };
         check_eq!(&buf[..len], Raw::request(0x40 | bit, 1, b"").get());
-        // The bit is ignored in a Reply if the Request did not have it.
-        let agreed = reply_to(&offer, &Raw::reply(0x48, 1, b""));
-        check_eq!(agreed.map(|a| a.large_fpdu), Ok(mine));
+        for (flags, consent) in [(0x4c, true), (0x48, false), (0x44, false)] {
+            // The bits are ignored in a Reply if the Request did not have the first.
+            let agreed = reply_to(&offer, &Raw::reply(flags, 1, b""));
+            check_eq!(agreed.map(|a| a.large_fpdu), Ok(mine && consent));
+        }
+        // A Reply tells that this end knows the bit, whether it agrees, refuses or rejects.
+        let (responder, _) = ask(&Raw::request(0x40 | bit, 1, b"")).map_err(fail)?;
+        let (_, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
+        let knows = bit >> 1;
+        let agrees = if theirs { bit } else { 0 };
+        check_eq!(&buf[..len], Raw::reply(0x40 | knows | agrees, 1, b"").get());
+        let len = responder.reject(b"", &mut buf).map_err(fail)?;
+        check_eq!(&buf[..len], Raw::reply(0x60 | knows, 1, b"").get());
     }
     Ok(())
 }

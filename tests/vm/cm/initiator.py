@@ -10,7 +10,7 @@ import time
 from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_open, receive,
                     receive_frame)
 import fpdu
-from mpa import C, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
+from mpa import C, KNOWS, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
 
 # Seconds after which the device repeats its RTR to a peer that sends nothing.
 WAIT = int(os.environ.get("INITIATOR_WAIT", "1"))
@@ -67,7 +67,7 @@ class Initiator:
     def case_request(self):
         sock = self.accept()
         flags, revision, data = receive_frame(sock, REQUEST)
-        check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
+        check(revision == 2 and flags == C | S | LARGE, f"revision {revision} flags {flags:#x}")
         check(len(data) >= 4, "no enhanced data")
         sock.sendall(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
         self.consumer_ends(10)
@@ -142,6 +142,9 @@ class Initiator:
         self.consumer_ends(10)
         said = self.consumer.stdout.read()
         check("RDMA_CM_EVENT_REJECTED: go away" in said, said)
+        self.not_asked_again()
+
+    def not_asked_again(self):
         self.listener.settimeout(0.5)
         try:
             self.listener.accept()
@@ -158,15 +161,46 @@ class Initiator:
     def case_rejected_without_enhanced_data(self):
         self.rejected(frame(REPLY, C | R, 2, b"go away"))
 
-    def fall_back(self, first):
+    def without_large(self, first):
+        """The peer ends the first attempt: the second one is like it, without the offer of large FPDUs."""
         sock = self.accept()
-        _, revision, _ = receive_frame(sock, REQUEST)
-        check(revision == 2, f"revision {revision}")
+        asked = receive_frame(sock, REQUEST)
+        check(asked[:2] == (C | S | LARGE, 2), f"revision {asked[1]}, flags {asked[0]:#x}")
         first(sock)
         sock = self.accept()
+        again = receive_frame(sock, REQUEST)
+        check(again == (C | S, 2, asked[2]), f"revision {again[1]}, flags {again[0]:#x}, {again[2]!r}")
+        return sock
+
+    def case_without_large_after_fin(self):
+        """A peer that drops the offer of large FPDUs, and takes the Request without it."""
+        sock = self.without_large(lambda sock: sock.close())
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
+        check(len(fpdu.Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+        sock.close()
+        self.consumer_ends(20, fails=False)
+
+    def case_without_large_after_rejection(self):
+        """A peer that rejects, gives no reason, and does not know the offer. The second rejection stands."""
+        rejection = frame(REPLY, C | S | R, 2, enhanced(0, 0))
+        self.without_large(lambda sock: sock.sendall(rejection)).sendall(rejection)
+        self.consumer_ends(10)
+        self.not_asked_again()
+
+    def case_rejection_by_one_who_knows(self):
+        """A peer that rejects, gives no reason, and knows the offer."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C | S | R | KNOWS, 2, enhanced(0, 0)))
+        self.consumer_ends(10)
+        self.not_asked_again()
+
+    def fall_back(self, first):
+        first(self.without_large(first))
+        sock = self.accept()
         flags, revision, data = receive_frame(sock, REQUEST)
-        check(revision == 1, f"the second attempt has revision {revision}")
-        check(flags == C, f"the second attempt has flags {flags:#x}")
+        check(revision == 1, f"the last attempt has revision {revision}")
+        check(flags == C, f"the last attempt has flags {flags:#x}")
         sock.sendall(frame(REPLY, C | R, 1, b"no"))
         self.consumer_ends(10)
 
@@ -180,11 +214,19 @@ class Initiator:
         self.fall_back(reset)
 
     def case_fall_back_after_old_reply(self):
-        self.fall_back(lambda sock: sock.sendall(frame(REPLY, C, 1)))
+        """A Reply of revision 1 says what the peer does not know: one more attempt is enough."""
+        sock = self.accept()
+        receive_frame(sock, REQUEST)
+        sock.sendall(frame(REPLY, C, 1))
+        sock = self.accept()
+        got = receive_frame(sock, REQUEST)[:2]
+        check(got == (C, 1), f"the second attempt has revision {got[1]}, flags {got[0]:#x}")
+        sock.sendall(frame(REPLY, C | R, 1, b"no"))
+        self.consumer_ends(10)
 
     def case_fall_back_fails(self):
-        """The peer closes both attempts: the consumer gets one error."""
-        for revision in (2, 1):
+        """The peer closes all attempts: the consumer gets one error."""
+        for revision in (2, 2, 1):
             sock = self.accept()
             got = receive_frame(sock, REQUEST)[1]
             check(got == revision, f"revision {got}, not {revision}")
@@ -356,19 +398,29 @@ class Initiator:
 
     def case_marked_large(self):
         """The same with FPDUs that are longer than a TCP segment."""
+        longest = self.longest_of_reply(KNOWS)
+        check(longest > 2000, f"the longest ULPDU has {longest} octets")
+
+    def case_reflected(self):
+        """A peer that reflects all bits of the Request has not agreed to large FPDUs."""
+        longest = self.longest_of_reply(0)
+        check(longest < 1000, f"the longest ULPDU has {longest} octets")
+
+    def longest_of_reply(self, knows):
+        """The length of the longest ULPDU after a Reply with the bit for large FPDUs and `knows`."""
         streams = []
         self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
 
         def first(sock):
             flags, _, _ = receive_frame(sock, REQUEST)
             check(flags & LARGE, f"large FPDUs are not offered: flags {flags:#x}")
-            sock.sendall(frame(REPLY, C | S | M | LARGE, 2, enhanced(A | 8, WRITE | 8)))
+            sock.sendall(frame(REPLY, C | S | M | LARGE | knows, 2, enhanced(A | 8, WRITE | 8)))
             streams.append(fpdu.MarkedStream(sock))
             check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
             return streams[0]
         self.orderly(first)
         self.are_marked(streams[0])
-        check(streams[0].longest > 2000, f"the longest ULPDU has {streams[0].longest} octets")
+        return streams[0].longest
 
     @staticmethod
     def are_marked(stream):

@@ -10,11 +10,12 @@
 . /tests/lib.sh
 
 cases=(request not_listening fall_back_after_fin fall_back_after_reset
-	fall_back_after_old_reply fall_back_fails bad_replies too_deep
+	fall_back_after_old_reply fall_back_fails without_large_after_fin
+	without_large_after_rejection rejection_by_one_who_knows bad_replies too_deep
 	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
 # Cases with a consumer that prints its events (prog/naming.c).
 told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
-plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 22))
+plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 23))
 
 # The driver repeats the RTR for a peer that says nothing for this time. The time is long, as a peer may be slow
 # here, where five of them begin at once.
@@ -71,7 +72,10 @@ LIMIT=60 run "only_client_server" initiator only_client_server "$ADDR" "$port"
 run "rping connects in the client-server model" rping_peer "$ADDR" $((port + 1)) -C 5 -v
 
 run "unload the driver for the client-server model" unload_driver
-run "load the driver for large FPDUs" load_driver large_fpdu=1
-port=$((port + 2))
-LIMIT=60 run "marked_large" python3 /tests/cm/wire.py initiator marked_large \
-	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"
+run "load the driver for large FPDUs" load_driver
+port=$((port + 1))
+for case in marked_large reflected; do
+	port=$((port + 1))
+	LIMIT=60 run "$case" python3 /tests/cm/wire.py initiator "$case" \
+		"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"
+done

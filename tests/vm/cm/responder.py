@@ -11,7 +11,7 @@ import time
 from common import (A, B, DEPTH, FIN_WAIT2, LISTEN, READ, SLOW, WRITE, Failed, check, closed, is_open,
                     receive, receive_frame, wait_until)
 import fpdu
-from mpa import C, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
+from mpa import C, KNOWS, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
 
 
 class Responder:
@@ -119,7 +119,7 @@ class Responder:
         sock.connect(self.to)
         sock.sendall(frame(REQUEST, C | M | LARGE, 1))
         flags, _, _ = receive_frame(sock, REPLY)
-        check(flags & LARGE, f"large FPDUs are not agreed to: flags {flags:#x}")
+        check(flags & LARGE and flags & KNOWS, f"large FPDUs are not agreed to: flags {flags:#x}")
         stream = self.rounds_with_markers(sock)
         check(stream.longest > 2000, f"the longest ULPDU has {stream.longest} octets")
 

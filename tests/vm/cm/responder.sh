@@ -75,7 +75,7 @@ port_is_free() { python3 -c "import socket; socket.create_server(('', 7180), reu
 run "the port is free once the listener has gone" wait_for 5 port_is_free
 
 run "unload the driver" unload_driver
-run "load the driver for large FPDUs" load_driver large_fpdu=1
+run "load the driver for large FPDUs" load_driver
 peer_bg larger rping -s -P -S 20000 -a 0.0.0.0 -p 7187
 server_up 7187
 LIMIT=60 run "marked_large" responder marked_large "$ADDR" 7187

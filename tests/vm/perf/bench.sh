@@ -18,11 +18,11 @@
 
 : "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
 	"${MTU:=1500}" "${OFFLOADS:=on}" "${SYSCTLS:=}"
-kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw" "siw-gso" "rxe"
+kinds=("tcp" "rsiw" "rsiw crc=0" "rsiw large_fpdu=0" "rsiw crc=0 large_fpdu=0" "siw" "siw-gso" "rxe"
 	"rsiw crc=0>siw" "siw>rsiw crc=0")
 sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
 qps=(1 16 64 256)
-[ -z "$QUICK" ] || { kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "siw" "siw-gso"); sizes=(64 65536 1048576); qps=(); }
+[ -z "$QUICK" ] || { kinds=("tcp" "rsiw" "rsiw crc=0" "siw" "siw-gso"); sizes=(64 65536 1048576); qps=(); }
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
 
 # Points: METRIC SIZE QPS, separated by dots.

@@ -15,7 +15,7 @@
 
 : "${ROUNDS:=3}" "${SECONDS_EACH:=4}" "${DEPTH:=4}"
 [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
-kinds=("tcp" "rsiw crc=1" "rsiw crc=0" "rsiw crc=0 large_fpdu=1" "siw")
+kinds=("tcp" "rsiw" "rsiw crc=0" "rsiw large_fpdu=0" "rsiw crc=0 large_fpdu=0" "siw")
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
 IFS=, read -ra sizes <<<"${SIZES:-2k,16k,256k}"
 plan $((ROUNDS * ${#kinds[@]} + 1))

@@ -12,7 +12,7 @@
 . /tests/wire/lib
 plan 21
 
-run "load the driver with large_fpdu=1" both load_driver large_fpdu=1 || exit 1
+run "load the driver" both load_driver || exit 1
 settings=/sys/class/infiniband/$DEV/settings
 
 # Names and defaults are those of the module's parameters.

@@ -12,7 +12,7 @@
 . /tests/lib.sh
 . /tests/apps/lib
 
-settings=("large_fpdu=1" "peer_to_peer=0" "responder_wait_ms=0" "crc=0"
+settings=("large_fpdu=0" "peer_to_peer=0" "responder_wait_ms=0" "crc=0"
 	"verify_first=1" "recv_wait_ms=0" "keepalive_idle_s=0 user_timeout_ms=0")
 # As a responder of MPA revision 1 siw assumes that the consumer makes no Reads (cep->ord is 0). rping makes some.
 [ "$RSIW_DRIVER_PEER" = siw ] || settings+=("mpa_revision=1")

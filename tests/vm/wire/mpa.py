@@ -5,8 +5,8 @@ import struct
 
 REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 M, C, R, S = 0x80, 0x40, 0x20, 0x10
-# A reserved bit: FPDUs may be longer than a TCP segment.
-LARGE = 0x08
+# Reserved bits: FPDUs may be longer than a TCP segment; a responder knows the bit before.
+LARGE, KNOWS = 0x08, 0x04
 # IRD or ORD in its 16 bits.
 DEPTH = 0x3FFF
 
