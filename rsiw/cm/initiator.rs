@@ -366,7 +366,9 @@ impl<U: User> AwaitReply<U> {
     fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         let fallback = match &*self.attempt {
-            Attempt { large_fpdu: true, .. } => Fallback::NoLargeFpdu,
+            Attempt {
+                large_fpdu: true, ..
+            } => Fallback::NoLargeFpdu,
             Attempt { revision: 2.., .. } => Fallback::Revision1,
             _ => return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None),
         };

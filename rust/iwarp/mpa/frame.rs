@@ -155,8 +155,7 @@ impl<'a> Frame<'a> {
 
     /// A Request: the peer offers FPDUs that exceed one TCP segment. A Reply: it agrees to them.
     pub fn large_fpdu(&self) -> bool {
-        self.header.large_fpdu
-            && (self.kind == FrameKind::Request || self.header.knows_large_fpdu)
+        self.header.large_fpdu && (self.kind == FrameKind::Request || self.header.knows_large_fpdu)
     }
 
     /// A Reply: the peer knows the offer of large FPDUs, whether it agrees or not.
