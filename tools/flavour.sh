@@ -43,6 +43,23 @@ arch_of() {
 	esac
 }
 
+# flavours_of ARCH: all flavours that the distribution has of it. The first is the plain one.
+flavours_of() {
+	case $1 in
+	amd64) echo amd64 cloud-amd64 rt-amd64 ;;
+	arm64) echo arm64 arm64-16k cloud-arm64 rt-arm64 ;;
+	esac
+}
+
+# other_flavours: those that CI tests on this machine beside the plain one of its architecture. An amd64
+# machine emulates arm64, with pages of either size; an arm64 machine has no amd64 guests.
+other_flavours() {
+	local plain others
+	read -r plain others <<<"$(flavours_of "$MACHINE_ARCH")"
+	[ "$plain" != amd64 ] || others+=" arm64 arm64-16k"
+	echo "$others"
+}
+
 # build_args ARCH: what the kernel's build system is told, a word a line. The compiler is the
 # distribution's. COMPAT is for the 32-bit vDSO, without which the configuration would differ from the
 # distribution's.
