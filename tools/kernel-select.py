@@ -9,7 +9,8 @@ Reads the output of `apt-cache dumpavail` and prints
 for the newest kernel in the supported range whose image, headers and source
 are available in one version. Backports often holds the headers and source of
 a new kernel days before its signed image. Such a kernel is chosen only if
---want names it, and then booted from the unsigned image.
+--want names it, and then booted from the unsigned image. The exit status is
+3 if there is no such kernel.
 """
 
 import argparse
@@ -60,7 +61,10 @@ def main():
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
 
-    rows = candidates(packages(sys.stdin), args.flavour)
+    offer = packages(sys.stdin)
+    if not offer:
+        sys.exit("apt knows no packages at all")
+    rows = candidates(offer, args.flavour)
     low, high = numbers(args.min), numbers(args.max)
     in_range = [row for row in rows if low <= numbers(row[0])[:2] <= high]
     if args.list:
@@ -76,8 +80,9 @@ def main():
     if not fits:
         have = ", ".join(row[0] for row in in_range) or "none"
         wanted = f"kernel {args.want}" if args.want else "complete kernel"
-        sys.exit(f"no {wanted} of {args.min}..{args.max} with image, headers and source "
-                 f"in trixie-backports (complete there: {have})")
+        print(f"no {wanted} of {args.min}..{args.max} with image, headers and source "
+              f"in trixie-backports (complete there: {have})", file=sys.stderr)
+        sys.exit(3)
     print(*fits[0][:5])
 
 

@@ -1,8 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the module in a plain copy of the checkout by the kernel's own command (make -C ... M=...), for any
-# supported series. Stages source this after lib.sh.
+# The kernels that trixie-backports has now, and a build of the module for them in a plain copy of the checkout
+# by the kernel's own command (make -C ... M=...). Stages source this after lib.sh.
+#
+# A kernel that is not there is skipped. A mirror that does not answer is a failure: nobody knows what was
+# left out.
 
 . "$TOP/tools/flavour.sh"
 
@@ -27,12 +30,27 @@ plain_for() {
 	return 1
 }
 
-# other_series: the supported series whose packages are complete, oldest first, without that of the kernel
-# that the tests run on.
-other_series() {
+# complete KERNEL WHAT: whether trixie-backports has the kernel, with all its packages, so that WHAT can be
+# tested. A flavour's packages may come days after another's.
+complete() {
+	"$TOP/tools/kernel" version "$1" >/dev/null
+	case $? in
+	0) return 0 ;;
+	3) skip "$2" "trixie-backports has no complete $1 kernel now" ;;
+	*) check "$2: the $1 kernel is looked for in trixie-backports" false ;;
+	esac
+	return 1
+}
+
+# find_others WHAT: sets others to the supported series whose packages are complete, oldest first, without that of
+# the kernel that the tests run on. Without any, WHAT is skipped.
+find_others() {
 	local list own
-	list=$("$TOP/tools/kernel" list) || return
-	own=$("$TOP/tools/kernel" version | cut -d. -f1-2)
-	grep -v 'not signed' <<<"$list" | cut -d. -f1-2 | sort -uV | grep -vx "$own"
-	return 0
+	others=()
+	if ! list=$("$TOP/tools/kernel" list) || ! own=$("$TOP/tools/kernel" version | cut -d. -f1-2); then
+		check "$1: trixie-backports is asked for its kernels" false
+		return
+	fi
+	mapfile -t others < <(grep -v 'not signed' <<<"$list" | cut -d. -f1-2 | sort -uV | grep -vx "$own")
+	[ ${#others[@]} != 0 ] || skip "$1" "only the newest series is complete"
 }
