@@ -19,6 +19,9 @@ aarch64) MACHINE_ARCH=arm64 ;;
 *) die "tools for $(uname -m) do not exist: amd64 or arm64 is needed" ;;
 esac
 
+# amd64_only WHAT: ends a tool on other machines.
+amd64_only() { [ "$MACHINE_ARCH" = amd64 ] || die "only an amd64 machine has $1"; }
+
 # split_name NAME: sets FL_FLAVOUR, FL_VERSION (empty: the newest, or RSIW_KERNEL) and FL_ARCH of a
 # distribution's kernel; fails for other names.
 # shellcheck disable=SC2034 # used by scripts that source this
@@ -31,7 +34,8 @@ split_name() {
 		FL_FLAVOUR=${BASH_REMATCH[2]} FL_VERSION=${BASH_REMATCH[1]}
 	fi
 	[ -n "$FL_VERSION" ] || FL_VERSION=${RSIW_KERNEL:-}
-	FL_ARCH=$(arch_of "$FL_FLAVOUR")
+	FL_ARCH=$(arch_of "$FL_FLAVOUR") || return
+	[ "$FL_ARCH" != amd64 ] || amd64_only "a compiler for the $FL_FLAVOUR kernel"
 }
 
 # arch_of FLAVOUR: its architecture; fails for what is not a flavour.
@@ -97,6 +101,7 @@ flavour() {
 -Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
 		;;
 	uml)
+		amd64_only "user-mode Linux"
 		FL_KDIR=$("$TOP/tools/kernel-debug" uml)
 		# The module loader of user-mode Linux does not handle relocations to a global offset table.
 		FL_MAKE=(ARCH=um CC=x86_64-linux-gnu-gcc-14 KRUSTFLAGS=-Crelocation-model=static)
