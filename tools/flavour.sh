@@ -101,7 +101,6 @@ flavour() {
 -Cllvm-args=-tsan-compound-read-before-write=1 -Cllvm-args=-tsan-instrument-func-entry-exit=0")
 		;;
 	uml)
-		amd64_only "user-mode Linux"
 		FL_KDIR=$("$TOP/tools/kernel-debug" uml)
 		# The module loader of user-mode Linux does not handle relocations to a global offset table.
 		FL_MAKE=(ARCH=um CC=x86_64-linux-gnu-gcc-14 KRUSTFLAGS=-Crelocation-model=static)
