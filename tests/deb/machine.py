@@ -15,10 +15,11 @@ import time
 import arch
 import tsc
 
-# udev loads the driver of AES instructions, which takes for granted that there are those of CRCs, too.
-CPU = f"{arch.ARCHES['amd64'].stock_cpu},-aes,-vaes"
+OWN = arch.own_arch()
+# On amd64 udev loads the driver of AES instructions, which takes for granted that there are those of CRCs, too.
+CPU = OWN.stock_cpu + (",-aes,-vaes" if OWN.name == "amd64" else "")
 # What the installed system says where, and that an oops ends the run. The rest is Debian's.
-CMDLINE = "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 oops=panic systemd.show_status=no"
+CMDLINE = f"root=/dev/vda rw console={OWN.console} net.ifnames=0 panic=-1 oops=panic systemd.show_status=no"
 
 
 class Failed(Exception):
@@ -52,15 +53,17 @@ class Machine:
 
     def boot(self, timeout=180):
         """Start, and return the kernel's release when the agent is there."""
-        own = arch.ARCHES["amd64"]
         port = f"{self.work}/agent-{self.side}"
         if os.path.exists(port):
             os.unlink(port)
+        words = [CMDLINE, OWN.cmdline, OWN.stock_cmdline]
         khz = tsc.tsc_khz()
-        args = [*own.qemu, "-nodefaults", "-no-user-config", "-nographic", "-no-reboot",
+        if khz:
+            words.append(f"tsc_early_khz={khz}")
+        args = [*OWN.qemu, "-nodefaults", "-no-user-config", "-nographic", "-no-reboot",
                 "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "1", "-m", "1G",
                 "-kernel", self.take("vmlinuz"), "-initrd", self.take("initrd.img"),
-                "-append", f"{CMDLINE} {own.cmdline} {own.stock_cmdline} tsc_early_khz={khz}",
+                "-append", " ".join(filter(None, words)),
                 "-drive", f"file={self.disk},format=raw,if=virtio,cache=unsafe"]
         for path in self.fixed:
             args += ["-drive", f"file={path},format=raw,if=virtio,readonly=on,file.locking=off"]
