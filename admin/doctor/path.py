@@ -10,6 +10,7 @@ from .report import command
 
 # MTUs that occur: Ethernet, jumbo frames, and what tunnels leave of them.
 SIZES = (9000, 8000, 4000, 2000, 1500, 1492, 1480, 1450, 1420, 1400, 1380, 1350, 1300, 1280, 1200, 1000, 576)
+MIN_IPV6_MTU = 1280
 # Octets of IP's and ICMP's headers in front of a ping's data.
 OVERHEAD = {4: 28, 6: 48}
 
@@ -135,8 +136,11 @@ def check_mtu(system, report, address, netdev, mtu):
         if full is not False:
             report.ok("mtu", f"the path's MTU is {full}, and that of {netdev} {mtu}: TCP is told so, and obeys")
         else:
+            # A device with a smaller MTU loses its IPv6 addresses (RFC 8200 section 5); TCP can find what passes.
+            remedy = (command("sudo ip link set {} mtu {}", netdev, best) if best >= MIN_IPV6_MTU else
+                      "sudo sysctl -w net.ipv4.tcp_mtu_probing=1   # on both hosts")
             report.fail("mtu", f"packets of {mtu} octets, the MTU of {netdev}, vanish without a word, those of {best} "
-                        "arrive: connections hang when they send much", command("sudo ip link set {} mtu {}", netdev, best))
+                        "arrive: connections hang when they send much", remedy)
 
 
 def check_port(system, report, address, port, link, with_mpa, same_host):

@@ -73,6 +73,11 @@ class Path(Case):
         self.peer(full=Result(1), m1400=Result(0), m1280=Result(0))
         self.finds(2, "FAIL mtu .*those of 1400 arrive", "sudo ip link set eth0 mtu 1400", "--peer", "10.7.0.2")
 
+    def test_black_hole_below_ipv6(self):
+        self.peer(full=Result(1), m1000=Result(0))
+        self.finds(2, "FAIL mtu .*those of 1000 arrive", "sudo sysctl -w net.ipv4.tcp_mtu_probing=1", "--peer",
+                   "10.7.0.2")
+
     def test_path_mtu_is_told(self):
         self.peer(full=Result(1, "From 10.7.0.9 icmp_seq=1 Frag needed and DF set (mtu = 1400)"))
         self.assertIn("the path's MTU is 1400", self.examine("--peer", "10.7.0.2"))
