@@ -7,16 +7,24 @@ measurement by their time, and to a function by the addresses that the guest's k
 
 import bisect
 import csv
+import math
+import re
 import statistics
 import sys
 from collections import Counter, defaultdict
 
 RATE = 1999
-TOP = 16
+TOP = 24
 # A process of user-mode Linux: its kernel lies below this, the programs' own addresses are above it.
 KERNEL_END = 1 << 40
-# The first second is the program's start.
-START = 1.3
+MIB = 1 << 20
+# Octets of payload in an FPDU that fills a segment of 1448, and of one that is as large as it can be.
+SEGMENT, LARGE = 1428, 64754
+# Octets of such an FPDU that are not payload.
+OVERHEAD = 20
+# A function's side by the crates and modules in its mangled name.
+SIDES = (("tx", r"4rsiw2tx|5iwarp2tx|3net5batch|3net5pages|3net4pool|6gather"),
+         ("rx", r"4rsiw2rx|5iwarp2rx|7scatter|stream7receive"))
 
 
 class Symbols:
@@ -43,45 +51,82 @@ class Symbols:
         return module or "kernel", name
 
 
+def side_of(name):
+    for side, pattern in SIDES:
+        if re.search(pattern, name):
+            return side
+    return ""
+
+
+def payload(kind):
+    """The part of the octets on the link that is payload, and the FPDUs in a MiB of it."""
+    if kind == "tcp":
+        return 1, 0
+    of_fpdu = LARGE if "large_fpdu=1" in kind else SEGMENT
+    return of_fpdu / (of_fpdu + OVERHEAD), MIB / of_fpdu
+
+
+def spread(values):
+    """A median with its standard error in per cent, and the rounds that bring that to 3 %."""
+    middle = statistics.median(values)
+    if len(values) < 2:
+        return f"{middle:.1f}"
+    # The median of a normal distribution varies by 1.25 times as much as the mean.
+    of_one = 1.25 * statistics.stdev(values) / middle
+    error = of_one / math.sqrt(len(values))
+    return f"{middle:.4g} +- {100 * error:.1f} % (3 % with {max(1, math.ceil((of_one / 0.03) ** 2))} rounds)"
+
+
 def main():
     directory = sys.argv[1]
     with open(f"{directory}/native.tsv", encoding="ascii") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    times = [(float(row["began"]), float(row["ended"]), row) for row in rows]
-    begins = [t[0] for t in times]
+    begins = [float(row["began"]) for row in rows]
     samples = defaultdict(Counter)
     for line in sys.stdin:
         time, _, address = line.strip().partition(":")
         time = float(time)
         i = bisect.bisect_right(begins, time) - 1
-        if i >= 0 and begins[i] + START <= time <= times[i][1]:
+        if i >= 0 and time <= float(rows[i]["ended"]):
             samples[i][int(address.split()[0], 16)] += 1
 
-    values, parts, functions = defaultdict(list), defaultdict(Counter), defaultdict(Counter)
+    # By point: of each round the kernel's and the driver's us/MiB; parts and functions of all rounds.
+    costs, parts, functions = defaultdict(dict), defaultdict(Counter), defaultdict(Counter)
     moved, kernels = Counter(), {}
-    for i, (began, ended, row) in enumerate(times):
+    for i, row in enumerate(rows):
         point = row["metric"], int(row["size"]), row["kind"]
-        values[point].append(float(row["value"]))
-        moved[point] += float(row["value"]) * (ended - began - START)
+        mib = (int(row["octets_then"]) - int(row["octets"])) * payload(row["kind"])[0] / MIB
+        moved[point] += mib
         path = f"{directory}/kallsyms.{row['round']}.{row['kind']}"
         if path not in kernels:
             kernels[path] = Symbols(path)
+        ours = 0
         for address, count in samples[i].items():
             where, name = kernels[path].find(address)
             parts[point][where] += count
-            functions[point][f"{name} {where}" if name else where] += count
+            functions[point][name, where] += count
+            if where not in ("programs", "the host's kernel"):
+                ours += count
+        costs[point][row["round"]] = ours * 1e6 / RATE / mib
 
-    print("Medians; microseconds of processors for each MiB, of both hosts together.\n")
-    for point in sorted(values):
+    print("Kernel and drivers of both hosts together, us of a processor for a MiB, medians.\n")
+    for point in sorted(costs):
         metric, size, kind = point
-        cost = {k: n * 1e6 / RATE / moved[point] for k, n in parts[point].items()}
-        told = ", ".join(f"{k} {v:.0f}" for k, v in sorted(cost.items(), key=lambda kv: -kv[1]))
-        print(f"{metric} {size} {kind}: {statistics.median(values[point]):.0f} MiB/s; {sum(cost.values()):.0f} us/MiB: {told}")
-    for point in sorted(values):
+        print(f"{metric} {size} {kind}: {spread(list(costs[point].values()))}")
+        tcp = costs.get(("tcp_bw", size, "tcp"), {})
+        ratios = [cost / tcp[r] for r, cost in costs[point].items() if r in tcp]
+        if ratios and kind != "tcp":
+            print(f"    to TCP: {spread(ratios)}")
+        told = {k: n * 1e6 / RATE / moved[point] for k, n in parts[point].items()}
+        print("    " + ", ".join(f"{k} {v:.0f}" for k, v in sorted(told.items(), key=lambda kv: -kv[1])))
+    for point in sorted(costs):
         metric, size, kind = point
-        print(f"\n{metric} {size} {kind}, us/MiB:")
-        for name, n in functions[point].most_common(TOP):
-            print(f"{n * 1e6 / RATE / moved[point]:9.1f}  {name}")
+        fpdus = payload(kind)[1]
+        print(f"\n{metric} {size} {kind}: us/MiB" + (", ns/FPDU" if fpdus else ""))
+        for (name, where), n in functions[point].most_common(TOP):
+            cost = n * 1e6 / RATE / moved[point]
+            each = f"{cost * 1e3 / fpdus:9.1f}" if fpdus else ""
+            print(f"{cost:9.1f}{each}  {side_of(name):2}  {name} {where}")
 
 
 main()
