@@ -267,23 +267,31 @@ impl Region {
         .map_err(|_| MemError::Bounds)
     }
 
-    /// Copies `src` to `addr` of the region, with the checks of [`Self::read`]. Context: any.
-    fn write(&self, key: u32, need: Access, addr: u64, src: &[u8]) -> Result<(), MemError> {
+    /// Copies `src` to `addr` of the region, with the checks of [`Self::read`]. `ends`: as of
+    /// [`Memory::write`]. Context: any.
+    fn write(
+        &self,
+        key: u32,
+        need: Access,
+        addr: u64,
+        src: &[u8],
+        ends: bool,
+    ) -> Result<(), MemError> {
         let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = src.len() as u64;
         match &*store {
             Store::User { umem, .. } => {
                 self.valid(key, need)?;
-                umem.write(store.bound(addr, len)?, src)
+                umem.write(store.bound(addr, len)?, src, ends)
             }
             Store::Dma(mem) => {
                 self.valid(key, need)?;
-                mem.write(addr, src)
+                mem.write(addr, src, ends)
             }
             Store::Fast(fast) => {
                 let pages = fast.pages.lock();
                 self.valid(key, need)?;
-                pages.write(list_offset(&pages, addr, len)?, src)
+                pages.write(list_offset(&pages, addr, len)?, src, ends)
             }
         }
         .map_err(|_| MemError::Bounds)
@@ -369,9 +377,10 @@ impl ResolvedMr {
         self.region.read(self.key, self.need, addr, dst)
     }
 
-    /// Copies `src` to `addr` of the region. Context: any.
-    pub(crate) fn write(&self, addr: u64, src: &[u8]) -> Result<(), MemError> {
-        self.region.write(self.key, self.need, addr, src)
+    /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
+    /// this thread has written before. Context: any.
+    pub(crate) fn write(&self, addr: u64, src: &[u8], ends: bool) -> Result<(), MemError> {
+        self.region.write(self.key, self.need, addr, src, ends)
     }
 
     /// Takes the STag out of use, unless the region has another one by now. Context: any.

@@ -95,7 +95,7 @@ impl Scatter {
             let n = data.len().min((piece.sge.length - inside) as usize);
             let (head, tail) = data.split_at(n);
             let addr = piece.sge.addr.wrapping_add(u64::from(inside));
-            piece.resolved(regions, pd)?.write(addr, head)?;
+            piece.resolved(regions, pd)?.write(addr, head, false)?;
             data = tail;
             offset += n as u32;
         }

@@ -64,15 +64,18 @@ impl Handler for QpHandler<'_> {
                 }
                 *offset += data.len() as u32;
             }
-            Destination::Write { addr } => {
+            Destination::Write { addr, end } => {
                 let resolved = self.st.write.as_ref().ok_or(Refusal::Local)?;
-                resolved.write(*addr, data).map_err(MemError::refusal)?;
-                *addr = addr.wrapping_add(data.len() as u64);
+                let next = addr.wrapping_add(data.len() as u64);
+                resolved
+                    .write(*addr, data, *end == Some(next))
+                    .map_err(MemError::refusal)?;
+                *addr = next;
             }
             Destination::Read { addr } => {
                 let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
                 let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
-                if let Err(e) = resolved.write(*addr, data) {
+                if let Err(e) = resolved.write(*addr, data, false) {
                     // The consumer has taken away the sink of its own Read; the peer is not to
                     // blame.
                     queues.note_failure(read.seq, e.into());
@@ -178,7 +181,10 @@ impl QpHandler<'_> {
             .regions
             .resolve_cached(cached, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
-        self.st.destination = Destination::Write { addr: to.0 };
+        self.st.destination = Destination::Write {
+            addr: to.0,
+            end: p.last.then(|| to.0.wrapping_add(p.len.into())),
+        };
         Ok(())
     }
 

@@ -56,6 +56,8 @@ enum Destination {
     /// To the region of the RDMA Write under way.
     Write {
         addr: u64,
+        /// The end of the message, if this is its last segment.
+        end: Option<u64>,
     },
     /// To the sink of the Read whose response is under way.
     Read {

@@ -31,7 +31,20 @@ fn in_last_word(addr: usize, len: usize) -> usize {
     }
 }
 
-/// Copies `src` to `dst`, its last word last.
+/// Copies `src` to `dst`, in any order.
+///
+/// # Safety
+///
+/// `dst` must be valid for writes of `src.len()` bytes. Others may read or write there meanwhile,
+/// but not through Rust references.
+#[inline]
+pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
+    // SAFETY: `src` is valid for reads. It does not overlap `dst`, as nobody writes to the bytes of
+    // a reference. `dst` is valid for writes by the contract of this function.
+    unsafe { bindings::copy_bytes(dst.cast(), src.as_ptr().cast(), src.len()) };
+}
+
+/// Copies `src` to `dst`, its last word last, and after all earlier copies of this thread.
 ///
 /// Programs look at the last byte, or word, of a buffer to see that an RDMA Write has filled it,
 /// although no standard promises that (RFC 5040 section 5.5). The kernel's `memcpy()` may begin at
@@ -42,7 +55,7 @@ fn in_last_word(addr: usize, len: usize) -> usize {
 /// `dst` must be valid for writes of `src.len()` bytes. Others may read or write there meanwhile,
 /// but not through Rust references.
 #[inline]
-pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
+pub unsafe fn bytes_out_ordered(dst: *mut u8, src: &[u8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
     // SAFETY: Both parts of `src` are valid for reads. They do not overlap `dst`, as nobody writes
@@ -101,9 +114,9 @@ mod tests {
         Ok(())
     }
 
-    /// The last word is written last, and no byte beside the buffer is written.
+    /// The last word is known, and no byte beside the buffer is written.
     #[test]
-    fn the_last_word_comes_last() -> Result {
+    fn copies_out_are_exact() -> Result {
         for (addr, len, last) in [
             (0, 0, 0),
             (8, 8, 8),
@@ -120,6 +133,10 @@ mod tests {
                 let src = &from[..len];
                 // SAFETY: `dst` has `len` bytes, of another object than `src`.
                 assert!(is_exact(src, at, |dst| unsafe { bytes_out(dst, src) })?);
+                // SAFETY: As above.
+                assert!(is_exact(src, at, |dst| unsafe {
+                    bytes_out_ordered(dst, src)
+                })?);
             }
         }
         Ok(())

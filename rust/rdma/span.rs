@@ -70,16 +70,22 @@ impl<'a> Span<'a> {
         n
     }
 
-    /// Copies the first bytes of `src` here and returns how many: the length of the shorter one.
+    /// Copies the first bytes of `src` here and returns how many: the length of the shorter one. If
+    /// `ends`, the last word of them is seen only after all that this thread has written before.
     /// Errors: `EACCES` if the memory is pinned for reading only. Context: any.
     #[inline]
-    pub fn write(&self, src: &[u8]) -> Result<usize> {
+    pub fn write(&self, src: &[u8], ends: bool) -> Result<usize> {
         if !self.writable {
             return Err(EACCES);
         }
-        let n = self.len.min(src.len());
+        let (dst, n) = (self.addr as *mut u8, self.len.min(src.len()));
         // SAFETY: By the contract of `new` the bytes are valid for writes.
-        unsafe { copy::bytes_out(self.addr as *mut u8, &src[..n]) };
+        unsafe {
+            match ends {
+                true => copy::bytes_out_ordered(dst, &src[..n]),
+                false => copy::bytes_out(dst, &src[..n]),
+            }
+        }
         Ok(n)
     }
 }
@@ -103,14 +109,16 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Copies all of `src` to `offset`. Errors: `EFAULT`, or `EACCES` if the memory is pinned for
-    /// reading only; nothing was copied then.
+    /// Copies all of `src` to `offset`. If `ends`, its last word is seen only after all that this
+    /// thread has written before. Errors: `EFAULT`, or `EACCES` if the memory is pinned for reading
+    /// only; nothing was copied then.
     #[inline]
-    fn write(&self, offset: u64, src: &[u8]) -> Result {
+    fn write(&self, offset: u64, src: &[u8], ends: bool) -> Result {
         let mut done = 0;
         while done < src.len() {
             let left = &src[done..];
-            done += self.span(offset + done as u64, left.len())?.write(left)?;
+            let span = self.span(offset + done as u64, left.len())?;
+            done += span.write(left, ends && span.len() == left.len())?;
         }
         Ok(())
     }
@@ -177,10 +185,12 @@ mod tests {
             let mut to = KVec::from_elem(0u8, len, GFP_KERNEL)?;
             assert!(memory().read(from.as_ptr() as u64, &mut to).is_ok());
             assert!(to[..] == from[..]);
-            to.iter_mut().for_each(|byte| *byte = 0);
             let addr = to.as_ptr() as u64;
-            assert!(memory().write(addr, &from).is_ok());
-            assert!(to[..] == from[..]);
+            for ends in [false, true] {
+                to.iter_mut().for_each(|byte| *byte = 0);
+                assert!(memory().write(addr, &from, ends).is_ok());
+                assert!(to[..] == from[..]);
+            }
         }
         Ok(())
     }
@@ -212,7 +222,7 @@ mod tests {
         assert_eq!((all.len(), none.len()), (100, 0));
         // SAFETY: The bytes are those of `from`.
         let read_only = unsafe { Span::new(from.as_ptr() as usize, 100, false) };
-        assert_eq!(read_only.write(&[1]), Err(EACCES));
+        assert_eq!(read_only.write(&[1], false), Err(EACCES));
         Ok(())
     }
 }
