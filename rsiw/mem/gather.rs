@@ -2,7 +2,7 @@
 
 //! Gather: the payload of a message that tx sends, as a stream of bytes.
 
-use super::{Access, MemError, Regions, ResolvedMr};
+use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{
     abi::{sges_beyond, Sge, MAX_INLINE, MAX_SGE},
     pd::PdId,
@@ -146,7 +146,11 @@ impl Gather {
     /// # Errors
     ///
     /// If a region is no longer valid, or the rest of the payload is shorter than `dst`.
-    pub(crate) fn copy_to(&mut self, mut dst: &mut [u8]) -> Result<(), MemError> {
+    pub(crate) fn copy_to(
+        &mut self,
+        access: &mut HeldAccess,
+        mut dst: &mut [u8],
+    ) -> Result<(), MemError> {
         if self.inline {
             let from = self.offset as usize;
             let src = self
@@ -170,7 +174,7 @@ impl Gather {
             let (head, tail) = dst.split_at_mut(n);
             // `set_sges` and the answer to a Read have checked that the sum does not wrap.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
-            resolved.read(addr, head)?;
+            resolved.read(access, addr, head)?;
             dst = tail;
             self.offset += n as u32;
             if self.offset == piece.len {

@@ -3,6 +3,7 @@
 //! Memory that an STag or lkey names, and copies into it and out of it.
 //!
 //! - [`region`]: one registered region: rights, validity, bounds, and its bytes.
+//! - [`resolved`]: a region that a key was resolved to, and copies.
 //! - [`gather`]: the source of a message that tx sends.
 //! - [`scatter`]: the sink of a message that rx places.
 //!
@@ -11,9 +12,11 @@
 
 pub(crate) mod gather;
 pub(crate) mod region;
+mod resolved;
 pub(crate) mod scatter;
 
-pub(crate) use region::{Region, ResolvedMr, Store};
+pub(crate) use region::{Region, Store};
+pub(crate) use resolved::{HeldAccess, ResolvedMr};
 
 use crate::pd::PdId;
 use iwarp::rx::Refusal;

@@ -12,7 +12,7 @@ use super::{Access, MemError};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
 use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
 
@@ -129,6 +129,12 @@ impl Region {
         self.fenced(|_| self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
+    /// The bytes.
+    #[inline]
+    pub(super) fn store(&self) -> &Revocable<Store> {
+        &self.store
+    }
+
     /// Calls `f`; for a fast registration with the page list, and while no access is under way.
     fn fenced<R>(&self, f: impl FnOnce(Option<(&FastStore, &mut PageList)>) -> R) -> R {
         let store = self.store.try_access();
@@ -209,7 +215,14 @@ impl Region {
 
     /// Checks that a holder of `key` in the domain `pd` may use `len` bytes at `addr` for `need`.
     /// For zero bytes there are no bounds to check. Context: any.
-    fn check(&self, key: u32, pd: PdId, addr: u64, len: u32, need: Access) -> Result<(), MemError> {
+    pub(super) fn check(
+        &self,
+        key: u32,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<(), MemError> {
         self.valid(key, Access::LOCAL_READ)?;
         if self.pd != pd {
             return Err(MemError::Domain);
@@ -223,7 +236,7 @@ impl Region {
     }
 
     /// First address and length of the bytes, if they never change.
-    fn fixed(&self) -> Option<(u64, u64)> {
+    pub(super) fn fixed(&self) -> Option<(u64, u64)> {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
             _ => None,
@@ -231,7 +244,7 @@ impl Region {
     }
 
     /// Checks that `key` is the STag in use and grants `need`.
-    fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
+    pub(super) fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
         let state = self.state.load(Ordering::Acquire);
         if state & VALID == 0 || self.stag() != key {
             return Err(MemError::Invalid);
@@ -242,14 +255,20 @@ impl Region {
         Ok(())
     }
 
-    /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
+    /// Copies `dst.len()` bytes at `addr` out of `store`, the region's. Context: any.
     ///
     /// Key and right are checked at each access, also in the middle of a message: the STag may have
     /// been invalidated meanwhile, and the region registered anew for others.
-    fn read(&self, key: u32, need: Access, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
-        let store = self.store.try_access().ok_or(MemError::Invalid)?;
+    #[inline]
+    pub(super) fn read(
+        &self,
+        store: &Store,
+        (key, need): (u32, Access),
+        addr: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
         let len = dst.len() as u64;
-        match &*store {
+        match store {
             Store::User { umem, .. } => {
                 self.valid(key, need)?;
                 umem.read(store.bound(addr, len)?, dst)
@@ -267,19 +286,19 @@ impl Region {
         .map_err(|_| MemError::Bounds)
     }
 
-    /// Copies `src` to `addr` of the region, with the checks of [`Self::read`]. `ends`: as of
-    /// [`Memory::write`]. Context: any.
-    fn write(
+    /// Copies `src` to `addr` of `store`, the region's, with the checks of [`Self::read`]. `ends`:
+    /// as of [`Memory::write`]. Context: any.
+    #[inline]
+    pub(super) fn write(
         &self,
-        key: u32,
-        need: Access,
+        store: &Store,
+        (key, need): (u32, Access),
         addr: u64,
         src: &[u8],
         ends: bool,
     ) -> Result<(), MemError> {
-        let store = self.store.try_access().ok_or(MemError::Invalid)?;
         let len = src.len() as u64;
-        match &*store {
+        match store {
             Store::User { umem, .. } => {
                 self.valid(key, need)?;
                 umem.write(store.bound(addr, len)?, src, ends)
@@ -310,87 +329,8 @@ impl Region {
     }
 }
 
-/// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
-/// checks both again.
-#[derive(Clone)]
-pub(crate) struct ResolvedMr {
-    region: Arc<Region>,
-    key: u32,
-    need: Access,
-    /// First address and length, if they never change.
-    fixed: Option<(u64, u64)>,
-}
-
-impl ResolvedMr {
-    /// Checks that `region` grants `need` on `len` bytes at `addr` to a holder of `key` in `pd`.
-    pub(super) fn new(
-        region: Arc<Region>,
-        key: u32,
-        pd: PdId,
-        addr: u64,
-        len: u32,
-        need: Access,
-    ) -> Result<Self, MemError> {
-        region.check(key, pd, addr, len, need)?;
-        let fixed = region.fixed();
-        Ok(Self {
-            region,
-            key,
-            need,
-            fixed,
-        })
-    }
-
-    /// Checks that another range may be used in the same way. Context: any.
-    pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
-        let (key, need) = (self.key, self.need);
-        if self.covers(key, pd, (addr, len), need) {
-            return Ok(());
-        }
-        self.region.check(key, pd, addr, len, need)
-    }
-
-    /// Whether `key`, in the domain `pd`, gives the right `need` to this range, too. Context: any.
-    #[inline]
-    pub(crate) fn covers(&self, key: u32, pd: PdId, (addr, len): (u64, u32), need: Access) -> bool {
-        if self.key != key || self.need != need {
-            return false;
-        }
-        let region = &self.region;
-        match self.fixed {
-            Some((base, size)) => {
-                region.pd == pd
-                    && region.valid(key, need).is_ok()
-                    && offset_in(base, size, addr, u64::from(len)).is_ok()
-            }
-            None => region.check(key, pd, addr, len, need).is_ok(),
-        }
-    }
-
-    /// Whether the region is a fast registration, which its consumer may invalidate.
-    pub(crate) fn is_fast(&self) -> bool {
-        self.region.is_fast()
-    }
-
-    /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
-    pub(crate) fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), MemError> {
-        self.region.read(self.key, self.need, addr, dst)
-    }
-
-    /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
-    /// this thread has written before. Context: any.
-    pub(crate) fn write(&self, addr: u64, src: &[u8], ends: bool) -> Result<(), MemError> {
-        self.region.write(self.key, self.need, addr, src, ends)
-    }
-
-    /// Takes the STag out of use, unless the region has another one by now. Context: any.
-    pub(crate) fn invalidate(&self) {
-        self.region.invalidate(self.key);
-    }
-}
-
 /// Returns the offset of `addr` from `base`, if `len` bytes from there are inside of `size`.
-fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, MemError> {
+pub(super) fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, MemError> {
     addr.checked_add(len).ok_or(MemError::Wrap)?;
     let offset = addr.checked_sub(base).ok_or(MemError::Bounds)?;
     let end = offset.checked_add(len).ok_or(MemError::Wrap)?;

@@ -6,7 +6,7 @@
 //! stream. The position of the last segment is remembered, as the next one nearly always follows
 //! it.
 
-use super::{Access, MemError, Regions, ResolvedMr};
+use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{
     abi::{Rqe, Sge, MAX_SGE},
     pd::PdId,
@@ -84,6 +84,7 @@ impl Scatter {
     /// Copies `data` to `offset` of the message. Context: any. Errors: as of [`Regions::get`].
     pub(crate) fn write(
         &mut self,
+        access: &mut HeldAccess,
         regions: &Regions,
         pd: PdId,
         mut offset: u32,
@@ -95,7 +96,8 @@ impl Scatter {
             let n = data.len().min((piece.sge.length - inside) as usize);
             let (head, tail) = data.split_at(n);
             let addr = piece.sge.addr.wrapping_add(u64::from(inside));
-            piece.resolved(regions, pd)?.write(addr, head, false)?;
+            let resolved = piece.resolved(regions, pd)?;
+            resolved.write(access, addr, head, false)?;
             data = tail;
             offset += n as u32;
         }

@@ -41,6 +41,9 @@ impl Handler for QpHandler<'_> {
     }
 
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
+        if !p.last {
+            self.st.access.hold();
+        }
         match p.target {
             Target::Recv { offset } => self.begin_recv(offset, p),
             Target::Write { stag, to } => self.begin_write(stag, to, p),
@@ -53,9 +56,9 @@ impl Handler for QpHandler<'_> {
         match &mut self.st.destination {
             Destination::Recv { offset } => {
                 let recv = self.st.recv.active().ok_or(Refusal::Local)?;
-                let done = recv
-                    .scatter
-                    .write(&queues.dev.regions, queues.rq.pd(), *offset, data);
+                let (access, regions) = (&mut self.st.access, &queues.dev.regions);
+                let pd = queues.rq.pd();
+                let done = recv.scatter.write(access, regions, pd, *offset, data);
                 if let Err(e) = done {
                     // The consumer's own mistake: its receive fails with the reason, and the peer
                     // is not to blame.
@@ -68,14 +71,14 @@ impl Handler for QpHandler<'_> {
                 let resolved = self.st.write.as_ref().ok_or(Refusal::Local)?;
                 let next = addr.wrapping_add(data.len() as u64);
                 resolved
-                    .write(*addr, data, *end == Some(next))
+                    .write(&mut self.st.access, *addr, data, *end == Some(next))
                     .map_err(MemError::refusal)?;
                 *addr = next;
             }
             Destination::Read { addr } => {
                 let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
                 let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
-                if let Err(e) = resolved.write(*addr, data, false) {
+                if let Err(e) = resolved.write(&mut self.st.access, *addr, data, false) {
                     // The consumer has taken away the sink of its own Read; the peer is not to
                     // blame.
                     queues.note_failure(read.seq, e.into());

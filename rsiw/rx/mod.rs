@@ -17,7 +17,7 @@ mod late;
 use crate::{
     abi::Rqe,
     cq::Notify,
-    mem::{scatter::Scatter, Access, ResolvedMr},
+    mem::{scatter::Scatter, Access, HeldAccess, ResolvedMr},
     pd::Stream,
     queue::{reads::OutstandingRead, sq::WakeTx, Queues},
     wr::Status,
@@ -70,6 +70,8 @@ struct State {
     recv: Receiving,
     late: Late,
     destination: Destination,
+    /// The access to the region that segments are placed in; it ends with the run.
+    access: HeldAccess,
     /// Regions that the next segment may need again: the one that the last RDMA Write was for, and
     /// the one that the last Read Request named.
     write: Option<ResolvedMr>,
@@ -175,6 +177,7 @@ impl Rx {
                 },
                 late: Late::none(),
                 destination: Destination::None,
+                access: HeldAccess::none(),
                 write: None,
                 source: None,
                 read: None,
@@ -257,6 +260,7 @@ impl Rx {
     /// Ends a run; returns the calls and wake-ups that it has left to do.
     pub(crate) fn finish_run(&mut self) -> RunOutcome {
         let st = &mut self.state;
+        st.access.end();
         RunOutcome {
             send: core::mem::take(&mut st.send_notify),
             recv: core::mem::take(&mut st.recv_notify),
@@ -296,6 +300,7 @@ impl Rx {
         self.stopped = true;
         self.whole = None;
         self.state.destination = Destination::None;
+        self.state.access.end();
         self.state.write = None;
         self.state.source = None;
         self.state.read = None;

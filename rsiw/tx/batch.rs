@@ -4,7 +4,7 @@
 
 use super::{message::Source, Failed, Tx};
 use crate::{
-    mem::{gather::Gather, MemError},
+    mem::{gather::Gather, HeldAccess, MemError},
     queue::Queues,
     transport::Transport,
     wr::Status,
@@ -68,7 +68,7 @@ impl Sink for Pieces<'_> {
         while left > 0 {
             let mut room = self.batch.reserve_up_to(left)?;
             left -= room.len();
-            crc = copied(self.gather, room.bytes(), crc)?;
+            crc = copied(self.gather, &mut HeldAccess::none(), room.bytes(), crc)?;
             room.commit();
         }
         Ok(crc.unwrap_or(0))
@@ -81,6 +81,7 @@ struct Whole<'a> {
     /// The part that is not written yet.
     room: &'a mut [u8],
     gather: &'a mut Gather,
+    access: &'a mut HeldAccess,
 }
 
 impl<'a> Whole<'a> {
@@ -113,14 +114,19 @@ impl Sink for Whole<'_> {
     #[inline]
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Stop> {
         let dst = self.take(len as usize)?;
-        Ok(copied(self.gather, dst, crc)?.unwrap_or(0))
+        Ok(copied(self.gather, self.access, dst, crc)?.unwrap_or(0))
     }
 }
 
 /// Copies the next `dst.len()` bytes of the payload; returns `crc` updated over them.
 #[inline]
-fn copied(gather: &mut Gather, dst: &mut [u8], crc: Option<u32>) -> Result<Option<u32>, Stop> {
-    gather.copy_to(dst).map_err(Stop::Memory)?;
+fn copied(
+    gather: &mut Gather,
+    access: &mut HeldAccess,
+    dst: &mut [u8],
+    crc: Option<u32>,
+) -> Result<Option<u32>, Stop> {
+    gather.copy_to(access, dst).map_err(Stop::Memory)?;
     // The CRC is taken of the copy: the copy is sent, while the source may change at any time. It
     // is taken now, while the copy is in the cache.
     Ok(crc.map(|crc| kext::crc32c(crc, dst)))
@@ -180,6 +186,7 @@ impl Tx {
         most: usize,
     ) -> Result<Filled, Failed> {
         let mut layout = self.layout(transport);
+        let mut access = HeldAccess::none();
         loop {
             if !self.current.active && !self.next_message(queues, source)? {
                 return Ok(if self.more {
@@ -205,7 +212,10 @@ impl Tx {
                 Next::EndOfBatch => return Ok(Filled::Part),
             };
             let first = self.batch.is_empty();
-            match self.put_fpdu(&fpdu) {
+            if !fpdu.last() {
+                access.hold();
+            }
+            match self.put_fpdu(&mut access, &fpdu) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
                     // Send the batch as it is. The FPDU is made again afterwards, when there is
@@ -220,6 +230,7 @@ impl Tx {
                 }
             }
             if self.current.segmenter.done() {
+                access.end();
                 self.end_message(queues);
             }
         }
@@ -359,15 +370,17 @@ impl Tx {
         }
         let mulpdu = iwarp::mpa::mulpdu(transport.segment_len(), self.cfg.markers);
         while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
-            self.put_fpdu(&fpdu)?;
+            self.put_fpdu(&mut HeldAccess::none(), &fpdu)?;
         }
         Ok(())
     }
 
     /// Appends one FPDU whole, or nothing of it.
     #[inline]
-    fn put_fpdu(&mut self, fpdu: &Segment) -> Result<(), Stop> {
+    fn put_fpdu(&mut self, access: &mut HeldAccess, fpdu: &Segment) -> Result<(), Stop> {
         let Some(mut reserved) = self.batch.reserve(self.framer.fpdu_len(fpdu)) else {
+            // Memory for pages may take a while.
+            access.end();
             return self.put_pieces(fpdu);
         };
         let gather = &mut self.current.gather;
@@ -375,6 +388,7 @@ impl Tx {
         let mut out = Whole {
             room: reserved.bytes(),
             gather,
+            access,
         };
         let mut done = self.framer.write(fpdu, &mut out);
         // All that is reserved becomes part of the batch, so all of it must be written.

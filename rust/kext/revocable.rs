@@ -15,9 +15,13 @@ use core::{
     cell::UnsafeCell,
     mem::ManuallyDrop,
     ops::Deref,
+    ptr::NonNull,
     sync::atomic::{fence, AtomicU32, Ordering},
 };
-use kernel::{prelude::*, sync::Completion};
+use kernel::{
+    prelude::*,
+    sync::{Arc, Completion},
+};
 
 /// Set in `users` if the value is revoked or about to be.
 const REVOKED: u32 = 1 << 31;
@@ -40,6 +44,62 @@ unsafe impl<T: Send> Send for Revocable<T> {}
 // SAFETY: Guards give `&T` to any thread, hence `T: Sync`. `revoke` gives the value to the thread
 // that calls it, hence `T: Send`.
 unsafe impl<T: Send + Sync> Sync for Revocable<T> {}
+
+/// As [`RevocableGuard`], for a value inside of an object with counted references. Saves counting
+/// each of many accesses that follow each other.
+pub struct OwnedGuard<O, T> {
+    owner: Arc<O>,
+    /// INVARIANT: It is part of `owner`, and the access is counted in its `users`.
+    revocable: NonNull<Revocable<T>>,
+}
+
+// SAFETY: Moving it moves a reference to `owner`. The value may be accessed in one thread and the
+// access ended in another; while it lasts, only shared references to the value are given out.
+unsafe impl<O: Send + Sync, T: Send + Sync> Send for OwnedGuard<O, T> {}
+
+impl<O, T> OwnedGuard<O, T> {
+    /// Accesses the value of `owner` that `of` selects; `None` as with [`Revocable::try_access`].
+    /// Context: any.
+    pub fn new(owner: Arc<O>, of: impl FnOnce(&O) -> &Revocable<T>) -> Option<Self> {
+        let revocable = of(&owner);
+        core::mem::forget(revocable.try_access()?);
+        let revocable = NonNull::from(revocable);
+        // INVARIANT: The forgotten guard's access is counted. `of` works with any lifetime, so what
+        // it returns lives as long as `owner` does.
+        Some(Self { owner, revocable })
+    }
+
+    /// The object that the value belongs to.
+    #[inline]
+    pub fn owner(&self) -> &Arc<O> {
+        &self.owner
+    }
+
+    #[inline]
+    fn revocable(&self) -> &Revocable<T> {
+        // SAFETY: By the type invariant it is part of `owner`, of which there are only shared
+        // references as long as this object has one.
+        unsafe { self.revocable.as_ref() }
+    }
+}
+
+impl<O, T> Deref for OwnedGuard<O, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant the access is counted, so `revoke` waits for its end before
+        // it takes the value. Until then there are only shared references to it.
+        unsafe { &*self.revocable().value.get() }
+    }
+}
+
+impl<O, T> Drop for OwnedGuard<O, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.revocable().end_access();
+    }
+}
 
 /// An access to the value, which is not taken away while the guard lives.
 pub struct RevocableGuard<'a, T>(
@@ -168,10 +228,7 @@ mod tests {
         work::{OwnedWork, OwnedWorkItem},
         Workqueue, WqFlags,
     };
-    use kernel::{
-        sync::Arc,
-        time::{delay::fsleep, Delta},
-    };
+    use kernel::time::{delay::fsleep, Delta};
 
     #[test]
     fn nobody_accesses_what_is_revoked() -> Result {
@@ -183,6 +240,19 @@ mod tests {
         assert!(revocable.revoke().is_none());
         drop(revocable);
         assert!(Arc::into_unique_or_drop(value).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn an_owned_access_is_counted_and_keeps_its_owner() -> Result {
+        let owner = Arc::pin_init(Revocable::new(1), GFP_KERNEL)?;
+        let guard = OwnedGuard::new(owner.clone(), |o| o);
+        assert_eq!(owner.users.load(Ordering::Relaxed), 1);
+        assert!(guard.is_some_and(|guard| *guard == 1 && Arc::ptr_eq(guard.owner(), &owner)));
+        assert_eq!(owner.users.load(Ordering::Relaxed), 0);
+        assert!(owner.revoke().is_some());
+        assert!(OwnedGuard::new(owner.clone(), |o| o).is_none());
+        assert!(Arc::into_unique_or_drop(owner).is_some());
         Ok(())
     }
 

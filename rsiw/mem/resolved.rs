@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A region that a key was resolved to, and accesses to it that last for several copies.
+
+use super::{
+    region::{offset_in, Region, Store},
+    Access, MemError,
+};
+use crate::pd::PdId;
+use kernel::sync::Arc;
+use kext::revocable::OwnedGuard;
+
+/// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
+/// checks both again.
+#[derive(Clone)]
+pub(crate) struct ResolvedMr {
+    region: Arc<Region>,
+    key: u32,
+    need: Access,
+    /// First address and length, if they never change.
+    fixed: Option<(u64, u64)>,
+}
+
+impl ResolvedMr {
+    /// Checks that `region` grants `need` on `len` bytes at `addr` to a holder of `key` in `pd`.
+    pub(super) fn new(
+        region: Arc<Region>,
+        key: u32,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<Self, MemError> {
+        region.check(key, pd, addr, len, need)?;
+        let fixed = region.fixed();
+        Ok(Self {
+            region,
+            key,
+            need,
+            fixed,
+        })
+    }
+
+    /// Checks that another range may be used in the same way. Context: any.
+    pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
+        let (key, need) = (self.key, self.need);
+        if self.covers(key, pd, (addr, len), need) {
+            return Ok(());
+        }
+        self.region.check(key, pd, addr, len, need)
+    }
+
+    /// Whether `key`, in the domain `pd`, gives the right `need` to this range, too. Context: any.
+    #[inline]
+    pub(crate) fn covers(&self, key: u32, pd: PdId, (addr, len): (u64, u32), need: Access) -> bool {
+        if self.key != key || self.need != need {
+            return false;
+        }
+        let region = &self.region;
+        match self.fixed {
+            Some((base, size)) => {
+                region.pd() == pd
+                    && region.valid(key, need).is_ok()
+                    && offset_in(base, size, addr, u64::from(len)).is_ok()
+            }
+            None => region.check(key, pd, addr, len, need).is_ok(),
+        }
+    }
+
+    /// Whether the region is a fast registration, which its consumer may invalidate.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.region.is_fast()
+    }
+
+    /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        access: &mut HeldAccess,
+        addr: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
+        let (region, rights) = (&self.region, (self.key, self.need));
+        access.with(region, |store| region.read(store, rights, addr, dst))
+    }
+
+    /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
+    /// this thread has written before. Context: any.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        access: &mut HeldAccess,
+        addr: u64,
+        src: &[u8],
+        ends: bool,
+    ) -> Result<(), MemError> {
+        let (region, rights) = (&self.region, (self.key, self.need));
+        access.with(region, |store| region.write(store, rights, addr, src, ends))
+    }
+
+    /// Takes the STag out of use, unless the region has another one by now. Context: any.
+    pub(crate) fn invalidate(&self) {
+        self.region.invalidate(self.key);
+    }
+}
+
+/// The access to a region's bytes that copies share which follow each other.
+///
+/// Counting an access waits for the stores of the copy before it, which costs as much as a tenth of
+/// a segment's copy. So for a message of several segments the last region's access is kept from one
+/// copy to the next. That only puts off the end of a deregistration: each copy checks that the STag
+/// is still valid. Whoever has one drops it, or [ends](Self::end) it, after a bounded piece of work
+/// in which it does not sleep.
+pub(crate) struct HeldAccess {
+    holds: bool,
+    held: Option<OwnedGuard<Region, Store>>,
+}
+
+impl HeldAccess {
+    /// Each copy is an access of its own, until [`Self::hold`].
+    #[inline]
+    pub(crate) const fn none() -> Self {
+        Self {
+            holds: false,
+            held: None,
+        }
+    }
+
+    /// Keeps the accesses that begin from now on.
+    #[inline]
+    pub(crate) fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    /// Ends the access that was kept.
+    pub(crate) fn end(&mut self) {
+        *self = Self::none();
+    }
+
+    /// Calls `copy` with the bytes of `region`.
+    #[inline]
+    fn with<R>(
+        &mut self,
+        region: &Arc<Region>,
+        copy: impl FnOnce(&Store) -> Result<R, MemError>,
+    ) -> Result<R, MemError> {
+        let is_held = |held: &OwnedGuard<Region, Store>| Arc::ptr_eq(held.owner(), region);
+        let single;
+        let store: &Store = match &self.held {
+            Some(held) if is_held(held) => held,
+            _ if self.holds => {
+                let held = OwnedGuard::new(region.clone(), Region::store);
+                self.held.insert(held.ok_or(MemError::Invalid)?)
+            }
+            _ => {
+                single = region.store().try_access().ok_or(MemError::Invalid)?;
+                &single
+            }
+        };
+        copy(store)
+    }
+}
