@@ -215,7 +215,8 @@ impl Tx {
             if !fpdu.last() {
                 access.hold();
             }
-            match self.put_fpdu(&mut access, &fpdu) {
+            let count = self.count_like(&fpdu, &layout, most);
+            match self.put_fpdus(&mut access, fpdu, count) {
                 Ok(()) => {}
                 Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
                     // Send the batch as it is. The FPDU is made again afterwards, when there is
@@ -307,6 +308,20 @@ impl Tx {
         }
     }
 
+    /// Takes FPDUs of the message that follow `fpdu` and are like it, if each fills a segment and
+    /// all have room behind each other. Returns how many there are, with `fpdu`.
+    #[inline]
+    fn count_like(&mut self, fpdu: &Segment, layout: &Layout, most: usize) -> usize {
+        let (len, used) = (fpdu.fpdu_len(), self.batch.len());
+        let begins = (layout.segment_offset + used).checked_rem(layout.segment) == Some(0);
+        if fpdu.last() || len != layout.segment || !begins || self.cfg.markers {
+            return 1;
+        }
+        let room = self.batch.contiguous().min(most.saturating_sub(used));
+        let more = (room / len).saturating_sub(1);
+        1 + self.current.segmenter.skip_like(fpdu, more)
+    }
+
     /// Room in octets for an FPDU of `len` octets, before TCP begins another segment, or, for large
     /// FPDUs, another packet that is not of the largest size.
     #[inline]
@@ -370,18 +385,24 @@ impl Tx {
         }
         let mulpdu = iwarp::mpa::mulpdu(transport.segment_len(), self.cfg.markers);
         while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
-            self.put_fpdu(&mut HeldAccess::none(), &fpdu)?;
+            self.put_fpdus(&mut HeldAccess::none(), fpdu, 1)?;
         }
         Ok(())
     }
 
-    /// Appends one FPDU whole, or nothing of it.
+    /// Appends `fpdu` and those that follow it and are like it, `count` in all; or nothing of them.
+    /// Several must have room in one piece.
     #[inline]
-    fn put_fpdu(&mut self, access: &mut HeldAccess, fpdu: &Segment) -> Result<(), Stop> {
-        let Some(mut reserved) = self.batch.reserve(self.framer.fpdu_len(fpdu)) else {
+    fn put_fpdus(
+        &mut self,
+        access: &mut HeldAccess,
+        mut fpdu: Segment,
+        count: usize,
+    ) -> Result<(), Stop> {
+        let Some(mut reserved) = self.batch.reserve(self.framer.fpdu_len(&fpdu) * count) else {
             // Memory for pages may take a while.
             access.end();
-            return self.put_pieces(fpdu);
+            return self.put_pieces(&fpdu);
         };
         let gather = &mut self.current.gather;
         let (position, before) = (gather.position(), self.framer);
@@ -390,7 +411,13 @@ impl Tx {
             gather,
             access,
         };
-        let mut done = self.framer.write(fpdu, &mut out);
+        let mut done = self.framer.write(&fpdu, &mut out);
+        for _ in 1..count {
+            if done.is_ok() {
+                fpdu.step();
+                done = self.framer.write(&fpdu, &mut out);
+            }
+        }
         // All that is reserved becomes part of the batch, so all of it must be written.
         if done.is_ok() && !out.room.is_empty() {
             done = Err(OTHER_SIZE);
@@ -405,7 +432,7 @@ impl Tx {
         done
     }
 
-    /// As [`Self::put_fpdu`], for an FPDU that crosses the end of a page.
+    /// As [`Self::put_fpdus`], for an FPDU that crosses the end of a page.
     #[cold]
     fn put_pieces(&mut self, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;

@@ -249,18 +249,22 @@ impl TxBatch {
         Ok(())
     }
 
+    /// How many of the next bytes can be [reserved](Self::reserve) in one piece without another
+    /// page.
+    #[inline]
+    pub fn contiguous(&self) -> usize {
+        match self.is_small {
+            true => Self::SMALL - self.at - self.len,
+            false if self.count == Self::MAX_SPANS => 0,
+            false => self.pages.contiguous().min(self.room()),
+        }
+    }
+
     /// Reserves room for the next `n` bytes in one piece. Returns `None` if they do not lie in one
     /// piece, if the batch is full, or if a page must be allocated first.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> Option<Reserved<'_>> {
-        let fits = if self.is_small {
-            n <= Self::SMALL - self.at - self.len
-        } else {
-            n != 0
-                && n <= self.room()
-                && n <= self.pages.contiguous()
-                && self.count < Self::MAX_SPANS
-        };
+        let fits = n <= self.contiguous() && (n != 0 || self.is_small);
         fits.then_some(Reserved {
             batch: self,
             len: n,

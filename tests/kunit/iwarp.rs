@@ -128,6 +128,11 @@ mod golden {
     }
 
     #[test]
+    fn stepped_segments_are_the_same() -> Outcome {
+        suites::golden::stepped_segments_are_the_same()
+    }
+
+    #[test]
     fn failing_sink() -> Outcome {
         suites::golden::failing_sink()
     }

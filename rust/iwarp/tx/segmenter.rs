@@ -2,7 +2,8 @@
 
 //! Segmentation of messages (RFC 5041 s5.2).
 
-use crate::ddp::{TaggedHeader, UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
+use crate::bytes::Fields;
+use crate::ddp::{TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
 use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
 use crate::types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
@@ -46,6 +47,10 @@ pub enum Message {
         term: Terminate,
     },
 }
+
+/// Where TO and MO are in the octets of a segment's headers.
+const TO_AT: usize = LENGTH_LEN + 6;
+const MO_AT: usize = LENGTH_LEN + 14;
 
 /// Octets of the longest header of a segment, with the ULPDU Length in front.
 const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_MAX;
@@ -94,6 +99,21 @@ impl Segment {
         (self.header_len as u16)
             .saturating_sub(LENGTH_LEN as u16)
             .saturating_add(self.payload_len)
+    }
+
+    /// Makes this the segment that follows it in its message, with as many octets of payload.
+    ///
+    /// [`Segmenter::skip_like`] has told that there is one.
+    #[inline]
+    pub fn step(&mut self) {
+        let len = u32::from(self.payload_len);
+        self.payload_offset = self.payload_offset.wrapping_add(len);
+        if self.header[LENGTH_LEN] & TAGGED != 0 {
+            let to = self.header.be64::<TO_AT>();
+            self.header.put_be64::<TO_AT>(to.wrapping_add(len.into()));
+        } else {
+            self.header.put_be32::<MO_AT>(self.payload_offset);
+        }
     }
 
     /// Octets of the FPDU without markers: length, ULPDU, pad and CRC.
@@ -155,6 +175,21 @@ impl Segmenter {
     pub fn rewind(&mut self, mark: Mark) {
         self.offset = mark.offset;
         self.done = mark.done;
+    }
+
+    /// Passes over the segments, `most` at most, that follow `segment`, the one made last, and
+    /// differ from it only by their offset; returns how many. The last segment of the message is
+    /// none of them.
+    #[inline]
+    pub fn skip_like(&mut self, segment: &Segment, most: usize) -> usize {
+        if segment.last {
+            return 0;
+        }
+        let len = u32::from(segment.payload_len);
+        let fit = self.remaining().saturating_sub(1).checked_div(len);
+        let count = fit.map_or(0, |fit| most.min(fit as usize));
+        self.offset = self.offset.wrapping_add((count as u32).wrapping_mul(len));
+        count
     }
 
     /// Whether the last segment has been made.

@@ -33,6 +33,7 @@ cases! {
     small_mulpdu_is_raised
     crc_off_sends_field
     exact_fit_is_one_segment
+    stepped_segments_are_the_same
     failing_sink
 }
 
@@ -505,6 +506,43 @@ pub(crate) fn exact_fit_is_one_segment() -> Outcome {
                 check_eq!(segment.last(), count == segments);
             }
             check_eq!(count, segments);
+        }
+    }
+    Ok(())
+}
+
+/// Segments that are made of the one before are those that the segmenter makes one by one.
+pub(crate) fn stepped_segments_are_the_same() -> Outcome {
+    let (stag, to) = (Stag(1), TaggedOffset(u64::MAX - 3000));
+    let messages = [
+        send(7),
+        Message::Write { stag, to },
+        Message::ReadResponse { stag, to },
+    ];
+    for message in messages {
+        for len in [0, 1, 982, 983, 1964, 2950, 4910, 9000] {
+            for most in [0, 1, 3, 100] {
+                let mut one_by_one = Segmenter::new(message, len);
+                let mut segmenter = Segmenter::new(message, len);
+                while let Some(mut segment) = segmenter.next(1000) {
+                    let count = segmenter.skip_like(&segment, most);
+                    check!(count <= most);
+                    for i in 0..=count {
+                        let Some(expected) = one_by_one.next(1000) else {
+                            check!(false);
+                            return Ok(());
+                        };
+                        check_eq!(segment.header(), expected.header());
+                        check_eq!(segment.payload_offset(), expected.payload_offset());
+                        check_eq!(segment.payload_len(), expected.payload_len());
+                        check_eq!(segment.last(), expected.last());
+                        if i < count {
+                            segment.step();
+                        }
+                    }
+                }
+                check!(one_by_one.done());
+            }
         }
     }
     Ok(())
