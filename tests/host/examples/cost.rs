@@ -2,7 +2,8 @@
 
 //! Measures the cost of the engine per FPDU, without CRC and copies.
 //!
-//! `cost [rx|rx-crc|tx] [FPDUS] [PAYLOAD]` prints nanoseconds. Under an instruction counter, the
+//! `cost WHAT [FPDUS] [PAYLOAD]` prints nanoseconds. WHAT: `rx`, `rx-crc`, `tx`, each FPDU a message;
+//! `rx-long`, `rx-long-crc`, `tx-long`, with FPDUs of long messages. Under an instruction counter, the
 //! difference between two runs with different FPDUS is exact (for instance `valgrind
 //! --tool=callgrind`, or `perf stat -e instructions:u`).
 
@@ -83,18 +84,23 @@ fn main() {
         to: TaggedOffset(0x10_0000),
     };
     let mut nothing = Nothing::default();
+    // FPDUs of a message, and the longest ULPDU.
+    let (of_message, mulpdu) = match what.contains("long") {
+        true => (32, payload as u16 + 14),
+        false => (1, 64768),
+    };
     let (start, done) = match &*what {
-        "rx" | "rx-crc" => {
-            // A stream of messages of one FPDU each, framed without CRC. To the handler each CRC is
-            // correct.
+        "rx" | "rx-crc" | "rx-long" | "rx-long-crc" => {
+            // Framed without CRC. To the handler each CRC is correct.
             let count = 32;
             let item = Item {
                 message,
-                payload: pattern(0, payload),
+                payload: pattern(0, of_message * payload),
             };
-            let stream = frame(&vec![item; count as usize], false, false, || 64768);
+            let messages = vec![item; (count / of_message) as usize];
+            let stream = frame(&messages, false, false, || mulpdu);
             let mut rx = Receiver::new(RxConfig {
-                crc: what == "rx-crc",
+                crc: what.ends_with("crc"),
             });
             let start = Instant::now();
             let mut done = 0;
@@ -105,18 +111,23 @@ fn main() {
             }
             (start, done)
         }
-        "tx" => {
+        "tx" | "tx-long" => {
             let mut framer = Framer::new(true, false);
             let start = Instant::now();
-            for _ in 0..fpdus {
-                let mut segmenter = Segmenter::new(black_box(message), black_box(payload));
-                while let Some(segment) = segmenter.next(64768) {
+            for _ in 0..fpdus / of_message {
+                let mut segmenter =
+                    Segmenter::new(black_box(message), black_box(of_message * payload));
+                while let Some(mut segment) = segmenter.next(mulpdu) {
                     framer.write(&segment, &mut nothing).expect("sink");
+                    for _ in 0..segmenter.skip_like(&segment, usize::MAX) {
+                        segment.step();
+                        framer.write(&segment, &mut nothing).expect("sink");
+                    }
                 }
             }
             (start, fpdus)
         }
-        _ => panic!("cost [rx|rx-crc|tx] [FPDUS] [PAYLOAD]"),
+        _ => panic!("cost [rx|rx-crc|tx|rx-long|rx-long-crc|tx-long] [FPDUS] [PAYLOAD]"),
     };
     let ns = start.elapsed().as_secs_f64() * 1e9 / f64::from(done);
     println!(
