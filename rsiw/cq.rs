@@ -14,7 +14,7 @@ use crate::{
     wr::{Completion, Status},
 };
 use core::ops::{BitOr, BitOrAssign};
-use kernel::prelude::*;
+use kernel::{prelude::*, str::CStr};
 use kext::{lock::SpinLockIrq, new_spinlock_irq};
 use rdma::{CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots, WcStatus};
 
@@ -78,6 +78,16 @@ struct State {
     ring: Ring,
     put: u32,
     overflowed: bool,
+}
+
+/// What tools show of a completion queue.
+pub(crate) struct CqStatus {
+    /// Completions that the consumer has not polled.
+    pub(crate) unpolled: u32,
+    /// The completion that the consumer wants an event for.
+    pub(crate) armed: &'static CStr,
+    /// A completion found no room.
+    pub(crate) overflowed: bool,
 }
 
 /// A completion queue.
@@ -156,6 +166,27 @@ impl Cq {
             fire,
             lost: !ok,
             overflow: first_loss,
+        }
+    }
+
+    /// What tools show of the queue. Context: any.
+    pub(crate) fn status(&self) -> CqStatus {
+        let st = &*self.state.lock();
+        let (unpolled, (solicited, next)) = match &st.ring {
+            Ring::User(ring) => (ring.waiting(st.put), ring.armed()),
+            Ring::Kernel { get, armed, .. } => (
+                st.put.wrapping_sub(*get),
+                (armed.is_some(), *armed == Some(Arm::Next)),
+            ),
+        };
+        CqStatus {
+            unpolled,
+            armed: match (solicited, next) {
+                (_, true) => c"next",
+                (true, false) => c"solicited",
+                (false, false) => c"no",
+            },
+            overflowed: st.overflowed,
         }
     }
 

@@ -107,6 +107,21 @@ impl<T: WorkElement> WorkRing<T> {
     }
 }
 
+/// The number of elements, up to `most`, from the first one on for which `is_valid` is true. The
+/// valid ones must come first: then the number is exact, and else it is some number up to `most`.
+/// It is found in few steps, as rings are large.
+pub(crate) fn count_valid(most: u32, is_valid: impl Fn(u32) -> bool) -> u32 {
+    let (mut valid, mut end) = (0, most);
+    while valid < end {
+        let middle = valid + (end - valid) / 2;
+        match is_valid(middle) {
+            true => valid = middle + 1,
+            false => end = middle,
+        }
+    }
+    valid
+}
+
 /// A completion ring, with the word that arms events: the driver fills it, a process empties it.
 pub(crate) struct CompletionRing(Ring<Cqe>);
 
@@ -135,6 +150,24 @@ impl CompletionRing {
         let flags = u32::from(CQE_VALID) | u32::from(cqe.opcode) << 8 | u32::from(cqe.status) << 16;
         head().store_release(flags);
         true
+    }
+
+    /// The number of completions up to element `put` that the process has not emptied; a guess if
+    /// it does not empty them in order.
+    pub(crate) fn waiting(&self, put: u32) -> u32 {
+        count_valid(self.0.entries(), |n| {
+            let head = self.0.word32(put.wrapping_sub(n + 1), CQE_FLAGS_OFFSET);
+            head.load_relaxed() & u32::from(CQE_VALID) != 0
+        })
+    }
+
+    /// The event that the process has armed: for a solicited completion, and for any.
+    pub(crate) fn armed(&self) -> (bool, bool) {
+        let word = self.0.tail32(0).load_relaxed();
+        (
+            word & notify::SOLICITED != 0,
+            word & notify::NEXT_COMPLETION != 0,
+        )
     }
 
     /// Returns whether the process wants an event for the completion just published, and disarms
@@ -222,6 +255,15 @@ mod tests {
             assert_eq!(copied, used);
         }
         Ok(())
+    }
+
+    #[test]
+    fn valid_elements_are_counted() {
+        for most in [0, 1, 2, 7, 8] {
+            for valid in 0..=most {
+                assert!(count_valid(most, |n| n < valid) == valid);
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`resolved`]: a region that a key was resolved to, and copies.
 //! - [`gather`]: the source of a message that tx sends.
 //! - [`scatter`]: the sink of a message that rx places.
+//! - [`status`]: what tools show of a region.
 //!
 //! A key is looked up once for each work request or message. The bounds of each segment and the
 //! validity of the region are checked before the segment's first byte is copied.
@@ -14,6 +15,7 @@ pub(crate) mod gather;
 pub(crate) mod region;
 mod resolved;
 pub(crate) mod scatter;
+mod status;
 
 pub(crate) use region::{Region, Store};
 pub(crate) use resolved::{HeldAccess, ResolvedMr};

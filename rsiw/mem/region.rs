@@ -17,7 +17,7 @@ use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
 use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
 
 /// Set in `state` while the STag may be used. The low bits are the access rights.
-const VALID: u32 = 1 << 31;
+pub(super) const VALID: u32 = 1 << 31;
 
 /// The bytes of a region.
 pub(crate) enum Store {
@@ -46,11 +46,11 @@ pub(crate) struct Region {
     /// Index and key. A kernel consumer changes the key with each registration.
     stag: AtomicU32,
     pd: PdId,
-    state: AtomicU32,
+    pub(super) state: AtomicU32,
     /// The number of the QP that made the fast registration, or 0.
-    stream: AtomicU32,
+    pub(super) stream: AtomicU32,
     #[pin]
-    store: Revocable<Store>,
+    pub(super) store: Revocable<Store>,
 }
 
 impl Region {

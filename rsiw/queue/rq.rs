@@ -11,7 +11,7 @@ use crate::{
     abi::{Rqe, Sge, MAX_SGE},
     cq::{Notify, Out},
     pd::PdId,
-    ring::WorkRing,
+    ring::{count_valid, WorkRing},
     wr::{Completion, Status},
 };
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -99,6 +99,12 @@ impl RecvQueue {
     /// Whether a receive is posted. The answer may be out of date at once. Context: any.
     pub(crate) fn has_receive(&self) -> bool {
         self.ring.is_valid(self.get.load(Ordering::Relaxed))
+    }
+
+    /// The receives that are posted. The answer may be out of date at once. Context: any.
+    pub(crate) fn posted(&self) -> u32 {
+        let get = self.get.load(Ordering::Relaxed);
+        count_valid(self.size, |n| self.ring.is_valid(get.wrapping_add(n)))
     }
 
     /// The low-water mark; 0 if it is disarmed.

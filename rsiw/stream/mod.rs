@@ -190,6 +190,11 @@ impl Stream {
         &self.queues.dev
     }
 
+    /// The cookie of the connection's socket, if there is a connection. Context: sleeping.
+    pub(crate) fn tcp_cookie(&self) -> Option<u64> {
+        Some(self.conn()?.socket().cookie())
+    }
+
     /// The connection, if there is one. Context: any, without the lock of `shared`.
     fn conn(&self) -> Option<Arc<Conn>> {
         self.shared.lock().conn.clone()

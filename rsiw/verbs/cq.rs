@@ -11,7 +11,7 @@ use crate::{
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, Consumer, CqAttr, CqOps, Device, NewCq, Notify, Udata, WcSlots};
+use rdma::{errno, Consumer, CqAttr, CqOps, Details, Device, NewCq, Notify, Udata, WcSlots};
 
 /// The driver's object of the RDMA core's CQ.
 pub(crate) struct Object {
@@ -59,6 +59,13 @@ impl CqOps<Rsiw> for Object {
         };
         let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
         Ok(Arc::new(Object { cq, _held: held }, consumer.flags())?)
+    }
+
+    fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
+        let status = self.cq.status();
+        details.number(c"unpolled", status.unpolled.into())?;
+        details.word(c"armed", status.armed)?;
+        details.number(c"overflowed", status.overflowed.into())
     }
 
     fn poll(self: &Arc<Self>, out: &mut WcSlots<'_>) -> Result {

@@ -10,7 +10,7 @@ use crate::{
     pd::Pd,
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
-use rdma::{Consumer, KernelMemory, MrOps, NewMr, SgMap, Udata, UserMr};
+use rdma::{Consumer, Details, KernelMemory, MrOps, NewMr, SgMap, Udata, UserMr};
 
 /// The driver's object of the RDMA core's MR.
 pub(crate) struct Mr {
@@ -140,6 +140,21 @@ impl MrOps<Rsiw> for Mr {
 
     fn map_sg(self: &Arc<Self>, map: &mut SgMap<'_>) -> Result {
         self.region.map(map)
+    }
+
+    fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
+        let status = self.region.status();
+        details.word(c"kind", status.kind)?;
+        details.number(c"pinned_pages", status.pinned_pages)?;
+        details.number(c"valid", status.valid.into())?;
+        for (name, right) in [
+            (c"local_write", Access::LOCAL_WRITE),
+            (c"remote_write", Access::REMOTE_WRITE),
+            (c"remote_read", Access::REMOTE_READ),
+        ] {
+            details.number(name, status.access.allows(right).into())?;
+        }
+        details.number(c"registered_by", status.stream.into())
     }
 
     fn dereg(self: &Arc<Self>) -> Result {

@@ -206,7 +206,11 @@ impl QpOps<Rsiw> for Qp {
         details.number(c"ird", ird.into())?;
         details.number(c"ord", ord.into())?;
         details.number(c"reads_asked", self.queues().inbound.waiting().into())?;
-        details.number(c"receives_taken", self.queues().receives.get())
+        details.number(c"receives_taken", self.queues().receives.get())?;
+        match self.stream.tcp_cookie() {
+            Some(cookie) => details.hex(c"tcp_cookie", cookie),
+            None => Ok(()),
+        }
     }
 
     /// Ends a QP: afterwards it is not found, and does not send, receive or complete. Context:

@@ -12,7 +12,7 @@ use crate::{
     ring::WorkRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, Consumer, Device, NewSrq, RecvWrs, SrqAttr, SrqOps, Udata};
+use rdma::{errno, Consumer, Details, Device, NewSrq, RecvWrs, SrqAttr, SrqOps, Udata};
 
 /// A shared receive queue.
 pub(crate) struct Srq {
@@ -81,6 +81,12 @@ impl SrqOps<Rsiw> for Srq {
             max_sge: self.rq.max_sge(),
             limit: self.rq.limit(),
         })
+    }
+
+    fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
+        details.number(c"size", self.rq.size().into())?;
+        details.number(c"posted", self.rq.posted().into())?;
+        details.number(c"limit", self.rq.limit().into())
     }
 
     /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `ENOMEM`

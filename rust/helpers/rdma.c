@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/jiffies.h>
+#include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
@@ -340,6 +341,27 @@ void rust_helper_rdma_details_end(struct sk_buff *msg, struct nlattr *nest)
 void rust_helper_rdma_details_cancel(struct sk_buff *msg, struct nlattr *nest)
 {
 	nla_nest_cancel(msg, nest);
+}
+
+/*
+ * The version of a device's driver as a firmware's: in text, if there is room for
+ * IB_FW_VERSION_NAME_MAX characters, and as the number that libraries take apart.
+ * A module without a version has an empty one, and 0.
+ */
+u64 rust_helper_rdma_module_version(const struct ib_device *dev, char *text)
+{
+	unsigned short major = 0, minor = 0, patch = 0;
+	const char *version = "";
+
+#ifdef CONFIG_MODULES
+	if (dev->ops.owner && dev->ops.owner->version)
+		version = dev->ops.owner->version;
+#endif
+	if (text)
+		strscpy(text, version, IB_FW_VERSION_NAME_MAX);
+	if (sscanf(version, "%hu.%hu.%hu", &major, &minor, &patch) < 1)
+		return 0;
+	return (u64)major << 32 | (u32)minor << 16 | patch;
 }
 
 /* The connection manager */

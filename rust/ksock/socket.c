@@ -6,6 +6,7 @@
 
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
+#include <linux/sock_diag.h>
 #include <linux/tcp.h>
 #include <linux/uio.h>
 #include <net/inet_sock.h>
@@ -464,6 +465,15 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 	if (ret >= 0 && unlikely(tcp_sk(sk)->urg_data))
 		return -EPROTO;
 	return ret;
+}
+
+/* Makes the cookie if nobody has asked for it before. */
+u64 rust_helper_ksock_cookie(struct sock *sk)
+{
+	u32 halves[2];
+
+	sock_diag_save_cookie(sk, halves);
+	return (u64)halves[1] << 32 | halves[0];
 }
 
 bool rust_helper_ksock_at_eof(const struct sock *sk)

@@ -330,6 +330,13 @@ impl TcpSocket {
         unsafe { bindings::ksock_last_ack_ms(self.sk()) }
     }
 
+    /// The number that names the socket on this machine (`SO_COOKIE`); `ss -e` shows it as `sk:`,
+    /// in hexadecimal. C: `sock_diag_save_cookie()`. Context: any but interrupts.
+    pub fn cookie(&self) -> u64 {
+        // SAFETY: By the type invariant `sk` is valid.
+        unsafe { bindings::ksock_cookie(self.sk()) }
+    }
+
     /// Octets that were received so far. Context: any.
     pub fn bytes_received(&self) -> u64 {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.

@@ -6,7 +6,7 @@ use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, prelude::*, str::CStr};
 use rdma_bindings as bindings;
 
-/// A list of named numbers in a netlink message that is being written.
+/// A list of named values in a netlink message that is being written.
 pub struct Details<'a> {
     /// INVARIANT: During `'a` this message is being written, and a list was begun in it.
     msg: *mut bindings::sk_buff,
@@ -41,6 +41,20 @@ impl Details<'_> {
             }
         }
         done
+    }
+
+    /// Adds a word. Errors: `EMSGSIZE` if there is no room.
+    pub fn word(&mut self, name: &CStr, value: &CStr) -> Result {
+        let (name, value) = (name.as_char_ptr(), value.as_char_ptr());
+        // SAFETY: By the type invariant the message is being written. The function copies both.
+        to_result(unsafe { bindings::rdma_nl_put_driver_string(self.msg, name, value) })
+    }
+
+    /// Adds a number that tools show in hexadecimal. Errors: `EMSGSIZE` if there is no room.
+    pub fn hex(&mut self, name: &CStr, value: u64) -> Result {
+        let name = name.as_char_ptr();
+        // SAFETY: By the type invariant the message is being written. The function copies the name.
+        to_result(unsafe { bindings::rdma_nl_put_driver_u64_hex(self.msg, name, value) })
     }
 
     /// Adds a number. Errors: `EMSGSIZE` if there is no room.

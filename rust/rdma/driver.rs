@@ -152,6 +152,12 @@ pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
         cq: &mut NewCq<'_>,
     ) -> Result<Arc<Self>>;
 
+    /// Adds the driver's own attributes to the description of a completion queue, for all users
+    /// to read. Context: sleeping.
+    fn describe(self: &Arc<Self>, _details: &mut Details<'_>) -> Result {
+        Ok(())
+    }
+
     /// Destroys a completion queue, which no queue pair uses any more. Context: sleeping.
     fn destroy(self: &Arc<Self>) -> Result {
         Ok(())
@@ -233,6 +239,12 @@ pub trait SrqOps<D: Driver>: Sized + Send + Sync + 'static {
     /// The attributes of a shared receive queue. Context: sleeping.
     fn query(self: &Arc<Self>) -> Result<SrqAttr>;
 
+    /// Adds the driver's own attributes to the description of a shared receive queue, for all users
+    /// to read. Context: sleeping.
+    fn describe(self: &Arc<Self>, _details: &mut Details<'_>) -> Result {
+        Ok(())
+    }
+
     /// Destroys a shared receive queue, which no queue pair uses any more. Context: sleeping.
     fn destroy(self: &Arc<Self>) -> Result {
         Ok(())
@@ -266,6 +278,12 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Maps pages to a region of [`MrOps::alloc`], by [`SgMap::map_into`]. The region has them when
     /// the consumer has posted a request to register them. Context: any.
     fn map_sg(self: &Arc<Self>, map: &mut SgMap<'_>) -> Result;
+
+    /// Adds the driver's own attributes to the description of a region, for all users
+    /// to read. Context: sleeping.
+    fn describe(self: &Arc<Self>, _details: &mut Details<'_>) -> Result {
+        Ok(())
+    }
 
     /// Destroys a region. On return the driver must not access its memory. Context: sleeping.
     fn dereg(self: &Arc<Self>) -> Result;

@@ -91,6 +91,12 @@ impl Umem {
         self.len() == 0
     }
 
+    /// The number of pages that are pinned.
+    pub fn pages(&self) -> u64 {
+        let skip = self.address() & !PAGE_MASK as u64;
+        (self.len() + skip).div_ceil(PAGE_SIZE as u64)
+    }
+
     /// The address of the memory in the process.
     pub fn address(&self) -> u64 {
         // SAFETY: `self` owns the umem, and this field does not change.

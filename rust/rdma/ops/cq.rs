@@ -5,6 +5,7 @@
 use super::{errno, Ops};
 use crate::{
     attr::{CqAttr, Notify},
+    details::Details,
     device::Device,
     driver::{CqOps, Driver},
     object::{
@@ -87,6 +88,24 @@ impl<D: Driver> Ops<D> {
                 }
             }
         }
+    }
+
+    /// The `fill_res_cq_entry` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn fill_res_cq_entry(
+        msg: *mut bindings::sk_buff,
+        cq: *mut bindings::ib_cq,
+    ) -> i32 {
+        // SAFETY: `cq` has its state: the core got it from the list of resources, where it is from
+        // the end of its creation on. It holds a reference to the entry there, for whose end the
+        // destruction waits before it calls `destroy_cq`. The core is writing `msg`.
+        errno(unsafe {
+            let data = &CqObject::<D>::state(cq).data;
+            Details::write(msg, |details| data.describe(details))
+        })
     }
 
     /// The `destroy_cq` operation.

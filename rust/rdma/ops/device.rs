@@ -25,15 +25,32 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `udata` is null or that of the verb in progress, `dev` has its state, and `attr`
         // is valid for writes, and nobody else uses it. The library neither sends data nor gets
-        // any.
+        // any. The driver's module stays while it has a device.
         unsafe {
             let ret = bindings::ib_no_udata_io(udata);
             if ret != 0 {
                 return ret;
             }
             D::limits(Device::<D>::from_raw(dev)).store(&mut *attr);
+            if (*attr).fw_ver == 0 {
+                (*attr).fw_ver = bindings::rdma_module_version(dev, ptr::null_mut());
+            }
         }
         0
+    }
+
+    /// The `get_dev_fw_str` operation: the module's version, in place of a firmware's.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn get_dev_fw_str(
+        dev: *mut bindings::ib_device,
+        text: *mut kernel::ffi::c_char,
+    ) {
+        // SAFETY: `dev` is valid, and its driver's module stays while it has a device. `text` has
+        // room for `IB_FW_VERSION_NAME_MAX` characters.
+        unsafe { bindings::rdma_module_version(dev, text) };
     }
 
     /// The `query_port` operation.

@@ -62,6 +62,11 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
         get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
 
+        get_dev_fw_str: Some(Ops::<D>::get_dev_fw_str),
+
+        fill_res_cq_entry: Some(Ops::<D>::fill_res_cq_entry),
+        fill_res_mr_entry: Some(Ops::<D>::fill_res_mr_entry),
+        fill_res_srq_entry: Some(Ops::<D>::fill_res_srq_entry),
         fill_res_qp_entry: Some(Ops::<D>::fill_res_qp_entry),
 
         alloc_ucontext: Some(Ops::<D>::alloc_ucontext),

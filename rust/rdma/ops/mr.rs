@@ -2,9 +2,10 @@
 
 //! Operations on memory regions.
 
-use super::Ops;
+use super::{errno, Ops};
 use crate::{
     attr::Access,
+    details::Details,
     device::Device,
     driver::{Driver, MrOps},
     errno::unsupported,
@@ -151,6 +152,24 @@ impl<D: Driver> Ops<D> {
             Ok(()) => map.mapped(),
             Err(e) => e.to_errno(),
         }
+    }
+
+    /// The `fill_res_mr_entry` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn fill_res_mr_entry(
+        msg: *mut bindings::sk_buff,
+        mr: *mut bindings::ib_mr,
+    ) -> i32 {
+        // SAFETY: `mr` comes from `MrObject::create`: the core got it from the list of resources,
+        // where it is from the end of its creation on. It holds a reference to the entry there, for
+        // whose end the destruction waits before it calls `dereg_mr`. The core is writing `msg`.
+        errno(unsafe {
+            let data = MrObject::<D>::data(mr);
+            Details::write(msg, |details| data.describe(details))
+        })
     }
 
     /// The `dereg_mr` operation.

@@ -5,6 +5,7 @@
 use super::{errno, Ops};
 use crate::{
     attr::SrqAttr,
+    details::Details,
     device::Device,
     driver::{Driver, SrqOps},
     errno::unsupported,
@@ -134,6 +135,24 @@ impl<D: Driver> Ops<D> {
                 .map(|known| known.store(&mut *attr))
         };
         errno(result)
+    }
+
+    /// The `fill_res_srq_entry` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn fill_res_srq_entry(
+        msg: *mut bindings::sk_buff,
+        srq: *mut bindings::ib_srq,
+    ) -> i32 {
+        // SAFETY: `srq` has its state: the core got it from the list of resources, where it is from
+        // the end of its creation on. It holds a reference to the entry there, for whose end the
+        // destruction waits before it calls `destroy_srq`. The core is writing `msg`.
+        errno(unsafe {
+            let data = &SrqObject::<D>::state(srq).data;
+            Details::write(msg, |details| data.describe(details))
+        })
     }
 
     /// The `destroy_srq` operation.

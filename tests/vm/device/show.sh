@@ -8,7 +8,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 14
+plan 17
 
 run "load the driver" load_driver || exit 1
 mac=$(</sys/class/net/eth0/address)
@@ -85,6 +85,13 @@ statistic() {
 }
 run "rdma statistic shows counters, which begin at 0" statistic
 
+version=$(</sys/module/rsiw/version)
+firmware() {
+	field fw_ver "$version" && [ "$(</sys/class/infiniband/"$DEV"/fw_ver)" = "$version" ] &&
+		prints "$DEV: .* fw $version " rdma -d dev show "$DEV"
+}
+run "the module's version stands for the firmware's" firmware
+
 # resources "pd 1 cq 1 …": how many objects of the device `rdma resource` counts.
 resources() { prints "$1" rdma res show "$DEV"; }
 # Protection domains of consumers in the kernel that use every device (smbdirect does).
@@ -96,6 +103,18 @@ held() {
 		prints "link $DEV/.* type RC state .*comm watch" rdma res show qp
 }
 run "rdma resource shows the objects of a process" held
+# details KIND TEXT: what the driver tells of the process' object.
+details() {
+	rdma -dd res show "$1" | grep -A 1 'comm watch' >"$WORK/details"
+	cat "$WORK/details"
+	grep -q "$2 " "$WORK/details"
+}
+described() {
+	details cq 'drv_unpolled 0 drv_armed next drv_overflowed 0' &&
+		details srq 'drv_size 8 drv_posted 3 drv_limit 0' &&
+		details mr 'drv_kind process drv_pinned_pages 1 drv_valid 1 drv_local_write 1 drv_remote_write 0'
+}
+run "rdma resource shows the driver's details of queues and regions" described
 let_go() { kill "$(<"$WORK/watch.pid")"; ends watch 5; resources "pd $others cq 0 qp 0 cm_id 0 mr 0"; }
 run "rdma resource shows no object of a killed process" let_go
 
@@ -105,6 +124,16 @@ taken() {
 	awk -v least="$1" '{ for (i = 1; i < NF; i++) if ($i == "drv_receives_taken" && $(i + 1) >= least) n++ }
 		END { exit n != 2 }' "$WORK/taken"
 }
+# found: TCP's sockets at both ends are found by the cookies of the queue pairs.
+found() {
+	local cookie count=0
+	ss -Htne >"$WORK/sockets"
+	while read -r cookie; do
+		echo "cookie $cookie"
+		grep -E "sk:$cookie( |\$)" "$WORK/sockets" && count=$((count + 1))
+	done < <(grep -o 'drv_tcp_cookie 0x[0-9a-f]*' "$WORK/taken" | cut -d x -f 2)
+	[ "$count" = 2 ]
+}
 taken_while_busy() {
 	peer_bg server rping -s -a "$ADDR" -p 7199
 	server_up 7199
@@ -112,8 +141,12 @@ taken_while_busy() {
 	wait_for 20 taken 20 && taken 20
 	local status=$?
 	cat "$WORK/taken"
+	found >"$WORK/found"
+	echo $? >"$WORK/found.status"
 	peer_kill client
 	peer_end server 20
 	return "$status"
 }
 run "rdma resource shows the receives that a peer has taken" taken_while_busy
+cookies() { cat "$WORK/found" "$WORK/sockets"; return "$(<"$WORK/found.status")"; }
+run "ss finds the TCP connection of a queue pair by its cookie" cookies
