@@ -3,6 +3,7 @@
 //! The counters of a device, for `rdma statistic show link` and the hw_counters files in sysfs.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use iwarp::{rdmap::Layer, TermCode};
 use rdma::StatDesc;
 
 macro_rules! counters {
@@ -30,6 +31,54 @@ macro_rules! counters {
             }
         }
     };
+}
+
+impl Counters {
+    /// Counts a fault that rx has found in the peer's data, by the error that it is to the peer.
+    #[cold]
+    pub(crate) fn peer_fault(&self, code: TermCode) {
+        self.rx_faults.add(1);
+        let cause = match code {
+            TermCode::TAGGED_INVALID_STAG
+            | TermCode::TAGGED_NOT_ASSOCIATED
+            | TermCode::READ_INVALID_STAG
+            | TermCode::READ_ACCESS
+            | TermCode::READ_NOT_ASSOCIATED
+            | TermCode::CANNOT_INVALIDATE => &self.rx_faults_access,
+            TermCode::TAGGED_BOUNDS
+            | TermCode::TAGGED_TO_WRAP
+            | TermCode::READ_BOUNDS
+            | TermCode::READ_TO_WRAP
+            | TermCode::MESSAGE_TOO_LONG => &self.rx_faults_bounds,
+            TermCode::NO_BUFFER => &self.rx_faults_no_buffer,
+            _ => &self.rx_faults_protocol,
+        };
+        cause.add(1);
+    }
+
+    /// Counts a Terminate that is sent.
+    #[cold]
+    pub(crate) fn terminate_sent(&self, code: TermCode) {
+        self.tx_terminates.add(1);
+        match code.layer() {
+            Layer::Rdmap => self.tx_terminates_rdmap.add(1),
+            Layer::Ddp => self.tx_terminates_ddp.add(1),
+            Layer::Llp => self.tx_terminates_mpa.add(1),
+            Layer::Other(_) => {}
+        }
+    }
+
+    /// Counts a Terminate that was received.
+    #[cold]
+    pub(crate) fn terminate_received(&self, code: TermCode) {
+        self.rx_terminates.add(1);
+        match code.layer() {
+            Layer::Rdmap => self.rx_terminates_rdmap.add(1),
+            Layer::Ddp => self.rx_terminates_ddp.add(1),
+            Layer::Llp => self.rx_terminates_mpa.add(1),
+            Layer::Other(_) => {}
+        }
+    }
 }
 
 /// One counter. Its accesses are relaxed, as no other data depends on it.
@@ -71,6 +120,8 @@ counters! {
     rx_bytes = c"rx_bytes",
     /// Messages received in full.
     rx_messages = c"rx_messages",
+    /// Those of `tx_stalls` where TCP had no memory, and not the window or the send buffer no room.
+    tx_stalls_memory = c"tx_stalls_memory",
     /// RDMA Sends that found no receive, and waited for one.
     rx_stalls = c"rx_stalls",
     /// RDMA Sends that waited for a receive in vain.
@@ -79,12 +130,36 @@ counters! {
     rx_crc_errors = c"rx_crc_errors",
     /// Other violations of the protocol, or of access rights, by the peer.
     rx_faults = c"rx_faults",
+    /// Those of `rx_faults` where the STag was invalid, or did not give the right.
+    rx_faults_access = c"rx_faults_access",
+    /// Those of `rx_faults` outside of a buffer or a region.
+    rx_faults_bounds = c"rx_faults_bounds",
+    /// Those of `rx_faults` without a receive, or with more Reads than the IRD.
+    rx_faults_no_buffer = c"rx_faults_no_buffer",
+    /// All other `rx_faults`.
+    rx_faults_protocol = c"rx_faults_protocol",
     /// Terminate messages sent.
     tx_terminates = c"tx_terminates",
+    /// Those of `tx_terminates` that report an error of RDMAP.
+    tx_terminates_rdmap = c"tx_terminates_rdmap",
+    /// Those of `tx_terminates` that report an error of DDP.
+    tx_terminates_ddp = c"tx_terminates_ddp",
+    /// Those of `tx_terminates` that report an error of MPA.
+    tx_terminates_mpa = c"tx_terminates_mpa",
     /// Terminate messages received.
     rx_terminates = c"rx_terminates",
+    /// Those of `rx_terminates` that report an error of RDMAP.
+    rx_terminates_rdmap = c"rx_terminates_rdmap",
+    /// Those of `rx_terminates` that report an error of DDP.
+    rx_terminates_ddp = c"rx_terminates_ddp",
+    /// Those of `rx_terminates` that report an error of MPA.
+    rx_terminates_mpa = c"rx_terminates_mpa",
     /// Connections that reached data transfer.
     connections = c"connections",
+    /// Those of `connections` that this end began.
+    connections_initiated = c"connections_initiated",
+    /// Those of `connections` that this end accepted.
+    connections_accepted = c"connections_accepted",
     /// Completions that found their CQ full.
     cq_overflows = c"cq_overflows",
 }

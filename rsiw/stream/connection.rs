@@ -118,7 +118,12 @@ impl User for Stream {
             queues.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(Sender { tx, conn });
         }
-        self.dev().counters.connections.add(1);
+        let counters = &self.dev().counters;
+        counters.connections.add(1);
+        match p.initiator {
+            true => counters.connections_initiated.add(1),
+            false => counters.connections_accepted.add(1),
+        }
         // For the RTR, and for requests that a process may have posted early.
         self.wake_tx();
         Ok(())

@@ -38,17 +38,21 @@ impl Stream {
     /// consumer. Context: callback.
     fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
         let counters = &self.dev().counters;
-        let (event, counter) = match fault.kind() {
-            FaultKind::Crc => (QpEvent::Fatal, Some(&counters.rx_crc_errors)),
-            FaultKind::Local => (QpEvent::Fatal, None),
-            FaultKind::Framing => (QpEvent::RequestError, Some(&counters.rx_faults)),
-            FaultKind::Ddp(_) | FaultKind::Rdmap(_) => {
-                (QpEvent::AccessError, Some(&counters.rx_faults))
+        let event = match fault.kind() {
+            FaultKind::Crc => {
+                counters.rx_crc_errors.add(1);
+                QpEvent::Fatal
+            }
+            FaultKind::Local => QpEvent::Fatal,
+            FaultKind::Framing => {
+                counters.peer_fault(TermCode::MPA_FPDU_START);
+                QpEvent::RequestError
+            }
+            FaultKind::Ddp(code) | FaultKind::Rdmap(code) => {
+                counters.peer_fault(code);
+                QpEvent::AccessError
             }
         };
-        if let Some(counter) = counter {
-            counter.add(1);
-        }
         let (reason, peer) = (fault.reason(), self.peer());
         if self.begin_terminate(terminate) {
             self.warn(peer, format_args!("{reason}; stream terminated"));
@@ -61,7 +65,7 @@ impl Stream {
     /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
     /// callback.
     fn peer_terminated(&self, t: &Terminate) {
-        self.dev().counters.rx_terminates.add(1);
+        self.dev().counters.terminate_received(t.code());
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
         if t.read_request().is_some() {

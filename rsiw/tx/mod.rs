@@ -205,7 +205,10 @@ impl Tx {
                 Ok(Sent::WouldBlock) => {
                     counters.tx_stalls.add(1);
                     return match transport.has_room() {
-                        true => Step::NoMemory,
+                        true => {
+                            counters.tx_stalls_memory.add(1);
+                            Step::NoMemory
+                        }
                         false => Step::Waits,
                     };
                 }
@@ -332,7 +335,7 @@ impl Tx {
             self.current.end();
             self.blocked = None;
             if let Some(t) = due {
-                queues.dev.counters.tx_terminates.add(1);
+                queues.dev.counters.terminate_sent(t.code());
                 self.current.terminate(t);
                 let built = self.append(transport);
                 self.current.end();

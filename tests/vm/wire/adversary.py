@@ -177,6 +177,12 @@ class Adversary:
             return self.before.grew(name, self.after)
         numbers = {name: grew(name) for name in ("connections", "rx_faults", "rx_crc_errors",
                                                  "tx_terminates", "rx_terminates", "cq_overflows")}
+        for name, parts in (("rx_faults", ("access", "bounds", "no_buffer", "protocol")),
+                            ("tx_terminates", ("rdmap", "ddp", "mpa")),
+                            ("connections", ("initiated", "accepted"))):
+            by_part = {part: grew(f"{name}_{part}") for part in parts}
+            check(sum(by_part.values()) == numbers[name],
+                  f"{name}: {numbers[name]}, by part {by_part}")
         faults = numbers["rx_faults"] + numbers["rx_crc_errors"]
         check(faults > self.count // 4, f"hardly any fault is counted: {numbers}")
         check(faults <= numbers["connections"], f"more faults than connections: {numbers}")
