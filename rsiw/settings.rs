@@ -134,9 +134,9 @@ impl Settings {
         self.verify_first.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether this end offers FPDUs that are larger than a TCP segment, and agrees to them, by bits
-    /// of the MPA frame that RFC 5044 reserves. Documentation/connection.md tells what peers make of
-    /// these.
+    /// Whether this end offers FPDUs that are larger than a TCP segment, and agrees to them, by
+    /// bits of the MPA frame that RFC 5044 reserves. Documentation/connection.md tells what peers
+    /// make of these.
     pub(crate) fn large_fpdu(&self) -> bool {
         self.large_fpdu.load(Ordering::Relaxed) != 0
     }

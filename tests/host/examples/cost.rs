@@ -2,9 +2,9 @@
 
 //! Measures the cost of the engine per FPDU, without CRC and copies.
 //!
-//! `cost WHAT [FPDUS] [PAYLOAD]` prints nanoseconds. WHAT: `rx`, `rx-crc`, `tx`, each FPDU a message;
-//! `rx-long`, `rx-long-crc`, `tx-long`, with FPDUs of long messages. Under an instruction counter, the
-//! difference between two runs with different FPDUS is exact (for instance `valgrind
+//! `cost WHAT [FPDUS] [PAYLOAD]` prints nanoseconds. WHAT: `rx`, `rx-crc`, `tx`, each FPDU a
+//! message; `rx-long`, `rx-long-crc`, `tx-long`, with FPDUs of long messages. Under an instruction
+//! counter, the difference between two runs with different FPDUS is exact (for instance `valgrind
 //! --tool=callgrind`, or `perf stat -e instructions:u`).
 
 use std::hint::black_box;
