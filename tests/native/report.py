@@ -62,7 +62,7 @@ def payload(kind):
     """The part of the octets on the link that is payload, and the FPDUs in a MiB of it."""
     if kind == "tcp":
         return 1, 0
-    of_fpdu = LARGE if "large_fpdu=1" in kind else SEGMENT
+    of_fpdu = SEGMENT if "large_fpdu=0" in kind else LARGE
     return of_fpdu / (of_fpdu + OVERHEAD), MIB / of_fpdu
 
 
