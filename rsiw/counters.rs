@@ -60,24 +60,34 @@ impl Counters {
     #[cold]
     pub(crate) fn terminate_sent(&self, code: TermCode) {
         self.tx_terminates.add(1);
-        match code.layer() {
-            Layer::Rdmap => self.tx_terminates_rdmap.add(1),
-            Layer::Ddp => self.tx_terminates_ddp.add(1),
-            Layer::Llp => self.tx_terminates_mpa.add(1),
-            Layer::Other(_) => {}
-        }
+        add_by_layer(
+            code,
+            &self.tx_terminates_rdmap,
+            &self.tx_terminates_ddp,
+            &self.tx_terminates_mpa,
+        );
     }
 
     /// Counts a Terminate that was received.
     #[cold]
     pub(crate) fn terminate_received(&self, code: TermCode) {
         self.rx_terminates.add(1);
-        match code.layer() {
-            Layer::Rdmap => self.rx_terminates_rdmap.add(1),
-            Layer::Ddp => self.rx_terminates_ddp.add(1),
-            Layer::Llp => self.rx_terminates_mpa.add(1),
-            Layer::Other(_) => {}
-        }
+        add_by_layer(
+            code,
+            &self.rx_terminates_rdmap,
+            &self.rx_terminates_ddp,
+            &self.rx_terminates_mpa,
+        );
+    }
+}
+
+/// Counts a Terminate for the layer whose error it reports.
+fn add_by_layer(code: TermCode, rdmap: &Counter, ddp: &Counter, mpa: &Counter) {
+    match code.layer() {
+        Layer::Rdmap => rdmap.add(1),
+        Layer::Ddp => ddp.add(1),
+        Layer::Llp => mpa.add(1),
+        Layer::Other(_) => {}
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Region {
     /// The number of the QP that made the fast registration, or 0.
     pub(super) stream: AtomicU32,
     #[pin]
-    pub(super) store: Revocable<Store>,
+    store: Revocable<Store>,
 }
 
 impl Region {
