@@ -132,7 +132,7 @@ void oob_recv(struct side *s, void *data, size_t len)
 	case OOB_SKIP:
 		skip("%s", got);
 	case OOB_FAIL:
-		fail("the other side failed: %s", got);
+		fail_with_peer(got);
 	case OOB_PASS:
 		fail("the other side is done already");
 	default:

@@ -105,6 +105,21 @@ void fail_at(const char *file, int line, const char *fmt, ...)
 	tell(V_FAIL);
 }
 
+/*
+ * The other side has failed, with this message. It stays that side's, as it may show a known
+ * fault that only that side sees.
+ */
+void fail_with_peer(const char *message)
+{
+	static const char own[] = "the other side failed";
+
+	memcpy(result.own, own, sizeof(own));
+	add_evidence(result.own + sizeof(own) - 1, sizeof(result.own) - sizeof(own) + 1);
+	snprintf(result.peer, sizeof(result.peer), "%s", message);
+	oob_put(side->oob, OOB_FAIL, result.own, strlen(result.own));
+	tell(V_FAIL);
+}
+
 void skip(const char *fmt, ...)
 {
 	va_list ap;

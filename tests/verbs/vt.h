@@ -76,6 +76,7 @@ struct result {
 
 void fail_at(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), noreturn));
+void fail_with_peer(const char *message) __attribute__((noreturn));
 void skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 void run_child(struct side *s, const struct test *t, int out)
 	__attribute__((noreturn));
