@@ -33,7 +33,9 @@ plan $((${#consumers[@]} * ${#rounds[@]} + 1))
 # --- consumers -----------------------------------------------------------------------------------------
 #
 # The function of a consumer defines start_server, start_client, target (the file or device that the client
-# can write to), stop_client and stop_server.
+# can write to), stop_client, gone_client (nothing is left of it, once nobody writes) and stop_server.
+
+gone_client() { :; }
 
 nfs() {
 	. /tests/nfs/lib
@@ -68,6 +70,9 @@ smb() {
 	start_client() { mount_smb; }
 	target() { echo "$MNT/load"; }
 	stop_client() { umount -f -l "$MNT"; }
+	# The client goes on trying to reach the server until the last process has left the mount, and a
+	# connection that is set up meanwhile disturbs the next round.
+	gone_client() { ! pgrep -x cifsd; }
 	stop_server() { on_server stop_smb; }
 }
 srp() {
@@ -148,6 +153,7 @@ a_round() {
 	fi
 	stop_client || { echo "the client does not end"; result=1; }
 	[ -z "$writer" ] || { kill "$writer"; wait "$writer"; } 2>/dev/null
+	wait_for 20 gone_client || { echo "the client stays"; result=1; }
 	stop_server || { echo "the server does not end"; result=1; }
 	return "$result"
 }
