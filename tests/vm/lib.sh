@@ -197,7 +197,7 @@ retry() {
 # patiently COMMAND...: runs the command, and runs it again where it fails beside siw and a fault of siw's
 # shows (siw_fault): three times at most. The command starts its own server and has a time limit (within).
 patiently() {
-	local try crc fault status said
+	local try crc fault status said watch
 	if ! beside_siw; then
 		"$@"
 		return
@@ -206,14 +206,22 @@ patiently() {
 	for ((try = 1; ; try++)); do
 		crc=$(on_rsiw crc_errors)
 		status=0
+		if [ "$RSIW_DRIVER" = siw ]; then
+			watch_unread >"$said.unread" &
+		else
+			# The program itself, not peer_sh, as it is to be ended.
+			peer bash -c '. /tests/lib.sh; _planned=-; watch_unread' >"$said.unread" 2>/dev/null &
+		fi
+		watch=$!
 		"$@" >"$said" 2>&1 || status=$?
+		{ kill "$watch" && wait "$watch"; } 2>/dev/null
 		cat "$said"
 		[ "$status" != 0 ] || break
 		[ "$try" -lt 4 ] || break
 		fault=$(siw_fault "$said" "$crc") || break
 		retry "$fault" "$*"
 	done
-	rm "$said"
+	rm "$said" "$said.unread"
 	return "$status"
 }
 beside_siw() { [[ " ${RSIW_DRIVER_PEER:-} $RSIW_DRIVER " = *" siw "* ]]; }
@@ -221,21 +229,33 @@ beside_siw() { [[ " ${RSIW_DRIVER_PEER:-} $RSIW_DRIVER " = *" siw "* ]]; }
 on_rsiw() { if [ "$RSIW_DRIVER" = rsiw ]; then "$@"; else peer_sh "$*"; fi; }
 on_siw() { if [ "$RSIW_DRIVER" = siw ]; then "$@"; else peer_sh "$*"; fi; }
 crc_errors() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/rx_crc_errors 2>/dev/null || echo 0; }
-# Octets that wait unread in TCP sockets of the kernel, which no process has.
-unread() { ss -Htnp | awk '$2 > 0 && !/users:/ { n += $2 } END { print n + 0 }'; }
+# The TCP sockets of the kernel, which no process has, with octets that wait unread: a line for each.
+unread() { ss -Htnp | awk '$2 > 0 && !/users:/ { print $2, $4, $5 }'; }
+# Prints the sockets in which the same octets have waited for three seconds, whenever there are any. A consumer
+# that gives up takes its socket with it, so this looks before the end.
+watch_unread() {
+	local before='' now
+	while nap 3; do
+		now=$(unread)
+		[ -z "$now" ] || grep -Fx -- "$now" <<<"$before"
+		before=$now
+	done
+}
 
 # siw_fault OUTPUT CRC-ERRORS: prints which known fault of siw's explains a failure. OUTPUT is a file with what
-# the command printed, CRC-ERRORS the number that rsiw had counted before. There are two faults. On a busy
-# machine siw sends FPDUs with a wrong CRC (in one of 40 rcopies; captures show it on the wire), which rsiw
-# counts. And siw misses a first FPDU that arrives while siw_accept() still sets up its socket: its octets
-# stay unread in the socket. Wrong data are never excused.
+# the command printed, and OUTPUT.unread has what watch_unread printed; CRC-ERRORS is the number that rsiw had
+# counted before. There are two faults. On a busy machine siw sends FPDUs with a wrong CRC (in one of 40 rcopies;
+# captures show it on the wire), which rsiw counts. And siw misses a first FPDU that arrives while siw_accept()
+# still sets up its socket: its octets stay unread in the socket. Wrong data are never excused.
 siw_fault() {
-	local errors octets
+	local errors
 	! grep -qiE 'mismatch|verif.* fail|verify:|bad |differ' "$1" || return
 	errors=$(($(on_rsiw crc_errors) - $2))
 	[ "$errors" -le 0 ] || { echo siw-crc; return; }
-	octets=$(on_siw unread)
-	[ "$octets" -eq 0 ] || { echo siw-unread; return; }
+	if [ -s "$1.unread" ] || [ -n "$(on_siw unread)" ]; then
+		echo siw-unread
+		return
+	fi
 	return 1
 }
 
