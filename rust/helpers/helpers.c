@@ -9,6 +9,7 @@
 #if __has_include("../ksock/ksock.h")
 #include "../ksock/socket.c"
 #include "../ksock/send.c"
+#include "../ksock/tls.c"
 #endif
 
 /* The module! macro has no version. bindgen, which also reads this file, is not told one. */

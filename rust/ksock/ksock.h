@@ -103,6 +103,25 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					unsigned int count, size_t len,
 					int *segment_offset, bool end);
 
+int rust_helper_ksock_give_file(struct socket *sock);
+void rust_helper_ksock_release(struct socket *sock);
+int rust_helper_ksock_peek(struct socket *sock, u8 *octet);
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
+				    unsigned int timeout_ms,
+				    void (*done)(void *data, int status, int peer), void *data);
+bool rust_helper_ksock_tls_cancel(struct sock *sk);
+bool rust_helper_ksock_tls_is_on(const struct sock *sk);
+bool rust_helper_ksock_tls_is_behind(const struct sock *sk);
+int rust_helper_ksock_tls_close_notify(struct sock *sk);
+int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len);
+int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+				     unsigned int count, size_t len);
+int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type);
+int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
+			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+			       bool *stopped);
+int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der);
+
 struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);
 void rust_helper_ksock_page_put(struct page *page);

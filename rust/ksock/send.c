@@ -55,6 +55,10 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 	const int first = mss - *segment_offset;
 	int room = 0;
 
+	/* Beneath TLS, say: these octets would be sent in the clear, in the middle of a record. */
+	if (unlikely(inet_csk(sk)->icsk_ulp_ops))
+		return -EINVAL;
+
 	if (*segment_offset < 0)
 		return tcp_sendmsg_locked(sk, msg, len);
 

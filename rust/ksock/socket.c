@@ -458,6 +458,10 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 	read_descriptor_t desc = { .count = 1 };
 	int ret;
 
+	/* The octets are another's, TLS' for one. */
+	if (unlikely(inet_csk(sk)->icsk_ulp_ops))
+		return -EINVAL;
+
 	desc.arg.data = &reader;
 	ret = tcp_read_sock(sk, &desc, ksock_read_skb);
 

@@ -41,6 +41,12 @@ macro_rules! declare {
 }
 
 declare! {
+    /// The data is damaged.
+    EBADMSG,
+    /// A key is too old.
+    EKEYEXPIRED,
+    /// Required key not available.
+    ENOKEY,
     /// Protocol error.
     EPROTO,
     /// Address family not supported.

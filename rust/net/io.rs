@@ -35,7 +35,7 @@ pub enum Received {
 }
 
 #[inline]
-fn sent(ret: c_int) -> Result<Sent> {
+pub(crate) fn sent(ret: c_int) -> Result<Sent> {
     match usize::try_from(ret) {
         // TCP never takes 0 bytes of a send. If it did, a caller that sends in a loop would spin.
         Ok(0) => return Err(EIO),
@@ -55,6 +55,9 @@ impl TcpSocket {
     pub fn send(&self, bytes: &[u8], pool: Option<&PagePool>) -> Result<Sent> {
         if bytes.is_empty() {
             return Err(EINVAL);
+        }
+        if self.is_secure() {
+            return sent(self.tls_send(bytes));
         }
         sent(self.send_small(bytes, pool, &mut 0, true))
     }
@@ -88,6 +91,9 @@ impl TcpSocket {
     /// that arrived meanwhile are processed before this returns, see the crate's documentation.
     #[inline]
     pub fn send_batch(&self, batch: &mut TxBatch) -> Result<Sent> {
+        if self.is_secure() {
+            return self.tls_send_batch(batch);
+        }
         let (mut segment_offset, end) = batch.alignment_hint();
         let ret = match batch.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
@@ -115,6 +121,9 @@ impl TcpSocket {
         if bytes.is_empty() {
             return Err(EINVAL);
         }
+        if self.is_secure() {
+            return self.tls_recv(bytes);
+        }
         // SAFETY: `self` owns the socket, and `bytes` are valid for writes of their length.
         let ret =
             unsafe { bindings::ksock_recv(self.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len()) };
@@ -125,6 +134,22 @@ impl TcpSocket {
             Err(e) => Err(e),
         }
     }
+}
+
+/// # Safety
+///
+/// `ctx` must point to an `F` that nobody else uses. `data` must point to `len` bytes that
+/// are valid for reads and that the kernel does not change. Both for the time of the call.
+pub(crate) unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
+    ctx: *mut c_void,
+    data: *const u8,
+    len: usize,
+) -> usize {
+    // SAFETY: By the contract of this function nobody else uses the `F` at `ctx`.
+    let take = unsafe { &mut *ctx.cast::<F>() };
+    // SAFETY: By the contract of this function `len` bytes at `data` are valid for reads.
+    let data = unsafe { core::slice::from_raw_parts(data, len) };
+    take(data).min(len)
 }
 
 impl LockedSock {
@@ -192,24 +217,10 @@ impl LockedSock {
     /// Over loopback the data may lie in pages that a process has spliced into its socket and can
     /// still write to. Code that checks a byte and then relies on it must read it once only.
     ///
+    /// Errors: also `EINVAL` if the socket uses TLS.
+    ///
     /// C: `tcp_read_sock()`, `skb_seq_read()`. Does not sleep.
     pub fn read<F: FnMut(&[u8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
-        /// # Safety
-        ///
-        /// `ctx` must point to an `F` that nobody else uses. `data` must point to `len` bytes that
-        /// are valid for reads and that the kernel does not change. Both for the time of the call.
-        unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
-            ctx: *mut c_void,
-            data: *const u8,
-            len: usize,
-        ) -> usize {
-            // SAFETY: By the contract of this function nobody else uses the `F` at `ctx`.
-            let take = unsafe { &mut *ctx.cast::<F>() };
-            // SAFETY: By the contract of this function `len` bytes at `data` are valid for reads.
-            let data = unsafe { core::slice::from_raw_parts(data, len) };
-            take(data).min(len)
-        }
-
         let ctx: *mut F = &mut take;
         // SAFETY: By the type invariant the socket is locked. `ctx` points to this function's
         // `take`, which nobody else uses during the call. `skb_seq_read()` finds bytes of received
@@ -222,6 +233,7 @@ impl LockedSock {
 
     /// As [`LockedSock::read`], and passes the value of `cell` to `take`, too. Errors: also
     /// `EINVAL`, if the cell does not belong to this socket.
+    #[inline]
     pub fn read_into<T, F>(&mut self, cell: &SockCell<T>, mut take: F) -> Result<usize>
     where
         F: FnMut(&mut T, &[u8]) -> usize,
@@ -229,6 +241,38 @@ impl LockedSock {
         let value: *mut T = cell.get_mut(self).ok_or(EINVAL)?;
         self.read(|data| {
             // SAFETY: `self` is exclusively borrowed during the read, and no other `LockedSock` of
+            // this socket is in use. So nobody else accesses the value.
+            take(unsafe { &mut *value }, data)
+        })
+    }
+}
+
+impl TcpSocket {
+    /// As [`LockedSock::read`], with TLS or without. With TLS it sleeps.
+    pub fn read<F: FnMut(&[u8]) -> usize>(&self, sk: &mut LockedSock, take: F) -> Result<usize> {
+        match self.is_secure() {
+            true => self.tls_read(sk, take),
+            false => sk.read(take),
+        }
+    }
+
+    /// As [`LockedSock::read_into`], with TLS or without. With TLS it sleeps.
+    #[inline]
+    pub fn read_into<T, F>(
+        &self,
+        sk: &mut LockedSock,
+        cell: &SockCell<T>,
+        mut take: F,
+    ) -> Result<usize>
+    where
+        F: FnMut(&mut T, &[u8]) -> usize,
+    {
+        if !self.is_secure() {
+            return sk.read_into(cell, take);
+        }
+        let value: *mut T = cell.get_mut(sk).ok_or(EINVAL)?;
+        self.tls_read(sk, |data| {
+            // SAFETY: `sk` is exclusively borrowed during the read, and no other `LockedSock` of
             // this socket is in use. So nobody else accesses the value.
             take(unsafe { &mut *value }, data)
         })

@@ -7,6 +7,7 @@
 //! - [`LockedSock`] and [`SockCell`]: a proof that the socket lock is held, and state that it
 //!   guards.
 //! - [`io`]: sends, and reads without a copy from within the callback.
+//! - [`handshake`], [`tls`]: TLS between TCP and that protocol.
 //! - [`TxBatch`]: a long batch of bytes in page fragments, which TCP sends without another copy.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
@@ -26,9 +27,11 @@ use rdma_bindings as bindings;
 pub mod addr;
 pub mod batch;
 pub mod errno;
+pub mod handshake;
 pub mod hooks;
 pub mod io;
 pub mod locked;
+mod name;
 pub mod namespace;
 pub mod pages;
 mod partial;
@@ -36,9 +39,11 @@ pub mod pool;
 pub mod socket;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+pub mod tls;
 
 pub use self::{
     batch::{Bytes, Reserved, TxBatch},
+    handshake::{Handshake, HandshakeOwner, Identity, Role},
     hooks::{ListenCallbacks, SockCallbacks},
     io::{Received, Sent},
     locked::{LockedSock, SockCell, SockGuard},

@@ -5,9 +5,10 @@
 use crate::{
     addr, bindings, errno,
     hooks::{HookSlot, ListenCallbacks, SockCallbacks},
-    Namespace,
+    tls::Tls,
+    Namespace, Received,
 };
-use core::{net::SocketAddr, ptr::NonNull};
+use core::{mem::ManuallyDrop, net::SocketAddr, ptr::NonNull};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -84,6 +85,7 @@ pub struct TcpSocket {
     /// INVARIANT: The socket's `sk`, which it has until it is released.
     sk: NonNull<bindings::sock>,
     hooks: HookSlot,
+    tls: Tls,
 }
 
 // SAFETY: A socket belongs to no thread. All functions called on it take its lock themselves or
@@ -126,6 +128,7 @@ impl TcpSocket {
             sock,
             sk,
             hooks: HookSlot::new(),
+            tls: Tls::new(),
         })
     }
 
@@ -140,6 +143,37 @@ impl TcpSocket {
 
     pub(crate) fn hook_slot(&self) -> &HookSlot {
         &self.hooks
+    }
+
+    #[inline]
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    /// Gives the socket a file, without which no process can make a TLS handshake for it. Errors:
+    /// `ENOMEM`, `ENFILE`; the socket is gone then. C: `sock_alloc_file()`. Sleeping.
+    pub fn with_file(self) -> Result<Self> {
+        self.detach();
+        let socket = ManuallyDrop::new(self);
+        // SAFETY: By the type invariant the socket is valid, and it has no file: this consumes the
+        // object, and only what it returns may have one.
+        to_result(unsafe { bindings::ksock_give_file(socket.as_ptr()) })?;
+        // If it failed, the socket was released, and so it must not be dropped. It had no callbacks
+        // any more, so nothing is left to free.
+        Ok(ManuallyDrop::into_inner(socket))
+    }
+
+    /// Looks at the first octet that has come, and leaves it. C: `MSG_PEEK`. Sleeping, but does not
+    /// wait for the network.
+    pub fn peek(&self, octet: &mut u8) -> Result<Received> {
+        // SAFETY: By the type invariant the socket is valid, and `octet` is valid for a write.
+        let ret = unsafe { bindings::ksock_peek(self.as_ptr(), octet) };
+        match to_result(ret) {
+            Ok(()) if ret == 0 => Ok(Received::Eof),
+            Ok(()) => Ok(Received::Bytes(1)),
+            Err(e) if e == EAGAIN => Ok(Received::WouldBlock),
+            Err(e) => Err(e),
+        }
     }
 
     /// Sets the IPv4 TOS or the IPv6 traffic class, and the priority that belongs to it. Sleeping.
@@ -352,8 +386,13 @@ impl TcpSocket {
 
     /// Sends a FIN after everything that was sent. Receiving goes on.
     ///
-    /// C: `kernel_sock_shutdown(SHUT_WR)`. Errors: `ENOTCONN` if there is no connection. Sleeping.
+    /// C: `kernel_sock_shutdown(SHUT_WR)`. Errors: `ENOTCONN` if there is no connection; with TLS
+    /// also `EAGAIN` while TCP has no room for the records before the FIN, in which case it has to
+    /// be called again. Sleeping.
     pub fn shutdown_write(&self) -> Result {
+        if self.is_secure() {
+            self.tls_shutdown_write()?;
+        }
         const SHUT_WR: bindings::sock_shutdown_cmd = bindings::sock_shutdown_cmd_SHUT_WR;
         // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::kernel_sock_shutdown(self.as_ptr(), SHUT_WR) })
@@ -394,7 +433,7 @@ impl Drop for TcpSocket {
     fn drop(&mut self) {
         self.detach();
         // SAFETY: By the type invariant the socket is ours to release, and it is not used again.
-        unsafe { bindings::sock_release(self.as_ptr()) };
+        unsafe { bindings::ksock_release(self.as_ptr()) };
     }
 }
 

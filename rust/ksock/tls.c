@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Kernel TCP sockets for Rust, see ksock.h: TLS 1.3 on them.
+ *
+ * tlshd, a process, makes the handshake by the kernel's upcall and gives the keys
+ * to the socket. From then on the socket's operations are those of net/tls, so
+ * this file calls them by the socket's tables: tls.ko is loaded when the first
+ * handshake ends, and this module does not depend on it.
+ */
+
+#include <linux/file.h>
+#include <linux/net.h>
+#include <linux/uio.h>
+
+#include "ksock.h"
+
+/* A process can be given the socket only as a file. On failure the socket is gone. */
+int rust_helper_ksock_give_file(struct socket *sock)
+{
+	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, O_CLOEXEC, NULL));
+}
+
+/* The one place where sockets end. The file may stay if a process has it, too. */
+void rust_helper_ksock_release(struct socket *sock)
+{
+	if (sock->file)
+		__fput_sync(sock->file);
+	else
+		sock_release(sock);
+}
+
+/* Whether the peer's first octet has come; -EAGAIN, 0 at the end of the stream. */
+int rust_helper_ksock_peek(struct socket *sock, u8 *octet)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK };
+	struct kvec vec = { .iov_base = octet, .iov_len = 1 };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, 1, msg.msg_flags);
+}
+
+#if IS_ENABLED(CONFIG_TLS) && IS_ENABLED(CONFIG_NET_HANDSHAKE) && IS_ENABLED(CONFIG_KEYS)
+
+#include <linux/key.h>
+#include <linux/string.h>
+#include <keys/asymmetric-subtype.h>
+#include <keys/asymmetric-type.h>
+#include <net/handshake.h>
+#include <net/rps.h>
+#include <net/tls.h>
+#include <net/tls_prot.h>
+
+/*
+ * Returns 0 if @done will be called once, in the context of tlshd or of the end
+ * of the network namespace, unless ksock_tls_cancel() returns true before. @name
+ * has to stay until then.
+ */
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
+				    unsigned int timeout_ms,
+				    void (*done)(void *data, int status, int peer), void *data)
+{
+	struct tls_handshake_args args = {
+		.ta_sock = sock,
+		.ta_done = done,
+		.ta_data = data,
+		.ta_peername = name,
+		.ta_timeout_ms = timeout_ms,
+	};
+
+	BUILD_BUG_ON(!__same_type(key_serial_t, int));
+	return server ? tls_server_hello_x509(&args, GFP_KERNEL) :
+			tls_client_hello_x509(&args, GFP_KERNEL);
+}
+
+bool rust_helper_ksock_tls_cancel(struct sock *sk)
+{
+	return tls_handshake_cancel(sk);
+}
+
+static struct tls_context *ksock_tls(const struct sock *sk)
+{
+	const struct tcp_ulp_ops *ulp = inet_csk(sk)->icsk_ulp_ops;
+
+	return ulp && !strcmp(ulp->name, "tls") ? tls_get_ctx(sk) : NULL;
+}
+
+/* Whether both directions are encrypted, by TLS 1.3. Call it with the socket locked. */
+bool rust_helper_ksock_tls_is_on(const struct sock *sk)
+{
+	struct tls_context *tls = ksock_tls(sk);
+
+	return tls && tls->prot_info.version == TLS_1_3_VERSION &&
+	       tls->tx_conf != TLS_BASE && tls->rx_conf != TLS_BASE;
+}
+
+/*
+ * Whether TLS has records that TCP has not taken: it takes a record when it has
+ * room for the first octet of it. Call it with the socket locked.
+ */
+bool rust_helper_ksock_tls_is_behind(const struct sock *sk)
+{
+	struct tls_context *tls = ksock_tls(sk);
+
+	if (!tls)
+		return false;
+	return tls->partially_sent_record ||
+	       (tls->tx_conf == TLS_SW && !list_empty(&tls_sw_ctx_tx(tls)->tx_list));
+}
+
+/*
+ * Not sock_sendmsg(), as in send.c. A mutex is in the way, for which a process
+ * with a signal does not wait.
+ */
+static int ksock_tls_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	int ret;
+
+	sock_rps_record_flow(sk);
+	ret = READ_ONCE(sk->sk_prot)->sendmsg(sk, msg, len);
+	return ret == -EINTR || ret == -ERESTARTSYS ? -EAGAIN : ret;
+}
+
+int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return ksock_tls_sendmsg(sk, &msg, len);
+}
+
+int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+				     unsigned int count, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES };
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
+	return ksock_tls_sendmsg(sk, &msg, len);
+}
+
+/* Sends the alert that nothing follows. 0: it is with TLS. */
+int rust_helper_ksock_tls_close_notify(struct sock *sk)
+{
+	u8 alert[] = { TLS_ALERT_LEVEL_WARNING, TLS_ALERT_DESC_CLOSE_NOTIFY };
+	union {
+		struct cmsghdr cmsg;
+		u8 buf[CMSG_SPACE(sizeof(u8))];
+	} u = { .cmsg = {
+		.cmsg_level = SOL_TLS,
+		.cmsg_type = TLS_SET_RECORD_TYPE,
+		.cmsg_len = CMSG_LEN(sizeof(u8)),
+	} };
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+		.msg_control = &u,
+		.msg_controllen = sizeof(u),
+	};
+	struct kvec vec = { .iov_base = alert, .iov_len = sizeof(alert) };
+	int ret;
+
+	*(u8 *)CMSG_DATA(&u.cmsg) = TLS_RECORD_TYPE_ALERT;
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, sizeof(alert));
+	ret = ksock_tls_sendmsg(sk, &msg, sizeof(alert));
+	return min(ret, 0);
+}
+
+/*
+ * Receives octets of one record, and tells its type. Returns 0 at the FIN.
+ * -EKEYEXPIRED: the peer has changed its key.
+ */
+int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
+{
+	union {
+		struct cmsghdr cmsg;
+		u8 buf[CMSG_SPACE(sizeof(u8))];
+	} u = {};
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+		.msg_control = &u,
+		.msg_controllen = sizeof(u),
+	};
+	struct kvec vec = { .iov_base = buf, .iov_len = len };
+	int ret;
+
+	ret = kernel_recvmsg(sock, &msg, &vec, 1, len, msg.msg_flags);
+	*type = ret > 0 ? tls_get_record_type(sock->sk, &u.cmsg) : 0;
+	return ret;
+}
+
+/*
+ * As ksock_read(), but one call takes the octets of at least one record. The
+ * caller has locked the socket as a process, and has it read again while this
+ * returns more than 0. 0: the FIN, or, if @stopped, @chunk has had enough.
+ * -EAGAIN: nothing has come. -EINVAL: the next record is not of data.
+ */
+int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
+			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+			       bool *stopped)
+{
+	struct ksock_reader reader = { .ctx = ctx, .chunk = chunk };
+	read_descriptor_t desc = { .count = 1 };
+	int ret;
+
+	desc.arg.data = &reader;
+	ret = READ_ONCE(sk->sk_socket->ops)->read_sock(sk, &desc, ksock_read_skb);
+	*stopped = !desc.count;
+	return ret;
+}
+
+/*
+ * Whom the key with this number is of: the subject of a certificate, in DER and
+ * without the outer sequence (@der is set then), or what the key is called.
+ * Returns the length.
+ */
+int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
+{
+	struct key *key = key_lookup(serial);
+	const void *owner;
+	size_t n;
+
+	if (IS_ERR(key))
+		return PTR_ERR(key);
+	down_read(&key->sem);
+	owner = key->description ?: "";
+	n = strlen(owner);
+	*der = false;
+	if (!strcmp(key->type->name, "asymmetric")) {
+		const struct asymmetric_key_ids *ids = key->payload.data[asym_key_ids];
+		const struct asymmetric_key_id *subject = ids ? ids->id[2] : NULL;
+
+		if (subject) {
+			owner = subject->data;
+			n = subject->len;
+			*der = true;
+		}
+	}
+	n = min(n, len);
+	memcpy(buf, owner, n);
+	up_read(&key->sem);
+	key_put(key);
+	return n;
+}
+
+#else /* A kernel without TLS never has a handshake that ends well. */
+
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
+				    unsigned int timeout_ms,
+				    void (*done)(void *data, int status, int peer), void *data)
+{
+	return -EOPNOTSUPP;
+}
+
+bool rust_helper_ksock_tls_cancel(struct sock *sk) { return false; }
+bool rust_helper_ksock_tls_is_on(const struct sock *sk) { return false; }
+bool rust_helper_ksock_tls_is_behind(const struct sock *sk) { return false; }
+int rust_helper_ksock_tls_close_notify(struct sock *sk) { return -EOPNOTSUPP; }
+
+int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
+{
+	return -EOPNOTSUPP;
+}
+
+int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+				     unsigned int count, size_t len)
+{
+	return -EOPNOTSUPP;
+}
+
+int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
+{
+	return -EOPNOTSUPP;
+}
+
+int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
+			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+			       bool *stopped)
+{
+	return -EOPNOTSUPP;
+}
+
+int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
+{
+	return -EOPNOTSUPP;
+}
+
+#endif

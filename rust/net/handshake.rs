@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TLS handshakes, which a process makes for the kernel: tlshd, of the socket's network namespace.
+//!
+//! C header: [`include/net/handshake.h`](srctree/include/net/handshake.h).
+
+use crate::{bindings, errno, name::common_name, TcpSocket};
+use core::{
+    format_args,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+};
+use kernel::{
+    error::{to_result, Result},
+    prelude::*,
+    str::CString,
+    sync::{Arc, ArcBorrow, Completion, SetOnce},
+};
+
+/// The owner of a socket on which a handshake is made.
+pub trait HandshakeOwner: Send + Sync + 'static {
+    /// The socket.
+    fn socket(&self) -> &TcpSocket;
+
+    /// The handshake has ended: [`Handshake::outcome`] has the result. Called once at the most, in
+    /// process context. Must not wait for the [`Handshake`].
+    fn handshake_done(this: ArcBorrow<'_, Self>);
+}
+
+/// This end's role in a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The peer's certificate has to name this address: an IPv4 address as such, an IPv6 address by
+    /// a DNS name, `fd07-0-0-0-0-0-0-2.ipv6-literal.net` for instance.
+    Client(IpAddr),
+    /// The peer's certificate has to be of the CA. The address is that of the peer: without it
+    /// tlshd would ask the DNS for a name, and wait for the answer.
+    Server(SocketAddr),
+}
+
+/// The peer as the handshake has verified it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    name: [u8; Identity::MOST],
+    len: usize,
+}
+
+impl Identity {
+    const MOST: usize = 64;
+
+    /// The owner of the key with that number, which tlshd has made of the peer's certificate.
+    fn of_key(serial: c_int) -> Result<Self> {
+        let (mut owner, mut is_der) = ([0; 384], false);
+        // SAFETY: `owner` is valid for writes of its length, and `is_der` for a write.
+        let len = unsafe {
+            bindings::ksock_key_owner(serial, owner.as_mut_ptr(), owner.len(), &mut is_der)
+        };
+        to_result(len)?;
+        let owner = owner.get(..usize::try_from(len).unwrap_or(0));
+        let owner = match is_der {
+            true => owner.and_then(common_name),
+            false => owner,
+        };
+        Ok(Self::named(owner.unwrap_or_default()))
+    }
+
+    fn named(owner: &[u8]) -> Self {
+        let owner = owner.get(..Self::MOST).unwrap_or(owner);
+        let (mut name, len) = ([0; Self::MOST], owner.len());
+        if let Some(name) = name.get_mut(..len) {
+            name.copy_from_slice(owner);
+        }
+        Self { name, len }
+    }
+
+    /// The common name of its certificate, or, if that is not known, its address; as far as it is
+    /// printable ASCII, without spaces at its ends.
+    pub fn name(&self) -> &str {
+        let name = self.name.get(..self.len).unwrap_or_default();
+        let printable = |octet: &u8| matches!(octet, 0x20..=0x7e);
+        let end = name.iter().position(|octet| !printable(octet));
+        let name = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
+        core::str::from_utf8(name).unwrap_or_default().trim()
+    }
+}
+
+#[pin_data]
+struct Pending<T: HandshakeOwner> {
+    owner: Arc<T>,
+    outcome: SetOnce<Result<Identity>>,
+    /// The peer's address in words.
+    name: CString,
+    #[pin]
+    done: Completion,
+}
+
+/// A handshake. To drop it cancels it: afterwards tlshd's result counts for nothing, and
+/// [`HandshakeOwner::handshake_done`] is neither running nor will be called. Dropping sleeps, but
+/// waits for no process and for no peer.
+///
+/// INVARIANT: `ksock_tls_handshake()` has taken a pointer to the `Pending`. It is valid until the
+/// callback has completed `done`, or until `ksock_tls_cancel()` has said that there will be none.
+pub struct Handshake<T: HandshakeOwner>(Pin<KBox<Pending<T>>>);
+
+impl<T: HandshakeOwner> Handshake<T> {
+    /// Asks tlshd for a handshake on the socket of `owner`. It has to be connected, to have a file
+    /// ([`TcpSocket::with_file`]), and no callbacks of this crate. tlshd gives up after `ms`
+    /// milliseconds; whether it does is up to it, so the owner needs a time limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH`: no tlshd serves the network namespace. `EAGAIN`: too many handshakes wait for it;
+    /// there may be room in a moment. `EBUSY`: the socket had its handshake. `EOPNOTSUPP`: the
+    /// kernel has no TLS. `ENOMEM`.
+    pub fn start(owner: Arc<T>, role: Role, ms: u32) -> Result<Self> {
+        let name = match role {
+            Role::Client(peer) => peer_name(peer),
+            // With the port, as tlshd calls the peer's key by it. Of several keys with one name it
+            // keeps the last.
+            Role::Server(peer) => CString::try_from_fmt(format_args!("{peer}")),
+        }?;
+        let pending = KBox::pin_init(
+            pin_init!(Pending {
+                owner,
+                outcome: SetOnce::new(),
+                name,
+                done <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let data: *const Pending<T> = &*pending;
+        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `name` and
+        // `data` point into `pending`, which does not move and stays until the callback has run or
+        // will not run any more: see `Drop`.
+        to_result(unsafe {
+            bindings::ksock_tls_handshake(
+                pending.owner.socket().as_ptr(),
+                matches!(role, Role::Server(_)),
+                pending.name.as_char_ptr(),
+                ms,
+                Some(done::<T>),
+                data.cast_mut().cast(),
+            )
+        })?;
+        // INVARIANT: It took the pointer. (If it fails, there is no callback.)
+        Ok(Self(pending))
+    }
+
+    /// The result, once there is one. Errors: those of tlshd, `EACCES` above all; `ENOKEY`: the
+    /// peer has shown no certificate.
+    pub fn outcome(&self) -> Option<Result<Identity>> {
+        self.0.outcome.copy()
+    }
+}
+
+impl<T: HandshakeOwner> Drop for Handshake<T> {
+    fn drop(&mut self) {
+        // SAFETY: The owner has the socket.
+        let cancelled = unsafe { bindings::ksock_tls_cancel(self.0.owner.socket().sk()) };
+        if !cancelled {
+            // The callback has run, or runs just now; it does not wait for anything.
+            self.0.done.wait_for_completion();
+        }
+    }
+}
+
+/// What tlshd looks for in the peer's certificate. It also sends it as the name of the server, in
+/// which gnutls takes no colon. So an IPv6 address is written as a name, in the form that Windows
+/// has for places like that.
+fn peer_name(peer: IpAddr) -> Result<CString> {
+    match peer {
+        IpAddr::V4(v4) => CString::try_from_fmt(format_args!("{v4}")),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, e, f, g, h] = v6.segments();
+            CString::try_from_fmt(format_args!(
+                "{a:x}-{b:x}-{c:x}-{d:x}-{e:x}-{f:x}-{g:x}-{h:x}.ipv6-literal.net"
+            ))
+        }
+    }
+}
+
+/// # Safety
+///
+/// `data` must point to the `Pending<T>` of a handshake, for which this was not called before and
+/// which was not cancelled.
+unsafe extern "C" fn done<T: HandshakeOwner>(data: *mut c_void, status: c_int, peer: c_int) {
+    // SAFETY: By the contract of this function and the invariant of `Handshake`, `data` is valid
+    // until `done` is completed below. There are only shared references to it.
+    let pending = unsafe { &*data.cast::<Pending<T>>() };
+    let outcome = match status {
+        // A client may show no certificate, and tlshd takes no offence.
+        0 if peer == 0 => Err(errno::ENOKEY.into()),
+        // Of several handshakes with one server tlshd has kept the last one's key. But it has
+        // verified that each is the server of this name.
+        0 => {
+            Ok(Identity::of_key(peer).unwrap_or_else(|_| Identity::named(pending.name.to_bytes())))
+        }
+        -4095..0 => Err(Error::from_errno(status)),
+        // tlshd's number is any.
+        _ => Err(EIO),
+    };
+    pending.outcome.populate(outcome);
+    T::handshake_done(pending.owner.as_arc_borrow());
+    // Last: from here on `pending` may be gone.
+    pending.done.complete_all();
+}

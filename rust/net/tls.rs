@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TLS 1.3 on a socket: records in both directions.
+//!
+//! The kernel's TLS belongs to a socket: after a [handshake](crate::handshake) the socket's own
+//! operations encrypt and decrypt. So [`TcpSocket`] has the same functions with TLS and without,
+//! and they look at [`Tls`] once for each call. These differ:
+//!
+//! - Data is sent and received in process context only.
+//! - The stream has records that are no data: alerts and handshake messages. Reading in place stops
+//!   in front of one. [`TcpSocket::take_control`] takes it.
+//! - The peer says that its stream ends here (`close_notify`). A FIN without it cuts the stream.
+//!
+//! C headers: [`include/net/tls.h`](srctree/include/net/tls.h).
+
+use crate::{batch::Bytes, bindings, errno, io, LockedSock, Received, Sent, TcpSocket, TxBatch};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{
+    error::{to_result, Result},
+    prelude::*,
+};
+
+/// Record types (RFC 8446, section 5.1).
+mod record {
+    pub(super) const ALERT: u8 = 21;
+    pub(super) const HANDSHAKE: u8 = 22;
+    pub(super) const DATA: u8 = 23;
+}
+
+/// Alerts that are no errors (RFC 8446, section 6).
+mod alert {
+    pub(super) const CLOSE_NOTIFY: u8 = 0;
+    pub(super) const USER_CANCELED: u8 = 90;
+}
+
+/// Octets of records without data that a peer may send, each record counted as [`RECORD`] more. A
+/// server's tickets take a few hundred.
+const MOST_CONTROL: u32 = 1 << 16;
+const RECORD: u32 = 64;
+
+/// The largest payload of a record. A send makes records of that size, and one of the rest.
+pub const MAX_RECORD: usize = 1 << 14;
+
+/// The state of TLS on a socket.
+pub(crate) struct Tls {
+    bits: AtomicU32,
+    /// Octets of records without data so far.
+    control: AtomicU32,
+}
+
+impl Tls {
+    /// Both directions are encrypted. Never cleared.
+    const ON: u32 = 1 << 0;
+    /// The next record has no data, so reading has stopped.
+    const CONTROL: u32 = 1 << 1;
+    /// A thread takes that record.
+    const TAKING: u32 = 1 << 2;
+    /// The peer's `close_notify` was read.
+    const CLOSED: u32 = 1 << 3;
+    /// The peer's FIN was read.
+    const FIN: u32 = 1 << 4;
+    /// This end's `close_notify` is with TLS.
+    const NOTIFIED: u32 = 1 << 5;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            bits: AtomicU32::new(0),
+            control: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    fn any(&self, bits: u32) -> bool {
+        self.bits.load(Ordering::Acquire) & bits != 0
+    }
+
+    fn set(&self, bits: u32) {
+        self.bits.fetch_or(bits, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.any(Self::ON)
+    }
+}
+
+impl TcpSocket {
+    /// Whether the stream is one of TLS. Context: any.
+    #[inline]
+    pub fn is_secure(&self) -> bool {
+        self.tls().is_on()
+    }
+
+    /// Begins to use TLS, after a handshake on this socket has ended well. Errors: `EPROTO` if the
+    /// socket has no keys of TLS 1.3 for both directions. Sleeping.
+    pub fn secure(&self) -> Result {
+        let sk = self.lock();
+        // SAFETY: `sk` proves that the socket is locked.
+        if !unsafe { bindings::ksock_tls_is_on(sk.as_ptr()) } {
+            return Err(errno::EPROTO.into());
+        }
+        self.tls().set(Tls::ON);
+        Ok(())
+    }
+
+    /// Whether the peer has ended its stream as it should. A FIN can come from anybody on the path,
+    /// and with TLS `close_notify` comes before it. Context: any.
+    pub fn ended_well(&self) -> bool {
+        !self.is_secure() || self.tls().any(Tls::CLOSED)
+    }
+
+    /// Whether all that was received was read, and the peer's end of the stream with it. Context:
+    /// any.
+    #[inline]
+    pub fn at_eof(&self, sk: &LockedSock) -> bool {
+        match self.is_secure() {
+            true => self.tls().any(Tls::CLOSED | Tls::FIN),
+            false => sk.at_eof(),
+        }
+    }
+
+    pub(crate) fn tls_send(&self, bytes: &[u8]) -> c_int {
+        // SAFETY: `self` owns the socket, and `bytes` are valid for reads of their length.
+        unsafe { bindings::ksock_tls_send(self.sk(), bytes.as_ptr().cast(), bytes.len()) }
+    }
+
+    /// As [`TcpSocket::send_batch`]: TLS encrypts from the pages.
+    pub(crate) fn tls_send_batch(&self, batch: &TxBatch) -> Result<Sent> {
+        let ret = match batch.bytes() {
+            Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
+            Bytes::Small(bytes) => self.tls_send(bytes),
+            Bytes::Pages(spans) => {
+                let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
+                let spans = spans.as_ptr().cast();
+                // SAFETY: `self` owns the socket. A `PageSpan` has the layout of a `bio_vec`, and a
+                // reference to its page, to whose bytes nobody writes as long as others have
+                // references. Together the spans have `batch.len()` bytes.
+                unsafe { bindings::ksock_tls_send_pages(self.sk(), spans, count, batch.len()) }
+            }
+        };
+        io::sent(ret)
+    }
+
+    /// As [`TcpSocket::recv`]; records without data are taken on the way.
+    pub(crate) fn tls_recv(&self, bytes: &mut [u8]) -> Result<Received> {
+        loop {
+            // The loop is bounded: `control_record` fails when the peer has sent too many.
+            if self.tls().any(Tls::CLOSED | Tls::FIN) {
+                return Ok(Received::Eof);
+            }
+            match self.tls_recv_some(bytes)? {
+                (Received::Bytes(n), kind) if kind != record::DATA => {
+                    self.control_record(kind, bytes.get(..n).unwrap_or_default())?;
+                }
+                (received, _) => return Ok(received),
+            }
+        }
+    }
+
+    /// Receives octets of one record; returns its type, too.
+    fn tls_recv_some(&self, bytes: &mut [u8]) -> Result<(Received, u8)> {
+        let (start, mut kind) = (bytes.as_mut_ptr().cast(), 0);
+        // SAFETY: `self` owns the socket, `bytes` are valid for writes of their length, and `kind`
+        // for a write.
+        let ret = unsafe { bindings::ksock_tls_recv(self.as_ptr(), start, bytes.len(), &mut kind) };
+        match to_result(ret) {
+            Ok(()) if ret == 0 => {
+                self.tls().set(Tls::FIN);
+                Ok((Received::Eof, 0))
+            }
+            Ok(()) => Ok((Received::Bytes(usize::try_from(ret).unwrap_or(0)), kind)),
+            Err(e) if e == EAGAIN => Ok((Received::WouldBlock, 0)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Acts on octets of a record without data.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`: the peer does not accept what this end is. `ECONNABORTED`: it ends the stream for
+    /// another error. `EPROTO`: it breaks the protocol, or sends too many such records.
+    fn control_record(&self, kind: u8, octets: &[u8]) -> Result {
+        let len = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+        let add = len.saturating_add(RECORD);
+        if self.tls().control.fetch_add(add, Ordering::Relaxed) > MOST_CONTROL {
+            return Err(errno::EPROTO.into());
+        }
+        match kind {
+            record::ALERT => self.alert(octets),
+            // Tickets, which this end never uses. New keys need no look: the kernel tells of them
+            // by `EKEYEXPIRED` from now on.
+            record::HANDSHAKE => Ok(()),
+            _ => Err(errno::EPROTO.into()),
+        }
+    }
+
+    fn alert(&self, octets: &[u8]) -> Result {
+        let description = match octets {
+            [_level, description, ..] => *description,
+            // There was room for the level only.
+            _ => {
+                let mut rest = [0; 1];
+                match self.tls_recv_some(&mut rest)? {
+                    (Received::Bytes(1), record::ALERT) => rest[0],
+                    _ => return Err(errno::EPROTO.into()),
+                }
+            }
+        };
+        match description {
+            alert::CLOSE_NOTIFY => {
+                self.tls().set(Tls::CLOSED);
+                Ok(())
+            }
+            alert::USER_CANCELED => Ok(()),
+            // Certificates (42 to 46), unknown CA, access denied, unknown PSK, none at all.
+            42..=46 | 48 | 49 | 115 | 116 => Err(EACCES),
+            _ => Err(errno::ECONNABORTED.into()),
+        }
+    }
+
+    /// As [`LockedSock::read`], of the data in the records; sleeps. Stops in front of a record
+    /// without data, for [`TcpSocket::take_control`]. Errors: the stream is broken.
+    pub(crate) fn tls_read<F: FnMut(&[u8]) -> usize>(
+        &self,
+        sk: &mut LockedSock,
+        mut take: F,
+    ) -> Result<usize> {
+        let (tls, mut total) = (self.tls(), 0);
+        let ctx: *mut F = &mut take;
+        loop {
+            // The loop is bounded: by what has come, and by `take`, where more comes meanwhile.
+            if tls.any(Tls::CLOSED | Tls::FIN | Tls::CONTROL | Tls::TAKING) {
+                return Ok(total);
+            }
+            let mut stopped = false;
+            // SAFETY: By the type invariant the socket is locked, and the caller is a process. TLS
+            // is on, so the socket has the operations of TLS. `ctx` points to this function's
+            // `take`, which nobody else uses during the call. `chunk` gets bytes that TLS has
+            // decrypted to memory of its own, or that lie in a record, and stay while the socket is
+            // locked.
+            let ret = unsafe {
+                let (sk, chunk) = (sk.as_ptr(), io::chunk::<F>);
+                bindings::ksock_tls_read(sk, ctx.cast(), Some(chunk), &mut stopped)
+            };
+            match usize::try_from(ret) {
+                Ok(0) if !stopped => tls.set(Tls::FIN),
+                Ok(n) => total += n,
+                Err(_) => match Error::from_errno(ret) {
+                    e if e == EAGAIN => return Ok(total),
+                    e if e == EINVAL => tls.set(Tls::CONTROL),
+                    e => return Err(e),
+                },
+            }
+            if stopped {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Takes the record without data in front of which reading has stopped. Returns true if there
+    /// was one: the caller then reads again. If another thread takes it, that one does. Sleeping;
+    /// not to be called with the socket locked.
+    ///
+    /// Errors: as of reading; `EACCES`, `ECONNABORTED`: the peer has sent such an alert.
+    pub fn take_control(&self) -> Result<bool> {
+        let tls = self.tls();
+        let taken = tls
+            .bits
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |bits| {
+                (bits & Tls::CONTROL != 0).then_some(bits & !Tls::CONTROL | Tls::TAKING)
+            });
+        if taken.is_err() {
+            return Ok(false);
+        }
+        let mut octets = [0; 128];
+        let done = match self.tls_recv_some(&mut octets) {
+            Ok((Received::Bytes(n), kind)) if kind != record::DATA => {
+                self.control_record(kind, octets.get(..n).unwrap_or_default())
+            }
+            // The reason to stop was no such record but a bad header: the kernel's error for both
+            // is `EINVAL`.
+            Ok(_) => Err(errno::EBADMSG.into()),
+            Err(e) => Err(e),
+        };
+        tls.bits.fetch_and(!Tls::TAKING, Ordering::Release);
+        done.map(|()| true)
+    }
+
+    /// As [`TcpSocket::shutdown_write`]: `close_notify`, and behind it the FIN. Errors: also
+    /// `EAGAIN` while TCP has no room for it, or for records before it; to be called again then.
+    pub(crate) fn tls_shutdown_write(&self) -> Result {
+        if !self.tls().any(Tls::NOTIFIED) {
+            // SAFETY: `self` owns the socket, and TLS is on.
+            to_result(unsafe { bindings::ksock_tls_close_notify(self.sk()) })?;
+            self.tls().set(Tls::NOTIFIED);
+        }
+        let sk = self.lock();
+        // SAFETY: `sk` proves that the socket is locked.
+        match unsafe { bindings::ksock_tls_is_behind(sk.as_ptr()) } {
+            // A FIN would cut off what TCP has not taken.
+            true => Err(EAGAIN),
+            false => Ok(()),
+        }
+    }
+}
