@@ -72,6 +72,11 @@ module! {
             description: "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP \
                 programs can be listened on",
         },
+        tls: u8 {
+            default: 0,
+            description: "TLS 1.3 under MPA, by tlshd (0: none; 1: if the peer begins with it; \
+                2: as 1, and connect with it; 3: always)",
+        },
         recv_wait_ms: u32 {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not \

@@ -85,6 +85,8 @@ settings! {
     tx_budget_kib: u32 = 64..=16384,
     /// Whether the host's port mapper chooses TCP ports.
     port_mapper: u8 = 0..=1,
+    /// A [`TlsPolicy`].
+    tls: u8 = 0..=3,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -99,6 +101,28 @@ settings! {
     keepalive_count: u32 = 1..=127,
     /// Milliseconds that data may stay unacknowledged.
     user_timeout_ms: u32 = 0..=0x7fff_ffff,
+}
+
+/// Which connections of a device use TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsPolicy {
+    /// None.
+    Off,
+    /// Those that a peer begins with TLS. This end connects without.
+    Allow,
+    /// As [`Allow`](Self::Allow), but this end connects with TLS, and with nothing else.
+    Initiate,
+    /// All.
+    Require,
+}
+
+impl TlsPolicy {
+    /// Whether this end connects with TLS, and with nothing else. Nothing but the administrator
+    /// decides that: if a failed handshake led to an attempt without TLS, anybody on the path could
+    /// have it fail.
+    pub(crate) fn initiates(self) -> bool {
+        matches!(self, Self::Initiate | Self::Require)
+    }
 }
 
 impl Settings {
@@ -152,6 +176,16 @@ impl Settings {
         match self.mpa_revision.load(Ordering::Relaxed) {
             1 => 1,
             _ => 2,
+        }
+    }
+
+    /// Which connections use TLS.
+    pub(crate) fn tls(&self) -> TlsPolicy {
+        match self.tls.load(Ordering::Relaxed) {
+            0 => TlsPolicy::Off,
+            1 => TlsPolicy::Allow,
+            2 => TlsPolicy::Initiate,
+            _ => TlsPolicy::Require,
         }
     }
 

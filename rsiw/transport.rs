@@ -3,12 +3,12 @@
 //! The transport: what carries a stream's FPDUs between the two ends.
 //!
 //! Tx, and the stream where it receives, know a connection's data by this trait only; rx gets
-//! chunks. Plain TCP implements it below; another layer between MPA and TCP, or another protocol,
-//! is another implementation. How a connection is set up and ended is `cm`'s business, not the
-//! transport's.
+//! chunks. TCP implements it below, and TLS on TCP with it: in the kernel, too, TLS is what a TCP
+//! socket may have, and no other kind of socket. Another protocol is another implementation. How a
+//! connection is set up and ended is `cm`'s business, not the transport's.
 
 use kernel::error::Result;
-use net::{LockedSock, Sent, SockCell, TcpSocket, TxBatch};
+use net::{tls, LockedSock, Sent, SockCell, TcpSocket, TxBatch};
 
 /// An octet stream in both directions, over a socket.
 pub(crate) trait Transport {
@@ -27,19 +27,23 @@ pub(crate) trait Transport {
     /// Whether there is room to send. Context: any.
     fn has_room(&self) -> bool;
 
+    /// Whether the receive callback can receive and send. Otherwise a worker has to. Context: any.
+    fn works_in_callback(&self) -> bool;
+
     /// Sends the bytes of a batch, or the first of them. Context: sleeping, but does not wait for
     /// the network. Errors: the connection is gone.
     fn send(&self, batch: &mut TxBatch) -> Result<Sent>;
 
     /// As [`send`](Self::send), but from the receive callback, which must not sleep.
     /// [`Sent::WouldBlock`] may mean that there is no memory, in which case nobody tells when there
-    /// is. Context: callback, socket locked.
+    /// is. Context: callback, socket locked; not unless it [works](Self::works_in_callback) there.
     fn send_locked(&self, sk: &mut LockedSock, batch: &mut TxBatch) -> Result<Sent>;
 
     /// Passes each piece of the received octets to `take`, in order and in place, together with the
     /// value of `cell`. `take` returns how many octets it has consumed; if that is less than the
-    /// piece, reading ends, and the next read begins there. Context: any, socket locked. Errors:
-    /// the stream cannot be read any more.
+    /// piece, reading ends, and the next read begins there. Context: any, socket locked; not the
+    /// callback unless it [works](Self::works_in_callback) there. Errors: the stream cannot be read
+    /// any more.
     fn read_into<T>(
         &self,
         sk: &mut LockedSock,
@@ -53,12 +57,15 @@ pub(crate) trait Transport {
     /// Whether the peer's end of the stream was read. Context: any, socket locked.
     fn at_eof(&self, sk: &LockedSock) -> bool;
 
+    /// Whether the end that was read is the peer's, and not an attacker's. Context: any.
+    fn ended_well(&self) -> bool;
+
     /// Tells that more than a segment comes at a time, so that each need not be acknowledged.
     /// Context: any, socket locked.
     fn spare_acks(&self, sk: &mut LockedSock);
 }
 
-/// MPA on TCP, as RFC 5044 has it.
+/// MPA on TCP, as RFC 5044 has it, or on TLS.
 impl Transport for TcpSocket {
     #[inline]
     fn segment_len(&self) -> u32 {
@@ -71,11 +78,23 @@ impl Transport for TcpSocket {
     }
 
     fn whole_packets(&self, most: usize) -> usize {
+        if self.is_secure() {
+            // Each record has a header, a tag, and a price of its own.
+            return match most {
+                0..tls::MAX_RECORD => most,
+                _ => most - most % tls::MAX_RECORD,
+            };
+        }
         TcpSocket::whole_packets(self, most)
     }
 
     fn has_room(&self) -> bool {
         self.writable()
+    }
+
+    #[inline]
+    fn works_in_callback(&self) -> bool {
+        !self.is_secure()
     }
 
     #[inline]
@@ -94,7 +113,7 @@ impl Transport for TcpSocket {
         cell: &SockCell<T>,
         take: impl FnMut(&mut T, &[u8]) -> usize,
     ) -> Result<usize> {
-        sk.read_into(cell, take)
+        TcpSocket::read_into(self, sk, cell, take)
     }
 
     #[inline]
@@ -104,7 +123,11 @@ impl Transport for TcpSocket {
 
     #[inline]
     fn at_eof(&self, sk: &LockedSock) -> bool {
-        sk.at_eof()
+        TcpSocket::at_eof(self, sk)
+    }
+
+    fn ended_well(&self) -> bool {
+        TcpSocket::ended_well(self)
     }
 
     fn spare_acks(&self, sk: &mut LockedSock) {

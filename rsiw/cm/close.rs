@@ -27,6 +27,7 @@ use super::{
     streaming::Established,
     timeout, Close, Lost, User,
 };
+use crate::transport::Transport;
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
@@ -67,6 +68,10 @@ pub(super) fn flush<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) 
 /// and data from the peer is thrown away.
 pub(super) struct Linger<U: User> {
     rest: Option<KBox<TxBatch>>,
+    /// Our FIN is with TCP.
+    fin: bool,
+    /// How often the FIN was tried in vain.
+    tries: u32,
     eof: bool,
     acked: u64,
     again: u32,
@@ -80,13 +85,13 @@ pub(super) struct Linger<U: User> {
 /// Context: sleeping.
 pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) -> Stage<U> {
     let rest = conn.take_rest();
-    if rest.is_none() {
-        send_fin(conn);
-    }
+    let fin = rest.is_none() && conn.send_fin();
     conn.set_timeout(timeout::LINGER);
     conn.discard();
     let stage = Linger {
         rest,
+        fin,
+        tries: 0,
         eof: false,
         acked: conn.socket().bytes_acked(),
         again: timeout::LINGERS,
@@ -95,20 +100,25 @@ pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) ->
     stage.go_on(conn)
 }
 
-/// Sends a FIN. It fails if the connection is gone, which the next step sees.
-fn send_fin<U: User>(conn: &Arc<Conn<U>>) {
-    let _ = conn.socket().shutdown_write();
-}
-
 impl<U: User> Linger<U> {
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         self.eof |= events.any(Events::EOF);
-        if self.eof && self.rest.is_none() {
+        if self.eof && self.fin {
             // Both FINs are there, so other events do not matter.
             return self.go_on(conn);
         }
         if conn.how() == Some(Close::Abort) || conn.error().is_some() {
             return drop_unknown(conn);
+        }
+        if events.any(Events::SOCKET) && !conn.transport().works_in_callback() {
+            conn.discard();
+        }
+        if events.any(Events::TIMEOUT) && self.rest.is_none() && !self.fin {
+            self.tries += 1;
+            if self.tries < timeout::LINGER / timeout::FIN_AGAIN {
+                return self.go_on(conn);
+            }
+            self.tries = 0;
         }
         if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
@@ -134,7 +144,16 @@ impl<U: User> Linger<U> {
                 }
             }
             self.rest = None;
-            send_fin(conn);
+        }
+        if !self.fin {
+            self.fin = conn.send_fin();
+            conn.set_timeout(match self.fin {
+                true => timeout::LINGER,
+                false => timeout::FIN_AGAIN,
+            });
+        }
+        if !self.fin {
+            return Stage::Linger(self);
         }
         if !self.eof {
             return Stage::Linger(self);

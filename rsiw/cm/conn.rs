@@ -15,6 +15,7 @@ use super::{
 use crate::{device::Device, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
+    format_args,
     mem::replace,
     net::SocketAddr,
     sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
@@ -32,7 +33,7 @@ use kext::{
     new_delayed_work, new_owned_work, new_spinlock_irq,
     work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
 };
-use net::{PagePool, TcpSocket, TcpState, TxBatch};
+use net::{HandshakeOwner, Identity, PagePool, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
 
 /// Milliseconds by which a timer may run out early.
@@ -62,6 +63,10 @@ impl Events {
     /// Another connection needs the listener's slot of this one. It is given up unless its Request
     /// has come.
     pub(super) const GIVE_WAY: u32 = 1 << 8;
+    /// The TLS handshake has ended.
+    pub(super) const TLS: u32 = 1 << 9;
+    /// It is this connection's turn to make a TLS handshake.
+    pub(super) const TURN: u32 = 1 << 10;
 
     /// Whether any of `bits` happened.
     pub(super) fn any(self, bits: u32) -> bool {
@@ -91,6 +96,8 @@ pub(crate) struct Conn<U: User> {
     deadline: AtomicI64,
     /// Address of the peer, for the log.
     peer: SetOnce<SocketAddr>,
+    /// Whom the TLS handshake has shown the peer to be.
+    identity: SetOnce<Identity>,
     /// The user of the stream. Set before the stream is given to it.
     user: SetOnce<Arc<U>>,
     /// The batch that a closing queue pair left unsent.
@@ -110,6 +117,16 @@ pub(crate) struct Conn<U: User> {
     /// The current stage. The actor only tries to lock it: see [`Conn::act`].
     #[pin]
     stage: Mutex<Stage<U>>,
+}
+
+impl<U: User> HandshakeOwner for Conn<U> {
+    fn socket(&self) -> &TcpSocket {
+        &self.socket
+    }
+
+    fn handshake_done(this: ArcBorrow<'_, Self>) {
+        Self::wake(this, Events::TLS);
+    }
 }
 
 impl<U: User> OwnedWorkItem for Conn<U> {
@@ -182,6 +199,7 @@ impl<U: User> Conn<U> {
                 born: Instant::now(),
                 deadline: AtomicI64::new(i64::MAX),
                 peer: SetOnce::new(),
+                identity: SetOnce::new(),
                 user: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_owned_work!("rsiw_conn"),
@@ -253,6 +271,36 @@ impl<U: User> Conn<U> {
     /// The peer's address, once it is known. Context: any.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.peer.copy()
+    }
+
+    /// Whom the TLS handshake has shown the peer to be, if there was one. Context: any.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.identity.copy()
+    }
+
+    /// Notes, and logs, whom the TLS handshake has shown the peer to be. Context: sleeping.
+    pub(super) fn note_identity(&self, peer: Identity) {
+        self.log(format_args!("TLS with \"{}\"", peer.name()));
+        self.identity.populate(peer);
+    }
+
+    /// Notes why the stream is broken, if nothing was noted before, and wakes the actor. Context:
+    /// any.
+    fn note_error(this: ArcBorrow<'_, Self>, reason: Error) {
+        let errno = reason.to_errno();
+        // Keep the first error.
+        let _ = this
+            .error
+            .compare_exchange(0, errno, Ordering::Release, Ordering::Relaxed);
+        Self::wake(this, Events::SOCKET);
+    }
+
+    /// Sends the FIN behind all that was sent. Returns false if TCP has no room for what TLS sends
+    /// before it; to be called again then. Context: sleeping.
+    pub(super) fn send_fin(&self) -> bool {
+        // Other errors mean that the connection is gone, which an event of the socket reports as
+        // well.
+        !matches!(self.socket.shutdown_write(), Err(e) if e == EAGAIN)
     }
 
     /// Has the actor close the connection. Of several calls the strongest [`Close`] counts.
@@ -355,6 +403,10 @@ impl<U: User> Conn<U> {
 
     /// Logs why there is no connection, at a limited rate. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
+        self.log(why);
+    }
+
+    fn log(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev().handle() {
             let name = handle.name();
             match self.peer() {

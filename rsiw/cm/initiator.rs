@@ -12,8 +12,10 @@ use super::{
     event_depth, frame,
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open,
+    pace::Place,
     registry::{InOrder, Registry},
     retry::{Backoff, Fallback},
+    secure::{AwaitTurn, Securing},
     stage::Stage,
     streaming::{Established, First, Streaming},
     timeout, Lost, StreamParams, User,
@@ -25,7 +27,7 @@ use iwarp::{
     TermCode,
 };
 use kernel::{prelude::*, sync::Arc};
-use net::{errno, TcpState};
+use net::{errno, TcpSocket, TcpState};
 use rdma::{CmId, ConnParam, Device};
 
 /// The consumer's parameters of one `connect`, and the state that outlives a TCP connection.
@@ -48,11 +50,15 @@ pub(super) struct Attempt<U: User> {
     pub(super) refused: u32,
     /// Milliseconds that the peer still has when the connection's timer runs out.
     pub(super) left: u32,
+    /// Over TLS, and only so.
+    secure: bool,
+    /// The place for the TLS handshake, until that is made.
+    pub(super) place: Option<Place<U>>,
 }
 
 /// TCP is connecting.
 pub(super) struct Connecting<U: User> {
-    attempt: KBox<Attempt<U>>,
+    pub(super) attempt: KBox<Attempt<U>>,
 }
 
 /// The MPA Request was sent.
@@ -80,6 +86,7 @@ pub(crate) fn connect<U: User>(
 ) -> Result {
     let settings = &registry.dev.settings;
     let revision = settings.mpa_revision();
+    let secure = settings.tls().initiates();
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
@@ -97,11 +104,14 @@ pub(crate) fn connect<U: User>(
         ird: bounded_ird(announced_ird(param.ird), most_ird),
         ord: clip(param.ord.min(most_ord)),
         revision,
-        // Peers of revision 1 are old, and get no more than what RFC 5044 says.
-        large_fpdu: settings.large_fpdu() && revision >= 2,
+        // Peers of revision 1 are old, and get no more than what RFC 5044 says. Those that know TLS
+        // are not.
+        large_fpdu: secure || settings.large_fpdu() && revision >= 2,
         connect: timeout::CONNECT,
         refused: 0,
         left: 0,
+        secure,
+        place: None,
     };
     match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?) {
         // TCP has one connection between a pair of addresses and ports. RTRS wants all connections
@@ -119,7 +129,7 @@ pub(crate) fn connect<U: User>(
 }
 
 /// Why an attempt did not start; and the attempt, unless that went with the connection.
-type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
+pub(super) type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
 /// Starts a connection for an attempt.
 pub(super) fn begin<U: User>(
@@ -134,7 +144,11 @@ pub(super) fn begin<U: User>(
         attempt.local,
         attempt.remote,
     );
-    let (socket, remote) = match opened {
+    let with_file = |(socket, remote): (TcpSocket, SocketAddr)| match attempt.secure {
+        true => Ok((socket.with_file()?, remote)),
+        false => Ok((socket, remote)),
+    };
+    let (socket, remote) = match opened.and_then(with_file) {
         Ok(opened) => opened,
         Err(e) => return Err((e, Some(attempt))),
     };
@@ -148,6 +162,10 @@ pub(super) fn begin<U: User>(
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
         conn.note_peer(remote);
         waiting.user.attach(conn)?;
+        if waiting.secure && !AwaitTurn::is_over(conn, waiting)? {
+            let attempt = attempt.take().ok_or(EINVAL)?;
+            return Ok(AwaitTurn::begin(conn, attempt, remote));
+        }
         let ms = waiting.connect;
         waiting.set_timeout(conn, ms);
         if let Err(e) = conn.socket().connect(&remote) {
@@ -186,6 +204,8 @@ impl<U: User> Attempt<U> {
             connect: timeout::CONNECT,
             refused: 0,
             left: 0,
+            secure: false,
+            place: None,
         };
         Ok(KBox::new(attempt, GFP_KERNEL)?)
     }
@@ -201,7 +221,7 @@ impl<U: User> Attempt<U> {
 impl<U: User> Attempt<U> {
     /// Sets the time-out of the stage to `ms` milliseconds. The timer runs for [`timeout::GLANCE`]
     /// at a time; see [`Attempt::cut_short`].
-    fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {
+    pub(super) fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {
         let now = ms.min(timeout::GLANCE);
         self.left = ms - now;
         conn.set_timeout(now);
@@ -213,7 +233,7 @@ impl<U: User> Attempt<U> {
     /// identifier before it has its `CONNECT_REPLY`, so without this check a killed process would
     /// stay until the peer's time is up. The end of the process is not reported to the driver: the
     /// queue pair may be destroyed after the identifier. So the timer checks for it.
-    fn cut_short(&mut self, conn: &Arc<Conn<U>>, events: Events) -> Option<Error> {
+    pub(super) fn cut_short(&mut self, conn: &Arc<Conn<U>>, events: Events) -> Option<Error> {
         let expired = events.any(Events::TIMEOUT);
         let leaves = events.any(Events::LEAVE);
         if conn.how().is_some() || leaves || expired && self.user.is_orphaned() {
@@ -236,7 +256,10 @@ impl<U: User> Connecting<U> {
         }
         match conn.socket().state() {
             TcpState::SynSent | TcpState::SynReceived => Stage::Connecting(self),
-            TcpState::Established | TcpState::CloseWait => self.request(conn),
+            TcpState::Established | TcpState::CloseWait if self.attempt.secure => {
+                Securing::initiate(conn, self.attempt)
+            }
+            TcpState::Established | TcpState::CloseWait => request(conn, self.attempt),
             _ => {
                 let refused = || errno::ECONNREFUSED.error();
                 let e = conn.error().unwrap_or_else(refused);
@@ -247,21 +270,22 @@ impl<U: User> Connecting<U> {
             }
         }
     }
+}
 
-    /// Sends the MPA Request.
-    fn request(self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        let mut attempt = self.attempt;
-        match send_request(conn, &attempt) {
-            Ok((mpa, reader)) => {
-                attempt.set_timeout(conn, timeout::REPLY);
-                Stage::AwaitReply(AwaitReply {
-                    attempt,
-                    mpa,
-                    reader,
-                })
-            }
-            Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
+/// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it.
+pub(super) fn request<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>) -> Stage<U> {
+    // Another attempt may make its handshake now.
+    attempt.place = None;
+    match send_request(conn, &attempt) {
+        Ok((mpa, reader)) => {
+            attempt.set_timeout(conn, timeout::REPLY);
+            Stage::AwaitReply(AwaitReply {
+                attempt,
+                mpa,
+                reader,
+            })
         }
+        Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
     }
 }
 
@@ -279,6 +303,7 @@ fn send_request<U: User>(
         large_fpdu: attempt.large_fpdu,
         ..offer(
             conn.settings(),
+            conn.socket().is_secure(),
             attempt.revision,
             attempt.ird,
             attempt.ord,
@@ -320,6 +345,13 @@ impl<U: User> AwaitReply<U> {
             let e = errno::EPROTO.error();
             return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
         };
+        if conn.socket().is_secure() && reply.markers() {
+            conn.log_failure(format_args!(
+                "MPA Reply asks for markers within TLS; given up"
+            ));
+            let e = errno::EPROTO.error();
+            return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
+        }
         // A responder that answers in the old format does not know the new one. It has passed the
         // enhanced data to its consumer as private data, so its consent is void. A rejection
         // stands: another attempt would hide it, and the private data that say why.
@@ -365,6 +397,15 @@ impl<U: User> AwaitReply<U> {
     /// The peer has ended the connection instead of sending a Reply.
     fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
+        if self.attempt.secure {
+            // The end of a handshake is this end's opinion only: a responder that does not accept
+            // the certificate says so afterwards. And all who know TLS know revision 2.
+            let errno = e.to_errno();
+            conn.log_failure(format_args!(
+                "TLS: the peer ends the connection, error {errno}"
+            ));
+            return close::fail_attempt(conn, &self.attempt, EACCES, LastWords::None, None);
+        }
         let fallback = match &*self.attempt {
             Attempt {
                 large_fpdu: true, ..

@@ -16,10 +16,11 @@ use super::{
     order::Order,
     registry::{InOrder, Registry},
     responder::AwaitRequest,
+    secure::AwaitOctet,
     silent::{Silent, Source},
     Conn, User,
 };
-use crate::device::Rsiw;
+use crate::{device::Rsiw, settings::TlsPolicy};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -169,7 +170,19 @@ impl<U: User> Listener<U> {
             let Some((socket, slot)) = self.next() else {
                 return;
             };
-            let begin = |conn: &Arc<Conn<U>>| AwaitRequest::begin(conn, slot);
+            let clear = self.registry.dev.settings.tls() == TlsPolicy::Off;
+            let socket = match clear {
+                true => socket,
+                false => match socket.with_file() {
+                    Ok(socket) => socket,
+                    // As below.
+                    Err(_) => continue,
+                },
+            };
+            let begin = |conn: &Arc<Conn<U>>| match clear {
+                true => AwaitRequest::accepted(conn, slot),
+                false => Ok(AwaitOctet::begin(conn, slot)),
+            };
             let order = InOrder::of_listener(&self.order);
             let started = Conn::start(&self.registry, socket, order, begin);
             // Without memory there is no connection; the peer sees it closed.

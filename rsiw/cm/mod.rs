@@ -17,6 +17,7 @@
 //! - [`close`]: every way in which a connection ends.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
+//! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up.
 //! - [`user`]: the trait of a stream's user, which the queue pair implements.
@@ -31,9 +32,11 @@ mod initiator;
 mod listener;
 mod open;
 mod order;
+mod pace;
 mod registry;
 mod responder;
 mod retry;
+mod secure;
 mod silent;
 mod stage;
 mod streaming;
@@ -128,6 +131,15 @@ mod timeout {
     pub(super) const REFUSALS: u32 = 3;
     /// Between two checks whether the process that connects still exists.
     pub(super) const GLANCE: u32 = 1_000;
+    /// For an initiator's turn to make a TLS handshake: for hundreds of handshakes on a slow
+    /// processor.
+    pub(super) const TURN: u32 = 120_000;
+    /// For a TLS handshake, with the wait for the turn of a responder.
+    pub(super) const TLS: u32 = 20_000;
+    /// Of that, what tlshd is told to take at the most.
+    pub(super) const TLSHD: u32 = 15_000;
+    /// Before a handshake is asked for again that the kernel had no room for.
+    pub(super) const PENDING: u32 = 50;
     /// For the peer's consumer to answer our MPA Request.
     pub(super) const REPLY: u32 = 30_000;
     /// For the MPA Request of a peer that connected.
@@ -148,6 +160,8 @@ mod timeout {
     /// For the peer to acknowledge some of the last data: a Terminate, a rejection, or data that
     /// TCP still has of a queue pair that is gone.
     pub(super) const LINGER: u32 = 5_000;
+    /// Before the FIN is tried again, for which TCP had no room behind the last records of TLS.
+    pub(super) const FIN_AGAIN: u32 = 20;
     /// How often [`LINGER`] is extended at the most.
     pub(super) const LINGERS: u32 = 12;
     /// For a Terminate to find room in the send buffer.
@@ -209,9 +223,11 @@ fn event_depth(depth: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
 }
 
-/// The terms that this end offers in an MPA frame.
+/// The terms that this end offers in an MPA frame. Within TLS the record authenticates its octets
+/// and tells nobody where FPDUs begin. So there is neither a CRC nor an alignment.
 fn offer<'a>(
     settings: &Settings,
+    secure: bool,
     revision: u8,
     ird: u16,
     ord: u16,
@@ -220,11 +236,11 @@ fn offer<'a>(
 ) -> Offer<'a> {
     Offer {
         revision,
-        crc: settings.crc_required(),
+        crc: settings.crc_required() && !secure,
         ird,
         ord,
         rtr,
-        large_fpdu: settings.large_fpdu(),
+        large_fpdu: settings.large_fpdu() || secure,
         private_data,
     }
 }

@@ -3,7 +3,12 @@
 //! The registry: all connections of a device, so that its removal can end them, and the orders of
 //! its initiators.
 
-use super::{conn::Events, order::Order, Close, Conn, User};
+use super::{
+    conn::Events,
+    order::Order,
+    pace::{Pace, Side},
+    Close, Conn, User,
+};
 use crate::{device::Device, pd::PdId};
 use core::{
     ops::Deref,
@@ -28,6 +33,9 @@ pub(crate) struct Registry<U: User> {
     /// A spinlock, as threads of all processes take it: none may lose its processor while it has it
     /// locked.
     conns: Pin<KBox<SpinLock<Conns<U>>>>,
+    /// Places for TLS handshakes of initiators, and of responders.
+    initiators: Pace<U>,
+    responders: Pace<U>,
 }
 
 struct Conns<U: User> {
@@ -123,8 +131,18 @@ impl<U: User> Registry<U> {
             next: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             conns: KBox::pin_init(new_spinlock!(conns, "rsiw_conns"), GFP_KERNEL)?,
+            initiators: Pace::new()?,
+            responders: Pace::new()?,
         };
         Ok(Arc::new(registry, GFP_KERNEL)?)
+    }
+
+    /// The places for TLS handshakes.
+    pub(super) fn pace(&self, side: Side) -> &Pace<U> {
+        match side {
+            Side::Initiator => &self.initiators,
+            Side::Responder => &self.responders,
+        }
     }
 
     /// Returns a key that no other connection has or had.

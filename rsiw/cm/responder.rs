@@ -24,7 +24,7 @@ use super::{
     timeout, Lost, StreamParams, User,
 };
 use core::{format_args, mem::replace, net::SocketAddr};
-use iwarp::mpa::{Asked, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION};
+use iwarp::mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, TcpState};
 use rdma::{CmId, ConnInfo, ConnParam, RequestId};
@@ -45,19 +45,40 @@ pub(super) struct Requested<U: User> {
     slot: PendingConn<U>,
 }
 
+/// Whether a connection that has not sent its Request ends, in whichever stage.
+pub(super) fn is_over<U: User>(conn: &Arc<Conn<U>>, slot: &PendingConn<U>, events: Events) -> bool {
+    let over = events.any(Events::TIMEOUT | Events::LEAVE);
+    conn.how().is_some() || over || slot.is_dead()
+}
+
 impl<U: User> AwaitRequest<U> {
-    /// The first stage of an accepted connection.
-    pub(super) fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>) -> Result<Stage<U>> {
+    /// The first stage of an accepted connection, if it is the peer's turn to send a Request.
+    pub(super) fn accepted(conn: &Arc<Conn<U>>, mut slot: PendingConn<U>) -> Result<Stage<U>> {
         let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL)?;
         conn.set_timeout(timeout::REQUEST);
-        let mut slot = slot;
         slot.note_silent(conn);
         Ok(Stage::AwaitRequest(Self { slot, reader }))
     }
 
+    /// The stage that follows when TLS is on.
+    pub(super) fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>) -> Stage<U> {
+        let Ok(reader) = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL) else {
+            return close::drop_unknown(conn);
+        };
+        conn.set_timeout(timeout::REQUEST);
+        Stage::AwaitRequest(Self { slot, reader })
+    }
+
+    /// Takes the Request, whose first octet has come.
+    pub(super) fn go_on(conn: &Arc<Conn<U>>, slot: PendingConn<U>, events: Events) -> Stage<U> {
+        match KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL) {
+            Ok(reader) => Self { slot, reader }.step(conn, events),
+            Err(_) => close::drop_unknown(conn),
+        }
+    }
+
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        let over = events.any(Events::TIMEOUT | Events::LEAVE);
-        if conn.how().is_some() || over || self.slot.is_dead() {
+        if is_over(conn, &self.slot, events) {
             return close::drop_unknown(conn);
         }
         // It keeps its slot if the Request has come meanwhile.
@@ -82,6 +103,12 @@ impl<U: User> AwaitRequest<U> {
     fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         self.slot.note_request();
         let request = self.reader.frame();
+        if conn.socket().is_secure() && request.as_ref().is_some_and(Frame::markers) {
+            conn.log_failure(format_args!(
+                "MPA Request asks for markers within TLS; reset"
+            ));
+            return close::drop_unknown(conn);
+        }
         let Some((Ok((responder, asked)), private_data)) =
             request.map(|frame| (Responder::request(&frame), frame.private_data()))
         else {
@@ -167,6 +194,7 @@ impl<U: User> Requested<U> {
         };
         let answer = offer(
             conn.settings(),
+            conn.socket().is_secure(),
             self.asked.revision,
             ird,
             ord,

@@ -44,6 +44,7 @@ impl<U: User> Backoff<U> {
     /// (perftest does, by another connection). Without the wait their clients would connect only
     /// over a slow network, or if a SYN was lost and repeated.
     pub(super) fn begin(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>) -> Stage<U> {
+        attempt.place = None;
         conn.set_timeout(timeout::REFUSED << attempt.refused);
         attempt.refused += 1;
         // All tries together have hardly more time than one: each adds at most a second.
@@ -84,11 +85,12 @@ impl Fallback {
 
 /// Ends the connection of an attempt that goes on with another one. The consumer gets the error
 /// `why` if the other one cannot even be begun.
-fn try_again<U: User>(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
+fn try_again<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>>, why: Error) -> Stage<U> {
     // Release the old connection first: the queue pair takes one at a time, and the port may be the
     // consumer's choice.
     conn.leave();
     conn.socket().abort();
+    attempt.place = None;
     attempt.user.lost(Lost::Handshake);
     Stage::Retry(Retry { attempt, why })
 }

@@ -25,6 +25,7 @@ use super::{
     initiator::{AwaitReply, Connecting},
     responder::{AwaitRequest, Requested},
     retry::{Backoff, Retry},
+    secure::{AwaitOctet, AwaitTurn, Securing},
     streaming::{Draining, FinSent, Streaming},
     User,
 };
@@ -32,12 +33,18 @@ use kernel::sync::Arc;
 
 /// The stage of a connection.
 pub(super) enum Stage<U: User> {
+    /// Initiator: others make their TLS handshakes first.
+    AwaitTurn(AwaitTurn<U>),
     /// Initiator: TCP is connecting.
     Connecting(Connecting<U>),
     /// Initiator: TCP was refused. The attempt is repeated after a moment.
     Backoff(Backoff<U>),
     /// Initiator: the MPA Request was sent.
     AwaitReply(AwaitReply<U>),
+    /// Responder: the peer has connected, and may begin with TLS or with MPA.
+    AwaitOctet(AwaitOctet<U>),
+    /// Both ends: the TLS handshake is made.
+    Securing(Securing<U>),
     /// Responder: the peer has connected and owes an MPA Request.
     AwaitRequest(AwaitRequest<U>),
     /// Responder: the MPA Request was reported to the consumer, which owes an answer.
@@ -61,9 +68,12 @@ impl<U: User> Stage<U> {
     /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
     pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         match self {
+            Stage::AwaitTurn(stage) => stage.step(conn, events),
             Stage::Connecting(stage) => stage.step(conn, events),
             Stage::Backoff(stage) => stage.step(conn, events),
             Stage::AwaitReply(stage) => stage.step(conn, events),
+            Stage::AwaitOctet(stage) => stage.step(conn, events),
+            Stage::Securing(stage) => stage.step(conn, events),
             Stage::AwaitRequest(stage) => stage.step(conn, events),
             Stage::Requested(stage) => stage.step(conn, events),
             Stage::Streaming(stage) => stage.step(conn, events),

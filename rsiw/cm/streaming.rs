@@ -14,6 +14,7 @@ use super::{
 };
 #[cfg(doc)]
 use crate::settings::Settings;
+use core::format_args;
 use kernel::sync::Arc;
 use net::errno;
 use rdma::CmId;
@@ -61,6 +62,8 @@ pub(super) struct Draining<U: User> {
     peer_done: bool,
     /// Octets that the peer had acknowledged when the wait began.
     acked: u64,
+    /// The queue pair has sent all. The FIN waits for room, and was tried so often.
+    fin: Option<u32>,
 }
 
 /// Our FIN is sent, or queued behind the last data; the peer's has not come.
@@ -76,6 +79,16 @@ fn cut_short<U: User>(
     established: &Established<U>,
     events: Events,
 ) -> Option<Stage<U>> {
+    if conn.socket().is_secure() {
+        if let Some(e) = conn.error() {
+            let errno = e.to_errno();
+            conn.log_failure(format_args!("TLS stream broken: error {errno}"));
+        } else if events.any(Events::CUT) {
+            conn.log_failure(format_args!(
+                "TLS stream cut: no close_notify, or within an FPDU"
+            ));
+        }
+    }
     let (why, e) = if conn.how() == Some(Close::Abort) {
         if conn.error().is_some() {
             // A send that fails after a reset makes the queue pair ask for an abort. Receive first,
@@ -227,6 +240,7 @@ impl<U: User> Streaming<U> {
             established,
             peer_done,
             acked,
+            fin: None,
         })
     }
 }
@@ -250,18 +264,34 @@ impl<U: User> Draining<U> {
             conn.set_close_timeout(timeout::DRAIN);
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
-            if acked <= self.acked || conn.registry.is_leaving() {
+            let leaving = conn.registry.is_leaving();
+            let most = match leaving {
+                true => timeout::LEAVE,
+                false => timeout::DRAIN,
+            };
+            let expired = self
+                .fin
+                .is_none_or(|tries| tries >= most / timeout::FIN_AGAIN);
+            if expired && (acked <= self.acked || leaving) {
                 return timed_out(conn, &self.established);
             }
             // The peer is slow, but it takes data.
-            self.acked = acked;
+            if expired {
+                (self.acked, self.fin) = (acked, self.fin.map(|_| 0));
+            }
             conn.set_timeout(timeout::DRAIN);
         }
-        if !events.any(Events::DRAINED) {
+        if events.any(Events::DRAINED) {
+            self.fin.get_or_insert(0);
+        }
+        let Some(tries) = self.fin else {
+            return Stage::Draining(self);
+        };
+        if !conn.send_fin() {
+            self.fin = Some(tries.saturating_add(1));
+            conn.set_timeout(timeout::FIN_AGAIN);
             return Stage::Draining(self);
         }
-        // It fails if the connection is gone, which an event of the socket reports as well.
-        let _ = conn.socket().shutdown_write();
         if self.peer_done {
             return close::finish(conn, &self.established);
         }

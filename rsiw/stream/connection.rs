@@ -5,13 +5,14 @@
 //!
 //! `attach` -> `established` -> (`data_ready`, `receive_all`, `writable`)* -> `drain`? -> `lost`
 
-use super::{Conn, Sender, Stream};
+use super::{receive::BULK_BUDGET, Conn, Sender, Stream};
 use crate::{
     cm::{Close, Lost, StreamParams, User},
     device::Rsiw,
     pd::PdId,
     queue::state::State,
     rx::Rx,
+    transport::Transport,
     tx::{Tx, TxConfig},
 };
 use iwarp::{mpa::Rtr, rx::RxConfig};
@@ -135,7 +136,12 @@ impl User for Stream {
     }
 
     fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn>, sk: &mut LockedSock) {
-        self.receive(conn, sk, usize::MAX);
+        let most = match conn.transport().works_in_callback() {
+            true => usize::MAX,
+            // Decrypting takes long enough for more to come, and then more.
+            false => BULK_BUDGET,
+        };
+        self.receive(conn, sk, most);
     }
 
     /// The socket has room again. Context: any.

@@ -49,7 +49,7 @@ use kext::{
     work::{DelayedWork, OwnedWork},
 };
 use limits::Limits;
-use net::SockCell;
+use net::{Identity, SockCell};
 use rdma::{Consumer, Owner, QpHandle};
 
 /// A connection of a stream.
@@ -193,6 +193,11 @@ impl Stream {
     /// The cookie of the connection's socket, if there is a connection. Context: sleeping.
     pub(crate) fn tcp_cookie(&self) -> Option<u64> {
         Some(self.conn()?.socket().cookie())
+    }
+
+    /// Whom TLS has shown the peer to be, if there is a connection with TLS. Context: any.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.conn()?.identity()
     }
 
     /// The connection, if there is one. Context: any, without the lock of `shared`.

@@ -9,7 +9,6 @@
 
 use super::{Conn, Stream};
 use crate::{
-    cm::Close,
     device,
     rx::{RunOutcome, Rx},
     transport::Transport,
@@ -33,7 +32,7 @@ const BULK_LEN: usize = 32 << 10;
 
 /// Octets that the bulk work item receives in one run. Afterwards other work gets the CPU, and
 /// senders get the socket lock.
-const BULK_BUDGET: usize = 1 << 20;
+pub(super) const BULK_BUDGET: usize = 1 << 20;
 
 impl OwnedWorkItem<BULK> for Stream {
     fn run(this: Arc<Self>) {
@@ -75,9 +74,13 @@ impl Stream {
         if unread > transport.segment_len() as usize {
             transport.spare_acks(sk);
         }
-        let bulk = unread >= BULK_LEN || self.bulk_detector.is_fast();
+        let here = transport.works_in_callback();
+        let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast();
         if bulk && self.is_receiving(sk) {
             self.receive_in_bulk();
+        } else if !here {
+            // Rx has stopped, and with it the work item.
+            Conn::receive_later(conn);
         } else {
             self.receive(conn, sk, usize::MAX);
         }
@@ -92,10 +95,13 @@ impl Stream {
         most: usize,
     ) {
         let transport = conn.transport();
-        let taken = self.read(transport, sk, most);
+        let taken = self.read(conn, sk, most);
         self.bulk_detector.took(taken);
         if taken >= most {
-            self.receive_in_bulk();
+            match self.is_receiving(sk) {
+                true => self.receive_in_bulk(),
+                false => Conn::receive_later(conn),
+            }
         } else if let Some(ms) = self.next_look(sk) {
             if !self.late_timer_armed.swap(true, Relaxed) {
                 self.late_timer
@@ -104,7 +110,8 @@ impl Stream {
         } else if transport.at_eof(sk) {
             self.queues.set_peer_done();
             let rx = self.rx.get_mut(sk).and_then(Option::as_mut);
-            Conn::peer_finished(conn, rx.is_none_or(Rx::end));
+            let whole = rx.is_none_or(Rx::end);
+            Conn::peer_finished(conn, whole && transport.ended_well());
         }
     }
 
@@ -112,7 +119,7 @@ impl Stream {
     /// Context: any, socket locked.
     fn read(
         self: &Arc<Self>,
-        transport: &impl Transport,
+        conn: ArcBorrow<'_, Conn>,
         sk: &mut LockedSock,
         most: usize,
     ) -> usize {
@@ -124,19 +131,21 @@ impl Stream {
                 rx.chunk(queues, &[]);
             }
         }
-        let read = transport.read_into(sk, &self.rx, |rx, chunk| match rx {
-            Some(rx) if taken < most => {
-                let n = rx.chunk(queues, chunk);
-                taken += n;
-                n
-            }
-            _ => 0,
-        });
+        let read = conn
+            .transport()
+            .read_into(sk, &self.rx, |rx, chunk| match rx {
+                Some(rx) if taken < most => {
+                    let n = rx.chunk(queues, chunk);
+                    taken += n;
+                    n
+                }
+                _ => 0,
+            });
         queues.dev.counters.rx_bytes.add(taken as u64);
-        if read.is_err() {
+        if let Err(e) = read {
             // The socket has urgent data. No MPA peer sends any, and they would block the stream
-            // for good.
-            self.close_conn(Close::Abort);
+            // for good. Or a record of TLS is not as it should be.
+            Conn::broken(conn, e);
         }
         self.finish_read(sk);
         taken
@@ -192,6 +201,10 @@ impl Stream {
             let mut sk = conn.socket().lock();
             if self.is_receiving(&sk) {
                 self.receive(conn.as_arc_borrow(), &mut sk, BULK_BUDGET);
+            }
+            drop(sk);
+            if conn.take_control() {
+                Conn::receive_later(conn.as_arc_borrow());
             }
         }
     }

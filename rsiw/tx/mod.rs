@@ -274,9 +274,11 @@ impl Tx {
         transport: &impl Transport,
         sk: &mut LockedSock,
     ) -> Step {
-        // A batch waits for room, a message or the RTR goes first, segments are too small, or the
-        // QP may not send (yet, or any more): the worker answers, in turn.
+        // A batch waits for room, a message or the RTR goes first, the transport needs a process,
+        // segments are too small, or the QP may not send (yet, or any more): the worker answers, in
+        // turn.
         let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
+        let busy = busy || !transport.works_in_callback();
         let mss = transport.segment_len() as usize;
         if busy || mss < LEAST_MSS_HERE || queues.state() != State::Rts || !queues.may_send() {
             return Step::Again;

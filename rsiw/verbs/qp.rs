@@ -207,8 +207,11 @@ impl QpOps<Rsiw> for Qp {
         details.number(c"ord", ord.into())?;
         details.number(c"reads_asked", self.queues().inbound.waiting().into())?;
         details.number(c"receives_taken", self.queues().receives.get())?;
-        match self.stream.tcp_cookie() {
-            Some(cookie) => details.hex(c"tcp_cookie", cookie),
+        if let Some(cookie) = self.stream.tcp_cookie() {
+            details.hex(c"tcp_cookie", cookie)?;
+        }
+        match self.stream.identity() {
+            Some(peer) => details.text(c"tls_peer", peer.name()),
             None => Ok(()),
         }
     }

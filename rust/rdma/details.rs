@@ -2,11 +2,15 @@
 
 //! A driver's own attributes in the description of an object (`rdma -dd res show`).
 
-use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{error::to_result, prelude::*, str::CStr};
+use core::{format_args, marker::PhantomData, ptr::NonNull};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::{CStr, CString},
+};
 use rdma_bindings as bindings;
 
-/// A list of named values in a netlink message that is being written.
+/// A list of named numbers and texts in a netlink message that is being written.
 pub struct Details<'a> {
     /// INVARIANT: During `'a` this message is being written, and a list was begun in it.
     msg: *mut bindings::sk_buff,
@@ -61,5 +65,17 @@ impl Details<'_> {
     pub fn number(&mut self, name: &CStr, value: u64) -> Result {
         // SAFETY: By the type invariant the message is being written. The function copies the name.
         to_result(unsafe { bindings::rdma_nl_put_driver_u64(self.msg, name.as_char_ptr(), value) })
+    }
+
+    /// Adds a text. Errors: `EMSGSIZE` if there is no room; `EINVAL` if it has a NUL; `ENOMEM`.
+    /// Context: sleeping.
+    pub fn text(&mut self, name: &CStr, value: &str) -> Result {
+        let value = CString::try_from_fmt(format_args!("{value}"))?;
+        // SAFETY: By the type invariant the message is being written. The function copies name and
+        // value.
+        to_result(unsafe {
+            let (name, value) = (name.as_char_ptr(), value.as_char_ptr());
+            bindings::rdma_nl_put_driver_string(self.msg, name, value)
+        })
     }
 }

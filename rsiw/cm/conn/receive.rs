@@ -4,7 +4,10 @@
 //! stream, or nobody.
 
 use super::{Conn, Events};
-use crate::cm::User;
+use crate::{
+    cm::{Close, User},
+    transport::Transport,
+};
 use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
@@ -28,7 +31,7 @@ impl<U: User> Conn<U> {
     /// Receives in place of the user, and adds the events that this leads to. The callbacks for a
     /// state change or an error do not receive, and a reset comes without data. Context: sleeping.
     pub(in crate::cm) fn look(self: &Arc<Self>, events: Events) -> Events {
-        Self::receive(self.as_arc_borrow(), &mut self.socket.lock());
+        self.receive_here();
         Events(events.0 | self.take_events().0)
     }
 
@@ -37,10 +40,11 @@ impl<U: User> Conn<U> {
     pub(in crate::cm) fn give_stream(self: &Arc<Self>, user: &Arc<U>) {
         self.needs_no_order();
         self.user.populate(user.clone());
-        let mut sk = self.socket.lock();
-        self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
-        Self::receive(self.as_arc_borrow(), &mut sk);
-        drop(sk);
+        {
+            let _sk = self.socket.lock();
+            self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
+        }
+        self.receive_here();
         // Tx may have found the send buffer full before. `write_space` did not wake it then, as the
         // stream was not the user's.
         user.writable();
@@ -48,10 +52,55 @@ impl<U: User> Conn<U> {
 
     /// Takes the stream from its receiver. Data is thrown away from now on. Context: sleeping.
     pub(in crate::cm) fn discard(self: &Arc<Self>) {
-        let mut sk = self.socket.lock();
-        self.rx_owner
-            .store(RxOwner::Nobody as u32, Ordering::Release);
-        Self::receive(self.as_arc_borrow(), &mut sk);
+        {
+            let _sk = self.socket.lock();
+            self.rx_owner
+                .store(RxOwner::Nobody as u32, Ordering::Release);
+        }
+        self.receive_here();
+    }
+
+    /// Receives for the [`RxOwner`], in a process. Records of TLS without data are taken on
+    /// the way. Context: sleeping.
+    fn receive_here(self: &Arc<Self>) {
+        loop {
+            {
+                let mut sk = self.socket.lock();
+                match self.streaming_user() {
+                    Some(user) => user.receive_all(self.as_arc_borrow(), &mut sk),
+                    None if self.is_for(RxOwner::Nobody) => {
+                        Self::discard_some(self.as_arc_borrow(), &mut sk);
+                    }
+                    None => return Self::wake(self.as_arc_borrow(), Events::SOCKET),
+                }
+            }
+            // The loop is bounded: a peer may send so many of these records, and no more.
+            if !self.take_control() {
+                return;
+            }
+        }
+    }
+
+    /// Takes a record of TLS that has no data, if receiving has stopped in front of one. Returns
+    /// true if there was one: more can be received. Context: sleeping, socket not locked.
+    pub(crate) fn take_control(self: &Arc<Self>) -> bool {
+        self.socket.take_control().unwrap_or_else(|e| {
+            Self::note_error(self.as_arc_borrow(), e);
+            false
+        })
+    }
+
+    /// The user cannot read the stream any more: ends the connection. Context: any.
+    pub(crate) fn broken(this: ArcBorrow<'_, Self>, reason: Error) {
+        if this.socket.is_secure() {
+            Self::note_error(this, reason);
+        }
+        Arc::from(this).close(Close::Abort);
+    }
+
+    /// Has the actor receive for the user. Context: any.
+    pub(crate) fn receive_later(this: ArcBorrow<'_, Self>) {
+        Self::wake(this, Events::SOCKET);
     }
 
     /// The user has reached the peer's FIN; `whole`, if it came between messages. Context: any.
@@ -69,22 +118,19 @@ impl<U: User> Conn<U> {
         self.user.as_ref().filter(|_| self.is_for(RxOwner::User))
     }
 
-    /// Receives all of the socket's data for its [`RxOwner`]. Context: socket locked.
-    fn receive(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        match this.streaming_user() {
-            Some(user) => user.receive_all(this, sk),
-            None => Self::receive_frames(this, sk),
+    /// Has the actor receive, or throws the data away. Context: callback, socket locked.
+    fn receive_frames(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        match this.is_for(RxOwner::Nobody) && this.transport().works_in_callback() {
+            true => Self::discard_some(this, sk),
+            false => Self::wake(this, Events::SOCKET),
         }
     }
 
-    /// Has the actor receive, or throws the data away. Context: socket locked.
-    fn receive_frames(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        if !this.is_for(RxOwner::Nobody) {
-            return Self::wake(this, Events::SOCKET);
-        }
+    /// Throws away data that has come. Context: socket locked; with TLS sleeping.
+    fn discard_some(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
         // Urgent data cannot be read. Then the time-out ends the connection.
-        let _ = sk.read(<[u8]>::len);
-        if sk.at_eof() {
+        let _ = this.socket.read(sk, <[u8]>::len);
+        if this.socket.at_eof(sk) {
             Self::wake(this, Events::EOF);
         }
     }
@@ -115,11 +161,6 @@ impl<U: User> SockCallbacks for Conn<U> {
     }
 
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
-        let errno = reason.to_errno();
-        // Keep the first error.
-        let _ = this
-            .error
-            .compare_exchange(0, errno, Ordering::Release, Ordering::Relaxed);
-        Self::wake(this, Events::SOCKET);
+        Self::note_error(this, reason);
     }
 }
