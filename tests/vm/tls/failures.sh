@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 500
+# kernel: stock
+# pairs: rsiw,rsiw
+#
+# Handshakes that fail: certificates that are not to be accepted, and a tlshd that is not there, stops or is
+# killed. The consumer gets an error in time, the log says why, and afterwards connections work again.
+
+. /tests/lib.sh
+. /tests/tls/lib
+plan 22
+
+port=7300
+# refused ERROR WORDS: rping fails by that error, in time, and the log of this host or the peer's has the words.
+refused() {
+	local before there_before said
+	port=$((port + 1))
+	before=$(dmesg | wc -l) there_before=$(peer_sh "dmesg | wc -l")
+	peer_bg rping rping -s -a "$PEER" -p $port -C 2
+	server_up $port
+	said=$(within 25 rping -c -a "$PEER" -p $port -C 2 2>&1) && { echo "rping succeeds"; peer_kill rping; return 1; }
+	echo "$said"
+	peer_kill rping
+	{
+		dmesg | tail -n +$((before + 1))
+		peer_sh "dmesg | tail -n +$((there_before + 1))"
+	} >"$WORK/log"
+	cat "$WORK/log"
+	grep -q "error $1" <<<"$said" && grep -q "$2" "$WORK/log"
+}
+works() { port=$((port + 1)); rping_peer "$PEER" $port -C 2; }
+stop_there() { peer_sh "pkill -STOP -x tlshd"; }
+go_there() { peer_sh "pkill -CONT -x tlshd"; }
+# Kills the process that tlshd has made here for a handshake that the peer does not answer.
+child() { pgrep -P "$(pgrep -o -x tlshd)"; }
+child_dies() { wait_for 10 child && kill -9 "$(child)"; }
+# A peer that says nothing behind its first octet, and whose handshake is killed on the other host.
+killed_there() {
+	port=$((port + 1))
+	peer_bg rping rping -s -a "$PEER" -p $port
+	server_up $port
+	exec 3<>"/dev/tcp/$PEER/$port"
+	printf '\x16' >&3
+	peer_sh "$(declare -f child child_dies); child_dies" || return
+	# The connection is reset.
+	timeout 25 cat <&3
+	[ $? != 124 ] || return
+	peer_kill rping
+	peer_sh "dmesg | tail -n 1" | tee "$WORK/log"
+	grep -q "TLS handshake failed: error -110, no answer" "$WORK/log"
+}
+
+run "tlshd starts on both hosts" tls_up || exit 1
+run "load the driver on both hosts" both load_driver tls=3 || exit 1
+run "a connection works at first" works || exit 1
+authority other
+certificate foreign other "IP:$B4"
+certificate nameless ca "DNS:elsewhere,IP:10.99.0.1"
+certificate expired ca "IP:$B4" -not_before 20200101000000Z -not_after 20200201000000Z || note "no expired certificate"
+certificate client ca "IP:$A4"
+
+there tlshd_with foreign
+run "a server of another CA is not accepted" refused -13 "does not accept"
+there tlshd_with nameless
+run "a server of another name is not accepted" refused -13 "does not accept"
+there tlshd_with expired
+run "a server whose certificate has expired is not accepted" refused -13 "does not accept"
+there own_tlshd
+tlshd_with foreign
+cp "$TLS/ca.pem" /etc/tls/ca.pem
+run "a client of another CA is not accepted" refused -13 "TLS"
+own_tlshd
+run "a connection works with the right certificates" works
+
+end_tlshd
+run "without tlshd here nothing connects" refused -13 "no tlshd"
+own_tlshd
+there end_tlshd
+run "without tlshd there nothing connects" refused -13 "no tlshd"
+there own_tlshd
+run "a connection works with both again" works
+
+stop_there
+run "a stopped tlshd there is waited for no longer than it should be" refused -13 "TLS handshake failed"
+go_there
+pkill -STOP -x tlshd
+run "a stopped tlshd here is waited for no longer than it should be" refused -110 "no answer"
+pkill -CONT -x tlshd
+sleep 1
+run "a connection works when tlshd goes on" works
+stop_there
+child_dies &
+run "a killed handshake here ends in time" refused -110 "no answer"
+go_there
+LIMIT=40 run "a killed handshake there ends in time" killed_there
+run "a connection works after that" works
+
+pkill -STOP -x tlshd
+peer_bg rping rping -s -a "$PEER" -p 7399 -C 2
+server_up 7399
+rping -c -a "$PEER" -p 7399 -C 2 >"$WORK/client" 2>&1 &
+client=$!
+sleep 2
+LIMIT=10 run "a link goes during a handshake" rdma link del "$DEV"
+ended() { wait_for 5 test ! -e /proc/$client; }
+run "its consumer hears of it" ended
+LIMIT=10 run "the module goes" rmmod rsiw
+pkill -CONT -x tlshd
+peer_kill rping
+there sh -c "pkill -STOP -x tlshd"
+run "load the driver again" load_driver tls=3
+there_goes() { peer_sh "rdma link del $PEER_DEV && rmmod rsiw"; }
+peer_bg rping rping -s -a "$PEER" -p 7398 -C 2
+server_up 7398
+rping -c -a "$PEER" -p 7398 -C 2 >"$WORK/client" 2>&1 &
+sleep 2
+LIMIT=10 run "a responder's link and module go during a handshake" there_goes
+peer_kill rping
