@@ -27,7 +27,7 @@ use iwarp::{
     TermCode,
 };
 use kernel::{prelude::*, sync::Arc};
-use net::{errno, TcpSocket, TcpState};
+use net::{errno, Role, TcpSocket, TcpState};
 use rdma::{CmId, ConnParam, Device};
 
 /// The consumer's parameters of one `connect`, and the state that outlives a TCP connection.
@@ -145,7 +145,7 @@ pub(super) fn begin<U: User>(
         attempt.remote,
     );
     let with_file = |(socket, remote): (TcpSocket, SocketAddr)| match attempt.secure {
-        true => Ok((socket.with_file()?, remote)),
+        true => Ok((socket.with_file(Role::Client(attempt.remote.ip()))?, remote)),
         false => Ok((socket, remote)),
     };
     let (socket, remote) = match opened.and_then(with_file) {

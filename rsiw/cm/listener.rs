@@ -32,7 +32,7 @@ use kext::{
     new_delayed_work, new_owned_work, new_spinlock_irq,
     work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
 };
-use net::{errno, ListenCallbacks, TcpSocket};
+use net::{errno, ListenCallbacks, Role, TcpSocket};
 use rdma::{CmId, ConnInfo, Consumer, ListenId, RequestId};
 
 /// The fewest slots of a listener. Consumers choose a backlog with requests in mind, not peers that
@@ -173,11 +173,14 @@ impl<U: User> Listener<U> {
             let clear = self.registry.dev.settings.tls() == TlsPolicy::Off;
             let socket = match clear {
                 true => socket,
-                false => match socket.with_file() {
-                    Ok(socket) => socket,
-                    // As below.
-                    Err(_) => continue,
-                },
+                false => {
+                    let peer = socket.peer_addr();
+                    match peer.and_then(|peer| socket.with_file(Role::Server(peer))) {
+                        Ok(socket) => socket,
+                        // As below; or the peer has gone already.
+                        Err(_) => continue,
+                    }
+                }
             };
             let begin = |conn: &Arc<Conn<U>>| match clear {
                 true => AwaitRequest::accepted(conn, slot),

@@ -103,11 +103,10 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					unsigned int count, size_t len,
 					int *segment_offset, bool end);
 
-int rust_helper_ksock_give_file(struct socket *sock);
+int rust_helper_ksock_give_file(struct socket *sock, const char *peer);
 void rust_helper_ksock_release(struct socket *sock);
 int rust_helper_ksock_peek(struct socket *sock, u8 *octet);
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
-				    unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data);
 bool rust_helper_ksock_tls_cancel(struct sock *sk);
 bool rust_helper_ksock_tls_is_on(const struct sock *sk);

@@ -8,16 +8,20 @@
  * handshake ends, and this module does not depend on it.
  */
 
+#include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/net.h>
 #include <linux/uio.h>
 
 #include "ksock.h"
 
-/* A process can be given the socket only as a file. On failure the socket is gone. */
-int rust_helper_ksock_give_file(struct socket *sock)
+/*
+ * A process can be given the socket only as a file, whose name is @peer's. On
+ * failure the socket is gone.
+ */
+int rust_helper_ksock_give_file(struct socket *sock, const char *peer)
 {
-	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, O_CLOEXEC, NULL));
+	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, O_CLOEXEC, peer));
 }
 
 /* The one place where sockets end. The file may stay if a process has it, too. */
@@ -51,22 +55,26 @@ int rust_helper_ksock_peek(struct socket *sock, u8 *octet)
 
 /*
  * Returns 0 if @done will be called once, in the context of tlshd or of the end
- * of the network namespace, unless ksock_tls_cancel() returns true before. @name
- * has to stay until then.
+ * of the network namespace, unless ksock_tls_cancel() returns true before.
+ *
+ * The peer's name is that of the file, and lives as long as it: tlshd may be
+ * about to take a handshake that is cancelled meanwhile. It then reads the name
+ * after the cancellation, but has a reference to the file.
  */
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
-				    unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data)
 {
 	struct tls_handshake_args args = {
 		.ta_sock = sock,
 		.ta_done = done,
 		.ta_data = data,
-		.ta_peername = name,
 		.ta_timeout_ms = timeout_ms,
 	};
 
 	BUILD_BUG_ON(!__same_type(key_serial_t, int));
+	if (!sock->file)
+		return -EINVAL;
+	args.ta_peername = sock->file->f_path.dentry->d_name.name;
 	return server ? tls_server_hello_x509(&args, GFP_KERNEL) :
 			tls_client_hello_x509(&args, GFP_KERNEL);
 }
@@ -242,8 +250,7 @@ int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
 
 #else /* A kernel without TLS never has a handshake that ends well. */
 
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, const char *name,
-				    unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data)
 {
 	return -EOPNOTSUPP;

@@ -27,7 +27,7 @@ pub trait HandshakeOwner: Send + Sync + 'static {
     fn handshake_done(this: ArcBorrow<'_, Self>);
 }
 
-/// This end's role in a handshake.
+/// This end's role in a handshake, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The peer's certificate has to name this address: an IPv4 address as such, an IPv6 address by
@@ -36,6 +36,26 @@ pub enum Role {
     /// The peer's certificate has to be of the CA. The address is that of the peer: without it
     /// tlshd would ask the DNS for a name, and wait for the answer.
     Server(SocketAddr),
+}
+
+impl Role {
+    /// What tlshd is told of the peer. It looks for a server's name in the server's certificate, and
+    /// also sends it as the name of the server, in which gnutls takes no colon. So an IPv6 address
+    /// is written as a name, in the form that Windows has for places like that.
+    pub(crate) fn peer_name(self) -> Result<CString> {
+        match self {
+            Role::Client(IpAddr::V4(v4)) => CString::try_from_fmt(format_args!("{v4}")),
+            Role::Client(IpAddr::V6(v6)) => {
+                let [a, b, c, d, e, f, g, h] = v6.segments();
+                CString::try_from_fmt(format_args!(
+                    "{a:x}-{b:x}-{c:x}-{d:x}-{e:x}-{f:x}-{g:x}-{h:x}.ipv6-literal.net"
+                ))
+            }
+            // With the port, as tlshd calls the peer's key by it. Of several keys with one name it
+            // keeps the last.
+            Role::Server(peer) => CString::try_from_fmt(format_args!("{peer}")),
+        }
+    }
 }
 
 /// The peer as the handshake has verified it.
@@ -113,12 +133,7 @@ impl<T: HandshakeOwner> Handshake<T> {
     /// there may be room in a moment. `EBUSY`: the socket had its handshake. `EOPNOTSUPP`: the
     /// kernel has no TLS. `ENOMEM`.
     pub fn start(owner: Arc<T>, role: Role, ms: u32) -> Result<Self> {
-        let name = match role {
-            Role::Client(peer) => peer_name(peer),
-            // With the port, as tlshd calls the peer's key by it. Of several keys with one name it
-            // keeps the last.
-            Role::Server(peer) => CString::try_from_fmt(format_args!("{peer}")),
-        }?;
+        let name = role.peer_name()?;
         let pending = KBox::pin_init(
             pin_init!(Pending {
                 owner,
@@ -129,14 +144,13 @@ impl<T: HandshakeOwner> Handshake<T> {
             GFP_KERNEL,
         )?;
         let data: *const Pending<T> = &*pending;
-        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `name` and
-        // `data` point into `pending`, which does not move and stays until the callback has run or
-        // will not run any more: see `Drop`.
+        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points to
+        // `pending`, which does not move and stays until the callback has run or will not run any
+        // more: see `Drop`.
         to_result(unsafe {
             bindings::ksock_tls_handshake(
                 pending.owner.socket().as_ptr(),
                 matches!(role, Role::Server(_)),
-                pending.name.as_char_ptr(),
                 ms,
                 Some(done::<T>),
                 data.cast_mut().cast(),
@@ -160,21 +174,6 @@ impl<T: HandshakeOwner> Drop for Handshake<T> {
         if !cancelled {
             // The callback has run, or runs just now; it does not wait for anything.
             self.0.done.wait_for_completion();
-        }
-    }
-}
-
-/// What tlshd looks for in the peer's certificate. It also sends it as the name of the server, in
-/// which gnutls takes no colon. So an IPv6 address is written as a name, in the form that Windows
-/// has for places like that.
-fn peer_name(peer: IpAddr) -> Result<CString> {
-    match peer {
-        IpAddr::V4(v4) => CString::try_from_fmt(format_args!("{v4}")),
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, e, f, g, h] = v6.segments();
-            CString::try_from_fmt(format_args!(
-                "{a:x}-{b:x}-{c:x}-{d:x}-{e:x}-{f:x}-{g:x}-{h:x}.ipv6-literal.net"
-            ))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     addr, bindings, errno,
     hooks::{HookSlot, ListenCallbacks, SockCallbacks},
     tls::Tls,
-    Namespace, Received,
+    Namespace, Received, Role,
 };
 use core::{mem::ManuallyDrop, net::SocketAddr, ptr::NonNull};
 use kernel::{
@@ -150,14 +150,16 @@ impl TcpSocket {
         &self.tls
     }
 
-    /// Gives the socket a file, without which no process can make a TLS handshake for it. Errors:
-    /// `ENOMEM`, `ENFILE`; the socket is gone then. C: `sock_alloc_file()`. Sleeping.
-    pub fn with_file(self) -> Result<Self> {
+    /// Gives the socket a file, without which no process can make a TLS handshake for it. It has
+    /// the name by which tlshd is to know the peer. Errors: `ENOMEM`, `ENFILE`; the socket is gone
+    /// then. C: `sock_alloc_file()`. Sleeping.
+    pub fn with_file(self, role: Role) -> Result<Self> {
+        let peer = role.peer_name()?;
         self.detach();
         let socket = ManuallyDrop::new(self);
         // SAFETY: By the type invariant the socket is valid, and it has no file: this consumes the
-        // object, and only what it returns may have one.
-        to_result(unsafe { bindings::ksock_give_file(socket.as_ptr()) })?;
+        // object, and only what it returns may have one. The name is copied.
+        to_result(unsafe { bindings::ksock_give_file(socket.as_ptr(), peer.as_char_ptr()) })?;
         // If it failed, the socket was released, and so it must not be dropped. It had no callbacks
         // any more, so nothing is left to free.
         Ok(ManuallyDrop::into_inner(socket))
