@@ -87,41 +87,6 @@ srp() {
 
 # --- a round -------------------------------------------------------------------------------------------
 
-# goes del|rmmod: removes this host's device and prints how long that took, and after MOST seconds what it
-# waits for.
-goes() {
-	local began=${EPOCHREALTIME/./} pid took i
-	case $1 in
-	del) rdma link del "$DEV" & ;;
-	rmmod) rmmod "$RSIW_DRIVER" & ;;
-	esac
-	pid=$!
-	for ((i = 0; i < MOST * 10; i++)); do
-		if ended "$pid"; then break; fi
-		nap 0.1
-	done
-	if ! ended "$pid"; then
-		echo "waits here:"
-		cat "/proc/$pid/stack"
-		waiters
-	fi
-	wait "$pid" || return
-	took=$(((${EPOCHREALTIME/./} - began) / 1000))
-	echo "took $took ms"
-	[ "$took" -le $((MOST * 1000)) ]
-}
-# ended PID: the process is no more, or a zombie.
-ended() { ! grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
-# The stacks of other processes that wait in the kernel without a signal to end that.
-waiters() {
-	local task
-	for task in /proc/[0-9]*; do
-		grep -q '^State:.D' "$task/status" 2>/dev/null || continue
-		echo "$(<"$task/comm"):"
-		cat "$task/stack"
-	done
-}
-
 # writes FILE: goes on until a write fails.
 writes() {
 	while dd if=/dev/zero of="$1" bs=256k count=64 oflag=direct conv=nocreat,notrunc status=none; do :; done

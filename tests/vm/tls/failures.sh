@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 500
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Handshakes that fail: certificates that are not to be accepted, and a tlshd that is not there, stops or is

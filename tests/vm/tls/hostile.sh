@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
 # timeout: 300
-# kernel: stock
 # pairs: rsiw,*
 #
 # A peer that speaks TLS, and breaks the rules of TLS, or those of MPA within it.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 400
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Many connections at once (MANY), each with its handshake: all are made, all work, and nothing is left of them.

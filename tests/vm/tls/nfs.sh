@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 600
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # The job nfs/versions, over TLS.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 600
-# kernel: stock
 # allow: nvme nvme\d: (failed to|Reconnecting|I/O tag)
 # pairs: rsiw,rsiw
 #

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 600
-# kernel: stock
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # pairs: rsiw,rsiw
 #

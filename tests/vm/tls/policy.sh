@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 400
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Each policy of an initiator against each of a responder, both ways: which connect, and which of those by TLS.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 300
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Data over TLS: rping in both families, both ways, and with more than TCP has room for. No octet of what is sent
