@@ -7,7 +7,7 @@
 use crate::{counters::Counters, limit::Limit, mem::Regions, settings::Settings};
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
-use net::PagePool;
+use net::{Keyring, PagePool};
 use rdma::{Consumer, DeviceHandle, OnceHandle};
 
 /// The driver, as the RDMA core knows it. Its operations are in `verbs`.
@@ -143,13 +143,19 @@ pub(crate) struct Device {
     pub(crate) counters: Counters,
     pub(crate) workqueues: Arc<Workqueues>,
     pub(crate) settings: Settings,
+    /// Pre-shared keys for TLS, of all devices.
+    pub(crate) keys: Arc<Keyring>,
     /// The pool that takes the pages that tx has filled, of all queue pairs.
     pub(crate) tx_pages: Arc<PagePool>,
 }
 
 impl Device {
     /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(gid: [u8; 6], workqueues: Arc<Workqueues>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        gid: [u8; 6],
+        workqueues: Arc<Workqueues>,
+        keys: Arc<Keyring>,
+    ) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
             gid,
@@ -165,6 +171,7 @@ impl Device {
             counters: Counters::new(),
             workqueues,
             settings: Settings::of_parameters()?,
+            keys,
             tx_pages: PagePool::new()?,
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)

@@ -8,6 +8,7 @@ use crate::{
     rnic::Rnic,
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
+use net::Keyring;
 use rdma::{
     DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier,
 };
@@ -16,6 +17,7 @@ use rdma::{
 pub(crate) struct Links {
     pub(crate) devices: Devices<Rsiw>,
     workqueues: Arc<Workqueues>,
+    keys: Arc<Keyring>,
     module: &'static ThisModule,
 }
 
@@ -24,10 +26,12 @@ impl Links {
     pub(crate) fn new(
         module: &'static ThisModule,
         workqueues: Arc<Workqueues>,
+        keys: Arc<Keyring>,
     ) -> Result<Arc<Self>> {
         let links = Self {
             devices: Devices::new()?,
             workqueues,
+            keys,
             module,
         };
         Ok(Arc::new(links, GFP_KERNEL)?)
@@ -44,7 +48,7 @@ impl Links {
         if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
             return Err(EINVAL);
         }
-        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone())?;
+        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone(), self.keys.clone())?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),

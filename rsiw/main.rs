@@ -30,6 +30,7 @@ use device::Workqueues;
 use kernel::{prelude::*, sync::Arc};
 use kext::Core;
 use link::{Link, Links, Notifier};
+use net::Keyring;
 use rdma::{LinkRegistration, NotifierRegistration};
 
 module! {
@@ -76,6 +77,10 @@ module! {
             default: 0,
             description: "TLS 1.3 under MPA, by tlshd (0: none; 1: if the peer begins with it; \
                 2: as 1, and connect with it; 3: always)",
+        },
+        tls_psk: u8 {
+            default: 0,
+            description: "TLS by pre-shared keys of the keyring .rsiw (0: by certificates)",
         },
         recv_wait_ms: u32 {
             default: 1000,
@@ -139,7 +144,9 @@ impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let core = Core::new()?;
         let workqueues = Arc::new(Workqueues::new()?, GFP_KERNEL)?;
-        let links = Links::new(module, workqueues.clone())?;
+        // Names that begin with a dot are the kernel's: no process makes a keyring of that name.
+        let keys = Arc::new(Keyring::new(c".rsiw")?, GFP_KERNEL)?;
+        let links = Links::new(module, workqueues.clone(), keys)?;
         let devices = Unregister(links.clone());
         let notifier = NotifierRegistration::new(Notifier(links.clone()))?;
         let link = LinkRegistration::new(Link(links))?;

@@ -87,6 +87,8 @@ settings! {
     port_mapper: u8 = 0..=1,
     /// A [`TlsPolicy`].
     tls: u8 = 0..=3,
+    /// Whether TLS goes by pre-shared keys, and not by certificates.
+    tls_psk: u8 = 0..=1,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -187,6 +189,13 @@ impl Settings {
             2 => TlsPolicy::Initiate,
             _ => TlsPolicy::Require,
         }
+    }
+
+    /// Whether both ends of a TLS handshake show a pre-shared key, and not certificates. The two
+    /// are never tried one after the other: an end that has a setting for one would then be content
+    /// with the other.
+    pub(crate) fn tls_psk(&self) -> bool {
+        self.tls_psk.load(Ordering::Relaxed) != 0
     }
 
     /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does

@@ -6,8 +6,9 @@
 //! what it takes, and the first octet that comes tells what it is: a TLS record, or an MPA Request.
 //! So no octet of either end negotiates TLS, and nobody on the path can negotiate it away.
 //!
-//! tlshd makes the handshake, with certificates on both ends. It needs the socket to itself:
-//! callbacks are detached for that time, and attached on top of TLS' own afterwards.
+//! tlshd makes the handshake, with certificates on both ends or by a pre-shared key. It needs the
+//! socket to itself: callbacks are detached for that time, and attached on top of TLS' own
+//! afterwards.
 
 use super::{
     close,
@@ -23,7 +24,7 @@ use super::{
 use crate::settings::TlsPolicy;
 use core::{format_args, net::SocketAddr};
 use kernel::{prelude::*, sync::Arc};
-use net::{errno, Handshake, Received, Role};
+use net::{errno, Auth, Handshake, Received, Role};
 
 /// The first octet of a TLS handshake: the type of its record.
 const TLS_HANDSHAKE: u8 = 22;
@@ -172,7 +173,11 @@ impl<U: User> Securing<U> {
                 None => return self.fail(conn, errno::ENOTCONN.error()),
             },
         };
-        match Handshake::start(conn.clone(), role, timeout::TLSHD) {
+        let auth = match conn.settings().tls_psk() {
+            true => Auth::Psk(conn.dev().keys.clone()),
+            false => Auth::Certificates,
+        };
+        match Handshake::start(conn.clone(), role, auth, timeout::TLSHD) {
             Ok(handshake) => {
                 self.handshake = Some(handshake);
                 // In place of the short one. The callback of the handshake wakes the actor, which
@@ -238,8 +243,14 @@ impl<U: User> Securing<U> {
         drop(self.handshake);
         let why = match e {
             e if e == ESRCH => "no tlshd serves this network namespace",
-            e if e == errno::ENOKEY => "the peer shows no certificate",
+            e if e == errno::ENOKEY => match conn.settings().tls_psk() {
+                true => "the keyring .rsiw has no key for the peer",
+                false => "the peer shows no certificate",
+            },
+            e if e == errno::ENOTUNIQ => "the keyring .rsiw has several keys for the peer",
+            e if e == errno::EKEYREJECTED => "the peer's key is none of .rsiw for this address",
             e if e == EACCES => "one end does not accept the other",
+            e if e == errno::ECONNRESET => "the peer ends it",
             e if e == errno::ETIMEDOUT => "no answer",
             e if e == errno::EPROTO => "tlshd has agreed on no keys of TLS 1.3",
             _ => "see tlshd's log",

@@ -22,7 +22,7 @@ use kernel::{
     sync::{Arc, ArcBorrow, Mutex},
     time::{delay::fsleep, Delta},
 };
-use net::{errno, Family, LockedSock, Namespace, Received, Sent, TcpSocket};
+use net::{errno, Family, Keyring, LockedSock, Namespace, Received, Sent, TcpSocket};
 use rdma::{
     iwcm::testing::{TestEvent, TestId},
     CmId, ConnInfo, Consumer, RequestId,
@@ -188,6 +188,7 @@ impl Pair {
         let dev = Device::new(
             [2, 0, 0, 0, 0, 1],
             Arc::new(Workqueues::new()?, GFP_KERNEL)?,
+            Arc::new(Keyring::new(c".rsiw_test")?, GFP_KERNEL)?,
         )?;
         let conns = Conns(Registry::new(&dev)?);
         let net = Namespace::init();

@@ -10,6 +10,7 @@
 #include "../ksock/socket.c"
 #include "../ksock/send.c"
 #include "../ksock/tls.c"
+#include "../ksock/keys.c"
 #endif
 
 /* The module! macro has no version. bindgen, which also reads this file, is not told one. */

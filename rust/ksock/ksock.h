@@ -25,6 +25,8 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
+struct key;
+
 /**
  * struct ksock_hooks - the callbacks of one socket
  * @data_ready: data or FIN has arrived; called with the socket lock held. Of a
@@ -106,7 +108,8 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 int rust_helper_ksock_give_file(struct socket *sock, const char *peer);
 void rust_helper_ksock_release(struct socket *sock);
 int rust_helper_ksock_peek(struct socket *sock, u8 *octet);
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+				    int psk, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data);
 bool rust_helper_ksock_tls_cancel(struct sock *sk);
 bool rust_helper_ksock_tls_is_on(const struct sock *sk);
@@ -120,6 +123,11 @@ int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
 			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
 			       bool *stopped);
 int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der);
+
+int rust_helper_ksock_keyring_alloc(const char *name, struct key **res);
+void rust_helper_ksock_keyring_free(struct key *keyring);
+int rust_helper_ksock_keyring_list(struct key *keyring, int *serials, unsigned int n);
+int rust_helper_ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len);
 
 struct page *rust_helper_ksock_page_alloc(bool atomic);
 void rust_helper_ksock_page_get(struct page *page);

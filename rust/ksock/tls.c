@@ -55,13 +55,16 @@ int rust_helper_ksock_peek(struct socket *sock, u8 *octet)
 
 /*
  * Returns 0 if @done will be called once, in the context of tlshd or of the end
- * of the network namespace, unless ksock_tls_cancel() returns true before.
+ * of the network namespace, unless ksock_tls_cancel() returns true before. Ends
+ * show certificates if @keyring is NULL. Otherwise a client has the key @psk, and
+ * tlshd may find both ends' keys in @keyring.
  *
  * The peer's name is that of the file, and lives as long as it: tlshd may be
  * about to take a handshake that is cancelled meanwhile. It then reads the name
  * after the cancellation, but has a reference to the file.
  */
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+				    int psk, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data)
 {
 	struct tls_handshake_args args = {
@@ -69,12 +72,18 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned i
 		.ta_done = done,
 		.ta_data = data,
 		.ta_timeout_ms = timeout_ms,
+		.ta_keyring = key_serial(keyring),
+		.ta_my_peerids = { psk },
+		.ta_num_peerids = 1,
 	};
 
 	BUILD_BUG_ON(!__same_type(key_serial_t, int));
 	if (!sock->file)
 		return -EINVAL;
 	args.ta_peername = sock->file->f_path.dentry->d_name.name;
+	if (keyring)
+		return server ? tls_server_hello_psk(&args, GFP_KERNEL) :
+				tls_client_hello_psk(&args, GFP_KERNEL);
 	return server ? tls_server_hello_x509(&args, GFP_KERNEL) :
 			tls_client_hello_x509(&args, GFP_KERNEL);
 }
@@ -250,7 +259,8 @@ int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
 
 #else /* A kernel without TLS never has a handshake that ends well. */
 
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, unsigned int timeout_ms,
+int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+				    int psk, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data)
 {
 	return -EOPNOTSUPP;

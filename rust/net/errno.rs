@@ -45,8 +45,12 @@ declare! {
     EBADMSG,
     /// A key is too old.
     EKEYEXPIRED,
+    /// A key was rejected.
+    EKEYREJECTED,
     /// Required key not available.
     ENOKEY,
+    /// A name is not unique.
+    ENOTUNIQ,
     /// Protocol error.
     EPROTO,
     /// Address family not supported.

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/net/handshake.h`](srctree/include/net/handshake.h).
 
-use crate::{bindings, errno, name::common_name, TcpSocket};
+use crate::{bindings, errno, name::common_name, Keyring, TcpSocket};
 use core::{
     format_args,
     net::{IpAddr, SocketAddr},
@@ -30,8 +30,8 @@ pub trait HandshakeOwner: Send + Sync + 'static {
 /// This end's role in a handshake, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The peer's certificate has to name this address: an IPv4 address as such, an IPv6 address by
-    /// a DNS name, `fd07-0-0-0-0-0-0-2.ipv6-literal.net` for instance.
+    /// The address is the server's. Its certificate has to name it: an IPv4 address as such, an
+    /// IPv6 address by a DNS name, `fd07-0-0-0-0-0-0-2.ipv6-literal.net` for instance.
     Client(IpAddr),
     /// The peer's certificate has to be of the CA. The address is that of the peer: without it
     /// tlshd would ask the DNS for a name, and wait for the answer.
@@ -58,6 +58,14 @@ impl Role {
     }
 }
 
+/// How the ends show who they are.
+pub enum Auth {
+    /// By certificates, which tlshd has.
+    Certificates,
+    /// By a pre-shared key.
+    Psk(Arc<Keyring>),
+}
+
 /// The peer as the handshake has verified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -66,7 +74,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    const MOST: usize = 64;
+    pub(crate) const MOST: usize = 128;
 
     /// The owner of the key with that number, which tlshd has made of the peer's certificate.
     fn of_key(serial: c_int) -> Result<Self> {
@@ -84,7 +92,7 @@ impl Identity {
         Ok(Self::named(owner.unwrap_or_default()))
     }
 
-    fn named(owner: &[u8]) -> Self {
+    pub(crate) fn named(owner: &[u8]) -> Self {
         let owner = owner.get(..Self::MOST).unwrap_or(owner);
         let (mut name, len) = ([0; Self::MOST], owner.len());
         if let Some(name) = name.get_mut(..len) {
@@ -93,10 +101,14 @@ impl Identity {
         Self { name, len }
     }
 
-    /// The common name of its certificate, or, if that is not known, its address; as far as it is
-    /// printable ASCII, without spaces at its ends.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.name.get(..self.len).unwrap_or_default()
+    }
+
+    /// The common name of its certificate, or, if that is not known, its address, or the identity
+    /// of its key; as far as it is printable ASCII, without spaces at its ends.
     pub fn name(&self) -> &str {
-        let name = self.name.get(..self.len).unwrap_or_default();
+        let name = self.bytes();
         let printable = |octet: &u8| matches!(octet, 0x20..=0x7e);
         let end = name.iter().position(|octet| !printable(octet));
         let name = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
@@ -110,8 +122,34 @@ struct Pending<T: HandshakeOwner> {
     outcome: SetOnce<Result<Identity>>,
     /// The peer's address in words.
     name: CString,
+    /// The keyring, if there is a pre-shared key, and the server's address.
+    keys: Option<(Arc<Keyring>, IpAddr)>,
     #[pin]
     done: Completion,
+}
+
+impl<T: HandshakeOwner> Pending<T> {
+    /// The keyring with pre-shared keys; null: certificates are shown.
+    fn keyring(&self) -> *mut bindings::key {
+        match &self.keys {
+            Some((keyring, _)) => keyring.as_ptr(),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// Who the peer is whose key has that number.
+    fn identity(&self, key: c_int) -> Result<Identity> {
+        if let Some((keyring, server)) = &self.keys {
+            return keyring.identity(key, self.owner.socket(), *server);
+        }
+        // A client may show no certificate, and tlshd takes no offence.
+        if key == 0 {
+            return Err(errno::ENOKEY.into());
+        }
+        // Of several handshakes with one server tlshd has kept the last one's key. But it has
+        // verified that each is the server of this name.
+        Ok(Identity::of_key(key).unwrap_or_else(|_| Identity::named(self.name.to_bytes())))
+    }
 }
 
 /// A handshake. To drop it cancels it: afterwards tlshd's result counts for nothing, and
@@ -131,14 +169,27 @@ impl<T: HandshakeOwner> Handshake<T> {
     ///
     /// `ESRCH`: no tlshd serves the network namespace. `EAGAIN`: too many handshakes wait for it;
     /// there may be room in a moment. `EBUSY`: the socket had its handshake. `EOPNOTSUPP`: the
-    /// kernel has no TLS. `ENOMEM`.
-    pub fn start(owner: Arc<T>, role: Role, ms: u32) -> Result<Self> {
+    /// kernel has no TLS. `ENOKEY`: a client has no key for the server. `ENOTUNIQ`: it has several.
+    /// `ENOTCONN`, `ENOMEM`.
+    pub fn start(owner: Arc<T>, role: Role, auth: Auth, ms: u32) -> Result<Self> {
         let name = role.peer_name()?;
+        let (keys, psk) = match (auth, role) {
+            (Auth::Certificates, _) => (None, 0),
+            (Auth::Psk(keyring), Role::Client(server)) => {
+                let psk = keyring.find(owner.socket(), server)?;
+                (Some((keyring, server)), psk)
+            }
+            (Auth::Psk(keyring), Role::Server(_)) => {
+                let server = owner.socket().local_addr()?.ip();
+                (Some((keyring, server)), 0)
+            }
+        };
         let pending = KBox::pin_init(
             pin_init!(Pending {
                 owner,
                 outcome: SetOnce::new(),
                 name,
+                keys,
                 done <- Completion::new(),
             }),
             GFP_KERNEL,
@@ -146,11 +197,13 @@ impl<T: HandshakeOwner> Handshake<T> {
         let data: *const Pending<T> = &*pending;
         // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points to
         // `pending`, which does not move and stays until the callback has run or will not run any
-        // more: see `Drop`.
+        // more: see `Drop`. It has a reference to the keyring, too.
         to_result(unsafe {
             bindings::ksock_tls_handshake(
                 pending.owner.socket().as_ptr(),
                 matches!(role, Role::Server(_)),
+                pending.keyring(),
+                psk,
                 ms,
                 Some(done::<T>),
                 data.cast_mut().cast(),
@@ -161,7 +214,8 @@ impl<T: HandshakeOwner> Handshake<T> {
     }
 
     /// The result, once there is one. Errors: those of tlshd, `EACCES` above all; `ENOKEY`: the
-    /// peer has shown no certificate.
+    /// peer has shown no certificate; `EKEYREJECTED`: its key is none of the keyring for this
+    /// server; `ECONNRESET`: the peer has ended the connection.
     pub fn outcome(&self) -> Option<Result<Identity>> {
         self.0.outcome.copy()
     }
@@ -187,14 +241,13 @@ unsafe extern "C" fn done<T: HandshakeOwner>(data: *mut c_void, status: c_int, p
     // until `done` is completed below. There are only shared references to it.
     let pending = unsafe { &*data.cast::<Pending<T>>() };
     let outcome = match status {
-        // A client may show no certificate, and tlshd takes no offence.
-        0 if peer == 0 => Err(errno::ENOKEY.into()),
-        // Of several handshakes with one server tlshd has kept the last one's key. But it has
-        // verified that each is the server of this name.
-        0 => {
-            Ok(Identity::of_key(peer).unwrap_or_else(|_| Identity::named(pending.name.to_bytes())))
-        }
-        -4095..0 => Err(Error::from_errno(status)),
+        0 => pending.identity(peer),
+        -4095..0 => match Error::from_errno(status) {
+            // gnutls' number for the end of a stream (`GNUTLS_E_PREMATURE_TERMINATION`) is the one
+            // of `ETIMEDOUT`, and tlshd passes it on.
+            e if e == errno::ETIMEDOUT => Err(errno::ECONNRESET.into()),
+            e => Err(e),
+        },
         // tlshd's number is any.
         _ => Err(EIO),
     };

@@ -7,7 +7,7 @@
 //! - [`LockedSock`] and [`SockCell`]: a proof that the socket lock is held, and state that it
 //!   guards.
 //! - [`io`]: sends, and reads without a copy from within the callback.
-//! - [`handshake`], [`tls`]: TLS between TCP and that protocol.
+//! - [`handshake`], [`tls`]: TLS between TCP and that protocol. [`keys`]: pre-shared keys for it.
 //! - [`TxBatch`]: a long batch of bytes in page fragments, which TCP sends without another copy.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
@@ -30,6 +30,7 @@ pub mod errno;
 pub mod handshake;
 pub mod hooks;
 pub mod io;
+pub mod keys;
 pub mod locked;
 mod name;
 pub mod namespace;
@@ -43,9 +44,10 @@ pub mod tls;
 
 pub use self::{
     batch::{Bytes, Reserved, TxBatch},
-    handshake::{Handshake, HandshakeOwner, Identity, Role},
+    handshake::{Auth, Handshake, HandshakeOwner, Identity, Role},
     hooks::{ListenCallbacks, SockCallbacks},
     io::{Received, Sent},
+    keys::Keyring,
     locked::{LockedSock, SockCell, SockGuard},
     namespace::Namespace,
     pages::PageSpan,
