@@ -71,6 +71,8 @@ to() { connect 0 "$1" "10.8.$1.2"; }
 from() { connect "$1" 0 "10.8.$1.1"; }
 connect() {
 	local client=$1 server=$2 at=$3 port=$((7600 + _count)) before status pid
+	# The log is written at a limited rate.
+	nap 1
 	before=$(dmesg | wc -l)
 	ns "$server" rping -s -a "$at" -p $port -C 3 >"$WORK/server" 2>&1 &
 	pid=$!
@@ -122,6 +124,7 @@ within_ns1() {
 	certificate ns1 ca "IP:10.8.9.1" && daemon 1 ns1 && connect 1 1 10.8.9.1
 }
 run "a namespace with a daemon connects within itself" within_ns1
+under_way() { ss -Htn state established "dport = :7699" | grep .; }
 # The namespace ends during a handshake which its daemon, stopped, has not taken.
 ends_meanwhile() {
 	daemon 0 ns0 || return
@@ -130,7 +133,7 @@ ends_meanwhile() {
 	ns 1 /tests/guest/listens 7699 10 || return
 	rping -c -a 10.8.1.2 -p 7699 -C 3 >"$WORK/client" 2>&1 &
 	local client=$!
-	sleep 1
+	wait_for 5 under_way && nap 1 && under_way && [ -e "/proc/$client" ] || { echo "no handshake"; return 1; }
 	ip netns pids ns1 | xargs -r kill -9
 	ip netns del ns1
 	wait_for 20 device_gone there1 && wait_for 20 test ! -e "/proc/$client"
