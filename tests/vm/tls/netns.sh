@@ -70,6 +70,7 @@ stopped() { ! daemon_of "$1"; }
 to() { connect 0 "$1" "10.8.$1.2"; }
 from() { connect "$1" 0 "10.8.$1.1"; }
 connect() {
+	# shellcheck disable=SC2154 # lib.sh's number of tests so far
 	local client=$1 server=$2 at=$3 port=$((7600 + _count)) before status pid
 	# The log is written at a limited rate.
 	nap 1
@@ -79,7 +80,7 @@ connect() {
 	ns "$server" /tests/guest/listens $port 10 || return
 	ns "$client" timeout "$(limit 25)" rping -c -a "$at" -p $port -C 3
 	status=$?
-	[ "$status" = 0 ] && wait_for 2 test ! -e "/proc/$pid" || pkill -KILL -x rping
+	if [ "$status" != 0 ] || ! wait_for 2 test ! -e "/proc/$pid"; then pkill -KILL -x rping; fi
 	dmesg | tail -n +$((before + 1)) | tee "$WORK/log"
 	[ "$status" = 0 ] && [ "$(grep -c 'TLS with' "$WORK/log")" = 2 ]
 }
@@ -133,7 +134,12 @@ ends_meanwhile() {
 	ns 1 /tests/guest/listens 7699 10 || return
 	rping -c -a 10.8.1.2 -p 7699 -C 3 >"$WORK/client" 2>&1 &
 	local client=$!
-	wait_for 5 under_way && nap 1 && under_way && [ -e "/proc/$client" ] || { echo "no handshake"; return 1; }
+	wait_for 5 under_way || return
+	nap 1
+	if ! under_way || [ ! -e "/proc/$client" ]; then
+		echo "it does not wait"
+		return 1
+	fi
 	ip netns pids ns1 | xargs -r kill -9
 	ip netns del ns1
 	wait_for 20 device_gone there1 && wait_for 20 test ! -e "/proc/$client"

@@ -43,7 +43,10 @@ everywhere=(stop_tlshd kill_tlshd children some_children connected ensure goes e
 # On the host that it is for: stop_tlshd, kill_tlshd, children (how many processes have a handshake).
 stop_tlshd() { pkill -STOP -x tlshd; }
 kill_tlshd() { pkill -KILL -x tlshd; }
-children() { pgrep -c -P "$(pgrep -o -x tlshd || echo 0)"; }
+children() {
+	local daemon
+	if daemon=$(pgrep -o -x tlshd); then pgrep -c -P "$daemon"; else echo 0; fi
+}
 some_children() { [ "$(children)" -ge "$1" ]; }
 connected() { [ "$(ss -Htn state established "( sport = :$1 or dport = :$1 )" | wc -l)" -ge "$2" ]; }
 ensure() { [ -e "/sys/class/infiniband/$DEV" ] || load_driver tls=3; }
@@ -107,7 +110,10 @@ finish() {
 	peer_end server 5 >/dev/null || [ $? != 124 ] || { echo "the server does not end"; result=1; }
 	[ ! -e "$WORK/silent" ] || { kill "$(<"$WORK/silent")"; rm "$WORK/silent"; } 2>/dev/null
 	# The daemons end, and what they still had of sockets.
-	there own_tlshd && own_tlshd || { echo "no tlshd"; result=1; }
+	if ! there own_tlshd || ! own_tlshd; then
+		echo "no tlshd"
+		result=1
+	fi
 	for host in a b; do
 		at "$host" wait_for 20 no_sockets "$1" || { at "$host" no_sockets "$1"; echo "on host $host"; result=1; }
 		at "$host" wait_for 10 nothing_left || { at "$host" nothing_left; echo "on host $host"; result=1; }
