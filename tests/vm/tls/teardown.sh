@@ -59,8 +59,13 @@ at() {
 	fi
 }
 
-# all_begun: the queue pairs of all connections exist, and so their connections have begun.
-all_begun() { [ "$(rdma resource show qp | grep -c 'comm many')" -ge "$MANY" ]; }
+# all_begun: all connections have had a queue pair, and so have begun, and most of them have not failed since.
+all_begun() {
+	local now failed
+	now=$(rdma resource show qp | grep -c 'comm many')
+	failed=$(grep -c ', status ' "$WORK/client")
+	[ $((now + failed)) -ge "$MANY" ] && [ $((2 * now)) -ge "$MANY" ]
+}
 # silent: connections of B whose peer begins a handshake and says nothing more, in place of a client's.
 silent() {
 	local i fd
@@ -94,7 +99,7 @@ begin() {
 		return
 		;;
 	esac
-	wait_for 60 all_begun || { echo "not all connections begin"; rdma resource show qp | wc -l; return 1; }
+	wait_for 60 all_begun || { echo "not all connections begin"; tail -n 5 "$WORK/client"; return 1; }
 	case $phase in
 	turn) return ;;
 	esac
