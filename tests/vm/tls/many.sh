@@ -8,7 +8,11 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-: "${MANY:=200}"
+# The debug kernel makes one to five handshakes in a second, and an attempt waits for its turn two minutes.
+case $RSIW_KERNEL in
+debug) : "${MANY:=60}" ;;
+*) : "${MANY:=200}" ;;
+esac
 plan 7
 
 no_tls_sockets() { ! ss -Htn state established "( sport = :7501 or dport = :7501 )" | grep .; }
