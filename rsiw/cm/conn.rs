@@ -106,7 +106,7 @@ pub(crate) struct Conn<U: User> {
     #[pin]
     job: OwnedWork<Conn<U>>,
     #[pin]
-    timer: DelayedWork<Conn<U>>,
+    pub(super) timer: DelayedWork<Conn<U>>,
     /// The order in which steps are made until the queue pair runs.
     order: InOrder<U>,
     /// Place of the connection in `order`.
@@ -247,7 +247,7 @@ impl<U: User> Conn<U> {
     /// removes the connection from the registry. A run of the actor that is still queued finds
     /// [`Stage::Closed`]. Context: sleeping.
     pub(super) fn leave(&self) {
-        self.timer.cancel();
+        self.clear_timeout();
         self.socket.detach();
         {
             let _sk = self.socket.lock();
@@ -280,7 +280,7 @@ impl<U: User> Conn<U> {
 
     /// Notes, and logs, whom the TLS handshake has shown the peer to be. Context: sleeping.
     pub(super) fn note_identity(&self, peer: Identity) {
-        self.log(format_args!("TLS with \"{}\"", peer.name()));
+        self.log_failure(format_args!("TLS with \"{}\"", peer.name()));
         self.identity.populate(peer);
     }
 
@@ -401,12 +401,8 @@ impl<U: User> Conn<U> {
         drop(turn);
     }
 
-    /// Logs why there is no connection, at a limited rate. Context: any.
+    /// Logs why there is no connection, or whose it is, at a limited rate. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
-        self.log(why);
-    }
-
-    fn log(&self, why: Arguments<'_>) {
         if let Some(handle) = self.dev().handle() {
             let name = handle.name();
             match self.peer() {
@@ -487,14 +483,18 @@ impl<U: User> Conn<U> {
         (Instant::now() - self.born).as_millis()
     }
 
-    fn take_events(&self) -> Events {
+    fn take_events(self: &Arc<Self>) -> Events {
         let events = self.events.swap(0, Ordering::Acquire);
-        // The time-out may be a former stage's, if it came just as that stage ended.
-        let early = self.deadline.load(Ordering::Relaxed) - TICK > self.age();
-        Events(if early {
-            events & !Events::TIMEOUT
-        } else {
-            events
-        })
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        let left = deadline.saturating_sub(self.age());
+        if events & Events::TIMEOUT == 0 || left <= TICK {
+            return Events(events);
+        }
+        // It may be a former stage's. Or the timer was early: jiffies were late when it was armed,
+        // as a hypervisor had stopped the processor that counts them. Then none is to come.
+        if deadline != i64::MAX {
+            self.set_timeout(u32::try_from(left).unwrap_or(u32::MAX));
+        }
+        Events(events & !Events::TIMEOUT)
     }
 }

@@ -4,8 +4,8 @@
 //! engine's rules over the loopback interface.
 
 use super::{
-    initiator::Attempt, order::Order, registry::InOrder, Close, Conn, Lost, Registry, StreamParams,
-    User,
+    conn::Events, initiator::Attempt, order::Order, registry::InOrder, Close, Conn, Lost, Registry,
+    StreamParams, User,
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
@@ -13,7 +13,7 @@ use crate::{
 };
 use core::{
     net::{Ipv4Addr, SocketAddr},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 use iwarp::mpa::{FrameKind, FrameReader, Offer, Responder, RtrSet, FRAME_MAX};
 use kernel::{
@@ -46,6 +46,7 @@ struct Fake {
     /// Octets received.
     received: AtomicU32,
     eofs: AtomicU32,
+    orphaned: AtomicBool,
 }
 
 #[derive(Default)]
@@ -62,6 +63,7 @@ impl Fake {
             state <- new_mutex!(Calls::default(), "rsiw_fake"),
             received: AtomicU32::new(0),
             eofs: AtomicU32::new(0),
+            orphaned: AtomicBool::new(false),
         });
         Arc::pin_init(fake, GFP_KERNEL)
     }
@@ -77,7 +79,7 @@ impl User for Fake {
     }
 
     fn is_orphaned(&self) -> bool {
-        false
+        self.orphaned.load(Relaxed)
     }
 
     fn most_reads(&self) -> (u32, u32) {
@@ -349,5 +351,28 @@ mod tests {
         let reset = TestEvent::Close(errno::ECONNRESET.error().to_errno());
         pair.event(reset)?;
         pair.ends(Lost::Reset, &[TestEvent::ConnectReply(0), reset])
+    }
+
+    /// A timer that runs out early is armed again: a later look finds that the process has ended.
+    #[test]
+    fn an_early_timer_is_not_the_last() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        let conn = pair.user.state.lock().conn.clone().ok_or(EINVAL)?;
+        // Once the peer has the Request, the stage is, or soon will be, the one that waits for the
+        // Reply.
+        let mut byte = [0];
+        soon("the Request", || {
+            pair.peer.recv(&mut byte) == Ok(Received::Bytes(1))
+        })?;
+        fsleep(Delta::from_millis(50));
+        check!(conn.timer.cancel());
+        conn.notify(Events::TIMEOUT);
+        pair.user.orphaned.store(true, Relaxed);
+        drop(conn);
+        let aborted = TestEvent::ConnectReply(errno::ECONNABORTED.error().to_errno());
+        pair.event(aborted)?;
+        pair.ends(Lost::Handshake, &[aborted])
     }
 }
