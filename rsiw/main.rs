@@ -82,6 +82,11 @@ module! {
             default: 0,
             description: "TLS by pre-shared keys of the keyring .rsiw (0: by certificates)",
         },
+        tls_key_mib: u32 {
+            default: 368640,
+            description: "MiB that one end of a connection encrypts with its key of TLS, before \
+                the connection ends (1 to 368640; not for ChaCha20-Poly1305)",
+        },
         recv_wait_ms: u32 {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not \

@@ -89,6 +89,8 @@ settings! {
     tls: u8 = 0..=3,
     /// Whether TLS goes by pre-shared keys, and not by certificates.
     tls_psk: u8 = 0..=1,
+    /// MiB that a key of TLS encrypts.
+    tls_key_mib: u32 = 1..=368_640,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -196,6 +198,12 @@ impl Settings {
     /// with the other.
     pub(crate) fn tls_psk(&self) -> bool {
         self.tls_psk.load(Ordering::Relaxed) != 0
+    }
+
+    /// MiB that one end's key encrypts before a connection ends, unless the cipher needs no limit.
+    /// RFC 8446 section 5.5 has one, and the kernel has no new keys for the connections of its own.
+    pub(crate) fn tls_key_mib(&self) -> u32 {
+        self.tls_key_mib.load(Ordering::Relaxed)
     }
 
     /// Milliseconds that a Send waits for a receive, where a process posts the receives; 0: it does

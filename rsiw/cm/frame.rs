@@ -26,7 +26,7 @@ pub(super) enum ReadError {
     /// The data is no valid frame.
     Mpa(MpaError),
     /// The connection failed.
-    Socket,
+    Socket(Error),
 }
 
 /// Reads the part of a frame that has arrived, and no data behind it. Context: sleeping.
@@ -37,7 +37,7 @@ pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progr
         if n == 0 {
             return Ok(Progress::Complete);
         }
-        match socket.recv(&mut buf[..n]).map_err(|_| ReadError::Socket)? {
+        match socket.recv(&mut buf[..n]).map_err(ReadError::Socket)? {
             Received::Bytes(n) => {
                 reader
                     .input(buf.get(..n).unwrap_or(&buf))

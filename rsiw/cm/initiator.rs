@@ -15,6 +15,7 @@ use super::{
     pace::Place,
     registry::{InOrder, Registry},
     retry::{Backoff, Fallback},
+    secure,
     secure::{AwaitTurn, Securing},
     stage::Stage,
     streaming::{Established, First, Streaming},
@@ -325,7 +326,8 @@ impl<U: User> AwaitReply<U> {
         match frame::read(conn.socket(), &mut self.reader) {
             Ok(Progress::Complete) => self.complete(conn),
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
-            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => self.hung_up(conn),
+            Ok(Progress::Pending | Progress::Eof) => self.hung_up(conn, None),
+            Err(ReadError::Socket(e)) => self.hung_up(conn, Some(e)),
             Err(ReadError::Mpa(e)) => {
                 conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
                 let e = errno::EPROTO.error();
@@ -394,16 +396,19 @@ impl<U: User> AwaitReply<U> {
         }
     }
 
-    /// The peer has ended the connection instead of sending a Reply.
-    fn hung_up(self, conn: &Arc<Conn<U>>) -> Stage<U> {
+    /// The peer has ended the connection instead of sending a Reply, or broken it.
+    fn hung_up(self, conn: &Arc<Conn<U>>, read: Option<Error>) -> Stage<U> {
         let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         if self.attempt.secure {
             // The end of a handshake is this end's opinion only: a responder that does not accept
             // the certificate says so afterwards. And all who know TLS know revision 2.
-            let errno = e.to_errno();
-            conn.log_failure(format_args!(
-                "TLS: the peer ends the connection, error {errno}"
-            ));
+            match read {
+                Some(e) => secure::log_broken(conn, e),
+                None => conn.log_failure(format_args!(
+                    "TLS: the peer ends the connection, error {}",
+                    e.to_errno()
+                )),
+            }
             return close::fail_attempt(conn, &self.attempt, EACCES, LastWords::None, None);
         }
         let fallback = match &*self.attempt {

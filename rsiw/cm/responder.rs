@@ -18,7 +18,7 @@ use super::{
     event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
     listener::PendingConn,
-    offer,
+    offer, secure,
     stage::Stage,
     streaming::{Established, First, Streaming},
     timeout, Lost, StreamParams, User,
@@ -88,7 +88,11 @@ impl<U: User> AwaitRequest<U> {
             Ok(Progress::Pending) if conn.error().is_none() && !given_up => {
                 Stage::AwaitRequest(self)
             }
-            Ok(Progress::Pending | Progress::Eof) | Err(ReadError::Socket) => {
+            Ok(Progress::Pending | Progress::Eof) => close::drop_unknown(conn),
+            Err(ReadError::Socket(e)) => {
+                if conn.socket().is_secure() {
+                    secure::log_broken(conn, e);
+                }
                 close::drop_unknown(conn)
             }
             Err(ReadError::Mpa(e)) => {

@@ -29,6 +29,23 @@ use net::{errno, Auth, Handshake, Received, Role};
 /// The first octet of a TLS handshake: the type of its record.
 const TLS_HANDSHAKE: u8 = 22;
 
+/// Logs why a stream with TLS is broken.
+pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
+    let why = match e {
+        e if e == errno::EKEYEXPIRED => "the peer changes its key, which this kernel cannot follow",
+        e if e == errno::EDQUOT => "a key is used up (tls_key_mib), and there is no other",
+        e if e == errno::EBADMSG => "a record is not the peer's",
+        e if e == EACCES => "the peer does not accept this end",
+        e if e == errno::ECONNABORTED => "the peer ends it by an alert",
+        e if e == errno::EPROTO => "the peer breaks the rules of TLS",
+        e if e == errno::ECONNRESET => "connection reset",
+        e if e == errno::ETIMEDOUT => "no answer",
+        _ => "error of the socket",
+    };
+    let errno = e.to_errno();
+    conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
+}
+
 /// The attempt waits for its turn to make a TLS handshake. TCP has not begun to connect.
 pub(super) struct AwaitTurn<U: User> {
     attempt: KBox<Attempt<U>>,
@@ -223,7 +240,8 @@ impl<U: User> Securing<U> {
     /// Goes on over TLS.
     fn succeed(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         let socket = conn.socket();
-        if let Err(e) = socket.secure().and_then(|()| socket.attach(conn.clone())) {
+        let secured = socket.secure(conn.settings().tls_key_mib());
+        if let Err(e) = secured.and_then(|()| socket.attach(conn.clone())) {
             return self.fail(conn, e);
         }
         // What came before the callbacks is reported by none.

@@ -9,6 +9,7 @@
 use super::{
     close,
     conn::{Conn, Events},
+    secure,
     stage::Stage,
     timeout, Close, Lost, User,
 };
@@ -81,8 +82,9 @@ fn cut_short<U: User>(
 ) -> Option<Stage<U>> {
     if conn.socket().is_secure() {
         if let Some(e) = conn.error() {
-            let errno = e.to_errno();
-            conn.log_failure(format_args!("TLS stream broken: error {errno}"));
+            secure::log_broken(conn, e);
+        } else if conn.socket().key_is_used_up() {
+            secure::log_broken(conn, errno::EDQUOT.error());
         } else if events.any(Events::CUT) {
             conn.log_failure(format_args!(
                 "TLS stream cut: no close_notify, or within an FPDU"

@@ -113,6 +113,7 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 				    void (*done)(void *data, int status, int peer), void *data);
 bool rust_helper_ksock_tls_cancel(struct sock *sk);
 bool rust_helper_ksock_tls_is_on(const struct sock *sk);
+u16 rust_helper_ksock_tls_cipher(const struct sock *sk);
 bool rust_helper_ksock_tls_is_behind(const struct sock *sk);
 int rust_helper_ksock_tls_close_notify(struct sock *sk);
 int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len);

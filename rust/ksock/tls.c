@@ -109,6 +109,14 @@ bool rust_helper_ksock_tls_is_on(const struct sock *sk)
 	       tls->tx_conf != TLS_BASE && tls->rx_conf != TLS_BASE;
 }
 
+/* One of TLS_CIPHER_*, which is that of both directions. Call it with the socket locked. */
+u16 rust_helper_ksock_tls_cipher(const struct sock *sk)
+{
+	struct tls_context *tls = ksock_tls(sk);
+
+	return tls ? tls->prot_info.cipher_type : 0;
+}
+
 /*
  * Whether TLS has records that TCP has not taken: it takes a record when it has
  * room for the first octet of it. Call it with the socket locked.
@@ -268,6 +276,7 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 
 bool rust_helper_ksock_tls_cancel(struct sock *sk) { return false; }
 bool rust_helper_ksock_tls_is_on(const struct sock *sk) { return false; }
+u16 rust_helper_ksock_tls_cipher(const struct sock *sk) { return 0; }
 bool rust_helper_ksock_tls_is_behind(const struct sock *sk) { return false; }
 int rust_helper_ksock_tls_close_notify(struct sock *sk) { return -EOPNOTSUPP; }
 

@@ -45,6 +45,8 @@ declare! {
     EBADMSG,
     /// A key is too old.
     EKEYEXPIRED,
+    /// A quota is exceeded.
+    EDQUOT,
     /// A key was rejected.
     EKEYREJECTED,
     /// Required key not available.

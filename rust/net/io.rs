@@ -57,7 +57,7 @@ impl TcpSocket {
             return Err(EINVAL);
         }
         if self.is_secure() {
-            return sent(self.tls_send(bytes));
+            return self.tls_send(bytes);
         }
         sent(self.send_small(bytes, pool, &mut 0, true))
     }

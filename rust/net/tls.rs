@@ -10,11 +10,13 @@
 //! - The stream has records that are no data: alerts and handshake messages. Reading in place stops
 //!   in front of one. [`TcpSocket::take_control`] takes it.
 //! - The peer says that its stream ends here (`close_notify`). A FIN without it cuts the stream.
+//! - A key encrypts so many octets, and no more. The kernel has no way to agree on new keys for its
+//!   own streams, so the stream then ends.
 //!
 //! C headers: [`include/net/tls.h`](srctree/include/net/tls.h).
 
 use crate::{batch::Bytes, bindings, errno, io, LockedSock, Received, Sent, TcpSocket, TxBatch};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -25,6 +27,13 @@ mod record {
     pub(super) const ALERT: u8 = 21;
     pub(super) const HANDSHAKE: u8 = 22;
     pub(super) const DATA: u8 = 23;
+}
+
+/// Numbers of ciphers. C: `TLS_CIPHER_*` in
+/// [`include/uapi/linux/tls.h`](srctree/include/uapi/linux/tls.h).
+mod cipher {
+    pub(super) const AES_CCM_128: u16 = 53;
+    pub(super) const CHACHA20_POLY1305: u16 = 54;
 }
 
 /// Alerts that are no errors (RFC 8446, section 6).
@@ -41,9 +50,22 @@ const RECORD: u32 = 64;
 /// The largest payload of a record. A send makes records of that size, and one of the rest.
 pub const MAX_RECORD: usize = 1 << 14;
 
+/// The most MiB that a key encrypts. RFC 8446 section 5.5: AES-GCM is as safe as it should be for
+/// 2^24.5 full records, which are 362 GiB.
+pub const MOST_KEY_MIB: u32 = 360 << 10;
+
+/// What a record counts in addition to its payload: two blocks of the cipher.
+const RECORD_BLOCKS: u64 = 32;
+
 /// The state of TLS on a socket.
 pub(crate) struct Tls {
     bits: AtomicU32,
+    /// Octets that this end's key has encrypted.
+    sent: AtomicU64,
+    /// Octets that the peer's key has encrypted, as far as they were read.
+    received: AtomicU64,
+    /// How many either may have.
+    limit: AtomicU64,
     /// Octets of records without data so far.
     control: AtomicU32,
 }
@@ -65,6 +87,9 @@ impl Tls {
     pub(crate) const fn new() -> Self {
         Self {
             bits: AtomicU32::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
             control: AtomicU32::new(0),
         }
     }
@@ -82,6 +107,31 @@ impl Tls {
     pub(crate) fn is_on(&self) -> bool {
         self.any(Self::ON)
     }
+
+    /// Whether a key has encrypted as many octets as it may. Others that use it at this moment may
+    /// exceed the limit by what they have in hand.
+    fn is_used_up(&self, octets: &AtomicU64) -> bool {
+        octets.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed)
+    }
+}
+
+/// The octets that a key of that cipher may encrypt, and of which `mib` are allowed.
+fn key_limit(cipher: u16, mib: u32) -> u64 {
+    let mib = match cipher {
+        // Its sequence numbers would wrap first (RFC 8446 section 5.5).
+        cipher::CHACHA20_POLY1305 => return u64::MAX,
+        // It encrypts each block twice (RFC 9147 section 4.5.3: 2^23 records).
+        cipher::AES_CCM_128 => mib.min(MOST_KEY_MIB / 3),
+        _ => mib.min(MOST_KEY_MIB),
+    };
+    u64::from(mib) << 20
+}
+
+type Chunk = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> usize;
+
+/// A closure as the context of a C function, and that function.
+fn with_chunk<F: FnMut(&[u8]) -> usize>(take: &mut F) -> (*mut F, Chunk) {
+    (take, io::chunk::<F>)
 }
 
 impl TcpSocket {
@@ -91,16 +141,27 @@ impl TcpSocket {
         self.tls().is_on()
     }
 
-    /// Begins to use TLS, after a handshake on this socket has ended well. Errors: `EPROTO` if the
-    /// socket has no keys of TLS 1.3 for both directions. Sleeping.
-    pub fn secure(&self) -> Result {
+    /// Begins to use TLS, after a handshake on this socket has ended well. A key encrypts up to
+    /// `key_mib` MiB, and less if its cipher wants that. Errors: `EPROTO` if the socket has no keys
+    /// of TLS 1.3 for both directions. Sleeping.
+    pub fn secure(&self, key_mib: u32) -> Result {
         let sk = self.lock();
         // SAFETY: `sk` proves that the socket is locked.
         if !unsafe { bindings::ksock_tls_is_on(sk.as_ptr()) } {
             return Err(errno::EPROTO.into());
         }
+        // SAFETY: As above, and TLS is on.
+        let cipher = unsafe { bindings::ksock_tls_cipher(sk.as_ptr()) };
+        let limit = key_limit(cipher, key_mib);
+        self.tls().limit.store(limit, Ordering::Relaxed);
         self.tls().set(Tls::ON);
         Ok(())
+    }
+
+    /// Whether this end's key has encrypted all that it may, so that nothing can be sent any more.
+    /// Context: any.
+    pub fn key_is_used_up(&self) -> bool {
+        self.is_secure() && self.tls().is_used_up(&self.tls().sent)
     }
 
     /// Whether the peer has ended its stream as it should. A FIN can come from anybody on the path,
@@ -119,26 +180,45 @@ impl TcpSocket {
         }
     }
 
-    pub(crate) fn tls_send(&self, bytes: &[u8]) -> c_int {
-        // SAFETY: `self` owns the socket, and `bytes` are valid for reads of their length.
-        unsafe { bindings::ksock_tls_send(self.sk(), bytes.as_ptr().cast(), bytes.len()) }
+    /// Errors: also `EDQUOT`: the key is used up.
+    pub(crate) fn tls_send(&self, bytes: &[u8]) -> Result<Sent> {
+        self.encrypt(|| {
+            // SAFETY: `self` owns the socket, and `bytes` are valid for reads of their length.
+            unsafe { bindings::ksock_tls_send(self.sk(), bytes.as_ptr().cast(), bytes.len()) }
+        })
+    }
+
+    /// Sends by `send`, if the key may encrypt more.
+    fn encrypt(&self, send: impl FnOnce() -> c_int) -> Result<Sent> {
+        if self.key_is_used_up() {
+            return Err(errno::EDQUOT.into());
+        }
+        let sent = io::sent(send())?;
+        if let Sent::Bytes(n) = sent {
+            // CAST: `usize` is not larger than `u64`.
+            let records = (n / MAX_RECORD + 1) as u64;
+            let octets = n as u64 + records * RECORD_BLOCKS;
+            self.tls().sent.fetch_add(octets, Ordering::Relaxed);
+        }
+        Ok(sent)
     }
 
     /// As [`TcpSocket::send_batch`]: TLS encrypts from the pages.
     pub(crate) fn tls_send_batch(&self, batch: &TxBatch) -> Result<Sent> {
-        let ret = match batch.bytes() {
-            Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
+        match batch.bytes() {
+            Bytes::Small([]) | Bytes::Pages([]) => Err(EINVAL),
             Bytes::Small(bytes) => self.tls_send(bytes),
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
-                // SAFETY: `self` owns the socket. A `PageSpan` has the layout of a `bio_vec`, and a
-                // reference to its page, to whose bytes nobody writes as long as others have
-                // references. Together the spans have `batch.len()` bytes.
-                unsafe { bindings::ksock_tls_send_pages(self.sk(), spans, count, batch.len()) }
+                self.encrypt(|| {
+                    // SAFETY: `self` owns the socket. A `PageSpan` has the layout of a `bio_vec`,
+                    // and a reference to its page, to whose bytes nobody writes as long as others
+                    // have references. Together the spans have `batch.len()` bytes.
+                    unsafe { bindings::ksock_tls_send_pages(self.sk(), spans, count, batch.len()) }
+                })
             }
-        };
-        io::sent(ret)
+        }
     }
 
     /// As [`TcpSocket::recv`]; records without data are taken on the way.
@@ -220,28 +300,39 @@ impl TcpSocket {
     }
 
     /// As [`LockedSock::read`], of the data in the records; sleeps. Stops in front of a record
-    /// without data, for [`TcpSocket::take_control`]. Errors: the stream is broken.
+    /// without data, for [`TcpSocket::take_control`]. Errors: the stream is broken. `EKEYEXPIRED`:
+    /// the peer has changed its key, and the kernel cannot follow. `EDQUOT`: the peer has not, and
+    /// its key is used up.
     pub(crate) fn tls_read<F: FnMut(&[u8]) -> usize>(
         &self,
         sk: &mut LockedSock,
         mut take: F,
     ) -> Result<usize> {
         let (tls, mut total) = (self.tls(), 0);
-        let ctx: *mut F = &mut take;
+        let mut counted = |octets: &[u8]| {
+            let n = take(octets);
+            // CAST: `usize` is not larger than `u64`.
+            let count = n as u64 + RECORD_BLOCKS;
+            tls.received.fetch_add(count, Ordering::Relaxed);
+            n
+        };
+        let (ctx, chunk) = with_chunk(&mut counted);
         loop {
             // The loop is bounded: by what has come, and by `take`, where more comes meanwhile.
             if tls.any(Tls::CLOSED | Tls::FIN | Tls::CONTROL | Tls::TAKING) {
                 return Ok(total);
             }
+            if tls.is_used_up(&tls.received) {
+                return Err(errno::EDQUOT.into());
+            }
             let mut stopped = false;
             // SAFETY: By the type invariant the socket is locked, and the caller is a process. TLS
             // is on, so the socket has the operations of TLS. `ctx` points to this function's
-            // `take`, which nobody else uses during the call. `chunk` gets bytes that TLS has
+            // `counted`, which nobody else uses during the call. `chunk` gets bytes that TLS has
             // decrypted to memory of its own, or that lie in a record, and stay while the socket is
             // locked.
             let ret = unsafe {
-                let (sk, chunk) = (sk.as_ptr(), io::chunk::<F>);
-                bindings::ksock_tls_read(sk, ctx.cast(), Some(chunk), &mut stopped)
+                bindings::ksock_tls_read(sk.as_ptr(), ctx.cast(), Some(chunk), &mut stopped)
             };
             match usize::try_from(ret) {
                 Ok(0) if !stopped => tls.set(Tls::FIN),
@@ -302,5 +393,33 @@ impl TcpSocket {
             true => Err(EAGAIN),
             false => Ok(()),
         }
+    }
+}
+
+#[kunit_tests(rsiw_net_tls)]
+mod tests {
+    use super::*;
+
+    const AES_GCM_256: u16 = 52;
+
+    #[test]
+    fn a_key_has_the_limit_of_its_cipher() {
+        for (cipher, mib, limit) in [
+            (AES_GCM_256, 1, 1 << 20),
+            (AES_GCM_256, MOST_KEY_MIB, 360 << 30),
+            (AES_GCM_256, u32::MAX, 360 << 30),
+            (cipher::AES_CCM_128, 1, 1 << 20),
+            (cipher::AES_CCM_128, MOST_KEY_MIB, 120 << 30),
+            (cipher::CHACHA20_POLY1305, 1, u64::MAX),
+        ] {
+            assert_eq!(key_limit(cipher, mib), limit);
+        }
+    }
+
+    #[test]
+    fn the_limit_is_below_that_of_the_rfc() {
+        // 2^24.5 records of 2^14 octets, squared.
+        let octets = u128::from(key_limit(AES_GCM_256, MOST_KEY_MIB));
+        assert!(octets * octets < 1 << 77);
     }
 }
