@@ -21,6 +21,7 @@ html_show_sourcelink = False
 MAN_PAGES = [
     ("rsiw", 4, "software iWARP RDMA device on any Ethernet port"),
     ("rsiw.conf", 5, "links of rsiw that come back after a reboot"),
+    ("rsiw-key", 8, "pre-shared keys for TLS on rsiw's connections"),
     ("rsiw-doctor", 8, "find out why RDMA over rsiw does not work"),
 ]
 man_pages = [(f"{name}.{section}", name, line, author, section) for name, section, line in MAN_PAGES]

@@ -125,7 +125,11 @@ fn is_for(identity: &Identity, server: IpAddr) -> bool {
 fn server_of(identity: &[u8]) -> Option<IpAddr> {
     let (name, server) = core::str::from_utf8(identity).ok()?.rsplit_once('@')?;
     let server = server.strip_prefix('[')?.strip_suffix(']')?;
-    let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_graphic());
+    // tlshd takes what is behind the last semicolon for the identity.
+    let is_name = !name.is_empty()
+        && name
+            .bytes()
+            .all(|octet| octet.is_ascii_graphic() && octet != b';');
     let server: IpAddr = server.parse().ok()?;
     is_name.then_some(server.to_canonical())
 }
@@ -172,6 +176,7 @@ mod tests {
             b"hosta@[]",
             b"host a@[192.0.2.1]",
             b"host\x7f@[192.0.2.1]",
+            b"a;hosta@[192.0.2.1]",
             b"host\xc3\xa9@[192.0.2.1]",
             b"host\xff@[192.0.2.1]",
             b"NVMe0R01 nqn.a nqn.b",

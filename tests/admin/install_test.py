@@ -18,6 +18,9 @@ ADMIN = {
     "usr/libexec/rsiw/rsiw-link": 0o755,
     "usr/lib/systemd/system-generators/rsiw-generator": 0o755,
     "usr/lib/systemd/system/rsiw-link@.service": 0o644,
+    "usr/sbin/rsiw-key": 0o755,
+    "usr/lib/systemd/system/rsiw-key.service": 0o644,
+    "usr/share/bash-completion/completions/rsiw-key": 0o644,
     "usr/share/doc/rsiw/examples/rsiw0.conf.example": 0o644,
     "usr/bin/rsiw-doctor": 0o755,
     "usr/share/bash-completion/completions/rsiw-doctor": 0o644,
@@ -183,7 +186,7 @@ class Install(unittest.TestCase):
         self.make("install", PREFIX="/opt/rsiw")
         for name in ADMIN:
             text = (self.dest / "opt/rsiw" / name.removeprefix("usr/")).read_text()
-            self.assertNotRegex(text, "/opt/rsiw/(?!libexec/rsiw/|lib/systemd/system/rsiw-link@)")
+            self.assertNotRegex(text, "/opt/rsiw/(?!libexec/rsiw/|lib/systemd/system/rsiw-link@|sbin/rsiw-key)")
             self.assertNotIn("/usr/libexec/rsiw/", text)
         doctor = (self.dest / "opt/rsiw/lib/rsiw/doctor/link.py").read_text()
         self.assertIn('"/opt/rsiw/lib/systemd/system/rsiw-link@.service"', doctor)
