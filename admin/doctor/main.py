@@ -4,7 +4,7 @@
 import argparse
 import sys
 
-from . import firewall, link, module, path, user
+from . import firewall, link, module, path, tls, user
 from .report import Report
 from .system import System
 
@@ -79,6 +79,7 @@ class Doctor:
         for one in self.links:
             self.mtus[one.netdev] = self.guard(link.check, one)
             self.guard(link.check_port_mapper, one)
+            self.guard(tls.check, one)
         self.guard(user.check_provider)
         self.guard(user.check_nodes, self.links)
         self.guard(user.check_memlock, self.options.memory)

@@ -400,5 +400,51 @@ class User(Case):
     def test_size(self):
         self.assertEqual([user.size(n) for n in (None, 65536, 8 << 20)], ["unlimited", "64 KiB", "8 MiB"])
 
+
+class Tls(Case):
+    SETTINGS = "/sys/class/infiniband/rsiw0/settings/"
+
+    def setUp(self):
+        super().setUp()
+        self.system.files[self.SETTINGS + "tls"] = "3"
+        self.system.files[self.SETTINGS + "tls_names"] = "\n"
+        self.system.programs.add("tlshd")
+        self.system.running.add("tlshd")
+
+    def psk(self, configuration, keyring):
+        self.system.files |= {self.SETTINGS + "tls_psk": "1", "/etc/tlshd.conf": configuration, "/proc/keys": keyring}
+
+    def test_certificates(self):
+        self.assertRegex(self.examine(), r"(?m)^ok   tls .*tls=3, and tlshd runs")
+        self.assertEqual(self.status, 0)
+
+    def test_no_tlshd(self):
+        self.system.running.clear()
+        self.finds(2, "tlshd does not run", "sudo systemctl enable --now tlshd")
+        self.system.programs.remove("tlshd")
+        self.finds(2, "tlshd does not run", "sudo apt install ktls-utils")
+        self.system.files[self.SETTINGS + "tls"] = "0"
+        self.assertEqual(self.examine("--quiet"), "")
+
+    def test_names_without_tls(self):
+        self.system.files |= {self.SETTINGS + "tls": "0", self.SETTINGS + "tls_names": "hosta\n"}
+        self.finds(2, "nobody can connect", "settings/tls")
+
+    def test_keys(self):
+        ring = "03b5 I------     1 perm 3f3f0000     0     0 keyring   .rsiw: "
+        for names in (".rsiw", " .nvme; .rsiw ;", ".rsiw;a"):
+            self.psk(f"[authenticate]\nkeyrings={names}\n", ring + "2\n")
+            self.assertRegex(self.examine(), r"(?m)^ok   tls .*there are keys: 2$")
+        for names in ("", ".nvme", "x.rsiw", ".rsiw2"):
+            self.psk(f"[authenticate]\nkeyrings={names}\n", ring + "2\n")
+            self.finds(2, "does not name the keyring", "keyrings=.rsiw")
+        self.psk("keyrings=.rsiw\n", ring + "empty\n")
+        self.finds(2, "has no key", "sudo editor /etc/rsiw/keys")
+        self.system.files["/etc/rsiw/keys"] = ""
+        self.finds(2, "has no key", "sudo rsiw-key load")
+        self.psk("keyrings=.rsiw\n", "")
+        self.assertRegex(self.examine(), r"(?m)^skip tls .*only root")
+
+
 if __name__ == "__main__":
     unittest.main()
