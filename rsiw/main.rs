@@ -13,6 +13,7 @@ mod fifo;
 mod limit;
 mod link;
 mod mem;
+mod names;
 mod pd;
 mod qp;
 mod queue;

@@ -4,12 +4,13 @@
 //! those of a device in use (`/sys/class/infiniband/NAME/settings`). What concerns a connection
 //! holds for those that are set up after a change, unless its description says otherwise.
 
-use crate::module_parameters;
+use crate::{module_parameters, names::Names};
 use core::{
     ops::RangeInclusive,
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{new_mutex, prelude::*, str::CStr, sync::Mutex};
+use net::Identity;
 use rdma::compat::param;
 
 macro_rules! settings {
@@ -17,6 +18,8 @@ macro_rules! settings {
         /// The settings of one device. No other data depends on a value, so accesses are relaxed.
         pub(crate) struct Settings {
             $($(#[$doc])* $name: AtomicU32,)*
+            /// Which peers may connect.
+            tls_names: Pin<KBox<Mutex<Names>>>,
             /// Held while a setting is changed, and what depends on it.
             changes: Pin<KBox<Mutex<()>>>,
         }
@@ -36,6 +39,10 @@ macro_rules! settings {
                         u32::from(param::<$type>(module_parameters::$name.value())),
                         $range,
                     )),)*
+                    tls_names: KBox::pin_init(
+                        new_mutex!(Names::new(), "rsiw_tls_names"),
+                        GFP_KERNEL,
+                    )?,
                     changes: KBox::pin_init(new_mutex!((), "rsiw_settings"), GFP_KERNEL)?,
                 })
             }
@@ -149,6 +156,32 @@ impl Settings {
         self.all()[index].store(value, Ordering::Relaxed);
         then(self);
         Ok(())
+    }
+
+    /// Writes the names of peers that may connect to `out`; returns how many octets they are.
+    /// Context: sleeping.
+    pub(crate) fn tls_names(&self, out: &mut [u8]) -> usize {
+        let names = self.tls_names.lock();
+        let text = names.text();
+        match out.get_mut(..text.len()) {
+            Some(out) => out.copy_from_slice(text),
+            None => return 0,
+        }
+        text.len()
+    }
+
+    /// Changes the names of peers that may connect. Context: sleeping. Errors: as of
+    /// [`Names::read`].
+    pub(crate) fn set_tls_names(&self, text: &[u8]) -> Result {
+        let names = Names::read(text)?;
+        *self.tls_names.lock() = names;
+        Ok(())
+    }
+
+    /// Whether `peer` may connect to a listener at `port`; `None`: no TLS has verified it. Context:
+    /// sleeping.
+    pub(crate) fn admits(&self, port: u16, peer: Option<&Identity>) -> bool {
+        self.tls_names.lock().admit(port, peer)
     }
 
     /// Whether this end insists on CRCs. They are used if either end does (RFC 5044 section 7.1.1).

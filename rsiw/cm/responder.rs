@@ -124,6 +124,23 @@ impl<U: User> AwaitRequest<U> {
             return close::drop_unknown(conn);
         };
         conn.note_peer(remote);
+        if !conn
+            .settings()
+            .admits(local.port(), conn.identity().as_ref())
+        {
+            let port = local.port();
+            match conn.identity() {
+                Some(peer) => conn.log_failure(format_args!(
+                    "\"{}\" is not in tls_names for port {port}; refused",
+                    peer.name()
+                )),
+                None => conn.log_failure(format_args!(
+                    "no TLS, and port {port} is for tls_names only; refused"
+                )),
+            }
+            conn.needs_no_order();
+            return refuse(conn, &self.slot, responder, &[]);
+        }
         let info = ConnInfo {
             local,
             remote,

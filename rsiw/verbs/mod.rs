@@ -47,6 +47,7 @@ impl Driver for Rsiw {
 
     const PORT_STATS: &'static [StatDesc] = counters::NAMES;
     const SETTINGS: &'static [&'static CStr] = settings::NAMES;
+    const TEXTS: &'static [&'static CStr] = &[c"tls_names"];
 
     fn setting(dev: &RdmaDevice<Self>, index: usize) -> u32 {
         dev.data().settings.get(index)
@@ -56,6 +57,14 @@ impl Driver for Rsiw {
         // The RDMA CM asks the port mapper itself.
         let tell_core = |settings: &settings::Settings| dev.set_port_map(settings.port_mapper());
         dev.data().settings.set(index, value, tell_core)
+    }
+
+    fn text(dev: &RdmaDevice<Self>, _index: usize, out: &mut [u8]) -> usize {
+        dev.data().settings.tls_names(out)
+    }
+
+    fn set_text(dev: &RdmaDevice<Self>, _index: usize, value: &[u8]) -> Result {
+        dev.data().settings.set_tls_names(value)
     }
 
     fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {

@@ -71,10 +71,13 @@ pub enum Auth {
 pub struct Identity {
     name: [u8; Identity::MOST],
     len: usize,
+    /// Whether the name is whole, and the handshake has verified that it is the peer's.
+    is_name: bool,
 }
 
 impl Identity {
-    pub(crate) const MOST: usize = 128;
+    /// The most octets of a name.
+    pub const MOST: usize = 128;
 
     /// The owner of the key with that number, which tlshd has made of the peer's certificate.
     fn of_key(serial: c_int) -> Result<Self> {
@@ -84,21 +87,49 @@ impl Identity {
             bindings::ksock_key_owner(serial, owner.as_mut_ptr(), owner.len(), &mut is_der)
         };
         to_result(len)?;
-        let owner = owner.get(..usize::try_from(len).unwrap_or(0));
-        let owner = match is_der {
-            true => owner.and_then(common_name),
-            false => owner,
+        let len = usize::try_from(len).unwrap_or(0);
+        // The rest of a subject that has no room may have another common name.
+        let is_whole = len < owner.len();
+        let owner = owner.get(..len).unwrap_or_default();
+        let name = match is_der {
+            true => common_name(owner).unwrap_or_default(),
+            // What tlshd calls the key, which is the peer's address.
+            false => return Ok(Self::unnamed(owner)),
         };
-        Ok(Self::named(owner.unwrap_or_default()))
+        match is_whole {
+            true => Ok(Self::named(name)),
+            false => Ok(Self::unnamed(name)),
+        }
     }
 
-    pub(crate) fn named(owner: &[u8]) -> Self {
-        let owner = owner.get(..Self::MOST).unwrap_or(owner);
-        let (mut name, len) = ([0; Self::MOST], owner.len());
+    /// A peer of that name.
+    pub(crate) fn named(name: &[u8]) -> Self {
+        let is_name = name.len() <= Self::MOST;
+        let shown = name.get(..Self::MOST).unwrap_or(name);
+        let (mut name, len) = ([0; Self::MOST], shown.len());
         if let Some(name) = name.get_mut(..len) {
-            name.copy_from_slice(owner);
+            name.copy_from_slice(shown);
         }
-        Self { name, len }
+        Self { name, len, is_name }
+    }
+
+    /// A verified peer whose name is not known, with words for the log in place of it.
+    pub(crate) fn unnamed(shown: &[u8]) -> Self {
+        Self {
+            is_name: false,
+            ..Self::named(shown)
+        }
+    }
+
+    /// Whether this is the peer's name, to the octet.
+    pub fn is(&self, name: &str) -> bool {
+        self.is_name && self.bytes() == name.as_bytes()
+    }
+
+    /// A peer of that name, for tests of others.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub fn for_test(name: &str) -> Self {
+        Self::named(name.as_bytes())
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -148,7 +179,7 @@ impl<T: HandshakeOwner> Pending<T> {
         }
         // Of several handshakes with one server tlshd has kept the last one's key. But it has
         // verified that each is the server of this name.
-        Ok(Identity::of_key(key).unwrap_or_else(|_| Identity::named(self.name.to_bytes())))
+        Ok(Identity::of_key(key).unwrap_or_else(|_| Identity::unnamed(self.name.to_bytes())))
     }
 }
 

@@ -94,6 +94,21 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(EINVAL)
     }
 
+    /// The names of the device's settings that are text. Together with [`Driver::SETTINGS`] they
+    /// are at most 32.
+    const TEXTS: &'static [&'static CStr] = &[];
+
+    /// Writes the value of a text to `out`, without a newline, and returns its length; `index` is
+    /// that in [`Driver::TEXTS`]. Not called if there are none. Context: sleeping.
+    fn text(_dev: &Device<Self>, _index: usize, _out: &mut [u8]) -> usize {
+        0
+    }
+
+    /// As [`Driver::set_setting`], of a text.
+    fn set_text(_dev: &Device<Self>, _index: usize, _value: &[u8]) -> Result {
+        Err(EINVAL)
+    }
+
     /// The device exists, but is not registered yet. Called once, before any other method. Context:
     /// sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);

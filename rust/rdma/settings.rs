@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings of a device: numbers that an administrator reads and writes while the device is in use.
+//! Settings of a device: numbers, and texts, that an administrator reads and writes while the
+//! device is in use.
 //!
 //! Each is a file in the folder `settings` of the device's folder in sysfs
 //! (`/sys/class/infiniband/NAME/settings`), by the `device_group` of the core. The core asks new
@@ -9,7 +10,7 @@
 
 use crate::{device::Device, Driver};
 use core::{marker::PhantomData, mem};
-use kernel::{error::to_result, ffi, prelude::*};
+use kernel::{error::to_result, ffi, page::PAGE_SIZE, prelude::*};
 use rdma_bindings as bindings;
 
 /// The most settings that a driver can have.
@@ -27,7 +28,7 @@ struct Files<D: Driver>(PhantomData<D>);
 
 impl<D: Driver> Files<D> {
     const FILES: &'static [File; MAX] = &{
-        assert!(D::SETTINGS.len() <= MAX);
+        assert!(D::SETTINGS.len() + D::TEXTS.len() <= MAX);
         // SAFETY: A file without a name and without functions is all zeroes; it is in no list.
         let mut files: [File; MAX] = unsafe { mem::zeroed() };
         let mut index = 0;
@@ -40,6 +41,16 @@ impl<D: Driver> Files<D> {
             file.attr.__bindgen_anon_2.store = Some(store::<D>);
             index += 1;
         }
+        let mut index = 0;
+        while index < D::TEXTS.len() {
+            let file = &mut files[D::SETTINGS.len() + index];
+            file.index = index;
+            file.attr.attr.name = D::TEXTS[index].to_bytes_with_nul().as_ptr().cast();
+            file.attr.attr.mode = 0o644;
+            file.attr.__bindgen_anon_1.show = Some(show_text::<D>);
+            file.attr.__bindgen_anon_2.store = Some(store_text::<D>);
+            index += 1;
+        }
         files
     };
 
@@ -47,7 +58,7 @@ impl<D: Driver> Files<D> {
     const LIST: &'static [*mut bindings::attribute; MAX + 1] = &{
         let mut list = [core::ptr::null_mut(); MAX + 1];
         let mut index = 0;
-        while index < D::SETTINGS.len() {
+        while index < D::SETTINGS.len() + D::TEXTS.len() {
             list[index] = (&raw const Self::FILES[index].attr.attr).cast_mut();
             index += 1;
         }
@@ -65,13 +76,13 @@ impl<D: Driver> Files<D> {
 
 /// The group for the core, which does not write to it; null if the driver has no settings.
 pub(crate) fn group<D: Driver>() -> *const bindings::attribute_group {
-    if D::SETTINGS.is_empty() {
+    if D::SETTINGS.is_empty() && D::TEXTS.is_empty() {
         return core::ptr::null();
     }
     Files::<D>::GROUP
 }
 
-/// The device of a file, and which setting it is. In a shared network namespace the file may be
+/// The device of a file, and which setting, or text, it is. In a shared network namespace the file may be
 /// that of a second `struct device`, which the core makes for another namespace.
 ///
 /// # Safety
@@ -127,16 +138,69 @@ unsafe extern "C" fn store<D: Driver>(
     // driver.
     let (dev, index) = unsafe { target::<D>(dev, attr) };
     let set = || -> Result {
-        // SAFETY: The function looks at the current task only.
-        if !unsafe { bindings::capable(bindings::CAP_NET_ADMIN as i32) } {
-            return Err(EPERM);
-        }
+        may_set()?;
         let mut value = 0;
         // SAFETY: sysfs gives a string, and the result is valid for writes.
         to_result(unsafe { bindings::kstrtouint(buf, 0, &mut value) })?;
         D::set_setting(dev, index, value)
     };
     match set() {
+        Ok(()) => count as isize,
+        Err(e) => e.to_errno() as isize,
+    }
+}
+
+fn may_set() -> Result {
+    // SAFETY: The function looks at the current task only.
+    match unsafe { bindings::capable(bindings::CAP_NET_ADMIN as i32) } {
+        true => Ok(()),
+        false => Err(EPERM),
+    }
+}
+
+/// The file of a text is read: prints it as a line. Context: sleeping.
+///
+/// # Safety
+///
+/// As for [`show`].
+unsafe extern "C" fn show_text<D: Driver>(
+    dev: *mut bindings::device,
+    attr: *mut bindings::device_attribute,
+    buf: *mut ffi::c_char,
+) -> isize {
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its
+    // driver.
+    let (dev, index) = unsafe { target::<D>(dev, attr) };
+    // SAFETY: sysfs gives a page of zeroes that nobody else uses during the call.
+    let page = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), PAGE_SIZE) };
+    // Room for the newline.
+    let Some((_, room)) = page.split_last_mut() else {
+        return 0;
+    };
+    let len = D::text(dev, index, room).min(PAGE_SIZE - 1);
+    if let Some(end) = page.get_mut(len) {
+        *end = b'\n';
+    }
+    (len + 1) as isize
+}
+
+/// The file of a text is written, by somebody who could write a number. Context: sleeping.
+///
+/// # Safety
+///
+/// As for [`show`].
+unsafe extern "C" fn store_text<D: Driver>(
+    dev: *mut bindings::device,
+    attr: *mut bindings::device_attribute,
+    buf: *const ffi::c_char,
+    count: usize,
+) -> isize {
+    // SAFETY: By the contract of this function the device is registered, and the file is one of its
+    // driver.
+    let (dev, index) = unsafe { target::<D>(dev, attr) };
+    // SAFETY: sysfs gives so many octets, which nobody changes during the call.
+    let value = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), count) };
+    match may_set().and_then(|()| D::set_text(dev, index, value)) {
         Ok(()) => count as isize,
         Err(e) => e.to_errno() as isize,
     }

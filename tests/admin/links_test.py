@@ -52,6 +52,9 @@ BAD = [
      for value in ("", "2", "-1", "+1", "01", "0x1", "1.0", "yes", "1 0", "1 # on", "a[0]", "$(id)", "4294967296",
                    "18446744073709551616", "1=1")]
 
+BAD += [(f"netdev=eth0\ntls_names={value}\n", ":2: tls_names must be NAME or PORT=NAME, with commas between them")
+        for value in ("0=a", "65536=a", "=a", "80=", "a, 80= ,b", "a\tb", "é", "a" * 129, "a," * 2001, "\x7f", "80=\x1b")]
+
 # A file's text, and the names of the RDMA device and of the network device that it gives "link".
 GOOD = [
     ("netdev=eth0\n", "link", "eth0"),
@@ -62,7 +65,9 @@ GOOD = [
     ("netdev=fifteen_letters\nname=" + "x" * 63, "x" * 63, "fifteen_letters"),
     ("netdev=a=b\n", "link", "a=b"),
     ("netdev=#1\n", "link", "#1"),
-]
+] + [(f"netdev=eth0\ntls_names={value}\n", "link", "eth0")
+     for value in ("hosta", "", "*", "hosta, host b,, 80=hosta@[fd07::1] ,", "80 = a", "a=b", "$(id)", "65535=" + "a" * 128,
+                   "a;b", "'", "a" * 128)]
 
 # Network devices, and their units: the answers of `systemd-escape -p --suffix=device /sys/subsystem/net/devices/...`.
 UNITS = {
