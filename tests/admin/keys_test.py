@@ -22,6 +22,7 @@ BAD = [
     (f"{IDENTITY} {KEY}0\n", ":1: the key must have 64 or 96 hexadecimal digits"),
     (f"{IDENTITY} {KEY[:-1]}g\n", ":1: the key must have 64 or 96 hexadecimal digits"),
     (f"{IDENTITY} $(id)\n", ":1: the key must have 64 or 96 hexadecimal digits"),
+    ("".join(f"a{n}@[::] {KEY}\n" for n in range(1025)), ":1025: there may be 1024 keys"),
     (f"{IDENTITY} {KEY}\n{IDENTITY} {LONG}\n", f":2: {IDENTITY} is in line 1 already"),
 ] + [(f"{identity} {KEY}\n", ":1: the identity is not NAME@[ADDRESS]")
      for identity in ("hosta", "@[10.7.0.2]", "hosta@10.7.0.2", "hosta@[]", "hosta@[hostb]", "hosta@[fe80::1%eth0]",

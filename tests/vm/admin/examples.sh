@@ -55,6 +55,8 @@ try() {
 	"ib_write_bw -R -d rsiw0") eval "server 18515 $1" ;;
 	"rping -c "* | "ib_write_bw "*) eval "client $1" ;;
 	"qperf "*) server 19765 qperf && eval "$1" && peer_kill server ;;
+	# Each example has a shell of its own, and so its umask.
+	"rsiw-key new "*) mkdir -p /etc/rsiw && (umask 077 && eval "$1") ;;
 	# A client's look at a server, and a server's at itself and its client.
 	"rsiw-doctor --peer 10.7.0.2:20049") server 20049 rping -s -p 20049 -C 1 && doctor_says "$1" ;;
 	rsiw-doctor*"--port 20049"*) server 20049 rping -s -p 20049 -C 1 && doctor_says "peer $1" && peer_kill server ;;
@@ -72,7 +74,7 @@ doctor_says() {
 
 run "load the driver on both hosts" both load_driver || exit 1
 count=1
-for document in README.md user-guide.md rsiw.4.md rsiw.conf.5.md rsiw-doctor.8.md; do
+for document in README.md user-guide.md rsiw.4.md rsiw.conf.5.md rsiw-key.8.md rsiw-doctor.8.md; do
 	while read -r line; do
 		if other=$(elsewhere "$line"); then
 			note "$document: '$line' is run by $other"

@@ -11,7 +11,7 @@
 . /tests/lib.sh
 . /tests/tls/lib
 . /tests/nfs/lib
-plan 18
+plan 21
 
 # The openssl program sends a KeyUpdate when a line begins with k, and asks for one with K.
 request() { printf 'MPA ID Req Frame\x08\x01\x00\x00'; }
@@ -101,6 +101,19 @@ set_there 2
 run "the connection ends when a key is used up there" used_up_there
 set_there 368640
 run "keys that are not used up go on" all_goes 7613 128
+# The initiator's order counts; gnutls reads it when tlshd begins.
+chacha_first() {
+	mkdir -p /etc/gnutls
+	printf '[overrides]\ndefault-priority-string = NORMAL:-CIPHER-ALL:+CHACHA20-POLY1305:+AES-256-GCM:+AES-128-GCM\n' \
+		>/etc/gnutls/config
+	own_tlshd
+}
+aes_first() { rm /etc/gnutls/config && own_tlshd; }
+set_here 1
+run "this host prefers ChaCha20" chacha_first
+run "keys of ChaCha20-Poly1305 have no limit" all_goes 7614 64
+run "it prefers AES again" aes_first
+set_here 368640
 LIMIT=90 run "NFS is mounted" mounts
 set_here 4
 LIMIT=60 run "the mount gets its new limit" umount "$MNT"
