@@ -3,8 +3,9 @@
 //! Names of peers that may connect to a device: the setting `tls_names`.
 //!
 //! A list has entries `NAME`, for all ports, and `PORT=NAME`, with commas between them. (Not
-//! newlines: shells write each line by itself, and the last would be all that is left.) If there are entries for a port, they alone count there. So a port can have fewer peers than the
-//! others, or more. A list with entries, none of which is for a port, lets nobody connect there.
+//! newlines: shells write each line by itself, and the last would be all that is left.) If there
+//! are entries for a port, they alone count there. So a port can have fewer peers than the others,
+//! or more. A list with entries, none of which is for a port, lets nobody connect there.
 
 use core::str::from_utf8;
 use kernel::prelude::*;

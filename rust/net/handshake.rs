@@ -39,9 +39,9 @@ pub enum Role {
 }
 
 impl Role {
-    /// What tlshd is told of the peer. It looks for a server's name in the server's certificate, and
-    /// also sends it as the name of the server, in which gnutls takes no colon. So an IPv6 address
-    /// is written as a name, in the form that Windows has for places like that.
+    /// What tlshd is told of the peer. It looks for a server's name in the server's certificate,
+    /// and also sends it as the name of the server, in which gnutls takes no colon. So an IPv6
+    /// address is written as a name, in the form that Windows has for places like that.
     pub(crate) fn peer_name(self) -> Result<CString> {
         match self {
             Role::Client(IpAddr::V4(v4)) => CString::try_from_fmt(format_args!("{v4}")),
@@ -226,9 +226,9 @@ impl<T: HandshakeOwner> Handshake<T> {
             GFP_KERNEL,
         )?;
         let data: *const Pending<T> = &*pending;
-        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points to
-        // `pending`, which does not move and stays until the callback has run or will not run any
-        // more: see `Drop`. It has a reference to the keyring, too.
+        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points
+        // to `pending`, which does not move and stays until the callback has run or will not run
+        // any more: see `Drop`. It has a reference to the keyring, too.
         to_result(unsafe {
             bindings::ksock_tls_handshake(
                 pending.owner.socket().as_ptr(),

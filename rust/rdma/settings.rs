@@ -82,8 +82,8 @@ pub(crate) fn group<D: Driver>() -> *const bindings::attribute_group {
     Files::<D>::GROUP
 }
 
-/// The device of a file, and which setting, or text, it is. In a shared network namespace the file may be
-/// that of a second `struct device`, which the core makes for another namespace.
+/// The device of a file, and which setting, or text, it is. In a shared network namespace the file
+/// may be that of a second `struct device`, which the core makes for another namespace.
 ///
 /// # Safety
 ///
