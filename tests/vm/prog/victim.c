@@ -90,6 +90,8 @@ struct slot {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr[RANGES];
 	int posted, sent;
+	/* An attempt to connect that has not ended. */
+	int calls;
 };
 
 static struct slot slots[SLOTS];
@@ -391,6 +393,7 @@ static void call(unsigned int port, unsigned int token, unsigned int flags, unsi
 	/* The port has the same offset in both address families. */
 	((struct sockaddr_in *)&to)->sin_port = htobe16(port);
 	s->asked = (struct asked) { .token = htobe32(token), .flags = flags, .receives = receives };
+	s->calls = 1;
 	zero(rdma_create_id(channel, &s->id, s, RDMA_PS_TCP), "id");
 	zero(rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&to, 5000), "address");
 }
@@ -410,6 +413,7 @@ static void introduce(struct slot *s)
 
 static void handle(void)
 {
+	struct ibv_qp_attr failed = { .qp_state = IBV_QPS_ERR };
 	enum rdma_cm_event_type type;
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
@@ -440,12 +444,16 @@ static void handle(void)
 		introduce(s);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		s->calls = 0;
 		post_sends(s);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
+		/* There was no connection, so nothing has moved the queue pair. */
+		if (s->calls)
+			zero(ibv_modify_qp(id->qp, &failed, IBV_QP_STATE), "queue pair's state");
 		end(s);
 		break;
 	default:

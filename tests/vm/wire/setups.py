@@ -8,6 +8,7 @@ import threading
 import time
 
 import fpdu
+import secure
 from cases import BASES, LIVES, conclude
 from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, SEND, SEND_INV, SLOW, WRITE, Failed,
                   check, read_of)
@@ -23,7 +24,7 @@ ANY_RTR = 0xC000 | 4, 0xC000 | 4
 
 def ask(victim, data, how="FIN"):
     """Sends octets instead of a Request; returns all that comes back."""
-    sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
+    sock = secure.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
     got = b""
     try:
         sock.sendall(data)
@@ -132,11 +133,11 @@ def rtr(everything):
 
 # --- silence -------------------------------------------------------------------------------------------
 
-def let_go(victim, data, flags=0):
+def let_go(victim, data, *flags):
     """The victim waits for more, but not for ever: it closes after a while."""
     began = time.monotonic()
-    sock = socket.create_connection((victim.address, victim.port), 10 * SLOW)
-    sock.sendall(data, flags)
+    sock = secure.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
+    sock.sendall(data, *flags)
     sock.settimeout(25 * SLOW)
     try:
         check(sock.recv(1) == b"", "an answer to nothing")
@@ -218,8 +219,6 @@ class Silence:
         "half a Request": lambda v: let_go(v, REQUEST),
         "a Request without its data": lambda v: let_go(
             v, frame(REQUEST, data=bytes(8), length=9)),
-        # The victim reads nothing of it.
-        "an urgent octet of a Request": lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB),
         "no RTR": owes_rtr,
         "quiet": owes_nothing,
         "the connection is kept": stays,
@@ -227,6 +226,9 @@ class Silence:
         "gone in the flood": leaves_in_the_flood,
         "terminated in the flood": terminated_in_the_flood,
     }
+    if not secure.DIRECTORY:
+        # The victim reads nothing of it.
+        CASES["an urgent octet of a Request"] = lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB)
 
     def __init__(self, victim):
         self.failures = []

@@ -19,6 +19,7 @@ import time
 
 import fpdu
 import mpa
+import secure
 from fpdu import Failed, SLOW, check
 from mpa import C, REPLY, REQUEST, S, frame
 
@@ -168,7 +169,7 @@ class Honest(Program):
 
 
 class Attacker(fpdu.Peer):
-    """A connection with the victim. While `passing`, next() skips all but a Terminate, and keeps it in
+    """A connection with the victim, with TLS or without. While `passing`, next() skips all but a Terminate, and keeps it in
     `passed`. ("enhanced" has no meaning where the victim connects.)"""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
@@ -181,7 +182,7 @@ class Attacker(fpdu.Peer):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(10 * SLOW)
         if victim.calls:
-            fpdu.Stream.__init__(self, victim.call(sock, self.token, flags, receives))
+            fpdu.Stream.__init__(self, secure.over(victim.call(sock, self.token, flags, receives), server=True))
             head = self.receive(20)
             check(head[:16] == REQUEST and head[16] & S, f"no Request: {head!r}")
             data = self.receive(struct.unpack("!H", head[18:])[0])
@@ -193,12 +194,12 @@ class Attacker(fpdu.Peer):
             check(rtr[:2] == fpdu.tagged(fpdu.WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
             return
         sock.connect((victim.address, victim.port))
-        fpdu.Stream.__init__(self, sock)
+        fpdu.Stream.__init__(self, secure.over(sock))
         data = struct.pack("!IBB", self.token, flags, receives)
         if enhanced is None:
-            sock.sendall(frame(REQUEST, data=data) + behind)
+            self.sock.sendall(frame(REQUEST, data=data) + behind)
         else:
-            sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
+            self.sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
         data = self.accepted()
         if enhanced:
             self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
