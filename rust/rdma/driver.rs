@@ -134,6 +134,26 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Reads the counters of [`Driver::PORT_STATS`], in their order. Not called if there are none.
     /// Context: sleeping.
     fn port_stats(_dev: &Device<Self>, _values: &mut [u64]) {}
+
+    /// Makes a counter set, which has the counters of [`Driver::PORT_STATS`] for the queue pairs
+    /// that are bound to it. What they count is missing in [`Driver::port_stats`] from then on: the
+    /// core adds it. Returns the set's number, which tools show; no other set of the device has it,
+    /// and it is not 0. Context: sleeping. Errors: `EOPNOTSUPP`: the driver has no such sets.
+    fn new_counter_set(_dev: &Device<Self>) -> Result<u32> {
+        Err(crate::errno::unsupported())
+    }
+
+    /// Removes a counter set, to which no queue pair is bound any more. Context: sleeping.
+    fn free_counter_set(_dev: &Device<Self>, _set: u32) {}
+
+    /// Binds a queue pair to a set, or with `None` releases it from its set. Context: sleeping; the
+    /// core serialises these calls for one set.
+    fn bind_counter_set(_dev: &Device<Self>, _qp: &Arc<Self::Qp>, _set: Option<u32>) -> Result {
+        Err(crate::errno::unsupported())
+    }
+
+    /// Reads the counters of a set. Context: sleeping.
+    fn counter_set_stats(_dev: &Device<Self>, _set: u32, _values: &mut [u64]) {}
 }
 
 /// Operations on user contexts.

@@ -150,6 +150,7 @@ impl PortAttr {
 }
 
 /// The name of a counter (`struct rdma_stat_desc`).
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct StatDesc(bindings::rdma_stat_desc);
 

@@ -5,7 +5,7 @@
 //!
 //! They turn C parameters into Rust values and results into error codes, and keep the states of the
 //! objects. All are in `impl` blocks of [`Ops`], by object: [`device`], [`context`] (user contexts
-//! and protection domains), [`cq`], [`qp`], [`srq`], [`mr`], [`iw`].
+//! and protection domains), [`counter`], [`cq`], [`qp`], [`srq`], [`mr`], [`iw`].
 //!
 //! # Safety
 //!
@@ -22,6 +22,7 @@
 //! - Attributes are valid for the time of the call.
 
 mod context;
+mod counter;
 mod cq;
 mod device;
 mod iw;
@@ -61,6 +62,13 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         query_gid: Some(Ops::<D>::query_gid),
         alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
         get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
+
+        counter_init: has_stats.then_some(Ops::<D>::counter_init),
+        counter_alloc_stats: has_stats.then_some(Ops::<D>::counter_alloc_stats),
+        counter_bind_qp: has_stats.then_some(Ops::<D>::counter_bind_qp),
+        counter_unbind_qp: has_stats.then_some(Ops::<D>::counter_unbind_qp),
+        counter_dealloc: has_stats.then_some(Ops::<D>::counter_dealloc),
+        counter_update_stats: has_stats.then_some(Ops::<D>::counter_update_stats),
 
         get_dev_fw_str: Some(Ops::<D>::get_dev_fw_str),
 
@@ -115,6 +123,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         size_ib_cq: CqObject::<D>::SIZE,
         size_ib_qp: QpObject::<D>::SIZE,
         size_ib_srq: SrqObject::<D>::SIZE,
+        size_rdma_counter: size_of::<bindings::rdma_counter>(),
 
         ..pin_init::zeroed()
     };
