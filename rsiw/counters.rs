@@ -1,40 +1,63 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of a device, for `rdma statistic show link` and the hw_counters files in sysfs.
+//! The counters of a device and of its queue pairs, for `rdma statistic` and the hw_counters files
+//! in sysfs.
+//!
+//! Each queue pair counts for itself: most of its counters have one writer at a time, and so need no
+//! locked access, and no cache line that other processors write. `qp::statistics` adds them up.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use iwarp::{rdmap::Layer, TermCode};
 use rdma::StatDesc;
 
+/// Declares a set of counters. Each has its text, which tools show, as its name.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Counters of one device.
-        pub(crate) struct Counters {
+    (
+        $(#[$doc_of_set:meta])* $set:ident, $names:ident:
+        $($(#[$doc:meta])* $name:ident = $text:literal,)*
+    ) => {
+        $(#[$doc_of_set])*
+        pub(crate) struct $set {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
 
-        /// Names of the counters, in the order of [`Counters::read`].
-        pub(crate) const NAMES: &[StatDesc] = &[$(StatDesc::new($text),)*];
+        const $names: &[StatDesc] = &[$(StatDesc::new($text),)*];
 
-        impl Counters {
+        impl $set {
+            /// How many counters there are.
+            pub(crate) const COUNT: usize = $names.len();
+
             /// Counters that are all zero.
             pub(crate) const fn new() -> Self {
                 Self { $($name: Counter::new(),)* }
             }
 
-            /// Copies the values in the order of [`NAMES`].
-            pub(crate) fn read(&self, values: &mut [u64]) {
-                let now = [$(self.$name.get(),)*];
-                for (v, n) in values.iter_mut().zip(now) {
-                    *v = n;
-                }
+            /// The values.
+            pub(crate) fn values(&self) -> [u64; Self::COUNT] {
+                [$(self.$name.get(),)*]
             }
         }
     };
 }
 
-impl Counters {
+/// Names of all counters of a device: first those that queue pairs have ([`Traffic`]), then the
+/// others ([`Counters`]).
+pub(crate) const NAMES: &[StatDesc] = &{
+    let mut all = [StatDesc::new(c""); Traffic::COUNT + Counters::COUNT];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = match i < Traffic::COUNT {
+            true => TRAFFIC_NAMES[i],
+            false => DEVICE_NAMES[i - Traffic::COUNT],
+        };
+        i += 1;
+    }
+    all
+};
+
+impl Traffic {
     /// Counts a fault that rx has found in the peer's data, by the error that it is to the peer.
+    /// Context: the socket's lock is held.
     #[cold]
     pub(crate) fn peer_fault(&self, code: TermCode) {
         self.rx_faults.add(1);
@@ -111,6 +134,11 @@ impl Counter {
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Replaces the value, which somebody else has counted. Context: any.
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The value. Context: any.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -118,36 +146,39 @@ impl Counter {
 }
 
 counters! {
+    /// Counters of a queue pair. What begins with `tx` is counted by tx, what begins with `rx` with
+    /// the socket locked.
+    Traffic, TRAFFIC_NAMES:
     /// Bytes handed to TCP, headers included.
     tx_bytes = c"tx_bytes",
+    /// FPDUs handed to TCP.
+    tx_fpdus = c"tx_fpdus",
     /// Messages sent (requests and Read responses).
     tx_messages = c"tx_messages",
+    /// Sends of the consumer.
+    tx_op_sends = c"tx_op_sends",
+    /// RDMA Writes of the consumer.
+    tx_op_writes = c"tx_op_writes",
+    /// RDMA Reads of the consumer.
+    tx_op_reads = c"tx_op_reads",
+    /// Responses to the peer's Reads.
+    tx_op_read_responses = c"tx_op_read_responses",
+    /// Fast registrations.
+    op_registrations = c"op_registrations",
+    /// Local invalidations, by themselves or with a Read.
+    op_invalidations = c"op_invalidations",
     /// Calls into TCP that sent something.
     tx_sends = c"tx_sends",
     /// Calls into TCP that found no room in the socket.
     tx_stalls = c"tx_stalls",
-    /// Bytes taken from TCP, headers included.
-    rx_bytes = c"rx_bytes",
-    /// Messages received in full.
-    rx_messages = c"rx_messages",
-    /// Those of `tx_stalls` where TCP had no memory, and not the window or the send buffer no room.
+    /// Those of `tx_stalls` where TCP had no memory.
     tx_stalls_memory = c"tx_stalls_memory",
-    /// RDMA Sends that found no receive, and waited for one.
-    rx_stalls = c"rx_stalls",
-    /// RDMA Sends that waited for a receive in vain.
-    rx_stall_timeouts = c"rx_stall_timeouts",
-    /// FPDUs with a wrong CRC.
-    rx_crc_errors = c"rx_crc_errors",
-    /// Other violations of the protocol, or of access rights, by the peer.
-    rx_faults = c"rx_faults",
-    /// Those of `rx_faults` where the STag was invalid, or did not give the right.
-    rx_faults_access = c"rx_faults_access",
-    /// Those of `rx_faults` outside of a buffer or a region.
-    rx_faults_bounds = c"rx_faults_bounds",
-    /// Those of `rx_faults` without a receive, or with more Reads than the IRD.
-    rx_faults_no_buffer = c"rx_faults_no_buffer",
-    /// All other `rx_faults`.
-    rx_faults_protocol = c"rx_faults_protocol",
+    /// Those of `tx_stalls` where the peer's window or the send buffer had no room.
+    tx_stalls_window = c"tx_stalls_window",
+    /// RDMA Reads that waited as the ORD was reached.
+    tx_stalls_ord = c"tx_stalls_ord",
+    /// Requests that waited for the Reads before them, as they have a fence.
+    tx_stalls_fence = c"tx_stalls_fence",
     /// Terminate messages sent.
     tx_terminates = c"tx_terminates",
     /// Those of `tx_terminates` that report an error of RDMAP.
@@ -164,12 +195,77 @@ counters! {
     rx_terminates_ddp = c"rx_terminates_ddp",
     /// Those of `rx_terminates` that report an error of MPA.
     rx_terminates_mpa = c"rx_terminates_mpa",
+    /// RDMA Sends that found no receive, and waited for one.
+    rx_stalls = c"rx_stalls",
+    /// RDMA Sends that waited for a receive in vain.
+    rx_stall_timeouts = c"rx_stall_timeouts",
+    /// Reads of the peer after which it had as many under way as the IRD allows.
+    rx_stalls_ird = c"rx_stalls_ird",
+    /// FPDUs with a wrong CRC.
+    rx_crc_errors = c"rx_crc_errors",
+    /// Other violations of the protocol, or of access rights, by the peer.
+    rx_faults = c"rx_faults",
+    /// Those of `rx_faults` where the STag was invalid, or did not give the right.
+    rx_faults_access = c"rx_faults_access",
+    /// Those of `rx_faults` outside of a buffer or a region.
+    rx_faults_bounds = c"rx_faults_bounds",
+    /// Those of `rx_faults` without a receive, or with more Reads than the IRD.
+    rx_faults_no_buffer = c"rx_faults_no_buffer",
+    /// All other `rx_faults`.
+    rx_faults_protocol = c"rx_faults_protocol",
+    /// Bytes taken from TCP, headers included.
+    rx_bytes = c"rx_bytes",
+    /// FPDUs received in full.
+    rx_fpdus = c"rx_fpdus",
+    /// Messages received in full.
+    rx_messages = c"rx_messages",
+    /// Sends of the peer.
+    rx_op_sends = c"rx_op_sends",
+    /// RDMA Writes of the peer.
+    rx_op_writes = c"rx_op_writes",
+    /// RDMA Reads of the peer.
+    rx_op_reads = c"rx_op_reads",
+    /// Responses to this end's Reads.
+    rx_op_read_responses = c"rx_op_read_responses",
+    /// Segments that TCP has sent again.
+    tcp_retransmits = c"tcp_retransmits",
+    /// Segments that TCP has received out of order.
+    tcp_out_of_order = c"tcp_out_of_order",
+    /// Completions that found their CQ full.
+    cq_overflows = c"cq_overflows",
+}
+
+counters! {
+    /// Counters of a device that are no queue pair's.
+    Counters, DEVICE_NAMES:
     /// Connections that reached data transfer.
     connections = c"connections",
     /// Those of `connections` that this end began.
     connections_initiated = c"connections_initiated",
     /// Those of `connections` that this end accepted.
     connections_accepted = c"connections_accepted",
-    /// Completions that found their CQ full.
-    cq_overflows = c"cq_overflows",
+    /// Those of `connections` that ended by the FINs of both ends.
+    connections_closed = c"connections_closed",
+    /// Those of `connections` that ended otherwise: by a fault, a reset, or for their consumer.
+    connections_aborted = c"connections_aborted",
+    /// Attempts of this end to which nobody listened.
+    connects_refused = c"connects_refused",
+    /// Attempts that the peer's consumer has rejected.
+    connects_rejected = c"connects_rejected",
+    /// Attempts without an answer in time.
+    connects_timed_out = c"connects_timed_out",
+    /// Attempts that failed otherwise.
+    connects_failed = c"connects_failed",
+    /// Attempts that went on with another connection, by an older form of the Request.
+    connects_repeated = c"connects_repeated",
+    /// Requests of peers that were reported to a consumer.
+    requests = c"requests",
+    /// Those of `requests` that the consumer has rejected.
+    requests_rejected = c"requests_rejected",
+    /// Connections of peers without a Request that could be reported.
+    requests_dropped = c"requests_dropped",
+    /// TLS handshakes that ended well.
+    tls_handshakes = c"tls_handshakes",
+    /// TLS handshakes that failed.
+    tls_failures = c"tls_failures",
 }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::transport::Transport;
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{Sent, TxBatch};
+use net::{errno, Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
 
 /// Ends an established connection by a reset, unless TCP has ended it. Context: sleeping.
@@ -39,6 +39,7 @@ pub(super) fn abort<U: User>(
     why: Lost,
     status: Result,
 ) -> Stage<U> {
+    conn.dev().counters.connections_aborted.add(1);
     conn.leave();
     conn.socket().abort();
     established.user.lost(why);
@@ -48,6 +49,7 @@ pub(super) fn abort<U: User>(
 
 /// Ends an established connection after both FINs. Context: sleeping.
 pub(super) fn finish<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
+    conn.dev().counters.connections_closed.add(1);
     conn.leave();
     established.user.lost(Lost::Closed);
     report_close(&established.cm, Ok(()));
@@ -57,6 +59,7 @@ pub(super) fn finish<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>)
 /// Ends an established connection for its consumer, while TCP still delivers the data that it has.
 /// Context: sleeping.
 pub(super) fn flush<U: User>(conn: &Arc<Conn<U>>, established: &Established<U>) -> Stage<U> {
+    conn.dev().counters.connections_aborted.add(1);
     // First: it hands over the rest of a batch (`Conn::take_over`), which `linger` sends.
     established.user.lost(Lost::Aborted);
     let next = linger(conn, None);
@@ -170,6 +173,13 @@ pub(super) fn drop_unknown<U: User>(conn: &Arc<Conn<U>>) -> Stage<U> {
     Stage::Closed
 }
 
+/// As [`drop_unknown`], for a connection of a peer whose Request was not reported. Context:
+/// sleeping.
+pub(super) fn drop_early<U: User>(conn: &Arc<Conn<U>>) -> Stage<U> {
+    conn.dev().counters.requests_dropped.add(1);
+    drop_unknown(conn)
+}
+
 /// Ends an initiator's attempt, and reports `status` to the consumer. `peer` is the information of
 /// the peer's Reply, if there was one. Context: sleeping.
 pub(super) fn fail_attempt<U: User>(
@@ -187,9 +197,23 @@ pub(super) fn fail_attempt<U: User>(
         }
         LastWords::Sent => linger(conn, None),
     };
+    count_failure(conn, status, peer.is_some());
     attempt.user.lost(Lost::Handshake);
     report_reply(attempt, Err(status), peer.unwrap_or_default());
     next
+}
+
+/// Counts an attempt that fails with `status`, after a Reply of the peer or without one.
+pub(super) fn count_failure<U: User>(conn: &Conn<U>, status: Error, replied: bool) {
+    let counters = &conn.dev().counters;
+    let refused = status == errno::ECONNREFUSED;
+    let count = match replied {
+        true if refused => &counters.connects_rejected,
+        false if refused => &counters.connects_refused,
+        _ if status == errno::ETIMEDOUT => &counters.connects_timed_out,
+        _ => &counters.connects_failed,
+    };
+    count.add(1);
 }
 
 /// Whether this end has sent something that the peer should still get.

@@ -63,7 +63,7 @@ impl<U: User> AwaitRequest<U> {
     /// The stage that follows when TLS is on.
     pub(super) fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>) -> Stage<U> {
         let Ok(reader) = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL) else {
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         };
         conn.set_timeout(timeout::REQUEST);
         Stage::AwaitRequest(Self { slot, reader })
@@ -73,13 +73,13 @@ impl<U: User> AwaitRequest<U> {
     pub(super) fn go_on(conn: &Arc<Conn<U>>, slot: PendingConn<U>, events: Events) -> Stage<U> {
         match KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL) {
             Ok(reader) => Self { slot, reader }.step(conn, events),
-            Err(_) => close::drop_unknown(conn),
+            Err(_) => close::drop_early(conn),
         }
     }
 
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         if is_over(conn, &self.slot, events) {
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         }
         // It keeps its slot if the Request has come meanwhile.
         let given_up = events.any(Events::GIVE_WAY);
@@ -88,17 +88,17 @@ impl<U: User> AwaitRequest<U> {
             Ok(Progress::Pending) if conn.error().is_none() && !given_up => {
                 Stage::AwaitRequest(self)
             }
-            Ok(Progress::Pending | Progress::Eof) => close::drop_unknown(conn),
+            Ok(Progress::Pending | Progress::Eof) => close::drop_early(conn),
             Err(ReadError::Socket(e)) => {
                 if conn.socket().is_secure() {
                     secure::log_broken(conn, e);
                 }
-                close::drop_unknown(conn)
+                close::drop_early(conn)
             }
             Err(ReadError::Mpa(e)) => {
                 // RFC 5044 section 7.1.2: such a connection is closed without a Reply.
                 conn.log_failure(format_args!("bad MPA Request: {e}; connection reset"));
-                close::drop_unknown(conn)
+                close::drop_early(conn)
             }
         }
     }
@@ -111,17 +111,17 @@ impl<U: User> AwaitRequest<U> {
             conn.log_failure(format_args!(
                 "MPA Request asks for markers within TLS; reset"
             ));
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         }
         let Some((Ok((responder, asked)), private_data)) =
             request.map(|frame| (Responder::request(&frame), frame.private_data()))
         else {
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         };
         // `ENOTCONN`: the peer has gone meanwhile.
         let (Ok(local), Ok(remote)) = (conn.socket().local_addr(), conn.socket().peer_addr())
         else {
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         };
         conn.note_peer(remote);
         if !conn
@@ -139,6 +139,7 @@ impl<U: User> AwaitRequest<U> {
                 )),
             }
             conn.needs_no_order();
+            conn.dev().counters.requests_dropped.add(1);
             return refuse(conn, &self.slot, responder, &[]);
         }
         let info = ConnInfo {
@@ -153,6 +154,7 @@ impl<U: User> AwaitRequest<U> {
         conn.needs_no_order();
         match reported {
             Ok(request) => {
+                conn.dev().counters.requests.add(1);
                 conn.set_timeout(timeout::ANSWER);
                 // If the peer has gone, its FIN may have come right behind the Request.
                 conn.notify(Events::SOCKET);
@@ -166,7 +168,10 @@ impl<U: User> AwaitRequest<U> {
                 })
             }
             // iwcm has no room for the request, or nobody listens any more.
-            Err(_) => refuse(conn, &self.slot, responder, &[]),
+            Err(_) => {
+                conn.dev().counters.requests_dropped.add(1);
+                refuse(conn, &self.slot, responder, &[])
+            }
         }
     }
 }
@@ -324,6 +329,7 @@ fn answer<U: User>(
 pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result {
     conn.in_actors_place(|stage| match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => {
+            conn.dev().counters.requests_rejected.add(1);
             let max = super::max_private_data(requested.asked.revision);
             let fits = private_data.len() <= max;
             let private_data = if fits { private_data } else { &[] };

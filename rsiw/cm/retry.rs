@@ -74,6 +74,7 @@ impl Fallback {
         mut attempt: KBox<Attempt<U>>,
         why: Error,
     ) -> Stage<U> {
+        conn.dev().counters.connects_repeated.add(1);
         attempt.large_fpdu = false;
         if let Self::Revision1 = self {
             attempt.revision = 1;
@@ -106,6 +107,7 @@ impl<U: User> Retry<U> {
             None => Err((why, Some(attempt))),
         };
         if let Err((_, Some(attempt))) = begun {
+            close::count_failure(conn, why, false);
             close::report_reply(&attempt, Err(why), ReplyInfo::default());
         }
     }

@@ -122,7 +122,7 @@ impl<U: User> AwaitOctet<U> {
 
     pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         if super::responder::is_over(conn, &self.slot, events) {
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         }
         let given_up = events.any(Events::GIVE_WAY);
         let mut octet = 0;
@@ -131,17 +131,17 @@ impl<U: User> AwaitOctet<U> {
             Ok(Received::WouldBlock) if conn.error().is_none() && !given_up => {
                 return Stage::AwaitOctet(self)
             }
-            Ok(Received::WouldBlock | Received::Eof) | Err(_) => return close::drop_unknown(conn),
+            Ok(Received::WouldBlock | Received::Eof) | Err(_) => return close::drop_early(conn),
         }
         if octet == TLS_HANDSHAKE {
             return match Place::wait(conn, Side::Responder) {
                 Ok(place) => Securing::begin(conn, End::Responder(self.slot, place)),
-                Err(_) => close::drop_unknown(conn),
+                Err(_) => close::drop_early(conn),
             };
         }
         if conn.settings().tls() == TlsPolicy::Require {
             conn.log_failure(format_args!("no TLS, which is required; connection reset"));
-            return close::drop_unknown(conn);
+            return close::drop_early(conn);
         }
         AwaitRequest::go_on(conn, self.slot, events)
     }
@@ -244,6 +244,7 @@ impl<U: User> Securing<U> {
         if let Err(e) = secured.and_then(|()| socket.attach(conn.clone())) {
             return self.fail(conn, e);
         }
+        conn.dev().counters.tls_handshakes.add(1);
         // What came before the callbacks is reported by none.
         conn.notify(Events::SOCKET);
         match self.end {
@@ -273,6 +274,7 @@ impl<U: User> Securing<U> {
             e if e == errno::EPROTO => "tlshd has agreed on no keys of TLS 1.3",
             _ => "see tlshd's log",
         };
+        conn.dev().counters.tls_failures.add(1);
         let errno = e.to_errno();
         if e != errno::ECONNABORTED {
             conn.log_failure(format_args!("TLS handshake failed: error {errno}, {why}"));
@@ -285,7 +287,7 @@ impl<U: User> Securing<U> {
                 };
                 close::fail_attempt(conn, &attempt, e, LastWords::None, None)
             }
-            End::Responder(..) => close::drop_unknown(conn),
+            End::Responder(..) => close::drop_early(conn),
         }
     }
 }

@@ -5,9 +5,11 @@
 //!
 //! - [`number`]: the queue pairs of a device, by number.
 //! - [`modify`]: what a consumer may change.
+//! - [`statistics`]: what the queue pairs count, added up.
 
 mod modify;
 pub(crate) mod number;
+pub(crate) mod statistics;
 
 use crate::{
     cq::{Cq, Tag},
@@ -64,6 +66,11 @@ impl Qp {
             number: p.number,
         };
         Ok(Arc::new(qp, p.consumer.flags())?)
+    }
+
+    /// The number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number.id()
     }
 
     /// The queues.

@@ -2,31 +2,42 @@
 
 //! The queue pairs of a device, by number.
 
-use super::Qp;
+use super::{statistics::Statistics, Qp};
 use kernel::{prelude::*, sync::Arc};
 use kext::IdTable;
 
 /// The queue pairs of a device, by number.
-pub(crate) struct Qps(IdTable<Qp>);
+pub(crate) struct Qps {
+    table: IdTable<Qp>,
+    statistics: Statistics,
+}
 
 impl Qps {
     /// Makes an empty table. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         // QP numbers are never on the wire; tools expect them to have 24 bits.
-        let table = IdTable::new(2, (1 << 24) - 1)?;
-        Ok(Arc::new(Self(table), GFP_KERNEL)?)
+        let qps = Self {
+            table: IdTable::new(2, (1 << 24) - 1)?,
+            statistics: Statistics::new()?,
+        };
+        Ok(Arc::new(qps, GFP_KERNEL)?)
     }
 
     /// The queue pair of that number. Context: any.
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Qp>> {
-        self.0.get(number)
+        self.table.get(number)
+    }
+
+    /// What the queue pairs have counted.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// Calls `f` with the queue pair of that number. It takes no reference, which could be the last
     /// one when it is dropped, and not every context may drop that. Context: any; `f` must not
     /// sleep.
     pub(crate) fn with<R>(&self, number: u32, f: impl FnOnce(&Arc<Qp>) -> R) -> Option<R> {
-        self.0.with(number, f)
+        self.table.with(number, f)
     }
 }
 
@@ -43,7 +54,7 @@ pub(crate) struct QpNumber {
 impl QpNumber {
     /// Reserves a number that is free. Context: sleeping. Errors: `ENOMEM`, `EBUSY`.
     pub(crate) fn new(qps: &Arc<Qps>) -> Result<Self> {
-        let id = qps.0.reserve_random()?.keep();
+        let id = qps.table.reserve_random()?.keep();
         Ok(Self {
             qps: qps.clone(),
             id,
@@ -58,7 +69,7 @@ impl QpNumber {
 
 impl Drop for QpNumber {
     fn drop(&mut self) {
-        drop(self.qps.0.remove(self.id));
+        drop(self.qps.table.remove(self.id));
     }
 }
 
@@ -68,12 +79,22 @@ impl Qp {
     pub(crate) fn enter(self: &Arc<Self>) -> Result {
         let flags = self.stream.owner().consumer().flags();
         let number = &self.number;
-        number.qps.0.publish(number.id, self.clone(), flags)
+        number.qps.statistics.open(number.id, &self.stream)?;
+        number
+            .qps
+            .table
+            .publish(number.id, self.clone(), flags)
+            .inspect_err(|_| self.close_account())
     }
 
     /// Takes the queue pair out of the table, so that nobody finds it any more. Its number stays
     /// reserved. Context: process, interrupts on.
     pub(crate) fn retire(&self) {
-        drop(self.number.qps.0.retire(self.number.id));
+        drop(self.number.qps.table.retire(self.number.id));
+    }
+
+    /// Leaves what the queue pair has counted to the device. Context: sleeping.
+    pub(crate) fn close_account(&self) {
+        self.number.qps.statistics.close(self.number.id);
     }
 }

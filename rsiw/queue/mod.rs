@@ -16,7 +16,7 @@ pub(crate) mod sq;
 pub(crate) mod state;
 
 use crate::{
-    counters::Counter,
+    counters::{Counter, Traffic},
     cq::{Cq, Out, Tag},
     device::Device,
     pd::Pd,
@@ -48,6 +48,8 @@ pub(crate) struct Queues {
     rq_is_shared: bool,
     #[pin]
     pub(crate) inbound: InboundReads,
+    /// What the QP counts.
+    pub(crate) counters: Traffic,
     /// Receives that the peer's Sends have taken. Only rx counts them.
     pub(crate) receives: Counter,
     state: StateCell,
@@ -96,6 +98,7 @@ impl Queues {
             rq,
             rq_is_shared,
             inbound <- InboundReads::new(),
+            counters: Traffic::new(),
             receives: Counter::new(),
             state: StateCell::new(),
             may_send: AtomicBool::new(false),

@@ -80,15 +80,17 @@ impl InboundReads {
         Ok(())
     }
 
-    /// Rx queues a Read. If the peer exceeds IRD, returns it as the error.
-    pub(crate) fn push(&self, read: InboundRead) -> Result<(), InboundRead> {
+    /// Rx queues a Read. Returns whether the peer now has as many under way as IRD allows; if it
+    /// exceeds IRD, returns the Read as the error.
+    pub(crate) fn push(&self, read: InboundRead) -> Result<bool, InboundRead> {
         let queue = &mut *self.queue.lock();
-        if queue.waiting.len() + u32::from(queue.answering) >= queue.ird {
+        let before = queue.waiting.len() + u32::from(queue.answering);
+        if before >= queue.ird {
             return Err(read);
         }
         queue.waiting.push(read)?;
         self.count.store(queue.waiting.len(), Ordering::Release);
-        Ok(())
+        Ok(before + 1 == queue.ird)
     }
 
     /// Tx takes the oldest Read, to answer it.

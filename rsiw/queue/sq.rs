@@ -62,6 +62,15 @@ pub(crate) enum Pull {
     Full,
 }
 
+/// Why a request waits for RDMA Reads before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadsBefore {
+    /// It has a fence.
+    Fence,
+    /// It is a Read, and as many are under way as the ORD allows.
+    Ord,
+}
+
 /// Whether the caller has to wake tx, which waits for the event that has just happened.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -281,16 +290,18 @@ impl SendQueue {
 
     /// Whether the request may start: an RDMA Read needs room among the outstanding Reads, and a
     /// fenced request waits for all of them. If it may not, a completed Read wakes tx. Context: tx.
-    pub(crate) fn may_start(&self, wr: &SendWr) -> bool {
+    pub(crate) fn may_start(&self, wr: &SendWr) -> Result<(), ReadsBefore> {
         if !wr.fence && !wr.op.is_read() {
-            return true;
+            return Ok(());
         }
         let st = &mut *self.state.lock();
-        let ok = !(wr.fence && !st.reads.is_empty() || wr.op.is_read() && st.reads.is_full());
-        if !ok {
-            st.tx_waits = true;
-        }
-        ok
+        let may = match wr.fence {
+            true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
+            _ if wr.op.is_read() && st.reads.is_full() => Err(ReadsBefore::Ord),
+            _ => Ok(()),
+        };
+        st.tx_waits |= may.is_err();
+        may
     }
 
     /// Records a Read that tx is about to send. Context: tx, after [`Self::may_start`].

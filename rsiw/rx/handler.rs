@@ -98,16 +98,27 @@ impl Handler for QpHandler<'_> {
 
     fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
         self.started();
-        self.queues.dev.counters.rx_messages.add(1);
+        let counters = &self.queues.counters;
+        counters.rx_messages.add_alone(1);
         let delivered = match event {
             Event::Recv {
                 len,
                 solicited,
                 invalidate,
-            } => self.received(len, solicited, invalidate),
-            Event::Write => Ok(()),
-            Event::ReadRequest(request) => self.read_request(request),
+            } => {
+                counters.rx_op_sends.add_alone(1);
+                self.received(len, solicited, invalidate)
+            }
+            Event::Write => {
+                counters.rx_op_writes.add_alone(1);
+                Ok(())
+            }
+            Event::ReadRequest(request) => {
+                counters.rx_op_reads.add_alone(1);
+                self.read_request(request)
+            }
             Event::ReadResponse { .. } => {
+                counters.rx_op_read_responses.add_alone(1);
                 self.read_done();
                 Ok(())
             }
@@ -159,7 +170,7 @@ impl QpHandler<'_> {
     /// long.
     #[cold]
     fn no_receive(&mut self) -> Refusal {
-        let counters = &self.queues.dev.counters;
+        let counters = &self.queues.counters;
         let waited = self.st.late.waits();
         // A consumer that has disconnected posts no receives any more.
         let most = match self.queues.is_closing() {
@@ -168,9 +179,9 @@ impl QpHandler<'_> {
         };
         let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {
-            counters.rx_stalls.add(1);
+            counters.rx_stalls.add_alone(1);
         } else if waited && refusal == Refusal::NoBuffer {
-            counters.rx_stall_timeouts.add(1);
+            counters.rx_stall_timeouts.add_alone(1);
         }
         refusal
     }
@@ -254,14 +265,15 @@ impl QpHandler<'_> {
         };
         let msn = self.st.read_msn;
         self.st.read_msn = msn.next();
-        self.queues
-            .inbound
-            .push(InboundRead {
-                msn,
-                request,
-                source,
-            })
-            .map_err(|_| Refusal::ReadQueueFull)?;
+        let read = InboundRead {
+            msn,
+            request,
+            source,
+        };
+        let pushed = self.queues.inbound.push(read);
+        let full = pushed.map_err(|_| Refusal::ReadQueueFull)?;
+        let counters = &self.queues.counters;
+        counters.rx_stalls_ird.add_alone(u64::from(full));
         if request.len <= SHORT_READ {
             self.st.answer = true;
         } else {

@@ -217,6 +217,7 @@ impl Rx {
             None => self.receiver.receive(data, &mut handler),
             Some(whole) => whole.receive(&mut self.receiver, data, &mut handler),
         };
+        queues.counters.rx_fpdus.set(self.receiver.fpdus());
         match received {
             Ok(taken) if self.state.terminated.is_none() => taken,
             // The peer says that its stream ends here.

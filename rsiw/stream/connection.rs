@@ -184,6 +184,7 @@ impl User for Stream {
             self.enter_error();
             self.end_receiving();
         }
+        self.sample();
         // A connection's last reference must not be dropped under a spinlock.
         let conn = self.shared.lock().conn.take();
         drop(conn);

@@ -37,7 +37,7 @@ impl Stream {
     /// Rx has found a fault in the data of the peer, or ([`FaultKind::Local`]) in a receive of the
     /// consumer. Context: callback.
     fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
-        let counters = &self.dev().counters;
+        let counters = &self.queues.counters;
         let event = match fault.kind() {
             FaultKind::Crc => {
                 counters.rx_crc_errors.add(1);
@@ -65,7 +65,7 @@ impl Stream {
     /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
     /// callback.
     fn peer_terminated(&self, t: &Terminate) {
-        self.dev().counters.terminate_received(t.code());
+        self.queues.counters.terminate_received(t.code());
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
         if t.read_request().is_some() {
@@ -97,7 +97,7 @@ impl Stream {
     /// A completion was lost, so the consumer can rely on nothing of this QP any more. Context:
     /// any.
     pub(super) fn cq_overflow(self: &Arc<Self>) {
-        self.dev().counters.cq_overflows.add(1);
+        self.queues.counters.cq_overflows.add(1);
         let term = Terminate::new(TermCode::LOCAL_CATASTROPHIC);
         let peer = self.peer();
         let what = match self.begin_terminate(Some(term)) {

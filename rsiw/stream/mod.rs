@@ -195,6 +195,17 @@ impl Stream {
         Some(self.conn()?.socket().cookie())
     }
 
+    /// Notes what TCP has counted for the connection, which nobody tells of. Context: any, without
+    /// the lock of `shared`.
+    pub(crate) fn sample(&self) {
+        if let Some(conn) = self.conn() {
+            let counters = &self.queues.counters;
+            let socket = conn.socket();
+            counters.tcp_retransmits.set(socket.retransmits().into());
+            counters.tcp_out_of_order.set(socket.out_of_order().into());
+        }
+    }
+
     /// Whom TLS has shown the peer to be, if there is a connection with TLS. Context: any.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.conn()?.identity()

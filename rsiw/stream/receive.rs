@@ -141,7 +141,7 @@ impl Stream {
                 }
                 _ => 0,
             });
-        queues.dev.counters.rx_bytes.add(taken as u64);
+        queues.counters.rx_bytes.add_alone(taken as u64);
         if let Err(e) = read {
             // The socket has urgent data. No MPA peer sends any, and they would block the stream
             // for good. Or a record of TLS is not as it should be.

@@ -346,7 +346,7 @@ impl Tx {
     /// Ends the message under way, whose last FPDU is in the batch.
     #[inline]
     fn end_message(&mut self, queues: &Queues) {
-        self.messages += 1;
+        self.ops.messages += 1;
         if let Some(seq) = self.current.seq {
             self.built = Some(seq.wrapping_add(1));
         }
@@ -423,7 +423,10 @@ impl Tx {
             done = Err(OTHER_SIZE);
         }
         match done {
-            Ok(()) => reserved.commit(),
+            Ok(()) => {
+                reserved.commit();
+                self.ops.fpdus += count as u32;
+            }
             Err(_) => {
                 self.framer = before;
                 gather.rewind(position);
@@ -446,6 +449,8 @@ impl Tx {
             self.batch.rollback(mark);
             self.framer = framer;
             gather.rewind(position);
+        } else {
+            self.ops.fpdus += 1;
         }
         done
     }

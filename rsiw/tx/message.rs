@@ -7,7 +7,7 @@ use crate::{
     mem::{gather::Gather, Access, MemError},
     queue::{
         reads::{InboundRead, OutstandingRead},
-        sq::{Pull, Seq},
+        sq::{Pull, ReadsBefore, Seq},
         Queues,
     },
     wr::{Registration, SendOp, Status},
@@ -133,6 +133,7 @@ impl Tx {
         // Bounds the loop. The slots bound it, too: requests without a message free none until the
         // batch is sent.
         for _ in 0..queues.sq.size() {
+            let waited = self.blocked.is_some();
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
                 None => match queues.sq.pull(&mut self.wr, &mut self.rest) {
@@ -146,7 +147,13 @@ impl Tx {
                     Pull::Full => break,
                 },
             };
-            if !queues.sq.may_start(&self.wr) {
+            if let Err(why) = queues.sq.may_start(&self.wr) {
+                let stalls = match why {
+                    ReadsBefore::Fence => &queues.counters.tx_stalls_fence,
+                    ReadsBefore::Ord => &queues.counters.tx_stalls_ord,
+                };
+                // Each request counts once, however often tx looks at it.
+                stalls.add_alone(u64::from(!waited));
                 self.blocked = Some(seq);
                 self.more = false;
                 break;
@@ -169,6 +176,7 @@ impl Tx {
         match read {
             Some(read) => {
                 self.current.response(read);
+                self.ops.read_responses += 1;
                 true
             }
             None => false,
@@ -182,6 +190,7 @@ impl Tx {
         let wr = &mut self.wr;
         let message = match wr.op {
             SendOp::Send | SendOp::SendInv => {
+                self.ops.sends += 1;
                 let msn = self.send_msn;
                 self.send_msn = msn.next();
                 Message::Send {
@@ -195,6 +204,7 @@ impl Tx {
                 // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
                 to.checked_add(wr.len)
                     .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
+                self.ops.writes += 1;
                 Message::Write {
                     stag: Stag(wr.rkey()).carried(wr.len),
                     to,
@@ -203,11 +213,13 @@ impl Tx {
             SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
             SendOp::LocalInv => {
                 local_invalidate(queues, wr.rkey()).map_err(fail)?;
+                queues.counters.op_invalidations.add_alone(1);
                 return Ok(false);
             }
             SendOp::RegMr => {
                 let reg = wr.reg.take().ok_or(MemError::Invalid).map_err(fail)?;
                 register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
+                queues.counters.op_registrations.add_alone(1);
                 return Ok(false);
             }
         };
@@ -261,6 +273,7 @@ impl Tx {
             sink,
             invalidate,
         };
+        self.ops.reads += 1;
         let source = Stag(wr.rkey()).carried(sge.length);
         let src = (source, TaggedOffset(wr.raddr()));
         self.request_read(queues, read, src)

@@ -24,6 +24,7 @@ mod message;
 
 use crate::{
     abi::{sges_beyond, Sge},
+    counters::Traffic,
     cq::Notify,
     mem::{MemError, ResolvedMr},
     queue::{sq::Seq, state::State, Queues},
@@ -91,6 +92,32 @@ impl Failed {
     }
 }
 
+/// What is to be counted when TCP has taken the batch.
+#[derive(Default)]
+struct Ops {
+    fpdus: u32,
+    /// Messages that end in it.
+    messages: u32,
+    /// Operations that begin in it.
+    sends: u32,
+    writes: u32,
+    reads: u32,
+    read_responses: u32,
+}
+
+impl Ops {
+    fn count(self, counters: &Traffic) {
+        counters.tx_fpdus.add_alone(self.fpdus.into());
+        counters.tx_messages.add_alone(self.messages.into());
+        counters.tx_op_sends.add_alone(self.sends.into());
+        counters.tx_op_writes.add_alone(self.writes.into());
+        counters.tx_op_reads.add_alone(self.reads.into());
+        counters
+            .tx_op_read_responses
+            .add_alone(self.read_responses.into());
+    }
+}
+
 /// The agreed parameters of a connection's outbound half.
 pub(crate) struct TxConfig {
     pub(crate) crc: bool,
@@ -107,8 +134,8 @@ pub(crate) struct Tx {
     cfg: TxConfig,
     framer: Framer,
     batch: TxBatch,
-    /// Messages whose end is in the batch under way.
-    messages: u64,
+    /// What the batch under way has.
+    ops: Ops,
     current: Current,
     /// The request that was taken last. It is large, so it stays in place.
     wr: SendWr,
@@ -142,7 +169,7 @@ impl Tx {
             batch,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
-            messages: 0,
+            ops: Ops::default(),
             current: Current::none(sges)?,
             wr: SendWr::new(0, SendOp::Send, 0, 0),
             rest: KVec::with_capacity(sges_beyond(sges), GFP_KERNEL)?,
@@ -192,31 +219,34 @@ impl Tx {
         transport: &impl Transport,
         mut send: impl FnMut(&mut TxBatch) -> Result<Sent>,
     ) -> Step {
-        let counters = &queues.dev.counters;
+        let counters = &queues.counters;
         let mut total = 0;
         while !self.batch.is_empty() {
             match send(&mut self.batch) {
                 Ok(Sent::Bytes(n)) => {
                     self.batch.consume(n);
                     total += n;
-                    counters.tx_sends.add(1);
-                    counters.tx_bytes.add(n as u64);
+                    counters.tx_sends.add_alone(1);
+                    counters.tx_bytes.add_alone(n as u64);
                 }
                 Ok(Sent::WouldBlock) => {
-                    counters.tx_stalls.add(1);
+                    counters.tx_stalls.add_alone(1);
                     return match transport.has_room() {
                         true => {
-                            counters.tx_stalls_memory.add(1);
+                            counters.tx_stalls_memory.add_alone(1);
                             Step::NoMemory
                         }
-                        false => Step::Waits,
+                        false => {
+                            counters.tx_stalls_window.add_alone(1);
+                            Step::Waits
+                        }
                     };
                 }
                 Err(_) => return Step::Broken,
             }
         }
         if total != 0 {
-            counters.tx_messages.add(take(&mut self.messages));
+            take(&mut self.ops).count(counters);
             self.complete(queues);
         }
         Step::Sent(total)
@@ -337,7 +367,7 @@ impl Tx {
             self.current.end();
             self.blocked = None;
             if let Some(t) = due {
-                queues.dev.counters.terminate_sent(t.code());
+                queues.counters.terminate_sent(t.code());
                 self.current.terminate(t);
                 let built = self.append(transport);
                 self.current.end();

@@ -128,7 +128,31 @@ impl Driver for Rsiw {
     }
 
     fn port_stats(dev: &RdmaDevice<Self>, values: &mut [u64]) {
-        dev.data().counters.read(values);
+        let rnic = dev.data();
+        let (traffic, others) = values.split_at_mut(counters::Traffic::COUNT.min(values.len()));
+        traffic.fill(0);
+        rnic.qps.statistics().read(traffic);
+        for (value, n) in others.iter_mut().zip(rnic.counters.values()) {
+            *value = n;
+        }
+    }
+
+    fn new_counter_set(dev: &RdmaDevice<Self>) -> Result<u32> {
+        dev.data().qps.statistics().new_set()
+    }
+
+    fn free_counter_set(dev: &RdmaDevice<Self>, set: u32) {
+        dev.data().qps.statistics().free_set(set);
+    }
+
+    fn bind_counter_set(dev: &RdmaDevice<Self>, qp: &Arc<Qp>, set: Option<u32>) -> Result {
+        dev.data().qps.statistics().bind(qp.number(), set)
+    }
+
+    fn counter_set_stats(dev: &RdmaDevice<Self>, set: u32, values: &mut [u64]) {
+        // The counters of the device that are no queue pair's are 0 for a set.
+        values.fill(0);
+        dev.data().qps.statistics().read_set(set, values);
     }
 }
 

@@ -221,6 +221,7 @@ impl QpOps<Rsiw> for Qp {
     fn destroy(self: &Arc<Self>) -> Result {
         self.retire();
         self.stream.end();
+        self.close_account();
         Ok(())
     }
 

@@ -91,6 +91,8 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 			   size_t (*chunk)(void *ctx, const u8 *data,
 					   size_t len));
 u64 rust_helper_ksock_cookie(struct sock *sk);
+u32 rust_helper_ksock_retransmits(const struct sock *sk);
+u32 rust_helper_ksock_out_of_order(const struct sock *sk);
 bool rust_helper_ksock_at_eof(const struct sock *sk);
 int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,

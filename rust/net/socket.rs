@@ -359,6 +359,18 @@ impl TcpSocket {
         unsafe { bindings::ksock_bytes_acked(self.sk()) }
     }
 
+    /// Segments that were sent again so far; wraps. Context: any.
+    pub fn retransmits(&self) -> u32 {
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
+        unsafe { bindings::ksock_retransmits(self.sk()) }
+    }
+
+    /// Segments that were received out of order so far; wraps. Context: any.
+    pub fn out_of_order(&self) -> u32 {
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
+        unsafe { bindings::ksock_out_of_order(self.sk()) }
+    }
+
     /// Milliseconds since the peer's last acknowledgment, which need not be a new one. Context:
     /// any.
     pub fn last_ack_ms(&self) -> u32 {

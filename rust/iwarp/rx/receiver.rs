@@ -64,6 +64,7 @@ pub struct Receiver {
     /// The segment under way, `None` while its header has not passed all checks.
     segment: Option<Segment>,
     rules: Rules,
+    fpdus: u64,
 }
 
 impl Receiver {
@@ -83,6 +84,7 @@ impl Receiver {
             body: [0; TERMINATE_MAX],
             segment: None,
             rules: Rules::new(),
+            fpdus: 0,
         }
     }
 
@@ -92,6 +94,12 @@ impl Receiver {
     /// other RTR indications, zero-length Write and Read, need no such care.
     pub fn expect_rtr_send(&mut self) {
         self.rules.rtr_send = true;
+    }
+
+    /// The number of FPDUs that have come in full, and without a fault.
+    #[inline]
+    pub fn fpdus(&self) -> u64 {
+        self.fpdus
     }
 
     /// Whether the stream is between FPDUs, so that a FIN here cuts none short.
@@ -416,6 +424,7 @@ impl Receiver {
         if let Some(segment) = self.segment {
             self.complete(&segment, h)?;
         }
+        self.fpdus += 1;
         if self.phase != Phase::Closed {
             self.phase = Phase::Header;
         }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the queue pairs of a device have counted, added up: for the device, and for counter sets.
+//!
+//! Each queue pair counts for itself, and never begins anew. An administrator may bind queue
+//! pairs to a counter set (`rdma statistic qp bind`), which then has what they count from that
+//! moment on. The RDMA core adds the sets to what the device shows for itself. So a queue pair's
+//! counts are split in parts: those up to [`Account::since`] are in a sum already, and the rest
+//! belongs to its set, or to the device.
+
+use crate::{counters::Traffic, stream::Stream};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{RBTree, RBTreeNode},
+    sync::{Arc, Mutex},
+};
+
+/// A value of each counter.
+type Values = [u64; Traffic::COUNT];
+
+/// The accounts of a device's queue pairs. Its lock is a leaf but for the locks that
+/// [`Stream::sample`] takes.
+pub(crate) struct Statistics(Pin<KBox<Mutex<State>>>);
+
+struct State {
+    /// The device's own: of queue pairs that were in no set, for as long as they were not.
+    past: Values,
+    accounts: RBTree<u32, Account>,
+    /// The counter sets, each with the counts of queue pairs that were in it.
+    sets: RBTree<u32, Values>,
+    last_set: u32,
+}
+
+struct Account {
+    stream: Arc<Stream>,
+    /// What the queue pair had counted when it was bound last, or taken out of a set.
+    since: Values,
+    set: Option<u32>,
+}
+
+impl Account {
+    /// What the queue pair has counted since `since`, for its set or for the device.
+    fn rest(&self) -> Values {
+        self.stream.sample();
+        let mut values = self.stream.queues.counters.values();
+        for (value, since) in values.iter_mut().zip(self.since) {
+            *value = value.wrapping_sub(since);
+        }
+        values
+    }
+}
+
+fn add(sum: &mut [u64], values: &Values) {
+    for (sum, value) in sum.iter_mut().zip(values) {
+        *sum = sum.wrapping_add(*value);
+    }
+}
+
+impl State {
+    /// Adds the rest of an account to what it belongs to, and has it belong to `set` from now on.
+    fn move_to(&mut self, number: u32, set: Option<u32>) -> Result {
+        let account = self.accounts.get_mut(&number).ok_or(ENOENT)?;
+        // Sampled once: what is counted between the two would be lost.
+        let rest = account.rest();
+        add(&mut account.since, &rest);
+        let old = core::mem::replace(&mut account.set, set);
+        let sum = old.and_then(|old| self.sets.get_mut(&old));
+        add(sum.unwrap_or(&mut self.past), &rest);
+        Ok(())
+    }
+}
+
+impl Statistics {
+    /// Makes accounts of no queue pair. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        let state = State {
+            past: [0; Traffic::COUNT],
+            accounts: RBTree::new(),
+            sets: RBTree::new(),
+            last_set: 0,
+        };
+        Ok(Self(KBox::pin_init(
+            new_mutex!(state, "rsiw_statistics"),
+            GFP_KERNEL,
+        )?))
+    }
+
+    /// Opens the account of the queue pair with that number. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn open(&self, number: u32, stream: &Arc<Stream>) -> Result {
+        let account = Account {
+            stream: stream.clone(),
+            since: [0; Traffic::COUNT],
+            set: None,
+        };
+        let node = RBTreeNode::new(number, account, stream.owner().consumer().flags())?;
+        let old = self.0.lock().accounts.insert(node);
+        drop(old);
+        Ok(())
+    }
+
+    /// Closes an account: the queue pair counts nothing more. Context: sleeping.
+    pub(super) fn close(&self, number: u32) {
+        let mut state = self.0.lock();
+        let _ = state.move_to(number, None);
+        let account = state.accounts.remove_node(&number);
+        drop(state);
+        // Not under the lock, as this may be the last reference to the stream.
+        drop(account);
+    }
+
+    /// Adds what belongs to the device, and to no set, to `values`. Context: sleeping.
+    pub(crate) fn read(&self, values: &mut [u64]) {
+        let state = self.0.lock();
+        add(values, &state.past);
+        for account in state.accounts.values().filter(|a| a.set.is_none()) {
+            add(values, &account.rest());
+        }
+    }
+
+    /// Makes a counter set; returns its number, which is not 0. Context: sleeping. Errors:
+    /// `ENOMEM`; `EBUSY` if too many numbers are in use.
+    pub(crate) fn new_set(&self) -> Result<u32> {
+        const TRIES: u32 = 1 << 10;
+        let mut state = self.0.lock();
+        for _ in 0..TRIES {
+            state.last_set = state.last_set.checked_add(1).unwrap_or(1);
+            let set = state.last_set;
+            if state.sets.get(&set).is_none() {
+                let none = [0; Traffic::COUNT];
+                state.sets.try_create_and_insert(set, none, GFP_KERNEL)?;
+                return Ok(set);
+            }
+        }
+        Err(EBUSY)
+    }
+
+    /// Removes a counter set, in which no queue pair is any more. Context: sleeping.
+    pub(crate) fn free_set(&self, set: u32) {
+        let node = self.0.lock().sets.remove_node(&set);
+        drop(node);
+    }
+
+    /// Adds what the queue pairs of a set count to `values`. Context: sleeping.
+    pub(crate) fn read_set(&self, set: u32, values: &mut [u64]) {
+        let state = self.0.lock();
+        if let Some(past) = state.sets.get(&set) {
+            add(values, past);
+        }
+        for account in state.accounts.values().filter(|a| a.set == Some(set)) {
+            add(values, &account.rest());
+        }
+    }
+
+    /// Puts a queue pair into `set`, or takes it out of its set. Context: sleeping. Errors:
+    /// `ENOENT`: the queue pair is not, or not any more, one that counts.
+    pub(crate) fn bind(&self, number: u32, set: Option<u32>) -> Result {
+        self.0.lock().move_to(number, set)
+    }
+}
