@@ -479,7 +479,7 @@ impl<U: User> Conn<U> {
     }
 
     /// Milliseconds since the connection was made.
-    fn age(&self) -> i64 {
+    pub(super) fn age(&self) -> i64 {
         (Instant::now() - self.born).as_millis()
     }
 

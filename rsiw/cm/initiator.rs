@@ -13,6 +13,7 @@ use super::{
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open,
     pace::Place,
+    patience::Patience,
     registry::{InOrder, Registry},
     retry::{Backoff, Fallback},
     secure,
@@ -49,8 +50,8 @@ pub(super) struct Attempt<U: User> {
     pub(super) connect: u32,
     /// How often the peer's TCP has refused the connection.
     pub(super) refused: u32,
-    /// Milliseconds that the peer still has when the connection's timer runs out.
-    pub(super) left: u32,
+    /// How long the peer has, in the stage.
+    pub(super) patience: Patience,
     /// Over TLS, and only so.
     secure: bool,
     /// The place for the TLS handshake, until that is made.
@@ -110,7 +111,7 @@ pub(crate) fn connect<U: User>(
         large_fpdu: secure || settings.large_fpdu() && revision >= 2,
         connect: timeout::CONNECT,
         refused: 0,
-        left: 0,
+        patience: Patience::NONE,
         secure,
         place: None,
     };
@@ -204,7 +205,7 @@ impl<U: User> Attempt<U> {
             large_fpdu: false,
             connect: timeout::CONNECT,
             refused: 0,
-            left: 0,
+            patience: Patience::NONE,
             secure: false,
             place: None,
         };
@@ -223,9 +224,8 @@ impl<U: User> Attempt<U> {
     /// Sets the time-out of the stage to `ms` milliseconds. The timer runs for [`timeout::GLANCE`]
     /// at a time; see [`Attempt::cut_short`].
     pub(super) fn set_timeout(&mut self, conn: &Arc<Conn<U>>, ms: u32) {
-        let now = ms.min(timeout::GLANCE);
-        self.left = ms - now;
-        conn.set_timeout(now);
+        self.patience = Patience::new(conn, ms);
+        conn.set_timeout(ms.min(timeout::GLANCE));
     }
 
     /// Returns why the attempt ends, if an event ends it that does so in every stage.
@@ -240,11 +240,8 @@ impl<U: User> Attempt<U> {
         if conn.how().is_some() || leaves || expired && self.user.is_orphaned() {
             return Some(errno::ECONNABORTED.error());
         }
-        if expired && self.left == 0 {
+        if expired && !self.patience.go_on(conn, timeout::GLANCE) {
             return Some(errno::ETIMEDOUT.error());
-        }
-        if expired {
-            self.set_timeout(conn, self.left);
         }
         None
     }

@@ -33,6 +33,7 @@ mod listener;
 mod open;
 mod order;
 mod pace;
+mod patience;
 mod registry;
 mod responder;
 mod retry;

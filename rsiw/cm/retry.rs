@@ -47,9 +47,8 @@ impl<U: User> Backoff<U> {
         attempt.place = None;
         conn.set_timeout(timeout::REFUSED << attempt.refused);
         attempt.refused += 1;
-        // All tries together have hardly more time than one: each adds at most a second.
-        attempt.connect = timeout::CONNECT.min(attempt.left + timeout::GLANCE);
-        attempt.left = 0;
+        // All tries together have no more time than one.
+        attempt.connect = attempt.patience.left(conn).max(1);
         Stage::Backoff(Self { attempt })
     }
 

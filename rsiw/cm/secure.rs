@@ -17,6 +17,7 @@ use super::{
     initiator::{self, Attempt, Connecting},
     listener::PendingConn,
     pace::{Place, Side},
+    patience::Patience,
     responder::AwaitRequest,
     stage::Stage,
     timeout, Lost, User,
@@ -62,8 +63,7 @@ pub(super) struct AwaitOctet<U: User> {
 pub(super) struct Securing<U: User> {
     end: End<U>,
     handshake: Option<Handshake<Conn<U>>>,
-    /// Milliseconds that are left when the connection's timer runs out.
-    left: u32,
+    patience: Patience,
 }
 
 /// What this end is, and goes on with.
@@ -156,24 +156,23 @@ impl<U: User> Securing<U> {
     fn begin(conn: &Arc<Conn<U>>, end: End<U>) -> Stage<U> {
         // tlshd waits for data by the socket's own callbacks.
         conn.socket().detach();
-        let mut this = Self {
+        let this = Self {
             end,
             handshake: None,
-            left: timeout::TLS,
+            patience: Patience::new(conn, timeout::TLS),
         };
         this.set_timer(conn);
         this.try_start(conn)
     }
 
     /// The timer runs for a short time at once, to try again, or to see whether the process that
-    /// connects still exists.
-    fn set_timer(&mut self, conn: &Arc<Conn<U>>) {
-        let now = match self.handshake {
-            Some(_) => self.left.min(timeout::GLANCE),
-            None => self.left.min(timeout::PENDING),
+    /// connects still exists. Returns false if no time is left.
+    fn set_timer(&self, conn: &Arc<Conn<U>>) -> bool {
+        let look = match self.handshake {
+            Some(_) => timeout::GLANCE,
+            None => timeout::PENDING,
         };
-        self.left -= now;
-        conn.set_timeout(now);
+        self.patience.go_on(conn, look)
     }
 
     /// Asks for the handshake if it is this connection's turn.
@@ -199,7 +198,6 @@ impl<U: User> Securing<U> {
                 self.handshake = Some(handshake);
                 // In place of the short one. The callback of the handshake wakes the actor, which
                 // looks again when this step is over.
-                self.left += timeout::PENDING;
                 self.set_timer(conn);
                 Stage::Securing(self)
             }
@@ -226,10 +224,9 @@ impl<U: User> Securing<U> {
             };
         }
         if events.any(Events::TIMEOUT) {
-            if self.left == 0 {
+            if !self.set_timer(conn) {
                 return self.fail(conn, errno::ETIMEDOUT.error());
             }
-            self.set_timer(conn);
         }
         match self.handshake {
             Some(_) => Stage::Securing(self),
