@@ -8,7 +8,7 @@ use crate::{counters::Counters, limit::Limit, mem::Regions, settings::Settings};
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
 use net::{Keyring, PagePool};
-use rdma::{Consumer, DeviceHandle, OnceHandle};
+use rdma::{Consumer, DeviceHandle, DeviceName, OnceHandle};
 
 /// The driver, as the RDMA core knows it. Its operations are in `verbs`.
 pub(crate) struct Rsiw;
@@ -150,6 +150,14 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// The device's name at this moment, for tracepoints; none before it is registered. Context:
+    /// any.
+    pub(crate) fn name(&self) -> DeviceName {
+        self.handle()
+            .map(|handle| handle.name())
+            .unwrap_or_default()
+    }
+
     /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         gid: [u8; 6],

@@ -7,6 +7,7 @@
 //! [`receive`].
 
 mod receive;
+mod trace;
 
 use self::receive::RxOwner;
 use super::{
@@ -437,7 +438,13 @@ impl<U: User> Conn<U> {
 
     /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
     pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
-        let result = f(&mut self.stage.lock());
+        let result = {
+            let mut stage = self.stage.lock();
+            let from = stage.number();
+            let result = f(&mut stage);
+            self.trace_stage(from, &stage, Events(0));
+            result
+        };
         self.look_again();
         result
     }
@@ -465,7 +472,10 @@ impl<U: User> Conn<U> {
         };
         let events = self.take_events();
         let now = replace(&mut *stage, Stage::Closed);
-        let retry = match now.step(self, events) {
+        let from = now.number();
+        let next = now.step(self, events);
+        self.trace_stage(from, &next, events);
+        let retry = match next {
             Stage::Retry(retry) => retry,
             next => {
                 *stage = next;

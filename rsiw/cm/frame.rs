@@ -68,6 +68,12 @@ pub(super) fn send<U: User>(conn: &Conn<U>, bytes: &[u8]) -> Result {
     }
 }
 
+/// Sends an MPA Request or Reply, as [`send`].
+pub(super) fn send_frame<U: User>(conn: &Conn<U>, frame: &[u8]) -> Result {
+    conn.trace_frame(true, frame);
+    send(conn, frame)
+}
+
 /// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
 /// section 9). Context: sleeping. Errors: as of [`send`]; `EINVAL`.
 pub(super) fn send_terminate<U: User>(

@@ -311,7 +311,7 @@ fn send_request<U: User>(
     };
     let mut buf = frame::FRAME_BUF;
     let (mpa, len) = Initiator::request(&offer, &mut buf).map_err(|_| EINVAL)?;
-    frame::send(conn, buf.get(..len).ok_or(EINVAL)?)?;
+    frame::send_frame(conn, buf.get(..len).ok_or(EINVAL)?)?;
     Ok((mpa, reader))
 }
 
@@ -340,6 +340,7 @@ impl<U: User> AwaitReply<U> {
             mpa,
             reader,
         } = self;
+        conn.trace_frame(false, reader.octets());
         let Some(reply) = reader.frame() else {
             let e = errno::EPROTO.error();
             return close::fail_attempt(conn, &attempt, e, LastWords::None, None);

@@ -106,6 +106,7 @@ impl<U: User> AwaitRequest<U> {
     /// The Request has come: reports it.
     fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         self.slot.note_request();
+        conn.trace_frame(false, self.reader.octets());
         let request = self.reader.frame();
         if conn.socket().is_secure() && request.as_ref().is_some_and(Frame::markers) {
             conn.log_failure(format_args!(
@@ -238,7 +239,7 @@ impl<U: User> Requested<U> {
             .map_err(never)?;
         // The Reply is the first data that this end sends.
         let end = conn.socket().bytes_acked() + reply.len() as u64;
-        frame::send(conn, reply).map_err(|e| (Lost::Reset, e))?;
+        frame::send_frame(conn, reply).map_err(|e| (Lost::Reset, e))?;
         let info = ConnInfo {
             local: self.local,
             remote: self.remote,
@@ -358,7 +359,7 @@ fn refuse<U: User>(
     let sent = responder
         .reject(private_data, &mut buf)
         .map_err(|_| EINVAL)
-        .and_then(|len| frame::send(conn, buf.get(..len).ok_or(EINVAL)?));
+        .and_then(|len| frame::send_frame(conn, buf.get(..len).ok_or(EINVAL)?));
     match (sent, slot.linger_place()) {
         (Ok(()), Some(place)) => close::linger(conn, Some(place)),
         // If too many refused peers linger, this one may miss the Reply; but it sees the reset.

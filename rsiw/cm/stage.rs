@@ -65,6 +65,26 @@ pub(super) enum Stage<U: User> {
 }
 
 impl<U: User> Stage<U> {
+    /// The number that tracepoints know the stage by.
+    pub(super) fn number(&self) -> u8 {
+        match self {
+            Stage::AwaitTurn(_) => 0,
+            Stage::Connecting(_) => 1,
+            Stage::Backoff(_) => 2,
+            Stage::AwaitReply(_) => 3,
+            Stage::AwaitOctet(_) => 4,
+            Stage::Securing(_) => 5,
+            Stage::AwaitRequest(_) => 6,
+            Stage::Requested(_) => 7,
+            Stage::Streaming(_) => 8,
+            Stage::Draining(_) => 9,
+            Stage::FinSent(_) => 10,
+            Stage::Linger(_) => 11,
+            Stage::Retry(_) => 12,
+            Stage::Closed => 13,
+        }
+    }
+
     /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
     pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         match self {

@@ -23,12 +23,15 @@ use crate::{
     wr::Status,
 };
 use core::sync::atomic::{AtomicBool, Ordering};
+use iwarp::TermCode;
 use kernel::{prelude::*, sync::Arc};
 use kext::{lock::SpinLockIrq, new_spinlock_irq};
+use rdma::DeviceName;
 use reads::InboundReads;
 use rq::RecvQueue;
 use sq::{SendQueue, Seq};
 use state::{State, StateCell};
+use trace::Stall;
 
 /// The most requests that complete in one go, with interrupts off. A queue may have 32,768, and a
 /// process can have all of them complete at once, as often as it likes.
@@ -119,7 +122,25 @@ impl Queues {
 
     /// Goes to another state, as [`StateCell::advance`]. Context: any.
     pub(crate) fn advance(&self, to: State) -> Result<State, State> {
-        self.state.advance(to)
+        self.state.advance(to).inspect(|&from| {
+            trace::qp_state(|| (self.dev.name(), self.number(), from as u8, to as u8));
+        })
+    }
+
+    /// The fields of a tracepoint for a Terminate, that of this end if `out`.
+    pub(crate) fn trace_terminate(
+        &self,
+        out: bool,
+        code: TermCode,
+    ) -> (DeviceName, u32, bool, u8, u8, u8) {
+        let [layer, etype, code] = code.numbers();
+        (self.dev.name(), self.number(), out, layer, etype, code)
+    }
+
+    /// Has tracepoints tell what the queue pair waits for. Context: any.
+    #[inline]
+    pub(crate) fn trace_stall(&self, why: Stall) {
+        trace::stall(|| (self.dev.name(), self.number(), why as u8));
     }
 
     /// Whether an orderly close has begun.

@@ -16,6 +16,17 @@ use iwarp::{
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
     ReadRequest, Stag, TaggedOffset,
 };
+use trace::Stall;
+
+/// What tracepoints call the kinds of messages: RDMAP's opcodes, and the RTR.
+mod opcode {
+    pub(super) const WRITE: u8 = 0;
+    pub(super) const READ_REQUEST: u8 = 1;
+    pub(super) const READ_RESPONSE: u8 = 2;
+    pub(super) const SEND: u8 = 3;
+    pub(super) const TERMINATE: u8 = 7;
+    pub(super) const RTR: u8 = 16;
+}
 
 /// The protocol engine's access to memory and queues, for one chunk.
 pub(super) struct QpHandler<'a> {
@@ -44,6 +55,15 @@ impl Handler for QpHandler<'_> {
         if !p.last {
             self.st.access.hold();
         }
+        trace::fpdu_rx(|| {
+            let (opcode, stag, offset) = match p.target {
+                Target::Recv { offset } => (opcode::SEND, 0, offset.into()),
+                Target::Write { stag, to } => (opcode::WRITE, stag.0, to.0),
+                Target::ReadResponse { offset } => (opcode::READ_RESPONSE, 0, offset.into()),
+            };
+            let (dev, qpn) = (self.queues.dev.name(), self.queues.number());
+            (dev, qpn, opcode, stag, offset, p.len, p.last)
+        });
         match p.target {
             Target::Recv { offset } => self.begin_recv(offset, p),
             Target::Write { stag, to } => self.begin_write(stag, to, p),
@@ -98,6 +118,17 @@ impl Handler for QpHandler<'_> {
 
     fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
         self.started();
+        trace::message_rx(|| {
+            let (opcode, len) = match &event {
+                Event::Recv { len, .. } => (opcode::SEND, *len),
+                Event::Write => (opcode::WRITE, 0),
+                Event::ReadRequest(request) => (opcode::READ_REQUEST, request.len),
+                Event::ReadResponse { len } => (opcode::READ_RESPONSE, *len),
+                Event::Rtr => (opcode::RTR, 0),
+                Event::Terminate(_) => (opcode::TERMINATE, 0),
+            };
+            (self.queues.dev.name(), self.queues.number(), opcode, len)
+        });
         let counters = &self.queues.counters;
         counters.rx_messages.add_alone(1);
         let delivered = match event {
@@ -180,6 +211,7 @@ impl QpHandler<'_> {
         let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {
             counters.rx_stalls.add_alone(1);
+            self.queues.trace_stall(Stall::NoReceive);
         } else if waited && refusal == Refusal::NoBuffer {
             counters.rx_stall_timeouts.add_alone(1);
         }
@@ -271,9 +303,10 @@ impl QpHandler<'_> {
             source,
         };
         let pushed = self.queues.inbound.push(read);
-        let full = pushed.map_err(|_| Refusal::ReadQueueFull)?;
-        let counters = &self.queues.counters;
-        counters.rx_stalls_ird.add_alone(u64::from(full));
+        if pushed.map_err(|_| Refusal::ReadQueueFull)? {
+            self.queues.counters.rx_stalls_ird.add_alone(1);
+            self.queues.trace_stall(Stall::Ird);
+        }
         if request.len <= SHORT_READ {
             self.st.answer = true;
         } else {

@@ -41,15 +41,18 @@ impl Stream {
         let event = match fault.kind() {
             FaultKind::Crc => {
                 counters.rx_crc_errors.add(1);
+                self.trace_refused(TermCode::MPA_CRC);
                 QpEvent::Fatal
             }
             FaultKind::Local => QpEvent::Fatal,
             FaultKind::Framing => {
                 counters.peer_fault(TermCode::MPA_FPDU_START);
+                self.trace_refused(TermCode::MPA_FPDU_START);
                 QpEvent::RequestError
             }
             FaultKind::Ddp(code) | FaultKind::Rdmap(code) => {
                 counters.peer_fault(code);
+                self.trace_refused(code);
                 QpEvent::AccessError
             }
         };
@@ -62,10 +65,18 @@ impl Stream {
         }
     }
 
+    fn trace_refused(&self, code: TermCode) {
+        trace::refused(|| {
+            let [layer, etype, code] = code.numbers();
+            (self.dev().name(), self.queues.number(), layer, etype, code)
+        });
+    }
+
     /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
     /// callback.
     fn peer_terminated(&self, t: &Terminate) {
         self.queues.counters.terminate_received(t.code());
+        trace::terminate(|| self.queues.trace_terminate(false, t.code()));
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
         if t.read_request().is_some() {

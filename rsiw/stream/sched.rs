@@ -33,6 +33,7 @@ impl Stream {
     pub(crate) fn wake_tx(self: &Arc<Self>) {
         // It fails only if the work is queued already, which serves as well. (The work may run from
         // one queue and be queued on the other. If it runs there, too, it finds tx locked.)
+        self.trace_tx(trace::Tx::Wake);
         let _ = self.dev().workqueues.tx_now().queue().enqueue(self.clone());
     }
 
@@ -47,6 +48,7 @@ impl Stream {
         let Some(mut guard) = self.tx.try_lock_or_signal() else {
             return;
         };
+        self.trace_tx(trace::Tx::Run);
         // Other threads may ring the doorbell without end, so the loop is bounded. Then the worker
         // goes on.
         for _ in 0..ROUNDS {
@@ -56,14 +58,21 @@ impl Stream {
                 }
             }
             guard = match guard.unlock() {
-                Ok(()) => return,
+                Ok(()) => return self.trace_tx(trace::Tx::Sleep),
                 Err(signalled) => signalled,
             };
         }
         // Wake-ups that arrive while tx is locked here are lost; the `wake_tx()` below makes up for
         // them.
         drop(guard);
+        self.trace_tx(trace::Tx::HandOver);
         self.wake_tx();
+    }
+
+    /// Has tracepoints tell what tx does.
+    #[inline]
+    fn trace_tx(&self, what: trace::Tx) {
+        trace::tx(|| (self.dev().name(), self.queues.number(), what as u8));
     }
 
     /// Sends until one of these: nothing is left to send, the socket has no room, `left` bytes were

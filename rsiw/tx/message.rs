@@ -17,6 +17,7 @@ use iwarp::{
     Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate,
 };
 use kernel::prelude::*;
+use trace::Stall;
 
 /// The message under way. A queue pair has one of these, which is used for one message after the
 /// other in place.
@@ -148,12 +149,15 @@ impl Tx {
                 },
             };
             if let Err(why) = queues.sq.may_start(&self.wr) {
-                let stalls = match why {
-                    ReadsBefore::Fence => &queues.counters.tx_stalls_fence,
-                    ReadsBefore::Ord => &queues.counters.tx_stalls_ord,
-                };
                 // Each request counts once, however often tx looks at it.
-                stalls.add_alone(u64::from(!waited));
+                if !waited {
+                    let (stalls, cause) = match why {
+                        ReadsBefore::Fence => (&queues.counters.tx_stalls_fence, Stall::Fence),
+                        ReadsBefore::Ord => (&queues.counters.tx_stalls_ord, Stall::Ord),
+                    };
+                    stalls.add_alone(1);
+                    queues.trace_stall(cause);
+                }
                 self.blocked = Some(seq);
                 self.more = false;
                 break;

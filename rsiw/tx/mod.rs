@@ -37,6 +37,7 @@ use iwarp::{tx::Framer, Terminate};
 use kernel::prelude::*;
 use message::{Current, Source};
 use net::{LockedSock, Sent, TxBatch};
+use trace::Stall;
 
 /// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
 /// has interrupted. The worker sends the rest.
@@ -234,10 +235,12 @@ impl Tx {
                     return match transport.has_room() {
                         true => {
                             counters.tx_stalls_memory.add_alone(1);
+                            queues.trace_stall(Stall::Memory);
                             Step::NoMemory
                         }
                         false => {
                             counters.tx_stalls_window.add_alone(1);
+                            queues.trace_stall(Stall::Window);
                             Step::Waits
                         }
                     };
@@ -368,6 +371,7 @@ impl Tx {
             self.blocked = None;
             if let Some(t) = due {
                 queues.counters.terminate_sent(t.code());
+                trace::terminate(|| queues.trace_terminate(true, t.code()));
                 self.current.terminate(t);
                 let built = self.append(transport);
                 self.current.end();

@@ -15,6 +15,7 @@ FORBIDDEN = {
     ],
     "rust/net": [(r"\brsiw::|\biwarp::", "a reusable crate knows nothing of the driver")],
     "rust/rdma": [(r"\brsiw::|\biwarp::", "a reusable crate knows nothing of the driver")],
+    "rust/trace": [(r"\brsiw::|\biwarp::|\bnet::|\brdma::|\bkext::", "it knows the events alone")],
     "rust/kext": [(r"\brsiw::|\biwarp::|\bnet::|\brdma::|\bib_|\bsock", "it knows neither RDMA nor sockets")],
     "rsiw": [
         (r"\brdma_bindings\b|\bkernel::bindings\b", "raw C is named in rust/ only"),

@@ -35,6 +35,7 @@ SOURCES = {
     4: [("rust/rdma", IB + "rust/rdma")],
     5: [("rust/iwarp", IB + "rust/iwarp"), ("tests/kunit", IB + "rust/tests/kunit"),
         ("tests/host/suites", IB + "rust/tests/host/suites")],
+    8: [("rust/trace", IB + "sw/rsiw/trace")],
 }
 # The driver is posted in pieces, and compiled with the last.
 DRIVER = {

@@ -62,6 +62,11 @@ impl FrameReader {
         Ok(bytes.len().saturating_sub(rest.len()))
     }
 
+    /// What has come of the frame.
+    pub fn octets(&self) -> &[u8] {
+        self.buf.get(..self.have).unwrap_or_default()
+    }
+
     /// The frame, once it is complete.
     pub fn frame(&self) -> Option<Frame<'_>> {
         let header = self.header?;

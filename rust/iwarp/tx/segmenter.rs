@@ -75,6 +75,13 @@ impl Segment {
         }
     }
 
+    /// The RDMAP opcode, as it is on the wire.
+    #[inline]
+    pub const fn opcode(&self) -> u8 {
+        // Behind ULPDU Length and the control field of DDP.
+        self.header[3] & 0x0f
+    }
+
     /// Octets of the message before this segment's payload.
     #[inline]
     pub const fn payload_offset(&self) -> u32 {

@@ -79,6 +79,22 @@ impl DeviceName {
     }
 }
 
+impl AsRef<[u8]> for DeviceName {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl Default for DeviceName {
+    /// No name.
+    fn default() -> Self {
+        Self {
+            name: [0; NAME_MAX],
+            len: 0,
+        }
+    }
+}
+
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_bytes().utf8_chunks().try_for_each(|chunk| {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tracepoints tell of a connection.
+
+use super::{Conn, Events};
+use crate::cm::{stage::Stage, User};
+
+impl<U: User> Conn<U> {
+    /// Has tracepoints tell of another stage.
+    pub(super) fn trace_stage(&self, from: u8, to: &Stage<U>, events: Events) {
+        let to = to.number();
+        if from != to {
+            ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.0));
+        }
+    }
+
+    /// Has tracepoints tell of an MPA Request or Reply, whose octets these are.
+    pub(in crate::cm) fn trace_frame(&self, out: bool, frame: &[u8]) {
+        ::trace::mpa_frame(|| {
+            let octet = |i| frame.get(i).copied().unwrap_or(0);
+            // Keys are "MPA ID Req Frame" and "MPA ID Rep Frame".
+            let reply = octet(9) == b'p';
+            let len = u16::from_be_bytes([octet(18), octet(19)]);
+            let dev = self.dev().name();
+            (dev, self.serial, out, reply, octet(16), octet(17), len)
+        });
+    }
+}
