@@ -7,12 +7,11 @@
 //! [`receive`].
 
 mod receive;
+mod time;
 mod trace;
 
 use self::receive::RxOwner;
-use super::{
-    order::Turn, registry::InOrder, registry::Registry, stage::Stage, timeout, Close, User,
-};
+use super::{order::Turn, registry::InOrder, registry::Registry, stage::Stage, Close, User};
 use crate::{device::Device, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
@@ -36,9 +35,6 @@ use kext::{
 };
 use net::{HandshakeOwner, Identity, PagePool, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
-
-/// Milliseconds by which a timer may run out early.
-const TICK: i64 = 20;
 
 /// The events since the actor last looked, one bit each.
 #[derive(Clone, Copy)]
@@ -413,29 +409,6 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
-    /// Context: any.
-    pub(super) fn set_timeout(self: &Arc<Self>, ms: u32) {
-        let deadline = self.age() + i64::from(ms);
-        self.deadline.store(deadline, Ordering::Relaxed);
-        self.timer.arm(&self.dev().workqueues.cm, self.clone(), ms);
-    }
-
-    /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time
-    /// is at most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
-    pub(super) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
-        self.set_timeout(match self.registry.is_leaving() {
-            true => ms.min(timeout::LEAVE),
-            false => ms,
-        });
-    }
-
-    /// Sets no time-out for the stage.
-    pub(super) fn clear_timeout(&self) {
-        self.deadline.store(i64::MAX, Ordering::Relaxed);
-        self.timer.cancel();
-    }
-
     /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
     pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
         let result = {
@@ -486,25 +459,5 @@ impl<U: User> Conn<U> {
         // The retry makes another connection, with a stage of its own.
         drop(stage);
         retry.run(self);
-    }
-
-    /// Milliseconds since the connection was made.
-    pub(super) fn age(&self) -> i64 {
-        (Instant::now() - self.born).as_millis()
-    }
-
-    fn take_events(self: &Arc<Self>) -> Events {
-        let events = self.events.swap(0, Ordering::Acquire);
-        let deadline = self.deadline.load(Ordering::Relaxed);
-        let left = deadline.saturating_sub(self.age());
-        if events & Events::TIMEOUT == 0 || left <= TICK {
-            return Events(events);
-        }
-        // It may be a former stage's. Or the timer was early: jiffies were late when it was armed,
-        // as a hypervisor had stopped the processor that counts them. Then none is to come.
-        if deadline != i64::MAX {
-            self.set_timeout(u32::try_from(left).unwrap_or(u32::MAX));
-        }
-        Events(events & !Events::TIMEOUT)
     }
 }

@@ -259,3 +259,14 @@ void *rust_helper_ksock_page_address(struct page *page)
 {
 	return page_address(page);
 }
+
+/* What TCP has sent again, and what has come out of order. */
+u32 rust_helper_ksock_retransmits(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->total_retrans);
+}
+
+u32 rust_helper_ksock_out_of_order(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->rcv_ooopack);
+}

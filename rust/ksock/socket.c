@@ -471,16 +471,6 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 	return ret;
 }
 
-u32 rust_helper_ksock_retransmits(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->total_retrans);
-}
-
-u32 rust_helper_ksock_out_of_order(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->rcv_ooopack);
-}
-
 /* Makes the cookie if nobody has asked for it before. */
 u64 rust_helper_ksock_cookie(struct sock *sk)
 {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The timer of a connection, of which there is one: each stage sets it anew.
+
+use super::{Conn, Events};
+use crate::cm::{timeout, User};
+use core::sync::atomic::Ordering;
+use kernel::{sync::Arc, time::Instant};
+
+/// Milliseconds by which a timer may run out early.
+const TICK: i64 = 20;
+
+impl<U: User> Conn<U> {
+    /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
+    /// Context: any.
+    pub(in crate::cm) fn set_timeout(self: &Arc<Self>, ms: u32) {
+        let deadline = self.age() + i64::from(ms);
+        self.deadline.store(deadline, Ordering::Relaxed);
+        self.timer.arm(&self.dev().workqueues.cm, self.clone(), ms);
+    }
+
+    /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time
+    /// is at most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
+    pub(in crate::cm) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
+        self.set_timeout(match self.registry.is_leaving() {
+            true => ms.min(timeout::LEAVE),
+            false => ms,
+        });
+    }
+
+    /// Sets no time-out for the stage.
+    pub(in crate::cm) fn clear_timeout(&self) {
+        self.deadline.store(i64::MAX, Ordering::Relaxed);
+        self.timer.cancel();
+    }
+
+    /// Milliseconds since the connection was made.
+    pub(in crate::cm) fn age(&self) -> i64 {
+        (Instant::now() - self.born).as_millis()
+    }
+
+    pub(super) fn take_events(self: &Arc<Self>) -> Events {
+        let events = self.events.swap(0, Ordering::Acquire);
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        let left = deadline.saturating_sub(self.age());
+        if events & Events::TIMEOUT == 0 || left <= TICK {
+            return Events(events);
+        }
+        // It may be a former stage's. Or the timer was early: jiffies were late when it was armed,
+        // as a hypervisor had stopped the processor that counts them. Then none is to come.
+        if deadline != i64::MAX {
+            self.set_timeout(u32::try_from(left).unwrap_or(u32::MAX));
+        }
+        Events(events & !Events::TIMEOUT)
+    }
+}
