@@ -21,9 +21,10 @@ start() {
 }
 # Its Request is answered, and its bad FPDU by a Terminate.
 as_client() {
+	: >"$WORK/s_client"
 	{
 		printf 'MPA ID Req Frame\x00\x01\x00\x00'
-		sleep 2
+		wait_for 10 grep -a -q 'MPA ID Rep Frame' "$WORK/s_client"
 		printf '\x00\x12\xff\xff0123456789abcdef'
 		sleep 2
 	} | timeout 20 openssl s_client -quiet -connect "$ADDR:7500" -CAfile "$TLS/ca.pem" -cert "$TLS/hosta.pem" \
@@ -33,8 +34,9 @@ as_client() {
 }
 # A server that refuses the Request, as its Reply's R bit says.
 as_server() {
+	: >"$WORK/s_server"
 	{
-		sleep 3
+		wait_for 20 grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
 		printf 'MPA ID Rep Frame\x30\x02\x00\x04\x00\x00\x00\x00'
 		sleep 3
 	} | timeout 30 openssl s_server -quiet -accept 7600 -Verify 1 -verify_return_error -CAfile "$TLS/ca.pem" \
