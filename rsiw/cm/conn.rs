@@ -214,7 +214,10 @@ impl<U: User> Conn<U> {
         registry.enter(&conn)?;
         let attached = conn.socket.attach(conn.clone());
         match attached.and_then(|()| first(&conn)) {
-            Ok(first) => *stage = first,
+            Ok(first) => {
+                conn.trace_stage(Stage::<U>::Closed.number(), &first, Events(0));
+                *stage = first;
+            }
             Err(e) => {
                 conn.leave();
                 return Err(e);
@@ -456,6 +459,7 @@ impl<U: User> Conn<U> {
                 return self.look_again();
             }
         };
+        self.trace_stage(Stage::<U>::RETRY, &stage, events);
         // The retry makes another connection, with a stage of its own.
         drop(stage);
         retry.run(self);

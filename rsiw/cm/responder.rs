@@ -298,6 +298,10 @@ fn answer<U: User>(
     let (info, reply_end) = match requested.accept(conn, &user, param) {
         Ok(accepted) => accepted,
         Err((why, e)) => {
+            if matches!(why, Lost::Reset) {
+                // It had reached data transfer.
+                conn.dev().counters.connections_aborted.add(1);
+            }
             *stage = close::drop_unknown(conn);
             user.lost(why);
             return Err(e);

@@ -65,6 +65,9 @@ pub(super) enum Stage<U: User> {
 }
 
 impl<U: User> Stage<U> {
+    /// The number of [`Stage::Retry`].
+    pub(super) const RETRY: u8 = 12;
+
     /// The number that tracepoints know the stage by.
     pub(super) fn number(&self) -> u8 {
         match self {
@@ -80,7 +83,7 @@ impl<U: User> Stage<U> {
             Stage::Draining(_) => 9,
             Stage::FinSent(_) => 10,
             Stage::Linger(_) => 11,
-            Stage::Retry(_) => 12,
+            Stage::Retry(_) => Self::RETRY,
             Stage::Closed => 13,
         }
     }

@@ -12,7 +12,7 @@ use crate::{counters::Traffic, stream::Stream};
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::{RBTree, RBTreeNode},
+    rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
     sync::{Arc, Mutex},
 };
 
@@ -27,10 +27,22 @@ struct State {
     /// The device's own: of queue pairs that were in no set, for as long as they were not.
     past: Values,
     accounts: RBTree<u32, Account>,
-    /// The counter sets, each with the counts of queue pairs that were in it.
-    sets: RBTree<u32, Values>,
+    sets: RBTree<u32, Set>,
     last_set: u32,
 }
+
+/// A counter set.
+struct Set {
+    /// What queue pairs have counted that were in it.
+    past: Values,
+    /// What was read last, and when (in milliseconds), until something changes. The core reads a
+    /// set once for each counter that the device has, and each time it would be added up anew.
+    last: Option<(u32, Values)>,
+}
+
+/// Milliseconds for which a set's counts are not added up anew; as long as the core keeps those of
+/// the device.
+const LIFESPAN: u32 = 10;
 
 struct Account {
     stream: Arc<Stream>,
@@ -61,12 +73,21 @@ impl State {
     /// Adds the rest of an account to what it belongs to, and has it belong to `set` from now on.
     fn move_to(&mut self, number: u32, set: Option<u32>) -> Result {
         let account = self.accounts.get_mut(&number).ok_or(ENOENT)?;
+        if account.set.is_some() && set.is_some() {
+            return Err(EBUSY);
+        }
         // Sampled once: what is counted between the two would be lost.
         let rest = account.rest();
         add(&mut account.since, &rest);
         let old = core::mem::replace(&mut account.set, set);
-        let sum = old.and_then(|old| self.sets.get_mut(&old));
-        add(sum.unwrap_or(&mut self.past), &rest);
+        let sum = match old.and_then(|old| self.sets.get_mut(&old)) {
+            Some(set) => {
+                set.last = None;
+                &mut set.past
+            }
+            None => &mut self.past,
+        };
+        add(sum, &rest);
         Ok(())
     }
 }
@@ -99,7 +120,8 @@ impl Statistics {
         Ok(())
     }
 
-    /// Closes an account: the queue pair counts nothing more. Context: sleeping.
+    /// Closes an account: the consumer has destroyed the queue pair. What a connection that lingers
+    /// still counts is in no sum. Context: sleeping.
     pub(super) fn close(&self, number: u32) {
         let mut state = self.0.lock();
         let _ = state.move_to(number, None);
@@ -122,13 +144,18 @@ impl Statistics {
     /// `ENOMEM`; `EBUSY` if too many numbers are in use.
     pub(crate) fn new_set(&self) -> Result<u32> {
         const TRIES: u32 = 1 << 10;
+        // Not under the lock: those who make and destroy queue pairs may be needed to free memory.
+        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let mut state = self.0.lock();
         for _ in 0..TRIES {
             state.last_set = state.last_set.checked_add(1).unwrap_or(1);
             let set = state.last_set;
             if state.sets.get(&set).is_none() {
-                let none = [0; Traffic::COUNT];
-                state.sets.try_create_and_insert(set, none, GFP_KERNEL)?;
+                let empty = Set {
+                    past: [0; Traffic::COUNT],
+                    last: None,
+                };
+                state.sets.insert(node.into_node(set, empty));
                 return Ok(set);
             }
         }
@@ -143,17 +170,28 @@ impl Statistics {
 
     /// Adds what the queue pairs of a set count to `values`. Context: sleeping.
     pub(crate) fn read_set(&self, set: u32, values: &mut [u64]) {
-        let state = self.0.lock();
-        if let Some(past) = state.sets.get(&set) {
-            add(values, past);
-        }
-        for account in state.accounts.values().filter(|a| a.set == Some(set)) {
-            add(values, &account.rest());
-        }
+        let State { accounts, sets, .. } = &mut *self.0.lock();
+        let Some(Set { past, last }) = sets.get_mut(&set) else {
+            return;
+        };
+        let now = kext::jiffies_ms();
+        let sum = match last {
+            Some((then, sum)) if now.wrapping_sub(*then) < LIFESPAN => *sum,
+            _ => {
+                let mut sum = *past;
+                for account in accounts.values().filter(|a| a.set == Some(set)) {
+                    add(&mut sum, &account.rest());
+                }
+                *last = Some((now, sum));
+                sum
+            }
+        };
+        add(values, &sum);
     }
 
     /// Puts a queue pair into `set`, or takes it out of its set. Context: sleeping. Errors:
-    /// `ENOENT`: the queue pair is not, or not any more, one that counts.
+    /// `ENOENT`: the queue pair is not, or not any more, one that counts. `EBUSY`: it is in a set,
+    /// as two who bind it have come at once.
     pub(crate) fn bind(&self, number: u32, set: Option<u32>) -> Result {
         self.0.lock().move_to(number, set)
     }

@@ -184,9 +184,8 @@ impl User for Stream {
             self.enter_error();
             self.end_receiving();
         }
-        self.sample();
         // A connection's last reference must not be dropped under a spinlock.
-        let conn = self.shared.lock().conn.take();
+        let conn = self.shared.lock().leave_conn(&self.queues.counters);
         drop(conn);
     }
 }

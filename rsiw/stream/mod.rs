@@ -26,6 +26,7 @@ mod sched;
 
 use crate::{
     cm,
+    counters::Traffic,
     cq::Notify,
     device::Device,
     limit::Held,
@@ -59,10 +60,40 @@ pub(crate) type Conn = cm::Conn<Stream>;
 struct Shared {
     /// The connection, from `attach` to the end.
     conn: Option<Arc<Conn>>,
+    /// What TCP had counted for connections before this one, attempts that were repeated:
+    /// retransmissions, and segments out of order.
+    tcp_before: (u64, u64),
     /// A Terminate that tx is to send.
     terminate: Option<Terminate>,
     /// Calls to the consumers of the send and the receive CQ that the worker is to make.
     deferred_notify: (Notify, Notify),
+}
+
+impl Shared {
+    /// Notes what TCP has counted so far. The lock is held, so a later value is never overwritten
+    /// by an earlier one.
+    fn sample(&self, counters: &Traffic) {
+        if let Some(conn) = &self.conn {
+            let (socket, (retransmits, out_of_order)) = (conn.socket(), self.tcp_before);
+            let of = |before: u64, now: u32| before.wrapping_add(now.into());
+            counters
+                .tcp_retransmits
+                .set(of(retransmits, socket.retransmits()));
+            counters
+                .tcp_out_of_order
+                .set(of(out_of_order, socket.out_of_order()));
+        }
+    }
+
+    /// Takes the connection, after a last look at what TCP has counted.
+    fn leave_conn(&mut self, counters: &Traffic) -> Option<Arc<Conn>> {
+        self.sample(counters);
+        self.tcp_before = (
+            counters.tcp_retransmits.get(),
+            counters.tcp_out_of_order.get(),
+        );
+        self.conn.take()
+    }
 }
 
 /// How far the end of a stream has come.
@@ -146,6 +177,7 @@ impl Stream {
     ) -> Result<Arc<Self>> {
         let shared = Shared {
             conn: None,
+            tcp_before: (0, 0),
             terminate: None,
             deferred_notify: Default::default(),
         };
@@ -198,12 +230,7 @@ impl Stream {
     /// Notes what TCP has counted for the connection, which nobody tells of. Context: any, without
     /// the lock of `shared`.
     pub(crate) fn sample(&self) {
-        if let Some(conn) = self.conn() {
-            let counters = &self.queues.counters;
-            let socket = conn.socket();
-            counters.tcp_retransmits.set(socket.retransmits().into());
-            counters.tcp_out_of_order.set(socket.out_of_order().into());
-        }
+        self.shared.lock().sample(&self.queues.counters);
     }
 
     /// Whom TLS has shown the peer to be, if there is a connection with TLS. Context: any.

@@ -216,11 +216,11 @@ impl Tx {
                 access.hold();
             }
             let count = self.count_like(&fpdu, &layout, most);
-            let (opcode, len) = (fpdu.opcode(), self.framer.fpdu_len(&fpdu) as u32);
             match self.put_fpdus(&mut access, fpdu, count) {
                 Ok(()) => trace::fpdu_tx(|| {
                     let (dev, qpn) = (queues.dev.name(), queues.number());
-                    (dev, qpn, opcode, len, count as u32)
+                    let len = fpdu.fpdu_len() as u32;
+                    (dev, qpn, fpdu.opcode(), len, count as u32)
                 }),
                 Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
                     // Send the batch as it is. The FPDU is made again afterwards, when there is

@@ -120,7 +120,10 @@ TRACE_EVENT(rsiw_mpa_frame,
 		  __entry->flags, __entry->revision, __entry->len)
 );
 
-/* @count FPDUs of one message, each with @len octets, are in the batch for TCP. */
+/*
+ * @count FPDUs of one message, each with @len octets beside markers, are in the
+ * batch for TCP.
+ */
 TRACE_EVENT(rsiw_fpdu_tx,
 	TP_PROTO(const char *dev, u32 dev_len, u32 qpn, u8 opcode, u32 len, u32 count),
 	TP_ARGS(dev, dev_len, qpn, opcode, len, count),

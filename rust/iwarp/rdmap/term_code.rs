@@ -147,13 +147,13 @@ impl TermCode {
         self.code
     }
 
-    /// The 16 bits that begin the Terminate Control field (Figure 8).
-    #[inline]
     /// Layer, Error Type and Error Code, as they are on the wire.
     pub const fn numbers(self) -> [u8; 3] {
         [self.layer, self.etype, self.code]
     }
 
+    /// The 16 bits that begin the Terminate Control field (Figure 8).
+    #[inline]
     pub(crate) const fn bits(self) -> [u8; 2] {
         [(self.layer << 4) | self.etype, self.code]
     }

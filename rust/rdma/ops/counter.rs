@@ -9,6 +9,7 @@ use super::{errno, Ops};
 use crate::{device::Device, object::qp::QpObject, Driver};
 use core::ptr;
 use kernel::prelude::*;
+use kext::noio::noio;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
@@ -39,8 +40,9 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `qp` is of this device and has its state: the core found it in the list of
         // resources, whose entry it holds, or is in a verb on it. It has the lock of `counter`, and
-        // both are of one device.
-        errno(unsafe {
+        // both are of one device. The core lets two bind one queue pair at once, to two sets; the
+        // driver refuses one of them. Queue pairs of the kernel need these locks, too.
+        errno(noio(|| unsafe {
             let dev = Device::<D>::from_raw((*qp).device);
             let is_new = (*counter).id == 0;
             let set = match is_new {
@@ -58,7 +60,7 @@ impl<D: Driver> Ops<D> {
                 (*qp).counter = counter;
                 Ok(())
             })
-        })
+        }))
     }
 
     /// The `counter_unbind_qp` operation.
@@ -95,7 +97,8 @@ impl<D: Driver> Ops<D> {
     pub(super) unsafe extern "C" fn counter_update_stats(
         counter: *mut bindings::rdma_counter,
     ) -> i32 {
-        let Ok(mut values) = KVec::from_elem(0, D::PORT_STATS.len(), GFP_KERNEL) else {
+        // Without I/O, as who destroys a queue pair of the kernel waits for the lock of `counter`.
+        let Ok(mut values) = noio(|| KVec::from_elem(0, D::PORT_STATS.len(), GFP_KERNEL)) else {
             return ENOMEM.to_errno();
         };
         // SAFETY: The device is there as long as it has counter sets. `stats` comes from

@@ -51,6 +51,8 @@ cause() {
 	LIMIT=60 run "$heading: the guide's commands tell it" tells "$heading" "$@"
 }
 all_told() { diff <(printf '%s\n' "${told[@]}" | sort) <(sed -n 's/^### //p' "$guide" | sort); }
+# The counters begin anew, so that none tells of an earlier cause.
+fresh() { { both unload_driver && both load_driver initiator_wait_ms=0; } >/dev/null 2>&1; }
 # verbs NAME: a test of the verbs test program.
 verbs() {
 	peer_bg verbs rsiw-verbs server "$PEER"
@@ -64,6 +66,7 @@ nobody() { ! rping -c -a "$PEER" -p 7180 -C 1; }
 run "a client connects to nobody" nobody
 cause "Nobody listens" "connects_refused [1-9]" "FAIL port +nobody listens on port 7180"
 
+fresh || exit 1
 peer nft 'add table inet t; add chain inet t input { type filter hook input priority 0; policy accept; }
 	add rule inet t input tcp dport 7180 drop'
 peer_bg server rping -s -a "$PEER" -p 7180
@@ -91,21 +94,26 @@ cause "Another network namespace" "FAIL namespace .*rsiw0 belongs to" "netns sha
 ip netns del other
 CLIENT=()
 
+fresh || exit 1
 run "a client writes to a wrong key" verbs write-bad-key
 cause "A wrong key" "rx_faults_access [1-9]" "rsiw0: QP [0-9]+, peer .*STag"
 
+fresh || exit 1
 run "a client sends where no receive is posted" verbs late-in-vain
-cause "No receive was posted" "rx_stalls [1-9]" "rx_stall_timeouts [1-9]" "rsiw0: QP [0-9]+, peer .*"
+cause "No receive was posted" "rx_stalls [1-9]" "rx_stall_timeouts [1-9]" "rsiw0: QP [0-9]+, peer .*no receive buffer"
 
+fresh || exit 1
 crcs() { TIME=6 python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7402 octets >"$WORK/crcs" 2>&1; }
 LIMIT=60 run "a peer sends wrong CRCs" crcs
 cause "Wrong CRCs" "rx_crc_errors [1-9]" "rsiw0: QP [0-9]+, peer .*CRC"
 
+fresh || exit 1
 no_reads() {
 	peer_bg server python3 /tests/admin/no_reads.py server "$PEER" 7190
 	server_up 7190 || { cat "$WORK/server"; return 1; }
 	python3 /tests/admin/no_reads.py client "$PEER" 7190 >"$WORK/no_reads" 2>&1 &
-	wait_for 20 grep -q status "$WORK/no_reads" || { cat "$WORK/no_reads" "$WORK/server"; return 1; }
+	# IBV_WC_LOC_QP_OP_ERR.
+	wait_for 20 grep -q "status 2" "$WORK/no_reads" || { cat "$WORK/no_reads" "$WORK/server"; return 1; }
 	cat "$WORK/no_reads"
 }
 run "a client that agreed on no Reads reads" no_reads
@@ -113,6 +121,7 @@ cause "No Read is allowed" "drv_ord 0"
 pkill -f no_reads.py
 peer_kill server
 
+fresh || exit 1
 peer nft 'add table inet t; add chain inet t hole { type filter hook prerouting priority -300; }
 	add rule inet t hole meta length 1200-65535 drop'
 hole() {
@@ -125,6 +134,7 @@ cause "Large packets vanish" "tcp_retransmits [1-9]" "FAIL mtu .*vanish"
 peer nft flush ruleset
 peer_kill server
 
+fresh || exit 1
 peer sh -c 'echo 60000 >/sys/class/infiniband/rsiw0/settings/recv_wait_ms'
 sleeps() {
 	peer_bg server qperf
@@ -135,11 +145,12 @@ sleeps() {
 	nap 3
 }
 run "the peer's program is stopped" sleeps
-cause "The peer sleeps" "tx_stalls_window [1-9]" "rx_stalls ([2-9]|[1-9][0-9])" "ESTAB +[0-9]+ +[1-9].* 10.7.0.2"
+cause "The peer sleeps" "tx_stalls_window [1-9]" "rx_stalls [1-9]" "ESTAB +[0-9]+ +[1-9].* 10.7.0.2"
 pkill -9 qperf
 peer pkill -9 qperf
 peer_kill server
 
+fresh || exit 1
 short() {
 	sysctl -n net.ipv4.tcp_mem >"$WORK/tcp_mem"
 	peer_bg server ib_write_bw -R -p 7182 -d "$PEER_DEV" -s 1048576 -n 200

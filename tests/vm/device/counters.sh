@@ -117,6 +117,14 @@ adds_up() {
 	[ "$now" -ge $(($(<"$WORK/rx_op_reads") + less)) ] && [ "$more" -ge "$less" ]
 }
 no_less() { grew rx_op_reads +1; }
+# Each Read that the peer has sent is counted here, and once: when rping is killed, one or two may be under way.
+peer_reads() { there_counter tx_op_reads; }
+agrees() {
+	local here there
+	here=$(since rx_op_reads) there=$(($(peer_reads) - $(<"$WORK/peer_reads")))
+	echo "the peer has sent $there Reads, and $here were received"
+	[ $((there - here)) -ge 0 ] && [ $((there - here)) -le 2 ]
+}
 twice() { ! rdma statistic qp bind link "$LINK" lqpn "$(<"$WORK/lqpn")"; }
 unbound() {
 	local set
@@ -130,7 +138,7 @@ automatic() {
 	rdma statistic qp set link "$LINK" auto type on && rdma statistic qp mode link "$LINK" | grep auto &&
 		begin_rping && rdma statistic qp show link "$LINK" && counts_on
 }
-ended() { pkill -x rping; peer_kill rping; wait_for 10 no_sets && grew rx_op_reads +1; }
+ended() { pkill -x rping; peer_kill rping; wait_for 10 no_sets && grew rx_op_reads +1 && agrees; }
 off() { rdma statistic qp set link "$LINK" auto off; }
 
 run "load the driver on both hosts" both load_driver || exit 1
@@ -151,12 +159,13 @@ run "the set counts on" counts_on
 run "the device's own counters have what the set counts" adds_up
 run "a queue pair is in one set at most" twice
 run "a queue pair is released from its set, and nothing is lost" unbound
-run "a queue pair in no set counts on" wait_for 10 no_less
 mark rx_op_reads
+run "a queue pair in no set counts on" wait_for 10 no_less
 pkill -x rping
 peer_kill rping
-run "queue pairs are bound by their type" automatic
+peer_reads >"$WORK/peer_reads"
 mark rx_op_reads
+run "queue pairs are bound by their type" automatic
 run "a set ends with its last queue pair, and nothing is lost" ended
 run "binding by type is turned off" off
 run "unload the driver" unload_driver

@@ -117,4 +117,5 @@ run "refusals and Terminates are told" refusals
 LIMIT=60 run "perf records the events" by_perf
 LIMIT=60 run "trace-cmd records the events" by_trace_cmd
 LIMIT=100 run "bpftrace counts events" by_bpftrace
-run "unload the driver" unload_driver
+echo 1 >$T/events/rsiw/enable
+run "unload the driver while its events are traced" unload_driver
