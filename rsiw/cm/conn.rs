@@ -381,7 +381,7 @@ impl<U: User> Conn<U> {
 
     /// The consumer that the connection belongs to. A connection that has no consumer yet counts as
     /// the kernel's.
-    fn consumer(&self) -> Consumer {
+    pub(super) fn consumer(&self) -> Consumer {
         match self.of_process.load(Ordering::Relaxed) {
             true => Consumer::Process,
             false => Consumer::Kernel,

@@ -54,6 +54,8 @@ pub(super) struct Attempt<U: User> {
     pub(super) patience: Patience,
     /// Over TLS, and only so.
     secure: bool,
+    /// Milliseconds that are left for the turns to make TLS handshakes.
+    pub(super) turn: u32,
     /// The place for the TLS handshake, until that is made.
     pub(super) place: Option<Place<U>>,
 }
@@ -113,6 +115,7 @@ pub(crate) fn connect<U: User>(
         refused: 0,
         patience: Patience::NONE,
         secure,
+        turn: timeout::TURN,
         place: None,
     };
     match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?) {
@@ -207,6 +210,7 @@ impl<U: User> Attempt<U> {
             refused: 0,
             patience: Patience::NONE,
             secure: false,
+            turn: timeout::TURN,
             place: None,
         };
         Ok(KBox::new(attempt, GFP_KERNEL)?)

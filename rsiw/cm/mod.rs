@@ -132,7 +132,7 @@ mod timeout {
     pub(super) const REFUSALS: u32 = 3;
     /// Between two checks whether the process that connects still exists.
     pub(super) const GLANCE: u32 = 1_000;
-    /// For an initiator's turn to make a TLS handshake: for hundreds of handshakes on a slow
+    /// For all turns of an attempt to make a TLS handshake: for hundreds of handshakes on a slow
     /// processor.
     pub(super) const TURN: u32 = 120_000;
     /// For a TLS handshake, with the wait for the turn of a responder.

@@ -3,12 +3,7 @@
 //! The registry: all connections of a device, so that its removal can end them, and the orders of
 //! its initiators.
 
-use super::{
-    conn::Events,
-    order::Order,
-    pace::{Pace, Side},
-    Close, Conn, User,
-};
+use super::{conn::Events, order::Order, pace::Paces, Close, Conn, User};
 use crate::{device::Device, pd::PdId};
 use core::{
     ops::Deref,
@@ -33,9 +28,8 @@ pub(crate) struct Registry<U: User> {
     /// A spinlock, as threads of all processes take it: none may lose its processor while it has it
     /// locked.
     conns: Pin<KBox<SpinLock<Conns<U>>>>,
-    /// Places for TLS handshakes of initiators, and of responders.
-    initiators: Pace<U>,
-    responders: Pace<U>,
+    /// Places for TLS handshakes.
+    paces: Paces<U>,
 }
 
 struct Conns<U: User> {
@@ -131,18 +125,14 @@ impl<U: User> Registry<U> {
             next: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             conns: KBox::pin_init(new_spinlock!(conns, "rsiw_conns"), GFP_KERNEL)?,
-            initiators: Pace::new()?,
-            responders: Pace::new()?,
+            paces: Paces::new()?,
         };
         Ok(Arc::new(registry, GFP_KERNEL)?)
     }
 
     /// The places for TLS handshakes.
-    pub(super) fn pace(&self, side: Side) -> &Pace<U> {
-        match side {
-            Side::Initiator => &self.initiators,
-            Side::Responder => &self.responders,
-        }
+    pub(super) fn paces(&self) -> &Paces<U> {
+        &self.paces
     }
 
     /// Returns a key that no other connection has or had.

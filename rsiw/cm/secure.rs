@@ -78,9 +78,11 @@ impl<U: User> AwaitTurn<U> {
     /// Takes a place for the handshake of `attempt`; false if others have their turns first.
     /// Errors: `ENOMEM`; the user has lost the connection then.
     pub(super) fn is_over(conn: &Arc<Conn<U>>, attempt: &mut Attempt<U>) -> Result<bool> {
-        let place = Place::wait(conn, Side::Initiator).inspect_err(|_| {
+        let place = Place::wait(conn, Side::Initiator, &attempt.remote).inspect_err(|_| {
             attempt.user.lost(Lost::Handshake);
         })?;
+        // The handshakes end in any order.
+        conn.needs_no_order();
         Ok(attempt.place.insert(place).take())
     }
 
@@ -90,7 +92,8 @@ impl<U: User> AwaitTurn<U> {
         mut attempt: KBox<Attempt<U>>,
         remote: SocketAddr,
     ) -> Stage<U> {
-        attempt.set_timeout(conn, timeout::TURN);
+        let ms = attempt.turn;
+        attempt.set_timeout(conn, ms);
         Stage::AwaitTurn(Self { attempt, remote })
     }
 
@@ -103,6 +106,8 @@ impl<U: User> AwaitTurn<U> {
             self.attempt = attempt;
             return Stage::AwaitTurn(self);
         }
+        // All turns of an attempt that is repeated have this time together.
+        attempt.turn = attempt.patience.left(conn).max(1);
         let ms = attempt.connect;
         attempt.set_timeout(conn, ms);
         match conn.socket().connect(&self.remote) {
@@ -134,7 +139,11 @@ impl<U: User> AwaitOctet<U> {
             Ok(Received::WouldBlock | Received::Eof) | Err(_) => return close::drop_early(conn),
         }
         if octet == TLS_HANDSHAKE {
-            return match Place::wait(conn, Side::Responder) {
+            // The handshakes end in any order. And what the peer sends in TLS may keep this
+            // connection's actor busy, which must not make the steps of others.
+            conn.needs_no_order();
+            let peer = conn.peer().ok_or(errno::ENOTCONN.error());
+            return match peer.and_then(|peer| Place::wait(conn, Side::Responder, &peer)) {
                 Ok(place) => Securing::begin(conn, End::Responder(self.slot, place)),
                 Err(_) => close::drop_early(conn),
             };
@@ -168,9 +177,11 @@ impl<U: User> Securing<U> {
     /// The timer runs for a short time at once, to try again, or to see whether the process that
     /// connects still exists. Returns false if no time is left.
     fn set_timer(&self, conn: &Arc<Conn<U>>) -> bool {
+        // Who waits for a place is told when there is one.
+        let waits = matches!(&self.end, End::Responder(_, place) if !place.is_taken());
         let look = match self.handshake {
-            Some(_) => timeout::GLANCE,
-            None => timeout::PENDING,
+            None if !waits => timeout::PENDING,
+            _ => timeout::GLANCE,
         };
         self.patience.go_on(conn, look)
     }

@@ -15,6 +15,10 @@ use kernel::{
 };
 use net::{LockedSock, SockCallbacks, TcpState};
 
+/// Octets of TLS that the actor throws away in one step; each record counts for at least so many.
+const DISCARD: usize = 1 << 20;
+const RECORD: usize = 512;
+
 /// Who receives the data of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -128,8 +132,23 @@ impl<U: User> Conn<U> {
 
     /// Throws away data that has come. Context: socket locked; with TLS sleeping.
     fn discard_some(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
+        let mut left = match this.transport().works_in_callback() {
+            true => usize::MAX,
+            // While records are decrypted more may come, without end. The actor has to look at its
+            // time meanwhile.
+            false => DISCARD,
+        };
         // Urgent data cannot be read. Then the time-out ends the connection.
-        let _ = this.socket.read(sk, <[u8]>::len);
+        let _ = this.socket.read(sk, |octets| match left {
+            0 => 0,
+            _ => {
+                left = left.saturating_sub(octets.len() + RECORD);
+                octets.len()
+            }
+        });
+        if left == 0 {
+            Self::wake(this, Events::SOCKET);
+        }
         if this.socket.at_eof(sk) {
             Self::wake(this, Events::EOF);
         }
