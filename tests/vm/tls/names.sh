@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 400
-# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Which peers may connect to a listener, by the names that TLS has verified (tls_names). The consumer is not asked
@@ -10,8 +9,7 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-. /tests/nfs/lib
-plan 29
+plan 26
 
 SETTINGS=/sys/class/infiniband/rsiw0/settings
 names() { peer_sh "printf '%s\n' '$1' >$SETTINGS/tls_names"; }
@@ -86,11 +84,3 @@ names "*"
 run "without TLS nobody is verified" refused 7713 "no TLS, and port 7713 is for tls_names only; refused"
 both_have tls 0
 run "that is so where TLS is off" refused 7714 "no TLS, and port 7714 is for tls_names only; refused"
-
-KEY="$(rsiw-key new hosta "$B4")"
-both_have tls 3
-both_have tls_psk 1
-run "keys are loaded" psk_up "$KEY"
-names "7715=hosta@[$B4], other"
-run "the identity of a key is a name" works 7715
-run "as a name it has to be whole" refused 7716 "\"hosta@[$B4]\" is not in tls_names for port 7716; refused"

@@ -10,7 +10,7 @@
 . /tests/lib.sh
 . /tests/tls/lib
 . /tests/nfs/lib
-plan 26
+plan 28
 
 port=7400
 # The names are those of clients.
@@ -26,7 +26,7 @@ works_back() {
 	local server=$!
 	listens $port && peer rping -c -a "$ADDR" -p $port -C 3 && wait "$server"
 }
-# refused WORDS: rping fails by -EACCES, in time, and the log of this host or the peer's has the words.
+# refused WORDS [ERROR]: rping fails by that error (-EACCES), in time, and the log of this host or the peer's has the words.
 refused() {
 	local before there_before said
 	port=$((port + 1))
@@ -41,7 +41,7 @@ refused() {
 		peer_sh "dmesg | tail -n +$((there_before + 1))"
 	} >"$WORK/log"
 	cat "$WORK/log"
-	grep -q "error -13" <<<"$said" && grep -q "$1" "$WORK/log"
+	grep -q "error ${2:--13}" <<<"$said" && grep -q "$1" "$WORK/log"
 }
 logged() { dmesg | grep -F "$1" && there sh -c "dmesg | grep -F '$1'"; }
 shows_peer() { rdma -dd resource show qp | tee "$WORK/qps"; grep -qF "drv_tls_peer $(identity "$A_TO_B")" "$WORK/qps"; }
@@ -117,5 +117,10 @@ there sh -c "echo ${OTHER#* } | keyctl padd -x psk '${OTHER% *}' %keyring:.nvme"
 run "a key of another keyring is refused" \
 	says "the peer's key is none of .rsiw for this address" "${OTHER% *}" "${OTHER#* }"
 run "a connection works after that" works
+there_named() { there sh -c "echo '$1' >/sys/class/infiniband/rsiw0/settings/tls_names"; }
+there_named "hosta, hosta@[$B6], other"
+run "an identity that tls_names does not have is refused" refused "is not in tls_names" -111
+there_named "other, $(identity "$A_TO_B")"
+run "an identity that it has connects" works
 unload_driver
 run "the keyring goes with the module" keyring_gone
