@@ -7,7 +7,7 @@
 # Links of /etc/rsiw/links.d, by rsiw-link, as systemd's services call it.
 
 . /tests/lib.sh
-plan 27
+plan 28
 
 links=/etc/rsiw/links.d
 mkdir -p "$links"
@@ -50,9 +50,10 @@ run "rping moves data over a link" over
 index=$(rdma dev show bulk)
 again() { rsiw-link up storage && [ "$(rdma dev show bulk)" = "$index" ]; }
 run "up leaves a link that is there" again
-link storage netdev=dummy1 name=bulk crc=1
+link storage netdev=dummy1 name=bulk crc=1 "tls_names = hosta,20049=host b"
 changed() { again && [ "$(setting bulk crc) $(setting bulk large_fpdu)" = "1 1" ]; }
 run "up changes the settings of a link that is there" changed
+run "up names the peers that may connect" test "$(setting bulk tls_names)" = "hosta, 20049=host b"
 link other netdev=dummy1
 run "up refuses a second link on a network device" \
 	refused "$links/other.conf: dummy1 has the RDMA device bulk already" rsiw-link up other
