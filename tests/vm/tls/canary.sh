@@ -26,11 +26,23 @@ moved() {
 captured() {
 	begin_capture "$WORK/$1.pcap" "tcp and port 20049"
 	LIMIT=60 run "NFS moves the canaries, $1" moved
+	# tcpdump may be behind.
+	wait_for 10 settled "$CAPTURE"
 	end_capture "NFS $1"
+}
+settled() {
+	local before
+	before=$(stat -c %s "$1")
+	sleep 1
+	[ "$(stat -c %s "$1")" = "$before" ]
 }
 count() { grep -aoF "$2" "$1" | wc -l; }
 # shows FILE: the capture has each canary. The large ones lie across packets now and then.
-shows() { [ "$(count "$1" $NAME)" -ge 1 ] && [ "$(count "$1" $WRITTEN)" -gt 1000 ] && [ "$(count "$1" $READ)" -gt 1000 ]; }
+shows() {
+	local text
+	for text in $NAME $WRITTEN $READ; do count "$1" "$text"; done
+	[ "$(count "$1" $NAME)" -ge 1 ] && [ "$(count "$1" $WRITTEN)" -gt 1000 ] && [ "$(count "$1" $READ)" -gt 1000 ]
+}
 # Parts of them, too, as records and packets begin anywhere.
 hides() { [ "$(stat -c %s "$1")" -gt 400000 ] && ! grep -aqE 'CANARY|THECLIENT|canary|-of-a-file' "$1"; }
 
