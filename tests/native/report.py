@@ -20,11 +20,15 @@ KERNEL_END = 1 << 40
 MIB = 1 << 20
 # Octets of payload in an FPDU that fills a segment of 1448, and of one that is as large as it can be.
 SEGMENT, LARGE = 1428, 64754
+# Octets of a full record of TLS.
+RECORD = 16384
 # Octets of such an FPDU that are not payload.
 OVERHEAD = 20
 # A function's side by the crates and modules in its mangled name.
 SIDES = (("tx", r"4rsiw2tx|5iwarp2tx|3net5batch|3net5pages|3net4pool|6gather"),
          ("rx", r"4rsiw2rx|5iwarp2rx|7scatter|stream7receive"))
+# AES and GHASH of the kernel, in C: a processor with instructions for them takes a small part of that.
+CIPHER = re.compile(r"aes|ghash|clmul|gf128|polyval|crypto_(ctr|xor|gcm)|^inc32$|u4big_mul")
 
 
 class Symbols:
@@ -60,10 +64,16 @@ def side_of(name):
 
 def payload(kind):
     """The part of the octets on the link that is payload, and the FPDUs in a MiB of it."""
-    if kind == "tcp":
-        return 1, 0
-    of_fpdu = SEGMENT if "large_fpdu=0" in kind else LARGE
-    return of_fpdu / (of_fpdu + OVERHEAD), MIB / of_fpdu
+    part, fpdus = 1.0, 0
+    if not kind.startswith(("tcp", "ktls")):
+        of_fpdu = SEGMENT if "large_fpdu=0" in kind else LARGE
+        part, fpdus = of_fpdu / (of_fpdu + OVERHEAD), MIB / of_fpdu
+    if "tls" in kind:
+        part *= RECORD / (RECORD + 22)
+    # Each packet of a segment has headers of Ethernet, IP, ESP and TCP, a trailer and a tag.
+    if kind.endswith("esp"):
+        part *= 1410 / 1514
+    return part, fpdus
 
 
 def spread(values):
@@ -92,7 +102,7 @@ def main():
 
     # By point: of each round the kernel's and the driver's us/MiB; parts and functions of all rounds.
     costs, parts, functions = defaultdict(dict), defaultdict(Counter), defaultdict(Counter)
-    moved, kernels = Counter(), {}
+    moved, kernels, ciphers = Counter(), {}, defaultdict(list)
     for i, row in enumerate(rows):
         point = row["metric"], int(row["size"]), row["kind"]
         mib = (int(row["octets_then"]) - int(row["octets"])) * payload(row["kind"])[0] / MIB
@@ -100,16 +110,22 @@ def main():
         path = f"{directory}/kallsyms.{row['round']}.{row['kind']}"
         if path not in kernels:
             kernels[path] = Symbols(path)
-        ours = 0
+        ours = cipher = 0
         for address, count in samples[i].items():
             where, name = kernels[path].find(address)
             parts[point][where] += count
             functions[point][name, where] += count
-            if where not in ("programs", "the host's kernel"):
+            if where in ("programs", "the host's kernel"):
+                continue
+            if CIPHER.search(name):
+                cipher += count
+            else:
                 ours += count
         costs[point][row["round"]] = ours * 1e6 / RATE / mib
+        ciphers[point].append(cipher * 1e6 / RATE / mib)
 
-    print("Kernel and drivers of both hosts together, us of a processor for a MiB, medians.\n")
+    print("Kernel and drivers of both hosts together, us of a processor for a MiB, medians.")
+    print("Without the cipher, which is in C here.\n")
     for point in sorted(costs):
         metric, size, kind = point
         print(f"{metric} {size} {kind}: {spread(list(costs[point].values()))}")
@@ -117,6 +133,9 @@ def main():
         ratios = [cost / tcp[r] for r, cost in costs[point].items() if r in tcp]
         if ratios and kind != "tcp":
             print(f"    to TCP: {spread(ratios)}")
+        print("    by round: " + ", ".join(f"{cost:.0f}" for cost in costs[point].values()))
+        if any(ciphers[point]):
+            print(f"    and the cipher: {spread(ciphers[point])}")
         told = {k: n * 1e6 / RATE / moved[point] for k, n in parts[point].items()}
         print("    " + ", ".join(f"{k} {v:.0f}" for k, v in sorted(told.items(), key=lambda kv: -kv[1])))
     for point in sorted(costs):

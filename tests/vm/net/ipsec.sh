@@ -8,22 +8,9 @@
 # set by hand. A host with IPsec drops packets without it.
 
 . /tests/lib.sh
+. /tests/net/lib
 plan 8
 
-# Each direction has a key.
-protect() {
-	modprobe -a esp4 xfrm_user || return
-	state "$A4" "$B4" 0x101 && state "$B4" "$A4" 0x102 || return
-	policy out "$ADDR" "$PEER" && policy in "$PEER" "$ADDR"
-}
-state() {
-	ip xfrm state add src "$1" dst "$2" proto esp spi "$3" mode transport \
-		aead 'rfc4106(gcm(aes))' "$(printf '0x%040x' $((0x5eed + $3)))" 128
-}
-policy() {
-	ip xfrm policy add dir "$1" src "$2" dst "$3" proto tcp \
-		tmpl src "$2" dst "$3" proto esp mode transport
-}
 # octets: how many this host has counted through ESP in both directions.
 octets() { ip -s xfrm state | awk '/lifetime current/ { getline; sub(/\(.*/, "", $1); n += $1 } END { print n + 0 }'; }
 pings() { rping_peer "$PEER" "$1" -C 20 -S 50000 -V; }
@@ -45,7 +32,6 @@ refused_without_ipsec() {
 	peer_kill server
 	[ "$status" != 0 ]
 }
-unprotect() { ip xfrm policy flush && ip xfrm state flush; }
 
 run "load the driver on both hosts" both load_driver || exit 1
 run "rping connects before IPsec is set up" pings 7601

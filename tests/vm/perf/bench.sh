@@ -9,12 +9,14 @@
 # size, one way and both ways, latency, rate of short messages, many queue pairs, connections; and what
 # that costs both hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
 # QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them. A kind is a
-# driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer.
+# driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer;
+# "rsiw tls=3" has TLS, and "KIND esp" is over IPsec.
 # MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself; SYSCTLS: of both hosts.
 # Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
 # asserts only that everything runs: what to expect of a machine is for people to say.
 
 . /tests/lib.sh
+. /tests/perf/lib
 
 : "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
 	"${MTU:=1500}" "${OFFLOADS:=on}" "${SYSCTLS:=}"
@@ -37,7 +39,7 @@ points_of() {
 	# iperf3 has at most 128, and seldom gets to its end with 64.
 	tcp) [ ${#qps[@]} = 0 ] || qps=(1 16) ;;
 	esac
-	if [ "$1" = tcp ]; then
+	if [ "${1%% *}" = tcp ]; then
 		for size in "${sizes[@]}"; do echo "tcp_bw.$size.1"; done
 		echo "tcp_lat.2.1"
 		for n in "${qps[@]}"; do echo "multi_bw.65536.$n"; done
@@ -73,7 +75,8 @@ offloads() { both ethtool -K eth0 tso "$1" gso "$1" gro "$1" tx "$1" rx "$1" >/d
 without() { rdma link del bench && rmmod "$(module_of "$1")"; }
 # each with|without KIND: what it says of this host here, and there what it says of the peer.
 each() {
-	local here=${2%>*} there=${2#*>} pid
+	local kind=${2% esp} pid
+	local here=${kind%>*} there=${kind#*>}
 	peer_sh "$(declare -f); $1 $there" &
 	pid=$!
 	# shellcheck disable=SC2086 # a driver and its parameters
@@ -220,13 +223,15 @@ renamed() { rdma dev set bench name stuck; }
 # As each, but for what has no device, or keeps it.
 device() {
 	case $2,$stuck in
-	tcp,* | rxe,?*) ;;
+	tcp*,* | rxe,?*) ;;
 	*) each "$@" ;;
 	esac
 }
 
+prepare "${kinds[@]}" || exit 1
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
+		beneath up "$kind" || { note "$kind: no IPsec"; exit 1; }
 		device with "$kind" || { note "$kind: no device"; exit 1; }
 		for point in $(points_of "$kind"); do
 			# shellcheck disable=SC2053 # a pattern
@@ -234,6 +239,7 @@ for ((r = 1; r <= ROUNDS; r++)); do
 			tried "round $r of $ROUNDS, $kind: $point" "$r" "$kind" "$point"
 		done
 		device without "$kind" || { note "$kind: it stays"; exit 1; }
+		beneath down "$kind"
 	done
 done
 [ "$OFFLOADS" = on ] || offloads on

@@ -8,15 +8,17 @@
 # throughput of direct reads of 2, 16 and 256 KiB, DEPTH at a time, and how busy both
 # hosts are meanwhile. The three take turns, ROUNDS times (vm-run --env), SECONDS_EACH a
 # measurement, of which the medians count. siw uses no CRCs, so rsiw runs with
-# and without. KINDS, SIZES: some of them. It asserts only that everything runs.
+# and without. KINDS, SIZES: some of them, or "tcp mtls" (NFS over TCP with TLS), "rsiw tls=3", and either over
+# IPsec, "tcp esp". It asserts only that everything runs.
 
 . /tests/lib.sh
 . /tests/nfs/lib
+. /tests/perf/lib
 
 : "${ROUNDS:=3}" "${SECONDS_EACH:=4}" "${DEPTH:=4}"
-[ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
 kinds=("tcp" "rsiw" "rsiw crc=0" "rsiw large_fpdu=0" "rsiw crc=0 large_fpdu=0" "siw")
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
+[[ " ${kinds[*]} " != *" siw "* ]] || [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
 IFS=, read -ra sizes <<<"${SIZES:-2k,16k,256k}"
 plan $((ROUNDS * ${#kinds[@]} + 1))
 
@@ -51,10 +53,15 @@ read_all() {
 
 round() {
 	local module=${1%% *} size status=0
+	beneath up "$1" || return
 	# shellcheck disable=SC2086 # a module and its parameter
-	[ "$module" = tcp ] || both with $1 || return
+	[ "$module" = tcp ] || both with ${1% esp} || return
 	on_server "serve_nfs $module && head -c 16M /dev/zero >\$EXPORT/file" || return
-	if [ "$module" = tcp ]; then mount_nfs_tcp 4.2; else mount_nfs 4.2; fi || return
+	case $1 in
+	"tcp mtls"*) mount_nfs_tcp 4.2,xprtsec=mtls ;;
+	tcp*) mount_nfs_tcp 4.2 ;;
+	*) mount_nfs 4.2 ;;
+	esac || return
 	# A server that has just begun lets no file be opened for some seconds.
 	cat "$MNT/file" >/dev/null || return
 	for size in "${sizes[@]}"; do
@@ -62,8 +69,10 @@ round() {
 	done
 	umount_nfs && on_server stop_nfs || return
 	[ "$module" = tcp ] || both eval "rdma link del bench && rmmod $(module_of "$module")" || return
+	beneath down "$1" || return
 	return "$status"
 }
+prepare "${kinds[@]}" || exit 1
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
 		LIMIT=120 run "round $r: $kind" round "$kind"
