@@ -9,7 +9,7 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-plan 22
+plan 23
 
 port=7300
 # refused ERROR WORDS: rping fails by that error, in time, and the log of this host or the peer's has the words.
@@ -51,9 +51,30 @@ killed_there() {
 	grep -q "TLS handshake failed: error -110, no answer" "$WORK/log"
 }
 
+# Peers of one address that begin handshakes, all more than there are places, and go on with none. Another one connects
+# long before these are given up, after fifteen seconds.
+silent() {
+	peer_bg silent bash -c "for i in {1..40}; do exec {fd}<>/dev/tcp/$PEER/$1 && printf '\\x16\\x03\\x01' >&\$fd; done; sleep 100"
+	wait_for 20 silent_there "$1"
+}
+silent_there() { [ "$(peer ss -Htn state established "sport = :$1" | wc -l)" -ge 40 ]; }
+beside_silent() {
+	port=$((port + 1))
+	peer_bg rping rping -s -a "$PEER" -p $port
+	server_up $port
+	silent $port || { echo "they do not connect"; return 1; }
+	nap 2
+	timeout "$(limit 8)" rping -c -a "$PEER" -p $port -C 2
+	local status=$?
+	peer_kill silent
+	peer_kill rping
+	return "$status"
+}
+
 run "tlshd starts on both hosts" tls_up || exit 1
 run "load the driver on both hosts" both load_driver tls=3 || exit 1
 run "a connection works at first" works || exit 1
+LIMIT=60 run "silent peers of one address hold up no other" beside_silent
 authority other
 certificate foreign other "IP:$B4"
 certificate nameless ca "DNS:elsewhere,IP:10.99.0.1"

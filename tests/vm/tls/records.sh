@@ -32,12 +32,13 @@ as_client() {
 	od -c "$WORK/s_client"
 	grep -a -q 'MPA ID Rep Frame' "$WORK/s_client" && [ "$(stat -c %s "$WORK/s_client")" -gt 30 ]
 }
-# A server that refuses the Request, as its Reply's R bit says.
+# A server that refuses the Request, as its Reply's R bit says. It knows the offer of large FPDUs (0x04), so there is
+# no other attempt without it.
 as_server() {
 	: >"$WORK/s_server"
 	{
 		wait_for 20 grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
-		printf 'MPA ID Rep Frame\x30\x02\x00\x04\x00\x00\x00\x00'
+		printf 'MPA ID Rep Frame\x34\x02\x00\x04\x00\x00\x00\x00'
 		sleep 3
 	} | timeout 30 openssl s_server -quiet -accept 7600 -Verify 1 -verify_return_error -CAfile "$TLS/ca.pem" \
 		-cert "$TLS/hosta.pem" -key "$TLS/hosta.key" -tls1_3 -naccept 1 >"$WORK/s_server" 2>"$WORK/said" &

@@ -109,7 +109,7 @@ begin() {
 	case $phase in
 	turn) return ;;
 	esac
-	at "$host" wait_for 30 some_children 8 || { echo "$(at "$host" children) handshakes"; return 1; }
+	at "$host" wait_for 30 some_children 4 || { echo "$(at "$host" children) handshakes"; return 1; }
 	[ "$phase" != killed ] || at "$host" kill_tlshd
 }
 # Ends what the round has begun: a consumer of a device that is gone ends at once. finish PORT
