@@ -23,7 +23,10 @@ use super::{
     timeout, Lost, StreamParams, User,
 };
 use crate::device::Rsiw;
-use core::{format_args, net::SocketAddr};
+use core::{
+    format_args,
+    net::{IpAddr, SocketAddr},
+};
 use iwarp::{
     mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
     TermCode,
@@ -38,6 +41,9 @@ pub(super) struct Attempt<U: User> {
     pub(super) user: Arc<U>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
+    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have told
+    /// of another `remote`, and any process may be the port mapper.
+    pub(super) server: IpAddr,
     /// Whether the port mapper has chosen the ports of these addresses.
     mapped: bool,
     private_data: KVec<u8>,
@@ -102,6 +108,7 @@ pub(crate) fn connect<U: User>(
         user,
         local: open::local(&cm, mapped)?,
         remote: open::remote(&cm, mapped)?,
+        server: cm.remote_addr()?.ip(),
         mapped,
         cm,
         private_data,
@@ -150,7 +157,7 @@ pub(super) fn begin<U: User>(
         attempt.remote,
     );
     let with_file = |(socket, remote): (TcpSocket, SocketAddr)| match attempt.secure {
-        true => Ok((socket.with_file(Role::Client(attempt.remote.ip()))?, remote)),
+        true => Ok((socket.with_file(Role::Client(attempt.server))?, remote)),
         false => Ok((socket, remote)),
     };
     let (socket, remote) = match opened.and_then(with_file) {
@@ -200,6 +207,7 @@ impl<U: User> Attempt<U> {
             user,
             local,
             remote,
+            server: remote.ip(),
             mapped: false,
             private_data: KVec::new(),
             ird: 4,

@@ -194,7 +194,7 @@ impl<U: User> Securing<U> {
             }
         }
         let role = match &self.end {
-            End::Initiator(attempt) => Role::Client(attempt.remote.ip()),
+            End::Initiator(attempt) => Role::Client(attempt.server),
             End::Responder(..) => match conn.peer() {
                 Some(peer) => Role::Server(peer),
                 None => return self.fail(conn, errno::ENOTCONN.error()),
