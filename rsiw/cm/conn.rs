@@ -36,6 +36,20 @@ use kext::{
 use net::{HandshakeOwner, Identity, PagePool, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
 
+/// Logs a message about a connection's peer. Each use has a rate limit of its own: peers that nobody
+/// knows can fail as often as they like, which must not suppress the names of the others.
+macro_rules! log_peer {
+    ($conn:expr, $what:expr) => {
+        if let Some(handle) = $conn.dev().handle() {
+            let name = handle.name();
+            match $conn.peer() {
+                Some(peer) => kext::ratelimited_info!(name, "peer {peer}: {}\n", $what),
+                None => kext::ratelimited_info!(name, "{}\n", $what),
+            }
+        }
+    };
+}
+
 /// The events since the actor last looked, one bit each.
 #[derive(Clone, Copy)]
 pub(super) struct Events(u32);
@@ -280,7 +294,7 @@ impl<U: User> Conn<U> {
 
     /// Notes, and logs, whom the TLS handshake has shown the peer to be. Context: sleeping.
     pub(super) fn note_identity(&self, peer: Identity) {
-        self.log_failure(format_args!("TLS with \"{}\"", peer.name()));
+        log_peer!(self, format_args!("TLS with \"{}\"", peer.name()));
         self.identity.populate(peer);
     }
 
@@ -401,15 +415,14 @@ impl<U: User> Conn<U> {
         drop(turn);
     }
 
-    /// Logs why there is no connection, or whose it is, at a limited rate. Context: any.
+    /// Logs why there is no connection, at a limited rate. Context: any.
     pub(super) fn log_failure(&self, why: Arguments<'_>) {
-        if let Some(handle) = self.dev().handle() {
-            let name = handle.name();
-            match self.peer() {
-                Some(peer) => kext::ratelimited_info!(name, "peer {peer}: {why}\n"),
-                None => kext::ratelimited_info!(name, "{why}\n"),
-            }
-        }
+        log_peer!(self, why);
+    }
+
+    /// Logs that a peer that TLS has verified is refused, at a limited rate. Context: any.
+    pub(super) fn log_refusal(&self, why: Arguments<'_>) {
+        log_peer!(self, why);
     }
 
     /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.

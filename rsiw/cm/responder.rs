@@ -131,7 +131,7 @@ impl<U: User> AwaitRequest<U> {
         {
             let port = local.port();
             match conn.identity() {
-                Some(peer) => conn.log_failure(format_args!(
+                Some(peer) => conn.log_refusal(format_args!(
                     "\"{}\" is not in tls_names for port {port}; refused",
                     peer.name()
                 )),
