@@ -24,6 +24,7 @@ use super::{
 };
 use crate::device::Rsiw;
 use core::{
+    fmt::Arguments,
     format_args,
     net::{IpAddr, SocketAddr},
 };
@@ -95,8 +96,12 @@ pub(crate) fn connect<U: User>(
     param: &ConnParam<'_>,
 ) -> Result {
     let settings = &registry.dev.settings;
-    let revision = settings.mpa_revision();
     let secure = settings.tls().initiates();
+    // All that know TLS know revision 2.
+    let revision = match secure {
+        true => 2,
+        false => settings.mpa_revision(),
+    };
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
@@ -115,8 +120,7 @@ pub(crate) fn connect<U: User>(
         ird: bounded_ird(announced_ird(param.ird), most_ird),
         ord: clip(param.ord.min(most_ord)),
         revision,
-        // Peers of revision 1 are old, and get no more than what RFC 5044 says. Those that know TLS
-        // are not.
+        // Peers of revision 1 are old, and get no more than what RFC 5044 says.
         large_fpdu: secure || settings.large_fpdu() && revision >= 2,
         connect: timeout::CONNECT,
         refused: 0,
@@ -337,11 +341,7 @@ impl<U: User> AwaitReply<U> {
             Ok(Progress::Pending) if conn.error().is_none() => Stage::AwaitReply(self),
             Ok(Progress::Pending | Progress::Eof) => self.hung_up(conn, None),
             Err(ReadError::Socket(e)) => self.hung_up(conn, Some(e)),
-            Err(ReadError::Mpa(e)) => {
-                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
-                let e = errno::EPROTO.error();
-                close::fail_attempt(conn, &self.attempt, e, LastWords::None, None)
-            }
+            Err(ReadError::Mpa(e)) => bad_reply(conn, &self.attempt, format_args!("{e}")),
         }
     }
 
@@ -358,16 +358,15 @@ impl<U: User> AwaitReply<U> {
             return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
         };
         if conn.socket().is_secure() && reply.markers() {
-            conn.log_failure(format_args!(
-                "MPA Reply asks for markers within TLS; given up"
-            ));
-            let e = errno::EPROTO.error();
-            return close::fail_attempt(conn, &attempt, e, LastWords::None, None);
+            return bad_reply(conn, &attempt, format_args!("markers within TLS"));
         }
         // A responder that answers in the old format does not know the new one. It has passed the
         // enhanced data to its consumer as private data, so its consent is void. A rejection
         // stands: another attempt would hide it, and the private data that say why.
         if attempt.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
+            if attempt.secure {
+                return bad_reply(conn, &attempt, format_args!("revision 1 within TLS"));
+            }
             return Fallback::Revision1.begin(conn, attempt, errno::ECONNREFUSED.error());
         }
         // Unless it may be one of the offer: it is from a peer that does not know the offer, and
@@ -398,11 +397,7 @@ impl<U: User> AwaitReply<U> {
                 let peer = peer_of(&reply);
                 give_up(conn, &attempt, code, crc, tx_markers, Some(peer))
             }
-            Err(e) => {
-                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
-                let e = errno::EPROTO.error();
-                close::fail_attempt(conn, &attempt, e, LastWords::None, None)
-            }
+            Err(e) => bad_reply(conn, &attempt, format_args!("{e}")),
         }
     }
 
@@ -430,6 +425,12 @@ impl<U: User> AwaitReply<U> {
         };
         fallback.begin(conn, self.attempt, e)
     }
+}
+
+/// The Reply is none that a peer may send: fails the attempt.
+fn bad_reply<U: User>(conn: &Arc<Conn<U>>, attempt: &Attempt<U>, why: Arguments<'_>) -> Stage<U> {
+    conn.log_failure(format_args!("bad MPA Reply: {why}; connection given up"));
+    close::fail_attempt(conn, attempt, errno::EPROTO.error(), LastWords::None, None)
 }
 
 /// The part of a Reply that is for the consumer.

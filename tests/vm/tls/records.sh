@@ -11,7 +11,7 @@
 . /tests/tls/lib
 export RSIW_TLS=$TLS
 mapfile -t results < <(python3 /tests/tls/records.py --list)
-plan $((${#results[@]} + 6))
+plan $((${#results[@]} + 7))
 
 start() {
 	certificates && own_tlshd && authority other && certificate foreign other "IP:$A4" &&
@@ -32,13 +32,12 @@ as_client() {
 	od -c "$WORK/s_client"
 	grep -a -q 'MPA ID Rep Frame' "$WORK/s_client" && [ "$(stat -c %s "$WORK/s_client")" -gt 30 ]
 }
-# A server that refuses the Request, as its Reply's R bit says. It knows the offer of large FPDUs (0x04), so there is
-# no other attempt without it.
+# as_server REPLY: a server answers the Request so, and lets the client make no other connection.
 as_server() {
 	: >"$WORK/s_server"
 	{
 		wait_for 20 grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
-		printf 'MPA ID Rep Frame\x34\x02\x00\x04\x00\x00\x00\x00'
+		printf '%b' "MPA ID Rep Frame$1"
 		sleep 3
 	} | timeout 30 openssl s_server -quiet -accept 7600 -Verify 1 -verify_return_error -CAfile "$TLS/ca.pem" \
 		-cert "$TLS/hosta.pem" -key "$TLS/hosta.key" -tls1_3 -naccept 1 >"$WORK/s_server" 2>"$WORK/said" &
@@ -46,13 +45,17 @@ as_server() {
 	rping -c -a "$ADDR" -p 7600 -C 1 2>&1 | tee "$WORK/rping"
 	cat "$WORK/said"
 	od -c "$WORK/s_server"
-	grep -a -q 'MPA ID Req Frame' "$WORK/s_server" && grep -q 'REJECTED\|error -111' "$WORK/rping"
+	grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
 }
+# As the R bit says.
+refuses() { as_server '\x30\x02\x00\x04\x00\x00\x00\x00' && grep -q 'REJECTED\|error -111' "$WORK/rping"; }
+is_old() { as_server '\x00\x01\x00\x00' && dmesg | grep 'bad MPA Reply: revision 1 within TLS'; }
 run "tlshd starts" start || exit 1
 run "load the driver" load_driver tls=3 initiator_wait_ms=0 recv_wait_ms=20 || exit 1
 told_by "peers that attack TLS" python3 /tests/tls/records.py "$ADDR" 7190
 rping -s -P -a "$ADDR" -p 7500 >"$WORK/rping" 2>&1 &
 run "an rping server listens" listens 7500
 run "openssl s_client is answered, and gets a Terminate" as_client
-run "openssl s_server can refuse a connection" as_server
+run "openssl s_server can refuse a connection" refuses
+run "a Reply of revision 1 ends an attempt" is_old
 cp /tmp/tlshd.log "$RSIW_OUT/"
