@@ -133,7 +133,11 @@ bool rust_helper_ksock_tls_is_behind(const struct sock *sk)
 
 /*
  * Not sock_sendmsg(), as in send.c. A mutex is in the way, for which a process
- * with a signal does not wait.
+ * with a signal does not wait. And TLS allocates memory before it looks for room.
+ * The stream is as before then, and the caller is to try again, as it is when TCP
+ * has no room: either it finds that there is some, or write_space is called, if
+ * SOCK_NOSPACE says that somebody waits. The barrier is for callers that look for
+ * room now; it pairs with that of tcp_check_space(), as in tcp_poll().
  */
 static int ksock_tls_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
 {
@@ -141,7 +145,11 @@ static int ksock_tls_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
 
 	sock_rps_record_flow(sk);
 	ret = READ_ONCE(sk->sk_prot)->sendmsg(sk, msg, len);
-	return ret == -EINTR || ret == -ERESTARTSYS ? -EAGAIN : ret;
+	if (ret != -EINTR && ret != -ERESTARTSYS && ret != -ENOMEM)
+		return ret;
+	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	smp_mb__after_atomic();
+	return -EAGAIN;
 }
 
 int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
