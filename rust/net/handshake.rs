@@ -80,6 +80,7 @@ impl Identity {
     pub const MOST: usize = 128;
 
     /// The owner of the key with that number, which tlshd has made of the peer's certificate.
+    /// Errors: there is no such key, or no common name in it.
     fn of_key(serial: c_int) -> Result<Self> {
         let (mut owner, mut is_der) = ([0; 384], false);
         // SAFETY: `owner` is valid for writes of its length, and `is_der` for a write.
@@ -91,14 +92,11 @@ impl Identity {
         // The rest of a subject that has no room may have another common name.
         let is_whole = len < owner.len();
         let owner = owner.get(..len).unwrap_or_default();
-        let name = match is_der {
-            true => common_name(owner).unwrap_or_default(),
+        match (is_der, is_whole) {
             // What tlshd calls the key, which is the peer's address.
-            false => return Ok(Self::unnamed(owner)),
-        };
-        match is_whole {
-            true => Ok(Self::named(name)),
-            false => Ok(Self::unnamed(name)),
+            (false, _) => Ok(Self::unnamed(owner)),
+            (true, true) => common_name(owner).map(Self::named).ok_or(EINVAL),
+            (true, false) => Err(E2BIG),
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Distinguished names of X.509 certificates, as far as a log needs them.
+//! Distinguished names of X.509 certificates: the common name.
 
 use kernel::prelude::*;
 
@@ -27,25 +27,30 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*der.first()?, contents, rest))
 }
 
-/// The contents of the first element, if it has that tag.
-fn contents(der: &[u8], tag: u8) -> Option<&[u8]> {
+/// Splits the first element off, which has to have that tag: its contents, and what follows.
+fn element_of(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     element(der)
         .filter(|found| found.0 == tag)
-        .map(|found| found.1)
+        .map(|found| (found.1, found.2))
 }
 
-/// The last common name in the contents of a `Name`.
+/// The last common name in the contents of a `Name`, in which a set may have several attributes.
+/// `None` also if that is no `Name` to its end: the part that is not understood may have the last
+/// one.
 pub(crate) fn common_name(mut names: &[u8]) -> Option<&[u8]> {
     let mut last = None;
-    // Each turn takes two octets at least.
-    while let Some((tag::SET, set, rest)) = element(names) {
+    // Each turn of both loops takes two octets at least.
+    while !names.is_empty() {
+        let (mut set, rest) = element_of(tag::SET, names)?;
         names = rest;
-        let Some((tag::OBJECT_IDENTIFIER, COMMON_NAME, value)) =
-            contents(set, tag::SEQUENCE).and_then(element)
-        else {
-            continue;
-        };
-        last = element(value).map(|found| found.1);
+        while !set.is_empty() {
+            let (attribute, rest) = element_of(tag::SEQUENCE, set)?;
+            set = rest;
+            let (kind, value) = element_of(tag::OBJECT_IDENTIFIER, attribute)?;
+            if kind == COMMON_NAME {
+                last = Some(element(value)?.1);
+            }
+        }
     }
     last
 }
@@ -63,6 +68,20 @@ mod tests {
         assert_eq!(common_name(NAMES), Some(&b"host"[..]));
         assert_eq!(common_name(&NAMES[..15]), None);
         assert_eq!(common_name(&[]), None);
+    }
+
+    /// CN=hosta, O=x + CN=hostb
+    const SEVERAL: &[u8] = b"\x31\x0e\x30\x0c\x06\x03\x55\x04\x03\x0c\x05hosta\
+        \x31\x18\x30\x08\x06\x03\x55\x04\x0a\x0c\x01x\x30\x0c\x06\x03\x55\x04\x03\x0c\x05hostb";
+
+    #[test]
+    fn the_last_of_several_is_found() {
+        assert_eq!(common_name(SEVERAL), Some(&b"hostb"[..]));
+        // The first set, and a part of the second.
+        assert_eq!(common_name(&SEVERAL[..16]), Some(&b"hosta"[..]));
+        for len in 17..SEVERAL.len() {
+            assert!(common_name(SEVERAL.get(..len).unwrap_or_default()).is_none());
+        }
     }
 
     #[test]
