@@ -11,6 +11,20 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = TOP / "admin/rsiw-key"
+# The kernel, as far as rsiw-key sees it: a directory has a file for each key of the keyring. It takes none of "refused".
+FAKE = {
+    "keyctl": '''
+        cd "$KEYRING" || exit
+        case $1 in
+        id) echo 7 ;;
+        rlist) ls | tr '\\n' ' ' ;;
+        rdescribe) echo "psk;0;0;3f010000;$(cat "$2")" ;;
+        padd) case $4 in refused*) exit 1 ;; esac; cat >/dev/null; echo "$4" >"$(echo "$4" | cksum | cut -d ' ' -f 1)" ;;
+        unlink) rm "$2" ;;
+        esac''',
+    "modprobe": ":",
+    "systemctl": ":",
+}
 KEY, LONG = "0123456789abcdef" * 4, "0123456789ABCDEF" * 6
 IDENTITY = "hosta@[10.7.0.2]"
 
@@ -45,9 +59,18 @@ class Keys(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.keys = pathlib.Path(folder.name, "keys")
 
-    def run_program(self, *arguments):
+    def run_program(self, *arguments, **more):
         return subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=dict(os.environ, RSIW_KEYS=self.keys))
+                              env=dict(os.environ, RSIW_KEYS=self.keys, **more))
+
+    def load(self, ring):
+        """Loads the file into the keyring that is the directory; returns status, words, and identities it then has."""
+        folder = self.keys.parent
+        for name, text in FAKE.items():
+            (folder / name).write_text("#!/bin/sh\n" + text)
+            (folder / name).chmod(0o755)
+        done = self.run_program("load", KEYRING=ring, RSIW_PATH=f"{folder}:/usr/bin:/bin", RSIW_STATE=f"{folder}/state")
+        return done.returncode, done.stdout, sorted(key.read_text().strip() for key in ring.iterdir())
 
     def write(self, text, mode=0o600):
         self.keys.write_text(text)
@@ -71,6 +94,30 @@ class Keys(unittest.TestCase):
     def test_no_file(self):
         done = self.run_program("check")
         self.assertEqual((done.returncode, done.stdout), (1, f"rsiw-key: {self.keys}: there is no such file\n"))
+
+    def test_load_makes_the_keyring_what_the_file_says(self):
+        ring = self.keys.parent / "ring"
+        ring.mkdir()
+        for names in ("a", "ab", "bc", ""):
+            self.write("".join(f"{name}@[::1] {KEY}\n" for name in names))
+            self.assertEqual(self.load(ring), (0, "", [f"{name}@[::1]" for name in names]))
+
+    def test_a_key_that_the_kernel_refuses_keeps_no_other_key_out_or_in(self):
+        ring = self.keys.parent / "ring"
+        ring.mkdir()
+        (ring / "1").write_text("removed@[::1]")
+        self.write(f"refused@[::1] {KEY}\na@[::1] {KEY}\n")
+        self.assertEqual(self.load(ring), (
+            1, "rsiw-key: the kernel does not take the key of refused@[::1]\n", ["a@[::1]"]))
+
+    def test_a_missing_or_bad_file_leaves_the_keyring_as_it_is(self):
+        ring = self.keys.parent / "ring"
+        ring.mkdir()
+        (ring / "1").write_text(IDENTITY)
+        self.assertEqual(self.load(ring), (1, f"rsiw-key: {self.keys}: there is no such file\n", [IDENTITY]))
+        self.write("x\n")
+        status, _, identities = self.load(ring)
+        self.assertEqual((status, identities), (1, [IDENTITY]))
 
     def test_a_file_that_others_read_is_refused(self):
         for mode in (0o640, 0o604, 0o620, 0o602):
