@@ -294,7 +294,7 @@ impl<U: User> Conn<U> {
 
     /// Notes, and logs, whom the TLS handshake has shown the peer to be. Context: sleeping.
     pub(super) fn note_identity(&self, peer: Identity) {
-        log_peer!(self, format_args!("TLS with \"{}\"", peer.name()));
+        log_peer!(self, format_args!("TLS with \"{peer}\""));
         self.identity.populate(peer);
     }
 

@@ -132,8 +132,7 @@ impl<U: User> AwaitRequest<U> {
             let port = local.port();
             match conn.identity() {
                 Some(peer) => conn.log_refusal(format_args!(
-                    "\"{}\" is not in tls_names for port {port}; refused",
-                    peer.name()
+                    "\"{peer}\" is not in tls_names for port {port}; refused"
                 )),
                 None => conn.log_failure(format_args!(
                     "no TLS, and port {port} is for tls_names only; refused"

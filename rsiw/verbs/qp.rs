@@ -211,7 +211,7 @@ impl QpOps<Rsiw> for Qp {
             details.hex(c"tcp_cookie", cookie)?;
         }
         match self.stream.identity() {
-            Some(peer) => details.text(c"tls_peer", peer.name()),
+            Some(peer) => details.text(c"tls_peer", peer),
             None => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::{bindings, errno, name::common_name, Keyring, TcpSocket};
 use core::{
+    fmt::{self, Write},
     format_args,
     net::{IpAddr, SocketAddr},
     pin::Pin,
@@ -133,15 +134,21 @@ impl Identity {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.name.get(..self.len).unwrap_or_default()
     }
+}
 
-    /// The common name of its certificate, or, if that is not known, its address, or the identity
-    /// of its key; as far as it is printable ASCII, without spaces at its ends.
-    pub fn name(&self) -> &str {
-        let name = self.bytes();
-        let printable = |octet: &u8| matches!(octet, 0x20..=0x7e);
-        let end = name.iter().position(|octet| !printable(octet));
-        let name = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
-        core::str::from_utf8(name).unwrap_or_default().trim()
+/// The common name of its certificate, or, if that is not known, its address, or the identity of its
+/// key. It is the peer's choice: octets that are not printable ASCII, quotes and backslashes are
+/// written as `\xNN`, so that no two names look alike.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &octet in self.bytes() {
+            match octet {
+                b'"' | b'\\' => write!(f, "\\x{octet:02x}")?,
+                0x20..=0x7e => f.write_char(octet.into())?,
+                _ => write!(f, "\\x{octet:02x}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -284,4 +291,27 @@ unsafe extern "C" fn done<T: HandshakeOwner>(data: *mut c_void, status: c_int, p
     T::handshake_done(pending.owner.as_arc_borrow());
     // Last: from here on `pending` may be gone.
     pending.done.complete_all();
+}
+
+#[kunit_tests(rsiw_net_identity)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_look_different() -> Result {
+        for (name, shown) in [
+            (&b"hosta"[..], "hosta"),
+            (b" host a ", " host a "),
+            (b"hosta\0evil", "hosta\\x00evil"),
+            (b"hosta\x1b[2J\x7f", "hosta\\x1b[2J\\x7f"),
+            (b"hosta\\x00\"", "hosta\\x5cx00\\x22"),
+            (b"h\xc3\xb6st", "h\\xc3\\xb6st"),
+            (b"", ""),
+        ] {
+            let identity = Identity::named(name);
+            let text = CString::try_from_fmt(format_args!("{identity}"))?;
+            assert_eq!(text.to_bytes(), shown.as_bytes());
+        }
+        Ok(())
+    }
 }

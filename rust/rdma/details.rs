@@ -2,7 +2,7 @@
 
 //! A driver's own attributes in the description of an object (`rdma -dd res show`).
 
-use core::{format_args, marker::PhantomData, ptr::NonNull};
+use core::{fmt::Display, format_args, marker::PhantomData, ptr::NonNull};
 use kernel::{
     error::to_result,
     prelude::*,
@@ -69,7 +69,7 @@ impl Details<'_> {
 
     /// Adds a text. Errors: `EMSGSIZE` if there is no room; `EINVAL` if it has a NUL; `ENOMEM`.
     /// Context: sleeping.
-    pub fn text(&mut self, name: &CStr, value: &str) -> Result {
+    pub fn text(&mut self, name: &CStr, value: impl Display) -> Result {
         let value = CString::try_from_fmt(format_args!("{value}"))?;
         // SAFETY: By the type invariant the message is being written. The function copies name and
         // value.

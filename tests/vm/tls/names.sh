@@ -76,7 +76,7 @@ run "without names all connect" works 7710
 
 names hosta
 run "another certificate" other_name $'hosta\x1b'
-run "a name that only looks like another is refused" refused 7711 "is not in tls_names"
+run "a name that only looks like another is refused" refused 7711 '"hosta\x1b" is not in tls_names'
 own_tlshd
 both_have tls 1
 run "without TLS nobody is named" refused 7712 "no TLS, and port 7712 is for tls_names only; refused"
