@@ -47,8 +47,8 @@ as_server() {
 	od -c "$WORK/s_server"
 	grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
 }
-# As the R bit says.
-refuses() { as_server '\x30\x02\x00\x04\x00\x00\x00\x00' && grep -q 'REJECTED\|error -111' "$WORK/rping"; }
+# As the R bit says. It knows the offer of large FPDUs, or the client would repeat its attempt without.
+refuses() { as_server '\x34\x02\x00\x04\x00\x00\x00\x00' && grep -q 'REJECTED\|error -111' "$WORK/rping"; }
 is_old() { as_server '\x00\x01\x00\x00' && dmesg | grep 'bad MPA Reply: revision 1 within TLS'; }
 run "tlshd starts" start || exit 1
 run "load the driver" load_driver tls=3 initiator_wait_ms=0 recv_wait_ms=20 || exit 1
