@@ -148,6 +148,7 @@ static int ksock_tls_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
 	if (ret != -EINTR && ret != -ERESTARTSYS && ret != -ENOMEM)
 		return ret;
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	/* Pairs with the barrier of tcp_check_space(). */
 	smp_mb__after_atomic();
 	return -EAGAIN;
 }

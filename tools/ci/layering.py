@@ -46,7 +46,7 @@ USES = {
     "tx": "abi counters cq mem queue transport wr",
     "rx": "abi cq mem pd queue wr",
     "cm": "device pd settings transport",
-    "stream": "cm cq device limit mem pd queue rx transport tx wr",
+    "stream": "cm counters cq device limit mem pd queue rx transport tx wr",
     "qp": "counters cq device limit mem pd queue stream",
     "rnic": "cm device qp stream",
     "verbs": "abi cm counters cq device limit mem pd qp queue ring rnic settings stream wr",

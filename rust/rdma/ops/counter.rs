@@ -14,6 +14,10 @@ use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
     /// The `counter_init` operation. Nothing is kept in the structure but the number.
+    ///
+    /// # Safety
+    ///
+    /// There are no requirements: it does nothing.
     pub(super) unsafe extern "C" fn counter_init(_counter: *mut bindings::rdma_counter) {}
 
     /// The `counter_alloc_stats` operation.

@@ -22,6 +22,7 @@ start() {
 # Its Request is answered, and its bad FPDU by a Terminate.
 as_client() {
 	: >"$WORK/s_client"
+	# shellcheck disable=SC2094 # on purpose
 	{
 		printf 'MPA ID Req Frame\x00\x01\x00\x00'
 		wait_for 10 grep -a -q 'MPA ID Rep Frame' "$WORK/s_client"
@@ -35,6 +36,7 @@ as_client() {
 # as_server REPLY: a server answers the Request so, and lets the client make no other connection.
 as_server() {
 	: >"$WORK/s_server"
+	# shellcheck disable=SC2094 # on purpose
 	{
 		wait_for 20 grep -a -q 'MPA ID Req Frame' "$WORK/s_server"
 		printf '%b' "MPA ID Rep Frame$1"
