@@ -137,12 +137,13 @@ struct Module {
     _core: Core,
 }
 
-/// Unregisters all devices when dropped.
+/// Unregisters all devices when dropped, which ends all connections and their handshakes.
 struct Unregister(Arc<Links>);
 
 impl Drop for Unregister {
     fn drop(&mut self) {
         self.0.devices.unregister_all();
+        net::handshake::wait_for_callbacks();
     }
 }
 

@@ -114,6 +114,7 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 				    int psk, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data);
 bool rust_helper_ksock_tls_cancel(struct sock *sk);
+void rust_helper_ksock_tls_done_returned(void);
 bool rust_helper_ksock_tls_is_on(const struct sock *sk);
 u16 rust_helper_ksock_tls_cipher(const struct sock *sk);
 bool rust_helper_ksock_tls_is_behind(const struct sock *sk);

@@ -45,6 +45,7 @@ int rust_helper_ksock_peek(struct socket *sock, u8 *octet)
 #if IS_ENABLED(CONFIG_TLS) && IS_ENABLED(CONFIG_NET_HANDSHAKE) && IS_ENABLED(CONFIG_KEYS)
 
 #include <linux/key.h>
+#include <linux/rcupdate.h>
 #include <linux/string.h>
 #include <keys/asymmetric-subtype.h>
 #include <keys/asymmetric-type.h>
@@ -91,6 +92,16 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 bool rust_helper_ksock_tls_cancel(struct sock *sk)
 {
 	return tls_handshake_cancel(sk);
+}
+
+/*
+ * A handshake's @done tells that it has ended, and then returns to the kernel
+ * through this module, where its thread may be preempted. Waits until none is
+ * there any more; no handshake may be going on.
+ */
+void rust_helper_ksock_tls_done_returned(void)
+{
+	synchronize_rcu_tasks();
 }
 
 static struct tls_context *ksock_tls(const struct sock *sk)
@@ -284,6 +295,7 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 }
 
 bool rust_helper_ksock_tls_cancel(struct sock *sk) { return false; }
+void rust_helper_ksock_tls_done_returned(void) { }
 bool rust_helper_ksock_tls_is_on(const struct sock *sk) { return false; }
 u16 rust_helper_ksock_tls_cipher(const struct sock *sk) { return 0; }
 bool rust_helper_ksock_tls_is_behind(const struct sock *sk) { return false; }

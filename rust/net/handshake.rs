@@ -10,6 +10,7 @@ use core::{
     format_args,
     net::{IpAddr, SocketAddr},
     pin::Pin,
+    sync::atomic::{AtomicBool, Ordering},
 };
 use kernel::{
     error::{to_result, Result},
@@ -231,6 +232,7 @@ impl<T: HandshakeOwner> Handshake<T> {
             GFP_KERNEL,
         )?;
         let data: *const Pending<T> = &*pending;
+        ANY.store(true, Ordering::Relaxed);
         // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points
         // to `pending`, which does not move and stays until the callback has run or will not run
         // any more: see `Drop`. It has a reference to the keyring, too.
@@ -268,6 +270,19 @@ impl<T: HandshakeOwner> Drop for Handshake<T> {
     }
 }
 
+/// Whether there was a handshake since the module was loaded.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Waits until no thread is in this module's code for the end of a handshake. That code tells the
+/// owner before it returns to the kernel, so a module that goes away calls this when no owner is
+/// left. Sleeping.
+pub fn wait_for_callbacks() {
+    if ANY.load(Ordering::Relaxed) {
+        // SAFETY: The function has no requirements.
+        unsafe { bindings::ksock_tls_done_returned() };
+    }
+}
+
 /// # Safety
 ///
 /// `data` must point to the `Pending<T>` of a handshake, for which this was not called before and
@@ -289,7 +304,8 @@ unsafe extern "C" fn done<T: HandshakeOwner>(data: *mut c_void, status: c_int, p
     };
     pending.outcome.populate(outcome);
     T::handshake_done(pending.owner.as_arc_borrow());
-    // Last: from here on `pending` may be gone.
+    // Last: from here on `pending` may be gone, and the module may be on its way:
+    // `wait_for_callbacks` lets this thread return first.
     pending.done.complete_all();
 }
 
