@@ -424,7 +424,7 @@ impl Receiver {
         if let Some(segment) = self.segment {
             self.complete(&segment, h)?;
         }
-        self.fpdus += 1;
+        self.fpdus = self.fpdus.wrapping_add(1);
         if self.phase != Phase::Closed {
             self.phase = Phase::Header;
         }
