@@ -28,6 +28,7 @@ use super::{
     timeout, Close, Lost, User,
 };
 use crate::transport::Transport;
+use core::mem::replace;
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
@@ -75,6 +76,8 @@ pub(super) struct Linger<U: User> {
     fin: bool,
     /// How often the FIN was tried in vain.
     tries: u32,
+    /// The timer runs for the next try of the FIN.
+    trying: bool,
     eof: bool,
     acked: u64,
     again: u32,
@@ -95,6 +98,7 @@ pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) ->
         rest,
         fin,
         tries: 0,
+        trying: false,
         eof: false,
         acked: conn.socket().bytes_acked(),
         again: timeout::LINGERS,
@@ -116,7 +120,7 @@ impl<U: User> Linger<U> {
         if events.any(Events::SOCKET) && !conn.transport().works_in_callback() {
             conn.discard();
         }
-        if events.any(Events::TIMEOUT) && self.rest.is_none() && !self.fin {
+        if events.any(Events::TIMEOUT) && self.trying {
             self.tries += 1;
             if self.tries < timeout::LINGER / timeout::FIN_AGAIN {
                 return self.go_on(conn);
@@ -150,10 +154,13 @@ impl<U: User> Linger<U> {
         }
         if !self.fin {
             self.fin = conn.send_fin();
-            conn.set_timeout(match self.fin {
-                true => timeout::LINGER,
-                false => timeout::FIN_AGAIN,
-            });
+            // Without TLS it is sent at once, and the time goes on.
+            let tried = replace(&mut self.trying, !self.fin);
+            match self.fin {
+                true if tried => conn.set_timeout(timeout::LINGER),
+                true => {}
+                false => conn.set_timeout(timeout::FIN_AGAIN),
+            }
         }
         if !self.fin {
             return Stage::Linger(self);

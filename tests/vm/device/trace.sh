@@ -119,3 +119,6 @@ LIMIT=60 run "trace-cmd records the events" by_trace_cmd
 LIMIT=100 run "bpftrace counts events" by_bpftrace
 echo 1 >$T/events/rsiw/enable
 run "unload the driver while its events are traced" unload_driver
+# As it was, for jobs after this one.
+echo >$T/trace
+echo 1 >$T/tracing_on

@@ -15,9 +15,9 @@ plan 21
 run "load the driver" both load_driver || exit 1
 settings=/sys/class/infiniband/$DEV/settings
 
-# Names and defaults are those of the module's parameters.
+# Names and defaults are those of the module's parameters; the list of names is a device's alone.
 shown() {
-	modinfo -F parm "/build/$RSIW_DRIVER.ko" | sed 's/:.*//' | sort >"$WORK/parameters"
+	{ modinfo -F parm "/build/$RSIW_DRIVER.ko" | sed 's/:.*//'; echo tls_names; } | sort >"$WORK/parameters"
 	(cd "$settings" && printf '%s\n' *) | diff "$WORK/parameters" - || return
 	[ "$(<"$settings/large_fpdu")" = 1 ] && [ "$(<"$settings/crc")" = 1 ] &&
 		[ "$(<"$settings/user_timeout_ms")" = 120000 ]
