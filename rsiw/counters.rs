@@ -3,8 +3,8 @@
 //! The counters of a device and of its queue pairs, for `rdma statistic` and the hw_counters files
 //! in sysfs.
 //!
-//! Each queue pair counts for itself: most of its counters have one writer at a time, and so need no
-//! locked access, and no cache line that other processors write. `qp::statistics` adds them up.
+//! Each queue pair counts for itself: most of its counters have one writer at a time, and so need
+//! no locked access, and no cache line that other processors write. `qp::statistics` adds them up.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use iwarp::{rdmap::Layer, TermCode};

@@ -36,8 +36,8 @@ use kext::{
 use net::{HandshakeOwner, Identity, PagePool, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
 
-/// Logs a message about a connection's peer. Each use has a rate limit of its own: peers that nobody
-/// knows can fail as often as they like, which must not suppress the names of the others.
+/// Logs a message about a connection's peer. Each use has a rate limit of its own: peers that
+/// nobody knows can fail as often as they like, which must not suppress the names of the others.
 macro_rules! log_peer {
     ($conn:expr, $what:expr) => {
         if let Some(handle) = $conn.dev().handle() {

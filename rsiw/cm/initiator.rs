@@ -42,8 +42,8 @@ pub(super) struct Attempt<U: User> {
     pub(super) user: Arc<U>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have told
-    /// of another `remote`, and any process may be the port mapper.
+    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
+    /// told of another `remote`, and any process may be the port mapper.
     pub(super) server: IpAddr,
     /// Whether the port mapper has chosen the ports of these addresses.
     mapped: bool,

@@ -137,9 +137,9 @@ impl Identity {
     }
 }
 
-/// The common name of its certificate, or, if that is not known, its address, or the identity of its
-/// key. It is the peer's choice: octets that are not printable ASCII, quotes and backslashes are
-/// written as `\xNN`, so that no two names look alike.
+/// The common name of its certificate, or, if that is not known, its address, or the identity of
+/// its key. It is the peer's choice: octets that are not printable ASCII, quotes and backslashes
+/// are written as `\xNN`, so that no two names look alike.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &octet in self.bytes() {
