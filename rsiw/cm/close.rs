@@ -162,10 +162,7 @@ impl<U: User> Linger<U> {
                 false => conn.set_timeout(timeout::FIN_AGAIN),
             }
         }
-        if !self.fin {
-            return Stage::Linger(self);
-        }
-        if !self.eof {
+        if !self.fin || !self.eof {
             return Stage::Linger(self);
         }
         conn.leave();

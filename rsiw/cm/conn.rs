@@ -7,7 +7,7 @@
 //! [`receive`].
 
 mod receive;
-mod time;
+pub(super) mod time;
 mod trace;
 
 use self::receive::RxOwner;

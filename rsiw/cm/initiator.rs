@@ -145,7 +145,7 @@ pub(crate) fn connect<U: User>(
 }
 
 /// Why an attempt did not start; and the attempt, unless that went with the connection.
-pub(super) type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
+type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
 /// Starts a connection for an attempt.
 pub(super) fn begin<U: User>(

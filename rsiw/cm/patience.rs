@@ -5,11 +5,11 @@
 //! The connection's timer runs for a short time, again and again. The end of the wait is a point in
 //! time: on a busy machine each of the short times may be late, and these delays must not add up.
 
-use super::{conn::Conn, User};
+use super::{
+    conn::{time::TICK, Conn},
+    User,
+};
 use kernel::sync::Arc;
-
-/// Milliseconds by which the end may come early, as timers may.
-const EARLY: i64 = 20;
 
 /// The end of a wait.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ impl Patience {
     /// Milliseconds that are left.
     pub(super) fn left<U: User>(self, conn: &Conn<U>) -> u32 {
         let left = self.0 - conn.age();
-        u32::try_from(left.saturating_sub(EARLY)).unwrap_or(0)
+        u32::try_from(left.saturating_sub(TICK)).unwrap_or(0)
     }
 
     /// Sets the connection's timer to `look` milliseconds, or to the end if that comes first.

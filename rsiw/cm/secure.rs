@@ -234,10 +234,8 @@ impl<U: User> Securing<U> {
                 Err(e) => self.fail(conn, e),
             };
         }
-        if events.any(Events::TIMEOUT) {
-            if !self.set_timer(conn) {
-                return self.fail(conn, errno::ETIMEDOUT.error());
-            }
+        if events.any(Events::TIMEOUT) && !self.set_timer(conn) {
+            return self.fail(conn, errno::ETIMEDOUT.error());
         }
         match self.handshake {
             Some(_) => Stage::Securing(self),

@@ -13,20 +13,14 @@ use crate::{
     wr::{Completion, Status},
 };
 use iwarp::{
+    rdmap::Opcode,
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
     ReadRequest, Stag, TaggedOffset,
 };
 use trace::Stall;
 
-/// What tracepoints call the kinds of messages: RDMAP's opcodes, and the RTR.
-mod opcode {
-    pub(super) const WRITE: u8 = 0;
-    pub(super) const READ_REQUEST: u8 = 1;
-    pub(super) const READ_RESPONSE: u8 = 2;
-    pub(super) const SEND: u8 = 3;
-    pub(super) const TERMINATE: u8 = 7;
-    pub(super) const RTR: u8 = 16;
-}
+/// What tracepoints call the RTR, which is an empty Send. Other messages have RDMAP's opcodes.
+const TRACED_RTR: u8 = 16;
 
 /// The protocol engine's access to memory and queues, for one chunk.
 pub(super) struct QpHandler<'a> {
@@ -57,9 +51,9 @@ impl Handler for QpHandler<'_> {
         }
         trace::fpdu_rx(|| {
             let (opcode, stag, offset) = match p.target {
-                Target::Recv { offset } => (opcode::SEND, 0, offset.into()),
-                Target::Write { stag, to } => (opcode::WRITE, stag.0, to.0),
-                Target::ReadResponse { offset } => (opcode::READ_RESPONSE, 0, offset.into()),
+                Target::Recv { offset } => (Opcode::Send as u8, 0, offset.into()),
+                Target::Write { stag, to } => (Opcode::Write as u8, stag.0, to.0),
+                Target::ReadResponse { offset } => (Opcode::ReadResponse as u8, 0, offset.into()),
             };
             let (dev, qpn) = (self.queues.dev.name(), self.queues.number());
             (dev, qpn, opcode, stag, offset, p.len, p.last)
@@ -120,12 +114,12 @@ impl Handler for QpHandler<'_> {
         self.started();
         trace::message_rx(|| {
             let (opcode, len) = match &event {
-                Event::Recv { len, .. } => (opcode::SEND, *len),
-                Event::Write => (opcode::WRITE, 0),
-                Event::ReadRequest(request) => (opcode::READ_REQUEST, request.len),
-                Event::ReadResponse { len } => (opcode::READ_RESPONSE, *len),
-                Event::Rtr => (opcode::RTR, 0),
-                Event::Terminate(_) => (opcode::TERMINATE, 0),
+                Event::Recv { len, .. } => (Opcode::Send as u8, *len),
+                Event::Write => (Opcode::Write as u8, 0),
+                Event::ReadRequest(request) => (Opcode::ReadRequest as u8, request.len),
+                Event::ReadResponse { len } => (Opcode::ReadResponse as u8, *len),
+                Event::Rtr => (TRACED_RTR, 0),
+                Event::Terminate(_) => (Opcode::Terminate as u8, 0),
             };
             (self.queues.dev.name(), self.queues.number(), opcode, len)
         });

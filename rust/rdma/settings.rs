@@ -31,25 +31,23 @@ impl<D: Driver> Files<D> {
         assert!(D::SETTINGS.len() + D::TEXTS.len() <= MAX);
         // SAFETY: A file without a name and without functions is all zeroes; it is in no list.
         let mut files: [File; MAX] = unsafe { mem::zeroed() };
-        let mut index = 0;
-        while index < D::SETTINGS.len() {
-            let file = &mut files[index];
-            file.index = index;
-            file.attr.attr.name = D::SETTINGS[index].to_bytes_with_nul().as_ptr().cast();
+        let mut at = 0;
+        while at < D::SETTINGS.len() + D::TEXTS.len() {
+            let file = &mut files[at];
+            let name = if at < D::SETTINGS.len() {
+                file.index = at;
+                file.attr.__bindgen_anon_1.show = Some(show::<D>);
+                file.attr.__bindgen_anon_2.store = Some(store::<D>);
+                D::SETTINGS[file.index]
+            } else {
+                file.index = at - D::SETTINGS.len();
+                file.attr.__bindgen_anon_1.show = Some(show_text::<D>);
+                file.attr.__bindgen_anon_2.store = Some(store_text::<D>);
+                D::TEXTS[file.index]
+            };
+            file.attr.attr.name = name.to_bytes_with_nul().as_ptr().cast();
             file.attr.attr.mode = 0o644;
-            file.attr.__bindgen_anon_1.show = Some(show::<D>);
-            file.attr.__bindgen_anon_2.store = Some(store::<D>);
-            index += 1;
-        }
-        let mut index = 0;
-        while index < D::TEXTS.len() {
-            let file = &mut files[D::SETTINGS.len() + index];
-            file.index = index;
-            file.attr.attr.name = D::TEXTS[index].to_bytes_with_nul().as_ptr().cast();
-            file.attr.attr.mode = 0o644;
-            file.attr.__bindgen_anon_1.show = Some(show_text::<D>);
-            file.attr.__bindgen_anon_2.store = Some(store_text::<D>);
-            index += 1;
+            at += 1;
         }
         files
     };

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, time::Instant};
 
 /// Milliseconds by which a timer may run out early.
-const TICK: i64 = 20;
+pub(in crate::cm) const TICK: i64 = 20;
 
 impl<U: User> Conn<U> {
     /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.

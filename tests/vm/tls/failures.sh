@@ -12,23 +12,6 @@
 plan 23
 
 port=7300
-# refused ERROR WORDS: rping fails by that error, in time, and the log of this host or the peer's has the words.
-refused() {
-	local before there_before said
-	port=$((port + 1))
-	before=$(dmesg | wc -l) there_before=$(peer_sh "dmesg | wc -l")
-	peer_bg rping rping -s -a "$PEER" -p $port -C 2
-	server_up $port
-	said=$(within 25 rping -c -a "$PEER" -p $port -C 2 2>&1) && { echo "rping succeeds"; peer_kill rping; return 1; }
-	echo "$said"
-	peer_kill rping
-	{
-		dmesg | tail -n +$((before + 1))
-		peer_sh "dmesg | tail -n +$((there_before + 1))"
-	} >"$WORK/log"
-	cat "$WORK/log"
-	grep -q "error $1" <<<"$said" && grep -q "$2" "$WORK/log"
-}
 works() { port=$((port + 1)); rping_peer "$PEER" $port -C 2; }
 stop_there() { peer_sh "pkill -STOP -x tlshd"; }
 go_there() { peer_sh "pkill -CONT -x tlshd"; }
