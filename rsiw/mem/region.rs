@@ -19,6 +19,10 @@ use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
 /// Set in `state` while the STag may be used. The low bits are the access rights.
 pub(super) const VALID: u32 = 1 << 31;
 
+/// The most bytes of a fast registration that are copied with interrupts disabled, which its lock
+/// does: others on this processor wait for no more than a page.
+const FAST_PIECE: usize = 4096;
+
 /// The bytes of a region.
 pub(crate) enum Store {
     /// Pinned pages of a process: `len` bytes, of which the STag addresses the first by `iova`.
@@ -278,9 +282,15 @@ impl Region {
                 mem.read(addr, dst)
             }
             Store::Fast(fast) => {
-                let pages = fast.pages.lock();
-                self.valid(key, need)?;
-                pages.read(list_offset(&pages, addr, len)?, dst)
+                let mut addr = addr;
+                for dst in dst.chunks_mut(FAST_PIECE) {
+                    let (pages, len) = (fast.pages.lock(), dst.len() as u64);
+                    self.valid(key, need)?;
+                    let offset = list_offset(&pages, addr, len)?;
+                    pages.read(offset, dst).map_err(|_| MemError::Bounds)?;
+                    addr = addr.wrapping_add(len);
+                }
+                Ok(())
             }
         }
         .map_err(|_| MemError::Bounds)
@@ -308,9 +318,19 @@ impl Region {
                 mem.write(addr, src, ends)
             }
             Store::Fast(fast) => {
-                let pages = fast.pages.lock();
-                self.valid(key, need)?;
-                pages.write(list_offset(&pages, addr, len)?, src, ends)
+                let (mut addr, mut left) = (addr, src.len());
+                for src in src.chunks(FAST_PIECE) {
+                    let (pages, len) = (fast.pages.lock(), src.len() as u64);
+                    self.valid(key, need)?;
+                    let offset = list_offset(&pages, addr, len)?;
+                    left = left.saturating_sub(src.len());
+                    let last = ends && left == 0;
+                    pages
+                        .write(offset, src, last)
+                        .map_err(|_| MemError::Bounds)?;
+                    addr = addr.wrapping_add(len);
+                }
+                Ok(())
             }
         }
         .map_err(|_| MemError::Bounds)
