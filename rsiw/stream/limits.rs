@@ -6,10 +6,23 @@ use super::Stream;
 use crate::{cm::StreamParams, device::max, mem::Access, queue::state::State};
 use kernel::prelude::*;
 
+/// What the two ends of a connection have agreed on.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// RDMA Reads that the peer may have under way.
+    pub(crate) ird: u32,
+    /// RDMA Reads that this end may have under way.
+    pub(crate) ord: u32,
+    /// FPDUs carry a CRC.
+    pub(crate) crc: bool,
+    /// FPDUs may be longer than a TCP segment.
+    pub(crate) large_fpdu: bool,
+}
+
 /// See the module's documentation.
 pub(super) struct Limits {
-    /// IRD and ORD of the connection; 0 before there is one.
-    agreed: (u32, u32),
+    /// The terms of the connection. Before there is one, nothing is agreed.
+    agreed: Terms,
     /// The highest IRD and ORD that a connection may agree on.
     pub(super) most: (u32, u32),
     /// The peer's rights; a region has to grant them, too.
@@ -20,7 +33,12 @@ impl Limits {
     /// The limits of the device.
     pub(super) const fn new() -> Self {
         Self {
-            agreed: (0, 0),
+            agreed: Terms {
+                ird: 0,
+                ord: 0,
+                crc: false,
+                large_fpdu: false,
+            },
             most: (max::READS, max::READS),
             access: Access::REMOTE,
         }
@@ -28,14 +46,19 @@ impl Limits {
 }
 
 impl Stream {
-    /// IRD and ORD of the connection; 0 before there is one.
-    pub(crate) fn read_limits(&self) -> (u32, u32) {
+    /// The terms of the connection, also after its end. All are 0 before there is one.
+    pub(crate) fn terms(&self) -> Terms {
         self.limits.lock().agreed
     }
 
     /// Notes what a connection has agreed on. Context: any.
     pub(super) fn agree(&self, p: &StreamParams) {
-        self.limits.lock().agreed = (p.ird.into(), p.ord.into());
+        self.limits.lock().agreed = Terms {
+            ird: p.ird.into(),
+            ord: p.ord.into(),
+            crc: p.crc,
+            large_fpdu: p.large_fpdu,
+        };
     }
 
     /// Whether the consumer may set IRD and ORD to these. Context: any.
@@ -46,8 +69,8 @@ impl Stream {
     /// has agreed on other values.
     pub(crate) fn check_limits(&self, ird: Option<u8>, ord: Option<u8>) -> Result {
         let idle = self.queues.state() == State::Idle;
-        let agreed = self.read_limits();
-        for (asked, agreed) in [(ird, agreed.0), (ord, agreed.1)] {
+        let agreed = self.terms();
+        for (asked, agreed) in [(ird, agreed.ird), (ord, agreed.ord)] {
             let Some(asked) = asked.map(u32::from) else {
                 continue;
             };

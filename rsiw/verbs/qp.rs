@@ -175,7 +175,7 @@ impl QpOps<Rsiw> for Qp {
             .and_then(|h| h.try_get())
             .and_then(|d| d.netdev().map(|n| n.mtu()))
             .ok_or(ENODEV)?;
-        let (ird, ord) = self.stream.read_limits();
+        let terms = self.stream.terms();
         Ok(QpAttr {
             state: self.state().to_verbs(),
             cap: QpCap {
@@ -193,8 +193,8 @@ impl QpOps<Rsiw> for Qp {
             access: rdma::Access::LOCAL_WRITE
                 | rdma::Access::from_bits(self.stream.access().bits()),
             path_mtu: mtu,
-            max_rd_atomic: ord as u8,
-            max_dest_rd_atomic: ird as u8,
+            max_rd_atomic: terms.ord as u8,
+            max_dest_rd_atomic: terms.ird as u8,
             signal_all: queues.sq.signal_all(),
         })
     }
@@ -202,9 +202,11 @@ impl QpOps<Rsiw> for Qp {
     /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives
     /// that each QP has taken shows which peer empties a shared queue (RFC 5040 section 8.1.2).
     fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
-        let (ird, ord) = self.stream.read_limits();
-        details.number(c"ird", ird.into())?;
-        details.number(c"ord", ord.into())?;
+        let terms = self.stream.terms();
+        details.number(c"ird", terms.ird.into())?;
+        details.number(c"ord", terms.ord.into())?;
+        details.number(c"crc", terms.crc.into())?;
+        details.number(c"large_fpdu", terms.large_fpdu.into())?;
         details.number(c"reads_asked", self.queues().inbound.waiting().into())?;
         details.number(c"receives_taken", self.queues().receives.get())?;
         if let Some(cookie) = self.stream.tcp_cookie() {

@@ -11,7 +11,7 @@
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/wire/lib
-plan 13
+plan 15
 
 # sent NAME PROGRAM OPTION...: three tests, of the transfer, the capture and the CRCs.
 sent() {
@@ -32,11 +32,27 @@ good() {
 }
 largest() { lengths | awk 'NR == 1 { print $2 }'; }
 longer() { [ "$(largest)" -gt "$1" ]; }
+# shows_terms PORT CRC LARGE: what rdma shows of a queue pair while it is connected.
+shows_terms() {
+	local status=0 client
+	peer_bg rping rping -s -a "$PEER" -p "$1" -C 1000000
+	server_up "$1" || return
+	rping -c -a "$PEER" -p "$1" -C 1000000 >"$WORK/rping.client" 2>&1 &
+	client=$!
+	wait_for 10 shows "drv_crc $2 drv_large_fpdu $3 " || status=1
+	rdma -dd resource show qp
+	kill "$client"
+	wait "$client"
+	peer_kill rping
+	return "$status"
+}
+shows() { rdma -dd resource show qp | tee "$WORK/qps"; tr -s '[:space:]' ' ' <"$WORK/qps" | grep -F "$1"; }
 
 run "load the driver on both hosts" both load_driver || exit 1
 sent "Sends of 64 KiB" ib_send_bw -F -s 65536 -n 20
 run "FPDUs of large Sends are longer than 60000 octets" longer 60000
 sent "Reads of 1 MiB" ib_read_bw -F -s 1048576 -n 5
+run "rdma shows that a connection has large FPDUs and CRCs" shows_terms 7191 1 1
 
 alone() {
 	both eval "rdma link del $DEV && rmmod rsiw" && load_driver large_fpdu=0 && peer_sh load_driver
@@ -45,3 +61,4 @@ run "reload the driver with large FPDUs on the peer only" alone
 sent "Sends with large FPDUs on one end" ib_send_bw -F -s 65536 -n 20
 within_a_segment() { ! longer 1448; }
 run "FPDUs lie in a segment if one end has no large FPDUs" within_a_segment
+run "rdma shows that a connection has no large FPDUs" shows_terms 7192 1 0
