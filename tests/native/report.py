@@ -66,7 +66,7 @@ def payload(kind):
     """The part of the octets on the link that is payload, and the FPDUs in a MiB of it."""
     part, fpdus = 1.0, 0
     if not kind.startswith(("tcp", "ktls")):
-        of_fpdu = SEGMENT if "large_fpdu=0" in kind else LARGE
+        of_fpdu = SEGMENT if "large_fpdu=0" in kind or kind.startswith("siw") else LARGE
         part, fpdus = of_fpdu / (of_fpdu + OVERHEAD), MIB / of_fpdu
     if "tls" in kind:
         part *= RECORD / (RECORD + 22)
