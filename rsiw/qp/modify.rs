@@ -15,7 +15,10 @@ impl Qp {
     ///
     /// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for
     /// Read limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights
-    /// that iWARP does not know. Nothing is changed then.
+    /// that iWARP does not know. `EBUSY` and `ENOMEM` for a reset: see [`Stream::reset`]. Nothing
+    /// is changed then.
+    ///
+    /// [`Stream::reset`]: crate::stream::Stream::reset
     pub(crate) fn change(&self, m: &QpModify) -> Result {
         let stream = &self.stream;
         let access = m.access.map(Access::from_verbs).transpose()?;
@@ -52,6 +55,7 @@ impl Qp {
                 self.stream.disconnect();
                 Ok(())
             }
+            (State::Error, QpState::Reset) => self.stream.reset(),
             (State::Terminate | State::Error, QpState::Sqd) => Ok(()),
             _ => Err(EINVAL),
         }

@@ -205,6 +205,21 @@ impl Queues {
         }
     }
 
+    /// Makes the queues of a QP in ERROR, which are flushed, ready for another connection. Their
+    /// positions stay as they are: a process' library goes on where it is in its rings. Context:
+    /// sleeping; the QP has no connection, and its consumer posts nothing meanwhile. Errors:
+    /// `ENOMEM`, which changes nothing.
+    pub(crate) fn reset(&self) -> Result {
+        self.sq.reset()?;
+        if !self.rq_is_shared {
+            self.rq.reset();
+        }
+        self.may_send.store(false, Ordering::Release);
+        self.peer_done.store(false, Ordering::Release);
+        self.take_failure();
+        Ok(())
+    }
+
     /// The request that the connection fails with, and its status. Context: any.
     pub(crate) fn take_failure(&self) -> Option<(Seq, Status)> {
         self.failure.lock().take()

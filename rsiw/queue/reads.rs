@@ -75,6 +75,8 @@ impl InboundReads {
         let mut waiting = Fifo::with_capacity(ird, flags)?;
         let mut queue = self.queue.lock();
         queue.ird = ird;
+        // A connection before this one may have ended in the middle of a response.
+        queue.answering = false;
         core::mem::swap(&mut queue.waiting, &mut waiting);
         drop(queue);
         Ok(())

@@ -194,6 +194,12 @@ impl RecvQueue {
         }
     }
 
+    /// Ends what [`Self::flush`] has begun: receives are queued again, and not flushed. Context:
+    /// any.
+    pub(crate) fn reset(&self) {
+        self.state.lock().flushed = false;
+    }
+
     /// Moves the next receive, if one is posted, to `rqe`. Context: any.
     ///
     /// Raises the limit event of a shared queue if fewer than the limit remain.

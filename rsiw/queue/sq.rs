@@ -113,8 +113,8 @@ pub(crate) struct SendQueue {
     /// The position of the next request to get a slot. Of a kernel consumer's queue it is changed
     /// under the lock; of a process' queue by tx, or, once tx has stopped, by a flush.
     tail: AtomicU32,
-    /// Where an orderly close ends the queue: tx takes no request from this position on. Set once,
-    /// while tx is locked out; before that [`NO_END`].
+    /// Where an orderly close ends the queue: tx takes no request from this position on. Set once
+    /// for a connection, while tx is locked out; before that [`NO_END`].
     end: AtomicU64,
     #[pin]
     state: SpinLockIrq<State>,

@@ -16,7 +16,8 @@
 //!    |          connection lost, modify to ERROR
 //! ```
 //!
-//! CLOSING goes to TERMINATE for the same reasons as RTS does. ERROR is left only by destruction.
+//! CLOSING goes to TERMINATE for the same reasons as RTS does. Modify to RESET leads from ERROR
+//! back to IDLE, when the connection is gone and the queues are flushed.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use rdma::QpState;
@@ -65,6 +66,7 @@ impl State {
                 | (State::Rts, State::Closing | State::Terminate | State::Error)
                 | (State::Closing, State::Terminate | State::Error)
                 | (State::Terminate, State::Error)
+                | (State::Error, State::Idle)
         )
     }
 }

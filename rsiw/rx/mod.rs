@@ -123,6 +123,8 @@ impl AsMut<[u8]> for Staging {
 /// The inbound half of a QP's connection.
 pub(crate) struct Rx {
     receiver: Receiver,
+    /// FPDUs that the queue pair has received by connections before this one.
+    fpdus_before: u64,
     /// There if nothing may be placed before its CRC was verified: puts FPDUs together that arrive
     /// in pieces.
     whole: Option<FpduAssembler<Staging>>,
@@ -153,6 +155,7 @@ impl Rx {
         expect_rtr_send: bool,
         verify_first: bool,
         stream: Stream,
+        fpdus_before: u64,
     ) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
@@ -166,6 +169,7 @@ impl Rx {
         };
         Ok(Self {
             receiver,
+            fpdus_before,
             whole,
             stream: Some(stream),
             state: State {
@@ -217,7 +221,8 @@ impl Rx {
             None => self.receiver.receive(data, &mut handler),
             Some(whole) => whole.receive(&mut self.receiver, data, &mut handler),
         };
-        queues.counters.rx_fpdus.set(self.receiver.fpdus());
+        let fpdus = self.fpdus_before.wrapping_add(self.receiver.fpdus());
+        queues.counters.rx_fpdus.set(fpdus);
         match received {
             Ok(taken) if self.state.terminated.is_none() => taken,
             // The peer says that its stream ends here.

@@ -92,6 +92,7 @@ impl User for Stream {
             expect_send,
             verify_first,
             queues.pd.join(),
+            queues.counters.rx_fpdus.get(),
         )?;
         let tx = Tx::new(
             conn.new_batch(),
@@ -183,6 +184,11 @@ impl User for Stream {
         if !matches!(why, Lost::Handshake) {
             self.enter_error();
             self.end_receiving();
+        }
+        if let Some(conn) = self.conn() {
+            // Rx is for the socket of another connection from now on. A callback of this one that
+            // comes nevertheless finds no rx.
+            let _ = self.rx.release(&mut conn.socket().lock());
         }
         // A connection's last reference must not be dropped under a spinlock.
         let conn = self.shared.lock().leave_conn(&self.queues.counters);

@@ -172,6 +172,8 @@ impl Stream {
         if end.flushed {
             return;
         }
+        // The QP may have been reset before this thread had the lock.
+        let _ = self.queues.advance(State::Error);
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
         let mut sender = self.tx.lock().take();
         let recv = self.stop_rx();

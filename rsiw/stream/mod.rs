@@ -11,6 +11,7 @@
 //! - [`fault`]: faults, and the way to ERROR.
 //! - [`notify`]: the consumer's calls for completions.
 //! - [`poll`]: a timer for events of which nobody tells.
+//! - [`reset`]: the way back from ERROR, for another connection.
 //! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
 //!
 //! Documentation/locking tells who owns what, and which lock guards it.
@@ -22,6 +23,7 @@ mod limits;
 mod notify;
 mod poll;
 mod receive;
+mod reset;
 mod sched;
 
 use crate::{

@@ -19,12 +19,7 @@ impl DelayedWorkItem for Stream {
             return this.wake_tx();
         }
         this.await_late_posts(&mut end);
-        let queues = &this.queues;
-        let sends = queues.sq.flush_ring(queues.send_out());
-        let receives = match queues.rq_is_shared() {
-            true => Notify::default(),
-            false => queues.rq.flush(None, queues.recv_out()),
-        };
+        let (sends, receives) = this.flush_late();
         drop(end);
         this.after_send(sends);
         this.after_recv(receives);
@@ -32,6 +27,18 @@ impl DelayedWorkItem for Stream {
 }
 
 impl Stream {
+    /// Flushes what was posted in ERROR, to the send queue and to the QP's own receive queue. Asks
+    /// for the consumer's calls. Context: sleeping, with `teardown` locked.
+    pub(super) fn flush_late(&self) -> (Notify, Notify) {
+        let queues = &self.queues;
+        let sends = queues.sq.flush_ring(queues.send_out());
+        let receives = match queues.rq_is_shared() {
+            true => Notify::default(),
+            false => queues.rq.flush(None, queues.recv_out()),
+        };
+        (sends, receives)
+    }
+
     /// TCP has no memory. It reports room only when data that it has sent are acknowledged, and
     /// there may be none. So the timer has tx try again in a while. Context: any, as the holder of
     /// the tx lock.

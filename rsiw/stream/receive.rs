@@ -108,8 +108,11 @@ impl Stream {
                     .arm(&self.dev().workqueues.rx_in_turn, self.clone(), ms);
             }
         } else if transport.at_eof(sk) {
-            self.queues.set_peer_done();
             let rx = self.rx.get_mut(sk).and_then(Option::as_mut);
+            if rx.is_some() {
+                // Without rx the connection is not the queue pair's any more.
+                self.queues.set_peer_done();
+            }
             let whole = rx.is_none_or(Rx::end);
             Conn::peer_finished(conn, whole && transport.ended_well());
         }

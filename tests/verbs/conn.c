@@ -111,6 +111,11 @@ void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
 
+	if (c->qp) {
+		/* It had another connection before. librdmacm moves it through its states again. */
+		c->id->qp = c->qp;
+		return;
+	}
 	c->s = s;
 	c->o = *o;
 	c->pd = o->pd ? o->pd : s->pd;
@@ -243,11 +248,10 @@ static void client_open(struct side *s, struct conn *c, const struct conn_opts *
 
 #define FIRST_ID 0x46495253ull
 
-void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
+static void connect_sides(struct side *s, struct conn *c, const struct conn_opts *o)
 {
 	static const struct conn_opts usual;
 
-	memset(c, 0, sizeof(*c));
 	if (s->client)
 		client_open(s, c, o ? o : &usual);
 	else
@@ -266,6 +270,24 @@ void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
 	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
 	/* Both sides are connected before either sends. */
 	sync_sides(s);
+}
+
+void conn_open(struct side *s, struct conn *c, const struct conn_opts *o)
+{
+	memset(c, 0, sizeof(*c));
+	connect_sides(s, c, o);
+}
+
+/* Connects the queue pair, which was reset, to the other side once more. */
+void conn_again(struct conn *c)
+{
+	const struct conn_opts o = c->o;
+
+	c->id->qp = NULL;
+	CALL(rdma_destroy_id(c->id));
+	rdma_destroy_event_channel(c->ech);
+	c->disconnected = false;
+	connect_sides(c->s, c, &o);
 }
 
 enum ibv_qp_state qp_state(struct ibv_qp *qp)

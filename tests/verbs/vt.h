@@ -61,7 +61,7 @@ struct test {
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	mr_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[],
-	qp_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
+	qp_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
 	stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
@@ -209,6 +209,7 @@ void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o);
 void conn_param(struct conn *c, struct rdma_conn_param *p);
 struct rdma_cm_id *listen_open(struct side *s, struct rdma_event_channel *ech, int backlog);
 void conn_open(struct side *s, struct conn *c, const struct conn_opts *o);
+void conn_again(struct conn *c);
 void conn_expect_down(struct conn *c);
 void conn_expect_closed(struct conn *c);
 void conn_expect_error(struct conn *c);

@@ -2,7 +2,7 @@
 
 //! The end of a send queue: all its requests complete as flushed.
 
-use super::{posted::Posted, SendQueue, Seq, BATCH};
+use super::{posted::Posted, SendQueue, Seq, BATCH, NO_END};
 use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
@@ -10,6 +10,7 @@ use crate::{
     wr::Status,
 };
 use core::sync::atomic::Ordering;
+use kernel::prelude::*;
 
 impl SendQueue {
     /// Completes everything that is queued, in order: the request `failed` with its own status, all
@@ -54,6 +55,25 @@ impl SendQueue {
             }
         }
         notify | self.flush_ring(out)
+    }
+
+    /// Ends what [`Self::flush`] has begun: requests are queued again, and not flushed. Context:
+    /// sleeping; tx has no connection to send on. Errors: `ENOMEM`.
+    pub(crate) fn reset(&self) -> Result {
+        let mut posted = match self.is_mapped() {
+            true => Posted::NONE,
+            false => Posted::new(self.size, self.max_sge)?,
+        };
+        let mut guard = self.state.lock();
+        let st = &mut *guard;
+        core::mem::swap(&mut st.posted, &mut posted);
+        st.ord = 0;
+        st.tx_waits = false;
+        st.flushed = false;
+        self.end.store(NO_END, Ordering::Relaxed);
+        // The old list, which is empty, is freed outside the lock.
+        drop(guard);
+        Ok(())
     }
 
     /// Flushes the requests in a process' ring, which it goes on posting in ERROR. Context: any.

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way back from ERROR to IDLE: a queue pair is made ready for another connection.
+
+use super::{limits::Limits, Stream};
+use crate::queue::state::State;
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+};
+
+/// Milliseconds that a reset waits for the connection manager to take the old connection from the
+/// queue pair. It does so in a worker, and waits for nobody.
+const WAIT_MS: u32 = 1000;
+
+impl Stream {
+    /// Modify to RESET, of a QP in ERROR: the QP is in IDLE then, with empty queues and the limits
+    /// of a new one. Requests and receives that were posted before have completed as flushed, and
+    /// the consumer polls these completions as always. What TCP still has of the old connection is
+    /// delivered all the same. Context: sleeping; the consumer posts nothing meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the old connection does not end in time, `ENOMEM`, and `EINVAL` if the QP is
+    /// destroyed, or has left ERROR meanwhile. Nothing is changed then.
+    pub(crate) fn reset(self: &Arc<Self>) -> Result {
+        for _ in 0..WAIT_MS {
+            if self.conn().is_none() {
+                break;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        let mut end = self.teardown.lock();
+        if self.queues.state() != State::Error || !end.flushed || end.destroyed {
+            return Err(EINVAL);
+        }
+        // Nobody attaches another one to a QP in ERROR.
+        if self.conn().is_some() {
+            return Err(EBUSY);
+        }
+        // What the process has posted since the timer has last looked. It is a part of the old
+        // life, as the library holds the locks of both queues during this call.
+        let queues = &self.queues;
+        let (sends, receives) = self.flush_late();
+        queues.reset()?;
+        // If the timer of late posts is armed, it finds nothing to do.
+        end.flushed = false;
+        end.pause = 0;
+        self.late.store(false, Relaxed);
+        self.late_timer_armed.store(false, Relaxed);
+        self.shared.lock().terminate = None;
+        *self.limits.lock() = Limits::new();
+        // Last: from here on a connection may be attached.
+        let _ = queues.advance(State::Idle);
+        drop(end);
+        self.after_send(sends);
+        self.after_recv(receives);
+        Ok(())
+    }
+}
