@@ -14,8 +14,12 @@ use crate::{
     wr::{Completion, Status},
 };
 use core::ops::{BitOr, BitOrAssign};
-use kernel::{prelude::*, str::CStr};
-use kext::{lock::SpinLockIrq, new_spinlock_irq};
+use kernel::{prelude::*, str::CStr, sync::Arc};
+use kext::{
+    hrtimer::{HrTimer, HrTimerItem},
+    lock::SpinLockIrq,
+    new_hrtimer, new_spinlock_irq,
+};
 use rdma::{CqEvent, CqHandle, QpToken, Wc, WcOpcode, WcSlots, WcStatus};
 
 /// The names of a QP in its completions: `number` for processes, `token` for kernel consumers.
@@ -34,6 +38,8 @@ pub(crate) struct Notify {
     pub(crate) lost: bool,
     /// It was the first loss: the CQ is in error.
     overflow: bool,
+    /// Start the timer of a moderated CQ: the event comes later.
+    delay: bool,
 }
 
 impl BitOr for Notify {
@@ -43,6 +49,7 @@ impl BitOr for Notify {
             fire: self.fire | o.fire,
             lost: self.lost | o.lost,
             overflow: self.overflow | o.overflow,
+            delay: self.delay | o.delay,
         }
     }
 }
@@ -74,10 +81,70 @@ enum Arm {
     Solicited,
 }
 
+impl Ring {
+    /// Whether the consumer wants an event for the completion just published.
+    fn wants_event(&self, attention: bool) -> bool {
+        match self {
+            Ring::User(ring) => ring.wants_event(attention),
+            Ring::Kernel { armed, .. } => match armed {
+                Some(Arm::Next) => true,
+                Some(Arm::Solicited) => attention,
+                None => false,
+            },
+        }
+    }
+
+    /// Disarms events: the consumer gets one.
+    fn disarm(&mut self) {
+        match self {
+            Ring::User(ring) => ring.disarm(),
+            Ring::Kernel { armed, .. } => *armed = None,
+        }
+    }
+}
+
+/// How events are moderated: `count` completions share one, but it comes at most `period_us`
+/// microseconds after the first of them. With a period of 0 each event comes at once.
+#[derive(Clone, Copy, Default)]
+struct Moderation {
+    count: u16,
+    period_us: u16,
+}
+
+impl Moderation {
+    /// Whether the event for `waiting` completions, the last of them new, is put off.
+    fn delays(self, waiting: u32) -> bool {
+        let full = self.count != 0 && waiting >= self.count.into();
+        self.period_us != 0 && !full
+    }
+}
+
 struct State {
     ring: Ring,
     put: u32,
     overflowed: bool,
+    moderation: Moderation,
+    /// Completions that the consumer wants an event for, which is put off.
+    delayed: u32,
+}
+
+impl State {
+    /// Whether the consumer gets an event now for the completion just published, and whether the
+    /// timer is to be started, for one that comes later. A completion that asks for attention waits
+    /// for nothing, as its consumer is not to wait for others.
+    fn event(&mut self, attention: bool) -> (bool, bool) {
+        if !self.ring.wants_event(attention) {
+            return (false, false);
+        }
+        let delayed = self.delayed.saturating_add(1);
+        if !attention && self.moderation.delays(delayed) {
+            self.delayed = delayed;
+            return (false, delayed == 1);
+        }
+        self.delayed = 0;
+        self.ring.disarm();
+        (true, false)
+    }
 }
 
 /// What tools show of a completion queue.
@@ -96,7 +163,28 @@ pub(crate) struct Cq {
     size: u32,
     #[pin]
     state: SpinLockIrq<State>,
+    /// Fires when the event of a moderated CQ is due. Started by those who notify.
+    #[pin]
+    timer: HrTimer<Cq>,
     handle: CqHandle,
+}
+
+impl HrTimerItem for Cq {
+    fn fire(this: Arc<Self>) {
+        let due = {
+            let st = &mut *this.state.lock();
+            let waiting = core::mem::take(&mut st.delayed) != 0;
+            // `false`: as for any completion that was put off. The consumer may have armed anew.
+            let due = waiting && st.ring.wants_event(false);
+            if due {
+                st.ring.disarm();
+            }
+            due
+        };
+        if due {
+            this.handle.notify();
+        }
+    }
 }
 
 impl Cq {
@@ -119,10 +207,13 @@ impl Cq {
             ring,
             put: 0,
             overflowed: false,
+            moderation: Moderation::default(),
+            delayed: 0,
         };
         Ok(pin_init!(Self {
             size,
             state <- new_spinlock_irq!(state, "rsiw_cq"),
+            timer <- new_hrtimer!("rsiw_cq_timer"),
             handle,
         }))
     }
@@ -132,40 +223,31 @@ impl Cq {
     pub(crate) fn push(&self, tag: &Tag, c: &Completion) -> Notify {
         let st = &mut *self.state.lock();
         let place = st.put;
-        let (ok, fire) = match &mut st.ring {
-            Ring::User(ring) => {
-                let ok = !st.overflowed && ring.put(place, &user_cqe(tag, c));
-                (ok, ok && ring.fires(wants_attention(c)))
-            }
-            Ring::Kernel { slots, armed, .. } => {
+        let ok = match &mut st.ring {
+            Ring::User(ring) => !st.overflowed && ring.put(place, &user_cqe(tag, c)),
+            Ring::Kernel { slots, .. } => {
                 let slot = &mut slots[(place & (self.size - 1)) as usize];
-                if slot.is_some() {
-                    (false, false)
-                } else {
+                let free = slot.is_none();
+                if free {
                     *slot = Some(KernelCqe {
                         c: *c,
                         qp: tag.token,
                     });
-                    let fire = match armed {
-                        Some(Arm::Next) => true,
-                        Some(Arm::Solicited) => wants_attention(c),
-                        None => false,
-                    };
-                    if fire {
-                        *armed = None;
-                    }
-                    (true, fire)
                 }
+                free
             }
         };
+        let (mut fire, mut delay) = (false, false);
         if ok {
             st.put = place.wrapping_add(1);
+            (fire, delay) = st.event(wants_attention(c));
         }
         let first_loss = !ok && !core::mem::replace(&mut st.overflowed, true);
         Notify {
             fire,
             lost: !ok,
             overflow: first_loss,
+            delay,
         }
     }
 
@@ -192,9 +274,13 @@ impl Cq {
 
     /// Makes the calls of the consumer that [`Self::push`] asked for. Context: any, without locks
     /// of this driver.
-    pub(crate) fn notify(&self, n: Notify) {
+    pub(crate) fn notify(self: &Arc<Self>, n: Notify) {
         if n.fire {
             self.handle.notify();
+        }
+        if n.delay {
+            let us = self.state.lock().moderation.period_us;
+            self.timer.start(self.clone(), u64::from(us) * 1000);
         }
         if n.overflow {
             self.handle.event(CqEvent::Error);
@@ -216,6 +302,18 @@ impl Cq {
             out.push(&kernel_wc(&cqe))?;
         }
         Ok(())
+    }
+
+    /// Has up to `count` completions share an event, which comes at most `period_us` microseconds
+    /// after the first of them. A count of 0 has no such bound, a period of 0 ends moderation. An
+    /// event that is put off already comes as it was to. Context: any.
+    pub(crate) fn moderate(&self, count: u16, period_us: u16) {
+        self.state.lock().moderation = Moderation { count, period_us };
+    }
+
+    /// Stops the timer: the consumer destroys the CQ, which no QP uses any more. Context: sleeping.
+    pub(crate) fn end(&self) {
+        self.timer.cancel_sync();
     }
 
     /// Arms the completion handler. Returns whether completions are waiting, always false for a

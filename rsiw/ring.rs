@@ -170,20 +170,18 @@ impl CompletionRing {
         )
     }
 
-    /// Returns whether the process wants an event for the completion just published, and disarms
-    /// then.
-    pub(crate) fn fires(&self, solicited: bool) -> bool {
+    /// Whether the process wants an event for the completion just published.
+    pub(crate) fn wants_event(&self, solicited: bool) -> bool {
         // Makes the completion visible before the arming word is read: a process that arms and then
         // polls gets the event or sees the completion.
         rdma::ring::mb();
-        let word = || self.0.tail32(0);
-        let armed = word().load_relaxed();
-        let wanted =
-            armed & notify::NEXT_COMPLETION != 0 || armed & notify::SOLICITED != 0 && solicited;
-        if wanted {
-            word().store_relaxed(notify::NOT);
-        }
-        wanted
+        let armed = self.0.tail32(0).load_relaxed();
+        armed & notify::NEXT_COMPLETION != 0 || armed & notify::SOLICITED != 0 && solicited
+    }
+
+    /// Disarms events: the process gets one.
+    pub(crate) fn disarm(&self) {
+        self.0.tail32(0).store_relaxed(notify::NOT);
     }
 
     /// Arms events for a process that asks by a verb and not by a store.
@@ -273,14 +271,14 @@ mod tests {
         assert!(ring.put(0, &cqe) && ring.put(1, &cqe));
         assert!(!ring.put(2, &cqe));
         // Events are not armed.
-        assert!(!ring.fires(true));
+        assert!(!ring.wants_event(true));
         ring.arm(true);
-        assert!(!ring.fires(false));
-        assert!(ring.fires(true));
-        // An event disarms.
-        assert!(!ring.fires(true));
+        assert!(!ring.wants_event(false));
+        assert!(ring.wants_event(true));
+        ring.disarm();
+        assert!(!ring.wants_event(true));
         ring.arm(false);
-        assert!(ring.fires(false));
+        assert!(ring.wants_event(false));
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ impl Stream {
     }
 
     #[inline]
-    fn after(self: &Arc<Self>, cq: &Cq, n: Notify) {
+    fn after(self: &Arc<Self>, cq: &Arc<Cq>, n: Notify) {
         if n == Notify::default() {
             return;
         }

@@ -68,6 +68,16 @@ impl CqOps<Rsiw> for Object {
         details.number(c"overflowed", status.overflowed.into())
     }
 
+    fn modify(self: &Arc<Self>, count: u16, period_us: u16) -> Result {
+        self.cq.moderate(count, period_us);
+        Ok(())
+    }
+
+    fn destroy(self: &Arc<Self>) -> Result {
+        self.cq.end();
+        Ok(())
+    }
+
     fn poll(self: &Arc<Self>, out: &mut WcSlots<'_>) -> Result {
         self.cq.poll(out)
     }

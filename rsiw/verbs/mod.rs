@@ -101,6 +101,7 @@ impl Driver for Rsiw {
             max_sge_rd: 1,
             max_cq: max::CQ,
             max_cqe: max::CQE,
+            max_cq_moderation: (u16::MAX, u16::MAX),
             max_mr: max::MR,
             max_pd: max::PD,
             max_qp_rd_atom: max::READS,

@@ -4,6 +4,7 @@
 //! or sockets; each module would be at home in `rust/kernel`.
 //!
 //! - [`work`]: workqueues, and work items that hold a reference to the object they are in.
+//! - [`hrtimer`]: a timer that counts less than milliseconds.
 //! - [`idtable`]: objects by number, found under RCU.
 //! - [`lock`], [`tx_lock`]: spinlocks that disable interrupts; a lock whose holder is signalled.
 //! - [`revocable`]: a value that its owner takes away from all who access it.
@@ -20,6 +21,7 @@ const __LOG_PREFIX: &[u8] = b"rust_kext\0";
 
 pub mod copy;
 pub mod defer;
+pub mod hrtimer;
 pub mod idtable;
 pub mod life;
 pub mod lock;

@@ -193,6 +193,13 @@ pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Moderates events: `count` completions share one, which comes at most `period_us`
+    /// microseconds after the first of them. Context: sleeping; calls for one queue may run at
+    /// once.
+    fn modify(self: &Arc<Self>, _count: u16, _period_us: u16) -> Result {
+        Err(crate::errno::unsupported())
+    }
+
     /// Destroys a completion queue, which no queue pair uses any more. Context: sleeping.
     fn destroy(self: &Arc<Self>) -> Result {
         Ok(())

@@ -24,6 +24,8 @@ pub struct DeviceLimits {
     pub max_sge_rd: u32,
     pub max_cq: u32,
     pub max_cqe: u32,
+    /// Completions that may share an event, and microseconds that an event may be put off.
+    pub max_cq_moderation: (u16, u16),
     pub max_mr: u32,
     pub max_pd: u32,
     /// Inbound RDMA Reads per queue pair (IRD).
@@ -63,6 +65,10 @@ impl DeviceLimits {
         attr.max_sge_rd = limit(self.max_sge_rd);
         attr.max_cq = limit(self.max_cq);
         attr.max_cqe = limit(self.max_cqe);
+        (
+            attr.cq_caps.max_cq_moderation_count,
+            attr.cq_caps.max_cq_moderation_period,
+        ) = self.max_cq_moderation;
         attr.max_mr = limit(self.max_mr);
         attr.max_pd = limit(self.max_pd);
         attr.max_qp_rd_atom = limit(self.max_qp_rd_atom);

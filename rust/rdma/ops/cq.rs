@@ -108,6 +108,21 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// The `modify_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn modify_cq(
+        cq: *mut bindings::ib_cq,
+        count: u16,
+        period: u16,
+    ) -> i32 {
+        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
+        let state = unsafe { CqObject::<D>::state(cq) };
+        errno(state.data.modify(count, period))
+    }
+
     /// The `destroy_cq` operation.
     ///
     /// # Safety

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Events of completion queues that several completions share, or that come late.
+ *
+ * A machine may be slow at any time. So an event that is to come late must come
+ * late each time, and one that is to come at once must do so in one of some tries.
+ */
+#include <poll.h>
+
+#include "vt.h"
+
+enum { PERIOD_MS = 50, TRIES = 20, LEN = 100 };
+
+/* Milliseconds from "from" until the queue's event, which is acknowledged. */
+static uint64_t event_after(struct conn *c, uint64_t from)
+{
+	struct pollfd pfd = { .fd = c->channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *context;
+	uint64_t took;
+
+	CHECK(poll(&pfd, 1, wait_ms) == 1, "no event");
+	took = now_ms() - from;
+	CALL(ibv_get_cq_event(c->channel, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	return took;
+}
+
+/* Arms the send queue's CQ, writes "count" times, and returns the time until the event. */
+static uint64_t writes(struct conn *c, struct buf *b, struct rmem *r, int count, int flags)
+{
+	struct ibv_sge sge = sge_of(b, 0, LEN);
+	uint64_t from = now_ms(), took;
+	int i;
+
+	CALL(ibv_req_notify_cq(c->scq, 0));
+	for (i = 0; i < count; i++)
+		post(c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED | flags, &sge, 1, r->addr, r->rkey);
+	took = event_after(c, from);
+	for (i = 0; i < count; i++)
+		good(c->scq, i, IBV_WC_RDMA_WRITE, -1);
+	return took;
+}
+
+/* Whether the event comes before the period is over, in one of some tries. */
+static bool at_once(struct conn *c, struct buf *b, struct rmem *r, int count)
+{
+	int i;
+
+	for (i = 0; i < TRIES; i++)
+		if (writes(c, b, r, count, 0) < PERIOD_MS / 2)
+			return true;
+	return false;
+}
+
+static void t_moderate(struct side *s)
+{
+	struct conn_opts o = { .events = true };
+	struct ibv_device_attr_ex dev;
+	struct ibv_sge sge;
+	struct rmem r;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	CALL(ibv_query_device_ex(s->ctx, NULL, &dev));
+	CHECK(dev.cq_mod_caps.max_cq_count == 0xffff && dev.cq_mod_caps.max_cq_period == 0xffff,
+	      "%u completions, %u microseconds", dev.cq_mod_caps.max_cq_count,
+	      dev.cq_mod_caps.max_cq_period);
+	conn_open(s, &c, &o);
+	buf_new(s, &b, LEN, ACC_ALL);
+	if (!s->active) {
+		give_rmem(s, &b);
+		conn_close(&c);
+		buf_free(&b);
+		return;
+	}
+	r = take_rmem(s);
+	CHECK(at_once(&c, &b, &r, 1), "late before it is moderated");
+	CALL(moderate(c.scq, 4, PERIOD_MS * 1000));
+	for (i = 0; i < 5; i++) {
+		uint64_t took = writes(&c, &b, &r, 1 + i % 3, 0);
+
+		CHECK(took >= PERIOD_MS - 1, "%d completions: an event after %lu ms", 1 + i % 3, took);
+	}
+	CHECK(at_once(&c, &b, &r, 4), "late although all completions are there");
+	/* The timer of what came at once may still run. */
+	sleep_ms(2 * PERIOD_MS);
+	/* No bound but the period. */
+	CALL(moderate(c.scq, 0, PERIOD_MS * 1000));
+	CHECK(writes(&c, &b, &r, 8, 0) >= PERIOD_MS - 1, "early without a count");
+	CALL(moderate(c.scq, 0, 0));
+	CHECK(at_once(&c, &b, &r, 1), "late when it is not moderated any more");
+	CALL(moderate(c.scq, 8, 0));
+	CHECK(at_once(&c, &b, &r, 1), "late without a period");
+	/* The queue goes while its event is put off. */
+	CALL(moderate(c.scq, 8, 0xffff));
+	CALL(ibv_req_notify_cq(c.scq, 0));
+	sge = sge_of(&b, 0, LEN);
+	post(&c, IBV_WR_RDMA_WRITE, 7, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+	good(c.scq, 7, IBV_WC_RDMA_WRITE, -1);
+	conn_close(&c);
+	buf_free(&b);
+}
+
+/* A request that fails has its event at once. */
+static void t_attention(struct side *s)
+{
+	struct conn_opts o = { .events = true };
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	bool early = false;
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	uint64_t from;
+	int i;
+
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	for (i = 0; i < 4; i++) {
+		conn_open(s, &c, &o);
+		CALL(moderate(c.rcq, 100, PERIOD_MS * 1000));
+		CALL(ibv_req_notify_cq(c.rcq, 0));
+		post_recv(&c, 1, &sge, 1);
+		sync_sides(s);
+		from = now_ms();
+		CALL(ibv_modify_qp(c.qp, &error, IBV_QP_STATE));
+		early |= event_after(&c, from) < PERIOD_MS / 2;
+		bad(c.rcq, 1, FLUSHED);
+		conn_expect_down(&c);
+		conn_free(&c);
+	}
+	CHECK(early, "the event of a flushed receive is late");
+	buf_free(&b);
+}
+
+const struct test moderate_tests[] = {
+	{ "moderate", t_moderate, T_QUICK },
+	{ "moderate-errors", t_attention, T_QUICK },
+	{ }
+};
