@@ -217,6 +217,23 @@ impl Region {
         }
     }
 
+    /// The address, in the process, of a process' pinned memory, and whether it was pinned for
+    /// writing. `None` for another region, and for one that has ended. Context: any.
+    pub(crate) fn pinned(&self) -> Option<(u64, bool)> {
+        match &*self.store.try_access()? {
+            Store::User { umem, .. } => Some((umem.address(), umem.is_writable())),
+            _ => None,
+        }
+    }
+
+    /// Ends a process' region as [`Self::destroy`] does, but leaves the pages pinned and returns
+    /// them. `None` as of [`Self::pinned`]. Context: sleeping.
+    pub(crate) fn take_store(&self) -> Option<Store> {
+        self.pinned()?;
+        self.disable();
+        self.store.revoke()
+    }
+
     /// Checks that a holder of `key` in the domain `pd` may use `len` bytes at `addr` for `need`.
     /// For zero bytes there are no bounds to check. Context: any.
     pub(super) fn check(
@@ -240,7 +257,7 @@ impl Region {
     }
 
     /// First address and length of the bytes, if they never change.
-    pub(super) fn fixed(&self) -> Option<(u64, u64)> {
+    pub(crate) fn fixed(&self) -> Option<(u64, u64)> {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
             _ => None,

@@ -10,13 +10,18 @@ use crate::{
     pd::Pd,
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
-use rdma::{Consumer, Details, KernelMemory, MrOps, NewMr, SgMap, Udata, UserMr};
+use rdma::{
+    Consumer, Details, KernelMemory, MrOps, NewMr, Rereg, SgMap, Udata, UserMemory, UserMr,
+};
 
 /// The driver's object of the RDMA core's MR.
 pub(crate) struct Mr {
     pub(crate) region: Arc<Region>,
     dev: Arc<Device>,
-    _held: Held,
+    /// The rights that a process or kernel consumer has given it; `None` for a fast registration.
+    access: Option<Access>,
+    /// One of the device's regions. A region and the one that takes its place are one together.
+    held: Arc<Held>,
 }
 
 impl Mr {
@@ -33,7 +38,7 @@ impl Mr {
 fn publish(
     dev: &Arc<Device>,
     pd: &Pd,
-    held: Held,
+    held: Arc<Held>,
     store: Store,
     key: u8,
     access: Option<Access>,
@@ -53,7 +58,8 @@ fn publish(
         Mr {
             region: region.clone(),
             dev: dev.clone(),
-            _held: held,
+            access,
+            held,
         },
         flags,
     )?;
@@ -81,15 +87,9 @@ impl MrOps<Rsiw> for Mr {
         let args: RegMrReq = udata.request()?;
         udata.require_out(core::mem::size_of::<RegMrResp>())?;
         let access = Access::from_verbs(req.access.without(rdma::Access::ZERO_BASED))?;
-        let iova = match req.access.contains(rdma::Access::ZERO_BASED) {
-            true => 0,
-            false => req.iova,
-        };
-        if req.length == 0 || iova.checked_add(req.length).is_none() {
-            return Err(EINVAL);
-        }
+        let iova = first_address(req.access, req.iova, req.length)?;
         let dev = &dev.data().dev;
-        let held = dev.limits.mr.hold()?;
+        let held = hold(dev, Consumer::Process)?;
         let store = Store::User {
             umem: req.pin()?,
             iova,
@@ -116,8 +116,65 @@ impl MrOps<Rsiw> for Mr {
     ) -> Result<NewMr<Mr>> {
         let access = Access::from_verbs(access)?;
         let dev = &dev.data().dev;
-        let held = dev.limits.mr.hold()?;
+        let held = hold(dev, Consumer::Kernel)?;
         publish(dev, pd, held, Store::Dma(mem), random_key(), Some(access))
+    }
+
+    /// Makes the region that takes the place of this one: with other memory, rights, or domain.
+    /// Context: sleeping.
+    ///
+    /// New memory is pinned before the old is released, which needs room for both in
+    /// `RLIMIT_MEMLOCK`. If only rights and domain change, the pages go over to the new region as
+    /// they are; but if they were pinned for reading, and the new rights include writing, the same
+    /// addresses of the process are pinned anew.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mr::of_process`]; `EINVAL` also for `ZERO_BASED` without new memory, and for a
+    /// region that an earlier call has left without memory. After `ENOMEM` this region may have
+    /// no memory any more. After any other error it is as it was.
+    fn rereg(
+        self: &Arc<Self>,
+        dev: &rdma::Device<Rsiw>,
+        pd: &Arc<Pd>,
+        req: &Rereg,
+    ) -> Result<NewMr<Mr>> {
+        let region = &self.region;
+        let (start, is_writable) = region.pinned().ok_or(EINVAL)?;
+        let asked = match (req.access, self.access) {
+            (Some(access), _) => access,
+            (None, old) => rdma::Access::from_bits(old.ok_or(EINVAL)?.bits()),
+        };
+        let rights = match req.memory {
+            Some(_) => asked.without(rdma::Access::ZERO_BASED),
+            None if asked.contains(rdma::Access::ZERO_BASED) => return Err(EINVAL),
+            None => asked,
+        };
+        let access = Access::from_verbs(rights)?;
+        let store = match req.memory {
+            Some(UserMemory {
+                start,
+                length,
+                iova,
+            }) => Store::User {
+                iova: first_address(asked, iova, length)?,
+                umem: req.pin(start, length, asked)?,
+                len: length,
+            },
+            None if asked.is_writable() && !is_writable => {
+                let (iova, len) = region.fixed().ok_or(EINVAL)?;
+                Store::User {
+                    umem: req.pin(start, len, asked)?,
+                    iova,
+                    len,
+                }
+            }
+            None => region.take_store().ok_or(EINVAL)?,
+        };
+        // The key is the process' choice, the index a new one.
+        let key = region.stag() as u8;
+        let held = self.held.clone();
+        publish(&dev.data().dev, pd, held, store, key, Some(access))
     }
 
     /// Makes a region of up to `max_sg` pages that a kernel consumer registers by work request.
@@ -127,7 +184,7 @@ impl MrOps<Rsiw> for Mr {
             return Err(EINVAL);
         }
         let dev = &dev.data().dev;
-        let held = dev.limits.mr.hold()?;
+        let held = hold(dev, Consumer::Kernel)?;
         publish(
             dev,
             pd,
@@ -161,6 +218,24 @@ impl MrOps<Rsiw> for Mr {
         self.end();
         Ok(())
     }
+}
+
+/// Counts one more region. Context: sleeping. Errors: `ENOMEM` if there are as many as allowed.
+fn hold(dev: &Device, consumer: Consumer) -> Result<Arc<Held>> {
+    Ok(Arc::new(dev.limits.mr.hold()?, consumer.flags())?)
+}
+
+/// The address of the first of `len` bytes for work requests: `iova`, or 0 if `access` says so.
+/// Errors: `EINVAL` for an empty or wrapping range.
+fn first_address(access: rdma::Access, iova: u64, len: u64) -> Result<u64> {
+    let iova = match access.contains(rdma::Access::ZERO_BASED) {
+        true => 0,
+        false => iova,
+    };
+    if len == 0 || iova.checked_add(len).is_none() {
+        return Err(EINVAL);
+    }
+    Ok(iova)
 }
 
 /// The first key of a kernel consumer's region. The consumer changes it with each registration

@@ -24,7 +24,7 @@ use crate::{
     iwcm::{CmId, ConnParam, ListenId},
     object::{
         cq::NewCq,
-        mr::{NewMr, SgMap, UserMr},
+        mr::{NewMr, Rereg, SgMap, UserMr},
         qp::{NewQp, QpHandle},
         srq::NewSrq,
     },
@@ -313,6 +313,19 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
         request: &UserMr,
         udata: &mut Udata<'_, D>,
     ) -> Result<NewMr<Self>>;
+
+    /// Makes the region that is to take the place of `self`, a region of [`MrOps::of_process`], in
+    /// the domain `pd`. When this has succeeded, the core destroys `self`, which the process cannot
+    /// use meanwhile. If it fails, `self` stays: as it was, or without memory. Context: sleeping,
+    /// in a process.
+    fn rereg(
+        self: &Arc<Self>,
+        _dev: &Device<D>,
+        _pd: &Arc<D::Pd>,
+        _request: &Rereg,
+    ) -> Result<NewMr<Self>> {
+        Err(crate::errno::unsupported())
+    }
 
     /// Makes a region for fast registration of up to `max_pages` pages. Context: sleeping.
     fn alloc(dev: &Device<D>, pd: &Arc<D::Pd>, max_pages: u32) -> Result<NewMr<Self>>;

@@ -64,7 +64,7 @@ pub use link::{
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
-    mr::{NewMr, PageList, SgMap, UserMr},
+    mr::{NewMr, PageList, Rereg, SgMap, UserMemory, UserMr},
     qp::{NewQp, QpEvent, QpHandle},
     srq::{NewSrq, SrqEvent, SrqHandle},
 };

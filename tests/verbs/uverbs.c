@@ -21,6 +21,37 @@ static int command(struct ibv_context *ctx, const void *cmd, size_t len)
 	return 0;
 }
 
+/*
+ * ibv_rereg_mr(), but returns errno, and reads no attribute of the region. The
+ * region has its new keys then.
+ */
+int rereg(struct ibv_mr *mr, unsigned int flags, struct ibv_pd *pd, void *addr, size_t len,
+	  uint64_t iova, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr mr;
+	} cmd = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_REREG_MR,
+			.in_words = sizeof(cmd) / 4, .out_words = sizeof(resp) / 4,
+		},
+		.mr = {
+			.response = (uintptr_t)&resp, .mr_handle = mr->handle, .flags = flags,
+			.start = (uintptr_t)addr, .length = len, .hca_va = iova,
+			.pd_handle = pd ? pd->handle : 0, .access_flags = access,
+		},
+	};
+	int e = command(mr->context, &cmd, sizeof(cmd));
+
+	if (e)
+		return e;
+	mr->lkey = resp.lkey;
+	mr->rkey = resp.rkey;
+	return 0;
+}
+
 /* ibv_modify_cq() with IBV_CQ_ATTR_MODERATE. */
 int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us)
 {

@@ -122,6 +122,35 @@ impl UserMr {
     }
 }
 
+/// Memory of a process, as a region addresses it.
+#[derive(Clone, Copy)]
+pub struct UserMemory {
+    /// The address in the process.
+    pub start: u64,
+    /// The number of bytes.
+    pub length: u64,
+    /// The address by which work requests name the first byte.
+    pub iova: u64,
+}
+
+/// A request to change a process' region. What is `None` stays as it is.
+pub struct Rereg {
+    /// The memory that the region is to have.
+    pub memory: Option<UserMemory>,
+    /// The rights that it is to give.
+    pub access: Option<Access>,
+    pub(crate) device: *mut bindings::ib_device,
+}
+
+impl Rereg {
+    /// Pins memory of the calling process for a region with the rights `access`, as
+    /// [`UserMr::pin`]. Context: sleeping.
+    pub fn pin(&self, start: u64, length: u64, access: Access) -> Result<Umem> {
+        // SAFETY: A driver has this object during its `rereg_user_mr` only, which keeps the device.
+        unsafe { Umem::pin(self.device, start, length, access) }
+    }
+}
+
 /// The pages of a fast registration, which a kernel consumer has mapped to a region.
 ///
 /// [`SgMap::map_into`] fills it. Its bytes are addressed by their offset from [`Self::iova`].

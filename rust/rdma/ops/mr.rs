@@ -10,14 +10,14 @@ use crate::{
     driver::{Driver, MrOps},
     errno::unsupported,
     object::{
-        mr::{MrObject, NewMr, SgMap, UserMr},
+        mr::{MrObject, NewMr, Rereg, SgMap, UserMemory, UserMr},
         PdObject,
     },
     owner::Consumer,
     span::KernelMemory,
     udata::Udata,
 };
-use kernel::prelude::*;
+use kernel::{error::from_err_ptr, prelude::*};
 use kext::noio::noio;
 use rdma_bindings as bindings;
 
@@ -101,6 +101,60 @@ impl<D: Driver> Ops<D> {
                 ),
                 Consumer::Process,
             )
+        }
+    }
+
+    /// The `rereg_user_mr` operation. It always makes a new region, with new keys: no access by an
+    /// old key that is under way can reach what the region has become.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn rereg_user_mr(
+        mr: *mut bindings::ib_mr,
+        flags: i32,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: i32,
+        pd: *mut bindings::ib_pd,
+        _udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        let has = |flag| flags as u32 & flag != 0;
+        let memory = has(bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(UserMemory {
+            start,
+            length,
+            iova,
+        });
+        let access = has(bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS)
+            .then_some(Access::from_bits(access as u32));
+        // SAFETY: `mr` comes from `MrObject::create`, and the core has locked it against its
+        // destruction. `pd` is the domain that the region is to be in, which is its own if it does
+        // not change. It has its state and its device: it was created, and is not destroyed
+        // meanwhile.
+        unsafe {
+            let device = (*pd).device;
+            let request = Rereg {
+                memory,
+                access,
+                device,
+            };
+            let made = MrObject::<D>::data(mr).rereg(
+                Device::<D>::from_raw(device),
+                PdObject::<D>::state(pd),
+                &request,
+            );
+            let (iova, length) = match memory {
+                Some(memory) => (memory.iova, memory.length),
+                None => ((*mr).iova, (*mr).length),
+            };
+            let new = Self::mr(made, Consumer::Process);
+            // The core sets these for a region that a process registers, but not here.
+            if from_err_ptr(new).is_ok() {
+                (*new).iova = iova;
+                (*new).length = length;
+            }
+            new
         }
     }
 
