@@ -287,6 +287,12 @@ impl Cq {
         }
     }
 
+    /// Waits until the consumer has been called for each [`Self::notify`] that has returned.
+    /// Context: sleeping.
+    pub(crate) fn wait_notified(&self) {
+        self.handle.wait();
+    }
+
     /// Takes completions out for a kernel consumer, as many as `out` has room for. Context: any.
     /// Errors: `EINVAL` for a process' CQ.
     pub(crate) fn poll(&self, out: &mut WcSlots<'_>) -> Result {

@@ -15,6 +15,7 @@
 #include <linux/ratelimit.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
+#include <linux/smp.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/cpumask.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
 #include <linux/vmalloc.h>
@@ -53,6 +55,21 @@ unsigned int rust_helper_jiffies_ms(void)
 unsigned int rust_helper_num_online_cpus(void)
 {
 	return num_online_cpus();
+}
+
+unsigned int rust_helper_rdma_nth_online_cpu(unsigned int n)
+{
+	return cpumask_nth(n, cpu_online_mask);
+}
+
+void rust_helper_rdma_migrate_disable(void)
+{
+	migrate_disable();
+}
+
+void rust_helper_rdma_migrate_enable(void)
+{
+	migrate_enable();
 }
 
 bool rust_helper_in_task(void)

@@ -44,6 +44,7 @@ struct req {
 	struct ib_cqe cqe;
 	struct completion done;
 	struct ib_wc wc;
+	int cpu;			/* that polled the completion */
 };
 
 /* Kernel memory with its DMA address. */

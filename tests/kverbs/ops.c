@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Operations: messages with each way of polling, Reads with Invalidate, fences. */
+#include <linux/cpu.h>
+#include <linux/cpumask.h>
+
 #include "kverbs.h"
 
 enum { LEN = 5000, ROUNDS = 20 };
@@ -13,9 +16,38 @@ static int t_messages(struct pair *p)
 	return 0;
 }
 
+/* The processor of a completion vector: the vectors are those that were online, in order. */
+static int cpu_of(struct end *e)
+{
+	return cpumask_nth(e->scq->comp_vector, cpu_online_mask);
+}
+
+/* The last message's completions were polled by the processors of the CQs' vectors. */
+static int on_their_cpus(struct pair *p)
+{
+	struct req *s = &p->r[REQS - 2], *r = &p->r[REQS - 1];
+
+	EXPECT(s->cpu == cpu_of(&p->c) && r->cpu == cpu_of(&p->s),
+	       "polled by processors %d and %d, not %d and %d\n", s->cpu, r->cpu, cpu_of(&p->c),
+	       cpu_of(&p->s));
+	return 0;
+}
+
+static int t_messages_on_cpus(struct pair *p)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		DO(message(p, LEN - i, i));
+		DO(on_their_cpus(p));
+	}
+	return 0;
+}
+
 /*
  * CQs on each completion vector, polled in each way: own CQs, and CQs of the
- * pool that the core keeps for a device.
+ * pool that the core keeps for a device. Those that are polled where the
+ * handler was called are polled by the vector's processor.
  */
 static int t_vectors(struct pair *p)
 {
@@ -37,12 +69,36 @@ static int t_vectors(struct pair *p)
 				       "vectors %u and %u, not %d of %d\n",
 				       p[1].c.scq->comp_vector, p[1].s.rcq->comp_vector,
 				       o.vector, n);
-				DO(t_messages(p + 1));
+				if (polls[i] == IB_POLL_SOFTIRQ || polls[i] == IB_POLL_WORKQUEUE)
+					DO(t_messages_on_cpus(p + 1));
+				else
+					DO(t_messages(p + 1));
 				pair_close(p + 1);
 			}
 		}
 	}
 	pr_info("kverbs: # %d vectors\n", n);
+	return 0;
+}
+
+/*
+ * The processor of a vector goes offline and comes back. No completion is lost,
+ * and those that come after that are polled there again.
+ */
+static int t_offline(struct pair *p)
+{
+	int cpu = cpu_of(&p->s), i, ret;
+
+	EXPECT(p->c.id->device->num_comp_vectors > 1 && cpu_of(&p->c) != cpu,
+	       "the test needs two processors\n");
+	for (i = 0; i < 3; i++) {
+		DO(t_messages_on_cpus(p));
+		DO(remove_cpu(cpu));
+		ret = t_messages(p);
+		DO(add_cpu(cpu));
+		DO(ret);
+	}
+	DO(t_messages_on_cpus(p));
 	return 0;
 }
 
@@ -94,7 +150,9 @@ const struct test op_tests[] = {
 	  { .poll = IB_POLL_WORKQUEUE, .len = LEN } },
 	{ "messages arrive, polled by the consumer", t_messages,
 	  { .poll = IB_POLL_DIRECT, .len = LEN } },
-	{ "CQs on each vector work, polled in each way", t_vectors, { } },
+	{ "CQs on each vector are polled in each way, by its processor", t_vectors, { } },
+	{ "completions come while the processor of a vector is offline", t_offline,
+	  { .len = LEN } },
 	{ "Read with Invalidate reads, and invalidates its sink", t_read_inv, { .len = LEN } },
 	{ "a fenced Send waits for the Read before it", t_fence, { .len = 4 * PAGE_SIZE } },
 	{ }

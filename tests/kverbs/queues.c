@@ -135,10 +135,10 @@ static int t_query(struct pair *p)
 	return ret;
 }
 
-/* Counts all calls of a completion handler, and those after the QP's end. */
+/* Counts all calls of a completion handler, those after the QP's end, and by another processor. */
 struct watch {
 	bool gone;
-	int calls, late;
+	int cpu, calls, late, elsewhere;
 };
 
 static void called(struct ib_cq *cq, void *context)
@@ -148,6 +148,7 @@ static void called(struct ib_cq *cq, void *context)
 	/* Long enough that ib_destroy_qp() returns first, if it does not wait. */
 	mdelay(1);
 	w->calls++;
+	w->elsewhere += raw_smp_processor_id() != w->cpu;
 	w->late += READ_ONCE(w->gone);
 }
 
@@ -178,22 +179,35 @@ static int end_at_once(struct end *e, struct watch *w, struct ib_cq *cq)
 	return 0;
 }
 
-/* No completion handler is called for a QP after it was destroyed, and no call is lost. */
-static int t_last_call(struct pair *p)
+static int last_call(struct pair *p, int vector)
 {
-	struct ib_cq_init_attr attr = { .cqe = 4 };
-	struct watch w = { };
+	struct ib_cq_init_attr attr = { .cqe = 4, .comp_vector = vector };
+	struct watch w = { .cpu = cpumask_nth(vector, cpu_online_mask) };
 	struct ib_cq *cq;
 	int i, ret = 0;
 
 	cq = ib_create_cq(p->c.id->device, called, NULL, &w, &attr);
 	DO(PTR_ERR_OR_ZERO(cq));
-	for (i = 0; i < 200 && !ret; i++)
+	for (i = 0; i < 100 && !ret; i++)
 		ret = end_at_once(&p->c, &w, cq);
 	msleep(20);
 	ib_destroy_cq(cq);
 	EXPECT(!w.late, "%d calls after the end\n", w.late);
+	EXPECT(!w.elsewhere, "%d calls by another processor than %d\n", w.elsewhere, w.cpu);
 	return ret;
+}
+
+/*
+ * No completion handler is called for a QP after it was destroyed, and no call
+ * is lost, whichever processor makes it.
+ */
+static int t_last_call(struct pair *p)
+{
+	int vector;
+
+	for (vector = 0; vector < p->c.id->device->num_comp_vectors; vector++)
+		DO(last_call(p, vector));
+	return 0;
 }
 
 const struct test queue_tests[] = {

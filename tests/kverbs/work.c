@@ -58,6 +58,7 @@ static void req_done(struct ib_cq *cq, struct ib_wc *wc)
 	struct req *r = container_of(wc->wr_cqe, struct req, cqe);
 
 	r->wc = *wc;
+	r->cpu = raw_smp_processor_id();
 	complete(&r->done);
 }
 

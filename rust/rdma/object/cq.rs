@@ -2,9 +2,9 @@
 
 //! Completion queues.
 
-use super::{CoreObject, Object, Shares};
-use crate::Driver;
-use kernel::sync::Arc;
+use super::{vector::Vector, CoreObject, CorePtr, Object, Shares};
+use crate::{owner::Consumer, Driver};
+use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
 /// A completion queue (`struct ib_cq`).
@@ -12,31 +12,28 @@ pub(crate) type CqObject<D> = Object<bindings::ib_cq, CqState<D>>;
 
 pub(crate) struct CqState<D: Driver> {
     pub(crate) data: Arc<D::Cq>,
-    pub(crate) object: Arc<CoreObject<bindings::ib_cq>>,
+    pub(crate) handle: CqHandle,
     pub(crate) _shares: Shares,
 }
 
 /// A completion queue that is being created.
 pub struct NewCq<'a> {
     cq: *mut bindings::ib_cq,
-    object: &'a Arc<CoreObject<bindings::ib_cq>>,
+    handle: &'a CqHandle,
 }
 
 impl<'a> NewCq<'a> {
     /// # Safety
     ///
     /// `cq` must be a completion queue that is being created during `'a`.
-    pub(crate) unsafe fn new(
-        cq: *mut bindings::ib_cq,
-        object: &'a Arc<CoreObject<bindings::ib_cq>>,
-    ) -> Self {
-        Self { cq, object }
+    pub(crate) unsafe fn new(cq: *mut bindings::ib_cq, handle: &'a CqHandle) -> Self {
+        Self { cq, handle }
     }
 
     /// A way to the consumer, which the driver's object keeps. It does nothing before the queue is
     /// complete.
     pub fn handle(&self) -> CqHandle {
-        CqHandle(self.object.clone())
+        self.handle.clone()
     }
 
     /// Sets the number of entries that the queue has.
@@ -56,32 +53,65 @@ pub enum CqEvent {
 /// A way to the consumer of a completion queue. It may be kept for any time. Before the queue
 /// is complete, and when it is gone, its methods do nothing.
 #[derive(Clone)]
-pub struct CqHandle(Arc<CoreObject<bindings::ib_cq>>);
+pub struct CqHandle {
+    object: Arc<CoreObject<bindings::ib_cq>>,
+    /// Of a queue of the kernel's.
+    vector: Option<Arc<Vector>>,
+}
 
 impl CqHandle {
-    /// Calls the consumer's completion handler. The consumer must have armed the queue. Context:
+    /// The way to `object`, on the completion vector `vector`. Errors: `ENOMEM`. Context: sleeping.
+    pub(crate) fn new(
+        object: Arc<CoreObject<bindings::ib_cq>>,
+        vector: u32,
+        consumer: Consumer,
+    ) -> Result<Self> {
+        let vector = match consumer {
+            Consumer::Kernel => Some(Vector::new(vector, &object)?),
+            Consumer::Process => None,
+        };
+        Ok(Self { object, vector })
+    }
+
+    /// The queue is complete: from now on the handles do something.
+    pub(crate) fn open(&self) {
+        self.object.open();
+    }
+
+    /// The queue goes: when this returns, no handler runs, and none will be called. Context:
+    /// sleeping.
+    pub(crate) fn revoke(&self) {
+        self.object.revoke();
+        if let Some(vector) = &self.vector {
+            vector.end();
+        }
+    }
+
+    /// Calls the consumer's completion handler, or for a consumer in the kernel has the processor
+    /// of the queue's completion vector call it. The consumer must have armed the queue. Context:
     /// any. The handler may call any verb that is allowed in that context, also for this queue; the
     /// caller should hold no lock of the driver's.
     pub fn notify(&self) {
-        let Some(cq) = self.0.try_access() else {
+        let Some(cq) = self.object.try_access() else {
             return;
         };
-        let cq = cq.as_ptr();
-        // SAFETY: The access keeps the queue. The core has set the context, and mostly the handler,
-        // before it calls `create_cq`. `__ib_alloc_cq()` sets the handler when that has returned,
-        // by a plain store. Only an armed queue is notified, and the core arms this one, or gives
-        // it to a consumer who does, after that store; arming takes the queue's lock, as those do
-        // who find it armed. So the store comes before this load.
-        unsafe {
-            if let Some(handler) = (*cq).comp_handler {
-                handler(cq, (*cq).cq_context);
-            }
+        match &self.vector {
+            Some(vector) => vector.call(&cq),
+            None => call_handler(&cq),
+        }
+    }
+
+    /// Waits until the handler has been called for each [`Self::notify`] that has returned.
+    /// Context: sleeping.
+    pub fn wait(&self) {
+        if let Some(vector) = &self.vector {
+            vector.wait();
         }
     }
 
     /// Calls the consumer's event handler. Context: any, as for [`Self::notify`].
     pub fn event(&self, event: CqEvent) {
-        let Some(cq) = self.0.try_access() else {
+        let Some(cq) = self.object.try_access() else {
             return;
         };
         let cq = cq.as_ptr();
@@ -99,6 +129,23 @@ impl CqHandle {
             if let Some(handler) = (*cq).event_handler {
                 handler(&mut event, (*cq).cq_context);
             }
+        }
+    }
+}
+
+/// Calls the completion handler. The consumer must have armed the queue, to which the caller has an
+/// access. Context: any.
+pub(super) fn call_handler(cq: &CorePtr<bindings::ib_cq>) {
+    let cq = cq.as_ptr();
+    // SAFETY: The access keeps the queue. The core has set the context, and mostly the handler,
+    // before it calls `create_cq`. `__ib_alloc_cq()` sets the handler when that has returned, by a
+    // plain store. Only an armed queue is notified, and the core arms this one, or gives it to a
+    // consumer who does, after that store; arming takes the queue's lock, as those do who find it
+    // armed. So the store comes before this load. (A call by another processor is queued after
+    // that, and queuing is a release.)
+    unsafe {
+        if let Some(handler) = (*cq).comp_handler {
+            handler(cq, (*cq).cq_context);
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod cq;
 pub mod mr;
 pub mod qp;
 pub mod srq;
+mod vector;
 
 use crate::{ring::mem::MmapHandle, Driver};
 use core::{

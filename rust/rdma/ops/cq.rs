@@ -9,9 +9,10 @@ use crate::{
     device::Device,
     driver::{CqOps, Driver},
     object::{
-        cq::{CqObject, CqState, NewCq},
+        cq::{CqHandle, CqObject, CqState, NewCq},
         share, Shares,
     },
+    owner::Consumer,
     udata::Udata,
     wc::WcSlots,
 };
@@ -56,6 +57,10 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> Result {
         let mut shares = Shares::default();
+        let consumer = match udata.is_null() {
+            true => Consumer::Kernel,
+            false => Consumer::Process,
+        };
         // SAFETY: The core has set the `device` of the queue that it creates. `cq` stays valid
         // until the core frees it. It does so when this fails or `destroy_cq` has succeeded, and
         // the handles are revoked before that. `udata` is null or that of the verb in progress, and
@@ -63,27 +68,27 @@ impl<D: Driver> Ops<D> {
         // before its first use.
         unsafe {
             let dev = Device::<D>::from_raw((*cq).device);
-            let object = share(cq)?;
+            let handle = CqHandle::new(share(cq)?, attr.comp_vector, consumer)?;
             (*cq).cqe = attr.entries.try_into()?;
             let made = D::Cq::create(
                 dev,
                 &attr,
                 Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewCq::new(cq, &object),
+                &mut NewCq::new(cq, &handle),
             );
             match made {
                 Ok(data) => {
                     let state = CqState {
                         data,
-                        object: object.clone(),
+                        handle: handle.clone(),
                         _shares: shares,
                     };
                     CqObject::<D>::init(cq, state);
-                    object.open();
+                    handle.open();
                     Ok(())
                 }
                 Err(e) => {
-                    object.revoke();
+                    handle.revoke();
                     Err(e)
                 }
             }
@@ -137,7 +142,7 @@ impl<D: Driver> Ops<D> {
         if let Err(e) = state.data.destroy() {
             return e.to_errno();
         }
-        state.object.revoke();
+        state.handle.revoke();
         // SAFETY: `cq` has its state, which is taken once, as the core frees the queue when this
         // succeeds. Its consumer does not use it any more, and the handles are revoked.
         drop(unsafe { CqObject::<D>::take(cq) });

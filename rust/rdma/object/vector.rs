@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion vectors: the processor that calls a completion handler.
+//!
+//! A consumer in the kernel gives each of its queues a vector, and expects that its work for that
+//! queue is done on the vector's processor: the core polls where the handler was called
+//! (`irq_poll_sched()`, and `queue_work()` on a bound workqueue). Hardware has an interrupt for
+//! each vector. Software publishes a completion on whichever processor it happens to run. So the
+//! call is sent to the vector's processor, by an interrupt between processors.
+//!
+//! A process has no use for that: its handler only wakes a thread, which the scheduler places.
+
+use super::{cq, CoreObject};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use kernel::{cpu::CpuId, ffi::c_void, prelude::*, sync::Arc, types::Opaque};
+use rdma_bindings as bindings;
+
+/// The way from any processor to the handler of one queue, on the processor of its vector.
+#[pin_data]
+pub(crate) struct Vector {
+    cpu: u32,
+    object: Arc<CoreObject<bindings::ib_cq>>,
+    /// A call was sent, and has not begun. The thread that sets this uses `request`.
+    pending: AtomicBool,
+    /// Threads that send a call, and calls that were sent and have not ended.
+    busy: AtomicU32,
+    /// What the kernel queues on the vector's processor.
+    #[pin]
+    request: Opaque<bindings::call_single_data_t>,
+}
+
+// SAFETY: `request` belongs to no thread; see `Sync` for who uses it.
+unsafe impl Send for Vector {}
+// SAFETY: `request` is used by one thread at a time, the one that has set `pending`. The other
+// fields are atomic, or do not change.
+unsafe impl Sync for Vector {}
+
+impl Vector {
+    /// The vector of number `vector` for the queue `object`. The vectors are the processors that
+    /// are online, in order, over and over. Errors: `ENOMEM`. Context: sleeping.
+    pub(crate) fn new(vector: u32, object: &Arc<CoreObject<bindings::ib_cq>>) -> Result<Arc<Self>> {
+        // SAFETY: The functions only read the mask of processors. If it changes between them, the
+        // result may be no processor, which is the same to `smp_call_function_single_async()` as
+        // one that is offline.
+        let cpu = unsafe {
+            let online = bindings::num_online_cpus().max(1);
+            bindings::rdma_nth_online_cpu(vector % online)
+        };
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                cpu,
+                object: object.clone(),
+                pending: AtomicBool::new(false),
+                busy: AtomicU32::new(0),
+                request <- Opaque::ffi_init(|request: *mut bindings::call_single_data_t| {
+                    // SAFETY: `request` is valid for writes. Zeroes are a valid value, as
+                    // `INIT_CSD()` stores it, but for the two fields that are set below.
+                    unsafe { request.write_bytes(0, 1) };
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: Nobody else has the object yet. It stays where it is, as an `Arc`'s content does.
+        unsafe {
+            let request = this.request.get();
+            (*request).func = Some(Self::run);
+            (*request).info = Arc::as_ptr(&this).cast_mut().cast();
+        }
+        Ok(this)
+    }
+
+    /// Has the vector's processor call the handler, which it does soon, in interrupt context. Calls
+    /// that have not begun are made as one. The handler is called here, before this returns, if
+    /// this is that processor, or if that one is offline. So it is on PREEMPT_RT, where a handler
+    /// must not be called with interrupts disabled. Context: any. The caller has an access to the
+    /// queue.
+    pub(crate) fn call(&self, queue: &super::CorePtr<bindings::ib_cq>) {
+        // A thread stays on this processor for the time of the call.
+        // SAFETY: The function has no requirements. Its effect ends below.
+        unsafe { bindings::rdma_migrate_disable() };
+        if cfg!(CONFIG_PREEMPT_RT) || CpuId::current().as_u32() == self.cpu {
+            cq::call_handler(queue);
+        } else {
+            self.send();
+        }
+        // SAFETY: Undoes what was done above, in the same thread.
+        unsafe { bindings::rdma_migrate_enable() };
+    }
+
+    /// Sends a call to the vector's processor. Context: any.
+    fn send(&self) {
+        // Before `pending` is looked at: `wait` must not miss the call that this thread relies on.
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        // Release: the handler of a call that begins after this sees what was published before.
+        // Acquire: `request` is used after the call that used it before has begun.
+        if self.pending.swap(true, Ordering::AcqRel) {
+            self.busy.fetch_sub(1, Ordering::Release);
+            return;
+        }
+        // SAFETY: This thread has set `pending`, so nobody else uses `request`, which is not
+        // queued: the kernel has given it back before it calls `run`, which clears `pending`. It
+        // stays until `run` has ended: `busy` counts the call, and `end` waits for that, after the
+        // caller's access to the queue. CAST: It is the number of a processor.
+        let result = unsafe {
+            bindings::smp_call_function_single_async(self.cpu as i32, self.request.get())
+        };
+        if result != 0 {
+            // The processor is offline, so the call is made here. (One that goes offline makes
+            // those that were sent to it: `smpcfd_dying_cpu()`.)
+            self.make_call();
+        }
+    }
+
+    /// Makes the call that was sent.
+    fn make_call(&self) {
+        // Acquire pairs with the release of those who rely on this call.
+        self.pending.swap(false, Ordering::AcqRel);
+        if let Some(queue) = self.object.try_access() {
+            cq::call_handler(&queue);
+        }
+        // Release: the call comes before its end. The object may be freed after this.
+        self.busy.fetch_sub(1, Ordering::Release);
+    }
+
+    /// What the vector's processor runs. Context: interrupt.
+    ///
+    /// # Safety
+    ///
+    /// `info` must be a `Self`, with a call that was sent and is counted in `busy`.
+    unsafe extern "C" fn run(info: *mut c_void) {
+        // SAFETY: By the contract of this function it is a `Self`. `end` waits for the call, so it
+        // is there until the call is not counted any more, which is the last access.
+        unsafe { &*info.cast::<Self>() }.make_call();
+    }
+
+    /// Waits until the calls that were sent before have been made. Each takes as long as a handler,
+    /// which does not sleep. Context: sleeping, interrupts enabled.
+    pub(crate) fn wait(&self) {
+        // Acquire pairs with the release in `make_call`.
+        while self.busy.load(Ordering::Acquire) != 0 {
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Ends the vector: after this `request` is neither queued nor used, for good. The caller has
+    /// revoked the queue, so no more calls are sent. Context: as of [`Self::wait`].
+    pub(crate) fn end(&self) {
+        self.wait();
+    }
+}
