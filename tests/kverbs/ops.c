@@ -2,10 +2,12 @@
 /* Operations: messages with each way of polling, Reads with Invalidate, fences. */
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
 
 #include "kverbs.h"
 
-enum { LEN = 5000, ROUNDS = 20 };
+enum { LEN = 5000, ROUNDS = 20, TIMED = 1000 };
 
 static int t_messages(struct pair *p)
 {
@@ -30,6 +32,19 @@ static int on_their_cpus(struct pair *p)
 	EXPECT(s->cpu == cpu_of(&p->c) && r->cpu == cpu_of(&p->s),
 	       "polled by processors %d and %d, not %d and %d\n", s->cpu, r->cpu, cpu_of(&p->c),
 	       cpu_of(&p->s));
+	return 0;
+}
+
+/* Prints how long a message takes until both completions were polled. Nothing is judged by it. */
+static int timed(struct pair *p)
+{
+	u64 began = ktime_get_ns();
+	int i;
+
+	for (i = 0; i < TIMED; i++)
+		DO(message(p, 64, i));
+	pr_info("kverbs: # vectors %u and %u: %llu ns a message\n", p->c.scq->comp_vector,
+		p->s.rcq->comp_vector, div_u64(ktime_get_ns() - began, TIMED));
 	return 0;
 }
 
@@ -64,6 +79,8 @@ static int t_vectors(struct pair *p)
 				o.poll = polls[i];
 				o.pool = pool;
 				DO(pair_open(p + 1, &o));
+				if (polls[i] == IB_POLL_SOFTIRQ && !pool)
+					DO(timed(p + 1));
 				EXPECT(p[1].c.scq->comp_vector == o.vector &&
 				       p[1].s.rcq->comp_vector == (o.vector + 1) % n,
 				       "vectors %u and %u, not %d of %d\n",
