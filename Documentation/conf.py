@@ -22,6 +22,7 @@ MAN_PAGES = [
     ("rsiw", 4, "software iWARP RDMA device on any Ethernet port"),
     ("rsiw.conf", 5, "links of rsiw that come back after a reboot"),
     ("rsiw-key", 8, "pre-shared keys for TLS on rsiw's connections"),
+    ("rsiw-cdi", 8, "describe rsiw's devices for container engines"),
     ("rsiw-doctor", 8, "find out why RDMA over rsiw does not work"),
 ]
 man_pages = [(f"{name}.{section}", name, line, author, section) for name, section, line in MAN_PAGES]

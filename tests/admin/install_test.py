@@ -21,6 +21,8 @@ ADMIN = {
     "usr/sbin/rsiw-key": 0o755,
     "usr/lib/systemd/system/rsiw-key.service": 0o644,
     "usr/share/bash-completion/completions/rsiw-key": 0o644,
+    "usr/sbin/rsiw-cdi": 0o755,
+    "usr/share/bash-completion/completions/rsiw-cdi": 0o644,
     "usr/share/doc/rsiw/examples/rsiw0.conf.example": 0o644,
     "usr/bin/rsiw-doctor": 0o755,
     "usr/share/bash-completion/completions/rsiw-doctor": 0o644,

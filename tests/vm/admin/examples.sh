@@ -23,6 +23,7 @@ elsewhere() {
 	"make deb "* | "apt install "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;
 	# Lines of a file: the same stage reads them as rsiw-link does.
 	netdev=* | name=* | crc=0 | large_fpdu=1) echo "tests/admin/links_test.py" ;;
+	"ip netns exec blue rsiw-cdi "*) echo tests/vm/container/hosts ;;
 	# They ask for a password, and for somebody at the machine when it boots.
 	"dkms generate_mok" | "mokutil "*) echo "nobody, but tests/deb signs with such a key" ;;
 	*) return 1 ;;
@@ -55,6 +56,7 @@ try() {
 	"ib_write_bw -R -d rsiw0") eval "server 18515 $1" ;;
 	"rping -c "* | "ib_write_bw "*) eval "client $1" ;;
 	"qperf "*) server 19765 qperf && eval "$1" && peer_kill server ;;
+	"rsiw-cdi -o /etc/cdi/rsiw.json") device && eval "$1" && grep rsiw0 /etc/cdi/rsiw.json && rm /etc/cdi/rsiw.json ;;
 	# Each example has a shell of its own, and so its umask.
 	"rsiw-key new "*) mkdir -p /etc/rsiw && (umask 077 && eval "$1") ;;
 	# A client's look at a server, and a server's at itself and its client.
@@ -74,7 +76,7 @@ doctor_says() {
 
 run "load the driver on both hosts" both load_driver || exit 1
 count=1
-for document in README.md user-guide.md rsiw.4.md rsiw.conf.5.md rsiw-key.8.md rsiw-doctor.8.md; do
+for document in README.md user-guide.md rsiw.4.md rsiw.conf.5.md rsiw-key.8.md rsiw-cdi.8.md rsiw-doctor.8.md; do
 	while read -r line; do
 		if other=$(elsewhere "$line"); then
 			note "$document: '$line' is run by $other"
