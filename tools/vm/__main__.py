@@ -41,6 +41,9 @@ def parse_args():
                              "flavour (tools/flavour.sh has their names)")
     parser.add_argument("--build", metavar="NAME",
                         help="take modules and programs from build/NAME (default: the kernel's name)")
+    parser.add_argument("--debian", default="trixie", metavar="A[,B]",
+                        help="the release of Debian of the hosts, or of host A and host B: trixie, or bookworm, "
+                             "which has what the jobs of smoke use")
     parser.add_argument("--pair", action="append", metavar="A,B",
                         help="drivers of host A and host B (default: rsiw,rsiw); "
                              "may be repeated: the jobs run once for each pair")
@@ -110,7 +113,7 @@ def configure(args):
     args.qemu_args = args.qemu_args.split()
     args.machines = [Address.parse(text) for text in args.machine]
     args.ssh_options = []
-    args.job_env = dict(pair.split("=", 1) for pair in args.env)
+    args.job_env = {"RSIW_DEBIAN": args.debian.split(",")[0], **dict(pair.split("=", 1) for pair in args.env)}
     args.pairs = [tuple(pair.split(",")) for pair in args.pair or ["rsiw,rsiw"]]
     return args
 

@@ -6,8 +6,11 @@
 # One host connects to itself through its own device.
 
 . /tests/lib.sh
-plan 3
+plan 4
 
+# The runner chooses the disk (vm-run --debian) and says which.
+release() { . /etc/os-release && echo "$PRETTY_NAME" && [ "$VERSION_CODENAME" = "$RSIW_DEBIAN" ]; }
+run "the host has the userspace of $RSIW_DEBIAN" release
 run "load the driver" load_driver || exit 1
 run "ibv_devinfo lists the device" ibv_devinfo -d "$DEV"
 peer_bg server rping -s -C 20 -v
