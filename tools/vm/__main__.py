@@ -60,6 +60,9 @@ def parse_args():
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--append", default="", help="add to the kernel command line")
+    parser.add_argument("--insns", action="store_true",
+                        help="count the instructions that guests execute in modules (tools/vm/insns.c), for jobs "
+                             "that read the counts: perf/insns; emulation only")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
                         help="run several lanes of jobs in parallel, one for each processor, and one more "
@@ -71,7 +74,10 @@ def parse_args():
     # Paths that vm-run passes.
     for name in ("top", "cache", "boot", "disk", "source"):
         parser.add_argument(f"--{name}", required=True, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.insns:
+        args.accel = "tcg"
+    return args
 
 
 KEEP_RUNS = 40

@@ -52,6 +52,9 @@ class Guest:
                  "-device", "virtio-rng-pci",
                  "-monitor", f"unix:{self.rundir}/monitor-{self.side},server=on,wait=off",
                  "-serial", serial]
+        if config.insns:
+            # Jobs see the file as /out/insns-SIDE.
+            args += ["-plugin", f"{config.top}/build/insns.so,out={config.out}/insns-{self.side}"]
         return args + self.link.arguments(self.side) + config.qemu_args
 
     def boot(self):

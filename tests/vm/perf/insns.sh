@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 200
+# kernel: stock
+# pairs: rsiw,rsiw
+#
+# The instructions that the driver takes for a message, and for an FPDU of bulk, on either host (of large FPDUs the
+# receiver's for each piece of a packet, as time decides how many there are): those in functions of the module, without
+# the kernel's (TCP, copies, CRCs). The limits are in perf/insns.tsv. A count above its limit fails; so does one far
+# below it, so that each gain is written down and kept. Of bulk only functions that run for FPDUs count
+# (perf/insns.py). The emulator counts:
+#
+#     tools/vm-run test -v --insns perf/insns
+#
+# CASES: some of them. DRIVER: another build of the driver (lib.sh), whose counts are printed and not compared. The
+# functions, those with most instructions first, are in the job's output directory.
+
+. /tests/lib.sh
+limits=/tests/perf/insns.tsv
+read -ra cases <<<"${CASES:-write-2 send-2 write-segments write-large}"
+plan $((3 + 3 * ${#cases[@]}))
+
+mark() { both insns-mark; }
+marks() { grep -c '^mark$' "/out/insns-$RSIW_SIDE"; }
+mark
+[ -s /out/insns-a ] || { echo "Bail out! the emulator does not count: see vm-run --insns"; exit 1; }
+
+# once CASE COUNT: so many messages. One at a time, so that batches are the same in each run; a ping-pong has as many
+# each way.
+once() {
+	local options=(-F -R -p 18515) program
+	case $1 in
+	write-2) program=ib_write_lat options+=(-s 2) ;;
+	send-2) program=ib_send_lat options+=(-s 2) ;;
+	write-*) program=ib_write_bw options+=(-s 65536 -t 1 -Q 1) ;;
+	esac
+	peer_bg server "$program" -d rsiw0 "${options[@]}" -n "$2"
+	server_up 18515 || return
+	"$program" -d rsiw0 "${options[@]}" -n "$2" "$PEER" >"$WORK/client" 2>&1 || {
+		cat "$WORK/client" "$WORK/server"
+		return 1
+	}
+	peer_end server 20 >"$WORK/ended" || { cat "$WORK/ended"; return 1; }
+}
+fpdus() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/tx_fpdus; }
+# measure CASE: $WORK/CASE has the number of messages of a ping-pong, or of FPDUs of bulk. The counts of the shorter
+# of two runs are taken off those of the longer one, so what begins and ends a program is in neither.
+measure() {
+	local few=100 many=400 start middle
+	start=$(fpdus)
+	mark && once "$1" "$few" && mark || return
+	middle=$(fpdus)
+	once "$1" "$many" && mark || return
+	case $1 in
+	*-2) echo $((many - few)) ;;
+	*) echo $(($(fpdus) - 2 * middle + start)) ;;
+	esac >"$WORK/$1"
+}
+# evaluate SIDE CASE:FIRST:KIND...
+evaluate() {
+	local side=$1
+	shift
+	grep -F '[rsiw]' /proc/kallsyms | python3 -I -S -B /tests/perf/insns.py "/out/insns-$side" "$RSIW_OUT" "$side" "$@"
+}
+evaluate_both() {
+	peer_sh "$(declare -f evaluate); evaluate b $*" &
+	evaluate a "$@" && wait $!
+}
+# compare CASE HOST COUNT PIECES
+compare() {
+	local number=0 each limit least
+	[ ! -s "$WORK/$1" ] || number=$(<"$WORK/$1")
+	[ "$1 $2" != "write-large b" ] || number=$4
+	# A case that was not measured has failed above, and fails here as well.
+	if [ "$number" -le 0 ] || [ "$3" -le 0 ]; then
+		not_ok "$1, host $2: instructions are within the limit" "nothing was counted"
+		return
+	fi
+	each=$((($3 + number / 2) / number))
+	note "$1, host $2: $each instructions ($3 for $number)"
+	[ -z "${DRIVER:-}" ] || { ok "$1, host $2: the instructions are counted"; return; }
+	limit=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $3 }' "$limits")
+	# A count that differs too much between runs is told only.
+	[ "$limit" != - ] || { ok "$1, host $2: the instructions are counted"; return; }
+	least=$((${limit:-0} * 95 / 100))
+	if [ -z "$limit" ] || [ "$each" -gt "$limit" ]; then
+		not_ok "$1, host $2: instructions are within the limit" "$each, and the limit is ${limit:-missing}"
+	elif [ "$each" -lt "$least" ]; then
+		not_ok "$1, host $2: the limit is near" "$each, and the limit is $limit: lower it in ${limits#/}"
+	else
+		ok "$1, host $2: instructions are within the limit"
+	fi
+}
+settings() { echo "$1" >/sys/class/infiniband/rsiw0/settings/large_fpdu; }
+
+load() { load_module "${DRIVER:-rsiw}" && add_device rsiw0 eth0 rsiw; }
+run "load the driver on both hosts" both load || exit 1
+# Caches, tables, and what is done once.
+warm() { once write-2 300 && once send-2 300 && once write-large 50; }
+LIMIT=60 run "programs warm up" warm
+parts=()
+for case in "${cases[@]}"; do
+	large=1 kind=each
+	[ "$case" != write-segments ] || large=0
+	[[ $case = *-2 ]] || kind=bulk
+	both settings "$large"
+	# The peer's file has a marker for each of this host's.
+	first=$(marks)
+	LIMIT=60 run "$case: programs move data" measure "$case" && parts+=("$case:$first:$kind")
+done
+run "the instructions are told by function" evaluate_both "${parts[@]}"
+for case in "${cases[@]}"; do
+	for host in a b; do
+		count=0 pieces=0
+		[ ! -s "$RSIW_OUT/$case-$host" ] || read -r count pieces <"$RSIW_OUT/$case-$host"
+		compare "$case" "$host" "$count" "$pieces"
+	done
+done
