@@ -254,8 +254,8 @@ impl Settings {
 
     /// Whether the port mapper of the host (iwpmd) chooses TCP ports. Consumers may then listen on
     /// a port that a TCP program of the host uses. But they can then connect only to hosts that run
-    /// a port mapper, too, or that map no ports. A change holds for the next connection or
-    /// listener.
+    /// a port mapper, too, or that map no ports. A device outside of the initial network namespace
+    /// does without (`cm::PortMapper`). A change holds for the next connection or listener.
     pub(crate) fn port_mapper(&self) -> bool {
         self.port_mapper.load(Ordering::Relaxed) != 0
     }

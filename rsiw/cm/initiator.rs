@@ -12,6 +12,7 @@ use super::{
     event_depth, frame,
     frame::{Progress, ReadError},
     limits, max_private_data, offer, open,
+    open::PortMapper,
     pace::Place,
     patience::Patience,
     registry::{InOrder, Registry},
@@ -45,8 +46,8 @@ pub(super) struct Attempt<U: User> {
     /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
     /// told of another `remote`, and any process may be the port mapper.
     pub(super) server: IpAddr,
-    /// Whether the port mapper has chosen the ports of these addresses.
-    mapped: bool,
+    /// What the port mapper has to do with these addresses.
+    mapper: PortMapper,
     private_data: KVec<u8>,
     ird: u16,
     ord: u16,
@@ -108,13 +109,13 @@ pub(crate) fn connect<U: User>(
     let mut private_data = KVec::new();
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
     let (most_ird, most_ord) = user.most_reads();
-    let mapped = settings.port_mapper();
+    let mapper = PortMapper::of(dev, settings);
     let attempt = Attempt {
         user,
-        local: open::local(&cm, mapped)?,
-        remote: open::remote(&cm, mapped)?,
+        local: mapper.local(&cm)?,
+        remote: mapper.remote(&cm)?,
         server: cm.remote_addr()?.ip(),
-        mapped,
+        mapper,
         cm,
         private_data,
         ird: bounded_ird(announced_ird(param.ird), most_ird),
@@ -155,7 +156,7 @@ pub(super) fn begin<U: User>(
 ) -> Result<(), NotBegun<U>> {
     let opened = open::initiator(
         dev,
-        attempt.mapped,
+        attempt.mapper,
         &attempt.cm,
         attempt.local,
         attempt.remote,
@@ -212,7 +213,7 @@ impl<U: User> Attempt<U> {
             local,
             remote,
             server: remote.ip(),
-            mapped: false,
+            mapper: PortMapper::Elsewhere,
             private_data: KVec::new(),
             ird: 4,
             ord: 4,

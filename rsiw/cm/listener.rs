@@ -13,6 +13,7 @@
 use super::{
     conn::Events,
     open,
+    open::PortMapper,
     order::Order,
     registry::{InOrder, Registry},
     responder::AwaitRequest,
@@ -115,7 +116,8 @@ pub(crate) fn listen<U: User>(
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
-    let socket = open::listener(dev, registry.dev.settings.port_mapper(), cm, backlog)?;
+    let mapper = PortMapper::of(dev, &registry.dev.settings);
+    let socket = open::listener(dev, mapper, cm, backlog)?;
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,

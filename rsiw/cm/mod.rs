@@ -49,6 +49,7 @@ pub(crate) use self::{
     conn::Conn,
     initiator::connect,
     listener::{listen, unlisten, Listener},
+    open::PortMapper,
     registry::{leave, shutdown, Registry},
     responder::{accept, reject},
     user::User,

@@ -2,11 +2,11 @@
 
 //! Makes sockets for the consumer's identifier: namespace, addresses, type of service.
 
-use crate::device::Rsiw;
+use crate::{device::Rsiw, settings::Settings};
 use core::net::SocketAddr;
 use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
-use rdma::{CmId, Device, ListenId};
+use rdma::{CmId, Device, ListenId, NetDevice};
 
 /// The network interface of a device: its sockets are in the interface's namespace.
 struct Interface {
@@ -42,37 +42,73 @@ impl Interface {
         self.net.is_ephemeral_port(local.port())
     }
 
-    fn socket(&self, cm: &CmId, mapped: bool, addr: &SocketAddr) -> Result<TcpSocket> {
+    fn socket(&self, cm: &CmId, mapper: PortMapper, addr: &SocketAddr) -> Result<TcpSocket> {
         let socket = TcpSocket::new(&self.net, Family::of(addr))?;
         if let Some(tos) = cm.tos() {
             socket.set_tos(tos)?;
         }
-        if mapped && cm.has_mapped_port() {
+        if mapper.chooses() && cm.has_mapped_port() {
             socket.share_port();
         }
         Ok(socket)
     }
 }
 
-/// The local address of `cm`; if `mapped`, the one that the port mapper has chosen. (In Linux 7.2
-/// the RDMA core lets any process be the port mapper of the host.)
-pub(super) fn local(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
-    if mapped {
-        cm.mapped_local_addr()
-    } else {
-        cm.local_addr()
-    }
+/// What a device takes from the port mapper of the host (iwpmd). (In Linux 7.2 the RDMA core lets
+/// any process be that.)
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PortMapper {
+    /// Nothing. The RDMA core asks the one port mapper that the initial network namespace has, also
+    /// for devices of other namespaces. Its ports are free there, and the peers that it asks are
+    /// those that have the addresses there. So it says nothing of a device's own namespace.
+    Elsewhere,
+    /// The port that the peer's port mapper has told of, if that is all that it has told.
+    Told,
+    /// The ports of both ends.
+    Chooses,
 }
 
-/// The peer's address. The peer's port mapper may have told of another port, even if this end uses
-/// none. But unless `mapped`, the connection goes to no other host for that.
-pub(super) fn remote(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
-    let (wanted, told) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
-    Ok(if mapped || told.ip() == wanted.ip() {
-        told
-    } else {
-        wanted
-    })
+impl PortMapper {
+    /// That of `dev`, by its setting `port_mapper`. Context: any.
+    pub(crate) fn of(dev: &Device<Rsiw>, settings: &Settings) -> Self {
+        dev.netdev()
+            .map_or(Self::Elsewhere, |ndev| Self::at(&ndev, settings))
+    }
+
+    /// That of a device on `ndev`. Context: any.
+    pub(crate) fn at(ndev: &NetDevice, settings: &Settings) -> Self {
+        if !ndev.namespace().is_some_and(|net| net.is_init()) {
+            return Self::Elsewhere;
+        }
+        match settings.port_mapper() {
+            true => Self::Chooses,
+            false => Self::Told,
+        }
+    }
+
+    /// Whether it chooses ports.
+    pub(crate) fn chooses(self) -> bool {
+        self == Self::Chooses
+    }
+
+    /// The local address of `cm`.
+    pub(super) fn local(self, cm: &CmId) -> Result<SocketAddr> {
+        match self {
+            Self::Chooses => cm.mapped_local_addr(),
+            Self::Told | Self::Elsewhere => cm.local_addr(),
+        }
+    }
+
+    /// The peer's address. The peer's port mapper may have told of another port, even if this end
+    /// uses none. But the connection goes to another host only if this end uses one.
+    pub(super) fn remote(self, cm: &CmId) -> Result<SocketAddr> {
+        let (wanted, told) = (cm.remote_addr()?, cm.mapped_remote_addr()?);
+        Ok(match self {
+            Self::Chooses => told,
+            Self::Told if told.ip() == wanted.ip() => told,
+            Self::Told | Self::Elsewhere => wanted,
+        })
+    }
 }
 
 /// Returns a socket that is bound to the local address, and the address to connect it to. If the
@@ -80,7 +116,7 @@ pub(super) fn remote(cm: &CmId, mapped: bool) -> Result<SocketAddr> {
 /// sleeping.
 pub(super) fn initiator(
     dev: &Device<Rsiw>,
-    mapped: bool,
+    mapper: PortMapper,
     cm: &CmId,
     local: SocketAddr,
     remote: SocketAddr,
@@ -90,7 +126,7 @@ pub(super) fn initiator(
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
     }
-    let socket = place.socket(cm, mapped, &remote)?;
+    let socket = place.socket(cm, mapper, &remote)?;
     let mut bound = socket.bind(&local);
     if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
         local.set_port(0);
@@ -117,12 +153,12 @@ pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
 /// namespace.)
 pub(super) fn listener(
     dev: &Device<Rsiw>,
-    mapped: bool,
+    mapper: PortMapper,
     listen: &ListenId,
     backlog: u32,
 ) -> Result<Option<TcpSocket>> {
     let cm = listen.id();
-    let local = local(cm, mapped)?;
+    let local = mapper.local(cm)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
     // Before `Interface::of`, which fails in a namespace that is going away.
     if local.ip().is_unspecified() && !listen.is_at(&ndev) {
@@ -130,7 +166,7 @@ pub(super) fn listener(
     }
     let place = Interface::of(dev)?;
     let local = place.scoped(local);
-    let socket = place.socket(cm, mapped, &local)?;
+    let socket = place.socket(cm, mapper, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
     }

@@ -55,7 +55,8 @@ impl Driver for Rsiw {
 
     fn set_setting(dev: &RdmaDevice<Self>, index: usize, value: u32) -> Result {
         // The RDMA CM asks the port mapper itself.
-        let tell_core = |settings: &settings::Settings| dev.set_port_map(settings.port_mapper());
+        let tell_core =
+            |settings: &Settings| dev.set_port_map(cm::PortMapper::of(dev, settings).chooses());
         dev.data().settings.set(index, value, tell_core)
     }
 

@@ -49,6 +49,11 @@ impl Namespace {
         })
     }
 
+    /// Whether it is the initial namespace, that of the host. Context: any.
+    pub fn is_init(&self) -> bool {
+        self.net == Self::init().net
+    }
+
     /// Whether `port` is in the range from which `connect()` picks local ports
     /// (`net.ipv4.ip_local_port_range`).
     pub fn is_ephemeral_port(&self, port: u16) -> bool {
