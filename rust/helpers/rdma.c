@@ -3,6 +3,7 @@
 #include <linux/cpumask.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
+#include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
@@ -60,6 +61,16 @@ unsigned int rust_helper_num_online_cpus(void)
 unsigned int rust_helper_rdma_nth_online_cpu(unsigned int n)
 {
 	return cpumask_nth(n, cpu_online_mask);
+}
+
+void rust_helper_rdma_preempt_disable(void)
+{
+	preempt_disable();
+}
+
+void rust_helper_rdma_preempt_enable(void)
+{
+	preempt_enable();
 }
 
 void rust_helper_rdma_migrate_disable(void)

@@ -10,9 +10,16 @@
 //!
 //! A process has no use for that: its handler only wakes a thread, which the scheduler places.
 
-use super::{cq, CoreObject};
+use super::{cq, CoreObject, CorePtr};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use kernel::{cpu::CpuId, ffi::c_void, prelude::*, sync::Arc, types::Opaque};
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    prelude::*,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+    types::Opaque,
+};
 use rdma_bindings as bindings;
 
 /// The way from any processor to the handler of one queue, on the processor of its vector.
@@ -24,6 +31,8 @@ pub(crate) struct Vector {
     pending: AtomicBool,
     /// Threads that send a call, and calls that were sent and have not ended.
     busy: AtomicU32,
+    /// Calls of the handler that are due. The thread that makes it 1 makes all of them.
+    due: AtomicU32,
     /// What the kernel queues on the vector's processor.
     #[pin]
     request: Opaque<bindings::call_single_data_t>,
@@ -52,6 +61,7 @@ impl Vector {
                 object: object.clone(),
                 pending: AtomicBool::new(false),
                 busy: AtomicU32::new(0),
+                due: AtomicU32::new(0),
                 request <- Opaque::ffi_init(|request: *mut bindings::call_single_data_t| {
                     // SAFETY: `request` is valid for writes. Zeroes are a valid value, as
                     // `INIT_CSD()` stores it, but for the two fields that are set below.
@@ -74,12 +84,12 @@ impl Vector {
     /// this is that processor, or if that one is offline. So it is on PREEMPT_RT, where a handler
     /// must not be called with interrupts disabled. Context: any. The caller has an access to the
     /// queue.
-    pub(crate) fn call(&self, queue: &super::CorePtr<bindings::ib_cq>) {
+    pub(crate) fn call(&self, queue: &CorePtr<bindings::ib_cq>) {
         // A thread stays on this processor for the time of the call.
         // SAFETY: The function has no requirements. Its effect ends below.
         unsafe { bindings::rdma_migrate_disable() };
         if cfg!(CONFIG_PREEMPT_RT) || CpuId::current().as_u32() == self.cpu {
-            cq::call_handler(queue);
+            self.call_handler(queue);
         } else {
             self.send();
         }
@@ -87,23 +97,51 @@ impl Vector {
         unsafe { bindings::rdma_migrate_enable() };
     }
 
+    /// Calls the handler. "The driver must guarantee that only one CQ event handler for a given CQ is
+    /// running at a time" (Documentation/infiniband/core_locking.rst): if it runs already, on
+    /// another processor or below this interrupt, whoever called it does so once more. A handler
+    /// runs again only if its consumer has armed the queue anew, so that ends. Context: any.
+    fn call_handler(&self, queue: &CorePtr<bindings::ib_cq>) {
+        // Acquire and release: the next call sees what was published before this one was due.
+        if self.due.fetch_add(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let mut due = 1;
+        loop {
+            cq::call_handler(queue);
+            let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.due.compare_exchange(due, 0, set, get) {
+                Ok(_) => break,
+                Err(more) => due = more,
+            }
+        }
+    }
+
     /// Sends a call to the vector's processor. Context: any.
     fn send(&self) {
+        // Whoever waits for `busy` must not keep the processor from this thread meanwhile.
+        // SAFETY: The function has no requirements. Its effect ends below.
+        unsafe { bindings::rdma_preempt_disable() };
         // Before `pending` is looked at: `wait` must not miss the call that this thread relies on.
         self.busy.fetch_add(1, Ordering::Relaxed);
         // Release: the handler of a call that begins after this sees what was published before.
         // Acquire: `request` is used after the call that used it before has begun.
-        if self.pending.swap(true, Ordering::AcqRel) {
-            self.busy.fetch_sub(1, Ordering::Release);
-            return;
-        }
-        // SAFETY: This thread has set `pending`, so nobody else uses `request`, which is not
-        // queued: the kernel has given it back before it calls `run`, which clears `pending`. It
-        // stays until `run` has ended: `busy` counts the call, and `end` waits for that, after the
-        // caller's access to the queue. CAST: It is the number of a processor.
-        let result = unsafe {
-            bindings::smp_call_function_single_async(self.cpu as i32, self.request.get())
+        let relies = self.pending.swap(true, Ordering::AcqRel);
+        let result = match relies {
+            true => 0,
+            // SAFETY: This thread has set `pending`, so nobody else uses `request`, which is not
+            // queued: the kernel has given it back before it calls `run`, which clears `pending`.
+            // It stays until `run` has ended: `busy` counts the call, and `end` waits for that,
+            // after the caller's access to the queue. CAST: It is the number of a processor.
+            false => unsafe {
+                bindings::smp_call_function_single_async(self.cpu as i32, self.request.get())
+            },
         };
+        if relies {
+            self.busy.fetch_sub(1, Ordering::Release);
+        }
+        // SAFETY: Undoes what was done above, in the same thread.
+        unsafe { bindings::rdma_preempt_enable() };
         if result != 0 {
             // The processor is offline, so the call is made here. (One that goes offline makes
             // those that were sent to it: `smpcfd_dying_cpu()`.)
@@ -116,7 +154,7 @@ impl Vector {
         // Acquire pairs with the release of those who rely on this call.
         self.pending.swap(false, Ordering::AcqRel);
         if let Some(queue) = self.object.try_access() {
-            cq::call_handler(&queue);
+            self.call_handler(&queue);
         }
         // Release: the call comes before its end. The object may be freed after this.
         self.busy.fetch_sub(1, Ordering::Release);
@@ -133,12 +171,13 @@ impl Vector {
         unsafe { &*info.cast::<Self>() }.make_call();
     }
 
-    /// Waits until the calls that were sent before have been made. Each takes as long as a handler,
-    /// which does not sleep. Context: sleeping, interrupts enabled.
+    /// Waits until the calls that were asked for before have been made, and a moment comes when no
+    /// other is under way. Each takes as long as a handler, which does not sleep. Context:
+    /// sleeping.
     pub(crate) fn wait(&self) {
-        // Acquire pairs with the release in `make_call`.
-        while self.busy.load(Ordering::Acquire) != 0 {
-            core::hint::spin_loop();
+        // Acquire pairs with the releases in `make_call` and `call_handler`.
+        while self.busy.load(Ordering::Acquire) != 0 || self.due.load(Ordering::Acquire) != 0 {
+            fsleep(Delta::from_micros(20));
         }
     }
 
