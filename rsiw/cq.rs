@@ -174,8 +174,8 @@ impl HrTimerItem for Cq {
         let due = {
             let st = &mut *this.state.lock();
             let waiting = core::mem::take(&mut st.delayed) != 0;
-            // `false`: as for any completion that was put off. The consumer may have armed anew.
-            let due = waiting && st.ring.wants_event(false);
+            // `true`: it was wanted when it was put off, whatever the consumer has armed for since.
+            let due = waiting && st.ring.wants_event(true);
             if due {
                 st.ring.disarm();
             }
@@ -315,6 +315,15 @@ impl Cq {
     /// event that is put off already comes as it was to. Context: any.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) {
         self.state.lock().moderation = Moderation { count, period_us };
+    }
+
+    /// Gives the consumer an event that is put off, and returns when that is done. Context:
+    /// sleeping.
+    pub(crate) fn end_delay(self: &Arc<Self>) {
+        // Waits for a call of the timer's that is under way. If another QP puts an event off
+        // meanwhile, and finds the timer about to be stopped, this gives that event, too.
+        self.timer.cancel_sync();
+        Self::fire(self.clone());
     }
 
     /// Stops the timer: the consumer destroys the CQ, which no QP uses any more. Context: sleeping.
