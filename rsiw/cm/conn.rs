@@ -12,7 +12,7 @@ mod trace;
 
 use self::receive::RxOwner;
 use super::{order::Turn, registry::InOrder, registry::Registry, stage::Stage, Close, User};
-use crate::{device::Device, settings::Settings, transport::Transport};
+use crate::{device::Device, limit::Held, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
     format_args,
@@ -111,6 +111,8 @@ pub(crate) struct Conn<U: User> {
     identity: SetOnce<Identity>,
     /// The user of the stream. Set before the stream is given to it.
     user: SetOnce<Arc<U>>,
+    /// [`User::account`], set as `user` is.
+    account: SetOnce<Arc<Held>>,
     /// The batch that a closing queue pair left unsent.
     #[pin]
     rest: Mutex<Option<KBox<TxBatch>>>,
@@ -212,6 +214,7 @@ impl<U: User> Conn<U> {
                 peer: SetOnce::new(),
                 identity: SetOnce::new(),
                 user: SetOnce::new(),
+                account: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
                 job <- new_owned_work!("rsiw_conn"),
                 timer <- new_delayed_work!("rsiw_conn_timer"),

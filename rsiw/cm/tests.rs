@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
+    limit::Held,
     pd::PdId,
 };
 use core::{
@@ -80,6 +81,10 @@ impl User for Fake {
 
     fn is_orphaned(&self) -> bool {
         self.orphaned.load(Relaxed)
+    }
+
+    fn account(&self) -> Option<Arc<Held>> {
+        None
     }
 
     fn most_reads(&self) -> (u32, u32) {

@@ -3,7 +3,7 @@
 //! The user of a connection's stream.
 
 use super::{Conn, Lost, StreamParams};
-use crate::{device::Rsiw, pd::PdId};
+use crate::{device::Rsiw, limit::Held, pd::PdId};
 use kernel::{
     prelude::*,
     sync::{Arc, ArcBorrow},
@@ -26,6 +26,10 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
 
     /// Whether the process that the user belongs to has ended, or is about to. Context: any.
     fn is_orphaned(&self) -> bool;
+
+    /// What counts against a limit for the user, if anything does. The connection keeps it to its
+    /// end: it may linger when the user is gone, or has another one. Context: any.
+    fn account(&self) -> Option<Arc<Held>>;
 
     /// The largest IRD and ORD that a connection may agree on. Context: any.
     fn most_reads(&self) -> (u32, u32);

@@ -9,6 +9,7 @@ use super::{receive::BULK_BUDGET, Conn, Sender, Stream};
 use crate::{
     cm::{Close, Lost, StreamParams, User},
     device::Rsiw,
+    limit::Held,
     pd::PdId,
     queue::state::State,
     rx::Rx,
@@ -38,6 +39,10 @@ impl User for Stream {
 
     fn most_reads(&self) -> (u32, u32) {
         self.limits.lock().most
+    }
+
+    fn account(&self) -> Option<Arc<Held>> {
+        Some(self.shared.lock().held.clone())
     }
 
     fn report_request(

@@ -69,6 +69,9 @@ struct Shared {
     terminate: Option<Terminate>,
     /// Calls to the consumers of the send and the receive CQ that the worker is to make.
     deferred_notify: (Notify, Notify),
+    /// One of the device's QPs. A connection keeps it to its own end, and may linger when its QP is
+    /// gone, or has another connection.
+    held: Arc<Held>,
 }
 
 impl Shared {
@@ -160,8 +163,6 @@ pub(crate) struct Stream {
     #[pin]
     limits: SpinLockIrq<Limits>,
     owner: Owner,
-    /// A connection may linger when its QP is gone. It counts against the limit of QPs until then.
-    _held: Held,
 }
 
 impl_has_work! {
@@ -182,6 +183,7 @@ impl Stream {
             tcp_before: (0, 0),
             terminate: None,
             deferred_notify: Default::default(),
+            held: Arc::new(held, consumer.flags())?,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -203,7 +205,6 @@ impl Stream {
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
                 limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
-                _held: held,
             }),
             consumer.flags(),
         )

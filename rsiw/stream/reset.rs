@@ -2,7 +2,7 @@
 
 //! The way back from ERROR to IDLE: a queue pair is made ready for another connection.
 
-use super::{limits::Limits, Stream};
+use super::{limits::Limits, Stream, Teardown};
 use crate::queue::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
@@ -23,7 +23,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the old connection does not end in time, `ENOMEM`, and `EINVAL` if the QP is
+    /// `EBUSY` if the old connection does not end in time; `ENOMEM`, also if there are as many QPs,
+    /// with old connections that linger, as allowed; and `EINVAL` if the QP is
     /// destroyed, or has left ERROR meanwhile. Nothing is changed then.
     pub(crate) fn reset(self: &Arc<Self>) -> Result {
         for _ in 0..WAIT_MS {
@@ -42,21 +43,33 @@ impl Stream {
         }
         // What the process has posted since the timer has last looked. It is a part of the old
         // life, as the library holds the locks of both queues during this call.
-        let queues = &self.queues;
         let (sends, receives) = self.flush_late();
-        queues.reset()?;
+        let ready = self.make_ready(&mut end);
+        drop(end);
+        self.after_send(sends);
+        self.after_recv(receives);
+        ready
+    }
+
+    /// The rest of [`Self::reset`]. Errors: `ENOMEM`, which changes nothing.
+    fn make_ready(&self, end: &mut Teardown) -> Result {
+        // The old connection may linger, and counts against the limit of QPs until its end.
+        let held = Arc::new(self.dev().limits.qp.hold()?, GFP_KERNEL)?;
+        self.queues.reset()?;
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;
         end.pause = 0;
         self.late.store(false, Relaxed);
         self.late_timer_armed.store(false, Relaxed);
-        self.shared.lock().terminate = None;
+        let old = {
+            let shared = &mut *self.shared.lock();
+            shared.terminate = None;
+            core::mem::replace(&mut shared.held, held)
+        };
+        drop(old);
         *self.limits.lock() = Limits::new();
         // Last: from here on a connection may be attached.
-        let _ = queues.advance(State::Idle);
-        drop(end);
-        self.after_send(sends);
-        self.after_recv(receives);
+        let _ = self.queues.advance(State::Idle);
         Ok(())
     }
 }

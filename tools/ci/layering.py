@@ -45,7 +45,7 @@ USES = {
     "queue": "abi counters cq device fifo mem pd ring wr",
     "tx": "abi counters cq mem queue transport wr",
     "rx": "abi cq mem pd queue wr",
-    "cm": "device pd settings transport",
+    "cm": "device limit pd settings transport",
     "stream": "cm counters cq device limit mem pd queue rx transport tx wr",
     "qp": "counters cq device limit mem pd queue stream",
     "rnic": "cm device qp stream",
