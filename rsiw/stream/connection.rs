@@ -191,9 +191,13 @@ impl User for Stream {
             self.end_receiving();
         }
         if let Some(conn) = self.conn() {
-            // Rx is for the socket of another connection from now on. A callback of this one that
-            // comes nevertheless finds no rx.
-            let _ = self.rx.release(&mut conn.socket().lock());
+            // The cell is for the socket of another connection from now on. A callback of this one
+            // that comes nevertheless finds no rx. If setup has failed late, there is one.
+            let mut sk = conn.socket().lock();
+            let rx = self.rx.get_mut(&mut sk).and_then(Option::take);
+            let _ = self.rx.release(&mut sk);
+            drop(sk);
+            drop(rx);
         }
         // A connection's last reference must not be dropped under a spinlock.
         let conn = self.shared.lock().leave_conn(&self.queues.counters);

@@ -96,7 +96,10 @@ impl Stream {
     ) {
         let transport = conn.transport();
         let taken = self.read(conn, sk, most);
-        self.bulk_detector.took(taken);
+        // Without rx the connection is not the queue pair's any more, which may have another one.
+        if taken != 0 {
+            self.bulk_detector.took(taken);
+        }
         if taken >= most {
             match self.is_receiving(sk) {
                 true => self.receive_in_bulk(),
@@ -144,7 +147,9 @@ impl Stream {
                 }
                 _ => 0,
             });
-        queues.counters.rx_bytes.add_alone(taken as u64);
+        if taken != 0 {
+            queues.counters.rx_bytes.add_alone(taken as u64);
+        }
         if let Err(e) = read {
             // The socket has urgent data. No MPA peer sends any, and they would block the stream
             // for good. Or a record of TLS is not as it should be.
