@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
-use rdma::{KernelMemory, Memory, PageList, SgMap, Umem};
+use rdma::{KernelMemory, Memory, MrType, PageList, SgMap, Umem};
 
 /// Set in `state` while the STag may be used. The low bits are the access rights.
 pub(super) const VALID: u32 = 1 << 31;
@@ -69,10 +69,10 @@ impl Region {
         })
     }
 
-    /// An empty fast-registration store for up to `pages` pages. Context: sleeping. Errors:
-    /// `ENOMEM`.
-    pub(crate) fn fast_store(pages: u32) -> Result<Store> {
-        let pages = PageList::with_capacity(pages)?;
+    /// An empty fast-registration store for up to `most` pages, or elements with gaps. Context:
+    /// sleeping. Errors: `ENOMEM`.
+    pub(crate) fn fast_store(mr_type: MrType, most: u32) -> Result<Store> {
+        let pages = PageList::with_capacity(mr_type, most)?;
         Ok(Store::Fast(KBox::pin_init(
             pin_init!(FastStore {
                 pages <- new_spinlock_irq!(pages, "rsiw_fast"),
@@ -434,7 +434,10 @@ mod tests {
     /// Key, domain and right are checked in this order, and before the bounds.
     #[test]
     fn keys_domains_and_rights_are_checked() -> Result {
-        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
+        let region = KBox::pin_init(
+            Region::new(OURS, Region::fast_store(MrType::Pages, 1)?),
+            GFP_KERNEL,
+        )?;
         let check = |key, pd, len, need| region.check(key, pd, 0, len, need);
         let (read, write) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
         assert!(check(KEY, OURS, 0, read) == Err(MemError::Invalid));
@@ -454,7 +457,10 @@ mod tests {
 
     #[test]
     fn an_stag_in_use_is_not_registered_again() -> Result {
-        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
+        let region = KBox::pin_init(
+            Region::new(OURS, Region::fast_store(MrType::Pages, 1)?),
+            GFP_KERNEL,
+        )?;
         let all = Access::REMOTE;
         assert!(region.register(KEY, all, 0, 3));
         assert!(!region.register(NEXT, all, 0, 3));
@@ -469,7 +475,10 @@ mod tests {
     /// A peer invalidates STags that its own QP registered with a right for peers, no others.
     #[test]
     fn peers_invalidate_what_was_given_to_them() -> Result {
-        let region = KBox::pin_init(Region::new(OURS, Region::fast_store(1)?), GFP_KERNEL)?;
+        let region = KBox::pin_init(
+            Region::new(OURS, Region::fast_store(MrType::Pages, 1)?),
+            GFP_KERNEL,
+        )?;
         let refused = |result| matches!(result, Err(Refusal::CannotInvalidate));
         let invalid = |result| matches!(result, Err(Refusal::InvalidStag));
         assert!(invalid(region.invalidate_by_peer(KEY, 3, true)));

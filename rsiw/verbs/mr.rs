@@ -11,7 +11,7 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
-    Consumer, Details, KernelMemory, MrOps, NewMr, Rereg, SgMap, Udata, UserMemory, UserMr,
+    Consumer, Details, KernelMemory, MrOps, MrType, NewMr, Rereg, SgMap, Udata, UserMemory, UserMr,
 };
 
 /// The driver's object of the RDMA core's MR.
@@ -177,10 +177,15 @@ impl MrOps<Rsiw> for Mr {
         publish(&dev.data().dev, pd, held, store, key, Some(access))
     }
 
-    /// Makes a region of up to `max_sg` pages that a kernel consumer registers by work request.
-    /// Context: sleeping. Errors: `EINVAL` for too many pages, `ENOMEM`.
-    fn alloc(dev: &rdma::Device<Rsiw>, pd: &Arc<Pd>, max_sg: u32) -> Result<NewMr<Mr>> {
-        if max_sg > max::FAST_PAGES {
+    /// Makes a region of up to `most` pages, or elements with gaps, that a kernel consumer registers
+    /// by work request. Context: sleeping. Errors: `EINVAL` for too many, `ENOMEM`.
+    fn alloc(
+        dev: &rdma::Device<Rsiw>,
+        pd: &Arc<Pd>,
+        mr_type: MrType,
+        most: u32,
+    ) -> Result<NewMr<Mr>> {
+        if most > max::FAST_PAGES {
             return Err(EINVAL);
         }
         let dev = &dev.data().dev;
@@ -189,7 +194,7 @@ impl MrOps<Rsiw> for Mr {
             dev,
             pd,
             held,
-            Region::fast_store(max_sg)?,
+            Region::fast_store(mr_type, most)?,
             random_key(),
             None,
         )

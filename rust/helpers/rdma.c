@@ -189,6 +189,18 @@ void *rust_helper_sg_virt(struct scatterlist *sg)
 	return sg_virt(sg);
 }
 
+/* Of an element that is mapped for DMA. */
+
+u64 rust_helper_rdma_sg_address(struct scatterlist *sg)
+{
+	return sg_dma_address(sg);
+}
+
+unsigned int rust_helper_rdma_sg_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
+}
+
 /*
  * Allocates a page of a ring. A process is charged for its page. If there is no
  * memory it gets an error: no process is killed and nothing is logged. A

@@ -24,7 +24,8 @@ use crate::{
     iwcm::{CmId, ConnParam, ListenId},
     object::{
         cq::NewCq,
-        mr::{NewMr, Rereg, SgMap, UserMr},
+        mr::{NewMr, Rereg, UserMr},
+        page_list::{MrType, SgMap},
         qp::{NewQp, QpHandle},
         srq::NewSrq,
     },
@@ -327,8 +328,9 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
         Err(crate::errno::unsupported())
     }
 
-    /// Makes a region for fast registration of up to `max_pages` pages. Context: sleeping.
-    fn alloc(dev: &Device<D>, pd: &Arc<D::Pd>, max_pages: u32) -> Result<NewMr<Self>>;
+    /// Makes a region for fast registration of up to `max` pages, or elements of a scatterlist with
+    /// gaps. Context: sleeping. Errors: `EOPNOTSUPP` for a type that the driver does not have.
+    fn alloc(dev: &Device<D>, pd: &Arc<D::Pd>, mr_type: MrType, max: u32) -> Result<NewMr<Self>>;
 
     /// Maps pages to a region of [`MrOps::alloc`], by [`SgMap::map_into`]. The region has them when
     /// the consumer has posted a request to register them. Context: any.

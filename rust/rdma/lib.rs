@@ -35,6 +35,7 @@ pub mod object;
 mod ops;
 mod owner;
 pub mod ring;
+mod runs;
 mod settings;
 pub mod span;
 pub mod udata;
@@ -64,7 +65,8 @@ pub use link::{
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
-    mr::{NewMr, PageList, Rereg, SgMap, UserMemory, UserMr},
+    mr::{NewMr, Rereg, UserMemory, UserMr},
+    page_list::{MrType, PageList, SgMap},
     qp::{NewQp, QpEvent, QpHandle},
     srq::{NewSrq, SrqEvent, SrqHandle},
 };

@@ -114,6 +114,7 @@ int message(struct pair *p, u32 len, u8 seed);
 
 /* A new region for @pages pages, with none mapped; freed with the end. */
 struct ib_mr *new_mr(struct end *e, u32 pages);
+struct ib_mr *new_mr_of(struct end *e, enum ib_mr_type type, u32 most);
 /* Registers a region by work request, with a new key. */
 int reg_mr(struct end *e, struct ib_mr *mr, int access);
 int inv_mr(struct end *e, u32 key);

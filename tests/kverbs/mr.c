@@ -6,18 +6,29 @@
 #include "kverbs.h"
 
 /*
- * A region of @elements scatterlist elements, @pages pages each. It begins
- * @skip bytes into the first element, plus @offset bytes that ib_map_mr_sg()
- * skips. The elements' order in memory is a permutation of that in the region,
+ * A region of @elements scatterlist elements, @pages pages each, but for the
+ * last @cut bytes of each. It begins @skip bytes into the first element, plus
+ * @offset bytes that ib_map_mr_sg() skips. The elements' order in memory is a permutation of that in the region,
  * in which no two neighbours stay neighbours.
  */
 struct layout {
-	u32 elements, pages, skip, offset;
+	u32 elements, pages, skip, offset, cut;
 };
+
+static u32 element_size(const struct layout *l)
+{
+	return l->pages * PAGE_SIZE - l->cut;
+}
 
 static u32 size_of(const struct layout *l)
 {
-	return l->elements * l->pages * PAGE_SIZE - l->skip - l->offset;
+	return l->elements * element_size(l) - l->skip - l->offset;
+}
+
+/* Only a region of this type takes elements that end within a page. */
+static enum ib_mr_type type_of(const struct layout *l)
+{
+	return l->cut ? IB_MR_TYPE_SG_GAPS : IB_MR_TYPE_MEM_REG;
 }
 
 static u8 *element(struct end *e, const struct layout *l, u32 i)
@@ -29,7 +40,7 @@ static u8 *element(struct end *e, const struct layout *l, u32 i)
 /* Byte @i of the region. */
 static u8 *byte_of(struct end *e, const struct layout *l, u32 i)
 {
-	u32 at = i + l->skip + l->offset, size = l->pages * PAGE_SIZE;
+	u32 at = i + l->skip + l->offset, size = element_size(l);
 
 	return element(e, l, at / size) + at % size;
 }
@@ -64,7 +75,7 @@ static int map(struct end *e, const struct layout *l, struct ib_mr *mr)
 	sg_init_table(table, l->elements);
 	for_each_sg(table, sg, l->elements, i) {
 		skip = i ? 0 : l->skip;
-		sg_set_buf(sg, element(e, l, i) + skip, l->pages * PAGE_SIZE - skip);
+		sg_set_buf(sg, element(e, l, i) + skip, element_size(l) - skip);
 	}
 	n = ib_dma_map_sg(e->id->device, table, l->elements, DMA_BIDIRECTIONAL);
 	if (n == l->elements)
@@ -75,7 +86,7 @@ static int map(struct end *e, const struct layout *l, struct ib_mr *mr)
 
 static int mapped(struct pair *p, const struct layout *l, bool move)
 {
-	struct ib_mr *mr = new_mr(&p->s, l->elements * l->pages);
+	struct ib_mr *mr = new_mr_of(&p->s, type_of(l), l->elements * l->pages);
 	u32 len = size_of(l);
 	struct ib_sge sge = sge_of(&p->c, 0, len);
 	int n;
@@ -136,11 +147,20 @@ static int t_deep(struct pair *p)
 	return mapped(p, &(struct layout) { 1024, 1, 4000, 0 }, false);
 }
 
-/* If the elements have more pages than the region, those that fit are mapped, and no byte more. */
-static int t_partial(struct pair *p)
+static int t_gaps(struct pair *p)
 {
-	const struct layout all = { 9, 1, 0, 200 }, part = { 5, 1, 0, 200 };
-	struct ib_mr *mr = new_mr(&p->s, part.elements);
+	return mapped(p, &(struct layout) { 9, 3, 100, 50, 1003 }, false);
+}
+
+static int t_many_gaps(struct pair *p)
+{
+	return mapped(p, &(struct layout) { 1024, 1, 1, 0, 4000 }, true);
+}
+
+static int partial(struct pair *p, u32 cut)
+{
+	const struct layout all = { 9, 1, 0, 200, cut }, part = { 5, 1, 0, 200, cut };
+	struct ib_mr *mr = new_mr_of(&p->s, type_of(&part), part.elements);
 	u32 i, len = size_of(&part);
 	struct ib_sge sge = sge_of(&p->c, 0, len);
 	int n;
@@ -385,6 +405,17 @@ static int t_reg_flags(struct pair *p)
 	return 0;
 }
 
+/* If the elements have more pages than the region, those that fit are mapped, and no byte more. */
+static int t_partial(struct pair *p)
+{
+	return partial(p, 0);
+}
+
+static int t_partial_gaps(struct pair *p)
+{
+	return partial(p, 10);
+}
+
 const struct test mr_tests[] = {
 	{ "a region that begins within a page is accessible", t_offset, { .len = 5 * PAGE_SIZE } },
 	{ "a region mapped with an offset, at another address, is accessible", t_sg_offset,
@@ -393,6 +424,11 @@ const struct test mr_tests[] = {
 	  { .len = 27 * PAGE_SIZE } },
 	{ "a region of 1024 pages is accessible", t_deep, { .len = 1024 * PAGE_SIZE } },
 	{ "a mapping is cut at the region's number of pages", t_partial, { .len = 9 * PAGE_SIZE } },
+	{ "a region of elements with gaps is accessible", t_gaps, { .len = 27 * PAGE_SIZE } },
+	{ "a region of 1024 elements with gaps is accessible", t_many_gaps,
+	  { .len = 1024 * PAGE_SIZE } },
+	{ "a mapping is cut at the region's number of elements", t_partial_gaps,
+	  { .len = 9 * PAGE_SIZE } },
 	{ "Send with Invalidate invalidates a region", t_send_inv, { } },
 	{ "Send with Invalidate of another connection's region is refused", t_send_inv_foreign,
 	  { } },

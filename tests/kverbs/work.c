@@ -155,7 +155,7 @@ int message(struct pair *p, u32 len, u8 seed)
 	return 0;
 }
 
-struct ib_mr *new_mr(struct end *e, u32 pages)
+struct ib_mr *new_mr_of(struct end *e, enum ib_mr_type type, u32 most)
 {
 	struct ib_mr *mr;
 	int i;
@@ -163,13 +163,18 @@ struct ib_mr *new_mr(struct end *e, u32 pages)
 	for (i = 0; e->mr[i]; i++)
 		if (i == ARRAY_SIZE(e->mr) - 1)
 			return NULL;
-	mr = ib_alloc_mr(e->pd, IB_MR_TYPE_MEM_REG, pages);
+	mr = ib_alloc_mr(e->pd, type, most);
 	if (IS_ERR(mr)) {
 		pr_err("kverbs: # ib_alloc_mr: %ld\n", PTR_ERR(mr));
 		return NULL;
 	}
 	e->mr[i] = mr;
 	return mr;
+}
+
+struct ib_mr *new_mr(struct end *e, u32 pages)
+{
+	return new_mr_of(e, IB_MR_TYPE_MEM_REG, pages);
 }
 
 int reg_mr(struct end *e, struct ib_mr *mr, int access)

@@ -41,6 +41,8 @@ pub struct DeviceLimits {
     pub max_fast_reg_page_list_len: u32,
     /// Fast registration, local invalidate, Send with Invalidate (`IB_DEVICE_MEM_MGT_EXTENSIONS`).
     pub mem_mgt_extensions: bool,
+    /// Fast registration of scatterlists with gaps (`IBK_SG_GAPS_REG`).
+    pub sg_gaps: bool,
     /// The device's local DMA key is valid (`IBK_LOCAL_DMA_LKEY`).
     pub local_dma_lkey: bool,
     /// `rdma link del` may remove the device (`IBK_ALLOW_USER_UNREG`).
@@ -82,6 +84,9 @@ impl DeviceLimits {
         if self.mem_mgt_extensions {
             attr.device_cap_flags |=
                 bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        }
+        if self.sg_gaps {
+            attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         }
         if self.local_dma_lkey {
             attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);

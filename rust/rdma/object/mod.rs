@@ -8,6 +8,7 @@
 
 pub mod cq;
 pub mod mr;
+pub mod page_list;
 pub mod qp;
 pub mod srq;
 mod vector;

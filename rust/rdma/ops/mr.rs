@@ -10,7 +10,8 @@ use crate::{
     driver::{Driver, MrOps},
     errno::unsupported,
     object::{
-        mr::{MrObject, NewMr, Rereg, SgMap, UserMemory, UserMr},
+        mr::{MrObject, NewMr, Rereg, UserMemory, UserMr},
+        page_list::{MrType, SgMap},
         PdObject,
     },
     owner::Consumer,
@@ -166,11 +167,11 @@ impl<D: Driver> Ops<D> {
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         mr_type: bindings::ib_mr_type,
-        max_pages: u32,
+        max: u32,
     ) -> *mut bindings::ib_mr {
-        if mr_type != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+        let Some(mr_type) = MrType::from_c(mr_type) else {
             return unsupported().to_ptr();
-        }
+        };
         // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
         // meanwhile.
         unsafe {
@@ -179,7 +180,8 @@ impl<D: Driver> Ops<D> {
                     D::Mr::alloc(
                         Device::<D>::from_raw((*pd).device),
                         PdObject::<D>::state(pd),
-                        max_pages,
+                        mr_type,
+                        max,
                     )
                 }),
                 Consumer::Kernel,
