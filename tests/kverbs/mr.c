@@ -8,8 +8,9 @@
 /*
  * A region of @elements scatterlist elements, @pages pages each, but for the
  * last @cut bytes of each. It begins @skip bytes into the first element, plus
- * @offset bytes that ib_map_mr_sg() skips. The elements' order in memory is a permutation of that in the region,
- * in which no two neighbours stay neighbours.
+ * @offset bytes that ib_map_mr_sg() skips. The elements' order in memory is a
+ * permutation of that in the region, in which no two neighbours stay
+ * neighbours.
  */
 struct layout {
 	u32 elements, pages, skip, offset, cut;
