@@ -27,7 +27,7 @@ static uint64_t event_after(struct conn *c, uint64_t from)
 }
 
 /* Arms the send queue's CQ, writes "count" times, and returns the time until the event. */
-static uint64_t writes(struct conn *c, struct buf *b, struct rmem *r, int count, int flags)
+static uint64_t writes(struct conn *c, struct buf *b, struct rmem *r, int count)
 {
 	struct ibv_sge sge = sge_of(b, 0, LEN);
 	uint64_t from = now_ms(), took;
@@ -35,7 +35,7 @@ static uint64_t writes(struct conn *c, struct buf *b, struct rmem *r, int count,
 
 	CALL(ibv_req_notify_cq(c->scq, 0));
 	for (i = 0; i < count; i++)
-		post(c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED | flags, &sge, 1, r->addr, r->rkey);
+		post(c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1, r->addr, r->rkey);
 	took = event_after(c, from);
 	for (i = 0; i < count; i++)
 		good(c->scq, i, IBV_WC_RDMA_WRITE, -1);
@@ -48,7 +48,7 @@ static bool at_once(struct conn *c, struct buf *b, struct rmem *r, int count)
 	int i;
 
 	for (i = 0; i < TRIES; i++)
-		if (writes(c, b, r, count, 0) < PERIOD_MS / 2)
+		if (writes(c, b, r, count) < PERIOD_MS / 2)
 			return true;
 	return false;
 }
@@ -79,7 +79,7 @@ static void t_moderate(struct side *s)
 	CHECK(at_once(&c, &b, &r, 1), "late before it is moderated");
 	CALL(moderate(c.scq, 4, PERIOD_MS * 1000));
 	for (i = 0; i < 5; i++) {
-		uint64_t took = writes(&c, &b, &r, 1 + i % 3, 0);
+		uint64_t took = writes(&c, &b, &r, 1 + i % 3);
 
 		CHECK(took >= PERIOD_MS - 1, "%d completions: an event after %lu ms", 1 + i % 3, took);
 	}
@@ -88,7 +88,7 @@ static void t_moderate(struct side *s)
 	sleep_ms(2 * PERIOD_MS);
 	/* No bound but the period. */
 	CALL(moderate(c.scq, 0, PERIOD_MS * 1000));
-	CHECK(writes(&c, &b, &r, 8, 0) >= PERIOD_MS - 1, "early without a count");
+	CHECK(writes(&c, &b, &r, 8) >= PERIOD_MS - 1, "early without a count");
 	CALL(moderate(c.scq, 0, 0));
 	CHECK(at_once(&c, &b, &r, 1), "late when it is not moderated any more");
 	CALL(moderate(c.scq, 8, 0));
@@ -134,8 +134,51 @@ static void t_attention(struct side *s)
 	buf_free(&b);
 }
 
+/* A solicited message has its event at once, and one that is not solicited waits. */
+static void t_solicited(struct side *s)
+{
+	struct conn_opts o = { .events = true };
+	bool early = false;
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, &o);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	CALL(moderate(c.rcq, 100, PERIOD_MS * 1000));
+	for (i = 0; i < TRIES; i++) {
+		bool solicited = i % 2;
+
+		if (s->active) {
+			sync_sides(s);
+			post(&c, IBV_WR_SEND, i,
+			     IBV_SEND_SIGNALED | (solicited ? IBV_SEND_SOLICITED : 0), &sge, 1, 0, 0);
+			good(c.scq, i, IBV_WC_SEND, -1);
+		} else {
+			uint64_t from, took;
+
+			post_recv(&c, i, &sge, 1);
+			CALL(ibv_req_notify_cq(c.rcq, 0));
+			from = now_ms();
+			sync_sides(s);
+			took = event_after(&c, from);
+			good(c.rcq, i, IBV_WC_RECV, LEN);
+			CHECK(solicited || took >= PERIOD_MS - 1,
+			      "not solicited: an event after %lu ms", took);
+			early |= solicited && took < PERIOD_MS / 2;
+		}
+		sync_sides(s);
+	}
+	CHECK(s->active || early, "the event of a solicited message is late");
+	conn_close(&c);
+	buf_free(&b);
+}
+
 const struct test moderate_tests[] = {
 	{ "moderate", t_moderate, T_QUICK },
 	{ "moderate-errors", t_attention, T_QUICK },
+	{ "moderate-solicited", t_solicited, T_QUICK },
 	{ }
 };
