@@ -139,7 +139,7 @@ impl Stream {
     /// Goes to TERMINATE and has tx send `terminate`; false if the QP is neither in RTS nor in
     /// CLOSING.
     fn begin_terminate(self: &Arc<Self>, terminate: Option<Terminate>) -> bool {
-        // Under the lock: a reset, which forgets the Terminate under it, comes before or after this.
+        // Under the lock: a reset, which forgets the Terminate under it, is before or after this.
         let shared = &mut *self.shared.lock();
         if self.queues.advance(State::Terminate).is_err() {
             return false;

@@ -50,7 +50,8 @@ impl Stream {
     /// Makes the deferred calls, and prevents others from now on: a consumer may free what its
     /// handlers use once its QP is destroyed. All calls are made, as a CQ that was armed for one of
     /// them may serve other QPs, too. Calls that were put off, or sent to the processor of a
-    /// completion vector, have been made on return. Context: sleeping; the consumer posts nothing any more.
+    /// completion vector, have been made on return. Context: sleeping; the consumer posts nothing
+    /// any more.
     pub(super) fn end_notify(self: &Arc<Self>) {
         // Waits until the worker, if it is making such calls, has made them.
         self.notify_gate.revoke();

@@ -177,8 +177,8 @@ impl MrOps<Rsiw> for Mr {
         publish(&dev.data().dev, pd, held, store, key, Some(access))
     }
 
-    /// Makes a region of up to `most` pages, or elements with gaps, that a kernel consumer registers
-    /// by work request. Context: sleeping. Errors: `EINVAL` for too many, `ENOMEM`.
+    /// Makes a region of up to `most` pages, or elements with gaps, that a kernel consumer
+    /// registers by work request. Context: sleeping. Errors: `EINVAL` for too many, `ENOMEM`.
     fn alloc(
         dev: &rdma::Device<Rsiw>,
         pd: &Arc<Pd>,

@@ -97,8 +97,8 @@ impl Vector {
         unsafe { bindings::rdma_migrate_enable() };
     }
 
-    /// Calls the handler. "The driver must guarantee that only one CQ event handler for a given CQ is
-    /// running at a time" (Documentation/infiniband/core_locking.rst): if it runs already, on
+    /// Calls the handler. "The driver must guarantee that only one CQ event handler for a given CQ
+    /// is running at a time" (Documentation/infiniband/core_locking.rst): if it runs already, on
     /// another processor or below this interrupt, whoever called it does so once more. A handler
     /// runs again only if its consumer has armed the queue anew, so that ends. Context: any.
     fn call_handler(&self, queue: &CorePtr<bindings::ib_cq>) {
