@@ -57,7 +57,6 @@ impl Links {
             comp_vectors: kext::online_cpus(),
             // Ports are those of the host's TCP, so no mapper is needed unless it was asked for.
             no_port_map: !cm::PortMapper::at(ndev, &dev.settings).chooses(),
-            local_dma_lkey: 0,
             name_by_user: true,
         };
         self.devices.register(self.module, &config, dev).map(drop)

@@ -7,15 +7,29 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma::Consumer;
 
-/// Identity of a protection domain. No two domains ever have the same.
+/// Identity of a protection domain. No two domains ever have the same. The lowest bit says whether
+/// the domain is a kernel consumer's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PdId(u64);
 
-#[cfg(CONFIG_KUNIT = "y")]
 impl PdId {
-    /// An identity for tests, of no real domain.
-    pub(crate) const fn of_test(id: u64) -> Self {
-        Self(id)
+    /// In place of a domain: that of a region which each kernel consumer may use, in any domain.
+    pub(crate) const KERNEL: Self = Self::of(0, Consumer::Kernel);
+
+    const fn of(number: u64, consumer: Consumer) -> Self {
+        Self(number << 1 | matches!(consumer, Consumer::Kernel) as u64)
+    }
+
+    /// Whether queue pairs of this domain may use regions of the domain `region`.
+    #[inline]
+    pub(crate) fn may_use(self, region: Self) -> bool {
+        self == region || (region == Self::KERNEL && self.0 & 1 != 0)
+    }
+
+    /// The identity of a consumer's domain for tests, of no real one.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) const fn of_test(number: u64, consumer: Consumer) -> Self {
+        Self::of(number, consumer)
     }
 }
 
@@ -36,7 +50,7 @@ impl Pd {
     pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
-            id: PdId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            id: PdId::of(NEXT.fetch_add(1, Ordering::Relaxed), consumer),
             streams: AtomicU32::new(0),
             _held: limit.hold()?,
         };
@@ -63,5 +77,24 @@ impl Pd {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[kunit_tests(rsiw_pd)]
+mod tests {
+    use super::*;
+
+    /// The local DMA key is for the kernel's domains, all other regions are for their own domain.
+    #[test]
+    fn domains_use_their_own_regions() {
+        let kernel = |n| PdId::of_test(n, Consumer::Kernel);
+        let process = |n| PdId::of_test(n, Consumer::Process);
+        assert!(kernel(1).may_use(kernel(1)) && process(1).may_use(process(1)));
+        assert!(!kernel(1).may_use(kernel(2)) && !process(1).may_use(process(2)));
+        assert!(!kernel(1).may_use(process(1)) && !process(1).may_use(kernel(1)));
+        assert!(kernel(1).may_use(PdId::KERNEL) && kernel(u64::MAX >> 1).may_use(PdId::KERNEL));
+        for n in [0, 1, u64::MAX >> 1] {
+            assert!(!process(n).may_use(PdId::KERNEL));
+        }
     }
 }

@@ -72,7 +72,7 @@ impl Fake {
 
 impl User for Fake {
     fn domain(&self) -> PdId {
-        PdId::of_test(1)
+        PdId::of_test(1, Consumer::Kernel)
     }
 
     fn consumer(&self) -> Consumer {

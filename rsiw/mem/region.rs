@@ -27,7 +27,8 @@ const FAST_PIECE: usize = 4096;
 pub(crate) enum Store {
     /// Pinned pages of a process: `len` bytes, of which the STag addresses the first by `iova`.
     User { umem: Umem, iova: u64, len: u64 },
-    /// All kernel memory: the DMA region that a kernel consumer asked for.
+    /// All kernel memory: the device's local DMA key, or a DMA region that a kernel consumer asked
+    /// for.
     Dma(KernelMemory),
     /// A page list that a kernel consumer maps and registers by work request.
     Fast(Pin<KBox<FastStore>>),
@@ -245,7 +246,7 @@ impl Region {
         need: Access,
     ) -> Result<(), MemError> {
         self.valid(key, Access::LOCAL_READ)?;
-        if self.pd != pd {
+        if !pd.may_use(self.pd) {
             return Err(MemError::Domain);
         }
         self.valid(key, need)?;
@@ -402,12 +403,13 @@ fn list_offset(list: &PageList, addr: u64, len: u64) -> Result<u64, MemError> {
 #[kunit_tests(rsiw_region)]
 mod tests {
     use super::*;
+    use rdma::Consumer;
 
     /// A key of index 5, and the next key of the same region.
     const KEY: u32 = 5 << 8 | 7;
     const NEXT: u32 = 5 << 8 | 8;
-    const OURS: PdId = PdId::of_test(1);
-    const OTHER: PdId = PdId::of_test(2);
+    const OURS: PdId = PdId::of_test(1, Consumer::Process);
+    const OTHER: PdId = PdId::of_test(2, Consumer::Process);
 
     #[test]
     fn ranges_are_inside_or_refused() {

@@ -59,7 +59,7 @@ impl ResolvedMr {
         let region = &self.region;
         match self.fixed {
             Some((base, size)) => {
-                region.pd() == pd
+                pd.may_use(region.pd())
                     && region.valid(key, need).is_ok()
                     && offset_in(base, size, addr, u64::from(len)).is_ok()
             }

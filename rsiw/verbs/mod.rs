@@ -23,8 +23,8 @@ use crate::{
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
-    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, PortAttr,
-    StatDesc,
+    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, KernelMemory,
+    PortAttr, StatDesc,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -66,6 +66,10 @@ impl Driver for Rsiw {
 
     fn set_text(dev: &RdmaDevice<Self>, _index: usize, value: &[u8]) -> Result {
         dev.data().settings.set_tls_names(value)
+    }
+
+    fn local_dma_key(dev: &Arc<Rnic>, memory: KernelMemory) -> Result<u32> {
+        mr::local_dma_key(&dev.dev, memory)
     }
 
     fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {

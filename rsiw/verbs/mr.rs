@@ -7,7 +7,7 @@ use crate::{
     device::{max, Device, Rsiw},
     limit::Held,
     mem::{Access, Region, Store},
-    pd::Pd,
+    pd::{Pd, PdId},
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
@@ -73,6 +73,19 @@ fn publish(
         lkey: stag,
         rkey: stag,
     })
+}
+
+/// Enters the region of the device's local DMA key into the table, where it stays as long as the
+/// device. It is in no list of regions, and in no limit. It gives peers no right, though they may
+/// learn the key: as the sink of an RDMA Read it is on the wire. Context: sleeping. Errors:
+/// `ENOMEM`.
+pub(super) fn local_dma_key(dev: &Device, memory: KernelMemory) -> Result<u32> {
+    let region = Arc::pin_init(Region::new(PdId::KERNEL, Store::Dma(memory)), GFP_KERNEL)?;
+    let reserved = dev.regions.table().reserve_random()?;
+    let stag = reserved.id() << 8 | u32::from(random_key());
+    region.enable(stag, Access::LOCAL_WRITE);
+    reserved.publish(region, GFP_KERNEL)?;
+    Ok(stag)
 }
 
 impl MrOps<Rsiw> for Mr {

@@ -110,8 +110,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(EINVAL)
     }
 
-    /// The device exists, but is not registered yet. Called once, before any other method. Context:
-    /// sleeping.
+    /// Makes and returns the local DMA key of a device that does not exist yet: by that key the
+    /// work requests of each kernel consumer may use `memory`, and nobody else may. Called once,
+    /// before any other method. Context: sleeping. Errors: `ENOMEM`.
+    fn local_dma_key(data: &Arc<Self::Device>, memory: KernelMemory) -> Result<u32>;
+
+    /// The device exists, but is not registered yet. Called once, before any other method but
+    /// [`Driver::local_dma_key`]. Context: sleeping.
     fn attach(data: &Arc<Self::Device>, handle: DeviceHandle<Self>);
 
     /// The device is about to be unregistered, by `rdma link del` or with all devices of the

@@ -128,16 +128,16 @@ pub trait Memory {
 ///
 /// A consumer inside the kernel names memory by address, under its PD's local DMA key or a DMA
 /// memory region. It is trusted to name memory of its own: its work requests can write there, and
-/// so can the consumer itself. A driver gets this token for kernel PDs only. It must not use the
-/// token for addresses from a process, nor for addresses from a peer, unless the consumer has asked
-/// for that by a region with remote rights.
+/// so can the consumer itself. A driver gets this token for one kernel PD, or for all of them. It
+/// must not use the token for addresses from a process, nor for addresses from a peer, unless the
+/// consumer has asked for that by a region with remote rights.
 #[derive(Clone, Copy)]
 pub struct KernelMemory(());
 
 impl KernelMemory {
     /// # Safety
     ///
-    /// The token must be for the PD of a kernel consumer.
+    /// The token must be for the PD of a kernel consumer, or for all such PDs.
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }

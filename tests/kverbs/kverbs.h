@@ -82,7 +82,7 @@ struct pair {
 };
 
 extern char *addr;
-extern uint drain_limit;
+extern uint drain_limit, local_dma_lkey;
 
 int pair_open(struct pair *p, const struct opts *o);
 /* Sets up only the server's end, for a client on another host, or only the client's end. */

@@ -20,6 +20,20 @@ static char *peer = "";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "run the tests between two hosts: IPv4 address of the one with serve=1");
 
+static char *only = "";
+module_param(only, charp, 0444);
+MODULE_PARM_DESC(only, "run only tests with this in their name");
+
+uint local_dma_lkey;
+module_param(local_dma_lkey, uint, 0444);
+MODULE_PARM_DESC(local_dma_lkey, "the key that the test of local DMA keys has found");
+
+ulong local_dma_addr;
+module_param(local_dma_addr, ulong, 0400);
+MODULE_PARM_DESC(local_dma_addr, "memory of this module, for others to try that key with");
+
+static u8 kernel_memory[8192];
+
 static const struct test *const suites[] = {
 	op_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
 };
@@ -71,14 +85,17 @@ static int __init kverbs_init(void)
 	const struct test *t;
 	int i, n = 0, ret;
 
+	local_dma_addr = (ulong)kernel_memory;
 	if (serve || *peer)
 		return between_hosts();
 	for (i = 0; i < ARRAY_SIZE(suites); i++)
 		for (t = suites[i]; t->name; t++)
-			n++;
+			n += !!strstr(t->name, only);
 	pr_info("kverbs: 1..%d\n", n);
 	for (n = 0, i = 0; i < ARRAY_SIZE(suites); i++) {
 		for (t = suites[i]; t->name; t++) {
+			if (!strstr(t->name, only))
+				continue;
 			ret = run(t);
 			pr_info("kverbs: %s %d - %s\n", ret ? "not ok" : "ok", ++n, t->name);
 		}

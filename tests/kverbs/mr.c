@@ -417,7 +417,41 @@ static int t_partial_gaps(struct pair *p)
 	return partial(p, 10);
 }
 
+/*
+ * The PDs of kernel consumers share the device's local DMA key. Peers can neither
+ * read nor write by it. All other tests show that the consumers can.
+ */
+static int t_local_key(struct pair *p)
+{
+	static const enum ib_wr_opcode ops[] = { IB_WR_RDMA_WRITE, IB_WR_RDMA_READ };
+	struct ib_device *dev = p->c.id->device;
+	const struct opts o = { };
+	struct ib_sge sge;
+	int i;
+
+	EXPECT(dev->attrs.kernel_cap_flags & IBK_LOCAL_DMA_LKEY, "the device has none\n");
+	EXPECT(p->c.pd->local_dma_lkey == dev->local_dma_lkey &&
+	       p->s.pd->local_dma_lkey == dev->local_dma_lkey, "a PD has another key\n");
+	local_dma_lkey = dev->local_dma_lkey;
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		DO(pair_open(p + 1, &o));
+		mem_fill(&p[1].s.m, 5);
+		mem_fill(&p[1].c.m, 6);
+		sge = sge_of(&p[1].c, 0, 100);
+		DO(post_op(&p[1].c, p[1].r, ops[i], 0, &sge, p[1].s.m.dma, local_dma_lkey));
+		/* A Write may complete before the other side refuses it. */
+		if (ops[i] == IB_WR_RDMA_READ)
+			ENDS(&p[1].c, p[1].r, IB_WC_REM_ACCESS_ERR);
+		DO(wait_error(&p[1].s));
+		EXPECT(mem_is(&p[1].s.m, 0, 100, 5), "a peer has written by the key\n");
+		EXPECT(mem_is(&p[1].c.m, 0, 100, 6), "a peer has read by the key\n");
+		pair_close(p + 1);
+	}
+	return 0;
+}
+
 const struct test mr_tests[] = {
+	{ "the local DMA key is for all kernel consumers, and for no peer", t_local_key, { } },
 	{ "a region that begins within a page is accessible", t_offset, { .len = 5 * PAGE_SIZE } },
 	{ "a region mapped with an offset, at another address, is accessible", t_sg_offset,
 	  { .len = 10 * PAGE_SIZE } },

@@ -182,12 +182,23 @@ static void t_remote(struct side *s)
 		victim(s, op, s->arg & 0xff);
 }
 
-enum local { L_KEY, L_INDEX, L_BELOW, L_ABOVE, L_PD, L_GONE, L_NO_WRITE };
+enum local { L_KEY, L_INDEX, L_BELOW, L_ABOVE, L_PD, L_GONE, L_NO_WRITE, L_DMA };
 
 #define LOCAL_ERRORS (BIT(IBV_WC_LOC_PROT_ERR) | BIT(IBV_WC_LOC_QP_OP_ERR) | \
 		      BIT(IBV_WC_LOC_ACCESS_ERR))
 
-/* Makes an invalid scatter/gather element. */
+/* The number in an environment variable, or 0, which is no valid key. */
+static uint64_t from_env(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? strtoull(value, NULL, 0) : 0;
+}
+
+/*
+ * Makes an invalid scatter/gather element. L_DMA: the memory of a kernel consumer,
+ * by the device's local DMA key; kverbs/loopback tells both by the environment.
+ */
 static struct ibv_sge bad_sge(struct side *s, struct buf *b, enum local how,
 			      struct ibv_mr **mr, struct ibv_pd **pd)
 {
@@ -214,6 +225,10 @@ static struct ibv_sge bad_sge(struct side *s, struct buf *b, enum local how,
 	case L_GONE:
 		CALL(ibv_dereg_mr(*mr));
 		*mr = NULL;
+		break;
+	case L_DMA:
+		sge.addr = from_env("LOCAL_DMA_ADDR");
+		sge.lkey = from_env("LOCAL_DMA_LKEY");
 		break;
 	default:
 		break;
@@ -328,7 +343,10 @@ const struct test prot_tests[] = {
 	{ "local-read-key", t_local, 0, CASE(R, L_KEY) },
 	{ "local-read-above", t_local, 0, CASE(R, L_ABOVE) },
 	{ "local-read-no-write", t_local, T_QUICK, CASE(R, L_NO_WRITE) },
+	{ "local-send-dma-key", t_local, 0, CASE(S, L_DMA) },
+	{ "local-read-dma-key", t_local, 0, CASE(R, L_DMA) },
 	{ "receive-key", t_receiver, 0, L_KEY },
+	{ "receive-dma-key", t_receiver, 0, L_DMA },
 	{ "receive-above", t_receiver, 0, L_ABOVE },
 	{ "receive-other-pd", t_receiver, 0, L_PD },
 	{ "receive-no-write", t_receiver, T_QUICK, L_NO_WRITE },

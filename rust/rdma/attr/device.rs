@@ -43,8 +43,6 @@ pub struct DeviceLimits {
     pub mem_mgt_extensions: bool,
     /// Fast registration of scatterlists with gaps (`IBK_SG_GAPS_REG`).
     pub sg_gaps: bool,
-    /// The device's local DMA key is valid (`IBK_LOCAL_DMA_LKEY`).
-    pub local_dma_lkey: bool,
     /// `rdma link del` may remove the device (`IBK_ALLOW_USER_UNREG`).
     pub allow_user_unreg: bool,
 }
@@ -88,9 +86,8 @@ impl DeviceLimits {
         if self.sg_gaps {
             attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         }
-        if self.local_dma_lkey {
-            attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
-        }
+        // `Driver::local_dma_key` makes it. So the core asks for no DMA region for each PD.
+        attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
         if self.allow_user_unreg {
             attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
         }

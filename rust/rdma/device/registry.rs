@@ -11,7 +11,9 @@ use crate::{
     iwcm::Requests,
     link::DelLink,
     netdev::{NetDevice, Rtnl},
-    ops, Driver,
+    ops,
+    span::KernelMemory,
+    Driver,
 };
 use core::mem::MaybeUninit;
 use kernel::{
@@ -36,9 +38,6 @@ pub struct DeviceConfig<'a> {
     pub ndev: &'a NetDevice,
     /// The number of completion vectors.
     pub comp_vectors: u32,
-    /// The key of all kernel memory, if [`DeviceLimits`](crate::DeviceLimits) says that there is
-    /// one.
-    pub local_dma_lkey: u32,
     /// The ports of listeners are the real ones: the port mapper is told of them, and not asked for
     /// others (`IW_F_NO_PORT_MAP`).
     pub no_port_map: bool,
@@ -159,6 +158,8 @@ impl<D: Driver> Devices<D> {
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
         let requests = Requests::new()?;
+        // SAFETY: The token is for all PDs of kernel consumers: nobody else may use the key.
+        let local_dma_lkey = D::local_dma_key(&data, unsafe { KernelMemory::new() })?;
         // A thread that ends the network device, or moves it to another namespace, holds RTNL and
         // calls the notifier. If it did so before this, the state or the namespace that are read
         // here say so. If it does so later, `netdev_leaves` finds the device in the list.
@@ -188,7 +189,7 @@ impl<D: Driver> Devices<D> {
         }
         // From here on `ib_dealloc_device` drops the state.
         // SAFETY: The device was just allocated, and nobody else has it.
-        let result = unsafe { Self::fill(dev, config, comp_vectors) };
+        let result = unsafe { Self::fill(dev, config, comp_vectors, local_dma_lkey) };
         // SAFETY: The device is alive, and was made above for driver `D`.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
         let added = result.and_then(|()| self.0.add(config.ndev, handle.clone()));
@@ -215,6 +216,7 @@ impl<D: Driver> Devices<D> {
         dev: *mut bindings::ib_device,
         config: &DeviceConfig<'_>,
         comp_vectors: i32,
+        local_dma_lkey: u32,
     ) -> Result {
         // SAFETY: By the contract of this function `dev` is valid, and nobody else has it.
         let c = unsafe { &mut *dev };
@@ -223,7 +225,7 @@ impl<D: Driver> Devices<D> {
         c.node_guid = u64::from_ne_bytes(config.node_guid);
         c.phys_port_cnt = 1;
         c.num_comp_vectors = comp_vectors;
-        c.local_dma_lkey = config.local_dma_lkey;
+        c.local_dma_lkey = local_dma_lkey;
         c.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
         if config.no_port_map {
             c.iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;

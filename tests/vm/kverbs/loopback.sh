@@ -14,6 +14,7 @@ load_driver || exit 1
 modprobe rdma_cm
 _planned=by-the-module
 echo "KTAP version 1"
+dmesg -C
 within 90 insmod /build/kverbs.ko addr="$ADDR" drain_limit="$(limit 5)" || _failed=1
 rmmod kverbs
 dmesg | sed -n 's/.*kverbs: //p' | tee "$WORK/said" | grep -v '^done$'
