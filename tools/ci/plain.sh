@@ -54,3 +54,19 @@ find_others() {
 	mapfile -t others < <(grep -v 'not signed' <<<"$list" | cut -d. -f1-2 | sort -uV | grep -vx "$own")
 	[ ${#others[@]} != 0 ] || skip "$1" "only the newest series is complete"
 }
+
+# find_turn: sets kernels to those of the distribution's other flavours whose turn it is by the seed. Two kernels
+# joined by a comma are host A's and host B's: pages of 16 KiB meet the plain kernel's of 4 KiB.
+# FLAVOURS="rt-amd64 arm64" names others, and FLAVOURS=all means each.
+find_turn() {
+	local flavour all=()
+	for flavour in $(other_flavours); do
+		[[ $flavour != *-16k ]] || flavour+=,$MACHINE_ARCH
+		all+=("$flavour")
+	done
+	case ${FLAVOURS:-} in
+	"") read -ra kernels <<<"${all[$(part ${#all[@]})]}" ;;
+	all) kernels=("${all[@]}") ;;
+	*) read -ra kernels <<<"$FLAVOURS" ;;
+	esac
+}
