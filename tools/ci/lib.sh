@@ -58,6 +58,20 @@ retries() {
 # part COUNT: the number of the part, of COUNT, that this run's seed chooses.
 part() { echo $((RSIW_CI_SEED % $1)); }
 
+# Three groups of tests need ten minutes or more of a bare machine each, so each has its turn every third day:
+# packages on machines of their own, other kernels and Debians, and the search for data races.
+TURNS=(packages kernels races)
+# has_turn GROUP: whether it is the group's turn. RSIW_CI_TURN names another group, or is "all".
+has_turn() {
+	local turn=${RSIW_CI_TURN:-${TURNS[$(part ${#TURNS[@]})]}}
+	[ "$turn" = all ] || [ "$turn" = "$1" ] || {
+		echo "the turn of: $turn"
+		return 1
+	}
+}
+# part_of_turn COUNT: as part, for what takes turns within a group.
+part_of_turn() { echo $((RSIW_CI_SEED / ${#TURNS[@]} % $1)); }
+
 # vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, and add their counts. A runner that fails without a
 # failed test is one failure.
 vm_jobs() {

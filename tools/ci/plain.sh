@@ -55,17 +55,20 @@ find_others() {
 	[ ${#others[@]} != 0 ] || skip "$1" "only the newest series is complete"
 }
 
-# find_turn: sets kernels to those of the distribution's other flavours whose turn it is by the seed. Two kernels
-# joined by a comma are host A's and host B's: pages of 16 KiB meet the plain kernel's of 4 KiB.
+# find_kernels: sets kernels to those of the distribution's other flavours whose turn it is by the seed, or to
+# "bookworm", which is not a kernel: the turn of Debian 12's userspace. Two kernels joined by a comma are
+# host A's and host B's: pages of 16 KiB meet the plain kernel's of 4 KiB.
 # FLAVOURS="rt-amd64 arm64" names others, and FLAVOURS=all means each.
-find_turn() {
-	local flavour all=()
+find_kernels() {
+	local flavour all=(bookworm)
+	kernels=()
+	[ -n "${FLAVOURS:-}" ] || has_turn kernels || return 0
 	for flavour in $(other_flavours); do
 		[[ $flavour != *-16k ]] || flavour+=,$MACHINE_ARCH
 		all+=("$flavour")
 	done
 	case ${FLAVOURS:-} in
-	"") read -ra kernels <<<"${all[$(part ${#all[@]})]}" ;;
+	"") kernels=("${all[$(part_of_turn ${#all[@]})]}") ;;
 	all) kernels=("${all[@]}") ;;
 	*) read -ra kernels <<<"$FLAVOURS" ;;
 	esac

@@ -49,6 +49,8 @@ def parse_args():
                              "may be repeated: the jobs run once for each pair")
     parser.add_argument("--interop", action="store_true",
                         help="run jobs that say 'interop: yes' also with siw on either host")
+    parser.add_argument("--day", type=int, metavar="NUMBER",
+                        help="leave out jobs that say 'turn: ...' for other days")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
     parser.add_argument("--cpu", help="QEMU's CPU model under emulation (default: a model, and a kernel "
@@ -131,7 +133,7 @@ def make_plan(args, jobs, count, waits=None):
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
-            if job.guests != count or not wanted or not job.fits(pair, args.kernel):
+            if job.guests != count or not wanted or not job.fits(pair, args.kernel) or not job.has_turn(args.day):
                 continue
             if waits not in (None, job.waits):
                 continue

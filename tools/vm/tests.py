@@ -16,7 +16,7 @@ import dmesg                                            # noqa: E402
 import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
 from machine import Address, Machine, wanted            # noqa: E402
-from jobs import Job, read_skips                                    # noqa: E402
+from jobs import Job, read_job, read_skips               # noqa: E402
 from report import Report                               # noqa: E402
 from session import Outcome, Session                    # noqa: E402
 
@@ -218,12 +218,35 @@ class Processors(unittest.TestCase):
             self.assertEqual(guest.boots, [1, 4, 1])
 
 
+class Turns(unittest.TestCase):
+    def planned(self, day):
+        jobs = [Job("s", name, turn=turn) for name, turn in (("each", (0, 1)), ("even", (0, 2)), ("odd", (1, 2)))]
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=1, kernel="stock", day=day)
+        return [job.name for job, _ in runner.make_plan(args, jobs, 2)]
+
+    def test_jobs_wait_for_their_day(self):
+        self.assertEqual(self.planned(20), ["each", "even"])
+        self.assertEqual(self.planned(21), ["each", "odd"])
+
+    def test_without_a_day_all_run(self):
+        self.assertEqual(self.planned(None), ["each", "even", "odd"])
+
+    def test_a_turn_that_never_comes_is_refused(self):
+        with tempfile.TemporaryDirectory() as top:
+            os.mkdir(f"{top}/s")
+            for turn in "2/2", "1", "-1/2":
+                with open(f"{top}/s/j.sh", "w") as script:
+                    script.write(f"#!/bin/bash\n# turn: {turn}\n")
+                with self.assertRaises(SystemExit):
+                    read_job(top, "s", "j")
+
+
 class Lanes(unittest.TestCase):
     def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2), waits=1):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
         jobs += [Job("s", f"w{n}", guests=1, waits=True) for n in range(waits)]
         args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
-                                     interop=False, repeat=1, kernel="stock")
+                                     interop=False, repeat=1, kernel="stock", day=None)
         meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
         with mock.patch("os.sched_getaffinity", return_value=range(processors)), \
                 mock.patch("builtins.open", meminfo):

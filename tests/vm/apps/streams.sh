@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 200
+# turn: 0/3
 #
 # rsockets: rstream and riostream, in each of their modes.
 

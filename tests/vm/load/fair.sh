@@ -3,6 +3,7 @@
 # guests: 2
 # timeout: 150
 # pairs: rsiw,rsiw
+# turn: 2/3
 #
 # Fairness: queue pairs of one process, and of two processes, share the link. No queue pair gets less
 # than a quarter of what another with the same load gets, and none waits long for a completion, nor do
@@ -26,15 +27,20 @@ shares() {
 	fair client "$PEER" "$port" "$1" "$2" "$3" "$TIME" "${@:4}" >"$WORK/$name.figures" 2>&1 ||
 		{ cat "$WORK/$name.figures" "$WORK/$name"; return 1; }
 	cat "$WORK/$name.figures"
-	peer_end "$name" 10
+	peer_end "$name" 10 || { echo "the server ends with status $?"; return 1; }
 }
 # figure NAME WORD: the number after the word.
 figure() { sed -n "s/.*\b$2 \([0-9]*\).*/\1/p" "$WORK/$1.figures"; }
-alike() { [ "$(figure "$1" least)" -gt 0 ] && [ "$(figure "$1" most)" -le $((4 * $(figure "$1" least))) ]; }
-in_time() { [ "$(figure "$1" gap)" -le "$GAP" ]; }
+# so WHAT CONDITION...: whether it holds; if not, says what does not.
+so() { local what=$1; shift; [ "$@" ] || { echo "not so: $what ($*)"; return 1; }; }
+alike() {
+	so "all get something" "$(figure "$1" least)" -gt 0 &&
+		so "none gets four times as much" "$(figure "$1" most)" -le $((4 * $(figure "$1" least)))
+}
+in_time() { so "none waits long" "$(figure "$1" gap)" -le "$GAP"; }
 one_process() { shares "$@" && alike "$1" && in_time "$1"; }
 # The small messages get a turn at least five times a second.
-small_one() { shares "$@" mixed && [ "$(figure "$1" first)" -ge $((5 * TIME)) ] && in_time "$1"; }
+small_one() { shares "$@" mixed && so "five a second" "$(figure "$1" first)" -ge $((5 * TIME)) && in_time "$1"; }
 two_alike() {
 	local one two pid
 	shares one 7711 8 16384 8 >"$WORK/one.said" 2>&1 &
@@ -43,7 +49,8 @@ two_alike() {
 	wait "$pid" || { cat "$WORK/one.said"; return 1; }
 	cat "$WORK/one.figures"
 	one=$(figure one total) two=$(figure two total)
-	[ "$one" -le $((4 * two)) ] && [ "$two" -le $((4 * one)) ] && in_time one && in_time two
+	so "the first gets no more" "$one" -le $((4 * two)) && so "nor the second" "$two" -le $((4 * one)) &&
+		in_time one && in_time two
 }
 modest_beside_greedy() {
 	local pid
@@ -52,7 +59,7 @@ modest_beside_greedy() {
 	shares modest 7714 1 64 1 || return
 	wait "$pid" || { cat "$WORK/greedy.said"; return 1; }
 	cat "$WORK/greedy.figures"
-	[ "$(figure modest least)" -ge $((5 * TIME)) ] && in_time modest
+	so "five a second" "$(figure modest least)" -ge $((5 * TIME)) && in_time modest
 }
 # Some connections get a hundredth of the link.
 slow_down() {

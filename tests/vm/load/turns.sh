@@ -3,6 +3,7 @@
 # guests: 1
 # timeout: 60
 # pairs: rsiw,*
+# turn: 1/2
 #
 # The driver's workers, which send (rsiw_tx) and receive (rsiw_rx) in bulk, have a high priority. For
 # an eighth of the time they run at the priority of processes, in turn with them. The kernel's trace
