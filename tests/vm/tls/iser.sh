@@ -4,6 +4,7 @@
 # timeout: 600
 # kernel: stock
 # pairs: rsiw,rsiw
+# turn: 2/3
 #
 # The job iser/namespace, over TLS.
 

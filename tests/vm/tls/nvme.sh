@@ -4,6 +4,7 @@
 # timeout: 600
 # allow: nvme nvme\d: (failed to|Reconnecting|I/O tag)
 # pairs: rsiw,rsiw
+# turn: 2/3
 #
 # The job nvme/target, over TLS.
 

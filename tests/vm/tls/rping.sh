@@ -22,7 +22,7 @@ names_peer() { dmesg | grep -F 'TLS with "hostb"' && there sh -c "dmesg | grep -
 
 run "tlshd starts on both hosts" tls_up || { show /tmp/tlshd.log; cat /proc/net/netlink; exit 1; }
 # Another job may have needed it on this host.
-[ ! -e /sys/module/tls ] || wait_for 10 rmmod tls
+[ ! -e /sys/module/tls ] || wait_for 40 rmmod tls || { cat /sys/module/tls/refcnt; ss -tanp; }
 run "load the driver on both hosts" both load_driver || exit 1
 run "rping connects without TLS" rping_peer "$PEER" 7173 -C 3
 run "TLS is not loaded without need" no_tls_module

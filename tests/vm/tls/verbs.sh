@@ -3,10 +3,12 @@
 # guests: 2
 # timeout: 600
 # pairs: rsiw,rsiw
+# turn: 1/3
 #
-# The job verbs/hosts, over TLS.
+# The quick tests of the job verbs/hosts, over TLS; ALL: all of them.
 
 . /tests/lib.sh
 . /tests/tls/lib
 all_by_tls
+[ -n "${ALL:-}" ] || set -- -q -x "silent-peer,*/reverse,connections-100"
 . /tests/verbs/hosts.sh

@@ -14,4 +14,4 @@
 both load_driver || exit 1
 which=(-x silent-peer)
 [ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" = rsiw,rsiw ] || which=(-q)
-verbs "$PEER" "${which[@]}"
+verbs "$PEER" "${which[@]}" "$@"
