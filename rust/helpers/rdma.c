@@ -73,16 +73,6 @@ void rust_helper_rdma_preempt_enable(void)
 	preempt_enable();
 }
 
-void rust_helper_rdma_migrate_disable(void)
-{
-	migrate_disable();
-}
-
-void rust_helper_rdma_migrate_enable(void)
-{
-	migrate_enable();
-}
-
 bool rust_helper_in_task(void)
 {
 	return in_task();

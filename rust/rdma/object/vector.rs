@@ -85,16 +85,20 @@ impl Vector {
     /// must not be called with interrupts disabled. Context: any. The caller has an access to the
     /// queue.
     pub(crate) fn call(&self, queue: &CorePtr<bindings::ib_cq>) {
-        // A thread stays on this processor for the time of the call.
-        // SAFETY: The function has no requirements. Its effect ends below.
-        unsafe { bindings::rdma_migrate_disable() };
-        if cfg!(CONFIG_PREEMPT_RT) || CpuId::current().as_u32() == self.cpu {
+        if cfg!(CONFIG_PREEMPT_RT) {
             self.call_handler(queue);
-        } else {
-            self.send();
+            return;
+        }
+        // A thread stays on this processor for the time of the call, and has it to itself: others
+        // may leave their calls to it, or wait for `busy`, and must not keep the processor from it.
+        // SAFETY: The function has no requirements. Its effect ends below.
+        unsafe { bindings::rdma_preempt_disable() };
+        match CpuId::current().as_u32() == self.cpu {
+            true => self.call_handler(queue),
+            false => self.send(),
         }
         // SAFETY: Undoes what was done above, in the same thread.
-        unsafe { bindings::rdma_migrate_enable() };
+        unsafe { bindings::rdma_preempt_enable() };
     }
 
     /// Calls the handler. "The driver must guarantee that only one CQ event handler for a given CQ
@@ -117,11 +121,8 @@ impl Vector {
         }
     }
 
-    /// Sends a call to the vector's processor. Context: any.
+    /// Sends a call to the vector's processor. Context: any, preemption disabled.
     fn send(&self) {
-        // Whoever waits for `busy` must not keep the processor from this thread meanwhile.
-        // SAFETY: The function has no requirements. Its effect ends below.
-        unsafe { bindings::rdma_preempt_disable() };
         // Before `pending` is looked at: `wait` must not miss the call that this thread relies on.
         self.busy.fetch_add(1, Ordering::Relaxed);
         // Release: the handler of a call that begins after this sees what was published before.
@@ -140,8 +141,6 @@ impl Vector {
         if relies {
             self.busy.fetch_sub(1, Ordering::Release);
         }
-        // SAFETY: Undoes what was done above, in the same thread.
-        unsafe { bindings::rdma_preempt_enable() };
         if result != 0 {
             // The processor is offline, so the call is made here. (One that goes offline makes
             // those that were sent to it: `smpcfd_dying_cpu()`.)
