@@ -3,9 +3,11 @@
 //! From an offset to an address, in memory that consists of runs of any lengths.
 //!
 //! [`Blocks`](crate::blocks::Blocks) find an address by a shift and a load, but need runs that page
-//! borders divide. Here a binary search finds the run.
+//! borders divide. Here a binary search finds the run, unless it is the one that was found last, or
+//! the next: most accesses go on where the one before has ended.
 
 use crate::blocks::Run;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kernel::prelude::*;
 
 /// A run; the next one begins where it ends.
@@ -22,6 +24,8 @@ pub(crate) struct Runs {
     table: KVVec<Entry>,
     /// The number of bytes.
     len: u64,
+    /// The index of the run that was found last.
+    last: AtomicU32,
 }
 
 impl Runs {
@@ -30,6 +34,7 @@ impl Runs {
         Ok(Self {
             table: KVVec::with_capacity(max, GFP_KERNEL)?,
             len: 0,
+            last: AtomicU32::new(0),
         })
     }
 
@@ -37,6 +42,7 @@ impl Runs {
     pub(crate) fn clear(&mut self) {
         self.table.clear();
         self.len = 0;
+        self.last.store(0, Relaxed);
     }
 
     /// Adds a run; one that follows the last in memory becomes a part of it. Errors: `ENOMEM` if
@@ -75,15 +81,38 @@ impl Runs {
         if len == 0 {
             return Ok((core::mem::align_of::<u64>(), 0));
         }
-        let next = self.table.partition_point(|entry| entry.start <= offset);
-        let entry = next.checked_sub(1).and_then(|at| self.table.get(at));
-        let entry = entry.ok_or(EFAULT)?;
-        let end = self.table.get(next).map_or(self.len, |next| next.start);
+        let last = self.last.load(Relaxed) as usize;
+        let at = if self.holds(last, offset) {
+            last
+        } else if self.holds(last + 1, offset) {
+            last + 1
+        } else {
+            let next = self.table.partition_point(|entry| entry.start <= offset);
+            next.checked_sub(1).ok_or(EFAULT)?
+        };
+        if at != last {
+            self.last.store(at as u32, Relaxed);
+        }
+        let entry = self.table.get(at).ok_or(EFAULT)?;
         let within = offset - entry.start;
+        let end = self.end_of(at);
         Ok((
             entry.addr.wrapping_add(within as usize),
             len.min(end - offset) as usize,
         ))
+    }
+
+    /// The offset behind the last byte of the run with that index.
+    #[inline]
+    fn end_of(&self, at: usize) -> u64 {
+        self.table.get(at + 1).map_or(self.len, |next| next.start)
+    }
+
+    /// Whether the run with that index, if there is one, has the byte at `offset`.
+    #[inline]
+    fn holds(&self, at: usize, offset: u64) -> bool {
+        let entry = self.table.get(at);
+        entry.is_some_and(|entry| entry.start <= offset && offset < self.end_of(at))
     }
 }
 
@@ -123,6 +152,16 @@ mod tests {
                 assert!(runs.find(offset, rest + 1).is_err());
                 offset += 1;
             }
+        }
+        // From each byte to each other, whatever was found last.
+        for back in (0..list.len()).flat_map(|_| [0, 4101, 5, 6, 4102, 0, 5]) {
+            let of = [(0, 0), (5, 1), (6, 2), (4102, 3)];
+            let (start, at) = of
+                .into_iter()
+                .rfind(|(start, _)| *start <= back)
+                .ok_or(EINVAL)?;
+            let addr = list[at].addr + (back - start) as usize;
+            assert_eq!(runs.find(back, 1)?, (addr, 1));
         }
         assert_eq!(runs.len(), offset);
         assert!(runs.find(offset, 0).is_ok());
