@@ -131,7 +131,8 @@ impl<T: HrTimerItem> HrTimer<T> {
         };
     }
 
-    /// Stops the timer, and waits for its function if that runs. Nobody starts it meanwhile. Wraps
+    /// Stops the timer, and waits for its function if that runs. If others start it meanwhile, it
+    /// may be stopped again: the caller does afterwards what the function would. Wraps
     /// `hrtimer_cancel()`. Context: sleeping.
     pub fn cancel_sync(&self) {
         // SAFETY: The timer is set up, and `self` keeps it. No lock is held that its function

@@ -146,7 +146,9 @@ impl<D: Driver> Ops<D> {
                 QpModify::from_c(&*attr, mask as u32),
             )
         };
-        errno(modify.and_then(|modify| state.data.modify(&modify)))
+        errno(noio_if(!state.user, || {
+            modify.and_then(|modify| state.data.modify(&modify))
+        }))
     }
 
     /// The `fill_res_qp_entry` operation.
