@@ -261,6 +261,15 @@ impl Region {
     pub(crate) fn fixed(&self) -> Option<(u64, u64)> {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
+            Store::Dma(_) => Some((0, u64::MAX)),
+            Store::Fast(_) => None,
+        }
+    }
+
+    /// The memory, if this is the region of the device's local DMA key.
+    pub(super) fn local(&self) -> Option<KernelMemory> {
+        match &*self.store.try_access()? {
+            Store::Dma(memory) if self.pd == PdId::KERNEL => Some(*memory),
             _ => None,
         }
     }

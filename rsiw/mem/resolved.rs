@@ -9,6 +9,7 @@ use super::{
 use crate::pd::PdId;
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
+use rdma::KernelMemory;
 
 /// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
 /// checks both again.
@@ -19,6 +20,9 @@ pub(crate) struct ResolvedMr {
     need: Access,
     /// First address and length, if they never change.
     fixed: Option<(u64, u64)>,
+    /// The memory of the device's local DMA key, which lasts as long as the device. So accesses are
+    /// not counted: all kernel consumers would count them in one place.
+    local: Option<KernelMemory>,
 }
 
 impl ResolvedMr {
@@ -32,12 +36,13 @@ impl ResolvedMr {
         need: Access,
     ) -> Result<Self, MemError> {
         region.check(key, pd, addr, len, need)?;
-        let fixed = region.fixed();
+        let (fixed, local) = (region.fixed(), region.local());
         Ok(Self {
             region,
             key,
             need,
             fixed,
+            local,
         })
     }
 
@@ -81,7 +86,10 @@ impl ResolvedMr {
         dst: &mut [u8],
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
-        access.with(region, |store| region.read(store, rights, addr, dst))
+        match self.local {
+            Some(memory) => region.read(&Store::Dma(memory), rights, addr, dst),
+            None => access.with(region, |store| region.read(store, rights, addr, dst)),
+        }
     }
 
     /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
@@ -95,7 +103,10 @@ impl ResolvedMr {
         ends: bool,
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
-        access.with(region, |store| region.write(store, rights, addr, src, ends))
+        match self.local {
+            Some(memory) => region.write(&Store::Dma(memory), rights, addr, src, ends),
+            None => access.with(region, |store| region.write(store, rights, addr, src, ends)),
+        }
     }
 
     /// Takes the STag out of use, unless the region has another one by now. Context: any.
