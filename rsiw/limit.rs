@@ -3,7 +3,7 @@
 //! Limits on the number of a device's objects of one kind.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use kernel::{prelude::*, sync::Arc};
+use kernel::{alloc::Flags, prelude::*, sync::Arc};
 
 /// The number of objects of one kind, and the limit for it.
 pub(crate) struct Limit {
@@ -13,6 +13,16 @@ pub(crate) struct Limit {
 
 /// One counted object. Dropping it decrements the number.
 pub(crate) struct Held(Arc<Limit>);
+
+/// One counted object, as which others count that outlive it. It is counted until the last of them
+/// has ended.
+pub(crate) struct Account {
+    shares: AtomicU32,
+    _held: Held,
+}
+
+/// A share in an account.
+pub(crate) struct Share(Arc<Account>);
 
 impl Limit {
     /// A limit of `max` objects. Context: sleeping. Errors: `ENOMEM`.
@@ -37,6 +47,34 @@ impl Limit {
             })
             .map_err(|_| ENOMEM)?;
         Ok(Held(self.clone()))
+    }
+}
+
+impl Account {
+    /// An account without shares. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(held: Held, flags: Flags) -> Result<Arc<Self>> {
+        let account = Self {
+            shares: AtomicU32::new(0),
+            _held: held,
+        };
+        Ok(Arc::new(account, flags)?)
+    }
+
+    /// Gives a share in it. Context: any.
+    pub(crate) fn share(self: &Arc<Self>) -> Share {
+        self.shares.fetch_add(1, Ordering::Relaxed);
+        Share(self.clone())
+    }
+
+    /// Whether somebody has a share in it. Context: any.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shares.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.shares.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ mod trace;
 
 use self::receive::RxOwner;
 use super::{order::Turn, registry::InOrder, registry::Registry, stage::Stage, Close, User};
-use crate::{device::Device, limit::Held, settings::Settings, transport::Transport};
+use crate::{device::Device, limit::Share, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
     format_args,
@@ -112,7 +112,7 @@ pub(crate) struct Conn<U: User> {
     /// The user of the stream. Set before the stream is given to it.
     user: SetOnce<Arc<U>>,
     /// [`User::account`], set as `user` is.
-    account: SetOnce<Arc<Held>>,
+    account: SetOnce<Share>,
     /// The batch that a closing queue pair left unsent.
     #[pin]
     rest: Mutex<Option<KBox<TxBatch>>>,

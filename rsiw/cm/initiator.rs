@@ -41,6 +41,8 @@ use rdma::{CmId, ConnParam, Device};
 pub(super) struct Attempt<U: User> {
     pub(super) cm: CmId,
     pub(super) user: Arc<U>,
+    /// The user's life when the consumer asked for the connection.
+    life: u32,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
@@ -111,6 +113,7 @@ pub(crate) fn connect<U: User>(
     let (most_ird, most_ord) = user.most_reads();
     let mapper = PortMapper::of(dev, settings);
     let attempt = Attempt {
+        life: user.life(),
         user,
         local: mapper.local(&cm)?,
         remote: mapper.remote(&cm)?,
@@ -178,7 +181,7 @@ pub(super) fn begin<U: User>(
     let started = Conn::start(registry, socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
         conn.note_peer(remote);
-        waiting.user.attach(conn)?;
+        waiting.user.attach(conn, waiting.life)?;
         if waiting.secure && !AwaitTurn::is_over(conn, waiting)? {
             let attempt = attempt.take().ok_or(EINVAL)?;
             return Ok(AwaitTurn::begin(conn, attempt, remote));
@@ -209,6 +212,7 @@ impl<U: User> Attempt<U> {
     ) -> Result<KBox<Self>> {
         let attempt = Self {
             cm,
+            life: user.life(),
             user,
             local,
             remote,

@@ -285,7 +285,7 @@ fn answer<U: User>(
         }
     };
     let user = user.ok_or(EINVAL);
-    let attached = user.and_then(|user| user.attach(conn).map(|()| user));
+    let attached = user.and_then(|user| user.attach(conn, user.life()).map(|()| user));
     let user = match attached {
         Ok(user) => user,
         Err(e) => {

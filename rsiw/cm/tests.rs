@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
-    limit::Held,
+    limit::Share,
     pd::PdId,
 };
 use core::{
@@ -83,8 +83,12 @@ impl User for Fake {
         self.orphaned.load(Relaxed)
     }
 
-    fn account(&self) -> Option<Arc<Held>> {
+    fn account(&self) -> Option<Share> {
         None
+    }
+
+    fn life(&self) -> u32 {
+        0
     }
 
     fn most_reads(&self) -> (u32, u32) {
@@ -101,7 +105,7 @@ impl User for Fake {
         Err(ENODEV)
     }
 
-    fn attach(&self, conn: &Arc<Conn<Self>>) -> Result {
+    fn attach(&self, conn: &Arc<Conn<Self>>, _life: u32) -> Result {
         self.state.lock().conn = Some(conn.clone());
         Ok(())
     }
@@ -211,7 +215,7 @@ impl Pair {
         let socket = TcpSocket::new(&net, Family::of(&to))?;
         let order = InOrder::of_listener(&Order::new(Consumer::Kernel)?);
         Conn::start(&conns.0, socket, order, |conn| {
-            user.attach(conn)?;
+            user.attach(conn, user.life())?;
             attempt.connecting(conn)
         })?;
         let mut peer = None;

@@ -3,7 +3,7 @@
 //! The user of a connection's stream.
 
 use super::{Conn, Lost, StreamParams};
-use crate::{device::Rsiw, limit::Held, pd::PdId};
+use crate::{device::Rsiw, limit::Share, pd::PdId};
 use kernel::{
     prelude::*,
     sync::{Arc, ArcBorrow},
@@ -29,7 +29,11 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
 
     /// What counts against a limit for the user, if anything does. The connection keeps it to its
     /// end: it may linger when the user is gone, or has another one. Context: any.
-    fn account(&self) -> Option<Arc<Held>>;
+    fn account(&self) -> Option<Share>;
+
+    /// A number that changes when the user, which has had a connection, is made ready for another.
+    /// Context: any.
+    fn life(&self) -> u32;
 
     /// The largest IRD and ORD that a connection may agree on. Context: any.
     fn most_reads(&self) -> (u32, u32);
@@ -44,8 +48,9 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     ) -> Result<RequestId>;
 
     /// Takes a connection that is being set up, so that the user can end it when it goes itself.
-    /// Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one.
-    fn attach(&self, conn: &Arc<Conn<Self>>) -> Result;
+    /// Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one, or if
+    /// its [`life`](Self::life) was `life` when the consumer asked for this, and is not any more.
+    fn attach(&self, conn: &Arc<Conn<Self>>, life: u32) -> Result;
 
     /// Setup has agreed on `params`: the user prepares to receive, and an initiator sends its RTR.
     /// The stream is the user's from the call of [`Conn::give_stream`] on. Context: sleeping;

@@ -21,13 +21,15 @@ impl Qp {
     /// [`Stream::reset`]: crate::stream::Stream::reset
     pub(crate) fn change(&self, m: &QpModify) -> Result {
         let stream = &self.stream;
+        // If another thread resets the QP meanwhile, this call is about the connection before that.
+        let life = stream.life();
         let access = m.access.map(Access::from_verbs).transpose()?;
         stream.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
         // Check the limits before the transition: it may end the connection whose limits they are
         // compared with.
         let idle = self.state() == State::Idle;
         if let Some(to) = m.state {
-            self.change_state(to)?;
+            self.change_state(to, life)?;
         }
         stream.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
         match access {
@@ -41,18 +43,18 @@ impl Qp {
         Ok(())
     }
 
-    fn change_state(&self, to: QpState) -> Result {
+    fn change_state(&self, to: QpState, life: u32) -> Result {
         match (self.state(), to) {
             (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
             // The QP is in RTS already.
             (State::Rts, QpState::Rts) => Ok(()),
             (_, QpState::Err) => {
-                self.stream.fail();
+                self.stream.fail(life);
                 Ok(())
             }
             // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
             (State::Rts | State::Closing, QpState::Sqd) => {
-                self.stream.disconnect();
+                self.stream.disconnect(life);
                 Ok(())
             }
             (State::Error, QpState::Reset) => self.stream.reset(),

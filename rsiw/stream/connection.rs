@@ -9,7 +9,7 @@ use super::{receive::BULK_BUDGET, Conn, Sender, Stream};
 use crate::{
     cm::{Close, Lost, StreamParams, User},
     device::Rsiw,
-    limit::Held,
+    limit::{Account, Share},
     pd::PdId,
     queue::state::State,
     rx::Rx,
@@ -41,8 +41,12 @@ impl User for Stream {
         self.limits.lock().most
     }
 
-    fn account(&self) -> Option<Arc<Held>> {
-        Some(self.shared.lock().held.clone())
+    fn account(&self) -> Option<Share> {
+        self.shared.lock().account.as_ref().map(Account::share)
+    }
+
+    fn life(&self) -> u32 {
+        Stream::life(self)
     }
 
     fn report_request(
@@ -59,12 +63,13 @@ impl User for Stream {
     ///
     /// # Errors
     ///
-    /// `EINVAL` when the QP is not IDLE or has a connection.
-    fn attach(&self, conn: &Arc<Conn>) -> Result {
+    /// `EINVAL` when the QP is not IDLE or has a connection, or was reset since `life`.
+    fn attach(&self, conn: &Arc<Conn>, life: u32) -> Result {
         let mut shared = self.shared.lock();
         // Checked under the lock: an actor that goes to ERROR looks for a connection to close
         // afterwards, under the same lock.
-        if self.queues.state() != State::Idle || shared.conn.is_some() {
+        let idle = self.queues.state() == State::Idle && life == self.life();
+        if !idle || shared.conn.is_some() {
             return Err(EINVAL);
         }
         shared.conn = Some(conn.clone());
@@ -187,7 +192,8 @@ impl User for Stream {
     /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
     fn lost(self: &Arc<Self>, why: Lost) {
         if !matches!(why, Lost::Handshake) {
-            self.enter_error();
+            // Nobody resets a QP with a connection, so this is the life that the connection is of.
+            self.enter_error(self.life(), None);
             self.end_receiving();
         }
         if let Some(conn) = self.conn() {
@@ -207,14 +213,21 @@ impl User for Stream {
 
 impl Stream {
     /// The consumer asks for an orderly close: requests that it posts from now on are not sent.
-    /// Context: sleeping.
-    pub(crate) fn disconnect(self: &Arc<Self>) {
+    /// Without effect if the QP has left RTS and CLOSING, or was reset since `life`. Context:
+    /// sleeping.
+    pub(crate) fn disconnect(self: &Arc<Self>, life: u32) {
+        // Held to the end, so that no reset comes between.
+        let end = self.teardown.lock();
+        if life != self.life() || !matches!(self.queues.state(), State::Rts | State::Closing) {
+            return;
+        }
         let tx = self.tx.lock();
         self.queues.sq.end_here();
         // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
         drop(tx);
-        self.wake_tx();
         self.close_conn(Close::Graceful);
+        drop(end);
+        self.wake_tx();
     }
 
     /// Has the connection closed, if there is one. Context: any.

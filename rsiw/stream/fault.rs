@@ -7,7 +7,7 @@
 //! Terminate, unless the peer has sent one. Afterwards the connection is closed, which leads to
 //! [`Stream::enter_error`], the one place where the queues are flushed.
 
-use super::{Sender, Stream};
+use super::{Sender, Stream, Teardown};
 use crate::{
     cm::Close,
     cq::Notify,
@@ -159,21 +159,36 @@ impl Stream {
 
     /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has
     /// the connection closed. Data that TCP has taken are still delivered, as their requests have
-    /// completed. Context: sleeping.
-    pub(crate) fn fail(self: &Arc<Self>) {
-        self.enter_error();
-        self.close_conn(Close::Flush);
+    /// completed. Without effect if the QP was reset since `life`, as it was in ERROR then.
+    /// Context: sleeping.
+    pub(crate) fn fail(self: &Arc<Self>, life: u32) {
+        self.enter_error(life, Some(Close::Flush));
     }
 
-    /// Goes to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
-    /// Idempotent. The connection sends what the stream is still to end with. Context: sleeping.
-    pub(super) fn enter_error(self: &Arc<Self>) {
-        let _ = self.queues.advance(State::Error);
+    /// Goes to ERROR, and has the connection closed if `close` says how. Idempotent. Without effect
+    /// if the QP was reset since `life`. Context: sleeping.
+    pub(super) fn enter_error(self: &Arc<Self>, life: u32, close: Option<Close>) {
+        // Held to the end, so that no reset comes between.
         let mut end = self.teardown.lock();
-        if end.flushed {
+        if life != self.life() {
             return;
         }
-        // The QP may have been reset before this thread had the lock.
+        let sender = match end.flushed {
+            true => None,
+            false => self.flush(&mut end),
+        };
+        if let Some(how) = close {
+            self.close_conn(how);
+        }
+        drop(end);
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
+        drop(sender);
+    }
+
+    /// The way to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
+    /// The connection sends what the stream is still to end with. Returns what is to be dropped
+    /// without the lock. Context: sleeping.
+    fn flush(self: &Arc<Self>, end: &mut Teardown) -> Option<Sender> {
         let _ = self.queues.advance(State::Error);
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
         let mut sender = self.tx.lock().take();
@@ -191,25 +206,27 @@ impl Stream {
             self.after_recv(n);
         }
         end.flushed = true;
-        self.await_late_posts(&mut end);
+        self.await_late_posts(end);
         // Before other actors find the queues flushed, and close the connection.
         if let Some(Sender { tx, conn }) = &mut sender {
             if let Some(rest) = tx.leave() {
                 conn.take_over(rest);
             }
         }
-        drop(end);
-        // References to regions and to the connection are dropped here, where sleeping is allowed.
-        drop(sender);
+        sender
     }
 
     /// The consumer destroys the QP: goes to ERROR, and nothing happens to the QP afterwards.
     /// Context: sleeping.
     pub(crate) fn end(self: &Arc<Self>) {
+        // From here on nobody resets it.
         self.teardown.lock().destroyed = true;
-        self.fail();
+        self.fail(self.life());
         self.end_poll();
         self.end_notify();
+        // A connection that lingers has its share.
+        let account = self.shared.lock().account.take();
+        drop(account);
     }
 
     fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {

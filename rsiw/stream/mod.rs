@@ -31,12 +31,12 @@ use crate::{
     counters::Traffic,
     cq::Notify,
     device::Device,
-    limit::Held,
+    limit::{Account, Held},
     queue::{self, sq::SendQueue, Queues},
     rx::Rx,
     tx::Tx,
 };
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use iwarp::Terminate;
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -69,9 +69,8 @@ struct Shared {
     terminate: Option<Terminate>,
     /// Calls to the consumers of the send and the receive CQ that the worker is to make.
     deferred_notify: (Notify, Notify),
-    /// One of the device's QPs. A connection keeps it to its own end, and may linger when its QP is
-    /// gone, or has another connection.
-    held: Arc<Held>,
+    /// One of the device's QPs, until the QP is destroyed. Connections have shares in it.
+    account: Option<Arc<Account>>,
 }
 
 impl Shared {
@@ -157,7 +156,9 @@ pub(crate) struct Stream {
     notify_gate: Revocable<()>,
     #[pin]
     shared: SpinLockIrq<Shared>,
-    /// Serialises the way to ERROR, and late flushes after it.
+    /// How often the QP has been reset. Changed with `teardown` and `shared` locked.
+    life: AtomicU32,
+    /// Serialises the way to ERROR, late flushes after it, and the way back.
     #[pin]
     teardown: Mutex<Teardown>,
     #[pin]
@@ -183,7 +184,7 @@ impl Stream {
             tcp_before: (0, 0),
             terminate: None,
             deferred_notify: Default::default(),
-            held: Arc::new(held, consumer.flags())?,
+            account: Some(Account::new(held, consumer.flags())?),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -202,6 +203,7 @@ impl Stream {
                 has_deferred: AtomicBool::new(false),
                 notify_gate <- Revocable::new(()),
                 shared <- new_spinlock_irq!(shared, "rsiw_stream"),
+                life: AtomicU32::new(0),
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
                 limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
@@ -218,6 +220,12 @@ impl Stream {
     /// The owner: a process, or the kernel.
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
+    }
+
+    /// The number of the QP's life: how often it has been reset. A call that was begun in one life
+    /// has no effect on a later one, whose connection is another. Context: any.
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Relaxed)
     }
 
     /// The device.

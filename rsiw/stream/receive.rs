@@ -129,6 +129,11 @@ impl Stream {
         sk: &mut LockedSock,
         most: usize,
     ) -> usize {
+        // After `lost` the cell is not for this socket any more. The data stay for the connection,
+        // which discards them: it must not be taken for broken, as it may have to send something.
+        if self.rx.get(sk).is_none() {
+            return 0;
+        }
         let (queues, mut taken) = (&self.queues, 0);
         if let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) {
             // The Send that waits for a receive may be all that there is. Then `read_into` below

@@ -3,7 +3,7 @@
 //! The way back from ERROR to IDLE: a queue pair is made ready for another connection.
 
 use super::{limits::Limits, Stream, Teardown};
-use crate::queue::state::State;
+use crate::{cm::User, limit::Account, queue::state::State};
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
@@ -53,8 +53,15 @@ impl Stream {
 
     /// The rest of [`Self::reset`]. Errors: `ENOMEM`, which changes nothing.
     fn make_ready(&self, end: &mut Teardown) -> Result {
-        // The old connection may linger, and counts against the limit of QPs until its end.
-        let held = Arc::new(self.dev().limits.qp.hold()?, GFP_KERNEL)?;
+        // If the old connection lingers, it counts against the limit of QPs until its end.
+        let of_old = |account: &Arc<Account>| account.is_shared();
+        let fresh = match self.shared.lock().account.as_ref().is_some_and(of_old) {
+            true => Some(self.dev().limits.qp.hold()?),
+            false => None,
+        };
+        let fresh = fresh
+            .map(|held| Account::new(held, self.consumer().flags()))
+            .transpose()?;
         self.queues.reset()?;
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;
@@ -64,8 +71,10 @@ impl Stream {
         let old = {
             let shared = &mut *self.shared.lock();
             shared.terminate = None;
-            core::mem::replace(&mut shared.held, held)
+            self.life.fetch_add(1, Relaxed);
+            fresh.and_then(|fresh| shared.account.replace(fresh))
         };
+        // Not with the lock held: it may be the last reference.
         drop(old);
         *self.limits.lock() = Limits::new();
         // Last: from here on a connection may be attached.

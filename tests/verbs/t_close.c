@@ -115,6 +115,74 @@ static void t_then_post(struct side *s)
 	buf_free(&b);
 }
 
+/* Writes without a pause, until the connection is down. */
+static void stream(struct conn *c, struct ibv_sge *sge, struct rmem *r)
+{
+	enum { WINDOW = 16 };
+	uint64_t end = now_ms() + wait_ms;
+	int under_way = 0;
+	struct ibv_wc wc;
+
+	for (;;) {
+		while (under_way < WINDOW) {
+			if (try_post(c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, sge, 1, r->addr,
+				     r->rkey))
+				return;
+			under_way++;
+		}
+		CHECK(now_ms() < end, "the connection does not end");
+		if (ibv_poll_cq(c->scq, 1, &wc) != 1)
+			continue;
+		if (wc.status)
+			return;
+		under_way--;
+	}
+}
+
+/*
+ * The peer streams while this end goes to ERROR. What it has sent before arrives
+ * nevertheless, though nobody takes the peer's data any more.
+ */
+static void t_against_stream(struct side *s)
+{
+	enum { ROUNDS = 20, LEN = 300000, WRITE = 65536 };
+	struct ibv_sge sge, out;
+	struct rmem r = {};
+	struct conn c;
+	struct buf b;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		conn_open(s, &c, NULL);
+		buf_new(s, &b, LEN + WRITE, ACC_ALL);
+		sge = sge_of(&b, 0, LEN);
+		out = sge_of(&b, LEN, WRITE);
+		if (s->active) {
+			buf_expect(&b, 0, LEN, i);
+			post_recv(&c, 1, &sge, 1);
+			r = take_rmem(s);
+			stream(&c, &out, &r);
+			good(c.rcq, 1, IBV_WC_RECV, LEN);
+			buf_verify(&b, "what was sent against the stream");
+		} else {
+			struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+			buf_fill(&b, 0, LEN, i);
+			r.addr = (uintptr_t)b.p + LEN;
+			r.rkey = b.mr->rkey;
+			oob_send(s, &r, sizeof(r));
+			sleep_ms(30 + i);
+			post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+			good(c.scq, 1, IBV_WC_SEND, -1);
+			CALL(ibv_modify_qp(c.qp, &attr, IBV_QP_STATE));
+		}
+		conn_expect_down(&c);
+		sync_sides(s);
+		conn_free(&c);
+		buf_free(&b);
+	}
+}
+
 /* Both sides have operations of all kinds under way when one disconnects. */
 static void t_busy(struct side *s)
 {
@@ -284,6 +352,7 @@ const struct test close_tests[] = {
 	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
 	{ "disconnect-then-post", t_then_post, T_QUICK | T_BOTH },
 	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
+	{ "error-against-stream", t_against_stream, T_QUICK },
 	{ "killed", t_killed, T_QUICK | T_BOTH | T_NODEV },
 	{ "deregister-busy", t_dereg_busy, T_QUICK },
 	{ "listener-gone", t_listener_gone, 0 },

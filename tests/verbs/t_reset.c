@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pairs that are reset in ERROR, and connected again. */
 #include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "vt.h"
 
@@ -190,9 +192,73 @@ static void t_unconnected(struct side *s)
 	buf_free(&b);
 }
 
+struct teaser {
+	struct conn *c;
+	pthread_mutex_t lock;
+	_Atomic bool stop;
+};
+
+/* Disconnects the queue pair, again and again, while the lock is free. */
+static void *disconnects(void *context)
+{
+	struct teaser *t = context;
+
+	while (!t->stop) {
+		pthread_mutex_lock(&t->lock);
+		to_state(t->c, IBV_QPS_SQD);
+		pthread_mutex_unlock(&t->lock);
+		usleep(20);
+	}
+	return NULL;
+}
+
+/*
+ * Another thread disconnects, also while the connection has ended by itself and the
+ * queue pair is reset. That has no effect on the next connection.
+ */
+static void t_race(struct side *s)
+{
+	enum { ROUNDS = 60 };
+	struct teaser t = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct ibv_sge sge;
+	pthread_t thread;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	pthread_mutex_lock(&t.lock);
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	t.c = &c;
+	CHECK(!pthread_create(&thread, NULL, disconnects, &t), "no thread");
+	for (i = 0; i < ROUNDS; i++) {
+		if (i)
+			conn_again(&c);
+		post_recv(&c, 1, &sge, 1);
+		sync_sides(s);
+		post(&c, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+		good(c.scq, 2, IBV_WC_SEND, -1);
+		good(c.rcq, 1, IBV_WC_RECV, LEN);
+		sync_sides(s);
+		pthread_mutex_unlock(&t.lock);
+		CALL(to_state(&c, IBV_QPS_ERR));
+		conn_expect_down(&c);
+		reset(&c);
+		pthread_mutex_lock(&t.lock);
+		sync_sides(s);
+	}
+	t.stop = true;
+	pthread_mutex_unlock(&t.lock);
+	pthread_join(thread, NULL);
+	conn_free(&c);
+	buf_free(&b);
+}
+
 const struct test reset_tests[] = {
 	{ "reset-connect", t_again, T_QUICK | T_BOTH },
 	{ "reset-shared-queue", t_again_srq, T_QUICK },
 	{ "reset-unconnected", t_unconnected, T_QUICK },
+	{ "reset-race", t_race, T_QUICK },
 	{ }
 };
