@@ -50,7 +50,8 @@ def parse_args():
     parser.add_argument("--interop", action="store_true",
                         help="run jobs that say 'interop: yes' also with siw on either host")
     parser.add_argument("--day", type=int, metavar="NUMBER",
-                        help="leave out jobs that say 'turn: ...' for other days")
+                        help="leave out jobs that say 'turn: ...' for other days, and run with siw on host B, or "
+                             "on host A on odd days")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
     parser.add_argument("--cpu", help="QEMU's CPU model under emulation (default: a model, and a kernel "
@@ -130,7 +131,8 @@ def make_plan(args, jobs, count, waits=None):
     """The list of (job, pair) in running order, for jobs of `count` guests; `waits` selects jobs that say
     'waits: yes' (True), the others (False), or both (None)."""
     plan = []
-    for pair in args.pairs + (INTEROP if args.interop else []):
+    interop = INTEROP if args.day is None else [INTEROP[args.day % len(INTEROP)]]
+    for pair in args.pairs + (interop if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
             if job.guests != count or not wanted or not job.fits(pair, args.kernel) or not job.has_turn(args.day):

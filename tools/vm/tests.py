@@ -228,6 +228,14 @@ class Turns(unittest.TestCase):
         self.assertEqual(self.planned(20), ["each", "even"])
         self.assertEqual(self.planned(21), ["each", "odd"])
 
+    def test_siw_is_on_either_host_by_turns(self):
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=True, repeat=1, kernel="stock")
+        for day, pairs in (20, {"rsiw,rsiw", "rsiw,siw"}), (21, {"rsiw,rsiw", "siw,rsiw"}), \
+                (None, {"rsiw,rsiw", "rsiw,siw", "siw,rsiw"}):
+            args.day = day
+            plan = runner.make_plan(args, [Job("s", "j", interop=True)], 2)
+            self.assertEqual({",".join(pair) for _, pair in plan}, pairs)
+
     def test_without_a_day_all_run(self):
         self.assertEqual(self.planned(None), ["each", "even", "odd"])
 

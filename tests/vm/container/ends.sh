@@ -4,7 +4,7 @@
 # timeout: 300
 # kernel: stock
 # pairs: rsiw,*
-# turn: 2/3
+# turn: 2/4
 #
 # Containers that end with a connection under load leave nothing: no RDMA object, no socket, no memory, and
 # they do not pin the device. ROUNDS: how many rounds, each with two containers.

@@ -4,7 +4,7 @@
 # timeout: 600
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 2/3
+# turn: 0/4
 #
 # The job iser/namespace, over TLS.
 

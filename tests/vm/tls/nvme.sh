@@ -4,7 +4,7 @@
 # timeout: 600
 # allow: nvme nvme\d: (failed to|Reconnecting|I/O tag)
 # pairs: rsiw,rsiw
-# turn: 2/3
+# turn: 3/4
 #
 # The job nvme/target, over TLS.
 

@@ -3,7 +3,7 @@
 # guests: 1
 # timeout: 240
 # pairs: rsiw,*
-# turn: 1/3
+# turn: 2/4
 #
 # Peers that attack TLS itself, as clients and as servers: records, alerts, ends, handshakes and certificates. And
 # the openssl programs as honest peers.

@@ -3,7 +3,7 @@
 # guests: 2
 # timeout: 400
 # pairs: rsiw,rsiw
-# turn: 2/3
+# turn: 2/4
 #
 # rdma link del and rmmod on either host while MANY connections are set up, in each phase of their TLS handshakes.
 # The device goes within five seconds, whatever tlshd does. There are sixteen combinations; a run has six of them, by
