@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queues: ERROR state, full queue, SRQ, overflow; queries; no completion call after a QP's end. */
 #include <linux/delay.h>
+#include <linux/kthread.h>
 #include <linux/slab.h>
 
 #include "kverbs.h"
@@ -210,9 +211,100 @@ static int t_last_call(struct pair *p)
 	return 0;
 }
 
+/* A queue whose handler takes some time, and how it was called. */
+struct slow {
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	atomic_t running, left;
+	struct completion done;
+	int calls, nested, error;
+};
+
+static void slow_handler(struct ib_cq *cq, void *context)
+{
+	struct slow *s = context;
+
+	WRITE_ONCE(s->calls, s->calls + 1);
+	if (atomic_inc_return(&s->running) != 1)
+		WRITE_ONCE(s->nested, s->nested + 1);
+	/* From here on another call may come, and has to wait. */
+	ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
+	udelay(50);
+	atomic_dec(&s->running);
+}
+
+/* Has receives of a QP in ERROR flushed, one after the other. */
+static int flushes(struct slow *s)
+{
+	struct ib_qp_init_attr init = {
+		.send_cq = s->cq, .recv_cq = s->cq, .qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_recv_wr wr = { .wr_id = 7 };
+	struct ib_qp *qp;
+	struct ib_wc wc;
+	int i, ret;
+
+	qp = ib_create_qp(s->pd, &init);
+	DO(PTR_ERR_OR_ZERO(qp));
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE);
+	for (i = 0; i < 500 && !ret; i++) {
+		ret = ib_post_recv(qp, &wr, NULL);
+		while (ib_poll_cq(s->cq, 1, &wc) > 0)
+			;
+		cond_resched();
+	}
+	DO(ib_destroy_qp(qp));
+	return ret;
+}
+
+static int flushing(void *context)
+{
+	struct slow *s = context;
+	int ret = flushes(s);
+
+	if (ret)
+		WRITE_ONCE(s->error, ret);
+	if (atomic_dec_and_test(&s->left))
+		complete(&s->done);
+	return 0;
+}
+
+/* Both processors complete receives to one queue, whose handler does not nest. */
+static int t_no_nesting(struct pair *p)
+{
+	struct ib_cq_init_attr attr = { .cqe = 256 };
+	struct slow s = { .pd = p->c.pd };
+	struct task_struct *thread;
+	int cpu, missing;
+
+	init_completion(&s.done);
+	s.cq = ib_create_cq(p->c.id->device, slow_handler, NULL, &s, &attr);
+	DO(PTR_ERR_OR_ZERO(s.cq));
+	DO(ib_req_notify_cq(s.cq, IB_CQ_NEXT_COMP));
+	atomic_set(&s.left, num_online_cpus());
+	missing = num_online_cpus();
+	for_each_online_cpu(cpu) {
+		thread = kthread_run_on_cpu(flushing, &s, cpu, "kverbs/%u");
+		if (IS_ERR(thread))
+			break;
+		missing--;
+	}
+	if (!missing || !atomic_sub_and_test(missing, &s.left))
+		wait_for_completion(&s.done);
+	ib_destroy_cq(s.cq);
+	EXPECT(!missing && !s.error, "%d threads missing, error %d\n", missing, s.error);
+	EXPECT(s.calls > 100, "%d calls\n", s.calls);
+	EXPECT(!s.nested, "%d of %d calls within another\n", s.nested, s.calls);
+	return 0;
+}
+
 const struct test queue_tests[] = {
 	{ "a query sets every attribute", t_query, { } },
 	{ "no completion handler is called after a QP's end", t_last_call, { } },
+	{ "a completion handler is called once at a time", t_no_nesting, { } },
 	{ "a QP in ERROR flushes its requests", t_error, { } },
 	{ "a full queue refuses a request", t_full, { .poll = IB_POLL_DIRECT, .sq = COUNT } },
 	{ "an SRQ keeps unused receives when its QP ends", t_srq,
