@@ -41,6 +41,7 @@ module! {
     description: "Software RDMA NIC: iWARP over TCP",
     license: "GPL",
     alias: ["rdma-link-rsiw"],
+    imports_ns: ["DMA_BUF"],
     params: {
         crc: u8 {
             default: 1,

@@ -25,7 +25,8 @@ const FAST_PIECE: usize = 4096;
 
 /// The bytes of a region.
 pub(crate) enum Store {
-    /// Pinned pages of a process: `len` bytes, of which the STag addresses the first by `iova`.
+    /// Pinned pages of a process, or a dma-buf: `len` bytes, of which the STag addresses the first
+    /// by `iova`.
     User { umem: Umem, iova: u64, len: u64 },
     /// All kernel memory: the device's local DMA key, or a DMA region that a kernel consumer asked
     /// for.
@@ -218,9 +219,10 @@ impl Region {
         }
     }
 
-    /// The address, in the process, of a process' pinned memory, and whether it was pinned for
-    /// writing. `None` for another region, and for one that has ended. Context: any.
-    pub(crate) fn pinned(&self) -> Option<(u64, bool)> {
+    /// The address, in the process, of a process' pinned memory (a dma-buf has none), and whether
+    /// it was pinned for writing. `None` for another region, and for one that has ended. Context:
+    /// any.
+    pub(crate) fn pinned(&self) -> Option<(Option<u64>, bool)> {
         match &*self.store.try_access()? {
             Store::User { umem, .. } => Some((umem.address(), umem.is_writable())),
             _ => None,

@@ -11,7 +11,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
-    Consumer, Details, KernelMemory, MrOps, MrType, NewMr, Rereg, SgMap, Udata, UserMemory, UserMr,
+    Consumer, Details, DmaBufMr, KernelMemory, MrOps, MrType, NewMr, Rereg, SgMap, Udata,
+    UserMemory, UserMr,
 };
 
 /// The driver's object of the RDMA core's MR.
@@ -120,6 +121,22 @@ impl MrOps<Rsiw> for Mr {
         Ok(new)
     }
 
+    /// Registers a dma-buf. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range;
+    /// `EOPNOTSUPP` for unknown rights; `ENOMEM`; those of mapping the buffer.
+    fn of_dma_buf(dev: &rdma::Device<Rsiw>, pd: &Arc<Pd>, req: &DmaBufMr) -> Result<NewMr<Mr>> {
+        let access = Access::from_verbs(req.access)?;
+        let iova = first_address(req.access, req.iova, req.length)?;
+        let dev = &dev.data().dev;
+        let held = hold(dev, Consumer::Process)?;
+        let store = Store::User {
+            umem: req.map()?,
+            iova,
+            len: req.length,
+        };
+        // The provider takes no part in this verb, and so chooses no key.
+        publish(dev, pd, held, store, random_key(), Some(access))
+    }
+
     /// Makes a kernel consumer's region of all memory. Context: sleeping.
     fn of_kernel(
         dev: &rdma::Device<Rsiw>,
@@ -143,9 +160,10 @@ impl MrOps<Rsiw> for Mr {
     ///
     /// # Errors
     ///
-    /// Those of [`Mr::of_process`]; `EINVAL` also for `ZERO_BASED` without new memory, and for a
-    /// region that an earlier call has left without memory. After `ENOMEM` this region may have
-    /// no memory any more. After any other error it is as it was.
+    /// Those of [`Mr::of_process`]; `EINVAL` also for new rights to write to a dma-buf, for
+    /// `ZERO_BASED` without new memory, and for a region that an earlier call has left without
+    /// memory. After `ENOMEM` this region may have no memory any more. After any other error it is
+    /// as it was.
     fn rereg(
         self: &Arc<Self>,
         dev: &rdma::Device<Rsiw>,
@@ -177,7 +195,7 @@ impl MrOps<Rsiw> for Mr {
             None if asked.is_writable() && !is_writable => {
                 let (iova, len) = region.fixed().ok_or(EINVAL)?;
                 Store::User {
-                    umem: req.pin(start, len, asked)?,
+                    umem: req.pin(start.ok_or(EINVAL)?, len, asked)?,
                     iova,
                     len,
                 }

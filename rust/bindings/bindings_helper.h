@@ -8,6 +8,7 @@
 #include <linux/hrtimer_types.h>
 
 #include <linux/crc32.h>
+#include <linux/dma-buf.h>
 #include <linux/if_arp.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>

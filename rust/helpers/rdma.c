@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/preempt.h>
@@ -20,6 +22,18 @@
 #include <rdma/rdma_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
+
+/* Buffers that drivers share. */
+
+void rust_helper_rdma_dma_buf_lock(struct dma_buf *buf)
+{
+	dma_resv_lock(buf->resv, NULL);
+}
+
+void rust_helper_rdma_dma_buf_unlock(struct dma_buf *buf)
+{
+	dma_resv_unlock(buf->resv);
+}
 
 /* Devices. */
 

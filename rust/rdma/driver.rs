@@ -24,7 +24,7 @@ use crate::{
     iwcm::{CmId, ConnParam, ListenId},
     object::{
         cq::NewCq,
-        mr::{NewMr, Rereg, UserMr},
+        mr::{DmaBufMr, NewMr, Rereg, UserMr},
         page_list::{MrType, SgMap},
         qp::{NewQp, QpHandle},
         srq::NewSrq,
@@ -319,6 +319,11 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
         request: &UserMr,
         udata: &mut Udata<'_, D>,
     ) -> Result<NewMr<Self>>;
+
+    /// Makes a region of a dma-buf, for a process. Context: sleeping, in the process.
+    fn of_dma_buf(_dev: &Device<D>, _pd: &Arc<D::Pd>, _request: &DmaBufMr) -> Result<NewMr<Self>> {
+        Err(crate::errno::unsupported())
+    }
 
     /// Makes the region that is to take the place of `self`, a region of [`MrOps::of_process`], in
     /// the domain `pd`. When this has succeeded, the core destroys `self`, which the process cannot

@@ -26,6 +26,7 @@ mod blocks;
 pub mod compat;
 pub mod details;
 pub mod device;
+pub mod dma_buf;
 pub mod driver;
 pub mod errno;
 pub mod iwcm;
@@ -39,7 +40,7 @@ mod runs;
 mod settings;
 pub mod span;
 pub mod udata;
-pub mod umem;
+mod umem;
 pub mod wc;
 pub mod wr;
 
@@ -65,7 +66,7 @@ pub use link::{
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
-    mr::{NewMr, Rereg, UserMemory, UserMr},
+    mr::{DmaBufMr, NewMr, Rereg, UserMemory, UserMr},
     page_list::{MrType, PageList, SgMap},
     qp::{NewQp, QpEvent, QpHandle},
     srq::{NewSrq, SrqEvent, SrqHandle},

@@ -195,7 +195,7 @@ static void t_unconnected(struct side *s)
 struct teaser {
 	struct conn *c;
 	pthread_mutex_t lock;
-	_Atomic bool stop;
+	bool stop;
 };
 
 /* Disconnects the queue pair, again and again, while the lock is free. */
@@ -203,7 +203,7 @@ static void *disconnects(void *context)
 {
 	struct teaser *t = context;
 
-	while (!t->stop) {
+	while (!__atomic_load_n(&t->stop, __ATOMIC_RELAXED)) {
 		pthread_mutex_lock(&t->lock);
 		to_state(t->c, IBV_QPS_SQD);
 		pthread_mutex_unlock(&t->lock);
@@ -248,7 +248,7 @@ static void t_race(struct side *s)
 		pthread_mutex_lock(&t.lock);
 		sync_sides(s);
 	}
-	t.stop = true;
+	__atomic_store_n(&t.stop, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&t.lock);
 	pthread_join(thread, NULL);
 	conn_free(&c);

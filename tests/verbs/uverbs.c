@@ -5,8 +5,12 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "vt.h"
 
@@ -71,4 +75,59 @@ int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us)
 	};
 
 	return command(cq->context, &cmd, sizeof(cmd));
+}
+
+static struct ib_uverbs_attr attr_of(uint16_t id, uint16_t len, uint64_t data)
+{
+	return (struct ib_uverbs_attr) {
+		.attr_id = id, .len = len, .flags = UVERBS_ATTR_F_MANDATORY, .data = data,
+	};
+}
+
+/* ibv_reg_dmabuf_mr(). The region has its handle and its keys then, and its domain. */
+int reg_dmabuf(struct ibv_pd *pd, int fd, uint64_t offset, size_t len, uint64_t iova, int access,
+	       struct ibv_mr *mr)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[9];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd), .object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_REG_DMABUF_MR,
+			.num_attrs = ARRAY_SIZE(cmd.attrs), .driver_id = RDMA_DRIVER_SIW,
+		},
+		.attrs = {
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0, 0),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, 0, pd->handle),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8, offset),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8, len),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8, iova),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_FD, 4, fd),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, 8, access),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4, (uintptr_t)&mr->lkey),
+			attr_of(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4, (uintptr_t)&mr->rkey),
+		},
+	};
+
+	if (ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &cmd))
+		return errno;
+	mr->handle = cmd.attrs[0].data;
+	mr->context = pd->context;
+	mr->pd = pd;
+	return 0;
+}
+
+/* ibv_dereg_mr() of a region that libibverbs does not know. */
+int dereg(struct ibv_mr *mr)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_dereg_mr mr;
+	} cmd = {
+		.hdr = { .command = IB_USER_VERBS_CMD_DEREG_MR, .in_words = sizeof(cmd) / 4 },
+		.mr = { .mr_handle = mr->handle },
+	};
+
+	return command(mr->context, &cmd, sizeof(cmd));
 }

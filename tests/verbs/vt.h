@@ -60,7 +60,7 @@ struct test {
 
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
-	mr_tests[], rereg_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[], moderate_tests[],
+	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[], moderate_tests[],
 	qp_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
 	stress_tests[], hostile_tests[];
 
@@ -222,6 +222,9 @@ int async_event(struct side *s, unsigned int ms);
 /* uverbs.c: verbs that the user library does not ask for; they return errno */
 int rereg(struct ibv_mr *mr, unsigned int flags, struct ibv_pd *pd, void *addr, size_t len,
 	  uint64_t iova, int access);
+int reg_dmabuf(struct ibv_pd *pd, int fd, uint64_t offset, size_t len, uint64_t iova, int access,
+	       struct ibv_mr *mr);
+int dereg(struct ibv_mr *mr);
 int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us);
 
 /* wr.c: work requests and completions */

@@ -113,6 +113,31 @@ impl UserMr {
     }
 }
 
+/// A request to register a dma-buf.
+pub struct DmaBufMr {
+    /// The offset of the first byte in the buffer.
+    pub offset: u64,
+    /// The number of bytes.
+    pub length: u64,
+    /// The address by which work requests name the first byte.
+    pub iova: u64,
+    /// The rights that the region gives.
+    pub access: Access,
+    pub(crate) fd: i32,
+    pub(crate) device: *mut bindings::ib_device,
+}
+
+impl DmaBufMr {
+    /// Maps the memory. Errors: `EBADF`, `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, and those of the
+    /// exporter. Context: sleeping.
+    pub fn map(&self) -> Result<Umem> {
+        let Self { offset, length, .. } = *self;
+        // SAFETY: A driver has this object during its `reg_user_mr_dmabuf` only, which keeps the
+        // device.
+        unsafe { Umem::map(self.device, self.fd, offset, length, self.access) }
+    }
+}
+
 /// Memory of a process, as a region addresses it.
 #[derive(Clone, Copy)]
 pub struct UserMemory {

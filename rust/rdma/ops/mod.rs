@@ -106,6 +106,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
 
         get_dma_mr: Some(Ops::<D>::get_dma_mr),
         reg_user_mr: Some(Ops::<D>::reg_user_mr),
+        reg_user_mr_dmabuf: Some(Ops::<D>::reg_user_mr_dmabuf),
         rereg_user_mr: Some(Ops::<D>::rereg_user_mr),
         alloc_mr: Some(Ops::<D>::alloc_mr),
         map_mr_sg: Some(Ops::<D>::map_mr_sg),

@@ -10,7 +10,7 @@ use crate::{
     driver::{Driver, MrOps},
     errno::unsupported,
     object::{
-        mr::{MrObject, NewMr, Rereg, UserMemory, UserMr},
+        mr::{DmaBufMr, MrObject, NewMr, Rereg, UserMemory, UserMr},
         page_list::{MrType, SgMap},
         PdObject,
     },
@@ -103,6 +103,54 @@ impl<D: Driver> Ops<D> {
                 Consumer::Process,
             )
         }
+    }
+
+    /// The `reg_user_mr_dmabuf` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn reg_user_mr_dmabuf(
+        pd: *mut bindings::ib_pd,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        fd: i32,
+        access: i32,
+        dmah: *mut bindings::ib_dmah,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> *mut bindings::ib_mr {
+        if !dmah.is_null() {
+            return unsupported().to_ptr();
+        }
+        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
+        // meanwhile.
+        let new = unsafe {
+            let device = (*pd).device;
+            let request = DmaBufMr {
+                offset,
+                length,
+                iova,
+                access: Access::from_bits(access as u32),
+                fd,
+                device,
+            };
+            let made = D::Mr::of_dma_buf(
+                Device::<D>::from_raw(device),
+                PdObject::<D>::state(pd),
+                &request,
+            );
+            Self::mr(made, Consumer::Process)
+        };
+        if from_err_ptr(new).is_ok() {
+            // The core sets these for other regions of processes, but not here.
+            // SAFETY: The region is new, and nobody else has it yet.
+            unsafe {
+                (*new).iova = iova;
+                (*new).length = length;
+            }
+        }
+        new
     }
 
     /// The `rereg_user_mr` operation. It always makes a new region, with new keys: no access by an

@@ -12,6 +12,7 @@ module! {
     authors: ["The rsiw developers"],
     description: "Rust abstractions for RDMA drivers",
     license: "GPL",
+    imports_ns: ["DMA_BUF"],
 }
 
 /// Keeps the crates' own state while no driver does: their KUnit suites need it.
