@@ -58,19 +58,23 @@ retries() {
 # part COUNT: the number of the part, of COUNT, that this run's seed chooses.
 part() { echo $((RSIW_CI_SEED % $1)); }
 
-# Three groups of tests need ten minutes or more of a bare machine each, so each has its turn every third day:
-# packages on machines of their own, other kernels and Debians, and the search for data races.
-TURNS=(packages kernels races)
+# Four groups of tests need ten minutes or more of a bare machine each, which is more than a run has for all of
+# them: the debug kernel, other kernels and Debians, packages on machines of their own, and the search for data
+# races. Of four days each group has one, another one in the next four, as jobs have turns of four days, too.
+TURNS=(debug kernels packages races)
 # has_turn GROUP: whether it is the group's turn. RSIW_CI_TURN names another group, or is "all".
 has_turn() {
-	local turn=${RSIW_CI_TURN:-${TURNS[$(part ${#TURNS[@]})]}}
+	local count=${#TURNS[@]} turn
+	turn=${RSIW_CI_TURN:-${TURNS[$(((RSIW_CI_SEED + RSIW_CI_SEED / count) % count))]}}
 	[ "$turn" = all ] || [ "$turn" = "$1" ] || {
-		echo "the turn of: $turn"
+		echo "not the turn of $1, but of $turn"
 		return 1
 	}
 }
 # part_of_turn COUNT: as part, for what takes turns within a group.
 part_of_turn() { echo $((RSIW_CI_SEED / ${#TURNS[@]} % $1)); }
+# has_turn_or_kernel GROUP KIND: whether it is the group's turn, or the kernel that takes so long to build is there.
+has_turn_or_kernel() { "$TOP/tools/kernel-debug" --have "$2" || has_turn "$1"; }
 
 # vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, and add their counts. A runner that fails without a
 # failed test is one failure.

@@ -59,6 +59,7 @@ find_others() {
 # "bookworm", which is not a kernel: the turn of Debian 12's userspace. Two kernels joined by a comma are
 # host A's and host B's: pages of 16 KiB meet the plain kernel's of 4 KiB.
 # FLAVOURS="rt-amd64 arm64" names others, and FLAVOURS=all means each.
+# shellcheck disable=SC2034 # used by the stages that source this
 find_kernels() {
 	local flavour all=(bookworm)
 	kernels=()

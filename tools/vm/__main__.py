@@ -49,6 +49,7 @@ def parse_args():
                              "may be repeated: the jobs run once for each pair")
     parser.add_argument("--interop", action="store_true",
                         help="run jobs that say 'interop: yes' also with siw on either host")
+    parser.add_argument("--core", action="store_true", help="leave out jobs that say 'turn: ...'")
     parser.add_argument("--day", type=int, metavar="NUMBER",
                         help="leave out jobs that say 'turn: ...' for other days, and run with siw on host B, or "
                              "on host A on odd days")
@@ -135,7 +136,8 @@ def make_plan(args, jobs, count, waits=None):
     for pair in args.pairs + (interop if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
-            if job.guests != count or not wanted or not job.fits(pair, args.kernel) or not job.has_turn(args.day):
+            if job.guests != count or not wanted or not job.fits(pair, args.kernel) or \
+                    not job.has_turn(args.day, args.core):
                 continue
             if waits not in (None, job.waits):
                 continue

@@ -44,10 +44,10 @@ class Job:
         return self.kernel in ("any", kernel) and \
             any(fnmatch.fnmatch(",".join(pair), pattern) for pattern in self.pairs)
 
-    def has_turn(self, day):
-        """Whether it runs on the day with that number; None: any day."""
+    def has_turn(self, day, core):
+        """Whether it runs on the day with that number (None: any day); core: only if it has no turn."""
         which, days = self.turn
-        return day is None or day % days == which
+        return (day is None or day % days == which) and not (core and days > 1)
 
 
 def read_job(top, suite, name):

@@ -219,17 +219,19 @@ class Processors(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    def planned(self, day):
+    def planned(self, day, core=False):
         jobs = [Job("s", name, turn=turn) for name, turn in (("each", (0, 1)), ("even", (0, 2)), ("odd", (1, 2)))]
-        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=1, kernel="stock", day=day)
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=1, kernel="stock", day=day,
+                                     core=core)
         return [job.name for job, _ in runner.make_plan(args, jobs, 2)]
 
     def test_jobs_wait_for_their_day(self):
         self.assertEqual(self.planned(20), ["each", "even"])
         self.assertEqual(self.planned(21), ["each", "odd"])
+        self.assertEqual(self.planned(21, core=True), ["each"])
 
     def test_siw_is_on_either_host_by_turns(self):
-        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=True, repeat=1, kernel="stock")
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=True, repeat=1, kernel="stock", core=False)
         for day, pairs in (20, {"rsiw,rsiw", "rsiw,siw"}), (21, {"rsiw,rsiw", "siw,rsiw"}), \
                 (None, {"rsiw,rsiw", "rsiw,siw", "siw,rsiw"}):
             args.day = day
@@ -254,7 +256,7 @@ class Lanes(unittest.TestCase):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
         jobs += [Job("s", f"w{n}", guests=1, waits=True) for n in range(waits)]
         args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
-                                     interop=False, repeat=1, kernel="stock", day=None)
+                                     interop=False, repeat=1, kernel="stock", day=None, core=False)
         meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
         with mock.patch("os.sched_getaffinity", return_value=range(processors)), \
                 mock.patch("builtins.open", meminfo):
