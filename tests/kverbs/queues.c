@@ -252,11 +252,12 @@ static int flushes(struct slow *s)
 	qp = ib_create_qp(s->pd, &init);
 	DO(PTR_ERR_OR_ZERO(qp));
 	ret = ib_modify_qp(qp, &attr, IB_QP_STATE);
-	for (i = 0; i < 500 && !ret; i++) {
+	for (i = 0; i < 300 && !ret; i++) {
 		ret = ib_post_recv(qp, &wr, NULL);
 		while (ib_poll_cq(s->cq, 1, &wc) > 0)
 			;
-		cond_resched();
+		/* The driver calls the handler by a worker, as a consumer may post with locks held. */
+		usleep_range(20, 60);
 	}
 	DO(ib_destroy_qp(qp));
 	return ret;
@@ -298,7 +299,7 @@ static int t_no_nesting(struct pair *p)
 		wait_for_completion(&s.done);
 	ib_destroy_cq(s.cq);
 	EXPECT(!missing && !s.error, "%d threads missing, error %d\n", missing, s.error);
-	EXPECT(s.calls > 100, "%d calls\n", s.calls);
+	EXPECT(s.calls > 50, "%d calls\n", s.calls);
 	EXPECT(!s.nested, "%d of %d calls within another\n", s.nested, s.calls);
 	return 0;
 }
