@@ -256,7 +256,7 @@ static int flushes(struct slow *s)
 		ret = ib_post_recv(qp, &wr, NULL);
 		while (ib_poll_cq(s->cq, 1, &wc) > 0)
 			;
-		/* The driver calls the handler by a worker, as a consumer may post with locks held. */
+		/* A worker calls the handler, as a consumer may post with locks held. */
 		usleep_range(20, 60);
 	}
 	DO(ib_destroy_qp(qp));
