@@ -3,6 +3,8 @@
 #include <linux/cpumask.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
+#include <linux/irq_work.h>
+#include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/preempt.h>
@@ -85,6 +87,17 @@ void rust_helper_rdma_preempt_disable(void)
 void rust_helper_rdma_preempt_enable(void)
 {
 	preempt_enable();
+}
+
+/* As the kernel does for irq_work, which on PREEMPT_RT runs in a thread. */
+void rust_helper_rdma_lockdep_spinlocks_spin(void)
+{
+	lockdep_irq_work_enter(0);
+}
+
+void rust_helper_rdma_lockdep_spinlocks_sleep(void)
+{
+	lockdep_irq_work_exit(0);
 }
 
 bool rust_helper_in_task(void)

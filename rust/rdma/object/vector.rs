@@ -167,7 +167,14 @@ impl Vector {
     unsafe extern "C" fn run(info: *mut c_void) {
         // SAFETY: By the contract of this function it is a `Self`. `end` waits for the call, so it
         // is there until the call is not counted any more, which is the last access.
-        unsafe { &*info.cast::<Self>() }.make_call();
+        let this = unsafe { &*info.cast::<Self>() };
+        // Lockdep takes spinlocks for sleeping ones in such an interrupt, as they would be on
+        // PREEMPT_RT. But there `call` does not come here.
+        // SAFETY: The functions tell lockdep of the context of the code between them.
+        unsafe { bindings::rdma_lockdep_spinlocks_spin() };
+        this.make_call();
+        // SAFETY: As above.
+        unsafe { bindings::rdma_lockdep_spinlocks_sleep() };
     }
 
     /// Waits until the calls that were asked for before have been made, and a moment comes when no
