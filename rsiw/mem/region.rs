@@ -270,8 +270,11 @@ impl Region {
 
     /// The memory, if this is the region of the device's local DMA key.
     pub(super) fn local(&self) -> Option<KernelMemory> {
+        if self.pd != PdId::KERNEL {
+            return None;
+        }
         match &*self.store.try_access()? {
-            Store::Dma(memory) if self.pd == PdId::KERNEL => Some(*memory),
+            Store::Dma(memory) => Some(*memory),
             _ => None,
         }
     }

@@ -54,14 +54,19 @@ impl Stream {
     /// The rest of [`Self::reset`]. Errors: `ENOMEM`, which changes nothing.
     fn make_ready(&self, end: &mut Teardown) -> Result {
         // If the old connection lingers, it counts against the limit of QPs until its end.
-        let of_old = |account: &Arc<Account>| account.is_shared();
-        let fresh = match self.shared.lock().account.as_ref().is_some_and(of_old) {
-            true => Some(self.dev().limits.qp.hold()?),
+        let lingers = self
+            .shared
+            .lock()
+            .account
+            .as_ref()
+            .is_some_and(|account| account.is_shared());
+        let fresh = match lingers {
+            true => Some(Account::new(
+                self.dev().limits.qp.hold()?,
+                self.consumer().flags(),
+            )?),
             false => None,
         };
-        let fresh = fresh
-            .map(|held| Account::new(held, self.consumer().flags()))
-            .transpose()?;
         self.queues.reset()?;
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;

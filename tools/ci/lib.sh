@@ -73,8 +73,8 @@ has_turn() {
 }
 # part_of_turn COUNT: as part, for what takes turns within a group.
 part_of_turn() { echo $((RSIW_CI_SEED / ${#TURNS[@]} % $1)); }
-# has_turn_or_kernel GROUP KIND: whether it is the group's turn, or the kernel that takes so long to build is there.
-has_turn_or_kernel() { "$TOP/tools/kernel-debug" --have "$2" || has_turn "$1"; }
+# has_kernel debug|kcsan: whether that kernel, which takes so long to build, is there.
+has_kernel() { "$TOP/tools/kernel-debug" --have "$1"; }
 
 # vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, and add their counts. A runner that fails without a
 # failed test is one failure.

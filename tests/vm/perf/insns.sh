@@ -83,7 +83,8 @@ compare() {
 	limit=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $3 }' "$limits")
 	# A count that differs too much between runs is told only.
 	[ "$limit" != - ] || { ok "$1, host $2: the instructions are counted"; return; }
-	least=$((${limit:-0} * 92 / 100))
+	least=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $4 }' "$limits")
+	least=${least:-$((${limit:-0} * 95 / 100))}
 	if [ -z "$limit" ] || [ "$each" -gt "$limit" ]; then
 		not_ok "$1, host $2: instructions are within the limit" "$each, and the limit is ${limit:-missing}"
 	elif [ "$each" -lt "$least" ]; then
