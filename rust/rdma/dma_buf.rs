@@ -4,9 +4,10 @@
 //!
 //! A device that transfers by DMA attaches itself to the buffer and gets bus addresses. The devices
 //! of this crate copy. So they have the exporter map the buffer into the kernel's address space.
-//! That alone does not keep the memory where it is: some exporters move a buffer that is mapped,
-//! and change what the mapping leads to only in the next call to map it. So the device attaches
-//! itself nevertheless, and has the exporter pin the buffer, in system memory, before it is mapped.
+//! That alone does not keep the memory where it is: some exporters move a buffer that is mapped. So
+//! the device attaches itself nevertheless, and has the exporter pin the buffer, in system memory,
+//! before it is mapped. An exporter that cannot pin does not move a buffer that is attached and
+//! mapped.
 
 use crate::errno::unsupported;
 use core::ptr::{null_mut, NonNull};
@@ -16,9 +17,17 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// `DMA_BIDIRECTIONAL`, whose Rust type is a number in some kernels and a structure in others.
+/// What processors do with a buffer (`enum dma_data_direction`). The Rust type of the C enumeration
+/// is a number in some kernels and a structure in others.
+type Direction = bindings::dma_data_direction;
+
+/// They read and write it: `DMA_BIDIRECTIONAL`.
 // SAFETY: The type is that of a C enumeration, of which 0, this constant, is a value.
-const BOTH_WAYS: bindings::dma_data_direction = unsafe { core::mem::zeroed() };
+const BOTH_WAYS: Direction = unsafe { core::mem::transmute::<u32, Direction>(0) };
+
+/// They only read it: `DMA_FROM_DEVICE`.
+// SAFETY: As above; this constant is 2.
+const READ_ONLY: Direction = unsafe { core::mem::transmute::<u32, Direction>(2) };
 
 /// An importer that pins: it needs not be told of moves, and has no use for the memory of devices.
 /// The kernel takes those that have operations for such, and only these may pin.
@@ -39,9 +48,9 @@ impl Drop for Buffer {
     }
 }
 
-/// A pinned buffer.
+/// A buffer that stays where it is while it is mapped.
 ///
-/// INVARIANT: The attachment is one to the buffer, and has pinned it.
+/// INVARIANT: The attachment is one to the buffer, and `dma_buf_pin()` has succeeded for it.
 struct PinnedBuffer {
     attach: NonNull<bindings::dma_buf_attachment>,
     buf: Buffer,
@@ -74,7 +83,7 @@ impl PinnedBuffer {
             unsafe { bindings::dma_buf_detach(raw, attach) };
             return Err(e);
         }
-        // INVARIANT: It was pinned above.
+        // INVARIANT: The call above has succeeded.
         Ok(Self {
             attach: NonNull::new(attach).ok_or(EINVAL)?,
             buf,
@@ -85,8 +94,8 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         let (raw, attach) = (self.buf.0.as_ptr(), self.attach.as_ptr());
-        // SAFETY: By the type invariant the attachment is one to the buffer, and has pinned it. The
-        // lock is held for the call that wants it. Nobody uses the attachment afterwards.
+        // SAFETY: By the type invariant the attachment is one to the buffer, and there is a pin to
+        // undo. The lock is held for the call that wants it. Nobody uses the attachment afterwards.
         unsafe {
             bindings::rdma_dma_buf_lock(raw);
             bindings::dma_buf_unpin(attach);
@@ -101,8 +110,8 @@ impl Drop for PinnedBuffer {
 /// INVARIANT: `map` is a mapping of the buffer, in system memory.
 pub(crate) struct DmaBuf {
     map: bindings::iosys_map,
-    /// The exporter was told that processors access the buffer.
-    begun: bool,
+    /// What the exporter was told that processors do with the buffer.
+    begun: Option<Direction>,
     pinned: PinnedBuffer,
 }
 
@@ -113,22 +122,38 @@ unsafe impl Sync for DmaBuf {}
 
 impl DmaBuf {
     /// Pins and maps, for `device`, the buffer that the file descriptor `fd` of the current process
-    /// stands for. Context: sleeping.
+    /// stands for; also for writing if `writable`. Returns it, and the kernel address of the `len`
+    /// bytes at `offset`. Context: sleeping.
     ///
     /// # Errors
     ///
-    /// `EBADF`; `EINVAL` for another kind of file, and for a buffer that cannot be mapped;
-    /// `EOPNOTSUPP` for memory of a device; those of the exporter.
+    /// `EBADF`; `EINVAL` for another kind of file, and if the buffer has not as many bytes;
+    /// `EOPNOTSUPP` for a buffer that cannot be mapped, and for memory of a device; those of the
+    /// exporter.
     ///
     /// # Safety
     ///
     /// `device` must stay until this is dropped.
-    pub(crate) unsafe fn map(device: *mut bindings::ib_device, fd: i32) -> Result<Self> {
+    pub(crate) unsafe fn map(
+        device: *mut bindings::ib_device,
+        fd: i32,
+        (offset, len): (u64, u64),
+        writable: bool,
+    ) -> Result<(Self, usize)> {
         // SAFETY: The function checks the descriptor.
         let buf = from_err_ptr(unsafe { bindings::dma_buf_get(fd) })?;
         // INVARIANT: The function has returned a reference.
         let buf = Buffer(NonNull::new(buf).ok_or(EBADF)?);
         let raw = buf.0.as_ptr();
+        // Before the exporter moves anything for this call.
+        // SAFETY: `raw` is a buffer, whose size does not change, nor do its operations.
+        let (size, can_map) = unsafe { ((*raw).size as u64, (*(*raw).ops).vmap.is_some()) };
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(EINVAL);
+        }
+        if !can_map {
+            return Err(unsupported());
+        }
         // SAFETY: By the contract of this function.
         let pinned = unsafe { PinnedBuffer::new(device, buf) }?;
         let mut map: bindings::iosys_map = pin_init::zeroed();
@@ -143,29 +168,20 @@ impl DmaBuf {
         // INVARIANT: The mapping was made above, and is not of I/O memory.
         let mut this = Self {
             map,
-            begun: false,
+            begun: None,
             pinned,
         };
-        // SAFETY: `raw` is a buffer, see above.
-        to_result(unsafe { bindings::dma_buf_begin_cpu_access(raw, BOTH_WAYS) })?;
-        this.begun = true;
-        Ok(this)
-    }
-
-    /// The kernel address of `len` bytes at `offset`. Errors: `EINVAL` if the buffer has not as
-    /// many.
-    pub(crate) fn address(&self, offset: u64, len: u64) -> Result<usize> {
-        // SAFETY: `pinned` has a reference to the buffer, whose size does not change. By the type
-        // invariant `map` has `vaddr`.
-        let (size, base) = unsafe {
-            let size = (*self.pinned.buf.0.as_ptr()).size;
-            (size as u64, self.map.__bindgen_anon_1.vaddr as usize)
+        let direction = match writable {
+            true => BOTH_WAYS,
+            false => READ_ONLY,
         };
-        let end = offset.checked_add(len).ok_or(EINVAL)?;
-        if end > size {
-            return Err(EINVAL);
-        }
-        base.checked_add(offset.try_into()?).ok_or(EINVAL)
+        // SAFETY: `raw` is a buffer, see above.
+        to_result(unsafe { bindings::dma_buf_begin_cpu_access(raw, direction) })?;
+        this.begun = Some(direction);
+        // SAFETY: By the type invariant `map` has `vaddr`.
+        let base = unsafe { this.map.__bindgen_anon_1.vaddr } as usize;
+        let addr = base.checked_add(offset.try_into()?).ok_or(EINVAL)?;
+        Ok((this, addr))
     }
 }
 
@@ -175,8 +191,8 @@ impl Drop for DmaBuf {
         // SAFETY: `pinned` has a reference to the buffer. By the type invariant `map` is a mapping
         // of it, which nobody uses any more: its users have borrowed this object.
         unsafe {
-            if self.begun {
-                bindings::dma_buf_end_cpu_access(raw, BOTH_WAYS);
+            if let Some(direction) = self.begun {
+                bindings::dma_buf_end_cpu_access(raw, direction);
             }
             bindings::dma_buf_vunmap_unlocked(raw, &mut self.map);
         }

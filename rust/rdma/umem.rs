@@ -94,8 +94,8 @@ impl Umem {
     }
 
     /// Maps `len` bytes at `offset` of the dma-buf that the current process has as `fd`, for
-    /// writing if `access` has any right to write. Errors: those of [`DmaBuf::map`]; `EINVAL` if
-    /// the buffer has not as many, `ENOMEM`. Context: sleeping.
+    /// writing if `access` has any right to write. Errors: those of [`DmaBuf::map`]; `ENOMEM`.
+    /// Context: sleeping.
     ///
     /// # Safety
     ///
@@ -110,16 +110,16 @@ impl Umem {
         if len == 0 {
             return Err(EINVAL);
         }
+        let writable = access.is_writable();
         // SAFETY: By the contract of this function the device is alive.
         let _device = unsafe { DeviceRef::new(device) };
         // SAFETY: `_device` keeps it, and is dropped after the buffer, here and as a part of
         // `Pinned`.
-        let buf = unsafe { DmaBuf::map(device, fd) }?;
-        let addr = buf.address(offset, len)?;
+        let (buf, addr) = unsafe { DmaBuf::map(device, fd, (offset, len), writable) }?;
         let pinned = Pinned {
             blocks: Blocks::new(|| iter::once(Run { addr, len }))?,
             source: Source::DmaBuf { _buf: buf },
-            writable: access.is_writable(),
+            writable,
             _device,
         };
         Ok(Self(Deferred::new(pinned)?))
@@ -211,8 +211,9 @@ impl Memory for Umem {
     fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
         let (addr, len) = self.0.blocks.find(offset, len)?;
         // SAFETY: The bytes are in one run, or in several that are neighbours. The pages are pinned
-        // (those of a dma-buf by its exporter) and mapped as long as `self` is borrowed. `writable`
-        // is set only if they were pinned for writing. Nobody has Rust references to them.
+        // (those of a dma-buf stay where its exporter has mapped them) and mapped as long as `self`
+        // is borrowed. `writable` is set only if they were pinned, or mapped, for writing. Nobody
+        // has Rust references to them.
         Ok(unsafe { Span::new(addr, len, self.0.writable) })
     }
 }
