@@ -28,38 +28,37 @@ impl Qp {
         // Check the limits before the transition: it may end the connection whose limits they are
         // compared with.
         let idle = self.state() == State::Idle;
-        if let Some(to) = m.state {
-            self.change_state(to, life)?;
-        }
-        stream.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
-        match access {
-            // If nobody sets a right before the connection begins, the peer gets both. The RDMA CM
-            // writes no flags then, as it does not know better (rdma_init_qp_attr()), and librdmacm
-            // does not set them when it connects.
-            Some(none) if idle && !none.is_remote() => stream.set_access(Access::REMOTE),
-            Some(access) => stream.set_access(access),
-            None => {}
-        }
+        let life = match m.state {
+            Some(to) => self.change_state(to, life)?,
+            None => life,
+        };
+        stream.in_life(life, || {
+            stream.set_limits(m.max_dest_rd_atomic, m.max_rd_atomic);
+            match access {
+                // If nobody sets a right before the connection begins, the peer gets both. The RDMA
+                // CM writes no flags then, as it does not know better (rdma_init_qp_attr()), and
+                // librdmacm does not set them when it connects.
+                Some(none) if idle && !none.is_remote() => stream.set_access(Access::REMOTE),
+                Some(access) => stream.set_access(access),
+                None => {}
+            }
+        });
         Ok(())
     }
 
-    fn change_state(&self, to: QpState, life: u32) -> Result {
+    /// Returns the QP's life then: a reset begins another one.
+    fn change_state(&self, to: QpState, life: u32) -> Result<u32> {
         match (self.state(), to) {
-            (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => Ok(()),
+            (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => {}
             // The QP is in RTS already.
-            (State::Rts, QpState::Rts) => Ok(()),
-            (_, QpState::Err) => {
-                self.stream.fail(life);
-                Ok(())
-            }
+            (State::Rts, QpState::Rts) => {}
+            (_, QpState::Err) => self.stream.fail(life),
             // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
-            (State::Rts | State::Closing, QpState::Sqd) => {
-                self.stream.disconnect(life);
-                Ok(())
-            }
-            (State::Error, QpState::Reset) => self.stream.reset(),
-            (State::Terminate | State::Error, QpState::Sqd) => Ok(()),
-            _ => Err(EINVAL),
+            (State::Rts | State::Closing, QpState::Sqd) => self.stream.disconnect(life),
+            (State::Error, QpState::Reset) => return self.stream.reset(life),
+            (State::Terminate | State::Error, QpState::Sqd) => {}
+            _ => return Err(EINVAL),
         }
+        Ok(life)
     }
 }

@@ -19,14 +19,15 @@ impl Stream {
     /// Modify to RESET, of a QP in ERROR: the QP is in IDLE then, with empty queues and the limits
     /// of a new one. Requests and receives that were posted before have completed as flushed, and
     /// the consumer polls these completions as always. What TCP still has of the old connection is
-    /// delivered all the same. Context: sleeping; the consumer posts nothing meanwhile.
+    /// delivered all the same. Returns the number of the QP's new life. Context: sleeping; the
+    /// consumer posts nothing meanwhile.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the old connection does not end in time; `ENOMEM`, also if there are as many QPs,
-    /// with old connections that linger, as allowed; and `EINVAL` if the QP is
-    /// destroyed, or has left ERROR meanwhile. Nothing is changed then.
-    pub(crate) fn reset(self: &Arc<Self>) -> Result {
+    /// with old connections that linger, as allowed; and `EINVAL` if the QP is destroyed, or was
+    /// reset since `life` by another thread. Nothing is changed then.
+    pub(crate) fn reset(self: &Arc<Self>, life: u32) -> Result<u32> {
         for _ in 0..WAIT_MS {
             if self.conn().is_none() {
                 break;
@@ -34,7 +35,8 @@ impl Stream {
             fsleep(Delta::from_millis(1));
         }
         let mut end = self.teardown.lock();
-        if self.queues.state() != State::Error || !end.flushed || end.destroyed {
+        let dead = self.queues.state() == State::Error && end.flushed && !end.destroyed;
+        if !dead || life != self.life() {
             return Err(EINVAL);
         }
         // Nobody attaches another one to a QP in ERROR.
@@ -45,10 +47,20 @@ impl Stream {
         // life, as the library holds the locks of both queues during this call.
         let (sends, receives) = self.flush_late();
         let ready = self.make_ready(&mut end);
+        let new_life = self.life();
         drop(end);
         self.after_send(sends);
         self.after_recv(receives);
-        ready
+        ready.map(|()| new_life)
+    }
+
+    /// Calls `change`, unless the QP was reset since `life`; it is not reset meanwhile. Context:
+    /// sleeping.
+    pub(crate) fn in_life(&self, life: u32, change: impl FnOnce()) {
+        let _end = self.teardown.lock();
+        if life == self.life() {
+            change();
+        }
     }
 
     /// The rest of [`Self::reset`]. Errors: `ENOMEM`, which changes nothing.
