@@ -111,7 +111,7 @@ pub(crate) struct Conn<U: User> {
     identity: SetOnce<Identity>,
     /// The user of the stream. Set before the stream is given to it.
     user: SetOnce<Arc<U>>,
-    /// [`User::account`], set as `user` is.
+    /// What the connection counts as. Set when the user takes it.
     account: SetOnce<Share>,
     /// The batch that a closing queue pair left unsent.
     #[pin]
@@ -318,6 +318,12 @@ impl<U: User> Conn<U> {
         // Other errors mean that the connection is gone, which an event of the socket reports as
         // well.
         !matches!(self.socket.shutdown_write(), Err(e) if e == EAGAIN)
+    }
+
+    /// Counts the connection as one more of `account` from now to its end: it may linger when the
+    /// user is gone, or has another one. Context: any.
+    pub(crate) fn count_in(&self, account: Share) {
+        self.account.populate(account);
     }
 
     /// Has the actor close the connection. Of several calls the strongest [`Close`] counts.

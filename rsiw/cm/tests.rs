@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
-    limit::Share,
     pd::PdId,
 };
 use core::{
@@ -81,10 +80,6 @@ impl User for Fake {
 
     fn is_orphaned(&self) -> bool {
         self.orphaned.load(Relaxed)
-    }
-
-    fn account(&self) -> Option<Share> {
-        None
     }
 
     fn life(&self) -> u32 {

@@ -3,7 +3,7 @@
 //! The user of a connection's stream.
 
 use super::{Conn, Lost, StreamParams};
-use crate::{device::Rsiw, limit::Share, pd::PdId};
+use crate::{device::Rsiw, pd::PdId};
 use kernel::{
     prelude::*,
     sync::{Arc, ArcBorrow},
@@ -27,10 +27,6 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// Whether the process that the user belongs to has ended, or is about to. Context: any.
     fn is_orphaned(&self) -> bool;
 
-    /// What counts against a limit for the user, if anything does. The connection keeps it to its
-    /// end: it may linger when the user is gone, or has another one. Context: any.
-    fn account(&self) -> Option<Share>;
-
     /// A number that changes when the user, which has had a connection, is made ready for another.
     /// Context: any.
     fn life(&self) -> u32;
@@ -47,8 +43,8 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
         info: &ConnInfo<'_>,
     ) -> Result<RequestId>;
 
-    /// Takes a connection that is being set up, so that the user can end it when it goes itself.
-    /// Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one, or if
+    /// Takes a connection that is being set up, so that the user can end it when it goes itself. May
+    /// call [`Conn::count_in`]. Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one, or if
     /// its [`life`](Self::life) was `life` when the consumer asked for this, and is not any more.
     fn attach(&self, conn: &Arc<Conn<Self>>, life: u32) -> Result;
 

@@ -9,7 +9,6 @@ use super::{receive::BULK_BUDGET, Conn, Sender, Stream};
 use crate::{
     cm::{Close, Lost, StreamParams, User},
     device::Rsiw,
-    limit::{Account, Share},
     pd::PdId,
     queue::state::State,
     rx::Rx,
@@ -41,10 +40,6 @@ impl User for Stream {
         self.limits.lock().most
     }
 
-    fn account(&self) -> Option<Share> {
-        self.shared.lock().account.as_ref().map(Account::share)
-    }
-
     fn life(&self) -> u32 {
         Stream::life(self)
     }
@@ -73,6 +68,9 @@ impl User for Stream {
             return Err(EINVAL);
         }
         shared.conn = Some(conn.clone());
+        if let Some(account) = &shared.account {
+            conn.count_in(account.share());
+        }
         Ok(())
     }
 

@@ -44,9 +44,6 @@ impl<U: User> Conn<U> {
     pub(in crate::cm) fn give_stream(self: &Arc<Self>, user: &Arc<U>) {
         self.needs_no_order();
         self.user.populate(user.clone());
-        if let Some(account) = user.account() {
-            self.account.populate(account);
-        }
         {
             let _sk = self.socket.lock();
             self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
