@@ -273,7 +273,7 @@ impl Cq {
     }
 
     /// Makes the calls of the consumer that [`Self::push`] asked for. Context: any, without locks
-    /// of this driver.
+    /// that the consumer's handler may need (Documentation/locking).
     pub(crate) fn notify(self: &Arc<Self>, n: Notify) {
         if n.fire {
             self.handle.notify();

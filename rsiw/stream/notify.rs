@@ -8,14 +8,14 @@ use core::{mem::take, sync::atomic::Ordering};
 use kernel::sync::Arc;
 
 impl Stream {
-    /// Calls the consumer's handler for completions in the send CQ, as `n` says. Context: any, no
-    /// lock held.
+    /// Calls the consumer's handler for completions in the send CQ, as `n` says. Context: any,
+    /// without locks that the handler may need (Documentation/locking).
     pub(crate) fn after_send(self: &Arc<Self>, n: Notify) {
         self.after(&self.queues.scq, n);
     }
 
     /// Calls the consumer's handler for completions in the receive CQ, as `n` says. Context: any,
-    /// no lock held.
+    /// without locks that the handler may need (Documentation/locking).
     pub(crate) fn after_recv(self: &Arc<Self>, n: Notify) {
         self.after(&self.queues.rcq, n);
     }

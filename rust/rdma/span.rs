@@ -130,7 +130,8 @@ pub trait Memory {
 /// memory region. It is trusted to name memory of its own: its work requests can write there, and
 /// so can the consumer itself. A driver gets this token for one kernel PD, or for all of them. It
 /// must not use the token for addresses from a process, nor for addresses from a peer, unless the
-/// consumer has asked for that by a region with remote rights.
+/// consumer has asked for that by a region with remote rights. The compiler does not check that: a
+/// driver is trusted with it, as drivers in C are.
 #[derive(Clone, Copy)]
 pub struct KernelMemory(());
 
