@@ -7,12 +7,12 @@
 # turn: 2/4
 #
 # Containers that end with a connection under load leave nothing: no RDMA object, no socket, no memory, and
-# they do not pin the device. ROUNDS: how many rounds, each with two containers.
+# they pin neither the device nor the namespace. ROUNDS: how many rounds, each with two containers.
 
 . /tests/lib.sh
 . /tests/device/lib
 . /tests/container/lib
-plan 11
+plan 12
 
 PORT=7501
 HERE=10.8.1.1 THERE=10.8.1.2
@@ -87,5 +87,8 @@ LIMIT=60 run "a container with 200 queue pairs is killed and leaves nothing" wit
 run "all memory of killed containers is given back" freed
 run "the other device still moves data" rping_self "$DEV" "$ADDR" 7508
 run "the device that was shared goes" rdma link del here
+# This file tells the runner to leave exclusive mode if the job does not come to its end.
+touch /run/rsiw/exclusive
+run "the namespace goes" eval 'ip netns del blue && wait_for 10 no_namespaces'
 run "nothing is left of any process" nothing_left
 run "unload the driver" unload_driver

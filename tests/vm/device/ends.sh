@@ -113,8 +113,6 @@ all_rounds() {
 	done
 	echo "$number namespaces; the slowest five were gone after $most ms"
 }
-# The core refuses while a namespace is on its way out, or pinned.
-no_namespaces() { rdma system set netns exclusive && rdma system set netns shared; }
 no_connections() {
 	! ss -Htan '( sport = :7950 or dport = :7950 )' | grep -vE '^(LISTEN|TIME-WAIT)' && [ "$(rdma res show qp | wc -l)" = 0 ]
 }
