@@ -89,13 +89,16 @@ void rust_helper_rdma_preempt_enable(void)
 	preempt_enable();
 }
 
-/* As the kernel does for irq_work, which on PREEMPT_RT runs in a thread. */
-void rust_helper_rdma_lockdep_spinlocks_spin(void)
+/*
+ * What the kernel does around each irq_work. Those cannot be used here: the function that queues one
+ * on another processor is not exported.
+ */
+void rust_helper_rdma_lockdep_irq_work_enter(void)
 {
 	lockdep_irq_work_enter(0);
 }
 
-void rust_helper_rdma_lockdep_spinlocks_sleep(void)
+void rust_helper_rdma_lockdep_irq_work_exit(void)
 {
 	lockdep_irq_work_exit(0);
 }
