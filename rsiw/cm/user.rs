@@ -43,9 +43,10 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
         info: &ConnInfo<'_>,
     ) -> Result<RequestId>;
 
-    /// Takes a connection that is being set up, so that the user can end it when it goes itself. May
-    /// call [`Conn::count_in`]. Context: sleeping. Errors: `EINVAL` if the user has a connection, or cannot have one, or if
-    /// its [`life`](Self::life) was `life` when the consumer asked for this, and is not any more.
+    /// Takes a connection that is being set up, so that the user can end it when it goes itself.
+    /// May call [`Conn::count_in`]. Context: sleeping. Errors: `EINVAL` if the user has a
+    /// connection, or cannot have one, or if its [`life`](Self::life) was `life` when the consumer
+    /// asked for this, and is not any more.
     fn attach(&self, conn: &Arc<Conn<Self>>, life: u32) -> Result;
 
     /// Setup has agreed on `params`: the user prepares to receive, and an initiator sends its RTR.

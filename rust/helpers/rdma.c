@@ -90,8 +90,8 @@ void rust_helper_rdma_preempt_enable(void)
 }
 
 /*
- * What the kernel does around each irq_work. Those cannot be used here: the function that queues one
- * on another processor is not exported.
+ * What the kernel does around each irq_work. Those cannot be used here: the function that queues
+ * one on another processor is not exported.
  */
 void rust_helper_rdma_lockdep_irq_work_enter(void)
 {

@@ -169,8 +169,8 @@ impl Vector {
         // is there until the call is not counted any more, which is the last access.
         let this = unsafe { &*info.cast::<Self>() };
         // Lockdep takes spinlocks for sleeping ones in such an interrupt, as they would be on
-        // PREEMPT_RT. But there `call` does not come here. So this is told to lockdep, as the kernel
-        // does for each `irq_work`.
+        // PREEMPT_RT. But there `call` does not come here. So this is told to lockdep, as the
+        // kernel does for each `irq_work`.
         // SAFETY: The functions tell lockdep of the context of the code between them.
         unsafe { bindings::rdma_lockdep_irq_work_enter() };
         this.make_call();
