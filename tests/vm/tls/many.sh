@@ -9,10 +9,11 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-# The debug kernel makes one to five handshakes in a second, and an attempt waits for its turn two minutes.
+# An attempt waits for its turn two minutes. Emulated hosts make six handshakes in a second, and on a busy machine, or
+# with the debug kernel, one.
 case $RSIW_KERNEL in
 debug) : "${MANY:=60}" ;;
-*) : "${MANY:=200}" ;;
+*) : "${MANY:=80}" ;;
 esac
 plan 7
 
