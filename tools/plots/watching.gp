@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # watching.gp DIRECTORY SVG: plot what a device's counters do while its peer is stopped, and while packets get lost.
-# DIRECTORY is the output of the job demo/watching.
+# DIRECTORY is the output of the job admin/watching.
 
 directory = ARG1
 set terminal svg noenhanced size 900,520 font "sans,11" background "white"
