@@ -145,7 +145,7 @@ static void stream(struct conn *c, struct ibv_sge *sge, struct rmem *r)
  */
 static void t_against_stream(struct side *s)
 {
-	enum { ROUNDS = 20, LEN = 300000, WRITE = 65536 };
+	enum { ROUNDS = 10, LEN = 300000, WRITE = 65536 };
 	struct ibv_sge sge, out;
 	struct rmem r = {};
 	struct conn c;
@@ -171,7 +171,7 @@ static void t_against_stream(struct side *s)
 			r.addr = (uintptr_t)b.p + LEN;
 			r.rkey = b.mr->rkey;
 			oob_send(s, &r, sizeof(r));
-			sleep_ms(30 + i);
+			sleep_ms(30 + 2 * i);
 			post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 			good(c.scq, 1, IBV_WC_SEND, -1);
 			CALL(ibv_modify_qp(c.qp, &attr, IBV_QP_STATE));
