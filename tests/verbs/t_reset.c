@@ -218,7 +218,7 @@ static void *disconnects(void *context)
  */
 static void t_race(struct side *s)
 {
-	enum { ROUNDS = 60 };
+	enum { ROUNDS = 30 };
 	struct teaser t = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct ibv_sge sge;
 	pthread_t thread;
