@@ -167,7 +167,7 @@ test_process(const struct test *t, bool reverse, bool hasty, const char *addr, i
 static void run_one(const struct test *t, bool reverse, bool hasty, const char *addr,
 		    struct result *r)
 {
-	int pipefd[2], status = 0, ms = ((t->seconds ? t->seconds : 60) + 20) * 1000;
+	int pipefd[2], status = 0, ms = (time_limit(t) + 20) * 1000;
 	struct pollfd pfd = { .events = POLLIN };
 	pid_t pid;
 

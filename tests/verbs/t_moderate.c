@@ -171,7 +171,8 @@ static void t_solicited(struct side *s)
 		}
 		sync_sides(s);
 	}
-	CHECK(s->active || early, "the event of a solicited message is late");
+	/* On a slow host a message itself may take half of the period. */
+	CHECK(s->active || early || slow() > 1, "the event of a solicited message is late");
 	conn_close(&c);
 	buf_free(&b);
 }

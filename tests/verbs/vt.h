@@ -23,6 +23,9 @@
 #define BIT(n) (1u << (n))
 #define PAGE 4096ul
 
+struct test;
+double slow(void);
+unsigned int time_limit(const struct test *t);
 extern int wait_ms;			/* limit for something that must happen */
 enum { QUIET_MS = 200 };		/* wait for something that must not happen */
 
