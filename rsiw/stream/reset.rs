@@ -46,12 +46,11 @@ impl Stream {
         // What the process has posted since the timer has last looked. It is a part of the old
         // life, as the library holds the locks of both queues during this call.
         let (sends, receives) = self.flush_late();
-        let ready = self.make_ready(&mut end);
-        let new_life = self.life();
+        let life = self.make_ready(&mut end).map(|()| self.life());
         drop(end);
         self.after_send(sends);
         self.after_recv(receives);
-        ready.map(|()| new_life)
+        life
     }
 
     /// Calls `change`, unless the QP was reset since `life`; it is not reset meanwhile. Context:
