@@ -11,6 +11,7 @@
 # Each guest has two processors: what stops the receiver needs one while the other is busy with packets.
 
 . /tests/lib.sh
+. /tests/device/lib
 plan 8
 
 demonstrate() { echo; echo "\$ $*"; bash -c "$*"; }
@@ -30,7 +31,6 @@ sample() {
 	done
 }
 receiver() { peer pkill "-$1" qperf; }
-begins() { wait_for 10 eval '[ "$(cat /sys/class/infiniband/'"$DEV"'/ports/1/hw_counters/tx_op_sends)" -gt 100 ]'; }
 phase() { echo "$EPOCHREALTIME $*" >>"$RSIW_OUT/phases.tsv"; }
 # messages SECONDS: Sends of 64 KiB. Unlike perftest, qperf leaves it to the transport to wait for receives.
 messages() { qperf -lp 7600 -cm 1 -t "$1" -m 64K "$PEER" rc_bw; }
@@ -45,7 +45,7 @@ sampler=$!
 phase "client starts"
 messages 24 >"$WORK/client" 2>&1 &
 client=$!
-run "messages flow" begins || exit 1
+run "messages flow" wait_for 10 more_than "$DEV" 100 || exit 1
 nap 5
 demonstrate rdma -dd resource show qp link "$DEV/1"
 demonstrate ss -Htnie dst "$PEER"
