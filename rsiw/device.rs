@@ -4,7 +4,12 @@
 //! ends is in `rdma::device` (its registry), in `rnic` and, before that, in `Driver::leaving`,
 //! which `verbs` implements.
 
-use crate::{counters::Counters, limit::Limit, mem::Regions, settings::Settings};
+use crate::{
+    counters::{Counters, Terminates},
+    limit::Limit,
+    mem::Regions,
+    settings::Settings,
+};
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
 use net::{Keyring, PagePool};
@@ -141,6 +146,8 @@ pub(crate) struct Device {
     pub(crate) regions: Regions,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    pub(crate) terminates_sent: Terminates,
+    pub(crate) terminates_received: Terminates,
     pub(crate) workqueues: Arc<Workqueues>,
     pub(crate) settings: Settings,
     /// Pre-shared keys for TLS, of all devices.
@@ -177,6 +184,8 @@ impl Device {
                 mr: Limit::new(max::MR)?,
             },
             counters: Counters::new(),
+            terminates_sent: Terminates::new(),
+            terminates_received: Terminates::new(),
             workqueues,
             settings: Settings::of_parameters()?,
             keys,

@@ -496,7 +496,10 @@ fn give_up<U: User>(
     peer: Option<ReplyInfo<'_>>,
 ) -> Stage<U> {
     let words = match frame::send_terminate(conn, code, crc, tx_markers) {
-        Ok(()) => LastWords::Sent,
+        Ok(()) => {
+            conn.dev().terminates_sent.count(code);
+            LastWords::Sent
+        }
         Err(_) => LastWords::None,
     };
     close::fail_attempt(conn, attempt, errno::EPROTO.error(), words, peer)

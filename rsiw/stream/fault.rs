@@ -76,6 +76,7 @@ impl Stream {
     /// callback.
     fn peer_terminated(&self, t: &Terminate) {
         self.queues.counters.terminate_received(t.code());
+        self.dev().terminates_received.count(t.code());
         trace::terminate(|| self.queues.trace_terminate(false, t.code()));
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.

@@ -371,6 +371,7 @@ impl Tx {
             self.blocked = None;
             if let Some(t) = due {
                 queues.counters.terminate_sent(t.code());
+                queues.dev.terminates_sent.count(t.code());
                 trace::terminate(|| queues.trace_terminate(true, t.code()));
                 self.current.terminate(t);
                 let built = self.append(transport);

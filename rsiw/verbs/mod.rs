@@ -139,7 +139,11 @@ impl Driver for Rsiw {
         let (traffic, others) = values.split_at_mut(counters::Traffic::COUNT.min(values.len()));
         traffic.fill(0);
         rnic.qps.statistics().read(traffic);
-        for (value, n) in others.iter_mut().zip(rnic.counters.values()) {
+        let (sent, received) = (&rnic.terminates_sent, &rnic.terminates_received);
+        // By its full name, as `Init` has a method of that name.
+        let terminates = Iterator::chain(sent.values(), received.values());
+        let numbers = Iterator::chain(rnic.counters.values().into_iter(), terminates);
+        for (value, n) in others.iter_mut().zip(numbers) {
             *value = n;
         }
     }

@@ -157,7 +157,7 @@ impl PortAttr {
     }
 }
 
-/// The name of a counter (`struct rdma_stat_desc`).
+/// A counter (`struct rdma_stat_desc`).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct StatDesc(bindings::rdma_stat_desc);
@@ -166,12 +166,64 @@ pub struct StatDesc(bindings::rdma_stat_desc);
 unsafe impl Sync for StatDesc {}
 
 impl StatDesc {
-    /// Makes a counter of that name.
+    /// Makes a counter of that name, which everybody sees.
     pub const fn new(name: &'static CStr) -> Self {
         Self(bindings::rdma_stat_desc {
             name: name.to_bytes_with_nul().as_ptr(),
             flags: 0,
             priv_: core::ptr::null(),
         })
+    }
+
+    /// Makes an optional counter of that name: the core shows it only when an administrator has
+    /// asked for it (`rdma statistic set link ... optional-counters`), and not in sysfs.
+    pub const fn optional(name: &'static CStr) -> Self {
+        let mut desc = Self::new(name);
+        desc.0.flags = bindings::ib_stat_flag_IB_STAT_FLAG_OPTIONAL;
+        desc
+    }
+
+    /// Whether it is an optional counter.
+    pub(crate) const fn is_optional(&self) -> bool {
+        self.0.flags & bindings::ib_stat_flag_IB_STAT_FLAG_OPTIONAL != 0
+    }
+
+    /// How many octets of netlink messages it takes: of that with the values, and of that with the
+    /// state of optional counters.
+    const fn room(&self) -> (usize, usize) {
+        // An attribute has a header of 4 octets, and is filled up to a multiple of 4.
+        const U8: usize = 8;
+        const U32: usize = 8;
+        const U64: usize = 12;
+        const NEST: usize = 4;
+        let mut len = 0;
+        // SAFETY: `new` was given a string, which is static, and ends with a zero.
+        while unsafe { *self.0.name.add(len) } != 0 {
+            len += 1;
+        }
+        let name = NEST + 4 + (len + 1).next_multiple_of(4);
+        let optional = match self.is_optional() {
+            true => U8,
+            false => 0,
+        };
+        (name + U64, name + U32 + optional)
+    }
+
+    /// Whether the core's netlink messages about these counters have room for all of them. It puts
+    /// each into one message of a page, and fails if there is too little room.
+    pub(crate) const fn fit(all: &[Self]) -> bool {
+        // A page, without what a socket buffer needs of it at its end.
+        const PAGE: usize = 4096 - 384;
+        // The message's header; index and name of the device, which has up to 64 octets, and its
+        // port; the header of the table.
+        const HEAD: usize = 16 + 8 + (4 + 64) + 8 + 4;
+        let (mut values, mut states, mut i) = (HEAD, HEAD, 0);
+        while i < all.len() {
+            let (value, state) = all[i].room();
+            values += value;
+            states += state;
+            i += 1;
+        }
+        values <= PAGE && states <= PAGE
     }
 }

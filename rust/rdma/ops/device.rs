@@ -3,9 +3,9 @@
 //! Operations on devices and their port.
 
 use super::{errno, Ops};
-use crate::{device::Device, Driver};
+use crate::{attr::device::StatDesc, device::Device, Driver};
 use core::{ptr, slice};
-use kernel::prelude::*;
+use kernel::{ffi::c_ulong, prelude::*};
 use rdma_bindings as bindings;
 
 /// How old counters may be when they are reported, in milliseconds
@@ -118,14 +118,47 @@ impl<D: Driver> Ops<D> {
         _dev: *mut bindings::ib_device,
         _port: u32,
     ) -> *mut bindings::rdma_hw_stats {
+        const {
+            assert!(
+                StatDesc::fit(D::PORT_STATS),
+                "the core's messages have no room for so many counters"
+            )
+        };
         let Ok(num) = D::PORT_STATS.len().try_into() else {
             return ptr::null_mut();
         };
         // SAFETY: There are `num` descriptions, which are static. `StatDesc` has the layout of a
         // `rdma_stat_desc`.
-        unsafe {
+        let stats = unsafe {
             bindings::rdma_alloc_hw_stats_struct(D::PORT_STATS.as_ptr().cast(), num, STATS_LIFESPAN)
+        };
+        if stats.is_null() {
+            return stats;
         }
+        // The core leaves it to the driver that optional counters begin as disabled ones.
+        for (i, desc) in D::PORT_STATS.iter().enumerate() {
+            if desc.is_optional() {
+                let (word, bit) = (i / c_ulong::BITS as usize, i % c_ulong::BITS as usize);
+                // SAFETY: Nobody else has the structure yet. Its bitmap has `num` bits.
+                unsafe { *(*stats).is_disabled.add(word) |= 1 << bit };
+            }
+        }
+        stats
+    }
+
+    /// The `modify_hw_stat` operation: an optional counter is shown from now on, or not any more.
+    /// The driver counts in either case.
+    ///
+    /// # Safety
+    ///
+    /// There are no requirements: it does nothing.
+    pub(super) unsafe extern "C" fn modify_hw_stat(
+        _dev: *mut bindings::ib_device,
+        _port: u32,
+        _index: u32,
+        _enable: bool,
+    ) -> i32 {
+        0
     }
 
     /// The `get_hw_stats` operation.

@@ -62,6 +62,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         query_gid: Some(Ops::<D>::query_gid),
         alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
         get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
+        modify_hw_stat: has_stats.then_some(Ops::<D>::modify_hw_stat),
 
         counter_init: has_stats.then_some(Ops::<D>::counter_init),
         counter_alloc_stats: has_stats.then_some(Ops::<D>::counter_alloc_stats),

@@ -5,17 +5,21 @@
 # pairs: rsiw,*
 #
 # A peer makes its FPDUs itself. Right ones work; each kind of wrong message gets its
-# Terminate, and then the connection ends.
+# Terminate, and then the connection ends. Terminates are counted by their error, whichever end has sent them.
 
 . /tests/lib.sh
 
 mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
-plan $((${#cases[@]} + 7))
+# The counters are those of rsiw.
+counted=()
+[ "$RSIW_DRIVER" != rsiw ] || mapfile -t counted < <(python3 /tests/wire/counted.py --list)
+plan $((${#cases[@]} + ${#counted[@]} + 7 + (${#counted[@]} > 0)))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 run "a consumer listens" server_up 7180
 told_by "right and wrong FPDUs" python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
+[ "${#counted[@]}" = 0 ] || told_by "Terminates by error" python3 /tests/wire/counted.py "$DEV" "$ADDR" 7180
 peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
 run "a consumer with a large buffer listens" server_up 7184
 told_by "a large buffer" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
