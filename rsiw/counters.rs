@@ -43,21 +43,23 @@ macro_rules! counters {
 
 /// Declares the counters of Terminates by their error, which the RFCs may have several codes for.
 macro_rules! terminate_counters {
-    ($($(#[$doc:meta])* ($tx:literal, $rx:literal): $($code:ident)|*,)*) => {
-        const TERMINATE_NAMES: &[[&CStr; 2]] = &[$([$tx, $rx],)*];
+    ($(($tx:literal, $rx:literal): $($code:ident)|+,)* others: ($tx_others:literal, $rx_others:literal),) => {
+        const TERMINATE_NAMES: &[[&CStr; 2]] = &[$([$tx, $rx],)* [$tx_others, $rx_others]];
 
-        /// The row of a code in [`TERMINATE_NAMES`]; `None`: it has none.
-        fn terminate_row(code: TermCode) -> Option<usize> {
-            const ROWS: &[&[TermCode]] = &[$(&[$(TermCode::$code),*],)*];
-            ROWS.iter().position(|codes| codes.contains(&code))
+        /// The row of a code in [`TERMINATE_NAMES`], `OTHERS` if it has none of its own.
+        fn terminate_row(code: TermCode) -> usize {
+            const OTHERS: usize = TERMINATE_NAMES.len() - 1;
+            const ROWS: [&[TermCode]; OTHERS] = [$(&[$(TermCode::$code),+],)*];
+            ROWS.iter().position(|codes| codes.contains(&code)).unwrap_or(OTHERS)
         }
     };
 }
 
 /// All counters of a device: first those that queue pairs have ([`Traffic`]), then the device's
-/// ([`Counters`]), and Terminates by their error ([`Terminates`]), which are optional: who looks
-/// for one error has it shown.
-pub(crate) const NAMES: &[StatDesc] = &{
+/// ([`Counters`]), and Terminates by their error ([`Terminates`]). These are optional, so that a
+/// counter set has room for its queue pairs (`StatDesc::optional`); an administrator enables those
+/// of interest.
+pub(crate) const STATS: &[StatDesc] = &{
     const ERRORS: usize = TERMINATE_NAMES.len();
     const DEVICE: usize = Traffic::COUNT;
     const SENT: usize = DEVICE + Counters::COUNT;
@@ -137,14 +139,12 @@ impl Terminates {
     /// Counts a Terminate. Context: any.
     #[cold]
     pub(crate) fn count(&self, code: TermCode) {
-        // The last row is of all codes that have no row.
-        let row = terminate_row(code).unwrap_or(self.0.len() - 1);
-        if let Some(counter) = self.0.get(row) {
+        if let Some(counter) = self.0.get(terminate_row(code)) {
             counter.add(1);
         }
     }
 
-    /// The values, in the order of [`NAMES`].
+    /// The values, in the order of [`STATS`].
     pub(crate) fn values(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().map(Counter::get)
     }
@@ -317,41 +317,41 @@ counters! {
 }
 
 terminate_counters! {
-    /// An STag that is not valid.
+    // An STag that is not valid.
     (c"tx_terminates_stag", c"rx_terminates_stag"): READ_INVALID_STAG | TAGGED_INVALID_STAG,
-    /// Access beyond a buffer.
+    // Access beyond a buffer.
     (c"tx_terminates_bounds", c"rx_terminates_bounds"): READ_BOUNDS | TAGGED_BOUNDS,
-    /// Access without the right to it.
+    // Access without the right to it.
     (c"tx_terminates_access", c"rx_terminates_access"): READ_ACCESS,
-    /// An STag of another stream.
+    // An STag of another stream.
     (c"tx_terminates_stream", c"rx_terminates_stream"):
         READ_NOT_ASSOCIATED | TAGGED_NOT_ASSOCIATED,
-    /// A TO that wraps.
+    // A TO that wraps.
     (c"tx_terminates_wrap", c"rx_terminates_wrap"): READ_TO_WRAP | TAGGED_TO_WRAP,
-    /// An STag that cannot be invalidated.
+    // An STag that cannot be invalidated.
     (c"tx_terminates_invalidate", c"rx_terminates_invalidate"):
         CANNOT_INVALIDATE | OPERATION_CANNOT_INVALIDATE,
-    /// A version of RDMAP or DDP.
+    // A version of RDMAP or DDP.
     (c"tx_terminates_version", c"rx_terminates_version"):
         RDMAP_VERSION | TAGGED_VERSION | UNTAGGED_VERSION,
-    /// An opcode that is not expected.
+    // An opcode that is not expected.
     (c"tx_terminates_opcode", c"rx_terminates_opcode"): UNEXPECTED_OPCODE,
-    /// A queue number that is not known.
+    // A queue number that is not known.
     (c"tx_terminates_qn", c"rx_terminates_qn"): INVALID_QN,
-    /// A message for which there is no buffer.
+    // A message for which there is no buffer.
     (c"tx_terminates_no_buffer", c"rx_terminates_no_buffer"): NO_BUFFER,
-    /// An MSN out of range.
+    // An MSN out of range.
     (c"tx_terminates_msn", c"rx_terminates_msn"): MSN_RANGE,
-    /// A message offset that is not valid.
+    // A message offset that is not valid.
     (c"tx_terminates_mo", c"rx_terminates_mo"): INVALID_MO,
-    /// A message longer than its buffer.
+    // A message longer than its buffer.
     (c"tx_terminates_too_long", c"rx_terminates_too_long"): MESSAGE_TOO_LONG,
-    /// A wrong CRC.
+    // A wrong CRC.
     (c"tx_terminates_crc", c"rx_terminates_crc"): MPA_CRC,
-    /// An FPDU that does not begin where it should.
+    // An FPDU that does not begin where it should.
     (c"tx_terminates_framing", c"rx_terminates_framing"): MPA_FPDU_START,
-    /// Terms of a connection that this end cannot meet, or the peer.
+    // Terms of a connection that this end cannot meet, or the peer.
     (c"tx_terminates_terms", c"rx_terminates_terms"): MPA_INSUFFICIENT_IRD | MPA_NO_MATCHING_RTR,
-    /// All others.
-    (c"tx_terminates_other", c"rx_terminates_other"): ,
+    // All others.
+    others: (c"tx_terminates_other", c"rx_terminates_other"),
 }

@@ -45,7 +45,7 @@ impl Driver for Rsiw {
     type Conn = Conn;
     type Listener = cm::Listener<Stream>;
 
-    const PORT_STATS: &'static [StatDesc] = counters::NAMES;
+    const PORT_STATS: &'static [StatDesc] = counters::STATS;
     const SETTINGS: &'static [&'static CStr] = settings::NAMES;
     const TEXTS: &'static [&'static CStr] = &[c"tls_names"];
 

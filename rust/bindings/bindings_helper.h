@@ -34,4 +34,5 @@
 #include "../ksock/ksock.h"
 
 /* Constants that bindgen does not find, because of their casts. */
+const size_t RUST_CONST_HELPER_NLMSG_DEFAULT_SIZE = NLMSG_DEFAULT_SIZE;
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;

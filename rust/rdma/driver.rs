@@ -75,7 +75,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The driver's part of a listening endpoint.
     type Listener: ListenerOps<Self>;
 
-    /// The names of the counters that [`Driver::port_stats`] reads.
+    /// The counters that [`Driver::port_stats`] reads, optional ones last.
     const PORT_STATS: &'static [StatDesc] = &[];
 
     /// The names of the device's settings, at most 32. Each is a file in `settings/` of the

@@ -76,6 +76,17 @@ def payload(kind):
     return part, fpdus
 
 
+def crc_of(directory):
+    """The kernel's function for CRCs on this processor, and what it takes of a host for a MiB, by the
+    payload of an FPDU; nothing if it was not measured."""
+    try:
+        with open(f"{directory}/crc", encoding="ascii") as file:
+            name, *ns = file.read().split()
+    except FileNotFoundError:
+        return "", {}
+    return name, {of: float(each) / 1000 * MIB / of for of, each in zip((SEGMENT, LARGE), ns)}
+
+
 def spread(values):
     """A median with its standard error in per cent, and the rounds that bring that to 3 %."""
     middle = statistics.median(values)
@@ -125,7 +136,12 @@ def main():
         ciphers[point].append(cipher * 1e6 / RATE / mib)
 
     print("Kernel and drivers of both hosts together, us of a processor for a MiB, medians.")
-    print("Without the cipher, which is in C here.\n")
+    print("Without the cipher, which is in C here.")
+    name, crcs = crc_of(directory)
+    if crcs:
+        print(f"CRCs by {name}, measured in a host program, take each host {crcs[SEGMENT]:.0f} us/MiB with FPDUs")
+        print(f"of a segment, {crcs[LARGE]:.0f} with large ones. Here is no such instruction, so crc=0 is measured.")
+    print()
     for point in sorted(costs):
         metric, size, kind = point
         print(f"{metric} {size} {kind}: {spread(list(costs[point].values()))}")
@@ -133,6 +149,10 @@ def main():
         ratios = [cost / tcp[r] for r, cost in costs[point].items() if r in tcp]
         if ratios and kind != "tcp":
             print(f"    to TCP: {spread(ratios)}")
+            if crcs and "crc=0" in kind and not kind.startswith("siw"):
+                crc = 2 * crcs[SEGMENT if "large_fpdu=0" in kind else LARGE]
+                print(f"    with the host program's CRCs on both hosts {statistics.median(costs[point].values()) + crc:.4g}, "
+                      f"to TCP {statistics.median((c + crc) / tcp[r] for r, c in costs[point].items() if r in tcp):.2f}")
         print("    by round: " + ", ".join(f"{cost:.0f}" for cost in costs[point].values()))
         if any(ciphers[point]):
             print(f"    and the cipher: {spread(ciphers[point])}")

@@ -175,8 +175,10 @@ impl StatDesc {
         })
     }
 
-    /// Makes an optional counter of that name: the core shows it only when an administrator has
-    /// asked for it (`rdma statistic set link ... optional-counters`), and not in sysfs.
+    /// Makes an optional counter of that name. The core shows it once an administrator has enabled
+    /// it (`rdma statistic set link ... optional-counters`), and neither in sysfs nor in a counter
+    /// set. Optional counters come behind the others: sysfs takes a counter's place among those
+    /// that it shows for its index.
     pub const fn optional(name: &'static CStr) -> Self {
         let mut desc = Self::new(name);
         desc.0.flags = bindings::ib_stat_flag_IB_STAT_FLAG_OPTIONAL;
@@ -188,42 +190,61 @@ impl StatDesc {
         self.0.flags & bindings::ib_stat_flag_IB_STAT_FLAG_OPTIONAL != 0
     }
 
-    /// How many octets of netlink messages it takes: of that with the values, and of that with the
-    /// state of optional counters.
-    const fn room(&self) -> (usize, usize) {
-        // An attribute has a header of 4 octets, and is filled up to a multiple of 4.
-        const U8: usize = 8;
-        const U32: usize = 8;
-        const U64: usize = 12;
-        const NEST: usize = 4;
+    /// Octets of the name as a netlink attribute, in an entry of a table.
+    const fn entry(&self) -> usize {
         let mut len = 0;
         // SAFETY: `new` was given a string, which is static, and ends with a zero.
         while unsafe { *self.0.name.add(len) } != 0 {
             len += 1;
         }
-        let name = NEST + 4 + (len + 1).next_multiple_of(4);
-        let optional = match self.is_optional() {
-            true => U8,
-            false => 0,
-        };
-        (name + U64, name + U32 + optional)
+        attr::NEST + attr::string(len)
     }
 
-    /// Whether the core's netlink messages about these counters have room for all of them. It puts
-    /// each into one message of a page, and fails if there is too little room.
+    /// Whether the core can show these counters, and optional ones come last. It puts all of them
+    /// into one netlink message (drivers/infiniband/core/nldev.c): their values
+    /// (`RDMA_NLDEV_CMD_STAT_GET`), if all are enabled; which of them are enabled
+    /// (`RDMA_NLDEV_CMD_STAT_GET_STATUS`); and the values of those that are not optional with the
+    /// queue pairs of a counter set. If there is too little room, the first two fail, and a list of
+    /// sets does not come to its end.
     pub(crate) const fn fit(all: &[Self]) -> bool {
-        // A page, without what a socket buffer needs of it at its end.
-        const PAGE: usize = 4096 - 384;
-        // The message's header; index and name of the device, which has up to 64 octets, and its
-        // port; the header of the table.
-        const HEAD: usize = 16 + 8 + (4 + 64) + 8 + 4;
-        let (mut values, mut states, mut i) = (HEAD, HEAD, 0);
+        /// Queue pairs of a set for which there has to be room.
+        const QPS: usize = 100;
+        const NAME: usize = bindings::IB_DEVICE_NAME_MAX as usize - 1;
+        // Index and name of the device, its port, and the table.
+        const HEAD: usize = attr::U32 + attr::string(NAME) + attr::U32 + attr::NEST;
+        // The set's entry, number, mode, type or process, and table of queue pairs.
+        const SET: usize =
+            2 * attr::NEST + 4 * attr::U32 + attr::NEST + QPS * (attr::NEST + attr::U32);
+        let (mut values, mut states, mut of_set, mut i) = (HEAD, HEAD, HEAD + SET, 0);
+        let mut in_order = true;
         while i < all.len() {
-            let (value, state) = all[i].room();
-            values += value;
-            states += state;
+            let entry = all[i].entry();
+            values += entry + attr::U64;
+            states += entry + attr::U32;
+            if all[i].is_optional() {
+                states += attr::U8;
+            } else {
+                of_set += entry + attr::U64;
+                in_order = in_order && (i == 0 || !all[i - 1].is_optional());
+            }
             i += 1;
         }
-        values <= PAGE && states <= PAGE
+        let room = bindings::NLMSG_DEFAULT_SIZE;
+        in_order && values <= room && states <= room && of_set <= room
+    }
+}
+
+/// Octets of netlink attributes: a header of 4, and the value, filled up to a multiple of 4.
+mod attr {
+    pub(super) const NEST: usize = 4;
+    pub(super) const U8: usize = 4 + 4;
+    pub(super) const U32: usize = 4 + 4;
+    /// On processors that can load 8 octets from any address, as those with Rust can. Others align
+    /// it.
+    pub(super) const U64: usize = 4 + 8;
+
+    /// A string of that length, with its zero.
+    pub(super) const fn string(len: usize) -> usize {
+        4 + (len + 1).next_multiple_of(4)
     }
 }

@@ -121,7 +121,7 @@ impl<D: Driver> Ops<D> {
         const {
             assert!(
                 StatDesc::fit(D::PORT_STATS),
-                "the core's messages have no room for so many counters"
+                "optional counters come last, and the core's messages have no room for more"
             )
         };
         let Ok(num) = D::PORT_STATS.len().try_into() else {
@@ -139,7 +139,8 @@ impl<D: Driver> Ops<D> {
         for (i, desc) in D::PORT_STATS.iter().enumerate() {
             if desc.is_optional() {
                 let (word, bit) = (i / c_ulong::BITS as usize, i % c_ulong::BITS as usize);
-                // SAFETY: Nobody else has the structure yet. Its bitmap has `num` bits.
+                // SAFETY: Nobody else has the structure yet. Its bitmap has `num` bits,
+                // and `i` is less.
                 unsafe { *(*stats).is_disabled.add(word) |= 1 << bit };
             }
         }

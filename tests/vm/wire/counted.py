@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """Terminates are counted by their error: each one in its optional counter, and in no other.
 
-    counted.py DEVICE ADDRESS PORT    against rping's server there
-    counted.py --list                 prints the names of the tests
+    counted.py DEVICE ADDRESS PORT LARGE    against rping's server there, and one with a large buffer at
+                                            port LARGE
+    counted.py --list                       prints the names of the tests
 
 Prints "ok NAME" or "not ok NAME" for each error.
 """
 
 import json
+import os
+import struct
 import subprocess
 import sys
 import time
@@ -18,7 +21,7 @@ from fpdu import Failed, Peer, check
 # A case of fpdu.py with the Terminate that it makes the device send.
 SENT = {"stag": "write_unknown_stag", "bounds": "response_other_offset", "stream": "write_to_another",
         "wrap": "write_wraps", "invalidate": "invalidate_of_another", "version": "rdmap_version",
-        "opcode": "reserved_opcode", "qn": "queue", "msn": "number_zero", "mo": "offset_skips",
+        "opcode": "reserved_opcode", "qn": "queue", "no_buffer": "reads_beyond_ird", "msn": "number_zero", "mo": "offset_skips",
         "too_long": "too_long", "crc": "bad_crc", "framing": "length_too_short",
         "other": "read_short_header"}
 # Terminates that the device gets: layer and Error Type, Error Code (RFC 5040 s4.8, RFC 5041 s7.2, RFC 5044 s8,
@@ -49,6 +52,8 @@ class Counters:
         check(not self.now(), f"shown: {self.now()}")
         rdma("set", "link", self.link, "optional-counters", ",".join(NAMES))
         check(sorted(self.now()) == sorted(NAMES), f"shown: {sorted(self.now())}")
+        files = os.listdir(f"/sys/class/infiniband/{self.link.replace('/', '/ports/')}/hw_counters")
+        check("tx_terminates" in files and not set(NAMES) & set(files), f"in sysfs: {files}")
         said = subprocess.run(["rdma", "statistic", "mode", "supported", "link", self.link],
                               capture_output=True, text=True, check=True).stdout
         check(sorted(NAMES) == sorted(said.split("optional-counters")[1].replace(",", " ").split()), said)
@@ -76,22 +81,23 @@ class Counters:
 
 def sent(counters, where, error):
     before = counters.now()
-    fpdu.CASES[SENT[error]](Peer(*where))
+    address, *ports = where
+    fpdu.CASES[SENT[error]](Peer(address, ports[error == "no_buffer"]))
     counters.grew_alone(f"tx_terminates_{error}", 1, before)
 
 
 def received(counters, where, error):
     before = counters.now()
     for code in RECEIVED[error]:
-        peer = Peer(*where)
+        peer = Peer(*where[:2])
         peer.send(fpdu.untagged(fpdu.TERMINATE, bytes((*code, 0, 0)), queue=2))
         check(peer.next() == b"", "an answer to a Terminate")
     counters.grew_alone(f"rx_terminates_{error}", len(RECEIVED[error]), before)
 
 
 def main():
-    device, address, port = (sys.argv[1:] + ["", ""])[:3]
-    counters, where = Counters(device), (address, int(port or 0))
+    device, address, *ports = sys.argv[1:] + [""]
+    counters, where = Counters(device), (address, *map(int, filter(None, ports)))
     cases = [("are shown when asked for", counters.show_all)]
     for way, errors, play in (("sent", SENT, sent), ("received", RECEIVED, received)):
         cases += [(f"{way}: {error}", lambda play=play, error=error: play(counters, where, error))
@@ -105,7 +111,9 @@ def main():
         try:
             case()
             print("ok Terminates by error", name, flush=True)
-        except (Failed, OSError, IndexError, KeyError, subprocess.SubprocessError) as e:
+        # As in fpdu.py; what the tool prints may be no JSON.
+        except (Failed, OSError, IndexError, KeyError, ValueError, struct.error,
+                subprocess.SubprocessError) as e:
             print(f"# {e!r}"[:300])
             print("not ok Terminates by error", name, flush=True)
             failed = True

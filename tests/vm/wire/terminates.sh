@@ -10,19 +10,17 @@
 . /tests/lib.sh
 
 mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
-# The counters are those of rsiw.
-counted=()
-[ "$RSIW_DRIVER" != rsiw ] || mapfile -t counted < <(python3 /tests/wire/counted.py --list)
-plan $((${#cases[@]} + ${#counted[@]} + 7 + (${#counted[@]} > 0)))
+mapfile -t counted < <(python3 /tests/wire/counted.py --list)
+plan $((${#cases[@]} + ${#counted[@]} + 8))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 run "a consumer listens" server_up 7180
 told_by "right and wrong FPDUs" python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
-[ "${#counted[@]}" = 0 ] || told_by "Terminates by error" python3 /tests/wire/counted.py "$DEV" "$ADDR" 7180
 peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
 run "a consumer with a large buffer listens" server_up 7184
 told_by "a large buffer" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
+told_by "Terminates by error" python3 /tests/wire/counted.py "$DEV" "$ADDR" 7180 7184
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182
 server_up 7182
