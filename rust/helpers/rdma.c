@@ -286,11 +286,17 @@ bool rust_helper_rdma_current_may_all(void)
 /*
  * Copies of memory that others may change meanwhile. The compiler must not know
  * that these are copies when it compiles the caller, or it might read twice.
+ *
+ * By memmove(), though they never overlap: on x86 without FSRM, memcpy() copies
+ * from the end to the beginning where the source's lowest address octet is less
+ * than that of the destination. With an FPDU's header of some octets between two
+ * pieces of payload that is so for every other piece, and a processor reads
+ * ahead in one direction only.
  */
 
 void rust_helper_copy_bytes(void *dst, const void *src, size_t len)
 {
-	memcpy(dst, src, len);
+	memmove(dst, src, len);
 }
 
 /* Copies up to a word's bytes in order, visible only after all earlier writes. */
