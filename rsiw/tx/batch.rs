@@ -20,8 +20,13 @@ const OVERHEAD: usize = 2 + 18 + 3 + 4;
 /// Octets of an FPDU around a ULPDU that needs no pad: length and CRC.
 const FRAME: usize = 2 + 4;
 
-/// The least that [`Transport::whole_packets`] returns for a full batch.
-const LEAST_END: usize = TxBatch::MAX_LEN / 2;
+/// Octets of the longest FPDU without markers. A batch of a large FPDU is no longer, though it has
+/// room for more, and so have TCP's packets where a segment has 1448 octets: what is left of them
+/// would be another FPDU, of some hundred octets, which costs more than a packet now and then.
+const LARGE: usize = FRAME + iwarp::MAX_ULPDU as usize;
+
+/// The least that [`Transport::whole_packets`] returns for [`LARGE`].
+const LEAST_END: usize = LARGE / 2;
 
 /// How much of what there is to send is in the batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -164,7 +169,7 @@ enum Next {
 /// The length of a batch that TCP sends in packets of its largest size: at least [`LEAST_END`], and
 /// a multiple of 4.
 fn end_of_packets(transport: &impl Transport, layout: &mut Layout) -> usize {
-    let packets = || transport.whole_packets(TxBatch::MAX_LEN) & !3;
+    let packets = || transport.whole_packets(LARGE) & !3;
     *layout.end.get_or_insert_with(packets)
 }
 
