@@ -43,7 +43,10 @@ macro_rules! counters {
 
 /// Declares the counters of Terminates by their error, which the RFCs may have several codes for.
 macro_rules! terminate_counters {
-    ($(($tx:literal, $rx:literal): $($code:ident)|+,)* others: ($tx_others:literal, $rx_others:literal),) => {
+    (
+        $(($tx:literal, $rx:literal): $($code:ident)|+,)*
+        others: ($tx_others:literal, $rx_others:literal),
+    ) => {
         const TERMINATE_NAMES: &[[&CStr; 2]] = &[$([$tx, $rx],)* [$tx_others, $rx_others]];
 
         /// The row of a code in [`TERMINATE_NAMES`], `OTHERS` if it has none of its own.
