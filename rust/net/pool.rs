@@ -4,17 +4,21 @@
 //!
 //! TCP reads a page until the peer has acknowledged its bytes, so a batch goes on with another one
 //! meanwhile. A fresh page costs more than the copy into it: with `init_on_alloc`, which
-//! distributions switch on, the kernel zeroes it first. So filled pages wait in a [`PagePool`], in
-//! a ring, and most are free again when their turn comes.
+//! distributions switch on, the kernel zeroes it first. So filled pages wait in a [`PagePool`], and
+//! most are free again when their turn comes.
 //!
-//! The ring grows when a page is still read at its turn, and shrinks after several rounds without
-//! such a page, because a short ring stays in the processor's cache. When the ring is one slot too
-//! short, TCP still reads each page when its turn comes, and a whole round takes fresh pages. So
-//! its length is mostly between the one that is needed and twice that, and about one page of a
-//! hundred is a fresh one.
+//! The pages that were filled last wait in a short ring, which stays in the processor's cache. A
+//! page that is still read at its turn there moves to a long ring. So as long as little is in
+//! flight, few pages take turns, however much was in flight at other times.
+//!
+//! The long ring grows when a page is still read at its turn, and shrinks after several rounds
+//! without such a page. When it is one slot too short, TCP still reads each page when its turn
+//! comes, and a whole round takes fresh pages. So its length is mostly between the one that is
+//! needed and twice that, and about one page of a hundred is a fresh one.
 
 use crate::{bindings, pages::PageRef, partial::PartialPages};
 use core::{
+    ops::Range,
     ptr,
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
@@ -27,12 +31,16 @@ use kernel::{error::Result, prelude::*, sync::Arc};
 /// It has no lock: a slot changes hands by one atomic exchange. Context: any.
 pub struct PagePool {
     /// INVARIANT: Null, or a reference that [`PageRef::into_raw`] gave away to this slot.
+    ///
+    /// The first [`PagePool::LEAST`] are the short ring, those behind them the long one.
     slots: [AtomicPtr<bindings::page>; PagePool::MOST],
-    /// The slot whose turn it is.
+    /// The slots whose turn it is, of the short ring and of the long one.
     at: AtomicUsize,
-    /// Slots of the ring, from the first one: [`PagePool::LEAST`] to [`PagePool::MOST`].
+    at_long: AtomicUsize,
+    /// Slots of both rings together: [`PagePool::LEAST`] to [`PagePool::MOST`].
     width: AtomicUsize,
-    /// Pages in a row that were free at their turn, since the ring was last tried a slot shorter.
+    /// Pages in a row that were free at their turn in one of the rings, since the long one was last
+    /// tried a slot shorter.
     hits: AtomicUsize,
     /// The number of batches that use the pool.
     users: AtomicUsize,
@@ -41,14 +49,15 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    /// Slots of a new pool: pages of 32 KiB, as many as a few batches have.
+    /// Slots of the short ring: pages of 32 KiB, as many as a few batches have.
     const LEAST: usize = 8;
 
     /// The most slots: the pages that TCP's limit for the send buffer of one connection lets be in
     /// flight (`tcp_wmem`, 4 MiB), and a few more.
     const MOST: usize = 144;
 
-    /// After this many rounds without a page that is still read, the ring is tried a slot shorter.
+    /// After as many pages as these rounds have, none of them still read, the long ring is tried a
+    /// slot shorter.
     const ROUNDS: usize = 8;
 
     /// Makes an empty pool. Context: sleeping. Errors: `ENOMEM`.
@@ -56,6 +65,7 @@ impl PagePool {
         let pool = init!(Self {
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; Self::MOST],
             at: AtomicUsize::new(0),
+            at_long: AtomicUsize::new(Self::LEAST),
             width: AtomicUsize::new(Self::LEAST),
             hits: AtomicUsize::new(0),
             users: AtomicUsize::new(0),
@@ -69,46 +79,68 @@ impl PagePool {
         &self.partial
     }
 
-    /// Puts a filled page in the place of the one that has waited longest. Returns that one, with
-    /// its old content, if nobody reads it any more; drops it otherwise.
+    /// Takes a filled page, and returns one, with its old content, that nobody reads any more:
+    /// the one that has waited longest in one of the rings. If both are still read, returns none.
     ///
-    /// Concurrent calls may together change the ring's length by one less than each alone would,
-    /// which does no harm.
+    /// Concurrent calls may together change the long ring's length by one less than each alone
+    /// would, which does no harm.
     pub(crate) fn exchange(&self, full: PageRef) -> Option<PageRef> {
         let width = self.width.load(Ordering::Relaxed);
-        let within = |at| if at < width { at } else { 0 };
-        let next = |at| Some(within(within(at) + 1));
-        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
-        let at = match self.at.fetch_update(set, get, next) {
-            Ok(at) | Err(at) => within(at),
-        };
-        let old = self
-            .slots
-            .get(at)
-            .and_then(|slot| Self::swap(slot, Some(full)))?;
-        if old.is_exclusive() {
-            if self.hits.fetch_add(1, Ordering::Relaxed) >= Self::ROUNDS * width {
-                self.hits.store(0, Ordering::Relaxed);
-                self.shorten(width);
-            }
-            return Some(old);
+        let mut old = self.swap_next(&self.at, 0..Self::LEAST, full)?;
+        if !old.is_exclusive() {
+            old = self.exchange_long(width, old)?;
         }
-        self.hits.store(0, Ordering::Relaxed);
-        if width < Self::MOST {
-            let _ = self.widen(width, width + 1);
+        if self.hits.fetch_add(1, Ordering::Relaxed) >= Self::ROUNDS * width {
+            self.hits.store(0, Ordering::Relaxed);
+            self.shorten(width);
+        }
+        Some(old)
+    }
+
+    /// As [`Self::exchange`], for the long ring, with `width` slots of both rings.
+    fn exchange_long(&self, width: usize, full: PageRef) -> Option<PageRef> {
+        // A ring that has no slot yet begins with one.
+        let ring = Self::LEAST..width.max(Self::LEAST + 1);
+        match self.swap_next(&self.at_long, ring, full) {
+            Some(old) if old.is_exclusive() => return Some(old),
+            // The ring has grown by this slot.
+            None if width > Self::LEAST => {}
+            _ => {
+                self.hits.store(0, Ordering::Relaxed);
+                if width < Self::MOST {
+                    let _ = self.widen(width, width + 1);
+                }
+            }
         }
         None
     }
 
-    /// Changes the ring's length. Errors: another thread was faster.
+    /// Puts a page into the slot whose turn it is in the ring of slots `ring`, and returns the one
+    /// that was there.
+    fn swap_next(&self, at: &AtomicUsize, ring: Range<usize>, new: PageRef) -> Option<PageRef> {
+        let within = |at| match ring.contains(&at) {
+            true => at,
+            false => ring.start,
+        };
+        let next = |at| Some(within(within(at) + 1));
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let at = match at.fetch_update(set, get, next) {
+            Ok(at) | Err(at) => within(at),
+        };
+        self.slots
+            .get(at)
+            .and_then(|slot| Self::swap(slot, Some(new)))
+    }
+
+    /// Changes the length of both rings together. Errors: another thread was faster.
     fn widen(&self, from: usize, to: usize) -> Result<usize, usize> {
         self.width
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
     }
 
-    /// Takes the last slot out of a ring of `width` slots, unless it has the fewest. A thread that
-    /// is about to use that slot may leave a page there. It stays until the ring grows or the last
-    /// user leaves.
+    /// Takes the last slot out of the long ring, if it has one; `width` are those of both rings. A
+    /// thread that is about to use that slot may leave a page there. It stays until the ring grows
+    /// or the last user leaves.
     fn shorten(&self, width: usize) {
         if width > Self::LEAST && self.widen(width, width - 1).is_ok() {
             drop(
@@ -124,8 +156,8 @@ impl PagePool {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one batch less. When the last one leaves, the ring shrinks to the fewest slots, and
-    /// the pages of the others are freed as soon as nobody reads them any more.
+    /// Counts one batch less. When the last one leaves, the long ring ends, and its pages are freed
+    /// as soon as nobody reads them any more.
     pub(crate) fn leave(&self) {
         // Acquire and release: this thread sees the pages that others put into slots before they
         // left.
