@@ -229,6 +229,9 @@ beside_siw() { [[ " ${RSIW_DRIVER_PEER:-} $RSIW_DRIVER " = *" siw "* ]]; }
 on_rsiw() { if [ "$RSIW_DRIVER" = rsiw ]; then "$@"; else peer_sh "$*"; fi; }
 on_siw() { if [ "$RSIW_DRIVER" = siw ]; then "$@"; else peer_sh "$*"; fi; }
 crc_errors() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/rx_crc_errors 2>/dev/null || echo 0; }
+# show_optional COUNTER: the device has it shown. optional COUNTER: prints its value.
+show_optional() { rdma statistic set link "$DEV/1" optional-counters "$1"; }
+optional() { rdma statistic show link "$DEV/1" | grep -oP "(?<= $1 )\d+"; }
 # The TCP sockets of the kernel, which no process has, with octets that wait unread: a line for each.
 unread() { ss -Htnp | awk '$2 > 0 && !/users:/ { print $2, $4, $5 }'; }
 # Prints the sockets in which the same octets have waited for three seconds, whenever there are any. A consumer

@@ -15,13 +15,14 @@ cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
 # Cases with a consumer that prints its events (prog/naming.c).
 told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
-plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 23))
+plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 25))
 
 # The driver repeats the RTR for a peer that says nothing for this time. The time is long, as a peer may be slow
 # here, where five of them begin at once.
 INITIATOR_WAIT=$(limit 6)
 export INITIATOR_WAIT
 run "load the driver" load_driver "initiator_wait_ms=${INITIATOR_WAIT}000" || exit 1
+run "have Terminates for bad terms shown" show_optional tx_terminates_terms
 # initiator CASE,... ADDRESS PORT
 initiator() {
 	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT
@@ -41,6 +42,9 @@ told() {
 told_by "a consumer's events over IPv4" told "$ADDR" 7250
 told_by "a consumer's events over IPv6" told "$ADDR6" 7260
 port=7240
+# too_deep and no_rtr_in_common, over each of IPv4 and IPv6.
+terms_counted() { [ "$(optional tx_terminates_terms)" = 4 ]; }
+run "Terminates for bad terms are counted" terms_counted
 run "repeated_rtr" peer_end repeated_rtr 40
 run "unrepeated_rtr" peer_end unrepeated_rtr 40
 run "silence, $ADDR" peer_end silence 60
