@@ -66,7 +66,7 @@ module! {
             description: "MPA revision to connect with (1 or 2)",
         },
         tx_budget_kib: u32 {
-            default: 256,
+            default: 1024,
             description: "KiB that the worker sends for a QP at a time, before others have their \
                 turn (64 to 16384)",
         },
