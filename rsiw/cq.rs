@@ -160,7 +160,6 @@ pub(crate) struct CqStatus {
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
-    size: u32,
     #[pin]
     state: SpinLockIrq<State>,
     /// Fires when the event of a moderated CQ is due. Started by those who notify.
@@ -211,7 +210,6 @@ impl Cq {
             delayed: 0,
         };
         Ok(pin_init!(Self {
-            size,
             state <- new_spinlock_irq!(state, "rsiw_cq"),
             timer <- new_hrtimer!("rsiw_cq_timer"),
             handle,
@@ -226,7 +224,8 @@ impl Cq {
         let ok = match &mut st.ring {
             Ring::User(ring) => !st.overflowed && ring.put(place, &user_cqe(tag, c)),
             Ring::Kernel { slots, .. } => {
-                let slot = &mut slots[(place & (self.size - 1)) as usize];
+                let mask = slots.len() - 1;
+                let slot = &mut slots[place as usize & mask];
                 let free = slot.is_none();
                 if free {
                     *slot = Some(KernelCqe {
@@ -301,7 +300,8 @@ impl Cq {
             return Err(EINVAL);
         };
         while out.free() > 0 {
-            let Some(cqe) = slots[(*get & (self.size - 1)) as usize].take() else {
+            let mask = slots.len() - 1;
+            let Some(cqe) = slots[*get as usize & mask].take() else {
                 break;
             };
             *get = get.wrapping_add(1);
@@ -324,6 +324,24 @@ impl Cq {
         // meanwhile, and finds the timer about to be stopped, this gives that event, too.
         self.timer.cancel_sync();
         Self::fire(self.clone());
+    }
+
+    /// Has a process' completions go to `new` from now on, at the positions that follow those of
+    /// the old ring, and with the event armed that was armed there. What is in the old ring stays
+    /// there, for the process to take out first: so nothing that it may write to is read, and
+    /// nothing is copied with interrupts off. An overflow lasts. Context: sleeping. Errors:
+    /// `EINVAL` for a kernel consumer's queue.
+    pub(crate) fn replace_ring(&self, new: CompletionRing) -> Result {
+        // The old ring is freed without the lock.
+        let _old = {
+            let st = &mut *self.state.lock();
+            let Ring::User(ring) = &mut st.ring else {
+                return Err(EINVAL);
+            };
+            new.take_arming(ring);
+            core::mem::replace(ring, new)
+        };
+        Ok(())
     }
 
     /// Stops the timer: the consumer destroys the CQ, which no QP uses any more. Context: sleeping.

@@ -184,6 +184,13 @@ impl CompletionRing {
         self.0.tail32(0).store_relaxed(notify::NOT);
     }
 
+    /// Arms events as the process has them armed in `old`, which this ring replaces.
+    pub(crate) fn take_arming(&self, old: &Self) {
+        let word = old.0.tail32(0).load_relaxed();
+        let known = notify::SOLICITED | notify::NEXT_COMPLETION;
+        self.0.tail32(0).store_relaxed(word & known);
+    }
+
     /// Arms events for a process that asks by a verb and not by a store.
     pub(crate) fn arm(&self, solicited_only: bool) {
         let how = if solicited_only {
@@ -279,6 +286,14 @@ mod tests {
         assert!(!ring.wants_event(true));
         ring.arm(false);
         assert!(ring.wants_event(false));
+        // A ring that replaces this one has the events armed that were armed here.
+        for (word, any, solicited) in [(0, false, false), (1, false, true), (2, true, true)] {
+            ring.0.tail32(0).store_relaxed(word | 0xf0);
+            let new = CompletionRing::new(4)?;
+            new.take_arming(&ring);
+            assert!(new.wants_event(false) == any && new.wants_event(true) == solicited);
+            assert!(new.0.tail32(0).load_relaxed() == word);
+        }
         Ok(())
     }
 }

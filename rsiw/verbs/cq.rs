@@ -19,6 +19,20 @@ pub(crate) struct Object {
     _held: Held,
 }
 
+/// Makes a ring of `size` completions, and tells the process how to map it. Context: sleeping.
+fn shared_ring(size: u32, udata: &mut Udata<'_, Rsiw>) -> Result<CompletionRing> {
+    udata.require_out(core::mem::size_of::<CreateCqResp>())?;
+    let ring = CompletionRing::new(size)?;
+    let cq_key = udata.share(ring.mem())?;
+    udata.respond(&CreateCqResp {
+        // Neither the provider nor the kernel uses this number.
+        cq_id: 0,
+        num_cqe: size,
+        cq_key,
+    })?;
+    Ok(ring)
+}
+
 impl CqOps<Rsiw> for Object {
     /// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
     ///
@@ -43,18 +57,7 @@ impl CqOps<Rsiw> for Object {
         new.set_entries(size);
         let consumer = Consumer::of(&user);
         let ring = match user {
-            Some(udata) => {
-                udata.require_out(core::mem::size_of::<CreateCqResp>())?;
-                let ring = CompletionRing::new(size)?;
-                let cq_key = udata.share(ring.mem())?;
-                udata.respond(&CreateCqResp {
-                    // Neither the provider nor the kernel uses this number.
-                    cq_id: 0,
-                    num_cqe: size,
-                    cq_key,
-                })?;
-                Some(ring)
-            }
+            Some(udata) => Some(shared_ring(size, udata)?),
             None => None,
         };
         let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;
@@ -71,6 +74,22 @@ impl CqOps<Rsiw> for Object {
     fn modify(self: &Arc<Self>, count: u16, period_us: u16) -> Result {
         self.cq.moderate(count, period_us);
         Ok(())
+    }
+
+    /// Gives a process' queue a new ring; see [`Cq::replace_ring`]. A stream of completions goes on
+    /// meanwhile, and none is lost. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a bad size or a short response buffer, `ENOMEM`, `EFAULT`. The queue is as it
+    /// was then.
+    fn resize(self: &Arc<Self>, entries: u32, udata: &mut Udata<'_, Rsiw>) -> Result<u32> {
+        if entries == 0 {
+            return Err(EINVAL);
+        }
+        let size = ring_size(entries, max::CQE)?;
+        self.cq.replace_ring(shared_ring(size, udata)?)?;
+        Ok(size)
     }
 
     fn destroy(self: &Arc<Self>) -> Result {

@@ -206,6 +206,13 @@ pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
         Err(crate::errno::unsupported())
     }
 
+    /// Gives a process' queue room for at least `entries` completions, and returns for how many.
+    /// What it shares by `user` takes the place of what it has shared before. Context: sleeping;
+    /// one call at a time for a queue.
+    fn resize(self: &Arc<Self>, _entries: u32, _user: &mut Udata<'_, D>) -> Result<u32> {
+        Err(crate::errno::unsupported())
+    }
+
     /// Destroys a completion queue, which no queue pair uses any more. Context: sleeping.
     fn destroy(self: &Arc<Self>) -> Result {
         Ok(())

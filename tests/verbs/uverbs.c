@@ -77,6 +77,33 @@ int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us)
 	return command(cq->context, &cmd, sizeof(cmd));
 }
 
+int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, size_t len)
+{
+	struct {
+		struct ib_uverbs_resize_cq_resp core;
+		uint8_t driver[32];
+	} resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_resize_cq cq;
+	} cmd = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_RESIZE_CQ,
+			.in_words = sizeof(cmd) / 4, .out_words = (sizeof(resp.core) + len) / 4,
+		},
+		.cq = { .response = (uintptr_t)&resp, .cq_handle = cq->handle, .cqe = want },
+	};
+	int e;
+
+	CHECK(len <= sizeof(resp.driver), "an answer of %zu octets", len);
+	e = command(cq->context, &cmd, sizeof(cmd));
+	if (e)
+		return e;
+	*cqe = resp.core.cqe;
+	memcpy(answer, resp.driver, len);
+	return 0;
+}
+
 static struct ib_uverbs_attr attr_of(uint16_t id, uint16_t len, uint64_t data)
 {
 	return (struct ib_uverbs_attr) {

@@ -64,7 +64,7 @@ struct test {
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[], moderate_tests[],
-	qp_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
+	resize_tests[], qp_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], big_tests[],
 	stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
@@ -229,6 +229,8 @@ int reg_dmabuf(struct ibv_pd *pd, int fd, uint64_t offset, size_t len, uint64_t 
 	       struct ibv_mr *mr);
 int dereg(struct ibv_mr *mr);
 int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us);
+/* ibv_resize_cq() to at least "want" entries; *cqe is how many, and "answer" the driver's part. */
+int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, size_t len);
 
 /* wr.c: work requests and completions */
 void post(struct conn *c, enum ibv_wr_opcode op, uint64_t id, unsigned int flags,

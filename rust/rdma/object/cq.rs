@@ -4,7 +4,10 @@
 
 use super::{vector::Vector, CoreObject, CorePtr, Object, Shares};
 use crate::{owner::Consumer, Driver};
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 use rdma_bindings as bindings;
 
 /// A completion queue (`struct ib_cq`).
@@ -13,7 +16,8 @@ pub(crate) type CqObject<D> = Object<bindings::ib_cq, CqState<D>>;
 pub(crate) struct CqState<D: Driver> {
     pub(crate) data: Arc<D::Cq>,
     pub(crate) handle: CqHandle,
-    pub(crate) _shares: Shares,
+    /// What a process can map. The lock has one resize at a time.
+    pub(crate) shares: Pin<KBox<Mutex<Shares>>>,
 }
 
 /// A completion queue that is being created.

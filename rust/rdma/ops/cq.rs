@@ -17,7 +17,7 @@ use crate::{
     wc::WcSlots,
 };
 use core::ptr;
-use kernel::prelude::*;
+use kernel::{new_mutex, prelude::*};
 use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
@@ -56,11 +56,14 @@ impl<D: Driver> Ops<D> {
         attr: CqAttr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
-        let mut shares = Shares::default();
         let consumer = match udata.is_null() {
             true => Consumer::Kernel,
             false => Consumer::Process,
         };
+        let shares = KBox::pin_init(
+            new_mutex!(Shares::default(), "rdma_cq_shares"),
+            consumer.flags(),
+        )?;
         // SAFETY: The core has set the `device` of the queue that it creates. `cq` stays valid
         // until the core frees it. It does so when this fails or `destroy_cq` has succeeded, and
         // the handles are revoked before that. `udata` is null or that of the verb in progress, and
@@ -73,7 +76,7 @@ impl<D: Driver> Ops<D> {
             let made = D::Cq::create(
                 dev,
                 &attr,
-                Udata::new(udata, Some(&mut shares)).as_mut(),
+                Udata::new(udata, Some(&mut *shares.lock())).as_mut(),
                 &mut NewCq::new(cq, &handle),
             );
             match made {
@@ -81,7 +84,7 @@ impl<D: Driver> Ops<D> {
                     let state = CqState {
                         data,
                         handle: handle.clone(),
-                        _shares: shares,
+                        shares,
                     };
                     CqObject::<D>::init(cq, state);
                     handle.open();
@@ -126,6 +129,34 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { CqObject::<D>::state(cq) };
         errno(state.data.modify(count, period))
+    }
+
+    /// The `resize_user_cq` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn resize_user_cq(
+        cq: *mut bindings::ib_cq,
+        entries: u32,
+        udata: *mut bindings::ib_udata,
+    ) -> i32 {
+        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile. `udata` is
+        // that of the verb in progress, and the shares become part of the queue, which is of its
+        // context. Only this stores the size of a process' queue, under the lock; the core reads
+        // it, to show it.
+        errno(unsafe {
+            let state = CqObject::<D>::state(cq);
+            let mut shares = state.shares.lock();
+            let mut new = Shares::default();
+            Udata::new(udata, Some(&mut new))
+                .ok_or(EINVAL)
+                .and_then(|mut udata| state.data.resize(entries, &mut udata))
+                .map(|entries| {
+                    (*cq).cqe = entries.try_into().unwrap_or(i32::MAX);
+                    *shares = new;
+                })
+        })
     }
 
     /// The `destroy_cq` operation.

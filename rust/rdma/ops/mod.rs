@@ -89,6 +89,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         create_cq: Some(Ops::<D>::create_cq),
         destroy_cq: Some(Ops::<D>::destroy_cq),
         modify_cq: Some(Ops::<D>::modify_cq),
+        resize_user_cq: Some(Ops::<D>::resize_user_cq),
         poll_cq: Some(Ops::<D>::poll_cq),
         req_notify_cq: Some(Ops::<D>::req_notify_cq),
 
