@@ -8,6 +8,7 @@ use crate::{
     counters::{Counters, Terminates},
     limit::Limit,
     mem::Regions,
+    rests::Rests,
     settings::Settings,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -52,47 +53,33 @@ pub(crate) struct Limits {
 
 /// Work queues of the module, shared by its devices.
 pub(crate) struct Workqueues {
-    /// Receives bulk data. Of high priority, as it takes over the work of a softirq.
+    /// Receives bulk data, and what waits for a late receive. Of high priority, as it takes over
+    /// the work of a softirq.
     pub(crate) rx: Workqueue,
-    /// Does the same in turn with processes, and runs the timers of late receives.
-    pub(crate) rx_in_turn: Workqueue,
     /// Runs tx for callers that cannot. Writeback may depend on it.
     pub(crate) tx: Workqueue,
-    /// Does the same in turn with processes, and runs work that nobody waits for.
-    pub(crate) tx_in_turn: Workqueue,
-    /// Sets up and ends connections of kernel consumers, and those that have no consumer yet.
+    /// When work of these two leaves a processor to processes.
+    pub(crate) rests: Rests,
+    /// Sets up and ends connections of kernel consumers, and those that have no consumer yet. Runs
+    /// the timers of tx.
     pub(crate) cm: Workqueue,
-    /// Sets up and ends connections of processes.
+    /// Sets up and ends connections of processes, and runs the timers of their tx.
     pub(crate) cm_of_processes: Workqueue,
 }
 
 impl Workqueues {
     /// Makes the work queues of the module. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
+        // One item at a time on each CPU, so that all wait while one rests. (Under memory pressure
+        // a rescuer runs one at a time as well, so none may wait for another one anyway.)
+        let of_high_priority = WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM;
         Ok(Self {
             // It runs on the CPU where the data came in. It is dropped, and so drained, before
             // `tx`, which it wakes.
-            rx: Workqueue::new(
-                c"rsiw_rx",
-                WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
-                0,
-            )?,
-            rx_in_turn: Workqueue::new(
-                c"rsiw_rx_in_turn",
-                WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
-                0,
-            )?,
+            rx: Workqueue::new(c"rsiw_rx", of_high_priority, 1)?,
             // It runs on the CPU that queued the work, whose cache has the data.
-            tx: Workqueue::new(
-                c"rsiw_tx",
-                WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM,
-                0,
-            )?,
-            tx_in_turn: Workqueue::new(
-                c"rsiw_tx_in_turn",
-                WqFlags::PERCPU | WqFlags::MEM_RECLAIM,
-                0,
-            )?,
+            tx: Workqueue::new(c"rsiw_tx", of_high_priority, 1)?,
+            rests: Rests::new()?,
             // Connections are set up concurrently; those that need an order have one (`cm::Order`).
             cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
             cm_of_processes: Workqueue::new(
@@ -101,14 +88,6 @@ impl Workqueues {
                 0,
             )?,
         })
-    }
-
-    /// The work queue for tx at this moment. Context: any.
-    pub(crate) fn tx_now(&self) -> &Workqueue {
-        match in_turn() {
-            true => &self.tx_in_turn,
-            false => &self.tx,
-        }
     }
 
     /// The work queue that sets up and ends connections of `consumer`. A step of a process'
@@ -121,20 +100,6 @@ impl Workqueues {
             Consumer::Kernel => &self.cm,
         }
     }
-}
-
-/// Whether work that is queued at this moment runs in turn with processes, and not at high
-/// priority.
-///
-/// Work has high priority for seven eighths of the time. Otherwise a process that polls for
-/// completions would take half of a processor from the work that makes them. For one eighth of the
-/// time it has normal priority. Otherwise a peer that reads or writes, or another process with much
-/// to send, would have a processor to itself. That eighth is the same for tx and for bulk receive,
-/// or one of them, at high priority, would take the other's turns. Context: any.
-pub(crate) fn in_turn() -> bool {
-    const PERIOD_MS: u32 = 512;
-    const IN_TURN_MS: u32 = PERIOD_MS / 8;
-    kext::jiffies_ms() % PERIOD_MS < IN_TURN_MS
 }
 
 /// The shared state of one RDMA device.

@@ -17,6 +17,7 @@ mod names;
 mod pd;
 mod qp;
 mod queue;
+mod rests;
 mod ring;
 mod rnic;
 mod rx;

@@ -232,7 +232,6 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
     // The actors have cancelled the bulk work items of their streams, so the queues should have
     // none left. Flush them all the same, and what they may have woken.
     dev.workqueues.rx.flush();
-    dev.workqueues.rx_in_turn.flush();
     flush(dev);
 }
 

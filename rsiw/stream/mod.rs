@@ -129,13 +129,9 @@ pub(crate) struct Stream {
     tx: TxLock<Option<Sender>>,
     #[pin]
     tx_work: Work<Stream>,
-    /// Receive bulk data: at high priority, and in turn with processes. Two items, as one item on
-    /// two work queues could run on both at once, and `cancel_sync` would wait for one of the runs
-    /// only.
+    /// Receives bulk data.
     #[pin]
-    bulk: OwnedWork<Stream, { receive::BULK }>,
-    #[pin]
-    bulk_in_turn: OwnedWork<Stream, { receive::BULK_IN_TURN }>,
+    bulk: OwnedWork<Stream>,
     /// Rate at which data comes.
     bulk_detector: bulk::BulkDetector,
     /// Looks for the receive that a Send waits for. Armed only with the socket locked.
@@ -194,7 +190,6 @@ impl Stream {
                 tx: TxLock::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
                 bulk <- new_owned_work!("rsiw_bulk"),
-                bulk_in_turn <- new_owned_work!("rsiw_bulk_in_turn"),
                 bulk_detector: bulk::BulkDetector::new(),
                 late_timer <- new_delayed_work!("rsiw_late_timer"),
                 late_timer_armed: AtomicBool::new(false),

@@ -44,8 +44,7 @@ impl Stream {
     /// the tx lock.
     pub(super) fn await_memory(self: &Arc<Self>) {
         const MS: u32 = 20;
-        self.poll_timer
-            .arm(&self.dev().workqueues.tx_in_turn, self.clone(), MS);
+        self.arm_poll(MS);
     }
 
     /// Arms the timer that flushes late posts. A process posts receives into its mapping without
@@ -58,8 +57,13 @@ impl Stream {
             return;
         }
         end.pause = (end.pause * 2).clamp(FIRST, LAST);
-        self.poll_timer
-            .arm(&self.dev().workqueues.tx_in_turn, self.clone(), end.pause);
+        self.arm_poll(end.pause);
+    }
+
+    /// Arms the timer, on a work queue of normal priority. Context: any.
+    fn arm_poll(self: &Arc<Self>, ms: u32) {
+        let queue = self.dev().workqueues.cm_of(self.owner.consumer());
+        self.poll_timer.arm(queue, self.clone(), ms);
     }
 
     /// Stops the timer for good. Context: sleeping; no lock is held that the timer's function

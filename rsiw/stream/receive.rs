@@ -9,7 +9,6 @@
 
 use super::{Conn, Stream};
 use crate::{
-    device,
     rx::{RunOutcome, Rx},
     transport::Transport,
     wr::Status,
@@ -18,10 +17,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use kernel::sync::{Arc, ArcBorrow};
 use kext::work::{DelayedWorkItem, OwnedWorkItem};
 use net::LockedSock;
-
-/// The work item that receives bulk data, and the one that does so in turn with processes.
-pub(super) const BULK: u64 = 1;
-pub(super) const BULK_IN_TURN: u64 = 2;
 
 /// The timer of a Send that waits for its receive.
 pub(super) const LATE: u64 = 1;
@@ -34,20 +29,16 @@ const BULK_LEN: usize = 32 << 10;
 /// senders get the socket lock.
 pub(super) const BULK_BUDGET: usize = 1 << 20;
 
-impl OwnedWorkItem<BULK> for Stream {
+impl OwnedWorkItem for Stream {
     fn run(this: Arc<Self>) {
-        this.receive_some();
-    }
-}
-
-impl OwnedWorkItem<BULK_IN_TURN> for Stream {
-    fn run(this: Arc<Self>) {
+        let _run = this.dev().workqueues.rests.begin();
         this.receive_some();
     }
 }
 
 impl DelayedWorkItem<LATE> for Stream {
     fn expire(this: Arc<Self>) {
+        let _run = this.dev().workqueues.rests.begin();
         // Clear the mark first: data that finds no receive from here on arms the timer again.
         this.late_timer_armed.store(false, Relaxed);
         this.receive_some();
@@ -108,7 +99,7 @@ impl Stream {
         } else if let Some(ms) = self.next_look(sk) {
             if !self.late_timer_armed.swap(true, Relaxed) {
                 self.late_timer
-                    .arm(&self.dev().workqueues.rx_in_turn, self.clone(), ms);
+                    .arm(&self.dev().workqueues.rx, self.clone(), ms);
             }
         } else if transport.at_eof(sk) {
             let rx = self.rx.get_mut(sk).and_then(Option::as_mut);
@@ -200,11 +191,7 @@ impl Stream {
 
     /// Has a work item receive. Context: socket locked, and rx is not stopped.
     fn receive_in_bulk(self: &Arc<Self>) {
-        let queues = &self.dev().workqueues;
-        match device::in_turn() {
-            true => self.bulk_in_turn.queue(&queues.rx_in_turn, self.clone()),
-            false => self.bulk.queue(&queues.rx, self.clone()),
-        };
+        self.bulk.queue(&self.dev().workqueues.rx, self.clone());
     }
 
     /// Receives up to about [`BULK_BUDGET`] octets, if callbacks have left any. Run by work items,
@@ -265,11 +252,10 @@ impl Stream {
             .and_then(Rx::stop)
     }
 
-    /// Ends the work items and the timer, after [`Self::stop_rx`]. Context: sleeping; the socket is
+    /// Ends the work item and the timer, after [`Self::stop_rx`]. Context: sleeping; the socket is
     /// not locked.
     pub(super) fn end_receiving(&self) {
         self.late_timer.cancel_sync();
         self.bulk.cancel_sync();
-        self.bulk_in_turn.cancel_sync();
     }
 }

@@ -31,10 +31,9 @@ enum Ended {
 impl Stream {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        // It fails only if the work is queued already, which serves as well. (The work may run from
-        // one queue and be queued on the other. If it runs there, too, it finds tx locked.)
+        // It fails only if the work is queued already, which serves as well.
         self.trace_tx(trace::Tx::Wake);
-        let _ = self.dev().workqueues.tx_now().queue().enqueue(self.clone());
+        let _ = self.dev().workqueues.tx.queue().enqueue(self.clone());
     }
 
     /// Runs tx for a process. If another actor runs tx, that one does the work. Context: sleeping,
@@ -144,6 +143,7 @@ impl WorkItem for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let _run = this.dev().workqueues.rests.begin();
         this.flush_notify();
         this.run_for(this.dev().settings.tx_budget());
     }

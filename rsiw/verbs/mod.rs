@@ -83,10 +83,9 @@ impl Driver for Rsiw {
     fn detach(dev: &Arc<Rnic>) {
         cm::shutdown(&dev.conns);
         // Queued tx work refers to the device. No queue pair is left to queue more. But the last
-        // run of tx may have queued itself again, on either queue, during the first round.
+        // run of tx may have queued itself again, during the first round.
         for _ in 0..2 {
             dev.workqueues.tx.flush();
-            dev.workqueues.tx_in_turn.flush();
         }
     }
 

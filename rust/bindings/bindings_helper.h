@@ -15,6 +15,7 @@
 #include <linux/pid.h>
 #include <linux/ratelimit.h>
 #include <linux/rtnetlink.h>
+#include <linux/sched/stat.h>
 #include <linux/skbuff.h>
 #include <linux/smp.h>
 #include <linux/vmalloc.h>

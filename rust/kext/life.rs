@@ -166,6 +166,21 @@ pub fn jiffies_ms() -> u32 {
     unsafe { bindings::jiffies_ms() }
 }
 
+/// Nanoseconds of the monotonic clock (`ktime_get()`). Context: any.
+pub fn monotonic_ns() -> u64 {
+    // SAFETY: The function has no requirements.
+    let ns = unsafe { bindings::ktime_get() };
+    // CAST: The clock begins at 0 and only goes forward.
+    ns as u64
+}
+
+/// Whether this CPU has no other task to run than the caller (`single_task_running()`). Context:
+/// a task that stays on this CPU; a task that does not gets a hint.
+pub fn is_only_task() -> bool {
+    // SAFETY: The function only reads the state of the CPU.
+    unsafe { bindings::single_task_running() }
+}
+
 /// The number of CPUs that are online (`num_online_cpus()`).
 pub fn online_cpus() -> u32 {
     // SAFETY: The function has no requirements.

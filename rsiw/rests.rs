@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rests: how the driver's workers leave a processor to processes.
+//!
+//! Workers of tx and of bulk receive have a high priority. Otherwise a process that polls for
+//! completions would take half of a processor from the work that makes them. But then a peer that
+//! reads or writes, or another process with much to send, would have a processor to itself. So when
+//! workers have had a processor for [`WORK_NS`], and another task wants it, they sleep for
+//! [`REST_NS`].
+//!
+//! The work queues run one item at a time on each processor. So the items behind the one that rests
+//! wait, and keep their order. They do not run at a low priority instead: they would have to wait
+//! there for the work of other queue pairs whose priority is high, with the socket's lock held or
+//! with data that is not acknowledged, until TCP takes what the peer has sent for lost.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use kernel::{
+    cpu::{nr_cpu_ids, CpuId},
+    prelude::*,
+    time::{delay::fsleep, Delta},
+};
+
+/// Nanoseconds that workers have a processor before they rest.
+const WORK_NS: u64 = 60_000_000;
+
+/// Nanoseconds of a rest, at most.
+const REST_NS: u64 = 4_000_000;
+
+/// Microseconds after which a worker that rests looks whether it is the only one that wants the
+/// processor. Then the rest ends.
+const LOOK_US: i64 = 1000;
+
+/// What the workers of one processor have had of it, in cache lines of its own. Only they write it:
+/// that of tx and that of bulk receive. If one of them runs while the other one waits for a lock or
+/// for memory, the time is counted for both, or for one of them only.
+#[repr(align(64))]
+struct Cpu {
+    /// Nanoseconds of work since `since`.
+    busy: AtomicU64,
+    /// When the count began, by the monotonic clock.
+    since: AtomicU64,
+    /// When the rest ends, or has ended.
+    rest_end: AtomicU64,
+}
+
+/// The accounts of all processors.
+pub(crate) struct Rests {
+    cpus: KVec<Cpu>,
+}
+
+/// A run of a worker. Its time is counted when this is dropped.
+#[must_use]
+pub(crate) struct Run<'a> {
+    cpu: &'a Cpu,
+    began: u64,
+}
+
+impl Cpu {
+    const fn new() -> Self {
+        Self {
+            busy: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            rest_end: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a rest is due at `now`: workers have had so much, and that was more than half of the
+    /// time since the count began. Then, or if it was less, the count begins anew.
+    fn is_due(&self, now: u64) -> bool {
+        if self.busy.load(Relaxed) < WORK_NS {
+            return false;
+        }
+        self.busy.store(0, Relaxed);
+        now.saturating_sub(self.since.swap(now, Relaxed)) < 2 * WORK_NS
+    }
+
+    fn is_resting(&self, now: u64) -> bool {
+        now < self.rest_end.load(Relaxed)
+    }
+
+    /// Sleeps until the rest has ended. Returns the time.
+    fn sleep(&self) -> u64 {
+        loop {
+            let now = kext::monotonic_ns();
+            if !self.is_resting(now) {
+                return now;
+            }
+            fsleep(Delta::from_micros(LOOK_US));
+            if kext::is_only_task() {
+                self.rest_end.store(0, Relaxed);
+            }
+        }
+    }
+
+    fn add(&self, ns: u64) {
+        let busy = self.busy.load(Relaxed).saturating_add(ns);
+        self.busy.store(busy, Relaxed);
+    }
+}
+
+impl Rests {
+    /// Makes the accounts. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let count = nr_cpu_ids() as usize;
+        let mut cpus = KVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            cpus.push(Cpu::new(), GFP_KERNEL)?;
+        }
+        Ok(Self { cpus })
+    }
+
+    /// Begins a run of a worker, after a rest if one is due or under way. Context: a worker that is
+    /// bound to its processor, without locks.
+    pub(crate) fn begin(&self) -> Option<Run<'_>> {
+        let cpu = self.cpus.get(CpuId::current().as_u32() as usize)?;
+        let mut began = cpu.sleep();
+        // A task that comes later waits for the next count.
+        if cpu.is_due(began) && !kext::is_only_task() {
+            cpu.rest_end.store(began.saturating_add(REST_NS), Relaxed);
+            began = cpu.sleep();
+        }
+        Some(Run { cpu, began })
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let ns = kext::monotonic_ns().saturating_sub(self.began);
+        self.cpu.add(ns);
+    }
+}
+
+#[kunit_tests(rsiw_rests)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_rest_is_due_after_much_work() {
+        let cpu = Cpu::new();
+        // The first count began long ago.
+        cpu.add(WORK_NS);
+        assert!(!cpu.is_due(1000 * MS));
+        cpu.add(WORK_NS - 1);
+        assert!(!cpu.is_due(1060 * MS));
+        cpu.add(1);
+        assert!(cpu.is_due(1060 * MS));
+        // The count has begun anew.
+        assert!(!cpu.is_due(1060 * MS));
+        cpu.add(WORK_NS);
+        assert!(cpu.is_due(1060 * MS + 2 * WORK_NS - 1));
+    }
+
+    #[test]
+    fn work_that_leaves_half_of_the_time_needs_no_rest() {
+        let cpu = Cpu::new();
+        let mut now = 1000 * MS;
+        for _ in 0..1000 {
+            cpu.add(MS);
+            now += 2 * MS;
+            assert!(!cpu.is_due(now));
+        }
+    }
+
+    #[test]
+    fn rests_end() {
+        let cpu = Cpu::new();
+        let begin = kext::monotonic_ns();
+        assert!(!cpu.is_resting(begin));
+        cpu.rest_end.store(begin + 3 * REST_NS, Relaxed);
+        assert!(cpu.is_resting(begin) && !cpu.is_resting(begin + 3 * REST_NS));
+        let end = cpu.sleep();
+        // It may have been the only task.
+        assert!(end >= begin + 3 * REST_NS || cpu.rest_end.load(Relaxed) == 0);
+    }
+
+    #[test]
+    fn runs_are_counted() -> Result {
+        let rests = Rests::new()?;
+        for _ in 0..3 {
+            let run = rests.begin();
+            assert!(run.is_some());
+            fsleep(Delta::from_millis(2));
+        }
+        // The thread may have been moved meanwhile.
+        let sum: u64 = rests.cpus.iter().map(|cpu| cpu.busy.load(Relaxed)).sum();
+        assert!(sum >= 6 * MS);
+        Ok(())
+    }
+}
