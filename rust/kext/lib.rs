@@ -35,8 +35,8 @@ pub use copy::crc32c;
 pub use defer::Deferred;
 pub use idtable::IdTable;
 pub use life::{
-    in_task, is_only_task, jiffies_ms, monotonic_ns, online_cpus, random_u32, random_u64, rcu_barrier,
-    Core,
+    in_task, is_only_task, jiffies_ms, monotonic_ns, online_cpus, random_u32, random_u64,
+    rcu_barrier, Core,
 };
 pub use revocable::Revocable;
 pub use work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem, Workqueue, WqFlags};

@@ -154,11 +154,12 @@ static void end(struct writer *w)
 /* Larger, smaller, and with completions in more than one ring. */
 static void t_resize(struct side *s)
 {
-	struct ring old;
+	const struct conn_opts o = { .scq_size = 16 };
 	static struct writer w;
+	struct ring old;
 	int i;
 
-	if (begin(s, &w, &(struct conn_opts){ .scq_size = 16 })) {
+	if (begin(s, &w, &o)) {
 		write_some(&w, 0, 10);
 		taken(&w, 4);
 		sleep_ms(QUIET_MS);
@@ -192,10 +193,11 @@ static void t_resize(struct side *s)
 /* The new ring overflows when it has no room, and not before. */
 static void t_overflow(struct side *s)
 {
+	const struct conn_opts o = { .scq_size = 2 };
 	static struct writer w;
 	int event;
 
-	if (begin(s, &w, &(struct conn_opts){ .scq_size = 2 })) {
+	if (begin(s, &w, &o)) {
 		resize_to(&w, 32);
 		write_some(&w, 0, 32);
 		taken(&w, 32);
@@ -214,13 +216,14 @@ static void t_overflow(struct side *s)
 /* An event that was armed before comes for a completion in the new ring. */
 static void t_events(struct side *s)
 {
+	const struct conn_opts o = { .events = true };
 	struct pollfd pfd = { .events = POLLIN };
 	static struct writer w;
 	struct ibv_cq *cq;
 	void *context;
 	int i;
 
-	if (begin(s, &w, &(struct conn_opts){ .events = true })) {
+	if (begin(s, &w, &o)) {
 		pfd.fd = w.c.channel->fd;
 		CALL(ibv_req_notify_cq(w.c.scq, 0));
 		for (i = 0; i < 2; i++) {
@@ -281,10 +284,11 @@ static void *resize_often(void *arg)
 static void t_busy(struct side *s)
 {
 	static struct writer w;
+	const struct conn_opts o = { .scq_size = 64 };
 	uint64_t posted = 0, end_ms;
 	pthread_t thread;
 
-	if (begin(s, &w, &(struct conn_opts){ .scq_size = 64 })) {
+	if (begin(s, &w, &o)) {
 		CHECK(!pthread_create(&thread, NULL, resize_often, &w), "no thread");
 		end_ms = now_ms() + wait_ms;
 		while (w.first || w.at + 1 < RINGS || w.next < posted) {

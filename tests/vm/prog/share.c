@@ -25,7 +25,7 @@ int main(int argc, char **argv)
 {
 	double begin, at, before, longest = 0;
 	unsigned long done = 0;
-	volatile int i;
+	int i;
 
 	if (argc != 2) {
 		fputs("usage: share SECONDS\n", stderr);
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	begin = before = at = now();
 	while (at - begin < atof(argv[1])) {
 		for (i = 0; i < 1000; i++)
-			;
+			__asm__ volatile("" : : : "memory");
 		done++;
 		at = now();
 		if (at - before > longest)
