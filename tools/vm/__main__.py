@@ -65,8 +65,8 @@ def parse_args():
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--append", default="", help="add to the kernel command line")
     parser.add_argument("--insns", action="store_true",
-                        help="count the instructions that guests execute in modules (tools/vm/insns.c), for jobs "
-                             "that read the counts: perf/insns; emulation only")
+                        help="count the instructions that guests execute in the kernel (tools/vm/insns.c), for jobs "
+                             "that read the counts: perf/insns, perf/kernel; emulation only")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--together", action="store_true",
                         help="run several lanes of jobs in parallel, one for each processor, and one more "

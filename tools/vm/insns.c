@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * insns.so: a plugin of QEMU's emulator that counts the instructions a guest executes in modules of its kernel.
- * When the guest executes the marker (tests/vm/prog/insns-mark.c), the counts since the last marker are added to
- * the file out=PATH: for each block of instructions its address in hexadecimal, the number of instructions executed
- * there, and how often the block was; and then a line "mark". Addresses are those of amd64, with KASLR: modules have the last gigabyte.
+ * insns.so: a plugin of QEMU's emulator that counts the instructions a guest executes in its kernel and in the
+ * kernel's modules. When the guest executes the marker (tests/vm/prog/insns-mark.c), the counts since the last marker
+ * are added to the file out=PATH: for each block of instructions its address in hexadecimal, the number of instructions
+ * executed there, and how often the block was; and then a line "mark". Addresses are those of amd64: the kernel and its
+ * modules have the last two gigabytes.
  *
  * A block that an exception leaves early counts in full. QEMU's header is in no package of Debian, so what is
  * used of version 4 of its interface (QEMU 10) is declared here.
@@ -33,8 +34,8 @@ size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size
 
 EXPORT int qemu_plugin_version = 4;
 
-#define MODULES_BEGIN 0xffffffffc0000000ull
-#define MODULES_END 0xffffffffff000000ull
+#define KERNEL_BEGIN 0xffffffff80000000ull
+#define KERNEL_END 0xffffffffff000000ull
 
 /* A block, once translated. The same block may be translated again, and then has another of these. */
 struct block {
@@ -82,7 +83,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	size_t insns = qemu_plugin_tb_n_insns(tb);
 
 	(void)id;
-	if (address >= MODULES_BEGIN && address < MODULES_END) {
+	if (address >= KERNEL_BEGIN && address < KERNEL_END) {
 		struct block *block = calloc(1, sizeof(*block));
 
 		if (!block)

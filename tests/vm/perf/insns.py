@@ -66,4 +66,5 @@ def main():
                 print(count, name, file=file)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,13 +9,14 @@
 # hosts are meanwhile. The three take turns, ROUNDS times (vm-run --env), SECONDS_EACH a
 # measurement, of which the medians count. siw uses no CRCs, so rsiw runs with
 # and without. KINDS, SIZES: some of them, or "tcp mtls" (NFS over TCP with TLS), "rsiw tls=3", and either over
-# IPsec, "tcp esp". It asserts only that everything runs.
+# IPsec, "tcp esp". PROFILE: so many threads and functions of either host that have most of its time; it takes a
+# part of it, so that the figures are not those of a run without. It asserts only that everything runs.
 
 . /tests/lib.sh
 . /tests/nfs/lib
 . /tests/perf/lib
 
-: "${ROUNDS:=3}" "${SECONDS_EACH:=4}" "${DEPTH:=4}"
+: "${ROUNDS:=3}" "${SECONDS_EACH:=4}" "${DEPTH:=4}" "${PROFILE:=0}"
 kinds=("tcp" "rsiw" "rsiw crc=0" "rsiw large_fpdu=0" "rsiw crc=0 large_fpdu=0" "siw")
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
 [[ " ${kinds[*]} " != *" siw "* ]] || [ -e /build/siw.ko ] || skip_all "no siw.ko to compare with (make siw-peer)"
@@ -32,11 +33,13 @@ both_ticks() { echo "$(ticks) $(peer_sh "$(declare -f ticks); ticks")"; }
 # read_all KIND SIZE: a line of results.
 read_all() {
 	local before after
+	[ "$PROFILE" = 0 ] || profile_begin || return
 	before=$(both_ticks)
 	fio --name=read --filename="$MNT/file" --readonly --rw=read --bs="$2" --direct=1 \
 		--ioengine=libaio --iodepth="$DEPTH" --time_based --runtime="$SECONDS_EACH" \
 		--output-format=json --output="$WORK/fio" || { cat "$WORK/fio"; return 1; }
 	after=$(both_ticks)
+	[ "$PROFILE" = 0 ] || profile_end
 	python3 - "$WORK/fio" "$1" "$2" "$before $after" <<-'END' | tee -a "$results"
 		import json, os, sys
 		path, kind, size, ticks = sys.argv[1:]
@@ -48,7 +51,9 @@ read_all() {
 		cost = sum(busy) * 1000 / os.sysconf("SC_CLK_TCK") / mib
 		print(size, kind, f"{read['bw_bytes'] / 2**20:.2f}",
 		      *(f"{b / e:.3f}" for b, e in zip(busy, every)), f"{cost:.2f}", sep="\t")
+		open("/tmp/moved", "w").write(f"{mib}")
 	END
+	[ "$PROFILE" = 0 ] || LIMIT=60 profile_show "$(cat /tmp/moved)" 14 "$PROFILE"
 }
 
 round() {
@@ -75,7 +80,7 @@ round() {
 prepare "${kinds[@]}" || exit 1
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
-		LIMIT=120 run "round $r: $kind" round "$kind"
+		LIMIT=$((120 + (PROFILE ? 180 : 0))) run "round $r: $kind" round "$kind"
 	done
 done
 

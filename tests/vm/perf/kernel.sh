@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 900
+# kernel: stock
+# pairs: rsiw,rsiw
+#
+# The instructions that the kernel and its modules take on either host for a read over NFS, or for a MiB of bulk: the
+# sum, that of each module, and the functions that have most of them. Other than time they do not depend on what the
+# machine does besides; but a copy of a word and a switch of tasks count as one instruction and as a few. The emulator
+# counts:
+#
+#     tools/vm-run test -v --insns --env "KINDS=tcp,rsiw crc=0" --env "CASES=nfs-16384 bulk-65536" perf/kernel
+#
+# KINDS: tcp, or rsiw with its parameters; this processor has no instructions for CRCs, so with crc=1 the kernel takes
+# them octet by octet. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE, RDMA Writes or what iperf3 sends. TOP: so many
+# functions. It asserts only that everything runs.
+
+. /tests/lib.sh
+. /tests/nfs/lib
+: "${KINDS:=tcp,rsiw crc=0}" "${CASES:=nfs-16384 nfs-262144 bulk-65536}" "${DEPTH:=4}" "${TOP:=40}"
+IFS=, read -ra kinds <<<"$KINDS"
+read -ra cases <<<"$CASES"
+plan $((${#kinds[@]} * (1 + 2 * ${#cases[@]})))
+
+mark() { both insns-mark; }
+marks() { grep -c '^mark$' "/out/insns-$RSIW_SIDE"; }
+mark
+[ -s /out/insns-a ] || { echo "Bail out! the emulator does not count: see vm-run --insns"; exit 1; }
+
+# once KIND WHAT SIZE COUNT: so many reads or messages.
+once() {
+	local program=(iperf3 -c "$PEER" -p 18515 -l "$3" -n "$(($3 * $4))")
+	if [ "$2" = nfs ]; then
+		fio --name=read --filename="$MNT/file" --readonly --rw=read --bs="$3" --direct=1 --ioengine=libaio \
+			--iodepth="$DEPTH" --size=16M --io_size="$(($3 * $4))" --output="$WORK/client" ||
+			{ cat "$WORK/client"; return 1; }
+		return
+	fi
+	if [ "$1" = tcp ]; then
+		peer_bg server iperf3 -s -1 -p 18515
+	else
+		program=(ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4" "$PEER")
+		peer_bg server ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4"
+	fi
+	server_up 18515 || return
+	"${program[@]}" >"$WORK/client" 2>&1 || { cat "$WORK/client" "$WORK/server"; return 1; }
+	peer_end server 20 >"$WORK/ended" || { cat "$WORK/ended"; return 1; }
+}
+# measure KIND WHAT SIZE: the counts of the shorter of two runs are taken off those of the longer one, so what begins
+# and ends a program is in neither. $WORK/first has the number of the marker before, $WORK/units what to divide by.
+measure() {
+	local few=64 many=512
+	[ "$3" -lt 65536 ] || [ "$2" = nfs ] || few=256 many=2048
+	once "$1" "$2" "$3" "$few" || return
+	marks >"$WORK/first"
+	mark && once "$1" "$2" "$3" "$few" && mark && once "$1" "$2" "$3" "$many" && mark || return
+	if [ "$2" = nfs ]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
+}
+# evaluate SIDE CASE:FIRST:KIND UNITS TOP
+evaluate() { python3 -S -B /tests/perf/kernel.py "/out/insns-$1" "$2" "$3" "$4"; }
+evaluate_both() {
+	local first units
+	first=$(<"$WORK/first") units=$(<"$WORK/units")
+	echo "--- this host"
+	evaluate a "$first" "$units" "$TOP"
+	echo "--- the peer"
+	peer_sh "$(declare -f evaluate); evaluate b $first $units $TOP"
+}
+up() {
+	# shellcheck disable=SC2086 # a module and its parameters
+	[ "$1" = tcp ] || both with $1 || return
+	on_server "serve_nfs ${1%% *} && head -c 16M /dev/zero >\$EXPORT/file" || return
+	if [ "$1" = tcp ]; then mount_nfs_tcp 4.2; else mount_nfs 4.2; fi || return
+	# A server that has just begun lets no file be opened for some seconds.
+	cat "$MNT/file" >/dev/null
+}
+down() {
+	umount_nfs && on_server stop_nfs || return
+	[ "$1" = tcp ] || both eval "rdma link del bench && rmmod rsiw"
+}
+for kind in "${kinds[@]}"; do
+	LIMIT=60 run "$kind: a server" up "$kind" || exit 1
+	for case in "${cases[@]}"; do
+		LIMIT=120 run "$kind: $case" measure "$kind" "${case%-*}" "${case#*-}"
+		LIMIT=60 run "$kind: $case: the kernel's instructions" evaluate_both
+	done
+	down "$kind"
+done
