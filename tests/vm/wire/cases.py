@@ -209,6 +209,22 @@ def messages(everything):
         lambda t: [fpdu.tagged(WRITE, t.write.stag, t.write.at, bytes(1000), last=False),
                    fpdu.tagged(WRITE, t.write.stag, t.write.at + 1000, b"x")],
         terminated(DDP_TAGGED, 1))
+    # Segments of one length: the driver takes those that continue each other together.
+    def pieces(region, count, at=0):
+        return [fpdu.tagged(WRITE, region.stag, region.at + at + 8 * i, bytes([i]) * 8, last=False)
+                for i in range(count)]
+    yield "a Write in equal pieces", script(
+        lambda t: pieces(t.both, 9) + [fpdu.tagged(WRITE, t.both.stag, t.both.at + 72, b"x")], LIVES)
+    yield "a Write in equal pieces leaves its region", script(
+        lambda t: pieces(t.write, 4, 1000 - 3 * 8), terminated(DDP_TAGGED, 1))
+    yield "a Write in equal pieces changes its STag", script(
+        lambda t: pieces(t.both, 3) + pieces(t.write, 4)[3:], terminated(DDP_TAGGED, 0))
+    yield "a Send in equal pieces", script(
+        lambda t: [send(1, 16, 16 * i, last=i == 3) for i in range(4)], Verdict("lives", got=1))
+    yield "a Send in equal pieces is too long", script(
+        lambda t: [send(1, 16, 16 * i, last=False) for i in range(5)], terminated(DDP_UNTAGGED, 5))
+    yield "a Send in equal pieces changes its number", script(
+        lambda t: [send(1 + i // 3, 16, 16 * i, last=False) for i in range(4)], number)
     yield "a Response within a Write", script(
         lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
                    BASES["response"](t)], opcode)
@@ -366,6 +382,10 @@ def responses(everything):
     yield case("much too long", lambda t: [response(t, size=4096)], bounds)
     yield case("too long in pieces", lambda t: [
         response(t, last=False), response(t, size=1, skip=64)], bounds)
+    yield case("in equal pieces", lambda t: [
+        response(t, size=8, skip=8 * i, last=i == 7) for i in range(8)], LIVES)
+    yield case("in equal pieces, too long", lambda t: [
+        response(t, size=8, skip=8 * i, last=False) for i in range(9)], bounds)
     yield case("too short", lambda t: [response(t, size=63)], terminated(RDMA_OPERATION, 0xFF))
     yield case("empty", lambda t: [response(t, size=0)], terminated(RDMA_OPERATION, 0xFF))
     yield case("a hole in it", lambda t: [
