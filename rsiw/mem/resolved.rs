@@ -72,6 +72,24 @@ impl ResolvedMr {
         }
     }
 
+    /// The key.
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Whether it was resolved for the right `need`.
+    #[inline]
+    pub(crate) fn is_for(&self, need: Access) -> bool {
+        self.need == need
+    }
+
+    /// Whether [`Self::write`] of these bytes copies all of them or none. It does not check all of
+    /// them first where a fast registration is copied piece by piece. Context: any.
+    #[inline]
+    pub(crate) fn writes_whole(&self, pd: PdId, addr: u64, len: u32) -> bool {
+        self.fixed.is_some() || self.check(pd, addr, len).is_ok()
+    }
+
     /// Whether the region is a fast registration, which its consumer may invalidate.
     pub(crate) fn is_fast(&self) -> bool {
         self.region.is_fast()

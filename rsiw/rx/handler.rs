@@ -4,7 +4,7 @@
 
 use super::{Destination, State};
 use crate::{
-    mem::MemError,
+    mem::{MemError, ResolvedMr},
     queue::{
         reads::{InboundRead, SHORT_READ},
         sq::WakeTx,
@@ -103,6 +103,72 @@ impl Handler for QpHandler<'_> {
             Destination::None => return Err(Refusal::Local),
         }
         Ok(crc.map_or(0, |crc| kext::crc32c(crc, data)))
+    }
+
+    #[inline]
+    fn place_next(&mut self, data: &[u8]) -> bool {
+        // CAST: A segment is no longer than `MAX_ULPDU`.
+        let (queues, len) = (self.queues, data.len() as u32);
+        let State {
+            destination,
+            access,
+            recv,
+            write,
+            write_needs,
+            read,
+            ..
+        } = &mut *self.st;
+        access.hold();
+        let pd = queues.pd.id();
+        // Each arm as tracepoints tell the segment: opcode, STag and offset.
+        let (opcode, stag, at, placed) = match destination {
+            Destination::Write { addr, end: None } => {
+                let at = *addr;
+                let fits =
+                    |mr: &&ResolvedMr| mr.is_for(*write_needs) && mr.writes_whole(pd, at, len);
+                let Some(resolved) = write.as_ref().filter(fits) else {
+                    return false;
+                };
+                *addr = at.wrapping_add(len.into());
+                let placed = resolved.write(access, at, data, false);
+                (Opcode::Write, resolved.key(), at, placed)
+            }
+            Destination::Read { addr } => {
+                let (at, fits) = (*addr, |mr: &&ResolvedMr| mr.writes_whole(pd, *addr, len));
+                let Some(read) = read.as_ref() else {
+                    return false;
+                };
+                let Some(resolved) = read.sink.as_ref().filter(fits) else {
+                    return false;
+                };
+                *addr = at.wrapping_add(len.into());
+                let placed = resolved.write(access, at, data, false);
+                let offset = at.wrapping_sub(read.addr);
+                (Opcode::ReadResponse, 0, offset, placed)
+            }
+            Destination::Recv { offset } => {
+                let (at, scatter) = (*offset, &mut recv.scatter);
+                let end = at.checked_add(len);
+                let Some(end) = end.filter(|&end| end <= scatter.len()) else {
+                    return false;
+                };
+                if !recv.active || recv.status != Status::Flush {
+                    return false;
+                }
+                *offset = end;
+                let (regions, pd) = (&queues.dev.regions, queues.rq.pd());
+                let placed = scatter.write(access, regions, pd, at, data);
+                (Opcode::Send, 0, at.into(), placed)
+            }
+            Destination::Write { .. } | Destination::None => return false,
+        };
+        if placed.is_ok() {
+            trace::fpdu_rx(|| {
+                let (dev, qpn) = (queues.dev.name(), queues.number());
+                (dev, qpn, opcode as u8, stag, at, len, false)
+            });
+        }
+        placed.is_ok()
     }
 
     fn end_segment(&mut self) -> Result<(), Refusal> {

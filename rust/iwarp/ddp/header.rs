@@ -12,6 +12,10 @@ use crate::types::{Msn, Qn, Stag, TaggedOffset};
 pub const TAGGED_LEN: usize = 14;
 /// Octets of the header of an untagged segment (Figure 5).
 pub const UNTAGGED_LEN: usize = 18;
+/// Offset of TO in a tagged header.
+pub(crate) const TO_AT: usize = 6;
+/// Offset of MO in an untagged header.
+pub(crate) const MO_AT: usize = 14;
 
 /// DDP version: "This field MUST be set to one" (RFC 5041 s4.1).
 pub const VERSION: u8 = 1;
@@ -47,7 +51,7 @@ impl TaggedHeader {
             last: b[0] & LAST != 0,
             control: b[1],
             stag: Stag(b.be32::<2>()),
-            to: TaggedOffset(b.be64::<6>()),
+            to: TaggedOffset(b.be64::<TO_AT>()),
         }
     }
 
@@ -58,7 +62,7 @@ impl TaggedHeader {
         b[0] = TAGGED | VERSION | if self.last { LAST } else { 0 };
         b[1] = self.control;
         b.put_be32::<2>(self.stag.0);
-        b.put_be64::<6>(self.to.0);
+        b.put_be64::<TO_AT>(self.to.0);
         b
     }
 }
@@ -92,7 +96,7 @@ impl UntaggedHeader {
             invalidate: Stag(b.be32::<2>()),
             qn: Qn(b.be32::<6>()),
             msn: Msn(b.be32::<10>()),
-            mo: b.be32::<14>(),
+            mo: b.be32::<MO_AT>(),
         }
     }
 
@@ -105,7 +109,7 @@ impl UntaggedHeader {
         b.put_be32::<2>(self.invalidate.0);
         b.put_be32::<6>(self.qn.0);
         b.put_be32::<10>(self.msn.0);
-        b.put_be32::<14>(self.mo);
+        b.put_be32::<MO_AT>(self.mo);
         b
     }
 }

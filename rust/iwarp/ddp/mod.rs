@@ -5,4 +5,4 @@
 mod header;
 
 pub use header::{TaggedHeader, UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN, VERSION};
-pub(crate) use header::{TAGGED, VERSION_MASK};
+pub(crate) use header::{MO_AT, TAGGED, TO_AT, VERSION_MASK};

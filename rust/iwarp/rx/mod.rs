@@ -7,6 +7,7 @@
 //! ```text
 //! begin_segment  place  place ...  end_segment            a segment of a message
 //! begin_segment  place             end_segment  deliver   its last segment
+//! place_next                                              a segment that continues the one before
 //! ```
 //!
 //! The receiver calls `end_segment` and `deliver` only after it has verified the FPDU's CRC. So it
@@ -15,6 +16,7 @@
 //! crate's documentation).
 
 mod assembler;
+mod continuation;
 mod fault;
 mod receiver;
 mod rules;
@@ -175,6 +177,16 @@ pub trait Handler {
     /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
     /// be that of `data`, not of its copy, to which others may write as well.
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal>;
+
+    /// A whole segment of the message under way, which continues the segment before and is not the
+    /// last: places it as [`begin_segment`](Self::begin_segment), [`place`](Self::place) and
+    /// [`end_segment`](Self::end_segment) would, with their checks. If CRCs are on, its CRC is
+    /// verified.
+    ///
+    /// Called only directly after an `end_segment`, or an accepted `place_next`, of a segment that
+    /// was as long. Returns whether the segment was placed. If not, it goes the usual way, by those
+    /// three functions, which may still accept it. Some of a Send may have been placed already.
+    fn place_next(&mut self, data: &[u8]) -> bool;
 
     /// The segment is complete and its CRC verified. Follows every accepted
     /// [`begin_segment`](Self::begin_segment).

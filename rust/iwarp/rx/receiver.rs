@@ -12,9 +12,9 @@ use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
 use crate::types::{ReadRequest, MAX_ULPDU};
 
 /// Octets of ULPDU Length and tagged DDP header.
-const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
+pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
 /// Octets of ULPDU Length and untagged DDP header.
-const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
+pub(super) const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
 /// Octets of the longest trailer: pad and CRC.
 const TRAILER_MAX: usize = 3 + CRC_LEN;
 
@@ -43,11 +43,11 @@ enum Phase {
 #[derive(Debug)]
 pub struct Receiver {
     phase: Phase,
-    crc_on: bool,
+    pub(super) crc_on: bool,
     /// Octets of header or trailer gathered so far.
     have: u8,
     /// Octets of pad in the FPDU under way, 0 to 3.
-    pad: u8,
+    pub(super) pad: u8,
     /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
     fault: Option<Reason>,
     /// The CRC of the FPDU under way was verified before anything of it was passed on.
@@ -56,15 +56,17 @@ pub struct Receiver {
     crc: u32,
     /// Octets of payload (or of what is discarded) still to come.
     left: u32,
+    /// The message of the last FPDU goes on, and its payload, if any, went to the handler.
+    pub(super) continues: bool,
     /// ULPDU Length and DDP header of the FPDU under way. Kept for a Terminate.
-    hdr: [u8; UNTAGGED_HDR],
+    pub(super) hdr: [u8; UNTAGGED_HDR],
     trailer: [u8; TRAILER_MAX],
     /// Read Request Header or Terminate Header under way.
     body: [u8; TERMINATE_MAX],
     /// The segment under way, `None` while its header has not passed all checks.
-    segment: Option<Segment>,
-    rules: Rules,
-    fpdus: u64,
+    pub(super) segment: Option<Segment>,
+    pub(super) rules: Rules,
+    pub(super) fpdus: u64,
 }
 
 impl Receiver {
@@ -79,6 +81,7 @@ impl Receiver {
             verified: false,
             crc: CRC_INIT,
             left: 0,
+            continues: false,
             hdr: [0; UNTAGGED_HDR],
             trailer: [0; TRAILER_MAX],
             body: [0; TERMINATE_MAX],
@@ -170,10 +173,15 @@ impl Receiver {
         }
         loop {
             let step = match self.phase {
-                Phase::Header => match self.gather_header(&mut rest) {
-                    Some(n) => self.open(n, rest, h),
-                    None => return Ok(data.len()),
-                },
+                Phase::Header => {
+                    if self.continues && self.have == 0 {
+                        self.receive_continuations(&mut rest, h);
+                    }
+                    match self.gather_header(&mut rest) {
+                        Some(n) => self.open(n, rest, h),
+                        None => return Ok(data.len()),
+                    }
+                }
                 Phase::Held => return Ok(data.len().saturating_sub(rest.len())),
                 Phase::Payload => match take(&mut rest, self.left) {
                     Some(chunk) => self.payload(chunk, h),
@@ -251,6 +259,7 @@ impl Receiver {
         let ulpdu = self.hdr.be16::<0>();
         self.pad = pad_len(ulpdu);
         self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
+        self.continues = false;
         self.segment = None;
         if self.crc_on {
             let hdr = self.hdr.get(..n).unwrap_or(&self.hdr);
@@ -439,6 +448,7 @@ impl Receiver {
                 .map_err(|why| segment.refused_placement().reason(why))?;
         }
         if !segment.last {
+            self.continues = segment.action == Action::Place;
             return Ok(());
         }
         let event = match segment.event() {

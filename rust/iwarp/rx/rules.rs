@@ -220,6 +220,27 @@ impl Rules {
         })
     }
 
+    /// The length of the message under way, an `opcode`, with a segment of `len` octets that
+    /// continues it and is not the last. `None` if the message must not be as long.
+    #[inline]
+    pub(super) fn continued(&self, opcode: Opcode, len: u32) -> Option<u32> {
+        if !opcode.is_tagged() {
+            return self.mo.checked_add(len);
+        }
+        let end = self.tagged_len.checked_add(len)?;
+        (opcode == Opcode::Write || end <= self.expect.len).then_some(end)
+    }
+
+    /// Notes that the message under way, an `opcode`, has this length by now.
+    #[inline]
+    pub(super) fn advance(&mut self, opcode: Opcode, end: u32) {
+        if opcode.is_tagged() {
+            self.tagged_len = end;
+        } else {
+            self.mo = end;
+        }
+    }
+
     /// RFC 5040 s5.2.2: "The Data Sink MAY validate that the STag, Tagged Offset, and length of the
     /// RDMA Read Response Message are the same as the STag, Tagged Offset, and length included in
     /// the corresponding RDMA Read Request Message." This end must, or a peer could write anywhere
@@ -399,6 +420,10 @@ mod tests {
             Ok(0)
         }
 
+        fn place_next(&mut self, _: &[u8]) -> bool {
+            false
+        }
+
         fn end_segment(&mut self) -> Result<(), Refusal> {
             Ok(())
         }
@@ -464,6 +489,18 @@ mod tests {
         rules.tagged_len = u32::MAX;
         let error = rules.open(&segment, 1, &mut Accept).err();
         assert_eq!(error, Some(Reason::TaggedTooLong));
+    }
+
+    #[test]
+    fn continued_messages_do_not_wrap() {
+        let mut rules = Rules::new();
+        for opcode in [Opcode::Write, Opcode::Send] {
+            rules.advance(opcode, u32::MAX - 5);
+            assert_eq!(rules.continued(opcode, 5), Some(u32::MAX));
+            assert_eq!(rules.continued(opcode, 6), None);
+        }
+        // None was asked for.
+        assert_eq!(rules.continued(Opcode::ReadResponse, 1), None);
     }
 
     /// Every connection has a receiver, so it must be small.

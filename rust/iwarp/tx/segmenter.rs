@@ -3,7 +3,7 @@
 //! Segmentation of messages (RFC 5041 s5.2).
 
 use crate::bytes::Fields;
-use crate::ddp::{TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN};
+use crate::ddp::{self, TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
 use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
 use crate::types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
@@ -49,8 +49,8 @@ pub enum Message {
 }
 
 /// Where TO and MO are in the octets of a segment's headers.
-const TO_AT: usize = LENGTH_LEN + 6;
-const MO_AT: usize = LENGTH_LEN + 14;
+const TO_AT: usize = LENGTH_LEN + ddp::TO_AT;
+const MO_AT: usize = LENGTH_LEN + ddp::MO_AT;
 
 /// Octets of the longest header of a segment, with the ULPDU Length in front.
 const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_MAX;

@@ -18,6 +18,7 @@ pub struct Opaque {
     pub segment: fn(&Placement) -> Result<(), Refusal>,
     pub end: fn() -> Result<(), Refusal>,
     pub place: fn(&[u8], Option<u32>) -> Result<u32, Refusal>,
+    pub place_next: fn(&[u8]) -> bool,
     pub deliver: fn(Event) -> Result<(), Refusal>,
     pub put: fn(&[u8]) -> Result<(), i32>,
     pub put_payload: fn(u32, Option<u32>) -> Result<u32, i32>,
@@ -38,6 +39,10 @@ impl Handler for Opaque {
 
     fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
         (self.place)(data, crc)
+    }
+
+    fn place_next(&mut self, data: &[u8]) -> bool {
+        (self.place_next)(data)
     }
 
     fn end_segment(&mut self) -> Result<(), Refusal> {

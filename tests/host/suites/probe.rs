@@ -115,6 +115,10 @@ impl Handler for Probe {
         Ok(crc.map_or(0, |crc| crc32c(crc, data)))
     }
 
+    fn place_next(&mut self, _: &[u8]) -> bool {
+        false
+    }
+
     fn end_segment(&mut self) -> Result<(), Refusal> {
         self.check(Call::End)?;
         self.ended += 1;

@@ -5,9 +5,9 @@
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
 use iwarp::{Stag, TaggedOffset, Terminate};
-use iwarp_sim::guard::{feed, feed_whole, Any, Call};
+use iwarp_sim::guard::{feed, feed_whole, Any, Call, Guard, Outcome};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
-use iwarp_sim::stream::{frame, messages, Item};
+use iwarp_sim::stream::{frame, messages, pattern, Item};
 use iwarp_sim::{mutant, pair, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,9 +33,14 @@ fn decisions() -> impl Strategy<Value = Vec<u8>> {
 
 /// A stream that may arrive, and whether it has CRCs: messages, perhaps damaged.
 fn damaged(e: &mut Entropy) -> (bool, Vec<u8>) {
-    let crc = e.flag();
     let items = messages(e, 4);
-    let mut stream = frame(&items, crc, false, || 300);
+    damage(e, &items, 300)
+}
+
+/// As [`damaged`], of these messages.
+fn damage(e: &mut Entropy, items: &[Item], mulpdu: u16) -> (bool, Vec<u8>) {
+    let crc = e.flag();
+    let mut stream = frame(items, crc, false, || mulpdu);
     for _ in 0..e.below(4) {
         let at = usize::from(e.u16()) % stream.len();
         match e.below(4) {
@@ -51,6 +56,22 @@ fn damaged(e: &mut Entropy) -> (bool, Vec<u8>) {
         }
     }
     (crc, stream)
+}
+
+/// A message of many segments, if they are short.
+fn long(e: &mut Entropy) -> Option<Item> {
+    // Some wrap before they end.
+    let to = match e.flag() {
+        true => TaggedOffset(u64::from(e.u32())),
+        false => TaggedOffset(u64::MAX - u64::from(e.below(4000))),
+    };
+    let message = match e.below(3) {
+        0 => return None,
+        1 => Message::Write { stag: Stag(7), to },
+        _ => Message::ReadResponse { stag: Stag(7), to },
+    };
+    let payload = pattern(e.u32(), 300 + e.below(2000));
+    Some(Item { message, payload })
 }
 
 const REFUSALS: [Refusal; 10] = [
@@ -278,6 +299,28 @@ proptest! {
         whole.check_pieces(&pieces);
     }
 
+    /// The handler that places a segment which continues the one before by one call gets the same,
+    /// also where the stream is damaged and where it refuses something.
+    #[test]
+    fn continuations_change_nothing(seed in decisions(), mulpdu in 128..300u16) {
+        let mut e = Entropy::new(&seed);
+        let items: Vec<_> = messages(&mut e, 3).into_iter().chain(long(&mut e)).collect();
+        let (crc, stream) = damage(&mut e, &items, mulpdu);
+        let mut handler = any_handler(&mut e);
+        if let Some(Item { message: Message::ReadResponse { stag, to }, payload }) = items.last() {
+            // Some are longer than what was asked for, some are shorter.
+            let len = (payload.len() as u32 + e.below(3) * 200).saturating_sub(200);
+            handler.expect = Some(ReadExpect { stag: *stag, to: *to, len });
+        }
+        let single = Any { continues: false, ..handler.clone() };
+        let rx = || Receiver::new(RxConfig { crc });
+        let one_by_one = feed(rx(), crc, single, &stream, || usize::MAX);
+        let together = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
+        let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(300) as usize);
+        prop_assert_eq!(&one_by_one, &together);
+        together.check_pieces(&pieces);
+    }
+
     /// Random octets cause no panic, and the engine keeps its contract with the handler.
     #[test]
     fn noise(seed in decisions(), noise in vec(any::<u8>(), 0..600), crc: bool) {
@@ -412,4 +455,105 @@ fn two_peers_are_busy() {
     assert!(total.operations > 600, "{total:?}");
     assert!(total.fpdus > 1500, "{total:?}");
     assert!(terminated > 5, "{terminated}");
+}
+
+/// All segments of a message but the first and the last are placed by one call, if they come whole.
+#[test]
+fn long_messages_are_continued() {
+    let (stag, to) = (Stag(7), TaggedOffset(1000));
+    let msn = iwarp::Msn::FIRST;
+    let send = Message::Send {
+        msn,
+        solicited: false,
+        invalidate: None,
+    };
+    for message in [
+        Message::Write { stag, to },
+        Message::ReadResponse { stag, to },
+        send,
+    ] {
+        for crc in [false, true] {
+            let payload = pattern(0, 3000);
+            let item = Item { message, payload };
+            let stream = frame(&[item.clone(), item], crc, false, || 128);
+            let mut handler = Any::accepting();
+            let len = 3000;
+            handler.expect = Some(ReadExpect { stag, to, len });
+            let mut guard = Guard::new(handler, crc);
+            let mut rx = Receiver::new(RxConfig { crc });
+            // The second Send has the MSN of the first.
+            let whole = rx.receive(&stream, &mut guard).is_ok();
+            assert_eq!(whole, !matches!(message, Message::Send { .. }));
+            let segments = guard
+                .calls
+                .iter()
+                .filter(|c| matches!(c, Call::End(_)))
+                .count() as u32;
+            let messages = 1 + u32::from(whole);
+            assert!(segments > 10 * messages);
+            assert_eq!(guard.continued, segments - 2 * messages);
+        }
+    }
+}
+
+/// An FPDU without CRC.
+fn untagged(opcode: u8, qn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u8> {
+    let mut fpdu = (18 + payload.len() as u16).to_be_bytes().to_vec();
+    fpdu.extend([if last { 0x41 } else { 0x01 }, 0x40 | opcode]);
+    for field in [0, qn, 1, mo] {
+        fpdu.extend(field.to_be_bytes());
+    }
+    fpdu.extend(payload);
+    fpdu.resize(fpdu.len().next_multiple_of(4) + 4, 0);
+    fpdu
+}
+
+fn fed(stream: &[u8], first: usize) -> Outcome {
+    let mut cuts = [first, usize::MAX].into_iter();
+    let rx = Receiver::new(RxConfig { crc: false });
+    feed(rx, false, Any::accepting(), stream, || {
+        cuts.next().unwrap_or(usize::MAX)
+    })
+}
+
+/// A Read Request in pieces goes to no buffer, although each piece continues the one before.
+#[test]
+fn pieces_of_a_request_are_not_placed() {
+    let request = pattern(0, 28);
+    let pieces = request.chunks(7).enumerate();
+    let fpdus = pieces.map(|(i, piece)| untagged(1, 1, 7 * i as u32, i == 3, piece));
+    let outcome = fed(&fpdus.collect::<Vec<_>>().concat(), usize::MAX);
+    assert!(matches!(
+        outcome.calls[..],
+        [Call::Deliver(Event::ReadRequest(_))]
+    ));
+}
+
+/// Empty segments of a Send, whose headers are all the same, are seen one by one.
+#[test]
+fn empty_segments_are_not_continued() {
+    let stream = [
+        untagged(3, 0, 0, false, &[]),
+        untagged(3, 0, 0, false, &[]),
+        untagged(3, 0, 0, true, &[]),
+    ];
+    let outcome = fed(&stream.concat(), usize::MAX);
+    let ends = outcome
+        .calls
+        .iter()
+        .filter(|call| matches!(call, Call::End(_)));
+    assert_eq!((outcome.result, ends.count()), (Ok(()), 3));
+}
+
+/// A header of which some octets have come already is not taken for a whole one that begins with the next octet.
+#[test]
+fn a_begun_header_is_not_passed_over() {
+    let piece = |i: u32| untagged(3, 0, 8 * i, false, &[0; 8]);
+    let mut stream = piece(0);
+    let begun = stream.len() + 2;
+    stream.extend(&piece(1)[..2]);
+    stream.extend(piece(1));
+    let whole = fed(&stream, usize::MAX);
+    assert!(whole.result.is_err());
+    assert_eq!(whole, fed(&stream, begun));
 }

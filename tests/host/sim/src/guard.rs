@@ -6,6 +6,7 @@ use iwarp::rx::{
     Event, Fault, FaultKind, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal,
     Target,
 };
+use iwarp::TaggedOffset;
 
 /// A call of a handler.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,8 @@ pub struct Guard<H> {
     crc: bool,
     /// The receiver gets only whole FPDUs, so it verifies each CRC before it places anything.
     pub whole: bool,
+    /// Segments that `place_next` has placed.
+    pub continued: u32,
 }
 
 impl<H: Handler> Guard<H> {
@@ -53,6 +56,7 @@ impl<H: Handler> Guard<H> {
             refused: false,
             crc,
             whole: false,
+            continued: 0,
         }
     }
 
@@ -132,6 +136,54 @@ impl<H: Handler> Handler for Guard<H> {
         self.note(result)
     }
 
+    fn place_next(&mut self, data: &[u8]) -> bool {
+        assert!(!self.refused, "place_next after refusal");
+        assert!(!self.waits, "place_next while a segment waits");
+        assert!(self.open.is_none(), "place_next within segment");
+        assert!(!data.is_empty(), "place_next of no octets");
+        assert!(
+            matches!(self.calls.last(), Some(Call::End(_))),
+            "place_next that continues no segment"
+        );
+        let before = self.last.expect("place_next without segment");
+        assert!(!before.last, "place_next after the last segment");
+        assert_eq!(
+            before.len as usize,
+            data.len(),
+            "place_next of another size"
+        );
+        let target = match before.target {
+            Target::Recv { offset } => Target::Recv {
+                offset: offset + before.len,
+            },
+            Target::ReadResponse { offset } => Target::ReadResponse {
+                offset: offset + before.len,
+            },
+            Target::Write { stag, to } => Target::Write {
+                stag,
+                to: TaggedOffset(to.0 + u64::from(before.len)),
+            },
+        };
+        if let Target::Write { to, .. } = target {
+            assert!(to.0.checked_add(data.len() as u64).is_some(), "TO wraps");
+        }
+        if !self.inner.place_next(data) {
+            return false;
+        }
+        // To a test it is what the three calls would have been.
+        let p = Placement {
+            target,
+            first: false,
+            ..before
+        };
+        self.last = Some(p);
+        self.continued += 1;
+        self.calls.push(Call::Begin(p));
+        self.calls.push(Call::Place(data.to_vec()));
+        self.calls.push(Call::End(p));
+        true
+    }
+
     fn end_segment(&mut self) -> Result<(), Refusal> {
         assert!(!self.refused, "end_segment after refusal");
         let (p, placed) = self.open.take().expect("end_segment without segment");
@@ -166,6 +218,8 @@ pub struct Any {
     pub waits: u32,
     /// How often the current Send has waited.
     pub waited: u32,
+    /// `place_next` places segments.
+    pub continues: bool,
 }
 
 impl Any {
@@ -178,6 +232,7 @@ impl Any {
             count: 0,
             waits: 0,
             waited: 0,
+            continues: true,
         }
     }
 
@@ -214,6 +269,16 @@ impl Handler for Any {
         Ok(crc.map_or(0, |crc| crate::crc32c(crc, data)))
     }
 
+    /// Counts as the two calls that could be refused. Refuses nothing itself.
+    fn place_next(&mut self, _: &[u8]) -> bool {
+        let refuses = |n: u32| n == self.count || n == self.count + 1;
+        if !self.continues || self.refuse_at.is_some_and(refuses) {
+            return false;
+        }
+        self.count += 2;
+        true
+    }
+
     fn end_segment(&mut self) -> Result<(), Refusal> {
         self.call()
     }
@@ -230,6 +295,8 @@ pub struct Outcome {
     pub calls: Vec<Call>,
     /// Whether and how the stream failed.
     pub result: Result<(), Fault>,
+    /// FPDUs that were received in full and without a fault.
+    pub fpdus: u64,
     /// The stream ended between FPDUs.
     pub at_boundary: bool,
     /// `mid_message()` at the end of the stream.
@@ -325,6 +392,7 @@ fn feed_by<H: Handler>(
     Outcome {
         calls: guard.calls,
         result,
+        fpdus: rx.fpdus(),
         at_boundary: rx.at_boundary(),
         mid_message: rx.mid_message(),
     }

@@ -85,6 +85,8 @@ pub struct Node {
     /// The receive buffer being filled and its size.
     receiving: Option<(Vec<u8>, usize)>,
     cursor: Option<Cursor>,
+    /// Where the segment before has ended.
+    next: Option<Cursor>,
 }
 
 impl Node {
@@ -103,6 +105,7 @@ impl Node {
             rtr: false,
             receiving: None,
             cursor: None,
+            next: None,
         }
     }
 
@@ -187,8 +190,30 @@ impl Handler for Node {
         Ok(crc.map_or(0, |crc| crc32c(crc, data)))
     }
 
+    fn place_next(&mut self, data: &[u8]) -> bool {
+        match self.next.as_mut().expect("no segment before") {
+            Cursor::Recv => {
+                let (all, size) = self.receiving.as_mut().expect("no buffer");
+                if all.len() + data.len() > *size {
+                    return false;
+                }
+                all.extend(data);
+            }
+            Cursor::Memory { stag, at } => {
+                let region = self.regions.get_mut(stag).expect("region");
+                let to = region.data.get_mut(*at..*at + data.len());
+                let Some(to) = to.filter(|_| region.valid) else {
+                    return false;
+                };
+                to.copy_from_slice(data);
+                *at += data.len();
+            }
+        }
+        true
+    }
+
     fn end_segment(&mut self) -> Result<(), Refusal> {
-        self.cursor = None;
+        self.next = self.cursor.take();
         Ok(())
     }
 

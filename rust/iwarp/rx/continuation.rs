@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! FPDUs that continue the one before.
+//!
+//! A long message comes as many segments. All but the last are of one size, and the header of each
+//! is that of the one before with a higher offset. Such an FPDU needs none of the checks that its
+//! equal fields have passed: this compares its header with the one that must come, and has the
+//! payload placed by a single call of the handler. Whatever is not as expected is left to the
+//! receiver's usual way, which finds the fault, if there is one.
+
+use super::receiver::{Receiver, TAGGED_HDR, UNTAGGED_HDR};
+use super::Handler;
+use crate::bytes::Fields;
+use crate::ddp;
+use crate::mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, LENGTH_LEN};
+use crate::rdmap::Opcode;
+
+/// Where the offset of a segment is in ULPDU Length and DDP header.
+const TO_AT: usize = LENGTH_LEN + ddp::TO_AT;
+const MO_AT: usize = LENGTH_LEN + ddp::MO_AT;
+
+impl Receiver {
+    /// Receives the FPDUs at the front of `rest` that continue the last one and are there in whole.
+    /// Stops at the first that is not.
+    ///
+    /// The message of the last FPDU must [go on](Receiver::continues), and nothing of the next
+    /// header must have been gathered.
+    #[inline(never)]
+    pub(super) fn receive_continuations<H: Handler>(&mut self, rest: &mut &[u8], h: &mut H) {
+        let Some(segment) = self.segment else {
+            return;
+        };
+        match segment.opcode.is_tagged() {
+            true => while self.continue_by::<TAGGED_HDR, H>(segment.opcode, rest, h) {},
+            false => while self.continue_by::<UNTAGGED_HDR, H>(segment.opcode, rest, h) {},
+        }
+    }
+
+    /// Receives the FPDU at the front of `rest`, if it continues the last one, whose header had `N`
+    /// octets, and is there in whole. Returns whether it has done so. If not, nothing of the
+    /// receiver has changed.
+    #[inline]
+    fn continue_by<const N: usize, H: Handler>(
+        &mut self,
+        opcode: Opcode,
+        rest: &mut &[u8],
+        h: &mut H,
+    ) -> bool {
+        // The last FPDU's, whose header has passed all checks.
+        let ulpdu = u32::from(self.hdr.be16::<0>());
+        let len = (ulpdu + LENGTH_LEN as u32).saturating_sub(N as u32);
+        let Some(hdr) = next_header(&self.hdr, opcode, len) else {
+            return false;
+        };
+        let covered = N.saturating_add(len as usize + usize::from(self.pad));
+        let Some((fpdu, behind)) = rest.split_at_checked(covered) else {
+            return false;
+        };
+        let (Some((front, body)), Some((field, behind))) = (
+            fpdu.split_first_chunk::<N>(),
+            behind.split_first_chunk::<CRC_LEN>(),
+        ) else {
+            return false;
+        };
+        let Some(payload) = body.get(..len as usize) else {
+            return false;
+        };
+        // An empty Send segment has nothing to continue from.
+        if payload.is_empty() || hdr.first_chunk::<N>() != Some(front) {
+            return false;
+        }
+        let Some(end) = self.rules.continued(opcode, len) else {
+            return false;
+        };
+        // Others may change the octets after the header was compared. Then this verifies what they
+        // have made of it, and the segment is still the one that was expected.
+        if self.crc_on && crc_field(h.crc32c(CRC_INIT, fpdu)) != *field {
+            return false;
+        }
+        if !h.place_next(payload) {
+            return false;
+        }
+        self.rules.advance(opcode, end);
+        self.hdr = hdr;
+        self.fpdus = self.fpdus.wrapping_add(1);
+        *rest = behind;
+        true
+    }
+}
+
+/// ULPDU Length and DDP header of the segment that continues the one with `hdr`, of `len` octets,
+/// and is as long. `None` if its offsets would wrap.
+#[inline]
+fn next_header(hdr: &[u8; UNTAGGED_HDR], opcode: Opcode, len: u32) -> Option<[u8; UNTAGGED_HDR]> {
+    let mut next = *hdr;
+    if opcode.is_tagged() {
+        let to = hdr.be64::<TO_AT>().checked_add(len.into())?;
+        to.checked_add(len.into())?;
+        next.put_be64::<TO_AT>(to);
+    } else {
+        next.put_be32::<MO_AT>(hdr.be32::<MO_AT>().checked_add(len)?);
+    }
+    Some(next)
+}
