@@ -65,7 +65,7 @@ impl Receiver {
         let Some(payload) = body.get(..len as usize) else {
             return false;
         };
-        // An empty Send segment has nothing to continue from.
+        // Empty segments of a Send are for the handler to see one by one.
         if payload.is_empty() || hdr.first_chunk::<N>() != Some(front) {
             return false;
         }
