@@ -57,7 +57,7 @@ measure() {
 	mark && once "$1" "$2" "$3" "$few" && mark && once "$1" "$2" "$3" "$many" && mark || return
 	if [ "$2" = nfs ]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
 }
-# evaluate SIDE CASE:FIRST:KIND UNITS TOP
+# evaluate SIDE FIRST UNITS TOP: what kernel.py prints of that host.
 evaluate() { python3 -S -B /tests/perf/kernel.py "/out/insns-$1" "$2" "$3" "$4"; }
 evaluate_both() {
 	local first units
