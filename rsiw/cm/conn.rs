@@ -23,15 +23,17 @@ use core::{
 use kernel::{
     alloc::flags::GFP_NOWAIT,
     error::to_result,
-    new_mutex,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
+    workqueue::{Work, WorkItem},
 };
 use kext::{
     lock::SpinLockIrq,
-    new_delayed_work, new_owned_work, new_spinlock_irq,
-    work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
+    new_delayed_work, new_spinlock_irq,
+    noio::noio,
+    work::{DelayedWork, DelayedWorkItem},
 };
 use net::{HandshakeOwner, Identity, PagePool, TcpSocket, TcpState, TxBatch};
 use rdma::Consumer;
@@ -117,7 +119,7 @@ pub(crate) struct Conn<U: User> {
     #[pin]
     rest: Mutex<Option<KBox<TxBatch>>>,
     #[pin]
-    job: OwnedWork<Conn<U>>,
+    work: Work<Conn<U>>,
     #[pin]
     pub(super) timer: DelayedWork<Conn<U>>,
     /// The order in which steps are made until the queue pair runs.
@@ -142,9 +144,15 @@ impl<U: User> HandshakeOwner for Conn<U> {
     }
 }
 
-impl<U: User> OwnedWorkItem for Conn<U> {
+impl_has_work! {
+    impl{U: User} HasWork<Self> for Conn<U> { self.work }
+}
+
+impl<U: User> WorkItem for Conn<U> {
+    type Pointer = Arc<Self>;
+
     fn run(this: Arc<Self>) {
-        this.act();
+        noio(|| this.act());
     }
 }
 
@@ -216,7 +224,7 @@ impl<U: User> Conn<U> {
                 user: SetOnce::new(),
                 account: SetOnce::new(),
                 rest <- new_mutex!(None, "rsiw_conn_rest"),
-                job <- new_owned_work!("rsiw_conn"),
+                work <- new_work!("rsiw_conn"),
                 timer <- new_delayed_work!("rsiw_conn_timer"),
                 order,
                 turn <- new_spinlock_irq!(turn, "rsiw_turn"),
@@ -397,8 +405,8 @@ impl<U: User> Conn<U> {
         this.events.fetch_or(events, Ordering::Release);
         let this = Arc::from(this);
         if !this.order.enter(&this) {
-            this.job
-                .queue(this.dev().workqueues.cm_of(this.consumer()), this.clone());
+            let queue = this.dev().workqueues.cm_of(this.consumer());
+            queue.enqueue(this.clone());
         }
     }
 

@@ -23,15 +23,17 @@ use super::{
 };
 use crate::{device::Rsiw, settings::TlsPolicy};
 use kernel::{
-    new_mutex,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex},
     time::Instant,
+    workqueue::{Work, WorkItem},
 };
 use kext::{
     lock::SpinLockIrq,
-    new_delayed_work, new_owned_work, new_spinlock_irq,
-    work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem},
+    new_delayed_work, new_spinlock_irq,
+    noio::noio,
+    work::{DelayedWork, DelayedWorkItem},
 };
 use net::{errno, ListenCallbacks, Role, TcpSocket};
 use rdma::{CmId, ConnInfo, Consumer, ListenId, RequestId};
@@ -64,14 +66,20 @@ pub(crate) struct Listener<U: User> {
     /// The order in which Requests are read and reported.
     order: Arc<Order<U>>,
     #[pin]
-    job: OwnedWork<Listener<U>>,
+    work: Work<Listener<U>>,
     #[pin]
     retry: DelayedWork<Listener<U>>,
 }
 
-impl<U: User> OwnedWorkItem for Listener<U> {
+impl_has_work! {
+    impl{U: User} HasWork<Self> for Listener<U> { self.work }
+}
+
+impl<U: User> WorkItem for Listener<U> {
+    type Pointer = Arc<Self>;
+
     fn run(this: Arc<Self>) {
-        this.take_connections();
+        noio(|| this.take_connections());
     }
 }
 
@@ -134,7 +142,7 @@ pub(crate) fn listen<U: User>(
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
             // The connections are peers' and belong to no process, so no step waits for one.
             order: Order::new(Consumer::Kernel)?,
-            job <- new_owned_work!("rsiw_listener"),
+            work <- new_work!("rsiw_listener"),
             retry <- new_delayed_work!("rsiw_listener_retry"),
         }? Error),
         GFP_KERNEL,
@@ -161,8 +169,7 @@ pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
 
 impl<U: User> Listener<U> {
     fn wake(self: &Arc<Self>) {
-        self.job
-            .queue(&self.registry.dev.workqueues.cm, self.clone());
+        self.registry.dev.workqueues.cm.enqueue(self.clone());
     }
 
     /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits

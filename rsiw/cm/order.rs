@@ -14,15 +14,13 @@
 use super::{Conn, User};
 use crate::device::Device;
 use kernel::{
+    impl_has_work, new_work,
     prelude::*,
     rbtree::{RBTree, RBTreeNodeReservation},
     sync::Arc,
+    workqueue::{Work, WorkItem},
 };
-use kext::{
-    lock::SpinLockIrq,
-    new_owned_work, new_spinlock_irq,
-    work::{OwnedWork, OwnedWorkItem},
-};
+use kext::{lock::SpinLockIrq, new_spinlock_irq, noio::noio};
 use rdma::Consumer;
 
 /// Steps that are made in one run, before other work gets the worker.
@@ -36,7 +34,11 @@ pub(crate) struct Order<U: User> {
     #[pin]
     waiting: SpinLockIrq<Waiting<U>>,
     #[pin]
-    job: OwnedWork<Order<U>>,
+    work: Work<Order<U>>,
+}
+
+impl_has_work! {
+    impl{U: User} HasWork<Self> for Order<U> { self.work }
 }
 
 struct Waiting<U: User> {
@@ -65,16 +67,11 @@ impl<U: User> Turn<U> {
     }
 }
 
-impl<U: User> OwnedWorkItem for Order<U> {
+impl<U: User> WorkItem for Order<U> {
+    type Pointer = Arc<Self>;
+
     fn run(this: Arc<Self>) {
-        for _ in 0..BATCH {
-            let Some(conn) = this.pop() else { return };
-            conn.act();
-        }
-        let Some(conn) = this.pop() else { return };
-        // This is the last step of this run. The rest is queued behind other work.
-        conn.act();
-        this.wake(conn.dev());
+        noio(|| this.run_batch());
     }
 }
 
@@ -89,7 +86,7 @@ impl<U: User> Order<U> {
             pin_init!(Self {
                 consumer,
                 waiting <- new_spinlock_irq!(waiting, "rsiw_order"),
-                job <- new_owned_work!("rsiw_order"),
+                work <- new_work!("rsiw_order"),
             }),
             consumer.flags(),
         )
@@ -100,9 +97,20 @@ impl<U: User> Order<U> {
         self.consumer
     }
 
+    /// Makes up to about [`BATCH`] steps.
+    fn run_batch(self: &Arc<Self>) {
+        for _ in 0..BATCH {
+            let Some(conn) = self.pop() else { return };
+            conn.act();
+        }
+        let Some(conn) = self.pop() else { return };
+        // This is the last step of this run. The rest is queued behind other work.
+        conn.act();
+        self.wake(conn.dev());
+    }
+
     fn wake(self: &Arc<Self>, dev: &Device) {
-        self.job
-            .queue(dev.workqueues.cm_of(self.consumer), self.clone());
+        dev.workqueues.cm_of(self.consumer).enqueue(self.clone());
     }
 
     /// Has `conn` make a step after the connections that wait already. Returns false, and does

@@ -45,11 +45,8 @@ use kernel::{
     workqueue::Work,
 };
 use kext::{
-    lock::SpinLockIrq,
-    new_delayed_work, new_owned_work, new_spinlock_irq,
-    revocable::Revocable,
-    tx_lock::TxLock,
-    work::{DelayedWork, OwnedWork},
+    lock::SpinLockIrq, new_delayed_work, new_spinlock_irq, revocable::Revocable, tx_lock::TxLock,
+    work::DelayedWork,
 };
 use limits::Limits;
 use net::{Identity, SockCell};
@@ -128,10 +125,10 @@ pub(crate) struct Stream {
     /// Locked by the tx actor while it runs.
     tx: TxLock<Option<Sender>>,
     #[pin]
-    tx_work: Work<Stream>,
+    tx_work: Work<Stream, { sched::TX }>,
     /// Receives bulk data.
     #[pin]
-    bulk: OwnedWork<Stream>,
+    bulk_work: Work<Stream, { receive::BULK }>,
     /// Rate at which data comes.
     bulk_detector: bulk::BulkDetector,
     /// Looks for the receive that a Send waits for. Armed only with the socket locked.
@@ -163,7 +160,8 @@ pub(crate) struct Stream {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Stream { self.tx_work }
+    impl HasWork<Self, { sched::TX }> for Stream { self.tx_work }
+    impl HasWork<Self, { receive::BULK }> for Stream { self.bulk_work }
 }
 
 impl Stream {
@@ -189,7 +187,7 @@ impl Stream {
                 rx: SockCell::new(None),
                 tx: TxLock::new(None),
                 tx_work <- new_work!("rsiw_tx_work"),
-                bulk <- new_owned_work!("rsiw_bulk"),
+                bulk_work <- new_work!("rsiw_bulk_work"),
                 bulk_detector: bulk::BulkDetector::new(),
                 late_timer <- new_delayed_work!("rsiw_late_timer"),
                 late_timer_armed: AtomicBool::new(false),

@@ -14,9 +14,18 @@ use crate::{
     wr::Status,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use kernel::sync::{Arc, ArcBorrow};
-use kext::work::{DelayedWorkItem, OwnedWorkItem};
+use kernel::{
+    sync::{Arc, ArcBorrow},
+    workqueue::WorkItem,
+};
+use kext::{
+    noio::noio,
+    work::{cancel_work_sync, DelayedWorkItem},
+};
 use net::LockedSock;
+
+/// The work item that receives bulk data.
+pub(super) const BULK: u64 = 1;
 
 /// The timer of a Send that waits for its receive.
 pub(super) const LATE: u64 = 1;
@@ -29,10 +38,12 @@ const BULK_LEN: usize = 32 << 10;
 /// senders get the socket lock.
 pub(super) const BULK_BUDGET: usize = 1 << 20;
 
-impl OwnedWorkItem for Stream {
+impl WorkItem<BULK> for Stream {
+    type Pointer = Arc<Self>;
+
     fn run(this: Arc<Self>) {
         let _run = this.dev().workqueues.rests.begin();
-        this.receive_some();
+        noio(|| this.receive_some());
     }
 }
 
@@ -191,7 +202,8 @@ impl Stream {
 
     /// Has a work item receive. Context: socket locked, and rx is not stopped.
     fn receive_in_bulk(self: &Arc<Self>) {
-        self.bulk.queue(&self.dev().workqueues.rx, self.clone());
+        let queue = &self.dev().workqueues.rx;
+        queue.enqueue::<_, BULK>(self.clone());
     }
 
     /// Receives up to about [`BULK_BUDGET`] octets, if callbacks have left any. Run by work items,
@@ -254,8 +266,8 @@ impl Stream {
 
     /// Ends the work item and the timer, after [`Self::stop_rx`]. Context: sleeping; the socket is
     /// not locked.
-    pub(super) fn end_receiving(&self) {
+    pub(super) fn end_receiving(self: &Arc<Self>) {
         self.late_timer.cancel_sync();
-        self.bulk.cancel_sync();
+        cancel_work_sync(self, |stream| &stream.bulk_work);
     }
 }

@@ -12,6 +12,9 @@ use crate::{cm::Close, queue::state::State, tx::Step};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
 
+/// The work item that runs tx.
+pub(super) const TX: u64 = 0;
+
 /// A process' budget, as a multiple of the worker's. A process holds up only itself with its work.
 /// So the budget lets most processes do all of it themselves, but each call returns in the end.
 const PROCESS: usize = 4;
@@ -31,9 +34,9 @@ enum Ended {
 impl Stream {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
-        // It fails only if the work is queued already, which serves as well.
         self.trace_tx(trace::Tx::Wake);
-        let _ = self.dev().workqueues.tx.queue().enqueue(self.clone());
+        let queue = &self.dev().workqueues.tx;
+        queue.enqueue::<_, TX>(self.clone());
     }
 
     /// Runs tx for a process. If another actor runs tx, that one does the work. Context: sleeping,
@@ -139,7 +142,7 @@ impl Stream {
     }
 }
 
-impl WorkItem for Stream {
+impl WorkItem<TX> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {

@@ -39,4 +39,4 @@ pub use life::{
     rcu_barrier, Core,
 };
 pub use revocable::Revocable;
-pub use work::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem, Workqueue, WqFlags};
+pub use work::{DelayedWork, DelayedWorkItem, Workqueue, WqFlags};

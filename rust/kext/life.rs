@@ -16,7 +16,6 @@ use kernel::{
     prelude::*,
     sync::rcu,
     time::{delay::fsleep, Delta},
-    workqueue::Queue,
 };
 use rdma_bindings as bindings;
 
@@ -93,7 +92,7 @@ pub fn is_up() -> bool {
 }
 
 /// Calls `f` with the reclaim workqueue; `None` if there is none. Context: any; `f` must not sleep.
-pub fn with_reclaim<R>(f: impl FnOnce(&Queue) -> R) -> Option<R> {
+pub(crate) fn with_reclaim<R>(f: impl FnOnce(&Workqueue) -> R) -> Option<R> {
     let _guard = rcu::read_lock();
     let queue = RECLAIM.load(Ordering::Acquire);
     if queue.is_null() {
@@ -101,7 +100,7 @@ pub fn with_reclaim<R>(f: impl FnOnce(&Queue) -> R) -> Option<R> {
     }
     // SAFETY: `Core::drop` clears the pointer and waits for a grace period before it destroys the
     // queue. The RCU read lock is held as long as the reference is used.
-    Some(f(unsafe { (*queue).queue() }))
+    Some(f(unsafe { &*queue }))
 }
 
 /// Queues `work` on the reclaim workqueue after a grace period. Returns false if there is no such

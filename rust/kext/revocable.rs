@@ -223,12 +223,12 @@ impl<T> Drop for RevocableGuard<'_, T> {
 #[kunit_tests(kext_revocable)]
 mod tests {
     use super::*;
-    use crate::{
-        new_owned_work,
-        work::{OwnedWork, OwnedWorkItem},
-        Workqueue, WqFlags,
+    use crate::{Workqueue, WqFlags};
+    use kernel::{
+        impl_has_work, new_work,
+        time::{delay::fsleep, Delta},
+        workqueue::{Work, WorkItem},
     };
-    use kernel::time::{delay::fsleep, Delta};
 
     #[test]
     fn nobody_accesses_what_is_revoked() -> Result {
@@ -290,10 +290,16 @@ mod tests {
         began: AtomicU32,
         ended: AtomicU32,
         #[pin]
-        work: OwnedWork<Slow>,
+        work: Work<Slow>,
     }
 
-    impl OwnedWorkItem for Slow {
+    impl_has_work! {
+        impl HasWork<Self> for Slow { self.work }
+    }
+
+    impl WorkItem for Slow {
+        type Pointer = Arc<Self>;
+
         fn run(this: Arc<Self>) {
             let access = this.value.try_access();
             this.began.store(1, Ordering::Release);
@@ -310,10 +316,10 @@ mod tests {
             value <- Revocable::new(()),
             began: AtomicU32::new(0),
             ended: AtomicU32::new(0),
-            work <- new_owned_work!("kext_test_revocable"),
+            work <- new_work!("kext_test_revocable"),
         });
         let slow = Arc::pin_init(init, GFP_KERNEL)?;
-        assert!(slow.work.queue(&queue, slow.clone()));
+        queue.enqueue(slow.clone());
         while slow.began.load(Ordering::Acquire) == 0 {
             fsleep(Delta::from_millis(1));
         }

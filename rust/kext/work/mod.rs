@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver's own workqueues, and the work items that run on them.
+//! A driver's own workqueues, and what the kernel crate's work items lack.
 //!
 //! - [`Workqueue`]: allocated, flushed and destroyed by its owner.
-//! - [`OwnedWork`] and [`DelayedWork`] ([`item`]): work items inside an object in an `Arc`.
+//! - [`cancel_work_sync`]: cancels a [`kernel::workqueue::Work`].
+//! - [`DelayedWork`] ([`delayed`]): a delayed work item that can be moved and cancelled.
 
-pub mod item;
+pub mod delayed;
 
-pub use item::{DelayedWork, DelayedWorkItem, OwnedWork, OwnedWorkItem};
+pub use delayed::{DelayedWork, DelayedWorkItem};
 
 use core::{
-    ptr::NonNull,
+    ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{
     prelude::*,
     sync::Arc,
     time::{delay::fsleep, Delta},
-    workqueue::Queue,
+    workqueue::{HasWork, Queue, RawWorkItem, Work, WorkItem},
 };
 use rdma_bindings as bindings;
 
@@ -82,8 +83,18 @@ impl Workqueue {
         })
     }
 
-    /// The queue, for `enqueue` and the kernel crate's work items.
-    pub fn queue(&self) -> &Queue {
+    /// Queues the work item `ID` of an object, if it is not queued already. The object is kept
+    /// until the item has begun to run. Wraps `queue_work()`. Context: any.
+    pub fn enqueue<W, const ID: u64>(&self, object: W)
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        let _ = self.queue().enqueue(object);
+    }
+
+    /// The queue, as the kernel crate knows it. Not for delayed work of that crate's: dropping the
+    /// workqueue does not wait for its timer.
+    fn queue(&self) -> &Queue {
         // SAFETY: `self` owns the workqueue, and is borrowed as long as the result is used.
         unsafe { Queue::from_raw(self.raw.as_ptr()) }
     }
@@ -113,5 +124,124 @@ impl Drop for Workqueue {
         }
         // SAFETY: `self` owns the workqueue, nobody borrows it any more, and no timer refers to it.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
+    }
+}
+
+/// Takes `item`, the work item `ID` of `object`, off its queue, and waits for it to end if it runs.
+/// Returns true if it was queued and will not run. (`item` shows that it is no delayed one, which
+/// must be cancelled in another way.) Wraps `cancel_work_sync()`. Context: sleeping, not in the
+/// item itself.
+pub fn cancel_work_sync<T, const ID: u64>(
+    object: &Arc<T>,
+    item: impl for<'a> FnOnce(&'a T) -> &'a Work<T, ID>,
+) -> bool
+where
+    T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>>,
+{
+    let item = ptr::from_ref(item(object));
+    let object = Arc::as_ptr(object).cast_mut();
+    // SAFETY: The pointer is of an `Arc`, so it is valid.
+    let work = unsafe { T::raw_get_work(object) };
+    if !ptr::eq(work, item) {
+        pr_err!("a work item was cancelled for an object that it is not in\n");
+        return false;
+    }
+    // SAFETY: The item is in the object, which is valid, and it was initialised with the object.
+    let cancelled = unsafe { bindings::cancel_work_sync(Work::raw_get(work).cast()) };
+    if cancelled {
+        // SAFETY: `Queue::enqueue` of an `Arc<T>` passes the reference to the item by `into_raw`,
+        // and the item's call takes it. This item was queued, and its call will not come.
+        drop(unsafe { Arc::from_raw(object) });
+    }
+    cancelled
+}
+
+#[kunit_tests(kext_workqueue)]
+mod tests {
+    use super::*;
+    use kernel::{impl_has_work, new_work};
+
+    /// An object with a work item that takes a while.
+    #[pin_data]
+    struct Thing {
+        began: AtomicU32,
+        ended: AtomicU32,
+        #[pin]
+        work: Work<Thing>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Thing { self.work }
+    }
+
+    impl WorkItem for Thing {
+        type Pointer = Arc<Self>;
+
+        fn run(this: Arc<Self>) {
+            this.began.fetch_add(1, Ordering::Relaxed);
+            fsleep(Delta::from_millis(50));
+            this.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn thing() -> Result<Arc<Thing>> {
+        let init = pin_init!(Thing {
+            began: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            work <- new_work!("kext_test_work"),
+        });
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    /// A workqueue that runs one item at a time.
+    fn queue() -> Result<Workqueue> {
+        Workqueue::new(c"kext_test", WqFlags::UNBOUND, 1)
+    }
+
+    #[test]
+    fn flush_and_drop_wait_for_items() -> Result {
+        let (queue, thing) = (queue()?, thing()?);
+        queue.enqueue(thing.clone());
+        queue.flush();
+        assert_eq!(thing.ended.load(Ordering::Relaxed), 1);
+        queue.enqueue(thing.clone());
+        drop(queue);
+        assert_eq!(thing.ended.load(Ordering::Relaxed), 2);
+        assert!(!cancel_work_sync(&thing, |thing| &thing.work));
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
+    }
+
+    /// An item that is cancelled before it runs does not run; that of another object has the queue.
+    #[test]
+    fn a_queued_item_is_cancelled() -> Result {
+        let (queue, first, second) = (queue()?, thing()?, thing()?);
+        queue.enqueue(first.clone());
+        queue.enqueue(second.clone());
+        // It is queued once.
+        queue.enqueue(second.clone());
+        assert!(cancel_work_sync(&second, |thing| &thing.work));
+        assert!(!cancel_work_sync(&second, |thing| &thing.work));
+        queue.flush();
+        assert_eq!(second.began.load(Ordering::Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(second).is_some());
+        assert!(Arc::into_unique_or_drop(first).is_some());
+        Ok(())
+    }
+
+    /// Cancelling waits for an item that runs, and takes back one that was queued meanwhile.
+    #[test]
+    fn cancelling_waits() -> Result {
+        let (queue, thing) = (queue()?, thing()?);
+        queue.enqueue(thing.clone());
+        while thing.began.load(Ordering::Relaxed) == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        queue.enqueue(thing.clone());
+        assert!(cancel_work_sync(&thing, |thing| &thing.work));
+        assert_eq!(thing.began.load(Ordering::Relaxed), 1);
+        assert_eq!(thing.ended.load(Ordering::Relaxed), 1);
+        assert!(Arc::into_unique_or_drop(thing).is_some());
+        Ok(())
     }
 }

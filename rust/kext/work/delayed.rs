@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work items that are fields of an object in an `Arc`.
+//! Delayed work items that are fields of an object in an `Arc`.
 //!
 //! ```ignore
 //! #[pin_data]
 //! struct Conn {
-//!     #[pin] close: OwnedWork<Conn>,
 //!     #[pin] timeout: DelayedWork<Conn>,
 //! }
-//! impl OwnedWorkItem for Conn { fn run(this: Arc<Self>) { .. } }
 //! impl DelayedWorkItem for Conn { fn expire(this: Arc<Self>) { .. } }
 //!
-//! // In the initialiser: close <- new_owned_work!("Conn::close"),
-//! //                     timeout <- new_delayed_work!("Conn::timeout")
-//! conn.close.queue(&wq, conn.clone());
+//! // In the initialiser: timeout <- new_delayed_work!("Conn::timeout")
 //! conn.timeout.arm(&wq, conn.clone(), 5000);
 //! ```
 //!
-//! A queued item owns a reference to the object it is in, so the object lives until the item has
-//! run. An item runs on one CPU at a time, however often it is queued on its queue. If it is queued
+//! The kernel crate's can neither be moved to another time nor cancelled.
+//!
+//! An armed item owns a reference to the object it is in, so the object lives until the item has
+//! run. An item runs on one CPU at a time, however often it is armed on its queue. If it is armed
 //! while it runs, it runs once more. No allocation in it starts I/O.
 
 use super::Workqueue;
@@ -35,12 +33,6 @@ use kernel::{
     types::Opaque,
 };
 use rdma_bindings as bindings;
-
-/// The function of a work item. `ID` tells several items of one object apart.
-pub trait OwnedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
-    /// Runs once for each time that the item was queued. Context: sleeping.
-    fn run(this: Arc<Self>);
-}
 
 /// The function of a delayed work item. `ID` tells several items of one object apart.
 pub trait DelayedWorkItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
@@ -127,113 +119,6 @@ fn is_within<I, T>(item: &I, object: &Arc<T>) -> bool {
         pr_err!("a work item was queued for an object that it is not in\n");
     }
     inside
-}
-
-/// A work item (`struct work_struct`): runs as soon as a worker is free.
-#[pin_data]
-pub struct OwnedWork<T: OwnedWorkItem<ID>, const ID: u64 = 0> {
-    #[pin]
-    work: Opaque<bindings::work_struct>,
-    #[pin]
-    owners: SpinLockIrq<Owners<T>>,
-}
-
-// SAFETY: Any thread may queue and cancel work items. The references are under a lock, and are
-// `Send`.
-unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Send for OwnedWork<T, ID> {}
-// SAFETY: Any thread may queue and cancel work items. The references are under a lock.
-unsafe impl<T: OwnedWorkItem<ID>, const ID: u64> Sync for OwnedWork<T, ID> {}
-
-/// Creates a [`OwnedWork`] initialiser with a lock class of its own.
-#[macro_export]
-macro_rules! new_owned_work {
-    ($name:literal) => {
-        $crate::work::OwnedWork::new(
-            ::kernel::c_str!($name),
-            ::kernel::static_lock_class!(),
-            ::kernel::static_lock_class!(),
-        )
-    };
-}
-pub use new_owned_work;
-
-impl<T: OwnedWorkItem<ID>, const ID: u64> OwnedWork<T, ID> {
-    /// Makes an idle item; see [`new_owned_work!`](crate::new_owned_work).
-    ///
-    /// The lock classes are the caller's: one of this generic function would be shared by all
-    /// crates, each of which has a name of its own for it, which lockdep takes amiss.
-    pub fn new(
-        name: &'static CStr,
-        key: Pin<&'static LockClassKey>,
-        owners_key: Pin<&'static LockClassKey>,
-    ) -> impl PinInit<Self> {
-        pin_init!(Self {
-            // SAFETY: `slot` is valid for writes, name and key are static, and only this item,
-            // which is in a `Self`, calls `call`.
-            work <- Opaque::ffi_init(|slot| unsafe {
-                bindings::init_work_with_key(
-                    slot,
-                    Some(Self::call),
-                    false,
-                    name.as_char_ptr(),
-                    key.as_ptr(),
-                )
-            }),
-            owners <- SpinLockIrq::new(Owners::NONE, name, owners_key),
-        })
-    }
-
-    /// Queues the item for `owner`, the object that it is in. Returns false if it is queued
-    /// already. Context: any.
-    pub fn queue(&self, queue: &Workqueue, owner: Arc<T>) -> bool {
-        if !is_within(self, &owner) {
-            return false;
-        }
-        let mut owners = self.owners.lock();
-        // SAFETY: The item is initialised. While it is queued, its memory stays: `owners` gets a
-        // reference to the object before a call can look for it, as the lock is held. The queue
-        // lives for the time of the call, and runs the item before it is destroyed.
-        let queued = unsafe {
-            bindings::queue_work_on(
-                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
-                queue.as_raw(),
-                self.work.get(),
-            )
-        };
-        if queued {
-            owners.put(owner);
-            return true;
-        }
-        drop(owners);
-        drop(owner);
-        false
-    }
-
-    /// Takes the item off its queue, and waits for it to end if it runs. Returns true if it was
-    /// queued and will not run. Wraps `cancel_work_sync()`. Context: sleeping, not in the item
-    /// itself.
-    pub fn cancel_sync(&self) -> bool {
-        // SAFETY: The item is initialised, and `self` keeps it.
-        let cancelled = unsafe { bindings::cancel_work_sync(self.work.get()) };
-        if cancelled {
-            let owner = self.owners.lock().take();
-            drop(owner);
-        }
-        cancelled
-    }
-
-    /// # Safety
-    ///
-    /// `work` must be the `work` field of a `Self` that [`Self::queue`] has queued.
-    unsafe extern "C" fn call(work: *mut bindings::work_struct) {
-        let work = Opaque::cast_from(work);
-        // SAFETY: By the contract of this function `work` is in a `Self`. That lives until the
-        // reference of this call, which is in `owners`, is dropped.
-        let owner = unsafe { (*container_of!(work, Self, work)).owners.lock().take() };
-        if let Some(owner) = owner {
-            noio(|| T::run(owner));
-        }
-    }
 }
 
 /// A delayed work item (`struct delayed_work`).
@@ -386,23 +271,18 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
 #[kunit_tests(kext_work)]
 mod tests {
     use super::*;
-    use crate::{new_delayed_work, new_owned_work, WqFlags};
-    use kernel::time::{delay::fsleep, Delta};
+    use crate::{new_delayed_work, work::cancel_work_sync, WqFlags};
+    use kernel::{
+        impl_has_work, new_work,
+        time::{delay::fsleep, Delta},
+        workqueue::{Work, WorkItem},
+    };
 
     #[pin_data]
     struct Thing {
-        jobs: AtomicU32,
         timers: AtomicU32,
         #[pin]
-        job: OwnedWork<Thing>,
-        #[pin]
         timer: DelayedWork<Thing>,
-    }
-
-    impl OwnedWorkItem for Thing {
-        fn run(this: Arc<Self>) {
-            this.jobs.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     impl DelayedWorkItem for Thing {
@@ -413,9 +293,7 @@ mod tests {
 
     fn thing() -> Result<Arc<Thing>> {
         let init = pin_init!(Thing {
-            jobs: AtomicU32::new(0),
             timers: AtomicU32::new(0),
-            job <- new_owned_work!("kext_test_job"),
             timer <- new_delayed_work!("kext_test_timer"),
         });
         Arc::pin_init(init, GFP_KERNEL)
@@ -423,19 +301,6 @@ mod tests {
 
     fn queue() -> Result<Workqueue> {
         Workqueue::new(c"kext_test", WqFlags::UNBOUND, 0)
-    }
-
-    #[test]
-    fn jobs_run() -> Result {
-        let (queue, thing) = (queue()?, thing()?);
-        for n in 1..4 {
-            assert!(thing.job.queue(&queue, thing.clone()));
-            queue.flush();
-            assert_eq!(thing.jobs.load(Ordering::Relaxed), n);
-        }
-        assert!(!thing.job.cancel_sync());
-        assert!(Arc::into_unique_or_drop(thing).is_some());
-        Ok(())
     }
 
     #[test]
@@ -483,12 +348,18 @@ mod tests {
     struct Rearmed {
         queue: Workqueue,
         #[pin]
-        job: OwnedWork<Rearmed>,
+        work: Work<Rearmed>,
         #[pin]
         timer: DelayedWork<Rearmed>,
     }
 
-    impl OwnedWorkItem for Rearmed {
+    impl_has_work! {
+        impl HasWork<Self> for Rearmed { self.work }
+    }
+
+    impl WorkItem for Rearmed {
+        type Pointer = Arc<Self>;
+
         fn run(this: Arc<Self>) {
             fsleep(Delta::from_millis(50));
             this.timer.arm(&this.queue, this.clone(), 1);
@@ -506,16 +377,16 @@ mod tests {
     fn arming_during_cancel_sync_keeps_nothing() -> Result {
         let init = pin_init!(Rearmed {
             queue: queue()?,
-            job <- new_owned_work!("kext_test_rearm_job"),
+            work <- new_work!("kext_test_rearm_work"),
             timer <- new_delayed_work!("kext_test_rearm_timer"),
         }? Error);
         let thing = Arc::pin_init(init, GFP_KERNEL)?;
         thing.timer.arm(&thing.queue, thing.clone(), 1);
         fsleep(Delta::from_millis(50));
-        assert!(thing.job.queue(&thing.queue, thing.clone()));
+        thing.queue.enqueue(thing.clone());
         // The item is running, so this waits for 150 ms or so.
         assert!(!thing.timer.cancel_sync());
-        thing.job.cancel_sync();
+        cancel_work_sync(&thing, |thing| &thing.work);
         thing.queue.flush();
         fsleep(Delta::from_millis(20));
         thing.timer.cancel_sync();
@@ -526,7 +397,8 @@ mod tests {
     #[test]
     fn only_for_the_object_that_it_is_in() -> Result {
         let (queue, thing, other) = (queue()?, thing()?, thing()?);
-        assert!(!thing.job.queue(&queue, other));
+        thing.timer.arm(&queue, other, 100_000);
+        assert!(!thing.timer.cancel());
         assert!(Arc::into_unique_or_drop(thing).is_some());
         Ok(())
     }
