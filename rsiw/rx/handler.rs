@@ -4,7 +4,8 @@
 
 use super::{Destination, State};
 use crate::{
-    mem::{MemError, ResolvedMr},
+    mem::{HeldAccess, MemError, ResolvedMr},
+    pd::PdId,
     queue::{
         reads::{InboundRead, SHORT_READ},
         sq::WakeTx,
@@ -123,27 +124,17 @@ impl Handler for QpHandler<'_> {
         // Each arm as tracepoints tell the segment: opcode, STag and offset.
         let (opcode, stag, at, placed) = match destination {
             Destination::Write { addr, end: None } => {
-                let at = *addr;
-                let fits =
-                    |mr: &&ResolvedMr| mr.is_for(*write_needs) && mr.writes_whole(pd, at, len);
-                let Some(resolved) = write.as_ref().filter(fits) else {
-                    return false;
-                };
-                *addr = at.wrapping_add(len.into());
-                let placed = resolved.write(access, at, data, false);
-                (Opcode::Write, resolved.key(), at, placed)
+                let resolved = write.as_ref().filter(|mr| mr.is_for(*write_needs));
+                let (key, at) = (resolved.map_or(0, ResolvedMr::key), *addr);
+                let placed = place_whole(resolved, access, pd, addr, data);
+                (Opcode::Write, key, at, placed)
             }
             Destination::Read { addr } => {
-                let (at, fits) = (*addr, |mr: &&ResolvedMr| mr.writes_whole(pd, *addr, len));
                 let Some(read) = read.as_ref() else {
                     return false;
                 };
-                let Some(resolved) = read.sink.as_ref().filter(fits) else {
-                    return false;
-                };
-                *addr = at.wrapping_add(len.into());
-                let placed = resolved.write(access, at, data, false);
-                let offset = at.wrapping_sub(read.addr);
+                let offset = addr.wrapping_sub(read.addr);
+                let placed = place_whole(read.sink.as_ref(), access, pd, addr, data);
                 (Opcode::ReadResponse, 0, offset, placed)
             }
             Destination::Recv { offset } => {
@@ -157,18 +148,18 @@ impl Handler for QpHandler<'_> {
                 }
                 *offset = end;
                 let (regions, pd) = (&queues.dev.regions, queues.rq.pd());
-                let placed = scatter.write(access, regions, pd, at, data);
+                let placed = scatter.write(access, regions, pd, at, data).is_ok();
                 (Opcode::Send, 0, at.into(), placed)
             }
             Destination::Write { .. } | Destination::None => return false,
         };
-        if placed.is_ok() {
+        if placed {
             trace::fpdu_rx(|| {
                 let (dev, qpn) = (queues.dev.name(), queues.number());
                 (dev, qpn, opcode as u8, stag, at, len, false)
             });
         }
-        placed.is_ok()
+        placed
     }
 
     fn end_segment(&mut self) -> Result<(), Refusal> {
@@ -225,6 +216,26 @@ impl Handler for QpHandler<'_> {
         }
         delivered
     }
+}
+
+/// Places all of `data` at `addr` of a region, behind which `addr` is then. Returns false if it
+/// cannot.
+#[inline]
+fn place_whole(
+    resolved: Option<&ResolvedMr>,
+    access: &mut HeldAccess,
+    pd: PdId,
+    addr: &mut u64,
+    data: &[u8],
+) -> bool {
+    let at = *addr;
+    // CAST: A segment is no longer than `MAX_ULPDU`.
+    let whole = |mr: &&ResolvedMr| mr.writes_whole(pd, at, data.len() as u32);
+    let Some(resolved) = resolved.filter(whole) else {
+        return false;
+    };
+    *addr = at.wrapping_add(data.len() as u64);
+    resolved.write(access, at, data, false).is_ok()
 }
 
 impl QpHandler<'_> {
