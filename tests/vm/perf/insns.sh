@@ -17,14 +17,12 @@
 # functions, those with most instructions first, are in the job's output directory.
 
 . /tests/lib.sh
+. /tests/perf/lib
 limits=/tests/perf/insns.tsv
 read -ra cases <<<"${CASES:-write-2 send-2 write-segments write-large}"
 plan $((3 + 3 * ${#cases[@]}))
 
-mark() { both insns-mark; }
-marks() { grep -c '^mark$' "/out/insns-$RSIW_SIDE"; }
-mark
-[ -s /out/insns-a ] || { echo "Bail out! the emulator does not count: see vm-run --insns"; exit 1; }
+begin_counts
 
 # once CASE COUNT: so many messages. One at a time, so that batches are the same in each run; a ping-pong has as many
 # each way.

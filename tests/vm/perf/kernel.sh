@@ -17,16 +17,14 @@
 # functions. It asserts only that everything runs.
 
 . /tests/lib.sh
+. /tests/perf/lib
 . /tests/nfs/lib
 : "${KINDS:=tcp,rsiw crc=0}" "${CASES:=nfs-16384 nfs-262144 bulk-65536}" "${DEPTH:=4}" "${TOP:=40}"
 IFS=, read -ra kinds <<<"$KINDS"
 read -ra cases <<<"$CASES"
 plan $((${#kinds[@]} * (1 + 2 * ${#cases[@]})))
 
-mark() { both insns-mark; }
-marks() { grep -c '^mark$' "/out/insns-$RSIW_SIDE"; }
-mark
-[ -s /out/insns-a ] || { echo "Bail out! the emulator does not count: see vm-run --insns"; exit 1; }
+begin_counts
 
 # once KIND WHAT SIZE COUNT: so many reads or messages.
 once() {
