@@ -7,9 +7,14 @@
  * pair of its own, and an area of memory full of a pattern, which contains the regions.
  * The private data of the MPA Reply tell the peer where they are (struct told); those
  * of the Request tell victim what to do (struct asked). At the end of each connection
- * victim prints "end TOKEN ok got=N", or an error instead of ok. At a line of input,
- * "connect PORT TOKEN FLAGS RECEIVES", it connects to that port of its own address, and
- * its Request has the struct told. It exits at the end of its input.
+ * victim prints "end TOKEN ok got=N", or an error instead of ok. It exits at the end of its input.
+ * Lines of input:
+ *
+ *   connect PORT TOKEN FLAGS RECEIVES
+ *	Connect to that port of its own address; the Request has the struct told.
+ *   deny TOKEN
+ *	Once the first DENY_AFTER octets of the region BOTH were written to, take from this
+ *	connection's peer the right to write, and print "denied TOKEN".
  */
 #include <endian.h>
 #include <errno.h>
@@ -34,6 +39,7 @@
 #define SINK_STEP 256
 #define SINK_SIZE 64
 #define FLOODS 8
+#define DENY_AFTER 24
 
 /* Regions that the peer can name. None begins or ends at the border of a page. */
 enum { BOTH, WRITE, READ, OTHER, STALE, LOCAL, RANGES };
@@ -398,6 +404,30 @@ static void call(unsigned int port, unsigned int token, unsigned int flags, unsi
 	zero(rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&to, 5000), "address");
 }
 
+/* Takes a right from a peer in the middle of its message. */
+static void deny(unsigned int token)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
+	size_t last = layout[BOTH].at + DENY_AFTER - 1;
+	int i, tries = 3000;
+
+	for (i = 0; i < SLOTS; i++) {
+		struct slot *s = &slots[i];
+
+		if (s->used != 1 || be32toh(s->asked.token) != token)
+			continue;
+		while (s->area[last] == pattern[last] && tries--)
+			usleep(1000);
+		if (s->area[last] != pattern[last] &&
+		    !ibv_modify_qp(s->id->qp, &attr, IBV_QP_ACCESS_FLAGS))
+			printf("denied %u\n", token);
+		else
+			printf("cannot deny %u\n", token);
+		return;
+	}
+	printf("nobody to deny %u\n", token);
+}
+
 static void introduce(struct slot *s)
 {
 	struct told told = { 0 };
@@ -500,5 +530,7 @@ int main(int argc, char **argv)
 			return 0;
 		if (sscanf(line, "connect %u %u %u %u", &port, &token, &flags, &receives) == 4)
 			call(port, token, flags, receives);
+		else if (sscanf(line, "deny %u", &token) == 1)
+			deny(token);
 	}
 }

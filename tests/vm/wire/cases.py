@@ -13,7 +13,7 @@ import secure
 from fpdu import (DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
                   RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check, read_of)
 from verdicts import Verdict, answered, judge, terminated
-from victim import (EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
+from victim import (DENY_AFTER, EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
                     Attacker)
 
 # Whether the driver was loaded with verify_first=1.
@@ -219,6 +219,7 @@ def messages(everything):
         lambda t: pieces(t.write, 4, 1000 - 3 * 8), terminated(DDP_TAGGED, 1))
     yield "a Write in equal pieces changes its STag", script(
         lambda t: pieces(t.both, 3) + pieces(t.write, 4)[3:], terminated(DDP_TAGGED, 0))
+    yield "a Write in equal pieces loses its right", loses_right(pieces)
     yield "a Send in equal pieces", script(
         lambda t: [send(1, 16, 16 * i, last=i == 3) for i in range(4)], Verdict("lives", got=1))
     yield "a Send in equal pieces is too long", script(
@@ -248,6 +249,18 @@ def messages(everything):
     yield "a Write and a Read of nothing", nothing_named
     for name in ("write", "send", "read"):
         yield f"{name}: in single octets", in_single_octets(BASES[name])
+
+
+def loses_right(pieces):
+    """The victim takes the right to write away between two pieces that continue each other."""
+    def play(victim):
+        a = Attacker(victim)
+        ulpdus = pieces(a.told.both, DENY_AFTER // 8 + 2)
+        a.send(*ulpdus[:-2])
+        a.victim.deny(a.token)
+        a.send(*ulpdus[-2:])
+        conclude(a, terminated(DDP_TAGGED, 0), ulpdus[-2])
+    return play
 
 
 def in_single_octets(make):

@@ -26,6 +26,7 @@ from mpa import C, REPLY, REQUEST, S, frame
 # tests/vm/prog/victim.c has the same numbers.
 READS, FLOOD, EMPTY, PLACES_NOTHING = 1, 2, 4, 8
 RECEIVES, SINK_STEP, SINK_SIZE = 8, 256, 64
+DENY_AFTER = 24
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
           "local": 0x1c004}
 AREA = 0x20000
@@ -94,7 +95,7 @@ class Victim(Program):
 
     def __init__(self, address, port):
         self.address, self.port = address, port
-        self.ready, self.ends, self.odd, self.bad = False, {}, [], 0
+        self.ready, self.ends, self.denied, self.odd, self.bad = False, {}, set(), [], 0
         self.tokens, self.lock = itertools.count(1), threading.Lock()
         super().__init__("victim", address, str(port))
         self.wait(lambda: self.ready, "not ready")
@@ -108,11 +109,18 @@ class Victim(Program):
                 self.odd.append(line)
         elif line == "ready":
             self.ready = True
+        elif words[:1] == ["denied"]:
+            self.denied.add(int(words[1]))
         else:
             self.odd.append(line)
 
     def last(self):
         return " / ".join(self.odd[-3:])
+
+    def say(self, line):
+        with self.lock:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
 
     def caller(self):
         """The same victim, but it connects to its attackers."""
@@ -124,11 +132,15 @@ class Victim(Program):
         """Has the victim connect to the socket; returns the connection."""
         sock.bind((self.address, 0))
         sock.listen(1)
-        with self.lock:
-            self.process.stdin.write(f"connect {sock.getsockname()[1]} {token} {flags} {receives}\n")
-            self.process.stdin.flush()
+        self.say(f"connect {sock.getsockname()[1]} {token} {flags} {receives}")
         with sock:
             return sock.accept()[0]
+
+    def deny(self, token):
+        """Has the victim take the right to write from a peer, which has written DENY_AFTER octets."""
+        self.say(f"deny {token}")
+        self.wait(lambda: token in self.denied or self.odd, "the right is not taken away")
+        check(token in self.denied, self.last())
 
     def ended(self, token, seconds=10):
         """Waits for the end of a connection, whose memory and queues have to be intact; returns how
