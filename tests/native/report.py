@@ -18,6 +18,8 @@ TOP = 24
 # A process of user-mode Linux: its kernel lies below this, the programs' own addresses are above it.
 KERNEL_END = 1 << 40
 MIB = 1 << 20
+# What is shorter is told for a message, and not for a MiB.
+SHORT = 4096
 # Octets of payload in an FPDU that fills a segment of 1448, and of one that is as large as it can be.
 SEGMENT, LARGE = 1428, 64754
 # Octets of a full record of TLS.
@@ -111,13 +113,22 @@ def main():
         if i >= 0 and time <= float(rows[i]["ended"]):
             samples[i][int(address.split()[0], 16)] += 1
 
-    # By point: of each round the kernel's and the driver's us/MiB; parts and functions of all rounds.
+    # By point: of each round what kernel and driver take for a MiB or a message, in us; parts and functions of all
+    # rounds.
     costs, parts, functions = defaultdict(dict), defaultdict(Counter), defaultdict(Counter)
     moved, kernels, ciphers = Counter(), {}, defaultdict(list)
     for i, row in enumerate(rows):
         point = row["metric"], int(row["size"]), row["kind"]
-        mib = (int(row["octets_then"]) - int(row["octets"])) * payload(row["kind"])[0] / MIB
-        moved[point] += mib
+        if point[1] < SHORT and point[0].endswith("_lat"):
+            # A packet for each message; a Read has a request, too.
+            units = (int(row["packets_then"]) - int(row["packets"])) / (2 if point[0] == "read_lat" else 1)
+        elif point[1] < SHORT:
+            units = float(row["rate"]) * (float(row["ended"]) - float(row["began"]))
+        else:
+            units = (int(row["octets_then"]) - int(row["octets"])) * payload(row["kind"])[0] / MIB
+        if not units:
+            sys.exit(f"{point}, round {row['round']}: nothing was moved")
+        moved[point] += units
         path = f"{directory}/kallsyms.{row['round']}.{row['kind']}"
         if path not in kernels:
             kernels[path] = Symbols(path)
@@ -132,10 +143,10 @@ def main():
                 cipher += count
             else:
                 ours += count
-        costs[point][row["round"]] = ours * 1e6 / RATE / mib
-        ciphers[point].append(cipher * 1e6 / RATE / mib)
+        costs[point][row["round"]] = ours * 1e6 / RATE / units
+        ciphers[point].append(cipher * 1e6 / RATE / units)
 
-    print("Kernel and drivers of both hosts together, us of a processor for a MiB, medians.")
+    print("Kernel and drivers of both hosts together, us of a processor for a MiB, or for a message, medians.")
     print("Without the cipher, which is in C here.")
     name, crcs = crc_of(directory)
     if crcs:
@@ -144,27 +155,30 @@ def main():
     print()
     for point in sorted(costs):
         metric, size, kind = point
-        print(f"{metric} {size} {kind}: {spread(list(costs[point].values()))}")
-        tcp = costs.get(("tcp_bw", size, "tcp"), {})
+        short, metric_of_tcp = size < SHORT, "tcp_" + metric.rpartition("_")[2]
+        print(f"{metric} {size} {kind}, us/{'message' if short else 'MiB'}: {spread(list(costs[point].values()))}")
+        tcp = costs.get((metric_of_tcp, size, "tcp"), {})
         ratios = [cost / tcp[r] for r, cost in costs[point].items() if r in tcp]
         if ratios and kind != "tcp":
             print(f"    to TCP: {spread(ratios)}")
-            if crcs and "crc=0" in kind and not kind.startswith("siw"):
+            if crcs and not short and "crc=0" in kind and not kind.startswith("siw"):
                 crc = 2 * crcs[SEGMENT if "large_fpdu=0" in kind else LARGE]
                 print(f"    with the host program's CRCs on both hosts {statistics.median(costs[point].values()) + crc:.4g}, "
                       f"to TCP {statistics.median((c + crc) / tcp[r] for r, c in costs[point].items() if r in tcp):.2f}")
-        print("    by round: " + ", ".join(f"{cost:.0f}" for cost in costs[point].values()))
+        print("    by round: " + ", ".join(f"{cost:.{2 if short else 0}f}" for cost in costs[point].values()))
         if any(ciphers[point]):
             print(f"    and the cipher: {spread(ciphers[point])}")
         told = {k: n * 1e6 / RATE / moved[point] for k, n in parts[point].items()}
-        print("    " + ", ".join(f"{k} {v:.0f}" for k, v in sorted(told.items(), key=lambda kv: -kv[1])))
+        print("    " + ", ".join(f"{k} {v:.{2 if short else 0}f}" for k, v in sorted(told.items(), key=lambda kv: -kv[1])))
     for point in sorted(costs):
         metric, size, kind = point
-        fpdus = payload(kind)[1]
-        print(f"\n{metric} {size} {kind}: us/MiB" + (", ns/FPDU" if fpdus else ""))
+        short, fpdus = size < SHORT, payload(kind)[1]
+        print(f"\n{metric} {size} {kind}: " + ("ns/message" if short else "us/MiB" + (", ns/FPDU" if fpdus else "")))
         for (name, where), n in functions[point].most_common(TOP):
             cost = n * 1e6 / RATE / moved[point]
             each = f"{cost * 1e3 / fpdus:9.1f}" if fpdus else ""
+            if short:
+                cost, each = cost * 1e3, ""
             print(f"{cost:9.1f}{each}  {side_of(name):2}  {name} {where}")
 
 
