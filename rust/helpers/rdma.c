@@ -25,6 +25,13 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
+/*
+ * Identifiers of iw_cm, which the driver keeps after its consumers have gone,
+ * refer to functions of that module. It stays as long as this one, which needs
+ * a symbol of it.
+ */
+static const void *const rust_rdma_needs_iw_cm __used = iwcm_reject_msg;
+
 /* Buffers that drivers share. */
 
 void rust_helper_rdma_dma_buf_lock(struct dma_buf *buf)
