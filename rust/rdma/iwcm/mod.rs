@@ -23,7 +23,7 @@ use crate::{device::Device, netdev::NetDevice, Driver};
 use core::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    ptr::NonNull,
+    ptr::{self, NonNull},
     slice,
 };
 use kernel::{error::to_result, prelude::*, sync::Arc};
@@ -226,12 +226,17 @@ impl CmId {
     fn report(&self, event: &mut bindings::iw_cm_event, private_data: &[u8]) -> Result {
         // The length is one byte in C, so no more than 255 bytes can be passed.
         let len = private_data.len().min(usize::from(u8::MAX));
-        event.private_data = private_data.as_ptr().cast::<c_void>().cast_mut();
+        // iwcm copies private data only if there are any; else it passes on the pointer as it is,
+        // later. Consumers take any pointer but null for one to private data.
+        event.private_data = match len {
+            0 => ptr::null_mut(),
+            _ => private_data.as_ptr().cast::<c_void>().cast_mut(),
+        };
         event.private_data_len = len as u8;
         // SAFETY: iwcm sets it when it makes the identifier.
         let handler = unsafe { self.read(|id| &raw const (*id).event_handler) }.ok_or(EINVAL)?;
-        // SAFETY: `self` keeps the identifier alive. The handler copies the event, and the private
-        // data of requests and replies, before it returns; other events have none.
+        // SAFETY: `self` keeps the identifier alive. The handler copies the event before it
+        // returns, and private data that are not empty, which only requests and replies have.
         to_result(unsafe { handler(self.as_raw(), event) })
     }
 }

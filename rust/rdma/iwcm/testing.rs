@@ -100,6 +100,8 @@ impl TestId {
         // SAFETY: By the contract of this function; the caller's reference keeps the object.
         let (this, event) = unsafe { (&*id.cast::<Self>(), &*event) };
         let event = match event.event {
+            // Consumers take any pointer but null for one to private data.
+            _ if event.private_data_len == 0 && !event.private_data.is_null() => TestEvent::Other,
             bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY => {
                 TestEvent::ConnectReply(event.status)
             }
