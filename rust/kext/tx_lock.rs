@@ -26,6 +26,11 @@ const SIGNALLED: u32 = 1 << 1;
 /// A caller of `lock` waits. It is the next holder.
 const CONTENDED: u32 = 1 << 2;
 
+/// Microseconds for which a caller of `lock` sleeps at first, and at most. A holder that is without
+/// a processor may take seconds, and there may be many of them.
+const FIRST_WAIT_US: i64 = 50;
+const MAX_WAIT_US: i64 = 10_000;
+
 /// A lock whose holder is signalled instead of waited for; see the module's documentation.
 pub struct TxLock<T> {
     word: AtomicU32,
@@ -106,11 +111,13 @@ impl<T> TxLock<T> {
     /// sleeping.
     pub fn lock(&self) -> TxGuard<'_, T> {
         might_sleep();
+        let mut us = FIRST_WAIT_US;
         loop {
             if let Some(guard) = self.lock_in_turn() {
                 return guard;
             }
-            fsleep(Delta::from_micros(50));
+            fsleep(Delta::from_micros(us));
+            us = MAX_WAIT_US.min(2 * us);
         }
     }
 
