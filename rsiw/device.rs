@@ -8,7 +8,7 @@ use crate::{
     counters::{Counters, Terminates},
     limit::Limit,
     mem::Regions,
-    rests::Rests,
+    rests::{Rests, Run},
     settings::Settings,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -51,53 +51,86 @@ pub(crate) struct Limits {
     pub(crate) mr: Arc<Limit>,
 }
 
+/// A work queue for kernel consumers, and for what has no consumer yet; and one for processes.
+///
+/// Work for a process' queue pair may wait for a thread of the process, which may be preempted with
+/// a lock of that queue pair, or of its socket, and be without a processor for a long time. On a
+/// queue of their own such work items hold up nobody but processes.
+pub(crate) struct ByConsumer {
+    kernel: Workqueue,
+    processes: Workqueue,
+}
+
+impl ByConsumer {
+    /// The work queue for `consumer`. Context: any.
+    pub(crate) fn of(&self, consumer: Consumer) -> &Workqueue {
+        match consumer {
+            Consumer::Process => &self.processes,
+            Consumer::Kernel => &self.kernel,
+        }
+    }
+
+    /// Waits for all items that are queued now. Context: sleeping, and not in one of them.
+    pub(crate) fn flush(&self) {
+        self.kernel.flush();
+        self.processes.flush();
+    }
+}
+
+/// Work items of processes' rx, and as many of their tx, that may be under way at a time on a
+/// processor. Most often one runs and the others wait for it. If so many wait for threads without a
+/// processor, those of other processes wait there as well.
+const PROCESSES_ACTIVE: u32 = 32;
+
 /// Work queues of the module, shared by its devices.
 pub(crate) struct Workqueues {
     /// Receives bulk data, and what waits for a late receive. Of high priority, as it takes over
     /// the work of a softirq.
-    pub(crate) rx: Workqueue,
+    pub(crate) rx: ByConsumer,
     /// Runs tx for callers that cannot. Writeback may depend on it.
-    pub(crate) tx: Workqueue,
-    /// When work of these two leaves a processor to processes.
-    pub(crate) rests: Rests,
-    /// Sets up and ends connections of kernel consumers, and those that have no consumer yet. Runs
-    /// the timers of tx.
-    pub(crate) cm: Workqueue,
-    /// Sets up and ends connections of processes, and runs the timers of their tx.
-    pub(crate) cm_of_processes: Workqueue,
+    pub(crate) tx: ByConsumer,
+    /// When work of these two leaves a processor to processes: that for kernel consumers, and that
+    /// for processes.
+    rests: (Rests, Rests),
+    /// Sets up and ends connections, and runs the timers of tx.
+    pub(crate) cm: ByConsumer,
 }
 
 impl Workqueues {
     /// Makes the work queues of the module. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        // One item at a time on each CPU, so that all wait while one rests. (Under memory pressure
-        // a rescuer runs one at a time as well, so none may wait for another one anyway.)
-        let of_high_priority = WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM;
+        // One item at a time on each CPU: none of a kernel consumer's waits for long, and a rescuer
+        // runs one at a time as well.
+        let high = WqFlags::PERCPU | WqFlags::HIGHPRI | WqFlags::MEM_RECLAIM;
+        let unbound = WqFlags::UNBOUND | WqFlags::MEM_RECLAIM;
         Ok(Self {
             // It runs on the CPU where the data came in. It is dropped, and so drained, before
             // `tx`, which it wakes.
-            rx: Workqueue::new(c"rsiw_rx", of_high_priority, 1)?,
+            rx: ByConsumer {
+                kernel: Workqueue::new(c"rsiw_rx", high, 1)?,
+                processes: Workqueue::new(c"rsiw_rx_user", high, PROCESSES_ACTIVE)?,
+            },
             // It runs on the CPU that queued the work, whose cache has the data.
-            tx: Workqueue::new(c"rsiw_tx", of_high_priority, 1)?,
-            rests: Rests::new()?,
+            tx: ByConsumer {
+                kernel: Workqueue::new(c"rsiw_tx", high, 1)?,
+                processes: Workqueue::new(c"rsiw_tx_user", high, PROCESSES_ACTIVE)?,
+            },
+            rests: (Rests::new()?, Rests::new()?),
             // Connections are set up concurrently; those that need an order have one (`cm::Order`).
-            cm: Workqueue::new(c"rsiw_cm", WqFlags::UNBOUND | WqFlags::MEM_RECLAIM, 0)?,
-            cm_of_processes: Workqueue::new(
-                c"rsiw_cm_user",
-                WqFlags::UNBOUND | WqFlags::MEM_RECLAIM,
-                0,
-            )?,
+            cm: ByConsumer {
+                kernel: Workqueue::new(c"rsiw_cm", unbound, 0)?,
+                processes: Workqueue::new(c"rsiw_cm_user", unbound, 0)?,
+            },
         })
     }
 
-    /// The work queue that sets up and ends connections of `consumer`. A step of a process'
-    /// connection may wait for the process' threads, which may be without a processor for a long
-    /// time. On a queue of their own such steps hold up no connection that is the kernel's or
-    /// nobody's yet. Context: any.
-    pub(crate) fn cm_of(&self, consumer: Consumer) -> &Workqueue {
+    /// Begins a run of a worker of `rx` or `tx` for `consumer`, after a rest if one is due. Kernel
+    /// consumers' workers have an account of their own, as the time in which a worker waits for a
+    /// lock of a process counts. Context: a worker that is bound to its processor, without locks.
+    pub(crate) fn begin(&self, consumer: Consumer) -> Option<Run<'_>> {
         match consumer {
-            Consumer::Process => &self.cm_of_processes,
-            Consumer::Kernel => &self.cm,
+            Consumer::Process => self.rests.1.begin(),
+            Consumer::Kernel => self.rests.0.begin(),
         }
     }
 }

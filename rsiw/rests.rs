@@ -8,15 +8,17 @@
 //! workers have had a processor for [`WORK_NS`], and another task wants it, they sleep for
 //! [`REST_NS`].
 //!
-//! The work queues run one item at a time on each processor. So the items behind the one that rests
-//! wait, and keep their order. They do not run at a low priority instead: they would have to wait
-//! there for the work of other queue pairs whose priority is high, with the socket's lock held or
-//! with data that is not acknowledged, until TCP takes what the peer has sent for lost.
+//! While one item rests, those behind it on that processor wait, and keep their order. They do not
+//! run at a low priority instead: they would have to wait there for the work of other queue pairs
+//! whose priority is high, with the socket's lock held or with data that is not acknowledged, until
+//! TCP takes what the peer has sent for lost.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kernel::{
     cpu::{nr_cpu_ids, CpuId},
+    new_mutex,
     prelude::*,
+    sync::Mutex,
     time::{delay::fsleep, Delta},
 };
 
@@ -30,15 +32,18 @@ const REST_NS: u64 = 4_000_000;
 /// processor. Then the rest ends.
 const LOOK_US: i64 = 1000;
 
-/// What the workers of one processor have had of it, in cache lines of its own. Only they write it:
-/// that of tx and that of bulk receive. If one of them runs while the other one waits for a lock or
-/// for memory, the time is counted for both, or for one of them only.
+/// What the workers of one processor have had of it, in cache lines of its own. Only they write it.
+/// Time in which a worker waits for a lock or for memory counts as well, but none counts twice.
 #[repr(align(64))]
 struct Cpu {
+    /// Locked by the worker that sleeps, and in turn by those that came after it.
+    resting: Pin<KBox<Mutex<()>>>,
     /// Nanoseconds of work since `since`.
     busy: AtomicU64,
     /// When the count began, by the monotonic clock.
     since: AtomicU64,
+    /// Time up to here is counted.
+    counted: AtomicU64,
     /// When the rest ends, or has ended.
     rest_end: AtomicU64,
 }
@@ -56,12 +61,14 @@ pub(crate) struct Run<'a> {
 }
 
 impl Cpu {
-    const fn new() -> Self {
-        Self {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            resting: KBox::pin_init(new_mutex!((), "rsiw_resting"), GFP_KERNEL)?,
             busy: AtomicU64::new(0),
             since: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
             rest_end: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Whether a rest is due at `now`: workers have had so much, and that was more than half of the
@@ -80,6 +87,13 @@ impl Cpu {
 
     /// Sleeps until the rest has ended. Returns the time.
     fn sleep(&self) -> u64 {
+        let now = kext::monotonic_ns();
+        if !self.is_resting(now) {
+            return now;
+        }
+        // One worker looks at the clock for all of them. If all did, each would find the others
+        // awake, and take them for tasks that want the processor.
+        let _turn = self.resting.lock();
         loop {
             let now = kext::monotonic_ns();
             if !self.is_resting(now) {
@@ -92,9 +106,10 @@ impl Cpu {
         }
     }
 
-    fn add(&self, ns: u64) {
-        let busy = self.busy.load(Relaxed).saturating_add(ns);
-        self.busy.store(busy, Relaxed);
+    /// Counts the time of a run, as far as it is not counted for another.
+    fn add(&self, began: u64, now: u64) {
+        let from = began.max(self.counted.swap(now, Relaxed));
+        self.busy.fetch_add(now.saturating_sub(from), Relaxed);
     }
 }
 
@@ -104,7 +119,7 @@ impl Rests {
         let count = nr_cpu_ids() as usize;
         let mut cpus = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            cpus.push(Cpu::new(), GFP_KERNEL)?;
+            cpus.push(Cpu::new()?, GFP_KERNEL)?;
         }
         Ok(Self { cpus })
     }
@@ -125,8 +140,7 @@ impl Rests {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let ns = kext::monotonic_ns().saturating_sub(self.began);
-        self.cpu.add(ns);
+        self.cpu.add(self.began, kext::monotonic_ns());
     }
 }
 
@@ -137,35 +151,48 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_rest_is_due_after_much_work() {
-        let cpu = Cpu::new();
+    fn a_rest_is_due_after_much_work() -> Result {
+        let cpu = Cpu::new()?;
         // The first count began long ago.
-        cpu.add(WORK_NS);
+        cpu.add(940 * MS, 1000 * MS);
         assert!(!cpu.is_due(1000 * MS));
-        cpu.add(WORK_NS - 1);
+        cpu.add(1000 * MS, 1060 * MS - 1);
         assert!(!cpu.is_due(1060 * MS));
-        cpu.add(1);
+        cpu.add(1060 * MS - 1, 1060 * MS);
         assert!(cpu.is_due(1060 * MS));
         // The count has begun anew.
         assert!(!cpu.is_due(1060 * MS));
-        cpu.add(WORK_NS);
+        cpu.add(1060 * MS, 1120 * MS);
         assert!(cpu.is_due(1060 * MS + 2 * WORK_NS - 1));
+        Ok(())
     }
 
     #[test]
-    fn work_that_leaves_half_of_the_time_needs_no_rest() {
-        let cpu = Cpu::new();
+    fn work_that_leaves_half_of_the_time_needs_no_rest() -> Result {
+        let cpu = Cpu::new()?;
         let mut now = 1000 * MS;
         for _ in 0..1000 {
-            cpu.add(MS);
+            cpu.add(now, now + MS);
             now += 2 * MS;
             assert!(!cpu.is_due(now));
         }
+        Ok(())
+    }
+
+    /// Several workers wait at a time.
+    #[test]
+    fn no_time_counts_twice() -> Result {
+        let cpu = Cpu::new()?;
+        cpu.add(1000 * MS, 1010 * MS);
+        cpu.add(1000 * MS, 1020 * MS);
+        cpu.add(1005 * MS, 1021 * MS);
+        assert_eq!(cpu.busy.load(Relaxed), 21 * MS);
+        Ok(())
     }
 
     #[test]
-    fn rests_end() {
-        let cpu = Cpu::new();
+    fn rests_end() -> Result {
+        let cpu = Cpu::new()?;
         let begin = kext::monotonic_ns();
         assert!(!cpu.is_resting(begin));
         cpu.rest_end.store(begin + 3 * REST_NS, Relaxed);
@@ -173,6 +200,7 @@ mod tests {
         let end = cpu.sleep();
         // It may have been the only task.
         assert!(end >= begin + 3 * REST_NS || cpu.rest_end.load(Relaxed) == 0);
+        Ok(())
     }
 
     #[test]

@@ -405,7 +405,7 @@ impl<U: User> Conn<U> {
         this.events.fetch_or(events, Ordering::Release);
         let this = Arc::from(this);
         if !this.order.enter(&this) {
-            let queue = this.dev().workqueues.cm_of(this.consumer());
+            let queue = this.dev().workqueues.cm.of(this.consumer());
             queue.enqueue(this.clone());
         }
     }

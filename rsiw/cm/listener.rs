@@ -169,7 +169,8 @@ pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
 
 impl<U: User> Listener<U> {
     fn wake(self: &Arc<Self>) {
-        self.registry.dev.workqueues.cm.enqueue(self.clone());
+        let queue = self.registry.dev.workqueues.cm.of(Consumer::Kernel);
+        queue.enqueue(self.clone());
     }
 
     /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits
@@ -260,8 +261,8 @@ impl<U: User> Listener<U> {
     }
 
     fn retry_later(self: &Arc<Self>) {
-        self.retry
-            .arm(&self.registry.dev.workqueues.cm, self.clone(), RETRY_MS);
+        let queue = self.registry.dev.workqueues.cm.of(Consumer::Kernel);
+        self.retry.arm(queue, self.clone(), RETRY_MS);
     }
 }
 

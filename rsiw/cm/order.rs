@@ -110,7 +110,7 @@ impl<U: User> Order<U> {
     }
 
     fn wake(self: &Arc<Self>, dev: &Device) {
-        dev.workqueues.cm_of(self.consumer).enqueue(self.clone());
+        dev.workqueues.cm.of(self.consumer).enqueue(self.clone());
     }
 
     /// Has `conn` make a step after the connections that wait already. Returns false, and does

@@ -239,6 +239,5 @@ pub(crate) fn shutdown<U: User>(registry: &Registry<U>) {
 fn flush(dev: &Device) {
     for _ in 0..2 {
         dev.workqueues.cm.flush();
-        dev.workqueues.cm_of_processes.flush();
     }
 }

@@ -62,7 +62,7 @@ impl Stream {
 
     /// Arms the timer, on a work queue of normal priority. Context: any.
     fn arm_poll(self: &Arc<Self>, ms: u32) {
-        let queue = self.dev().workqueues.cm_of(self.owner.consumer());
+        let queue = self.dev().workqueues.cm.of(self.owner.consumer());
         self.poll_timer.arm(queue, self.clone(), ms);
     }
 

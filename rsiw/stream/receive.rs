@@ -42,14 +42,14 @@ impl WorkItem<BULK> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let _run = this.dev().workqueues.rests.begin();
+        let _run = this.dev().workqueues.begin(this.owner.consumer());
         noio(|| this.receive_some());
     }
 }
 
 impl DelayedWorkItem<LATE> for Stream {
     fn expire(this: Arc<Self>) {
-        let _run = this.dev().workqueues.rests.begin();
+        let _run = this.dev().workqueues.begin(this.owner.consumer());
         // Clear the mark first: data that finds no receive from here on arms the timer again.
         this.late_timer_armed.store(false, Relaxed);
         this.receive_some();
@@ -109,8 +109,8 @@ impl Stream {
             }
         } else if let Some(ms) = self.next_look(sk) {
             if !self.late_timer_armed.swap(true, Relaxed) {
-                self.late_timer
-                    .arm(&self.dev().workqueues.rx, self.clone(), ms);
+                let queue = self.dev().workqueues.rx.of(self.owner.consumer());
+                self.late_timer.arm(queue, self.clone(), ms);
             }
         } else if transport.at_eof(sk) {
             let rx = self.rx.get_mut(sk).and_then(Option::as_mut);
@@ -202,7 +202,7 @@ impl Stream {
 
     /// Has a work item receive. Context: socket locked, and rx is not stopped.
     fn receive_in_bulk(self: &Arc<Self>) {
-        let queue = &self.dev().workqueues.rx;
+        let queue = self.dev().workqueues.rx.of(self.owner.consumer());
         queue.enqueue::<_, BULK>(self.clone());
     }
 

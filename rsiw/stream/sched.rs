@@ -35,7 +35,7 @@ impl Stream {
     /// Has the worker run tx. Context: any.
     pub(crate) fn wake_tx(self: &Arc<Self>) {
         self.trace_tx(trace::Tx::Wake);
-        let queue = &self.dev().workqueues.tx;
+        let queue = self.dev().workqueues.tx.of(self.owner.consumer());
         queue.enqueue::<_, TX>(self.clone());
     }
 
@@ -146,7 +146,7 @@ impl WorkItem<TX> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let _run = this.dev().workqueues.rests.begin();
+        let _run = this.dev().workqueues.begin(this.owner.consumer());
         this.flush_notify();
         this.run_for(this.dev().settings.tx_budget());
     }

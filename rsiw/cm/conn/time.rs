@@ -6,6 +6,7 @@ use super::{Conn, Events};
 use crate::cm::{timeout, User};
 use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, time::Instant};
+use rdma::Consumer;
 
 /// Milliseconds by which a timer may run out early.
 pub(in crate::cm) const TICK: i64 = 20;
@@ -16,7 +17,9 @@ impl<U: User> Conn<U> {
     pub(in crate::cm) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
-        self.timer.arm(&self.dev().workqueues.cm, self.clone(), ms);
+        // It only wakes the actor, and waits for nothing.
+        let queue = self.dev().workqueues.cm.of(Consumer::Kernel);
+        self.timer.arm(queue, self.clone(), ms);
     }
 
     /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time
