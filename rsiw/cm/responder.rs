@@ -20,7 +20,7 @@ use super::{
     listener::PendingConn,
     offer, secure,
     stage::Stage,
-    streaming::{Established, First, Streaming},
+    streaming::{Established, First, Reply, Streaming},
     timeout, Lost, StreamParams, User,
 };
 use core::{format_args, mem::replace, net::SocketAddr};
@@ -316,7 +316,7 @@ fn answer<U: User>(
     } else {
         First::Theirs {
             wait: conn.settings().responder_wait_ms(),
-            reply: Some(reply_end),
+            reply: Reply::Sent(reply_end),
         }
     };
     *stage = Stage::Streaming(Streaming::begin(conn, established, first));

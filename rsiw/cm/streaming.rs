@@ -51,9 +51,61 @@ pub(super) enum First {
         /// [`Settings::responder_wait_ms`](crate::settings::Settings::responder_wait_ms) when the
         /// connection began.
         wait: u32,
-        /// The `bytes_acked()` that tells the acknowledgment; `None` once that has come.
-        reply: Option<u64>,
+        reply: Reply,
     },
+}
+
+/// The peer's acknowledgment of the Reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It has not come. The value is the `bytes_acked()` that tells it.
+    Sent(u64),
+    /// It has come. The value is the [`Conn::age`] at which the wait is over.
+    Acked(i64),
+}
+
+impl First {
+    /// Lets the queue pair send if the peer has been silent for long enough since it has had our
+    /// Reply; else sets a time-out for the rest of that time. TCP may have to send the Reply more
+    /// than once, so the time counts from its acknowledgment. Returns whether it has to wait.
+    fn waits<U: User>(&mut self, conn: &Arc<Conn<U>>, user: &Arc<U>) -> bool {
+        let &mut First::Theirs { wait, reply } = self else {
+            return false;
+        };
+        if wait == 0 {
+            return false;
+        }
+        let end = match reply {
+            Reply::Acked(end) => end,
+            Reply::Sent(octets) => {
+                let (acked, ago) = {
+                    // TCP updates the counter first and the time later; the lock keeps both in
+                    // step.
+                    let _sk = conn.socket().lock();
+                    (conn.socket().bytes_acked(), conn.socket().last_ack_ms())
+                };
+                if acked < octets {
+                    conn.set_timeout(wait.max(timeout::LOOK));
+                    return true;
+                }
+                // Later acknowledgments, those of keep-alive probes for instance, do not start the
+                // time again.
+                let end = conn.age() + i64::from(wait) - i64::from(ago);
+                let reply = Reply::Acked(end);
+                *self = First::Theirs { wait, reply };
+                end
+            }
+        };
+        match u32::try_from(end - conn.age()) {
+            Ok(left @ 1..) => conn.set_timeout(left),
+            // The time is over.
+            _ => {
+                user.may_start();
+                return false;
+            }
+        }
+        true
+    }
 }
 
 /// An orderly close has begun; the queue pair sends what it still has.
@@ -65,6 +117,12 @@ pub(super) struct Draining<U: User> {
     acked: u64,
     /// The queue pair has sent all. The FIN waits for room, and was tried so often.
     fin: Option<u32>,
+    /// The queue pair found a fault and is about to close. A FIN now would cut off its Terminate.
+    faulted: bool,
+    /// Until this end may send, and then [`First::Ours`].
+    first: First,
+    /// The [`Conn::age`] at which the close began.
+    since: i64,
 }
 
 /// Our FIN is sent, or queued behind the last data; the peer's has not come.
@@ -180,11 +238,11 @@ impl<U: User> Streaming<U> {
         if let Some(end) = cut_short(conn, &self.established, events) {
             return end;
         }
+        self.faulted |= events.any(Events::FAULT);
         if events.any(Events::EOF) || conn.how() == Some(Close::Graceful) {
             return self.drain(conn, events.any(Events::EOF));
         }
         if events.any(Events::FAULT) {
-            self.faulted = true;
             conn.set_timeout(timeout::TERMINATE);
         } else if events.any(Events::TIMEOUT) {
             if self.faulted {
@@ -192,8 +250,8 @@ impl<U: User> Streaming<U> {
             }
             match self.first {
                 First::Rtr if !conn.peer_started() => return timed_out(conn, &self.established),
-                First::Theirs { wait, reply } if !conn.peer_started() => {
-                    self.their_silence(conn, wait, reply);
+                First::Theirs { .. } if !conn.peer_started() => {
+                    self.first.waits(conn, &self.established.user);
                 }
                 First::OurRtr(received) if conn.socket().bytes_received() == received => {
                     self.established.user.repeat_rtr();
@@ -204,50 +262,51 @@ impl<U: User> Streaming<U> {
         Stage::Streaming(self)
     }
 
-    /// Lets the queue pair send if the peer has been silent for long enough since it has had our
-    /// Reply; else waits for the rest of that time. TCP may have to send the Reply more than once,
-    /// so the time counts from its acknowledgment.
-    fn their_silence(&mut self, conn: &Arc<Conn<U>>, wait: u32, reply: Option<u64>) {
-        let (acked, ago) = {
-            // TCP updates the counter first and the time later; the lock keeps both in step.
-            let _sk = conn.socket().lock();
-            (conn.socket().bytes_acked(), conn.socket().last_ack_ms())
-        };
-        let left = match reply {
-            None => 0,
-            Some(end) if acked < end => wait.max(timeout::LOOK),
-            Some(_) => {
-                // Later acknowledgments, those of keep-alive probes for instance, do not start the
-                // time again.
-                self.first = First::Theirs { wait, reply: None };
-                wait.saturating_sub(ago)
-            }
-        };
-        match left {
-            0 => self.established.user.may_start(),
-            left => conn.set_timeout(left),
-        }
-    }
-
     /// Begins the orderly close.
     fn drain(self, conn: &Arc<Conn<U>>, peer_done: bool) -> Stage<U> {
-        let established = self.established;
         if peer_done {
-            close::report_disconnect(&established);
+            close::report_disconnect(&self.established);
         }
-        conn.set_close_timeout(timeout::DRAIN);
-        established.user.drain();
-        let acked = conn.socket().bytes_acked();
-        Stage::Draining(Draining {
-            established,
+        let mut draining = Draining {
+            established: self.established,
             peer_done,
-            acked,
+            acked: 0,
             fin: None,
-        })
+            faulted: self.faulted,
+            first: self.first,
+            since: conn.age(),
+        };
+        draining.established.user.drain();
+        if !draining.may_not_send(conn) {
+            draining.begin_wait(conn);
+        }
+        Stage::Draining(draining)
     }
 }
 
 impl<U: User> Draining<U> {
+    /// Whether what is posted has to wait, as this end may not send yet; sets a time-out then, but
+    /// waits no longer than for the queue pair. Context: sleeping.
+    fn may_not_send(&mut self, conn: &Arc<Conn<U>>) -> bool {
+        let over = conn.age() - self.since > i64::from(timeout::DRAIN);
+        let over = over || self.faulted || conn.peer_started() || conn.registry.is_leaving();
+        !over && self.first.waits(conn, &self.established.user)
+    }
+
+    /// Begins the wait for the queue pair: until it has sent all, or a Terminate. Context:
+    /// sleeping.
+    fn begin_wait(&mut self, conn: &Arc<Conn<U>>) {
+        self.first = First::Ours;
+        match self.faulted {
+            true => conn.set_close_timeout(timeout::TERMINATE),
+            false => conn.set_close_timeout(timeout::DRAIN),
+        }
+        self.acked = match self.faulted {
+            true => u64::MAX,
+            false => conn.socket().bytes_acked(),
+        };
+    }
+
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let events = look(conn, events);
         if let Some(end) = cut_short(conn, &self.established, events) {
@@ -260,10 +319,15 @@ impl<U: User> Draining<U> {
             self.established.user.drain();
         }
         if events.any(Events::FAULT) {
-            conn.set_close_timeout(timeout::TERMINATE);
-            self.acked = u64::MAX;
+            self.faulted = true;
+            self.begin_wait(conn);
         } else if events.any(Events::LEAVE) {
+            self.first = First::Ours;
             conn.set_close_timeout(timeout::DRAIN);
+        } else if events.any(Events::TIMEOUT) && self.first != First::Ours {
+            if !self.may_not_send(conn) {
+                self.begin_wait(conn);
+            }
         } else if events.any(Events::TIMEOUT) {
             let acked = conn.socket().bytes_acked();
             let leaving = conn.registry.is_leaving();
@@ -271,9 +335,10 @@ impl<U: User> Draining<U> {
                 true => timeout::LEAVE,
                 false => timeout::DRAIN,
             };
-            let expired = self
+            let tried = self
                 .fin
                 .is_none_or(|tries| tries >= most / timeout::FIN_AGAIN);
+            let expired = self.faulted || tried;
             if expired && (acked <= self.acked || leaving) {
                 return timed_out(conn, &self.established);
             }
@@ -286,7 +351,7 @@ impl<U: User> Draining<U> {
         if events.any(Events::DRAINED) {
             self.fin.get_or_insert(0);
         }
-        let Some(tries) = self.fin else {
+        let Some(tries) = self.fin.filter(|_| !self.faulted) else {
             return Stage::Draining(self);
         };
         if !conn.send_fin() {

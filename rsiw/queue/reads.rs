@@ -47,6 +47,8 @@ struct Inbound {
     /// the peer may not send another request before it has that response (RFC 5040 section 6.1).
     answering: bool,
     ird: u32,
+    /// How many more tx takes, once an orderly close waits for nothing else.
+    left: Option<u32>,
 }
 
 /// Reads of the peer that wait for tx. Rx adds them, tx takes them.
@@ -65,6 +67,7 @@ impl InboundReads {
             waiting: Fifo::empty(),
             answering: false,
             ird: 0,
+            left: None,
         };
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
@@ -77,6 +80,7 @@ impl InboundReads {
         queue.ird = ird;
         // A connection before this one may have ended in the middle of a response.
         queue.answering = false;
+        queue.left = None;
         core::mem::swap(&mut queue.waiting, &mut waiting);
         drop(queue);
         Ok(())
@@ -122,9 +126,10 @@ impl InboundReads {
 
     fn take(&self, len: u32) -> Option<InboundRead> {
         let queue = &mut *self.queue.lock();
-        if queue.waiting.front()?.request.len > len {
+        if queue.waiting.front()?.request.len > len || queue.left == Some(0) {
             return None;
         }
+        queue.left = queue.left.map(|left| left.saturating_sub(1));
         let read = queue.waiting.pop();
         self.count.store(queue.waiting.len(), Ordering::Release);
         queue.answering |= read.is_some();
@@ -136,8 +141,17 @@ impl InboundReads {
         self.queue.lock().answering = false;
     }
 
+    /// An orderly close waits for nothing but answers. Reads that wait now are still answered;
+    /// later ones are not, or a peer that goes on reading could put off the close for ever.
+    /// Context: any.
+    pub(crate) fn end_here(&self) {
+        let queue = &mut *self.queue.lock();
+        queue.left.get_or_insert(queue.waiting.len());
+    }
+
     /// Drops all queued Reads. Context: any in which references to regions may be dropped.
     pub(crate) fn clear(&self) {
+        self.queue.lock().left = None;
         while let Some(read) = self.pop() {
             drop(read);
         }

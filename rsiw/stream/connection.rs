@@ -177,12 +177,18 @@ impl User for Stream {
         self.wake_tx();
     }
 
-    /// Orderly close: tx sends the requests that are posted, then tells the connection manager.
-    /// Context: sleeping.
+    /// Orderly close: tx sends the requests that are posted, and answers the Reads that wait, then
+    /// tells the connection manager. Context: sleeping.
     fn drain(self: &Arc<Self>) {
         // In TERMINATE or ERROR, the actor that moved the QP there has the connection closed after
         // the data that are still to be sent. A FIN now would cut them off.
         if let Ok(_) | Err(State::Closing) = self.queues.advance(State::Closing) {
+            // A consumer that posts a request for each one that completes would put off the close
+            // for ever.
+            let tx = self.tx.lock();
+            self.queues.sq.end_here();
+            // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
+            drop(tx);
             self.wake_tx();
         }
     }

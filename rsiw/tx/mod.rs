@@ -266,6 +266,10 @@ impl Tx {
         // This comes before the look at the queue. The peer's last message may have let requests
         // start: tx then finds and sends them before it says that nothing is left.
         let peer_done = queues.peer_done();
+        if queues.is_closing() && (peer_done || queues.sq.is_idle()) {
+            // Not before: if both ends close, each waits for the other's answers.
+            queues.inbound.end_here();
+        }
         if !queues.may_send() {
             // This end may send no FPDU yet, but a FIN.
             return self.end_if_drained(queues, peer_done);
@@ -369,7 +373,9 @@ impl Tx {
         if !replace(&mut self.terminated, true) {
             self.current.end();
             self.blocked = None;
-            if let Some(t) = due {
+            // The FIN may be with TCP, which takes nothing behind it (with TLS, to try resets the
+            // connection). It still delivers what is before it: requests that have completed.
+            if let Some(t) = due.filter(|_| !self.fin) {
                 queues.counters.terminate_sent(t.code());
                 queues.dev.terminates_sent.count(t.code());
                 trace::terminate(|| queues.trace_terminate(true, t.code()));

@@ -115,8 +115,8 @@ static void t_then_post(struct side *s)
 	buf_free(&b);
 }
 
-/* Writes without a pause, until the connection is down. */
-static void stream(struct conn *c, struct ibv_sge *sge, struct rmem *r)
+/* Posts requests without a pause, until the connection is down. */
+static void stream(struct conn *c, enum ibv_wr_opcode op, struct ibv_sge *sge, struct rmem *r)
 {
 	enum { WINDOW = 16 };
 	uint64_t end = now_ms() + wait_ms;
@@ -125,8 +125,7 @@ static void stream(struct conn *c, struct ibv_sge *sge, struct rmem *r)
 
 	for (;;) {
 		while (under_way < WINDOW) {
-			if (try_post(c, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, sge, 1, r->addr,
-				     r->rkey))
+			if (try_post(c, op, 1, IBV_SEND_SIGNALED, sge, 1, r->addr, r->rkey))
 				return;
 			under_way++;
 		}
@@ -161,7 +160,7 @@ static void t_against_stream(struct side *s)
 			buf_expect(&b, 0, LEN, i);
 			post_recv(&c, 1, &sge, 1);
 			r = take_rmem(s);
-			stream(&c, &out, &r);
+			stream(&c, IBV_WR_RDMA_WRITE, &out, &r);
 			good(c.rcq, 1, IBV_WC_RECV, LEN);
 			buf_verify(&b, "what was sent against the stream");
 		} else {
@@ -181,6 +180,117 @@ static void t_against_stream(struct side *s)
 		conn_free(&c);
 		buf_free(&b);
 	}
+}
+
+/*
+ * This end disconnects from a peer that has something to do all the time, as it posts a request for
+ * each one that completes. Both ends get their disconnect event all the same.
+ */
+static void disconnect_from(struct side *s, enum ibv_wr_opcode op)
+{
+	enum { LEN = 1 << 20 };
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, LEN, ACC_ALL);
+	sge = sge_of(&b, 0, LEN);
+	if (s->active) {
+		give_rmem(s, &b);
+		sleep_ms(100);
+		CALL(rdma_disconnect(c.id));
+	} else {
+		r = take_rmem(s);
+		stream(&c, op, &sge, &r);
+	}
+	conn_expect_down(&c);
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+static void t_from_writes(struct side *s)
+{
+	disconnect_from(s, IBV_WR_RDMA_WRITE);
+}
+
+static void t_from_reads(struct side *s)
+{
+	disconnect_from(s, IBV_WR_RDMA_READ);
+}
+
+/* Both ends disconnect while both wait for Reads: each still answers those of the other. */
+static void t_both_read(struct side *s)
+{
+	enum { COUNT = 40, LEN = 1 << 20 };
+	struct ibv_sge sge;
+	struct conn c;
+	struct rmem r;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, 2 * LEN, ACC_ALL);
+	sge = sge_of(&b, LEN, LEN);
+	give_rmem(s, &b);
+	r = take_rmem(s);
+	for (i = 0; i < COUNT; i++)
+		post(&c, IBV_WR_RDMA_READ, i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+	CALL(rdma_disconnect(c.id));
+	for (i = 0; i < COUNT; i++)
+		good(c.scq, i, IBV_WC_RDMA_READ, LEN);
+	conn_expect_closed(&c);
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
+}
+
+/*
+ * A fault of the peer ends a connection that this end has closed. What it has sent before still
+ * arrives: those requests have completed. The peer takes it only later.
+ */
+static void t_fault_behind_fin(struct side *s)
+{
+	enum { COUNT = 10, LEN = 20000 };
+	struct ibv_sge sge;
+	struct conn c;
+	struct buf b;
+	int i;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, COUNT * LEN, ACC_LOCAL);
+	if (s->active) {
+		for (i = 0; i < COUNT; i++) {
+			sge = sge_of(&b, i * LEN, LEN);
+			buf_fill(&b, i * LEN, LEN, i);
+			post(&c, IBV_WR_SEND, i, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
+		}
+		for (i = 0; i < COUNT; i++)
+			good(c.scq, i, IBV_WC_SEND, -1);
+		CALL(rdma_disconnect(c.id));
+		sleep_ms(50);
+		sync_sides(s);
+	} else {
+		sync_sides(s);
+		/* There is no receive for this. */
+		sge = sge_of(&b, 0, 100);
+		post(&c, IBV_WR_SEND, 100, 0, &sge, 1, 0, 0);
+		sleep_ms(100);
+		for (i = 0; i < COUNT; i++) {
+			sge = sge_of(&b, i * LEN, LEN);
+			buf_expect(&b, i * LEN, LEN, i);
+			post_recv(&c, i, &sge, 1);
+		}
+		for (i = 0; i < COUNT; i++)
+			good(c.rcq, i, IBV_WC_RECV, LEN);
+		buf_verify(&b, "sent before the fault");
+	}
+	conn_expect_down(&c);
+	sync_sides(s);
+	conn_free(&c);
+	buf_free(&b);
 }
 
 /* Both sides have operations of all kinds under way when one disconnects. */
@@ -352,6 +462,10 @@ const struct test close_tests[] = {
 	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
 	{ "disconnect-then-post", t_then_post, T_QUICK | T_BOTH },
 	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
+	{ "disconnect-from-writes", t_from_writes, T_QUICK | T_BOTH },
+	{ "disconnect-from-reads", t_from_reads, T_QUICK | T_BOTH },
+	{ "disconnect-both-read", t_both_read, T_QUICK },
+	{ "fault-behind-fin", t_fault_behind_fin, T_QUICK },
 	{ "error-against-stream", t_against_stream, T_QUICK },
 	{ "killed", t_killed, T_QUICK | T_BOTH | T_NODEV },
 	{ "deregister-busy", t_dereg_busy, T_QUICK },

@@ -388,6 +388,21 @@ def begins_after_late_reply(peer):
     return f"begins {after:.2f} s after the Reply"
 
 
+def begins_and_ends(peer):
+    """A consumer that disconnects at once is drained when it may begin: what it has posted is sent."""
+    peer.consumer.do("disconnect")
+    after = peer.first_after()
+    check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
+    check(after <= RESPONDER_WAIT + LATE, f"begins only {after:.2f} s after the Reply")
+    octets = 1 + len(peer.receive(65536))
+    peer.sock.settimeout(10 * SLOW)
+    while chunk := peer.sock.recv(1 << 16):
+        octets += len(chunk)
+    peer.sock.shutdown(socket.SHUT_WR)
+    peer.consumer.has("event disconnected")
+    return f"begins {after:.2f} s after the Reply, and ends after {octets} octets"
+
+
 def never_begins(peer):
     """With responder_wait_ms=0 the consumer never begins, as the RFC demands."""
     peer.sock.settimeout(3 * RESPONDER_WAIT)
@@ -411,7 +426,8 @@ GROUPS = {
     # keepalive_idle_s, keepalive_interval_s, user_timeout_ms, responder_wait_ms
     "vanishing": {
         idle_peer_vanishes: (Peer, 0), idle_peer_stays: (Peer, 0), busy_peer_vanishes: (DeafPeer, 1),
-        begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1)},
+        begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1),
+        begins_and_ends: (SilentPeer, 1)},
     # user_timeout_ms=0 responder_wait_ms=0
     "by_count": {without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1)},
 }
