@@ -110,7 +110,9 @@ class Doctor:
             if used and link.setting(system, used.name, "port_mapper") == "1":
                 report.skip("port", f"{used.name} has port_mapper=1: the port mappers choose another TCP port than {port}")
             else:
-                self.guard(path.check_port, address, port, used, not self.options.no_mpa, same_host)
+                # A peer that takes connections with TLS only closes one that begins without.
+                secure = used and link.setting(system, used.name, "tls") in ("2", "3")
+                self.guard(path.check_port, address, port, used, not self.options.no_mpa and not secure, same_host)
 
     def check_server(self, system, report):
         port = self.options.port

@@ -53,7 +53,8 @@ def build_command(system):
     if system.has("dkms") and system.glob("/usr/src/rsiw-*/dkms.conf"):
         return "sudo dkms autoinstall -k $(uname -r) && sudo depmod"
     if system.glob("/var/lib/dpkg/info/rsiw.list"):
-        return "sudo apt install rsiw-modules-$(uname -r)"
+        return ("sudo apt install rsiw-modules-$(uname -r)   # or, in rsiw's source tree: make deb KERNELS=$(uname -r) && "
+                "sudo apt install ./build/deb/rsiw-modules-$(uname -r)_*.deb")
     return "make KERNEL=$(uname -r) && make install KERNEL=$(uname -r)   # in rsiw's source tree"
 
 

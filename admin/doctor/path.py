@@ -171,7 +171,7 @@ def check_port(system, report, address, port, link, with_mpa, same_host):
                     f"{found.octets[:40]!r}", test)
     elif found.kind == mpa.CLOSED:
         report.fail("port", f"port {port} of {address} is open, but closes at an MPA Request: the program there uses "
-                    "TCP and not RDMA, or does not take connections from here", test)
+                    "TCP and not RDMA, takes connections with TLS only (tls=3 of rsiw), or none from here", test)
     else:
         report.fail("port", f"port {port} of {address} is open, but does not answer an MPA Request in {mpa.LIMIT} s: "
                     "the program there uses TCP and not RDMA, or hangs", test)
@@ -199,16 +199,17 @@ def report_reply(system, report, address, port, link, reply):
 
 def rdma_listeners(text, port):
     """Who listens by RDMA on the port: lines as "link rsiw0/1 cm-idn 0 state LISTEN ps TCP pid 7 comm rping
-    src-addr 10.7.0.1:7174 dst-addr 0.0.0.0:0". Those of the kernel have its module's name as comm, in brackets."""
-    found = re.findall(rf"^link (\S+?)/\d+ .*state LISTEN.* comm (\S+) src-addr \S*:{port}\b", text, re.M)
+    src-addr 10.7.0.1:7174 dst-addr 0.0.0.0:0". Those of the kernel have its module's name as comm, in brackets. A server
+    that listens at all addresses has no port of a device: "link rsiw0/-"."""
+    found = re.findall(rf"^link (\S+?)/(?:\d+|-) .*state LISTEN.* comm (\S+) src-addr \S*:{port}\b", text, re.M)
     return sorted({f"{comm} ({name})" for name, comm in found})
 
 
 def check_listener(system, report, port):
     """This host as a server: something has to listen on the port, and it has to be RDMA.
 
-    The RDMA core does not list a server that listens at all addresses. But rsiw's sockets belong to no process, so
-    root can tell them from those of a TCP program."""
+    Servers of other network namespaces may not be listed. But rsiw's sockets belong to no process, so root can tell
+    them from those of a TCP program."""
     ids = system.run("rdma", "resource", "show", "cm_id")
     sockets = system.run("ss", "-Hltnp", f"sport = :{port}")
     servers = rdma_listeners(ids.out, port)
