@@ -117,6 +117,16 @@ class Path(Case):
         self.assertEqual(self.port(mpa.OPEN, None, kind=mpa.IWARP, reply=self.reply(mpa.REJECTED)), "")
         self.assertEqual(self.status, 0)
 
+    def test_a_peer_with_tls_is_not_asked(self):
+        self.system.files["/sys/class/infiniband/rsiw0/settings/tls"] = "2"
+        # The peer closes a connection that begins without TLS.
+        with mock.patch.object(mpa, "probe", lambda *_: self.fail("an MPA Request in the clear")):
+            got = mock.Mock()
+            self.peer()
+            with mock.patch.object(mpa, "connect", lambda *_: (mpa.OPEN, got)):
+                self.assertRegex(self.examine("--peer", "10.7.0.2:9"), "(?m)^ok +port +port 9 of 10.7.0.2 is open")
+            got.close.assert_called_once()
+
     def test_listener(self):
         ids, sockets = "rdma resource show cm_id", "ss -Hltnp sport = :7"
         self.system.commands[sockets] = "LISTEN 0 128 10.7.0.1:7 0.0.0.0:*"
@@ -124,6 +134,9 @@ class Path(Case):
                                      "src-addr 10.7.0.1:7 dst-addr 0.0.0.0:0 \n")
         self.assertIn("by RDMA, rping (rsiw0) listens on port 7", self.examine("--port", "7"))
         self.assertEqual(self.status, 0)
+        # One that listens at all addresses.
+        self.system.commands[ids] = self.system.commands[ids].replace("rsiw0/1", "rsiw0/-")
+        self.assertIn("by RDMA, rping (rsiw0) listens on port 7", self.examine("--port", "7"))
         self.system.commands[ids] = self.system.commands[ids].replace(":7 ", ":77 ")
         self.assertRegex(self.examine("--port", "7"), "(?m)^ok +port +the kernel listens on port 7")
         self.system.root = False

@@ -126,6 +126,13 @@ class Keys(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (
                 1, f"rsiw-key: {self.keys}: others may read or change it: chmod 600 {self.keys}\n"))
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give a file away")
+    def test_a_file_of_somebody_else_is_refused(self):
+        self.write(f"{IDENTITY} {KEY}\n")
+        os.chown(self.keys, 12345, -1)
+        done = self.run_program("check")
+        self.assertEqual((done.returncode, done.stdout), (1, f"rsiw-key: {self.keys}: it is not root's: chown root {self.keys}\n"))
+
     def test_new_keys_are_lines_of_the_file(self):
         lines = set()
         for name, address in (("hosta", "10.7.0.2"), ("hosta", "fd07::2"), ("a" * 100, "10.7.0.2")):
