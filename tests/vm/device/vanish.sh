@@ -47,7 +47,8 @@ all_end() {
 	echo "all ended after $((SECONDS - began)) s"
 	wait_for 10 no_qps && wait_for 10 no_sockets 7951 7952 7953 && return "$status"
 }
-no_qps() { [ "$(rdma res show qp | wc -l)" = 0 ]; }
+# Those of processes: a kernel client of an earlier job (device/consumers) may still try to connect.
+no_qps() { [ "$(rdma res show qp | grep -vc 'comm \[')" = 0 ]; }
 # TCP's next try finds a host without the connection, which resets it. Where this host waits for the peer it has
 # nothing to send again, so what comes is a probe: by default that takes a minute.
 probes() {
