@@ -186,7 +186,7 @@ static void t_against_stream(struct side *s)
  * This end disconnects from a peer that has something to do all the time, as it posts a request for
  * each one that completes. Both ends get their disconnect event all the same.
  */
-static void disconnect_from(struct side *s, enum ibv_wr_opcode op)
+static void t_disconnect_from(struct side *s)
 {
 	enum { LEN = 1 << 20 };
 	struct rmem r = {};
@@ -203,22 +203,12 @@ static void disconnect_from(struct side *s, enum ibv_wr_opcode op)
 		CALL(rdma_disconnect(c.id));
 	} else {
 		r = take_rmem(s);
-		stream(&c, op, &sge, &r);
+		stream(&c, s->arg, &sge, &r);
 	}
 	conn_expect_down(&c);
 	sync_sides(s);
 	conn_free(&c);
 	buf_free(&b);
-}
-
-static void t_from_writes(struct side *s)
-{
-	disconnect_from(s, IBV_WR_RDMA_WRITE);
-}
-
-static void t_from_reads(struct side *s)
-{
-	disconnect_from(s, IBV_WR_RDMA_READ);
 }
 
 /* Both ends disconnect while both wait for Reads: each still answers those of the other. */
@@ -462,8 +452,8 @@ const struct test close_tests[] = {
 	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
 	{ "disconnect-then-post", t_then_post, T_QUICK | T_BOTH },
 	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
-	{ "disconnect-from-writes", t_from_writes, T_QUICK | T_BOTH },
-	{ "disconnect-from-reads", t_from_reads, T_QUICK | T_BOTH },
+	{ "disconnect-from-writes", t_disconnect_from, T_QUICK | T_BOTH, IBV_WR_RDMA_WRITE },
+	{ "disconnect-from-reads", t_disconnect_from, T_QUICK | T_BOTH, IBV_WR_RDMA_READ },
 	{ "disconnect-both-read", t_both_read, T_QUICK },
 	{ "fault-behind-fin", t_fault_behind_fin, T_QUICK },
 	{ "error-against-stream", t_against_stream, T_QUICK },
