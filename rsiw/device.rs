@@ -51,25 +51,27 @@ pub(crate) struct Limits {
     pub(crate) mr: Arc<Limit>,
 }
 
-/// A work queue for kernel consumers, and for what has no consumer yet; and one for processes.
+/// One for kernel consumers, and for what has no consumer yet; and one for processes.
 ///
 /// Work for a process' queue pair may wait for a thread of the process, which may be preempted with
 /// a lock of that queue pair, or of its socket, and be without a processor for a long time. On a
 /// queue of their own such work items hold up nobody but processes.
-pub(crate) struct ByConsumer {
-    kernel: Workqueue,
-    processes: Workqueue,
+pub(crate) struct ByConsumer<T> {
+    kernel: T,
+    processes: T,
 }
 
-impl ByConsumer {
-    /// The work queue for `consumer`. Context: any.
-    pub(crate) fn of(&self, consumer: Consumer) -> &Workqueue {
+impl<T> ByConsumer<T> {
+    /// The one for `consumer`. Context: any.
+    pub(crate) fn of(&self, consumer: Consumer) -> &T {
         match consumer {
             Consumer::Process => &self.processes,
             Consumer::Kernel => &self.kernel,
         }
     }
+}
 
+impl ByConsumer<Workqueue> {
     /// Waits for all items that are queued now. Context: sleeping, and not in one of them.
     pub(crate) fn flush(&self) {
         self.kernel.flush();
@@ -86,14 +88,13 @@ const PROCESSES_ACTIVE: u32 = 32;
 pub(crate) struct Workqueues {
     /// Receives bulk data, and what waits for a late receive. Of high priority, as it takes over
     /// the work of a softirq.
-    pub(crate) rx: ByConsumer,
+    pub(crate) rx: ByConsumer<Workqueue>,
     /// Runs tx for callers that cannot. Writeback may depend on it.
-    pub(crate) tx: ByConsumer,
-    /// When work of these two leaves a processor to processes: that for kernel consumers, and that
-    /// for processes.
-    rests: (Rests, Rests),
+    pub(crate) tx: ByConsumer<Workqueue>,
+    /// When work of these two leaves a processor to processes.
+    rests: ByConsumer<Rests>,
     /// Sets up and ends connections, and runs the timers of tx.
-    pub(crate) cm: ByConsumer,
+    pub(crate) cm: ByConsumer<Workqueue>,
 }
 
 impl Workqueues {
@@ -115,7 +116,10 @@ impl Workqueues {
                 kernel: Workqueue::new(c"rsiw_tx", high, 1)?,
                 processes: Workqueue::new(c"rsiw_tx_user", high, PROCESSES_ACTIVE)?,
             },
-            rests: (Rests::new()?, Rests::new()?),
+            rests: ByConsumer {
+                kernel: Rests::new()?,
+                processes: Rests::new()?,
+            },
             // Connections are set up concurrently; those that need an order have one (`cm::Order`).
             cm: ByConsumer {
                 kernel: Workqueue::new(c"rsiw_cm", unbound, 0)?,
@@ -128,10 +132,7 @@ impl Workqueues {
     /// consumers' workers have an account of their own, as the time in which a worker waits for a
     /// lock of a process counts. Context: a worker that is bound to its processor, without locks.
     pub(crate) fn begin(&self, consumer: Consumer) -> Option<Run<'_>> {
-        match consumer {
-            Consumer::Process => self.rests.1.begin(),
-            Consumer::Kernel => self.rests.0.begin(),
-        }
+        self.rests.of(consumer).begin()
     }
 }
 
