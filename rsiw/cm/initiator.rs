@@ -304,8 +304,36 @@ pub(super) fn request<U: User>(conn: &Arc<Conn<U>>, mut attempt: KBox<Attempt<U>
                 reader,
             })
         }
+        // A responder that does not accept this end has gone already. What it has said can still be
+        // read.
+        Err(e) if attempt.secure && (e == EPIPE || e == errno::ECONNRESET) => {
+            let read = conn.socket().recv(&mut [0]).err();
+            not_accepted(conn, &attempt, Some(read.unwrap_or(e)))
+        }
         Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
     }
+}
+
+/// The peer has ended or broken a connection with TLS before its Reply; `read` is the error of
+/// reading, if there was one. Fails the attempt.
+///
+/// The end of a handshake is this end's opinion only: a responder that does not accept the
+/// certificate says so afterwards. And all who know TLS know revision 2.
+fn not_accepted<U: User>(
+    conn: &Arc<Conn<U>>,
+    attempt: &Attempt<U>,
+    read: Option<Error>,
+) -> Stage<U> {
+    match read {
+        Some(e) => secure::log_broken(conn, e),
+        None => conn.log_failure(format_args!(
+            "TLS: the peer ends the connection, error {}",
+            conn.error()
+                .unwrap_or_else(|| errno::ECONNRESET.error())
+                .to_errno()
+        )),
+    }
+    close::fail_attempt(conn, attempt, EACCES, LastWords::None, None)
 }
 
 fn send_request<U: User>(
@@ -408,19 +436,10 @@ impl<U: User> AwaitReply<U> {
 
     /// The peer has ended the connection instead of sending a Reply, or broken it.
     fn hung_up(self, conn: &Arc<Conn<U>>, read: Option<Error>) -> Stage<U> {
-        let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         if self.attempt.secure {
-            // The end of a handshake is this end's opinion only: a responder that does not accept
-            // the certificate says so afterwards. And all who know TLS know revision 2.
-            match read {
-                Some(e) => secure::log_broken(conn, e),
-                None => conn.log_failure(format_args!(
-                    "TLS: the peer ends the connection, error {}",
-                    e.to_errno()
-                )),
-            }
-            return close::fail_attempt(conn, &self.attempt, EACCES, LastWords::None, None);
+            return not_accepted(conn, &self.attempt, read);
         }
+        let e = conn.error().unwrap_or_else(|| errno::ECONNRESET.error());
         let fallback = match &*self.attempt {
             Attempt {
                 large_fpdu: true, ..
