@@ -90,6 +90,8 @@ pub(super) struct Linger<U: User> {
 /// overtake the data that was sent last. A connection that a listener refused has a `place`.
 /// Context: sleeping.
 pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) -> Stage<U> {
+    // First: the peer may acknowledge the FIN at once, which is what its first wait is for.
+    let acked = conn.socket().bytes_acked();
     let rest = conn.take_rest();
     let fin = rest.is_none() && conn.send_fin();
     conn.set_timeout(timeout::LINGER);
@@ -100,7 +102,7 @@ pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) ->
         tries: 0,
         trying: false,
         eof: false,
-        acked: conn.socket().bytes_acked(),
+        acked,
         again: timeout::LINGERS,
         _place: place,
     };
