@@ -224,7 +224,9 @@ impl LockedSock {
         let ctx: *mut F = &mut take;
         // SAFETY: By the type invariant the socket is locked. `ctx` points to this function's
         // `take`, which nobody else uses during the call. `skb_seq_read()` finds bytes of received
-        // packets. These stay while the socket is locked, and the kernel does not change them. (A
+        // packets, and runs of them that touch are passed on as one. They are in pages that the
+        // kernel maps side by side; that these were allocated one by one, the compiler does not
+        // know. They stay while the socket is locked, and the kernel does not change them. (A
         // process may, see above. Users of `take` copy or sum them with the kernel's routines, as
         // every reader of packets does, and accept any value.)
         let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };

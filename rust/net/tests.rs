@@ -12,6 +12,7 @@ use core::{
     sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::{Arc, ArcBorrow},
     time::{delay::fsleep, Delta},
@@ -111,6 +112,8 @@ struct End {
 struct Rx {
     next: u64,
     wrong: u64,
+    /// Bytes of the longest piece that was contiguous.
+    longest: usize,
     stop_at: u64,
     /// Bytes to reply with whenever something came, and the number of such bytes so far.
     reply: usize,
@@ -123,6 +126,7 @@ impl End {
             rx: SockCell::new(Rx {
                 next: 0,
                 wrong: 0,
+                longest: 0,
                 stop_at: u64::MAX,
                 reply: 0,
                 replied: 0,
@@ -139,6 +143,7 @@ impl End {
         let taken = sk.read_into(&self.rx, |rx, chunk| {
             let room = usize::try_from(rx.stop_at - rx.next).unwrap_or(usize::MAX);
             let n = chunk.len().min(room);
+            rx.longest = rx.longest.max(chunk.len());
             for byte in &chunk[..n] {
                 rx.wrong += u64::from(*byte != pattern(rx.next));
                 rx.next += 1;
@@ -296,7 +301,7 @@ impl Pair {
     /// sent.
     fn stream(&self, total: u64) -> Result<u64> {
         let mut batch = TxBatch::new(self.pool.clone());
-        let (mut at, mut rest) = (0, total);
+        let (mut at, mut rest, mut large_pages) = (0, total, false);
         let mut seed = 1u64;
         while rest > 0 || !batch.is_empty() {
             if batch.is_empty() {
@@ -321,6 +326,7 @@ impl Pair {
                 }
                 rest -= n as u64;
                 check!(batch.len() == n && spans(&batch).len() <= TxBatch::MAX_SPANS);
+                large_pages |= spans(&batch).iter().any(|span| span.len() > PAGE_SIZE);
             }
             match self.client.send_batch(&mut batch)? {
                 Sent::Bytes(n) => batch.consume(n),
@@ -329,6 +335,10 @@ impl Pair {
         }
         soon("all of it", || self.at_server.received.load(Relaxed) == at)?;
         check!(self.at_server.wrong(&self.server)? == 0);
+        // Pages that touch each other in the sender's memory are one piece to the receiver.
+        let sk = self.server.lock();
+        let longest = self.at_server.rx.get(&sk).map_or(0, |rx| rx.longest);
+        check!(longest > PAGE_SIZE || !large_pages);
         Ok(at)
     }
 
