@@ -322,6 +322,12 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 	smp_store_release(to, *from);
 }
 
+void rust_helper_full_barrier(void)
+{
+	/* The caller says what it pairs with. */
+	smp_mb();
+}
+
 /* Network devices. */
 
 void rust_helper_dev_hold(struct net_device *dev)
