@@ -46,8 +46,9 @@ const LIFESPAN: u32 = 10;
 
 struct Account {
     stream: Arc<Stream>,
-    /// What the queue pair had counted when it was bound last, or taken out of a set.
-    since: Values,
+    /// What the queue pair had counted when it was bound last, or taken out of a set. `None` if it
+    /// never was, as most are: then it counts from 0.
+    since: Option<KBox<Values>>,
     set: Option<u32>,
 }
 
@@ -56,8 +57,11 @@ impl Account {
     fn rest(&self) -> Values {
         self.stream.sample();
         let mut values = self.stream.queues.counters.values();
-        for (value, since) in values.iter_mut().zip(self.since) {
-            *value = value.wrapping_sub(since);
+        for (value, since) in values
+            .iter_mut()
+            .zip(self.since.iter().flat_map(|s| s.iter()))
+        {
+            *value = value.wrapping_sub(*since);
         }
         values
     }
@@ -71,14 +75,19 @@ fn add(sum: &mut [u64], values: &Values) {
 
 impl State {
     /// Adds the rest of an account to what it belongs to, and has it belong to `set` from now on.
-    fn move_to(&mut self, number: u32, set: Option<u32>) -> Result {
+    /// `zeros` becomes its `since` if it has none; without either, the account must not be used
+    /// again.
+    fn move_to(&mut self, number: u32, set: Option<u32>, zeros: Option<KBox<Values>>) -> Result {
         let account = self.accounts.get_mut(&number).ok_or(ENOENT)?;
         if account.set.is_some() && set.is_some() {
             return Err(EBUSY);
         }
         // Sampled once: what is counted between the two would be lost.
         let rest = account.rest();
-        add(&mut account.since, &rest);
+        account.since = account.since.take().or(zeros);
+        if let Some(since) = &mut account.since {
+            add(&mut since[..], &rest);
+        }
         let old = core::mem::replace(&mut account.set, set);
         let sum = match old.and_then(|old| self.sets.get_mut(&old)) {
             Some(set) => {
@@ -111,7 +120,7 @@ impl Statistics {
     pub(super) fn open(&self, number: u32, stream: &Arc<Stream>) -> Result {
         let account = Account {
             stream: stream.clone(),
-            since: [0; Traffic::COUNT],
+            since: None,
             set: None,
         };
         let node = RBTreeNode::new(number, account, stream.owner().consumer().flags())?;
@@ -124,7 +133,7 @@ impl Statistics {
     /// still counts is in no sum. Context: sleeping.
     pub(super) fn close(&self, number: u32) {
         let mut state = self.0.lock();
-        let _ = state.move_to(number, None);
+        let _ = state.move_to(number, None, None);
         let account = state.accounts.remove_node(&number);
         drop(state);
         // Not under the lock, as this may be the last reference to the stream.
@@ -190,9 +199,19 @@ impl Statistics {
     }
 
     /// Puts a queue pair into `set`, or takes it out of its set. Context: sleeping. Errors:
-    /// `ENOENT`: the queue pair is not, or not any more, one that counts. `EBUSY`: it is in a set,
-    /// as two who bind it have come at once.
+    /// `ENOMEM`, when it is put into one; `ENOENT`: the queue pair is not, or not any more, one
+    /// that counts. `EBUSY`: it is in a set, as two who bind it have come at once.
     pub(crate) fn bind(&self, number: u32, set: Option<u32>) -> Result {
-        self.0.lock().move_to(number, set)
+        // Not under the lock, as in `new_set`. One in a set has its `since`, so that taking it
+        // out cannot fail.
+        let zeros = match set {
+            Some(_) => Some(KBox::new([0; Traffic::COUNT], GFP_KERNEL)?),
+            None => None,
+        };
+        let mut state = self.0.lock();
+        match state.accounts.get(&number) {
+            Some(account) if account.set.is_none() && set.is_none() => Ok(()),
+            _ => state.move_to(number, set, zeros),
+        }
     }
 }
