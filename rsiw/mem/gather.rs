@@ -8,6 +8,7 @@ use crate::{
     pd::PdId,
 };
 use kernel::prelude::*;
+use rdma::Reader;
 
 struct Piece {
     resolved: Option<ResolvedMr>,
@@ -37,7 +38,7 @@ pub(crate) struct Position(usize, u32);
 /// The payload of one message, with a position in it.
 ///
 /// It keeps references to the regions, so their keys are looked up once. If a region is
-/// deregistered meanwhile, copying its next byte fails.
+/// deregistered meanwhile, the next copy, or the next [reader](Self::reader), fails.
 ///
 /// A queue pair uses one `Gather` for all its messages, in place, as it is large.
 pub(crate) struct Gather {
@@ -136,9 +137,46 @@ impl Gather {
         Position(self.at, self.offset)
     }
 
-    /// Goes back to an earlier position.
-    pub(crate) fn rewind(&mut self, p: Position) {
+    /// Goes to another position: an earlier one, or one of [`Self::reader`].
+    pub(crate) fn seek(&mut self, p: Position) {
         (self.at, self.offset) = (p.0, p.1);
+    }
+
+    /// A reader of the next `len` bytes of the payload, and the position behind them, to which the
+    /// caller [seeks](Self::seek) when it has read them. `None` if they are not in one piece, or
+    /// not in memory that has readers ([`ResolvedMr::reader`]). Context: any. Errors: of that
+    /// function.
+    #[inline]
+    pub(crate) fn reader<'a>(
+        &'a self,
+        access: &'a mut HeldAccess,
+        len: usize,
+    ) -> Result<Option<(Reader<'a>, Position)>, MemError> {
+        let piece = self.piece().filter(|_| !self.inline);
+        let Some((piece, resolved)) = piece.and_then(|p| Some((p, p.resolved.as_ref()?))) else {
+            return Ok(None);
+        };
+        let left = piece.len.saturating_sub(self.offset) as usize;
+        if len > left {
+            return Ok(None);
+        }
+        let end = match len == left {
+            true => Position(self.at + 1, 0),
+            false => Position(self.at, self.offset + len as u32),
+        };
+        let addr = piece.addr.wrapping_add(u64::from(self.offset));
+        let reader = resolved.reader(access, addr, len)?;
+        Ok(reader.map(|reader| (reader, end)))
+    }
+
+    /// The piece that the next byte comes from.
+    #[inline]
+    fn piece(&self) -> Option<&Piece> {
+        match self.at {
+            at if at >= self.count => None,
+            at @ ..MAX_SGE => self.pieces.get(at),
+            at => self.more.get(at - MAX_SGE),
+        }
     }
 
     /// Copies the next bytes of the payload to `dst`, which it fills. Context: any.
@@ -163,21 +201,17 @@ impl Gather {
             return Ok(());
         }
         while !dst.is_empty() {
-            let piece = match self.at {
-                at if at >= self.count => None,
-                at @ ..MAX_SGE => self.pieces.get(at),
-                at => self.more.get(at - MAX_SGE),
-            };
-            let piece = piece.ok_or(MemError::Bounds)?;
+            let piece = self.piece().ok_or(MemError::Bounds)?;
             let resolved = piece.resolved.as_ref().ok_or(MemError::Bounds)?;
-            let n = dst.len().min((piece.len - self.offset) as usize);
+            let len = piece.len;
+            let n = dst.len().min((len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);
             // `set_sges` and the answer to a Read have checked that the sum does not wrap.
             let addr = piece.addr.wrapping_add(u64::from(self.offset));
             resolved.read(access, addr, head)?;
             dst = tail;
             self.offset += n as u32;
-            if self.offset == piece.len {
+            if self.offset == len {
                 self.at += 1;
                 self.offset = 0;
             }

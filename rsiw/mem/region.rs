@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
-use rdma::{KernelMemory, Memory, MrType, PageList, SgMap, Umem};
+use rdma::{KernelMemory, Memory, MrType, PageList, Reader, SgMap, Umem};
 
 /// Set in `state` while the STag may be used. The low bits are the access rights.
 pub(super) const VALID: u32 = 1 << 31;
@@ -326,6 +326,40 @@ impl Region {
             }
         }
         .map_err(|_| MemError::Bounds)
+    }
+
+    /// A reader of `len` bytes at `addr` of `store`, the region's, with the checks of
+    /// [`Self::read`], which are then made once for all of these bytes. `None` for a fast
+    /// registration: its bytes are copied under a lock. Context: any.
+    #[inline]
+    pub(super) fn reader<'a>(
+        &self,
+        store: &'a Store,
+        rights: (u32, Access),
+        addr: u64,
+        len: usize,
+    ) -> Result<Option<Reader<'a>>, MemError> {
+        match store {
+            Store::User { umem, .. } => {
+                let offset = store.bound(addr, len as u64)?;
+                self.reader_of(umem, rights, offset, len).map(Some)
+            }
+            Store::Dma(memory) => self.reader_of(memory, rights, addr, len).map(Some),
+            Store::Fast(_) => Ok(None),
+        }
+    }
+
+    /// As [`Self::reader`], of the region's `memory`.
+    #[inline]
+    pub(super) fn reader_of<'a>(
+        &self,
+        memory: &'a dyn Memory,
+        (key, need): (u32, Access),
+        offset: u64,
+        len: usize,
+    ) -> Result<Reader<'a>, MemError> {
+        self.valid(key, need)?;
+        Reader::new(memory, offset, len).map_err(|_| MemError::Bounds)
     }
 
     /// Copies `src` to `addr` of `store`, the region's, with the checks of [`Self::read`]. `ends`:

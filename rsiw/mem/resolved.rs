@@ -9,10 +9,10 @@ use super::{
 use crate::pd::PdId;
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
-use rdma::KernelMemory;
+use rdma::{KernelMemory, Reader};
 
 /// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
-/// checks both again.
+/// checks both again, and so does a reader when it is made.
 #[derive(Clone)]
 pub(crate) struct ResolvedMr {
     region: Arc<Region>,
@@ -110,6 +110,23 @@ impl ResolvedMr {
         }
     }
 
+    /// A reader of the `len` bytes at `addr`, whose key and right are checked now, once for all of
+    /// them; `access` is kept until it [ends](HeldAccess::end). `None` for a fast registration.
+    /// Context: any.
+    #[inline]
+    pub(crate) fn reader<'a>(
+        &'a self,
+        access: &'a mut HeldAccess,
+        addr: u64,
+        len: usize,
+    ) -> Result<Option<Reader<'a>>, MemError> {
+        let (region, rights) = (&self.region, (self.key, self.need));
+        match &self.local {
+            Some(memory) => region.reader_of(memory, rights, addr, len).map(Some),
+            None => region.reader(access.of(region)?, rights, addr, len),
+        }
+    }
+
     /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
     /// this thread has written before. Context: any.
     #[inline]
@@ -137,16 +154,16 @@ impl ResolvedMr {
 ///
 /// Counting an access waits for the stores of the copy before it, which costs as much as a tenth of
 /// a segment's copy. So for a message of several segments the last region's access is kept from one
-/// copy to the next. That only puts off the end of a deregistration: each copy checks that the STag
-/// is still valid. Whoever has one drops it, or [ends](Self::end) it, after a bounded piece of work
-/// in which it does not sleep.
+/// copy to the next. That only puts off the end of a deregistration: each copy, and each reader
+/// when it is made, checks that the STag is still valid. Whoever has one drops it, or
+/// [ends](Self::end) it, after a bounded piece of work in which it does not sleep.
 pub(crate) struct HeldAccess {
     holds: bool,
     held: Option<OwnedGuard<Region, Store>>,
 }
 
 impl HeldAccess {
-    /// Each copy is an access of its own, until [`Self::hold`].
+    /// Each copy is an access of its own, until [`Self::hold`] or a reader.
     #[inline]
     pub(crate) const fn none() -> Self {
         Self {
@@ -166,6 +183,28 @@ impl HeldAccess {
         *self = Self::none();
     }
 
+    /// Whether the access that is kept is one to `region`.
+    #[inline]
+    fn is_of(&self, region: &Arc<Region>) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| Arc::ptr_eq(held.owner(), region))
+    }
+
+    /// The bytes of `region`, to which the access is kept.
+    #[inline]
+    fn of(&mut self, region: &Arc<Region>) -> Result<&Store, MemError> {
+        if !self.is_of(region) {
+            self.begin(region);
+        }
+        self.held.as_deref().ok_or(MemError::Invalid)
+    }
+
+    /// Begins an access to `region`, if that is possible.
+    #[cold]
+    fn begin(&mut self, region: &Arc<Region>) {
+        self.held = OwnedGuard::new(region.clone(), Region::store);
+    }
+
     /// Calls `copy` with the bytes of `region`.
     #[inline]
     fn with<R>(
@@ -173,19 +212,10 @@ impl HeldAccess {
         region: &Arc<Region>,
         copy: impl FnOnce(&Store) -> Result<R, MemError>,
     ) -> Result<R, MemError> {
-        let is_held = |held: &OwnedGuard<Region, Store>| Arc::ptr_eq(held.owner(), region);
-        let single;
-        let store: &Store = match &self.held {
-            Some(held) if is_held(held) => held,
-            _ if self.holds => {
-                let held = OwnedGuard::new(region.clone(), Region::store);
-                self.held.insert(held.ok_or(MemError::Invalid)?)
-            }
-            _ => {
-                single = region.store().try_access().ok_or(MemError::Invalid)?;
-                &single
-            }
-        };
-        copy(store)
+        if self.holds || self.is_of(region) {
+            return copy(self.of(region)?);
+        }
+        let store = region.store().try_access().ok_or(MemError::Invalid)?;
+        copy(&store)
     }
 }

@@ -9,9 +9,10 @@ use crate::{
     transport::Transport,
     wr::Status,
 };
-use iwarp::tx::{Mark, Segment, Sink};
+use iwarp::tx::{Framer, Mark, Payload, Segment, Sink};
 use kernel::prelude::*;
 use net::TxBatch;
+use rdma::Reader;
 
 /// Octets of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
 /// length is made of it.
@@ -55,6 +56,7 @@ impl From<Error> for Stop {
 struct Pieces<'a> {
     batch: &'a mut TxBatch,
     gather: &'a mut Gather,
+    access: &'a mut HeldAccess,
 }
 
 impl Sink for Pieces<'_> {
@@ -73,36 +75,22 @@ impl Sink for Pieces<'_> {
         while left > 0 {
             let mut room = self.batch.reserve_up_to(left)?;
             left -= room.len();
-            crc = copied(self.gather, &mut HeldAccess::none(), room.bytes(), crc)?;
+            crc = copied(self.gather, self.access, room.bytes(), crc)?;
             room.commit();
         }
         Ok(crc.unwrap_or(0))
     }
 }
 
-/// The engine's sink where the batch has one piece of memory of the FPDU's size, as it has for most
-/// FPDUs. Room is then checked once, not for header, payload and CRC each.
-struct Whole<'a> {
-    /// The part that is not written yet.
-    room: &'a mut [u8],
-    gather: &'a mut Gather,
-    access: &'a mut HeldAccess,
+/// The source of the payload of FPDUs that are written in whole.
+enum Octets<'a> {
+    /// Any payload.
+    Gather(&'a mut Gather, &'a mut HeldAccess),
+    /// One piece of memory, for several FPDUs: its rights and bounds were checked once.
+    Piece(Reader<'a>),
 }
 
-impl<'a> Whole<'a> {
-    #[inline]
-    fn take(&mut self, n: usize) -> Result<&'a mut [u8], Stop> {
-        let room = core::mem::take(&mut self.room);
-        let (taken, rest) = room.split_at_mut_checked(n).ok_or(OTHER_SIZE)?;
-        self.room = rest;
-        Ok(taken)
-    }
-}
-
-/// An FPDU is longer or shorter than [`Framer::fpdu_len`](iwarp::tx::Framer::fpdu_len) has said.
-const OTHER_SIZE: Stop = Stop::Memory(MemError::Bounds);
-
-impl Sink for Whole<'_> {
+impl Payload for Octets<'_> {
     type Error = Stop;
 
     #[inline]
@@ -111,17 +99,17 @@ impl Sink for Whole<'_> {
     }
 
     #[inline]
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        self.take(bytes.len())?.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    #[inline]
-    fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Stop> {
-        let dst = self.take(len as usize)?;
-        Ok(copied(self.gather, self.access, dst, crc)?.unwrap_or(0))
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
+        match self {
+            Octets::Gather(gather, access) => gather.copy_to(access, dst),
+            Octets::Piece(reader) => reader.read(dst).map_err(|_| MemError::Bounds),
+        }
+        .map_err(Stop::Memory)
     }
 }
+
+/// An FPDU is longer or shorter than [`Framer::fpdu_len`] has said.
+const OTHER_SIZE: Stop = Stop::Memory(MemError::Bounds);
 
 /// Copies the next `dst.len()` bytes of the payload; returns `crc` updated over them.
 #[inline]
@@ -135,6 +123,30 @@ fn copied(
     // The CRC is taken of the copy: the copy is sent, while the source may change at any time. It
     // is taken now, while the copy is in the cache.
     Ok(crc.map(|crc| kext::crc32c(crc, dst)))
+}
+
+/// Writes `fpdu` and those that follow it and are like it, of `len` octets each, to all of `room`.
+#[inline]
+fn write_all(
+    framer: &Framer,
+    fpdu: &mut Segment,
+    len: usize,
+    room: &mut [u8],
+    mut octets: Octets<'_>,
+) -> Result<(), Stop> {
+    let mut left = room;
+    loop {
+        let (room, rest) = left.split_at_mut_checked(len).ok_or(OTHER_SIZE)?;
+        if !framer.write_whole(fpdu, room, &mut octets)? {
+            return Err(OTHER_SIZE);
+        }
+        // All that is reserved becomes part of the batch, so all of it must be written.
+        if rest.is_empty() {
+            return Ok(());
+        }
+        left = rest;
+        fpdu.step();
+    }
 }
 
 /// Where the FPDUs of a batch may lie in TCP's segments and packets.
@@ -155,8 +167,9 @@ struct Layout {
 
 /// The next step in assembling a batch.
 enum Next {
-    /// Append this FPDU. The mark is the state of the message before it, to rewind to.
-    Fpdu(Segment, Mark),
+    /// Append the FPDU that was chosen. The mark is the state of the message before it, to rewind
+    /// to.
+    Fpdu(Mark),
     /// Go on to the next message: all of this one is in the batch.
     EndOfMessage,
     /// Begin a new segment: the FPDU has no room in the segment that the previous batch has left
@@ -191,7 +204,7 @@ impl Tx {
         most: usize,
     ) -> Result<Filled, Failed> {
         let mut layout = self.layout(transport);
-        let mut access = HeldAccess::none();
+        let (mut access, mut fpdu) = (HeldAccess::none(), Segment::EMPTY);
         loop {
             if !self.current.active && !self.next_message(queues, source)? {
                 return Ok(if self.more {
@@ -203,8 +216,8 @@ impl Tx {
             if self.batch.is_empty() {
                 self.begin_batch(transport, &mut layout);
             }
-            let (fpdu, mark) = match self.next_fpdu(transport, &mut layout, most) {
-                Next::Fpdu(fpdu, mark) => (fpdu, mark),
+            let mark = match self.next_fpdu(transport, &mut layout, most, &mut fpdu) {
+                Next::Fpdu(mark) => mark,
                 Next::EndOfMessage => {
                     self.current.end();
                     continue;
@@ -221,7 +234,7 @@ impl Tx {
                 access.hold();
             }
             let count = self.count_like(&fpdu, &layout, most);
-            match self.put_fpdus(&mut access, fpdu, count) {
+            match self.put_fpdus(&mut access, &mut fpdu, count) {
                 Ok(()) => trace::fpdu_tx(|| {
                     let (dev, qpn) = (queues.dev.name(), queues.number());
                     let len = fpdu.fpdu_len() as u32;
@@ -278,43 +291,42 @@ impl Tx {
         }
     }
 
-    /// Chooses the next step: an FPDU of the message under way that fits into the batch of `most`
-    /// octets, and, whole or cut, into the TCP segment (or packet) under way. An FPDU that does not
-    /// fit is made again for the next batch.
+    /// Chooses the next step: an FPDU of the message under way, in `fpdu`, that fits into the batch
+    /// of `most` octets, and, whole or cut, into the TCP segment (or packet) under way. An FPDU
+    /// that does not fit is made again for the next batch.
     #[inline]
-    fn next_fpdu(&mut self, transport: &impl Transport, layout: &mut Layout, most: usize) -> Next {
+    fn next_fpdu(
+        &mut self,
+        transport: &impl Transport,
+        layout: &mut Layout,
+        most: usize,
+        fpdu: &mut Segment,
+    ) -> Next {
         let mark = self.current.segmenter.mark();
-        let Some(whole) = self.current.segmenter.next(layout.mulpdu) else {
+        if !self.current.segmenter.next_into(layout.mulpdu, fpdu) {
             return Next::EndOfMessage;
-        };
+        }
         let (first, used) = (self.batch.is_empty(), self.batch.len());
-        let mut len = self.framer.fpdu_len(&whole);
+        let mut len = self.framer.fpdu_len(fpdu);
         let left = self.left_of_segment(transport, layout, len);
-        let mut fpdu = Some(whole);
         if len > left {
             self.current.segmenter.rewind(mark);
             // A short FPDU is not cut, but goes into the next batch.
-            fpdu = match self.cfg.large_fpdu && len <= layout.mss {
-                true => None,
-                false => self.part_of(left),
-            };
-            match &fpdu {
-                Some(part) => len = self.framer.fpdu_len(part),
-                None if first => return Next::NewSegment,
-                None => return Next::EndOfBatch,
+            let short = self.cfg.large_fpdu && len <= layout.mss;
+            if short || !self.part_of(left, fpdu) {
+                return if first {
+                    Next::NewSegment
+                } else {
+                    Next::EndOfBatch
+                };
             }
+            len = self.framer.fpdu_len(fpdu);
         }
-        match fpdu {
-            Some(fpdu)
-                if len <= most.saturating_sub(used) && (first || len <= self.batch.room()) =>
-            {
-                Next::Fpdu(fpdu, mark)
-            }
-            _ => {
-                self.current.segmenter.rewind(mark);
-                Next::EndOfBatch
-            }
+        if len <= most.saturating_sub(used) && (first || len <= self.batch.room()) {
+            return Next::Fpdu(mark);
         }
+        self.current.segmenter.rewind(mark);
+        Next::EndOfBatch
     }
 
     /// Takes FPDUs of the message that follow `fpdu` and are like it, if each fills a segment and
@@ -365,26 +377,27 @@ impl Tx {
         self.current.end();
     }
 
-    /// Makes a segment of the message under way whose FPDU takes exactly `room` octets, the rest of
-    /// a TCP segment: "When one or more FPDUs are already packed into a TCP Segment, MULPDU MAY be
-    /// reduced accordingly", but not below 128 (RFC 5044 section 4.5). TCP then goes on with full
-    /// segments. Without the cut it would have to end this segment early.
-    fn part_of(&mut self, room: usize) -> Option<Segment> {
+    /// Makes `fpdu` a segment of the message under way whose FPDU takes exactly `room` octets, the
+    /// rest of a TCP segment, and returns whether it could: "When one or more FPDUs are already
+    /// packed into a TCP Segment, MULPDU MAY be reduced accordingly", but not below 128 (RFC 5044
+    /// section 4.5). TCP then goes on with full segments. Without the cut it would have to end this
+    /// segment early.
+    fn part_of(&mut self, room: usize, fpdu: &mut Segment) -> bool {
+        let mulpdu = room.checked_sub(FRAME).map(u16::try_from);
+        let Some(Ok(mulpdu @ iwarp::MIN_MULPDU..)) = mulpdu else {
+            return false;
+        };
         if self.cfg.markers || room % 4 != 0 {
-            return None;
-        }
-        let mulpdu = u16::try_from(room.checked_sub(FRAME)?).ok()?;
-        if mulpdu < iwarp::MIN_MULPDU {
-            return None;
+            return false;
         }
         let mark = self.current.segmenter.mark();
-        let part = self.current.segmenter.next(mulpdu)?;
+        let made = self.current.segmenter.next_into(mulpdu, fpdu);
         // A message that cannot be cut (a Terminate or a Read Request) may be longer than that.
-        if part.fpdu_len() > room {
+        if !made || fpdu.fpdu_len() > room {
             self.current.segmenter.rewind(mark);
-            return None;
+            return false;
         }
-        Some(part)
+        true
     }
 
     /// Appends all of the message under way, which is short. Errors: no memory.
@@ -393,71 +406,76 @@ impl Tx {
             self.batch.begin_segment();
         }
         let mulpdu = iwarp::mpa::mulpdu(transport.segment_len(), self.cfg.markers);
-        while let Some(fpdu) = self.current.segmenter.next(mulpdu) {
-            self.put_fpdus(&mut HeldAccess::none(), fpdu, 1)?;
+        while let Some(mut fpdu) = self.current.segmenter.next(mulpdu) {
+            self.put_fpdus(&mut HeldAccess::none(), &mut fpdu, 1)?;
         }
         Ok(())
     }
 
-    /// Appends `fpdu` and those that follow it and are like it, `count` in all; or nothing of them.
-    /// Several must have room in one piece.
+    /// Appends `fpdu` and those that follow it and are like it, `count` in all, of which `fpdu` is
+    /// the last then; or nothing of them. Several must have room in one piece.
     #[inline]
     fn put_fpdus(
         &mut self,
         access: &mut HeldAccess,
-        mut fpdu: Segment,
+        fpdu: &mut Segment,
         count: usize,
     ) -> Result<(), Stop> {
-        let Some(mut reserved) = self.batch.reserve(self.framer.fpdu_len(&fpdu) * count) else {
-            // Memory for pages may take a while.
-            access.end();
-            return self.put_pieces(&fpdu);
+        let len = self.framer.fpdu_len(fpdu);
+        let room = match self.cfg.markers {
+            false => self.batch.reserve(len * count),
+            true => None,
+        };
+        let Some(mut reserved) = room else {
+            if len > self.batch.contiguous() {
+                // Memory for another page may take a while.
+                access.end();
+            }
+            return self.put_pieces(access, fpdu);
         };
         let gather = &mut self.current.gather;
-        let (position, before) = (gather.position(), self.framer);
-        let mut out = Whole {
-            room: reserved.bytes(),
-            gather,
-            access,
+        let (begin, room) = (gather.position(), reserved.bytes());
+        let of_all = usize::from(fpdu.payload_len()) * count;
+        let reader = match count {
+            1 => None,
+            _ => gather.reader(access, of_all).map_err(Stop::Memory)?,
         };
-        let mut done = self.framer.write(&fpdu, &mut out);
-        for _ in 1..count {
-            if done.is_ok() {
-                fpdu.step();
-                done = self.framer.write(&fpdu, &mut out);
+        let done = match reader {
+            Some((reader, end)) => {
+                let done = write_all(&self.framer, fpdu, len, room, Octets::Piece(reader));
+                gather.seek(end);
+                done
             }
-        }
-        // All that is reserved becomes part of the batch, so all of it must be written.
-        if done.is_ok() && !out.room.is_empty() {
-            done = Err(OTHER_SIZE);
-        }
+            None => {
+                let octets = Octets::Gather(gather, access);
+                write_all(&self.framer, fpdu, len, room, octets)
+            }
+        };
         match done {
             Ok(()) => {
                 reserved.commit();
                 self.ops.fpdus += count as u32;
             }
-            Err(_) => {
-                self.framer = before;
-                gather.rewind(position);
-            }
+            Err(_) => gather.seek(begin),
         }
         done
     }
 
-    /// As [`Self::put_fpdus`], for an FPDU that crosses the end of a page.
-    #[cold]
-    fn put_pieces(&mut self, fpdu: &Segment) -> Result<(), Stop> {
+    /// As [`Self::put_fpdus`], for an FPDU that crosses the end of a page or has markers.
+    #[inline(never)]
+    fn put_pieces(&mut self, access: &mut HeldAccess, fpdu: &Segment) -> Result<(), Stop> {
         let gather = &mut self.current.gather;
         let (mark, position, framer) = (self.batch.len(), gather.position(), self.framer);
         let mut out = Pieces {
             batch: &mut self.batch,
             gather,
+            access,
         };
         let done = self.framer.write(fpdu, &mut out);
         if done.is_err() {
             self.batch.rollback(mark);
             self.framer = framer;
-            gather.rewind(position);
+            gather.seek(position);
         } else {
             self.ops.fpdus += 1;
         }

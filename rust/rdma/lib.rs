@@ -73,7 +73,7 @@ pub use object::{
 };
 pub use owner::{Consumer, Owner};
 pub use ring::{Ring, SharedMem};
-pub use span::{KernelMemory, Memory, Span};
+pub use span::{KernelMemory, Memory, Reader, Span};
 pub use udata::Udata;
 pub use umem::Umem;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};

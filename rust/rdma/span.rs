@@ -100,7 +100,10 @@ pub trait Memory {
 
     /// Copies the bytes at `offset` to all of `dst`. Errors: `EFAULT`; nothing was copied then.
     #[inline]
-    fn read(&self, offset: u64, dst: &mut [u8]) -> Result {
+    fn read(&self, offset: u64, dst: &mut [u8]) -> Result
+    where
+        Self: Sized,
+    {
         let mut done = 0;
         while done < dst.len() {
             let left = &mut dst[done..];
@@ -113,12 +116,62 @@ pub trait Memory {
     /// thread has written before. Errors: `EFAULT`, or `EACCES` if the memory is pinned for reading
     /// only; nothing was copied then.
     #[inline]
-    fn write(&self, offset: u64, src: &[u8], ends: bool) -> Result {
+    fn write(&self, offset: u64, src: &[u8], ends: bool) -> Result
+    where
+        Self: Sized,
+    {
         let mut done = 0;
         while done < src.len() {
             let left = &src[done..];
             let span = self.span(offset + done as u64, left.len())?;
             done += span.write(left, ends && span.len() == left.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a memory, which are read in order.
+///
+/// Copies that follow each other look up a contiguous piece of the memory once, not each for
+/// itself.
+pub struct Reader<'a> {
+    memory: &'a dyn Memory,
+    /// Of the next byte.
+    offset: u64,
+    left: usize,
+    /// The rest of the contiguous piece that the next byte is in; empty if it has to be looked up.
+    piece: Span<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of the `len` bytes at `offset`. Errors: `EFAULT` if not all of them are in the
+    /// memory.
+    #[inline]
+    pub fn new(memory: &'a dyn Memory, offset: u64, len: usize) -> Result<Self> {
+        Ok(Self {
+            memory,
+            offset,
+            left: len,
+            piece: memory.span(offset, len)?,
+        })
+    }
+
+    /// Copies the next bytes to all of `dst`. Errors: `EFAULT` if fewer are left,
+    /// and nothing was copied. Context: any.
+    #[inline]
+    pub fn read(&mut self, mut dst: &mut [u8]) -> Result {
+        if dst.len() > self.left {
+            return Err(EFAULT);
+        }
+        while !dst.is_empty() {
+            if self.piece.is_empty() {
+                self.piece = self.memory.span(self.offset, self.left)?;
+            }
+            let n = self.piece.read(dst);
+            self.piece = self.piece.split_at(n).1;
+            self.offset += n as u64;
+            self.left -= n;
+            dst = &mut dst[n..];
         }
         Ok(())
     }
@@ -193,6 +246,42 @@ mod tests {
                 assert!(to[..] == from[..]);
             }
         }
+        Ok(())
+    }
+
+    /// Bytes of a test, from an address on, of which no more than 7 are contiguous.
+    struct Cut(usize, usize);
+
+    impl Memory for Cut {
+        fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
+            let offset = offset as usize;
+            if self.1.checked_sub(len).is_none_or(|most| offset > most) {
+                return Err(EFAULT);
+            }
+            // SAFETY: The test's bytes outlive this object, and the test has no references to them
+            // while it reads by the spans.
+            Ok(unsafe { Span::new(self.0 + offset, len.min(7 - offset % 7), false) })
+        }
+    }
+
+    #[test]
+    fn readers_go_on_across_pieces() -> Result {
+        let from = pattern(100)?;
+        let memory = Cut(from.as_ptr() as usize, from.len());
+        for step in [1, 6, 7, 8, 30] {
+            let (mut to, mut reader) = ([0; 100], Reader::new(&memory, 5, 90)?);
+            for to in to[..90].chunks_mut(step) {
+                reader.read(to)?;
+            }
+            assert!(to[..90] == from[5..95]);
+            assert!(reader.read(&mut to[..1]).is_err());
+            assert!(reader.read(&mut []).is_ok());
+        }
+        // Nothing is copied if there is less than asked for.
+        let (mut to, mut reader) = ([0; 20], Reader::new(&memory, 0, 19)?);
+        assert!(reader.read(&mut to).is_err() && to == [0; 20]);
+        assert!(Reader::new(&memory, 10, 91).is_err());
+        assert!(Reader::new(&memory, u64::MAX, 1).is_err());
         Ok(())
     }
 

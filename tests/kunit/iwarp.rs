@@ -133,6 +133,16 @@ mod golden {
     }
 
     #[test]
+    fn whole_fpdus_are_the_same() -> Outcome {
+        suites::golden::whole_fpdus_are_the_same()
+    }
+
+    #[test]
+    fn whole_fpdus_need_their_room() -> Outcome {
+        suites::golden::whole_fpdus_need_their_room()
+    }
+
+    #[test]
     fn failing_sink() -> Outcome {
         suites::golden::failing_sink()
     }

@@ -2,7 +2,7 @@
 
 //! The MPA sender: FPDUs with pad, CRC and markers (RFC 5044 s4).
 
-use super::{Segment, Sink};
+use super::{Payload, Segment, Sink};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, MARKER_INTERVAL, MARKER_LEN};
 
 /// Zeros to take pad from.
@@ -47,7 +47,51 @@ impl Framer {
         len + behind.div_ceil(usize::from(BETWEEN_MARKERS)) * MARKER_LEN
     }
 
-    /// Writes the FPDU of a segment.
+    /// Writes the FPDU of a segment to `room`, all of it in one piece. Returns false, and has
+    /// written nothing, if `room` has not [the FPDU's length](Segment::fpdu_len), or if the stream
+    /// has markers. After an error the content of `room` is undefined.
+    ///
+    /// The CRC is taken of what was written, as the source of the payload may change meanwhile.
+    #[inline]
+    pub fn write_whole<P: Payload>(
+        &self,
+        seg: &Segment,
+        room: &mut [u8],
+        payload: &mut P,
+    ) -> Result<bool, P::Error> {
+        if self.markers || room.len() != seg.fpdu_len() {
+            return Ok(false);
+        }
+        let Some((body, field)) = room.split_last_chunk_mut::<CRC_LEN>() else {
+            return Ok(false);
+        };
+        let header = seg.header();
+        let Some((front, rest)) = body.split_at_mut_checked(header.len()) else {
+            return Ok(false);
+        };
+        let Some((octets, pad)) = rest.split_at_mut_checked(seg.payload_len().into()) else {
+            return Ok(false);
+        };
+        front.copy_from_slice(header);
+        if !octets.is_empty() {
+            payload.copy_to(octets)?;
+        }
+        // RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
+        match pad {
+            [] => {}
+            [a] => *a = 0,
+            [a, b] => [*a, *b] = [0; 2],
+            pad => pad.fill(0),
+        }
+        let crc = match self.crc {
+            true => payload.crc32c(CRC_INIT, body),
+            false => CRC_INIT,
+        };
+        *field = crc_field(crc);
+        Ok(true)
+    }
+
+    /// Writes the FPDU of a segment piece by piece.
     ///
     /// If the sink fails, it has taken a part of the FPDU. If that part can be dropped, the caller
     /// may go on with a copy of the framer made before; otherwise it has to close the stream.
@@ -64,7 +108,8 @@ impl Framer {
         out.put(header)?;
         let payload = u32::from(seg.payload_len());
         if payload != 0 {
-            crc = out.put_payload(payload, self.crc.then_some(crc))?;
+            let updated = out.put_payload(payload, self.crc.then_some(crc))?;
+            crc = if self.crc { updated } else { crc };
         }
         let pad = pad_of(seg);
         if self.crc && !pad.is_empty() {

@@ -3,7 +3,8 @@
 //! Transmit: from messages to octets of the TCP stream.
 //!
 //! A [`Segmenter`] cuts a [`Message`] into DDP segments, a [`Framer`] makes an FPDU of each and
-//! writes it to a [`Sink`].
+//! writes it to memory of its size, with the octets of a [`Payload`], or piece by piece to a
+//! [`Sink`].
 
 mod framer;
 mod segmenter;
@@ -29,4 +30,19 @@ pub trait Sink {
     /// The first call for a segment starts at its
     /// [`payload_offset`](Segment::payload_offset), every other one where the last ended.
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error>;
+}
+
+/// The payload of a message whose FPDUs are written in whole.
+pub trait Payload {
+    /// The error of a payload that cannot be read.
+    type Error;
+
+    /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
+
+    /// Copies the next octets to all of `dst`.
+    ///
+    /// The first call for a segment starts at its
+    /// [`payload_offset`](Segment::payload_offset).
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Self::Error>;
 }

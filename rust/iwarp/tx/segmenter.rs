@@ -66,6 +66,15 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// No segment yet, but room for one.
+    pub const EMPTY: Self = Self {
+        header: [0; HEADER_MAX],
+        header_len: 0,
+        last: false,
+        payload_len: 0,
+        payload_offset: 0,
+    };
+
     /// ULPDU Length, DDP header, and RDMAP header if the message has one.
     #[inline]
     pub fn header(&self) -> &[u8] {
@@ -121,6 +130,37 @@ impl Segment {
         } else {
             self.header.put_be32::<MO_AT>(self.payload_offset);
         }
+    }
+
+    /// Puts the segment together.
+    #[inline]
+    fn set<const N: usize>(
+        &mut self,
+        ddp: &[u8; N],
+        rdmap: &[u8],
+        offset: u32,
+        len: u16,
+        last: bool,
+    ) {
+        let mut at = LENGTH_LEN;
+        if let Some(room) = self
+            .header
+            .get_mut(at..)
+            .and_then(|room| room.first_chunk_mut())
+        {
+            *room = *ddp;
+            at += N;
+        }
+        if let Some(room) = self.header.get_mut(at..at + rdmap.len()) {
+            room.copy_from_slice(rdmap);
+            at += rdmap.len();
+        }
+        let ulpdu = ((at - LENGTH_LEN) as u16).saturating_add(len);
+        [self.header[0], self.header[1]] = ulpdu.to_be_bytes();
+        self.header_len = at as u8;
+        self.last = last;
+        self.payload_len = len;
+        self.payload_offset = offset;
     }
 
     /// Octets of the FPDU without markers: length, ULPDU, pad and CRC.
@@ -211,14 +251,21 @@ impl Segmenter {
     ///
     /// "A zero-length DDP Message is allowed and MUST consume exactly one DDP Segment"
     /// (RFC 5041 s5.2).
-    #[inline]
     pub fn next(&mut self, mulpdu: u16) -> Option<Segment> {
+        let mut segment = Segment::EMPTY;
+        self.next_into(mulpdu, &mut segment).then_some(segment)
+    }
+
+    /// As [`next`](Self::next), and makes `segment` that segment, which saves copies of it. Returns
+    /// false, and leaves `segment` as it is, when the message is complete.
+    #[inline]
+    pub fn next_into(&mut self, mulpdu: u16, segment: &mut Segment) -> bool {
         if self.done {
-            return None;
+            return false;
         }
         let mulpdu = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU);
         let offset = self.offset;
-        Some(match self.message {
+        match self.message {
             Message::Send {
                 msn,
                 solicited,
@@ -233,35 +280,43 @@ impl Segmenter {
                     msn,
                     mo: offset,
                 };
-                segment(&header.to_bytes(), &[], offset, len, last)
+                segment.set(&header.to_bytes(), &[], offset, len, last);
             }
-            Message::Write { stag, to } => self.tagged(Opcode::Write, stag, to, mulpdu),
+            Message::Write { stag, to } => self.tagged(Opcode::Write, stag, to, mulpdu, segment),
             Message::ReadResponse { stag, to } => {
-                self.tagged(Opcode::ReadResponse, stag, to, mulpdu)
+                self.tagged(Opcode::ReadResponse, stag, to, mulpdu, segment)
             }
             Message::ReadRequest { msn, req } => {
                 self.done = true;
                 let header = control_header(Opcode::ReadRequest, Qn::READ_REQUEST, msn);
                 let body: [u8; READ_REQUEST_LEN] = req.to_bytes();
-                segment(&header, &body, 0, 0, true)
+                segment.set(&header, &body, 0, 0, true);
             }
             Message::Terminate { term } => {
                 self.done = true;
                 let header = control_header(Opcode::Terminate, Qn::TERMINATE, Msn::FIRST);
                 let mut body = [0; TERMINATE_MAX];
                 let len = term.encode(&mut body);
-                segment(&header, body.get(..len).unwrap_or_default(), 0, 0, true)
+                segment.set(&header, body.get(..len).unwrap_or_default(), 0, 0, true);
             }
-        })
+        }
+        true
     }
 
-    /// A segment of a tagged message.
+    /// Makes `segment` one of a tagged message.
     ///
     /// RFC 5041 s5.2: "the TO MUST be set to the octet offset from the first octet in the
     /// associated ULP Message to the first octet in the ULP Payload contained in the DDP Segment,
     /// plus the TO assigned to the first octet in the associated ULP Message."
     #[inline]
-    fn tagged(&mut self, opcode: Opcode, stag: Stag, to: TaggedOffset, mulpdu: u16) -> Segment {
+    fn tagged(
+        &mut self,
+        opcode: Opcode,
+        stag: Stag,
+        to: TaggedOffset,
+        mulpdu: u16,
+        segment: &mut Segment,
+    ) {
         let offset = self.offset;
         let (len, last) = self.advance(mulpdu - TAGGED_LEN as u16);
         let header = TaggedHeader {
@@ -270,7 +325,7 @@ impl Segmenter {
             stag,
             to: to.wrapping_add(offset),
         };
-        segment(&header.to_bytes(), &[], offset, len, last)
+        segment.set(&header.to_bytes(), &[], offset, len, last);
     }
 
     /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
@@ -296,26 +351,4 @@ fn control_header(opcode: Opcode, qn: Qn, msn: Msn) -> [u8; UNTAGGED_LEN] {
         mo: 0,
     };
     header.to_bytes()
-}
-
-/// Puts a segment together.
-#[inline]
-fn segment(ddp: &[u8], rdmap: &[u8], offset: u32, len: u16, last: bool) -> Segment {
-    let mut header = [0; HEADER_MAX];
-    let mut at = LENGTH_LEN;
-    for part in [ddp, rdmap] {
-        if let Some(room) = header.get_mut(at..at + part.len()) {
-            room.copy_from_slice(part);
-            at += part.len();
-        }
-    }
-    let ulpdu = ((at - LENGTH_LEN) as u16).saturating_add(len);
-    [header[0], header[1]] = ulpdu.to_be_bytes();
-    Segment {
-        header,
-        header_len: at as u8,
-        last,
-        payload_len: len,
-        payload_offset: offset,
-    }
 }

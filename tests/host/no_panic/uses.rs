@@ -7,7 +7,7 @@
 
 use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
 use iwarp::rx::{Event, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal};
-use iwarp::tx::{Framer, Segmenter, Sink};
+use iwarp::tx::{Framer, Payload, Segmenter, Sink};
 use iwarp::Terminate;
 
 type Update = fn(u32, &[u8]) -> u32;
@@ -22,6 +22,7 @@ pub struct Opaque {
     pub deliver: fn(Event) -> Result<(), Refusal>,
     pub put: fn(&[u8]) -> Result<(), i32>,
     pub put_payload: fn(u32, Option<u32>) -> Result<u32, i32>,
+    pub copy_to: fn(&mut [u8]) -> Result<(), i32>,
 }
 
 impl Handler for Opaque {
@@ -70,6 +71,18 @@ impl Sink for Opaque {
     }
 }
 
+impl Payload for Opaque {
+    type Error = i32;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        (self.crc32c)(crc, data)
+    }
+
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), i32> {
+        (self.copy_to)(dst)
+    }
+}
+
 #[no_mangle]
 pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[u8]) -> Option<Terminate> {
     let fault = rx.receive(data, h).err()?;
@@ -95,6 +108,22 @@ pub fn transmit(s: &mut Segmenter, f: &mut Framer, out: &mut Opaque, mulpdu: u16
         }
         None => 0,
     }
+}
+
+#[no_mangle]
+pub fn transmit_whole(
+    s: &mut Segmenter,
+    f: &Framer,
+    out: &mut Opaque,
+    mulpdu: u16,
+    room: &mut [u8],
+) -> bool {
+    let Some(mut segment) = s.next(mulpdu) else {
+        return false;
+    };
+    let wrote = f.write_whole(&segment, room, out) == Ok(true);
+    segment.step();
+    wrote && f.write_whole(&segment, room, out) == Ok(true)
 }
 
 #[no_mangle]

@@ -34,6 +34,8 @@ cases! {
     crc_off_sends_field
     exact_fit_is_one_segment
     stepped_segments_are_the_same
+    whole_fpdus_are_the_same
+    whole_fpdus_need_their_room
     failing_sink
 }
 
@@ -545,6 +547,61 @@ pub(crate) fn stepped_segments_are_the_same() -> Outcome {
             }
         }
     }
+    Ok(())
+}
+
+/// An FPDU that is written in whole has the octets of one that is written piece by piece.
+pub(crate) fn whole_fpdus_are_the_same() -> Outcome {
+    let (stag, to) = (Stag(1), TaggedOffset(2));
+    let messages = [
+        send(1),
+        Message::Write { stag, to },
+        Message::Terminate {
+            term: Terminate::new(TermCode::MPA_CRC),
+        },
+    ];
+    for message in messages {
+        for len in [0, 1, 2, 3, 4, 5, 6, 7, 8, 1201] {
+            for crc in [false, true] {
+                let Some(segment) = only(message, len) else {
+                    check!(false);
+                    return Ok(());
+                };
+                let mut pieces = Tape::<1400>::new(false);
+                check!(Framer::new(crc, false).write(&segment, &mut pieces).is_ok());
+                let (mut room, mut whole) = ([0xee; 1400], Tape::<1>::new(false));
+                let room = room.get_mut(..segment.fpdu_len()).unwrap_or_default();
+                let wrote = Framer::new(crc, false).write_whole(&segment, room, &mut whole);
+                check_eq!(wrote, Ok(true));
+                check_eq!(&*room, pieces.out.get());
+                check_eq!(whole.crcs, u32::from(crc));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Memory of another length, a payload that cannot be read, and markers are told.
+pub(crate) fn whole_fpdus_need_their_room() -> Outcome {
+    let Some(segment) = only(send(1), 9) else {
+        check!(false);
+        return Ok(());
+    };
+    let len = segment.fpdu_len();
+    for (markers, room) in [(false, 0), (false, len - 1), (false, len + 4), (true, len)] {
+        let mut tape = Tape::<1>::new(false);
+        let mut memory = [0; 64];
+        let room = memory.get_mut(..room).unwrap_or_default();
+        let wrote = Framer::new(true, markers).write_whole(&segment, room, &mut tape);
+        check_eq!(wrote, Ok(false));
+        check_eq!(tape.at, 0);
+    }
+    let mut tape = Tape::<1>::new(false);
+    tape.room = 0;
+    let mut memory = [0; 64];
+    let room = memory.get_mut(..len).unwrap_or_default();
+    let wrote = Framer::new(true, false).write_whole(&segment, room, &mut tape);
+    check_eq!(wrote, Err(Full));
     Ok(())
 }
 

@@ -160,6 +160,24 @@ impl<const N: usize> Tape<N> {
     }
 }
 
+impl<const N: usize> iwarp::tx::Payload for Tape<N> {
+    type Error = Full;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        self.crcs += 1;
+        crc32c(crc, data)
+    }
+
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
+        self.take_room()?;
+        for octet in dst {
+            self.at = self.at.wrapping_add(1);
+            *octet = if self.zeros { 0 } else { self.at as u8 };
+        }
+        Ok(())
+    }
+}
+
 impl<const N: usize> iwarp::tx::Sink for Tape<N> {
     type Error = Full;
 

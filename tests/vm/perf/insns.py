@@ -14,7 +14,7 @@ import sys
 
 PAGE = 4096
 # Crate and module, as names of functions have them.
-FOR_FPDUS = ("5iwarp", "4rsiw2rx", "4rsiw2tx", "4rsiw3mem", "3net5batch")
+FOR_FPDUS = ("5iwarp", "4rsiw2rx", "4rsiw2tx", "4rsiw3mem", "3net5batch", "4rdma4umem", "4rdma4span")
 # rsiw::rx::Rx::chunk(), which gets each piece that is contiguous in memory.
 PIECE = "_2Rx5chunk"
 

@@ -2,7 +2,7 @@
 
 //! Streams of arbitrary messages, framed by the engine.
 
-use iwarp::tx::{Framer, Message, Segmenter, Sink};
+use iwarp::tx::{Framer, Message, Payload, Segmenter, Sink};
 use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
 
 use crate::{crc32c, Entropy};
@@ -38,6 +38,25 @@ impl Sink for Tape<'_> {
         self.at += len as usize;
         self.out.extend(part);
         Ok(crc.map_or(0, |crc| crc32c(crc, part)))
+    }
+}
+
+/// The payload of a message that was not written yet.
+struct Rest<'a>(&'a [u8]);
+
+impl Payload for Rest<'_> {
+    type Error = core::convert::Infallible;
+
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        crc32c(crc, data)
+    }
+
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
+        assert!(!dst.is_empty(), "copy_to no octets");
+        let (now, later) = self.0.split_at(dst.len());
+        dst.copy_from_slice(now);
+        self.0 = later;
+        Ok(())
     }
 }
 
@@ -129,7 +148,15 @@ pub fn frame(items: &[Item], crc: bool, markers: bool, mut mulpdu: impl FnMut() 
             assert_eq!(segment.last(), segmenter.done());
             let before = tape.out.len();
             let len = framer.fpdu_len(&segment);
+            let mut whole = vec![0xee; len];
+            let mut rest = Rest(&item.payload[tape.at..]);
+            let wrote = framer.write_whole(&segment, &mut whole, &mut rest);
+            assert_eq!(wrote, Ok(!markers));
             let Ok(()) = framer.write(&segment, &mut tape);
+            assert!(
+                markers || whole == tape.out[before..],
+                "a whole FPDU differs"
+            );
             assert_eq!(
                 tape.out.len() - before,
                 len,
