@@ -272,6 +272,7 @@ impl<T: DelayedWorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
 mod tests {
     use super::*;
     use crate::{new_delayed_work, work::cancel_work_sync, WqFlags};
+    use core::sync::atomic::AtomicBool;
     use kernel::{
         impl_has_work, new_work,
         time::{delay::fsleep, Delta},
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_dropped_waits_for_its_timers() -> Result {
         let (first, second, thing) = (queue()?, queue()?, thing()?);
-        thing.timer.arm(&first, thing.clone(), 50);
+        thing.timer.arm(&first, thing.clone(), 2000);
         // On one queue at a time.
         thing.timer.arm(&second, thing.clone(), 1);
         drop(second);
@@ -347,6 +348,7 @@ mod tests {
     #[pin_data]
     struct Rearmed {
         queue: Workqueue,
+        began: AtomicBool,
         #[pin]
         work: Work<Rearmed>,
         #[pin]
@@ -367,8 +369,9 @@ mod tests {
     }
 
     impl DelayedWorkItem for Rearmed {
-        fn expire(_this: Arc<Self>) {
-            fsleep(Delta::from_millis(200));
+        fn expire(this: Arc<Self>) {
+            this.began.store(true, Ordering::Relaxed);
+            fsleep(Delta::from_millis(500));
         }
     }
 
@@ -377,14 +380,20 @@ mod tests {
     fn arming_during_cancel_sync_keeps_nothing() -> Result {
         let init = pin_init!(Rearmed {
             queue: queue()?,
+            began: AtomicBool::new(false),
             work <- new_work!("kext_test_rearm_work"),
             timer <- new_delayed_work!("kext_test_rearm_timer"),
         }? Error);
         let thing = Arc::pin_init(init, GFP_KERNEL)?;
         thing.timer.arm(&thing.queue, thing.clone(), 1);
-        fsleep(Delta::from_millis(50));
+        for _ in 0..1000 {
+            if thing.began.load(Ordering::Relaxed) {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
         thing.queue.enqueue(thing.clone());
-        // The item is running, so this waits for 150 ms or so.
+        // The item is running, so this waits for half a second.
         assert!(!thing.timer.cancel_sync());
         cancel_work_sync(&thing, |thing| &thing.work);
         thing.queue.flush();
