@@ -210,26 +210,23 @@ static void run_one(const struct test *t, bool reverse, bool hasty, const char *
 static bool report(int n, const char *name, const char *why, const struct result *r,
 		   uint64_t ms)
 {
-	switch (r->verdict) {
-	case V_PASS:
-		printf("ok %d %s\n", n, name);
-		break;
-	case V_SKIP:
-		printf("ok %d %s # SKIP %s\n", n, name, r->own);
-		break;
-	default:
-		if (why)
-			printf("ok %d %s # XFAIL %s\n", n, name, why);
-		else
-			printf("not ok %d %s\n", n, name);
-		if (r->own[0])
-			printf("# %s: %s\n", name, r->own);
-		if (r->peer[0])
-			printf("# %s: server: %s\n", name, r->peer);
-	}
+	bool ended = r->verdict == V_PASS || r->verdict == V_SKIP;
+
 	if (ms > 2000)
 		printf("# %s took %.1f s\n", name, ms / 1e3);
-	return r->verdict == V_PASS || r->verdict == V_SKIP || why;
+	if (!ended && r->own[0])
+		printf("# %s: %s\n", name, r->own);
+	if (!ended && r->peer[0])
+		printf("# %s: server: %s\n", name, r->peer);
+	if (r->verdict == V_PASS)
+		printf("ok %d %s\n", n, name);
+	else if (r->verdict == V_SKIP)
+		printf("ok %d %s # SKIP %s\n", n, name, r->own);
+	else if (why)
+		printf("ok %d %s # XFAIL %s\n", n, name, why);
+	else
+		printf("not ok %d %s\n", n, name);
+	return ended || why;
 }
 
 /* Runs of a test with an excused failure, or of one that passes unexpectedly. */

@@ -211,25 +211,31 @@ static void t_disconnect_from(struct side *s)
 	buf_free(&b);
 }
 
-/* Both ends disconnect while both wait for Reads: each still answers those of the other. */
+/*
+ * Both ends disconnect while both wait for Reads: each still answers those that the other has asked
+ * for. These are no more than may be under way: one that still waits for its turn when the peer has
+ * nothing left to wait for is not answered.
+ */
 static void t_both_read(struct side *s)
 {
-	enum { COUNT = 40, LEN = 1 << 20 };
+	enum { COUNT = 8, LEN = 4 << 20 };
 	struct ibv_sge sge;
 	struct conn c;
 	struct rmem r;
 	struct buf b;
-	int i;
+	int i, count;
 
 	conn_open(s, &c, NULL);
 	buf_new(s, &b, 2 * LEN, ACC_ALL);
 	sge = sge_of(&b, LEN, LEN);
 	give_rmem(s, &b);
 	r = take_rmem(s);
-	for (i = 0; i < COUNT; i++)
+	count = c.ord < COUNT ? c.ord : COUNT;
+	for (i = 0; i < count; i++)
 		post(&c, IBV_WR_RDMA_READ, i, IBV_SEND_SIGNALED, &sge, 1, r.addr, r.rkey);
+	sync_sides(s);
 	CALL(rdma_disconnect(c.id));
-	for (i = 0; i < COUNT; i++)
+	for (i = 0; i < count; i++)
 		good(c.scq, i, IBV_WC_RDMA_READ, LEN);
 	conn_expect_closed(&c);
 	sync_sides(s);

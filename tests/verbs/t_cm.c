@@ -104,14 +104,14 @@ static void attempt(struct side *s, uint16_t port, unsigned int ms, struct rdma_
 		ev->event = RDMA_CM_EVENT_CONNECT_ERROR;
 		ev->status = -errno;
 	} else {
-		CHECK(now_ms() - began < 2000, "rdma_connect blocked for %lu ms",
+		CHECK(now_ms() - began < 2000 * slow(), "rdma_connect blocked for %lu ms",
 		      now_ms() - began);
 		if (ms)
 			*ev = cm_event(c.ech, ms, NULL);
 	}
 	began = now_ms();
 	conn_free(&c);
-	CHECK(now_ms() - began < 5000, "giving up took %lu ms", now_ms() - began);
+	CHECK(now_ms() - began < 5000 * slow(), "giving up took %lu ms", now_ms() - began);
 }
 
 #define REFUSALS (BIT(RDMA_CM_EVENT_REJECTED) | BIT(RDMA_CM_EVENT_UNREACHABLE) | \

@@ -111,11 +111,11 @@ static void t_solicited(struct side *s)
 		CHECK(!cq_event(&c, c.rcq, QUIET_MS), "an event for a message not solicited");
 		/* It is still armed. */
 		sync_sides(s);
-		CHECK(cq_event(&c, c.rcq, 3000), "no event for a solicited message");
+		CHECK(cq_event(&c, c.rcq, wait_ms), "no event for a solicited message");
 		good(c.rcq, 1, IBV_WC_RECV, 100);
 		arm(c.rcq, false);
 		sync_sides(s);
-		CHECK(cq_event(&c, c.rcq, 3000), "no event for a solicited message, any armed");
+		CHECK(cq_event(&c, c.rcq, wait_ms), "no event for a solicited message, any armed");
 		good(c.rcq, 2, IBV_WC_RECV, 100);
 	}
 	conn_close(&c);
@@ -138,7 +138,7 @@ static void t_error_event(struct side *s)
 	sync_sides(s);
 	if (s->active)
 		CALL(rdma_disconnect(c.id));
-	CHECK(cq_event(&c, c.rcq, 3000), "no event for a flushed receive");
+	CHECK(cq_event(&c, c.rcq, wait_ms), "no event for a flushed receive");
 	bad(c.rcq, 1, FLUSHED);
 	conn_expect_down(&c);
 	conn_free(&c);

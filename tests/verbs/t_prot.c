@@ -119,7 +119,7 @@ static void victim(struct side *s, enum ibv_wr_opcode op, enum place place)
 	sync_sides(s);
 	verify_victim(&b, op == IBV_WR_RDMA_READ || place != P_STRADDLE);
 	buf_verify(&in, "receive buffer");
-	event = async_event(s, QUIET_MS);
+	event = async_event(s, wait_ms);
 	CHECK(event == IBV_EVENT_QP_ACCESS_ERR || event == IBV_EVENT_QP_REQ_ERR ||
 	      event == IBV_EVENT_QP_FATAL, "asynchronous event: %s", event_name(event));
 

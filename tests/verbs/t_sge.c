@@ -54,25 +54,48 @@ static void elements(struct buf *b, int num, const uint32_t *len, const uint32_t
 	}
 }
 
+/* A connection, two buffers for elements, and a sink, which the passive side gives to the other. */
+static struct rmem begin(struct side *s, struct conn *c, struct buf *b, struct buf *sink)
+{
+	conn_open(s, c, NULL);
+	buf_new(s, &b[0], SPACE, ACC_ALL);
+	buf_new(s, &b[1], SPACE, ACC_ALL);
+	buf_new(s, sink, SPACE, ACC_ALL);
+	if (s->active)
+		return take_rmem(s);
+	give_rmem(s, sink);
+	return (struct rmem){};
+}
+
+static void end(struct conn *c, struct buf *b, struct buf *sink)
+{
+	conn_close(c);
+	buf_free(&b[0]);
+	buf_free(&b[1]);
+	buf_free(sink);
+}
+
+/* Sends or writes the elements, and tells the other side when they are sent. */
+static void transmit(struct conn *c, enum ibv_wr_opcode op, int round, struct ibv_sge *sge, int num,
+		     uint64_t addr, uint32_t rkey)
+{
+	post(c, op, round, IBV_SEND_SIGNALED, sge, num, addr, rkey);
+	good(c->scq, round, op == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE, -1);
+	mark_send(c, round);
+}
+
 static void t_sge(struct side *s)
 {
 	enum ibv_wr_opcode op = s->arg;
 	uint32_t slen[MOST], soff[MOST], rlen[MOST], roff[MOST], total, room;
 	struct ibv_sge sge[MOST];
-	struct buf b[2], sink = {};
-	struct rmem r = {};
+	struct buf b[2], sink;
 	uint64_t rng = 42;
+	struct rmem r;
 	int round, snum, rnum;
 	struct conn c;
 
-	conn_open(s, &c, NULL);
-	buf_new(s, &b[0], SPACE, ACC_ALL);
-	buf_new(s, &b[1], SPACE, ACC_ALL);
-	buf_new(s, &sink, SPACE, ACC_ALL);
-	if (s->active)
-		r = take_rmem(s);
-	else
-		give_rmem(s, &sink);
+	r = begin(s, &c, b, &sink);
 
 	for (round = 0; round < 60; round++) {
 		snum = 1 + below(&rng, MOST);
@@ -85,10 +108,7 @@ static void t_sge(struct side *s)
 			place(b, snum, slen, soff, total, round, true);
 			elements(b, snum, slen, soff, sge);
 			sync_sides(s);
-			post(&c, op, round, IBV_SEND_SIGNALED, sge, snum,
-			     r.addr + round, r.rkey);
-			good(c.scq, round, op == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE, -1);
-			mark_send(&c, round);
+			transmit(&c, op, round, sge, snum, r.addr + round, r.rkey);
 			continue;
 		}
 		if (op == IBV_WR_SEND) {
@@ -107,10 +127,49 @@ static void t_sge(struct side *s)
 		buf_verify(&b[1], "second buffer");
 		buf_verify(&sink, "sink");
 	}
-	conn_close(&c);
-	buf_free(&b[0]);
-	buf_free(&b[1]);
-	buf_free(&sink);
+	end(&c, b, &sink);
+}
+
+/*
+ * The first element ends where a TCP segment of 1448 octets does, behind any number of segments:
+ * those that are made in one go end with the element, before it, or behind it.
+ */
+static void t_segments(struct side *s)
+{
+	enum { MULTIPLES = 30, ELEMENTS = 2 };
+	const uint32_t of_segment = s->arg == IBV_WR_SEND ? 1424 : 1428;
+	const uint32_t off[ELEMENTS] = { 7, 11 };
+	struct ibv_sge sge[ELEMENTS], to;
+	struct buf b[ELEMENTS], sink;
+	uint32_t len[ELEMENTS];
+	struct rmem r;
+	struct conn c;
+	int i;
+
+	r = begin(s, &c, b, &sink);
+
+	for (i = 1; i <= MULTIPLES; i++) {
+		len[0] = i * of_segment;
+		len[1] = 3 * of_segment + 5;
+		if (s->active) {
+			place(b, ELEMENTS, len, off, len[0] + len[1], i, true);
+			elements(b, ELEMENTS, len, off, sge);
+			sync_sides(s);
+			transmit(&c, s->arg, i, sge, ELEMENTS, r.addr, r.rkey);
+			continue;
+		}
+		to = sge_of(&sink, 0, SPACE);
+		buf_expect(&sink, 0, len[0] + len[1], i);
+		if (s->arg == IBV_WR_SEND)
+			post_recv(&c, i, &to, 1);
+		mark_arm(&c);
+		sync_sides(s);
+		if (s->arg == IBV_WR_SEND)
+			good(c.rcq, i, IBV_WC_RECV, len[0] + len[1]);
+		mark_wait(&c, i);
+		buf_verify(&sink, "sink");
+	}
+	end(&c, b, &sink);
 }
 
 /* A Read with two sink elements is refused or executed in full, never in part. */
@@ -159,6 +218,8 @@ static void t_read_two(struct side *s)
 const struct test sge_tests[] = {
 	{ "sge-send", t_sge, T_QUICK | T_BOTH, IBV_WR_SEND },
 	{ "sge-write", t_sge, T_QUICK, IBV_WR_RDMA_WRITE },
+	{ "sge-segments-send", t_segments, T_QUICK, IBV_WR_SEND },
+	{ "sge-segments-write", t_segments, T_QUICK, IBV_WR_RDMA_WRITE },
 	{ "sge-read-two", t_read_two, 0 },
 	{ }
 };

@@ -53,8 +53,9 @@ skip_all() {
 ok() { _count=$((_count + 1)); echo "ok $_count - $1"; }
 not_ok() {
 	_count=$((_count + 1)) _failed=$((_failed + 1))
-	echo "not ok $_count - $1"
+	# What tells more about a test stands before its result.
 	[ -z "${2:-}" ] || echo "# $2"
+	echo "not ok $_count - $1"
 }
 skip() { _count=$((_count + 1)); echo "ok $_count - $1 # SKIP $2"; }
 note() { printf '# %s\n' "${*//$'\n'/$'\n# '}"; }
@@ -196,8 +197,9 @@ retry() {
 
 # patiently COMMAND...: runs the command, and runs it again where it fails beside siw and a fault of siw's
 # shows (siw_fault): three times at most. The command starts its own server and has a time limit (within).
+# CAPTURE_SIW: rsiw's host captures what siw sends.
 patiently() {
-	local try crc fault status said watch
+	local try crc fault status said
 	if ! beside_siw; then
 		"$@"
 		return
@@ -206,24 +208,45 @@ patiently() {
 	for ((try = 1; ; try++)); do
 		crc=$(on_rsiw crc_errors)
 		status=0
-		if [ "$RSIW_DRIVER" = siw ]; then
-			watch_unread >"$said.unread" &
-		else
-			# The program itself, not peer_sh, as it is to be ended.
-			peer bash -c '. /tests/lib.sh; _planned=-; watch_unread' >"$said.unread" 2>/dev/null &
-		fi
-		watch=$!
+		[ -z "${CAPTURE_SIW:-}" ] || begin_capture_received
+		begin_watch siw watch_unread >"$said.unread"
 		"$@" >"$said" 2>&1 || status=$?
-		{ kill "$watch" && wait "$watch"; } 2>/dev/null
+		# What came last may not be in the capture yet.
+		[ "$status" = 0 ] || [ -z "${CAPTURE_SIW:-}" ] || sleep 1
+		end_watches
 		cat "$said"
 		[ "$status" != 0 ] || break
 		[ "$try" -lt 4 ] || break
 		fault=$(siw_fault "$said" "$crc") || break
+		[ ! -s "$said.stream" ] || cat "$said.stream"
 		retry "$fault" "$*"
 	done
-	rm "$said" "$said.unread"
+	rm -f "$said" "$said.unread" "$said.stream"
 	return "$status"
 }
+# begin_watch DRIVER FUNCTION: runs a function of this file beside a command, on the host that has that driver.
+begin_watch() {
+	if [ "$RSIW_DRIVER" = "$1" ]; then
+		"$2" &
+	else
+		# The program itself, not peer_sh, as it is to be ended.
+		peer bash -c ". /tests/lib.sh; _planned=-; $2" 2>/dev/null &
+	fi
+	_watches+=("$!")
+}
+end_watches() {
+	{ kill "${_watches[@]}" && wait "${_watches[@]}"; } 2>/dev/null
+	_watches=()
+}
+_watches=()
+# What comes in on eth0 by TCP; and what in it is no stream of FPDUs, a line for each.
+begin_capture_received() {
+	on_rsiw rm -f /tmp/received.pcap
+	begin_watch rsiw capture_received
+	on_rsiw wait_for 10 test -s /tmp/received.pcap
+}
+capture_received() { exec tcpdump --immediate-mode -q -n -U -s 0 -B 32768 -Q in -i eth0 -w /tmp/received.pcap tcp 2>/dev/null; }
+not_streams() { python3 -B /tests/wire/pcap.py streams /tmp/received.pcap; }
 beside_siw() { [[ " ${RSIW_DRIVER_PEER:-} $RSIW_DRIVER " = *" siw "* ]]; }
 # on_rsiw, on_siw COMMAND...: run it on the host that has that driver: on this one, if both have it.
 on_rsiw() { if [ "$RSIW_DRIVER" = rsiw ]; then "$@"; else peer_sh "$*"; fi; }
@@ -247,11 +270,16 @@ watch_unread() {
 
 # siw_fault OUTPUT CRC-ERRORS: prints which known fault of siw's explains a failure. OUTPUT is a file with what
 # the command printed, and OUTPUT.unread has what watch_unread printed; CRC-ERRORS is the number that rsiw had
-# counted before. There are two faults. On a busy machine siw sends FPDUs with a wrong CRC (in one of 40 rcopies;
-# captures show it on the wire), which rsiw counts. And siw misses a first FPDU that arrives while siw_accept()
-# still sets up its socket: its octets stay unread in the socket. Wrong data are never excused.
+# counted before. There are two faults. On a busy machine siw sends FPDUs whose header or CRC is not that of their
+# payload (in one of 40 rcopies; captures show it on the wire). rsiw counts them; without CRCs a capture has to show
+# that an FPDU does not follow the one before it (CAPTURE_SIW). And siw misses a first FPDU that arrives while
+# siw_accept() still sets up its socket: its octets stay unread in the socket. Wrong data are never excused otherwise.
 siw_fault() {
 	local errors
+	if [ -n "${CAPTURE_SIW:-}" ]; then
+		on_rsiw not_streams >"$1.stream"
+		[ ! -s "$1.stream" ] || { echo siw-stream; return; }
+	fi
 	! grep -qiE 'mismatch|verif.* fail|verify:|bad |differ' "$1" || return
 	errors=$(($(on_rsiw crc_errors) - $2))
 	[ "$errors" -le 0 ] || { echo siw-crc; return; }

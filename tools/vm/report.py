@@ -77,17 +77,28 @@ class Report:
             self.say(f"     | {line}")
         self.say(f"     (all of it: {outcome.log})")
 
-    def tail(self, path, lines=30):
-        """Show the end of the job's output, without the notes of tests that passed."""
+    def tail(self, path, lines=20, messages=10):
+        """Show what the job's tests that failed printed, the end of its output, and the last of the kernels'
+        messages."""
         with open(path, errors="replace") as log:
-            output = log.read().split("\n--- seconds, from the", 1)[0]
-        shown = []
+            output, _, rest = log.read().partition("\n--- seconds, from the")
+        failed, tail, notes = [], [], []
         for line in output.splitlines():
-            if line.startswith("ok "):
-                while shown and shown[-1].startswith("#"):
-                    shown.pop()
-            shown.append(line)
-        for line in shown[-lines:]:
+            if line.startswith("#"):
+                notes.append(line)
+                continue
+            # The notes of a test that passed tell nothing.
+            passed = line.startswith("ok ")
+            tail += [line] if passed else [*notes, line]
+            if line.startswith("not ok "):
+                failed += [*notes, line]
+            notes = []
+        tail += notes
+        shown = failed[-2 * lines:] + ["..."] + tail[-lines:]
+        for kernel in rest.split("\n--- kernel messages of ")[1:]:
+            head, *said = kernel.strip().splitlines()
+            shown += [f"{head.split()[0]} says: {line}" for line in said[-messages:]]
+        for line in shown:
             self.say(f"     | {line}")
 
     def extra(self, result):

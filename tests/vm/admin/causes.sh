@@ -128,7 +128,7 @@ peer nft 'add table inet t; add chain inet t hole { type filter hook prerouting 
 hole() {
 	peer_bg server rping -s -a "$PEER" -p 7180 -S 20000
 	server_up 7180
-	! timeout 5 rping -c -a "$PEER" -p 7180 -C 1 -S 20000
+	! timeout "$(limit 15)" rping -c -a "$PEER" -p 7180 -C 1 -S 20000
 }
 run "large packets vanish" hole
 cause "Large packets vanish" "tcp_retransmits [1-9]" "FAIL mtu .*vanish"
@@ -140,11 +140,12 @@ peer sh -c 'echo 60000 >/sys/class/infiniband/rsiw0/settings/recv_wait_ms'
 sleeps() {
 	peer_bg server qperf
 	server_up 19765 || return
-	qperf -cm 1 -t 30 -m 64K "$PEER" rc_bw >/dev/null 2>&1 &
-	nap 4
+	qperf -cm 1 -t 120 -m 64K "$PEER" rc_bw >/dev/null 2>&1 &
+	wait_for 15 more_than "$DEV" 100 || return
 	peer pkill -STOP qperf
-	nap 3
+	wait_for 15 counted "tx_stalls_window [1-9]" && wait_for 15 peer_sh "$(declare -f counted); counted 'rx_stalls [1-9]'"
 }
+counted() { rdma statistic show link rsiw0/1 | grep -q "$1"; }
 run "the peer's program is stopped" sleeps
 cause "The peer sleeps" "tx_stalls_window [1-9]" "rx_stalls [1-9]" "ESTAB +[0-9]+ +[1-9].* 10.7.0.2"
 pkill -9 qperf
@@ -154,14 +155,13 @@ peer_kill server
 fresh || exit 1
 short() {
 	sysctl -n net.ipv4.tcp_mem >"$WORK/tcp_mem"
-	peer_bg server ib_write_bw -R -p 7182 -d "$PEER_DEV" -s 1048576 -n 200
+	peer_bg server ib_write_bw -R -p 7182 -d "$PEER_DEV" -s 1048576 -n 2000
 	server_up 7182 || return
-	ib_write_bw -R -p 7182 -d "$DEV" -s 1048576 -n 200 "$PEER" >/dev/null 2>&1 &
-	nap 1
+	ib_write_bw -R -p 7182 -d "$DEV" -s 1048576 -n 2000 "$PEER" >/dev/null 2>&1 &
+	wait_for 15 more_than "$DEV" 10 || return
 	sysctl -qw net.ipv4.tcp_mem="1 2 3"
-	wait_for 15 stalled
+	wait_for 15 counted "tx_stalls_memory [1-9]"
 }
-stalled() { rdma statistic show link rsiw0/1 | grep -q 'tx_stalls_memory [1-9]'; }
 run "TCP's memory is short" short
 cause "Memory is short" "tx_stalls_memory [1-9]" "TCP: inuse .* mem [1-9]" "tcp_mem = 1"
 sysctl -qw net.ipv4.tcp_mem="$(<"$WORK/tcp_mem")"

@@ -15,9 +15,9 @@
 plan 8
 
 demonstrate() { echo; echo "\$ $*"; bash -c "$*"; }
-# sample FILE COUNTER...: writes the time and the device's counters, five times a second, for half a minute.
+# sample FILE COUNTER...: writes the time and the device's counters, five times a second, for a minute at most.
 sample() {
-	local file=$1 line name value end=$((SECONDS + 30))
+	local file=$1 line name value end=$((SECONDS + 60))
 	shift
 	echo "time $*" >"$file"
 	while [ "$SECONDS" -lt "$end" ]; do
@@ -43,7 +43,7 @@ peer_bg samples bash -c ". /tests/lib.sh; _planned=-; $(declare -f sample)
 sample "$RSIW_OUT/samples-a.tsv" tx_bytes tx_stalls_window tcp_retransmits &
 sampler=$!
 phase "client starts"
-messages 24 >"$WORK/client" 2>&1 &
+messages 36 >"$WORK/client" 2>&1 &
 client=$!
 run "messages flow" wait_for 10 more_than "$DEV" 100 || exit 1
 nap 5

@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
@@ -23,6 +24,29 @@ class Failed(Exception):
 def check(what, message):
     if not what:
         raise Failed(message)
+
+
+class Clock(threading.Thread):
+    """Seconds in which this process could run: a thread of it looks every 10 ms, and times in which it could
+    not do so do not count."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.lost, self.looked = 0, time.monotonic()
+        self.start()
+
+    def run(self):
+        while True:
+            time.sleep(0.01)
+            now = time.monotonic()
+            self.lost, self.looked = self.lost + max(0, now - self.looked - 0.05), now
+
+    def now(self):
+        # Not before the thread has counted what this one has lost as well.
+        looked = self.looked
+        while self.looked == looked:
+            time.sleep(0.001)
+        return self.looked - self.lost
 
 
 def receive(sock, count, seconds=15):

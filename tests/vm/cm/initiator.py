@@ -105,7 +105,7 @@ class Initiator:
         said = self.consumer.stdout.read()
         check("RDMA_CM_EVENT_REJECTED" in said or "RDMA_CM_EVENT_UNREACHABLE" in said, said)
         check(tries == 4, f"tried {tries} times")
-        check(0.13 <= after < 1.5 * SLOW, f"told after {after:.2f} s")
+        check(0.13 <= after < 10 * SLOW, f"told after {after:.2f} s")
 
     def case_listens_late(self):
         """The peer begins to listen after the first SYN. (A slow machine may need several tries.)"""

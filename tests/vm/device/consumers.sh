@@ -6,7 +6,7 @@
 # turn: 2/4
 #
 # rdma link del and rmmod on either host while a consumer in the kernel is connected, and busy or idle. The
-# device goes within five seconds: consumers end their connections themselves, and are able to. There are
+# device goes within nine seconds: consumers end their connections themselves, and are able to. There are
 # eight combinations; a run has two of them, by SEED. ALL: every one. ONLY: these consumers. ROUND: this
 # combination, as in "a idle del". The debug kernel has SMB Direct, and no other consumer.
 
@@ -14,7 +14,7 @@
 . /tests/device/lib
 
 # Seconds that the end of a device may take. (Two thirds of a second are common.)
-MOST=5
+MOST=9
 
 case $RSIW_KERNEL in
 debug) : "${ONLY:=smb}" ;;

@@ -91,7 +91,7 @@ all_rounds() {
 		[ "${amid[$ender]:-0}" -gt 0 ] || { echo "never amid traffic"; return 1; }
 	done
 	echo "the slowest took $most ms"
-	[ "$most" -lt "$(limit 5)000" ]
+	[ "$most" -lt "$(limit 9)000" ]
 }
 as_before() { [ "$(resources_of "$DEV")" = "$before" ] && no_sockets 7601 7602 7603; }
 

@@ -140,7 +140,7 @@ told_details() {
 link_local() {
 	local address
 	address=$(ip -6 -o addr show dev eth0 scope link | grep -o 'fe80::[0-9a-f:]*')
-	once sock_bindtoindex timeout 5 rping -s -a "$address%eth0" -p 7347 -C 1 || return
+	once sock_bindtoindex timeout "$(limit 5)" rping -s -a "$address%eth0" -p 7347 -C 1 || return
 	rping -s -a "$address%eth0" -p 7348 -C 1 >/dev/null 2>&1 &
 	listens 7348
 	local status=$?

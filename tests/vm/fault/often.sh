@@ -34,8 +34,9 @@ ends_well() {
 }
 # A slow machine takes longer until each kind has failed.
 rping_until() {
-	local end=$((SECONDS + TIME)) tries=0 good=0 server
-	while [ "$SECONDS" -lt "$end" ] || { [ "$SECONDS" -lt $((end + 30)) ] && ! each_kind_failed >/dev/null; }; do
+	local end=$((SECONDS + TIME)) tries=0 good=0 more server
+	more=$(limit 30)
+	while [ "$SECONDS" -lt "$end" ] || { [ "$SECONDS" -lt $((end + more)) ] && ! each_kind_failed >/dev/null; }; do
 		tries=$((tries + 1))
 		rping -s -a "$ADDR" -p 7340 -C 20 -S 5000 -V >"$WORK/server" 2>&1 &
 		server=$!

@@ -114,6 +114,8 @@ static void obey(const char *line)
 		printf("target %lu %u\n", (unsigned long)target, target_mr->rkey);
 	} else if (!strcmp(line, "look\n")) {
 		printf("octet %u at look %u\n", __atomic_load_n(target, __ATOMIC_RELAXED), ++looks);
+		printf("done with look %u\n", looks);
+		return;
 	}
 	printf("done %s", line);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * many server ADDRESS PORT NUMBER
- * many client ADDRESS PORT NUMBER WINDOW [SECONDS]
+ * many client ADDRESS PORT NUMBER WINDOW [SECONDS [BUSY]]
  *
  * NUMBER connections with a queue pair each. The client opens them, WINDOW at
  * once, and prints how long that took. At the first line of input it sends a message
  * on each, which the server sends back, again and again for SECONDS, and prints
- * "answered N"; at the second line it closes all, and prints "closed".
+ * "answered N". With BUSY only so many of them, evenly spread, work for that time; each
+ * of the others sends its message after it. At the second line it closes all, and prints
+ * "closed".
  * The server prints "established N", and ends when all are closed.
  */
 #include <errno.h>
@@ -225,11 +227,42 @@ static void serve(void)
 	printf("all closed\n");
 }
 
-static void use(unsigned int window, unsigned int seconds)
+/* Takes answers until so many connections have had their last one; returns how many came. */
+static unsigned long answers(unsigned int connections, double end)
 {
 	unsigned long got = 0;
+	double quiet = now();
 	unsigned int i;
-	double t = now(), quiet;
+
+	while (answered < connections && now() - quiet < 60) {
+		i = completions(false, end);
+		got += i;
+		if (i)
+			quiet = now();
+		while (event(0))
+			;
+	}
+	return got;
+}
+
+/* Asks of the connections that work all the time, or of the others. */
+static void ask_all(bool busy, unsigned int step)
+{
+	unsigned int i;
+
+	for (i = 0; i < number; i++) {
+		if ((i % step == 0) != busy)
+			continue;
+		all[i].out = i << 16;
+		ask(&all[i]);
+	}
+}
+
+static void use(unsigned int window, unsigned int seconds, unsigned int busy)
+{
+	unsigned int i, step = number / busy;
+	unsigned long got;
+	double t = now();
 
 	while (up + failed < number) {
 		while (begun < number && begun - up - failed < window)
@@ -242,20 +275,14 @@ static void use(unsigned int window, unsigned int seconds)
 		exit(1);
 	getchar();
 	t = now();
-	for (i = 0; i < number; i++) {
-		all[i].out = i << 16;
-		ask(&all[i]);
-	}
-	for (quiet = t; answered < number && now() - quiet < 60;) {
-		i = completions(false, t + seconds);
-		got += i;
-		if (i)
-			quiet = now();
-		while (event(0))
-			;
-	}
-	printf("answered %lu, %u connections to the end, %.0f per second\n", got, answered,
-	       got / (now() - t));
+	ask_all(true, step);
+	busy = (number + step - 1) / step;
+	got = answers(busy, t + seconds);
+	t = now() - t;
+	ask_all(false, step);
+	answers(number, 0);
+	printf("answered %lu on %u, %u connections to the end, %.0f per second\n", got, busy,
+	       answered, got / t);
 	if (answered != number || down)
 		exit(1);
 	getchar();
@@ -269,8 +296,10 @@ static void use(unsigned int window, unsigned int seconds)
 
 int main(int argc, char **argv)
 {
+	unsigned int busy = argc > 7 ? strtoul(argv[7], NULL, 0) : 0;
+
 	if (argc < 5) {
-		fprintf(stderr, "usage: many server|client ADDRESS PORT NUMBER [WINDOW [SECONDS]]\n");
+		fprintf(stderr, "usage: many server|client ADDRESS PORT NUMBER [WINDOW [SECONDS [BUSY]]]\n");
 		return 2;
 	}
 	setlinebuf(stdout);
@@ -283,6 +312,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "server"))
 		serve();
 	else
-		use(argc > 5 ? strtoul(argv[5], NULL, 0) : 32, argc > 6 ? strtoul(argv[6], NULL, 0) : 0);
+		use(argc > 5 ? strtoul(argv[5], NULL, 0) : 32, argc > 6 ? strtoul(argv[6], NULL, 0) : 0,
+		    busy && busy < number ? busy : number);
 	return failed != 0;
 }

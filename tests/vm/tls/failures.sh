@@ -28,7 +28,7 @@ killed_there() {
 	printf '\x16' >&3
 	peer_sh "$(declare -f child child_dies); child_dies" || return
 	# The connection is reset.
-	timeout 25 cat <&3
+	timeout "$(limit 25)" cat <&3
 	[ $? != 124 ] || return
 	peer_kill rping
 	peer_sh "dmesg | tail -n 1" | tee "$WORK/log"

@@ -19,22 +19,23 @@ request() { printf 'MPA ID Req Frame\x08\x01\x00\x00'; }
 # An enhanced Reply: one Read each way, and no ready-to-receive message.
 reply() { printf 'MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01'; }
 ours() { echo "-CAfile $TLS/ca.pem -cert $TLS/hosta.pem -key $TLS/hosta.key -tls1_3"; }
-# says FILE WORDS: what has come to the log since FILE was made of it.
-says() { dmesg | tail -n "+$(($(wc -l <"$1") + 1))" | tee "$WORK/new" && grep -qF "$2" "$WORK/new"; }
-said_soon() { wait_for 20 says "$@"; }
 CHANGES="the peer changes its key, which this kernel cannot follow"
 USED="a key is used up (tls_key_mib), and there is no other"
 
 # client COMMAND...: a client of TLS that sends what the command prints, to the server here.
 client() {
 	dmesg >"$WORK/before"
+	: >"$WORK/openssl"
 	# shellcheck disable=SC2046
 	"$@" | timeout 20 openssl s_client -connect "$ADDR:7599" $(ours) >"$WORK/openssl" 2>&1
 	tail -n 3 "$WORK/openssl"
-	said_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
+	log_says_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
 }
-behind_request() { request; sleep 2; echo "$1"; sleep 2; }
-before_request() { sleep 2; echo k; sleep 1; request; sleep 1; }
+# openssl looks for commands at the beginning of what it reads, once TLS has begun. So each is sent when what was sent
+# before it has had an effect.
+tells() { wait_for 10 grep -qa "$1" "$WORK/openssl"; }
+behind_request() { request; tells "MPA ID Rep"; echo "$1"; sleep 2; }
+before_request() { tells "New, TLSv1.3"; echo k; tells KEYUPDATE; request; sleep 1; }
 # server PORT COMMAND...: a server of TLS that sends what the command prints, to a client here. rping ends with 0
 # when it is disconnected.
 server() {
@@ -49,11 +50,21 @@ server() {
 	show "$WORK/rping.client"
 	tail -n 5 "$WORK/openssl"
 	grep -Eq "wait for RDMA|CONNECT_ERROR" "$WORK/rping.client" &&
-		said_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
+		log_says_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
 }
 got_request() { wait_for 20 grep -qa "MPA ID Req" "$WORK/openssl"; }
-behind_reply() { got_request; reply; sleep 2; echo "$1"; sleep 3; }
-before_reply() { got_request; echo k; sleep 2; reply; sleep 1; }
+# What follows the Request is the client's first FPDU.
+larger_than() { [ "$(stat -c %s "$WORK/openssl")" -gt "$1" ]; }
+behind_reply() {
+	got_request
+	local size
+	size=$(stat -c %s "$WORK/openssl")
+	reply
+	wait_for 10 larger_than "$size"
+	echo "$1"
+	sleep 3
+}
+before_reply() { got_request; echo k; tells SSL_do_handshake; reply; sleep 1; }
 
 set_here() { echo "$1" >/sys/class/infiniband/rsiw0/settings/tls_key_mib; }
 set_there() { peer_sh "echo $1 >/sys/class/infiniband/rsiw0/settings/tls_key_mib"; }
@@ -74,12 +85,12 @@ used_up() {
 	grep -q "wait for RDMA" "$WORK/rping.client"
 }
 all_goes() { some "$@" && ! grep "wait for" "$WORK/rping.client"; }
-used_up_here() { used_up 7610 && said_soon "$WORK/before" "TLS stream broken: error -122, $USED"; }
+used_up_here() { used_up 7610 && log_says_soon "$WORK/before" "TLS stream broken: error -122, $USED"; }
 used_up_there() { used_up 7612 && peer_sh "dmesg | tail -n 3 | grep -F 'TLS stream broken: error -122, $USED'"; }
 refuses() { ! echo "$1" >/sys/class/infiniband/rsiw0/settings/tls_key_mib; }
 mounts() { on_server serve_nfs && mount_nfs 4.2; }
 data() { files_data "$MNT" "$EXPORT" 1 70000 9000000; }
-goes_on() { dmesg >"$WORK/before" && data && says "$WORK/before" "$USED"; }
+goes_on() { dmesg >"$WORK/before" && data && log_says "$WORK/before" "$USED"; }
 
 run "tlshd starts on both hosts" tls_up || exit 1
 run "load the driver on both hosts" both load_driver tls=3 || exit 1

@@ -31,7 +31,12 @@ logged() { dmesg | grep -F "$1" && there sh -c "dmesg | grep -F '$1'"; }
 shows_peer() { rdma -dd resource show qp | tee "$WORK/qps"; grep -qF "drv_tls_peer $(identity "$A_TO_B")" "$WORK/qps"; }
 # hello IDENTITY KEY: another client, which says nothing more. Whether TLS has begun for it.
 hello() {
-	sleep 3 | timeout 10 openssl s_client -connect "$PEER:$port" -tls1_3 -psk_identity "$1" -psk "$2" \
+	: >"$WORK/hello"
+	# shellcheck disable=SC2094 # on purpose
+	{
+		wait_for 10 grep -Eq 'New, TLS|New, \(NONE\)|error' "$WORK/hello"
+		sleep 1
+	} | timeout "$(limit 15)" openssl s_client -connect "$PEER:$port" -tls1_3 -psk_identity "$1" -psk "$2" \
 		-ciphersuites TLS_AES_128_GCM_SHA256 2>&1 | tee "$WORK/hello"
 	grep -q 'New, TLSv1.3' "$WORK/hello"
 }
@@ -43,10 +48,13 @@ says() {
 	peer_bg rping rping -s -a "$PEER" -p $port -C 2
 	server_up $port
 	hello "$2" "$3"
+	wait_for 10 said "$there_before" "$1"
 	peer_kill rping
-	peer_sh "dmesg | tail -n +$((there_before + 1))" | tee "$WORK/log"
+	cat "$WORK/log"
 	grep -qF "$1" "$WORK/log"
 }
+# said COUNT WORDS: whether the peer's log, behind as many lines, has the words.
+said() { peer_sh "dmesg | tail -n +$(($1 + 1))" >"$WORK/log" && grep -qF "$2" "$WORK/log"; }
 keyring_gone() { ! keyctl id %keyring:.rsiw; }
 listed() { [ "$(rsiw-key list | sort)" = "$(printf '%s\n' "${keys[@]%% *}" | sort)" ]; }
 mounts() { on_server serve_nfs && mount_nfs 4.2; }

@@ -28,12 +28,14 @@ as_client() {
 		printf 'MPA ID Req Frame\x00\x01\x00\x00'
 		wait_for 10 grep -a -q 'MPA ID Rep Frame' "$WORK/s_client"
 		printf '\x00\x12\xff\xff0123456789abcdef'
-		sleep 2
+		wait_for 10 terminated
 	} | timeout 20 openssl s_client -quiet -connect "$ADDR:7500" -CAfile "$TLS/ca.pem" -cert "$TLS/hosta.pem" \
 		-key "$TLS/hosta.key" -tls1_3 >"$WORK/s_client" 2>"$WORK/said"
 	od -c "$WORK/s_client"
-	grep -a -q 'MPA ID Rep Frame' "$WORK/s_client" && [ "$(stat -c %s "$WORK/s_client")" -gt 30 ]
+	grep -a -q 'MPA ID Rep Frame' "$WORK/s_client" && terminated
 }
+# What follows the Reply is a Terminate.
+terminated() { [ "$(stat -c %s "$WORK/s_client")" -gt 30 ]; }
 # as_server REPLY: a server answers the Request so, and lets the client make no other connection.
 as_server() {
 	: >"$WORK/s_server"

@@ -8,6 +8,11 @@ pcap.py lossy FILE: like align, for segments with SACK blocks: at least three of
 pcap.py gathered FILE: like align, for short messages: all segments consist of whole FPDUs,
 and some have more than one.
 
+pcap.py streams FILE: looks at each TCP stream for FPDUs (without markers) that do not follow each other as RFC 5041
+demands: within a message, a segment begins where the one before it ended. Prints the first that does not, of each
+stream, and nothing for streams in order. What was not captured is not judged. It is for tests without CRCs, where
+nothing else tells what the peer has sent from what has become of it.
+
 pcap.py flip FILE NEW: copies the capture, and changes one bit in the data of an FPDU in
 the middle.
 """
@@ -18,12 +23,18 @@ import sys
 
 FILE_HEADER, RECORD_HEADER = 24, 16
 SETUP = b"MPA ID Re"
+# The length of its private data ends it.
+SETUP_HEADER = 20
+SYN = 2
+# Of DDP and RDMAP (RFC 5041 section 4, RFC 5040 section 4).
+LAST, TAGGED, TERMINATE = 0x40, 0x80, 7
+TAGGED_HEADER, UNTAGGED_HEADER = 14, 18
 # The length field, the header of the smallest DDP segment, the CRC.
 SMALLEST = 2 + 14 + 4
 
 
-def segments(data):
-    """(offset of the payload in the file, length, flow) of each segment."""
+def packets(data):
+    """(offset of the TCP header in the file, offset of the payload, its length, flow) of each packet of TCP."""
     magic, link = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
     if magic not in (0xA1B2C3D4, 0xA1B23C4D) or link != 1:
         sys.exit("not a capture of Ethernet")
@@ -36,15 +47,22 @@ def segments(data):
             break                       # the last packet was not written in full
         if stored != original:
             sys.exit("a packet was not captured in full")
-        if data[start + 12:start + 14] != b"\x08\x00" or data[start + 23] != 6:
+        kind, ip = data[start + 12:start + 14], start + 14
+        if kind == b"\x08\x00" and data[ip + 9] == 6:
+            tcp, addresses = ip + (data[ip] & 15) * 4, data[ip + 12:ip + 20]
+            end = ip + struct.unpack_from(">H", data, ip + 2)[0]
+        elif kind == b"\x86\xdd" and data[ip + 6] == 6:
+            tcp, addresses = ip + 40, data[ip + 8:ip + 40]
+            end = tcp + struct.unpack_from(">H", data, ip + 4)[0]
+        else:
             continue
-        ip = start + 14
-        total = struct.unpack_from(">H", data, ip + 2)[0]
-        tcp = ip + (data[ip] & 15) * 4
         payload = tcp + (data[tcp + 12] >> 4) * 4
-        length = ip + total - payload
-        if length > 0:
-            yield payload, length, data[ip + 12:ip + 20] + data[tcp:tcp + 4]
+        yield tcp, payload, end - payload, addresses + data[tcp:tcp + 4]
+
+
+def segments(data):
+    """(offset of the payload in the file, length, flow) of each segment."""
+    return ((payload, length, flow) for _tcp, payload, length, flow in packets(data) if length > 0)
 
 
 def fpdus(payload):
@@ -108,6 +126,59 @@ def gathered(data):
     return not bad and held[1] < total and total > 100
 
 
+def streams(data):
+    """The octets of each connection from its beginning on, up to the first that was not captured."""
+    begun, parts = {}, {}
+    for tcp, at, length, flow in packets(data):
+        number, flags = struct.unpack_from(">I5xB", data, tcp + 4)
+        if flags & SYN:
+            begun[flow] = number + 1
+            parts[flow] = []
+        elif flow in begun and length > 0:
+            parts[flow].append(((number - begun[flow]) % (1 << 32), data[at:at + length]))
+    for flow, segments in parts.items():
+        octets = bytearray()
+        for at, payload in sorted(segments, key=lambda s: s[0]):
+            if at > len(octets):
+                break
+            octets += payload[len(octets) - at:]
+        yield flow, bytes(octets)
+
+
+def fault(octets):
+    """What is wrong with the first FPDU of a stream that is wrong, or None."""
+    if not octets.startswith(SETUP):
+        return None
+    at = SETUP_HEADER + struct.unpack_from(">H", octets, 18)[0]
+    due = None
+    while at + 2 + UNTAGGED_HEADER <= len(octets):
+        length = struct.unpack_from(">H", octets, at)[0]
+        head = octets[at + 2:at + 2 + UNTAGGED_HEADER]
+        if head[0] & 3 != 1 or head[1] >> 6 != 1:
+            return f"no header at {at}: {octets[at:at + 20].hex()}"
+        if head[0] & TAGGED:
+            # STag; tagged offset
+            message, begin, size = head[2:6], *struct.unpack_from(">Q", head, 6), length - TAGGED_HEADER
+        else:
+            # queue number and MSN; message offset
+            message, begin, size = head[6:14], *struct.unpack_from(">I", head, 14), length - UNTAGGED_HEADER
+        here = (head[0] & TAGGED, head[1], message, begin)
+        if head[1] & 15 == TERMINATE:
+            return None
+        if due and here != due:
+            return f"at {at} is {here}, due is {due}"
+        due = None if head[0] & LAST else (*here[:3], begin + size)
+        at += 2 + length + -(2 + length) % 4 + 4
+    return None
+
+
+def out_of_order(data):
+    for flow, octets in streams(data):
+        said = fault(octets)
+        if said:
+            print(f"{len(octets)} octets from port {struct.unpack('>H', flow[-4:-2])[0]}: {said}")
+
+
 def flip(data):
     data = bytearray(data)
     found = [at for at, length, _ in segments(data) if length > 1400]
@@ -125,6 +196,9 @@ def main():
         sys.exit(0 if align(data, 1410, 3) else 1)
     if sys.argv[1] == "gathered":
         sys.exit(0 if gathered(data) else 1)
+    if sys.argv[1] == "streams":
+        out_of_order(data)
+        return
     with open(sys.argv[3], "wb") as file:
         file.write(flip(data))
 
