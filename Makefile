@@ -15,7 +15,7 @@ DESTDIR ?=
 PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-long test-debug in-tree format clippy host-test update-kernel clean help install uninstall deb
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree format clippy host-test update-kernel clean help install uninstall deb
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -67,15 +67,15 @@ uninstall: ## remove them; /etc/rsiw/links.d/*.conf stay
 deb: ## Debian packages in build/deb: the module for each supported kernel (KERNELS=...), rsiw, rsiw-dkms
 	@tools/deb $(KERNELS)
 
-test: ## everything .ci/run runs; STAGES="scripts host" for some of it
+test: ## what CI runs: 20 minutes (45 where nothing is built); STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)
 
-test-long: ## the long forms (hours); PARTS="storage rounds" for some of them (tools/ci/long tells)
-	@tools/ci/long $(PARTS)
+test-all: ## every test: all jobs, kernels, packages, races, long forms (many hours); STAGES="vm-debug deb"
+	@tools/ci/run --all $(STAGES)
 
-test-debug: ## all jobs in guests on the debug kernel (an hour); CI runs some of them
-	@tools/build debug rsiw kverbs
-	@tools/vm-run test --kernel debug --pair rsiw,rsiw $(RUN) $(T)
+steady: ## run a job 20 times beside two busy processes: make steady T=smoke/rping
+	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
+	@tools/vm-run steady --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
 
 in-tree: ## the driver as patches for the kernel's tree (build/in-tree), each checked; tools/in-tree --build tries them
 	@tools/in-tree

@@ -12,8 +12,11 @@ set +e
 cd "$TOP" || exit
 
 PASSED=0 FAILED=0 SKIPPED=0
-# The day's number, as in ci/run, if the stage is started alone.
-RSIW_CI_SEED=${RSIW_CI_SEED:-$(($(now) / 86400))}
+# Jobs that pass only when they run once more: so many of them fail a run.
+# shellcheck disable=SC2034 # used by ci/run
+MOST_UNSTEADY=3
+# Whether all tests run (make test-all), not the gate's selection.
+in_all() { [ "${RSIW_CI:-}" = all ]; }
 
 # check NAME COMMAND...
 check() {
@@ -55,33 +58,12 @@ retries() {
 			END { if (all) print "retried " all " (" text ")" }'
 }
 
-# part COUNT: the number of the part, of COUNT, that this run's seed chooses.
-part() { echo $((RSIW_CI_SEED % $1)); }
-
-# Four groups of tests need ten minutes or more of a bare machine each, which is more than a run has for all of
-# them: the debug kernel, other kernels and Debians, packages on machines of their own, and the search for data
-# races. Of four days each group has one, another one in the next four, as jobs have turns of four days, too.
-TURNS=(debug kernels packages races)
-# has_turn GROUP: whether it is the group's turn. RSIW_CI_TURN names another group, or is "all".
-has_turn() {
-	local count=${#TURNS[@]} turn
-	turn=${RSIW_CI_TURN:-${TURNS[$(((RSIW_CI_SEED + RSIW_CI_SEED / count) % count))]}}
-	[ "$turn" = all ] || [ "$turn" = "$1" ] || {
-		echo "not the turn of $1, but of $turn"
-		return 1
-	}
-}
-# part_of_turn COUNT: as part, for what takes turns within a group.
-part_of_turn() { echo $((RSIW_CI_SEED / ${#TURNS[@]} % $1)); }
-# has_kernel debug|kcsan: whether that kernel, which takes so long to build, is there.
-has_kernel() { "$TOP/tools/kernel-debug" --have "$1"; }
-
-# vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, and add their counts. A runner that fails without a
-# failed test is one failure.
+# vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, a failed one once more alone, and add their counts. A runner
+# that fails without a failed test is one failure.
 vm_jobs() {
 	local log=$1
 	shift
-	vm_run "$log" test ${RSIW_LANES:+--lanes "$RSIW_LANES"} "$@"
+	vm_run "$log" test --again --together "$@"
 }
 # vm_run LOG ACTION VM-RUN-ARGUMENT...: the same for any action of vm-run.
 vm_run() {

@@ -55,22 +55,20 @@ find_others() {
 	[ ${#others[@]} != 0 ] || skip "$1" "only the newest series is complete"
 }
 
-# find_kernels: sets kernels to those of the distribution's other flavours whose turn it is by the seed, or to
-# "bookworm", which is not a kernel: the turn of Debian 12's userspace. Two kernels joined by a comma are
-# host A's and host B's: pages of 16 KiB meet the plain kernel's of 4 KiB.
-# FLAVOURS="rt-amd64 arm64" names others, and FLAVOURS=all means each.
+# find_kernels: sets kernels to those of the distribution's other flavours, the oldest of the range, and
+# "bookworm", which is not a kernel: Debian 12's userspace. Two kernels joined by a comma are host A's and host
+# B's: pages of 16 KiB meet the plain kernel's of 4 KiB. FLAVOURS="rt-amd64 arm64" names some of them.
 # shellcheck disable=SC2034 # used by the stages that source this
 find_kernels() {
-	local flavour all=(bookworm)
-	kernels=()
-	[ -n "${FLAVOURS:-}" ] || has_turn kernels || return 0
+	local flavour
+	if [ -n "${FLAVOURS:-}" ]; then
+		read -ra kernels <<<"$FLAVOURS"
+		return
+	fi
+	find_others "the oldest kernel"
+	kernels=("${others[@]/#/$MACHINE_ARCH-}" bookworm)
 	for flavour in $(other_flavours); do
 		[[ $flavour != *-16k ]] || flavour+=,$MACHINE_ARCH
-		all+=("$flavour")
+		kernels+=("$flavour")
 	done
-	case ${FLAVOURS:-} in
-	"") kernels=("${all[$(part_of_turn ${#all[@]})]}") ;;
-	all) kernels=("${all[@]}") ;;
-	*) read -ra kernels <<<"$FLAVOURS" ;;
-	esac
 }

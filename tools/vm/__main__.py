@@ -34,7 +34,9 @@ INTEROP = [("rsiw", "siw"), ("siw", "rsiw")]
 
 def parse_args():
     parser = argparse.ArgumentParser(prog="vm-run", description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["test", "list", "shell", "machines", "trial"])
+    parser.add_argument("action", choices=["test", "list", "steady", "shell", "machines", "trial"],
+                        help="steady: run each job 20 times (--repeat) beside processes that compute, and tell how "
+                             "often it passed")
     parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
     parser.add_argument("--kernel", default="stock", metavar="A[,B]",
                         help="the kernel of the hosts, or host A's and host B's: stock, debug, kcsan or a "
@@ -49,10 +51,6 @@ def parse_args():
                              "may be repeated: the jobs run once for each pair")
     parser.add_argument("--interop", action="store_true",
                         help="run jobs that say 'interop: yes' also with siw on either host")
-    parser.add_argument("--core", action="store_true", help="leave out jobs that say 'turn: ...'")
-    parser.add_argument("--day", type=int, metavar="NUMBER",
-                        help="leave out jobs that say 'turn: ...' for other days, and run with siw on host B, or "
-                             "on host A on odd days")
     parser.add_argument("--link", choices=["auto", "tap", "socket"], default="auto")
     parser.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto")
     parser.add_argument("--cpu", help="QEMU's CPU model under emulation (default: a model, and a kernel "
@@ -67,7 +65,9 @@ def parse_args():
     parser.add_argument("--insns", action="store_true",
                         help="count the instructions that guests execute in the kernel (tools/vm/insns.c), for jobs "
                              "that read the counts: perf/insns, perf/kernel; emulation only")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--repeat", type=int)
+    parser.add_argument("--again", action="store_true",
+                        help="run a failed job once more, alone: if it passes then, it is unsteady, not failed")
     parser.add_argument("--together", action="store_true",
                         help="run several lanes of jobs in parallel, one for each processor, and one more "
                              "for jobs that say 'waits: yes'")
@@ -81,6 +81,7 @@ def parse_args():
     args = parser.parse_args()
     if args.insns:
         args.accel = "tcg"
+    args.repeat = args.repeat or (20 if args.action == "steady" else 1)
     return args
 
 
@@ -132,12 +133,10 @@ def make_plan(args, jobs, count, waits=None):
     """The list of (job, pair) in running order, for jobs of `count` guests; `waits` selects jobs that say
     'waits: yes' (True), the others (False), or both (None)."""
     plan = []
-    interop = INTEROP if args.day is None else [INTEROP[args.day % len(INTEROP)]]
-    for pair in args.pairs + (interop if args.interop else []):
+    for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
-            if job.guests != count or not wanted or not job.fits(pair, args.kernel) or \
-                    not job.has_turn(args.day, args.core):
+            if job.guests != count or not wanted or not job.fits(pair, args.kernel):
                 continue
             if waits not in (None, job.waits):
                 continue
@@ -177,8 +176,9 @@ def run_job(session, job, pair, echo):
     return outcome
 
 
-def run_session(args, rundir, report, tag, plan, count):
-    """Runs the plan's jobs, all of `count` guests, in one boot unless something goes wrong."""
+def run_session(args, rundir, report, tag, plan, count, again=False):
+    """Runs the plan's jobs, all of `count` guests, in one boot unless something goes wrong. `again`: they have
+    failed before."""
     rundir = f"{rundir}/{tag}"
     os.mkdir(rundir)
     if args.machines:
@@ -188,7 +188,13 @@ def run_session(args, rundir, report, tag, plan, count):
     try:
         for job, pair in taken(plan):
             report.begin(job, pair)
-            report.end(run_job(session, job, pair, report.echo))
+            outcome = run_job(session, job, pair, report.echo)
+            if again:
+                report.end_again(outcome)
+            elif args.again and outcome.may_run_again:
+                report.hold(outcome)
+            else:
+                report.end(outcome)
         for result in session.leaks():
             report.extra(result)
     finally:
@@ -242,9 +248,37 @@ def run_lane(args, rundir, report, lane, sessions):
             run_session(args, rundir, report, 10 * lane + nth, plan, count)
 
 
+AGAIN = 1000    # the first tag of a session that runs a job again; lanes have smaller ones
+
+
+def run_again(args, rundir, report):
+    """Runs each job that was held back once more, in fresh guests and beside no other job."""
+    for nth, outcome in enumerate(report.take_held()):
+        plan = deque([(outcome.job, outcome.pair)])
+        run_session(args, rundir, report, AGAIN + nth, plan, outcome.job.guests, again=True)
+
+
 def test(args, rundir):
-    jobs = find_jobs(args.tests, args.names)
+    return run_tests(args, rundir, Report(args.verbose))
+
+
+BUSY = "while True: pass"
+BUSY_PROCESSES = 2
+
+
+def steady(args, rundir):
     report = Report(args.verbose)
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(BUSY_PROCESSES)]
+    try:
+        return run_tests(args, rundir, report)
+    finally:
+        for process in busy:
+            process.kill()
+        report.rates()
+
+
+def run_tests(args, rundir, report):
+    jobs = find_jobs(args.tests, args.names)
     lanes = make_lanes(args, jobs)
     if not lanes:
         raise SystemExit("vm: no job fits these drivers and this kernel")
@@ -258,6 +292,7 @@ def test(args, rundir):
             # This process is the namespace's first one: when it exits, the kernel kills the guests.
             print("vm: interrupted", flush=True)
             os._exit(130)
+    run_again(args, rundir, report)
     report.summary()
     return 1 if report.failed else 0
 
@@ -301,7 +336,7 @@ def shell(args, rundir):
     return subprocess.call(command[:at] + command[at + 2:])
 
 
-ACTIONS = {"test": test, "shell": shell, "machines": machines, "trial": try_machines}
+ACTIONS = {"test": test, "steady": steady, "shell": shell, "machines": machines, "trial": try_machines}
 
 
 def main():

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits|machines|turn):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits|machines):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Suites for people, which run only by name.
 SHOWS = {"demo", "perf"}
@@ -30,7 +30,6 @@ class Job:
     pcap: bool = False
     waits: bool = False
     machines: bool = False
-    turn: tuple = (0, 1)
 
     @property
     def path(self):
@@ -43,11 +42,6 @@ class Job:
     def fits(self, pair, kernel):
         return self.kernel in ("any", kernel) and \
             any(fnmatch.fnmatch(",".join(pair), pattern) for pattern in self.pairs)
-
-    def has_turn(self, day, core):
-        """Whether it runs on the day with that number (None: any day); core: only if it has no turn."""
-        which, days = self.turn
-        return (day is None or day % days == which) and not (core and days > 1)
 
 
 def read_job(top, suite, name):
@@ -64,8 +58,6 @@ def read_job(top, suite, name):
             key, value = match[1], match[2]
             if key in ("guests", "cpus"):
                 setattr(job, key, int(value))
-            elif key == "turn":
-                job.turn = tuple(int(number) for number in value.split("/"))
             elif key == "timeout":
                 job.timeout = float(value)
             elif key == "pairs":
@@ -74,8 +66,7 @@ def read_job(top, suite, name):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)
-    if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug") or \
-            len(job.turn) != 2 or not 0 <= job.turn[0] < job.turn[1]:
+    if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug"):
         raise SystemExit(f"vm: {job.path}: bad directive")
     return job
 

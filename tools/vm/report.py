@@ -18,7 +18,9 @@ class Report:
     def __init__(self, verbose):
         self.verbose = verbose
         self.passed = self.failed = self.skipped = 0
-        self.failures = []
+        self.failures, self.unsteady = [], []
+        self.held = []                  # outcomes of jobs that are to run again
+        self.runs = Counter()           # of each job, by title
         self.retries, self.stale = Counter(), Counter()
         self.lock = threading.Lock()    # two sessions may report at once
 
@@ -43,16 +45,45 @@ class Report:
         else:
             self.failed += 1
 
+    @staticmethod
+    def title(outcome):
+        return f"{outcome.job.title} [{','.join(outcome.pair)}]"
+
     def end(self, outcome):
+        """Reports a job's outcome, and counts it."""
         with self.lock:
+            for result in outcome.results:
+                self.count(result)
+            # Problems beyond the job's own tests count as one more failure.
+            self.failed += bool(outcome.problems)
+            self.runs[self.title(outcome)] += 1
+            if outcome.failed:
+                self.failures.append(self.title(outcome))
             self.tell(outcome)
 
+    def hold(self, outcome):
+        """Reports a job's failure, which does not count yet: the job runs again."""
+        with self.lock:
+            self.held.append(outcome)
+            self.tell(outcome)
+            self.say("     (this job runs once more, alone)")
+
+    def take_held(self):
+        held, self.held = self.held, []
+        return held
+
+    def end_again(self, outcome):
+        """Reports the second run of a job. One that passes now is unsteady."""
+        if not outcome.failed:
+            self.unsteady.append(self.title(outcome))
+        self.end(outcome)
+
+    def rates(self):
+        for title, runs in sorted(self.runs.items()):
+            self.say(f"steady: {title} passed {runs - self.failures.count(title)} of {runs}")
+
     def tell(self, outcome):
-        for result in outcome.results:
-            self.count(result)
-        # Problems beyond the job's own tests count as one more failure.
-        self.failed += bool(outcome.problems)
-        title = f"{outcome.job.title} [{','.join(outcome.pair)}]"
+        title = self.title(outcome)
         counts = [sum(r.status == s for r in outcome.results) for s in MARK]
         mark = "FAIL" if outcome.failed else "skip" if counts[2] and not counts[0] else "ok"
         retried = f", retried {told(outcome.retries)}" if outcome.retries else ""
@@ -65,7 +96,6 @@ class Report:
                 self.say(f"     skip {result.name}: {result.reason}")
         if not outcome.failed:
             return
-        self.failures.append(title)
         for result in outcome.results:
             if result.status == "not ok":
                 self.say(f"     FAIL {result.name}")
@@ -117,6 +147,8 @@ class Report:
         if self.stale:
             self.say("stale: " + ", ".join(sorted(self.stale)))
         # tools/ci/run adds these up.
+        for title in self.unsteady:
+            self.say(f"unsteady: {title}")
         if self.retries:
             self.say(f"retried: {told(self.retries)}")
         self.say(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")

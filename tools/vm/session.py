@@ -43,6 +43,12 @@ class Outcome:
     def failed(self):
         return bool(self.problems) or any(r.status == "not ok" for r in self.results)
 
+    @property
+    def may_run_again(self):
+        """Whether it failed in a way that a busy machine explains. A report of rsiw's host (of its kernel, a crash,
+        a driver that does not unload) and wrong data are faults, however seldom they come."""
+        return self.failed and not self.reports and not self.wrong
+
     def problem(self, side, text):
         """Adds a problem of the job as a whole, and of rsiw if that host does not run siw."""
         self.problems.append(text)

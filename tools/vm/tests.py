@@ -16,7 +16,7 @@ import dmesg                                            # noqa: E402
 import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
 from machine import Address, Machine, wanted            # noqa: E402
-from jobs import Job, read_job, read_skips               # noqa: E402
+from jobs import Job, read_skips               # noqa: E402
 from report import Report                               # noqa: E402
 from session import Outcome, Session                    # noqa: E402
 
@@ -162,6 +162,47 @@ class Judged(unittest.TestCase):
         self.assertTrue(self.run_job(said="KTAP version 1\n1..2\nok 1 - a test\n").failed)
 
 
+class Again(unittest.TestCase):
+    """Jobs that fail, and run once more."""
+
+    def run_plan(self, outcomes):
+        """The report of a run in which these outcomes come one after the other."""
+        args = types.SimpleNamespace(again=True, machines=[], link="tap")
+        job, report, outcomes = Job("suite", "job", guests=1), Report(False), list(outcomes)
+        session = types.SimpleNamespace(leaks=list, close=lambda: None)
+        lines = []
+        with tempfile.TemporaryDirectory() as rundir, mock.patch.object(runner, "make_link"), \
+                mock.patch.object(runner, "Session", lambda *_: session), \
+                mock.patch.object(runner, "run_job", lambda *_: outcomes.pop(0)), \
+                mock.patch.object(Report, "say", lines.append), mock.patch.object(Report, "tail"):
+            runner.run_session(args, rundir, report, 0, runner.deque([(job, ("rsiw",))]), 1)
+            runner.run_again(args, rundir, report)
+            report.summary()
+        self.assertEqual(outcomes, [])
+        return report, lines
+
+    @staticmethod
+    def outcome(status, **more):
+        return Outcome(Job("suite", "job", guests=1), ("rsiw",), [ktap.Result("a test", status)], **more)
+
+    def test_job_that_passes_alone_is_unsteady(self):
+        report, lines = self.run_plan([self.outcome("not ok"), self.outcome("ok")])
+        self.assertEqual((report.passed, report.failed), (1, 0))
+        self.assertEqual(lines[-2:], ["unsteady: suite/job [rsiw]", "1 passed, 0 failed, 0 skipped"])
+
+    def test_job_that_fails_twice_has_failed_once(self):
+        report, lines = self.run_plan([self.outcome("not ok"), self.outcome("not ok")])
+        self.assertEqual((report.passed, report.failed, report.unsteady), (0, 1, []))
+        self.assertEqual(lines[-2], "failed: suite/job [rsiw]")
+
+    def test_job_that_passes_runs_once(self):
+        self.assertEqual(self.run_plan([self.outcome("ok")])[0].passed, 1)
+
+    def test_report_of_the_kernel_or_wrong_data_fail_at_once(self):
+        for more in {"reports": ["KASAN"]}, {"wrong": ["7 bytes wrong"]}:
+            self.assertEqual(self.run_plan([self.outcome("not ok", **more)])[0].failed, 1)
+
+
 class KernelLog(unittest.TestCase):
     def test_unregister_netdevice_that_waits_is_a_splat(self):
         self.assertTrue(dmesg.splats(
@@ -218,45 +259,12 @@ class Processors(unittest.TestCase):
             self.assertEqual(guest.boots, [1, 4, 1])
 
 
-class Turns(unittest.TestCase):
-    def planned(self, day, core=False):
-        jobs = [Job("s", name, turn=turn) for name, turn in (("each", (0, 1)), ("even", (0, 2)), ("odd", (1, 2)))]
-        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=1, kernel="stock", day=day,
-                                     core=core)
-        return [job.name for job, _ in runner.make_plan(args, jobs, 2)]
-
-    def test_jobs_wait_for_their_day(self):
-        self.assertEqual(self.planned(20), ["each", "even"])
-        self.assertEqual(self.planned(21), ["each", "odd"])
-        self.assertEqual(self.planned(21, core=True), ["each"])
-
-    def test_siw_is_on_either_host_by_turns(self):
-        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=True, repeat=1, kernel="stock", core=False)
-        for day, pairs in (20, {"rsiw,rsiw", "rsiw,siw"}), (21, {"rsiw,rsiw", "siw,rsiw"}), \
-                (None, {"rsiw,rsiw", "rsiw,siw", "siw,rsiw"}):
-            args.day = day
-            plan = runner.make_plan(args, [Job("s", "j", interop=True)], 2)
-            self.assertEqual({",".join(pair) for _, pair in plan}, pairs)
-
-    def test_without_a_day_all_run(self):
-        self.assertEqual(self.planned(None), ["each", "even", "odd"])
-
-    def test_a_turn_that_never_comes_is_refused(self):
-        with tempfile.TemporaryDirectory() as top:
-            os.mkdir(f"{top}/s")
-            for turn in "2/2", "1", "-1/2":
-                with open(f"{top}/s/j.sh", "w") as script:
-                    script.write(f"#!/bin/bash\n# turn: {turn}\n")
-                with self.assertRaises(SystemExit):
-                    read_job(top, "s", "j")
-
-
 class Lanes(unittest.TestCase):
     def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2), waits=1):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
         jobs += [Job("s", f"w{n}", guests=1, waits=True) for n in range(waits)]
         args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
-                                     interop=False, repeat=1, kernel="stock", day=None, core=False)
+                                     interop=False, repeat=1, kernel="stock")
         meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
         with mock.patch("os.sched_getaffinity", return_value=range(processors)), \
                 mock.patch("builtins.open", meminfo):

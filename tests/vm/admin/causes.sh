@@ -4,7 +4,6 @@
 # timeout: 300
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 1/4
 #
 # Documentation/troubleshooting.md keeps its word: each cause that it has is injected, and the commands of its
 # section, run on the hosts that it names, tell it.

@@ -4,7 +4,6 @@
 # timeout: 180
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # rsiw-doctor: one thing at a time is broken. The doctor has to name it, with the exit status that goes with it;
 # the command that it suggests is run; and then it has to find nothing wrong.

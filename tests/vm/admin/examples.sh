@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 240
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # The commands that README, the user guide and the manual pages show work as they are printed there. Hosts have
 # the addresses of the documents: commands of clients run here, those of servers on 10.7.0.2, the peer. An

@@ -3,7 +3,6 @@
 # guests: 2
 # cpus: 2
 # timeout: 200
-# turn: 3/4
 #
 # What the tools show of a connection that works, whose receiver is stopped, and whose packets get lost.
 # Documentation/watching.md has the output; tools/plots/watching.gp draws what is in the job's output directory.

@@ -5,7 +5,6 @@
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # pairs: *rsiw*
 # interop: yes
-# turn: 0/2
 #
 # Without CRC, which both ends must agree to: rsiw has a parameter for that, and siw uses
 # no CRC by default. The programs compare the data. Beside siw a capture tells whether wrong data were sent so.

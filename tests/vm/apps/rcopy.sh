@@ -4,7 +4,6 @@
 # guests: 2
 # interop: yes
 # timeout: 150
-# turn: 0/2
 #
 # rcopy copies a file of 64 MiB over rsockets; the copy is compared. Over IPv4 only, as
 # the server of rcopy listens on nothing else.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 200
-# turn: 0/4
 #
 # rsockets: rstream and riostream, in each of their modes.
 

@@ -4,7 +4,6 @@
 # timeout: 300
 # kernel: stock
 # pairs: rsiw,*
-# turn: 2/4
 #
 # Containers that end with a connection under load leave nothing: no RDMA object, no socket, no memory, and
 # they pin neither the device nor the namespace. ROUNDS: how many rounds, each with two containers.

@@ -4,7 +4,6 @@
 # timeout: 360
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # RDMA between containers on two hosts: the commands of Documentation/containers.md, as they are printed there, and what
 # containers cannot do. An example that this job does not know fails it.

@@ -4,7 +4,6 @@
 # timeout: 120
 # kernel: stock
 # pairs: rsiw,*
-# turn: 0/2
 #
 # The limits of a container's cgroups hold for what it has of an RDMA device, and for no other container.
 

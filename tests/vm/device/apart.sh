@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 180
 # pairs: rsiw,*
-# turn: 3/4
 #
 # What one network namespace sees of another's RDMA devices, ports and addresses, and reaches: nothing, in exclusive
 # mode (rdma system set netns exclusive). And a device that moves to another namespace in the middle of its use.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 300
 # allow: nvme nvme\d: |nvme\dn\d: |I/O error|nfs: server|scsi host\d: |sd \d:\d:\d:\d: |connection\d+:0: |iSCSI|isert: |ib_srpt?
-# turn: 2/4
 #
 # rdma link del and rmmod on either host while a consumer in the kernel is connected, and busy or idle. The
 # device goes within nine seconds: consumers end their connections themselves, and are able to. There are

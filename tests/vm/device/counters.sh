@@ -4,7 +4,6 @@
 # timeout: 300
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # Counters of a device, which count what the programs at both ends have done; and counter sets, to which an
 # administrator binds queue pairs.

@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 150
 # pairs: rsiw,*
-# turn: 0/2
 #
 # Network namespaces end with connections under load, ENDS of them in all, five at a time: one with a server, one
 # with a client, one with both, and two that are connected to each other. The peers of the first two are here, and

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 240
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # Something happens to one host in the middle of a transfer: its network pauses, gets
 # another MTU or other addresses, or its driver is unloaded.

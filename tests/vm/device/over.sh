@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 120
 # pairs: rsiw,rsiw
-# turn: 0/2
 #
 # From host to host over network devices other than the NIC: devices on top of it, and
 # tunnels through it.

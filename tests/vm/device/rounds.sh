@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 180
 # pairs: rsiw,*
-# turn: 1/4
 #
 # Connections end at any time. In each round several processes make connections, move data and end
 # connections; after a random moment an "ender" ends all of them: it kills the processes or tells them to end,

@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 200
 # pairs: rsiw,*
-# turn: 3/4
 #
 # The tracepoints of the driver: each tells what happens, and the tools of Debian's packages read them.
 

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # pairs: rsiw,rsiw
-# turn: 1/2
 #
 # A host is switched off, or reset and back in moments, with connections alive. The runner cannot do that to one
 # guest, so this emulates what the peer, this host, sees: the other host falls silent, and when it is back, it does

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 90
-# turn: 1/2
 #
 # fio's rdma engine with each verb, between two hosts.
 

@@ -4,7 +4,6 @@
 # interop: yes
 # timeout: 200
 # kernel: stock
-# turn: 0/2
 #
 # iSER without the port mapper, so that siw can be at either end: the portal's TCP listener, which LIO always
 # makes, is in a network namespace of its own. Where siw is at neither end, a second session uses IPv6.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 200
 # kernel: stock
-# turn: 1/2
 #
 # iSER with LIO's target and open-iscsi, in the usual configuration: the portal listens
 # with TCP, and iSER is switched on for it. Discovery, login, data, fio's verification,

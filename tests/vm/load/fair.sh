@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 180
 # pairs: rsiw,rsiw
-# turn: 2/4
 #
 # Fairness: queue pairs of one process, and of two processes, share the link. No queue pair gets less
 # than a quarter of what another with the same load gets, and none waits long for a completion, nor do

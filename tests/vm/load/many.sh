@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 240
-# turn: 0/4
 #
 # Two processes make hundreds of connections (MANY): how fast, how much memory an idle
 # one takes on both hosts, whether all of them, or WORKING, work at once for BUSY seconds, and

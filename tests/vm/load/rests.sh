@@ -4,7 +4,6 @@
 # timeout: 150
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 1/2
 #
 # The driver's workers, which send and receive in bulk, have a high priority: a process that polls does not
 # take half of a processor from them. Nor have they a processor to themselves: they rest, if another task wants

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 300
 # pairs: rsiw,*
-# turn: 1/4
 #
 # The network loses, delays, reorders, repeats and corrupts packets in both directions, and then is down for a
 # while. All data arrive as they were sent. ROUNDS: random operations; DOWN: seconds without a link.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 150
-# turn: 1/2
 #
 # fio writes at random to a mount and verifies. Meanwhile the server restarts, and then
 # the link goes down and up (RUN: seconds of each).

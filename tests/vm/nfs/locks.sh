@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 150
-# turn: 0/2
 #
 # Several processes on a mount, and one on the server, lock, rename, link and unlink. A
 # lock is still held after a restart of the server.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 180
 # kernel: stock
-# turn: 1/4
 #
 # A client with hardly any free memory writes much more than that: pages become free
 # only when they have been written over the connection. Meanwhile the server restarts,

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # kernel: stock
-# turn: 1/2
 #
 # A source tree is copied to a mount, built there with the compiler of the build root,
 # and removed. It holds some of the kernel's tools; TREE=all: objtool and libbpf.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 120
 # kernel: stock
-# turn: 1/2
 #
 # NVMe over RDMA with a target that uses a shared receive queue; and over IPv6.
 

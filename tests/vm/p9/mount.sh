@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # kernel: stock
-# turn: 3/4
 #
 # 9P over RDMA with the kernel's client: data and names are written and read back. A peer
 # sends bad messages to the server; the server goes away.

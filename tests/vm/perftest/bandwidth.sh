@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 280
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
-# turn: 2/4
 #
 # perftest's bandwidth tests with their options. ALL: each test in all sizes.
 

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # kernel: stock
-# turn: 1/2
 #
 # SRP with the kernel's own initiator and LIO's target: login through the RDMA
 # connection manager, data, fio's verification, a target that stops and listens again,

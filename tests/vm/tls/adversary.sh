@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 240
 # pairs: rsiw,*
-# turn: 0/4
 #
 # The peers of wire/adversary, which break every rule of MPA, DDP and RDMAP, within TLS: a part of the tables,
 # another one for each SEED, and the same answers. CASES, TIME, PARTS: as there.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 240
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # What a capture of the link shows of NFS over RDMA: of a file's name, which is in Sends, of what the client writes, which
 # the server Reads, and of what it reads, which the server Writes. All of it without TLS, and nothing with TLS.

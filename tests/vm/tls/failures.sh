@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 500
 # pairs: rsiw,rsiw
-# turn: 1/4
 #
 # Handshakes that fail: certificates that are not to be accepted, and a tlshd that is not there, stops or is
 # killed. The consumer gets an error in time, the log says why, and afterwards connections work again.

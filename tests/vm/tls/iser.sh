@@ -4,7 +4,6 @@
 # timeout: 600
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # The job iser/namespace, over TLS.
 

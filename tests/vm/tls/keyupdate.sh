@@ -4,7 +4,6 @@
 # timeout: 400
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # Keys of TLS end: a peer changes its key, at either end of a connection, or a key has encrypted as much as it
 # may. The consumer is told, the log says why, and a new connection works.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 400
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # Many connections at once (MANY), each with its handshake: all are made, all work, and nothing is left of them.
 

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 400
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # Which peers may connect to a listener, by the names that TLS has verified (tls_names). The consumer is not asked
 # about others.

@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 200
 # pairs: rsiw,*
-# turn: 2/4
 #
 # Three network namespaces: this one, and ns1 and ns2, each with a tlshd and certificates of its own. ns1 has the CA
 # of this host, ns2 another one. A connection uses the daemon and the keys of the namespace that its device is in;

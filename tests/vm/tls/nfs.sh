@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 600
 # pairs: rsiw,rsiw
-# turn: 1/2
 #
 # The job nfs/versions, over TLS.
 

@@ -4,7 +4,6 @@
 # timeout: 600
 # allow: nvme nvme\d: (failed to|Reconnecting|I/O tag)
 # pairs: rsiw,rsiw
-# turn: 3/4
 #
 # The job nvme/target, over TLS.
 

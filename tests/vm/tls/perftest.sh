@@ -4,7 +4,6 @@
 # timeout: 600
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 # pairs: rsiw,rsiw
-# turn: 0/2
 #
 # The job smoke/perftest, over TLS.
 

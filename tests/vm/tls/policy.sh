@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 400
 # pairs: rsiw,rsiw
-# turn: 1/4
 #
 # Each policy of an initiator against each of a responder, both ways: which connect, and which of those by TLS.
 

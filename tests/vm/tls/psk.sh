@@ -4,7 +4,6 @@
 # timeout: 400
 # kernel: stock
 # pairs: rsiw,rsiw
-# turn: 0/4
 #
 # TLS by pre-shared keys: who connects by them, what is shown of them, and which keys are not accepted.
 

@@ -3,7 +3,6 @@
 # guests: 1
 # timeout: 240
 # pairs: rsiw,*
-# turn: 2/4
 #
 # Peers that attack TLS itself, as clients and as servers: records, alerts, ends, handshakes and certificates. And
 # the openssl programs as honest peers.

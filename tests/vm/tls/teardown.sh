@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 400
 # pairs: rsiw,rsiw
-# turn: 2/4
 #
 # rdma link del and rmmod on either host while MANY connections are set up, in each phase of their TLS handshakes.
 # The device goes within nine seconds, whatever tlshd does. There are sixteen combinations; a run has six of them, by

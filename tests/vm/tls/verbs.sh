@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 600
 # pairs: rsiw,rsiw
-# turn: 1/4
 #
 # The quick tests of the job verbs/hosts, over TLS; ALL: all of them.
 

@@ -4,7 +4,6 @@
 # timeout: 120
 # kernel: stock
 # pairs: rsiw,*
-# turn: 1/2
 #
 # A thread of a user, with the policy SCHED_IDLE, gets no processor while it runs code
 # of the driver. The user's own connections wait for it; those of others do not.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # kernel: stock
-# turn: 1/2
 #
 # Verbs tests over IPv6: all that concern connections, and some of the others, to which
 # the network makes no difference.

@@ -3,7 +3,6 @@
 # guests: 2
 # timeout: 150
 # pairs: rsiw,rsiw
-# turn: 0/2
 #
 # The quick verbs tests with FPDUs that fit into a TCP segment, as other implementations send and want them.
 # (wire/large looks at the FPDUs.)
