@@ -54,7 +54,7 @@ ok() { _count=$((_count + 1)); echo "ok $_count - $1"; }
 not_ok() {
 	_count=$((_count + 1)) _failed=$((_failed + 1))
 	# What tells more about a test stands before its result.
-	[ -z "${2:-}" ] || echo "# $2"
+	[ -z "${2:-}" ] || note "$2"
 	echo "not ok $_count - $1"
 }
 skip() { _count=$((_count + 1)); echo "ok $_count - $1 # SKIP $2"; }

@@ -61,7 +61,7 @@ for suite in $suites; do
 		case $line in
 		*'# SKIP'*) skip "$suite.${name%% #*}" "${line##*SKIP}" ;;
 		ok\ *) ok "$suite.$name" ;;
-		*) not_ok "$suite.$name" ;;
+		*) not_ok "$suite.$name" "$(grep -B 12 -F -- "$line" "$results")" ;;
 		esac
 	done < <(grep -E '^    (not )?ok [0-9]+ ' "$results")
 done
