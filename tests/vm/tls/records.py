@@ -256,7 +256,7 @@ RIGHT = {
 
 def broken(octets, i):
     """The stream is reset at these octets, and nothing of them is placed. The victim is TLS' server, or the
-    client; the next day the other one."""
+    client, by the seed."""
     def play(victim):
         s = between_fpdus(victim.caller() if (i + SEED) % 2 else victim)
         s.raw(octets(s))

@@ -57,7 +57,7 @@ def chosen(name):
     if name != "random":
         table = list(table)
         if len(table) > LONG:
-            # STEP successive seeds, as of successive days, play each case once.
+            # STEP successive seeds play each case once.
             table = table[int(SEED) % STEP::STEP]
     return (case for case in table if ONLY in case[0])
 
