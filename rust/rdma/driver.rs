@@ -4,8 +4,8 @@
 //!
 //! Together they are the operations of the RDMA core (`struct ib_device_ops`). Methods that make an
 //! object return an `Arc`, which the core's object keeps. When the method that destroys the object
-//! has succeeded, the crate waits for calls through the object's handle to end, and drops the
-//! `Arc`. The core gets errors unchanged.
+//! has succeeded, the crate waits for calls through the object's handle to end, and for methods that
+//! query or change the object, and drops the `Arc`. The core gets errors unchanged.
 //!
 //! *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
 //! the consumer or of the core, be in a softirq, or have interrupts disabled.
@@ -241,7 +241,8 @@ pub trait QpOps<D: Driver>: Sized + Send + Sync + 'static {
     /// on, and not before. If this fails, the queue pair is dropped. Context: sleeping.
     fn publish(self: &Arc<Self>) -> Result;
 
-    /// Changes a queue pair. The core does not serialise these calls. Context: sleeping.
+    /// Changes a queue pair. The core does not serialise these calls, and one may still go on while
+    /// [`QpOps::destroy`] is called, for which it must not wait. Context: sleeping.
     fn modify(self: &Arc<Self>, modify: &QpModify) -> Result;
 
     /// The attributes of a queue pair. Context: sleeping.

@@ -2,7 +2,7 @@
 
 //! Completion queues.
 
-use super::{vector::Vector, CoreObject, CorePtr, Object, Shares};
+use super::{vector::Vector, CoreObject, CorePtr, Guarded, Object, Shares};
 use crate::{owner::Consumer, Driver};
 use kernel::{
     prelude::*,
@@ -18,6 +18,16 @@ pub(crate) struct CqState<D: Driver> {
     pub(crate) handle: CqHandle,
     /// What a process can map. The lock has one resize at a time.
     pub(crate) shares: Pin<KBox<Mutex<Shares>>>,
+}
+
+// SAFETY: The handle's `object` is the part that handles share. `destroy_cq` revokes it before it
+// takes the state.
+unsafe impl<D: Driver> Guarded for CqState<D> {
+    type C = bindings::ib_cq;
+
+    fn object(&self) -> &Arc<CoreObject<bindings::ib_cq>> {
+        &self.handle.object
+    }
 }
 
 /// A completion queue that is being created.

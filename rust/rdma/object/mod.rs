@@ -17,10 +17,11 @@ use crate::{ring::mem::MmapHandle, Driver};
 use core::{
     cell::UnsafeCell,
     mem::{align_of, MaybeUninit},
+    ops::Deref,
     ptr::NonNull,
 };
 use kernel::{prelude::*, sync::Arc, types::Opaque};
-use kext::revocable::Revocable;
+use kext::revocable::{OwnedGuard, Revocable};
 use rdma_bindings as bindings;
 
 /// A C structure `C`, followed by the state `S` of an object that was created.
@@ -74,6 +75,64 @@ impl<C, S> Object<C, S> {
     pub(crate) unsafe fn take(c: *mut C) -> S {
         // SAFETY: By the contract of this function the state is initialised, and taken once.
         unsafe { (*(*c.cast::<Self>()).state.get()).assume_init_read() }
+    }
+}
+
+/// The state of an object that has a part which handles share.
+///
+/// # Safety
+///
+/// [`Self::object`] must be that part, and must be revoked before [`Object::take`] takes the state.
+pub(crate) unsafe trait Guarded {
+    /// The C structure of the object.
+    type C;
+
+    /// The part that handles share.
+    fn object(&self) -> &Arc<CoreObject<Self::C>>;
+}
+
+/// The state of an object that an operation uses. The object's destroy operation waits for the end
+/// of this guard.
+///
+/// Operations have one that query or change the object, and may sleep, as not each caller holds the
+/// object to the end. `iw_cm_disconnect()` takes a queue pair from a connection's identifier under a
+/// lock, unlocks, and modifies the queue pair. If another thread destroys the queue pair meanwhile,
+/// the connection ends, and the connection manager gives back the reference of that identifier.
+pub(crate) struct StateGuard<S: Guarded> {
+    /// INVARIANT: It is the state of the object that `_access` is an access to.
+    state: NonNull<S>,
+    /// It owns a reference: when the access has ended, the state may be gone.
+    _access: OwnedGuard<CoreObject<S::C>, CorePtr<S::C>>,
+}
+
+impl<S: Guarded> Object<S::C, S> {
+    /// The state of an object, for an operation that may sleep. Errors: `EINVAL` if the object is
+    /// being destroyed.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::state`], where `'a` is the time of this call.
+    pub(crate) unsafe fn guard(c: *mut S::C) -> Result<StateGuard<S>> {
+        // SAFETY: By the contract of this function the state is there, and is not taken during
+        // this call.
+        let state = unsafe { Self::state(c) };
+        let access = OwnedGuard::new(state.object().clone(), |object| object).ok_or(EINVAL)?;
+        // INVARIANT: By the contract of `Guarded` it is an access to the object of the state.
+        Ok(StateGuard {
+            state: NonNull::from(state),
+            _access: access,
+        })
+    }
+}
+
+impl<S: Guarded> Deref for StateGuard<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        // SAFETY: By the type invariant and the contract of `Guarded` the state is not taken before
+        // the access has ended, which is when `self` is dropped. There are only shared references
+        // to it.
+        unsafe { self.state.as_ref() }
     }
 }
 

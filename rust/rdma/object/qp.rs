@@ -2,7 +2,7 @@
 
 //! Queue pairs.
 
-use super::{CoreObject, Object, Shares};
+use super::{CoreObject, Guarded, Object, Shares};
 use crate::{wc::QpToken, Driver};
 use kernel::sync::Arc;
 use rdma_bindings as bindings;
@@ -16,6 +16,16 @@ pub(crate) struct QpObjectState<D: Driver> {
     /// It belongs to a process, which posts through mapped rings.
     pub(crate) user: bool,
     pub(crate) _shares: Shares,
+}
+
+// SAFETY: `object` is the part that handles share. `create_qp` and `destroy_qp` revoke it before
+// they take the state.
+unsafe impl<D: Driver> Guarded for QpObjectState<D> {
+    type C = bindings::ib_qp;
+
+    fn object(&self) -> &Arc<CoreObject<bindings::ib_qp>> {
+        &self.object
+    }
 }
 
 /// A queue pair that is being created.

@@ -2,7 +2,7 @@
 
 //! Shared receive queues.
 
-use super::{CoreObject, Object, Shares};
+use super::{CoreObject, Guarded, Object, Shares};
 use crate::Driver;
 use kernel::sync::Arc;
 use rdma_bindings as bindings;
@@ -16,6 +16,16 @@ pub(crate) struct SrqState<D: Driver> {
     /// It belongs to a process, which posts through a mapped ring.
     pub(crate) user: bool,
     pub(crate) _shares: Shares,
+}
+
+// SAFETY: `object` is the part that handles share. `destroy_srq` revokes it before it takes the
+// state.
+unsafe impl<D: Driver> Guarded for SrqState<D> {
+    type C = bindings::ib_srq;
+
+    fn object(&self) -> &Arc<CoreObject<bindings::ib_srq>> {
+        &self.object
+    }
 }
 
 /// A shared receive queue that is being created.

@@ -42,28 +42,31 @@ impl<D: Driver> Ops<D> {
         qp: *mut bindings::ib_qp,
         _port: u32,
     ) -> i32 {
-        // SAFETY: `qp` is of this device and has its state: the core found it in the list of
-        // resources, whose entry it holds, or is in a verb on it. It has the lock of `counter`, and
-        // both are of one device. The core lets two bind one queue pair at once, to two sets; the
-        // driver refuses one of them. Queue pairs of the kernel need these locks, too.
-        errno(noio(|| unsafe {
-            let dev = Device::<D>::from_raw((*qp).device);
-            let is_new = (*counter).id == 0;
-            let set = match is_new {
-                true => D::new_counter_set(dev),
-                false => Ok((*counter).id),
-            };
-            set.and_then(|set| {
-                let qp_data = &QpObject::<D>::state(qp).data;
-                D::bind_counter_set(dev, qp_data, Some(set)).inspect_err(|_| {
-                    if is_new {
-                        D::free_counter_set(dev, set);
-                    }
-                })?;
+        // SAFETY: `qp` was created, and is there when this begins: the core found it in the list of
+        // resources, whose entry it holds, or is in a verb on it.
+        let state = match unsafe { QpObject::<D>::guard(qp) } {
+            Ok(state) => state,
+            Err(e) => return e.to_errno(),
+        };
+        // SAFETY: `state` keeps the queue pair. Its device has its state, as it has objects. The
+        // core has the lock of `counter`, under which alone the number changes.
+        let (dev, old) = unsafe { (Device::<D>::from_raw((*qp).device), (*counter).id) };
+        let bind = |set| D::bind_counter_set(dev, &state.data, Some(set)).map(|()| set);
+        // Without I/O, as queue pairs of the kernel need these locks, too.
+        let bound = noio(|| match old {
+            0 => {
+                let set = D::new_counter_set(dev)?;
+                bind(set).inspect_err(|_| D::free_counter_set(dev, set))
+            }
+            set => bind(set),
+        });
+        errno(bound.map(|set| {
+            // SAFETY: As above. The core lets two bind one queue pair at once, to two sets. The
+            // driver has refused the other one, so that only this one stores the set.
+            unsafe {
                 (*counter).id = set;
                 (*qp).counter = counter;
-                Ok(())
-            })
+            }
         }))
     }
 
@@ -73,13 +76,18 @@ impl<D: Driver> Ops<D> {
     ///
     /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn counter_unbind_qp(qp: *mut bindings::ib_qp, _port: u32) -> i32 {
-        // SAFETY: As for `counter_bind_qp`. It is bound to a counter set, whose lock the core has.
-        errno(unsafe {
-            let dev = Device::<D>::from_raw((*qp).device);
-            let released = D::bind_counter_set(dev, &QpObject::<D>::state(qp).data, None);
-            (*qp).counter = ptr::null_mut();
-            released
-        })
+        // SAFETY: As for `counter_bind_qp`. If the queue pair is being destroyed, this comes first.
+        let state = match unsafe { QpObject::<D>::guard(qp) } {
+            Ok(state) => state,
+            Err(e) => return e.to_errno(),
+        };
+        // SAFETY: `state` keeps the queue pair. Its device has its state, as it has objects.
+        let dev = unsafe { Device::<D>::from_raw((*qp).device) };
+        let released = D::bind_counter_set(dev, &state.data, None);
+        // SAFETY: `state` keeps the queue pair. It is bound to a counter set, whose lock the core
+        // has.
+        unsafe { (*qp).counter = ptr::null_mut() };
+        errno(released)
     }
 
     /// The `counter_dealloc` operation.
@@ -88,8 +96,10 @@ impl<D: Driver> Ops<D> {
     ///
     /// Only the core may call this; see [`super`].
     pub(super) unsafe extern "C" fn counter_dealloc(counter: *mut bindings::rdma_counter) -> i32 {
-        // SAFETY: The device is there as long as it has counter sets.
-        unsafe { D::free_counter_set(Device::<D>::from_raw((*counter).device), (*counter).id) };
+        // SAFETY: The device is there as long as it has counter sets. Nobody else uses this one any
+        // more.
+        let (dev, set) = unsafe { (Device::<D>::from_raw((*counter).device), (*counter).id) };
+        D::free_counter_set(dev, set);
         0
     }
 
@@ -105,17 +115,22 @@ impl<D: Driver> Ops<D> {
         let Ok(mut values) = noio(|| KVec::from_elem(0, D::PORT_STATS.len(), GFP_KERNEL)) else {
             return ENOMEM.to_errno();
         };
-        // SAFETY: The device is there as long as it has counter sets. `stats` comes from
-        // `counter_alloc_stats`, and has room for as many values as there are descriptions. Who
-        // writes them has the lock of `counter`. Others read them meanwhile, as they do with all
-        // drivers: so each is written at once, and there is no reference to them.
-        unsafe {
-            let dev = Device::<D>::from_raw((*counter).device);
-            D::counter_set_stats(dev, (*counter).id, &mut values);
-            let to = (&raw mut (*(*counter).stats).value).cast::<u64>();
-            for (i, value) in values.iter().enumerate() {
-                to.add(i).write_volatile(*value);
-            }
+        // SAFETY: The device is there as long as it has counter sets. The core has the lock of
+        // `counter`, under which alone the number changes. `stats` comes from
+        // `counter_alloc_stats`.
+        let (dev, set, to) = unsafe {
+            (
+                Device::<D>::from_raw((*counter).device),
+                (*counter).id,
+                (&raw mut (*(*counter).stats).value).cast::<u64>(),
+            )
+        };
+        D::counter_set_stats(dev, set, &mut values);
+        for (i, value) in values.iter().enumerate() {
+            // SAFETY: There is room for as many values as there are descriptions. Who writes them
+            // has the lock of `counter`. Others read them meanwhile, as they do with all drivers:
+            // so each is written at once, and there is no reference to them.
+            unsafe { to.add(i).write_volatile(*value) };
         }
         0
     }

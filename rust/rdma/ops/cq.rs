@@ -32,18 +32,18 @@ impl<D: Driver> Ops<D> {
         attr: *const bindings::ib_cq_init_attr,
         attrs: *mut bindings::uverbs_attr_bundle,
     ) -> i32 {
-        // SAFETY: `attr` is valid for the call. `attrs` is null for a kernel consumer, else the
-        // bundle of the verb in progress. `cq` is being created, as `make_cq` requires.
-        errno(unsafe {
-            let udata = if attrs.is_null() {
-                ptr::null_mut()
-            } else {
-                bindings::uverbs_bundle_udata(attrs)
-            };
-            noio_if(udata.is_null(), || {
-                Self::make_cq(cq, CqAttr::from_c(&*attr), udata)
-            })
-        })
+        let udata = match attrs.is_null() {
+            // A kernel consumer's.
+            true => ptr::null_mut(),
+            // SAFETY: It is the bundle of the verb in progress.
+            false => unsafe { bindings::uverbs_bundle_udata(attrs) },
+        };
+        // SAFETY: `attr` is valid for the call, and nobody changes it.
+        let attr = CqAttr::from_c(unsafe { &*attr });
+        errno(noio_if(udata.is_null(), || {
+            // SAFETY: These are the parameters of `create_cq`.
+            unsafe { Self::make_cq(cq, attr, udata) }
+        }))
     }
 
     /// The rest of `create_cq`.
@@ -64,38 +64,36 @@ impl<D: Driver> Ops<D> {
             new_mutex!(Shares::default(), "rdma_cq_shares"),
             consumer.flags(),
         )?;
-        // SAFETY: The core has set the `device` of the queue that it creates. `cq` stays valid
-        // until the core frees it. It does so when this fails or `destroy_cq` has succeeded, and
-        // the handles are revoked before that. `udata` is null or that of the verb in progress, and
-        // the shares become part of an object of its context. The state is initialised once, and
-        // before its first use.
-        unsafe {
-            let dev = Device::<D>::from_raw((*cq).device);
-            let handle = CqHandle::new(share(cq)?, attr.comp_vector, consumer)?;
-            (*cq).cqe = attr.entries.try_into()?;
-            let made = D::Cq::create(
-                dev,
-                &attr,
-                Udata::new(udata, Some(&mut *shares.lock())).as_mut(),
-                &mut NewCq::new(cq, &handle),
-            );
-            match made {
-                Ok(data) => {
-                    let state = CqState {
-                        data,
-                        handle: handle.clone(),
-                        shares,
-                    };
-                    CqObject::<D>::init(cq, state);
-                    handle.open();
-                    Ok(())
-                }
-                Err(e) => {
-                    handle.revoke();
-                    Err(e)
-                }
-            }
-        }
+        let entries = attr.entries.try_into()?;
+        // SAFETY: `cq` is valid until the core frees it, which it does when this has failed or
+        // `destroy_cq` has succeeded. The result is revoked before either, or dropped at once.
+        let object = unsafe { share(cq) }?;
+        let handle = CqHandle::new(object, attr.comp_vector, consumer)?;
+        let made = {
+            // SAFETY: `cq` is being created, so nobody else uses its size. The core has set its
+            // device, which has its state.
+            let dev = unsafe {
+                (*cq).cqe = entries;
+                Device::<D>::from_raw((*cq).device)
+            };
+            let mut shares = shares.lock();
+            // SAFETY: `udata` is null or that of the verb in progress. The shares become part of
+            // the queue, which is of its context.
+            let mut udata = unsafe { Udata::new(udata, Some(&mut *shares)) };
+            // SAFETY: `cq` is being created, and nobody else uses it.
+            let mut new = unsafe { NewCq::new(cq, &handle) };
+            D::Cq::create(dev, &attr, udata.as_mut(), &mut new)
+        };
+        let state = CqState {
+            data: made.inspect_err(|_| handle.revoke())?,
+            handle: handle.clone(),
+            shares,
+        };
+        // SAFETY: `cq` is being created by the core, which has allocated as many bytes as asked
+        // for.
+        unsafe { CqObject::<D>::init(cq, state) };
+        handle.open();
+        Ok(())
     }
 
     /// The `fill_res_cq_entry` operation.
@@ -107,13 +105,14 @@ impl<D: Driver> Ops<D> {
         msg: *mut bindings::sk_buff,
         cq: *mut bindings::ib_cq,
     ) -> i32 {
-        // SAFETY: `cq` has its state: the core got it from the list of resources, where it is from
+        // SAFETY: `cq` was created: the core got it from the list of resources, where it is from
         // the end of its creation on. It holds a reference to the entry there, for whose end the
-        // destruction waits before it calls `destroy_cq`. The core is writing `msg`.
-        errno(unsafe {
-            let data = &CqObject::<D>::state(cq).data;
-            Details::write(msg, |details| data.describe(details))
-        })
+        // destruction waits before it calls `destroy_cq`.
+        let state = unsafe { CqObject::<D>::guard(cq) };
+        errno(state.and_then(|state| {
+            // SAFETY: The core is writing `msg`.
+            unsafe { Details::write(msg, |details| state.data.describe(details)) }
+        }))
     }
 
     /// The `modify_cq` operation.
@@ -126,9 +125,9 @@ impl<D: Driver> Ops<D> {
         count: u16,
         period: u16,
     ) -> i32 {
-        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
-        let state = unsafe { CqObject::<D>::state(cq) };
-        errno(state.data.modify(count, period))
+        // SAFETY: `cq` was created, and is there when this begins.
+        let state = unsafe { CqObject::<D>::guard(cq) };
+        errno(state.and_then(|state| state.data.modify(count, period)))
     }
 
     /// The `resize_user_cq` operation.
@@ -141,22 +140,25 @@ impl<D: Driver> Ops<D> {
         entries: u32,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile. `udata` is
-        // that of the verb in progress, and the shares become part of the queue, which is of its
-        // context. Only this stores the size of a process' queue, under the lock; the core reads
-        // it, to show it.
-        errno(unsafe {
-            let state = CqObject::<D>::state(cq);
-            let mut shares = state.shares.lock();
-            let mut new = Shares::default();
-            Udata::new(udata, Some(&mut new))
-                .ok_or(EINVAL)
-                .and_then(|mut udata| state.data.resize(entries, &mut udata))
-                .map(|entries| {
-                    (*cq).cqe = entries.try_into().unwrap_or(i32::MAX);
-                    *shares = new;
-                })
-        })
+        // SAFETY: `cq` was created, and is there when this begins.
+        let state = match unsafe { CqObject::<D>::guard(cq) } {
+            Ok(state) => state,
+            Err(e) => return e.to_errno(),
+        };
+        let mut shares = state.shares.lock();
+        let mut new = Shares::default();
+        // SAFETY: `udata` is that of the verb in progress. The shares become part of the queue,
+        // which is of its context; or they end here.
+        let resized = match unsafe { Udata::new(udata, Some(&mut new)) } {
+            Some(mut udata) => state.data.resize(entries, &mut udata),
+            None => Err(EINVAL),
+        };
+        errno(resized.map(|entries| {
+            // SAFETY: `state` keeps the queue. Only this stores the size of a process' queue once
+            // it is complete, under the lock. The core reads it to show it, an aligned word.
+            unsafe { (&raw mut (*cq).cqe).write_volatile(entries.try_into().unwrap_or(i32::MAX)) };
+            *shares = new;
+        }))
     }
 
     /// The `destroy_cq` operation.

@@ -16,10 +16,17 @@
 //! - The device has its state, from before it is registered until `dealloc_driver`.
 //! - An operation that creates an object gets its C structure zeroed, with the room after it that
 //!   `size_ib_*` asks for. Nobody else uses the object before the operation has succeeded.
-//! - Other operations on an object run between its creation and its destruction. For a process'
+//! - Other operations on an object begin between its creation and its destruction. For a process'
 //!   objects the core sees to that by its own locks, for others the consumer does. The connection
-//!   manager modifies a queue pair only while it has a reference, for which `destroy_qp` waits.
+//!   manager modifies a queue pair to which it has a reference.
+//! - Operations end before the destruction, too, with one exception: queries and changes of queue
+//!   pairs, completion queues and shared receive queues, and the binding of counter sets. The
+//!   destruction waits for these ([`StateGuard`](crate::object::StateGuard)).
 //! - Attributes are valid for the time of the call.
+//!
+//! `iw_cm_disconnect()` breaks the first of the rules about operations, if the queue pair is
+//! destroyed between the moment when it unlocks its identifier and that when `modify_qp` has begun.
+//! It uses the queue pair itself in between, so that no driver can prevent this.
 
 mod context;
 mod counter;

@@ -33,9 +33,11 @@ impl<D: Driver> Ops<D> {
         attr: *mut bindings::ib_qp_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: `qp` is being created, and `attr` and `udata` are valid, as `make_qp` requires.
-        errno(noio_if(udata.is_null(), || unsafe {
-            Self::make_qp(qp, &mut *attr, udata)
+        // SAFETY: `attr` is valid for the call, and nobody else uses it.
+        let attr = unsafe { &mut *attr };
+        errno(noio_if(udata.is_null(), || {
+            // SAFETY: These are the parameters of `create_qp`.
+            unsafe { Self::make_qp(qp, attr, udata) }
         }))
     }
 
@@ -49,73 +51,66 @@ impl<D: Driver> Ops<D> {
         c: &mut bindings::ib_qp_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
-        // SAFETY: The core has set `device` and `pd` of the queue pair that it creates. The queues
-        // and the protection domain are null or of this device, complete, and not destroyed
-        // meanwhile.
-        let (dev, pd, mut attr) = unsafe {
-            let cq = |cq: *mut bindings::ib_cq| {
-                (!cq.is_null()).then(|| CqObject::<D>::state(cq).data.clone())
-            };
-            let srq = (!c.srq.is_null()).then(|| SrqObject::<D>::state(c.srq).data.clone());
-            if (*qp).pd.is_null() {
-                return Err(EINVAL);
-            }
-            (
-                Device::<D>::from_raw((*qp).device),
-                PdObject::<D>::state((*qp).pd),
-                QpInitAttr {
-                    send_cq: cq(c.send_cq),
-                    recv_cq: cq(c.recv_cq),
-                    srq,
-                    cap: QpCap::from_c(&c.cap),
-                    signal_all: c.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
-                    qp_type: QpType::from_c(c.qp_type),
-                    create_flags: c.create_flags,
-                },
-            )
+        // SAFETY: The core has set the domain of the queue pair that it creates.
+        let pd = unsafe { (*qp).pd };
+        if pd.is_null() {
+            return Err(EINVAL);
+        }
+        let cq = |cq: *mut bindings::ib_cq| {
+            // SAFETY: A queue that is not null is of this device. It was created, and the consumer
+            // does not destroy it before this queue pair.
+            (!cq.is_null()).then(|| unsafe { CqObject::<D>::state(cq) }.data.clone())
+        };
+        // SAFETY: As for the completion queues.
+        let srq = (!c.srq.is_null()).then(|| unsafe { SrqObject::<D>::state(c.srq) }.data.clone());
+        let mut attr = QpInitAttr {
+            send_cq: cq(c.send_cq),
+            recv_cq: cq(c.recv_cq),
+            srq,
+            cap: QpCap::from_c(&c.cap),
+            signal_all: c.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+            qp_type: QpType::from_c(c.qp_type),
+            create_flags: c.create_flags,
         };
         let mut shares = Shares::default();
-        // SAFETY: `qp` stays valid until the core frees it. It does so when this fails or
-        // `destroy_qp` has succeeded, and the handles are revoked before that. `udata` is null or
-        // that of the verb in progress, and the shares become part of an object of its context. The
-        // state is initialised once, and before its first use. If `publish_qp` fails, nobody can
-        // find the queue pair, and its handles are revoked, so nobody uses the state that `take`
-        // takes.
-        unsafe {
-            let object = share(qp)?;
-            let made = D::Qp::create(
-                dev,
-                pd,
-                &mut attr,
-                Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewQp::new(qp, &object),
-            );
-            match made {
-                Ok(data) => {
-                    attr.cap.store(&mut c.cap);
-                    let ready = data.clone();
-                    let state = QpObjectState {
-                        data,
-                        object: object.clone(),
-                        user: !udata.is_null(),
-                        _shares: shares,
-                    };
-                    QpObject::<D>::init(qp, state);
-                    // From here on handles reach the core's object, and its state is there.
-                    object.open();
-                    if let Err(e) = ready.publish() {
-                        object.revoke();
-                        drop(QpObject::<D>::take(qp));
-                        return Err(e);
-                    }
-                    Ok(())
-                }
-                Err(e) => {
-                    object.revoke();
-                    Err(e)
-                }
-            }
-        }
+        // SAFETY: `qp` is valid until the core frees it, which it does when this has failed or
+        // `destroy_qp` has succeeded. The result is revoked before either.
+        let object = unsafe { share(qp) }?;
+        let made = {
+            // SAFETY: The core has set the device of the queue pair. The domain is of this device;
+            // it was created, and the consumer does not destroy it before this queue pair.
+            let (dev, pd) = unsafe {
+                (
+                    Device::<D>::from_raw((*qp).device),
+                    PdObject::<D>::state(pd),
+                )
+            };
+            // SAFETY: `udata` is null or that of the verb in progress. The shares become part of
+            // the queue pair, which is of its context.
+            let mut udata = unsafe { Udata::new(udata, Some(&mut shares)) };
+            // SAFETY: `qp` is being created, and nobody else uses it.
+            let mut new = unsafe { NewQp::new(qp, &object) };
+            D::Qp::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
+        };
+        let data = made.inspect_err(|_| drop(object.revoke()))?;
+        attr.cap.store(&mut c.cap);
+        let state = QpObjectState {
+            data: data.clone(),
+            object: object.clone(),
+            user: !udata.is_null(),
+            _shares: shares,
+        };
+        // SAFETY: `qp` is being created by the core, which has allocated as many bytes as asked
+        // for.
+        unsafe { QpObject::<D>::init(qp, state) };
+        // From here on handles reach the core's object, and its state is there.
+        object.open();
+        data.publish().inspect_err(|_| {
+            object.revoke();
+            // SAFETY: The state is there. The core does not know the queue pair yet, and nobody has
+            // found it by its number. The handles are revoked.
+            drop(unsafe { QpObject::<D>::take(qp) });
+        })
     }
 
     /// The `modify_qp` operation.
@@ -129,23 +124,19 @@ impl<D: Driver> Ops<D> {
         mask: i32,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: `udata` is null or that of the verb in progress, and `attr` is valid for the
-        // call. `qp` has its state: it was created, and is not destroyed meanwhile; the connection
-        // manager calls with a reference, for which the destruction waits. The library neither
-        // sends data nor gets any.
-        let (state, modify) = unsafe {
-            let ret = bindings::ib_no_udata_io(udata);
-            if ret != 0 {
-                return ret;
-            }
-            if mask == 0 {
-                return 0;
-            }
-            (
-                QpObject::<D>::state(qp),
-                QpModify::from_c(&*attr, mask as u32),
-            )
+        // SAFETY: `qp` was created, and is there when this begins.
+        let state = match unsafe { QpObject::<D>::guard(qp) } {
+            Ok(state) => state,
+            Err(e) => return e.to_errno(),
         };
+        // The library neither sends data nor gets any.
+        // SAFETY: `udata` is null or that of the verb in progress.
+        let ret = unsafe { bindings::ib_no_udata_io(udata) };
+        if ret != 0 || mask == 0 {
+            return ret;
+        }
+        // SAFETY: `attr` is valid for the call, and nobody changes it.
+        let modify = QpModify::from_c(unsafe { &*attr }, mask as u32);
         errno(noio_if(!state.user, || {
             modify.and_then(|modify| state.data.modify(&modify))
         }))
@@ -160,13 +151,14 @@ impl<D: Driver> Ops<D> {
         msg: *mut bindings::sk_buff,
         qp: *mut bindings::ib_qp,
     ) -> i32 {
-        // SAFETY: `qp` has its state: the core got it from the list of resources, where it is from
+        // SAFETY: `qp` was created: the core got it from the list of resources, where it is from
         // the end of its creation on. It holds a reference to the entry there, for whose end the
-        // destruction waits before it calls `destroy_qp`. The core is writing `msg`.
-        errno(unsafe {
-            let state = QpObject::<D>::state(qp);
-            Details::write(msg, |details| state.data.describe(details))
-        })
+        // destruction waits before it calls `destroy_qp`.
+        let state = unsafe { QpObject::<D>::guard(qp) };
+        errno(state.and_then(|state| {
+            // SAFETY: The core is writing `msg`.
+            unsafe { Details::write(msg, |details| state.data.describe(details)) }
+        }))
     }
 
     /// The `query_qp` operation.
@@ -180,25 +172,35 @@ impl<D: Driver> Ops<D> {
         _mask: i32,
         init: *mut bindings::ib_qp_init_attr,
     ) -> i32 {
-        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile. `attr` and
-        // `init` are valid for writes, and nobody else uses them.
-        let result = unsafe {
-            QpObject::<D>::state(qp).data.query().map(|known| {
-                // A driver does not know all fields that the core copies to processes, and the core
-                // does not clear the structures.
-                *attr = pin_init::zeroed();
-                *init = pin_init::zeroed();
-                known.store(&mut *attr, &mut *init);
-                (*init).event_handler = (*qp).event_handler;
-                (*init).qp_context = (*qp).qp_context;
-                (*init).send_cq = (*qp).send_cq;
-                (*init).recv_cq = (*qp).recv_cq;
-                (*init).srq = (*qp).srq;
-                (*init).qp_type = (*qp).qp_type;
-                (*init).port_num = 1;
-            })
+        // SAFETY: `qp` was created, and is there when this begins.
+        let state = match unsafe { QpObject::<D>::guard(qp) } {
+            Ok(state) => state,
+            Err(e) => return e.to_errno(),
         };
-        errno(result)
+        let known = match state.data.query() {
+            Ok(known) => known,
+            Err(e) => return e.to_errno(),
+        };
+        // A driver does not know all fields that the core copies to processes, and the core does
+        // not clear the structures.
+        // SAFETY: Both are valid for writes, and nobody else uses them.
+        let (attr, init) = unsafe {
+            attr.write(pin_init::zeroed());
+            init.write(pin_init::zeroed());
+            (&mut *attr, &mut *init)
+        };
+        known.store(attr, init);
+        init.port_num = 1;
+        // SAFETY: `state` keeps the queue pair. The core has set these fields when it made it.
+        unsafe {
+            init.event_handler = (*qp).event_handler;
+            init.qp_context = (*qp).qp_context;
+            init.send_cq = (*qp).send_cq;
+            init.recv_cq = (*qp).recv_cq;
+            init.srq = (*qp).srq;
+            init.qp_type = (*qp).qp_type;
+        }
+        0
     }
 
     /// The `destroy_qp` operation.
@@ -215,11 +217,12 @@ impl<D: Driver> Ops<D> {
         if let Err(e) = state.data.destroy() {
             return e.to_errno();
         }
-        // This waits for the connection manager, too.
+        // This waits for the connection manager's references, and for operations that began before
+        // its last one went. They end: none waits for this thread, nor for a lock that it holds.
         state.object.revoke();
         // SAFETY: `qp` has its state, which is taken once, as the core frees the queue pair when
-        // this succeeds. Consumers and processes do not use it any more, handles are revoked, and
-        // the connection manager has released it.
+        // this succeeds. Handles are revoked, and the operations that sleep are over. The consumer
+        // does not begin another one: it destroys the queue pair.
         drop(unsafe { QpObject::<D>::take(qp) });
         0
     }
@@ -234,7 +237,9 @@ impl<D: Driver> Ops<D> {
         wr: *const bindings::ib_send_wr,
         bad_wr: *mut *const bindings::ib_send_wr,
     ) -> i32 {
-        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile.
+        // SAFETY: `qp` has its state: it was created, and is not destroyed meanwhile. The consumer
+        // does not destroy a queue pair that it posts to, and the core holds one for whose process
+        // it rings the doorbell. No other calls this.
         let state = unsafe { QpObject::<D>::state(qp) };
         if wr.is_null() {
             return errno(if state.user {

@@ -32,9 +32,11 @@ impl<D: Driver> Ops<D> {
         attr: *mut bindings::ib_srq_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: `srq` is being created, and `attr` and `udata` are valid, as `make_srq` requires.
-        errno(noio_if(udata.is_null(), || unsafe {
-            Self::make_srq(srq, &mut *attr, udata)
+        // SAFETY: `attr` is valid for the call, and nobody else uses it.
+        let attr = unsafe { &mut *attr };
+        errno(noio_if(udata.is_null(), || {
+            // SAFETY: These are the parameters of `create_srq`.
+            unsafe { Self::make_srq(srq, attr, udata) }
         }))
     }
 
@@ -53,41 +55,36 @@ impl<D: Driver> Ops<D> {
         }
         let mut attr = SrqAttr::from_c(&c.attr);
         let mut shares = Shares::default();
-        // SAFETY: The core has set `device` and `pd` of the queue that it creates; the domain is
-        // complete and stays. `srq` stays valid until the core frees it. It does so when this fails
-        // or `destroy_srq` has succeeded, and the handles are revoked before that. `udata` is null
-        // or that of the verb in progress, and the shares become part of an object of its context.
-        // The state is initialised once, and before its first use.
-        unsafe {
-            let dev = Device::<D>::from_raw((*srq).device);
-            let object = share(srq)?;
-            let made = D::Srq::create(
-                dev,
-                PdObject::<D>::state((*srq).pd),
-                &mut attr,
-                Udata::new(udata, Some(&mut shares)).as_mut(),
-                &mut NewSrq::new(&object),
-            );
-            match made {
-                Ok(data) => {
-                    attr.store(&mut c.attr);
-                    let state = SrqState {
-                        data,
-                        object,
-                        user: !udata.is_null(),
-                        _shares: shares,
-                    };
-                    let object = state.object.clone();
-                    SrqObject::<D>::init(srq, state);
-                    object.open();
-                    Ok(())
-                }
-                Err(e) => {
-                    object.revoke();
-                    Err(e)
-                }
-            }
-        }
+        // SAFETY: `srq` is valid until the core frees it, which it does when this has failed or
+        // `destroy_srq` has succeeded. The result is revoked before either.
+        let object = unsafe { share(srq) }?;
+        let made = {
+            // SAFETY: The core has set device and domain of the queue. The domain was created, and
+            // the consumer does not destroy it before this queue.
+            let (dev, pd) = unsafe {
+                (
+                    Device::<D>::from_raw((*srq).device),
+                    PdObject::<D>::state((*srq).pd),
+                )
+            };
+            // SAFETY: `udata` is null or that of the verb in progress. The shares become part of
+            // the queue, which is of its context.
+            let mut udata = unsafe { Udata::new(udata, Some(&mut shares)) };
+            let mut new = NewSrq::new(&object);
+            D::Srq::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
+        };
+        let state = SrqState {
+            data: made.inspect_err(|_| drop(object.revoke()))?,
+            object: object.clone(),
+            user: !udata.is_null(),
+            _shares: shares,
+        };
+        attr.store(&mut c.attr);
+        // SAFETY: `srq` is being created by the core, which has allocated as many bytes as asked
+        // for.
+        unsafe { SrqObject::<D>::init(srq, state) };
+        object.open();
+        Ok(())
     }
 
     /// The `modify_srq` operation.
@@ -101,20 +98,20 @@ impl<D: Driver> Ops<D> {
         mask: bindings::ib_srq_attr_mask,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
-        // SAFETY: `udata` is null or that of the verb in progress, `attr` is valid for the call,
-        // and `srq` has its state: it was created, and is not destroyed meanwhile. The library
-        // neither sends data nor gets any.
-        unsafe {
-            let ret = bindings::ib_no_udata_io(udata);
-            if ret != 0 {
-                return ret;
-            }
-            let attr = SrqAttr::from_c(&*attr);
-            let max_wr = has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR).then_some(attr.max_wr);
-            let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
-            errno(SrqObject::<D>::state(srq).data.modify(max_wr, limit))
+        // SAFETY: `srq` was created, and is there when this begins.
+        let state = unsafe { SrqObject::<D>::guard(srq) };
+        // The library neither sends data nor gets any.
+        // SAFETY: `udata` is null or that of the verb in progress.
+        let ret = unsafe { bindings::ib_no_udata_io(udata) };
+        if ret != 0 {
+            return ret;
         }
+        // SAFETY: `attr` is valid for the call, and nobody changes it.
+        let attr = SrqAttr::from_c(unsafe { &*attr });
+        let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
+        let max_wr = has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR).then_some(attr.max_wr);
+        let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
+        errno(state.and_then(|state| state.data.modify(max_wr, limit)))
     }
 
     /// The `query_srq` operation.
@@ -126,15 +123,11 @@ impl<D: Driver> Ops<D> {
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
     ) -> i32 {
-        // SAFETY: `srq` has its state: it was created, and is not destroyed meanwhile. `attr` is
-        // valid for writes, and nobody else uses it.
-        let result = unsafe {
-            SrqObject::<D>::state(srq)
-                .data
-                .query()
-                .map(|known| known.store(&mut *attr))
-        };
-        errno(result)
+        // SAFETY: `srq` was created, and is there when this begins.
+        let state = unsafe { SrqObject::<D>::guard(srq) };
+        let known = state.and_then(|state| state.data.query());
+        // SAFETY: `attr` is valid for writes, and nobody else uses it.
+        errno(known.map(|known| known.store(unsafe { &mut *attr })))
     }
 
     /// The `fill_res_srq_entry` operation.
@@ -146,13 +139,14 @@ impl<D: Driver> Ops<D> {
         msg: *mut bindings::sk_buff,
         srq: *mut bindings::ib_srq,
     ) -> i32 {
-        // SAFETY: `srq` has its state: the core got it from the list of resources, where it is from
+        // SAFETY: `srq` was created: the core got it from the list of resources, where it is from
         // the end of its creation on. It holds a reference to the entry there, for whose end the
-        // destruction waits before it calls `destroy_srq`. The core is writing `msg`.
-        errno(unsafe {
-            let data = &SrqObject::<D>::state(srq).data;
-            Details::write(msg, |details| data.describe(details))
-        })
+        // destruction waits before it calls `destroy_srq`.
+        let state = unsafe { SrqObject::<D>::guard(srq) };
+        errno(state.and_then(|state| {
+            // SAFETY: The core is writing `msg`.
+            unsafe { Details::write(msg, |details| state.data.describe(details)) }
+        }))
     }
 
     /// The `destroy_srq` operation.
