@@ -180,14 +180,15 @@ impl<T> Revocable<T> {
         self.ended.complete_all();
     }
 
-    /// Ends an access whose guard was forgotten ([`core::mem::forget`]). Context: any.
+    /// The guard of an access that was forgotten ([`core::mem::forget`]), to end the access or to
+    /// forget it again. Context: any.
     ///
     /// # Safety
     ///
-    /// There must be such a guard, and each is ended once.
-    pub unsafe fn end_forgotten(&self) {
-        // INVARIANT: The forgotten guard's access was counted.
-        drop(RevocableGuard(self));
+    /// There must be such an access, whose guard nobody else takes back meanwhile.
+    pub unsafe fn from_forgotten(&self) -> RevocableGuard<'_, T> {
+        // INVARIANT: By the contract of this function the access was counted, and has not ended.
+        RevocableGuard(self)
     }
 }
 
@@ -199,6 +200,19 @@ impl<T> PinnedDrop for Revocable<T> {
             // guards borrow the object, which ends here.
             unsafe { ManuallyDrop::drop(&mut *self.value.get()) };
         }
+    }
+}
+
+impl<T> Clone for RevocableGuard<'_, T> {
+    /// One more access. It begins also while the value is being revoked, as that waits for this
+    /// one. Context: any.
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: the access of `self` has begun, and this one is as good.
+        // INVARIANT: The access is counted here. It is before the value is taken, for which the
+        // access of `self` has to end first.
+        self.0.users.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
     }
 }
 
@@ -253,6 +267,24 @@ mod tests {
         assert!(owner.revoke().is_some());
         assert!(OwnedGuard::new(owner.clone(), |o| o).is_none());
         assert!(Arc::into_unique_or_drop(owner).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn an_access_is_repeated_while_the_value_is_revoked() -> Result {
+        let revocable = KBox::pin_init(Revocable::new(1), GFP_KERNEL)?;
+        let guard = revocable.try_access();
+        // As `revoke` does before it waits.
+        revocable.users.fetch_or(REVOKED, Ordering::Relaxed);
+        assert!(revocable.try_access().is_none());
+        let repeated = guard.clone();
+        drop(guard);
+        assert!(repeated.as_ref().is_some_and(|guard| **guard == 1));
+        assert_eq!(revocable.users.load(Ordering::Relaxed), REVOKED + 1);
+        core::mem::forget(repeated);
+        // SAFETY: The access was forgotten above.
+        drop(unsafe { revocable.from_forgotten() });
+        assert_eq!(revocable.users.load(Ordering::Relaxed), REVOKED);
         Ok(())
     }
 

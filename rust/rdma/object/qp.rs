@@ -4,7 +4,8 @@
 
 use super::{CoreObject, Guarded, Object, Shares};
 use crate::{wc::QpToken, Driver};
-use kernel::sync::Arc;
+use core::{mem::forget, ptr};
+use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
 /// A queue pair (`struct ib_qp`).
@@ -122,19 +123,104 @@ impl QpHandle {
         }
     }
 
-    /// A counted pointer to the queue pair, for the connection manager. Destroying the queue pair
-    /// waits until that gives it back (`iw_rem_ref`). Null if the queue pair is being destroyed, or
-    /// is of another device.
-    pub(crate) fn get_raw(&self, device: *mut bindings::ib_device) -> *mut bindings::ib_qp {
+    /// Finds the queue pair for the connection manager, as [`CmRefs::add`] tells. Null if the queue
+    /// pair is being destroyed, or is of another device. Context: interrupts are off.
+    pub(crate) fn find_raw(&self, device: *mut bindings::ib_device) -> *mut bindings::ib_qp {
         let Some(guard) = self.object.try_access() else {
-            return core::ptr::null_mut();
+            return ptr::null_mut();
         };
         let qp = guard.as_ptr();
         // SAFETY: The access keeps the queue pair, and its device does not change.
         if unsafe { (*qp).device } != device {
-            return core::ptr::null_mut();
+            return ptr::null_mut();
         }
-        core::mem::forget(guard);
+        forget(guard);
+        // SAFETY: The function only stores the pointer.
+        unsafe { bindings::rdma_note_found_qp(qp) };
         qp
+    }
+}
+
+/// The connection manager's references to a queue pair: accesses whose guards were forgotten.
+pub(crate) struct CmRefs<'a>(&'a CoreObject<bindings::ib_qp>);
+
+impl<'a> CmRefs<'a> {
+    /// The references to the queue pair that `object` is the part of.
+    pub(crate) fn to(object: &'a CoreObject<bindings::ib_qp>) -> Self {
+        Self(object)
+    }
+
+    /// Takes a reference. Context: any.
+    ///
+    /// To get its first reference, the connection manager finds the queue pair (`iw_get_qp`) and
+    /// then asks for the reference (`iw_add_ref`), with interrupts off from before the one to after
+    /// the other. In between nothing else would keep the queue pair. So [`QpHandle::find_raw`] takes
+    /// the reference already, and notes for this processor that nobody has asked for it yet. The
+    /// next call for this queue pair on this processor removes the note and gets that reference;
+    /// each other call takes one more. If nobody ever asks, the queue pair is never destroyed.
+    ///
+    /// # Safety
+    ///
+    /// The caller must have found the queue pair just now, or have a reference that is not given
+    /// back during the call.
+    pub(crate) unsafe fn add(&self) {
+        // SAFETY: By the contract of this function there is an access whose guard was forgotten,
+        // and which does not end meanwhile. It is forgotten again below.
+        let guard = unsafe { self.0.from_forgotten() };
+        // SAFETY: The function only compares the pointer.
+        if !unsafe { bindings::rdma_claim_found_qp(guard.as_ptr()) } {
+            forget(guard.clone());
+        }
+        forget(guard);
+    }
+
+    /// Gives a reference back; the queue pair may be destroyed at once. Context: any.
+    ///
+    /// # Safety
+    ///
+    /// The caller must have a reference, which it does not use any more.
+    pub(crate) unsafe fn put(&self) {
+        // SAFETY: By the contract of this function there is an access whose guard was forgotten,
+        // and nobody else takes that back.
+        drop(unsafe { self.0.from_forgotten() });
+    }
+}
+
+#[kunit_tests(rdma_qp)]
+mod tests {
+    use super::*;
+    use crate::object::share;
+    use kernel::types::Opaque;
+    use kext::new_spinlock_irq;
+
+    #[test]
+    fn each_reference_of_the_connection_manager_counts() -> Result {
+        let qp: Opaque<bindings::ib_qp> = pin_init::zeroed();
+        let irqs = KBox::pin_init(new_spinlock_irq!((), "rdma_test"), GFP_KERNEL)?;
+        // SAFETY: `qp` is valid up to the end of the test, which revokes the result.
+        let object = unsafe { share(qp.get()) }?;
+        object.open();
+        let handle = QpHandle {
+            object: object.clone(),
+            token: QpToken::new(qp.get()),
+        };
+        let refs = CmRefs::to(&object);
+        let off = irqs.lock();
+        assert!(handle.find_raw(ptr::null_mut()) == qp.get());
+        // SAFETY: The queue pair was found just now. Then there is a reference.
+        unsafe {
+            refs.add();
+            refs.add();
+        }
+        drop(off);
+        // SAFETY: There are two references.
+        unsafe {
+            refs.put();
+            refs.put();
+        }
+        // With fewer than none this would fail, and the next line would wait for another one.
+        assert!(object.try_access().is_some());
+        assert!(object.revoke().is_some());
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     driver::{ConnOps, Driver, ListenerOps, QpOps},
     errno::aborted,
     iwcm::{bytes, CmId, ConnParam, ListenId, RequestId},
-    object::qp::QpObject,
+    object::qp::{CmRefs, QpObject},
 };
 use core::{ffi::c_void, ptr};
 use kernel::{prelude::*, sync::Arc};
@@ -16,17 +16,18 @@ use kext::noio::noio;
 use rdma_bindings as bindings;
 
 impl<D: Driver> Ops<D> {
-    /// The `iw_add_ref` operation. It does nothing, as `iw_get_qp` has taken the reference that the
-    /// connection manager asks for here.
-    ///
-    /// The two are always called one after the other, with interrupts disabled. If this took the
-    /// reference, the queue pair could be destroyed in between, unless each destruction waited for
-    /// an RCU grace period.
+    /// The `iw_add_ref` operation.
     ///
     /// # Safety
     ///
     /// Only the connection manager may call this; see [`super`].
-    pub(super) unsafe extern "C" fn iw_add_ref(_qp: *mut bindings::ib_qp) {}
+    pub(super) unsafe extern "C" fn iw_add_ref(qp: *mut bindings::ib_qp) {
+        // SAFETY: The connection manager has found the queue pair just now, or has a reference to
+        // it. In either case it is not destroyed meanwhile.
+        let state = unsafe { QpObject::<D>::state(qp) };
+        // SAFETY: As above.
+        unsafe { CmRefs::to(&state.object).add() };
+    }
 
     /// The `iw_rem_ref` operation.
     ///
@@ -38,9 +39,8 @@ impl<D: Driver> Ops<D> {
         // has given its reference back, which it does here. The clone keeps the object, as the
         // queue pair may be freed as soon as the access has ended.
         let object = unsafe { QpObject::<D>::state(qp) }.object.clone();
-        // SAFETY: `QpHandle::get_raw` has forgotten the guard of the reference that is given back
-        // here.
-        unsafe { object.end_forgotten() };
+        // SAFETY: The connection manager has a reference, and does not use the queue pair any more.
+        unsafe { CmRefs::to(&object).put() };
     }
 
     /// The `iw_get_qp` operation.
@@ -55,7 +55,7 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `dev` is the device of an identifier, and has its state: before a device is
         // unregistered, the RDMA CM gives up its identifiers there.
         let found = D::Qp::find(unsafe { Device::<D>::from_raw(dev) }, qpn as u32);
-        found.map_or(ptr::null_mut(), |qp| qp.get_raw(dev))
+        found.map_or(ptr::null_mut(), |qp| qp.find_raw(dev))
     }
 
     /// The `iw_connect` operation.
@@ -70,12 +70,14 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `id` is alive during the call. Its device has its state: before a device is
         // unregistered, the RDMA CM gives up its identifiers there. `param` and its private data
         // are valid for the call.
-        unsafe {
-            let dev = Device::<D>::from_raw((*id).device);
-            errno(noio(|| {
-                D::Conn::connect(dev, CmId::new(id), &ConnParam::from_raw(param))
-            }))
-        }
+        let (dev, cm, param) = unsafe {
+            (
+                Device::<D>::from_raw((*id).device),
+                CmId::new(id),
+                ConnParam::from_raw(param),
+            )
+        };
+        errno(noio(|| D::Conn::connect(dev, cm, &param)))
     }
 
     /// Takes the connection that an identifier stands for out of the table of requests. Errors:
@@ -103,15 +105,19 @@ impl<D: Driver> Ops<D> {
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> i32 {
-        // SAFETY: `id` is alive during the call, and is accepted. Its device has its state: before
-        // a device is unregistered, the RDMA CM gives up its identifiers there. `param` and its
-        // private data are valid for the call.
-        unsafe {
-            let dev = Device::<D>::from_raw((*id).device);
-            errno(Self::request(dev, id).and_then(|conn| {
-                noio(|| conn.accept(dev, CmId::new(id), &ConnParam::from_raw(param)))
-            }))
-        }
+        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there. `param` and its private data
+        // are valid for the call.
+        let (dev, cm, param) = unsafe {
+            (
+                Device::<D>::from_raw((*id).device),
+                CmId::new(id),
+                ConnParam::from_raw(param),
+            )
+        };
+        // SAFETY: `id` is one of `dev`, and is accepted.
+        let conn = unsafe { Self::request(dev, id) };
+        errno(conn.and_then(|conn| noio(|| conn.accept(dev, cm, &param))))
     }
 
     /// The `iw_reject` operation.
@@ -124,13 +130,13 @@ impl<D: Driver> Ops<D> {
         data: *const c_void,
         len: u8,
     ) -> i32 {
-        // SAFETY: `id` is alive during the call, and is rejected. Its device has its state: before
-        // a device is unregistered, the RDMA CM gives up its identifiers there. `data` is null or
-        // `len` bytes, which are valid for the call.
-        unsafe {
-            let dev = Device::<D>::from_raw((*id).device);
-            errno(Self::request(dev, id).and_then(|conn| conn.reject(dev, bytes(data, len.into()))))
-        }
+        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
+        // unregistered, the RDMA CM gives up its identifiers there. `data` is null or `len` bytes,
+        // which are valid for the call.
+        let (dev, data) = unsafe { (Device::<D>::from_raw((*id).device), bytes(data, len.into())) };
+        // SAFETY: `id` is one of `dev`, and is rejected.
+        let conn = unsafe { Self::request(dev, id) };
+        errno(conn.and_then(|conn| conn.reject(dev, data)))
     }
 
     /// The `iw_create_listen` operation.
@@ -142,19 +148,17 @@ impl<D: Driver> Ops<D> {
         id: *mut bindings::iw_cm_id,
         backlog: i32,
     ) -> i32 {
-        // SAFETY: `id` is alive during the call. Its device has its state: before a device is
-        // unregistered, the RDMA CM gives up its identifiers there. `provider_data` of a listening
-        // identifier is the driver's: only this operation and `iw_destroy_listen`, which comes
-        // later, access it.
-        unsafe {
-            let dev = Device::<D>::from_raw((*id).device);
-            let backlog = backlog.try_into().unwrap_or(0);
-            errno(
-                noio(|| D::Listener::create(dev, &ListenId::new(id), backlog)).map(|listener| {
-                    (*id).provider_data = Arc::into_raw(listener).cast::<c_void>().cast_mut();
-                }),
-            )
-        }
+        // SAFETY: `id` is alive during the call, and `listen` does not outlive that. Its device has
+        // its state: before a device is unregistered, the RDMA CM gives up its identifiers there.
+        let (dev, listen) = unsafe { (Device::<D>::from_raw((*id).device), ListenId::new(id)) };
+        let backlog = backlog.try_into().unwrap_or(0);
+        let made = noio(|| D::Listener::create(dev, &listen, backlog));
+        errno(made.map(|listener| {
+            let listener = Arc::into_raw(listener).cast::<c_void>().cast_mut();
+            // SAFETY: `id` is alive. This field of a listening identifier is the driver's: only
+            // this operation and `iw_destroy_listen`, which comes later, access it.
+            unsafe { (*id).provider_data = listener };
+        }))
     }
 
     /// The `iw_destroy_listen` operation.
@@ -165,16 +169,17 @@ impl<D: Driver> Ops<D> {
     pub(super) unsafe extern "C" fn iw_destroy_listen(id: *mut bindings::iw_cm_id) -> i32 {
         // SAFETY: `id` is alive during the call. Its device has its state: before a device is
         // unregistered, the RDMA CM gives up its identifiers there. `provider_data` is the
-        // reference that `iw_create_listen` has left there, and is taken once; it is null only if
-        // that was never reached.
-        unsafe {
-            let dev = Device::<D>::from_raw((*id).device);
-            let listener = (*id).provider_data.cast::<D::Listener>();
-            (*id).provider_data = ptr::null_mut();
-            if listener.is_null() {
-                return EINVAL.to_errno();
-            }
-            errno(Arc::from_raw(listener).destroy(dev))
+        // driver's, as in `iw_create_listen`.
+        let (dev, listener) = unsafe {
+            let listener = core::mem::replace(&mut (*id).provider_data, ptr::null_mut());
+            (Device::<D>::from_raw((*id).device), listener)
+        };
+        if listener.is_null() {
+            return EINVAL.to_errno();
         }
+        // SAFETY: It is the reference that `iw_create_listen` has left there, and was taken above,
+        // where a second call would find none.
+        let listener = unsafe { Arc::from_raw(listener.cast::<D::Listener>()) };
+        errno(listener.destroy(dev))
     }
 }
