@@ -22,11 +22,12 @@ use rdma_bindings as bindings;
 type Direction = bindings::dma_data_direction;
 
 /// They read and write it: `DMA_BIDIRECTIONAL`.
-// SAFETY: The type is that of a C enumeration, of which 0, this constant, is a value.
+// SAFETY: `Direction` is an integer of 32 bits, or has one as its only field: any such value is one
+// of it. The constant is 0 in C.
 const BOTH_WAYS: Direction = unsafe { core::mem::transmute::<u32, Direction>(0) };
 
 /// They only read it: `DMA_FROM_DEVICE`.
-// SAFETY: As above; this constant is 2.
+// SAFETY: As above. The constant is 2 in C.
 const READ_ONLY: Direction = unsafe { core::mem::transmute::<u32, Direction>(2) };
 
 /// An importer that pins: it needs not be told of moves, and has no use for the memory of devices.
@@ -41,9 +42,23 @@ static IMPORTER: bindings::dma_buf_attach_ops = bindings::dma_buf_attach_ops {
 /// INVARIANT: This object has one.
 struct Buffer(NonNull<bindings::dma_buf>);
 
+impl Buffer {
+    /// Calls `f` with the buffer's lock, and returns its error. Context: sleeping.
+    fn locked(&self, f: impl FnOnce() -> i32) -> Result {
+        // SAFETY: By the type invariant it is a buffer. This thread does not hold its lock, as no
+        // function that a lock is held for takes it.
+        unsafe { bindings::rdma_dma_buf_lock(self.0.as_ptr()) };
+        let ret = f();
+        // SAFETY: This thread has locked it above.
+        unsafe { bindings::rdma_dma_buf_unlock(self.0.as_ptr()) };
+        to_result(ret)
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant there is a reference to put.
+        // SAFETY: By the type invariant there is a reference to put, and the buffer is not used any
+        // more by this object.
         unsafe { bindings::dma_buf_put(self.0.as_ptr()) };
     }
 }
@@ -64,22 +79,17 @@ impl PinnedBuffer {
     /// `device` must stay until this is dropped.
     unsafe fn new(device: *mut bindings::ib_device, buf: Buffer) -> Result<Self> {
         let raw = buf.0.as_ptr();
-        // SAFETY: `raw` is a buffer, and by the contract of this function the device stays. The
-        // operations are static.
+        // SAFETY: By the contract of this function the device is alive, so the field is in it.
+        let dev = unsafe { &raw mut (*device).__bindgen_anon_1.dev };
+        // SAFETY: By its invariant `buf` keeps the buffer. By the contract of this function the
+        // device stays until the attachment is undone. The operations are static, and need no
+        // private pointer.
         let attach = from_err_ptr(unsafe {
-            let dev = (&raw mut (*device).__bindgen_anon_1.dev).cast();
-            bindings::dma_buf_dynamic_attach(raw, dev, &IMPORTER, null_mut())
+            bindings::dma_buf_dynamic_attach(raw, dev.cast(), &IMPORTER, null_mut())
         })?;
-        // SAFETY: The attachment was just made of this buffer, whose lock is held for the call that
-        // wants it.
-        let result = to_result(unsafe {
-            bindings::rdma_dma_buf_lock(raw);
-            let result = bindings::dma_buf_pin(attach);
-            bindings::rdma_dma_buf_unlock(raw);
-            result
-        });
-        if let Err(e) = result {
-            // SAFETY: Nobody else has the attachment.
+        // SAFETY: The attachment is one to this buffer, whose lock is held.
+        if let Err(e) = buf.locked(|| unsafe { bindings::dma_buf_pin(attach) }) {
+            // SAFETY: The attachment is one to this buffer and is not pinned. Nobody else has it.
             unsafe { bindings::dma_buf_detach(raw, attach) };
             return Err(e);
         }
@@ -94,14 +104,14 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         let (raw, attach) = (self.buf.0.as_ptr(), self.attach.as_ptr());
-        // SAFETY: By the type invariant the attachment is one to the buffer, and there is a pin to
-        // undo. The lock is held for the call that wants it. Nobody uses the attachment afterwards.
-        unsafe {
-            bindings::rdma_dma_buf_lock(raw);
-            bindings::dma_buf_unpin(attach);
-            bindings::rdma_dma_buf_unlock(raw);
-            bindings::dma_buf_detach(raw, attach);
-        }
+        let _ = self.buf.locked(|| {
+            // SAFETY: By the type invariant there is a pin to undo. The buffer's lock is held.
+            unsafe { bindings::dma_buf_unpin(attach) };
+            0
+        });
+        // SAFETY: By the type invariant the attachment is one to the buffer, which `buf` keeps. The
+        // pin is undone, and nobody uses the attachment afterwards.
+        unsafe { bindings::dma_buf_detach(raw, attach) };
     }
 }
 
@@ -140,13 +150,13 @@ impl DmaBuf {
         (offset, len): (u64, u64),
         writable: bool,
     ) -> Result<(Self, usize)> {
-        // SAFETY: The function checks the descriptor.
+        // SAFETY: Any number is allowed: the function checks that it stands for such a file.
         let buf = from_err_ptr(unsafe { bindings::dma_buf_get(fd) })?;
         // INVARIANT: The function has returned a reference.
         let buf = Buffer(NonNull::new(buf).ok_or(EBADF)?);
         let raw = buf.0.as_ptr();
         // Before the exporter moves anything for this call.
-        // SAFETY: `raw` is a buffer, whose size does not change, nor do its operations.
+        // SAFETY: `buf` keeps the buffer, whose size does not change, nor do its operations.
         let (size, can_map) = unsafe { ((*raw).size as u64, (*(*raw).ops).vmap.is_some()) };
         if offset.checked_add(len).is_none_or(|end| end > size) {
             return Err(EINVAL);
@@ -154,14 +164,17 @@ impl DmaBuf {
         if !can_map {
             return Err(unsupported());
         }
-        // SAFETY: By the contract of this function.
+        // SAFETY: By the contract of this function the device stays until the result is dropped,
+        // and `pinned` with it, or until this has failed.
         let pinned = unsafe { PinnedBuffer::new(device, buf) }?;
         let mut map: bindings::iosys_map = pin_init::zeroed();
-        // SAFETY: `raw` is a buffer, as `pinned` has a reference. `map` is valid for writes.
+        // SAFETY: `pinned` keeps the buffer, which has this operation and whose lock is not held.
+        // `map` is valid for writes.
         to_result(unsafe { bindings::dma_buf_vmap_unlocked(raw, &mut map) })?;
         if map.is_iomem {
             // The copies of `kext::copy` are for system memory.
-            // SAFETY: The mapping was just made.
+            // SAFETY: `pinned` keeps the buffer, of which `map` is a mapping that was made above.
+            // Nobody uses it.
             unsafe { bindings::dma_buf_vunmap_unlocked(raw, &mut map) };
             return Err(unsupported());
         }
@@ -175,10 +188,10 @@ impl DmaBuf {
             true => BOTH_WAYS,
             false => READ_ONLY,
         };
-        // SAFETY: `raw` is a buffer, see above.
+        // SAFETY: `this` keeps the buffer, whose lock is not held.
         to_result(unsafe { bindings::dma_buf_begin_cpu_access(raw, direction) })?;
         this.begun = Some(direction);
-        // SAFETY: By the type invariant `map` has `vaddr`.
+        // SAFETY: By the type invariant the mapping is of system memory, so the union has `vaddr`.
         let base = unsafe { this.map.__bindgen_anon_1.vaddr } as usize;
         let addr = base.checked_add(offset.try_into()?).ok_or(EINVAL)?;
         Ok((this, addr))
@@ -188,13 +201,14 @@ impl DmaBuf {
 impl Drop for DmaBuf {
     fn drop(&mut self) {
         let raw = self.pinned.buf.0.as_ptr();
-        // SAFETY: `pinned` has a reference to the buffer. By the type invariant `map` is a mapping
-        // of it, which nobody uses any more: its users have borrowed this object.
-        unsafe {
-            if let Some(direction) = self.begun {
-                bindings::dma_buf_end_cpu_access(raw, direction);
-            }
-            bindings::dma_buf_vunmap_unlocked(raw, &mut self.map);
+        if let Some(direction) = self.begun {
+            // SAFETY: `pinned` keeps the buffer, whose lock is not held. The access has begun in
+            // `map`, with this direction. Nobody accesses the memory any more, as all who do have
+            // borrowed this object.
+            unsafe { bindings::dma_buf_end_cpu_access(raw, direction) };
         }
+        // SAFETY: `pinned` keeps the buffer, whose lock is not held. By the type invariant `map` is
+        // a mapping of it, which nobody uses any more.
+        unsafe { bindings::dma_buf_vunmap_unlocked(raw, &mut self.map) };
     }
 }

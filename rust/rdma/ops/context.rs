@@ -23,13 +23,18 @@ impl<D: Driver> Ops<D> {
         udata: *mut bindings::ib_udata,
     ) -> i32 {
         // SAFETY: The core has set the `device` of the context that it creates. `udata` is that of
-        // the verb in progress. The state is initialised once, and before its first use.
-        let result = unsafe {
-            let dev = Device::<D>::from_raw((*context).device);
-            let mut udata = Udata::without_context(udata);
-            D::Context::alloc(dev, &mut udata).map(|data| ContextObject::<D>::init(context, data))
+        // the verb in progress.
+        let (dev, mut udata) = unsafe {
+            (
+                Device::<D>::from_raw((*context).device),
+                Udata::without_context(udata),
+            )
         };
-        errno(result)
+        errno(D::Context::alloc(dev, &mut udata).map(|data| {
+            // SAFETY: `context` is being created by the core, which has allocated as many bytes as
+            // asked for.
+            unsafe { ContextObject::<D>::init(context, data) };
+        }))
     }
 
     /// The `dealloc_ucontext` operation.
@@ -62,16 +67,17 @@ impl<D: Driver> Ops<D> {
         pd: *mut bindings::ib_pd,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
+        let is_kernel = udata.is_null();
         // SAFETY: The core has set the `device` of the protection domain that it creates. `udata`
-        // is null or that of the verb in progress. The state is initialised once, and before its
-        // first use.
-        let result = unsafe {
-            let dev = Device::<D>::from_raw((*pd).device);
-            let mut data = Udata::new(udata, None);
-            noio_if(udata.is_null(), || D::Pd::alloc(dev, data.as_mut()))
-                .map(|data| PdObject::<D>::init(pd, data))
-        };
-        errno(result)
+        // is null or that of the verb in progress.
+        let (dev, mut udata) =
+            unsafe { (Device::<D>::from_raw((*pd).device), Udata::new(udata, None)) };
+        let made = noio_if(is_kernel, || D::Pd::alloc(dev, udata.as_mut()));
+        errno(made.map(|data| {
+            // SAFETY: `pd` is being created by the core, which has allocated as many bytes as asked
+            // for.
+            unsafe { PdObject::<D>::init(pd, data) };
+        }))
     }
 
     /// The `dealloc_pd` operation.

@@ -23,18 +23,18 @@ impl<D: Driver> Ops<D> {
         attr: *mut bindings::ib_device_attr,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
-        // SAFETY: `udata` is null or that of the verb in progress, `dev` has its state, and `attr`
-        // is valid for writes, and nobody else uses it. The library neither sends data nor gets
-        // any. The driver's module stays while it has a device.
-        unsafe {
-            let ret = bindings::ib_no_udata_io(udata);
-            if ret != 0 {
-                return ret;
-            }
-            D::limits(Device::<D>::from_raw(dev)).store(&mut *attr);
-            if (*attr).fw_ver == 0 {
-                (*attr).fw_ver = bindings::rdma_module_version(dev, ptr::null_mut());
-            }
+        // The library neither sends data nor gets any.
+        // SAFETY: `udata` is null or that of the verb in progress.
+        let ret = unsafe { bindings::ib_no_udata_io(udata) };
+        if ret != 0 {
+            return ret;
+        }
+        // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
+        let (device, attr) = unsafe { (Device::<D>::from_raw(dev), &mut *attr) };
+        D::limits(device).store(attr);
+        if attr.fw_ver == 0 {
+            // SAFETY: `dev` is valid, and its driver's module stays while it has a device.
+            attr.fw_ver = unsafe { bindings::rdma_module_version(dev, ptr::null_mut()) };
         }
         0
     }
@@ -64,9 +64,8 @@ impl<D: Driver> Ops<D> {
         attr: *mut bindings::ib_port_attr,
     ) -> i32 {
         // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
-        let result =
-            unsafe { D::query_port(Device::<D>::from_raw(dev)).map(|port| port.store(&mut *attr)) };
-        errno(result)
+        let (dev, attr) = unsafe { (Device::<D>::from_raw(dev), &mut *attr) };
+        errno(D::query_port(dev).map(|port| port.store(attr)))
     }
 
     /// The `get_port_immutable` operation.
@@ -80,13 +79,11 @@ impl<D: Driver> Ops<D> {
         immutable: *mut bindings::ib_port_immutable,
     ) -> i32 {
         // SAFETY: `dev` has its state. `immutable` is valid for writes, and nobody else uses it.
-        let result = unsafe {
-            D::query_port(Device::<D>::from_raw(dev)).map(|port| {
-                (*immutable).gid_tbl_len = port.gid_tbl_len.try_into().unwrap_or(1);
-                (*immutable).core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
-            })
-        };
-        errno(result)
+        let (dev, immutable) = unsafe { (Device::<D>::from_raw(dev), &mut *immutable) };
+        errno(D::query_port(dev).map(|port| {
+            immutable.gid_tbl_len = port.gid_tbl_len.try_into().unwrap_or(1);
+            immutable.core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
+        }))
     }
 
     /// The `query_gid` operation.
@@ -103,10 +100,10 @@ impl<D: Driver> Ops<D> {
         let Ok(index) = index.try_into() else {
             return EINVAL.to_errno();
         };
-        // SAFETY: `dev` has its state, and `gid` is valid for writes.
-        let result =
-            unsafe { D::query_gid(Device::<D>::from_raw(dev), index).map(|raw| (*gid).raw = raw) };
-        errno(result)
+        // SAFETY: `dev` has its state.
+        let raw = D::query_gid(unsafe { Device::<D>::from_raw(dev) }, index);
+        // SAFETY: `gid` is valid for writes. Each field of the union is as long as all of it.
+        errno(raw.map(|raw| unsafe { (*gid).raw = raw }))
     }
 
     /// The `alloc_hw_port_stats` operation.
@@ -173,15 +170,16 @@ impl<D: Driver> Ops<D> {
         _port: u32,
         _index: i32,
     ) -> i32 {
-        // SAFETY: `dev` has its state. `stats` comes from `alloc_hw_port_stats`, and has room for
-        // `num_counters` values. The caller has the lock of the structure, or has not published it
-        // yet: nobody else uses the values.
-        unsafe {
-            let num = (*stats).num_counters;
+        // SAFETY: `stats` comes from `alloc_hw_port_stats`, and has room for `num_counters` values.
+        // The caller has the lock of the structure, or has not published it yet: nobody else uses
+        // the values.
+        let values = unsafe {
             let values = (&raw mut (*stats).value).cast::<u64>();
-            let values = slice::from_raw_parts_mut(values, num as usize);
-            D::port_stats(Device::<D>::from_raw(dev), values);
-            num
-        }
+            slice::from_raw_parts_mut(values, (*stats).num_counters as usize)
+        };
+        // SAFETY: `dev` has its state.
+        D::port_stats(unsafe { Device::<D>::from_raw(dev) }, values);
+        // CAST: It is a C int.
+        values.len() as i32
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     span::KernelMemory,
     udata::Udata,
 };
-use kernel::{error::from_err_ptr, prelude::*};
+use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
 use kext::noio::noio;
 use rdma_bindings as bindings;
 
@@ -35,6 +35,23 @@ impl<D: Driver> Ops<D> {
         result.unwrap_or_else(Error::to_ptr)
     }
 
+    /// The device and the driver's part of the domain that a region is made in.
+    ///
+    /// # Safety
+    ///
+    /// `pd` must have been created, and must not be destroyed during `'a`. The consumer sees to
+    /// that for the time of a region's creation; for a process the core does, by its locks.
+    unsafe fn parent<'a>(pd: *mut bindings::ib_pd) -> (&'a Device<D>, &'a Arc<D::Pd>) {
+        // SAFETY: By the contract of this function `pd` has its state. Its device has one, too, as
+        // it has objects.
+        unsafe {
+            (
+                Device::<D>::from_raw((*pd).device),
+                PdObject::<D>::state(pd),
+            )
+        }
+    }
+
     /// The `get_dma_mr` operation.
     ///
     /// # Safety
@@ -44,22 +61,13 @@ impl<D: Driver> Ops<D> {
         pd: *mut bindings::ib_pd,
         access: i32,
     ) -> *mut bindings::ib_mr {
-        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
-        // meanwhile. The core asks for such a region for a kernel consumer's protection domain
-        // only, which the token requires.
-        unsafe {
-            Self::mr(
-                noio(|| {
-                    D::Mr::of_kernel(
-                        Device::<D>::from_raw((*pd).device),
-                        PdObject::<D>::state(pd),
-                        Access::from_bits(access as u32),
-                        KernelMemory::new(),
-                    )
-                }),
-                Consumer::Kernel,
-            )
-        }
+        // SAFETY: By the contract of `get_dma_mr`.
+        let (dev, pd) = unsafe { Self::parent(pd) };
+        let access = Access::from_bits(access as u32);
+        // SAFETY: The core asks for such a region for a kernel consumer's protection domain only.
+        let memory = unsafe { KernelMemory::new() };
+        let made = noio(|| D::Mr::of_kernel(dev, pd, access, memory));
+        Self::mr(made, Consumer::Kernel)
     }
 
     /// The `reg_user_mr` operation.
@@ -79,30 +87,21 @@ impl<D: Driver> Ops<D> {
         if !dmah.is_null() {
             return unsupported().to_ptr();
         }
-        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
-        // meanwhile. `udata` is null or that of the verb in progress.
-        unsafe {
-            let Some(mut udata) = Udata::new(udata, None) else {
-                return unsupported().to_ptr();
-            };
-            let device = (*pd).device;
-            let request = UserMr {
-                start,
-                length,
-                iova,
-                access: Access::from_bits(access as u32),
-                device,
-            };
-            Self::mr(
-                D::Mr::of_process(
-                    Device::<D>::from_raw(device),
-                    PdObject::<D>::state(pd),
-                    &request,
-                    &mut udata,
-                ),
-                Consumer::Process,
-            )
-        }
+        // SAFETY: `udata` is null or that of the verb in progress.
+        let Some(mut udata) = (unsafe { Udata::new(udata, None) }) else {
+            return unsupported().to_ptr();
+        };
+        // SAFETY: By the contract of `reg_user_mr`.
+        let (dev, pd) = unsafe { Self::parent(pd) };
+        let request = UserMr {
+            start,
+            length,
+            iova,
+            access: Access::from_bits(access as u32),
+            device: dev.as_raw(),
+        };
+        let made = D::Mr::of_process(dev, pd, &request, &mut udata);
+        Self::mr(made, Consumer::Process)
     }
 
     /// The `reg_user_mr_dmabuf` operation.
@@ -123,25 +122,17 @@ impl<D: Driver> Ops<D> {
         if !dmah.is_null() {
             return unsupported().to_ptr();
         }
-        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
-        // meanwhile.
-        let new = unsafe {
-            let device = (*pd).device;
-            let request = DmaBufMr {
-                offset,
-                length,
-                iova,
-                access: Access::from_bits(access as u32),
-                fd,
-                device,
-            };
-            let made = D::Mr::of_dma_buf(
-                Device::<D>::from_raw(device),
-                PdObject::<D>::state(pd),
-                &request,
-            );
-            Self::mr(made, Consumer::Process)
+        // SAFETY: By the contract of `reg_user_mr_dmabuf`.
+        let (dev, pd) = unsafe { Self::parent(pd) };
+        let request = DmaBufMr {
+            offset,
+            length,
+            iova,
+            access: Access::from_bits(access as u32),
+            fd,
+            device: dev.as_raw(),
         };
+        let new = Self::mr(D::Mr::of_dma_buf(dev, pd, &request), Consumer::Process);
         if from_err_ptr(new).is_ok() {
             // The core sets these for other regions of processes, but not here.
             // SAFETY: The region is new, and nobody else has it yet.
@@ -177,34 +168,32 @@ impl<D: Driver> Ops<D> {
         });
         let access = has(bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS)
             .then_some(Access::from_bits(access as u32));
+        // SAFETY: `pd` is the domain that the region is to be in, which is its own if it does not
+        // change. The core has locked it against its destruction.
+        let (dev, pd) = unsafe { Self::parent(pd) };
         // SAFETY: `mr` comes from `MrObject::create`, and the core has locked it against its
-        // destruction. `pd` is the domain that the region is to be in, which is its own if it does
-        // not change. It has its state and its device: it was created, and is not destroyed
-        // meanwhile.
-        unsafe {
-            let device = (*pd).device;
-            let request = Rereg {
-                memory,
-                access,
-                device,
-            };
-            let made = MrObject::<D>::data(mr).rereg(
-                Device::<D>::from_raw(device),
-                PdObject::<D>::state(pd),
-                &request,
-            );
+        // destruction.
+        let data = unsafe { MrObject::<D>::data(mr) };
+        let request = Rereg {
+            memory,
+            access,
+            device: dev.as_raw(),
+        };
+        let new = Self::mr(data.rereg(dev, pd, &request), Consumer::Process);
+        if from_err_ptr(new).is_ok() {
             let (iova, length) = match memory {
                 Some(memory) => (memory.iova, memory.length),
-                None => ((*mr).iova, (*mr).length),
+                // SAFETY: `mr` is locked, see above.
+                None => unsafe { ((*mr).iova, (*mr).length) },
             };
-            let new = Self::mr(made, Consumer::Process);
             // The core sets these for a region that a process registers, but not here.
-            if from_err_ptr(new).is_ok() {
+            // SAFETY: The region is new, and nobody else has it yet.
+            unsafe {
                 (*new).iova = iova;
                 (*new).length = length;
             }
-            new
         }
+        new
     }
 
     /// The `alloc_mr` operation.
@@ -220,21 +209,10 @@ impl<D: Driver> Ops<D> {
         let Some(mr_type) = MrType::from_c(mr_type) else {
             return unsupported().to_ptr();
         };
-        // SAFETY: `pd` has its state and its device: it was created, and is not destroyed
-        // meanwhile.
-        unsafe {
-            Self::mr(
-                noio(|| {
-                    D::Mr::alloc(
-                        Device::<D>::from_raw((*pd).device),
-                        PdObject::<D>::state(pd),
-                        mr_type,
-                        max,
-                    )
-                }),
-                Consumer::Kernel,
-            )
-        }
+        // SAFETY: By the contract of `alloc_mr`.
+        let (dev, pd) = unsafe { Self::parent(pd) };
+        let made = noio(|| D::Mr::alloc(dev, pd, mr_type, max));
+        Self::mr(made, Consumer::Kernel)
     }
 
     /// The `map_mr_sg` operation.
@@ -269,11 +247,10 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `mr` comes from `MrObject::create`: the core got it from the list of resources,
         // where it is from the end of its creation on. It holds a reference to the entry there, for
-        // whose end the destruction waits before it calls `dereg_mr`. The core is writing `msg`.
-        errno(unsafe {
-            let data = MrObject::<D>::data(mr);
-            Details::write(msg, |details| data.describe(details))
-        })
+        // whose end the destruction waits before it calls `dereg_mr`.
+        let data = unsafe { MrObject::<D>::data(mr) };
+        // SAFETY: The core is writing `msg`.
+        errno(unsafe { Details::write(msg, |details| data.describe(details)) })
     }
 
     /// The `dereg_mr` operation.
