@@ -6,7 +6,7 @@
 //! Everything that the `kernel` crate binds is re-exported, so that a C type has one Rust type.
 //! Where that crate only declares a structure, the definition here shadows the declaration.
 //!
-//! Only the crates `net` and `rdma` may use this one.
+//! Only the crates `kext`, `net` and `rdma` may use this one.
 
 #![allow(
     clippy::all,

@@ -3,8 +3,9 @@
 //! Copies between private memory and memory that others may change meanwhile; checksums.
 //!
 //! Rust gives no meaning to a plain access that races with another. So C functions, which the Rust
-//! compiler does not see, make the copies. The private buffer gets some bytes that were there, and
-//! no access is repeated, split or left out. Checksums are always taken of the private side.
+//! compiler does not see, make the copies, in accesses of any size and order, some perhaps twice.
+//! Each byte of the target gets a value that the byte of the source had during the copy. Private
+//! copies do not change any more: callers judge those, and checksums are taken of them.
 
 use core::ffi::c_void;
 use kernel::prelude::*;

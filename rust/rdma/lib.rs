@@ -15,8 +15,8 @@
 //!
 //! A module creates [`kext::Core`] before anything else of this crate, and drops it last.
 //!
-//! Only this crate and `net` name raw C (through `rdma_bindings`). [`compat`] has the differences
-//! between the supported kernels.
+//! Only this crate, `kext` and `net` name raw C (through `rdma_bindings`). [`compat`] has the
+//! differences between the supported kernels.
 
 #[allow(dead_code)]
 const __LOG_PREFIX: &[u8] = b"rust_rdma\0";
