@@ -28,7 +28,7 @@ use super::{
     timeout, Close, Lost, User,
 };
 use crate::transport::Transport;
-use core::mem::replace;
+use core::mem::take;
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
 use rdma::{CmId, ConnInfo};
@@ -74,10 +74,11 @@ pub(super) struct Linger<U: User> {
     rest: Option<KBox<TxBatch>>,
     /// Our FIN is with TCP.
     fin: bool,
-    /// How often the FIN was tried in vain.
+    /// The time-out for which the timer runs: [`timeout::LINGER`], or [`timeout::SEND_AGAIN`]; 0 if
+    /// it is over.
+    wait: u32,
+    /// How often the shorter one was over.
     tries: u32,
-    /// The timer runs for the next try of the FIN.
-    trying: bool,
     eof: bool,
     acked: u64,
     again: u32,
@@ -99,8 +100,8 @@ pub(super) fn linger<U: User>(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) ->
     let stage = Linger {
         rest,
         fin,
+        wait: timeout::LINGER,
         tries: 0,
-        trying: false,
         eof: false,
         acked,
         again: timeout::LINGERS,
@@ -122,54 +123,73 @@ impl<U: User> Linger<U> {
         if events.any(Events::SOCKET) && !conn.transport().works_in_callback() {
             conn.discard();
         }
-        if events.any(Events::TIMEOUT) && self.trying {
-            self.tries += 1;
-            if self.tries < timeout::LINGER / timeout::FIN_AGAIN {
-                return self.go_on(conn);
-            }
-            self.tries = 0;
-        }
         if events.any(Events::TIMEOUT) {
-            let acked = conn.socket().bytes_acked();
-            if acked <= self.acked || self.again == 0 {
-                return drop_unknown(conn);
+            const TRIES: u32 = timeout::LINGER / timeout::SEND_AGAIN;
+            self.tries = match take(&mut self.wait) {
+                timeout::SEND_AGAIN => self.tries + 1,
+                _ => TRIES,
+            };
+            if self.tries >= TRIES {
+                self.tries = 0;
+                let acked = conn.socket().bytes_acked();
+                if acked <= self.acked || self.again == 0 {
+                    return drop_unknown(conn);
+                }
+                self.acked = acked;
+                self.again -= 1;
             }
-            self.acked = acked;
-            self.again -= 1;
-            conn.set_timeout(timeout::LINGER);
         }
         self.go_on(conn)
     }
 
-    /// Sends as much of the rest as there is room for, and the FIN behind it. The connection is
-    /// over when both FINs are there.
+    /// Goes on sending. The connection is over when both FINs are there.
     fn go_on(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
+        let Ok(progress) = self.send(conn) else {
+            return drop_unknown(conn);
+        };
+        if self.eof && self.fin {
+            conn.leave();
+            return Stage::Closed;
+        }
+        let wait = match progress {
+            Progress::Polls => timeout::SEND_AGAIN,
+            Progress::Waits => timeout::LINGER,
+        };
+        // Otherwise the time goes on, whatever the peer sends.
+        if self.wait != wait {
+            self.wait = wait;
+            conn.set_timeout(wait);
+        }
+        Stage::Linger(self)
+    }
+
+    /// Sends as much of the rest as there is room for, and the FIN behind it. Errors: the
+    /// connection is gone.
+    fn send(&mut self, conn: &Arc<Conn<U>>) -> Result<Progress> {
         if let Some(rest) = &mut self.rest {
             while !rest.is_empty() {
-                match conn.socket().send_batch(rest) {
-                    Ok(Sent::Bytes(n)) => rest.consume(n),
-                    Ok(Sent::WouldBlock) => return Stage::Linger(self),
-                    Err(_) => return drop_unknown(conn),
+                match conn.socket().send_batch(rest)? {
+                    Sent::Bytes(n) => rest.consume(n),
+                    Sent::WouldBlock if conn.transport().has_room() => return Ok(Progress::Polls),
+                    Sent::WouldBlock => return Ok(Progress::Waits),
                 }
             }
             self.rest = None;
         }
-        if !self.fin {
-            self.fin = conn.send_fin();
-            // Without TLS it is sent at once, and the time goes on.
-            let tried = replace(&mut self.trying, !self.fin);
-            match self.fin {
-                true if tried => conn.set_timeout(timeout::LINGER),
-                true => {}
-                false => conn.set_timeout(timeout::FIN_AGAIN),
-            }
-        }
-        if !self.fin || !self.eof {
-            return Stage::Linger(self);
-        }
-        conn.leave();
-        Stage::Closed
+        self.fin = self.fin || conn.send_fin();
+        Ok(match self.fin {
+            true => Progress::Waits,
+            false => Progress::Polls,
+        })
     }
+}
+
+/// What a connection that lingers waits for.
+enum Progress {
+    /// An event: TCP has room, or the peer's FIN is there.
+    Waits,
+    /// What nobody tells of: TCP has no memory, or no room for what TLS sends before the FIN.
+    Polls,
 }
 
 /// Resets a connection whose end nobody has to be told of. Context: sleeping.

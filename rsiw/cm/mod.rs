@@ -162,8 +162,9 @@ mod timeout {
     /// For the peer to acknowledge some of the last data: a Terminate, a rejection, or data that
     /// TCP still has of a queue pair that is gone.
     pub(super) const LINGER: u32 = 5_000;
-    /// Before the FIN is tried again, for which TCP had no room behind the last records of TLS.
-    pub(super) const FIN_AGAIN: u32 = 20;
+    /// Before something is sent again for which TCP had no memory, or the FIN, for which it had no
+    /// room behind the last records of TLS.
+    pub(super) const SEND_AGAIN: u32 = 20;
     /// How often [`LINGER`] is extended at the most.
     pub(super) const LINGERS: u32 = 12;
     /// For a Terminate to find room in the send buffer.

@@ -337,7 +337,7 @@ impl<U: User> Draining<U> {
             };
             let tried = self
                 .fin
-                .is_none_or(|tries| tries >= most / timeout::FIN_AGAIN);
+                .is_none_or(|tries| tries >= most / timeout::SEND_AGAIN);
             let expired = self.faulted || tried;
             if expired && (acked <= self.acked || leaving) {
                 return timed_out(conn, &self.established);
@@ -356,7 +356,7 @@ impl<U: User> Draining<U> {
         };
         if !conn.send_fin() {
             self.fin = Some(tries.saturating_add(1));
-            conn.set_timeout(timeout::FIN_AGAIN);
+            conn.set_timeout(timeout::SEND_AGAIN);
             return Stage::Draining(self);
         }
         if self.peer_done {

@@ -37,6 +37,8 @@ struct key;
  *	on the socket
  * @busy: the socket lock's holder is using the socket; written under that lock
  * @missed: data_ready was called while @busy; written under the socket lock
+ * @acked: tp->bytes_acked when TCP called write_space last, or when the hooks
+ *	were attached; written under the socket lock
  *
  * All four are called with BH disabled and sk_callback_lock read-held. The
  * saved_ members belong to socket.c: the callbacks that the socket had before.
@@ -48,6 +50,7 @@ struct ksock_hooks {
 	void (*error_report)(struct ksock_hooks *hooks, int err);
 	bool busy;
 	bool missed;
+	u64 acked;
 	void (*saved_data_ready)(struct sock *sk);
 	void (*saved_write_space)(struct sock *sk);
 	void (*saved_state_change)(struct sock *sk);

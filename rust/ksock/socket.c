@@ -258,7 +258,18 @@ static void ksock_write_space(struct sock *sk)
 	if (hooks) {
 		/* This clears SOCK_NOSPACE if there is room, so look first. */
 		bool writable = sk_stream_is_writeable(sk);
+		u64 acked = tcp_sk(sk)->bytes_acked;
 
+		/*
+		 * TCP also calls this out of a send that has found no memory
+		 * while nothing was queued. There is no more room than the
+		 * sender knows of, and it would try again at once, without
+		 * end. A queue that has become empty since the last call was
+		 * acknowledged.
+		 */
+		if (acked == hooks->acked && tcp_rtx_and_write_queues_empty(sk))
+			writable = false;
+		hooks->acked = acked;
 		hooks->saved_write_space(sk);
 		if (writable)
 			hooks->write_space(hooks);
@@ -316,6 +327,7 @@ static void ksock_save(struct sock *sk, struct ksock_hooks *hooks)
 	hooks->saved_write_space = sk->sk_write_space;
 	hooks->saved_state_change = sk->sk_state_change;
 	hooks->saved_error_report = sk->sk_error_report;
+	hooks->acked = tcp_sk(sk)->bytes_acked;
 	__rcu_assign_sk_user_data_with_flags(sk, hooks, SK_USER_DATA_NOCOPY);
 }
 

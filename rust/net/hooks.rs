@@ -74,18 +74,9 @@ impl<T> Hooks<T> {
     fn new(target: Arc<T>) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
-                raw: bindings::ksock_hooks {
-                    data_ready: None,
-                    write_space: None,
-                    state_change: None,
-                    error_report: None,
-                    busy: false,
-                    missed: false,
-                    saved_data_ready: None,
-                    saved_write_space: None,
-                    saved_state_change: None,
-                    saved_error_report: None,
-                },
+                // SAFETY: All zeroes is a valid `ksock_hooks`: it has integers, raw pointers, and
+                // optional function pointers.
+                raw: unsafe { core::mem::zeroed() },
                 free: Self::free,
                 target,
             },
