@@ -21,6 +21,7 @@
 
 #include <linux/bvec.h>
 #include <linux/net.h>
+#include <linux/timer.h>
 #include <linux/types.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
@@ -39,6 +40,8 @@ struct key;
  * @missed: data_ready was called while @busy; written under the socket lock
  * @acked: tp->bytes_acked when TCP called write_space last, or when the hooks
  *	were attached; written under the socket lock
+ * @again: calls data_ready in a while
+ * @sk: the socket, for @again
  *
  * All four are called with BH disabled and sk_callback_lock read-held. The
  * saved_ members belong to socket.c: the callbacks that the socket had before.
@@ -51,6 +54,8 @@ struct ksock_hooks {
 	bool busy;
 	bool missed;
 	u64 acked;
+	struct timer_list again;
+	struct sock *sk;
 	void (*saved_data_ready)(struct sock *sk);
 	void (*saved_write_space)(struct sock *sk);
 	void (*saved_state_change)(struct sock *sk);

@@ -249,6 +249,34 @@ void rust_helper_ksock_look_again(struct sock *sk)
 	ksock_data_ready(sk);
 }
 
+#define KSOCK_AGAIN (HZ / 50)
+
+static void ksock_again(struct timer_list *timer)
+{
+	struct ksock_hooks *hooks = timer_container_of(hooks, timer, again);
+	struct sock *sk = hooks->sk;
+
+	bh_lock_sock(sk);
+	if (sock_owned_by_user(sk))
+		mod_timer(timer, jiffies + KSOCK_AGAIN);
+	else
+		ksock_data_ready(sk);
+	bh_unlock_sock(sk);
+}
+
+/* Has data_ready called in a while, if there are hooks. Call this with the socket locked. */
+static void ksock_look_later(struct sock *sk)
+{
+	struct ksock_hooks *hooks;
+
+	sock_owned_by_me(sk);
+	read_lock_bh(&sk->sk_callback_lock);
+	hooks = ksock_hooks(sk);
+	if (hooks)
+		mod_timer(&hooks->again, jiffies + KSOCK_AGAIN);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
 static void ksock_write_space(struct sock *sk)
 {
 	struct ksock_hooks *hooks;
@@ -328,6 +356,8 @@ static void ksock_save(struct sock *sk, struct ksock_hooks *hooks)
 	hooks->saved_state_change = sk->sk_state_change;
 	hooks->saved_error_report = sk->sk_error_report;
 	hooks->acked = tcp_sk(sk)->bytes_acked;
+	hooks->sk = sk;
+	timer_setup(&hooks->again, ksock_again, 0);
 	__rcu_assign_sk_user_data_with_flags(sk, hooks, SK_USER_DATA_NOCOPY);
 }
 
@@ -366,7 +396,8 @@ int rust_helper_ksock_attach_listener(struct sock *sk,
 
 /*
  * With the write lock held no callback is running, and those that begin later
- * find no hooks: the caller may free them on return.
+ * find no hooks. The timer, which is set under the socket lock, is not set again:
+ * the caller may free them on return.
  */
 void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 {
@@ -377,6 +408,7 @@ void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 	sk->sk_error_report = hooks->saved_error_report;
 	rcu_assign_sk_user_data(sk, NULL);
 	write_unlock_bh(&sk->sk_callback_lock);
+	timer_shutdown_sync(&hooks->again);
 }
 
 /*

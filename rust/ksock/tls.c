@@ -209,8 +209,27 @@ int rust_helper_ksock_tls_close_notify(struct sock *sk)
 }
 
 /*
+ * Nothing can be read. TLS may have had no memory for a record that has come: its
+ * work tries again, and then calls the data_ready from before TLS, which is not
+ * ours. So ours is called in a while, by which time the work may have the record.
+ * Call it with the socket locked, for which the work waits.
+ */
+static void ksock_tls_nothing_read(struct sock *sk)
+{
+	struct tls_context *tls = ksock_tls(sk);
+	struct tls_strparser *parser;
+
+	if (!tls || tls->rx_conf == TLS_BASE)
+		return;
+	parser = &tls_sw_ctx_rx(tls)->strp;
+	if (READ_ONCE(parser->msg_ready) || work_busy(&parser->work))
+		ksock_look_later(sk);
+}
+
+/*
  * Receives octets of one record, and tells its type. Returns 0 at the FIN.
- * -EKEYEXPIRED: the peer has changed its key.
+ * -EAGAIN: nothing has come; data_ready follows. -EKEYEXPIRED: the peer has
+ * changed its key.
  */
 int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
 {
@@ -228,6 +247,11 @@ int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *t
 
 	ret = kernel_recvmsg(sock, &msg, &vec, 1, len, msg.msg_flags);
 	*type = ret > 0 ? tls_get_record_type(sock->sk, &u.cmsg) : 0;
+	if (ret == -EAGAIN) {
+		lock_sock(sock->sk);
+		ksock_tls_nothing_read(sock->sk);
+		release_sock(sock->sk);
+	}
 	return ret;
 }
 
@@ -235,7 +259,8 @@ int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *t
  * As ksock_read(), but one call takes the octets of at least one record. The
  * caller has locked the socket as a process, and has it read again while this
  * returns more than 0. 0: the FIN, or, if @stopped, @chunk has had enough.
- * -EAGAIN: nothing has come. -EINVAL: the next record is not of data.
+ * -EAGAIN: nothing has come; data_ready follows. -EINVAL: the next record is not
+ * of data.
  */
 int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
 			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
@@ -248,6 +273,8 @@ int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
 	desc.arg.data = &reader;
 	ret = READ_ONCE(sk->sk_socket->ops)->read_sock(sk, &desc, ksock_read_skb);
 	*stopped = !desc.count;
+	if (ret == -EAGAIN)
+		ksock_tls_nothing_read(sk);
 	return ret;
 }
 

@@ -28,7 +28,8 @@ use kernel::{
 ///
 /// [`TcpSocket`]: crate::TcpSocket
 pub trait SockCallbacks: Send + Sync + 'static {
-    /// Data or the peer's FIN has arrived. The socket lock is held, as `sk` proves.
+    /// Data or the peer's FIN has arrived, or can be read now. The socket lock is held, as `sk`
+    /// proves.
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock);
 
     /// The send buffer has a useful amount of room again, after a send found none.
