@@ -220,6 +220,7 @@ static void ksock_data_ready(struct sock *sk)
 	struct ksock_hooks *hooks;
 
 	trace_sk_data_ready(sk);
+	sock_owned_by_me(sk);
 
 	read_lock_bh(&sk->sk_callback_lock);
 	hooks = ksock_hooks(sk);
@@ -280,6 +281,8 @@ static void ksock_look_later(struct sock *sk)
 static void ksock_write_space(struct sock *sk)
 {
 	struct ksock_hooks *hooks;
+
+	sock_owned_by_me(sk);
 
 	read_lock_bh(&sk->sk_callback_lock);
 	hooks = ksock_hooks(sk);
@@ -366,6 +369,7 @@ int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
 {
 	int ret = -EBUSY;
 
+	sock_owned_by_me(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	if (!sk->sk_user_data) {
 		ksock_save(sk, hooks);
@@ -401,6 +405,7 @@ int rust_helper_ksock_attach_listener(struct sock *sk,
  */
 void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 {
+	sock_owned_by_me(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	sk->sk_data_ready = hooks->saved_data_ready;
 	sk->sk_write_space = hooks->saved_write_space;

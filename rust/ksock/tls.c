@@ -24,6 +24,17 @@ int rust_helper_ksock_give_file(struct socket *sock, const char *peer)
 	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, O_CLOEXEC, peer));
 }
 
+/* For the owner of a socket: keeps the sock longer than the socket. */
+void rust_helper_ksock_hold(struct sock *sk)
+{
+	sock_hold(sk);
+}
+
+void rust_helper_ksock_put(struct sock *sk)
+{
+	sock_put(sk);
+}
+
 /* The one place where sockets end. The file may stay if a process has it, too. */
 void rust_helper_ksock_release(struct socket *sock)
 {

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/net/handshake.h`](srctree/include/net/handshake.h).
 
-use crate::{bindings, errno, name::common_name, Keyring, TcpSocket};
+use crate::{bindings, errno, name::common_name, sock_ref::SockRef, Keyring, TcpSocket};
 use core::{
     fmt::{self, Write},
     format_args,
@@ -21,7 +21,7 @@ use kernel::{
 
 /// The owner of a socket on which a handshake is made.
 pub trait HandshakeOwner: Send + Sync + 'static {
-    /// The socket.
+    /// The socket. A [`Handshake`] is of the one that this names when it starts.
     fn socket(&self) -> &TcpSocket;
 
     /// The handshake has ended: [`Handshake::outcome`] has the result. Called once at the most, in
@@ -156,6 +156,8 @@ impl fmt::Display for Identity {
 #[pin_data]
 struct Pending<T: HandshakeOwner> {
     owner: Arc<T>,
+    /// The socket's.
+    sk: SockRef,
     outcome: SetOnce<Result<Identity>>,
     /// The peer's address in words.
     name: CString,
@@ -177,7 +179,7 @@ impl<T: HandshakeOwner> Pending<T> {
     /// Who the peer is whose key has that number.
     fn identity(&self, key: c_int) -> Result<Identity> {
         if let Some((keyring, server)) = &self.keys {
-            return keyring.identity(key, self.owner.socket(), *server);
+            return keyring.identity(key, &self.sk, *server);
         }
         // A client may show no certificate, and tlshd takes no offence.
         if key == 0 {
@@ -198,32 +200,42 @@ impl<T: HandshakeOwner> Pending<T> {
 pub struct Handshake<T: HandshakeOwner>(Pin<KBox<Pending<T>>>);
 
 impl<T: HandshakeOwner> Handshake<T> {
-    /// Asks tlshd for a handshake on the socket of `owner`. It has to be connected, to have a file
-    /// ([`TcpSocket::with_file`]), and no callbacks of this crate. tlshd gives up after `ms`
-    /// milliseconds; whether it does is up to it, so the owner needs a time limit of its own.
+    /// Asks tlshd for a handshake on the socket of `owner`. It has to be connected, and to have a
+    /// file ([`TcpSocket::with_file`]). tlshd gives up after `ms` milliseconds; whether it does is
+    /// up to it, so the owner needs a time limit of its own.
+    ///
+    /// The kernel's TLS keeps the callbacks that it finds, and restores them when the socket is
+    /// closed, when their code may be gone. So the socket has no callbacks of this crate, and gets
+    /// none until the handshake has ended. If it is cancelled, the socket never gets any: a process
+    /// may still have the file.
     ///
     /// # Errors
     ///
     /// `ESRCH`: no tlshd serves the network namespace. `EAGAIN`: too many handshakes wait for it;
-    /// there may be room in a moment. `EBUSY`: the socket had its handshake. `EOPNOTSUPP`: the
-    /// kernel has no TLS. `ENOKEY`: a client has no key for the server. `ENOTUNIQ`: it has several.
-    /// `ENOTCONN`, `ENOMEM`.
+    /// there may be room in a moment. `EBUSY`: the socket has callbacks, or had its handshake.
+    /// `EOPNOTSUPP`: the kernel has no TLS. `ENOKEY`: a client has no key for the server.
+    /// `ENOTUNIQ`: it has several. `ENOTCONN`, `ENOMEM`. `EINVAL`: the socket has no file.
     pub fn start(owner: Arc<T>, role: Role, auth: Auth, ms: u32) -> Result<Self> {
         let name = role.peer_name()?;
+        let keeper = owner.clone();
+        // Asked once, as another call may name another socket.
+        let socket = keeper.socket();
+        let sk = SockRef::new(socket);
         let (keys, psk) = match (auth, role) {
             (Auth::Certificates, _) => (None, 0),
             (Auth::Psk(keyring), Role::Client(server)) => {
-                let psk = keyring.find(owner.socket(), server)?;
+                let psk = keyring.find(&sk, server)?;
                 (Some((keyring, server)), psk)
             }
             (Auth::Psk(keyring), Role::Server(_)) => {
-                let server = owner.socket().local_addr()?.ip();
+                let server = socket.local_addr()?.ip();
                 (Some((keyring, server)), 0)
             }
         };
         let pending = KBox::pin_init(
             pin_init!(Pending {
                 owner,
+                sk,
                 outcome: SetOnce::new(),
                 name,
                 keys,
@@ -233,12 +245,13 @@ impl<T: HandshakeOwner> Handshake<T> {
         )?;
         let data: *const Pending<T> = &*pending;
         ANY.store(true, Ordering::Relaxed);
-        // SAFETY: The owner has the socket, for as long as `pending` has the owner. `data` points
-        // to `pending`, which does not move and stays until the callback has run or will not run
-        // any more: see `Drop`. It has a reference to the keyring, too.
+        socket.hook_slot().begin_handshake(socket.sk())?;
+        // SAFETY: `socket` is borrowed for the time of this call; the kernel takes a reference to
+        // its file. `data` points to `pending`, which does not move and stays until the callback
+        // has run or will not run any more: see `Drop`. It has a reference to the keyring, too.
         to_result(unsafe {
             bindings::ksock_tls_handshake(
-                pending.owner.socket().as_ptr(),
+                socket.as_ptr(),
                 matches!(role, Role::Server(_)),
                 pending.keyring(),
                 psk,
@@ -246,7 +259,9 @@ impl<T: HandshakeOwner> Handshake<T> {
                 Some(done::<T>),
                 data.cast_mut().cast(),
             )
-        })?;
+        })
+        // No process has seen it.
+        .inspect_err(|_| socket.hook_slot().end_handshake())?;
         // INVARIANT: It took the pointer. (If it fails, there is no callback.)
         Ok(Self(pending))
     }
@@ -261,11 +276,19 @@ impl<T: HandshakeOwner> Handshake<T> {
 
 impl<T: HandshakeOwner> Drop for Handshake<T> {
     fn drop(&mut self) {
-        // SAFETY: The owner has the socket.
-        let cancelled = unsafe { bindings::ksock_tls_cancel(self.0.owner.socket().sk()) };
-        if !cancelled {
-            // The callback has run, or runs just now; it does not wait for anything.
-            self.0.done.wait_for_completion();
+        let Pending {
+            owner, sk, done, ..
+        } = &*self.0;
+        // SAFETY: `sk` is valid.
+        if unsafe { bindings::ksock_tls_cancel(sk.as_ptr()) } {
+            return;
+        }
+        // The callback has run, or runs just now; it does not wait for anything.
+        done.wait_for_completion();
+        // tlshd has done what it does with the socket. (The owner may name another one now.)
+        let socket = owner.socket();
+        if sk.is_of(socket) {
+            socket.hook_slot().end_handshake();
         }
     }
 }

@@ -12,7 +12,7 @@
 use crate::{bindings, LockedSock, TcpState};
 use core::{
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
 };
 use kernel::{
     error::{to_result, Result},
@@ -176,18 +176,73 @@ pub(crate) struct HookSlot {
     /// INVARIANT: Null, or the first member of a boxed `Hooks<T>` that is attached to the socket.
     /// It changes only with the lock of that socket held.
     raw: AtomicPtr<bindings::ksock_hooks>,
+    /// INVARIANT: Set if the socket listens. It is set only with the socket's lock held and no
+    /// connection's callbacks attached, and stays.
+    listens: AtomicBool,
+    /// INVARIANT: Set if a process may give the socket TLS. It is set only with the socket's lock
+    /// held and no callbacks attached.
+    handshake: AtomicBool,
 }
 
 impl HookSlot {
     pub(crate) fn new() -> Self {
         Self {
             raw: AtomicPtr::new(ptr::null_mut()),
+            listens: AtomicBool::new(false),
+            handshake: AtomicBool::new(false),
         }
     }
 
-    /// Attaches the callbacks of a connection. `sk` must be the socket that this slot belongs to,
-    /// here and in the functions below. Context: sleeping. Errors: `EBUSY` if there are callbacks,
-    /// `ENOMEM`.
+    /// Calls `f` with the socket locked. `sk` must be the socket that this slot belongs to, here
+    /// and in the functions below. Context: sleeping.
+    fn locked<R>(sk: *mut bindings::sock, f: impl FnOnce() -> R) -> R {
+        // SAFETY: `sk` is the slot's socket. Its owner has this slot, too, and releases it later.
+        unsafe { bindings::ksock_lock(sk) };
+        let result = f();
+        // SAFETY: This function locked the socket above.
+        unsafe { bindings::ksock_unlock(sk) };
+        result
+    }
+
+    /// Before the socket begins to listen: from now on it gets no callbacks of a connection. TCP
+    /// calls a listener's `data_ready` with the lock of another socket held, and on several CPUs at
+    /// once. Context: sleeping. Errors: `EBUSY` if it has such callbacks.
+    pub(crate) fn begin_listening(&self, sk: *mut bindings::sock) -> Result {
+        Self::locked(sk, || {
+            let raw = self.raw.load(Ordering::Relaxed);
+            // SAFETY: By the type invariant `raw` is valid, if it is not null: while the socket is
+            // locked it is not detached. `write_space` does not change after `attach`.
+            if !raw.is_null() && unsafe { (*raw).write_space.is_some() } {
+                return Err(EBUSY);
+            }
+            // INVARIANT: The lock is held, and no connection's callbacks are attached.
+            self.listens.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    /// Before a process may give the socket TLS: from now on it gets no callbacks. Context:
+    /// sleeping. Errors: `EBUSY` if it has callbacks, or another handshake is going on.
+    pub(crate) fn begin_handshake(&self, sk: *mut bindings::sock) -> Result {
+        Self::locked(sk, || {
+            if !self.raw.load(Ordering::Relaxed).is_null() {
+                return Err(EBUSY);
+            }
+            // INVARIANT: The lock is held, and no callbacks are attached.
+            match self.handshake.swap(true, Ordering::Relaxed) {
+                true => Err(EBUSY),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// No process gives the socket TLS any more. Context: any.
+    pub(crate) fn end_handshake(&self) {
+        self.handshake.store(false, Ordering::Release);
+    }
+
+    /// Attaches the callbacks of a connection. Context: sleeping. Errors: `EINVAL` if the socket
+    /// listens; `EBUSY` if there are callbacks, or in a handshake; `ENOMEM`.
     pub(crate) fn attach<T: SockCallbacks>(
         &self,
         sk: *mut bindings::sock,
@@ -198,7 +253,10 @@ impl HookSlot {
         hooks.raw.write_space = Some(Hooks::<T>::write_space);
         hooks.raw.state_change = Some(Hooks::<T>::state_change);
         hooks.raw.error_report = Some(Hooks::<T>::error_report);
-        self.install(sk, hooks, bindings::ksock_attach)
+        self.install(sk, hooks, bindings::ksock_attach, || match self.listens() {
+            true => Err(EINVAL),
+            false => Ok(()),
+        })
     }
 
     /// As [`HookSlot::attach`], of a listener.
@@ -209,7 +267,12 @@ impl HookSlot {
     ) -> Result {
         let mut hooks = Hooks::new(target)?;
         hooks.raw.data_ready = Some(listen_ready::<T>);
-        self.install(sk, hooks, bindings::ksock_attach_listener)
+        self.install(sk, hooks, bindings::ksock_attach_listener, || Ok(()))
+    }
+
+    /// Whether the socket listens. Call it with the socket locked.
+    fn listens(&self) -> bool {
+        self.listens.load(Ordering::Relaxed)
     }
 
     fn install<T>(
@@ -217,20 +280,23 @@ impl HookSlot {
         sk: *mut bindings::sock,
         hooks: KBox<Hooks<T>>,
         attach: unsafe extern "C" fn(*mut bindings::sock, *mut bindings::ksock_hooks) -> c_int,
+        may_attach: impl FnOnce() -> Result,
     ) -> Result {
         let raw = KBox::into_raw(hooks).cast::<bindings::ksock_hooks>();
-        // SAFETY: `sk` is the slot's socket. Its owner has this slot, too, and releases it later.
-        unsafe { bindings::ksock_lock(sk) };
-        // SAFETY: The socket is locked. `raw` stays valid until `detach` takes it off the socket.
-        // Its functions are those that `attach` needs: the two callers choose both together.
-        let ret = unsafe { attach(sk, raw) };
-        if ret == 0 {
+        let attached = Self::locked(sk, || {
+            may_attach()?;
+            if self.handshake.load(Ordering::Acquire) {
+                return Err(EBUSY);
+            }
+            // SAFETY: The socket is locked. `raw` stays valid until `detach` takes it off the
+            // socket. Its functions are those that `attach` needs: the two callers choose both
+            // together.
+            to_result(unsafe { attach(sk, raw) })?;
             // INVARIANT: `raw` is attached, and the lock is held.
             self.raw.store(raw, Ordering::Relaxed);
-        }
-        // SAFETY: This function locked the socket above.
-        unsafe { bindings::ksock_unlock(sk) };
-        to_result(ret).inspect_err(|_| {
+            Ok(())
+        });
+        attached.inspect_err(|_| {
             // SAFETY: `raw` came from `KBox::into_raw` and was not attached, so nobody else uses
             // it.
             unsafe { Hooks::<T>::free(raw) }
@@ -242,16 +308,15 @@ impl HookSlot {
         if self.raw.load(Ordering::Relaxed).is_null() {
             return;
         }
-        // SAFETY: `sk` is the slot's socket. Its owner has this slot, too, and releases it later.
-        unsafe { bindings::ksock_lock(sk) };
-        // INVARIANT: The lock is held, and `raw` is detached before it is released.
-        let raw = self.raw.swap(ptr::null_mut(), Ordering::Relaxed);
-        if !raw.is_null() {
-            // SAFETY: The socket is locked, and by the type invariant `raw` is attached to it.
-            unsafe { bindings::ksock_detach(sk, raw) };
-        }
-        // SAFETY: This function locked the socket above.
-        unsafe { bindings::ksock_unlock(sk) };
+        let raw = Self::locked(sk, || {
+            // INVARIANT: The lock is held, and `raw` is detached before it is released.
+            let raw = self.raw.swap(ptr::null_mut(), Ordering::Relaxed);
+            if !raw.is_null() {
+                // SAFETY: The socket is locked, and by the type invariant `raw` is attached to it.
+                unsafe { bindings::ksock_detach(sk, raw) };
+            }
+            raw
+        });
         if !raw.is_null() {
             // SAFETY: `raw` begins a `Hooks<T>`, whose first members are those of `Head`
             // (`repr(C)`).

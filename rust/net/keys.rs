@@ -10,7 +10,7 @@
 //!
 //! C header: [`include/linux/key.h`](srctree/include/linux/key.h).
 
-use crate::{bindings, errno, Identity, TcpSocket};
+use crate::{bindings, errno, sock_ref::SockRef, Identity};
 use core::{net::IpAddr, ptr::NonNull};
 use kernel::{error::to_result, prelude::*, str::CStr};
 
@@ -59,27 +59,27 @@ impl Keyring {
         Ok(keys)
     }
 
-    /// The identity of the key with that number, if it is one that `socket` can use.
-    fn identity_of(key: c_int, socket: &TcpSocket) -> Option<Identity> {
+    /// The identity of the key with that number, if it is one that `sk` can use.
+    fn identity_of(key: c_int, sk: &SockRef) -> Option<Identity> {
         let mut name = [0; Identity::MOST];
-        // SAFETY: `socket` has a `sk`, and `name` is valid for writes of its length.
+        // SAFETY: `sk` is valid, and `name` is valid for writes of its length.
         let len = unsafe {
-            bindings::ksock_psk_name(key, socket.sk(), name.as_mut_ptr().cast(), name.len())
+            bindings::ksock_psk_name(key, sk.as_ptr(), name.as_mut_ptr().cast(), name.len())
         };
         let name = name.get(..usize::try_from(len).ok()?)?;
         server_of(name).map(|_| Identity::named(name))
     }
 
-    /// The number of the key by which `socket` can connect to `server`. Context: sleeping.
+    /// The number of the key by which `sk` can connect to `server`. Context: sleeping.
     ///
     /// # Errors
     ///
     /// `ENOKEY`: there is none. `ENOTUNIQ`: there are several, and which one the server has is not
     /// known. `ENOMEM`.
-    pub(crate) fn find(&self, socket: &TcpSocket, server: IpAddr) -> Result<c_int> {
+    pub(crate) fn find(&self, sk: &SockRef, server: IpAddr) -> Result<c_int> {
         let mut found = None;
         for &key in self.keys()?.iter() {
-            if !Self::identity_of(key, socket).is_some_and(|identity| is_for(&identity, server)) {
+            if !Self::identity_of(key, sk).is_some_and(|identity| is_for(&identity, server)) {
                 continue;
             }
             if found.replace(key).is_some() {
@@ -89,18 +89,12 @@ impl Keyring {
         found.ok_or(errno::ENOKEY.into())
     }
 
-    /// The identity of the key with that number, by which `socket` has got a connection to
-    /// `server`. A process that makes a handshake may have other keyrings, and thus other keys.
+    /// The identity of the key with that number, by which `sk` has got a connection to `server`. A process that makes a handshake may have other keyrings, and thus other keys.
     /// Context: sleeping. Errors: `EKEYREJECTED`: it is no key of this keyring for that. `ENOMEM`.
-    pub(crate) fn identity(
-        &self,
-        key: c_int,
-        socket: &TcpSocket,
-        server: IpAddr,
-    ) -> Result<Identity> {
+    pub(crate) fn identity(&self, key: c_int, sk: &SockRef, server: IpAddr) -> Result<Identity> {
         let known = self.keys()?.contains(&key);
         known
-            .then(|| Self::identity_of(key, socket))
+            .then(|| Self::identity_of(key, sk))
             .flatten()
             .filter(|identity| is_for(identity, server))
             .ok_or(errno::EKEYREJECTED.into())

@@ -37,9 +37,12 @@ pub mod namespace;
 pub mod pages;
 mod partial;
 pub mod pool;
+mod sock_ref;
 pub mod socket;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests_refusals;
 pub mod tls;
 
 pub use self::{

@@ -85,6 +85,8 @@ pub struct TcpSocket {
     /// INVARIANT: The socket's `sk`, which it has until it is released.
     sk: NonNull<bindings::sock>,
     hooks: HookSlot,
+    /// INVARIANT: Whether the socket has a file.
+    has_file: bool,
     tls: Tls,
 }
 
@@ -107,13 +109,14 @@ impl TcpSocket {
         let mut sock = core::ptr::null_mut();
         // SAFETY: `net` keeps the namespace alive, and `sock` is valid for a write.
         to_result(unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) })?;
-        // SAFETY: On success the helper has made a TCP socket, which it passes to us.
+        // SAFETY: On success the helper has made a TCP socket, which it passes to us. Only sockets
+        // of processes get a file when they are made.
         unsafe { Self::own(sock) }
     }
 
     /// # Safety
     ///
-    /// `sock` must be null or a TCP socket, which then belongs to the result.
+    /// `sock` must be null or a TCP socket without a file, which then belongs to the result.
     unsafe fn own(sock: *mut bindings::socket) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: By the contract of this function `sock` is a socket.
@@ -123,11 +126,13 @@ impl TcpSocket {
             unsafe { bindings::sock_release(sock.as_ptr()) };
             return Err(EINVAL);
         };
-        // INVARIANT: By the contract of this function `sock` is a TCP socket and ours; `sk` is its.
+        // INVARIANT: By the contract of this function `sock` is a TCP socket, ours, and without a
+        // file; `sk` is its.
         Ok(Self {
             sock,
             sk,
             hooks: HookSlot::new(),
+            has_file: false,
             tls: Tls::new(),
         })
     }
@@ -141,6 +146,10 @@ impl TcpSocket {
         self.sk.as_ptr()
     }
 
+    pub(crate) fn sock(&self) -> NonNull<bindings::sock> {
+        self.sk
+    }
+
     pub(crate) fn hook_slot(&self) -> &HookSlot {
         &self.hooks
     }
@@ -151,17 +160,24 @@ impl TcpSocket {
     }
 
     /// Gives the socket a file, without which no process can make a TLS handshake for it. It has
-    /// the name by which tlshd is to know the peer. Errors: `ENOMEM`, `ENFILE`; the socket is gone
-    /// then. C: `sock_alloc_file()`. Sleeping.
+    /// the name by which tlshd is to know the peer. Callbacks are detached. Errors: `EBUSY` if it
+    /// has a file, `ENOMEM`, `ENFILE`; the socket is gone then. C: `sock_alloc_file()`. Sleeping.
     pub fn with_file(self, role: Role) -> Result<Self> {
+        // Two files would each release the socket.
+        if self.has_file {
+            return Err(EBUSY);
+        }
         let peer = role.peer_name()?;
         self.detach();
-        let socket = ManuallyDrop::new(self);
-        // SAFETY: By the type invariant the socket is valid, and it has no file: this consumes the
-        // object, and only what it returns may have one. The name is copied.
+        let mut socket = ManuallyDrop::new(self);
+        // SAFETY: By the type invariant the socket is valid, and it has no file: looked at above.
+        // Nobody else uses it, as this function has the only object, and callbacks are detached.
+        // `peer` is a string, which is copied.
         to_result(unsafe { bindings::ksock_give_file(socket.as_ptr(), peer.as_char_ptr()) })?;
         // If it failed, the socket was released, and so it must not be dropped. It had no callbacks
         // any more, so nothing is left to free.
+        // INVARIANT: It has the file.
+        socket.has_file = true;
         Ok(ManuallyDrop::into_inner(socket))
     }
 
@@ -246,9 +262,11 @@ impl TcpSocket {
         })
     }
 
-    /// Starts to listen. `backlog` connections may wait to be accepted. C: `kernel_listen()`.
+    /// Starts to listen. `backlog` connections may wait to be accepted. Errors: `EBUSY` if the
+    /// socket has a connection's callbacks, which it cannot get afterwards. C: `kernel_listen()`.
     /// Sleeping.
     pub fn listen(&self, backlog: u32) -> Result {
+        self.hooks.begin_listening(self.sk())?;
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         // SAFETY: By the type invariant the socket is valid.
         to_result(unsafe { bindings::kernel_listen(self.as_ptr(), backlog) })
@@ -261,7 +279,8 @@ impl TcpSocket {
         // SAFETY: By the type invariant the socket is valid, and `sock` is valid for a write.
         let ret = unsafe { bindings::ksock_accept(self.as_ptr(), &mut sock) };
         match to_result(ret) {
-            // SAFETY: On success the helper has accepted a TCP socket, which it passes to us.
+            // SAFETY: On success the helper has accepted a TCP socket, which it passes to us. Only
+            // sockets of processes get a file then.
             Ok(()) => Ok(Some(unsafe { Self::own(sock) }?)),
             Err(e) if e == EAGAIN => Ok(None),
             Err(e) => Err(e),
@@ -421,8 +440,11 @@ impl TcpSocket {
 
     /// Installs the callbacks of a connection.
     ///
-    /// Earlier events are not repeated: look at the socket once afterwards. Errors: `EBUSY` if
-    /// there are callbacks, `ENOMEM`. Sleeping.
+    /// Earlier events are not repeated: look at the socket once afterwards. Errors: `EINVAL` after
+    /// [`TcpSocket::listen`]; `EBUSY` if there are callbacks, while a [handshake] goes on, and after
+    /// one that was cancelled; `ENOMEM`. Sleeping.
+    ///
+    /// [handshake]: crate::handshake
     pub fn attach<T: SockCallbacks>(&self, target: Arc<T>) -> Result {
         self.hooks.attach(self.sk(), target)
     }
