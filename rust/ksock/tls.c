@@ -271,7 +271,7 @@ int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *t
  * caller has locked the socket as a process, and has it read again while this
  * returns more than 0. 0: the FIN, or, if @stopped, @chunk has had enough.
  * -EAGAIN: nothing has come; data_ready follows. -EINVAL: the next record is not
- * of data.
+ * of data. TLS releases the lock for a moment if another thread reads.
  */
 int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
 			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),

@@ -329,21 +329,35 @@ impl HookSlot {
         }
     }
 
-    /// Marks that a [`LockedSock`] of the socket is in use, or no more. While it is, TCP's calls of
-    /// `data_ready` are put off. Returns whether there was one since the mark last changed.
+    /// Marks that a [`LockedSock`] of the socket is in use. While it is, TCP's calls of
+    /// `data_ready` are put off.
     ///
     /// # Safety
     ///
     /// The lock of the slot's socket must be held.
-    pub(crate) unsafe fn set_busy(&self, busy: bool) -> bool {
+    pub(crate) unsafe fn set_busy(&self) {
+        let raw = self.raw.load(Ordering::Relaxed);
+        if !raw.is_null() {
+            // SAFETY: By the type invariant `raw` is valid. While the socket lock is held it is not
+            // detached, and `busy` is accessed under that lock only.
+            unsafe { (*raw).busy = true };
+        }
+    }
+
+    /// Marks that no [`LockedSock`] of the socket is in use any more. Returns whether a call of
+    /// `data_ready` was put off.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::set_busy`].
+    pub(crate) unsafe fn clear_busy(&self) -> bool {
         let raw = self.raw.load(Ordering::Relaxed);
         if raw.is_null() {
             return false;
         }
-        // SAFETY: By the type invariant `raw` is valid. While the socket lock is held it is not
-        // detached, and `busy` and `missed` are accessed under that lock only.
+        // SAFETY: As in `set_busy`; `missed` is accessed under that lock only, too.
         unsafe {
-            (*raw).busy = busy;
+            (*raw).busy = false;
             core::mem::take(&mut (*raw).missed)
         }
     }

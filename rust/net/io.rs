@@ -250,7 +250,9 @@ impl LockedSock {
 }
 
 impl TcpSocket {
-    /// As [`LockedSock::read`], with TLS or without. With TLS it sleeps.
+    /// As [`LockedSock::read`], with TLS or without. With TLS it sleeps, and if another thread
+    /// reads, a process that has the socket's file, it releases the lock for a moment. Errors: also
+    /// `EINVAL`, if `sk` is another socket and this one uses TLS.
     pub fn read<F: FnMut(&[u8]) -> usize>(&self, sk: &mut LockedSock, take: F) -> Result<usize> {
         match self.is_secure() {
             true => self.tls_read(sk, take),
@@ -258,7 +260,7 @@ impl TcpSocket {
         }
     }
 
-    /// As [`LockedSock::read_into`], with TLS or without. With TLS it sleeps.
+    /// As [`LockedSock::read_into`], with TLS or without. With TLS as [`TcpSocket::read`] does.
     #[inline]
     pub fn read_into<T, F>(
         &self,
@@ -273,9 +275,15 @@ impl TcpSocket {
             return sk.read_into(cell, take);
         }
         let value: *mut T = cell.get_mut(sk).ok_or(EINVAL)?;
+        let raw = sk.as_ptr();
         self.tls_read(sk, |data| {
-            // SAFETY: `sk` is exclusively borrowed during the read, and no other `LockedSock` of
-            // this socket is in use. So nobody else accesses the value.
+            // Another thread may have released the cell while the lock was not held.
+            if !cell.is_of(raw) {
+                return 0;
+            }
+            // SAFETY: `tls_read` calls this with the lock of `sk` held, which guards the value.
+            // `sk` is exclusively borrowed during the read, and no other `LockedSock` of this
+            // socket is in use. So nobody else accesses the value.
             take(unsafe { &mut *value }, data)
         })
     }

@@ -22,7 +22,8 @@ use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 /// sock` itself: to exchange what two of them refer to exchanges nothing.
 ///
 /// INVARIANT: A reference is one to a TCP socket, which is locked as long as the reference is used.
-/// No other `LockedSock` of the socket is used meanwhile.
+/// No other `LockedSock` of the socket is used meanwhile. (A function that is given the reference
+/// may release the lock and take it again before it returns; [`TcpSocket::read_into`] says when.)
 #[repr(C)]
 pub struct LockedSock {
     /// Others change the socket, too.
@@ -95,7 +96,7 @@ impl TcpSocket {
         // SAFETY: `self` owns the socket, and `sk` with it.
         unsafe { bindings::ksock_lock(sk) };
         // SAFETY: The lock was taken above.
-        unsafe { self.hook_slot().set_busy(true) };
+        unsafe { self.hook_slot().set_busy() };
         SockGuard {
             // SAFETY: The lock is held until the guard is dropped. Meanwhile softirqs queue their
             // packets, and other processes wait for the lock. TCP may call `data_ready` out of a
@@ -123,7 +124,7 @@ impl DerefMut for SockGuard<'_> {
 impl Drop for SockGuard<'_> {
     fn drop(&mut self) {
         // SAFETY: The guard holds the lock, which is that of the slot's socket.
-        if unsafe { self.socket.hook_slot().set_busy(false) } {
+        if unsafe { self.socket.hook_slot().clear_busy() } {
             // SAFETY: The guard holds the lock. `self.locked` is not used during the call, so the
             // `LockedSock` that `data_ready` gets is the only one in use.
             unsafe { bindings::ksock_look_again(self.locked.as_ptr()) };
@@ -191,7 +192,12 @@ impl<T> SockCell<T> {
     }
 
     fn guarded_by(&self, sk: &LockedSock) -> bool {
-        self.sk.load(Ordering::Acquire) == sk.as_ptr()
+        self.is_of(sk.as_ptr())
+    }
+
+    /// Whether the lock of `sk` guards the value.
+    pub(crate) fn is_of(&self, sk: *const bindings::sock) -> bool {
+        ptr::eq(self.sk.load(Ordering::Acquire), sk)
     }
 
     /// The value, or `None` if the cell does not belong to the socket `sk`.

@@ -300,14 +300,24 @@ impl TcpSocket {
     }
 
     /// As [`LockedSock::read`], of the data in the records; sleeps. Stops in front of a record
-    /// without data, for [`TcpSocket::take_control`]. Errors: the stream is broken. `EKEYEXPIRED`:
-    /// the peer has changed its key, and the kernel cannot follow. `EDQUOT`: the peer has not, and
-    /// its key is used up.
+    /// without data, for [`TcpSocket::take_control`]. Where TLS has no memory for a record that has
+    /// come, `data_ready` is called in a while.
+    ///
+    /// TLS lets one thread read at a time. If another one is in the middle of that, it releases the
+    /// socket's lock for a moment, takes it again, and reads nothing. `take` is always called with
+    /// the lock held.
+    ///
+    /// Errors: the stream is broken. `EKEYEXPIRED`: the peer has changed its key, and the kernel
+    /// cannot follow. `EDQUOT`: the peer has not, and its key is used up. `EINVAL`: `sk` is another
+    /// socket.
     pub(crate) fn tls_read<F: FnMut(&[u8]) -> usize>(
         &self,
         sk: &mut LockedSock,
         mut take: F,
     ) -> Result<usize> {
+        if sk.as_ptr() != self.sk() {
+            return Err(EINVAL);
+        }
         let (tls, mut total) = (self.tls(), 0);
         let mut counted = |octets: &[u8]| {
             let n = take(octets);
@@ -326,14 +336,17 @@ impl TcpSocket {
                 return Err(errno::EDQUOT.into());
             }
             let mut stopped = false;
-            // SAFETY: By the type invariant the socket is locked, and the caller is a process. TLS
-            // is on, so the socket has the operations of TLS. `ctx` points to this function's
-            // `counted`, which nobody else uses during the call. `chunk` gets bytes that TLS has
-            // decrypted to memory of its own, or that lie in a record, and stay while the socket is
-            // locked.
+            // SAFETY: `sk` is this socket, as was looked at above, so it stays and has a `socket`.
+            // By the type invariant it is locked. `ctx` points to this function's `counted`, which
+            // nobody else uses during the call. `chunk` gets bytes that TLS has decrypted to memory
+            // of its own, which nobody changes, and which stay until `chunk` returns.
             let ret = unsafe {
                 bindings::ksock_tls_read(sk.as_ptr(), ctx.cast(), Some(chunk), &mut stopped)
             };
+            // The lock may have been released, and another thread's `LockedSock` in use, which was
+            // marked, and then the mark removed. From here on `sk` is the one in use again.
+            // SAFETY: The lock is held again.
+            unsafe { self.hook_slot().set_busy() };
             match usize::try_from(ret) {
                 Ok(0) if !stopped => tls.set(Tls::FIN),
                 Ok(n) => total += n,
@@ -399,6 +412,7 @@ impl TcpSocket {
 #[kunit_tests(rsiw_net_tls)]
 mod tests {
     use super::*;
+    use crate::{Family, Namespace};
 
     const AES_GCM_256: u16 = 52;
 
@@ -414,6 +428,15 @@ mod tests {
         ] {
             assert_eq!(key_limit(cipher, mib), limit);
         }
+    }
+
+    #[test]
+    fn reading_takes_the_lock_of_its_own_socket() -> Result {
+        let socket = || TcpSocket::new(&Namespace::init(), Family::V4);
+        let (secure, other) = (socket()?, socket()?);
+        secure.tls().set(Tls::ON);
+        assert_eq!(secure.read(&mut other.lock(), <[u8]>::len), Err(EINVAL));
+        Ok(())
     }
 
     #[test]
