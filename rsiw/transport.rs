@@ -27,7 +27,8 @@ pub(crate) trait Transport {
     /// Whether there is room to send. Context: any.
     fn has_room(&self) -> bool;
 
-    /// Whether the receive callback can receive and send. Otherwise a worker has to. Context: any.
+    /// Whether the receive callback can receive and send. Otherwise a worker has to, and both may
+    /// sleep, receiving between one piece and the next. Context: any.
     fn works_in_callback(&self) -> bool;
 
     /// Sends the bytes of a batch, or the first of them. Context: sleeping, but does not wait for

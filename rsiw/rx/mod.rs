@@ -70,7 +70,8 @@ struct State {
     recv: Receiving,
     late: Late,
     destination: Destination,
-    /// The access to the region that segments are placed in; it ends with the run.
+    /// The access to the region that segments are placed in; it ends with the run, or earlier by
+    /// [`Rx::end_access`].
     access: HeldAccess,
     /// Regions that the next segment may need again: the one that the last RDMA Write was for, and
     /// the one that the last Read Request named.
@@ -261,6 +262,12 @@ impl Rx {
     pub(crate) fn admit(&mut self, rights: Access) {
         self.state.write_needs = rights.admit(Access::REMOTE_WRITE);
         self.state.read_needs = rights.admit(Access::REMOTE_READ);
+    }
+
+    /// Ends the access to a region that is kept from one chunk to the next, before the caller
+    /// sleeps.
+    pub(crate) fn end_access(&mut self) {
+        self.state.access.end();
     }
 
     /// Ends a run; returns the calls and wake-ups that it has left to do.

@@ -144,16 +144,19 @@ impl Stream {
                 rx.chunk(queues, &[]);
             }
         }
-        let read = conn
-            .transport()
-            .read_into(sk, &self.rx, |rx, chunk| match rx {
-                Some(rx) if taken < most => {
-                    let n = rx.chunk(queues, chunk);
-                    taken += n;
-                    n
+        let transport = conn.transport();
+        let sleeps = !transport.works_in_callback();
+        let read = transport.read_into(sk, &self.rx, |rx, chunk| match rx {
+            Some(rx) if taken < most => {
+                let n = rx.chunk(queues, chunk);
+                if sleeps {
+                    rx.end_access();
                 }
-                _ => 0,
-            });
+                taken += n;
+                n
+            }
+            _ => 0,
+        });
         if taken != 0 {
             queues.counters.rx_bytes.add_alone(taken as u64);
         }
