@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Kernel TCP sockets for Rust: the functions that rust/net calls. This folder is
- * the one place of the module with logic in C, and it is C on purpose:
+ * Kernel TCP sockets for Rust: the functions that rust/net calls, and no other
+ * crate. They are logic in C, where the module has inlines, macros and tracepoints
+ * in C otherwise, and on purpose:
  *
  * - A socket's callbacks follow rules that the kernel keeps in inline functions
  *   and macros: the flags in sk_user_data, sk_callback_lock, what the callback
@@ -12,9 +13,9 @@
  *   step of a connection's life or for a unit of its traffic, not one for a
  *   field.
  *
- * Nothing else touches the insides of struct sock, sk_buff and page: the Rust
- * side sees opaque pointers, byte ranges and one table of hooks. When to read,
- * what to send and who is told is decided there.
+ * Nothing else touches the insides of struct sock and sk_buff: the Rust side sees
+ * opaque pointers, byte ranges, fragments of pages and one table of hooks. When to
+ * read, what to send and who is told is decided there.
  */
 #ifndef RUST_KSOCK_KSOCK_H
 #define RUST_KSOCK_KSOCK_H
@@ -30,8 +31,10 @@ struct key;
 
 /**
  * struct ksock_hooks - the callbacks of one socket
- * @data_ready: data or FIN has arrived; called with the socket lock held. Of a
- *	listener: a connection can be accepted; called without its lock
+ * @data_ready: data or FIN has arrived, or can be read now; called with the socket
+ *	lock held, by TCP, by @again, and by the lock's holder at the end
+ *	(ksock_look_again()). Of a listener: a connection can be accepted; called by
+ *	TCP only, without its lock
  * @write_space: the send buffer has room again
  * @state_change: the TCP state changed; gets the new one
  * @error_report: TCP recorded an error; gets it as a positive errno, which stays
@@ -83,6 +86,7 @@ u32 rust_helper_ksock_unread(const struct sock *sk);
 void rust_helper_ksock_spare_acks(struct sock *sk);
 u32 rust_helper_ksock_unsent(const struct sock *sk);
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
+u32 rust_helper_ksock_last_ack_ms(const struct sock *sk);
 u64 rust_helper_ksock_bytes_received(const struct sock *sk);
 bool rust_helper_ksock_writable(const struct socket *sock);
 struct sock *rust_helper_ksock_sk(const struct socket *sock);
@@ -94,6 +98,7 @@ int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks);
 int rust_helper_ksock_attach_listener(struct sock *sk,
 				      struct ksock_hooks *hooks);
 void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks);
+void rust_helper_ksock_look_again(struct sock *sk);
 
 int rust_helper_ksock_read(struct sock *sk, void *ctx,
 			   size_t (*chunk)(void *ctx, const u8 *data,
