@@ -31,6 +31,7 @@ rxe-peer: ## build rdma_rxe.ko of the same kernel, to compare with
 	@tools/build $(KERNEL) rxe
 
 run: ## build, boot two hosts, and show them at work over RDMA
+	@tools/preflight run $(KERNEL)
 	@tools/build $(KERNEL) rsiw
 	@tools/vm-run test -v --kernel $(KERNEL) $(RUN) demo
 
