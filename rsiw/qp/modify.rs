@@ -13,10 +13,10 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS), and for
-    /// Read limits that exceed the device's or differ from those agreed on. `EOPNOTSUPP` for rights
-    /// that iWARP does not know. `EBUSY` and `ENOMEM` for a reset: see [`Stream::reset`]. Nothing
-    /// is changed then.
+    /// `EINVAL` for a transition that iWARP does not have (only connecting leads to RTS; the table
+    /// is in Documentation/reference.md), and for Read limits that exceed the device's or differ
+    /// from those agreed on. `EOPNOTSUPP` for rights that iWARP does not know. `EBUSY` and `ENOMEM`
+    /// for a reset: see [`Stream::reset`]. Nothing is changed then.
     ///
     /// [`Stream::reset`]: crate::stream::Stream::reset
     pub(crate) fn change(&self, m: &QpModify) -> Result {
@@ -49,9 +49,11 @@ impl Qp {
     /// Returns the QP's life then: a reset begins another one.
     fn change_state(&self, to: QpState, life: u32) -> Result<u32> {
         match (self.state(), to) {
-            (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr) => {}
-            // The QP is in RTS already.
-            (State::Rts, QpState::Rts) => {}
+            // There is no connection yet that SQD could close.
+            (State::Idle, QpState::Reset | QpState::Init | QpState::Rtr | QpState::Sqd) => {}
+            // Connecting has brought the QP further already. A program that makes the transitions
+            // itself, as InfiniBand wants them, makes them when it learns of the connection.
+            (State::Rts, QpState::Init | QpState::Rtr | QpState::Rts) => {}
             (_, QpState::Err) => self.stream.fail(life),
             // The QP may be closing already: both ends disconnect, or the peer's FIN came first.
             (State::Rts | State::Closing, QpState::Sqd) => self.stream.disconnect(life),

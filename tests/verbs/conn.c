@@ -106,6 +106,32 @@ static uint8_t depth_of(int wanted)
 	return wanted < 0 ? 0 : or_else(wanted, 16);
 }
 
+/*
+ * Moves a QP of the test's own as the RDMA CM says for each state. Before a client connects,
+ * the RDMA CM's attributes for RTS ask for a transition that only connecting makes.
+ */
+static void own_states(struct conn *c, bool connected)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+	struct ibv_qp_attr attr;
+	unsigned int i;
+	int mask, ret;
+
+	for (i = 0; i < ARRAY_SIZE(states); i++) {
+		if (states[i] == IBV_QPS_RTS && c->s->client && !connected)
+			break;
+		memset(&attr, 0, sizeof(attr));
+		attr.qp_state = states[i];
+		CALL(rdma_init_qp_attr(c->id, &attr, &mask));
+		ret = ibv_modify_qp(c->qp, &attr, mask);
+		CHECK(!ret, "%s: state %d with mask 0x%x: %d", connected ? "connected" : "early",
+		      states[i], mask, ret);
+		CHECK(qp_state(c->qp) == (connected ? IBV_QPS_RTS : IBV_QPS_INIT),
+		      "%s: state %d after state %d was asked for", connected ? "connected" : "early",
+		      qp_state(c->qp), states[i]);
+	}
+}
+
 /* Creates the connection's CQs and QP. */
 void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 {
@@ -134,8 +160,15 @@ void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 	c->rcq = o->rcq ? o->rcq : new_cq(c, or_else(o->rcq_size, or_else(o->rq, 64)));
 	attr.send_cq = c->scq;
 	attr.recv_cq = c->rcq;
-	CALL(rdma_create_qp(c->id, c->pd, &attr));
-	c->qp = c->id->qp;
+	if (o->own) {
+		c->qp = ibv_create_qp(c->pd, &attr);
+		CHECK(c->qp, "ibv_create_qp: errno %d", errno);
+		if (o->own & OWN_EARLY)
+			own_states(c, false);
+	} else {
+		CALL(rdma_create_qp(c->id, c->pd, &attr));
+		c->qp = c->id->qp;
+	}
 	if (o->qp_ird || o->qp_ord) {
 		struct ibv_qp_attr depths = {
 			.max_dest_rd_atomic = depth_of(o->qp_ird), .max_rd_atomic = depth_of(o->qp_ord),
@@ -153,6 +186,7 @@ void conn_param(struct conn *c, struct rdma_conn_param *p)
 		.private_data = c->o.pdata, .private_data_len = c->o.pdata_len,
 		.responder_resources = depth_of(c->o.ird),
 		.initiator_depth = depth_of(c->o.ord), .retry_count = 7,
+		.qp_num = c->qp->qp_num,
 	};
 }
 
@@ -268,6 +302,8 @@ static void connect_sides(struct side *s, struct conn *c, const struct conn_opts
 		good(c->scq, FIRST_ID, IBV_WC_RDMA_WRITE, -1);
 	}
 	CHECK(qp_state(c->qp) == IBV_QPS_RTS, "connected, but in state %d", qp_state(c->qp));
+	if (c->o.own & OWN_LATE)
+		own_states(c, true);
 	/* Both sides are connected before either sends. */
 	sync_sides(s);
 }
@@ -334,6 +370,8 @@ void conn_free(struct conn *c)
 {
 	if (c->id->qp)
 		rdma_destroy_qp(c->id);
+	else if (c->o.own)
+		CALL(ibv_destroy_qp(c->qp));
 	if (!c->o.scq)
 		CALL(ibv_destroy_cq(c->scq));
 	if (!c->o.rcq)

@@ -64,7 +64,8 @@ struct test {
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[], moderate_tests[],
-	resize_tests[], qp_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], race_tests[], big_tests[],
+	resize_tests[], qp_tests[], modify_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], race_tests[],
+	big_tests[],
 	stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
@@ -161,6 +162,12 @@ void give_rmem(struct side *s, struct buf *b);
 struct rmem take_rmem(struct side *s);
 
 /* conn.c: devices and connections */
+enum own {
+	OWN_QP = 1,			/* made by ibv_create_qp(), connected by its number */
+	OWN_EARLY = 2,			/* moved through its states before connect or accept */
+	OWN_LATE = 4,			/* and after ESTABLISHED */
+};
+
 struct conn_opts {
 	unsigned int sq, rq;		/* queue depths; 0: 64 */
 	bool no_rq;
@@ -168,6 +175,7 @@ struct conn_opts {
 	bool events;			/* completion channel for both CQs */
 	bool sig_all;
 	bool silent;			/* the client does not send a first message */
+	unsigned int own;		/* enum own: the test makes and moves the QP, not librdmacm */
 	int tos;			/* type of service; 0: none is set */
 	int ird, ord;			/* 0: 16; -1: none */
 	int qp_ird, qp_ord;		/* as set on the QP itself; 0: not set; -1: none */
