@@ -78,7 +78,7 @@ impl Events {
     pub(super) const GIVE_WAY: u32 = 1 << 8;
     /// The TLS handshake has ended.
     pub(super) const TLS: u32 = 1 << 9;
-    /// It is this connection's turn to make a TLS handshake.
+    /// It is this connection's turn: to make a TLS handshake, or to be reported to the consumer.
     pub(super) const TURN: u32 = 1 << 10;
 
     /// Whether any of `bits` happened.

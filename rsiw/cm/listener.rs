@@ -4,13 +4,16 @@
 //! answered yet.
 //!
 //! A connection occupies a slot of its listener, a [`PendingConn`], from TCP's accept to the
-//! consumer's answer. When all slots are taken and one more connection comes, a peer that has not
-//! sent its Request yet is given up ([`Silent`]). If all peers have sent theirs, further
-//! connections stay in the socket's own queue, which is bounded by the consumer's backlog; TCP
-//! drops the excess. A refused connection exchanges its slot for a place to linger at
-//! ([`Refused`]), of which there are as many as slots. If none is free, the connection is reset.
+//! consumer's answer. Of those whose Requests have come, the consumer is told of as many as its
+//! backlog says ([`Backlog`]), and the others wait. When all slots are taken and one more
+//! connection comes, a peer that has not sent its Request yet is given up ([`Silent`]). If all
+//! peers have sent theirs, further connections stay in the socket's own queue, which is bounded by
+//! the consumer's backlog; TCP drops the excess. A refused connection exchanges its slot for a
+//! place to linger at ([`Refused`]), of which there are as many as slots. If none is free, the
+//! connection is reset.
 
 use super::{
+    backlog::Backlog,
     conn::Events,
     open,
     open::PortMapper,
@@ -22,6 +25,7 @@ use super::{
     Conn, User,
 };
 use crate::{device::Rsiw, settings::TlsPolicy};
+use core::{mem::replace, net::SocketAddr};
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -98,6 +102,8 @@ struct PendingConns {
     short: bool,
     /// The connections in slots whose Request has not come.
     silent: Silent,
+    /// The connections in slots whose Request has come.
+    backlog: Backlog,
 }
 
 /// A listener's slot, held by a connection that is not answered yet. Dropping it frees the slot.
@@ -105,6 +111,18 @@ pub(super) struct PendingConn<U: User> {
     listener: Arc<Listener<U>>,
     /// Key of the connection, while its Request has not come.
     silent: Option<u64>,
+    request: Request,
+}
+
+/// The Request of a connection, as the listener's [`Backlog`] has it.
+#[derive(Clone, Copy)]
+enum Request {
+    /// It is not in the backlog.
+    None,
+    /// It waits. The key of the connection.
+    Waits(u64),
+    /// It counts as reported, until it is answered.
+    Counts,
 }
 
 /// A place to linger at, held by a refused connection until its peer has closed. Dropping it frees
@@ -132,6 +150,7 @@ pub(crate) fn listen<U: User>(
         refused: 0,
         short: false,
         silent: Silent::new(max_slots)?,
+        backlog: Backlog::new(backlog, max_slots)?,
     };
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
@@ -164,6 +183,13 @@ pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
     listener.retry.cancel();
     // This resets the connections in the socket's accept queue.
     drop(socket);
+    // The Requests that wait find that nobody listens, one after the other.
+    let next = {
+        let mut slots = listener.slots.lock();
+        slots.backlog.close();
+        slots.backlog.next()
+    };
+    listener.report_next(next);
     Ok(())
 }
 
@@ -231,6 +257,7 @@ impl<U: User> Listener<U> {
         Some(PendingConn {
             listener: self.clone(),
             silent: None,
+            request: Request::None,
         })
     }
 
@@ -258,6 +285,13 @@ impl<U: User> Listener<U> {
         // Look again later. The silent ones may all be too new to be given up, and the one given up
         // keeps its slot if its Request has come by now.
         self.retry_later();
+    }
+
+    /// Wakes the connection whose Request is to be reported next. Context: process.
+    fn report_next(&self, next: Option<u64>) {
+        if let Some(conn) = next.and_then(|serial| self.registry.get(serial)) {
+            conn.notify(Events::TURN);
+        }
     }
 
     fn retry_later(self: &Arc<Self>) {
@@ -310,15 +344,50 @@ impl<U: User> PendingConn<U> {
         Some(Refused(listener.clone()))
     }
 
-    /// Reports the Request of `conn` to the consumer, whose answer comes with the connection.
-    /// Context: sleeping, the stage of `conn` is locked.
+    /// Has the Request of `conn` wait to be reported. When it is its turn, [`Events::TURN`] comes.
+    pub(super) fn wait_for_report(&mut self, conn: &Arc<Conn<U>>, peer: &SocketAddr) {
+        let mut slots = self.listener.slots.lock();
+        slots.backlog.wait(conn.serial, Source::of(peer));
+        self.request = Request::Waits(conn.serial);
+    }
+
+    /// Counts the Request as reported, if it is to be reported now: the consumer has room, and no
+    /// other Request is before it. To be followed by [`Self::report`]. Context: process.
+    pub(super) fn take_turn(&mut self) -> bool {
+        let Request::Waits(serial) = self.request else {
+            return false;
+        };
+        let mut slots = self.listener.slots.lock();
+        let taken = slots.backlog.take(serial);
+        // There may be room for another one.
+        let next = slots.backlog.next();
+        drop(slots);
+        if taken {
+            self.request = Request::Counts;
+            self.listener.report_next(next);
+        }
+        taken
+    }
+
+    /// The number of Requests that the consumer has answered, as far as they count.
+    pub(super) fn answers(&self) -> u64 {
+        self.listener.slots.lock().backlog.answers()
+    }
+
+    /// Reports the Request of `conn` to the consumer, whose answer comes with the connection. If it
+    /// still waits for its turn, it will not count. Context: sleeping, the stage of `conn` is
+    /// locked.
     ///
     /// # Errors
     ///
     /// `ENOMEM`: iwcm has no room for the request. `ECONNABORTED`, `ENODEV`: nobody listens any
     /// more.
-    pub(super) fn report(&self, conn: &Arc<Conn<U>>, info: &ConnInfo<'_>) -> Result<RequestId> {
+    pub(super) fn report(&mut self, conn: &Arc<Conn<U>>, info: &ConnInfo<'_>) -> Result<RequestId> {
         let listener = &*self.listener;
+        if let Request::Waits(serial) = self.request {
+            listener.slots.lock().backlog.leave(serial);
+            self.request = Request::None;
+        }
         let socket = listener.socket.lock();
         if socket.is_none() {
             return Err(errno::ECONNABORTED.into());
@@ -338,11 +407,17 @@ impl<U: User> Drop for Refused<U> {
 impl<U: User> Drop for PendingConn<U> {
     fn drop(&mut self) {
         self.note_request();
-        let short = {
+        let (short, next) = {
             let mut slots = self.listener.slots.lock();
             slots.used -= 1;
-            slots.short
+            match replace(&mut self.request, Request::None) {
+                Request::None => {}
+                Request::Waits(serial) => slots.backlog.leave(serial),
+                Request::Counts => slots.backlog.answered(),
+            }
+            (slots.short, slots.backlog.next())
         };
+        self.listener.report_next(next);
         if short {
             self.listener.wake();
         }

@@ -19,12 +19,13 @@
 //!   connections.
 //! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
-//! - [`silent`]: which silent peer is given up.
+//! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
 //! - [`user`]: the trait of a stream's user, which the queue pair implements.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
 //! rules.
 
+mod backlog;
 mod close;
 mod conn;
 mod frame;
@@ -144,7 +145,8 @@ mod timeout {
     pub(super) const PENDING: u32 = 50;
     /// For the peer's consumer to answer our MPA Request.
     pub(super) const REPLY: u32 = 30_000;
-    /// For the MPA Request of a peer that connected.
+    /// For the MPA Request of a peer that connected; and for the consumer to answer any, while that
+    /// Request waits to be reported.
     pub(super) const REQUEST: u32 = 10_000;
     /// For our consumer to answer a Request. Peers are not known to wait that long.
     pub(super) const ANSWER: u32 = 75_000;

@@ -2,10 +2,10 @@
 
 //! The responder: MPA Request, the consumer's answer, MPA Reply (RFC 5044 section 7.1, RFC 6581).
 //!
-//! A Request becomes a `CONNECT_REQUEST` of the listening identifier. iwcm keeps the connection
-//! until its consumer accepts or rejects. The consumer may never do so; then the driver withdraws
-//! the request after a while. Answers and withdrawals lock the stage, so an answer either finds
-//! [`Stage::Requested`] or comes too late.
+//! A Request becomes a `CONNECT_REQUEST` of the listening identifier, as soon as the consumer has
+//! room for it (`backlog`). iwcm keeps the connection until its consumer accepts or rejects. The
+//! consumer may never do so; then the driver withdraws the request after a while. Answers and
+//! withdrawals lock the stage, so an answer either finds [`Stage::Requested`] or comes too late.
 //!
 //! A successful [`accept`] reports `ESTABLISHED` at once, not when the peer's first FPDU arrives:
 //! iwcm makes everybody who wants to end the connection wait for that event, and a peer is free to
@@ -35,6 +35,21 @@ pub(super) struct AwaitRequest<U: User> {
     reader: KBox<FrameReader>,
 }
 
+/// The Request has come. It is reported when the consumer has answered others.
+pub(super) struct Queued<U: User> {
+    /// How many Requests the listener's consumer had answered when the timer was set.
+    answers: u64,
+    /// How often the timer is set again at the most.
+    tries: u32,
+    /// Has the private data.
+    reader: KBox<FrameReader>,
+    responder: Responder,
+    asked: Asked,
+    local: SocketAddr,
+    remote: SocketAddr,
+    slot: PendingConn<U>,
+}
+
 /// The consumer owes an answer.
 pub(super) struct Requested<U: User> {
     responder: Responder,
@@ -42,6 +57,8 @@ pub(super) struct Requested<U: User> {
     request: RequestId,
     local: SocketAddr,
     remote: SocketAddr,
+    /// The peer does not wait for the answer any more.
+    gone: bool,
     slot: PendingConn<U>,
 }
 
@@ -103,7 +120,7 @@ impl<U: User> AwaitRequest<U> {
         }
     }
 
-    /// The Request has come: reports it.
+    /// The Request has come: reports it, or has it wait for that.
     fn complete(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
         self.slot.note_request();
         conn.trace_frame(false, self.reader.octets());
@@ -114,9 +131,7 @@ impl<U: User> AwaitRequest<U> {
             ));
             return close::drop_early(conn);
         }
-        let Some((Ok((responder, asked)), private_data)) =
-            request.map(|frame| (Responder::request(&frame), frame.private_data()))
-        else {
+        let Some(Ok((responder, asked))) = request.map(|frame| Responder::request(&frame)) else {
             return close::drop_early(conn);
         };
         // `ENOTCONN`: the peer has gone meanwhile.
@@ -142,12 +157,65 @@ impl<U: User> AwaitRequest<U> {
             conn.dev().counters.requests_dropped.add(1);
             return refuse(conn, &self.slot, responder, &[]);
         }
-        let info = ConnInfo {
+        self.slot.wait_for_report(conn, &remote);
+        let mut queued = Queued {
+            answers: self.slot.answers(),
+            tries: timeout::REPLY / timeout::REQUEST - 1,
+            reader: self.reader,
+            responder,
+            asked,
             local,
             remote,
+            slot: self.slot,
+        };
+        if queued.slot.take_turn() {
+            return queued.report(conn);
+        }
+        // If the peer has gone, its FIN may have come right behind the Request.
+        conn.notify(Events::SOCKET);
+        conn.set_timeout(timeout::REQUEST);
+        Stage::Queued(queued)
+    }
+}
+
+/// Whether the peer has ended the connection. A peer that has sent its FIN does not wait for the
+/// Reply, even if there is unread data in front of the FIN.
+fn has_gone<U: User>(conn: &Conn<U>, events: Events) -> bool {
+    let closed = events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established;
+    conn.error().is_some() || closed
+}
+
+impl<U: User> Queued<U> {
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
+        if conn.how().is_some() || events.any(Events::LEAVE) || has_gone(conn, events) {
+            return close::drop_early(conn);
+        }
+        if self.slot.take_turn() {
+            return self.report(conn);
+        }
+        if events.any(Events::TIMEOUT) {
+            // A consumer that has answered none meanwhile may take more than its backlog before it
+            // does: the Request is reported all the same. If the RDMA CM has no room, it rejects
+            // the peer, which does not wait much longer anyway.
+            let answers = self.slot.answers();
+            if replace(&mut self.answers, answers) == answers || self.tries == 0 {
+                return self.report(conn);
+            }
+            self.tries -= 1;
+            conn.set_timeout(timeout::REQUEST);
+        }
+        Stage::Queued(self)
+    }
+
+    fn report(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
+        let frame = self.reader.frame();
+        let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
+        let info = ConnInfo {
+            local: self.local,
+            remote: self.remote,
             private_data: event_private_data(private_data),
-            ird: event_depth(asked.ird),
-            ord: event_depth(asked.ord),
+            ird: event_depth(self.asked.ird),
+            ord: event_depth(self.asked.ord),
         };
         let reported = self.slot.report(conn, &info);
         // Only after the report: no other connection depends on the order of the steps that follow.
@@ -159,39 +227,41 @@ impl<U: User> AwaitRequest<U> {
                 // If the peer has gone, its FIN may have come right behind the Request.
                 conn.notify(Events::SOCKET);
                 Stage::Requested(Requested {
-                    responder,
-                    asked,
+                    responder: self.responder,
+                    asked: self.asked,
                     request,
-                    local,
-                    remote,
+                    local: self.local,
+                    remote: self.remote,
+                    gone: false,
                     slot: self.slot,
                 })
             }
             // iwcm has no room for the request, or nobody listens any more.
             Err(_) => {
                 conn.dev().counters.requests_dropped.add(1);
-                refuse(conn, &self.slot, responder, &[])
+                refuse(conn, &self.slot, self.responder, &[])
             }
         }
     }
 }
 
 impl<U: User> Requested<U> {
-    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        // A peer that has sent its FIN does not wait for the Reply, even if there is unread data in
-        // front of the FIN.
-        let gone = conn.how().is_some()
-            || conn.error().is_some()
-            || events.any(Events::TIMEOUT | Events::LEAVE)
-            || (events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established);
-        if !gone {
-            return Stage::Requested(self);
+    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
+        if conn.how().is_some() || events.any(Events::TIMEOUT | Events::LEAVE) {
+            // If there is no such request any more, an answer has taken it and waits for the stage.
+            if let Some(handle) = conn.dev().handle() {
+                drop(handle.withdraw(self.request));
+            }
+            return close::drop_unknown(conn);
         }
-        // If there is no such request any more, an answer has taken it and waits for the stage.
-        if let Some(handle) = conn.dev().handle() {
-            drop(handle.withdraw(self.request));
+        if !self.gone && has_gone(conn, events) {
+            // The consumer has the event all the same, or it waits for the consumer. So the
+            // Request counts until it is answered, in vain: otherwise peers that come and go would
+            // fill the room that the RDMA CM has for events, and others would be rejected.
+            conn.socket().abort();
+            self.gone = true;
         }
-        close::drop_unknown(conn)
+        Stage::Requested(self)
     }
 
     /// Starts the queue pair and sends the Reply. The queue pair starts first, as FPDUs may follow
@@ -278,6 +348,10 @@ fn answer<U: User>(
     param: &ConnParam<'_>,
 ) -> Result {
     let requested = match replace(stage, Stage::Closed) {
+        Stage::Requested(requested) if requested.gone => {
+            *stage = close::drop_unknown(conn);
+            return Err(errno::ECONNRESET.into());
+        }
         Stage::Requested(requested) => requested,
         other => {
             *stage = other;
@@ -332,6 +406,10 @@ fn answer<U: User>(
 /// much private data; the peer is rejected without them.
 pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result {
     conn.in_actors_place(|stage| match replace(stage, Stage::Closed) {
+        Stage::Requested(requested) if requested.gone => {
+            *stage = close::drop_unknown(&conn);
+            Err(errno::ECONNRESET.into())
+        }
         Stage::Requested(requested) => {
             conn.dev().counters.requests_rejected.add(1);
             let max = super::max_private_data(requested.asked.revision);

@@ -15,7 +15,8 @@
 //!                                             +--------> Closed <--------------+
 //! ```
 //!
-//! A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`,
+//! An `AwaitRequest` comes to `Requested` by way of `Queued`, where the consumer has others to
+//! answer. A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`,
 //! `AwaitRequest` and `FinSent` go to `Linger` if this end has last words for the peer. Each stage
 //! may go to `Closed`; see [`super::close`].
 
@@ -23,7 +24,7 @@ use super::{
     close::Linger,
     conn::{Conn, Events},
     initiator::{AwaitReply, Connecting},
-    responder::{AwaitRequest, Requested},
+    responder::{AwaitRequest, Queued, Requested},
     retry::{Backoff, Retry},
     secure::{AwaitOctet, AwaitTurn, Securing},
     streaming::{Draining, FinSent, Streaming},
@@ -47,6 +48,8 @@ pub(super) enum Stage<U: User> {
     Securing(Securing<U>),
     /// Responder: the peer has connected and owes an MPA Request.
     AwaitRequest(AwaitRequest<U>),
+    /// Responder: the MPA Request has come, and waits to be reported to the consumer.
+    Queued(Queued<U>),
     /// Responder: the MPA Request was reported to the consumer, which owes an answer.
     Requested(Requested<U>),
     /// The queue pair owns the stream.
@@ -85,6 +88,7 @@ impl<U: User> Stage<U> {
             Stage::Linger(_) => 11,
             Stage::Retry(_) => Self::RETRY,
             Stage::Closed => 13,
+            Stage::Queued(_) => 14,
         }
     }
 
@@ -98,6 +102,7 @@ impl<U: User> Stage<U> {
             Stage::AwaitOctet(stage) => stage.step(conn, events),
             Stage::Securing(stage) => stage.step(conn, events),
             Stage::AwaitRequest(stage) => stage.step(conn, events),
+            Stage::Queued(stage) => stage.step(conn, events),
             Stage::Requested(stage) => stage.step(conn, events),
             Stage::Streaming(stage) => stage.step(conn, events),
             Stage::Draining(stage) => stage.step(conn, events),

@@ -36,7 +36,8 @@
 		{ 10, "fin-sent" },		\
 		{ 11, "linger" },		\
 		{ 12, "retry" },		\
-		{ 13, "closed" })
+		{ 13, "closed" },		\
+		{ 14, "queued" })
 
 /* RDMAP opcodes (RFC 5040, figure 4); and the RTR, which is an empty Send. */
 #define rsiw_show_opcode(opcode)		\

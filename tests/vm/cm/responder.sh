@@ -42,6 +42,7 @@ done
 peer_bg requests requests "$ADDR" 7185
 server_up 7185
 LIMIT=60 run "requests are reported in order" responder in_order "$ADDR" 7185
+LIMIT=60 run "refused" responder refused "$ADDR" 7185
 peer_kill requests
 # Another consumer that is stopped.
 peer_bg deaf rping -s -P -a 0.0.0.0 -p 7186
@@ -60,7 +61,6 @@ if [ "$RSIW_KERNEL" = stock ]; then
 else
 	skip "backlog" "too slow to make 128 connections in ten seconds"
 fi
-LIMIT=60 run "refused" responder refused "$ADDR" 7183
 kill -CONT "$(<"$WORK/large.pid")"
 peer_kill large
 peer_bg ping rping -s -C 5 -v -a "$ADDR" -p 7182

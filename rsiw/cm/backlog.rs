@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A listener's backlog: how many Requests are reported to the consumer and not answered, and which
+//! one is reported next.
+//!
+//! The RDMA CM has room for as many events as the backlog says, and rejects what goes beyond
+//! (`ucma_connect_event_handler()`, `cm_event_handler()`). It does not tell when a process has
+//! taken an event, but an answer says as much. So no more Requests than the backlog are reported
+//! and not answered. The others wait in their slots.
+//!
+//! Sources take turns: each has one Request in a round, and a new one joins the round that is under
+//! way. So a host with a hundred connections does not keep others waiting for all of them. Requests
+//! of one source are reported in the order in which they came.
+
+use super::silent::Source;
+use kernel::prelude::*;
+
+struct One {
+    serial: u64,
+    source: Source,
+    round: u64,
+}
+
+/// The Requests of a listener, but for those that are answered.
+pub(super) struct Backlog {
+    /// The most Requests that are reported and not answered.
+    most: u32,
+    /// Those that are.
+    reported: u32,
+    /// Those that were, and are answered.
+    answers: u64,
+    /// Those that wait to be reported, in the order in which they came.
+    waiting: KVVec<One>,
+    /// The round of the last Request that was reported.
+    round: u64,
+}
+
+impl Backlog {
+    /// Makes an empty backlog of `most` Requests, with room for `slots` that wait. Context:
+    /// sleeping. Errors: `ENOMEM`.
+    pub(super) fn new(most: u32, slots: u32) -> Result<Self> {
+        Ok(Self {
+            most,
+            reported: 0,
+            answers: 0,
+            waiting: KVVec::with_capacity(slots as usize, GFP_KERNEL)?,
+            round: 0,
+        })
+    }
+
+    /// Has the Request of a connection wait. There is room for as many as the listener has slots.
+    pub(super) fn wait(&mut self, serial: u64, source: Source) {
+        let mut same = self.waiting.iter().rev().filter(|one| one.source == source);
+        let round = same.next().map_or(self.round, |last| last.round + 1);
+        let one = One {
+            serial,
+            source,
+            round,
+        };
+        let _ = self.waiting.push_within_capacity(one);
+    }
+
+    fn first(&self) -> Option<(usize, &One)> {
+        let waiting = self.waiting.iter().enumerate();
+        // Of those with equal rounds the first one, which is the oldest.
+        waiting.min_by_key(|(_, one)| one.round)
+    }
+
+    /// The connection whose Request is to be reported next, if there is room for it.
+    pub(super) fn next(&self) -> Option<u64> {
+        match self.reported < self.most {
+            true => self.first().map(|(_, one)| one.serial),
+            false => None,
+        }
+    }
+
+    /// Counts the Request of a connection as reported, if it is the next one.
+    pub(super) fn take(&mut self, serial: u64) -> bool {
+        if self.next() != Some(serial) {
+            return false;
+        }
+        let index = self.first().map(|(index, _)| index);
+        if let Some(Ok(one)) = index.map(|index| self.waiting.remove(index)) {
+            self.round = one.round;
+        }
+        self.reported += 1;
+        true
+    }
+
+    /// A Request that [`Self::take`] has counted is answered.
+    pub(super) fn answered(&mut self) {
+        self.reported -= 1;
+        self.answers += 1;
+    }
+
+    /// The number of Requests that [`Self::answered`] has noted.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// A Request does not wait any more.
+    pub(super) fn leave(&mut self, serial: u64) {
+        if let Some(index) = self.waiting.iter().position(|one| one.serial == serial) {
+            let _ = self.waiting.remove(index);
+        }
+    }
+
+    /// Nobody listens any more: there is room for all, of which none will be reported.
+    pub(super) fn close(&mut self) {
+        self.most = u32::MAX;
+    }
+}
+
+#[kunit_tests(rsiw_cm_backlog)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    fn host(n: u8) -> Source {
+        Source::of(&SocketAddr::new(Ipv4Addr::new(10, 0, 0, n).into(), 7))
+    }
+
+    /// Reports the next one.
+    fn report(backlog: &mut Backlog) -> Option<u64> {
+        let next = backlog.next()?;
+        backlog.take(next).then_some(next)
+    }
+
+    #[test]
+    fn no_more_than_the_backlog_are_unanswered() -> Result {
+        let mut backlog = Backlog::new(2, 8)?;
+        assert!(backlog.next().is_none());
+        for serial in 1..6 {
+            backlog.wait(serial, host(1));
+        }
+        assert!(!backlog.take(2));
+        assert_eq!(report(&mut backlog), Some(1));
+        assert_eq!(report(&mut backlog), Some(2));
+        assert_eq!(report(&mut backlog), None);
+        assert!(!backlog.take(3));
+        // The peer of the next one goes.
+        backlog.leave(3);
+        assert_eq!(report(&mut backlog), None);
+        backlog.answered();
+        assert_eq!(report(&mut backlog), Some(4));
+        assert_eq!(report(&mut backlog), None);
+        backlog.close();
+        assert_eq!(report(&mut backlog), Some(5));
+        assert_eq!(report(&mut backlog), None);
+        Ok(())
+    }
+
+    #[test]
+    fn sources_take_turns() -> Result {
+        let mut backlog = Backlog::new(16, 16)?;
+        for serial in 1..5 {
+            backlog.wait(serial, host(1));
+        }
+        backlog.wait(5, host(2));
+        backlog.wait(6, host(2));
+        assert_eq!(report(&mut backlog), Some(1));
+        assert_eq!(report(&mut backlog), Some(5));
+        assert_eq!(report(&mut backlog), Some(2));
+        // A new source is in the round of the last one.
+        backlog.wait(7, host(3));
+        assert_eq!(report(&mut backlog), Some(6));
+        assert_eq!(report(&mut backlog), Some(7));
+        // A source keeps its order, also when it goes on later.
+        backlog.wait(8, host(1));
+        assert_eq!(report(&mut backlog), Some(3));
+        assert_eq!(report(&mut backlog), Some(4));
+        assert_eq!(report(&mut backlog), Some(8));
+        assert_eq!(report(&mut backlog), None);
+        Ok(())
+    }
+}
