@@ -388,6 +388,36 @@ mod rules_ddp {
     }
 
     #[test]
+    fn send_within_a_write_waits() -> Outcome {
+        suites::rules_ddp::send_within_a_write_waits()
+    }
+
+    #[test]
+    fn read_request_within_a_write_waits() -> Outcome {
+        suites::rules_ddp::read_request_within_a_write_waits()
+    }
+
+    #[test]
+    fn one_message_waits_for_a_write() -> Outcome {
+        suites::rules_ddp::one_message_waits_for_a_write()
+    }
+
+    #[test]
+    fn nothing_waits_for_a_younger_write() -> Outcome {
+        suites::rules_ddp::nothing_waits_for_a_younger_write()
+    }
+
+    #[test]
+    fn nothing_waits_for_a_read_response() -> Outcome {
+        suites::rules_ddp::nothing_waits_for_a_read_response()
+    }
+
+    #[test]
+    fn refused_after_a_wait() -> Outcome {
+        suites::rules_ddp::refused_after_a_wait()
+    }
+
+    #[test]
     fn two_untagged_messages_do_not_interleave() -> Outcome {
         suites::rules_ddp::two_untagged_messages_do_not_interleave()
     }

@@ -65,6 +65,8 @@ pub struct Receiver {
     body: [u8; TERMINATE_MAX],
     /// The segment under way, `None` while its header has not passed all checks.
     pub(super) segment: Option<Segment>,
+    /// The last segment of a message that waits for the RDMA Write under way, and its `hdr`.
+    held: Option<(Segment, [u8; UNTAGGED_HDR])>,
     pub(super) rules: Rules,
     pub(super) fpdus: u64,
 }
@@ -86,6 +88,7 @@ impl Receiver {
             trailer: [0; TRAILER_MAX],
             body: [0; TERMINATE_MAX],
             segment: None,
+            held: None,
             rules: Rules::new(),
             fpdus: 0,
         }
@@ -431,7 +434,7 @@ impl Receiver {
             return Err(reason);
         }
         if let Some(segment) = self.segment {
-            self.complete(&segment, h)?;
+            self.complete(segment, h)?;
         }
         self.fpdus = self.fpdus.wrapping_add(1);
         if self.phase != Phase::Closed {
@@ -442,7 +445,7 @@ impl Receiver {
 
     /// Completes a segment whose CRC is right, and its message if it is the last one.
     #[inline]
-    fn complete<H: Handler>(&mut self, segment: &Segment, h: &mut H) -> Result<(), Reason> {
+    fn complete<H: Handler>(&mut self, mut segment: Segment, h: &mut H) -> Result<(), Reason> {
         if segment.action == Action::Place {
             h.end_segment()
                 .map_err(|why| segment.refused_placement().reason(why))?;
@@ -451,9 +454,15 @@ impl Receiver {
             self.continues = segment.action == Action::Place;
             return Ok(());
         }
+        if self.rules.behind_write {
+            match self.in_order(segment, h)? {
+                Some(next) => segment = next,
+                None => return Ok(()),
+            }
+        }
         let event = match segment.event() {
             Some(event) => event,
-            None if segment.opcode == Opcode::ReadRequest => self.read_request(segment)?,
+            None if segment.opcode == Opcode::ReadRequest => self.read_request(&segment)?,
             None => {
                 self.phase = Phase::Closed;
                 let len = (segment.end as usize).min(TERMINATE_MAX);
@@ -463,6 +472,30 @@ impl Receiver {
         };
         h.deliver(event)
             .map_err(|why| segment.refused_delivery().reason(why))
+    }
+
+    /// A message, whose last segment is `segment`, is complete, and an untagged one has begun
+    /// behind an RDMA Write. The untagged message waits until the Write is delivered. Returns the
+    /// last segment of the message to deliver next, if there is one.
+    #[cold]
+    fn in_order<H: Handler>(
+        &mut self,
+        segment: Segment,
+        h: &mut H,
+    ) -> Result<Option<Segment>, Reason> {
+        if !segment.opcode.is_tagged() {
+            self.held = Some((segment, self.hdr));
+            return Ok(None);
+        }
+        self.rules.behind_write = false;
+        let Some((held, hdr)) = self.held.take() else {
+            return Ok(Some(segment));
+        };
+        h.deliver(Event::Write)
+            .map_err(|why| segment.refused_delivery().reason(why))?;
+        // If the handler refuses the message that has waited, the Terminate has that one's header.
+        (self.segment, self.hdr) = (Some(held), hdr);
+        Ok(Some(held))
     }
 
     /// The Read Request whose header is complete.

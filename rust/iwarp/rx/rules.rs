@@ -16,6 +16,12 @@
 //! "MUST Deliver DDP Messages to the ULP in the order they were sent" (s5.3). The exception is
 //! Terminate, which comes instead of the rest of whatever its sender cannot finish
 //! (RFC 5040 s7.1 case 1).
+//!
+//! An untagged message that begins behind the first segment of an RDMA Write is delivered behind
+//! that Write's last: a Send says that the Writes before it are placed, and a Read Request may read
+//! what they have written (RFC 5040 s5.5 rules 10 and 12). One such message can wait; another one
+//! is a fault. Nothing waits for a Read Response: it belongs to an operation of this end, and RFC
+//! 5040 s5.5 rule 2 has no order "between operations that are generated from the two ends".
 
 use super::fault::{Reason, Refused};
 use super::{Event, Handler, Placement, ReadExpect, Refusal, Target};
@@ -65,6 +71,9 @@ pub(super) struct Rules {
     untagged: Option<Opcode>,
     /// Its next MO.
     mo: u32,
+    /// An RDMA Write is under way, and the last untagged message, which may be complete, began
+    /// behind it. The receiver clears this when the Write is complete.
+    pub(super) behind_write: bool,
     /// The tagged message under way.
     tagged: Option<Opcode>,
     /// Octets of it so far.
@@ -86,6 +95,7 @@ impl Rules {
         Self {
             untagged: None,
             mo: 0,
+            behind_write: false,
             tagged: None,
             tagged_len: 0,
             tagged_stag: Stag(0),
@@ -285,6 +295,8 @@ impl Rules {
             _ if terminate => true,
             Some(op) if op != opcode => return Err(Reason::OpcodeChanged),
             Some(_) => false,
+            // The one before still waits.
+            None if self.behind_write => return Err(Reason::OpcodeChanged),
             None => true,
         };
 
@@ -334,6 +346,9 @@ impl Rules {
 
         // A Terminate fits any segment (MULPDU is at least 128), and nothing after it counts.
         let last = hdr.last || terminate;
+        if first {
+            self.behind_write = self.tagged == Some(Opcode::Write) && !terminate;
+        }
         self.untagged = (!last).then_some(opcode);
         self.mo = end;
         if last {

@@ -42,6 +42,8 @@ pub(crate) struct Probe {
     pub(crate) expect: Option<ReadExpect>,
     /// The call to refuse, and the reason.
     pub(crate) refuse: Option<(Call, Refusal)>,
+    /// Accepts so many messages before it refuses one.
+    pub(crate) refuse_from: u32,
 }
 
 impl Default for Probe {
@@ -63,6 +65,7 @@ impl Probe {
             data: Wire::new(),
             expect: None,
             refuse: None,
+            refuse_from: 0,
         }
     }
 
@@ -86,7 +89,7 @@ impl Probe {
 
     fn check(&self, call: Call) -> Result<(), Refusal> {
         match self.refuse {
-            Some((c, why)) if c == call => Err(why),
+            Some((c, why)) if c == call && self.delivered >= self.refuse_from => Err(why),
             _ => Ok(()),
         }
     }

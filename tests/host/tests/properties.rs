@@ -4,7 +4,7 @@
 
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
-use iwarp::{Stag, TaggedOffset, Terminate};
+use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
 use iwarp_sim::guard::{feed, feed_whole, Any, Call, Guard, Outcome};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
 use iwarp_sim::stream::{frame, messages, pattern, Item};
@@ -319,6 +319,37 @@ proptest! {
         let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(300) as usize);
         prop_assert_eq!(&one_by_one, &together);
         together.check_pieces(&pieces);
+    }
+
+    /// Segments of RDMA Writes come between those of other messages. No Send is delivered before a
+    /// Write that it came behind ([`Guard`] checks that), and either each message is delivered in
+    /// the end, or there is one more than can wait.
+    #[test]
+    fn interleaved_messages(seed in decisions(), mulpdu in 128..400u16) {
+        let mut e = Entropy::new(&seed);
+        let mut items = messages(&mut e, 8);
+        items.retain(|item| !matches!(item.message, Message::Terminate { .. }));
+        let is_write = |item: &Item| matches!(item.message, Message::Write { .. });
+        let (writes, others): (Vec<_>, Vec<_>) = items.iter().cloned().partition(is_write);
+        let streams = [writes, others].map(|items| frame(&items, true, false, || mulpdu));
+        let mut rest = streams.each_ref().map(|stream| &stream[..]);
+        let mut stream = Vec::new();
+        while rest.iter().any(|rest| !rest.is_empty()) {
+            let next = &mut rest[e.below(2) as usize];
+            if let [a, b, ..] = **next {
+                let ulpdu = usize::from(u16::from_be_bytes([a, b]));
+                let (fpdu, behind) = next.split_at((2 + ulpdu).next_multiple_of(4) + 4);
+                stream.extend(fpdu);
+                *next = behind;
+            }
+        }
+        let rx = Receiver::new(RxConfig { crc: true });
+        let got = feed(rx, true, Any::accepting(), &stream, || 1 + e.below(600) as usize);
+        let delivered = got.calls.iter().filter(|c| matches!(c, Call::Deliver(_))).count();
+        match got.result {
+            Ok(()) => prop_assert_eq!(delivered, items.len()),
+            Err(fault) => prop_assert_eq!(fault.term(), Some(TermCode::UNEXPECTED_OPCODE)),
+        }
     }
 
     /// Random octets cause no panic, and the engine keeps its contract with the handler.

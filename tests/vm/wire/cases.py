@@ -239,7 +239,27 @@ def messages(everything):
         lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
                    BASES["send_inv"](t),
                    fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
-        terminated(DDP_TAGGED, 0, got=1))
+        Verdict("lives", got=1))
+    # What comes behind the first segment of a Write is delivered behind its last.
+    def within(*segments, last=True):
+        def make(t):
+            first = fpdu.tagged(WRITE, t.both.stag, t.both.at, b"written.", last=False)
+            rest = [fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, b"behind..")] * last
+            return [first, *(of(t) for of in segments), *rest]
+        return make
+    read = lambda t: read_of(t.both.stag, t.both.at, 16)
+    yield "a Send within a Write", script(within(lambda t: send(1)), Verdict("lives", got=1))
+    yield "a Send within a Write without an end", script(within(lambda t: send(1), last=False),
+                                                         Verdict("open"))
+    yield "a Read within a Write", script(within(read), Verdict(
+        "lives", reads=1, answers=[(0x100, 0x1000, b"written.behind..")]))
+    yield "a Read within a Write without an end", script(within(read, last=False), Verdict("open"))
+    yield "a Terminate behind a Send within a Write", script(
+        within(lambda t: send(1), BASES["terminate"], last=False), Verdict("closed"))
+    yield "two Sends within a Write", script(
+        within(lambda t: send(1), lambda t: send(2), last=False), opcode)
+    yield "a Send and a Read within a Write", script(
+        within(lambda t: send(1), read, last=False), opcode)
     yield "Reads beyond IRD", beyond_ird
     # Each twice in succession: the second time the victim has the other role.
     for role in ("", ", again"):

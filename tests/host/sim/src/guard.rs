@@ -36,6 +36,9 @@ pub struct Guard<H> {
     waits: bool,
     /// A call was refused.
     refused: bool,
+    /// An RDMA Write is incomplete; and the Send under way, or the last, began behind it.
+    write: bool,
+    behind: bool,
     /// CRCs are in use.
     crc: bool,
     /// The receiver gets only whole FPDUs, so it verifies each CRC before it places anything.
@@ -54,6 +57,8 @@ impl<H: Handler> Guard<H> {
             last: None,
             waits: false,
             refused: false,
+            write: false,
+            behind: false,
             crc,
             whole: false,
             continued: 0,
@@ -108,6 +113,11 @@ impl<H: Handler> Handler for Guard<H> {
             return result;
         }
         self.calls.push(Call::Begin(*p));
+        match p.target {
+            Target::Write { .. } if p.first => (self.write, self.behind) = (true, false),
+            Target::Recv { .. } if p.first => self.behind = self.write,
+            _ => {}
+        }
         if result.is_ok() {
             self.open = Some((*p, 0));
         }
@@ -197,6 +207,14 @@ impl<H: Handler> Handler for Guard<H> {
         assert!(!self.refused, "deliver after refusal");
         assert!(!self.waits, "deliver while a segment waits");
         assert!(self.open.is_none(), "deliver within segment");
+        match e {
+            Event::Write => self.write = false,
+            Event::Recv { .. } => assert!(
+                !(self.write && self.behind),
+                "Send before the Write that it came behind"
+            ),
+            _ => {}
+        }
         self.calls.push(Call::Deliver(e));
         let result = self.inner.deliver(e);
         self.note(result)
