@@ -3,22 +3,26 @@
 //! The stages of a connection, each of a type of its own, which the next step consumes.
 //!
 //! ```text
-//! connect() --> Connecting --> AwaitReply ----------+
-//!                                  | other format    v
-//!                                  v             Streaming --> Draining --> FinSent
-//!                                Retry               ^   |        |            |
-//!                                                    |   |        |            |
-//! listener --> AwaitRequest --> Requested -- accept -+   |        |            |
-//!                                  | reject              |        |            |
-//!                                  +-----> Linger <------+--------+            |
-//!                                             |                                |
-//!                                             +--------> Closed <--------------+
+//! connect() --> (AwaitTurn) --> Connecting --> (Securing) --> AwaitReply ---+
+//!                                                                 | other    v
+//!                                                                 v format Streaming
+//!                                                               Retry        ^ |
+//!                                                                            | +--> Draining
+//! listener --> (AwaitOctet) --> (Securing) --> AwaitRequest --> Requested ---+ |       |
+//!                                                                 | reject     |       v
+//!                                                                 v            |    FinSent
+//!                                                               Linger <-------+       |
+//!                                                                 |                    |
+//!                                                                 +-----> Closed <-----+
 //! ```
+//!
+//! Stages in parentheses are those of TLS. An initiator has its two only if it connects by TLS. A
+//! responder that takes TLS has `AwaitOctet`, and `Securing` if the peer begins with TLS.
 //!
 //! An `AwaitRequest` comes to `Requested` by way of `Queued`, where the consumer has others to
 //! answer. A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`,
-//! `AwaitRequest` and `FinSent` go to `Linger` if this end has last words for the peer. Each stage
-//! may go to `Closed`; see [`super::close`].
+//! `AwaitRequest`, `Draining` and `FinSent` go to `Linger` if this end has last words for the peer.
+//! Each stage may go to `Closed`; see [`super::close`].
 
 use super::{
     close::Linger,
