@@ -35,7 +35,7 @@ use iwarp::{
 };
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Role, TcpSocket, TcpState};
-use rdma::{CmId, ConnParam, Device};
+use rdma::{CmId, ConnParam, ConsumerId, Device};
 
 /// The consumer's parameters of one `connect`, and the state that outlives a TCP connection.
 pub(super) struct Attempt<U: User> {
@@ -50,6 +50,8 @@ pub(super) struct Attempt<U: User> {
     pub(super) server: IpAddr,
     /// What the port mapper has to do with these addresses.
     mapper: PortMapper,
+    /// The interface that the RDMA CM has found for `local`.
+    ifindex: Option<u32>,
     private_data: KVec<u8>,
     ird: u16,
     ord: u16,
@@ -82,20 +84,20 @@ pub(super) struct AwaitReply<U: User> {
     reader: KBox<FrameReader>,
 }
 
-/// Connects `user`, the queue pair that the consumer named, to the remote address of `cm`: the
+/// Connects `user`, the queue pair that the consumer named, to the remote address of `id`: the
 /// `iw_connect` operation. Context: sleeping, within locks of the RDMA CM; does not wait for the
 /// network.
 ///
 /// # Errors
 ///
 /// `EINVAL`: the queue pair has a connection or cannot have one, or there is too much private data.
-/// `ENOMEM`. Errors of binding and connecting a socket that TCP reports at once. Nothing is
-/// reported to iwcm then.
+/// `EADDRNOTAVAIL`: a loopback address of another network namespace. `ENOMEM`. Errors of binding
+/// and connecting a socket that TCP reports at once. Nothing is reported to iwcm then.
 pub(crate) fn connect<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
     user: Arc<U>,
-    cm: CmId,
+    id: &ConsumerId,
     param: &ConnParam<'_>,
 ) -> Result {
     let settings = &registry.dev.settings;
@@ -112,13 +114,19 @@ pub(crate) fn connect<U: User>(
     private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
     let (most_ird, most_ord) = user.most_reads();
     let mapper = PortMapper::of(dev, settings);
+    let cm = id.id().clone();
+    let local = mapper.local(&cm)?;
+    if !open::may_connect_from(dev, id, &local) {
+        return Err(errno::EADDRNOTAVAIL.into());
+    }
     let attempt = Attempt {
         life: user.life(),
         user,
-        local: mapper.local(&cm)?,
+        local,
         remote: mapper.remote(&cm)?,
         server: cm.remote_addr()?.ip(),
         mapper,
+        ifindex: id.ifindex(),
         cm,
         private_data,
         ird: bounded_ird(announced_ird(param.ird), most_ird),
@@ -133,7 +141,7 @@ pub(crate) fn connect<U: User>(
         turn: timeout::TURN,
         place: None,
     };
-    match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?) {
+    match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?, None) {
         // TCP has one connection between a pair of addresses and ports. RTRS wants all connections
         // of a session to have the port that the RDMA CM picked for the first; here they take
         // others.
@@ -141,7 +149,7 @@ pub(crate) fn connect<U: User>(
             if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
         {
             attempt.local.set_port(0);
-            begin(registry, dev, attempt)
+            begin(registry, dev, attempt, None)
         }
         begun => begun,
     }
@@ -151,19 +159,21 @@ pub(crate) fn connect<U: User>(
 /// Why an attempt did not start; and the attempt, unless that went with the connection.
 type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
-/// Starts a connection for an attempt.
+/// Starts a connection for an attempt. `before` is the socket of the attempt's last connection, if
+/// it had one.
 pub(super) fn begin<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &Device<Rsiw>,
     attempt: KBox<Attempt<U>>,
+    before: Option<&TcpSocket>,
 ) -> Result<(), NotBegun<U>> {
-    let opened = open::initiator(
-        dev,
-        attempt.mapper,
-        &attempt.cm,
-        attempt.local,
-        attempt.remote,
-    );
+    let origin = open::Origin {
+        cm: &attempt.cm,
+        mapper: attempt.mapper,
+        ifindex: attempt.ifindex,
+        local: attempt.local,
+    };
+    let opened = open::initiator(dev, &origin, attempt.remote, before);
     let with_file = |(socket, remote): (TcpSocket, SocketAddr)| match attempt.secure {
         true => Ok((socket.with_file(Role::Client(attempt.server))?, remote)),
         false => Ok((socket, remote)),
@@ -218,6 +228,7 @@ impl<U: User> Attempt<U> {
             remote,
             server: remote.ip(),
             mapper: PortMapper::Elsewhere,
+            ifindex: None,
             private_data: KVec::new(),
             ird: 4,
             ord: 4,

@@ -40,7 +40,7 @@ use kext::{
     work::{DelayedWork, DelayedWorkItem},
 };
 use net::{errno, ListenCallbacks, Role, TcpSocket};
-use rdma::{CmId, ConnInfo, Consumer, ListenId, RequestId};
+use rdma::{CmId, ConnInfo, Consumer, ConsumerId, RequestId};
 
 /// The fewest slots of a listener. Consumers choose a backlog with requests in mind, not peers that
 /// are slow to send one. With few slots such peers would shut out the others.
@@ -138,7 +138,7 @@ pub(super) struct Refused<U: User>(Arc<Listener<U>>);
 pub(crate) fn listen<U: User>(
     registry: &Arc<Registry<U>>,
     dev: &rdma::Device<Rsiw>,
-    cm: &ListenId,
+    cm: &ConsumerId,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);

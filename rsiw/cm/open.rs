@@ -6,22 +6,23 @@ use crate::{device::Rsiw, settings::Settings};
 use core::net::SocketAddr;
 use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
-use rdma::{CmId, Device, ListenId, NetDevice};
+use rdma::{CmId, ConsumerId, Device, Kind, NetDevice};
 
-/// The network interface of a device: its sockets are in the interface's namespace.
+/// The network interface of an identifier: its sockets are in the interface's namespace.
 struct Interface {
     net: Namespace,
     ifindex: u32,
 }
 
 impl Interface {
-    /// The interface of `dev`. Errors: `ENODEV`; `ENETDOWN` if the interface's namespace is going
-    /// away.
-    fn of(dev: &Device<Rsiw>) -> Result<Self> {
+    /// The interface that the RDMA CM has `found` for an identifier of `dev`, or that of `dev`.
+    /// Errors: `ENODEV`; `ENETDOWN` if the interface's namespace is going away.
+    fn of(dev: &Device<Rsiw>, found: Option<u32>) -> Result<Self> {
         let ndev = dev.netdev().ok_or(ENODEV)?;
+        let own = u32::try_from(ndev.ifindex()).map_err(|_| ENODEV)?;
         Ok(Self {
             net: ndev.namespace().ok_or_else(|| errno::ENETDOWN.error())?,
-            ifindex: u32::try_from(ndev.ifindex()).map_err(|_| ENODEV)?,
+            ifindex: found.unwrap_or(own),
         })
     }
 
@@ -40,6 +41,15 @@ impl Interface {
     /// is the consumer's choice.
     fn picked(&self, local: &SocketAddr) -> bool {
         self.net.is_ephemeral_port(local.port())
+    }
+
+    /// Restricts a socket at `local` to the VRF of the interface, whose addresses are no others'.
+    /// `lo`, which has the loopback addresses, is in none.
+    fn join_vrf(&self, socket: &TcpSocket, local: &SocketAddr) -> Result {
+        match local.ip().is_loopback() {
+            true => Ok(()),
+            false => socket.bind_to_l3_master(self.ifindex),
+        }
     }
 
     fn socket(&self, cm: &CmId, mapper: PortMapper, addr: &SocketAddr) -> Result<TcpSocket> {
@@ -111,22 +121,36 @@ impl PortMapper {
     }
 }
 
+/// What an initiator's socket needs to know of its identifier.
+pub(super) struct Origin<'a> {
+    pub(super) cm: &'a CmId,
+    /// What the port mapper has to do with the addresses.
+    pub(super) mapper: PortMapper,
+    /// The interface that the RDMA CM has found for `local`.
+    pub(super) ifindex: Option<u32>,
+    pub(super) local: SocketAddr,
+}
+
 /// Returns a socket that is bound to the local address, and the address to connect it to. If the
-/// port is in use in TCP's port space and the RDMA CM picked it, another port is taken. Context:
-/// sleeping.
+/// port is in use in TCP's port space and the RDMA CM picked it, another port is taken. A worker
+/// that repeats an attempt has the socket inherit from the one `before`, as the consumer's process
+/// made the first. Context: sleeping.
 pub(super) fn initiator(
     dev: &Device<Rsiw>,
-    mapper: PortMapper,
-    cm: &CmId,
-    local: SocketAddr,
+    origin: &Origin<'_>,
     remote: SocketAddr,
+    before: Option<&TcpSocket>,
 ) -> Result<(TcpSocket, SocketAddr)> {
-    let place = Interface::of(dev)?;
-    let (mut local, remote) = (place.scoped(local), place.scoped(remote));
+    let place = Interface::of(dev, origin.ifindex)?;
+    let (mut local, remote) = (place.scoped(origin.local), place.scoped(remote));
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
     }
-    let socket = place.socket(cm, mapper, &remote)?;
+    let socket = place.socket(origin.cm, origin.mapper, &remote)?;
+    match before {
+        Some(before) => socket.inherit(before),
+        None => place.join_vrf(&socket, &local)?,
+    }
     let mut bound = socket.bind(&local);
     if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
         local.set_port(0);
@@ -138,40 +162,63 @@ pub(super) fn initiator(
 
 /// Whether the RDMA CM picked an initiator's port, so that another one serves as well.
 pub(super) fn picked(dev: &Device<Rsiw>, local: &SocketAddr) -> Result<bool> {
-    Ok(Interface::of(dev)?.picked(local))
+    Ok(Interface::of(dev, None)?.picked(local))
+}
+
+/// Whether a consumer may connect from `local`. For a loopback address the RDMA CM takes the first
+/// device that it has, of any network namespace, and a process reaches no loopback addresses of
+/// other namespaces. (Another address leads the RDMA CM to a device of the consumer's own.)
+pub(super) fn may_connect_from(
+    dev: &Device<Rsiw>,
+    consumer: &ConsumerId,
+    local: &SocketAddr,
+) -> bool {
+    !local.ip().is_loopback() || dev.netdev().is_some_and(|ndev| consumer.is_at(&ndev))
 }
 
 /// A listening socket for the local address of `cm`. Context: sleeping.
 ///
-/// For the wildcard address each device has a socket of its own, so such a socket is bound to its
-/// device's interface.
+/// The RDMA CM has a consumer of the wildcard address, or of a loopback address, listen on all
+/// devices, present and future. (Another address leads it to one device of the consumer's own
+/// namespace.) For the wildcard address each device has a socket of its own, so such a socket is
+/// bound to its device's interface.
 ///
-/// Returns `None` for the wildcard address if the device is in another network namespace than the
-/// consumer. The RDMA CM has a consumer of the wildcard address listen on all devices, present and
-/// future, and a process opens no ports in other namespaces. That is no error, or such a consumer
-/// could listen nowhere. (A specific address leads the RDMA CM to a device of the consumer's own
-/// namespace.)
+/// Returns `None` where there is nothing to listen at. That is no error, or such a consumer could
+/// listen nowhere. It is so
+///
+/// - if the device is in another network namespace than the consumer: a process opens no ports
+///   there;
+/// - for a loopback address, if the device is not on `lo`: of connections to that address the RDMA
+///   CM takes those of a device on `lo` only;
+/// - for the wildcard address, if the consumer's cgroup restricts its sockets to another VRF than
+///   the device's (`ip vrf exec`).
 pub(super) fn listener(
     dev: &Device<Rsiw>,
     mapper: PortMapper,
-    listen: &ListenId,
+    listen: &ConsumerId,
     backlog: u32,
 ) -> Result<Option<TcpSocket>> {
     let cm = listen.id();
     let local = mapper.local(cm)?;
     let ndev = dev.netdev().ok_or(ENODEV)?;
+    let (wildcard, loopback) = (local.ip().is_unspecified(), local.ip().is_loopback());
     // Before `Interface::of`, which fails in a namespace that is going away.
-    if local.ip().is_unspecified() && !listen.is_at(&ndev) {
+    if (wildcard || loopback) && !listen.is_at(&ndev) || loopback && ndev.kind() != Kind::Loopback {
         return Ok(None);
     }
-    let place = Interface::of(dev)?;
+    let place = Interface::of(dev, listen.ifindex())?;
     let local = place.scoped(local);
     let socket = place.socket(cm, mapper, &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
     }
-    if local.ip().is_unspecified() || is_link_local(&local.ip()) {
-        socket.bind_to_device(place.ifindex)?;
+    if wildcard || is_link_local(&local.ip()) {
+        match socket.bind_to_device(place.ifindex) {
+            Err(e) if wildcard && e == errno::EADDRNOTAVAIL => return Ok(None),
+            bound => bound?,
+        }
+    } else {
+        place.join_vrf(&socket, &local)?;
     }
     socket.bind(&local)?;
     socket.listen(backlog)?;

@@ -102,7 +102,7 @@ impl<U: User> Retry<U> {
         let Self { attempt, why } = self;
         let guard = conn.dev().handle().and_then(|handle| handle.try_get());
         let begun = match guard {
-            Some(dev) => begin(&conn.registry, &dev, attempt),
+            Some(dev) => begin(&conn.registry, &dev, attempt, Some(conn.socket())),
             None => Err((why, Some(attempt))),
         };
         if let Err((_, Some(attempt))) = begun {

@@ -8,10 +8,10 @@ use crate::{
     stream::{Conn, Stream},
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{CmId, ConnOps, ConnParam, Device, ListenId, ListenerOps};
+use rdma::{CmId, ConnOps, ConnParam, ConsumerId, Device, ListenerOps};
 
 impl ConnOps<Rsiw> for Conn {
-    fn connect(dev: &Device<Rsiw>, cm: CmId, param: &ConnParam<'_>) -> Result {
+    fn connect(dev: &Device<Rsiw>, cm: &ConsumerId, param: &ConnParam<'_>) -> Result {
         let rnic = dev.data();
         let qp = rnic.qps.get(param.qpn).ok_or(EINVAL)?;
         cm::connect(&rnic.conns, dev, qp.stream.clone(), cm, param)
@@ -28,7 +28,7 @@ impl ConnOps<Rsiw> for Conn {
 }
 
 impl ListenerOps<Rsiw> for cm::Listener<Stream> {
-    fn create(dev: &Device<Rsiw>, cm: &ListenId, backlog: u32) -> Result<Arc<Self>> {
+    fn create(dev: &Device<Rsiw>, cm: &ConsumerId, backlog: u32) -> Result<Arc<Self>> {
         cm::listen(&dev.data().conns, dev, cm, backlog)
     }
 

@@ -364,6 +364,7 @@ u32 rust_helper_netdev_mtu(const struct net_device *dev)
 	return READ_ONCE(dev->mtu);
 }
 
+/* 0 if there is no limit. */
 u32 rust_helper_netdev_max_mtu(const struct net_device *dev)
 {
 	return READ_ONCE(dev->max_mtu);
@@ -463,26 +464,51 @@ bool rust_helper_rdma_claim_found_qp(struct ib_qp *qp)
 }
 
 /*
- * Whether the consumer of a listening id is in the namespace of the device's
- * interface, and may use the device there. The consumer must not have destroyed
- * the id.
+ * The RDMA CM's id behind an id to connect or listen with, which the consumer
+ * must not have destroyed.
  *
  * iwcm's id does not tell whose it is, but its context does: the RDMA CM is
  * iwcm's only consumer, and the context points to its structure, which begins
- * with the rdma_cm_id (struct rdma_id_private). If that does not look like one,
- * the consumer is taken to be in the initial namespace.
+ * with the rdma_cm_id (struct rdma_id_private). NULL if that does not look like
+ * one.
+ */
+static const struct rdma_cm_id *consumer_of(const struct iw_cm_id *id)
+{
+	const struct rdma_cm_id *cm = id->context;
+
+	if (cm && cm->device == id->device && cm->ps == RDMA_PS_TCP)
+		return cm;
+	return NULL;
+}
+
+/*
+ * Whether the consumer of an id is in the namespace of the device's interface,
+ * and may use the device there; as for consumer_of(). A consumer that is not
+ * known is taken to be in the initial namespace.
  */
 bool rust_helper_iw_cm_id_is_at(const struct iw_cm_id *id,
 				const struct net_device *ndev)
 {
-	const struct rdma_cm_id *cm = id->context;
+	const struct rdma_cm_id *cm = consumer_of(id);
 	const struct net *net = &init_net;
 	bool is_at;
 
-	if (cm && cm->device == id->device && cm->ps == RDMA_PS_TCP)
+	if (cm)
 		net = cm->route.addr.dev_addr.net;
 	rcu_read_lock();
 	is_at = net_eq(net, dev_net_rcu(ndev));
 	rcu_read_unlock();
 	return is_at && rdma_dev_access_netns(id->device, net);
+}
+
+/*
+ * The index of the interface that the RDMA CM has found for the local address of
+ * an id, in the consumer's namespace; 0 if it has looked for none. As for
+ * consumer_of().
+ */
+int rust_helper_iw_cm_id_ifindex(const struct iw_cm_id *id)
+{
+	const struct rdma_cm_id *cm = consumer_of(id);
+
+	return cm ? READ_ONCE(cm->route.addr.dev_addr.bound_dev_if) : 0;
 }

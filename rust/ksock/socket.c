@@ -4,7 +4,9 @@
  * receiving.
  */
 
+#include <linux/bpf-cgroup.h>
 #include <linux/netdevice.h>
+#include <linux/sched.h>
 #include <linux/skbuff.h>
 #include <linux/sock_diag.h>
 #include <linux/tcp.h>
@@ -12,6 +14,7 @@
 #include <net/inet_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/route.h>
 #include <net/tcp.h>
 #include <trace/events/sock.h>
@@ -77,6 +80,19 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 		return ret;
 
 	/*
+	 * The socket belongs to the cgroup of the caller. If that is a process,
+	 * programs of its cgroup may forbid the socket, mark it, or restrict it
+	 * to an interface, as they may a socket of the process' own.
+	 */
+	if (!(current->flags & PF_KTHREAD)) {
+		ret = BPF_CGROUP_RUN_PROG_INET_SOCK(sock->sk);
+		if (ret) {
+			sock_release(sock);
+			return ret;
+		}
+	}
+
+	/*
 	 * The socket counts its namespace: only such sockets may finish their
 	 * FIN handshake after they were released (see __tcp_close()).
 	 */
@@ -85,6 +101,55 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 	ksock_tune(sock->sk);
 	*res = sock;
 	return 0;
+}
+
+/*
+ * Gives a socket that takes the place of another one what the other has of its
+ * maker, except the cgroup.
+ */
+void rust_helper_ksock_inherit(struct sock *sk, const struct sock *from)
+{
+	lock_sock(sk);
+	WRITE_ONCE(sk->sk_bound_dev_if, READ_ONCE(from->sk_bound_dev_if));
+	WRITE_ONCE(sk->sk_mark, READ_ONCE(from->sk_mark));
+	WRITE_ONCE(sk->sk_priority, READ_ONCE(from->sk_priority));
+	WRITE_ONCE(sk->sk_uid, READ_ONCE(from->sk_uid));
+	release_sock(sk);
+}
+
+/*
+ * Restricts a socket that is not bound yet to an interface. If it is restricted
+ * already, by a program of its cgroup, to the interface or the interface's L3
+ * master, that becomes narrower; to another interface, it stays and this fails.
+ */
+int rust_helper_ksock_bind_to_device(struct sock *sk, int ifindex)
+{
+	struct net *net = sock_net(sk);
+	int ret = 0, old;
+
+	lock_sock(sk);
+	old = sk->sk_bound_dev_if;
+	if (old && old != ifindex &&
+	    old != l3mdev_master_ifindex_by_index(net, ifindex))
+		ret = -EADDRNOTAVAIL;
+	else
+		WRITE_ONCE(sk->sk_bound_dev_if, ifindex);
+	release_sock(sk);
+	return ret;
+}
+
+/*
+ * Restricts a socket that is not bound yet to the L3 master of an interface, if
+ * there is one and the socket is not restricted already.
+ */
+void rust_helper_ksock_bind_to_l3_master(struct sock *sk, int ifindex)
+{
+	int master = l3mdev_master_ifindex_by_index(sock_net(sk), ifindex);
+
+	lock_sock(sk);
+	if (!sk->sk_bound_dev_if)
+		WRITE_ONCE(sk->sk_bound_dev_if, master);
+	release_sock(sk);
 }
 
 void rust_helper_ksock_share_port(struct sock *sk)

@@ -8,6 +8,7 @@
  * handshake ends, and this module does not depend on it.
  */
 
+#include <linux/bpf-cgroup.h>
 #include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/net.h>
@@ -38,6 +39,8 @@ void rust_helper_ksock_put(struct sock *sk)
 /* The one place where sockets end. The file may stay if a process has it, too. */
 void rust_helper_ksock_release(struct socket *sock)
 {
+	/* The counterpart of what was run at its creation; for kernel sockets nobody else does it. */
+	BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sock->sk);
 	if (sock->file)
 		__fput_sync(sock->file);
 	else

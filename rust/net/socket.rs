@@ -98,9 +98,11 @@ unsafe impl Sync for TcpSocket {}
 
 impl TcpSocket {
     /// Creates a socket in the namespace `net`, with `TCP_NODELAY` and `SO_REUSEADDR` set. Its
-    /// allocations are `GFP_NOIO`, so that it can serve memory reclaim.
+    /// allocations are `GFP_NOIO`, so that it can serve memory reclaim. It belongs to the cgroup of
+    /// the caller.
     ///
-    /// C: `sock_create_kern()`. Sleeping.
+    /// C: `sock_create_kern()`. Errors: `EPERM`, or others, of a program of the caller's cgroup, if
+    /// the caller is a process. Sleeping.
     pub fn new(net: &Namespace, family: Family) -> Result<Self> {
         let family = match family {
             Family::V4 => 2,
@@ -206,11 +208,31 @@ impl TcpSocket {
         to_result(unsafe { bindings::ksock_set_v6only(self.as_ptr()) })
     }
 
-    /// Restricts the socket to one interface. C: `sock_bindtoindex()`. Sleeping.
+    /// Restricts the socket to one interface; call it before [`TcpSocket::bind`]. Errors:
+    /// `EADDRNOTAVAIL` if a program of the caller's cgroup has restricted it to another interface,
+    /// which is not the L3 master (VRF) of this one. Sleeping.
     pub fn bind_to_device(&self, ifindex: u32) -> Result {
         let ifindex = i32::try_from(ifindex).map_err(|_| EINVAL)?;
         // SAFETY: By the type invariant `sk` is valid.
-        to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
+        to_result(unsafe { bindings::ksock_bind_to_device(self.sk(), ifindex) })
+    }
+
+    /// Restricts the socket to the L3 master (VRF) of an interface, if that has one; call it before
+    /// [`TcpSocket::bind`]. Does nothing if a program of the caller's cgroup has restricted the
+    /// socket already. Sleeping.
+    pub fn bind_to_l3_master(&self, ifindex: u32) -> Result {
+        let ifindex = i32::try_from(ifindex).map_err(|_| EINVAL)?;
+        // SAFETY: By the type invariant `sk` is valid.
+        unsafe { bindings::ksock_bind_to_l3_master(self.sk(), ifindex) };
+        Ok(())
+    }
+
+    /// Takes over what `other`, in whose place this socket comes, has of the one who made it: the
+    /// interface that it is restricted to, its mark, its priority and its user. Call it before
+    /// [`TcpSocket::bind`]. Sleeping.
+    pub fn inherit(&self, other: &TcpSocket) {
+        // SAFETY: By the type invariant both are valid.
+        unsafe { bindings::ksock_inherit(self.sk(), other.sk()) };
     }
 
     /// Turns keep-alive probes on. When nothing has come for `idle` seconds, TCP sends a probe

@@ -21,7 +21,7 @@ use crate::{
     },
     details::Details,
     device::{Device, DeviceHandle},
-    iwcm::{CmId, ConnParam, ListenId},
+    iwcm::{CmId, ConnParam, ConsumerId},
     object::{
         cq::NewCq,
         mr::{DmaBufMr, NewMr, Rereg, UserMr},
@@ -368,7 +368,7 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
 pub trait ConnOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Starts to connect. On success exactly one [`CmId::connect_reply`] must follow, on an error
     /// none. Context: sleeping, under locks of the consumer: must not wait for the network.
-    fn connect(dev: &Device<D>, id: CmId, param: &ConnParam<'_>) -> Result;
+    fn connect(dev: &Device<D>, id: &ConsumerId, param: &ConnParam<'_>) -> Result;
 
     /// Accepts a request that [`CmId::connect_request`] has reported. On success exactly one
     /// [`CmId::established`] must follow. Context: as for [`ConnOps::connect`].
@@ -382,7 +382,7 @@ pub trait ConnOps<D: Driver>: Sized + Send + Sync + 'static {
 pub trait ListenerOps<D: Driver>: Sized + Send + Sync + 'static {
     /// Starts to listen. It may be called while the device is being registered. Context: as for
     /// [`ConnOps::connect`].
-    fn create(dev: &Device<D>, id: &ListenId, backlog: u32) -> Result<Arc<Self>>;
+    fn create(dev: &Device<D>, id: &ConsumerId, backlog: u32) -> Result<Arc<Self>>;
 
     /// Stops listening. On return the driver must report no more [`CmId::connect_request`].
     /// Context: as for [`ConnOps::connect`].

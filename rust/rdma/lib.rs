@@ -59,7 +59,7 @@ pub use device::{
 pub use driver::{
     ConnOps, ContextOps, CqOps, Driver, DriverId, ListenerOps, MrOps, PdOps, QpOps, SrqOps,
 };
-pub use iwcm::{CmId, ConnInfo, ConnParam, ListenId, RequestId};
+pub use iwcm::{CmId, ConnInfo, ConnParam, ConsumerId, RequestId};
 pub use link::{
     LinkOps, LinkRegistration, LinkSlot, NetdevEvent, NetdevNotifier, NotifierRegistration,
 };

@@ -4,7 +4,7 @@
 //! it.
 //!
 //! - [`CmId`]: a counted reference to an identifier, with its addresses; it reports events.
-//! - [`ListenId`]: one that a consumer is about to listen with.
+//! - [`ConsumerId`]: one that a consumer is about to connect or listen with.
 //! - [`Requests`] ([`request`]): connection requests that are not answered yet.
 //!
 //! Events have an order. After a successful connect comes one [`CmId::connect_reply`], after a
@@ -241,15 +241,17 @@ impl CmId {
     }
 }
 
-/// An identifier that a consumer wants to listen with, for
+/// An identifier that a consumer wants to connect or listen with, for
+/// [`ConnOps::connect`](crate::ConnOps::connect) and
 /// [`ListenerOps::create`](crate::ListenerOps::create). The driver only borrows it, so that it is
 /// gone when the operation ends.
-pub struct ListenId(CmId);
+pub struct ConsumerId(CmId);
 
-impl ListenId {
+impl ConsumerId {
     /// # Safety
     ///
-    /// `id` must be the argument of `iw_create_listen`, and the result must not outlive that call.
+    /// `id` must be the argument of `iw_connect` or `iw_create_listen`, and the result must not
+    /// outlive that call.
     pub(crate) unsafe fn new(id: *mut bindings::iw_cm_id) -> Self {
         // SAFETY: By the contract of this function it is the argument of an operation.
         Self(unsafe { CmId::new(id) })
@@ -265,8 +267,18 @@ impl ListenId {
     pub fn is_at(&self, ndev: &NetDevice) -> bool {
         // SAFETY: `self` keeps the identifier, and the reference the network device. The consumer
         // is the RDMA CM, and `context` points to its structure, which stays until it has destroyed
-        // the identifier. It does not do that during `iw_create_listen`.
+        // the identifier. It does not do that during `iw_connect` and `iw_create_listen`.
         unsafe { bindings::iw_cm_id_is_at(self.0.as_raw(), ndev.as_raw()) }
+    }
+
+    /// The index of the interface that has the local address, as the RDMA CM has found it in the
+    /// consumer's namespace. It may be another one than the device's: a device on an interface
+    /// serves the addresses of its VLANs, too. `None` if the RDMA CM has looked for none, as for
+    /// wildcard and loopback addresses. Context: any.
+    pub fn ifindex(&self) -> Option<u32> {
+        // SAFETY: As for `is_at`.
+        let ifindex = unsafe { bindings::iw_cm_id_ifindex(self.0.as_raw()) };
+        u32::try_from(ifindex).ok().filter(|&ifindex| ifindex > 0)
     }
 }
 

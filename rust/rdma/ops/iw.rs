@@ -7,7 +7,7 @@ use crate::{
     device::Device,
     driver::{ConnOps, Driver, ListenerOps, QpOps},
     errno::aborted,
-    iwcm::{bytes, CmId, ConnParam, ListenId, RequestId},
+    iwcm::{bytes, CmId, ConnParam, ConsumerId, RequestId},
     object::qp::{CmRefs, QpObject},
 };
 use core::{ffi::c_void, ptr};
@@ -70,14 +70,14 @@ impl<D: Driver> Ops<D> {
         // SAFETY: `id` is alive during the call. Its device has its state: before a device is
         // unregistered, the RDMA CM gives up its identifiers there. `param` and its private data
         // are valid for the call.
-        let (dev, cm, param) = unsafe {
+        let (dev, id, param) = unsafe {
             (
                 Device::<D>::from_raw((*id).device),
-                CmId::new(id),
+                ConsumerId::new(id),
                 ConnParam::from_raw(param),
             )
         };
-        errno(noio(|| D::Conn::connect(dev, cm, &param)))
+        errno(noio(|| D::Conn::connect(dev, &id, &param)))
     }
 
     /// Takes the connection that an identifier stands for out of the table of requests. Errors:
@@ -150,7 +150,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `id` is alive during the call, and `listen` does not outlive that. Its device has
         // its state: before a device is unregistered, the RDMA CM gives up its identifiers there.
-        let (dev, listen) = unsafe { (Device::<D>::from_raw((*id).device), ListenId::new(id)) };
+        let (dev, listen) = unsafe { (Device::<D>::from_raw((*id).device), ConsumerId::new(id)) };
         let backlog = backlog.try_into().unwrap_or(0);
         let made = noio(|| D::Listener::create(dev, &listen, backlog));
         errno(made.map(|listener| {

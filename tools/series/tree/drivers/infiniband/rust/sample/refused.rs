@@ -6,7 +6,7 @@
 use super::{Device, Pd, SampleDriver};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    Access, CmId, ConnOps, ConnParam, CqAttr, CqOps, KernelMemory, ListenId, ListenerOps, MrOps,
+    Access, CmId, ConnOps, ConnParam, ConsumerId, CqAttr, CqOps, KernelMemory, ListenerOps, MrOps,
     NewCq, NewMr, NewQp, NewSrq, Notify, QpAttr, QpHandle, QpInitAttr, QpModify, QpOps, RecvWrs,
     SendWrs, SgMap, SrqAttr, SrqOps, Udata, UserMr, WcSlots,
 };
@@ -136,7 +136,7 @@ impl MrOps<SampleDriver> for Refused {
 }
 
 impl ConnOps<SampleDriver> for Refused {
-    fn connect(_dev: &Device, _id: CmId, _param: &ConnParam<'_>) -> Result {
+    fn connect(_dev: &Device, _id: &ConsumerId, _param: &ConnParam<'_>) -> Result {
         Err(EOPNOTSUPP)
     }
 
@@ -150,7 +150,7 @@ impl ConnOps<SampleDriver> for Refused {
 }
 
 impl ListenerOps<SampleDriver> for Refused {
-    fn create(_dev: &Device, _id: &ListenId, _backlog: u32) -> Result<Arc<Self>> {
+    fn create(_dev: &Device, _id: &ConsumerId, _backlog: u32) -> Result<Arc<Self>> {
         Err(EOPNOTSUPP)
     }
 
