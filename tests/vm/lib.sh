@@ -344,8 +344,8 @@ device_active() { rdma link show "$1/1" | grep -q 'state ACTIVE'; }
 device_gone() { [ ! -e "/sys/class/infiniband/$1" ]; }
 
 # load_on_lo [PARAMETER=VALUE...]: loads the driver and makes a device on lo, with
-# addresses of its own. For 127.0.0.1 the connection manager would look for a
-# partition key, which iWARP does not have.
+# addresses of its own. For 127.0.0.1 the connection manager looks for a partition
+# key, which siw does not have.
 # shellcheck disable=SC2034
 LO=10.7.9.1 LO6=fd07:9::1
 load_on_lo() {

@@ -133,6 +133,12 @@ pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
     }
 }
 
+/// Entries of the P_Key table. iWARP knows no partitions, but the RDMA CM asks for the first key when
+/// a consumer connects to a loopback address, and fails without (`cma_bind_loopback()`).
+pub(crate) const PKEY_TBL_LEN: u16 = 1;
+/// The key of the default partition, of a full member.
+pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
+
 /// `enum ib_port_phys_state`: link up, and disabled.
 const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
@@ -149,6 +155,7 @@ impl PortAttr {
         attr.active_mtu = mtu_to_c(self.active_mtu);
         attr.phys_mtu = self.active_mtu;
         attr.gid_tbl_len = limit(self.gid_tbl_len);
+        attr.pkey_tbl_len = PKEY_TBL_LEN;
         attr.max_msg_sz = self.max_msg_sz;
         attr.active_speed = self.active_speed;
         attr.active_width = self.active_width;

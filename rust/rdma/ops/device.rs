@@ -3,7 +3,11 @@
 //! Operations on devices and their port.
 
 use super::{errno, Ops};
-use crate::{attr::device::StatDesc, device::Device, Driver};
+use crate::{
+    attr::device::{StatDesc, DEFAULT_PKEY, PKEY_TBL_LEN},
+    device::Device,
+    Driver,
+};
 use core::{ptr, slice};
 use kernel::{ffi::c_ulong, prelude::*};
 use rdma_bindings as bindings;
@@ -82,6 +86,7 @@ impl<D: Driver> Ops<D> {
         let (dev, immutable) = unsafe { (Device::<D>::from_raw(dev), &mut *immutable) };
         errno(D::query_port(dev).map(|port| {
             immutable.gid_tbl_len = port.gid_tbl_len.try_into().unwrap_or(1);
+            immutable.pkey_tbl_len = PKEY_TBL_LEN.into();
             immutable.core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
         }))
     }
@@ -104,6 +109,25 @@ impl<D: Driver> Ops<D> {
         let raw = D::query_gid(unsafe { Device::<D>::from_raw(dev) }, index);
         // SAFETY: `gid` is valid for writes. Each field of the union is as long as all of it.
         errno(raw.map(|raw| unsafe { (*gid).raw = raw }))
+    }
+
+    /// The `query_pkey` operation.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn query_pkey(
+        _dev: *mut bindings::ib_device,
+        _port: u32,
+        index: u16,
+        pkey: *mut u16,
+    ) -> i32 {
+        if index >= PKEY_TBL_LEN {
+            return EINVAL.to_errno();
+        }
+        // SAFETY: `pkey` is valid for writes.
+        unsafe { pkey.write(DEFAULT_PKEY) };
+        0
     }
 
     /// The `alloc_hw_port_stats` operation.

@@ -67,6 +67,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         query_port: Some(Ops::<D>::query_port),
         get_port_immutable: Some(Ops::<D>::get_port_immutable),
         query_gid: Some(Ops::<D>::query_gid),
+        query_pkey: Some(Ops::<D>::query_pkey),
         alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
         get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
         modify_hw_stat: has_stats.then_some(Ops::<D>::modify_hw_stat),
