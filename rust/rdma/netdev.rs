@@ -149,10 +149,14 @@ impl NetDevice {
         unsafe { bindings::netdev_mtu(self.as_raw()) }
     }
 
-    /// The largest MTU that the device can have, in bytes. Context: any.
+    /// The largest MTU that the device can have, in bytes; `u32::MAX` if it sets no limit, as `lo`
+    /// does not. Context: any.
     pub fn max_mtu(&self) -> u32 {
         // SAFETY: The device is alive.
-        unsafe { bindings::netdev_max_mtu(self.as_raw()) }
+        match unsafe { bindings::netdev_max_mtu(self.as_raw()) } {
+            0 => u32::MAX,
+            limit => limit,
+        }
     }
 
     /// Whether the device was brought up (`netif_running()`). Context: any.
