@@ -112,6 +112,7 @@ impl NetdevNotifier for Notifier {
                 handle.port_state_changed(ndev);
             }
             NetdevEvent::ChangeAddr => handle.port_event(rdma::PortEvent::LidChange),
+            NetdevEvent::ChangeName => handle.set_netdev_name(ndev),
             _ => {}
         }
     }

@@ -226,6 +226,14 @@ impl<D: Driver> DeviceHandle<D> {
         unsafe { bindings::ib_dispatch_port_state_event(dev.as_raw(), ndev.as_raw()) };
     }
 
+    /// Tells the connection manager the name of `ndev`, the network device of the port, which it
+    /// passes on to the port mapper. It reads the name without a lock, and may get a mixture of the
+    /// old and the new one. Context: under RTNL.
+    pub fn set_netdev_name(&self, ndev: &NetDevice) {
+        // SAFETY: `self` keeps the device alive.
+        unsafe { set_ifname(self.as_raw(), ndev) };
+    }
+
     /// Has a workqueue unregister the device, if it is registered. Wraps
     /// `ib_unregister_device_queued()`. Context: sleeping, also under RTNL.
     pub fn unregister_queued(&self) {
@@ -250,6 +258,23 @@ impl<D: Driver> DeviceHandle<D> {
     pub fn withdraw(&self, id: RequestId) -> Option<Arc<D::Conn>> {
         self.try_get()?.requests().take(id)
     }
+}
+
+/// Writes the name of `ndev` to `iw_ifname`.
+///
+/// # Safety
+///
+/// `dev` must be alive.
+pub(super) unsafe fn set_ifname(dev: *mut bindings::ib_device, ndev: &NetDevice) {
+    const LEN: usize = bindings::IFNAMSIZ as usize;
+    let (name, mut to) = (ndev.name(), [0; LEN]);
+    // The last octet stays 0, so readers find the end of a string at any time.
+    for (to, from) in to[..LEN - 1].iter_mut().zip(name.as_bytes()) {
+        *to = *from;
+    }
+    // SAFETY: By the contract of this function `dev` is alive, and the field has `LEN` octets. Only
+    // C code reads it.
+    unsafe { kext::copy::bytes_out((&raw mut (*dev).iw_ifname).cast(), &to) };
 }
 
 /// Keeps a device registered while it exists.

@@ -6,7 +6,10 @@
 //! has the same id as ours. So a driver has a list of its own devices: to find the one on a network
 //! device, and to remove them all before the module goes.
 
-use super::{handle::DeviceHandle, Device, DeviceState};
+use super::{
+    handle::{set_ifname, DeviceHandle},
+    Device, DeviceState,
+};
 use crate::{
     iwcm::Requests,
     link::DelLink,
@@ -231,7 +234,8 @@ impl<D: Driver> Devices<D> {
             c.iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;
         }
         copy_str(&mut c.node_desc, config.node_desc.to_bytes());
-        copy_str(&mut c.iw_ifname, config.ndev.name().as_bytes());
+        // SAFETY: By the contract of this function `dev` is valid.
+        unsafe { set_ifname(dev, config.ndev) };
         // SAFETY: Both devices are alive, and the device is not registered.
         unsafe {
             if config.name_by_user {
