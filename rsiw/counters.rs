@@ -22,7 +22,7 @@ macro_rules! counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
 
-        const $names: &[StatDesc] = &[$(StatDesc::new($text),)*];
+        const $names: &[&CStr] = &[$($text,)*];
 
         impl $set {
             /// How many counters there are.
@@ -71,8 +71,8 @@ pub(crate) const STATS: &[StatDesc] = &{
     let mut i = 0;
     while i < all.len() {
         all[i] = match i {
-            ..DEVICE => TRAFFIC_NAMES[i],
-            DEVICE..SENT => DEVICE_NAMES[i - DEVICE],
+            ..DEVICE => StatDesc::new(TRAFFIC_NAMES[i]),
+            DEVICE..SENT => StatDesc::new(DEVICE_NAMES[i - DEVICE]),
             SENT..RECEIVED => StatDesc::optional(TERMINATE_NAMES[i - SENT][0]),
             RECEIVED.. => StatDesc::optional(TERMINATE_NAMES[i - RECEIVED][1]),
         };
@@ -80,6 +80,91 @@ pub(crate) const STATS: &[StatDesc] = &{
     }
     all
 };
+
+/// A counter of the port, by a name that InfiniBand has for it.
+struct PortCounter {
+    name: &'static CStr,
+    /// The counters of queue pairs that it is the sum of.
+    of: &'static [usize],
+    /// What it counts at a time.
+    unit: u64,
+}
+
+/// Octets that `port_xmit_data` and `port_rcv_data` count at a time: a 32-bit word, as InfiniBand's
+/// `PortCounters` have it.
+const WORD: u64 = 4;
+
+/// The counters of the port that tools for InfiniBand read, as far as they mean something here: a
+/// packet is an FPDU.
+const PORT: &[PortCounter] = &[
+    PortCounter {
+        name: c"port_xmit_data",
+        of: &[traffic(c"tx_bytes")],
+        unit: WORD,
+    },
+    PortCounter {
+        name: c"port_rcv_data",
+        of: &[traffic(c"rx_bytes")],
+        unit: WORD,
+    },
+    PortCounter {
+        name: c"port_xmit_packets",
+        of: &[traffic(c"tx_fpdus")],
+        unit: 1,
+    },
+    PortCounter {
+        name: c"port_rcv_packets",
+        of: &[traffic(c"rx_fpdus")],
+        unit: 1,
+    },
+    // Damaged and malformed ones, and not those that broke a rule of memory access.
+    PortCounter {
+        name: c"port_rcv_errors",
+        of: &[traffic(c"rx_crc_errors"), traffic(c"rx_faults_protocol")],
+        unit: 1,
+    },
+];
+
+/// The names of the port's counters.
+pub(crate) const PORT_NAMES: &[&CStr] = &{
+    let mut names = [c""; PORT.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = PORT[i].name;
+        i += 1;
+    }
+    names
+};
+
+/// The value of a counter of the port; `index` is that in [`PORT_NAMES`], and `all` is what all
+/// queue pairs have counted.
+pub(crate) fn of_port(index: usize, all: &[u64; Traffic::COUNT]) -> u64 {
+    PORT.get(index).map_or(0, |port| {
+        let counts = port.of.iter().filter_map(|&i| all.get(i));
+        let sum = counts.fold(0u64, |sum, n| sum.wrapping_add(*n));
+        sum.checked_div(port.unit).unwrap_or(0)
+    })
+}
+
+/// The index of a counter of queue pairs.
+const fn traffic(name: &CStr) -> usize {
+    let mut i = 0;
+    while i < TRAFFIC_NAMES.len() {
+        if same(TRAFFIC_NAMES[i].to_bytes(), name.to_bytes()) {
+            return i;
+        }
+        i += 1;
+    }
+    panic!("no such counter")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
 
 impl Traffic {
     /// Counts a fault that rx has found in the peer's data, by the error that it is to the peer.

@@ -26,6 +26,10 @@ pub(crate) struct Statistics(Pin<KBox<Mutex<State>>>);
 struct State {
     /// The device's own: of queue pairs that were in no set, for as long as they were not.
     past: Values,
+    /// Of queue pairs that are closed, in a set or not.
+    closed: Values,
+    /// All that was counted, as it was read last.
+    last: Last,
     accounts: RBTree<u32, Account>,
     sets: RBTree<u32, Set>,
     last_set: u32,
@@ -35,14 +39,31 @@ struct State {
 struct Set {
     /// What queue pairs have counted that were in it.
     past: Values,
-    /// What was read last, and when (in milliseconds), until something changes. The core reads a
-    /// set once for each counter that the device has, and each time it would be added up anew.
-    last: Option<(u32, Values)>,
+    /// What was read last, until something changes.
+    last: Last,
 }
 
-/// Milliseconds for which a set's counts are not added up anew; as long as the core keeps those of
-/// the device.
-const LIFESPAN: u32 = 10;
+/// A sum that was read, and when (in milliseconds). The core reads a set once for each counter that
+/// the device has, and a tool the files of a port one by one. Each time it would be added up anew.
+#[derive(Default)]
+struct Last(Option<(u32, Values)>);
+
+impl Last {
+    /// The sum, which `sum` adds up if the one that was read last is too old.
+    fn get(&mut self, sum: impl FnOnce() -> Values) -> Values {
+        /// Milliseconds; as long as the core keeps the counters of a device.
+        const LIFESPAN: u32 = 10;
+        let now = kext::jiffies_ms();
+        match self.0 {
+            Some((then, last)) if now.wrapping_sub(then) < LIFESPAN => last,
+            _ => {
+                let sum = sum();
+                self.0 = Some((now, sum));
+                sum
+            }
+        }
+    }
+}
 
 struct Account {
     stream: Arc<Stream>,
@@ -53,10 +74,15 @@ struct Account {
 }
 
 impl Account {
+    /// What the queue pair has counted in all.
+    fn all(&self) -> Values {
+        self.stream.sample();
+        self.stream.queues.counters.values()
+    }
+
     /// What the queue pair has counted since `since`, for its set or for the device.
     fn rest(&self) -> Values {
-        self.stream.sample();
-        let mut values = self.stream.queues.counters.values();
+        let mut values = self.all();
         for (value, since) in values
             .iter_mut()
             .zip(self.since.iter().flat_map(|s| s.iter()))
@@ -91,7 +117,7 @@ impl State {
         let old = core::mem::replace(&mut account.set, set);
         let sum = match old.and_then(|old| self.sets.get_mut(&old)) {
             Some(set) => {
-                set.last = None;
+                set.last = Last::default();
                 &mut set.past
             }
             None => &mut self.past,
@@ -106,6 +132,8 @@ impl Statistics {
     pub(super) fn new() -> Result<Self> {
         let state = State {
             past: [0; Traffic::COUNT],
+            closed: [0; Traffic::COUNT],
+            last: Last::default(),
             accounts: RBTree::new(),
             sets: RBTree::new(),
             last_set: 0,
@@ -134,6 +162,9 @@ impl Statistics {
     pub(super) fn close(&self, number: u32) {
         let mut state = self.0.lock();
         let _ = state.move_to(number, None, None);
+        if let Some(all) = state.accounts.get(&number).map(Account::all) {
+            add(&mut state.closed, &all);
+        }
         let account = state.accounts.remove_node(&number);
         drop(state);
         // Not under the lock, as this may be the last reference to the stream.
@@ -149,6 +180,19 @@ impl Statistics {
         }
     }
 
+    /// All that the queue pairs have counted, in a set or not. Context: sleeping.
+    pub(crate) fn read_all(&self) -> Values {
+        let state = &mut *self.0.lock();
+        let (accounts, closed) = (&state.accounts, &state.closed);
+        state.last.get(|| {
+            let mut sum = *closed;
+            for account in accounts.values() {
+                add(&mut sum, &account.all());
+            }
+            sum
+        })
+    }
+
     /// Makes a counter set; returns its number, which is not 0. Context: sleeping. Errors:
     /// `ENOMEM`; `EBUSY` if too many numbers are in use.
     pub(crate) fn new_set(&self) -> Result<u32> {
@@ -162,7 +206,7 @@ impl Statistics {
             if state.sets.get(&set).is_none() {
                 let empty = Set {
                     past: [0; Traffic::COUNT],
-                    last: None,
+                    last: Last::default(),
                 };
                 state.sets.insert(node.into_node(set, empty));
                 return Ok(set);
@@ -183,18 +227,13 @@ impl Statistics {
         let Some(Set { past, last }) = sets.get_mut(&set) else {
             return;
         };
-        let now = kext::jiffies_ms();
-        let sum = match last {
-            Some((then, sum)) if now.wrapping_sub(*then) < LIFESPAN => *sum,
-            _ => {
-                let mut sum = *past;
-                for account in accounts.values().filter(|a| a.set == Some(set)) {
-                    add(&mut sum, &account.rest());
-                }
-                *last = Some((now, sum));
-                sum
+        let sum = last.get(|| {
+            let mut sum = *past;
+            for account in accounts.values().filter(|a| a.set == Some(set)) {
+                add(&mut sum, &account.rest());
             }
-        };
+            sum
+        });
         add(values, &sum);
     }
 

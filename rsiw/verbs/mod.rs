@@ -46,6 +46,7 @@ impl Driver for Rsiw {
     type Listener = cm::Listener<Stream>;
 
     const PORT_STATS: &'static [StatDesc] = counters::STATS;
+    const PORT_COUNTERS: &'static [&'static CStr] = counters::PORT_NAMES;
     const SETTINGS: &'static [&'static CStr] = settings::NAMES;
     const TEXTS: &'static [&'static CStr] = &[c"tls_names"];
 
@@ -145,6 +146,10 @@ impl Driver for Rsiw {
         for (value, n) in others.iter_mut().zip(numbers) {
             *value = n;
         }
+    }
+
+    fn port_counter(dev: &RdmaDevice<Self>, index: usize) -> u64 {
+        counters::of_port(index, &dev.data().qps.statistics().read_all())
     }
 
     fn new_counter_set(dev: &RdmaDevice<Self>) -> Result<u32> {

@@ -25,6 +25,7 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 #include <rdma/ib_addr.h>
+#include <rdma/ib_sysfs.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>

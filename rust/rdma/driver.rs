@@ -141,6 +141,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Context: sleeping.
     fn port_stats(_dev: &Device<Self>, _values: &mut [u64]) {}
 
+    /// The names of the port's counters that tools for InfiniBand know, at most 16. They are files
+    /// in `ports/1/counters` of the device's folder in sysfs.
+    const PORT_COUNTERS: &'static [&'static CStr] = &[];
+
+    /// The value of a counter of [`Driver::PORT_COUNTERS`]; `index` is that in the list. What counter
+    /// sets have counted belongs to it. Not called if there are none. Context: sleeping.
+    fn port_counter(_dev: &Device<Self>, _index: usize) -> u64 {
+        0
+    }
+
     /// Makes a counter set, which has the counters of [`Driver::PORT_STATS`] for the queue pairs
     /// that are bound to it. What they count is missing in [`Driver::port_stats`] from then on: the
     /// core adds it. Returns the set's number, which tools show; no other set of the device has it,

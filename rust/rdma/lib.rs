@@ -35,6 +35,7 @@ pub mod netdev;
 pub mod object;
 mod ops;
 mod owner;
+mod port_counters;
 pub mod ring;
 mod runs;
 mod settings;

@@ -40,7 +40,7 @@ mod srq;
 use crate::{
     device::registry,
     object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, PdObject},
-    ring, settings, Driver,
+    port_counters, ring, settings, Driver,
 };
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -62,6 +62,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         device_group: settings::group::<D>(),
+        port_groups: port_counters::groups::<D>(),
         dealloc_driver: Some(registry::dealloc::<D>),
         query_device: Some(Ops::<D>::query_device),
         query_port: Some(Ops::<D>::query_port),
