@@ -12,10 +12,10 @@ GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Link:
-    """One of rsiw's devices. `netdev` is None where that is in another network namespace."""
+    """One of rsiw's devices. `netdev` is None where that is in another network namespace, `vrf` where it is in none."""
 
     def __init__(self, name, state="", netdev=None):
-        self.name, self.state, self.netdev = name, state, netdev
+        self.name, self.state, self.netdev, self.vrf = name, state, netdev, None
 
 
 def is_rsiw(system, name):
@@ -204,13 +204,29 @@ def check(system, report, link):
                     remake(system, name, netdev))
     else:
         report.ok("link", f"{name} on {netdev} is active")
-    usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") == "global" and "local" in a]
+    link.vrf = vrf_of(system, netdev)
+    if link.vrf:
+        report.ok("netdev", f"{netdev} is in the VRF {link.vrf}: programs name its address, clients as their source")
+    # Those of lo are of host scope, and serve programs of this host.
+    scopes = ("global", "host") if "LOOPBACK" in flags else ("global",)
+    usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") in scopes and "local" in a]
     if usable:
         report.ok("address", f"{netdev} has {', '.join(usable)}")
     else:
         report.fail("address", f"{netdev} has no address by which a peer could reach it",
                     command("sudo ip addr add ADDRESS/PREFIX dev {}   # an address of its network", netdev))
     return entry.get("mtu")
+
+
+def vrf_of(system, netdev):
+    """The VRF that a network device is in, or is; None: none."""
+    for entry in system.run("ip", "-j", "-d", "link", "show", "dev", netdev).json():
+        info = entry.get("linkinfo", {})
+        if info.get("info_slave_kind") == "vrf":
+            return entry.get("master")
+        if info.get("info_kind") == "vrf":
+            return netdev
+    return None
 
 
 def setting_file(name, key):

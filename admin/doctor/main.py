@@ -103,7 +103,7 @@ class Doctor:
             return
         used, source, same_host = path.check_route(system, report, address, self.links)
         if used and not same_host and self.mtus.get(used.netdev):
-            self.guard(path.check_mtu, address, used.netdev, self.mtus[used.netdev])
+            self.guard(path.check_mtu, address, used, self.mtus[used.netdev])
         if port:
             if not same_host:
                 self.guard(firewall.check, firewall.packets_for(port, address, used and used.netdev, False))

@@ -64,12 +64,14 @@ class Exchange:
         self.kind, self.reply, self.octets = kind, reply, octets
 
 
-def connect(address, port, limit=LIMIT):
+def connect(address, port, limit=LIMIT, vrf=None):
     """(OPEN, socket), or why there is no connection and a text."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.settimeout(limit)
     try:
+        if vrf:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, vrf.encode() + b"\0")
         # getaddrinfo knows the scope of a link-local address.
         sock.connect(socket.getaddrinfo(address, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)[0][4])
         return OPEN, sock
@@ -130,11 +132,11 @@ def exchange(sock, revision, limit=LIMIT):
         return judge(*receive(sock, limit))
 
 
-def probe(address, port, sock, limit=LIMIT):
+def probe(address, port, sock, limit=LIMIT, vrf=None):
     """An exchange in revision 2 and, where the peer closes without a word as old ones do, in revision 1."""
     found = exchange(sock, 2, limit)
     if found.kind == CLOSED:
-        how, again = connect(address, port, limit)
+        how, again = connect(address, port, limit, vrf)
         if how == OPEN:
             found = exchange(again, 1, limit)
     return found

@@ -59,10 +59,24 @@ def neighbours(system, address, links):
     return None
 
 
+def find_route(system, plain, scope, links):
+    """What `ip route get` says: of the main table, or of the first VRF with a link whose table leads to that link."""
+    found = system.run("ip", "-j", "route", "get", plain, *(("oif", scope) if scope else ()))
+    if not any(entry.get("dev") in [link.netdev for link in links] for entry in found.json()):
+        for vrf in sorted({link.vrf for link in links if link.vrf}):
+            inside = system.run("ip", "-j", "route", "get", plain, "vrf", vrf)
+            devices = [vrf, *(link.netdev for link in links if link.vrf == vrf)]
+            if any(entry.get("dev") in devices for entry in inside.json()):
+                return inside, vrf
+    return found, None
+
+
 def check_route(system, report, address, links):
     """Returns the link that connections to the peer use, the source address, and whether the peer is this host."""
     plain, _, scope = address.partition("%")
-    found = system.run("ip", "-j", "route", "get", plain, *(("oif", scope) if scope else ()))
+    if ipaddress.ip_address(plain).is_loopback:
+        return check_loopback(report, plain, links)
+    found, vrf = find_route(system, plain, scope, links)
     entries = found.json()
     near = neighbours(system, address, links)
     if found.status != 0 or not entries:
@@ -72,7 +86,7 @@ def check_route(system, report, address, links):
         return None, None, False
     entry = entries[0]
     netdev, source = entry.get("dev"), entry.get("prefsrc") or entry.get("src")
-    local = netdev == "lo" and ("local" in entry.get("cache", []) or entry.get("type") == "local")
+    local = netdev in ("lo", vrf) and ("local" in entry.get("cache", []) or entry.get("type") == "local")
     if local:
         # The RDMA CM takes the device that has the address.
         holder = next((link for link in links if has_address(system, link.netdev, plain)), None)
@@ -85,7 +99,8 @@ def check_route(system, report, address, links):
     link = next((one for one in links if one.netdev == netdev), None)
     if link:
         via = f" via {entry['gateway']}" if entry.get("gateway") else ""
-        report.ok("route", f"{plain} is reached by {netdev} ({link.name}){via}, from {source}")
+        where = f" in the VRF {vrf}" if vrf else ""
+        report.ok("route", f"{plain} is reached by {netdev} ({link.name}){where}{via}, from {source}")
     elif near:
         report.fail("route", f"the route to {plain} leaves by {netdev}, which has no rsiw device, and not by "
                     f"{near.netdev} ({near.name}), which is in its network",
@@ -96,17 +111,29 @@ def check_route(system, report, address, links):
     return link, source, False
 
 
+def check_loopback(report, plain, links):
+    """The RDMA CM takes any device for a client, but only one on lo for its server."""
+    link = next((link for link in links if link.netdev == "lo"), None)
+    if link:
+        report.ok("route", f"{plain} is this host by lo ({link.name})")
+    else:
+        report.fail("route", f"{plain} is this host by lo, which has no rsiw device",
+                    "sudo rdma link add rsiw_lo type rsiw netdev lo   # or use an address of another network device")
+    return link, plain, True
+
+
 def has_address(system, netdev, address):
     return any(a.get("local") == address for entry in system.run("ip", "-j", "addr", "show", "dev", netdev).json()
                for a in entry.get("addr_info", []))
 
 
-def pings(system, address, mtus):
+def pings(system, address, mtus, vrf=None):
     """For each MTU whether a packet of that size is answered: True, False, or the MTU that the path has said."""
     version = 6 if ":" in address else 4
     sizes = [str(max(mtu - OVERHEAD[version], 0)) for mtu in mtus]
+    inside = ("-I", vrf) if vrf else ()
     done = system.run_all([("ping", "-n", f"-{version}", "-M", "do", "-c", "2", "-i", "0.3", "-W", "1", "-w", "3",
-                            "-s", size, address) for size in sizes], limit=6)
+                            *inside, "-s", size, address) for size in sizes], limit=6)
     answers = []
     for result in done:
         said = re.search(r"mtu ?= ?(\d+)", result.out + result.err)
@@ -119,9 +146,10 @@ def pings(system, address, mtus):
     return answers
 
 
-def check_mtu(system, report, address, netdev, mtu):
+def check_mtu(system, report, address, link, mtu):
     """Packets that must not be fragmented, as TCP's, have to arrive, or their sender has to be told."""
-    full, small = pings(system, address, (mtu, 128))
+    netdev = link.netdev
+    full, small = pings(system, address, (mtu, 128), link.vrf)
     if None in (full, small):
         report.skip("mtu", "packets of full size: there is no ping, or the user may not use it",
                     "sudo apt install iputils-ping")
@@ -131,7 +159,7 @@ def check_mtu(system, report, address, netdev, mtu):
         report.skip("mtu", f"{address} answers no pings, so nobody knows whether large packets arrive")
     else:
         lower = [size for size in SIZES if size < mtu]
-        arrived = [size for size, answer in zip(lower, pings(system, address, lower)) if answer is True]
+        arrived = [size for size, answer in zip(lower, pings(system, address, lower, link.vrf)) if answer is True]
         best = max(arrived, default=1280 if ":" in address else 576)
         if full is not False:
             report.ok("mtu", f"the path's MTU is {full}, and that of {netdev} {mtu}: TCP is told so, and obeys")
@@ -147,7 +175,8 @@ def check_port(system, report, address, port, link, with_mpa, same_host):
     """Connects by TCP, and sees whether an iWARP responder answers."""
     where = "this host" if same_host else address
     test = command("rping -s -a {} -p {} -v   # on {}, a server for a test", address, port, where)
-    how, got = mpa.connect(address, port)
+    vrf = link.vrf if link else None
+    how, got = mpa.connect(address, port, vrf=vrf)
     if how == mpa.REFUSED:
         report.fail("port", f"nobody listens on port {port} of {where}, or a firewall there rejects it", test)
         return
@@ -163,7 +192,7 @@ def check_port(system, report, address, port, link, with_mpa, same_host):
         got.close()
         report.ok("port", f"port {port} of {address} is open; whether iWARP answers was not asked")
         return
-    found = mpa.probe(address, port, got)
+    found = mpa.probe(address, port, got, vrf=vrf)
     if found.kind == mpa.IWARP:
         report_reply(system, report, address, port, link, found.reply)
     elif found.kind == mpa.OTHER:

@@ -57,6 +57,51 @@ class Path(Case):
         self.assertIn("an address of this host, on eth0", self.examine("--peer", "10.7.0.1"))
         self.assertEqual(self.status, 0)
 
+    def test_loopback(self):
+        self.finds(2, "FAIL route .*127.0.0.1 is this host by lo, which has no rsiw device",
+                   "sudo rdma link add rsiw_lo type rsiw netdev lo", "--peer", "127.0.0.1")
+        self.system.files["/sys/class/infiniband/rsiw_lo/settings"] = ""
+        self.system.commands["rdma -j link show"].append(
+            {"ifname": "rsiw_lo", "port": 1, "state": "ACTIVE", "netdev": "lo"})
+        self.system.files["/sys/class/infiniband_verbs/uverbs1/ibdev"] = "rsiw_lo"
+        self.system.files["/dev/infiniband/uverbs1"] = ""
+        self.system.commands["ip -j addr show dev lo"] = [
+            {"ifname": "lo", "flags": ["LOOPBACK", "UP", "LOWER_UP"], "mtu": 65536, "addr_info": [
+                {"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]}]
+        said = self.examine("--peer", "127.0.0.1")
+        self.assertIn("127.0.0.1 is this host by lo (rsiw_lo)", said)
+        self.assertIn("lo has 127.0.0.1", said)
+        self.assertEqual(self.status, 0, said)
+
+    def in_vrf(self):
+        self.system.commands["ip -j -d link show dev eth0"] = [
+            {"ifname": "eth0", "master": "red", "linkinfo": {"info_slave_kind": "vrf"}}]
+        self.system.commands["ip -j route get 10.7.0.2"] = [{"dev": "eth1", "prefsrc": "10.8.0.1", "cache": []}]
+
+    def test_vrf(self):
+        self.in_vrf()
+        self.system.commands["ip -j route get 10.7.0.2 vrf red"] = [
+            {"dev": "eth0", "prefsrc": "10.7.0.1", "cache": []}]
+        for size in (1472, 100):
+            self.system.commands[f"ping -n -4 -M do -c 2 -i 0.3 -W 1 -w 3 -I red -s {size} 10.7.0.2"] = Result(0)
+        said = self.examine("--peer", "10.7.0.2")
+        self.assertIn("10.7.0.2 is reached by eth0 (rsiw0) in the VRF red, from 10.7.0.1", said)
+        self.assertIn("eth0 is in the VRF red", said)
+        self.assertIn("packets of 1500 octets, the MTU of eth0, arrive", said)
+        self.assertEqual(self.status, 0, said)
+
+    def test_no_route_in_the_vrf(self):
+        self.in_vrf()
+        self.finds(2, "FAIL route .*leaves by eth1", "sudo ip route replace 10.7.0.2/32 dev eth0", "--peer", "10.7.0.2")
+
+    def test_own_address_in_a_vrf(self):
+        self.in_vrf()
+        self.system.commands["ip -j route get 10.7.0.1"] = Result(2, "", "RTNETLINK answers: Network is unreachable")
+        self.system.commands["ip -j route get 10.7.0.1 vrf red"] = [
+            {"dev": "red", "prefsrc": "10.7.0.1", "cache": ["local"]}]
+        self.assertIn("an address of this host, on eth0", self.examine("--peer", "10.7.0.1"))
+        self.assertEqual(self.status, 0)
+
     def test_ipv6(self):
         self.system.commands["ip -j addr show dev eth0"][0]["addr_info"].append(
             {"family": "inet6", "local": "fd07::1", "prefixlen": 64, "scope": "global"})
@@ -97,8 +142,8 @@ class Path(Case):
     def port(self, how, got, **exchange):
         """The whole command, and a peer whose port is so."""
         self.peer()
-        with mock.patch.object(mpa, "connect", lambda *_: (how, got)), \
-                mock.patch.object(mpa, "probe", lambda *_: mpa.Exchange(**exchange)):
+        with mock.patch.object(mpa, "connect", lambda *_, **__: (how, got)), \
+                mock.patch.object(mpa, "probe", lambda *_, **__: mpa.Exchange(**exchange)):
             return self.examine("--quiet", "--peer", "10.7.0.2:9")
 
     def test_port(self):
@@ -120,10 +165,10 @@ class Path(Case):
     def test_a_peer_with_tls_is_not_asked(self):
         self.system.files["/sys/class/infiniband/rsiw0/settings/tls"] = "2"
         # The peer closes a connection that begins without TLS.
-        with mock.patch.object(mpa, "probe", lambda *_: self.fail("an MPA Request in the clear")):
+        with mock.patch.object(mpa, "probe", lambda *_, **__: self.fail("an MPA Request in the clear")):
             got = mock.Mock()
             self.peer()
-            with mock.patch.object(mpa, "connect", lambda *_: (mpa.OPEN, got)):
+            with mock.patch.object(mpa, "connect", lambda *_, **__: (mpa.OPEN, got)):
                 self.assertRegex(self.examine("--peer", "10.7.0.2:9"), "(?m)^ok +port +port 9 of 10.7.0.2 is open")
             got.close.assert_called_once()
 
