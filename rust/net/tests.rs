@@ -86,8 +86,9 @@ fn scribble(batch: &mut TxBatch, n: usize, fails: bool) -> Result {
     Ok(())
 }
 
+/// Waits for an event: for two minutes, as a machine that emulates this one may stop for seconds.
 fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
-    for _ in 0..10_000 {
+    for _ in 0..120_000 {
         if done() {
             return Ok(());
         }
