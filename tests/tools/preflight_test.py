@@ -12,7 +12,7 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 # What preflight runs as it is.
-REAL = "awk bash cut dirname env grep head mkdir mktemp rm sh sha256sum stat tail timeout uname".split()
+REAL = "awk bash cut dirname env grep head mkdir mktemp rm sed sh sha256sum stat tail timeout uname".split()
 MADE = ["buildroot", "kernel", "kernel-debug", "guest-image"]
 # Has its product if the file "has" names it; whoever calls it to make that is noted.
 TOOL = """#!/bin/bash
@@ -50,8 +50,8 @@ LACKS = [
      "root may not mount in a namespace of its own here (unshare: unshare failed: Operation not permitted): in a "
      "container, start that with --privileged; otherwise use a virtual machine"),
     ({"cat": cat(uid_map="0 1000 1")},
-     "the user namespace that this runs in has 1 users only, and making the build root and the guests' disk needs "
-     "65536: give it a range of subordinate user IDs, or run this outside of it"),
+     "the user namespace that this runs in has 1 of the 65536 users that making the build root and the guests' disk "
+     "needs: give it a range of subordinate user IDs, or run this outside of it"),
     ({**USER, "unshare": REFUSED},
      "ann may not mount in a user namespace here (unshare: unshare failed: Operation not permitted): run this as "
      "root, or outside of this chroot or container"),
@@ -70,7 +70,7 @@ LACKS = [
      "1536 MB of memory are available, and 2500 are needed: end other programs, or add memory or swap"),
     ({"cat": cat(**{"memory.max": 1000000000})},
      "1000 MB of memory are available, and 2500 are needed: end other programs, or add memory or swap"),
-    ({"apt-helper": "echo \"E: Could not resolve 'deb.debian.org'\"; exit 100"},
+    ({"apt-helper": "echo \"E: Failed to fetch http://deb.debian.org/x  Could not resolve 'deb.debian.org'\"; exit 100"},
      "http://deb.debian.org/debian does not answer (Could not resolve 'deb.debian.org'): have http_proxy name the "
      "network's proxy, or RSIW_MIRROR another mirror of Debian"),
 ]
@@ -85,8 +85,12 @@ class Preflight(unittest.TestCase):
         self.top = self.folder / "top"
         self.cache = self.folder / "cache"
         (self.top / "tools").mkdir(parents=True)
-        for name in ("preflight", "lib.sh", "flavour.sh"):
+        for name in ("lib.sh", "flavour.sh"):
             shutil.copy(TOP / "tools" / name, self.top / "tools")
+        # Another device in place of that of taps.
+        (self.folder / "tun").symlink_to("/dev/null")
+        self.script(self.top / "tools/preflight",
+                    (TOP / "tools/preflight").read_text().replace("/dev/net/tun", f"{self.folder}/tun"))
         for name in MADE:
             self.script(self.top / "tools" / name, TOOL.format(name=name, folder=self.folder))
         self.has()
@@ -116,8 +120,7 @@ class Preflight(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout)
         self.assertFalse((self.folder / "made").exists(), "a tool was asked to make something")
         lines = [line.removeprefix("preflight: ") for line in done.stdout.splitlines()]
-        # Whether taps work here depends on this machine.
-        return [line.replace(str(self.cache), "CACHE") for line in lines if not line.startswith("no /dev/net/tun")]
+        return [line.replace(str(self.cache), "CACHE").replace(f"{self.folder}/tun", "TUN") for line in lines]
 
     def test_says_what_it_makes(self):
         parts = ["the build root (3 min)", "the kernel's source and a tree of it (4 min)", "the guests' disk (3 min)"]
@@ -168,7 +171,9 @@ class Preflight(unittest.TestCase):
         self.run_in(fatal, "run")
         self.assertEqual(self.run_in(fatal, "test", status=1)[3:-1], [
             "make test asks git for the files of the project, which fails (fatal: not a git repository): use a clone "
-            "of your own, and install git"])
+            "of your own"])
+        self.assertEqual(self.run_in({"git": None}, "test", status=1)[3:-1], [
+            "make test asks git for the files of the project, and there is no git: install it"])
 
     def test_wants_a_path_that_make_can_use(self):
         self.cache = self.folder / "my cache"
@@ -183,6 +188,14 @@ class Preflight(unittest.TestCase):
         self.assertEqual(lines[2].replace(str(self.top), "TOP"),
                          "making a mount point for TOP needs root, and there is no sudo: run this as root, or install "
                          "sudo and allow it to ann")
+
+    def test_says_why_no_taps_join_the_hosts(self):
+        (self.folder / "tun").unlink()
+        line = ("no TUN (it does not exist), so a socket joins the two hosts, without segmentation offload; "
+                "'modprobe tun', 'chmod 666 TUN', or a container's --device TUN mends that")
+        self.assertIn(line, self.run_in({}, "run"))
+        self.assertNotIn(line, self.run_in({}, "test", "scripts"))
+        self.assertFalse((self.folder / "tun").exists())
 
     def test_refuses_a_kernel_that_does_not_exist(self):
         self.assertEqual(self.run_in({}, "run", "colour", status=1),
@@ -202,9 +215,12 @@ class Cached(unittest.TestCase):
 class Progress(unittest.TestCase):
     def run_lines(self, lines):
         with tempfile.TemporaryDirectory() as cache:
-            return subprocess.run(["bash", "-c", f". {TOP}/tools/lib.sh\n{lines}"], stdout=subprocess.PIPE,
+            return subprocess.run(["bash", "-c", f"umask 077; . {TOP}/tools/lib.sh\n{lines}"], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
                                   env={**os.environ, "RSIW_CACHE": cache})
+
+    def test_a_caller_can_use_what_root_makes(self):
+        self.assertEqual(self.run_lines("umask").stdout, "0022\n")
 
     def test_says_when_a_stage_begins_and_ends(self):
         done = self.run_lines('fill() { touch "$1/file"; }\n'
