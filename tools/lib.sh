@@ -11,6 +11,9 @@ set -euo pipefail
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
+# What root makes for a caller, the mount points in the build root for one, is for the caller to use.
+umask 022
+
 # chroot and mount: an ordinary user's PATH lacks their directories.
 PATH=$PATH:/usr/sbin:/sbin
 
