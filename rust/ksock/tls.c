@@ -39,7 +39,7 @@ void rust_helper_ksock_put(struct sock *sk)
 /* The one place where sockets end. The file may stay if a process has it, too. */
 void rust_helper_ksock_release(struct socket *sock)
 {
-	/* The counterpart of what was run at its creation. Nobody else does it for kernel sockets. */
+	/* The counterpart of what ran at its creation, for kernel sockets, too. */
 	BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sock->sk);
 	if (sock->file)
 		__fput_sync(sock->file);
