@@ -69,8 +69,7 @@ def parse_args():
     parser.add_argument("--again", action="store_true",
                         help="run a failed job once more, alone: if it passes then, it is unsteady, not failed")
     parser.add_argument("--together", action="store_true",
-                        help="run several lanes of jobs in parallel, one for each processor, and one more "
-                             "for jobs that say 'waits: yes'")
+                        help="run several lanes of jobs in parallel, one for each processor")
     parser.add_argument("--lanes", type=int, help="the number of lanes (default: of processors)")
     parser.add_argument("--factor", type=float, help="multiply time limits by this")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the jobs' output")
@@ -129,23 +128,20 @@ def configure(args):
     return args
 
 
-def make_plan(args, jobs, count, waits=None):
-    """The list of (job, pair) in running order, for jobs of `count` guests; `waits` selects jobs that say
-    'waits: yes' (True), the others (False), or both (None)."""
+def make_plan(args, jobs, count):
+    """The list of (job, pair) in running order, for jobs of `count` guests."""
     plan = []
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
             if job.guests != count or not wanted or not job.fits(pair, args.kernel):
                 continue
-            if waits not in (None, job.waits):
-                continue
             # A job of one guest uses only the pair's first driver. It runs once for each such driver.
             entry = (job, pair if count == 2 else pair[:1])
             if entry not in plan:
                 plan.append(entry)
-    # Guests reboot when the number of processors changes. Sorted, they do so once for each number.
-    return sorted(plan * args.repeat, key=lambda entry: entry[0].cpus)
+    # Guests reboot for another number of processors, and for another time. Sorted, they do so once for each.
+    return sorted(plan * args.repeat, key=lambda entry: (entry[0].virtual, entry[0].cpus))
 
 
 def taken(plan):
@@ -210,13 +206,13 @@ def memory_of(text):
 def how_many(args):
     """The number of lanes: one for each processor, as most jobs compute about as much as they wait, and more
     lanes would be slower. At least two, so that jobs of one guest need not wait for those of two. No more than
-    fit in memory with two guests each, besides the lane of the jobs that wait."""
+    fit in memory with two guests each."""
     if args.lanes:
         return args.lanes
     with open("/proc/meminfo") as meminfo:
         available = next(int(line.split()[1]) // 1024 for line in meminfo
                          if line.startswith("MemAvailable"))
-    room = available // (2 * memory_of(args.memory)) - 1
+    room = available // (2 * memory_of(args.memory))
     return max(2, min(len(os.sched_getaffinity(0)), room))
 
 
@@ -224,8 +220,8 @@ def make_lanes(args, jobs):
     """The lanes, which run in parallel. A lane is a list of sessions, (plan, count, least), which run one after
     the other. Lanes share plans. A lane that joins in another lane's plan boots guests for it, so it does
     so only while the plan has more than `least` jobs left."""
-    def session(count, waits=None):
-        plan = deque(make_plan(args, jobs, count, waits))
+    def session(count):
+        plan = deque(make_plan(args, jobs, count))
         return [(plan, count, 0)] if plan else []
 
     def shared(sessions):
@@ -234,11 +230,10 @@ def make_lanes(args, jobs):
     if not args.together:
         lanes = [session(1) + session(2)]
     else:
-        single, pair, waiting = session(1, False), session(2), session(1, True)
+        single, pair = session(1), session(2)
         lanes = [pair + shared(single) if pair else single, single + shared(pair) if single else pair]
         more = shared(pair) + shared(single)
         lanes += [more if nth % 2 else more[::-1] for nth in range(how_many(args) - 2)]
-        lanes.append(waiting)
     return [lane for lane in lanes if lane]
 
 
@@ -279,6 +274,8 @@ def steady(args, rundir):
 
 def run_tests(args, rundir, report):
     jobs = find_jobs(args.tests, args.names)
+    if any(job.virtual for job in jobs) and args.kernels[0].has_pmem and not args.kernels[0].shares:
+        make_shares(args.kernels[0], args.tests, rundir)
     lanes = make_lanes(args, jobs)
     if not lanes:
         raise SystemExit("vm: no job fits these drivers and this kernel")

@@ -10,11 +10,26 @@ import output
 from agent import Channel, GuestDied
 
 
+PMEM_UNIT = 2 << 20
+PMEM_ROOM = ",maxmem=64G"   # of the guest's addresses
+
+
+def pmem(nth, path):
+    """QEMU's arguments for a disk that is memory of the guest. To read it is to copy memory: a guest that waits for
+    no device is not idle, so its virtual time does not jump."""
+    size = -(-os.path.getsize(path) // PMEM_UNIT) * PMEM_UNIT
+    if os.path.getsize(path) != size:
+        os.truncate(path, size)
+    return ["-object", f"memory-backend-file,id=pmem{nth},mem-path={path},size={size},share=off",
+            "-device", f"virtio-pmem-pci,memdev=pmem{nth}"]
+
+
 class Guest:
-    def __init__(self, side, config, link, rundir, cpus):
+    def __init__(self, side, config, link, rundir, cpus=1):
         self.side, self.config, self.link = side, config, link
         self.kernel = config.kernels["ab".index(side)]
         self.rundir, self.cpus = rundir, cpus
+        self.virtual = False    # whether it is on virtual time
         self.console = f"{config.logs}/console-{side}-{os.path.basename(rundir)}.log"
         self.boots = 0
         self.process = None
@@ -26,24 +41,24 @@ class Guest:
         config, kernel, port = self.config, self.kernel, f"{self.rundir}/agent-{self.side}"
         if os.path.exists(port):
             os.unlink(port)
-        args = [*kernel.command(),
+        args = [*kernel.command(self.virtual),
                 # A socket for each CPU: the firmware's MP table lists sockets, not cores.
-                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory, "-name", f"host{self.side}"]
-        disks = [kernel.disk]
-        modules = f"{kernel.boot}/modules.ext4"
-        if os.path.exists(modules):
-            disks.append(modules)
-        if kernel.shares:
-            mode += f" rsiw.shares=/dev/vd{'abcd'[len(disks)]}"
-            disks.append(kernel.shares)
-        args += ["-append", f"{kernel.cmdline} rsiw.side={self.side} {mode}"]
-        for path in disks:
-            args += ["-drive", f"file={path},format=raw,if=virtio,readonly=on,file.locking=off"]
+                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", config.memory + (PMEM_ROOM if self.virtual else ""),
+                "-name", f"host{self.side}"]
+        disks = {"root": kernel.disk, "modules": f"{kernel.boot}/modules.ext4", "shares": self.shares}
+        for nth, (name, path) in enumerate((name, path) for name, path in disks.items() if os.path.exists(path)):
+            if self.virtual:
+                args += pmem(nth, path)
+                mode += f" rsiw.{name}=/dev/pmem{nth}"
+            else:
+                args += ["-drive", f"file={path},format=raw,if=virtio,readonly=on,file.locking=off"]
+                mode += f" rsiw.{name}=/dev/vd{'abc'[nth]}"
+        args += ["-append", f"{kernel.words(self.virtual)} rsiw.side={self.side} {mode}"]
         for tag, path, access in (("tests", config.tests, "readonly=on"),
                                   ("build", kernel.build, "readonly=on"),
                                   ("out", config.out, "readonly=off"),
                                   # The build root, for jobs that need a compiler.
-                                  ("root", "/", "readonly=on")) if not kernel.shares else ():
+                                  ("root", "/", "readonly=on")) if not self.shares else ():
             args += ["-virtfs", f"local,path={path},mount_tag={tag},"
                                 f"security_model=none,{access},multidevs=remap"]
         args += ["-device", "virtio-serial-pci,ioeventfd=off",
@@ -94,17 +109,26 @@ class Guest:
 
     @property
     def kind(self):
-        return "KVM" if self.kernel.kvm else "TCG"
+        return "virtual time" if self.virtual else "KVM" if self.kernel.kvm else "TCG"
+
+    @property
+    def has_virtual_time(self):
+        return self.kernel.has_pmem
+
+    @property
+    def shares(self):
+        """A disk with tests and build, if this guest has no 9p."""
+        return self.kernel.shares if self.virtual or not self.kernel.has_9p else ""
 
     def begin_output(self, name):
         """A job writes its output to a directory of the machine, or, if the guest cannot mount that, to one
         in the guest, which end_output() fetches."""
-        if self.kernel.shares:
+        if self.shares:
             output.make(self.channel, name)
 
     def end_output(self, name):
         """See begin_output."""
-        if self.kernel.shares:
+        if self.shares:
             output.fetch(self.channel, name, self.config.out)
 
     @property

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|waits|machines):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|time|machines):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Suites for people, which run only by name.
 SHOWS = {"demo", "perf"}
@@ -28,8 +28,12 @@ class Job:
     allow: str = ""
     interop: bool = False
     pcap: bool = False
-    waits: bool = False
+    time: str = "real"
     machines: bool = False
+
+    @property
+    def virtual(self):
+        return self.time == "virtual"
 
     @property
     def path(self):
@@ -62,12 +66,15 @@ def read_job(top, suite, name):
                 job.timeout = float(value)
             elif key == "pairs":
                 job.pairs = value.split()
-            elif key in ("interop", "pcap", "waits", "machines"):
+            elif key in ("interop", "pcap", "machines"):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)
-    if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug"):
+    if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug") or \
+            job.time not in ("real", "virtual"):
         raise SystemExit(f"vm: {job.path}: bad directive")
+    if job.virtual and (job.guests, job.cpus) != (1, 0):
+        raise SystemExit(f"vm: {job.path}: virtual time needs one guest, with one processor")
     return job
 
 

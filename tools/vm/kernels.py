@@ -15,6 +15,10 @@ CMDLINE = ("loglevel=5 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on "
            "hung_task_panic=0 sysctl.kernel.hung_task_timeout_secs=60 mitigations=off")
 # The kernels that tools/kernel-debug builds. All others are the distribution's, which jobs call stock.
 OWN = ("debug", "kcsan")
+# The clock of a guest on virtual time counts instructions, 2 ns for each. While the guest is idle the clock jumps to
+# the next timer. The TSC is this clock in nanoseconds.
+ICOUNT = "shift=1,sleep=off"
+ICOUNT_TSC_KHZ = 1_000_000
 
 
 @dataclass
@@ -27,22 +31,37 @@ class Kernel:
     kvm: bool = False
     cpu: str = ""
     cmdline: str = ""
-    shares: str = ""    # a disk with tests and build, if the kernel has no 9p
+    tsc_khz: int = 0    # 0: the guest measures it
+    shares: str = ""    # a disk with tests and build, for guests without 9p
 
     @property
     def family(self):
         """The name that jobs use: stock, debug or kcsan."""
         return self.name if self.name in OWN else "stock"
 
-    def command(self):
+    def command(self, virtual=False):
         """QEMU's command line for this kernel, without disks and devices."""
-        accel = ["-accel", "kvm", "-cpu", "host"] if self.kvm else ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
+        if virtual:
+            accel = ["-accel", "tcg,thread=single", "-icount", ICOUNT, "-cpu", self.cpu]
+        elif self.kvm:
+            accel = ["-accel", "kvm", "-cpu", "host"]
+        else:
+            accel = ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
         return [*self.arch.qemu, "-nodefaults", "-no-user-config", "-nographic", "-no-reboot", *accel,
                 "-kernel", f"{self.boot}/vmlinuz", "-initrd", f"{self.boot}/initrd"]
+
+    def words(self, virtual=False):
+        """The kernel's command line."""
+        khz = ICOUNT_TSC_KHZ if virtual and self.arch.name == "amd64" else self.tsc_khz
+        return f"{self.cmdline} tsc_early_khz={khz}" if khz else self.cmdline
 
     @property
     def has_9p(self):
         return not os.path.exists(f"{self.boot}/no-9p")
+
+    @property
+    def has_pmem(self):
+        return not os.path.exists(f"{self.boot}/no-pmem")
 
 
 def probe_kvm(kernel, cache):
@@ -84,9 +103,8 @@ def make_kernel(args, name, boot, disk, tsc_khz):
     words = [f"console={arch.console}", arch.cmdline, CMDLINE]
     if not own and not args.cpu:
         words.append(arch.stock_cmdline)
-    khz = None if kernel.kvm or arch.name != "amd64" else tsc_khz()
-    if khz:
-        words.append(f"tsc_early_khz={khz}")
+    if not kernel.kvm and arch.name == "amd64":
+        kernel.tsc_khz = tsc_khz() or 0
     if own:
         # With all checks on, ACPI takes minutes under emulation.
         words.append("acpi=off")
@@ -108,7 +126,7 @@ def is_wanted(name):
 
 
 def make_shares(kernel, tests, rundir):
-    """Makes a disk with tests and products, for kernels without 9p. Later changes do not reach the guests."""
+    """Makes a disk with tests and products, for guests without 9p. Later changes do not reach the guests."""
     tree, kernel.shares = f"{rundir}/shares-{kernel.name}", f"{rundir}/shares-{kernel.name}.ext4"
     shutil.copytree(tests, f"{tree}/tests", symlinks=True)
     os.mkdir(f"{tree}/build")

@@ -50,8 +50,9 @@ class Machine:
 
     kind = "ssh"
 
-    def __init__(self, side, config, _link, _rundir, cpus):
-        self.side, self.config, self.cpus = side, config, cpus
+    def __init__(self, side, config, _link, _rundir):
+        self.side, self.config = side, config
+        self.cpus, self.virtual = 1, False      # as a session wants guests
         self.address = config.machines["ab".index(side)]
         self.process = self.channel = None
         self.boots = 0

@@ -76,17 +76,17 @@ def siw_crashed(console):
 class Session:
     def __init__(self, config, link, rundir, count, make=Guest):
         self.config, self.count, self.link = config, count, link
-        self.usual_cpus = 2 if count == 1 else 1
-        self.guests = {side: make(side, config, link, rundir, self.usual_cpus)
-                       for side in "ab"[:count]}
+        self.guests = {side: make(side, config, link, rundir) for side in "ab"[:count]}
         self.soiled = set("ab"[:count])     # sides to boot before the next job
         self.slow = config.slow             # factor of the time limits
 
-    def set_cpus(self, cpus):
-        """Sets the guests' number of processors. Guests with another number boot before the next job."""
+    def fit_guests(self, job):
+        """Gives the guests the job's number of processors, and its time. Guests that had others boot before it."""
         for side, guest in self.guests.items():
-            if guest.cpus != cpus:
-                guest.cpus = cpus
+            virtual = job.virtual and guest.has_virtual_time
+            cpus = job.cpus or (2 if self.count == 1 and not virtual else 1)
+            if (guest.cpus, guest.virtual) != (cpus, virtual):
+                guest.cpus, guest.virtual = cpus, virtual
                 self.soiled.add(side)
 
     def boot(self):
@@ -133,7 +133,8 @@ class Session:
                 "RSIW_GUESTS": str(self.count), "RSIW_JOB": job.title,
                 "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.link.name,
                 "RSIW_OUT": f"/out/{name}", "RSIW_SOURCE": self.config.source,
-                "RSIW_SLOW": str(self.slow), **self.config.job_env}
+                # A busy machine does not slow virtual time.
+                "RSIW_SLOW": str(self.config.slow if self.guests[side].virtual else self.slow), **self.config.job_env}
 
     def new_name(self, job, pair):
         """A new name for the job's log and output directory."""
@@ -155,7 +156,7 @@ class Session:
         output = bytearray()
         kernel = {side: [] for side in self.guests}
         try:
-            self.set_cpus(job.cpus or self.usual_cpus)
+            self.fit_guests(job)
             if self.soiled or not all(g.alive for g in self.guests.values()):
                 self.soiled |= {s for s, g in self.guests.items() if not g.alive}
                 self.boot()

@@ -71,7 +71,7 @@ def refused(args, interface, why):
     """A result: whether a machine refuses an interface for this reason."""
     there = copy.copy(args)
     there.machines = [Address(args.machines[0].target, interface)] * 2
-    machine = Machine("a", there, None, None, 0)
+    machine = Machine("a", there, None, None)
     name = f"an interface is refused: {why}"
     try:
         machine.boot()
@@ -85,7 +85,7 @@ def refused(args, interface, why):
 
 def cut_off(args):
     """Cuts a machine's connection in the middle of a job. trial() then checks that the state is restored."""
-    machine = Machine("a", args, None, None, 0)
+    machine = Machine("a", args, None, None)
     machine.boot()
     machine.wait_up(60)
     machine.channel.start(["bash", "-c", ". /tests/lib.sh; load_driver; sleep 1000"], group="job",

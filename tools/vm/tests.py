@@ -2,6 +2,7 @@
 """Tests of the runner's verdicts, without guests: python3 -B tools/vm/tests.py"""
 
 import importlib.util
+import itertools
 import os
 import sys
 import tempfile
@@ -16,7 +17,10 @@ import dmesg                                            # noqa: E402
 import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
 from machine import Address, Machine, wanted            # noqa: E402
-from jobs import Job, read_skips               # noqa: E402
+from arch import ARCHES                                 # noqa: E402
+from guest import Guest as RealGuest                    # noqa: E402
+from jobs import Job, read_job, read_skips              # noqa: E402
+from kernels import Kernel                              # noqa: E402
 from report import Report                               # noqa: E402
 from session import Outcome, Session                    # noqa: E402
 
@@ -31,9 +35,10 @@ SIW_OOPS = ["BUG: kernel NULL pointer dereference", "RIP: 0010:siw_qp_rx+0x1/0x9
 class Guest:
     """A host that replays given runs of a job: the kernel's messages, the result of the reset, or a crash."""
 
-    def __init__(self, side, runs, config, cpus):
-        self.side, self.runs, self.config, self.cpus = side, runs, config, cpus
-        self.boots = []             # the number of processors at each boot
+    def __init__(self, side, runs, config, virtual):
+        self.side, self.runs, self.config = side, runs, config
+        self.cpus, self.virtual, self.has_virtual_time = 1, False, virtual
+        self.boots = []             # the number of processors and the time at each boot
         self.channel = self
         self.env = self.peer = None
         self.release = "test"
@@ -42,7 +47,7 @@ class Guest:
 
     def boot(self):
         self.alive = True
-        self.boots.append(self.cpus)
+        self.boots.append((self.cpus, self.virtual))
 
     def wait_up(self, _timeout):
         return []
@@ -82,9 +87,9 @@ class Guest:
 
 
 class ASession(Session):
-    def __init__(self, config, a, b):
-        super().__init__(config, types.SimpleNamespace(name="tap"), "", 2,
-                         lambda side, *rest: Guest(side, a if side == "a" else b, config, rest[-1]))
+    def __init__(self, config, a, b, count=2, virtual=True):
+        super().__init__(config, types.SimpleNamespace(name="tap"), "", count,
+                         lambda side, *_: Guest(side, a if side == "a" else b, config, virtual))
 
     def execute(self, job, output, echo, outcome):
         output += self.config.said.encode()
@@ -246,23 +251,101 @@ class Results(unittest.TestCase):
         self.assertEqual(second.problems, ["before it was run again: writes: 7 bytes wrong at 0x10"])
 
 
-class Processors(unittest.TestCase):
-    def test_guests_reboot_for_another_number_of_processors(self):
+class Kinds(unittest.TestCase):
+    """Guests of several kinds: with another number of processors, or on virtual time."""
+
+    def session(self, jobs, count, virtual=True, slow_boot=False):
+        """A session that has run the jobs."""
         with tempfile.TemporaryDirectory() as out:
-            config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
-                                           source="", job_env={}, boot_timeout=1, said=GOOD, skips=[])
-            session = ASession(config, [], [])
+            config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, kernel="stock", source="", job_env={},
+                                           usual_boot=1e-9 if slow_boot else 12, boot_timeout=1, said=GOOD, skips=[])
+            session = ASession(config, [], [], count, virtual)
             with mock.patch("builtins.print"):
-                for cpus in 0, 0, 4, 4, 0:
-                    session.run(Job("suite", "job", cpus=cpus), ("rsiw", "rsiw"), lambda _: None)
-        for guest in session.guests.values():
-            self.assertEqual(guest.boots, [1, 4, 1])
+                for job in jobs:
+                    session.run(job, ("rsiw", "rsiw"), lambda _: None)
+        return session
+
+    def boots(self, jobs, count, virtual=True):
+        guests = self.session(jobs, count, virtual).guests.values()
+        self.assertEqual(len({tuple(guest.boots) for guest in guests}), 1)
+        return next(iter(guests)).boots
+
+    def test_guests_reboot_for_another_number_of_processors(self):
+        jobs = [Job("suite", "job", cpus=cpus) for cpus in (0, 0, 4, 4, 0)]
+        self.assertEqual(self.boots(jobs, 2), [(1, False), (4, False), (1, False)])
+
+    def test_guest_reboots_for_virtual_time_with_one_processor(self):
+        jobs = [Job("suite", "job", guests=1, time=time) for time in ("real", "virtual", "virtual", "real")]
+        self.assertEqual(self.boots(jobs, 1), [(2, False), (1, True), (2, False)])
+
+    def test_kernel_without_virtual_time_runs_the_job_in_real_time(self):
+        jobs = [Job("suite", "job", guests=1, time=time) for time in ("real", "virtual")]
+        self.assertEqual(self.boots(jobs, 1, virtual=False), [(2, False)])
+
+    def test_busy_machine_does_not_extend_virtual_time_limits(self):
+        for time, slow in ("real", 4), ("virtual", 1):
+            session = self.session([Job("suite", "job", guests=1, time=time)], 1, slow_boot=True)
+            self.assertEqual(session.slow, 4)
+            self.assertEqual(session.guests["a"].env["RSIW_SLOW"], str(slow))
+
+    def test_plan_has_each_kind_once(self):
+        jobs = [Job("s", f"j{n}", guests=1, cpus=cpus, time=time)
+                for n, (cpus, time) in enumerate([(0, "virtual"), (4, "real"), (0, "real"), (0, "virtual"), (4, "real")])]
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=2, kernel="stock")
+        kinds = [(job.cpus, job.time) for job, _ in runner.make_plan(args, jobs, 1)]
+        self.assertEqual(len(list(itertools.groupby(kinds))), 3)
+
+    def test_virtual_time_needs_one_guest_with_one_processor(self):
+        for heads, good in ("# guests: 1\n", True), ("", False), ("# guests: 1\n# cpus: 4\n", False):
+            with tempfile.TemporaryDirectory() as top:
+                os.mkdir(f"{top}/s")
+                with open(f"{top}/s/j.sh", "w") as script:
+                    script.write(f"#!/bin/bash\n{heads}# time: virtual\n\nplan 1\n")
+                if good:
+                    self.assertTrue(read_job(top, "s", "j").virtual)
+                else:
+                    self.assertRaises(SystemExit, read_job, top, "s", "j")
+
+
+class Commands(unittest.TestCase):
+    """QEMU's command line."""
+
+    def words(self, virtual, kvm=False):
+        with tempfile.TemporaryDirectory() as top:
+            for name in "vmlinuz", "initrd", "modules.ext4", "disk", "shares":
+                with open(f"{top}/{name}", "w") as file:
+                    file.write("x")
+            kernel = Kernel("stock", ARCHES["amd64"], top, f"{top}/disk", top, kvm, "max", "", 2_000_000, f"{top}/shares")
+            config = types.SimpleNamespace(kernels=[kernel] * 2, logs=top, memory="2G", insns=False, top=top, qemu_args=[],
+                                           tests=top, out=top)
+            guest = RealGuest("a", config, types.SimpleNamespace(arguments=lambda _: []), top)
+            guest.virtual = virtual
+            words = guest.command("none")
+            sizes = {os.path.getsize(f"{top}/{name}") for name in ("disk", "shares")}
+        return " ".join(words), sizes
+
+    def test_real_time(self):
+        words, sizes = self.words(False)
+        self.assertIn("tsc_early_khz=2000000", words)
+        self.assertIn("mount_tag=tests", words)
+        self.assertNotIn("icount", words)
+        self.assertEqual(sizes, {1})
+
+    def test_virtual_time_is_emulated_and_has_all_files_in_memory(self):
+        for kvm in False, True:
+            words, sizes = self.words(True, kvm)
+            self.assertIn("-accel tcg,thread=single -icount", words)
+            self.assertIn("tsc_early_khz=1000000", words)
+            for device in "kvm", "virtfs", "-drive":
+                self.assertNotIn(device, words)
+            self.assertEqual(words.count("virtio-pmem-pci"), 3)
+            self.assertIn("rsiw.shares=/dev/pmem2", words)
+            self.assertEqual(sizes, {2 << 20})
 
 
 class Lanes(unittest.TestCase):
-    def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2), waits=1):
+    def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2)):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
-        jobs += [Job("s", f"w{n}", guests=1, waits=True) for n in range(waits)]
         args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
                                      interop=False, repeat=1, kernel="stock")
         meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
@@ -277,14 +360,14 @@ class Lanes(unittest.TestCase):
                     for entry in list(plan)]
             self.assertEqual(set(done), {job.name for job in jobs})
 
-    def test_two_processors_give_two_lanes_and_one_for_waiting(self):
+    def test_two_processors_give_two_lanes(self):
         jobs, lanes = self.lanes(2, 32000)
-        self.assertEqual(len(lanes), 3)
+        self.assertEqual(len(lanes), 2)
         self.played(jobs, lanes)
 
-    def test_eight_processors_give_eight_lanes_and_one_for_waiting(self):
+    def test_eight_processors_give_eight_lanes(self):
         jobs, lanes = self.lanes(8, 64000)
-        self.assertEqual(len(lanes), 9)
+        self.assertEqual(len(lanes), 8)
         self.played(jobs, lanes)
 
     def test_memory_bounds_the_lanes(self):
@@ -319,7 +402,7 @@ class Machines(unittest.TestCase):
     def test_machine_that_a_job_left_in_disorder_runs_no_other(self):
         config = types.SimpleNamespace(machines=[Address("root@alpha", "eth1")], logs="/nowhere",
                                        ssh_options=[])
-        machine = Machine("a", config, None, None, 0)
+        machine = Machine("a", config, None, None)
         machine.boots = 1
         with self.assertRaisesRegex(GuestDied, "root@alpha was not as a job expects"):
             machine.boot()

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
-# waits: yes
 # timeout: 120
 #
 # rdma-core's own tests (pyverbs). The file "expected" has the result of each on an iWARP

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
-# waits: yes
+# time: virtual
 # timeout: 120
 # pairs: rsiw,*
 #
