@@ -7,8 +7,9 @@
 #
 # The runner sets RSIW_SIDE (a, b), RSIW_DRIVER and RSIW_DRIVER_PEER (rsiw, siw,
 # rxe), RSIW_GUESTS (1, 2), RSIW_KERNEL (stock, debug), RSIW_LINK (tap, socket),
-# RSIW_OUT (a directory that both hosts and the machine see), RSIW_SLOW (the factor
-# of time limits) and, if there are any, RSIW_PARAMS (module parameters).
+# RSIW_NETNS (yes: the hosts are namespaces of one guest), RSIW_OUT (a directory
+# that both hosts and the machine see), RSIW_SLOW (the factor of time limits) and, if
+# there are any, RSIW_PARAMS (module parameters).
 
 export PATH=/tests/guest:/build/bin:$PATH
 
@@ -24,10 +25,14 @@ fi
 # shellcheck disable=SC2034
 [ "${RSIW_GUESTS:-2}" = 2 ] || PEER=$ADDR PEER6=$ADDR6
 
-# RDMA devices are named by their driver: rsiw0.
+# RDMA devices are named by their driver: rsiw0. If both hosts are namespaces of one guest, host B has rsiw1.
 DEV=${RSIW_DRIVER:-rsiw}0
 # shellcheck disable=SC2034
 PEER_DEV=${RSIW_DRIVER_PEER:-rsiw}0
+if [ -n "${RSIW_NETNS:-}" ]; then
+	PATH=/tests/guest/netns:$PATH
+	if [ "$RSIW_SIDE" = b ]; then DEV=${DEV%0}1; else PEER_DEV=${PEER_DEV%0}1; fi
+fi
 
 WORK=${WORK:-$(mktemp -d /tmp/job.XXXXXX)}
 # A pipe that nobody writes to: nap() reads it to wait without a process.
@@ -360,6 +365,8 @@ unload_driver() {
 	local module=$RSIW_DRIVER
 	[ "$module" != rxe ] || module=rdma_rxe
 	rdma link del "$DEV" 2>/dev/null
+	# A host in the same guest may have unloaded it.
+	[ -z "${RSIW_NETNS:-}" ] || [ -e "/sys/module/$module" ] || return 0
 	rmmod "$module"
 }
 
@@ -448,6 +455,8 @@ both() {
 	fi
 	peer_sh "$(declare -f); $(printf '%q ' "$@")" &
 	pid=$!
+	# Two namespaces have one kernel, in which one host loads a driver for both.
+	[ -z "${RSIW_NETNS:-}" ] || wait "$pid" || return
 	"$@" && wait "$pid"
 }
 

@@ -122,6 +122,9 @@ def configure(args):
     args.slow = args.factor or (4 if own else 1)
     args.qemu_args = args.qemu_args.split()
     args.machines = [Address.parse(text) for text in args.machine]
+    # Whether there is virtual time. Machines have none.
+    args.virtual = args.action not in ("machines", "trial") and args.kernels[0] == args.kernels[1] and \
+        args.kernels[0].has_pmem
     args.ssh_options = []
     args.job_env = {"RSIW_DEBIAN": args.debian.split(",")[0], **dict(pair.split("=", 1) for pair in args.env)}
     args.pairs = [tuple(pair.split(",")) for pair in args.pair or ["rsiw,rsiw"]]
@@ -129,15 +132,15 @@ def configure(args):
 
 
 def make_plan(args, jobs, count):
-    """The list of (job, pair) in running order, for jobs of `count` guests."""
+    """The list of (job, pair) in running order, for jobs that boot `count` guests."""
     plan = []
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
-            if job.guests != count or not wanted or not job.fits(pair, args.kernel):
+            if job.boots(args) != count or not wanted or not job.fits(pair, args.kernel):
                 continue
-            # A job of one guest uses only the pair's first driver. It runs once for each such driver.
-            entry = (job, pair if count == 2 else pair[:1])
+            # A job of one host uses only the pair's first driver. It runs once for each such driver.
+            entry = (job, pair if job.guests == 2 else pair[:1])
             if entry not in plan:
                 plan.append(entry)
     # Guests reboot for another number of processors, and for another time. Sorted, they do so once for each.
@@ -250,7 +253,7 @@ def run_again(args, rundir, report):
     """Runs each job that was held back once more, in fresh guests and beside no other job."""
     for nth, outcome in enumerate(report.take_held()):
         plan = deque([(outcome.job, outcome.pair)])
-        run_session(args, rundir, report, AGAIN + nth, plan, outcome.job.guests, again=True)
+        run_session(args, rundir, report, AGAIN + nth, plan, outcome.job.boots(args), again=True)
 
 
 def test(args, rundir):
@@ -274,7 +277,7 @@ def steady(args, rundir):
 
 def run_tests(args, rundir, report):
     jobs = find_jobs(args.tests, args.names)
-    if any(job.virtual for job in jobs) and args.kernels[0].has_pmem and not args.kernels[0].shares:
+    if args.virtual and any(job.virtual for job in jobs) and not args.kernels[0].shares:
         make_shares(args.kernels[0], args.tests, rundir)
     lanes = make_lanes(args, jobs)
     if not lanes:

@@ -112,10 +112,6 @@ class Guest:
         return "virtual time" if self.virtual else "KVM" if self.kernel.kvm else "TCG"
 
     @property
-    def has_virtual_time(self):
-        return self.kernel.has_pmem
-
-    @property
     def shares(self):
         """A disk with tests and build, if this guest has no 9p."""
         return self.kernel.shares if self.virtual or not self.kernel.has_9p else ""

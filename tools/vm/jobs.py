@@ -35,6 +35,10 @@ class Job:
     def virtual(self):
         return self.time == "virtual"
 
+    def boots(self, args):
+        """The number of guests that it boots. On virtual time two hosts are namespaces of one guest."""
+        return 1 if self.virtual and args.virtual else self.guests
+
     @property
     def path(self):
         return f"{self.suite}/{self.name}.sh"
@@ -73,8 +77,8 @@ def read_job(top, suite, name):
     if job.guests not in (1, 2) or not 0 <= job.cpus <= 8 or job.kernel not in ("any", "stock", "debug") or \
             job.time not in ("real", "virtual"):
         raise SystemExit(f"vm: {job.path}: bad directive")
-    if job.virtual and (job.guests, job.cpus) != (1, 0):
-        raise SystemExit(f"vm: {job.path}: virtual time needs one guest, with one processor")
+    if job.virtual and job.cpus:
+        raise SystemExit(f"vm: {job.path}: virtual time needs one processor")
     return job
 
 

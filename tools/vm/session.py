@@ -83,7 +83,7 @@ class Session:
     def fit_guests(self, job):
         """Gives the guests the job's number of processors, and its time. Guests that had others boot before it."""
         for side, guest in self.guests.items():
-            virtual = job.virtual and guest.has_virtual_time
+            virtual = job.virtual and self.config.virtual
             cpus = job.cpus or (2 if self.count == 1 and not virtual else 1)
             if (guest.cpus, guest.virtual) != (cpus, virtual):
                 guest.cpus, guest.virtual = cpus, virtual
@@ -128,13 +128,15 @@ class Session:
             guest.kill()
 
     def environment(self, job, pair, side, name):
+        guest = self.guests[side]
         own, other = (pair[0], pair[-1]) if side == "a" else (pair[-1], pair[0])
         return {"RSIW_SIDE": side, "RSIW_DRIVER": own, "RSIW_DRIVER_PEER": other,
-                "RSIW_GUESTS": str(self.count), "RSIW_JOB": job.title,
+                "RSIW_GUESTS": str(job.guests), "RSIW_JOB": job.title,
+                "RSIW_NETNS": "yes" if job.guests > self.count else "",
                 "RSIW_KERNEL": self.config.kernel, "RSIW_LINK": self.link.name,
                 "RSIW_OUT": f"/out/{name}", "RSIW_SOURCE": self.config.source,
                 # A busy machine does not slow virtual time.
-                "RSIW_SLOW": str(self.config.slow if self.guests[side].virtual else self.slow), **self.config.job_env}
+                "RSIW_SLOW": str(self.config.slow if guest.virtual else self.slow), **self.config.job_env}
 
     def new_name(self, job, pair):
         """A new name for the job's log and output directory."""
@@ -205,7 +207,8 @@ class Session:
         capture = None
         if job.pcap or self.config.pcap:
             capture = channel.start(["/tests/guest/capture"], group="capture")
-        command = channel.start(["/bin/bash", f"/tests/{job.path}"], sink=sink, group="job")
+        shell = "/tests/guest/hosts" if job.guests > self.count else "/bin/bash"
+        command = channel.start([shell, f"/tests/{job.path}"], sink=sink, group="job")
         status = command.wait(limit)
         if status is None:
             outcome.problems.append(f"time limit of {limit:.0f} s")

@@ -35,9 +35,8 @@ SIW_OOPS = ["BUG: kernel NULL pointer dereference", "RIP: 0010:siw_qp_rx+0x1/0x9
 class Guest:
     """A host that replays given runs of a job: the kernel's messages, the result of the reset, or a crash."""
 
-    def __init__(self, side, runs, config, virtual):
-        self.side, self.runs, self.config = side, runs, config
-        self.cpus, self.virtual, self.has_virtual_time = 1, False, virtual
+    def __init__(self, side, runs, config):
+        self.side, self.runs, self.config, self.cpus, self.virtual = side, runs, config, 1, False
         self.boots = []             # the number of processors and the time at each boot
         self.channel = self
         self.env = self.peer = None
@@ -87,9 +86,9 @@ class Guest:
 
 
 class ASession(Session):
-    def __init__(self, config, a, b, count=2, virtual=True):
+    def __init__(self, config, a, b, count=2):
         super().__init__(config, types.SimpleNamespace(name="tap"), "", count,
-                         lambda side, *_: Guest(side, a if side == "a" else b, config, virtual))
+                         lambda side, *_: Guest(side, a if side == "a" else b, config))
 
     def execute(self, job, output, echo, outcome):
         output += self.config.said.encode()
@@ -100,7 +99,7 @@ class Judged(unittest.TestCase):
         """The outcome of a job; a and b tell what host A and host B do in each run of it."""
         with tempfile.TemporaryDirectory() as out:
             config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, usual_boot=12, kernel="stock",
-                                           source="", job_env={}, boot_timeout=1, said=said,
+                                           virtual=True, source="", job_env={}, boot_timeout=1, said=said,
                                            skips=read_skips(f"{HERE}/../../tests/vm"))
             session = ASession(config, list(a), list(b))
             with mock.patch("builtins.print"):
@@ -172,7 +171,7 @@ class Again(unittest.TestCase):
 
     def run_plan(self, outcomes):
         """The report of a run in which these outcomes come one after the other."""
-        args = types.SimpleNamespace(again=True, machines=[], link="tap")
+        args = types.SimpleNamespace(again=True, machines=[], link="tap", virtual=True)
         job, report, outcomes = Job("suite", "job", guests=1), Report(False), list(outcomes)
         session = types.SimpleNamespace(leaks=list, close=lambda: None)
         lines = []
@@ -258,8 +257,9 @@ class Kinds(unittest.TestCase):
         """A session that has run the jobs."""
         with tempfile.TemporaryDirectory() as out:
             config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, kernel="stock", source="", job_env={},
-                                           usual_boot=1e-9 if slow_boot else 12, boot_timeout=1, said=GOOD, skips=[])
-            session = ASession(config, [], [], count, virtual)
+                                           usual_boot=1e-9 if slow_boot else 12, boot_timeout=1, said=GOOD, skips=[],
+                                           virtual=virtual)
+            session = ASession(config, [], [], count)
             with mock.patch("builtins.print"):
                 for job in jobs:
                     session.run(job, ("rsiw", "rsiw"), lambda _: None)
@@ -288,15 +288,24 @@ class Kinds(unittest.TestCase):
             self.assertEqual(session.slow, 4)
             self.assertEqual(session.guests["a"].env["RSIW_SLOW"], str(slow))
 
+    def test_two_hosts_on_virtual_time_are_namespaces_of_one_guest(self):
+        job, pair = Job("suite", "job", time="virtual"), ("rsiw", "siw")
+        for virtual, guests in (True, 1), (False, 2):
+            args = types.SimpleNamespace(pairs=[pair], interop=False, repeat=1, kernel="stock", virtual=virtual)
+            self.assertEqual(runner.make_plan(args, [job], guests), [(job, pair)])
+            self.assertEqual(runner.make_plan(args, [job], 3 - guests), [])
+            env = self.session([job], guests, virtual).guests["a"].env
+            self.assertEqual((env["RSIW_GUESTS"], env["RSIW_NETNS"]), ("2", "yes" if virtual else ""))
+
     def test_plan_has_each_kind_once(self):
         jobs = [Job("s", f"j{n}", guests=1, cpus=cpus, time=time)
-                for n, (cpus, time) in enumerate([(0, "virtual"), (4, "real"), (0, "real"), (0, "virtual"), (4, "real")])]
-        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=2, kernel="stock")
+                for n, (cpus, time) in enumerate(2 * [(0, "virtual"), (4, "real"), (0, "real")])]
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=2, kernel="stock", virtual=True)
         kinds = [(job.cpus, job.time) for job, _ in runner.make_plan(args, jobs, 1)]
         self.assertEqual(len(list(itertools.groupby(kinds))), 3)
 
-    def test_virtual_time_needs_one_guest_with_one_processor(self):
-        for heads, good in ("# guests: 1\n", True), ("", False), ("# guests: 1\n# cpus: 4\n", False):
+    def test_virtual_time_needs_one_processor(self):
+        for heads, good in ("# guests: 1\n", True), ("", True), ("# guests: 1\n# cpus: 4\n", False):
             with tempfile.TemporaryDirectory() as top:
                 os.mkdir(f"{top}/s")
                 with open(f"{top}/s/j.sh", "w") as script:
@@ -315,9 +324,10 @@ class Commands(unittest.TestCase):
             for name in "vmlinuz", "initrd", "modules.ext4", "disk", "shares":
                 with open(f"{top}/{name}", "w") as file:
                     file.write("x")
-            kernel = Kernel("stock", ARCHES["amd64"], top, f"{top}/disk", top, kvm, "max", "", 2_000_000, f"{top}/shares")
-            config = types.SimpleNamespace(kernels=[kernel] * 2, logs=top, memory="2G", insns=False, top=top, qemu_args=[],
-                                           tests=top, out=top)
+            kernel = Kernel("stock", ARCHES["amd64"], top, f"{top}/disk", top, kvm, "max", "", 2_000_000,
+                            f"{top}/shares")
+            config = types.SimpleNamespace(kernels=[kernel] * 2, logs=top, memory="2G", insns=False, top=top,
+                                           qemu_args=[], tests=top, out=top)
             guest = RealGuest("a", config, types.SimpleNamespace(arguments=lambda _: []), top)
             guest.virtual = virtual
             words = guest.command("none")
@@ -347,7 +357,7 @@ class Lanes(unittest.TestCase):
     def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2)):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
         args = types.SimpleNamespace(together=True, lanes=None, memory="2G", pairs=[("rsiw", "rsiw")],
-                                     interop=False, repeat=1, kernel="stock")
+                                     interop=False, repeat=1, kernel="stock", virtual=True)
         meminfo = mock.mock_open(read_data=f"MemAvailable: {memory_mib * 1024} kB\n")
         with mock.patch("os.sched_getaffinity", return_value=range(processors)), \
                 mock.patch("builtins.open", meminfo):

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
-# waits: yes
 # timeout: 240
 # pairs: rsiw,*
 #
