@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
+# time: virtual
 # timeout: 240
 # pairs: rsiw,*
 #
