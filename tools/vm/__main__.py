@@ -117,7 +117,7 @@ def configure(args):
     args.build = args.kernels[0].build
     args.kernel = args.kernels[0].family
     own = any(kernel.family != "stock" for kernel in args.kernels)
-    args.boot_timeout = 300 if own else 120
+    args.boot_timeout = 300
     args.usual_boot = 45 if own else 12         # seconds
     args.slow = args.factor or (4 if own else 1)
     args.qemu_args = args.qemu_args.split()
