@@ -422,7 +422,7 @@ impl<U: User> AwaitReply<U> {
         {
             return Fallback::NoLargeFpdu.begin(conn, attempt, errno::ECONNREFUSED.error());
         }
-        match mpa.reply(&reply, limits(&*attempt.user, attempt.ord)) {
+        match mpa.reply(&reply, limits(&*attempt.user, attempt.ird, attempt.ord)) {
             Ok(mut agreed) => {
                 // The peer's ORD may have raised the IRD to a number that is no power of two.
                 agreed.ird = announced_ird(agreed.ird.into());

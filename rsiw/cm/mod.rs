@@ -74,9 +74,10 @@ pub(crate) struct StreamParams {
     pub(crate) large_fpdu: bool,
     /// This end is the initiator and may send first.
     pub(crate) initiator: bool,
-    /// Initiator: the RTR to send before anything else. Responder: `Some(Send)` if the first
-    /// message may be a zero-length Send that is no message of the ULP.
+    /// Initiator: the RTR to send before anything else.
     pub(crate) rtr: Option<Rtr>,
+    /// Responder: the forms of RTR that the peer may begin with.
+    pub(crate) peer_rtr: RtrSet,
 }
 
 impl StreamParams {
@@ -88,10 +89,10 @@ impl StreamParams {
             ord: agreed.ord,
             large_fpdu: agreed.large_fpdu,
             initiator,
-            rtr: if initiator {
-                agreed.rtr
-            } else {
-                agreed.rtr_any.contains(Rtr::Send).then_some(Rtr::Send)
+            rtr: agreed.rtr.filter(|_| initiator),
+            peer_rtr: match initiator {
+                true => RtrSet::EMPTY,
+                false => agreed.rtr_any,
             },
         }
     }
@@ -250,11 +251,16 @@ fn offer<'a>(
     }
 }
 
-/// The depths that this end provides if they are not negotiated, and the most that it agrees on.
-fn limits<U: User>(user: &U, ord: u16) -> Limits {
-    let (ird, _) = user.most_reads();
+/// The depths that an initiator provides if they are not negotiated, and the most that it agrees
+/// on. It has offered `ird`, and agrees to more, unless that is 0: then its consumer wants no
+/// Reads.
+fn limits<U: User>(user: &U, ird: u16, ord: u16) -> Limits {
+    let (most, _) = user.most_reads();
     Limits {
-        ird: bounded_ird(clip(u32::MAX), ird),
+        ird: match ird {
+            0 => 0,
+            _ => bounded_ird(clip(u32::MAX), most),
+        },
         ord,
     }
 }

@@ -281,8 +281,8 @@ impl<U: User> Requested<U> {
             ird = bounded_ird(ird.max(announced_ird(self.asked.ord.into())), most_ird);
         }
         let ord = clip(param.ord.min(most_ord));
-        // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, which needs an
-        // IRD of 1, unless the peer can send nothing else.
+        // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, for which the
+        // Reply would have to say 1, unless the peer can send nothing else.
         let only_read = !self.asked.rtr.is_empty() && self.asked.rtr.without(Rtr::Read).is_empty();
         let rtr = match ird == 0 && !only_read {
             true => RtrSet::ALL.without(Rtr::Read),

@@ -47,6 +47,8 @@ struct Inbound {
     /// the peer may not send another request before it has that response (RFC 5040 section 6.1).
     answering: bool,
     ird: u32,
+    /// The peer's first Read may be the RTR, which needs no IRD.
+    rtr: bool,
     /// How many more tx takes, once an orderly close waits for nothing else.
     left: Option<u32>,
 }
@@ -67,17 +69,20 @@ impl InboundReads {
             waiting: Fifo::empty(),
             answering: false,
             ird: 0,
+            rtr: false,
             left: None,
         };
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
-    /// Makes room for `ird` Reads at a time, the number that both ends have agreed on. Context:
-    /// sleeping. Errors: `ENOMEM`.
-    pub(crate) fn set_ird(&self, ird: u32, flags: Flags) -> Result {
-        let mut waiting = Fifo::with_capacity(ird, flags)?;
+    /// Makes room for `ird` Reads at a time, the number that both ends have agreed on. If `rtr`,
+    /// the peer's first Read may be one of no bytes, also with an `ird` of 0. Context: sleeping.
+    /// Errors: `ENOMEM`.
+    pub(crate) fn set_ird(&self, ird: u32, rtr: bool, flags: Flags) -> Result {
+        let mut waiting = Fifo::with_capacity(ird.max(rtr.into()), flags)?;
         let mut queue = self.queue.lock();
         queue.ird = ird;
+        queue.rtr = rtr;
         // A connection before this one may have ended in the middle of a response.
         queue.answering = false;
         queue.left = None;
@@ -91,7 +96,8 @@ impl InboundReads {
     pub(crate) fn push(&self, read: InboundRead) -> Result<bool, InboundRead> {
         let queue = &mut *self.queue.lock();
         let before = queue.waiting.len() + u32::from(queue.answering);
-        if before >= queue.ird {
+        let rtr = queue.rtr && read.msn == Msn::FIRST && read.request.len == 0;
+        if before >= queue.ird && !rtr {
             return Err(read);
         }
         queue.waiting.push(read)?;

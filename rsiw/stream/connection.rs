@@ -89,15 +89,15 @@ impl User for Stream {
         // An accepting process is charged for these. A connecting one is not, as this runs in a
         // worker then.
         let flags = self.consumer().flags();
-        queues.inbound.set_ird(u32::from(p.ird), flags)?;
+        let rtr_read = p.peer_rtr.contains(Rtr::Read);
+        queues.inbound.set_ird(u32::from(p.ird), rtr_read, flags)?;
         queues.sq.set_ord(u32::from(p.ord))?;
         self.agree(p);
 
-        let expect_send = !p.initiator && p.rtr == Some(Rtr::Send);
         let verify_first = self.dev().settings.verify_first();
         let rx = Rx::new(
             RxConfig { crc: p.crc },
-            expect_send,
+            p.peer_rtr.contains(Rtr::Send),
             verify_first,
             queues.pd.join(),
             queues.counters.rx_fpdus.get(),
@@ -108,7 +108,7 @@ impl User for Stream {
                 crc: p.crc,
                 markers: p.tx_markers,
                 large_fpdu: p.large_fpdu,
-                rtr: p.rtr.filter(|_| p.initiator),
+                rtr: p.rtr,
             },
             queues.sq.max_sge(),
         )?;

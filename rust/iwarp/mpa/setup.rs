@@ -34,7 +34,7 @@ pub struct Offer<'a> {
 /// Read queue depths that this end can provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest IRD; also the IRD if it is not negotiated.
+    /// Largest IRD, 0 if the ULP wants no Reads; also the IRD if it is not negotiated.
     pub ird: u16,
     /// ORD if it is not negotiated.
     pub ord: u16,
@@ -64,9 +64,9 @@ pub struct Agreed {
     pub crc: bool,
     /// The peer requires markers in what this end sends.
     pub tx_markers: bool,
-    /// This end's inbound read queue depth.
+    /// This end's inbound read queue depth. A Read that is an RTR comes on top of a depth of 0.
     pub ird: u16,
-    /// This end's outbound read queue depth.
+    /// This end's outbound read queue depth. A Read that is an RTR comes on top of a depth of 0.
     pub ord: u16,
     /// Initiator: send this before anything else. Responder: the likely one of `rtr_any`.
     pub rtr: Option<Rtr>,
@@ -287,12 +287,9 @@ impl Initiator {
         }
         agreed.rtr = agreed.rtr_any.preferred();
         match agreed.rtr {
-            // The RTR is itself an outstanding read for a while.
-            Some(Rtr::Read) => agreed.ord = agreed.ord.max(1),
-            Some(_) => {}
-            None => return Err(incompatible(agreed, TermCode::MPA_NO_MATCHING_RTR)),
+            Some(_) => Ok(()),
+            None => Err(incompatible(agreed, TermCode::MPA_NO_MATCHING_RTR)),
         }
-        Ok(())
     }
 }
 
@@ -432,11 +429,6 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
         // An initiator that goes on sends one of those in the Reply, whatever it offered.
         agreed.rtr_any = rtr;
         agreed.rtr = rtr.preferred();
-        // RFC 6581 s9.1: "if the initiator ORD is 0 [...] and the responder supports use of a
-        // zero-length RDMA Read RTR indication, then the responder IRD can be set to 1".
-        if rtr.contains(Rtr::Read) {
-            agreed.ird = agreed.ird.max(1);
-        }
     }
 
     // RFC 6581 s9.1: "The responder MUST respond to an initiator ORD value of 0x3FFF by leaving its
@@ -444,6 +436,11 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
     // the same for IRD and ORD.
     let ird = if peer.ord == NO_NEGOTIATION {
         NO_NEGOTIATION
+    } else if rtr.contains(Rtr::Read) {
+        // "[I]f the initiator ORD is 0 [...] and the responder supports use of a zero-length RDMA
+        // Read RTR indication, then the responder IRD can be set to 1". The RTR is the only Read
+        // then, so this end's IRD stays 0.
+        agreed.ird.max(1)
     } else {
         agreed.ird
     };

@@ -287,13 +287,18 @@ pub(crate) fn rtr_none_offered() -> Outcome {
     Ok(())
 }
 
-/// RFC 6581 s9.1: a zero-length Read as RTR needs an IRD of one.
+/// RFC 6581 s9.1: a zero-length Read as RTR needs an IRD of one in the Reply. The Reads of the ULP,
+/// for which the depths are, stay excluded at both ends.
 pub(crate) fn rtr_read_needs_depth() -> Outcome {
+    let mut buf = [0; FRAME_MAX];
     let offer = enhanced(0, 0, RtrSet::READ);
     let answer = enhanced(0, 0, RtrSet::ALL);
     let (initiator, responder) = negotiate(&offer, &answer).map_err(fail)?;
-    check_eq!(responder.ird, 1);
-    check_eq!(initiator.map(|a| (a.rtr, a.ord)), Ok((Some(Rtr::Read), 1)));
+    check_eq!((responder.ird, responder.rtr_any), (0, RtrSet::READ));
+    check_eq!(initiator.map(|a| (a.rtr, a.ord)), Ok((Some(Rtr::Read), 0)));
+    let (responder, _) = ask(&Raw::request(0x50, 2, &[0x80, 0, 0x40, 0])).map_err(fail)?;
+    let (_, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
+    check_eq!(&buf[..len], Raw::reply(0x50, 2, &[0x80, 1, 0x40, 0]).get());
     // A responder that answers with Read and without depth does not get one.
     let got = reply_to(&offer, &Raw::reply(0x50, 2, &[0x80, 0, 0x40, 0]));
     check!(got.is_err());

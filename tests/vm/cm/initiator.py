@@ -84,10 +84,11 @@ class Initiator:
             names, values = [line.split() for line in table if line.startswith("Tcp:")]
         return int(values[names.index("AttemptFails")])
 
-    def told(self, start=None):
-        """Starts a consumer that prints its events (naming.c). It connects when `start` has run."""
+    def told(self, start=None, **env):
+        """Starts a consumer that prints its events (naming.c), with `env` besides the environment. It
+        connects when `start` has run."""
         self.consumer = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         text=True)
+                                         text=True, env={**os.environ, **env})
         check(self.consumer.stdout.readline().startswith("qp "), "no queue pair")
         if start:
             start()
@@ -266,6 +267,31 @@ class Initiator:
         sock = self.accept()
         self.agree(sock, 1, DEPTH - 1)
         self.terminated(sock, 6)
+
+    def no_reads(self):
+        """A consumer that wants no Reads connects: the Request says so."""
+        self.told(READS="0")
+        sock = self.accept()
+        ird, ord_ = struct.unpack("!HH", receive_frame(sock, REQUEST)[2][:4])
+        check(not (ird | ord_) & DEPTH, f"IRD {ird & DEPTH}, ORD {ord_ & DEPTH}, not 0")
+        return sock
+
+    def case_reads_excluded(self):
+        """A Reply does not raise an IRD of 0: Terminate, layer 2, type 0, code 6."""
+        sock = self.no_reads()
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, WRITE | 1)))
+        self.terminated(sock, 6)
+
+    def case_reads_excluded_but_rtr(self):
+        """With an ORD of 0 the RTR may still be a Read, of no octets."""
+        sock = self.no_reads()
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, READ)))
+        stream = fpdu.Stream(sock)
+        sink, to, size = stream.read_request()[:3]
+        check(size == 0, f"reads {size} octets")
+        stream.send(fpdu.tagged(fpdu.RESPONSE, sink, to))
+        said = self.consumer.stdout.read()
+        check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
 
     def case_no_rtr_in_common(self):
         """Peer-to-peer, but no ready-to-receive message: Terminate, layer 2, type 0, code 7."""

@@ -14,7 +14,8 @@ cases=(request not_listening fall_back_after_fin fall_back_after_reset
 	without_large_after_rejection rejection_by_one_who_knows bad_replies too_deep
 	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
 # Cases with a consumer that prints its events (prog/naming.c).
-told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data)
+told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data
+	reads_excluded reads_excluded_but_rtr)
 plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 25))
 
 # The driver repeats the RTR for a peer that says nothing for this time. The time is long, as a peer may be slow
@@ -42,8 +43,8 @@ told() {
 told_by "a consumer's events over IPv4" told "$ADDR" 7250
 told_by "a consumer's events over IPv6" told "$ADDR6" 7260
 port=7240
-# too_deep and no_rtr_in_common, over each of IPv4 and IPv6.
-terms_counted() { [ "$(optional tx_terminates_terms)" = 4 ]; }
+# too_deep, reads_excluded and no_rtr_in_common, over each of IPv4 and IPv6.
+terms_counted() { [ "$(optional tx_terminates_terms)" = 6 ]; }
 run "Terminates for bad terms are counted" terms_counted
 run "repeated_rtr" peer_end repeated_rtr 40
 run "unrepeated_rtr" peer_end unrepeated_rtr 40

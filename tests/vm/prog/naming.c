@@ -4,7 +4,8 @@
  * pair of this number. Without QPN it makes a queue pair of its own, prints the number
  * ("qp N") and waits for a line of input. It makes the call TIMES times, prints the last
  * result ("connect: Operation not permitted"), and after a success the next event with
- * its private data ("RDMA_CM_EVENT_REJECTED: go away").
+ * its private data ("RDMA_CM_EVENT_REJECTED: go away"). READS in the environment is the
+ * number of RDMA Reads at a time that it asks for, in either direction; otherwise 1.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -66,6 +67,8 @@ int main(int argc, char **argv)
 	struct rdma_cm_id *id;
 	int connects, ret, times;
 
+	if (getenv("READS"))
+		param.initiator_depth = param.responder_resources = atoi(getenv("READS"));
 	if (argc < 4) {
 		fprintf(stderr, "usage: naming connect|accept ADDRESS PORT [QPN [TIMES]]\n");
 		return 2;

@@ -70,13 +70,14 @@ struct asked {
 
 /*
  * Flags for the victim's own operations: Reads of 64 octets from the peer's STag 0x100, address
- * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0. The last flag: expect that
- * nothing that the peer sends is placed.
+ * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0. The last two flags: expect
+ * that nothing that the peer sends is placed; ask for an IRD of 0.
  */
 #define ASKS_READS 1
 #define ASKS_FLOOD 2
 #define ASKS_EMPTY 4
 #define PLACES_NOTHING 8
+#define NO_READS 16
 
 struct told {
 	uint32_t qpn, receive_size;
@@ -380,6 +381,8 @@ static void request(struct rdma_cm_event *event)
 	s->asked = (struct asked) { .token = ~0u, .receives = RECEIVES };
 	if (from->private_data && from->private_data_len >= sizeof(s->asked))
 		memcpy(&s->asked, from->private_data, sizeof(s->asked));
+	if (s->asked.flags & NO_READS)
+		param.responder_resources = 0;
 	prepare(s);
 	fill(&told, s);
 	if (rdma_accept(s->id, &param)) {

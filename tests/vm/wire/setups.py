@@ -10,14 +10,16 @@ import time
 import fpdu
 import secure
 from cases import BASES, LIVES, conclude
-from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, SEND, SEND_INV, SLOW, WRITE, Failed,
-                  check, read_of)
+from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, RESPONSE, SEND, SEND_INV, SLOW, WRITE,
+                  Failed, check, read_of)
 from mpa import C, REPLY, REQUEST, S, frame
 from verdicts import Verdict, terminated
-from victim import FLOOD, UNKNOWN, WRITE_RTR, Attacker
+from victim import FLOOD, NO_READS, UNKNOWN, WRITE_RTR, Attacker
 
 # RFC 6581 s9: peer-to-peer, and all three forms of the RTR.
 ANY_RTR = 0xC000 | 4, 0xC000 | 4
+# The only form is the Read.
+READ_RTR = 0x8000 | 4, 0x4000 | 4
 
 
 # --- requests ----------------------------------------------------------------------------------------
@@ -120,6 +122,12 @@ def rtr(everything):
                terminated(RDMA_PROTECTION, 0))
     yield case("a Send to another queue", lambda t: [send(queue=5)], terminated(DDP_UNTAGGED, 1))
     yield case("a Terminate", lambda t: [BASES["terminate"](t)], Verdict("closed"))
+    yield "no Reads, and one of nothing", no_reads(ANY_RTR, lambda t: read_of(UNKNOWN, 0, 0), 0)
+    yield "no Reads, the RTR, and one of nothing", no_reads(READ_RTR, lambda t: read_of(UNKNOWN, 0, 0, 2), 1)
+    yield "no Reads, the RTR, and one more", no_reads(
+        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8, 2), 1)
+    yield "no Reads, and one instead of the RTR", no_reads(
+        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8), 1)
     for base in ("write", "send", "read"):
         for size in range(1, 20, 1 if everything else 6):
             def cut(victim, base=base, size=size):
@@ -129,6 +137,21 @@ def rtr(everything):
                 a.closed()
                 a.over()
             yield f"{base}: {size} octets", cut
+
+
+def no_reads(forms, make, ird):
+    """The victim wants no Reads. Only if the peer can send no other RTR than a Read, the Reply has an IRD
+    of 1: the RTR is answered, and each other Read is too many."""
+    def play(victim):
+        a = Attacker(victim, flags=NO_READS, enhanced=forms)
+        check(a.ird == ird, f"an IRD of {a.ird}")
+        ulpdu = make(a.told)
+        if struct.unpack("!I", ulpdu[10:14]) == (2,):
+            a.send(read_of(UNKNOWN, 0, 0))
+            check(a.next() == fpdu.tagged(RESPONSE, 0x100, 0x1000), "no answer to the RTR")
+        a.send(ulpdu)
+        conclude(a, terminated(DDP_UNTAGGED, 2), ulpdu)
+    return play
 
 
 # --- silence -------------------------------------------------------------------------------------------

@@ -127,9 +127,11 @@ fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced:
         return;
     }
     // RFC 6581 s9.1: "initiator ORD <= responder IRD, responder ORD <= initiator IRD", where they
-    // were negotiated.
+    // were negotiated. The Reply has an IRD of 1 if the RTR may be the only Read.
     if mine.peer_ird != NO_NEGOTIATION {
-        assert!(mine.ord <= theirs.ird);
+        assert!(mine.ord <= mine.peer_ird);
+        let only_rtr = theirs.ird == 0 && theirs.rtr_any.contains(Rtr::Read);
+        assert_eq!(mine.peer_ird, theirs.ird.max(only_rtr.into()));
     }
     if theirs.peer_ird != NO_NEGOTIATION {
         assert!(theirs.ord <= mine.ird);
@@ -139,7 +141,7 @@ fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced:
         assert!(i.rtr.contains(rtr));
         assert!(theirs.rtr_any.contains(rtr));
         if rtr == Rtr::Read {
-            assert!(mine.ord >= 1);
+            assert_ne!(mine.peer_ird, 0);
         }
     }
 }
