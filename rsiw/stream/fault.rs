@@ -13,7 +13,7 @@ use crate::{
     cq::Notify,
     queue::state::State,
     rx::RxEnd,
-    tx::Failed,
+    tx::{Failed, Tx},
     wr::{Completion, Status},
 };
 use core::{fmt::Arguments, format_args, net::SocketAddr};
@@ -145,12 +145,26 @@ impl Stream {
         if self.queues.advance(State::Terminate).is_err() {
             return false;
         }
-        shared.terminate = terminate;
+        // The FIN may be with TCP, which takes nothing behind it (with TLS, to try resets the
+        // connection). It still delivers what is before it: requests that have completed.
+        shared.terminate = terminate.filter(|_| !shared.fin);
         if let Some(conn) = &shared.conn {
             conn.faulted();
         }
         self.wake_tx();
         true
+    }
+
+    /// In an orderly close, `tx` has sent all: it sends no more, and the FIN may be sent. False if
+    /// a fault has come first, for which a Terminate is due. Context: tx.
+    pub(super) fn begin_fin(&self, tx: &mut Tx) -> bool {
+        // Under the lock: a fault comes before or after this.
+        let shared = &mut *self.shared.lock();
+        shared.fin = self.queues.is_closing();
+        if shared.fin {
+            tx.end();
+        }
+        shared.fin
     }
 
     /// The Terminate to send, once. Context: tx.

@@ -64,6 +64,8 @@ struct Shared {
     tcp_before: (u64, u64),
     /// A Terminate that tx is to send.
     terminate: Option<Terminate>,
+    /// The FIN may be sent, or is sent: no Terminate can follow.
+    fin: bool,
     /// Calls to the consumers of the send and the receive CQ that the worker is to make.
     deferred_notify: (Notify, Notify),
     /// One of the device's QPs, until the QP is destroyed. Connections have shares in it.
@@ -177,6 +179,7 @@ impl Stream {
             conn: None,
             tcp_before: (0, 0),
             terminate: None,
+            fin: false,
             deferred_notify: Default::default(),
             account: Some(Account::new(held, consumer.flags())?),
         };

@@ -87,6 +87,7 @@ impl Stream {
         let old = {
             let shared = &mut *self.shared.lock();
             shared.terminate = None;
+            shared.fin = false;
             self.life.fetch_add(1, Relaxed);
             fresh.and_then(|fresh| shared.account.replace(fresh))
         };

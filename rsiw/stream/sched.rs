@@ -100,9 +100,9 @@ impl Stream {
                 Step::Sent(n) => *left = left.saturating_sub(n),
                 // What is in the batch is sent, then the Terminate.
                 Step::Failed(failed) => self.local_fault(failed),
-                // The calls above may have found that a completion was lost. Then the Terminate
+                // The calls above, or rx meanwhile, may have found a fault. Then the Terminate
                 // goes, and not the FIN.
-                Step::Drained if !queues.is_closing() => {}
+                Step::Drained if !self.begin_fin(tx) => {}
                 end => return self.after_step(conn, end),
             }
         }

@@ -156,7 +156,7 @@ pub(crate) struct Tx {
     read_msn: iwarp::Msn,
     response_turn: bool,
     terminated: bool,
-    /// [`Step::Drained`] was returned.
+    /// See [`Tx::end`].
     fin: bool,
     /// The consumer's calls that the completions of the last step ask for.
     notify: Notify,
@@ -355,11 +355,15 @@ impl Tx {
     /// delay that only while the peer can still answer.
     #[inline]
     fn end_if_drained(&mut self, queues: &Queues, peer_done: bool) -> Step {
-        if queues.is_closing() && (peer_done || queues.sq.is_idle()) {
-            self.fin = true;
-            return Step::Drained;
+        match queues.is_closing() && (peer_done || queues.sq.is_idle()) {
+            true => Step::Drained,
+            false => Step::Waits,
         }
-        Step::Waits
+    }
+
+    /// The FIN may be sent from now on, and nothing behind it. Context: tx.
+    pub(crate) fn end(&mut self) {
+        self.fin = true;
     }
 
     /// Sends the Terminate that is `due`, if there is one. The batch before is with TCP. Context:
@@ -373,9 +377,7 @@ impl Tx {
         if !replace(&mut self.terminated, true) {
             self.current.end();
             self.blocked = None;
-            // The FIN may be with TCP, which takes nothing behind it (with TLS, to try resets the
-            // connection). It still delivers what is before it: requests that have completed.
-            if let Some(t) = due.filter(|_| !self.fin) {
+            if let Some(t) = due {
                 queues.counters.terminate_sent(t.code());
                 queues.dev.terminates_sent.count(t.code());
                 trace::terminate(|| queues.trace_terminate(true, t.code()));

@@ -45,7 +45,7 @@ def since_received(sock):
 class Consumer(Program):
     def __init__(self, address, port, writes):
         self.lines = {}
-        super().__init__("ending", address, str(port), str(writes))
+        super().__init__("ending", address, str(port), *writes.split())
         self.has("ready")
 
     def line(self, line):
@@ -72,7 +72,7 @@ class Peer(fpdu.Stream):
     """The other end of a consumer's connection."""
 
     def __init__(self, address, port, writes=0):
-        self.consumer = Consumer(address, port, writes)
+        self.consumer = Consumer(address, port, str(writes))
         sock = socket.socket()
         # A small buffer and small segments: reading a little acknowledges a little.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -443,6 +443,18 @@ def never_begins(peer):
     return "silent until spoken to"
 
 
+def last_completion_lost(peer):
+    """The last completion of an orderly close finds its queue full: a Terminate, not only a FIN."""
+    peer.consumer.do("drain")
+    peer.send(fpdu.tagged(WRITE, 0, 0))
+    for _ in range(2):
+        check(peer.next()[1] == fpdu.RDMAP | WRITE, "not what the consumer sends")
+    fpdu.Peer.terminated(peer, 0, 0)
+    peer.sock.shutdown(socket.SHUT_WR)
+    peer.consumer.has("event disconnected")
+    return "a Terminate behind the last Write"
+
+
 GROUPS = {
     "stubborn": {
         terminate_not_sent: (Peer, FLOOD), deaf_behind_a_fault: (Peer, FLOOD),
@@ -456,7 +468,10 @@ GROUPS = {
         begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1),
         begins_and_ends: (SilentPeer, 1), reset_while_waiting: (Peer, 0)},
     # user_timeout_ms=0 responder_wait_ms=0
-    "by_count": {without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1)},
+    "by_count": {
+        without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1),
+        # Two Writes, and room for the completion of one.
+        last_completion_lost: (SilentPeer, "2 1")},
 }
 
 

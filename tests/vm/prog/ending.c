@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ending ADDRESS PORT WRITES: a consumer that accepts one connection and posts
- * WRITES RDMA Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on),
- * which are sent once the peer has sent something. It prints "ready" when it
+ * ending ADDRESS PORT WRITES [ENTRIES]: a consumer that accepts one connection and
+ * posts WRITES RDMA Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on),
+ * which are sent once the peer has sent something. With ENTRIES they have 64 octets and
+ * are signalled, and their completion queue has so many entries. It prints "ready" when it
  * listens, and then its events ("event disconnected"). It reads commands, one a
  * line, and exits at the end of its input:
  *
  *   disconnect, destroy: disconnects or destroys the id, and prints "done disconnect"
  *     or "done destroy"
+ *   drain: disconnects, and waits until the queue pair sends what it still has
  *   query: prints the state of the queue pair ("done query error")
  *   receives: posts two receives, one more than their completion queue has entries,
  *     and prints where the peer may write ("target ADDRESS KEY")
@@ -20,13 +22,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE 65536
 #define MOST 64
 
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *connected;
-static unsigned int writes, looks;
+static unsigned int writes, entries, looks;
 static unsigned char target[4096] __attribute__((aligned(4096)));
 static struct ibv_mr *target_mr;
 
@@ -48,7 +51,8 @@ static void accept_it(struct rdma_cm_id *id)
 {
 	struct rdma_conn_param param = { .responder_resources = 4, .initiator_depth = 4 };
 	struct ibv_pd *pd = must(ibv_alloc_pd(id->verbs), "protection domain");
-	struct ibv_cq *cq = must(ibv_create_cq(id->verbs, MOST + 1, NULL, NULL, 0), "queue");
+	struct ibv_cq *cq = must(ibv_create_cq(id->verbs, entries ? entries : MOST + 1, NULL, NULL, 0),
+				 "queue");
 	struct ibv_cq *rcq = must(ibv_create_cq(id->verbs, 1, NULL, NULL, 0), "queue");
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC,
@@ -58,11 +62,13 @@ static void accept_it(struct rdma_cm_id *id)
 	};
 	void *data = must(calloc(1, SIZE), "memory");
 	struct ibv_mr *mr = must(ibv_reg_mr(pd, data, SIZE, IBV_ACCESS_LOCAL_WRITE), "region");
-	struct ibv_sge sge = { .addr = (uintptr_t)data, .length = SIZE, .lkey = mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)data, .length = entries ? 64 : SIZE,
+			       .lkey = mr->lkey };
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = entries ? IBV_SEND_SIGNALED : 0,
 		.wr.rdma = { .remote_addr = 0x1000, .rkey = 0x100 },
 	};
 
@@ -90,19 +96,29 @@ static void one_event(void)
 	printf("event %s\n", type == RDMA_CM_EVENT_DISCONNECTED ? "disconnected" : rdma_event_str(type));
 }
 
+static enum ibv_qp_state state(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	zero(ibv_query_qp(connected->qp, &attr, IBV_QP_STATE, &init), "query");
+	return attr.qp_state;
+}
+
 static void obey(const char *line)
 {
 	if (!strcmp(line, "disconnect\n")) {
 		zero(rdma_disconnect(connected), "disconnect");
+	} else if (!strcmp(line, "drain\n")) {
+		zero(rdma_disconnect(connected), "disconnect");
+		while (state() == IBV_QPS_RTS)
+			usleep(1000);
+		zero(state() != IBV_QPS_SQD, "drain");
 	} else if (!strcmp(line, "destroy\n")) {
 		rdma_destroy_qp(connected);
 		zero(rdma_destroy_id(connected), "the end of the id");
 	} else if (!strcmp(line, "query\n")) {
-		struct ibv_qp_init_attr init;
-		struct ibv_qp_attr attr;
-
-		zero(ibv_query_qp(connected->qp, &attr, IBV_QP_STATE, &init), "query");
-		printf("done query %s\n", attr.qp_state == IBV_QPS_ERR ? "error" : "no error");
+		printf("done query %s\n", state() == IBV_QPS_ERR ? "error" : "no error");
 		return;
 	} else if (!strcmp(line, "receives\n")) {
 		struct ibv_sge sge = { .addr = (uintptr_t)target + 2048, .length = 64,
@@ -127,11 +143,12 @@ int main(int argc, char **argv)
 	struct rdma_cm_id *listener;
 	char line[80];
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: ending ADDRESS PORT WRITES\n");
+	if (argc < 4) {
+		fprintf(stderr, "usage: ending ADDRESS PORT WRITES [ENTRIES]\n");
 		return 2;
 	}
 	writes = strtoul(argv[3], NULL, 0);
+	entries = argc > 4 ? strtoul(argv[4], NULL, 0) : 0;
 	setlinebuf(stdout);
 	/* With a buffer in stdio, poll() would not report lines that it holds. */
 	setbuf(stdin, NULL);
