@@ -47,6 +47,8 @@ struct Fake {
     received: AtomicU32,
     eofs: AtomicU32,
     orphaned: AtomicBool,
+    /// It has no memory to start.
+    fails: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,6 +66,7 @@ impl Fake {
             received: AtomicU32::new(0),
             eofs: AtomicU32::new(0),
             orphaned: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
         });
         Arc::pin_init(fake, GFP_KERNEL)
     }
@@ -106,6 +109,9 @@ impl User for Fake {
     }
 
     fn established(self: &Arc<Self>, params: &StreamParams) -> Result {
+        if self.fails.load(Relaxed) {
+            return Err(ENOMEM);
+        }
         self.state.lock().params = Some(*params);
         Ok(())
     }
@@ -253,6 +259,12 @@ impl Pair {
     }
 
     fn accept(&self) -> Result {
+        self.send_reply()?;
+        self.event(TestEvent::ConnectReply(0))
+    }
+
+    /// Accepts, and leaves open how the Reply is taken.
+    fn send_reply(&self) -> Result {
         let offer = Offer {
             revision: 2,
             crc: true,
@@ -262,8 +274,7 @@ impl Pair {
             large_fpdu: false,
             private_data: &[],
         };
-        self.reply(|responder, out| responder.accept(&offer, out).map(|(_, len)| len))?;
-        self.event(TestEvent::ConnectReply(0))
+        self.reply(|responder, out| responder.accept(&offer, out).map(|(_, len)| len))
     }
 
     /// Waits until `event` is the last one that iwcm was given.
@@ -342,6 +353,33 @@ mod tests {
         pair.event(refused)?;
         check!(pair.user.state.lock().params.is_none());
         pair.ends(Lost::Handshake, &[refused])
+    }
+
+    /// RFC 6581 section 9.3: a peer that has accepted a user that cannot start is told by a
+    /// Terminate of MPA, code 5; then both ends send FINs.
+    #[test]
+    fn a_user_that_cannot_start_terminates() -> Result {
+        let Some(pair) = Pair::new()? else {
+            return Ok(());
+        };
+        pair.user.fails.store(true, Relaxed);
+        pair.send_reply()?;
+        let failed = TestEvent::ConnectReply(errno::EPROTO.error().to_errno());
+        pair.event(failed)?;
+        let (mut fpdu, mut have) = ([0; 64], 0);
+        soon("a Terminate and our FIN", || {
+            match pair.peer.recv(&mut fpdu[have..]) {
+                Ok(Received::Bytes(n)) => have += n,
+                Ok(Received::Eof) => return true,
+                _ => {}
+            }
+            false
+        })?;
+        // ULPDU Length, DDP header of queue 2, and the Terminate Control.
+        check!(have == 28 && fpdu[..2] == [0, 22] && fpdu[2..4] == [0x41, 0x47]);
+        check!(fpdu[20..22] == [0x20, 5]);
+        pair.peer.shutdown_write()?;
+        pair.ends(Lost::Handshake, &[failed])
     }
 
     /// A reset ends an established connection, and is reported as one.

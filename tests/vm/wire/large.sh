@@ -6,12 +6,12 @@
 # kernel: stock
 #
 # Between two hosts with rsiw FPDUs are longer than a TCP segment, and tshark finds their CRCs good. If one end
-# has large_fpdu=0, no FPDU is longer.
+# has large_fpdu=0, no FPDU is longer. With crc=0 on both ends a program runs without CRCs, and need not know.
 
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/wire/lib
-plan 15
+plan 17
 
 # sent NAME PROGRAM OPTION...: three tests, of the transfer, the capture and the CRCs.
 sent() {
@@ -62,3 +62,8 @@ sent "Sends with large FPDUs on one end" ib_send_bw -F -s 65536 -n 20
 within_a_segment() { ! longer 1448; }
 run "FPDUs lie in a segment if one end has no large FPDUs" within_a_segment
 run "rdma shows that a connection has no large FPDUs" shows_terms 7192 1 0
+
+reload_without_crc() { both eval "rdma link del $DEV && rmmod rsiw" && both load_driver crc=0; }
+run "reload the driver on both hosts, without CRCs" reload_without_crc
+without_crc() { shows_terms 7193 0 1; }
+run "rdma shows that a connection has no CRCs" without_crc
