@@ -27,8 +27,10 @@ pub(super) struct Backlog {
     most: u32,
     /// Those that are.
     reported: u32,
-    /// Those that were, and are answered.
-    answers: u64,
+    /// Grows with each answer, and when those that are reported do not count any more.
+    progress: u64,
+    /// Grows when those that are reported do not count any more.
+    epoch: u64,
     /// Those that wait to be reported, in the order in which they came.
     waiting: KVVec<One>,
     /// The round of the last Request that was reported.
@@ -42,7 +44,8 @@ impl Backlog {
         Ok(Self {
             most,
             reported: 0,
-            answers: 0,
+            progress: 0,
+            epoch: 0,
             waiting: KVVec::with_capacity(slots as usize, GFP_KERNEL)?,
             round: 0,
         })
@@ -74,28 +77,40 @@ impl Backlog {
         }
     }
 
-    /// Counts the Request of a connection as reported, if it is the next one.
-    pub(super) fn take(&mut self, serial: u64) -> bool {
+    /// Counts the Request of a connection as reported, if it is the next one. Returns what
+    /// [`Self::answered`] takes.
+    pub(super) fn take(&mut self, serial: u64) -> Option<u64> {
         if self.next() != Some(serial) {
-            return false;
+            return None;
         }
         let index = self.first().map(|(index, _)| index);
         if let Some(Ok(one)) = index.map(|index| self.waiting.remove(index)) {
             self.round = one.round;
         }
         self.reported += 1;
-        true
+        Some(self.epoch)
     }
 
-    /// A Request that [`Self::take`] has counted is answered.
-    pub(super) fn answered(&mut self) {
-        self.reported -= 1;
-        self.answers += 1;
+    /// A Request that [`Self::take`] has counted, in this `epoch`, is answered.
+    pub(super) fn answered(&mut self, epoch: u64) {
+        if epoch == self.epoch {
+            self.reported = self.reported.saturating_sub(1);
+        }
+        self.progress += 1;
     }
 
-    /// The number of Requests that [`Self::answered`] has noted.
-    pub(super) fn answers(&self) -> u64 {
-        self.answers
+    /// A number that changes when there is room for more Requests.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress
+    }
+
+    /// Nothing was answered for long. The consumer may take more Requests than its backlog before
+    /// it answers one: those that are reported do not count any more, so that there is room for as
+    /// many again. Not for all that wait: the RDMA CM would reject what is beyond the backlog.
+    pub(super) fn make_room(&mut self) {
+        self.epoch += 1;
+        self.progress += 1;
+        self.reported = 0;
     }
 
     /// A Request does not wait any more.
@@ -123,7 +138,7 @@ mod tests {
     /// Reports the next one.
     fn report(backlog: &mut Backlog) -> Option<u64> {
         let next = backlog.next()?;
-        backlog.take(next).then_some(next)
+        backlog.take(next).map(|_| next)
     }
 
     #[test]
@@ -133,18 +148,41 @@ mod tests {
         for serial in 1..6 {
             backlog.wait(serial, host(1));
         }
-        assert!(!backlog.take(2));
+        assert!(backlog.take(2).is_none());
         assert_eq!(report(&mut backlog), Some(1));
         assert_eq!(report(&mut backlog), Some(2));
         assert_eq!(report(&mut backlog), None);
-        assert!(!backlog.take(3));
+        assert!(backlog.take(3).is_none());
         // The peer of the next one goes.
         backlog.leave(3);
         assert_eq!(report(&mut backlog), None);
-        backlog.answered();
+        backlog.answered(0);
         assert_eq!(report(&mut backlog), Some(4));
         assert_eq!(report(&mut backlog), None);
         backlog.close();
+        assert_eq!(report(&mut backlog), Some(5));
+        assert_eq!(report(&mut backlog), None);
+        Ok(())
+    }
+
+    #[test]
+    fn room_is_made_for_as_many_again() -> Result {
+        let mut backlog = Backlog::new(2, 8)?;
+        for serial in 1..7 {
+            backlog.wait(serial, host(1));
+        }
+        let early = backlog.take(1).ok_or(EINVAL)?;
+        assert_eq!(report(&mut backlog), Some(2));
+        let before = backlog.progress();
+        backlog.make_room();
+        assert!(backlog.progress() != before);
+        assert_eq!(report(&mut backlog), Some(3));
+        assert_eq!(report(&mut backlog), Some(4));
+        assert_eq!(report(&mut backlog), None);
+        // The answer to one that does not count any more makes no room.
+        backlog.answered(early);
+        assert_eq!(report(&mut backlog), None);
+        backlog.answered(early + 1);
         assert_eq!(report(&mut backlog), Some(5));
         assert_eq!(report(&mut backlog), None);
         Ok(())

@@ -121,8 +121,8 @@ enum Request {
     None,
     /// It waits. The key of the connection.
     Waits(u64),
-    /// It counts as reported, until it is answered.
-    Counts,
+    /// It counts as reported, in this epoch of the backlog, until it is answered.
+    Counts(u64),
 }
 
 /// A place to linger at, held by a refused connection until its peer has closed. Dropping it frees
@@ -362,16 +362,27 @@ impl<U: User> PendingConn<U> {
         // There may be room for another one.
         let next = slots.backlog.next();
         drop(slots);
-        if taken {
-            self.request = Request::Counts;
+        if let Some(epoch) = taken {
+            self.request = Request::Counts(epoch);
             self.listener.report_next(next);
         }
-        taken
+        taken.is_some()
     }
 
-    /// The number of Requests that the consumer has answered, as far as they count.
-    pub(super) fn answers(&self) -> u64 {
-        self.listener.slots.lock().backlog.answers()
+    /// A number that changes when the consumer has room for more Requests.
+    pub(super) fn progress(&self) -> u64 {
+        self.listener.slots.lock().backlog.progress()
+    }
+
+    /// The consumer has answered no Request for long: makes room for as many as it has in its
+    /// backlog. Context: process.
+    pub(super) fn make_room(&self) {
+        let next = {
+            let mut slots = self.listener.slots.lock();
+            slots.backlog.make_room();
+            slots.backlog.next()
+        };
+        self.listener.report_next(next);
     }
 
     /// Reports the Request of `conn` to the consumer, whose answer comes with the connection. If it
@@ -413,7 +424,7 @@ impl<U: User> Drop for PendingConn<U> {
             match replace(&mut self.request, Request::None) {
                 Request::None => {}
                 Request::Waits(serial) => slots.backlog.leave(serial),
-                Request::Counts => slots.backlog.answered(),
+                Request::Counts(epoch) => slots.backlog.answered(epoch),
             }
             (slots.short, slots.backlog.next())
         };

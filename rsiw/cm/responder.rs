@@ -37,8 +37,8 @@ pub(super) struct AwaitRequest<U: User> {
 
 /// The Request has come. It is reported when the consumer has answered others.
 pub(super) struct Queued<U: User> {
-    /// How many Requests the listener's consumer had answered when the timer was set.
-    answers: u64,
+    /// The backlog's progress when the timer was set.
+    progress: u64,
     /// How often the timer is set again at the most.
     tries: u32,
     /// Has the private data.
@@ -159,7 +159,7 @@ impl<U: User> AwaitRequest<U> {
         }
         self.slot.wait_for_report(conn, &remote);
         let mut queued = Queued {
-            answers: self.slot.answers(),
+            progress: self.slot.progress(),
             tries: timeout::REPLY / timeout::REQUEST - 1,
             reader: self.reader,
             responder,
@@ -190,19 +190,20 @@ impl<U: User> Queued<U> {
         if conn.how().is_some() || events.any(Events::LEAVE) || has_gone(conn, events) {
             return close::drop_early(conn);
         }
-        if self.slot.take_turn() {
-            return self.report(conn);
-        }
         if events.any(Events::TIMEOUT) {
-            // A consumer that has answered none meanwhile may take more than its backlog before it
-            // does: the Request is reported all the same. If the RDMA CM has no room, it rejects
-            // the peer, which does not wait much longer anyway.
-            let answers = self.slot.answers();
-            if replace(&mut self.answers, answers) == answers || self.tries == 0 {
+            if self.slot.progress() == self.progress {
+                self.slot.make_room();
+            }
+            // The peer does not wait much longer.
+            if self.tries == 0 {
                 return self.report(conn);
             }
             self.tries -= 1;
+            self.progress = self.slot.progress();
             conn.set_timeout(timeout::REQUEST);
+        }
+        if self.slot.take_turn() {
+            return self.report(conn);
         }
         Stage::Queued(self)
     }
