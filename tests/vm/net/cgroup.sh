@@ -37,13 +37,13 @@ marked() { echo "SYNs: $(syns all), with the mark $(syns marked)"; [ "$(syns mar
 refused() {
 	local before
 	before=$(syns all)
-	says "-111" in_group rping -c -a "$PEER" -p 7642 -C 1 || return
+	says "-111" in_group timeout 20 rping -c -a "$PEER" -p 7642 -C 1 || return
 	# TCP at the peer refuses it a few times, and none of the SYNs is lost on this link.
 	echo "$(($(syns all) - before)) SYNs"
 	[ $(($(syns all) - before)) -gt 1 ] && marked $(($(syns all) - $1))
 }
-denied() { says "Operation not permitted" in_group rping -c -a "$PEER" -p 7643 -C 1; }
-denied_listener() { says "Operation not permitted" in_group rping -s -a "$ADDR" -p 7644 -C 1; }
+denied() { says "Operation not permitted" in_group timeout 10 rping -c -a "$PEER" -p 7643 -C 1; }
+denied_listener() { says "Operation not permitted" in_group timeout 10 rping -s -a "$ADDR" -p 7644 -C 1; }
 clean() { rmdir "$GROUP"; nft delete table inet creator; }
 
 run "load the driver on both hosts" both load_driver || exit 1

@@ -43,7 +43,7 @@ foreign_client() {
 	local status
 	started server rping -s -a 127.0.0.1 -p 7681 -C 1
 	listens 7681 || return
-	says "Cannot assign requested address" in_ns rping -c -a 127.0.0.1 -p 7681 -C 1
+	says "Cannot assign requested address" in_ns timeout 10 rping -c -a 127.0.0.1 -p 7681 -C 1
 	status=$?
 	kill "$(<"$WORK/server.pid")"
 	ends server 10 && return "$status"

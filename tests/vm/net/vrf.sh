@@ -78,7 +78,7 @@ self() {
 	started in rping -s -a "$ADDR" -p "$1" -C 5
 	listens "$1" && within 20 rping -c -a "$ADDR" -I "$ADDR" -p "$1" -C 5 && ends in 10
 }
-no_binds() { says "Cannot assign requested address" ip vrf exec blue rping -c -a "$PEER" -I "$ADDR" -p 7600 -C 1; }
+no_binds() { says "Cannot assign requested address" timeout 10 ip vrf exec blue rping -c -a "$PEER" -I "$ADDR" -p 7600 -C 1; }
 # Without a right, in the VRF. The core asks for one where a socket is restricted twice.
 unprivileged() { in_red setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$@"; }
 
