@@ -22,25 +22,25 @@ in_group() { sh -c 'echo $$ >'"$GROUP"'/cgroup.procs; exec "$@"' sh "$@"; }
 count_syns() {
 	nft -f - <<-END
 		table inet creator {
-			counter all { }
+			counter syns { }
 			counter marked { }
 			chain out {
 				type filter hook output priority 0;
-				tcp dport 7640-7649 tcp flags & (syn | ack) == syn counter name all
+				tcp dport 7640-7649 tcp flags & (syn | ack) == syn counter name syns
 				tcp dport 7640-7649 tcp flags & (syn | ack) == syn meta mark 0x77 counter name marked
 			}
 		}
 	END
 }
 syns() { nft list counter inet creator "$1" | grep -oP 'packets \K\d+'; }
-marked() { echo "SYNs: $(syns all), with the mark $(syns marked)"; [ "$(syns marked)" = "$1" ]; }
+marked() { echo "SYNs: $(syns syns), with the mark $(syns marked)"; [ "$(syns marked)" = "$1" ]; }
 refused() {
 	local before
-	before=$(syns all)
+	before=$(syns syns)
 	says "-111" in_group timeout 20 rping -c -a "$PEER" -p 7642 -C 1 || return
 	# TCP at the peer refuses it a few times, and none of the SYNs is lost on this link.
-	echo "$(($(syns all) - before)) SYNs"
-	[ $(($(syns all) - before)) -gt 1 ] && marked $(($(syns all) - $1))
+	echo "$(($(syns syns) - before)) SYNs"
+	[ $(($(syns syns) - before)) -gt 1 ] && marked $(($(syns syns) - $1))
 }
 denied() { says "Operation not permitted" in_group timeout 10 rping -c -a "$PEER" -p 7643 -C 1; }
 denied_listener() { says "Operation not permitted" in_group timeout 10 rping -s -a "$ADDR" -p 7644 -C 1; }
