@@ -26,7 +26,7 @@ exporter() {
 	done
 }
 names() { [ "$(cd "$PORT/counters" && echo *)" = "$(printf '%s\n' "${COUNTERS[@]}" | sort | xargs)" ]; }
-read_only() { ! (echo 0 >"$PORT/counters/port_xmit_data") && ! find "$PORT/counters" -perm /222 | grep .; }
+read_only() { ! (echo 0 >"$PORT/counters/port_xmit_data") && ! find "$PORT/counters" -type f -perm /222 | grep .; }
 
 # Prints a counter of the host with this device.
 of() { cat "/sys/class/infiniband/$1/ports/1/counters/$2"; }
@@ -54,7 +54,7 @@ moved() {
 	echo "$packets packets"
 	[ "$packets" -ge "$1" ]
 }
-by_type() { rdma statistic qp set link "$DEV/1" auto type "$1"; }
+by_type() { rdma statistic qp set link "$DEV/1" auto "$@"; }
 no_errors() { [ "$(of "$DEV" port_rcv_errors)" = 0 ] && [ "$(there port_rcv_errors)" = 0 ]; }
 # The sum of what queue pairs count, which are all closed now.
 same_as_hw() {
@@ -65,7 +65,7 @@ same_as_hw() {
 # lo and dummies set no limit to their MTU.
 unlimited() {
 	ip link add dummy1 type dummy && ip link set dummy1 up && add_device r_dummy dummy1 && add_device r_lo lo || return
-	ibv_devinfo -d r_dummy | grep -E 'max_mtu: +4096' && ibv_devinfo -d r_lo | grep -E 'max_mtu: +4096'
+	ibv_devinfo -d r_dummy | grep 'max_mtu:\s*4096' && ibv_devinfo -d r_lo | grep 'max_mtu:\s*4096'
 }
 
 run "load the driver on both hosts" both load_driver || exit 1
@@ -73,7 +73,7 @@ run "node_exporter finds the files of a port in the form that it knows" exporter
 run "the port has the counters that mean something for iWARP" names
 run "nobody resets the counters" read_only
 LIMIT=60 run "the counters of both ports grow by what was transferred" moved 300 65536
-run "queue pairs are put into counter sets" by_type on
+run "queue pairs are put into counter sets" by_type type on
 LIMIT=60 run "the counters grow by what was transferred in counter sets" moved 2000 4096
 run "no more queue pairs are put into counter sets" by_type off
 run "what counter sets and closed queue pairs have counted stays" same_as_hw
