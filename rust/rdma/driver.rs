@@ -4,8 +4,8 @@
 //!
 //! Together they are the operations of the RDMA core (`struct ib_device_ops`). Methods that make an
 //! object return an `Arc`, which the core's object keeps. When the method that destroys the object
-//! has succeeded, the crate waits for calls through the object's handle to end, and for methods that
-//! query or change the object, and drops the `Arc`. The core gets errors unchanged.
+//! has succeeded, the crate waits for calls through the object's handle to end, and for those of
+//! methods that query or change the object, and drops the `Arc`. The core gets errors unchanged.
 //!
 //! *Sleeping* context is a thread that may sleep. In *any* context the caller may hold spinlocks of
 //! the consumer or of the core, be in a softirq, or have interrupts disabled.

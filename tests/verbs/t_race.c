@@ -26,13 +26,16 @@ static void on_last_processor(void)
 	CALL(sched_setaffinity(0, sizeof(set), &set));
 }
 
-/* Has so much more of the processor than the other thread that this one stops wherever it wakes somebody. */
+/*
+ * Gets ten times as much of the processor as the other thread, which therefore waits wherever it
+ * has woken somebody.
+ */
 static void *occupies(void *context)
 {
 	struct race *r = context;
 
 	on_last_processor();
-	CALL(setpriority(PRIO_PROCESS, gettid(), 10));
+	CALL(setpriority(PRIO_PROCESS, gettid(), 15));
 	pthread_barrier_wait(&r->begin);
 	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED))
 		;

@@ -95,9 +95,10 @@ pub(crate) unsafe trait Guarded {
 /// of this guard.
 ///
 /// Operations have one that query or change the object, and may sleep, as not each caller holds the
-/// object to the end. `iw_cm_disconnect()` takes a queue pair from a connection's identifier under a
-/// lock, unlocks, and modifies the queue pair. If another thread destroys the queue pair meanwhile,
-/// the connection ends, and the connection manager gives back the reference of that identifier.
+/// object to the end. `iw_cm_disconnect()` takes a queue pair from a connection's identifier under
+/// a lock, unlocks, and modifies the queue pair. If another thread destroys the queue pair
+/// meanwhile, the connection ends, and the connection manager gives back the reference of that
+/// identifier.
 pub(crate) struct StateGuard<S: Guarded> {
     /// INVARIANT: It is the state of the object that `_access` is an access to.
     state: NonNull<S>,

@@ -154,10 +154,11 @@ impl<'a> CmRefs<'a> {
     ///
     /// To get its first reference, the connection manager finds the queue pair (`iw_get_qp`) and
     /// then asks for the reference (`iw_add_ref`), with interrupts off from before the one to after
-    /// the other. In between nothing else would keep the queue pair. So [`QpHandle::find_raw`] takes
-    /// the reference already, and notes for this processor that nobody has asked for it yet. The
-    /// next call for this queue pair on this processor removes the note and gets that reference;
-    /// each other call takes one more. If nobody ever asks, the queue pair is never destroyed.
+    /// the other. In between nothing else would keep the queue pair. So [`QpHandle::find_raw`]
+    /// takes the reference already, and notes for this processor that nobody has asked for it yet.
+    /// The next call for this queue pair on this processor removes the note and gets that
+    /// reference; each other call takes one more. If nobody ever asks, the queue pair is never
+    /// destroyed.
     ///
     /// # Safety
     ///
