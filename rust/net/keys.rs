@@ -89,8 +89,9 @@ impl Keyring {
         found.ok_or(errno::ENOKEY.into())
     }
 
-    /// The identity of the key with that number, by which `sk` has got a connection to `server`. A process that makes a handshake may have other keyrings, and thus other keys.
-    /// Context: sleeping. Errors: `EKEYREJECTED`: it is no key of this keyring for that. `ENOMEM`.
+    /// The identity of the key with that number, by which `sk` has got a connection to `server`. A
+    /// process that makes a handshake may have other keyrings, and thus other keys. Context:
+    /// sleeping. Errors: `EKEYREJECTED`: it is no key of this keyring for that. `ENOMEM`.
     pub(crate) fn identity(&self, key: c_int, sk: &SockRef, server: IpAddr) -> Result<Identity> {
         let known = self.keys()?.contains(&key);
         known

@@ -463,8 +463,8 @@ impl TcpSocket {
     /// Installs the callbacks of a connection.
     ///
     /// Earlier events are not repeated: look at the socket once afterwards. Errors: `EINVAL` after
-    /// [`TcpSocket::listen`]; `EBUSY` if there are callbacks, while a [handshake] goes on, and after
-    /// one that was cancelled; `ENOMEM`. Sleeping.
+    /// [`TcpSocket::listen`]; `EBUSY` if there are callbacks, while a [handshake] goes on, and
+    /// after one that was cancelled; `ENOMEM`. Sleeping.
     ///
     /// [handshake]: crate::handshake
     pub fn attach<T: SockCallbacks>(&self, target: Arc<T>) -> Result {

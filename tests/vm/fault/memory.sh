@@ -17,7 +17,10 @@ plan 9
 
 # The packets that TCP sends are of a slab of their own.
 SLAB=/sys/kernel/slab/skbuff_fclone_cache/failslab
-packets_only() { only_ours && echo 1 >"$SLAB" && echo Y >"$DEBUGFS/failslab/cache-filter" && faults task-filter=N "times=$MANY"; }
+packets_only() {
+	only_ours && echo 1 >"$SLAB" && echo Y >"$DEBUGFS/failslab/cache-filter" &&
+		faults task-filter=N "times=$MANY"
+}
 stalls() { cat "/sys/class/infiniband/$DEV/ports/1/hw_counters/tx_stalls_memory"; }
 failures() { failed failslab; }
 grown() { [ "$("$1")" -ge "$2" ]; }
