@@ -145,8 +145,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// in `ports/1/counters` of the device's folder in sysfs.
     const PORT_COUNTERS: &'static [&'static CStr] = &[];
 
-    /// The value of a counter of [`Driver::PORT_COUNTERS`]; `index` is that in the list. What counter
-    /// sets have counted belongs to it. Not called if there are none. Context: sleeping.
+    /// The value of a counter of [`Driver::PORT_COUNTERS`]; `index` is that in the list. What
+    /// counter sets have counted belongs to it. Not called if there are none. Context: sleeping.
     fn port_counter(_dev: &Device<Self>, _index: usize) -> u64 {
         0
     }

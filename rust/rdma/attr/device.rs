@@ -133,8 +133,8 @@ pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
     }
 }
 
-/// Entries of the P_Key table. iWARP knows no partitions, but the RDMA CM asks for the first key when
-/// a consumer connects to a loopback address, and fails without (`cma_bind_loopback()`).
+/// Entries of the P_Key table. iWARP knows no partitions, but the RDMA CM asks for the first key
+/// when a consumer connects to a loopback address, and fails without (`cma_bind_loopback()`).
 pub(crate) const PKEY_TBL_LEN: u16 = 1;
 /// The key of the default partition, of a full member.
 pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
