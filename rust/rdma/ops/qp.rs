@@ -92,7 +92,9 @@ impl<D: Driver> Ops<D> {
             let mut new = unsafe { NewQp::new(qp, &object) };
             D::Qp::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
         };
-        let data = made.inspect_err(|_| drop(object.revoke()))?;
+        let data = made.inspect_err(|_| {
+            let _ = object.revoke();
+        })?;
         attr.cap.store(&mut c.cap);
         let state = QpObjectState {
             data: data.clone(),

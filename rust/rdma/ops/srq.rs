@@ -74,7 +74,9 @@ impl<D: Driver> Ops<D> {
             D::Srq::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
         };
         let state = SrqState {
-            data: made.inspect_err(|_| drop(object.revoke()))?,
+            data: made.inspect_err(|_| {
+                let _ = object.revoke();
+            })?,
             object: object.clone(),
             user: !udata.is_null(),
             _shares: shares,
