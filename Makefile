@@ -85,7 +85,7 @@ format: ## format all Rust code as the kernel does
 	@tools/ci/format --write
 
 clippy: ## the kernel's own lints, warnings as errors
-	@tools/ci/run clippy
+	@tools/build stock clippy
 
 host-test: ## the protocol engine's tests on this machine
 	@tools/ci/run host

@@ -9,6 +9,9 @@
 
 . "$TOP/tools/flavour.sh"
 
+# no_warning LOG: whether a build has warned of nothing in the sources.
+no_warning() { ! grep -vE 'BTF|compiler differs' "$1" | grep -q warning; }
+
 # plain_for SERIES|own LOG: build the module in build/plain-SERIES, anew only what has changed since an
 # earlier run; own is the kernel that the tests run on. The caller redirects the output to LOG, where this
 # function looks for warnings.
@@ -20,11 +23,8 @@ plain_for() {
 	mkdir -p "$copy"
 	echo "$FL_KDIR" >"$copy/.kernel"
 	files Kbuild Makefile VERSION rust rsiw tests tools | in_root rsync -a --files-from=- ./ "$copy/"
-	if in_root make -s -C "$FL_KDIR" "M=$copy" modules -j"$(nproc)" 2>&1 &&
-		[ -s "$copy/rsiw.ko" ] &&
-		! grep -vE 'BTF|compiler differs' "$2" | grep -q 'warning'; then
+	in_root make -s -C "$FL_KDIR" "M=$copy" modules -j"$(nproc)" 2>&1 && [ -s "$copy/rsiw.ko" ] && no_warning "$2" &&
 		return
-	fi
 	# An incremental build would not repeat the warning.
 	in_root rm -rf "$copy"
 	return 1
