@@ -7,7 +7,6 @@
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
-#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
@@ -446,22 +445,6 @@ u64 rust_helper_rdma_module_version(const struct ib_device *dev, char *text)
 }
 
 /* The connection manager */
-
-/*
- * The queue pair that was found last on this processor, if nobody has asked for
- * the reference yet that comes with it.
- */
-static DEFINE_PER_CPU(struct ib_qp *, rdma_found_qp);
-
-void rust_helper_rdma_note_found_qp(struct ib_qp *qp)
-{
-	this_cpu_write(rdma_found_qp, qp);
-}
-
-bool rust_helper_rdma_claim_found_qp(struct ib_qp *qp)
-{
-	return this_cpu_cmpxchg(rdma_found_qp, qp, NULL) == qp;
-}
 
 /*
  * The RDMA CM's id behind an id to connect or listen with, which the consumer

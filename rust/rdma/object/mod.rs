@@ -19,6 +19,7 @@ use core::{
     mem::{align_of, MaybeUninit},
     ops::Deref,
     ptr::NonNull,
+    sync::atomic::AtomicU32,
 };
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use kext::revocable::{OwnedGuard, Revocable};
@@ -138,10 +139,13 @@ impl<S: Guarded> Deref for StateGuard<S> {
 }
 
 /// A pointer to an object that the core frees when its destroy operation has returned.
-pub(crate) struct CorePtr<C>(
+pub(crate) struct CorePtr<C> {
     /// INVARIANT: Valid as long as the [`CoreObject`] that holds this is not revoked.
-    NonNull<C>,
-);
+    c: NonNull<C>,
+    /// Only for a queue pair: the connection manager's references that nobody has asked for yet.
+    /// See [`qp::CmRefs::add`].
+    unclaimed: AtomicU32,
+}
 
 // SAFETY: The pointer is used for C functions and fields of the object that any thread may use.
 unsafe impl<C> Send for CorePtr<C> {}
@@ -152,7 +156,7 @@ impl<C> CorePtr<C> {
     /// The pointer. The object lives as long as the access through which the caller got here.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut C {
-        self.0.as_ptr()
+        self.c.as_ptr()
     }
 }
 
@@ -168,7 +172,10 @@ pub(crate) type CoreObject<C> = Revocable<CorePtr<C>>;
 /// `c` must be valid until the result is revoked.
 pub(crate) unsafe fn share<C>(c: *mut C) -> Result<Arc<CoreObject<C>>> {
     // INVARIANT: By the contract of this function `c` is valid until the result is revoked.
-    let c = CorePtr(NonNull::new(c).ok_or(EINVAL)?);
+    let c = CorePtr {
+        c: NonNull::new(c).ok_or(EINVAL)?,
+        unclaimed: AtomicU32::new(0),
+    };
     Arc::pin_init(Revocable::new_closed(c), GFP_KERNEL)
 }
 

@@ -4,7 +4,7 @@
 
 use super::{CoreObject, Guarded, Object, Shares};
 use crate::{wc::QpToken, Driver};
-use core::{mem::forget, ptr};
+use core::{mem::forget, ptr, sync::atomic::Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
@@ -124,7 +124,7 @@ impl QpHandle {
     }
 
     /// Finds the queue pair for the connection manager, as [`CmRefs::add`] tells. Null if the queue
-    /// pair is being destroyed, or is of another device. Context: interrupts are off.
+    /// pair is being destroyed, or is of another device. Context: any.
     pub(crate) fn find_raw(&self, device: *mut bindings::ib_device) -> *mut bindings::ib_qp {
         let Some(guard) = self.object.try_access() else {
             return ptr::null_mut();
@@ -134,9 +134,8 @@ impl QpHandle {
         if unsafe { (*qp).device } != device {
             return ptr::null_mut();
         }
+        guard.unclaimed.fetch_add(1, Ordering::Relaxed);
         forget(guard);
-        // SAFETY: The function only stores the pointer.
-        unsafe { bindings::rdma_note_found_qp(qp) };
         qp
     }
 }
@@ -153,12 +152,11 @@ impl<'a> CmRefs<'a> {
     /// Takes a reference. Context: any.
     ///
     /// To get its first reference, the connection manager finds the queue pair (`iw_get_qp`) and
-    /// then asks for the reference (`iw_add_ref`), with interrupts off from before the one to after
-    /// the other. In between nothing else would keep the queue pair. So [`QpHandle::find_raw`]
-    /// takes the reference already, and notes for this processor that nobody has asked for it yet.
-    /// The next call for this queue pair on this processor removes the note and gets that
-    /// reference; each other call takes one more. If nobody ever asks, the queue pair is never
-    /// destroyed.
+    /// then asks for the reference (`iw_add_ref`). In between nothing else would keep the queue
+    /// pair. So [`QpHandle::find_raw`] takes the reference already, and counts it as one that
+    /// nobody has asked for yet. A call gets such a reference if there is one, else it takes one
+    /// more. It does not matter whose reference that is: as many calls follow as were counted. If
+    /// one did not, the queue pair would never be destroyed.
     ///
     /// # Safety
     ///
@@ -168,8 +166,11 @@ impl<'a> CmRefs<'a> {
         // SAFETY: By the contract of this function there is an access whose guard was forgotten,
         // and which does not end meanwhile. It is forgotten again below.
         let guard = unsafe { self.0.from_forgotten() };
-        // SAFETY: The function only compares the pointer.
-        if !unsafe { bindings::rdma_claim_found_qp(guard.as_ptr()) } {
+        let one_less = |n: u32| n.checked_sub(1);
+        let claimed = guard
+            .unclaimed
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        if claimed.is_err() {
             forget(guard.clone());
         }
         forget(guard);
@@ -192,12 +193,10 @@ mod tests {
     use super::*;
     use crate::object::share;
     use kernel::types::Opaque;
-    use kext::new_spinlock_irq;
 
     #[test]
     fn each_reference_of_the_connection_manager_counts() -> Result {
         let qp: Opaque<bindings::ib_qp> = pin_init::zeroed();
-        let irqs = KBox::pin_init(new_spinlock_irq!((), "rdma_test"), GFP_KERNEL)?;
         // SAFETY: `qp` is valid up to the end of the test, which revokes the result.
         let object = unsafe { share(qp.get()) }?;
         object.open();
@@ -206,16 +205,20 @@ mod tests {
             token: QpToken::new(qp.get()),
         };
         let refs = CmRefs::to(&object);
-        let off = irqs.lock();
-        assert!(handle.find_raw(ptr::null_mut()) == qp.get());
-        // SAFETY: The queue pair was found just now. Then there is a reference.
+        // Two threads find it before either has asked for its reference; then there is one more
+        // call.
+        for _ in 0..2 {
+            assert!(handle.find_raw(ptr::null_mut()) == qp.get());
+        }
+        // SAFETY: The queue pair was found just now. Then there are references.
         unsafe {
+            refs.add();
             refs.add();
             refs.add();
         }
-        drop(off);
-        // SAFETY: There are two references.
+        // SAFETY: There are three references.
         unsafe {
+            refs.put();
             refs.put();
             refs.put();
         }
