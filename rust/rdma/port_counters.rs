@@ -42,12 +42,14 @@ impl<D: Driver> Files<D> {
         files
     };
 
-    /// The list ends with null.
+    /// Pointers to whole files, which begin with their attributes. The list ends with null.
     const LIST: &'static [*mut bindings::attribute; MAX + 1] = &{
         let mut list = [core::ptr::null_mut(); MAX + 1];
         let mut index = 0;
         while index < D::PORT_COUNTERS.len() {
-            list[index] = (&raw const Self::FILES[index].attr.attr).cast_mut();
+            list[index] = (&raw const Self::FILES[index])
+                .cast::<bindings::attribute>()
+                .cast_mut();
             index += 1;
         }
         list
