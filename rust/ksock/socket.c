@@ -70,8 +70,13 @@ static void ksock_tune(struct sock *sk)
 	tcp_sock_set_nodelay(sk);
 }
 
+/*
+ * Returns 1 if programs of a cgroup were asked, which are to be told of the
+ * socket's end, too.
+ */
 int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 {
+	bool asks = !(current->flags & PF_KTHREAD);
 	struct socket *sock;
 	int ret;
 
@@ -84,7 +89,7 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 	 * programs of its cgroup may forbid the socket, mark it, or restrict it
 	 * to an interface, as they may a socket of the process' own.
 	 */
-	if (!(current->flags & PF_KTHREAD)) {
+	if (asks) {
 		ret = BPF_CGROUP_RUN_PROG_INET_SOCK(sock->sk);
 		if (ret) {
 			sock_release(sock);
@@ -100,7 +105,7 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
 	sock_set_reuseaddr(sock->sk);
 	ksock_tune(sock->sk);
 	*res = sock;
-	return 0;
+	return asks;
 }
 
 /*
@@ -527,10 +532,13 @@ struct ksock_reader {
  * Reads one skb: a cursor finds each contiguous run of it (linear part,
  * fragments, fragment list). A page that was spliced into a socket of this host
  * is a fragment of its own, and often touches the next. Such runs are passed on
- * as one, as each costs the reader some 500 instructions. They stay mapped:
- * there is no high memory where there is INFINIBAND_VIRT_DMA. What is not taken
- * stays in the queue; tcp_read_sock() ends when nothing is.
+ * as one, as each costs the reader some 500 instructions. They stay mapped, as
+ * all memory is. What is not taken stays in the queue; tcp_read_sock() ends when
+ * nothing is.
  */
+#ifdef CONFIG_KMAP_LOCAL
+#error "CONFIG_KMAP_LOCAL: a page is unmapped as soon as the next one is read"
+#endif
 static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 			  unsigned int offset, size_t len)
 {

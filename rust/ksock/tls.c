@@ -36,11 +36,14 @@ void rust_helper_ksock_put(struct sock *sk)
 	sock_put(sk);
 }
 
-/* The one place where sockets end. The file may stay if a process has it, too. */
-void rust_helper_ksock_release(struct socket *sock)
+/*
+ * The one place where sockets end. The file may stay if a process has it, too.
+ * If @asked, programs of a cgroup are told, as for a socket of a process.
+ */
+void rust_helper_ksock_release(struct socket *sock, bool asked)
 {
-	/* The counterpart of what ran at its creation, for kernel sockets, too. */
-	BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sock->sk);
+	if (asked)
+		BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sock->sk);
 	if (sock->file)
 		__fput_sync(sock->file);
 	else

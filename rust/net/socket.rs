@@ -87,6 +87,9 @@ pub struct TcpSocket {
     hooks: HookSlot,
     /// INVARIANT: Whether the socket has a file.
     has_file: bool,
+    /// Programs of the maker's cgroup were asked for the socket, or for the listener that it comes
+    /// from. So they are told of its end, as they are of that of a process' socket.
+    asked: bool,
     tls: Tls,
 }
 
@@ -110,16 +113,19 @@ impl TcpSocket {
         };
         let mut sock = core::ptr::null_mut();
         // SAFETY: `net` keeps the namespace alive, and `sock` is valid for a write.
-        to_result(unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) })?;
+        let ret = unsafe { bindings::ksock_create(net.as_ptr(), family, &mut sock) };
+        if ret < 0 {
+            return Err(Error::from_errno(ret));
+        }
         // SAFETY: On success the helper has made a TCP socket, which it passes to us. Only sockets
         // of processes get a file when they are made.
-        unsafe { Self::own(sock) }
+        unsafe { Self::own(sock, ret != 0) }
     }
 
     /// # Safety
     ///
     /// `sock` must be null or a TCP socket without a file, which then belongs to the result.
-    unsafe fn own(sock: *mut bindings::socket) -> Result<Self> {
+    unsafe fn own(sock: *mut bindings::socket, asked: bool) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(EINVAL)?;
         // SAFETY: By the contract of this function `sock` is a socket.
         let sk = unsafe { bindings::ksock_sk(sock.as_ptr()) };
@@ -135,6 +141,7 @@ impl TcpSocket {
             sk,
             hooks: HookSlot::new(),
             has_file: false,
+            asked,
             tls: Tls::new(),
         })
     }
@@ -303,7 +310,7 @@ impl TcpSocket {
         match to_result(ret) {
             // SAFETY: On success the helper has accepted a TCP socket, which it passes to us. Only
             // sockets of processes get a file then.
-            Ok(()) => Ok(Some(unsafe { Self::own(sock) }?)),
+            Ok(()) => Ok(Some(unsafe { Self::own(sock, self.asked) }?)),
             Err(e) if e == EAGAIN => Ok(None),
             Err(e) => Err(e),
         }
@@ -491,7 +498,7 @@ impl Drop for TcpSocket {
     fn drop(&mut self) {
         self.detach();
         // SAFETY: By the type invariant the socket is ours to release, and it is not used again.
-        unsafe { bindings::ksock_release(self.as_ptr()) };
+        unsafe { bindings::ksock_release(self.as_ptr(), self.asked) };
     }
 }
 
