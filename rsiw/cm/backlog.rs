@@ -8,11 +8,12 @@
 //! taken an event, but an answer says as much. So no more Requests than the backlog are reported
 //! and not answered. The others wait in their slots.
 //!
-//! Sources take turns: each has one Request in a round, and a new one joins the round that is under
-//! way. So a host with a hundred connections does not keep others waiting for all of them. Requests
-//! of one source are reported in the order in which they came.
+//! Sources take turns: each has one Request in a round, and a source that comes, or comes again,
+//! joins the next round. So a host with a hundred connections does not keep others waiting for all
+//! of them. Requests of one source are reported in the order in which they came.
 
 use super::silent::Source;
+use core::mem::take;
 use kernel::prelude::*;
 
 struct One {
@@ -27,6 +28,11 @@ pub(super) struct Backlog {
     most: u32,
     /// Those that are.
     reported: u32,
+    /// Nothing shows yet that the consumer still takes events, since room was made for as many
+    /// again.
+    stalled: bool,
+    /// Those among `reported` that were rejected meanwhile.
+    rejected: u32,
     /// Grows with each answer, and when those that are reported do not count any more.
     progress: u64,
     /// Grows when those that are reported do not count any more.
@@ -44,6 +50,8 @@ impl Backlog {
         Ok(Self {
             most,
             reported: 0,
+            stalled: false,
+            rejected: 0,
             progress: 0,
             epoch: 0,
             waiting: KVVec::with_capacity(slots as usize, GFP_KERNEL)?,
@@ -54,7 +62,7 @@ impl Backlog {
     /// Has the Request of a connection wait. There is room for as many as the listener has slots.
     pub(super) fn wait(&mut self, serial: u64, source: Source) {
         let mut same = self.waiting.iter().rev().filter(|one| one.source == source);
-        let round = same.next().map_or(self.round, |last| last.round + 1);
+        let round = same.next().map_or(self.round, |last| last.round) + 1;
         let one = One {
             serial,
             source,
@@ -92,10 +100,20 @@ impl Backlog {
     }
 
     /// A Request that [`Self::take`] has counted, in this `epoch`, is answered.
-    pub(super) fn answered(&mut self, epoch: u64) {
-        if epoch == self.epoch {
-            self.reported = self.reported.saturating_sub(1);
+    ///
+    /// When room was made for as many again, a rejection may be the RDMA CM's own, as a consumer
+    /// that takes no events has left it no room. So it makes no room for the next Request, which
+    /// would be rejected as well, until something shows that the consumer is there: that it
+    /// accepts one, or answers one that was reported before.
+    pub(super) fn answered(&mut self, epoch: u64, accepted: bool) {
+        let now = epoch == self.epoch;
+        if now && self.stalled && !accepted {
+            self.rejected += 1;
+            return;
         }
+        self.stalled = false;
+        let over = take(&mut self.rejected) + u32::from(now);
+        self.reported = self.reported.saturating_sub(over);
         self.progress += 1;
     }
 
@@ -111,6 +129,7 @@ impl Backlog {
         self.epoch += 1;
         self.progress += 1;
         self.reported = 0;
+        (self.stalled, self.rejected) = (true, 0);
     }
 
     /// A Request does not wait any more.
@@ -156,7 +175,7 @@ mod tests {
         // The peer of the next one goes.
         backlog.leave(3);
         assert_eq!(report(&mut backlog), None);
-        backlog.answered(0);
+        backlog.answered(0, false);
         assert_eq!(report(&mut backlog), Some(4));
         assert_eq!(report(&mut backlog), None);
         backlog.close();
@@ -180,9 +199,9 @@ mod tests {
         assert_eq!(report(&mut backlog), Some(4));
         assert_eq!(report(&mut backlog), None);
         // The answer to one that does not count any more makes no room.
-        backlog.answered(early);
+        backlog.answered(early, true);
         assert_eq!(report(&mut backlog), None);
-        backlog.answered(early + 1);
+        backlog.answered(early + 1, true);
         assert_eq!(report(&mut backlog), Some(5));
         assert_eq!(report(&mut backlog), None);
         Ok(())
@@ -199,15 +218,59 @@ mod tests {
         assert_eq!(report(&mut backlog), Some(1));
         assert_eq!(report(&mut backlog), Some(5));
         assert_eq!(report(&mut backlog), Some(2));
-        // A new source is in the round of the last one.
+        // A new source is in the next round.
         backlog.wait(7, host(3));
         assert_eq!(report(&mut backlog), Some(6));
+        assert_eq!(report(&mut backlog), Some(3));
         assert_eq!(report(&mut backlog), Some(7));
         // A source keeps its order, also when it goes on later.
         backlog.wait(8, host(1));
-        assert_eq!(report(&mut backlog), Some(3));
         assert_eq!(report(&mut backlog), Some(4));
         assert_eq!(report(&mut backlog), Some(8));
+        assert_eq!(report(&mut backlog), None);
+        Ok(())
+    }
+
+    /// A source whose connections come one after the other does not keep another from its turns.
+    #[test]
+    fn a_source_that_comes_again_waits_for_others() -> Result {
+        let mut backlog = Backlog::new(100, 16)?;
+        for serial in 1..5 {
+            backlog.wait(serial, host(1));
+        }
+        for again in 10..14 {
+            backlog.wait(again, host(2));
+            let two = [report(&mut backlog), report(&mut backlog)];
+            assert!(two.contains(&Some(again)) && two.contains(&Some(again - 9)));
+        }
+        Ok(())
+    }
+
+    /// A consumer that takes no events has as many rejected as room was made for, and no more.
+    #[test]
+    fn rejections_make_no_room_before_the_consumer_is_there() -> Result {
+        let mut backlog = Backlog::new(2, 16)?;
+        for serial in 1..12 {
+            backlog.wait(serial, host(1));
+        }
+        let early = backlog.take(1).ok_or(EINVAL)?;
+        assert_eq!(report(&mut backlog), Some(2));
+        backlog.make_room();
+        let epoch = backlog.take(3).ok_or(EINVAL)?;
+        assert_eq!(report(&mut backlog), Some(4));
+        let before = backlog.progress();
+        backlog.answered(epoch, false);
+        backlog.answered(epoch, false);
+        assert_eq!(report(&mut backlog), None);
+        assert_eq!(backlog.progress(), before);
+        // It answers one that it has had all along.
+        backlog.answered(early, false);
+        assert_eq!(report(&mut backlog), Some(5));
+        assert_eq!(report(&mut backlog), Some(6));
+        assert_eq!(report(&mut backlog), None);
+        // From then on each answer counts.
+        backlog.answered(epoch, false);
+        assert_eq!(report(&mut backlog), Some(7));
         assert_eq!(report(&mut backlog), None);
         Ok(())
     }

@@ -112,6 +112,8 @@ pub(super) struct PendingConn<U: User> {
     /// Key of the connection, while its Request has not come.
     silent: Option<u64>,
     request: Request,
+    /// The consumer has accepted the Request.
+    accepted: bool,
 }
 
 /// The Request of a connection, as the listener's [`Backlog`] has it.
@@ -258,6 +260,7 @@ impl<U: User> Listener<U> {
             listener: self.clone(),
             silent: None,
             request: Request::None,
+            accepted: false,
         })
     }
 
@@ -369,6 +372,11 @@ impl<U: User> PendingConn<U> {
         taken.is_some()
     }
 
+    /// Notes that the consumer accepts.
+    pub(super) fn note_accept(&mut self) {
+        self.accepted = true;
+    }
+
     /// A number that changes when the consumer has room for more Requests.
     pub(super) fn progress(&self) -> u64 {
         self.listener.slots.lock().backlog.progress()
@@ -385,9 +393,8 @@ impl<U: User> PendingConn<U> {
         self.listener.report_next(next);
     }
 
-    /// Reports the Request of `conn` to the consumer, whose answer comes with the connection. If it
-    /// still waits for its turn, it will not count. Context: sleeping, the stage of `conn` is
-    /// locked.
+    /// Reports the Request of `conn`, whose turn it is, to the consumer, whose answer comes with the
+    /// connection. Context: sleeping, the stage of `conn` is locked.
     ///
     /// # Errors
     ///
@@ -395,10 +402,6 @@ impl<U: User> PendingConn<U> {
     /// more.
     pub(super) fn report(&mut self, conn: &Arc<Conn<U>>, info: &ConnInfo<'_>) -> Result<RequestId> {
         let listener = &*self.listener;
-        if let Request::Waits(serial) = self.request {
-            listener.slots.lock().backlog.leave(serial);
-            self.request = Request::None;
-        }
         let socket = listener.socket.lock();
         if socket.is_none() {
             return Err(errno::ECONNABORTED.into());
@@ -424,7 +427,7 @@ impl<U: User> Drop for PendingConn<U> {
             match replace(&mut self.request, Request::None) {
                 Request::None => {}
                 Request::Waits(serial) => slots.backlog.leave(serial),
-                Request::Counts(epoch) => slots.backlog.answered(epoch),
+                Request::Counts(epoch) => slots.backlog.answered(epoch, self.accepted),
             }
             (slots.short, slots.backlog.next())
         };

@@ -194,9 +194,11 @@ impl<U: User> Queued<U> {
             if self.slot.progress() == self.progress {
                 self.slot.make_room();
             }
-            // The peer does not wait much longer.
+            // The peer has given up, if it does as this driver does.
             if self.tries == 0 {
-                return self.report(conn);
+                conn.dev().counters.requests_dropped.add(1);
+                conn.needs_no_order();
+                return refuse(conn, &self.slot, self.responder, &[]);
             }
             self.tries -= 1;
             self.progress = self.slot.progress();
@@ -348,17 +350,18 @@ fn answer<U: User>(
     cm: CmId,
     param: &ConnParam<'_>,
 ) -> Result {
-    let requested = match replace(stage, Stage::Closed) {
-        Stage::Requested(requested) if requested.gone => {
-            *stage = close::drop_unknown(conn);
-            return Err(errno::ECONNRESET.into());
-        }
+    let mut requested = match replace(stage, Stage::Closed) {
         Stage::Requested(requested) => requested,
         other => {
             *stage = other;
             return Err(errno::ECONNRESET.into());
         }
     };
+    requested.slot.note_accept();
+    if requested.gone {
+        *stage = close::drop_unknown(conn);
+        return Err(errno::ECONNRESET.into());
+    }
     let user = user.ok_or(EINVAL);
     let attached = user.and_then(|user| user.attach(conn, user.life()).map(|()| user));
     let user = match attached {
