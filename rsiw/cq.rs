@@ -311,8 +311,9 @@ impl Cq {
     }
 
     /// Has up to `count` completions share an event, which comes at most `period_us` microseconds
-    /// after the first of them. A count of 0 has no such bound, a period of 0 ends moderation. An
-    /// event that is put off already comes as it was to. Context: any.
+    /// after the first of them. A count of 0 has no such bound, a period of 0 ends moderation: with
+    /// a count alone, the last completions before a pause would have no event. An event that is put
+    /// off already comes as it was to. Context: any.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) {
         self.state.lock().moderation = Moderation { count, period_us };
     }

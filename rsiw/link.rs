@@ -65,6 +65,11 @@ impl Links {
 
 /// The unique part of the device's GID: the hardware address. If there is none (loopback, tunnels),
 /// it is random, with the bits of a locally administered unicast address.
+///
+/// It is the only GID. The RDMA CM takes the first one of an iWARP device (`cma_validate_port()`),
+/// and RNICs have no more. Others, for the addresses of the interface, would have to follow these,
+/// and the core refreshes a table by taking out and making anew each entry, the first one too
+/// (`config_non_roce_gid_cache()`): who connects at that moment would find no device.
 fn gid_of(ndev: &NetDevice) -> [u8; 6] {
     let addr = ndev.hw_addr();
     if let Some(mac) = addr.bytes().first_chunk::<6>() {

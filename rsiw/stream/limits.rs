@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A consumer's limits for a QP: the peer's rights, and the number of RDMA Reads.
+//!
+//! Access flags limit the peer from the moment that modify sets them: rx then asks the region for a
+//! right that none grants, so the limit costs no check of its own. A QP that was not connected and
+//! is given no right at all has both. The RDMA CM writes 0 before a connection begins, as it knows
+//! no better, and librdmacm does not write the flags again when it connects. For a responder, and
+//! for a kernel consumer, the RDMA CM sets both rights when it accepts or connects. So flags that
+//! are set before count for initiators of librdmacm only.
+//!
+//! Limits of Reads that are set before bound what the connection agrees on; afterwards only the
+//! agreed numbers are accepted.
 
 use super::Stream;
 use crate::{cm::StreamParams, device::max, mem::Access, queue::state::State};

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The way back from ERROR to IDLE: a queue pair is made ready for another connection.
+//!
+//! The connection manager must have taken the old connection from the queue pair first. That one
+//! may linger, and its callbacks still come: they find that rx is not for their socket any more,
+//! and leave the data to the connection. A call of the driver that another thread has begun before
+//! the reset finds that the number of the life has changed (`Stream::life`), and does nothing. (The
+//! RDMA core's own part is not covered: an `rdma_disconnect()` may still come to the next life.)
+//! The queues are empty, but their positions stay, as siw's provider does not reset its own.
+//! Completions of the old life stay in the completion queue: nobody can tell which of them the
+//! provider has seen.
 
 use super::{limits::Limits, Stream, Teardown};
 use crate::{cm::User, limit::Account, queue::state::State};

@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Assembles FPDUs into batches.
+//!
+//! The last segment of a batch stays open if it is not full. While the device is busy with earlier
+//! data, TCP holds that segment back (`tcp_should_autocork()`), and the next batch goes on in it.
+//! So small messages share segments; and messages of 64 KiB, each a little longer than TCP sends as
+//! one packet, take one packet each and not two. Tx concludes from TCP's counters that the open
+//! segment is unsent. TCP checks that under the socket's lock, and otherwise gives the first FPDU a
+//! segment of its own. A ping-pong does not wait: none of its data is unacknowledged.
+//!
+//! While data of the peer is missing, TCP puts SACK blocks into each segment and cuts 12 to 28
+//! bytes earlier. Data that is queued by then is out of step up to the end of its packet; with one
+//! packet of a hundred lost both ways that is a twentieth to a tenth of the segments
+//! (`tests/vm/wire/loss.sh`). Receivers must cope (RFC 5044 section 5.1). Making FPDUs for the
+//! shorter segments (`tcp_current_mss()`) was tried and is no better, as the queue is longer than
+//! such times.
 
 use super::{message::Source, Failed, Tx};
 use crate::{

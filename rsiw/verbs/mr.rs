@@ -153,6 +153,10 @@ impl MrOps<Rsiw> for Mr {
     /// Makes the region that takes the place of this one: with other memory, rights, or domain.
     /// Context: sleeping.
     ///
+    /// It is another region with another STag, and the old one ends as by deregistration: so
+    /// accesses under way have no rules of their own, and what a peer does by the old STag never
+    /// reaches the new memory.
+    ///
     /// New memory is pinned before the old is released, which needs room for both in
     /// `RLIMIT_MEMLOCK`. If only rights and domain change, the pages go over to the new region as
     /// they are; but if they were pinned for reading, and the new rights include writing, the same

@@ -2,6 +2,11 @@
 
 //! Copies between private memory and memory that others may change meanwhile; checksums.
 //!
+//! The functions are the kernel's `memcpy()` and `crc32c()`, which choose their code by the
+//! processor's features. An emulator claims string and CRC instructions and executes them byte by
+//! byte. So guests of the tests have a processor without them (`tools/vm/guest.py`), on which the
+//! kernel copies by words, for this driver as for siw and TCP.
+//!
 //! Rust gives no meaning to a plain access that races with another. So C functions, which the Rust
 //! compiler does not see, make the copies, in accesses of any size and order, some perhaps twice.
 //! Each byte of the target gets a value that the byte of the source had during the copy. Private

@@ -68,7 +68,8 @@ impl LockedSock {
     /// and in which TCP acknowledges up to 16 packets one by one, however many come together.
     /// Outside of it TCP acknowledges when more than a segment is unacknowledged, at the latest
     /// when that is read. Lasts until TCP sends a delayed acknowledgment or receives a segment
-    /// twice. C: `TCP_QUICKACK` of 0.
+    /// twice. Many busy connections, each with a turn several times a second, have half as many
+    /// acknowledgments with it. C: `TCP_QUICKACK` of 0.
     pub fn spare_acks(&mut self) {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
         unsafe { bindings::ksock_spare_acks(self.as_ptr()) }

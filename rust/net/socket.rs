@@ -79,6 +79,19 @@ impl TcpState {
 /// that [`TcpSocket::shutdown_write`] began, or sends a reset if received data was never read.
 ///
 /// Where the callbacks' target owns the socket, the owner ends that cycle by [`TcpSocket::detach`].
+///
+/// To the network it is like a socket of the process that asks for it. It is made in that process'
+/// call, and so belongs to its cgroup, with the programs for `bind()`, `connect()` and packets, the
+/// limit of memory and the class for traffic control; and `ip rule` sees the process' user.
+/// Programs for the creation and the end of a socket the kernel skips for sockets of its own. So
+/// `ksock_create()` runs them: they mark sockets, restrict them to an interface (`ip vrf exec`) or
+/// forbid them, and a process is not to get around that. Threads of the kernel act for no process,
+/// and none run for them.
+///
+/// A socket that a worker makes for another attempt inherits mark, priority, user and interface,
+/// and is in the root's cgroup. An accepted socket has what its listener has, as in TCP, but its
+/// memory is charged to no cgroup. Apart from that it is a socket of the kernel: without a label of
+/// the process (SELinux), and without a file, so firewall rules for owners do not match.
 pub struct TcpSocket {
     /// INVARIANT: A TCP socket, owned by this object until it is dropped.
     sock: NonNull<bindings::socket>,

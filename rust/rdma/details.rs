@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A driver's own attributes in the description of an object (`rdma -dd res show`).
+//!
+//! There are none of PDs, for which the core has no operation, and none of CM_IDs: that operation
+//! (`fill_res_cm_id_entry`) gets the consumer's identifier, which leads to the connection through
+//! its queue pair only, and the consumer may destroy that meanwhile.
 
 use core::{fmt::Display, format_args, marker::PhantomData, ptr::NonNull};
 use kernel::{

@@ -7,7 +7,7 @@
 //! That alone does not keep the memory where it is: some exporters move a buffer that is mapped. So
 //! the device attaches itself nevertheless, and has the exporter pin the buffer, in system memory,
 //! before it is mapped. An exporter that cannot pin does not move a buffer that is attached and
-//! mapped.
+//! mapped. `dma_buf_begin_cpu_access()` is called once, as peers write at any time.
 
 use crate::errno::unsupported;
 use core::ptr::{null_mut, NonNull};

@@ -8,6 +8,9 @@
 //! each vector. Software publishes a completion on whichever processor it happens to run. So the
 //! call is sent to the vector's processor, by an interrupt between processors.
 //!
+//! The function is `smp_call_function_single_async()`: `irq_work_queue_on()`, which would serve
+//! real-time kernels as well, is not exported to modules. On the same processor it is a plain call.
+//!
 //! A process has no use for that: its handler only wakes a thread, which the scheduler places.
 
 use super::{cq, CoreObject, CorePtr};
