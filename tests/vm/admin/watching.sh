@@ -5,7 +5,7 @@
 # timeout: 200
 #
 # What the tools show of a connection that works, whose receiver is stopped, and whose packets get lost.
-# Documentation/watching.md has the output; tools/plots/watching.gp draws what is in the job's output directory.
+# Documentation/troubleshooting.md has the output; tools/plots/watching.gp draws what is in the job's output directory.
 #
 # Each guest has two processors: what stops the receiver needs one while the other is busy with packets.
 

@@ -5,8 +5,8 @@
 # kernel: stock
 # pairs: rsiw,rsiw
 #
-# RDMA between containers on two hosts: the commands of Documentation/containers.md, as they are printed there, and what
-# containers cannot do. An example that this job does not know fails it.
+# RDMA between containers on two hosts: the commands of Documentation/user-guide.md, section Containers, as they
+# are printed there, and what containers cannot do. An example that this job does not know fails it.
 
 . /tests/lib.sh
 . /tests/container/lib
