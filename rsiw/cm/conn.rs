@@ -320,14 +320,6 @@ impl<U: User> Conn<U> {
         Self::wake(this, Events::SOCKET);
     }
 
-    /// Sends the FIN behind all that was sent. Returns false if TCP has no room for what TLS sends
-    /// before it; to be called again then. Context: sleeping.
-    pub(super) fn send_fin(&self) -> bool {
-        // Other errors mean that the connection is gone, which an event of the socket reports as
-        // well.
-        !matches!(self.socket.shutdown_write(), Err(e) if e == EAGAIN)
-    }
-
     /// Counts the connection as one more of `account` from now to its end: it may linger when the
     /// user is gone, or has another one. Context: any.
     pub(crate) fn count_in(&self, account: Share) {

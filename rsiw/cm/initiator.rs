@@ -17,10 +17,10 @@ use super::{
     patience::Patience,
     registry::{InOrder, Registry},
     retry::{Backoff, Fallback},
+    run::{Established, Run},
     secure,
     secure::{AwaitTurn, Securing},
     stage::Stage,
-    streaming::{Established, First, Streaming},
     timeout, Lost, StreamParams, User,
 };
 use crate::device::Rsiw;
@@ -30,6 +30,7 @@ use core::{
     net::{IpAddr, SocketAddr},
 };
 use iwarp::{
+    conn::First,
     mpa::{Agreed, Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
     TermCode,
 };
@@ -512,7 +513,7 @@ fn establish<U: User>(
         Some(_) => First::OurRtr(received),
         None => First::Ours,
     };
-    Stage::Streaming(Streaming::begin(conn, established, first))
+    Run::establish(conn, established, first)
 }
 
 /// The peer has accepted on terms that this end cannot meet: sends it a Terminate (RFC 6581 section

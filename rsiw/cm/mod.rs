@@ -13,8 +13,9 @@
 //! - [`initiator`]: connecting, MPA Request, MPA Reply; [`retry`]: an attempt's other connections.
 //! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
 //! - [`listener`]: listening sockets and the connections that they accept.
-//! - [`streaming`]: the time in which a queue pair owns the stream.
-//! - [`close`]: every way in which a connection ends.
+//! - [`run`]: drives the engine's machine, which decides what a connection does while a queue pair
+//!   owns the stream, and how it ends.
+//! - [`close`]: how connections end that are not established.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
 //! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
@@ -38,10 +39,10 @@ mod patience;
 mod registry;
 mod responder;
 mod retry;
+mod run;
 mod secure;
 mod silent;
 mod stage;
-mod streaming;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 mod user;
@@ -56,8 +57,13 @@ pub(crate) use self::{
     user::User,
 };
 
+pub(crate) use iwarp::conn::Lost;
+
 use crate::{device::max, settings::Settings};
-use iwarp::mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
+use iwarp::{
+    conn::timeout,
+    mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION},
+};
 
 /// The result of connection setup, for the queue pair.
 #[derive(Clone, Copy, Debug)]
@@ -98,19 +104,6 @@ impl StreamParams {
     }
 }
 
-/// How a queue pair lost its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// Setup failed, so there never was one.
-    Handshake,
-    /// Both ends closed it.
-    Closed,
-    /// The peer or the network ended the connection.
-    Reset,
-    /// This end gave up the connection.
-    Aborted,
-}
-
 /// How to close a connection. Each way overrides those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -121,57 +114,6 @@ pub(crate) enum Close {
     Flush = 2,
     /// The connection is reset.
     Abort = 3,
-}
-
-/// Times in milliseconds.
-mod timeout {
-    /// For TCP to connect. `iw_destroy_cm_id()` waits as long, so it is shorter than TCP's own
-    /// limit: it leaves time to repeat the SYN four times.
-    pub(super) const CONNECT: u32 = 20_000;
-    /// Before a refused connection is tried again, for the first time. It doubles each time.
-    pub(super) const REFUSED: u32 = 20;
-    /// How often a refused connection is tried again. The consumer hears of the failure after 140
-    /// ms.
-    pub(super) const REFUSALS: u32 = 3;
-    /// Between two checks whether the process that connects still exists.
-    pub(super) const GLANCE: u32 = 1_000;
-    /// For all turns of an attempt to make a TLS handshake: for hundreds of handshakes on a slow
-    /// processor.
-    pub(super) const TURN: u32 = 120_000;
-    /// For a TLS handshake, with the wait for the turn of a responder.
-    pub(super) const TLS: u32 = 20_000;
-    /// Of that, what tlshd is told to take at the most.
-    pub(super) const TLSHD: u32 = 15_000;
-    /// Before a handshake is asked for again that the kernel had no room for.
-    pub(super) const PENDING: u32 = 50;
-    /// For the peer's consumer to answer our MPA Request.
-    pub(super) const REPLY: u32 = 30_000;
-    /// For the MPA Request of a peer that connected; and for the consumer to answer any, while that
-    /// Request waits to be reported.
-    pub(super) const REQUEST: u32 = 10_000;
-    /// For our consumer to answer a Request. Peers are not known to wait that long.
-    pub(super) const ANSWER: u32 = 75_000;
-    /// For the RTR that was agreed on.
-    pub(super) const RTR: u32 = 10_000;
-    /// The least, before the next check whether the peer has acknowledged the Reply.
-    pub(super) const LOOK: u32 = 50;
-    /// For the queue pair to send some of its data, in an orderly close.
-    pub(super) const DRAIN: u32 = 30_000;
-    /// For the peer's FIN after ours, or for some of the data that the peer still has to send.
-    pub(super) const FIN: u32 = 10_000;
-    /// In place of [`DRAIN`] and of [`FIN`] while the device is being removed. Unlike those it is
-    /// not extended.
-    pub(super) const LEAVE: u32 = 1_000;
-    /// For the peer to acknowledge some of the last data: a Terminate, a rejection, or data that
-    /// TCP still has of a queue pair that is gone.
-    pub(super) const LINGER: u32 = 5_000;
-    /// Before something is sent again for which TCP had no memory, or the FIN, for which it had no
-    /// room behind the last records of TLS.
-    pub(super) const SEND_AGAIN: u32 = 20;
-    /// How often [`LINGER`] is extended at the most.
-    pub(super) const LINGERS: u32 = 12;
-    /// For a Terminate to find room in the send buffer.
-    pub(super) const TERMINATE: u32 = 5_000;
 }
 
 /// Octets of private data that iwcm can pass to the consumer (`iw_cm_event::private_data_len` is a

@@ -5,10 +5,7 @@
 //! The connection's timer runs for a short time, again and again. The end of the wait is a point in
 //! time: on a busy machine each of the short times may be late, and these delays must not add up.
 
-use super::{
-    conn::{time::TICK, Conn},
-    User,
-};
+use super::{conn::Conn, timeout::TICK, User};
 use kernel::sync::Arc;
 
 /// The end of a wait.

@@ -18,13 +18,17 @@ use super::{
     event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
     listener::PendingConn,
-    offer, secure,
+    offer,
+    run::{Established, Run},
+    secure,
     stage::Stage,
-    streaming::{Established, First, Reply, Streaming},
     timeout, Lost, StreamParams, User,
 };
 use core::{format_args, mem::replace, net::SocketAddr};
-use iwarp::mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION};
+use iwarp::{
+    conn::{First, Reply},
+    mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
+};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, TcpState};
 use rdma::{CmId, ConnInfo, ConnParam, RequestId};
@@ -397,7 +401,7 @@ fn answer<U: User>(
             reply: Reply::Sent(reply_end),
         }
     };
-    *stage = Stage::Streaming(Streaming::begin(conn, established, first));
+    *stage = Run::establish(conn, established, first);
     Ok(())
 }
 
@@ -446,7 +450,7 @@ fn refuse<U: User>(
         .map_err(|_| EINVAL)
         .and_then(|len| frame::send_frame(conn, buf.get(..len).ok_or(EINVAL)?));
     match (sent, slot.linger_place()) {
-        (Ok(()), Some(place)) => close::linger(conn, Some(place)),
+        (Ok(()), Some(place)) => Run::linger(conn, Some(place)),
         // If too many refused peers linger, this one may miss the Reply; but it sees the reset.
         _ => close::drop_unknown(conn),
     }

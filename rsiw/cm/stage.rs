@@ -20,20 +20,21 @@
 //! responder that takes TLS has `AwaitOctet`, and `Securing` if the peer begins with TLS.
 //!
 //! An `AwaitRequest` comes to `Requested` by way of `Queued`, where the consumer has others to
-//! answer. A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`,
-//! `AwaitRequest`, `Draining` and `FinSent` go to `Linger` if this end has last words for the peer.
-//! Each stage may go to `Closed`; see [`super::close`].
+//! answer. A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`
+//! and `AwaitRequest` go to `Linger` if this end has last words for the peer. Each stage may go to
+//! `Closed`; see [`super::close`]. From `Streaming` on the engine's machine has the stages
+//! ([`iwarp::conn`]), and `Run` drives it.
 
 use super::{
-    close::Linger,
     conn::{Conn, Events},
     initiator::{AwaitReply, Connecting},
     responder::{AwaitRequest, Queued, Requested},
     retry::{Backoff, Retry},
+    run::Run,
     secure::{AwaitOctet, AwaitTurn, Securing},
-    streaming::{Draining, FinSent, Streaming},
     User,
 };
+use iwarp::conn::StageName;
 use kernel::sync::Arc;
 
 /// The stage of a connection.
@@ -56,14 +57,8 @@ pub(super) enum Stage<U: User> {
     Queued(Queued<U>),
     /// Responder: the MPA Request was reported to the consumer, which owes an answer.
     Requested(Requested<U>),
-    /// The queue pair owns the stream.
-    Streaming(Streaming<U>),
-    /// An orderly close has begun; the queue pair sends what it still has.
-    Draining(Draining<U>),
-    /// Our FIN is sent, or queued behind the last data; the peer's has not come.
-    FinSent(FinSent<U>),
-    /// The consumer no longer uses the connection; the peer may still receive the last data.
-    Linger(Linger<U>),
+    /// The queue pair owns the stream, or the connection ends: a stage of the engine's machine.
+    Run(Run<U>),
     /// The connection is over, and the attempt goes on with another one. The actor begins that at
     /// once, so no connection stays in this stage.
     Retry(Retry<U>),
@@ -86,10 +81,13 @@ impl<U: User> Stage<U> {
             Stage::Securing(_) => 5,
             Stage::AwaitRequest(_) => 6,
             Stage::Requested(_) => 7,
-            Stage::Streaming(_) => 8,
-            Stage::Draining(_) => 9,
-            Stage::FinSent(_) => 10,
-            Stage::Linger(_) => 11,
+            Stage::Run(run) => match run.stage() {
+                StageName::Streaming => 8,
+                StageName::Draining => 9,
+                StageName::FinSent => 10,
+                StageName::Linger => 11,
+                StageName::New | StageName::Closed => 13,
+            },
             Stage::Retry(_) => Self::RETRY,
             Stage::Closed => 13,
             Stage::Queued(_) => 14,
@@ -108,10 +106,7 @@ impl<U: User> Stage<U> {
             Stage::AwaitRequest(stage) => stage.step(conn, events),
             Stage::Queued(stage) => stage.step(conn, events),
             Stage::Requested(stage) => stage.step(conn, events),
-            Stage::Streaming(stage) => stage.step(conn, events),
-            Stage::Draining(stage) => stage.step(conn, events),
-            Stage::FinSent(stage) => stage.step(conn, events),
-            Stage::Linger(stage) => stage.step(conn, events),
+            Stage::Run(run) => run.step(conn, events),
             stage @ (Stage::Retry(_) | Stage::Closed) => stage,
         }
     }

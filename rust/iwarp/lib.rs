@@ -4,6 +4,7 @@
 //!
 //! | Layer | Specification | Module |
 //! |---|---|---|
+//! | connections | | [`conn`] |
 //! | MPA, connection setup | RFC 5044 s7, RFC 6581 | [`mpa`] |
 //! | MPA, framing | RFC 5044 s4 | [`mpa::fpdu`], [`tx`], [`rx`] |
 //! | DDP | RFC 5041 | [`ddp`], rules in [`rx`] |
@@ -38,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod conn;
 pub mod ddp;
 pub mod mpa;
 pub mod rdmap;

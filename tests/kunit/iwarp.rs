@@ -847,3 +847,168 @@ mod setup {
         suites::setup::rejected()
     }
 }
+
+#[kunit_tests(rsiw_iwarp_ending)]
+mod ending {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn both_fins_after_the_peers() -> Outcome {
+        suites::ending::both_fins_after_the_peers()
+    }
+
+    #[test]
+    fn both_fins_after_ours() -> Outcome {
+        suites::ending::both_fins_after_ours()
+    }
+
+    #[test]
+    fn drained_before_the_peers_fin() -> Outcome {
+        suites::ending::drained_before_the_peers_fin()
+    }
+
+    #[test]
+    fn a_reset_is_told_as_one() -> Outcome {
+        suites::ending::a_reset_is_told_as_one()
+    }
+
+    #[test]
+    fn a_cut_stream_is_a_reset() -> Outcome {
+        suites::ending::a_cut_stream_is_a_reset()
+    }
+
+    #[test]
+    fn an_abort_overrides() -> Outcome {
+        suites::ending::an_abort_overrides()
+    }
+
+    #[test]
+    fn a_terminate_has_five_seconds() -> Outcome {
+        suites::ending::a_terminate_has_five_seconds()
+    }
+
+    #[test]
+    fn a_terminate_is_not_cut_off_by_a_fin() -> Outcome {
+        suites::ending::a_terminate_is_not_cut_off_by_a_fin()
+    }
+
+    #[test]
+    fn a_fault_and_a_fin_at_once() -> Outcome {
+        suites::ending::a_fault_and_a_fin_at_once()
+    }
+
+    #[test]
+    fn draining_goes_on_while_the_peer_takes_data() -> Outcome {
+        suites::ending::draining_goes_on_while_the_peer_takes_data()
+    }
+
+    #[test]
+    fn draining_ends_without_progress() -> Outcome {
+        suites::ending::draining_ends_without_progress()
+    }
+
+    #[test]
+    fn a_fin_waits_for_room() -> Outcome {
+        suites::ending::a_fin_waits_for_room()
+    }
+
+    #[test]
+    fn a_fin_that_finds_no_room_for_long() -> Outcome {
+        suites::ending::a_fin_that_finds_no_room_for_long()
+    }
+
+    #[test]
+    fn the_peers_fin_has_ten_seconds() -> Outcome {
+        suites::ending::the_peers_fin_has_ten_seconds()
+    }
+
+    #[test]
+    fn late_data_have_ten_seconds_more() -> Outcome {
+        suites::ending::late_data_have_ten_seconds_more()
+    }
+
+    #[test]
+    fn a_removed_device_waits_a_second() -> Outcome {
+        suites::ending::a_removed_device_waits_a_second()
+    }
+
+    #[test]
+    fn an_rtr_has_ten_seconds() -> Outcome {
+        suites::ending::an_rtr_has_ten_seconds()
+    }
+
+    #[test]
+    fn an_rtr_that_came() -> Outcome {
+        suites::ending::an_rtr_that_came()
+    }
+
+    #[test]
+    fn an_rtr_is_repeated_once() -> Outcome {
+        suites::ending::an_rtr_is_repeated_once()
+    }
+
+    #[test]
+    fn an_rtr_that_was_answered() -> Outcome {
+        suites::ending::an_rtr_that_was_answered()
+    }
+
+    #[test]
+    fn silence_counts_from_the_ack_of_the_reply() -> Outcome {
+        suites::ending::silence_counts_from_the_ack_of_the_reply()
+    }
+
+    #[test]
+    fn silence_without_a_limit() -> Outcome {
+        suites::ending::silence_without_a_limit()
+    }
+
+    #[test]
+    fn a_close_within_the_silence() -> Outcome {
+        suites::ending::a_close_within_the_silence()
+    }
+
+    #[test]
+    fn lingering_ends_by_fins() -> Outcome {
+        suites::ending::lingering_ends_by_fins()
+    }
+
+    #[test]
+    fn lingering_ends_without_progress() -> Outcome {
+        suites::ending::lingering_ends_without_progress()
+    }
+
+    #[test]
+    fn lingering_is_extended_twelve_times() -> Outcome {
+        suites::ending::lingering_is_extended_twelve_times()
+    }
+
+    #[test]
+    fn the_ack_of_our_fin_is_progress() -> Outcome {
+        suites::ending::the_ack_of_our_fin_is_progress()
+    }
+
+    #[test]
+    fn lingering_without_memory() -> Outcome {
+        suites::ending::lingering_without_memory()
+    }
+
+    #[test]
+    fn lingering_time_goes_on_when_the_fin_is_sent() -> Outcome {
+        suites::ending::lingering_time_goes_on_when_the_fin_is_sent()
+    }
+
+    #[test]
+    fn a_timer_that_is_early() -> Outcome {
+        suites::ending::a_timer_that_is_early()
+    }
+
+    #[test]
+    fn a_timer_of_a_former_stage() -> Outcome {
+        suites::ending::a_timer_of_a_former_stage()
+    }
+
+    #[test]
+    fn nothing_follows_the_end() -> Outcome {
+        suites::ending::nothing_follows_the_end()
+    }
+}

@@ -167,7 +167,7 @@ impl<U: User> SockCallbacks for Conn<U> {
         if let Some(user) = this.streaming_user() {
             user.writable();
         } else if this.is_for(RxOwner::Nobody) {
-            // `close::Linger` may have a batch left to send. (A handshake never waits for room.)
+            // One that lingers may have a batch left to send. (A handshake never waits for room.)
             Self::wake(this, Events::SOCKET);
         }
     }

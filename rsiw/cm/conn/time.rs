@@ -3,13 +3,10 @@
 //! The timer of a connection, of which there is one: each stage sets it anew.
 
 use super::{Conn, Events};
-use crate::cm::{timeout, User};
+use crate::cm::{timeout::TICK, User};
 use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, time::Instant};
 use rdma::Consumer;
-
-/// Milliseconds by which a timer may run out early.
-pub(in crate::cm) const TICK: i64 = 20;
 
 impl<U: User> Conn<U> {
     /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
@@ -17,18 +14,25 @@ impl<U: User> Conn<U> {
     pub(in crate::cm) fn set_timeout(self: &Arc<Self>, ms: u32) {
         let deadline = self.age() + i64::from(ms);
         self.deadline.store(deadline, Ordering::Relaxed);
+        self.arm(ms);
+    }
+
+    /// Has the timer run out at this [`Conn::age`], or not at all. Context: any.
+    pub(in crate::cm) fn set_deadline(self: &Arc<Self>, deadline: Option<i64>) {
+        let Some(deadline) = deadline else {
+            return self.clear_timeout();
+        };
+        // If it is the same one, the timer runs already.
+        if self.deadline.swap(deadline, Ordering::Relaxed) != deadline {
+            let left = u32::try_from(deadline.saturating_sub(self.age())).unwrap_or(0);
+            self.arm(left);
+        }
+    }
+
+    fn arm(self: &Arc<Self>, ms: u32) {
         // It only wakes the actor, and waits for nothing.
         let queue = self.dev().workqueues.cm.of(Consumer::Kernel);
         self.timer.arm(queue, self.clone(), ms);
-    }
-
-    /// As [`Conn::set_timeout`], for an orderly close. While the device is being removed the time
-    /// is at most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
-    pub(in crate::cm) fn set_close_timeout(self: &Arc<Self>, ms: u32) {
-        self.set_timeout(match self.registry.is_leaving() {
-            true => ms.min(timeout::LEAVE),
-            false => ms,
-        });
     }
 
     /// Sets no time-out for the stage.
@@ -46,13 +50,18 @@ impl<U: User> Conn<U> {
         let events = self.events.swap(0, Ordering::Acquire);
         let deadline = self.deadline.load(Ordering::Relaxed);
         let left = deadline.saturating_sub(self.age());
-        if events & Events::TIMEOUT == 0 || left <= TICK {
+        if events & Events::TIMEOUT == 0 {
+            return Events(events);
+        }
+        if left <= TICK {
+            // The timer does not run any more, so even the same deadline has to be set again.
+            self.deadline.store(i64::MAX, Ordering::Relaxed);
             return Events(events);
         }
         // It may be a former stage's. Or the timer was early: jiffies were late when it was armed,
         // as a hypervisor had stopped the processor that counts them. Then none is to come.
         if deadline != i64::MAX {
-            self.set_timeout(u32::try_from(left).unwrap_or(u32::MAX));
+            self.arm(u32::try_from(left).unwrap_or(u32::MAX));
         }
         Events(events & !Events::TIMEOUT)
     }

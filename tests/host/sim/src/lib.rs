@@ -8,15 +8,19 @@
 //!   simulated wire.
 //! * [`mutant`]: the same, with a wire or peers that damage data.
 //! * [`setup`]: connection setup of two engines.
+//! * [`conn`]: connections in virtual time, over a network that loses and breaks;
+//!   [`schedule`]: random ones.
 //!
 //! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a
 //! fuzzer.
 
+pub mod conn;
 pub mod guard;
 pub mod mpa;
 pub mod mutant;
 pub mod pair;
 pub mod peer;
+pub mod schedule;
 pub mod setup;
 pub mod stream;
 

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The orderly close, up to the exchange of FINs.
+//!
+//! RDMAP's orderly close is TCP's: each end sends a FIN behind its last message. An end that
+//! receives a FIN reports it (`DISCONNECT`), and sends its own when its queue pair has sent what it
+//! still had.
+
+use super::{first::Silence, rules, timeout, First, Input, Linger, Next, Stage, Turn};
+
+/// An orderly close has begun; the queue pair sends what it still has.
+#[derive(Clone, Debug)]
+pub struct Draining {
+    /// The peer's FIN has come.
+    peer_done: bool,
+    /// Octets that the peer had acknowledged when the wait began.
+    acked: u64,
+    /// The queue pair has sent all. The FIN waits for room, and was tried so often.
+    fin: Option<u32>,
+    /// The queue pair found a fault and is about to close. A FIN now would cut off its Terminate.
+    faulted: bool,
+    /// Until this end may send, and then [`First::Ours`].
+    first: First,
+    /// When the close began.
+    since: i64,
+}
+
+/// Our FIN is sent, or queued behind the last data; the peer's has not come.
+#[derive(Clone, Debug)]
+pub struct FinSent {
+    /// Octets that the peer had sent when the wait began.
+    received: u64,
+}
+
+/// The next stage if `input` ends a stream that a queue pair owns, in whichever stage.
+pub(super) fn end(stage: Stage, input: Input, turn: &mut Turn<'_>) -> Next {
+    match input {
+        Input::Abort => (Stage::Closed, Some(&rules::ABORTED)),
+        Input::Broken => (Stage::Closed, Some(&rules::BROKEN)),
+        Input::Cut => (Stage::Closed, Some(&rules::CUT)),
+        Input::Flush => (Stage::Linger(Linger::begin(turn)), Some(&rules::FLUSHED)),
+        _ => (stage, None),
+    }
+}
+
+impl Draining {
+    /// Begins the close. Returns true as well if this end may send from now on, as the peer was
+    /// silent for long enough.
+    pub(super) fn begin(
+        peer_done: bool,
+        faulted: bool,
+        first: First,
+        turn: &mut Turn<'_>,
+    ) -> (Self, bool) {
+        let mut draining = Self {
+            peer_done,
+            acked: 0,
+            fin: None,
+            faulted,
+            first,
+            since: turn.seen.now,
+        };
+        let silence = draining.silence(turn);
+        if silence != Silence::Waits {
+            draining.begin_wait(turn);
+        }
+        (draining, silence == Silence::Over)
+    }
+
+    /// Whether what is posted has to wait, as this end may not send yet; sets a time-out then, but
+    /// waits no longer than for the queue pair.
+    fn silence(&mut self, turn: &mut Turn<'_>) -> Silence {
+        let seen = turn.seen;
+        let over = seen.now.saturating_sub(self.since) > i64::from(timeout::DRAIN);
+        match over || self.faulted || seen.peer_started || seen.leaving {
+            true => Silence::No,
+            false => self.first.silence(turn),
+        }
+    }
+
+    /// Begins the wait for the queue pair: until it has sent all, or a Terminate.
+    fn begin_wait(&mut self, turn: &mut Turn<'_>) {
+        self.first = First::Ours;
+        let (acked, ms) = match self.faulted {
+            true => (u64::MAX, timeout::TERMINATE),
+            false => (turn.seen.acked, timeout::DRAIN),
+        };
+        self.acked = acked;
+        turn.wait_for_close(ms);
+    }
+
+    /// Whether the FIN is to be sent as soon as there is room.
+    fn wants_fin(&self) -> bool {
+        self.fin.is_some() && !self.faulted
+    }
+
+    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
+        let rule = match input {
+            Input::Fault => {
+                self.faulted = true;
+                self.begin_wait(turn);
+                &rules::FAULT_OF_CLOSE
+            }
+            Input::PeerFin if !self.peer_done => {
+                self.peer_done = true;
+                &rules::PEER_CLOSES_TOO
+            }
+            Input::Leave => {
+                self.first = First::Ours;
+                turn.wait_for_close(timeout::DRAIN);
+                match self.wants_fin() {
+                    true => &rules::LEAVES_WITH_FIN,
+                    false => &rules::LEAVES,
+                }
+            }
+            Input::Drained => {
+                self.fin.get_or_insert(0);
+                // Nothing is left for which it had to wait.
+                if self.first != First::Ours {
+                    self.begin_wait(turn);
+                }
+                match self.faulted {
+                    true => &rules::DRAINED_AFTER_FAULT,
+                    false => &rules::DRAINED,
+                }
+            }
+            Input::TryAgain | Input::NoRoom if self.wants_fin() => {
+                self.fin = self.fin.map(|tries| tries.saturating_add(1));
+                turn.wait(timeout::SEND_AGAIN);
+                &rules::FIN_WAITS
+            }
+            Input::FinSent if self.wants_fin() => {
+                if self.peer_done {
+                    return (Stage::Closed, Some(&rules::FIN_IS_LAST));
+                }
+                turn.wait_for_close(timeout::FIN);
+                let received = turn.seen.received;
+                return (
+                    Stage::FinSent(FinSent { received }),
+                    Some(&rules::FIN_IS_FIRST),
+                );
+            }
+            Input::Timeout => return self.timeout(turn),
+            _ => return end(Stage::Draining(self), input, turn),
+        };
+        (Stage::Draining(self), Some(rule))
+    }
+
+    fn timeout(mut self, turn: &mut Turn<'_>) -> Next {
+        if self.first != First::Ours {
+            let rule = match self.silence(turn) {
+                Silence::Waits => return (Stage::Draining(self), Some(&rules::CLOSE_WAITS)),
+                Silence::Over => &rules::CLOSE_MAY_START,
+                Silence::No => &rules::CLOSE_STARTS,
+            };
+            self.begin_wait(turn);
+            return (Stage::Draining(self), Some(rule));
+        }
+        let (acked, leaving) = (turn.seen.acked, turn.seen.leaving);
+        let most = match leaving {
+            true => timeout::LEAVE,
+            false => timeout::DRAIN,
+        };
+        let tried = |tries| tries >= most / timeout::SEND_AGAIN;
+        if self.faulted || self.fin.is_none_or(tried) {
+            if acked <= self.acked || leaving {
+                return (Stage::Closed, Some(&rules::DRAINING_LATE));
+            }
+            // The peer is slow, but it takes data.
+            (self.acked, self.fin) = (acked, self.fin.map(|_| 0));
+        }
+        turn.wait(timeout::DRAIN);
+        let rule = match self.wants_fin() {
+            true => &rules::FIN_AGAIN,
+            false => &rules::DRAINING_SLOW,
+        };
+        (Stage::Draining(self), Some(rule))
+    }
+}
+
+impl FinSent {
+    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
+        let rule = match input {
+            Input::PeerFin => return (Stage::Closed, Some(&rules::BOTH_FINS)),
+            Input::Leave => {
+                turn.wait_for_close(timeout::FIN);
+                &rules::LEAVES_AFTER_FIN
+            }
+            Input::Timeout => {
+                let received = turn.seen.received;
+                if received <= self.received || turn.seen.leaving {
+                    return (Stage::Closed, Some(&rules::FIN_LATE));
+                }
+                // The peer still sends data.
+                self.received = received;
+                turn.wait(timeout::FIN);
+                &rules::PEER_SENDS
+            }
+            _ => return end(Stage::FinSent(self), input, turn),
+        };
+        (Stage::FinSent(self), Some(rule))
+    }
+}

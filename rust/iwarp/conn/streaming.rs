@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair owns the stream.
+
+use super::{first::Silence, rules, timeout, Draining, First, Input, Next, Rule, Stage, Turn};
+
+/// The queue pair owns the stream.
+#[derive(Clone, Debug)]
+pub struct Streaming {
+    /// The queue pair found a fault and is about to close.
+    faulted: bool,
+    first: First,
+}
+
+impl Streaming {
+    /// Gives the stream to the queue pair. If the peer owes an RTR, it has to come soon.
+    ///
+    /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
+    /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
+    /// 7.1.2, rule 10).
+    pub(super) fn begin(
+        first: First,
+        rtr_wait: u32,
+        turn: &mut Turn<'_>,
+    ) -> (Stage, &'static Rule) {
+        let wait = match first {
+            First::Ours => 0,
+            First::OurRtr(_) => rtr_wait,
+            First::Rtr => timeout::RTR,
+            First::Theirs { wait, .. } => wait,
+        };
+        if wait != 0 {
+            turn.wait(wait);
+        }
+        let stage = Self {
+            faulted: false,
+            first,
+        };
+        (Stage::Streaming(stage), &rules::ESTABLISHED)
+    }
+
+    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
+        match input {
+            Input::Fault => {
+                self.faulted = true;
+                turn.wait(timeout::TERMINATE);
+                (Stage::Streaming(self), Some(&rules::FAULT))
+            }
+            Input::PeerFin => self.drain(true, turn),
+            Input::Close => self.drain(false, turn),
+            Input::Timeout => self.timeout(turn),
+            _ => super::draining::end(Stage::Streaming(self), input, turn),
+        }
+    }
+
+    fn timeout(mut self, turn: &mut Turn<'_>) -> Next {
+        if self.faulted {
+            return (Stage::Closed, Some(&rules::TERMINATE_LATE));
+        }
+        let started = turn.seen.peer_started;
+        let rule = match self.first {
+            First::Rtr if !started => return (Stage::Closed, Some(&rules::RTR_LATE)),
+            First::Theirs { .. } if !started => match self.first.silence(turn) {
+                Silence::No => None,
+                Silence::Waits => Some(&rules::SILENT),
+                Silence::Over => Some(&rules::SILENT_LONG),
+            },
+            First::OurRtr(before) if turn.seen.received == before => Some(&rules::RTR_MISSED),
+            First::Rtr | First::Theirs { .. } | First::Ours | First::OurRtr(_) => None,
+        };
+        (Stage::Streaming(self), rule)
+    }
+
+    /// Begins the orderly close.
+    fn drain(self, peer_done: bool, turn: &mut Turn<'_>) -> Next {
+        let (draining, starts) = Draining::begin(peer_done, self.faulted, self.first, turn);
+        let rule = match (peer_done, starts) {
+            (true, false) => &rules::PEER_CLOSES,
+            (true, true) => &rules::PEER_CLOSES_SILENTLY,
+            (false, false) => &rules::CLOSES,
+            (false, true) => &rules::CLOSES_AFTER_SILENCE,
+        };
+        (Stage::Draining(draining), Some(rule))
+    }
+}

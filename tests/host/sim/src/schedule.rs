@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random schedules of connections, and what holds for each.
+
+use crate::conn::{End, Net, SILENT};
+use crate::Entropy;
+use iwarp::conn::{Action, First, Input, Machine, Seen, StageName};
+
+/// One of these.
+fn one<T: Copy>(e: &mut Entropy, of: &[T]) -> T {
+    of[e.below(of.len() as u32) as usize]
+}
+
+/// Two machines in which consumers, the network and the kernel do what they like for a while. Then
+/// both ends close, and both have to end within the times that connection.md gives.
+pub fn run(e: &mut Entropy) {
+    let firsts = [
+        [First::Ours, SILENT],
+        [First::OurRtr(0), First::Rtr],
+        [SILENT, First::Ours],
+        [First::Rtr, First::OurRtr(0)],
+    ];
+    let mut net = Net::pair(one(e, &firsts));
+    net.delay = one(e, &[1, 1, 30, 300]);
+    for end in &mut net.ends {
+        end.jitter = i64::from(e.below(40)) - 20;
+    }
+    for _ in 0..e.below(12) {
+        let at = usize::from(e.flag());
+        match e.below(14) {
+            0 => net.input(at, Input::Close),
+            1 => net.destroy(at),
+            2 => net.input(at, Input::Abort),
+            3 => net.fault(at),
+            4 => net.reset(at),
+            5 => net.ends[at].deaf ^= true,
+            6 => net.ends[at].reads ^= true,
+            7 => net.ends[at].no_memory ^= true,
+            8 => {
+                net.ends[at].leaving = true;
+                net.input(at, Input::Leave);
+            }
+            9 => net.input(at, Input::Cut),
+            10 => net.input(at, one(e, Input::ALL)),
+            _ => net.post(at, u64::from(e.below(4000))),
+        }
+        net.run(one(e, &[0, 1, 100, 1000, 7000, 31_000]));
+    }
+    for at in 0..2 {
+        net.input(at, Input::Close);
+    }
+    // 30 s to be drained and 10 s for the FIN, extended while data move; 65 s to linger.
+    assert!(
+        net.run_to_end(250_000).is_some(),
+        "it does not end: {net:?}"
+    );
+    for end in &net.ends {
+        told_in_order(end);
+        assert_eq!(end.closes().len(), 1);
+    }
+}
+
+/// What iwcm and the queue pair rely on.
+fn told_in_order(end: &End) {
+    let log: Vec<_> = end.log.iter().map(|(_, action)| *action).collect();
+    let told =
+        |action: &&Action| matches!(action, Action::ReportDisconnect | Action::ReportClose(_));
+    let told: Vec<_> = log.iter().filter(told).collect();
+    assert!(told.len() <= 2, "{told:?}");
+    if told.len() == 2 {
+        assert_eq!(*told[0], Action::ReportDisconnect);
+        assert_ne!(*told[1], Action::ReportDisconnect);
+    }
+    // The queue pair loses the connection once, and is told nothing afterwards.
+    let lost = |action: &Action| matches!(action, Action::Lose(_));
+    assert!(log.iter().filter(|action| lost(action)).count() <= 1);
+    if let Some(at) = log.iter().position(lost) {
+        let asks = [
+            Action::Drain,
+            Action::MayStart,
+            Action::RepeatRtr,
+            Action::GiveStream,
+        ];
+        assert!(
+            !log[at..].iter().any(|action| asks.contains(action)),
+            "{log:?}"
+        );
+    }
+    if let Some(at) = log.iter().position(|action| *action == Action::Detach) {
+        // Nothing is sent afterwards but a reset.
+        let sends = [Action::SendFin, Action::Discard];
+        assert!(
+            !log[at..].iter().any(|action| sends.contains(action)),
+            "{log:?}"
+        );
+    }
+}
+
+/// Inputs in any order, at any times, whatever was asked: each goes by its rule, and there are at
+/// most one `DISCONNECT` and one `CLOSE`.
+pub fn inputs(e: &mut Entropy) {
+    let firsts = [First::Ours, First::OurRtr(0), First::Rtr, SILENT];
+    let mut seen = Seen::default();
+    let (mut machine, _) = Machine::streaming(one(e, &firsts), 100, &seen);
+    let (mut disconnects, mut closes) = (0, 0);
+    while e.is_fresh() {
+        match e.below(8) {
+            0 => seen.peer_started = true,
+            1 => seen.leaving = true,
+            2 => seen.acked = seen.acked.saturating_add(u64::from(e.u8())),
+            3 => seen.received = seen.received.saturating_add(u64::from(e.u8())),
+            4 => seen.acked_ago = e.u32(),
+            5 => seen.now += i64::from(e.u16()),
+            _ => seen.now = machine.deadline().unwrap_or(seen.now),
+        }
+        let input = one(e, Input::ALL);
+        let from = machine.stage();
+        let Some(rule) = machine.handle(input, &seen) else {
+            assert_eq!(machine.stage(), from);
+            continue;
+        };
+        assert!(
+            rule.from.contains(&from) && rule.to == machine.stage(),
+            "{rule:?}"
+        );
+        assert!(rule.on.contains(&&*format!("{input:?}")), "{rule:?}");
+        for action in rule.actions {
+            disconnects += u32::from(*action == Action::ReportDisconnect);
+            closes += u32::from(matches!(action, Action::ReportClose(_)));
+        }
+        let over = [StageName::Linger, StageName::Closed].contains(&machine.stage());
+        assert_eq!(closes, u32::from(over));
+        assert!(disconnects <= 1);
+    }
+}
