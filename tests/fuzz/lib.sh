@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # shellcheck disable=SC2034 # used by the scripts
-targets=(setup stream pair mutant)
+targets=(setup conn stream pair mutant)
 triple=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 
