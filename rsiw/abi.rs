@@ -30,17 +30,6 @@ pub(crate) struct Sge {
     pub(crate) lkey: u32,
 }
 
-impl From<&rdma::Sge> for Sge {
-    /// Converts an element of a kernel consumer's.
-    fn from(sge: &rdma::Sge) -> Self {
-        Self {
-            addr: sge.addr(),
-            length: sge.length(),
-            lkey: sge.lkey(),
-        }
-    }
-}
-
 /// Send queue element: `struct siw_sqe`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -7,55 +7,48 @@
 //! ring masks them.
 
 use crate::abi::{
-    notify, wqe_flags, Cqe, Rqe, Sge, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
+    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
     WQE_FLAGS_OFFSET,
 };
 use core::mem::offset_of;
 use kernel::prelude::*;
 use rdma::{
-    ring::{Entry, Ring, SharedMem},
-    Consumer,
+    ring::{Ring, SharedMem},
+    Consumer, Wqe, WqeLayout, WqeRing,
 };
 
-/// An element whose flags are a `u16` at the offset that send and receive elements share.
-pub(crate) trait WorkElement: Entry {
-    /// 64-bit words in front of the scatter/gather list. They tell how much of the list is in use.
-    const HEAD: usize;
-
-    /// 64-bit words in use, possibly more than the element has. Words behind them have no meaning.
-    fn used(&self) -> usize;
-}
-
-impl WorkElement for Sqe {
-    const HEAD: usize = offset_of!(Sqe, sge) / 8;
+impl WqeLayout for Sqe {
+    const LIST: usize = offset_of!(Sqe, sge);
+    const SGES: usize = MAX_SGE;
 
     #[inline]
-    fn used(&self) -> usize {
+    fn used(&self) -> u8 {
         // Inline data take the place of all elements but the first.
-        let inline = self.flags & wqe_flags::INLINE != 0;
-        Self::HEAD + SGE * if inline { MAX_SGE } else { self.num_sge.into() }
+        match self.flags & wqe_flags::INLINE != 0 {
+            true => MAX_SGE as u8,
+            false => self.num_sge,
+        }
     }
 }
 
-impl WorkElement for Rqe {
-    const HEAD: usize = offset_of!(Rqe, sge) / 8;
+impl WqeLayout for Rqe {
+    const LIST: usize = offset_of!(Rqe, sge);
+    const SGES: usize = MAX_SGE;
 
     #[inline]
-    fn used(&self) -> usize {
-        Self::HEAD + SGE * usize::from(self.num_sge)
+    fn used(&self) -> u8 {
+        self.num_sge
     }
 }
 
-/// 64-bit words of a scatter/gather element.
-const SGE: usize = size_of::<Sge>() / 8;
+/// A send or receive ring: the consumer fills it, the driver empties it. The flags of an element
+/// are a `u16` at the offset that send and receive elements share.
+pub(crate) struct WorkRing<T: WqeLayout>(WqeRing<T>);
 
-/// A send or receive ring: the consumer fills it, the driver empties it.
-pub(crate) struct WorkRing<T: WorkElement>(Ring<T>);
-
-impl<T: WorkElement> WorkRing<T> {
+impl<T: WqeLayout> WorkRing<T> {
     /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(entries: u32, consumer: Consumer) -> Result<Self> {
-        Ring::new(entries, consumer).map(Self)
+        WqeRing::new(entries, consumer).map(Self)
     }
 
     /// The memory, to be mapped by a process.
@@ -69,20 +62,19 @@ impl<T: WorkElement> WorkRing<T> {
     }
 
     /// Takes element `index` if the consumer has filled it: copies it, then marks it as free.
-    pub(crate) fn take(&self, index: u32) -> Option<T> {
-        let mut copy = T::new_zeroed();
+    pub(crate) fn take(&self, index: u32) -> Option<Wqe<T>> {
+        let mut copy = Wqe::of_numbers(T::new_zeroed());
         self.take_into(index, &mut copy).then_some(copy)
     }
 
     /// As [`Self::take`], but copies to `copy`, and returns `false` if the consumer has not filled
     /// the element. Only the words in use are copied; `copy` keeps its others.
-    pub(crate) fn take_into(&self, index: u32, copy: &mut T) -> bool {
+    pub(crate) fn take_into(&self, index: u32, copy: &mut Wqe<T>) -> bool {
         // Acquire, in `is_valid`: the rest of the element was written before its flags.
         if !self.is_valid(index) {
             return false;
         }
-        self.0.load_words(index, copy, 0..T::HEAD);
-        self.0.load_words(index, copy, T::HEAD..copy.used());
+        self.0.load_into(index, copy);
         // Release: the copy is complete before the element is free.
         self.flags(index).store_release(0);
         // Orders this store before the read of the next element's flags. The library rings the
@@ -93,11 +85,10 @@ impl<T: WorkElement> WorkRing<T> {
     }
 
     /// Fills element `index` for a kernel consumer. Returns `false` if the element is not free.
-    pub(crate) fn put(&self, index: u32, value: &T) -> bool {
-        if self.flags(index).load_acquire() != 0 {
+    pub(crate) fn put(&self, index: u32, wqe: &Wqe<T>) -> bool {
+        if self.flags(index).load_acquire() != 0 || self.0.store(index, wqe).is_err() {
             return false;
         }
-        self.0.store(index, value);
         self.flags(index).store_release(wqe_flags::VALID);
         true
     }
@@ -206,6 +197,10 @@ impl CompletionRing {
 mod tests {
     use super::*;
 
+    fn request(id: u64) -> Wqe<Sqe> {
+        Wqe::new(element(id, 0, 1))
+    }
+
     fn element(id: u64, flags: u16, num_sge: u8) -> Sqe {
         let mut sqe = Sqe {
             id,
@@ -224,9 +219,9 @@ mod tests {
         let ring = WorkRing::<Sqe>::new(4, Consumer::Kernel)?;
         for index in [0, 1, 3, 4, 7, u32::MAX, 0] {
             assert!(ring.take(index).is_none());
-            assert!(ring.put(index, &element(index.into(), 0, 1)));
+            assert!(ring.put(index, &request(index.into())));
             // The element is not free, also for the index of the next round.
-            assert!(!ring.put(index.wrapping_add(4), &element(9, 0, 1)));
+            assert!(!ring.put(index.wrapping_add(4), &request(9)));
             assert!(ring.is_valid(index));
             assert!(ring
                 .take(index)
@@ -241,7 +236,7 @@ mod tests {
     /// beyond the element.
     #[test]
     fn hostile_lengths_stay_in_the_element() -> Result {
-        let ring = WorkRing::<Sqe>::new(2, Consumer::Kernel)?;
+        let ring = WorkRing::<Sqe>::new(2, Consumer::Process)?;
         for (flags, num_sge, used) in [
             (0, 0, 0),
             (0, 2, 2),
@@ -252,9 +247,10 @@ mod tests {
             (wqe_flags::INLINE, u8::MAX, 6),
         ] {
             // As a process does it: the flags last.
-            ring.0.store(0, &element(1, flags, num_sge));
+            ring.0
+                .store(0, &Wqe::of_numbers(element(1, flags, num_sge)))?;
             ring.flags(0).store_release(flags | wqe_flags::VALID);
-            let mut copy = Sqe::default();
+            let mut copy = Wqe::new(Sqe::default());
             assert!(ring.take_into(0, &mut copy));
             let copied = copy.sge.iter().filter(|sge| sge.addr != 0).count();
             assert_eq!(copied, used);

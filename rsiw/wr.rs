@@ -7,10 +7,11 @@
 //! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, MAX_INLINE, MAX_SGE},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, MAX_INLINE},
     mem::{Access, MemError, Region},
 };
 use kernel::{prelude::*, sync::Arc};
+use rdma::{LocalSge, Wqe};
 use zerocopy::IntoBytes;
 
 /// The operation of a send work request.
@@ -62,7 +63,7 @@ pub(crate) struct Registration {
 /// It is kept in the form in which a process writes it, so that it is copied out of the ring once
 /// and checked in place.
 pub(crate) struct SendWr {
-    sqe: Sqe,
+    sqe: Wqe<Sqe>,
     pub(crate) op: SendOp,
     pub(crate) signalled: bool,
     pub(crate) solicited: bool,
@@ -86,13 +87,13 @@ impl SendWr {
     /// Makes a request without payload.
     pub(crate) fn new(id: u64, op: SendOp, rkey: u32, raddr: u64) -> Self {
         Self {
-            sqe: Sqe {
+            sqe: Wqe::new(Sqe {
                 id,
                 rkey,
                 raddr,
                 opcode: op.code(),
                 ..Default::default()
-            },
+            }),
             op,
             signalled: false,
             solicited: false,
@@ -125,7 +126,7 @@ impl SendWr {
     }
 
     /// The room for the copy of an element that a process wrote. [`Self::check`] must follow.
-    pub(crate) fn element(&mut self) -> &mut Sqe {
+    pub(crate) fn element(&mut self) -> &mut Wqe<Sqe> {
         &mut self.sqe
     }
 
@@ -184,10 +185,7 @@ impl SendWr {
     pub(crate) fn set_sges<'a>(&mut self, sges: &'a [rdma::Sge]) -> Result<&'a [rdma::Sge]> {
         self.num_sge = u8::try_from(sges.len()).map_err(|_| EINVAL)?;
         self.len = total(sges.iter().map(rdma::Sge::length)).ok_or(EINVAL)?;
-        for (place, s) in self.sqe.sge.iter_mut().zip(sges) {
-            *place = s.into();
-        }
-        Ok(sges.get(MAX_SGE..).unwrap_or_default())
+        Ok(self.sqe.set_sges(sges))
     }
 
     /// Appends `data` to the request's inline payload.
@@ -198,7 +196,7 @@ impl SendWr {
     pub(crate) fn push_inline(&mut self, data: &[u8]) -> Result {
         let at = self.len as usize;
         let end = at.checked_add(data.len()).ok_or(EINVAL)?;
-        self.sqe.sge[1..]
+        self.sqe.as_numbers().sge[1..]
             .as_mut_bytes()
             .get_mut(at..end)
             .ok_or(EINVAL)?
@@ -210,9 +208,9 @@ impl SendWr {
     }
 
     /// The elements of the gather or scatter list that have room here; none for an inline request.
-    pub(crate) fn sges(&self) -> &[Sge] {
+    pub(crate) fn sges(&self) -> impl Iterator<Item = LocalSge> + '_ {
         let n = if self.inline { 0 } else { self.num_sge };
-        self.sqe.sge.get(..n.into()).unwrap_or(&self.sqe.sge)
+        self.sqe.sges(n)
     }
 
     /// The number of elements that have no room here.
@@ -286,6 +284,7 @@ impl Completion {
 #[kunit_tests(rsiw_wr)]
 mod tests {
     use super::*;
+    use crate::abi::MAX_SGE;
 
     /// Checks an element as a process writes it, with `num_sge` elements of `length` octets.
     fn checked(
@@ -296,7 +295,7 @@ mod tests {
         max_sge: u32,
     ) -> Result<SendWr, Status> {
         let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
-        let sqe = wr.element();
+        let sqe = wr.element().as_numbers();
         (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
         for sge in &mut sqe.sge {
             sge.length = length;
@@ -326,9 +325,8 @@ mod tests {
     #[test]
     fn lists_are_bounded() {
         let most = MAX_SGE as u8;
-        assert!(
-            checked(opcode::SEND, 0, 0, 10, 6).is_ok_and(|wr| wr.len == 0 && wr.sges().is_empty())
-        );
+        assert!(checked(opcode::SEND, 0, 0, 10, 6)
+            .is_ok_and(|wr| wr.len == 0 && wr.sges().next().is_none()));
         assert!(checked(opcode::SEND, 0, most, 10, 6).is_ok_and(|wr| wr.len == 60));
         assert!(refused(checked(opcode::SEND, 0, 3, 10, 2), Status::QpOp));
         assert!(refused(
@@ -365,7 +363,7 @@ mod tests {
         for num_sge in [0, 1, u8::MAX] {
             let wr = checked(opcode::SEND, inline, num_sge, MAX_INLINE, 1);
             assert!(wr.is_ok_and(|wr| {
-                wr.inline_data().len() == MAX_INLINE as usize && wr.sges().is_empty()
+                wr.inline_data().len() == MAX_INLINE as usize && wr.sges().next().is_none()
             }));
         }
         assert!(refused(

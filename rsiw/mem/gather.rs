@@ -4,31 +4,22 @@
 
 use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{
-    abi::{sges_beyond, Sge, MAX_INLINE, MAX_SGE},
+    abi::{sges_beyond, MAX_INLINE, MAX_SGE},
     pd::PdId,
 };
 use kernel::prelude::*;
-use rdma::Reader;
+use rdma::{LocalSge, Reader};
 
 struct Piece {
     resolved: Option<ResolvedMr>,
-    addr: u64,
-    len: u32,
+    sge: LocalSge,
 }
 
 impl Piece {
     const NONE: Self = Self {
         resolved: None,
-        addr: 0,
-        len: 0,
+        sge: LocalSge::NONE,
     };
-}
-
-/// Whether `next` continues `sge`, so that both can be one piece.
-fn follows(sge: &Sge, next: &Sge) -> bool {
-    next.lkey == sge.lkey
-        && sge.addr.checked_add(sge.length.into()) == Some(next.addr)
-        && sge.length.checked_add(next.length).is_some()
 }
 
 /// A position in a payload: piece and offset.
@@ -96,27 +87,28 @@ impl Gather {
     /// element. The key of an element without bytes is not checked. Elements that continue each
     /// other, as the pages of a list often do, become one piece: that is one look-up and one copy.
     /// Context: any.
-    pub(crate) fn set_sges<'a>(
+    pub(crate) fn set_sges(
         &mut self,
         regions: &Regions,
         pd: PdId,
-        sges: impl Iterator<Item = &'a Sge>,
+        sges: impl Iterator<Item = LocalSge>,
     ) -> Result<(), MemError> {
         self.clear();
-        let mut named = sges.filter(|s| s.length != 0).copied().peekable();
+        let mut named = sges.filter(|sge| sge.length() != 0).peekable();
         let joined = core::iter::from_fn(|| {
             let mut sge = named.next()?;
-            while let Some(next) = named.next_if(|next| follows(&sge, next)) {
-                sge.length += next.length;
+            while let Some(both) = named.peek().and_then(|next| sge.join(next)) {
+                sge = both;
+                named.next();
             }
             Some(sge)
         });
         let pieces = Iterator::chain(self.pieces.iter_mut(), &mut self.more);
         for (piece, sge) in pieces.zip(joined) {
             self.count += 1;
-            let range = (sge.addr, sge.length);
-            regions.resolve_cached(&mut piece.resolved, sge.lkey, pd, range, Access::LOCAL_READ)?;
-            (piece.addr, piece.len) = range;
+            let (cached, range) = (&mut piece.resolved, (sge.addr(), sge.length()));
+            regions.resolve_cached(cached, sge.lkey(), pd, range, Access::LOCAL_READ)?;
+            piece.sge = sge;
         }
         Ok(())
     }
@@ -127,8 +119,8 @@ impl Gather {
         self.count = 1;
         self.pieces[0] = Piece {
             resolved,
-            addr,
-            len,
+            // The key is in `resolved`. These are numbers of the peer.
+            sge: LocalSge::new(addr, len, 0),
         };
     }
 
@@ -156,7 +148,7 @@ impl Gather {
         let Some((piece, resolved)) = piece.and_then(|p| Some((p, p.resolved.as_ref()?))) else {
             return Ok(None);
         };
-        let left = piece.len.saturating_sub(self.offset) as usize;
+        let left = piece.sge.length().saturating_sub(self.offset) as usize;
         if len > left {
             return Ok(None);
         }
@@ -164,8 +156,7 @@ impl Gather {
             true => Position(self.at + 1, 0),
             false => Position(self.at, self.offset + len as u32),
         };
-        let addr = piece.addr.wrapping_add(u64::from(self.offset));
-        let reader = resolved.reader(access, addr, len)?;
+        let reader = resolved.reader(access, &piece.sge, self.offset, len)?;
         Ok(reader.map(|reader| (reader, end)))
     }
 
@@ -203,12 +194,10 @@ impl Gather {
         while !dst.is_empty() {
             let piece = self.piece().ok_or(MemError::Bounds)?;
             let resolved = piece.resolved.as_ref().ok_or(MemError::Bounds)?;
-            let len = piece.len;
+            let len = piece.sge.length();
             let n = dst.len().min((len - self.offset) as usize);
             let (head, tail) = dst.split_at_mut(n);
-            // `set_sges` and the answer to a Read have checked that the sum does not wrap.
-            let addr = piece.addr.wrapping_add(u64::from(self.offset));
-            resolved.read(access, addr, head)?;
+            resolved.read(access, &piece.sge, self.offset, head)?;
             dst = tail;
             self.offset += n as u32;
             if self.offset == len {

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::rx::Refusal;
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
-use rdma::{KernelMemory, Memory, MrType, PageList, Reader, SgMap, Umem};
+use rdma::{AllMemory, LocalDmaKey, Memory, MrType, PageList, Reader, SgMap, Umem};
 
 /// Set in `state` while the STag may be used. The low bits are the access rights.
 pub(super) const VALID: u32 = 1 << 31;
@@ -28,9 +28,11 @@ pub(crate) enum Store {
     /// Pinned pages of a process, or a dma-buf: `len` bytes, of which the STag addresses the first
     /// by `iova`.
     User { umem: Umem, iova: u64, len: u64 },
-    /// All kernel memory: the device's local DMA key, or a DMA region that a kernel consumer asked
-    /// for.
-    Dma(KernelMemory),
+    /// All kernel memory: a DMA region that a kernel consumer asked for.
+    Dma(AllMemory),
+    /// What kernel consumers name by the device's local DMA key: the memory of their requests'
+    /// elements. The region itself has no bytes.
+    Local(LocalDmaKey),
     /// A page list that a kernel consumer maps and registers by work request.
     Fast(Pin<KBox<FastStore>>),
 }
@@ -263,18 +265,18 @@ impl Region {
     pub(crate) fn fixed(&self) -> Option<(u64, u64)> {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
-            Store::Dma(_) => Some((0, u64::MAX)),
+            Store::Dma(_) | Store::Local(_) => Some((0, u64::MAX)),
             Store::Fast(_) => None,
         }
     }
 
-    /// The memory, if this is the region of the device's local DMA key.
-    pub(super) fn local(&self) -> Option<KernelMemory> {
+    /// The device's local DMA key, if this is its region.
+    pub(super) fn local(&self) -> Option<LocalDmaKey> {
         if self.pd != PdId::KERNEL {
             return None;
         }
         match &*self.store.try_access()? {
-            Store::Dma(memory) => Some(*memory),
+            Store::Local(key) => Some(*key),
             _ => None,
         }
     }
@@ -309,10 +311,8 @@ impl Region {
                 self.valid(key, need)?;
                 umem.read(store.bound(addr, len)?, dst)
             }
-            Store::Dma(mem) => {
-                self.valid(key, need)?;
-                mem.read(addr, dst)
-            }
+            Store::Dma(memory) => return self.read_from(memory, (key, need), addr, dst),
+            Store::Local(_) => Err(EFAULT),
             Store::Fast(fast) => {
                 let mut addr = addr;
                 for dst in dst.chunks_mut(FAST_PIECE) {
@@ -326,6 +326,19 @@ impl Region {
             }
         }
         .map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::read`], of the region's `memory`.
+    #[inline]
+    pub(super) fn read_from(
+        &self,
+        memory: &impl Memory,
+        (key, need): (u32, Access),
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
+        self.valid(key, need)?;
+        memory.read(offset, dst).map_err(|_| MemError::Bounds)
     }
 
     /// A reader of `len` bytes at `addr` of `store`, the region's, with the checks of
@@ -345,6 +358,7 @@ impl Region {
                 self.reader_of(umem, rights, offset, len).map(Some)
             }
             Store::Dma(memory) => self.reader_of(memory, rights, addr, len).map(Some),
+            Store::Local(_) => Err(MemError::Bounds),
             Store::Fast(_) => Ok(None),
         }
     }
@@ -379,10 +393,8 @@ impl Region {
                 self.valid(key, need)?;
                 umem.write(store.bound(addr, len)?, src, ends)
             }
-            Store::Dma(mem) => {
-                self.valid(key, need)?;
-                mem.write(addr, src, ends)
-            }
+            Store::Dma(memory) => return self.write_to(memory, (key, need), addr, src, ends),
+            Store::Local(_) => Err(EFAULT),
             Store::Fast(fast) => {
                 let (mut addr, mut left) = (addr, src.len());
                 for src in src.chunks(FAST_PIECE) {
@@ -400,6 +412,22 @@ impl Region {
             }
         }
         .map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::write`], to the region's `memory`.
+    #[inline]
+    pub(super) fn write_to(
+        &self,
+        memory: &impl Memory,
+        (key, need): (u32, Access),
+        offset: u64,
+        src: &[u8],
+        ends: bool,
+    ) -> Result<(), MemError> {
+        self.valid(key, need)?;
+        memory
+            .write(offset, src, ends)
+            .map_err(|_| MemError::Bounds)
     }
 
     /// Replaces the page list of a fast registration. The consumer promises that the STag is
@@ -433,7 +461,9 @@ impl Store {
             Store::User {
                 iova, len: size, ..
             } => offset_in(*iova, *size, addr, len),
-            Store::Dma(_) => addr.checked_add(len).map(|_| addr).ok_or(MemError::Wrap),
+            Store::Dma(_) | Store::Local(_) => {
+                addr.checked_add(len).map(|_| addr).ok_or(MemError::Wrap)
+            }
             Store::Fast(fast) => {
                 let (iova, size) = (&fast.iova, &fast.len);
                 let (iova, size) = (iova.load(Ordering::Relaxed), size.load(Ordering::Relaxed));

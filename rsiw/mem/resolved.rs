@@ -9,7 +9,7 @@ use super::{
 use crate::pd::PdId;
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
-use rdma::{KernelMemory, Reader};
+use rdma::{KernelMemory, LocalDmaKey, LocalSge, Reader};
 
 /// The result of resolving a key: a region, checked for that key and the right `need`. Each copy
 /// checks both again, and so does a reader when it is made.
@@ -20,9 +20,10 @@ pub(crate) struct ResolvedMr {
     need: Access,
     /// First address and length, if they never change.
     fixed: Option<(u64, u64)>,
-    /// The memory of the device's local DMA key, which lasts as long as the device. So accesses are
-    /// not counted: all kernel consumers would count them in one place.
-    local: Option<KernelMemory>,
+    /// The device's local DMA key, if the key is that one. By it an element of a kernel consumer's
+    /// request has its own memory. Accesses to that are not counted, as the region lasts as long as
+    /// the device: all kernel consumers would count them in one place.
+    local: Option<LocalDmaKey>,
 }
 
 impl ResolvedMr {
@@ -95,40 +96,63 @@ impl ResolvedMr {
         self.region.is_fast()
     }
 
-    /// Copies `dst.len()` bytes at `addr` out of the region. Context: any.
+    /// Copies `dst.len()` bytes at `offset` of `sge`, for whose key this was resolved, out of the
+    /// region. Context: any.
     #[inline]
     pub(crate) fn read(
         &self,
         access: &mut HeldAccess,
-        addr: u64,
+        sge: &LocalSge,
+        offset: u32,
         dst: &mut [u8],
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
         match self.local {
-            Some(memory) => region.read(&Store::Dma(memory), rights, addr, dst),
-            None => access.with(region, |store| region.read(store, rights, addr, dst)),
+            Some(key) => region.read_from(memory(key, sge)?, rights, offset.into(), dst),
+            None => access.with(region, |store| {
+                region.read(store, rights, address(sge, offset), dst)
+            }),
         }
     }
 
-    /// A reader of the `len` bytes at `addr`, whose key and right are checked now, once for all of
-    /// them; `access` is kept until it [ends](HeldAccess::end). `None` for a fast registration.
-    /// Context: any.
+    /// A reader of the `len` bytes at `offset` of `sge`, as [`Self::read`], whose key and right are
+    /// checked now, once for all of them; `access` is kept until it [ends](HeldAccess::end). `None`
+    /// for a fast registration. Context: any.
     #[inline]
     pub(crate) fn reader<'a>(
         &'a self,
         access: &'a mut HeldAccess,
-        addr: u64,
+        sge: &'a LocalSge,
+        offset: u32,
         len: usize,
     ) -> Result<Option<Reader<'a>>, MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
-        match &self.local {
-            Some(memory) => region.reader_of(memory, rights, addr, len).map(Some),
-            None => region.reader(access.of(region)?, rights, addr, len),
+        match self.local {
+            Some(key) => region
+                .reader_of(memory(key, sge)?, rights, offset.into(), len)
+                .map(Some),
+            None => region.reader(access.of(region)?, rights, address(sge, offset), len),
         }
     }
 
-    /// Copies `src` to `addr` of the region. If `ends`, the last word is seen only after all that
-    /// this thread has written before. Context: any.
+    /// Copies `src` to `offset` of `sge`, as [`Self::read`]. Context: any.
+    #[inline]
+    pub(crate) fn write_sge(
+        &self,
+        access: &mut HeldAccess,
+        sge: &LocalSge,
+        offset: u32,
+        src: &[u8],
+    ) -> Result<(), MemError> {
+        let (region, rights) = (&self.region, (self.key, self.need));
+        match self.local {
+            Some(key) => region.write_to(memory(key, sge)?, rights, offset.into(), src, false),
+            None => self.write(access, address(sge, offset), src, false),
+        }
+    }
+
+    /// Copies `src` to `addr` of the region, which a peer has named. If `ends`, the last word is
+    /// seen only after all that this thread has written before. Context: any.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -138,16 +162,26 @@ impl ResolvedMr {
         ends: bool,
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
-        match self.local {
-            Some(memory) => region.write(&Store::Dma(memory), rights, addr, src, ends),
-            None => access.with(region, |store| region.write(store, rights, addr, src, ends)),
-        }
+        access.with(region, |store| region.write(store, rights, addr, src, ends))
     }
 
     /// Takes the STag out of use, unless the region has another one by now. Context: any.
     pub(crate) fn invalidate(&self) {
         self.region.invalidate(self.key);
     }
+}
+
+/// The memory of `sge`, under the local DMA key.
+#[inline]
+fn memory(key: LocalDmaKey, sge: &LocalSge) -> Result<&KernelMemory, MemError> {
+    sge.memory(key).ok_or(MemError::Domain)
+}
+
+/// The address at `offset` of `sge`. It does not wrap: the bounds of `sge` were checked when its
+/// key was resolved.
+#[inline]
+fn address(sge: &LocalSge, offset: u32) -> u64 {
+    sge.addr().wrapping_add(offset.into())
 }
 
 /// The access to a region's bytes that copies share which follow each other.

@@ -8,13 +8,14 @@
 
 use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{
-    abi::{Rqe, Sge, MAX_SGE},
+    abi::{Rqe, MAX_SGE},
     pd::PdId,
 };
+use rdma::{LocalSge, Wqe};
 
 /// One buffer of a receive request.
 struct Piece {
-    sge: Sge,
+    sge: LocalSge,
     /// Offset of the buffer's first byte in the message.
     start: u32,
     /// The region of the key, resolved for this message or an earlier one.
@@ -49,20 +50,17 @@ impl Scatter {
     /// Takes the buffers that `rqe` names, which is a private copy. Returns `false`, and has no
     /// buffers, if `rqe` has more than `max_sge` elements, or more bytes than a message can have.
     /// Keys are not looked up yet.
-    pub(crate) fn set_receive(&mut self, rqe: &Rqe, max_sge: u32) -> bool {
+    pub(crate) fn set_receive(&mut self, rqe: &Wqe<Rqe>, max_sge: u32) -> bool {
         (self.count, self.len, self.at) = (0, 0, 0);
-        if u32::from(rqe.num_sge) > max_sge {
+        if u32::from(rqe.num_sge) > max_sge.min(MAX_SGE as u32) {
             return false;
         }
-        let Some(sges) = rqe.sge.get(..usize::from(rqe.num_sge)) else {
-            return false;
-        };
         let (mut count, mut len) = (0, 0u32);
-        let named = sges.iter().filter(|s| s.length != 0);
+        let named = rqe.sges(rqe.num_sge).filter(|sge| sge.length() != 0);
         for (piece, sge) in self.pieces.iter_mut().zip(named) {
-            (piece.sge, piece.start, piece.checked) = (*sge, len, false);
+            (piece.sge, piece.start, piece.checked) = (sge, len, false);
             count += 1;
-            len = match len.checked_add(sge.length) {
+            len = match len.checked_add(sge.length()) {
                 Some(len) => len,
                 None => return false,
             };
@@ -93,11 +91,10 @@ impl Scatter {
         while !data.is_empty() {
             let piece = self.seek(offset)?;
             let inside = offset - piece.start;
-            let n = data.len().min((piece.sge.length - inside) as usize);
+            let n = data.len().min((piece.sge.length() - inside) as usize);
             let (head, tail) = data.split_at(n);
-            let addr = piece.sge.addr.wrapping_add(u64::from(inside));
-            let resolved = piece.resolved(regions, pd)?;
-            resolved.write(access, addr, head, false)?;
+            let (resolved, sge) = piece.resolved(regions, pd)?;
+            resolved.write_sge(access, sge, inside, head)?;
             data = tail;
             offset += n as u32;
         }
@@ -107,7 +104,7 @@ impl Scatter {
     /// The piece that holds `offset`.
     fn seek(&mut self, offset: u32) -> Result<&mut Piece, MemError> {
         let pieces = self.pieces.get_mut(..self.count).ok_or(MemError::Bounds)?;
-        let holds = |p: &Piece| offset >= p.start && offset - p.start < p.sge.length;
+        let holds = |p: &Piece| offset >= p.start && offset - p.start < p.sge.length();
         if !pieces.get(self.at).is_some_and(holds) {
             self.at = pieces.iter().position(holds).ok_or(MemError::Bounds)?;
         }
@@ -117,23 +114,25 @@ impl Scatter {
 
 impl Piece {
     const NONE: Self = Self {
-        sge: Sge {
-            addr: 0,
-            length: 0,
-            lkey: 0,
-        },
+        sge: LocalSge::NONE,
         start: 0,
         resolved: None,
         checked: false,
     };
 
-    fn resolved(&mut self, regions: &Regions, pd: PdId) -> Result<&ResolvedMr, MemError> {
-        let Sge { addr, length, lkey } = self.sge;
+    /// The region of the buffer's key, and the buffer.
+    fn resolved(
+        &mut self,
+        regions: &Regions,
+        pd: PdId,
+    ) -> Result<(&ResolvedMr, &LocalSge), MemError> {
         if !self.checked {
-            let range = (addr, length);
-            regions.resolve_cached(&mut self.resolved, lkey, pd, range, Access::LOCAL_WRITE)?;
+            let (sge, cached) = (&self.sge, &mut self.resolved);
+            let range = (sge.addr(), sge.length());
+            regions.resolve_cached(cached, sge.lkey(), pd, range, Access::LOCAL_WRITE)?;
             self.checked = true;
         }
-        self.resolved.as_ref().ok_or(MemError::Invalid)
+        let resolved = self.resolved.as_ref().ok_or(MemError::Invalid)?;
+        Ok((resolved, &self.sge))
     }
 }

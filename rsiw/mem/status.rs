@@ -31,7 +31,7 @@ impl Region {
         let (kind, pages) = match self.store().try_access().as_deref() {
             Some(Store::User { umem, .. }) if umem.address().is_none() => (c"dma-buf", 0),
             Some(Store::User { umem, .. }) => (c"process", umem.pages()),
-            Some(Store::Dma(_)) => (c"all", 0),
+            Some(Store::Dma(_) | Store::Local(_)) => (c"all", 0),
             Some(Store::Fast(_)) => (c"fast", 0),
             None => (c"ended", 0),
         };

@@ -7,9 +7,10 @@
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
-use iwarp::{Msn, ReadRequest};
+use iwarp::{Msn, ReadRequest, Stag};
 use kernel::{alloc::Flags, prelude::*};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
+use rdma::LocalSge;
 
 /// The longest Read of the peer, in bytes, that the receive callback answers. A longer one is left
 /// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
@@ -22,14 +23,19 @@ pub(crate) struct OutstandingRead {
     /// The request's position in the send queue; `None` for the Read of connection setup (RFC 6581
     /// section 5), which no consumer posted.
     pub(crate) seq: Option<Seq>,
-    /// STag and address of the sink, as the Read Request named them.
-    pub(crate) stag: u32,
-    pub(crate) addr: u64,
-    pub(crate) len: u32,
-    /// The sink; `None` for a Read of zero bytes that invalidates no STag.
+    /// The sink. The Read Request names its address and [`Self::stag`].
+    pub(crate) sge: LocalSge,
+    /// The sink's region; `None` for a Read of zero bytes that invalidates no STag.
     pub(crate) sink: Option<ResolvedMr>,
     /// Whether the sink's STag is invalidated when the data have arrived.
     pub(crate) invalidate: bool,
+}
+
+impl OutstandingRead {
+    /// The STag of the sink as the Read Request names it.
+    pub(crate) fn stag(&self) -> Stag {
+        Stag(self.sge.lkey()).carried(self.sge.length())
+    }
 }
 
 /// A Read Request of the peer that rx has checked; at most IRD at a time.

@@ -8,7 +8,7 @@
 
 use super::BATCH;
 use crate::{
-    abi::{Rqe, Sge, MAX_SGE},
+    abi::Rqe,
     cq::{Notify, Out},
     pd::PdId,
     ring::{count_valid, WorkRing},
@@ -17,7 +17,7 @@ use crate::{
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq};
-use rdma::{Consumer, SrqEvent, SrqHandle};
+use rdma::{Consumer, Sge, SrqEvent, SrqHandle, Wqe};
 
 struct State {
     put: u32,
@@ -129,25 +129,18 @@ impl RecvQueue {
     /// # Errors
     ///
     /// `ENOMEM` when the queue is full, `EINVAL` when there are too many elements.
-    pub(crate) fn post(
-        &self,
-        id: u64,
-        sges: impl Iterator<Item = Sge>,
-        out: Option<Out<'_>>,
-    ) -> Result<Notify> {
-        let mut rqe = Rqe {
-            id,
-            ..Default::default()
-        };
-        let mut n = 0;
-        for sge in sges {
-            if n >= (self.max_sge as usize).min(MAX_SGE) {
-                return Err(EINVAL);
-            }
-            rqe.sge[n] = sge;
-            n += 1;
+    pub(crate) fn post(&self, id: u64, sges: &[Sge], out: Option<Out<'_>>) -> Result<Notify> {
+        if sges.len() > self.max_sge as usize {
+            return Err(EINVAL);
         }
-        rqe.num_sge = n as u8;
+        let mut rqe = Wqe::new(Rqe {
+            id,
+            num_sge: sges.len() as u8,
+            ..Default::default()
+        });
+        if !rqe.set_sges(sges).is_empty() {
+            return Err(EINVAL);
+        }
         let st = &mut *self.state.lock();
         if let (true, Some(out)) = (st.flushed, out) {
             return Ok(out.complete(Completion::recv(id, Status::Flush, 0)));
@@ -179,7 +172,7 @@ impl RecvQueue {
             let st = &mut *self.state.lock();
             let mut empty = false;
             for _ in 0..batch {
-                let mut rqe = Rqe::default();
+                let mut rqe = Wqe::new(Rqe::default());
                 if !self.take_next(&mut rqe) {
                     empty = true;
                     break;
@@ -203,7 +196,7 @@ impl RecvQueue {
     /// Moves the next receive, if one is posted, to `rqe`. Context: any.
     ///
     /// Raises the limit event of a shared queue if fewer than the limit remain.
-    pub(crate) fn take(&self, rqe: &mut Rqe) -> bool {
+    pub(crate) fn take(&self, rqe: &mut Wqe<Rqe>) -> bool {
         let Some(srq) = &self.srq else {
             return self.take_next(rqe);
         };
@@ -228,7 +221,7 @@ impl RecvQueue {
     }
 
     /// Moves the next receive to `rqe`. The caller is one that may change `get`.
-    fn take_next(&self, rqe: &mut Rqe) -> bool {
+    fn take_next(&self, rqe: &mut Wqe<Rqe>) -> bool {
         let get = self.get.load(Ordering::Relaxed);
         if !self.ring.take_into(get, rqe) {
             return false;

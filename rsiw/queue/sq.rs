@@ -33,7 +33,7 @@ mod slot;
 
 use super::{reads::OutstandingRead, BATCH};
 use crate::{
-    abi::{Sge, Sqe},
+    abi::Sqe,
     cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
@@ -43,7 +43,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
 use posted::Posted;
-use rdma::Consumer;
+use rdma::{Consumer, Sge};
 use slot::{Slot, SlotCell};
 
 /// Position of a request in the sequence of all requests of the queue; wraps.
@@ -212,7 +212,7 @@ impl SendQueue {
     /// # Errors
     ///
     /// `ENOMEM` when the queue is full.
-    pub(crate) fn post(&self, mut wr: SendWr, more: &[rdma::Sge], out: Out<'_>) -> Result<Notify> {
+    pub(crate) fn post(&self, mut wr: SendWr, more: &[Sge], out: Out<'_>) -> Result<Notify> {
         wr.signalled |= self.signal_all;
         let st = &mut *self.state.lock();
         if st.flushed {
@@ -349,7 +349,7 @@ impl SendQueue {
         let mut guard = self.state.lock();
         let st = &mut *guard;
         let read = st.reads.pop();
-        if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.len))) {
+        if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.sge.length()))) {
             let slot = self.slot(seq);
             slot.set(Slot {
                 read_pending: false,

@@ -4,8 +4,7 @@
 
 use super::{Destination, State};
 use crate::{
-    mem::{HeldAccess, MemError, ResolvedMr},
-    pd::PdId,
+    mem::{MemError, ResolvedMr},
     queue::{
         reads::{InboundRead, SHORT_READ},
         sq::WakeTx,
@@ -38,9 +37,9 @@ impl Handler for QpHandler<'_> {
     fn expected_read(&mut self) -> Option<ReadExpect> {
         let read = self.queues.sq.read_head()?;
         let expect = ReadExpect {
-            stag: Stag(read.stag),
-            to: TaggedOffset(read.addr),
-            len: read.len,
+            stag: read.stag(),
+            to: TaggedOffset(read.sge.addr()),
+            len: read.sge.length(),
         };
         self.st.read = Some(read);
         Some(expect)
@@ -90,16 +89,17 @@ impl Handler for QpHandler<'_> {
                     .map_err(MemError::refusal)?;
                 *addr = next;
             }
-            Destination::Read { addr } => {
+            Destination::Read { offset } => {
                 let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
                 let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
-                if let Err(e) = resolved.write(&mut self.st.access, *addr, data, false) {
+                let access = &mut self.st.access;
+                if let Err(e) = resolved.write_sge(access, &read.sge, *offset, data) {
                     // The consumer has taken away the sink of its own Read; the peer is not to
                     // blame.
                     queues.note_failure(read.seq, e.into());
                     return Err(Refusal::Local);
                 }
-                *addr = addr.wrapping_add(data.len() as u64);
+                *offset = offset.wrapping_add(data.len() as u32);
             }
             Destination::None => return Err(Refusal::Local),
         }
@@ -126,16 +126,26 @@ impl Handler for QpHandler<'_> {
             Destination::Write { addr, end: None } => {
                 let resolved = write.as_ref().filter(|mr| mr.is_for(*write_needs));
                 let (key, at) = (resolved.map_or(0, ResolvedMr::key), *addr);
-                let placed = place_whole(resolved, access, pd, addr, data);
-                (Opcode::Write, key, at, placed)
-            }
-            Destination::Read { addr } => {
-                let Some(read) = read.as_ref() else {
+                let Some(resolved) = resolved.filter(|mr| mr.writes_whole(pd, at, len)) else {
                     return false;
                 };
-                let offset = addr.wrapping_sub(read.addr);
-                let placed = place_whole(read.sink.as_ref(), access, pd, addr, data);
-                (Opcode::ReadResponse, 0, offset, placed)
+                *addr = at.wrapping_add(len.into());
+                let placed = resolved.write(access, at, data, false).is_ok();
+                (Opcode::Write, key, at, placed)
+            }
+            Destination::Read { offset } => {
+                let Some((sge, sink)) =
+                    read.as_ref().and_then(|r| Some((&r.sge, r.sink.as_ref()?)))
+                else {
+                    return false;
+                };
+                let at = *offset;
+                if !sink.writes_whole(pd, sge.addr().wrapping_add(at.into()), len) {
+                    return false;
+                }
+                *offset = at.wrapping_add(len);
+                let placed = sink.write_sge(access, sge, at, data).is_ok();
+                (Opcode::ReadResponse, 0, at.into(), placed)
             }
             Destination::Recv { offset } => {
                 let (at, scatter) = (*offset, &mut recv.scatter);
@@ -218,26 +228,6 @@ impl Handler for QpHandler<'_> {
     }
 }
 
-/// Places all of `data` at `addr` of a region, behind which `addr` is then. Returns false if it
-/// cannot.
-#[inline]
-fn place_whole(
-    resolved: Option<&ResolvedMr>,
-    access: &mut HeldAccess,
-    pd: PdId,
-    addr: &mut u64,
-    data: &[u8],
-) -> bool {
-    let at = *addr;
-    // CAST: A segment is no longer than `MAX_ULPDU`.
-    let whole = |mr: &&ResolvedMr| mr.writes_whole(pd, at, data.len() as u32);
-    let Some(resolved) = resolved.filter(whole) else {
-        return false;
-    };
-    *addr = at.wrapping_add(data.len() as u64);
-    resolved.write(access, at, data, false).is_ok()
-}
-
 impl QpHandler<'_> {
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
@@ -308,14 +298,14 @@ impl QpHandler<'_> {
     fn begin_read_response(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         let read = self.st.read.as_ref().ok_or(Refusal::Local)?;
         let resolved = read.sink.as_ref().ok_or(Refusal::Local)?;
-        let addr = read.addr.wrapping_add(u64::from(offset));
+        let addr = read.sge.addr().wrapping_add(u64::from(offset));
         // The Read's key was checked when tx took the request. If it is not valid any more, the
         // consumer has broken the rule, not the peer.
         if let Err(e) = resolved.check(self.queues.pd.id(), addr, p.len) {
             self.queues.note_failure(read.seq, e.into());
             return Err(Refusal::Local);
         }
-        self.st.destination = Destination::Read { addr };
+        self.st.destination = Destination::Read { offset };
         Ok(())
     }
 

@@ -28,13 +28,14 @@ use iwarp::{
 };
 use kernel::prelude::*;
 use late::Late;
+use rdma::Wqe;
 
 /// The receive that the Send under way fills. A queue pair has one of these, which is used for one
 /// receive after the other in place.
 struct Receiving {
     /// There is a receive under way.
     active: bool,
-    rqe: Rqe,
+    rqe: Wqe<Rqe>,
     scatter: Scatter,
     /// The status that the receive completes with if the Send never ends.
     status: Status,
@@ -59,9 +60,9 @@ enum Destination {
         /// The end of the message, if this is its last segment.
         end: Option<u64>,
     },
-    /// To the sink of the Read whose response is under way.
+    /// To this offset of the sink of the Read whose response is under way.
     Read {
-        addr: u64,
+        offset: u32,
     },
 }
 
@@ -176,7 +177,7 @@ impl Rx {
             state: State {
                 recv: Receiving {
                     active: false,
-                    rqe: Rqe::default(),
+                    rqe: Wqe::new(Rqe::default()),
                     scatter: Scatter::empty(),
                     status: Status::Flush,
                 },

@@ -17,6 +17,7 @@ use iwarp::{
     Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate,
 };
 use kernel::prelude::*;
+use rdma::LocalSge;
 use trace::Stall;
 
 /// The message under way. A queue pair has one of these, which is used for one message after the
@@ -231,7 +232,7 @@ impl Tx {
         if wr.inline {
             gather.set_inline(wr.inline_data());
         } else {
-            let sges = Iterator::chain(wr.sges().iter(), &self.rest);
+            let sges = Iterator::chain(wr.sges(), self.rest.iter().map(LocalSge::from));
             gather
                 .set_sges(&queues.dev.regions, queues.pd.id(), sges)
                 .map_err(fail)?;
@@ -245,17 +246,17 @@ impl Tx {
         if !queues.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
-        let sge = wr.sges().first().copied().unwrap_or_default();
+        let sge = wr.sges().next().unwrap_or(LocalSge::NONE);
         let invalidate = wr.op == SendOp::ReadLocalInv;
         let fail = |e| Failed::memory(Some(seq), e);
-        let sink = match sge.length {
+        let sink = match sge.length() {
             0 if !invalidate => None,
             len => {
-                let (cached, range) = (&mut self.sink, (sge.addr, len));
+                let (cached, range) = (&mut self.sink, (sge.addr(), len));
                 let regions = &queues.dev.regions;
                 let resolved = regions.resolve_cached(
                     cached,
-                    sge.lkey,
+                    sge.lkey(),
                     queues.pd.id(),
                     range,
                     Access::LOCAL_WRITE,
@@ -271,14 +272,12 @@ impl Tx {
         };
         let read = OutstandingRead {
             seq: Some(seq),
-            stag: Stag(sge.lkey).carried(sge.length).0,
-            addr: sge.addr,
-            len: sge.length,
+            sge,
             sink,
             invalidate,
         };
         self.ops.reads += 1;
-        let source = Stag(wr.rkey()).carried(sge.length);
+        let source = Stag(wr.rkey()).carried(sge.length());
         let src = (source, TaggedOffset(wr.raddr()));
         self.request_read(queues, read, src)
             .map_err(|()| Failed::new(Some(seq), Status::General))
@@ -292,9 +291,9 @@ impl Tx {
         (src_stag, src_to): (Stag, TaggedOffset),
     ) -> Result<(), ()> {
         let req = ReadRequest {
-            sink_stag: Stag(read.stag),
-            sink_to: TaggedOffset(read.addr),
-            len: read.len,
+            sink_stag: read.stag(),
+            sink_to: TaggedOffset(read.sge.addr()),
+            len: read.sge.length(),
             src_stag,
             src_to,
         };
@@ -325,9 +324,7 @@ impl Tx {
             iwarp::mpa::Rtr::Read => {
                 let read = OutstandingRead {
                     seq: None,
-                    stag: stag.0,
-                    addr: 0,
-                    len: 0,
+                    sge: LocalSge::NONE,
                     sink: None,
                     invalidate: false,
                 };

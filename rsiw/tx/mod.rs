@@ -29,7 +29,7 @@ mod batch;
 mod message;
 
 use crate::{
-    abi::{sges_beyond, Sge},
+    abi::sges_beyond,
     counters::Traffic,
     cq::Notify,
     mem::{MemError, ResolvedMr},
@@ -148,7 +148,7 @@ pub(crate) struct Tx {
     wr: SendWr,
     /// The scatter/gather elements that `wr` has no room for. Its capacity suffices for the longest
     /// list.
-    rest: KVec<Sge>,
+    rest: KVec<rdma::Sge>,
     /// The region that the last RDMA Read of this end may write to.
     sink: Option<ResolvedMr>,
     /// The request in `wr`, if it waits for RDMA Reads before it.

@@ -23,8 +23,8 @@ use crate::{
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
-    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, KernelMemory,
-    PortAttr, StatDesc,
+    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, LocalDmaKey,
+    NewLocalDmaKey, PortAttr, StatDesc,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -69,8 +69,8 @@ impl Driver for Rsiw {
         dev.data().settings.set_tls_names(value)
     }
 
-    fn local_dma_key(dev: &Arc<Rnic>, memory: KernelMemory) -> Result<u32> {
-        mr::local_dma_key(&dev.dev, memory)
+    fn local_dma_key(dev: &Arc<Rnic>, new: NewLocalDmaKey) -> Result<LocalDmaKey> {
+        mr::local_dma_key(&dev.dev, new)
     }
 
     fn attach(dev: &Arc<Rnic>, handle: DeviceHandle<Self>) {

@@ -11,8 +11,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
-    Consumer, Details, DmaBufMr, KernelMemory, MrOps, MrType, NewMr, Rereg, SgMap, Udata,
-    UserMemory, UserMr,
+    AllMemory, Consumer, Details, DmaBufMr, LocalDmaKey, MrOps, MrType, NewLocalDmaKey, NewMr,
+    Rereg, SgMap, Udata, UserMemory, UserMr,
 };
 
 /// The driver's object of the RDMA core's MR.
@@ -46,7 +46,7 @@ fn publish(
 ) -> Result<NewMr<Mr>> {
     let flags = match &store {
         Store::User { .. } => Consumer::Process.flags(),
-        Store::Dma(_) | Store::Fast(_) => Consumer::Kernel.flags(),
+        Store::Dma(_) | Store::Local(_) | Store::Fast(_) => Consumer::Kernel.flags(),
     };
     let region = Arc::pin_init(Region::new(pd.id(), store), flags)?;
     // On failure the pages are released before the verb returns, not when the last reference goes.
@@ -80,13 +80,14 @@ fn publish(
 /// device. It is in no list of regions, and in no limit. It gives peers no right, though they may
 /// learn the key: as the sink of an RDMA Read it is on the wire. Context: sleeping. Errors:
 /// `ENOMEM`.
-pub(super) fn local_dma_key(dev: &Device, memory: KernelMemory) -> Result<u32> {
-    let region = Arc::pin_init(Region::new(PdId::KERNEL, Store::Dma(memory)), GFP_KERNEL)?;
+pub(super) fn local_dma_key(dev: &Device, new: NewLocalDmaKey) -> Result<LocalDmaKey> {
     let reserved = dev.regions.table().reserve_random()?;
     let stag = reserved.id() << 8 | u32::from(random_key());
+    let key = new.choose(stag);
+    let region = Arc::pin_init(Region::new(PdId::KERNEL, Store::Local(key)), GFP_KERNEL)?;
     region.enable(stag, Access::LOCAL_WRITE);
     reserved.publish(region, GFP_KERNEL)?;
-    Ok(stag)
+    Ok(key)
 }
 
 impl MrOps<Rsiw> for Mr {
@@ -142,7 +143,7 @@ impl MrOps<Rsiw> for Mr {
         dev: &rdma::Device<Rsiw>,
         pd: &Arc<Pd>,
         access: rdma::Access,
-        mem: KernelMemory,
+        mem: AllMemory,
     ) -> Result<NewMr<Mr>> {
         let access = Access::from_verbs(access)?;
         let dev = &dev.data().dev;

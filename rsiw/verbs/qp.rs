@@ -4,7 +4,7 @@
 
 use super::{recv_wait_ms, ring_size};
 use crate::{
-    abi::{CreateQpResp, Sge, MAX_INLINE, MAX_SGE},
+    abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
     device::{max, Rsiw},
     mem::Access,
     pd::Pd,
@@ -266,8 +266,7 @@ impl QpOps<Rsiw> for Qp {
         let mut notify = Default::default();
         let mut result = Ok(());
         while let Some(wr) = wrs.next() {
-            let sges = wr.sges.iter().map(Sge::from);
-            match queues.rq.post(wr.id, sges, Some(queues.recv_out())) {
+            match queues.rq.post(wr.id, wr.sges, Some(queues.recv_out())) {
                 Ok(n) => notify |= n,
                 Err(e) => {
                     result = Err(e);

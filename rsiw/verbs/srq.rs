@@ -4,7 +4,7 @@
 
 use super::{recv_wait_ms, ring_size};
 use crate::{
-    abi::{CreateSrqResp, Sge, MAX_SGE},
+    abi::{CreateSrqResp, MAX_SGE},
     device::{max, Rsiw},
     limit::Held,
     pd::Pd,
@@ -93,7 +93,7 @@ impl SrqOps<Rsiw> for Srq {
     /// if the queue is full, `EINVAL` for too many elements.
     fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
         while let Some(wr) = wrs.next() {
-            let _ = self.rq.post(wr.id, wr.sges.iter().map(Sge::from), None)?;
+            let _ = self.rq.post(wr.id, wr.sges, None)?;
         }
         Ok(())
     }

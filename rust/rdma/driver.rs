@@ -22,6 +22,7 @@ use crate::{
     details::Details,
     device::{Device, DeviceHandle},
     iwcm::{CmId, ConnParam, ConsumerId},
+    local::{AllMemory, LocalDmaKey, NewLocalDmaKey},
     object::{
         cq::NewCq,
         mr::{DmaBufMr, NewMr, Rereg, UserMr},
@@ -29,7 +30,6 @@ use crate::{
         qp::{NewQp, QpHandle},
         srq::NewSrq,
     },
-    span::KernelMemory,
     udata::Udata,
     wc::WcSlots,
     wr::{RecvWrs, SendWrs},
@@ -110,10 +110,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(EINVAL)
     }
 
-    /// Makes and returns the local DMA key of a device that does not exist yet: by that key the
-    /// work requests of each kernel consumer may use `memory`, and nobody else may. Called once,
+    /// Makes and returns the local DMA key of a device that does not exist yet, by `new`: by that
+    /// key the work requests of each kernel consumer name kernel memory
+    /// ([`LocalSge::memory`](crate::LocalSge::memory)), and those of nobody else. Called once,
     /// before any other method. Context: sleeping. Errors: `ENOMEM`.
-    fn local_dma_key(data: &Arc<Self::Device>, memory: KernelMemory) -> Result<u32>;
+    fn local_dma_key(data: &Arc<Self::Device>, new: NewLocalDmaKey) -> Result<LocalDmaKey>;
 
     /// The device exists, but is not registered yet. Called once, before any other method but
     /// [`Driver::local_dma_key`]. Context: sleeping.
@@ -327,7 +328,7 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
         dev: &Device<D>,
         pd: &Arc<D::Pd>,
         access: Access,
-        memory: KernelMemory,
+        memory: AllMemory,
     ) -> Result<NewMr<Self>>;
 
     /// Makes a region of memory of the calling process. Context: sleeping, in the process.

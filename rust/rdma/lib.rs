@@ -8,7 +8,7 @@
 //!
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
 //! - [`umem`] and [`span`]: the memory that data is copied to and from; [`object::mr`]: that of
-//!   fast registration.
+//!   fast registration; [`local`]: that of kernel consumers.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
 //! - [`Driver::SETTINGS`]: what an administrator changes of a device in use.
@@ -31,6 +31,7 @@ pub mod driver;
 pub mod errno;
 pub mod iwcm;
 pub mod link;
+pub mod local;
 pub mod netdev;
 pub mod object;
 mod ops;
@@ -64,6 +65,7 @@ pub use iwcm::{CmId, ConnInfo, ConnParam, ConsumerId, RequestId};
 pub use link::{
     LinkOps, LinkRegistration, LinkSlot, NetdevEvent, NetdevNotifier, NotifierRegistration,
 };
+pub use local::{AllMemory, KernelMemory, LocalDmaKey, LocalSge, NewLocalDmaKey};
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
@@ -73,8 +75,8 @@ pub use object::{
     srq::{NewSrq, SrqEvent, SrqHandle},
 };
 pub use owner::{Consumer, Owner};
-pub use ring::{Ring, SharedMem};
-pub use span::{KernelMemory, Memory, Reader, Span};
+pub use ring::{Ring, SharedMem, Wqe, WqeLayout, WqeRing};
+pub use span::{Memory, Reader, Span};
 pub use udata::Udata;
 pub use umem::Umem;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};

@@ -90,7 +90,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Memory whose bytes have offsets (or, for [`KernelMemory`], addresses).
+/// Memory whose bytes have offsets (or, for [`AllMemory`](crate::AllMemory), addresses).
 ///
 /// Context: any. Each call takes at most as long as the copy of its bytes.
 pub trait Memory {
@@ -177,51 +177,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The right to use any kernel address that a kernel consumer names.
-///
-/// A consumer inside the kernel names memory by address, under its PD's local DMA key or a DMA
-/// memory region. It is trusted to name memory of its own: its work requests can write there, and
-/// so can the consumer itself. A driver gets this token for one kernel PD, or for all of them. It
-/// must not use the token for addresses from a process, nor for addresses from a peer, unless the
-/// consumer has asked for that by a region with remote rights. The compiler does not check that: a
-/// driver is trusted with it, as drivers in C are.
-#[derive(Clone, Copy)]
-pub struct KernelMemory(());
-
-impl KernelMemory {
-    /// # Safety
-    ///
-    /// The token must be for the PD of a kernel consumer, or for all such PDs.
-    pub(crate) unsafe fn new() -> Self {
-        Self(())
-    }
-}
-
-impl Memory for KernelMemory {
-    /// `offset` is a kernel address. Errors: `EFAULT` if the range is not in the kernel's half of
-    /// the address space.
-    #[inline]
-    fn span(&self, offset: u64, len: usize) -> Result<Span<'_>> {
-        let last = offset.checked_add(len.saturating_sub(1) as u64);
-        // The kernel's half is the upper one. So if both ends are in it, the bytes between are,
-        // too. User-mode Linux has no halves: its processes have address spaces of their own.
-        if (offset >> 63 == 0 && !cfg!(CONFIG_UML)) || last.is_none() {
-            return Err(EFAULT);
-        }
-        // SAFETY: The kernel consumer names memory that it owns, and that stays mapped until its
-        // request has completed: the token stands for that.
-        Ok(unsafe { Span::new(offset as usize, len, true) })
-    }
-}
-
 #[kunit_tests(rdma_span)]
 mod tests {
     use super::*;
+    use crate::AllMemory;
 
-    /// The token, for memory of these tests.
-    fn memory() -> KernelMemory {
+    /// All memory, of which these tests use their own.
+    fn memory() -> AllMemory {
         // SAFETY: The tests are a kernel consumer, and name memory of their own.
-        unsafe { KernelMemory::new() }
+        unsafe { AllMemory::new() }
     }
 
     fn pattern(len: usize) -> Result<KVec<u8>> {
@@ -283,19 +247,6 @@ mod tests {
         assert!(Reader::new(&memory, 10, 91).is_err());
         assert!(Reader::new(&memory, u64::MAX, 1).is_err());
         Ok(())
-    }
-
-    #[test]
-    #[cfg(not(CONFIG_UML))]
-    fn user_addresses_are_refused() {
-        let mut byte = [0];
-        assert!(memory().read(0, &mut byte).is_err());
-        assert!(memory().read(0x7fff_ffff_f000, &mut byte).is_err());
-    }
-
-    #[test]
-    fn ranges_that_wrap_are_refused() {
-        assert!(memory().span(u64::MAX, 2).is_err());
     }
 
     #[test]

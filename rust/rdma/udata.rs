@@ -5,6 +5,7 @@
 
 use crate::{
     object::{ContextObject, Shares},
+    owner::Consumer,
     ring::{mem::MmapHandle, SharedMem},
     Driver,
 };
@@ -107,9 +108,13 @@ impl<'a, D: Driver> Udata<'a, D> {
 
     /// Lets the process map `mem`, until the object that is being created is destroyed, or its
     /// creation fails. Returns the offset for `mmap()`, which is neither 0 nor 0x90000. Errors:
-    /// `ENOMEM`; `ENOSPC` for more than four of one object; `EINVAL` if no object is being created.
-    /// Context: sleeping.
+    /// `ENOMEM`; `ENOSPC` for more than four of one object; `EINVAL` if no object is being created,
+    /// or for the memory of a kernel consumer. Context: sleeping.
     pub fn share(&mut self, mem: &SharedMem) -> Result<u64> {
+        // The lists in the ring of a kernel consumer name memory of the kernel.
+        if mem.consumer() != Consumer::Process {
+            return Err(EINVAL);
+        }
         let context = self.context.ok_or(EINVAL)?;
         let shares = self.shares.as_mut().ok_or(EINVAL)?;
         // SAFETY: By the contract of `new` the context is complete, and of a device with this

@@ -11,13 +11,23 @@ use core::{marker::PhantomData, slice};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
-/// A piece of local memory (`struct ib_sge`).
+/// A piece of local memory that a kernel consumer has posted (`struct ib_sge`).
+///
+/// INVARIANT: Only the lists of kernel consumers' requests have elements of this type, and
+/// [`Self::NONE`] is one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct Sge(bindings::ib_sge);
+pub struct Sge(pub(crate) bindings::ib_sge);
 
 impl Sge {
-    /// The address: a kernel address, as DMA is virtual.
+    /// No bytes.
+    pub const NONE: Self = Self(bindings::ib_sge {
+        addr: 0,
+        length: 0,
+        lkey: 0,
+    });
+
+    /// The address: a kernel address if the key is the local DMA key, as DMA is virtual.
     pub fn addr(&self) -> u64 {
         self.0.addr
     }

@@ -2,12 +2,9 @@
 
 //! A kernel consumer's requests that wait for tx.
 
-use crate::{
-    abi::{sges_beyond, Sge},
-    fifo::Fifo,
-    wr::SendWr,
-};
+use crate::{abi::sges_beyond, fifo::Fifo, wr::SendWr};
 use kernel::prelude::*;
+use rdma::Sge;
 
 /// Requests, in order.
 ///
@@ -39,7 +36,7 @@ impl Posted {
         let more = (size as usize).checked_mul(sges_beyond(max_sge));
         Ok(Self {
             wrs: Fifo::with_capacity(size, GFP_KERNEL)?,
-            more: KVVec::from_elem(Sge::default(), more.ok_or(ENOMEM)?, GFP_KERNEL)?,
+            more: KVVec::from_elem(Sge::NONE, more.ok_or(ENOMEM)?, GFP_KERNEL)?,
             ..Self::NONE
         })
     }
@@ -54,10 +51,10 @@ impl Posted {
 
     /// Appends `wr`, whose list goes on with `more`. The caller has checked that there is room.
     /// Context: any.
-    pub(super) fn put(&mut self, wr: SendWr, more: &[rdma::Sge]) {
+    pub(super) fn put(&mut self, wr: SendWr, more: &[Sge]) {
         for sge in more {
             if let Some(place) = self.more.get_mut(self.put) {
-                *place = sge.into();
+                *place = *sge;
             }
             self.put = self.next(self.put);
         }

@@ -13,10 +13,9 @@ use super::{
 use crate::{
     iwcm::Requests,
     link::DelLink,
+    local::NewLocalDmaKey,
     netdev::{NetDevice, Rtnl},
-    ops,
-    span::KernelMemory,
-    Driver,
+    ops, Driver,
 };
 use core::mem::MaybeUninit;
 use kernel::{
@@ -161,8 +160,9 @@ impl<D: Driver> Devices<D> {
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
         let requests = Requests::new()?;
-        // SAFETY: The token is for all PDs of kernel consumers: nobody else may use the key.
-        let local_dma_lkey = D::local_dma_key(&data, unsafe { KernelMemory::new() })?;
+        // SAFETY: The device gets the key below, by `fill`.
+        let new = unsafe { NewLocalDmaKey::new() };
+        let local_dma_lkey = D::local_dma_key(&data, new)?.lkey();
         // A thread that ends the network device, or moves it to another namespace, holds RTNL and
         // calls the notifier. If it did so before this, the state or the namespace that are read
         // here say so. If it does so later, `netdev_leaves` finds the device in the list.

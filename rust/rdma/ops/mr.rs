@@ -9,13 +9,13 @@ use crate::{
     device::Device,
     driver::{Driver, MrOps},
     errno::unsupported,
+    local::AllMemory,
     object::{
         mr::{DmaBufMr, MrObject, NewMr, Rereg, UserMemory, UserMr},
         page_list::{MrType, SgMap},
         PdObject,
     },
     owner::Consumer,
-    span::KernelMemory,
     udata::Udata,
 };
 use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
@@ -65,7 +65,9 @@ impl<D: Driver> Ops<D> {
         let (dev, pd) = unsafe { Self::parent(pd) };
         let access = Access::from_bits(access as u32);
         // SAFETY: The core asks for such a region for a kernel consumer's protection domain only.
-        let memory = unsafe { KernelMemory::new() };
+        // As the device has a local DMA key, it does so only if the consumer wants a key for all
+        // memory.
+        let memory = unsafe { AllMemory::new() };
         let made = noio(|| D::Mr::of_kernel(dev, pd, access, memory));
         Self::mr(made, Consumer::Kernel)
     }

@@ -5,15 +5,18 @@
 //! - [`SharedMem`] ([`mem`]): the memory, how it is mapped and how long it lives.
 //! - [`Word`] ([`word`]): one word of it, accessed with the ordering that the protocol needs.
 //! - [`Ring`]: an array of entries in it, with an optional tail.
+//! - [`WqeRing`] ([`wqe`]): a ring of requests, also of a kernel consumer.
 //!
 //! The process may change every byte at any time. So the kernel copies an entry out once and judges
 //! the copy. Indices are masked, so that no value leads outside of the memory.
 
 pub mod mem;
 pub mod word;
+pub mod wqe;
 
 pub use mem::SharedMem;
 pub use word::{mb, Word, WordType};
+pub use wqe::{Wqe, WqeLayout, WqeRing};
 
 use crate::owner::Consumer;
 use core::{marker::PhantomData, ops::Range};
