@@ -6,9 +6,9 @@
 use super::{Device, Pd, SampleDriver};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
-    Access, CmId, ConnOps, ConnParam, ConsumerId, CqAttr, CqOps, KernelMemory, ListenerOps, MrOps,
-    NewCq, NewMr, NewQp, NewSrq, Notify, QpAttr, QpHandle, QpInitAttr, QpModify, QpOps, RecvWrs,
-    SendWrs, SgMap, SrqAttr, SrqOps, Udata, UserMr, WcSlots,
+    Access, AllMemory, CmId, ConnOps, ConnParam, ConsumerId, CqAttr, CqOps, ListenerOps, MrOps,
+    MrType, NewCq, NewMr, NewQp, NewSrq, Notify, QpAttr, QpHandle, QpInitAttr, QpModify, QpOps,
+    RecvWrs, SendWrs, SgMap, SrqAttr, SrqOps, Udata, UserMr, WcSlots,
 };
 
 type User<'a, 'b> = Option<&'a mut Udata<'b, SampleDriver>>;
@@ -108,7 +108,7 @@ impl MrOps<SampleDriver> for Refused {
         _dev: &Device,
         _pd: &Arc<Pd>,
         _access: Access,
-        _memory: KernelMemory,
+        _memory: AllMemory,
     ) -> Result<NewMr<Self>> {
         Err(EOPNOTSUPP)
     }
@@ -122,7 +122,7 @@ impl MrOps<SampleDriver> for Refused {
         Err(EOPNOTSUPP)
     }
 
-    fn alloc(_dev: &Device, _pd: &Arc<Pd>, _max_pages: u32) -> Result<NewMr<Self>> {
+    fn alloc(_dev: &Device, _pd: &Arc<Pd>, _mr_type: MrType, _max: u32) -> Result<NewMr<Self>> {
         Err(EOPNOTSUPP)
     }
 

@@ -10,7 +10,8 @@ use kernel::{prelude::*, str::CStr, sync::Arc};
 use kext::Core;
 use rdma::{
     DeviceConfig, DeviceHandle, DeviceLimits, Devices, Driver, DriverId, LinkOps, LinkRegistration,
-    LinkSlot, NetDevice, NetdevEvent, NetdevNotifier, NotifierRegistration, PortAttr, Udata,
+    LinkSlot, LocalDmaKey, NetDevice, NetdevEvent, NetdevNotifier, NewLocalDmaKey,
+    NotifierRegistration, PortAttr, Udata,
 };
 
 mod refused;
@@ -55,6 +56,11 @@ impl Driver for SampleDriver {
     type Mr = Refused;
     type Conn = Refused;
     type Listener = Refused;
+
+    fn local_dma_key(_port: &Arc<Port>, new: NewLocalDmaKey) -> Result<LocalDmaKey> {
+        // There is no queue pair to use it.
+        Ok(new.choose(0))
+    }
 
     fn attach(_port: &Arc<Port>, _handle: DeviceHandle<Self>) {}
 
@@ -116,7 +122,6 @@ impl LinkOps for Links {
             node_desc: c"Sample RDMA device",
             ndev,
             comp_vectors: 1,
-            local_dma_lkey: 0,
             no_port_map: true,
         };
         let port = Arc::new(Port { guid }, GFP_KERNEL)?;
