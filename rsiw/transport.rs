@@ -7,6 +7,7 @@
 //! socket may have, and no other kind of socket. Another protocol is another implementation. How a
 //! connection is set up and ended is `cm`'s business, not the transport's.
 
+use iwarp::Octet;
 use kernel::error::Result;
 use net::{tls, LockedSock, Sent, SockCell, TcpSocket, TxBatch};
 
@@ -49,7 +50,7 @@ pub(crate) trait Transport {
         &self,
         sk: &mut LockedSock,
         cell: &SockCell<T>,
-        take: impl FnMut(&mut T, &[u8]) -> usize,
+        take: impl FnMut(&mut T, &[Octet]) -> usize,
     ) -> Result<usize>;
 
     /// Octets that were received and not read. Context: any, socket locked.
@@ -112,7 +113,7 @@ impl Transport for TcpSocket {
         &self,
         sk: &mut LockedSock,
         cell: &SockCell<T>,
-        take: impl FnMut(&mut T, &[u8]) -> usize,
+        take: impl FnMut(&mut T, &[Octet]) -> usize,
     ) -> Result<usize> {
         TcpSocket::read_into(self, sk, cell, take)
     }

@@ -121,7 +121,7 @@ impl User for Fake {
     }
 
     fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn<Self>>, sk: &mut LockedSock) {
-        let taken = sk.read(<[u8]>::len).unwrap_or(0);
+        let taken = sk.read(<[_]>::len).unwrap_or(0);
         self.received.fetch_add(taken as u32, Relaxed);
         if sk.at_eof() {
             self.eofs.fetch_add(1, Relaxed);

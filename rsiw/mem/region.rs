@@ -11,7 +11,7 @@
 use super::{Access, MemError};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use iwarp::rx::Refusal;
+use iwarp::{rx::Refusal, Octet};
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
 use rdma::{AllMemory, LocalDmaKey, Memory, MrType, PageList, Reader, SgMap, Umem};
@@ -384,7 +384,7 @@ impl Region {
         store: &Store,
         (key, need): (u32, Access),
         addr: u64,
-        src: &[u8],
+        src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
         let len = src.len() as u64;
@@ -421,7 +421,7 @@ impl Region {
         memory: &impl Memory,
         (key, need): (u32, Access),
         offset: u64,
-        src: &[u8],
+        src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
         self.valid(key, need)?;

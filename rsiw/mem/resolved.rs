@@ -7,6 +7,7 @@ use super::{
     Access, MemError,
 };
 use crate::pd::PdId;
+use iwarp::Octet;
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
 use rdma::{KernelMemory, LocalDmaKey, LocalSge, Reader};
@@ -142,7 +143,7 @@ impl ResolvedMr {
         access: &mut HeldAccess,
         sge: &LocalSge,
         offset: u32,
-        src: &[u8],
+        src: &[Octet],
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
         match self.local {
@@ -158,7 +159,7 @@ impl ResolvedMr {
         &self,
         access: &mut HeldAccess,
         addr: u64,
-        src: &[u8],
+        src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));

@@ -11,6 +11,7 @@ use crate::{
     abi::{Rqe, MAX_SGE},
     pd::PdId,
 };
+use iwarp::Octet;
 use rdma::{LocalSge, Wqe};
 
 /// One buffer of a receive request.
@@ -86,7 +87,7 @@ impl Scatter {
         regions: &Regions,
         pd: PdId,
         mut offset: u32,
-        mut data: &[u8],
+        mut data: &[Octet],
     ) -> Result<(), MemError> {
         while !data.is_empty() {
             let piece = self.seek(offset)?;

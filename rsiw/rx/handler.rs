@@ -15,7 +15,7 @@ use crate::{
 use iwarp::{
     rdmap::Opcode,
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
-    ReadRequest, Stag, TaggedOffset,
+    Octet, ReadRequest, Stag, TaggedOffset,
 };
 use trace::Stall;
 
@@ -32,6 +32,20 @@ impl Handler for QpHandler<'_> {
     #[inline]
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
         kext::crc32c(crc, data)
+    }
+
+    #[inline]
+    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+        kext::crc32c_octets(crc, data)
+    }
+
+    #[inline(always)]
+    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
+        kext::load::load(octets)
+    }
+
+    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+        kext::copy::octets(to, from);
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
@@ -65,7 +79,7 @@ impl Handler for QpHandler<'_> {
         }
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         let queues = self.queues;
         match &mut self.st.destination {
             Destination::Recv { offset } => {
@@ -103,11 +117,11 @@ impl Handler for QpHandler<'_> {
             }
             Destination::None => return Err(Refusal::Local),
         }
-        Ok(crc.map_or(0, |crc| kext::crc32c(crc, data)))
+        Ok(crc.map_or(0, |crc| kext::crc32c_octets(crc, data)))
     }
 
     #[inline]
-    fn place_next(&mut self, data: &[u8]) -> bool {
+    fn place_next(&mut self, data: &[Octet]) -> bool {
         // CAST: A segment is no longer than `MAX_ULPDU`.
         let (queues, len) = (self.queues, data.len() as u32);
         let State {

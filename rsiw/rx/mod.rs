@@ -24,7 +24,7 @@ use crate::{
 };
 use iwarp::{
     rx::{Fault, FpduAssembler, Receiver, RxConfig},
-    Msn, Terminate,
+    Msn, Octet, Terminate,
 };
 use kernel::prelude::*;
 use late::Late;
@@ -108,17 +108,22 @@ impl State {
 }
 
 /// Room for one FPDU.
-struct Staging(KVVec<u8>);
+struct Staging(KVVec<Octet>);
 
-impl AsRef<[u8]> for Staging {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+impl Staging {
+    /// Context: sleeping. Errors: `ENOMEM`.
+    fn new() -> Result<Self> {
+        let mut room = KVVec::with_capacity(FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
+        for _ in 0..FpduAssembler::MAX_FPDU {
+            room.push(Octet::new(0), GFP_KERNEL)?;
+        }
+        Ok(Self(room))
     }
 }
 
-impl AsMut<[u8]> for Staging {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+impl AsRef<[Octet]> for Staging {
+    fn as_ref(&self) -> &[Octet] {
+        &self.0
     }
 }
 
@@ -164,8 +169,7 @@ impl Rx {
             receiver.expect_rtr_send();
         }
         let whole = if cfg.crc && verify_first {
-            let room = KVVec::from_elem(0, FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
-            Some(FpduAssembler::new(Staging(room)).ok_or(EINVAL)?)
+            Some(FpduAssembler::new(Staging::new()?).ok_or(EINVAL)?)
         } else {
             None
         };
@@ -207,7 +211,7 @@ impl Rx {
     /// Processes the next bytes and returns how many it has taken. These are all of them, also
     /// those after a fault, which are dropped; but fewer if a Send waits for its receive. Context:
     /// the socket's lock is held.
-    pub(crate) fn chunk(&mut self, queues: &Queues, data: &[u8]) -> usize {
+    pub(crate) fn chunk(&mut self, queues: &Queues, data: &[Octet]) -> usize {
         // An error of this end ends the stream as the peer's errors do: RFC 5040 section 7.
         if !self.dead && !queues.may_receive() {
             self.die();
@@ -303,8 +307,7 @@ impl Rx {
     /// The peer's FIN was reached; returns whether it came between messages.
     pub(crate) fn end(&mut self) -> bool {
         self.stream = None;
-        let at_boundary = self.whole.as_ref().is_none_or(FpduAssembler::at_boundary);
-        self.dead || at_boundary && self.receiver.at_boundary() && !self.receiver.mid_message()
+        self.dead || self.receiver.at_boundary() && !self.receiver.mid_message()
     }
 
     /// Stops receiving for good; returns the receive that was being filled, with the status that it

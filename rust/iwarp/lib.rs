@@ -19,8 +19,8 @@
 //!
 //! RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." The
 //! [`rx::Receiver`] gets an FPDU whole if its sender aligns FPDUs to TCP segments, and then
-//! verifies it before it looks at anything of it or places it. Of an FPDU that comes in pieces it
-//! places the payload as it comes, so that payload is copied once and need not be kept.
+//! verifies it before it places anything of it. Of an FPDU that comes in pieces it places the
+//! payload as it comes, so that payload is copied once and need not be kept.
 //! [`rx::FpduAssembler`] puts such FPDUs together first, for a copy each.
 //!
 //! Either way nothing is *delivered* before the CRC has been verified, as RFC 5040 s5.5 wants: the
@@ -28,6 +28,13 @@
 //! delivery follows. So a bad FPDU that came in pieces can only leave indeterminate octets where a
 //! good one with the same header would have been allowed to write. The receiver also reports an
 //! error in a header only after it has verified the CRC.
+//!
+//! # Octets that change
+//!
+//! Others may write to the received octets while the engine works ([`Octet`]). It copies each octet
+//! of a header or trailer once, and calculates the CRC of that copy: what was verified is what is
+//! used. Payload stays where it is, and is read once for the CRC and once for its placement. To
+//! change it in between is the same as to send something else.
 //!
 //! # Panics and overflow
 //!
@@ -48,4 +55,4 @@ pub mod tx;
 pub mod types;
 
 pub use rdmap::{TermCode, Terminate};
-pub use types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
+pub use types::{Msn, Octet, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};

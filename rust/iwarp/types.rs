@@ -3,6 +3,14 @@
 //! Quantities that all layers name: steering tags, offsets, sequence and queue numbers.
 
 use core::fmt;
+use core::sync::atomic::AtomicU8;
+
+/// An octet of the received stream. It lies in a page to which others may write meanwhile: a
+/// process can splice pages into a socket that leads to this host, and change them afterwards.
+///
+/// So the octet that a second read finds may be another one. Whatever is checked is first copied,
+/// by [`Handler::load`](crate::rx::Handler::load), and only the copy is looked at.
+pub type Octet = AtomicU8;
 
 /// Largest ULPDU in octets that a sender may hand to MPA (RFC 5044 s3).
 pub const MAX_ULPDU: u16 = 64768;

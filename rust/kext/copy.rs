@@ -10,9 +10,12 @@
 //! Rust gives no meaning to a plain access that races with another. So C functions, which the Rust
 //! compiler does not see, make the copies, in accesses of any size and order, some perhaps twice.
 //! Each byte of the target gets a value that the byte of the source had during the copy. Private
-//! copies do not change any more: callers judge those, and checksums are taken of them.
+//! copies do not change any more: callers judge those.
+//!
+//! Octets to which a slice of [`AtomicU8`] leads may be written by others, too: such a slice
+//! promises the compiler that they are there, and nothing about their values.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, sync::atomic::AtomicU8};
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -50,6 +53,27 @@ pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
     unsafe { bindings::copy_bytes(dst.cast(), src.as_ptr().cast(), src.len()) };
 }
 
+/// Copies `from` to the front of `to`, in any order, up to the end of the shorter one.
+#[inline]
+pub fn octets(to: &[AtomicU8], from: &[AtomicU8]) {
+    let n = to.len().min(from.len());
+    // SAFETY: `to` and `from` have `n` octets, to which others may write: so may this function, as
+    // an `AtomicU8` may be written by a shared reference. They may overlap for `copy_bytes()`.
+    unsafe { bindings::copy_bytes(to.as_ptr().cast_mut().cast(), from.as_ptr().cast(), n) };
+}
+
+/// As [`bytes_out`], of octets that others may change meanwhile. They may overlap `dst`.
+///
+/// # Safety
+///
+/// As of [`bytes_out`].
+#[inline]
+pub unsafe fn octets_out(dst: *mut u8, src: &[AtomicU8]) {
+    // SAFETY: `src` is valid for reads, `dst` for writes by the contract of this function. They may
+    // overlap for `copy_bytes()`.
+    unsafe { bindings::copy_bytes(dst.cast(), src.as_ptr().cast(), src.len()) };
+}
+
 /// Copies `src` to `dst`, its last word last, and after all earlier copies of this thread.
 ///
 /// Programs look at the last byte, or word, of a buffer to see that an RDMA Write has filled it,
@@ -58,15 +82,13 @@ pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
 ///
 /// # Safety
 ///
-/// `dst` must be valid for writes of `src.len()` bytes. Others may read or write there meanwhile,
-/// but not through Rust references.
+/// As of [`octets_out`].
 #[inline]
-pub unsafe fn bytes_out_ordered(dst: *mut u8, src: &[u8]) {
+pub unsafe fn octets_out_ordered(dst: *mut u8, src: &[AtomicU8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
-    // SAFETY: Both parts of `src` are valid for reads. They do not overlap `dst`, as nobody writes
-    // to the bytes of a reference. Both parts of `dst` are valid for writes by the contract of this
-    // function.
+    // SAFETY: Both parts of `src` are valid for reads, those of `dst` for writes by the contract of
+    // this function. They may overlap for both functions.
     unsafe {
         bindings::copy_bytes(dst.cast(), front.as_ptr().cast(), front.len());
         let dst = dst.add(front.len()).cast::<c_void>();
@@ -82,14 +104,30 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
 }
 
+/// As [`crc32c`], over octets that others may change meanwhile. Context: any.
+#[inline]
+pub fn crc32c_octets(crc: u32, data: &[AtomicU8]) -> u32 {
+    // SAFETY: `data` is valid for reads of its length.
+    unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
+}
+
 #[kunit_tests(kext_copy)]
 mod tests {
     use super::*;
+    use core::sync::atomic::Ordering::Relaxed;
 
     fn pattern(len: usize) -> Result<KVec<u8>> {
         let mut v = KVec::new();
         for i in 0..len {
             v.push((i * 7 + i / 251) as u8, GFP_KERNEL)?;
+        }
+        Ok(v)
+    }
+
+    fn atomic(bytes: &[u8]) -> Result<KVec<AtomicU8>> {
+        let mut v = KVec::with_capacity(bytes.len(), GFP_KERNEL)?;
+        for byte in bytes {
+            v.push(AtomicU8::new(*byte), GFP_KERNEL)?;
         }
         Ok(v)
     }
@@ -134,16 +172,49 @@ mod tests {
             assert_eq!(in_last_word(addr, len), last);
         }
         let from = pattern(100)?;
+        let octets = atomic(&from)?;
         for len in 0..100 {
             for at in 8..16 {
-                let src = &from[..len];
+                let (src, octets) = (&from[..len], &octets[..len]);
                 // SAFETY: `dst` has `len` bytes, of another object than `src`.
                 assert!(is_exact(src, at, |dst| unsafe { bytes_out(dst, src) })?);
                 // SAFETY: As above.
+                assert!(is_exact(src, at, |dst| unsafe { octets_out(dst, octets) })?);
+                // SAFETY: As above.
                 assert!(is_exact(src, at, |dst| unsafe {
-                    bytes_out_ordered(dst, src)
+                    octets_out_ordered(dst, octets)
                 })?);
             }
+        }
+        Ok(())
+    }
+
+    /// Octets are copied up to the end of the shorter slice, and loaded by words of each size.
+    #[test]
+    fn copies_of_octets_are_exact() -> Result {
+        let bytes = pattern(100)?;
+        let from = atomic(&bytes)?;
+        for (at, len) in [(0, 0), (1, 1), (3, 20), (0, 90)] {
+            let to = atomic(&[0; 90])?;
+            octets(&to, &from[at..at + len]);
+            let copied = |(i, to): (usize, &AtomicU8)| match i < len {
+                true => to.load(Relaxed) == bytes[at + i],
+                false => to.load(Relaxed) == 0,
+            };
+            assert!(to.iter().enumerate().all(copied));
+            octets(&to[..1], &from);
+            assert_eq!(to[0].load(Relaxed), bytes[0]);
+        }
+        for at in 0..8 {
+            let (bytes, from) = (&bytes[at..], &from[at..]);
+            assert!(from.first_chunk().map(crate::load::load::<1>) == bytes.first_chunk().copied());
+            assert!(from.first_chunk().map(crate::load::load::<7>) == bytes.first_chunk().copied());
+            assert!(
+                from.first_chunk().map(crate::load::load::<16>) == bytes.first_chunk().copied()
+            );
+            assert!(
+                from.first_chunk().map(crate::load::load::<20>) == bytes.first_chunk().copied()
+            );
         }
         Ok(())
     }
@@ -153,5 +224,7 @@ mod tests {
         // RFC 3720, B.4: 32 bytes of zeroes, and of ones.
         assert_eq!(!crc32c(!0, &[0; 32]), 0x8a91_36aa);
         assert_eq!(!crc32c(!0, &[0xff; 32]), 0x62a8_ab43);
+        let ones = [const { AtomicU8::new(0xff) }; 32];
+        assert_eq!(!crc32c_octets(!0, &ones), 0x62a8_ab43);
     }
 }

@@ -10,6 +10,7 @@
 //! - [`revocable`]: a value that its owner takes away from all who access it.
 //! - [`defer`]: a box whose content is dropped in process context.
 //! - [`copy`]: copies of memory that others change meanwhile, and CRC32c.
+//! - [`load`]: the same for a few octets, without a call.
 //! - [`noio`]: allocation that does not wait for I/O.
 //! - [`log`]: messages that cannot flood the log.
 //! - [`life`]: what lives as long as the module.
@@ -24,6 +25,7 @@ pub mod defer;
 pub mod hrtimer;
 pub mod idtable;
 pub mod life;
+pub mod load;
 pub mod lock;
 pub mod log;
 pub mod noio;
@@ -31,7 +33,7 @@ pub mod revocable;
 pub mod tx_lock;
 pub mod work;
 
-pub use copy::crc32c;
+pub use copy::{crc32c, crc32c_octets};
 pub use defer::Deferred;
 pub use idtable::IdTable;
 pub use life::{

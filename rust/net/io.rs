@@ -7,6 +7,7 @@ use crate::{
     batch::Bytes, bindings, partial::PartialPages, LockedSock, PagePool, SockCell, TcpSocket,
     TxBatch,
 };
+use core::sync::atomic::AtomicU8;
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -139,16 +140,20 @@ impl TcpSocket {
 /// # Safety
 ///
 /// `ctx` must point to an `F` that nobody else uses. `data` must point to `len` bytes that
-/// are valid for reads and that the kernel does not change. Both for the time of the call.
-pub(crate) unsafe extern "C" fn chunk<F: FnMut(&[u8]) -> usize>(
+/// are valid for reads. Both for the time of the call.
+pub(crate) unsafe extern "C" fn chunk<F: FnMut(&[AtomicU8]) -> usize>(
     ctx: *mut c_void,
     data: *const u8,
     len: usize,
 ) -> usize {
     // SAFETY: By the contract of this function nobody else uses the `F` at `ctx`.
     let take = unsafe { &mut *ctx.cast::<F>() };
-    // SAFETY: By the contract of this function `len` bytes at `data` are valid for reads.
-    let data = unsafe { core::slice::from_raw_parts(data, len) };
+    // SAFETY: By the contract of this function `len` bytes at `data` are valid for reads, and any
+    // value of them is an `AtomicU8`. Others may write to them meanwhile: a process to pages that
+    // it has spliced into a socket of this host, or sends with `MSG_ZEROCOPY`, and a device by DMA
+    // to such pages. A slice of atomics allows that. Users of `take` do not store by it, as the
+    // contract of `LockedSock::read` says.
+    let data = unsafe { core::slice::from_raw_parts(data.cast::<AtomicU8>(), len) };
     take(data).min(len)
 }
 
@@ -215,20 +220,20 @@ impl LockedSock {
     /// read.
     ///
     /// Over loopback the data may lie in pages that a process has spliced into its socket and can
-    /// still write to. Code that checks a byte and then relies on it must read it once only.
+    /// still write to. So they are atomics, and code that checks a byte and then relies on it must
+    /// read it once only. `take` must not store to them: they are the sender's, who may have them
+    /// mapped for reading only.
     ///
     /// Errors: also `EINVAL` if the socket uses TLS.
     ///
     /// C: `tcp_read_sock()`, `skb_seq_read()`. Does not sleep.
-    pub fn read<F: FnMut(&[u8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
+    pub fn read<F: FnMut(&[AtomicU8]) -> usize>(&mut self, mut take: F) -> Result<usize> {
         let ctx: *mut F = &mut take;
         // SAFETY: By the type invariant the socket is locked. `ctx` points to this function's
         // `take`, which nobody else uses during the call. `skb_seq_read()` finds bytes of received
         // packets, and runs of them that touch are passed on as one. They are in pages that the
         // kernel maps side by side; that these were allocated one by one, the compiler does not
-        // know. They stay while the socket is locked, and the kernel does not change them. (A
-        // process may, see above. Users of `take` copy or sum them with the kernel's routines, as
-        // every reader of packets does, and accept any value.)
+        // know. They stay while the socket is locked.
         let ret = unsafe { bindings::ksock_read(self.as_ptr(), ctx.cast(), Some(chunk::<F>)) };
         usize::try_from(ret).or_else(|_| to_result(ret).map(|()| 0))
     }
@@ -238,7 +243,7 @@ impl LockedSock {
     #[inline]
     pub fn read_into<T, F>(&mut self, cell: &SockCell<T>, mut take: F) -> Result<usize>
     where
-        F: FnMut(&mut T, &[u8]) -> usize,
+        F: FnMut(&mut T, &[AtomicU8]) -> usize,
     {
         let value: *mut T = cell.get_mut(self).ok_or(EINVAL)?;
         self.read(|data| {
@@ -253,7 +258,10 @@ impl TcpSocket {
     /// As [`LockedSock::read`], with TLS or without. With TLS it sleeps, and if another thread
     /// reads, a process that has the socket's file, it releases the lock for a moment. Errors: also
     /// `EINVAL`, if `sk` is another socket and this one uses TLS.
-    pub fn read<F: FnMut(&[u8]) -> usize>(&self, sk: &mut LockedSock, take: F) -> Result<usize> {
+    pub fn read<F>(&self, sk: &mut LockedSock, take: F) -> Result<usize>
+    where
+        F: FnMut(&[AtomicU8]) -> usize,
+    {
         match self.is_secure() {
             true => self.tls_read(sk, take),
             false => sk.read(take),
@@ -269,7 +277,7 @@ impl TcpSocket {
         mut take: F,
     ) -> Result<usize>
     where
-        F: FnMut(&mut T, &[u8]) -> usize,
+        F: FnMut(&mut T, &[AtomicU8]) -> usize,
     {
         if !self.is_secure() {
             return sk.read_into(cell, take);

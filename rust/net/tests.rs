@@ -146,7 +146,7 @@ impl End {
             let n = chunk.len().min(room);
             rx.longest = rx.longest.max(chunk.len());
             for byte in &chunk[..n] {
-                rx.wrong += u64::from(*byte != pattern(rx.next));
+                rx.wrong += u64::from(byte.load(Relaxed) != pattern(rx.next));
                 rx.next += 1;
             }
             n

@@ -16,7 +16,7 @@
 //! C headers: [`include/net/tls.h`](srctree/include/net/tls.h).
 
 use crate::{batch::Bytes, bindings, errno, io, LockedSock, Received, Sent, TcpSocket, TxBatch};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use kernel::{
     error::{to_result, Result},
     prelude::*,
@@ -130,7 +130,7 @@ fn key_limit(cipher: u16, mib: u32) -> u64 {
 type Chunk = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> usize;
 
 /// A closure as the context of a C function, and that function.
-fn with_chunk<F: FnMut(&[u8]) -> usize>(take: &mut F) -> (*mut F, Chunk) {
+fn with_chunk<F: FnMut(&[AtomicU8]) -> usize>(take: &mut F) -> (*mut F, Chunk) {
     (take, io::chunk::<F>)
 }
 
@@ -310,7 +310,7 @@ impl TcpSocket {
     /// Errors: the stream is broken. `EKEYEXPIRED`: the peer has changed its key, and the kernel
     /// cannot follow. `EDQUOT`: the peer has not, and its key is used up. `EINVAL`: `sk` is another
     /// socket.
-    pub(crate) fn tls_read<F: FnMut(&[u8]) -> usize>(
+    pub(crate) fn tls_read<F: FnMut(&[AtomicU8]) -> usize>(
         &self,
         sk: &mut LockedSock,
         mut take: F,
@@ -319,7 +319,7 @@ impl TcpSocket {
             return Err(EINVAL);
         }
         let (tls, mut total) = (self.tls(), 0);
-        let mut counted = |octets: &[u8]| {
+        let mut counted = |octets: &[AtomicU8]| {
             let n = take(octets);
             // CAST: `usize` is not larger than `u64`.
             let count = n as u64 + RECORD_BLOCKS;
@@ -435,7 +435,10 @@ mod tests {
         let socket = || TcpSocket::new(&Namespace::init(), Family::V4);
         let (secure, other) = (socket()?, socket()?);
         secure.tls().set(Tls::ON);
-        assert_eq!(secure.read(&mut other.lock(), <[u8]>::len), Err(EINVAL));
+        assert_eq!(
+            secure.read(&mut other.lock(), <[AtomicU8]>::len),
+            Err(EINVAL)
+        );
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //! memory in place. There are no Rust references to the bytes, as processes and devices change them
 //! at any time.
 
-use core::marker::PhantomData;
+use core::{marker::PhantomData, sync::atomic::AtomicU8};
 use kernel::prelude::*;
 use kext::copy;
 
@@ -70,11 +70,11 @@ impl<'a> Span<'a> {
         n
     }
 
-    /// Copies the first bytes of `src` here and returns how many: the length of the shorter one. If
-    /// `ends`, the last word of them is seen only after all that this thread has written before.
+    /// Copies the first bytes of `src`, which others may change meanwhile, here and returns how many:
+    /// the length of the shorter one. If `ends`, the last word of them is seen only after all that this thread has written before.
     /// Errors: `EACCES` if the memory is pinned for reading only. Context: any.
     #[inline]
-    pub fn write(&self, src: &[u8], ends: bool) -> Result<usize> {
+    pub fn write(&self, src: &[AtomicU8], ends: bool) -> Result<usize> {
         if !self.writable {
             return Err(EACCES);
         }
@@ -82,8 +82,8 @@ impl<'a> Span<'a> {
         // SAFETY: By the contract of `new` the bytes are valid for writes.
         unsafe {
             match ends {
-                true => copy::bytes_out_ordered(dst, &src[..n]),
-                false => copy::bytes_out(dst, &src[..n]),
+                true => copy::octets_out_ordered(dst, &src[..n]),
+                false => copy::octets_out(dst, &src[..n]),
             }
         }
         Ok(n)
@@ -112,11 +112,11 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Copies all of `src` to `offset`. If `ends`, its last word is seen only after all that this
+    /// Copies all of `src`, which others may change meanwhile, to `offset`. If `ends`, its last word is seen only after all that this
     /// thread has written before. Errors: `EFAULT`, or `EACCES` if the memory is pinned for reading
     /// only; nothing was copied then.
     #[inline]
-    fn write(&self, offset: u64, src: &[u8], ends: bool) -> Result
+    fn write(&self, offset: u64, src: &[AtomicU8], ends: bool) -> Result
     where
         Self: Sized,
     {
@@ -204,9 +204,13 @@ mod tests {
             assert!(memory().read(from.as_ptr() as u64, &mut to).is_ok());
             assert!(to[..] == from[..]);
             let addr = to.as_ptr() as u64;
+            let mut octets = KVec::new();
+            for byte in &from {
+                octets.push(AtomicU8::new(*byte), GFP_KERNEL)?;
+            }
             for ends in [false, true] {
                 to.iter_mut().for_each(|byte| *byte = 0);
-                assert!(memory().write(addr, &from, ends).is_ok());
+                assert!(memory().write(addr, &octets, ends).is_ok());
                 assert!(to[..] == from[..]);
             }
         }
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!((all.len(), none.len()), (100, 0));
         // SAFETY: The bytes are those of `from`.
         let read_only = unsafe { Span::new(from.as_ptr() as usize, 100, false) };
-        assert_eq!(read_only.write(&[1], false), Err(EACCES));
+        assert_eq!(read_only.write(&[AtomicU8::new(1)], false), Err(EACCES));
         Ok(())
     }
 }

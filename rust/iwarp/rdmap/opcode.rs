@@ -83,6 +83,15 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
+    /// Whether an RDMAP Control Field is that of messages whose payload is a header, which RDMAP
+    /// itself reads.
+    #[inline]
+    pub(crate) const fn has_header(control: u8) -> bool {
+        const READ_REQUEST: u8 = Opcode::ReadRequest as u8;
+        const TERMINATE: u8 = Opcode::Terminate as u8;
+        matches!(control & 0x0f, READ_REQUEST | TERMINATE)
+    }
+
     /// The one of the four Send opcodes that has these properties.
     #[inline]
     pub const fn send(solicited: bool, invalidate: bool) -> Self {

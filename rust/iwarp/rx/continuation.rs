@@ -8,12 +8,14 @@
 //! payload placed by a single call of the handler. Whatever is not as expected is left to the
 //! receiver's usual way, which finds the fault, if there is one.
 
-use super::receiver::{Receiver, TAGGED_HDR, UNTAGGED_HDR};
+use super::fault::Reason;
+use super::receiver::{header_len, Receiver, TAGGED_HDR, UNTAGGED_HDR};
 use super::Handler;
 use crate::bytes::Fields;
 use crate::ddp;
 use crate::mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::Opcode;
+use crate::types::Octet;
 
 /// Where the offset of a segment is in ULPDU Length and DDP header.
 const TO_AT: usize = LENGTH_LEN + ddp::TO_AT;
@@ -21,70 +23,103 @@ const MO_AT: usize = LENGTH_LEN + ddp::MO_AT;
 
 impl Receiver {
     /// Receives the FPDUs at the front of `rest` that continue the last one and are there in whole.
-    /// Stops at the first that is not.
+    /// Stops at the first that is not; what was read of its header counts as gathered. Errors: as
+    /// of [`receive`](Receiver::receive).
     ///
     /// The message of the last FPDU must [go on](Receiver::continues), and nothing of the next
     /// header must have been gathered.
     #[inline(never)]
-    pub(super) fn receive_continuations<H: Handler>(&mut self, rest: &mut &[u8], h: &mut H) {
+    pub(super) fn receive_continuations<H: Handler>(
+        &mut self,
+        rest: &mut &[Octet],
+        h: &mut H,
+    ) -> Result<(), Reason> {
         let Some(segment) = self.segment else {
-            return;
+            return Ok(());
         };
-        match segment.opcode.is_tagged() {
-            true => while self.continue_by::<TAGGED_HDR, H>(segment.opcode, rest, h) {},
-            false => while self.continue_by::<UNTAGGED_HDR, H>(segment.opcode, rest, h) {},
+        // A loop for each opcode that makes a difference, so that none is looked at for each FPDU.
+        const WRITE: Opcode = Opcode::Write;
+        const READ: Opcode = Opcode::ReadResponse;
+        const SEND: Opcode = Opcode::Send;
+        match segment.opcode {
+            WRITE => while self.continue_by::<TAGGED_HDR, H>(WRITE, rest, h)? {},
+            READ => while self.continue_by::<TAGGED_HDR, H>(READ, rest, h)? {},
+            _ => while self.continue_by::<UNTAGGED_HDR, H>(SEND, rest, h)? {},
         }
+        Ok(())
     }
 
     /// Receives the FPDU at the front of `rest`, if it continues the last one, whose header had `N`
-    /// octets, and is there in whole. Returns whether it has done so. If not, nothing of the
-    /// receiver has changed.
-    #[inline]
+    /// octets, and is there in whole. Returns whether it has done so. If not, at most the header
+    /// was read, and counts as gathered.
+    #[inline(always)]
     fn continue_by<const N: usize, H: Handler>(
         &mut self,
         opcode: Opcode,
-        rest: &mut &[u8],
+        rest: &mut &[Octet],
         h: &mut H,
-    ) -> bool {
+    ) -> Result<bool, Reason> {
         // The last FPDU's, whose header has passed all checks.
         let ulpdu = u32::from(self.hdr.be16::<0>());
         let len = (ulpdu + LENGTH_LEN as u32).saturating_sub(N as u32);
         let Some(hdr) = next_header(&self.hdr, opcode, len) else {
-            return false;
+            return Ok(false);
         };
         let covered = N.saturating_add(len as usize + usize::from(self.pad));
         let Some((fpdu, behind)) = rest.split_at_checked(covered) else {
-            return false;
+            return Ok(false);
         };
         let (Some((front, body)), Some((field, behind))) = (
             fpdu.split_first_chunk::<N>(),
             behind.split_first_chunk::<CRC_LEN>(),
         ) else {
-            return false;
+            return Ok(false);
         };
         let Some(payload) = body.get(..len as usize) else {
-            return false;
+            return Ok(false);
         };
         // Empty segments of a Send are for the handler to see one by one.
-        if payload.is_empty() || hdr.first_chunk::<N>() != Some(front) {
-            return false;
+        if payload.is_empty() {
+            return Ok(false);
         }
-        let Some(end) = self.rules.continued(opcode, len) else {
-            return false;
+        let copy = h.load(front);
+        let (true, Some(end)) = (
+            hdr.first_chunk() == Some(&copy),
+            self.rules.continued(opcode, len),
+        ) else {
+            self.take_header(copy, rest);
+            return Ok(false);
         };
-        // Others may change the octets after the header was compared. Then this verifies what they
-        // have made of it, and the segment is still the one that was expected.
-        if self.crc_on && crc_field(h.crc32c(CRC_INIT, fpdu)) != *field {
-            return false;
+        self.hdr = hdr;
+        if self.crc_on {
+            let hdr = self.hdr.get(..N).unwrap_or_default();
+            let crc = h.crc32c(CRC_INIT, hdr);
+            if crc_field(h.crc32c_octets(crc, body)) != h.load(field) {
+                self.verified = true;
+                return Err(Reason::CrcMismatch);
+            }
         }
         if !h.place_next(payload) {
-            return false;
+            self.verified = true;
+            self.take_header(copy, rest);
+            return Ok(false);
         }
         self.rules.advance(opcode, end);
-        self.hdr = hdr;
         self.fpdus = self.fpdus.wrapping_add(1);
         *rest = behind;
-        true
+        Ok(true)
+    }
+
+    /// Takes the header at the front of `rest`, or as much of it as `copy` has, which are octets from
+    /// there. These are not read again.
+    #[inline]
+    fn take_header<const N: usize>(&mut self, copy: [u8; N], rest: &mut &[Octet]) {
+        if let Some(hdr) = self.hdr.first_chunk_mut() {
+            *hdr = copy;
+        }
+        let n = header_len(N, &self.hdr).min(N);
+        self.have = n as u8;
+        *rest = rest.get(n..).unwrap_or_default();
     }
 }
 

@@ -26,7 +26,8 @@ pub use fault::{Fault, FaultKind};
 pub use receiver::Receiver;
 
 use crate::rdmap::Terminate;
-use crate::types::{ReadRequest, Stag, TaggedOffset};
+use crate::types::{Octet, ReadRequest, Stag, TaggedOffset};
+use core::sync::atomic::Ordering;
 
 /// The terms of connection setup for the inbound half of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +150,26 @@ pub trait Handler {
     /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
 
+    /// As [`crc32c`](Self::crc32c), over octets of the stream.
+    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+        data.iter().fold(crc, |crc, octet| {
+            self.crc32c(crc, &[octet.load(Ordering::Relaxed)])
+        })
+    }
+
+    /// Returns a copy of some octets of the stream, each of which is read once.
+    #[inline]
+    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
+        octets.each_ref().map(|octet| octet.load(Ordering::Relaxed))
+    }
+
+    /// Copies octets of the stream to the buffer of a [`FpduAssembler`]. Both are as long.
+    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+        for (to, from) in to.iter().zip(from) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// The response that the oldest outstanding RDMA Read expects; `None` if no read is
     /// outstanding.
     ///
@@ -176,7 +197,7 @@ pub trait Handler {
     ///
     /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
     /// be that of `data`, not of its copy, to which others may write as well.
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal>;
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal>;
 
     /// A whole segment of the message under way, which continues the segment before and is not the
     /// last: places it as [`begin_segment`](Self::begin_segment), [`place`](Self::place) and
@@ -186,7 +207,7 @@ pub trait Handler {
     /// Called only directly after an `end_segment`, or an accepted `place_next`, of a segment that
     /// was as long. Returns whether the segment was placed. If not, it goes the usual way, by those
     /// three functions, which may still accept it. Some of a Send may have been placed already.
-    fn place_next(&mut self, data: &[u8]) -> bool;
+    fn place_next(&mut self, data: &[Octet]) -> bool;
 
     /// The segment is complete and its CRC verified. Follows every accepted
     /// [`begin_segment`](Self::begin_segment).

@@ -9,7 +9,7 @@ use crate::bytes::Fields;
 use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
-use crate::types::{ReadRequest, MAX_ULPDU};
+use crate::types::{Octet, ReadRequest, MAX_ULPDU};
 
 /// Octets of ULPDU Length and tagged DDP header.
 pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
@@ -23,6 +23,8 @@ const TRAILER_MAX: usize = 3 + CRC_LEN;
 enum Phase {
     /// ULPDU Length and DDP header.
     Header,
+    /// Nothing for now: the header is complete, and the rest has to come whole.
+    Partial,
     /// Nothing for now: the header is complete, and the handler wants the segment to wait.
     Held,
     /// Payload.
@@ -44,14 +46,18 @@ enum Phase {
 pub struct Receiver {
     phase: Phase,
     pub(super) crc_on: bool,
+    /// Verifies each FPDU before it places anything of it: [`receive`](Self::receive) takes no
+    /// octet behind its header until the rest is there in whole.
+    pub(super) only_whole: bool,
     /// Octets of header or trailer gathered so far.
-    have: u8,
+    pub(super) have: u8,
     /// Octets of pad in the FPDU under way, 0 to 3.
     pub(super) pad: u8,
     /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
     fault: Option<Reason>,
-    /// The CRC of the FPDU under way was verified before anything of it was passed on.
-    verified: bool,
+    /// The CRC of the FPDU under way was verified before anything of it was passed on. False
+    /// between FPDUs.
+    pub(super) verified: bool,
     /// CRC32c register over the FPDU under way.
     crc: u32,
     /// Octets of payload (or of what is discarded) still to come.
@@ -77,6 +83,7 @@ impl Receiver {
         Self {
             phase: Phase::Header,
             crc_on: cfg.crc,
+            only_whole: false,
             have: 0,
             pad: 0,
             fault: None,
@@ -117,11 +124,16 @@ impl Receiver {
         }
     }
 
+    /// Whether the header of an FPDU is complete, whose rest has to come whole.
+    pub(super) fn wants_whole(&self) -> bool {
+        self.phase == Phase::Partial
+    }
+
     /// Octets that are still to come of the FPDU whose header is complete; 0 if there is none.
     pub(super) fn left_of_fpdu(&self) -> usize {
         let left = self.left as usize + usize::from(self.pad) + CRC_LEN;
         match self.phase {
-            Phase::Held | Phase::Payload | Phase::Discard => left,
+            Phase::Partial | Phase::Held | Phase::Payload | Phase::Discard => left,
             Phase::Trailer => left.saturating_sub(self.have.into()),
             Phase::Header | Phase::Closed | Phase::Dead => 0,
         }
@@ -167,7 +179,7 @@ impl Receiver {
     /// this end's, at once. After it the receiver is dead and returns the same fault for any input:
     /// "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
     /// that half connection" (RFC 5044 s8).
-    pub fn receive<H: Handler>(&mut self, data: &[u8], h: &mut H) -> Result<usize, Fault> {
+    pub fn receive<H: Handler>(&mut self, data: &[Octet], h: &mut H) -> Result<usize, Fault> {
         let mut rest = data;
         if self.phase == Phase::Held {
             if let Err(reason) = self.admit(h) {
@@ -176,16 +188,16 @@ impl Receiver {
         }
         loop {
             let step = match self.phase {
-                Phase::Header => {
-                    if self.continues && self.have == 0 {
-                        self.receive_continuations(&mut rest, h);
-                    }
-                    match self.gather_header(&mut rest) {
-                        Some(n) => self.open(n, rest, h),
-                        None => return Ok(data.len()),
-                    }
+                Phase::Header => match self.next_header(&mut rest, h) {
+                    Ok(Some(n)) => self.open(n, rest, h),
+                    Ok(None) => return Ok(data.len()),
+                    Err(reason) => Err(reason),
+                },
+                Phase::Partial if rest.len() >= self.left_of_fpdu() => {
+                    self.phase = Phase::Header;
+                    self.open_whole(rest, h)
                 }
-                Phase::Held => return Ok(data.len().saturating_sub(rest.len())),
+                Phase::Partial | Phase::Held => return Ok(data.len().saturating_sub(rest.len())),
                 Phase::Payload => match take(&mut rest, self.left) {
                     Some(chunk) => self.payload(chunk, h),
                     None => return Ok(data.len()),
@@ -194,9 +206,9 @@ impl Receiver {
                     Some(chunk) => self.discard(chunk, h),
                     None => return Ok(data.len()),
                 },
-                Phase::Trailer => match self.gather_trailer(&mut rest) {
-                    Some(trailer) => self.close(&trailer, h),
-                    None => return Ok(data.len()),
+                Phase::Trailer => match self.gather_trailer(&mut rest, h) {
+                    true => self.close(h),
+                    false => return Ok(data.len()),
                 },
                 Phase::Closed => return Ok(data.len()),
                 Phase::Dead => return Err(Fault(self.fault.unwrap_or(Reason::Local))),
@@ -221,14 +233,26 @@ impl Receiver {
         };
     }
 
+    /// Receives the FPDUs that continue the last one, and takes the header of the one behind them;
+    /// returns its length, or `None` if it is not complete.
+    #[inline]
+    fn next_header<H: Handler>(
+        &mut self,
+        rest: &mut &[Octet],
+        h: &mut H,
+    ) -> Result<Option<usize>, Reason> {
+        if self.continues && self.have == 0 {
+            self.receive_continuations(rest, h)?;
+        }
+        Ok(self.gather_header(rest, h))
+    }
+
     /// Collects ULPDU Length and DDP header; returns how many octets they have.
     #[inline]
-    fn gather_header(&mut self, rest: &mut &[u8]) -> Option<usize> {
+    fn gather_header<H: Handler>(&mut self, rest: &mut &[Octet], h: &mut H) -> Option<usize> {
         if self.have == 0 {
             if let Some((hdr, _)) = rest.split_first_chunk() {
-                self.hdr = *hdr;
-                // Of the copy: another writer to `rest` must not make the length that is skipped
-                // here differ from the one that is checked later.
+                self.hdr = h.load(hdr);
                 let n = header_len(UNTAGGED_HDR, &self.hdr);
                 *rest = rest.get(n..)?;
                 return Some(n);
@@ -237,12 +261,16 @@ impl Receiver {
         if rest.is_empty() {
             return None;
         }
-        self.gather_header_slowly(rest)
+        self.gather_header_slowly(rest, h)
     }
 
     /// As [`gather_header`](Self::gather_header), for a header that comes in pieces.
     #[cold]
-    fn gather_header_slowly(&mut self, rest: &mut &[u8]) -> Option<usize> {
+    fn gather_header_slowly<H: Handler>(
+        &mut self,
+        rest: &mut &[Octet],
+        h: &mut H,
+    ) -> Option<usize> {
         loop {
             let have = usize::from(self.have);
             let n = header_len(have, &self.hdr);
@@ -252,22 +280,25 @@ impl Receiver {
             }
             let part = self.hdr.get_mut(have..n)?;
             let chunk = take(rest, part.len() as u32)?;
-            self.have = self.have.saturating_add(copy_front(part, chunk) as u8);
+            self.have = self.have.saturating_add(copy_front(part, chunk, h) as u8);
         }
     }
 
     /// Checks the header of `n` octets, which `rest` follows, and starts with the payload.
     #[inline]
-    fn open<H: Handler>(&mut self, n: usize, rest: &[u8], h: &mut H) -> Result<(), Reason> {
+    fn open<H: Handler>(&mut self, n: usize, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
         let ulpdu = self.hdr.be16::<0>();
         self.pad = pad_len(ulpdu);
         self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
         self.continues = false;
         self.segment = None;
-        if self.crc_on {
+        if self.takes_crc() {
             let hdr = self.hdr.get(..n).unwrap_or(&self.hdr);
             self.crc = h.crc32c(CRC_INIT, hdr);
-            self.verify_whole(rest, h)?;
+            if !self.verify_whole(rest, h)? {
+                self.phase = Phase::Partial;
+                return Ok(());
+            }
         }
         if n < TAGGED_HDR {
             return Err(Reason::UlpduTooShort);
@@ -277,6 +308,12 @@ impl Receiver {
             return Err(Reason::UlpduTooLong);
         }
         self.admit(h)
+    }
+
+    /// As [`open`](Self::open), once the rest is there of an FPDU that has to come whole.
+    #[cold]
+    fn open_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
+        self.open(header_len(UNTAGGED_HDR, &self.hdr), rest, h)
     }
 
     /// Checks the DDP header and lets the handler accept the segment, or hold it up.
@@ -307,32 +344,38 @@ impl Receiver {
     }
 
     /// Verifies the CRC of the FPDU under way if all of it is there: `rest` begins after its
-    /// header.
+    /// header, and the CRC of that is known. Returns false if nothing of the FPDU may be looked at
+    /// yet, as it has to come whole.
     ///
     /// RFC 5044 s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP."
     /// This costs no more than a CRC that is taken while payload is placed: either is a walk of its
     /// own over the payload.
+    ///
+    /// The payload of a Read Request or a Terminate is a header, and nothing of it is placed. Its
+    /// CRC is that of the copy which [`payload`](Self::payload) makes.
     #[inline]
-    fn verify_whole<H: Handler>(&mut self, rest: &[u8], h: &mut H) -> Result<(), Reason> {
+    fn verify_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<bool, Reason> {
+        let [_, _, _, control, ..] = self.hdr;
+        if Opcode::has_header(control) {
+            return Ok(true);
+        }
         let body = self.left as usize + usize::from(self.pad);
-        self.verified = false;
         let Some((body, behind)) = rest.split_at_checked(body) else {
-            return Ok(());
+            return Ok(!self.only_whole);
         };
         let Some(field) = behind.first_chunk::<CRC_LEN>() else {
-            return Ok(());
+            return Ok(!self.only_whole);
         };
         // Good or bad, the rest of this FPDU tells nothing more.
         self.verified = true;
         let crc = if body.is_empty() {
             self.crc
         } else {
-            h.crc32c(self.crc, body)
+            h.crc32c_octets(self.crc, body)
         };
-        if crc_field(crc) == *field {
-            Ok(())
-        } else {
-            Err(Reason::CrcMismatch)
+        match crc_field(crc) == h.load(field) {
+            true => Ok(true),
+            false => Err(Reason::CrcMismatch),
         }
     }
 
@@ -344,7 +387,7 @@ impl Receiver {
 
     /// Passes on the next octets of payload.
     #[inline]
-    fn payload<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
+    fn payload<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) -> Result<(), Reason> {
         let Some(segment) = &self.segment else {
             return Err(Reason::Local);
         };
@@ -360,10 +403,7 @@ impl Receiver {
                 }
             }
         } else {
-            // The engine itself reads this message's header. Octets that a later revision may
-            // append to a Terminate are not kept.
-            copy_front(self.body.get_mut(from..).unwrap_or_default(), chunk);
-            self.update_crc(chunk, h);
+            self.gather_body(from, chunk, h);
         }
         if self.left == 0 {
             self.phase = Phase::Trailer;
@@ -371,11 +411,26 @@ impl Receiver {
         Ok(())
     }
 
+    /// Copies octets of a header that a message has as its payload, which begin `from` octets in,
+    /// and takes the CRC of the copy. Octets that a later revision may append to a Terminate are
+    /// not kept.
+    fn gather_body<H: Handler>(&mut self, from: usize, chunk: &[Octet], h: &mut H) {
+        let takes_crc = self.takes_crc();
+        let room = self.body.get_mut(from..).unwrap_or_default();
+        let n = copy_front(room, chunk, h);
+        if let (true, Some(copy @ [_, ..])) = (takes_crc, room.get(..n)) {
+            self.crc = h.crc32c(self.crc, copy);
+        }
+        if let Some(beyond @ [_, ..]) = chunk.get(n..) {
+            self.update_crc(beyond, h);
+        }
+    }
+
     /// Passes over octets of an FPDU at fault.
     ///
     /// RFC 5041 s7.1: "it MUST cease placing the remainder of the DDP Segment".
     #[cold]
-    fn discard<H: Handler>(&mut self, chunk: &[u8], h: &mut H) -> Result<(), Reason> {
+    fn discard<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) -> Result<(), Reason> {
         self.update_crc(chunk, h);
         self.left = self.left.saturating_sub(chunk.len() as u32);
         if self.left == 0 {
@@ -384,41 +439,54 @@ impl Receiver {
         Ok(())
     }
 
-    fn update_crc<H: Handler>(&mut self, chunk: &[u8], h: &mut H) {
+    fn update_crc<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) {
         if self.takes_crc() {
-            self.crc = h.crc32c(self.crc, chunk);
+            self.crc = h.crc32c_octets(self.crc, chunk);
         }
     }
 
-    /// Collects pad and CRC. Octets after the CRC in the array that is returned mean nothing.
+    /// Takes pad and CRC, and copies them if the CRC was not verified; returns whether they are
+    /// complete.
     #[inline]
-    fn gather_trailer(&mut self, rest: &mut &[u8]) -> Option<[u8; TRAILER_MAX]> {
-        if self.have == 0 && self.pad == 0 {
-            if let Some((field, r)) = rest.split_first_chunk::<CRC_LEN>() {
-                let [a, b, c, d] = *field;
-                *rest = r;
-                return Some([a, b, c, d, 0, 0, 0]);
+    fn gather_trailer<H: Handler>(&mut self, rest: &mut &[Octet], h: &mut H) -> bool {
+        let n = usize::from(self.pad) + CRC_LEN;
+        if self.have == 0 && !self.takes_crc() {
+            if let Some(behind) = rest.get(n..) {
+                *rest = behind;
+                return true;
             }
         }
-        let n = usize::from(self.pad) + CRC_LEN;
-        let part = self.trailer.get_mut(usize::from(self.have)..n)?;
-        let chunk = take(rest, part.len() as u32)?;
-        self.have = self.have.saturating_add(copy_front(part, chunk) as u8);
-        if usize::from(self.have) < n {
-            return None;
+        self.gather_trailer_slowly(n, rest, h)
+    }
+
+    /// As [`gather_trailer`](Self::gather_trailer), of `n` octets that are copied or come in pieces.
+    #[inline(never)]
+    fn gather_trailer_slowly<H: Handler>(
+        &mut self,
+        n: usize,
+        rest: &mut &[Octet],
+        h: &mut H,
+    ) -> bool {
+        let have = usize::from(self.have);
+        let Some(chunk) = take(rest, n.saturating_sub(have) as u32) else {
+            return false;
+        };
+        if self.takes_crc() {
+            copy_front(self.trailer.get_mut(have..).unwrap_or_default(), chunk, h);
         }
-        self.have = 0;
-        Some(self.trailer)
+        let have = have.saturating_add(chunk.len());
+        self.have = if have < n { have as u8 } else { 0 };
+        have >= n
     }
 
     /// Verifies the FPDU, unless that was done, and completes its segment.
     #[inline]
-    fn close<H: Handler>(&mut self, trailer: &[u8; TRAILER_MAX], h: &mut H) -> Result<(), Reason> {
+    fn close<H: Handler>(&mut self, h: &mut H) -> Result<(), Reason> {
         // RFC 5044 s4.1: "When CRCs are not enabled, this field is still present, may contain any
         // value, and MUST NOT be checked."
         if self.takes_crc() {
             // "The pad data MUST be [...] ignored by the receiver (except for CRC checking)."
-            let (crc, field) = match *trailer {
+            let (crc, field) = match self.trailer {
                 [a, b, c, d, ..] if self.pad == 0 => (self.crc, [a, b, c, d]),
                 [p, a, b, c, d, ..] if self.pad == 1 => (h.crc32c(self.crc, &[p]), [a, b, c, d]),
                 [p, q, a, b, c, d, _] if self.pad == 2 => {
@@ -430,6 +498,7 @@ impl Receiver {
                 return Err(Reason::CrcMismatch);
             }
         }
+        self.verified = false;
         if let Some(reason) = self.fault {
             return Err(reason);
         }
@@ -519,7 +588,7 @@ impl Receiver {
 /// that many are there, it is final; if it is less than [`TAGGED_HDR`] then, the ULPDU is too short
 /// for its DDP header.
 #[inline]
-fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
+pub(super) fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
     let ulpdu = usize::from(hdr.be16::<0>());
     if have < LENGTH_LEN || ulpdu < TAGGED_LEN {
         LENGTH_LEN
@@ -536,13 +605,13 @@ fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
 
 /// Splits at most `n` octets off the front of `rest`, `None` if it is empty.
 #[inline]
-fn take<'a>(rest: &mut &'a [u8], n: u32) -> Option<&'a [u8]> {
+fn take<'a>(rest: &mut &'a [Octet], n: u32) -> Option<&'a [Octet]> {
     if rest.is_empty() {
         return None;
     }
     let (chunk, r) = match rest.split_at_checked(n as usize) {
         Some(parts) => parts,
-        None => (*rest, &[] as &[u8]),
+        None => (*rest, &[] as &[Octet]),
     };
     *rest = r;
     Some(chunk)
@@ -550,10 +619,27 @@ fn take<'a>(rest: &mut &'a [u8], n: u32) -> Option<&'a [u8]> {
 
 /// Copies as much of `src` as `dst` has room for to its front; returns how much that is.
 #[inline]
-fn copy_front(dst: &mut [u8], src: &[u8]) -> usize {
-    let n = dst.len().min(src.len());
-    if let (Some(dst), Some(src)) = (dst.get_mut(..n), src.get(..n)) {
-        dst.copy_from_slice(src);
+fn copy_front<H: Handler>(dst: &mut [u8], src: &[Octet], h: &mut H) -> usize {
+    let n = copy_words::<8, H>(dst, src, 0, h);
+    let n = copy_words::<4, H>(dst, src, n, h);
+    copy_words::<1, H>(dst, src, n, h)
+}
+
+/// Copies words of `N` octets from offset `at` on, as many as there are and `dst` has room for;
+/// returns the offset behind them.
+#[inline]
+fn copy_words<const N: usize, H: Handler>(
+    dst: &mut [u8],
+    src: &[Octet],
+    mut at: usize,
+    h: &mut H,
+) -> usize {
+    while let (Some(to), Some(from)) = (
+        dst.get_mut(at..).and_then(<[u8]>::first_chunk_mut),
+        src.get(at..).and_then(<[Octet]>::first_chunk::<N>),
+    ) {
+        *to = h.load(from);
+        at = at.saturating_add(N);
     }
-    n
+    at
 }

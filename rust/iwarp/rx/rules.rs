@@ -415,6 +415,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Octet;
 
     struct Accept;
 
@@ -431,11 +432,11 @@ mod tests {
             Ok(())
         }
 
-        fn place(&mut self, _: &[u8], _: Option<u32>) -> Result<u32, Refusal> {
+        fn place(&mut self, _: &[Octet], _: Option<u32>) -> Result<u32, Refusal> {
             Ok(0)
         }
 
-        fn place_next(&mut self, _: &[u8]) -> bool {
+        fn place_next(&mut self, _: &[Octet]) -> bool {
             false
         }
 

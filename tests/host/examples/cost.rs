@@ -13,8 +13,14 @@ use std::time::Instant;
 use iwarp::mpa::fpdu::CRC_INIT;
 use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::{Framer, Message, Payload, Segment, Segmenter};
-use iwarp::{Stag, TaggedOffset};
+use iwarp::{Octet, Stag, TaggedOffset};
+use iwarp_sim::octets;
 use iwarp_sim::stream::{frame, pattern, Item};
+
+// As the driver copies headers.
+#[allow(unreachable_pub)]
+#[path = "../../../rust/kext/load.rs"]
+mod load;
 
 /// A handler that accepts everything, without copying or calculating a CRC.
 #[derive(Default)]
@@ -29,6 +35,15 @@ impl Handler for Nothing {
         CRC_INIT
     }
 
+    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+        black_box((crc, data.len()));
+        CRC_INIT
+    }
+
+    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
+        load::load(octets)
+    }
+
     fn expected_read(&mut self) -> Option<ReadExpect> {
         None
     }
@@ -38,12 +53,12 @@ impl Handler for Nothing {
         Ok(())
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         self.octets += data.len() as u64;
         Ok(black_box(crc.unwrap_or(0)))
     }
 
-    fn place_next(&mut self, data: &[u8]) -> bool {
+    fn place_next(&mut self, data: &[Octet]) -> bool {
         self.octets += data.len() as u64;
         black_box(true)
     }
@@ -99,7 +114,7 @@ fn main() {
                 payload: pattern(0, of_message * payload),
             };
             let messages = vec![item; (count / of_message) as usize];
-            let stream = frame(&messages, false, false, || mulpdu);
+            let stream = octets(&frame(&messages, false, false, || mulpdu));
             let mut rx = Receiver::new(RxConfig {
                 crc: what.ends_with("crc"),
             });

@@ -8,7 +8,7 @@
 use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
 use iwarp::rx::{Event, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal};
 use iwarp::tx::{Framer, Payload, Segmenter, Sink};
-use iwarp::Terminate;
+use iwarp::{Octet, Terminate};
 
 type Update = fn(u32, &[u8]) -> u32;
 
@@ -17,8 +17,8 @@ pub struct Opaque {
     pub expected: fn() -> Option<ReadExpect>,
     pub segment: fn(&Placement) -> Result<(), Refusal>,
     pub end: fn() -> Result<(), Refusal>,
-    pub place: fn(&[u8], Option<u32>) -> Result<u32, Refusal>,
-    pub place_next: fn(&[u8]) -> bool,
+    pub place: fn(&[Octet], Option<u32>) -> Result<u32, Refusal>,
+    pub place_next: fn(&[Octet]) -> bool,
     pub deliver: fn(Event) -> Result<(), Refusal>,
     pub put: fn(&[u8]) -> Result<(), i32>,
     pub put_payload: fn(u32, Option<u32>) -> Result<u32, i32>,
@@ -38,11 +38,11 @@ impl Handler for Opaque {
         (self.segment)(p)
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         (self.place)(data, crc)
     }
 
-    fn place_next(&mut self, data: &[u8]) -> bool {
+    fn place_next(&mut self, data: &[Octet]) -> bool {
         (self.place_next)(data)
     }
 
@@ -84,7 +84,7 @@ impl Payload for Opaque {
 }
 
 #[no_mangle]
-pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[u8]) -> Option<Terminate> {
+pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[Octet]) -> Option<Terminate> {
     let fault = rx.receive(data, h).err()?;
     rx.terminate_for(&fault)
 }
@@ -92,11 +92,11 @@ pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[u8]) -> Option<Termina
 #[no_mangle]
 pub fn receive_whole(
     rx: &mut Receiver,
-    whole: &mut FpduAssembler<&mut [u8]>,
+    whole: &mut FpduAssembler<&[Octet]>,
     h: &mut Opaque,
-    data: &[u8],
+    data: &[Octet],
 ) -> bool {
-    whole.receive(rx, data, h).is_ok() && whole.at_boundary()
+    whole.receive(rx, data, h).is_ok() && rx.at_boundary()
 }
 
 #[no_mangle]

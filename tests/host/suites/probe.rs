@@ -2,10 +2,11 @@
 
 //! A handler that records its calls, and refuses one on demand.
 
+use core::sync::atomic::Ordering;
 use iwarp::rx::{
     Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target,
 };
-use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
+use iwarp::{Octet, Stag, TaggedOffset, TermCode, Terminate};
 
 use super::wire::{crc32c, Wire};
 
@@ -111,14 +112,16 @@ impl Handler for Probe {
         Ok(())
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         self.check(Call::Place)?;
         self.placed += data.len() as u32;
-        self.data = self.data.clone().bytes(data);
-        Ok(crc.map_or(0, |crc| crc32c(crc, data)))
+        for octet in data {
+            self.data.push(octet.load(Ordering::Relaxed));
+        }
+        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
     }
 
-    fn place_next(&mut self, _: &[u8]) -> bool {
+    fn place_next(&mut self, _: &[Octet]) -> bool {
         false
     }
 
@@ -141,9 +144,15 @@ pub(crate) fn receiver() -> Receiver {
     Receiver::new(RxConfig { crc: true })
 }
 
+/// Has `rx` receive octets, which nobody else writes to.
+pub(crate) fn receive(rx: &mut Receiver, data: &[u8], probe: &mut Probe) -> Result<usize, Fault> {
+    let room: [Octet; 1024] = core::array::from_fn(|at| Octet::new(*data.get(at).unwrap_or(&0)));
+    rx.receive(room.get(..data.len()).unwrap_or_default(), probe)
+}
+
 /// The result of this stream in a new receiver.
 pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
-    receiver().receive(stream.get(), probe).map(|_| ())
+    receive(&mut receiver(), stream.get(), probe).map(|_| ())
 }
 
 /// The Terminate code for this stream; `None` without a fault, or without a code.
@@ -154,7 +163,7 @@ pub(crate) fn code(stream: &Wire, probe: &mut Probe) -> Option<TermCode> {
 /// The Terminate for this stream.
 pub(crate) fn terminate_for(stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
     let mut rx = receiver();
-    let fault = rx.receive(stream.get(), probe).err()?;
+    let fault = receive(&mut rx, stream.get(), probe).err()?;
     rx.terminate_for(&fault)
 }
 

@@ -5,7 +5,7 @@
 use iwarp::rx::{Event, FaultKind, Placement, Receiver, Refusal, RxConfig, Target};
 use iwarp::{Stag, TaggedOffset, TermCode};
 
-use super::probe::{code, receiver, recv, terminate_for, verdict, Call, Probe};
+use super::probe::{code, receive, receiver, recv, terminate_for, verdict, Call, Probe};
 use super::wire::{
     fpdu, op, read_header, read_request, send, tagged, untagged, write, Wire, LAST, MORE,
     TAGGED_LAST, TAGGED_MORE,
@@ -74,7 +74,7 @@ pub(crate) fn send_several_segments() -> Outcome {
     for (ddp, mo, payload, placement) in parts {
         check_eq!(probe.delivered, 0);
         let segment = fpdu(&untagged(ddp, op::SEND, 0, 1, mo, payload));
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
         check_eq!(probe.placement, Some(placement));
     }
     check_eq!((probe.begun, probe.ended, probe.delivered), (4, 4, 1));
@@ -126,10 +126,10 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
     let second = send(1, &[1, 2, 3]).len() + HEADER;
     let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
     let mut rx = receiver();
-    check_eq!(rx.receive(stream.get(), &mut probe), Ok(HEADER));
+    check_eq!(receive(&mut rx, stream.get(), &mut probe), Ok(HEADER));
     for _ in 0..3 {
-        check_eq!(rx.receive(&stream.get()[HEADER..], &mut probe), Ok(0));
-        check_eq!(rx.receive(&[], &mut probe), Ok(0));
+        check_eq!(receive(&mut rx, &stream.get()[HEADER..], &mut probe), Ok(0));
+        check_eq!(receive(&mut rx, &[], &mut probe), Ok(0));
     }
     // A FIN here would truncate the FPDU.
     check!(!rx.at_boundary());
@@ -137,10 +137,10 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
 
     probe.refuse = None;
     let rest = &stream.get()[HEADER..second];
-    check_eq!(rx.receive(rest, &mut probe), Ok(rest.len()));
+    check_eq!(receive(&mut rx, rest, &mut probe), Ok(rest.len()));
     check_eq!(probe.data.get(), &[1, 2, 3]);
     check_eq!((probe.begun, probe.delivered), (2, 1));
-    check_eq!(rx.receive(&stream.get()[second..], &mut probe), Ok(4));
+    check_eq!(receive(&mut rx, &stream.get()[second..], &mut probe), Ok(4));
     check_eq!((probe.begun, probe.delivered), (2, 2));
     check!(rx.at_boundary());
     Ok(())
@@ -162,9 +162,9 @@ pub(crate) fn send_waits_in_vain() -> Outcome {
             &mut Probe::refusing(Call::Begin, Refusal::NoBuffer),
         );
         // Pass the header only: the receiver verifies the CRC of a whole FPDU before the wait.
-        check_eq!(rx.receive(&stream.get()[..20], &mut probe), Ok(20));
+        check_eq!(receive(&mut rx, &stream.get()[..20], &mut probe), Ok(20));
         probe.refuse = Some((Call::Begin, Refusal::NoBuffer));
-        let Err(fault) = rx.receive(&stream.get()[20..], &mut probe) else {
+        let Err(fault) = receive(&mut rx, &stream.get()[20..], &mut probe) else {
             check!(false);
             return Ok(());
         };
@@ -184,10 +184,10 @@ pub(crate) fn only_the_first_segment_of_a_send_waits() -> Outcome {
     let mut probe = Probe::new();
     let mut rx = receiver();
     let first = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1]));
-    check!(rx.receive(first.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, first.get(), &mut probe).is_ok());
     probe.refuse = Some((Call::Begin, Refusal::Wait));
     let second = fpdu(&untagged(LAST, op::SEND, 0, 1, 1, &[2]));
-    let fault = rx.receive(second.get(), &mut probe).err();
+    let fault = receive(&mut rx, second.get(), &mut probe).err();
     check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
     Ok(())
 }
@@ -220,14 +220,14 @@ pub(crate) fn write_several_segments() -> Outcome {
     let mut probe = Probe::new();
     let mut rx = receiver();
     let first = fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[1, 2]));
-    check!(rx.receive(first.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, first.get(), &mut probe).is_ok());
     check_eq!(probe.placement, Some(written(5, 100, 2, true, false)));
     check!(rx.mid_message());
     let empty = fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 102, &[]));
-    check!(rx.receive(empty.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, empty.get(), &mut probe).is_ok());
     check_eq!(probe.begun, 1);
     let last = fpdu(&tagged(TAGGED_LAST, op::WRITE, 5, 102, &[3]));
-    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, last.get(), &mut probe).is_ok());
     check_eq!(probe.placement, Some(written(5, 102, 1, false, true)));
     check_eq!((probe.begun, probe.ended, probe.delivered), (2, 2, 1));
     check!(!rx.mid_message());
@@ -449,10 +449,10 @@ pub(crate) fn refused_half_way() -> Outcome {
     let mut rx = receiver();
     let mut probe = Probe::new();
     let (front, back) = stream.get().split_at(18);
-    check!(rx.receive(front, &mut probe).is_ok());
+    check!(receive(&mut rx, front, &mut probe).is_ok());
     check_eq!(probe.placed, 2);
     probe.refuse = Some((Call::Place, Refusal::NotAssociated));
-    let fault = rx.receive(back, &mut probe).err();
+    let fault = receive(&mut rx, back, &mut probe).err();
     check_eq!(
         fault.and_then(|f| f.term()),
         Some(TermCode::TAGGED_NOT_ASSOCIATED)
@@ -471,7 +471,7 @@ pub(crate) fn tagged_and_untagged_interleave() -> Outcome {
         fpdu(&untagged(LAST, op::SEND, 0, 1, 2, &[5])),
         fpdu(&tagged(TAGGED_LAST, op::WRITE, 5, 102, &[6])),
     ] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
     }
     check_eq!((probe.begun, probe.ended, probe.delivered), (4, 4, 2));
     check_eq!(probe.placement, Some(written(5, 102, 1, false, true)));
@@ -493,11 +493,11 @@ pub(crate) fn send_within_a_write_waits() -> Outcome {
     let mut probe = Probe::new();
     let [first, last] = halves();
     for segment in [&first, &send(1, &[1, 2])] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
     }
     check_eq!((probe.ended, probe.delivered), (2, 0));
     check!(rx.mid_message());
-    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, last.get(), &mut probe).is_ok());
     check_eq!((probe.ended, probe.delivered), (3, 2));
     let event = Event::Recv {
         len: 2,
@@ -507,7 +507,7 @@ pub(crate) fn send_within_a_write_waits() -> Outcome {
     check_eq!(probe.event, Some(event));
     check!(!rx.mid_message());
     // What follows waits for nothing.
-    check!(rx.receive(send(2, &[5]).get(), &mut probe).is_ok());
+    check!(receive(&mut rx, send(2, &[5]).get(), &mut probe).is_ok());
     check_eq!(probe.delivered, 3);
     // A Send that has several segments need not wait if it ends when the Write has ended.
     let mut rx = receiver();
@@ -519,7 +519,7 @@ pub(crate) fn send_within_a_write_waits() -> Outcome {
         (fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 200, &[3])), 1),
         (fpdu(&untagged(LAST, op::SEND, 0, 1, 1, &[2])), 2),
     ] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
         check_eq!(probe.delivered, delivered);
     }
     Ok(())
@@ -533,10 +533,10 @@ pub(crate) fn read_request_within_a_write_waits() -> Outcome {
     let [first, last] = halves();
     let read = read_request(1, &read_header(1, 2, 3, 4, 5));
     for segment in [&first, &read] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
     }
     check_eq!(probe.delivered, 0);
-    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, last.get(), &mut probe).is_ok());
     check_eq!(probe.delivered, 2);
     let request = match probe.event {
         Some(Event::ReadRequest(request)) => request,
@@ -582,7 +582,7 @@ pub(crate) fn nothing_waits_for_a_younger_write() -> Outcome {
         (send(2, &[1]), 1),
         (last, 3),
     ] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
         check_eq!(probe.delivered, delivered);
     }
     Ok(())
@@ -600,7 +600,7 @@ pub(crate) fn nothing_waits_for_a_read_response() -> Outcome {
         (send(2, &[2]), 2),
         (fpdu(&tagged(TAGGED_LAST, op::READ_RESPONSE, 7, 1, &[2])), 3),
     ] {
-        check!(rx.receive(segment.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
         check_eq!(probe.delivered, delivered);
     }
     Ok(())
@@ -625,10 +625,10 @@ pub(crate) fn refused_after_a_wait() -> Outcome {
         let mut rx = receiver();
         let mut probe = Probe::new();
         let held = first.clone().bytes(message.get());
-        check!(rx.receive(held.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, held.get(), &mut probe).is_ok());
         probe.refuse_from = 1;
         probe.refuse = Some((Call::Deliver, why));
-        let Err(fault) = rx.receive(last.get(), &mut probe) else {
+        let Err(fault) = receive(&mut rx, last.get(), &mut probe) else {
             check!(false);
             return Ok(());
         };
@@ -669,7 +669,7 @@ pub(crate) fn two_tagged_messages_do_not_interleave() -> Outcome {
 pub(crate) fn refused_end_of_segment() -> Outcome {
     let mut probe = Probe::refusing(Call::End, Refusal::Local);
     let mut rx = Receiver::new(RxConfig { crc: false });
-    let fault = rx.receive(send(1, &[1]).get(), &mut probe).err();
+    let fault = receive(&mut rx, send(1, &[1]).get(), &mut probe).err();
     check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
     check_eq!(probe.delivered, 0);
     Ok(())

@@ -5,7 +5,7 @@
 use iwarp::rx::{Event, FaultKind, Receiver, Refusal, RxConfig};
 use iwarp::TermCode;
 
-use super::probe::{code, receiver, verdict, Call, Probe};
+use super::probe::{code, receive, receiver, verdict, Call, Probe};
 use super::wire::{
     crc32c, fpdu, op, send, tagged, untagged, write, Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
 };
@@ -61,7 +61,7 @@ pub(crate) fn header_in_single_octets() -> Outcome {
     let mut probe = Probe::new();
     let mut rx = receiver();
     for octet in stream.get() {
-        check!(rx.receive(&[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
     }
     check_eq!(probe.delivered, 3);
     check_eq!(probe.data.get(), &[1, 2, 3, 4, 5]);
@@ -126,9 +126,9 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
             let (mut rx, mut probe) = (receiver(), Probe::new());
             // The receiver parses the header when its last octet arrives: with `rest`, unless
             // `front` is the whole header.
-            let early = rx.receive(front, &mut probe);
+            let early = receive(&mut rx, front, &mut probe);
             check!(early.is_ok());
-            let fault = rx.receive(rest, &mut probe).err();
+            let fault = receive(&mut rx, rest, &mut probe).err();
             check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Crc));
             check_eq!(probe.begun, u32::from(cut == header));
             let placed = if cut == header {
@@ -151,8 +151,8 @@ pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
     let bad = bad.clone().flip(bad.len() - 1, 0);
     let (front, last) = bad.get().split_at(bad.len() - 1);
     let mut rx = receiver();
-    check!(rx.receive(front, &mut probe).is_ok());
-    let fault = rx.receive(last, &mut probe).err();
+    check!(receive(&mut rx, front, &mut probe).is_ok());
+    let fault = receive(&mut rx, last, &mut probe).err();
     check_eq!(fault.and_then(|f| f.term()), Some(TermCode::MPA_CRC));
     check_eq!(probe.placed, 4);
     check_eq!(probe.ended, 0);
@@ -180,7 +180,7 @@ pub(crate) fn crc_off_not_checked() -> Outcome {
     let stream = good.clone().flip(good.len() - 2, 4);
     let mut probe = Probe::new();
     let mut rx = Receiver::new(RxConfig { crc: false });
-    check!(rx.receive(stream.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, stream.get(), &mut probe).is_ok());
     check_eq!(event_len(&probe), Some(3));
     Ok(())
 }
@@ -202,10 +202,10 @@ pub(crate) fn header_fault_waits_for_crc() -> Outcome {
     let mut rx = receiver();
     let (last, all) = bad_qn.get().split_last().unwrap_or((&0, &[]));
     for octet in all {
-        check!(rx.receive(&[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
     }
     check!(!rx.at_boundary());
-    check!(rx.receive(&[*last], &mut probe).is_err());
+    check!(receive(&mut rx, &[*last], &mut probe).is_err());
     check_eq!(probe.begun, 0);
     check_eq!(probe.placed, 0);
     Ok(())
@@ -216,7 +216,7 @@ pub(crate) fn header_fault_at_once_without_crc() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
     let mut rx = Receiver::new(RxConfig { crc: false });
     let header = bad_qn.get().get(..20).unwrap_or_default();
-    let fault = rx.receive(header, &mut Probe::new()).err();
+    let fault = receive(&mut rx, header, &mut Probe::new()).err();
     check_eq!(fault.and_then(|f| f.term()), Some(TermCode::INVALID_QN));
     Ok(())
 }
@@ -226,7 +226,7 @@ pub(crate) fn local_refusal_at_once() -> Outcome {
     let stream = send(1, &[1, 2, 3, 4]);
     let mut probe = Probe::refusing(Call::Place, Refusal::Local);
     let mut rx = receiver();
-    let fault = rx.receive(&stream.get()[..22], &mut probe).err();
+    let fault = receive(&mut rx, &stream.get()[..22], &mut probe).err();
     check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
     Ok(())
 }
@@ -239,17 +239,17 @@ pub(crate) fn ulpdu_too_long() -> Outcome {
         .u16(64769)
         .bytes(untagged(LAST, op::SEND, 0, 1, 0, &[]).get());
     let mut crc = crc32c(!0, head.get());
-    check!(rx.receive(head.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, head.get(), &mut probe).is_ok());
     // The rest of the ULPDU and 1 octet of pad.
     let chunk = [0; 64];
     for _ in 0..(64769 - 18 + 1) / 64 {
         crc = crc32c(crc, &chunk);
-        check!(rx.receive(&chunk, &mut probe).is_ok());
+        check!(receive(&mut rx, &chunk, &mut probe).is_ok());
     }
     let rest = (64769 - 18 + 1) % 64;
     crc = crc32c(crc, &chunk[..rest]);
-    check!(rx.receive(&chunk[..rest], &mut probe).is_ok());
-    let fault = rx.receive(&(!crc).to_le_bytes(), &mut probe).err();
+    check!(receive(&mut rx, &chunk[..rest], &mut probe).is_ok());
+    let fault = receive(&mut rx, &(!crc).to_le_bytes(), &mut probe).err();
     check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Framing));
     check_eq!(fault.and_then(|f| f.term()), Some(TermCode::MPA_FPDU_START));
     check_eq!(probe.begun, 0);
@@ -263,13 +263,13 @@ pub(crate) fn ulpdu_longest() -> Outcome {
     let head = Wire::new()
         .u16(64768)
         .bytes(tagged(TAGGED_LAST, op::WRITE, 1, 0, &[]).get());
-    check!(rx.receive(head.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, head.get(), &mut probe).is_ok());
     let chunk = [0; 67];
     // 64754 octets of payload, 2 of pad, 4 of CRC.
     let mut left = 64754 + 2 + 4;
     while left != 0 {
         let n = left.min(chunk.len());
-        check!(rx.receive(&chunk[..n], &mut probe).is_ok());
+        check!(receive(&mut rx, &chunk[..n], &mut probe).is_ok());
         left -= n;
     }
     check_eq!(probe.placed, 64754);
@@ -294,7 +294,7 @@ pub(crate) fn ulpdu_too_short() -> Outcome {
             let mut probe = Probe::new();
             let mut result = Ok(0);
             for octet in stream.clone().bytes(send(1, &[]).get()).get() {
-                result = rx.receive(&[*octet], &mut probe);
+                result = receive(&mut rx, &[*octet], &mut probe);
             }
             if len < min {
                 check_eq!(result.err().map(|f| f.kind()), Some(FaultKind::Framing));
@@ -312,11 +312,11 @@ pub(crate) fn nothing_after_a_fault() -> Outcome {
     let mut rx = receiver();
     let mut probe = Probe::new();
     let bad = good.clone().flip(good.len() - 1, 1);
-    let fault = rx.receive(bad.get(), &mut probe).err();
+    let fault = receive(&mut rx, bad.get(), &mut probe).err();
     check!(fault.is_some());
     let placed = probe.placed;
-    check_eq!(rx.receive(good.get(), &mut probe).err(), fault);
-    check_eq!(rx.receive(&[], &mut probe).err(), fault);
+    check_eq!(receive(&mut rx, good.get(), &mut probe).err(), fault);
+    check_eq!(receive(&mut rx, &[], &mut probe).err(), fault);
     check_eq!(probe.delivered, 0);
     check_eq!(probe.placed, placed);
     check!(!rx.at_boundary());
@@ -331,12 +331,12 @@ pub(crate) fn boundaries() -> Outcome {
     check!(rx.at_boundary());
     check!(!rx.mid_message());
     for (i, octet) in stream.get().iter().enumerate() {
-        check!(rx.receive(&[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
         check_eq!(rx.at_boundary(), i + 1 == stream.len());
     }
     check!(rx.mid_message());
     let last = fpdu(&untagged(LAST, op::SEND, 0, 1, 3, &[]));
-    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, last.get(), &mut probe).is_ok());
     check!(rx.at_boundary());
     check!(!rx.mid_message());
     // A Terminate ends the stream anywhere, also in the middle of a Write or a Send.
@@ -347,9 +347,9 @@ pub(crate) fn boundaries() -> Outcome {
     let terminate = fpdu(&untagged(LAST, op::TERMINATE, 2, 1, 0, &[0x20, 2, 0, 0]));
     for message in begun {
         let mut rx = receiver();
-        check!(rx.receive(message.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, message.get(), &mut probe).is_ok());
         check!(rx.mid_message());
-        check!(rx.receive(terminate.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, terminate.get(), &mut probe).is_ok());
         check!(rx.at_boundary());
         check!(!rx.mid_message());
     }

@@ -5,7 +5,7 @@
 use iwarp::rx::{Event, FaultKind, Placement, Refusal, Target};
 use iwarp::{ReadRequest, Stag, TaggedOffset, TermCode};
 
-use super::probe::{code, receiver, verdict, Call, Probe};
+use super::probe::{code, receive, receiver, verdict, Call, Probe};
 use super::wire::{
     fpdu, op, read_header, read_request, send, tagged, terminate, untagged, untagged_inv, write,
     Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
@@ -199,7 +199,7 @@ pub(crate) fn read_request_in_two_segments() -> Outcome {
     let mut probe = Probe::new();
     let mut rx = receiver();
     for octet in stream.get() {
-        check!(rx.receive(&[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
     }
     check_eq!(probe.event, Some(Event::ReadRequest(expected)));
     Ok(())
@@ -303,12 +303,12 @@ pub(crate) fn read_response_several_segments() -> Outcome {
     let mut probe = Probe::reading(7, u64::MAX - 5, 5);
     let mut rx = receiver();
     let first = response(TAGGED_MORE, 7, u64::MAX - 5, &[1, 2, 3]);
-    check!(rx.receive(first.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, first.get(), &mut probe).is_ok());
     check_eq!(probe.placement, answered(0, 3, true, false));
     // The receiver asks for the head of the read queue once per response.
     probe.expect = None;
     let last = response(TAGGED_LAST, 7, u64::MAX - 2, &[4, 5]);
-    check!(rx.receive(last.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, last.get(), &mut probe).is_ok());
     check_eq!(probe.placement, answered(3, 2, false, true));
     check_eq!(probe.event, Some(Event::ReadResponse { len: 5 }));
     Ok(())
@@ -394,8 +394,8 @@ pub(crate) fn terminate_closes() -> Outcome {
     let stream = Wire::new()
         .bytes(terminate(&Wire::new().u32(0x0206_0000)).get())
         .bytes(send(1, &[1, 2, 3]).get());
-    check!(rx.receive(stream.get(), &mut probe).is_ok());
-    check!(rx.receive(&[0xff; 40], &mut probe).is_ok());
+    check!(receive(&mut rx, stream.get(), &mut probe).is_ok());
+    check!(receive(&mut rx, &[0xff; 40], &mut probe).is_ok());
     check_eq!(probe.delivered, 1);
     match probe.event {
         Some(Event::Terminate(t)) => check_eq!(t.code(), TermCode::UNEXPECTED_OPCODE),
@@ -427,7 +427,7 @@ pub(crate) fn terminate_too_short() -> Outcome {
         let mut rx = receiver();
         let mut probe = Probe::new();
         let stream = terminate(&Wire::new().fill(0, len));
-        let Err(fault) = rx.receive(stream.get(), &mut probe) else {
+        let Err(fault) = receive(&mut rx, stream.get(), &mut probe) else {
             check!(false);
             return Ok(());
         };
@@ -469,10 +469,10 @@ pub(crate) fn rtr_send() -> Outcome {
     let mut rx = receiver();
     rx.expect_rtr_send();
     let mut probe = Probe::new();
-    check!(rx.receive(send(1, &[]).get(), &mut probe).is_ok());
+    check!(receive(&mut rx, send(1, &[]).get(), &mut probe).is_ok());
     check_eq!(probe.event, Some(Event::Rtr));
     check_eq!(probe.begun, 0);
-    check!(rx.receive(send(2, &[]).get(), &mut probe).is_ok());
+    check!(receive(&mut rx, send(2, &[]).get(), &mut probe).is_ok());
     check_eq!(probe.begun, 1);
     check!(matches!(probe.event, Some(Event::Recv { len: 0, .. })));
     Ok(())
@@ -488,7 +488,7 @@ pub(crate) fn rtr_send_only_first() -> Outcome {
         let mut rx = receiver();
         rx.expect_rtr_send();
         let mut probe = Probe::new();
-        check!(rx.receive(first.get(), &mut probe).is_ok());
+        check!(receive(&mut rx, first.get(), &mut probe).is_ok());
         check!(probe.event != Some(Event::Rtr));
         let begun = probe.begun;
         let msn = if begun == 1 && first.get()[2] & 0x80 == 0 {
@@ -496,7 +496,7 @@ pub(crate) fn rtr_send_only_first() -> Outcome {
         } else {
             1
         };
-        check!(rx.receive(send(msn, &[]).get(), &mut probe).is_ok());
+        check!(receive(&mut rx, send(msn, &[]).get(), &mut probe).is_ok());
         check!(matches!(probe.event, Some(Event::Recv { len: 0, .. })));
         check_eq!(probe.begun, begun + 1);
     }

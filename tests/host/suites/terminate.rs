@@ -7,7 +7,7 @@ use iwarp::rx::{Event, Refusal};
 use iwarp::tx::{Message, Segmenter};
 use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
 
-use super::probe::{receiver, terminate_for, verdict, Call, Probe};
+use super::probe::{receive, receiver, terminate_for, verdict, Call, Probe};
 use super::wire::{
     fpdu, op, read_header, read_request, send, tagged, terminate, untagged, untagged_inv, write,
     Wire, LAST, TAGGED_LAST,
@@ -233,9 +233,9 @@ pub(crate) fn first_error_is_captured() -> Outcome {
     let second = tagged(TAGGED_LAST, op::SEND, 1, 2, &[3]);
     let stream = fpdu(&first).bytes(fpdu(&second).get());
     let mut rx = receiver();
-    let fault = rx.receive(stream.get(), &mut Probe::new()).err();
+    let fault = receive(&mut rx, stream.get(), &mut Probe::new()).err();
     check!(fault.is_some());
-    let again = rx.receive(stream.get(), &mut Probe::new()).err();
+    let again = receive(&mut rx, stream.get(), &mut Probe::new()).err();
     check_eq!(again, fault);
     let term = fault.and_then(|f| rx.terminate_for(&f));
     let header = term.as_ref().and_then(|t| t.ddp_header());

@@ -34,9 +34,18 @@ impl<const N: usize> Wire<N> {
         self
     }
 
+    /// Appends an octet in place, as [`Self::bytes`].
+    pub(crate) fn push(&mut self, v: u8) {
+        if let Some(room) = self.buf.get_mut(self.len) {
+            *room = v;
+            self.len += 1;
+        }
+    }
+
     /// Appends an octet.
-    pub(crate) fn u8(self, v: u8) -> Self {
-        self.bytes(&[v])
+    pub(crate) fn u8(mut self, v: u8) -> Self {
+        self.push(v);
+        self
     }
 
     /// Appends a 16-bit field.

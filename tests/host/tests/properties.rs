@@ -8,7 +8,7 @@ use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
 use iwarp_sim::guard::{feed, feed_whole, Any, Call, Guard, Outcome};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
 use iwarp_sim::stream::{frame, messages, pattern, Item};
-use iwarp_sim::{mutant, pair, setup, Entropy};
+use iwarp_sim::{mutant, octets, pair, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -513,7 +513,7 @@ fn long_messages_are_continued() {
             let mut guard = Guard::new(handler, crc);
             let mut rx = Receiver::new(RxConfig { crc });
             // The second Send has the MSN of the first.
-            let whole = rx.receive(&stream, &mut guard).is_ok();
+            let whole = rx.receive(&octets(&stream), &mut guard).is_ok();
             assert_eq!(whole, !matches!(message, Message::Send { .. }));
             let segments = guard
                 .calls

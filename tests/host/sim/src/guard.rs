@@ -6,7 +6,9 @@ use iwarp::rx::{
     Event, Fault, FaultKind, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal,
     Target,
 };
-use iwarp::TaggedOffset;
+use iwarp::{Octet, TaggedOffset};
+
+use crate::{bytes, octets};
 
 /// A call of a handler.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +81,22 @@ impl<H: Handler> Handler for Guard<H> {
         self.inner.crc32c(crc, data)
     }
 
+    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+        assert!(self.crc, "crc32c although CRCs are off");
+        assert!(!self.waits, "crc32c while a segment waits");
+        assert!(!data.is_empty(), "crc32c of no octets");
+        self.inner.crc32c_octets(crc, data)
+    }
+
+    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
+        self.inner.load(octets)
+    }
+
+    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+        assert_eq!(to.len(), from.len(), "copy to a buffer of another size");
+        self.inner.copy(to, from);
+    }
+
     fn expected_read(&mut self) -> Option<ReadExpect> {
         assert!(!self.refused, "expected_read after refusal");
         self.inner.expected_read()
@@ -124,7 +142,7 @@ impl<H: Handler> Handler for Guard<H> {
         self.note(result)
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         assert!(!self.refused, "place after refusal");
         assert!(!self.waits, "place while the segment waits");
         assert!(
@@ -139,14 +157,14 @@ impl<H: Handler> Handler for Guard<H> {
         *placed += data.len() as u32;
         assert!(*placed <= p.len, "placed beyond the segment");
         match self.calls.last_mut() {
-            Some(Call::Place(all)) => all.extend(data),
-            _ => self.calls.push(Call::Place(data.to_vec())),
+            Some(Call::Place(all)) => all.extend(bytes(data)),
+            _ => self.calls.push(Call::Place(bytes(data))),
         }
         let result = self.inner.place(data, crc);
         self.note(result)
     }
 
-    fn place_next(&mut self, data: &[u8]) -> bool {
+    fn place_next(&mut self, data: &[Octet]) -> bool {
         assert!(!self.refused, "place_next after refusal");
         assert!(!self.waits, "place_next while a segment waits");
         assert!(self.open.is_none(), "place_next within segment");
@@ -189,7 +207,7 @@ impl<H: Handler> Handler for Guard<H> {
         self.last = Some(p);
         self.continued += 1;
         self.calls.push(Call::Begin(p));
-        self.calls.push(Call::Place(data.to_vec()));
+        self.calls.push(Call::Place(bytes(data)));
         self.calls.push(Call::End(p));
         true
     }
@@ -283,12 +301,12 @@ impl Handler for Any {
         self.call()
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
-        Ok(crc.map_or(0, |crc| crate::crc32c(crc, data)))
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
     }
 
     /// Counts as the two calls that could be refused. Refuses nothing itself.
-    fn place_next(&mut self, _: &[u8]) -> bool {
+    fn place_next(&mut self, _: &[Octet]) -> bool {
         let refuses = |n: u32| n == self.count || n == self.count + 1;
         if !self.continues || self.refuse_at.is_some_and(refuses) {
             return false;
@@ -357,6 +375,17 @@ pub fn feed<H: Handler>(
     stream: &[u8],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
+    feed_octets(rx, crc, inner, &octets(stream), cut)
+}
+
+/// As [`feed`], of octets that others may write to meanwhile.
+pub fn feed_octets<H: Handler>(
+    rx: Receiver,
+    crc: bool,
+    inner: H,
+    stream: &[Octet],
+    cut: impl FnMut() -> usize,
+) -> Outcome {
     feed_by(rx, Guard::new(inner, crc), stream, cut, Receiver::receive)
 }
 
@@ -368,7 +397,19 @@ pub fn feed_whole<H: Handler>(
     stream: &[u8],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
-    let mut whole = FpduAssembler::new(vec![0; FpduAssembler::MAX_FPDU]).expect("room");
+    feed_whole_octets(rx, crc, inner, &octets(stream), cut)
+}
+
+/// As [`feed_whole`], of octets that others may write to meanwhile.
+pub fn feed_whole_octets<H: Handler>(
+    rx: Receiver,
+    crc: bool,
+    inner: H,
+    stream: &[Octet],
+    cut: impl FnMut() -> usize,
+) -> Outcome {
+    let room = octets(&[0; FpduAssembler::MAX_FPDU]);
+    let mut whole = FpduAssembler::new(room).expect("room");
     let mut guard = Guard::new(inner, crc);
     guard.whole = true;
     feed_by(rx, guard, stream, cut, |rx, chunk, guard| {
@@ -379,9 +420,9 @@ pub fn feed_whole<H: Handler>(
 fn feed_by<H: Handler>(
     mut rx: Receiver,
     mut guard: Guard<H>,
-    stream: &[u8],
+    stream: &[Octet],
     mut cut: impl FnMut() -> usize,
-    mut receive: impl FnMut(&mut Receiver, &[u8], &mut Guard<H>) -> Result<usize, Fault>,
+    mut receive: impl FnMut(&mut Receiver, &[Octet], &mut Guard<H>) -> Result<usize, Fault>,
 ) -> Outcome {
     let mut result = Ok(());
     let mut rest = stream;

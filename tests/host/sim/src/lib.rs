@@ -14,6 +14,10 @@
 //! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a
 //! fuzzer.
 
+use core::sync::atomic::Ordering;
+
+use iwarp::Octet;
+
 pub mod conn;
 pub mod guard;
 pub mod mpa;
@@ -23,6 +27,17 @@ pub mod peer;
 pub mod schedule;
 pub mod setup;
 pub mod stream;
+
+/// A received stream of these octets.
+pub fn octets(bytes: &[u8]) -> Vec<Octet> {
+    bytes.iter().map(|byte| Octet::new(*byte)).collect()
+}
+
+/// The octets of a received stream, or of a part of it.
+pub fn bytes(octets: &[Octet]) -> Vec<u8> {
+    let load = |octet: &Octet| octet.load(Ordering::Relaxed);
+    octets.iter().map(load).collect()
+}
 
 /// CRC32c, with a table.
 pub fn crc32c(mut crc: u32, data: &[u8]) -> u32 {

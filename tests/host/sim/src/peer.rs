@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target};
 use iwarp::tx::{Framer, Message, Segmenter};
-use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, Terminate};
+use iwarp::{Msn, Octet, ReadRequest, Stag, TaggedOffset, Terminate};
 
 use crate::guard::Guard;
 use crate::stream::Tape;
-use crate::{crc32c, Entropy};
+use crate::{bytes, crc32c, octets, Entropy};
 
 /// A memory region with an STag.
 #[derive(Clone, Debug)]
@@ -175,29 +175,29 @@ impl Handler for Node {
         Ok(())
     }
 
-    fn place(&mut self, data: &[u8], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         match self.cursor.as_mut().expect("no segment") {
             Cursor::Recv => {
                 let (all, _) = self.receiving.as_mut().expect("no buffer");
-                all.extend(data);
+                all.extend(bytes(data));
             }
             Cursor::Memory { stag, at } => {
                 let region = self.regions.get_mut(stag).expect("region");
-                region.data[*at..*at + data.len()].copy_from_slice(data);
+                region.data[*at..*at + data.len()].copy_from_slice(&bytes(data));
                 *at += data.len();
             }
         }
-        Ok(crc.map_or(0, |crc| crc32c(crc, data)))
+        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
     }
 
-    fn place_next(&mut self, data: &[u8]) -> bool {
+    fn place_next(&mut self, data: &[Octet]) -> bool {
         match self.next.as_mut().expect("no segment before") {
             Cursor::Recv => {
                 let (all, size) = self.receiving.as_mut().expect("no buffer");
                 if all.len() + data.len() > *size {
                     return false;
                 }
-                all.extend(data);
+                all.extend(bytes(data));
             }
             Cursor::Memory { stag, at } => {
                 let region = self.regions.get_mut(stag).expect("region");
@@ -205,7 +205,7 @@ impl Handler for Node {
                 let Some(to) = to.filter(|_| region.valid) else {
                     return false;
                 };
-                to.copy_from_slice(data);
+                to.copy_from_slice(&bytes(data));
                 *at += data.len();
             }
         }
@@ -371,7 +371,7 @@ impl Peer {
 
     /// Takes octets from the wire.
     pub fn receive(&mut self, chunk: &[u8]) {
-        if let Err(fault) = self.rx.receive(chunk, &mut self.node) {
+        if let Err(fault) = self.rx.receive(&octets(chunk), &mut self.node) {
             if self.fault.is_none() && !self.quiet {
                 self.fault = self.rx.terminate_for(&fault);
                 assert_eq!(self.fault.is_some(), fault.term().is_some(), "{fault}");
