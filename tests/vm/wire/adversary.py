@@ -22,6 +22,7 @@ import fpdu
 import mutate
 import secure
 import setups
+import spliced
 from fpdu import SLOW, Failed, check
 from victim import Attacker, Honest, Victim, Watch
 
@@ -47,7 +48,7 @@ def random_cases(everything):
             lambda victim, n=number: mutate.play(victim, SEED, n)
 
 
-GROUPS = {**setups.GROUPS, **cases.GROUPS, "random": random_cases}
+GROUPS = {**setups.GROUPS, **cases.GROUPS, **spliced.GROUPS, "random": random_cases}
 
 
 def chosen(name):

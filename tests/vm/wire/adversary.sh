@@ -14,7 +14,7 @@
 read -ra parts <<<"${PARTS:-}"
 mapfile -t results < <(python3 /tests/wire/adversary.py --list "${parts[@]}")
 # These groups run again with verify_first=1.
-again=(placement messages)
+again=(placement messages spliced)
 mapfile -t more < <(python3 /tests/wire/adversary.py --list "${again[@]}")
 plan $((${#results[@]} + ${#more[@]} + 4))
 
