@@ -19,6 +19,13 @@ def loaded(system, name):
     return system.exists(f"/sys/module/{name}")
 
 
+def apt_install(system, what):
+    """Debian 13's kernel is that of its backports; Debian testing's is its own."""
+    release = system.read("/etc/os-release") or ""
+    target = "" if re.search(r"^VERSION_CODENAME=(forky|sid)$", release, re.M) else "-t trixie-backports "
+    return f"sudo apt install {target}{what}"
+
+
 def check(system, report):
     check_kernel(system, report)
     is_loaded = loaded(system, "rsiw")
@@ -39,7 +46,7 @@ def check_kernel(system, report):
     series = ".".join(release.split(".")[:2])
     if series not in SERIES:
         report.fail("kernel", f"rsiw is made for Linux {' and '.join(SERIES)}, and this is {release}",
-                    "sudo apt install -t trixie-backports linux-image-$(dpkg --print-architecture)   # and reboot into it")
+                    apt_install(system, "linux-image-$(dpkg --print-architecture)   # and reboot into it"))
     else:
         report.ok("kernel", f"Linux {release}")
     tainted = int(system.read("/proc/sys/kernel/tainted") or 0)
@@ -108,7 +115,7 @@ def sign_commands(system):
     commands.append(f"sudo mokutil --import {MOK}.pub   # asks for a password; reboot, and enroll the key")
     kbuild = f"linux-kbuild-{release.partition('-')[0]}"
     if not system.exists(f"/usr/lib/{kbuild}/scripts/sign-file"):
-        commands.append(command("sudo apt install -t trixie-backports {}   # signs with it", kbuild))
+        commands.append(command(apt_install(system, "{}   # signs with it"), kbuild))
     sources = [path.split("/")[3].removeprefix("rsiw-") for path in system.glob("/usr/src/rsiw-*/dkms.conf")]
     if system.exists(f"/usr/lib/rsiw/{release}/rsiw.ko"):
         commands.append("sudo dpkg-reconfigure rsiw-modules-$(uname -r)")

@@ -92,6 +92,8 @@ class Module(Case):
         self.system.release = lambda: "6.12.0-amd64"
         self.system.commands["modinfo -F vermagic rsiw"] = "6.12.0-amd64 SMP"
         self.finds(2, "FAIL kernel .*7.2 and 7.3.*6.12.0", "sudo apt install -t trixie-backports linux-image-$(dpkg")
+        self.system.files["/etc/os-release"] = "ID=debian\nVERSION_CODENAME=forky\n"
+        self.finds(2, "FAIL kernel", "sudo apt install linux-image-$(dpkg")
 
     def test_built_for_another(self):
         self.system.commands["modinfo -F vermagic rsiw"] = "7.2.1 SMP"
