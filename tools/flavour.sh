@@ -64,14 +64,17 @@ other_flavours() {
 	echo "$others"
 }
 
-# build_args ARCH: what the kernel's build system is told, a word a line. The compiler is the
-# distribution's. COMPAT is for the 32-bit vDSO, without which the configuration would differ from the
-# distribution's.
+# build_args ARCH CONFIG: what the kernel's build system is told, a word a line. The compiler is the
+# distribution's, which the kernel's configuration CONFIG names. COMPAT is for the 32-bit vDSO, without which the
+# configuration would differ from the distribution's.
 build_args() {
+	local cc
+	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$2")
+	[ -n "$cc" ] || die "$2 does not name a compiler"
 	case $1 in
-	amd64) echo CC=x86_64-linux-gnu-gcc-14 ;;
-	arm64) printf '%s\n' ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14 \
-		HOSTCC=gcc CROSS_COMPILE_COMPAT=arm-linux-gnueabihf- CC_COMPAT=arm-linux-gnueabihf-gcc-14 ;;
+	amd64) echo "CC=$cc" ;;
+	arm64) printf '%s\n' ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- "CC=$cc" \
+		HOSTCC=gcc CROSS_COMPILE_COMPAT=arm-linux-gnueabihf- "CC_COMPAT=arm-linux-gnueabihf-gcc-${cc##*-}" ;;
 	esac
 }
 
@@ -108,7 +111,7 @@ flavour() {
 	*)
 		split_name "$1" || die "no such kernel: '$1' (tools/flavour.sh has the names)"
 		FL_KDIR=$("$TOP/tools/kernel" tree "$1")
-		mapfile -t FL_MAKE < <(build_args "$FL_ARCH")
+		mapfile -t FL_MAKE < <(build_args "$FL_ARCH" "$FL_KDIR/.config")
 		FL_MAKE+=("KERNELRELEASE=$("$TOP/tools/kernel" version "$1")")
 		;;
 	esac
