@@ -17,7 +17,7 @@ PREFIX ?= /usr
 .DEFAULT_GOAL := module
 .PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree format clippy host-test update-kernel clean help install uninstall deb
 
-module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, $$(uname -r), ...
+module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, forky, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
 	@echo build/$(KERNEL)/rsiw.ko
 
@@ -90,9 +90,9 @@ clippy: ## the kernel's own lints, warnings as errors
 host-test: ## the protocol engine's tests on this machine
 	@tools/ci/run host
 
-update-kernel: ## look again which kernel is the newest in trixie-backports
-	@tools/kernel refresh
-	@tools/kernel version
+update-kernel: ## look again which kernel is the newest in trixie-backports; KERNEL=forky: in Debian testing
+	@tools/kernel refresh $(KERNEL)
+	@tools/kernel version $(KERNEL)
 
 clean: ## remove build/ (the cache outside the checkout stays)
 	@rm -rf build

@@ -8,6 +8,7 @@
 #   FLAVOUR    one of the distribution's flavours: amd64, cloud-amd64, rt-amd64, arm64, arm64-16k, ...
 #   FLAVOUR-VERSION   the same, of another series or release than the newest: amd64-7.2, rt-amd64-7.2.12
 #   RELEASE    the same, as uname -r has it: 7.3.4+deb13-cloud-amd64
+#   SUITE, SUITE-...   the same of Debian testing or unstable, forky or sid: forky, sid-cloud-amd64, forky-$(uname -r)
 #   debug      a kernel of the same source with checks of all kinds (kernel-configs/)
 #   kcsan      a kernel that looks for data races
 #   uml        a kernel that is a process of this machine, to measure at its speed
@@ -22,12 +23,17 @@ esac
 # amd64_only WHAT: ends a tool on other machines.
 amd64_only() { [ "$MACHINE_ARCH" = amd64 ] || die "only an amd64 machine has $1"; }
 
-# split_name NAME: sets FL_FLAVOUR, FL_VERSION (empty: the newest, or RSIW_KERNEL) and FL_ARCH of a
+# split_name NAME: sets FL_SUITE, FL_FLAVOUR, FL_VERSION (empty: the newest, or RSIW_KERNEL) and FL_ARCH of a
 # distribution's kernel; fails for other names.
 # shellcheck disable=SC2034 # used by scripts that source this
 split_name() {
-	FL_FLAVOUR=$1 FL_VERSION=
-	[ "$1" != stock ] || FL_FLAVOUR=$MACHINE_ARCH
+	FL_SUITE=trixie FL_FLAVOUR=$1 FL_VERSION=
+	if [[ $1 =~ ^(forky|sid)(-(.+))?$ ]]; then
+		FL_SUITE=${BASH_REMATCH[1]} FL_FLAVOUR=${BASH_REMATCH[3]:-stock}
+	elif [[ $1 = *+deb14-* ]]; then
+		FL_SUITE=forky
+	fi
+	[ "$FL_FLAVOUR" != stock ] || FL_FLAVOUR=$MACHINE_ARCH
 	if [[ $FL_FLAVOUR =~ ^(.+)-([0-9]+\.[0-9].*)$ ]]; then
 		FL_FLAVOUR=${BASH_REMATCH[1]} FL_VERSION=${BASH_REMATCH[2]}
 	elif [[ $FL_FLAVOUR =~ ^([0-9.]+\+deb[0-9]+)-(.+)$ ]]; then
@@ -36,6 +42,8 @@ split_name() {
 	[ -n "$FL_VERSION" ] || FL_VERSION=${RSIW_KERNEL:-}
 	FL_ARCH=$(arch_of "$FL_FLAVOUR") || return
 	[ "$FL_ARCH" != amd64 ] || amd64_only "a compiler for the $FL_FLAVOUR kernel"
+	[ "$FL_SUITE" = trixie ] || [ "$FL_ARCH" = "$MACHINE_ARCH" ] ||
+		die "$1: of $FL_SUITE there are only kernels of this machine's architecture"
 }
 
 # arch_of FLAVOUR: its architecture; fails for what is not a flavour.
@@ -87,10 +95,10 @@ triplet_of() {
 }
 
 # flavour NAME: sets FL_KDIR (for make -C), FL_MAKE (its arguments), FL_ARCH and FL_OUT (where products go),
-# making the kernel first where needed.
+# making the kernel first where needed. From then on in-root is in the build root of the kernel's release of Debian.
 # shellcheck disable=SC2034 # used by scripts that source this
 flavour() {
-	FL_ARCH=$MACHINE_ARCH
+	FL_ARCH=$MACHINE_ARCH FL_SUITE=trixie
 	case $1 in
 	debug)
 		FL_KDIR=$("$TOP/tools/kernel-debug")
@@ -115,5 +123,6 @@ flavour() {
 		FL_MAKE+=("KERNELRELEASE=$("$TOP/tools/kernel" version "$1")")
 		;;
 	esac
+	export RSIW_SUITE=$FL_SUITE
 	FL_OUT=$TOP/build/$1
 }

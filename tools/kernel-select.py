@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Choose the kernel to build for, from apt's view of trixie-backports.
+"""Choose the kernel to build for, from apt's view of trixie-backports, or of another release of Debian.
 
 Reads the output of `apt-cache dumpavail` and prints
 
@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--min", default="7.2")
     parser.add_argument("--max", default="7.3")
     parser.add_argument("--flavour", default="amd64")
+    parser.add_argument("--suite", default="trixie")
     parser.add_argument("--want", default="", help="a version, or the beginning of one")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
@@ -79,9 +80,10 @@ def main():
         fits = [row for row in in_range if row[5]]
     if not fits:
         have = ", ".join(row[0] for row in in_range) or "none"
+        where = "trixie-backports" if args.suite == "trixie" else args.suite
         wanted = f"kernel {args.want}" if args.want else "complete kernel"
         print(f"no {wanted} of {args.min}..{args.max} with image, headers and source "
-              f"in trixie-backports (complete there: {have})", file=sys.stderr)
+              f"in {where} (complete there: {have})", file=sys.stderr)
         sys.exit(3)
     print(*fits[0][:5])
 
