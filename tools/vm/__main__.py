@@ -43,9 +43,9 @@ def parse_args():
                              "flavour (tools/flavour.sh has their names)")
     parser.add_argument("--build", metavar="NAME",
                         help="take modules and programs from build/NAME (default: the kernel's name)")
-    parser.add_argument("--debian", default="trixie", metavar="A[,B]",
-                        help="the release of Debian of the hosts, or of host A and host B: trixie, or bookworm, "
-                             "which has what the jobs of smoke use")
+    parser.add_argument("--debian", metavar="A[,B]",
+                        help="the release of Debian of the hosts, or of host A and host B: trixie, forky, or bookworm, "
+                             "which has what the jobs of smoke use (default: that of the kernels)")
     parser.add_argument("--pair", action="append", metavar="A,B",
                         help="drivers of host A and host B (default: rsiw,rsiw); "
                              "may be repeated: the jobs run once for each pair")
