@@ -30,14 +30,14 @@ plain_for() {
 	return 1
 }
 
-# complete KERNEL WHAT: whether trixie-backports has the kernel, with all its packages, so that WHAT can be
+# complete KERNEL WHAT: whether trixie-backports (forky, sid) has the kernel, with all its packages, so that WHAT can be
 # tested. A flavour's packages may come days after another's.
 complete() {
 	"$TOP/tools/kernel" version "$1" >/dev/null
 	case $? in
 	0) return 0 ;;
-	3) skip "$2" "trixie-backports has no complete $1 kernel now" ;;
-	*) check "$2: the $1 kernel is looked for in trixie-backports" false ;;
+	3) skip "$2" "Debian has no complete $1 kernel now" ;;
+	*) check "$2: the $1 kernel is looked for in Debian" false ;;
 	esac
 	return 1
 }
@@ -55,8 +55,8 @@ find_others() {
 	[ ${#others[@]} != 0 ] || skip "$1" "only the newest series is complete"
 }
 
-# find_kernels: sets kernels to those of the distribution's other flavours, the oldest of the range, and
-# "bookworm", which is not a kernel: Debian 12's userspace. Two kernels joined by a comma are host A's and host
+# find_kernels: sets kernels to those of the distribution's other flavours, the oldest of the range, those of Debian
+# testing and unstable, and "bookworm", which is not a kernel: Debian 12's userspace. Two kernels joined by a comma are host A's and host
 # B's: pages of 16 KiB meet the plain kernel's of 4 KiB. FLAVOURS="rt-amd64 arm64" names some of them.
 # shellcheck disable=SC2034 # used by the stages that source this
 find_kernels() {
@@ -66,7 +66,7 @@ find_kernels() {
 		return
 	fi
 	find_others "the oldest kernel"
-	kernels=("${others[@]/#/$MACHINE_ARCH-}" bookworm)
+	kernels=("${others[@]/#/$MACHINE_ARCH-}" forky sid bookworm)
 	for flavour in $(other_flavours); do
 		[[ $flavour != *-16k ]] || flavour+=,$MACHINE_ARCH
 		kernels+=("$flavour")
