@@ -70,9 +70,10 @@ impl<'a> Span<'a> {
         n
     }
 
-    /// Copies the first bytes of `src`, which others may change meanwhile, here and returns how many:
-    /// the length of the shorter one. If `ends`, the last word of them is seen only after all that this thread has written before.
-    /// Errors: `EACCES` if the memory is pinned for reading only. Context: any.
+    /// Copies the first bytes of `src`, which others may change meanwhile, here and returns how
+    /// many: the length of the shorter one. If `ends`, the last word of them is seen only after all
+    /// that this thread has written before. Errors: `EACCES` if the memory is pinned for reading
+    /// only. Context: any.
     #[inline]
     pub fn write(&self, src: &[AtomicU8], ends: bool) -> Result<usize> {
         if !self.writable {
@@ -112,9 +113,9 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Copies all of `src`, which others may change meanwhile, to `offset`. If `ends`, its last word is seen only after all that this
-    /// thread has written before. Errors: `EFAULT`, or `EACCES` if the memory is pinned for reading
-    /// only; nothing was copied then.
+    /// Copies all of `src`, which others may change meanwhile, to `offset`. If `ends`, its last
+    /// word is seen only after all that this thread has written before. Errors: `EFAULT`, or
+    /// `EACCES` if the memory is pinned for reading only; nothing was copied then.
     #[inline]
     fn write(&self, offset: u64, src: &[AtomicU8], ends: bool) -> Result
     where
