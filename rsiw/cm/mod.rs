@@ -10,12 +10,12 @@
 //!
 //! - [`conn`]: the connection: its socket, its events, its actor, its callbacks.
 //! - [`stage`]: the stages and the ways between them.
-//! - [`initiator`]: connecting, MPA Request, MPA Reply; [`retry`]: an attempt's other connections.
+//! - [`initiator`]: attempts to connect.
 //! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
 //! - [`listener`]: listening sockets and the connections that they accept.
-//! - [`run`]: drives the engine's machine, which decides what a connection does while a queue pair
-//!   owns the stream, and how it ends.
-//! - [`close`]: how connections end that are not established.
+//! - [`run`]: drives the engine's machine, which decides what an initiator does, what a connection
+//!   does while a queue pair owns the stream, and how it ends.
+//! - [`close`]: how a responder's connection ends that is not established.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
 //! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
@@ -38,7 +38,6 @@ mod pace;
 mod patience;
 mod registry;
 mod responder;
-mod retry;
 mod run;
 mod secure;
 mod silent;

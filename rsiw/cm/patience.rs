@@ -16,9 +16,6 @@ pub(super) struct Patience(
 );
 
 impl Patience {
-    /// No time is left.
-    pub(super) const NONE: Self = Self(0);
-
     /// A wait of `ms` milliseconds from now on.
     pub(super) fn new<U: User>(conn: &Conn<U>, ms: u32) -> Self {
         Self(conn.age() + i64::from(ms))

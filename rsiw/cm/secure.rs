@@ -12,18 +12,16 @@
 
 use super::{
     close,
-    close::LastWords,
     conn::{Conn, Events},
-    initiator::{self, Attempt, Connecting},
     listener::PendingConn,
     pace::{Place, Side},
     patience::Patience,
     responder::AwaitRequest,
     stage::Stage,
-    timeout, Lost, User,
+    timeout, User,
 };
 use crate::settings::TlsPolicy;
-use core::{format_args, net::SocketAddr};
+use core::format_args;
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Auth, Handshake, Received, Role};
 
@@ -47,74 +45,17 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
     conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
 }
 
-/// The attempt waits for its turn to make a TLS handshake. TCP has not begun to connect.
-pub(super) struct AwaitTurn<U: User> {
-    attempt: KBox<Attempt<U>>,
-    /// The address to connect to.
-    remote: SocketAddr,
-}
-
 /// Responder: the peer has connected, and its first octet has not come.
 pub(super) struct AwaitOctet<U: User> {
     slot: PendingConn<U>,
 }
 
-/// The TLS handshake is made, or waits for its turn.
+/// Responder: the TLS handshake is made, or waits for its turn.
 pub(super) struct Securing<U: User> {
-    end: End<U>,
+    slot: PendingConn<U>,
+    place: Place<U>,
     handshake: Option<Handshake<Conn<U>>>,
     patience: Patience,
-}
-
-/// What this end is, and goes on with.
-enum End<U: User> {
-    /// The initiator, which sends the MPA Request. It has its place since before TCP connected.
-    Initiator(KBox<Attempt<U>>),
-    /// The responder, which awaits the MPA Request.
-    Responder(PendingConn<U>, Place<U>),
-}
-
-impl<U: User> AwaitTurn<U> {
-    /// Takes a place for the handshake of `attempt`; false if others have their turns first.
-    /// Errors: `ENOMEM`; the user has lost the connection then.
-    pub(super) fn is_over(conn: &Arc<Conn<U>>, attempt: &mut Attempt<U>) -> Result<bool> {
-        let place = Place::wait(conn, Side::Initiator, &attempt.remote).inspect_err(|_| {
-            attempt.user.lost(Lost::Handshake);
-        })?;
-        // The handshakes end in any order.
-        conn.needs_no_order();
-        Ok(attempt.place.insert(place).take())
-    }
-
-    /// The first stage, if it is not over.
-    pub(super) fn begin(
-        conn: &Arc<Conn<U>>,
-        mut attempt: KBox<Attempt<U>>,
-        remote: SocketAddr,
-    ) -> Stage<U> {
-        let ms = attempt.turn;
-        attempt.set_timeout(conn, ms);
-        Stage::AwaitTurn(Self { attempt, remote })
-    }
-
-    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        if let Some(e) = self.attempt.cut_short(conn, events) {
-            return close::fail_attempt(conn, &self.attempt, e, LastWords::None, None);
-        }
-        let mut attempt = self.attempt;
-        if !attempt.place.as_mut().is_none_or(Place::take) {
-            self.attempt = attempt;
-            return Stage::AwaitTurn(self);
-        }
-        // All turns of an attempt that is repeated have this time together.
-        attempt.turn = attempt.patience.left(conn).max(1);
-        let ms = attempt.connect;
-        attempt.set_timeout(conn, ms);
-        match conn.socket().connect(&self.remote) {
-            Ok(_) => Stage::Connecting(Connecting { attempt }),
-            Err(e) => close::fail_attempt(conn, &attempt, e, LastWords::None, None),
-        }
-    }
 }
 
 impl<U: User> AwaitOctet<U> {
@@ -144,7 +85,7 @@ impl<U: User> AwaitOctet<U> {
             conn.needs_no_order();
             let peer = conn.peer().ok_or(errno::ENOTCONN.error());
             return match peer.and_then(|peer| Place::wait(conn, Side::Responder, &peer)) {
-                Ok(place) => Securing::begin(conn, End::Responder(self.slot, place)),
+                Ok(place) => Securing::begin(conn, self.slot, place),
                 Err(_) => close::drop_early(conn),
             };
         }
@@ -157,16 +98,12 @@ impl<U: User> AwaitOctet<U> {
 }
 
 impl<U: User> Securing<U> {
-    /// The next stage of an initiator that TCP has connected.
-    pub(super) fn initiate(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>) -> Stage<U> {
-        Self::begin(conn, End::Initiator(attempt))
-    }
-
-    fn begin(conn: &Arc<Conn<U>>, end: End<U>) -> Stage<U> {
+    fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>, place: Place<U>) -> Stage<U> {
         // tlshd waits for data by the socket's own callbacks.
         conn.socket().detach();
         let this = Self {
-            end,
+            slot,
+            place,
             handshake: None,
             patience: Patience::new(conn, timeout::TLS),
         };
@@ -174,11 +111,10 @@ impl<U: User> Securing<U> {
         this.try_start(conn)
     }
 
-    /// The timer runs for a short time at once, to try again, or to see whether the process that
-    /// connects still exists. Returns false if no time is left.
+    /// The timer runs for a short time at once, to try again. Returns false if no time is left.
     fn set_timer(&self, conn: &Arc<Conn<U>>) -> bool {
         // Who waits for a place is told when there is one.
-        let waits = matches!(&self.end, End::Responder(_, place) if !place.is_taken());
+        let waits = !self.place.is_taken();
         let look = match self.handshake {
             None if !waits => timeout::PENDING,
             _ => timeout::GLANCE,
@@ -188,18 +124,13 @@ impl<U: User> Securing<U> {
 
     /// Asks for the handshake if it is this connection's turn.
     fn try_start(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        if let End::Responder(_, place) = &mut self.end {
-            if !place.take() {
-                return Stage::Securing(self);
-            }
+        if !self.place.take() {
+            return Stage::Securing(self);
         }
-        let role = match &self.end {
-            End::Initiator(attempt) => Role::Client(attempt.server),
-            End::Responder(..) => match conn.peer() {
-                Some(peer) => Role::Server(peer),
-                None => return self.fail(conn, errno::ENOTCONN.error()),
-            },
+        let Some(peer) = conn.peer() else {
+            return self.fail(conn, errno::ENOTCONN.error());
         };
+        let role = Role::Server(peer);
         let auth = match conn.settings().tls_psk() {
             true => Auth::Psk(conn.dev().keys.clone()),
             false => Auth::Certificates,
@@ -220,7 +151,7 @@ impl<U: User> Securing<U> {
 
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         let ends = conn.how().is_some() || events.any(Events::LEAVE);
-        if ends || self.end.is_over(events) {
+        if ends || self.slot.is_dead() || events.any(Events::GIVE_WAY) {
             return self.fail(conn, errno::ECONNABORTED.error());
         }
         if let Some(outcome) = self.handshake.as_ref().and_then(Handshake::outcome) {
@@ -245,20 +176,9 @@ impl<U: User> Securing<U> {
 
     /// Goes on over TLS.
     fn succeed(self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        let socket = conn.socket();
-        let secured = socket.secure(conn.settings().tls_key_mib());
-        if let Err(e) = secured.and_then(|()| socket.attach(conn.clone())) {
-            return self.fail(conn, e);
-        }
-        conn.dev().counters.tls_handshakes.add(1);
-        // What came before the callbacks is reported by none.
-        conn.notify(Events::SOCKET);
-        match self.end {
-            End::Initiator(attempt) => initiator::request(conn, attempt),
-            End::Responder(slot, place) => {
-                drop(place);
-                AwaitRequest::begin(conn, slot)
-            }
+        match attach(conn) {
+            Ok(()) => AwaitRequest::begin(conn, self.slot),
+            Err(e) => self.fail(conn, e),
         }
     }
 
@@ -266,44 +186,41 @@ impl<U: User> Securing<U> {
     fn fail(self, conn: &Arc<Conn<U>>, e: Error) -> Stage<U> {
         // Cancelled first. Then the connection is reset, or the peer would wait for its time.
         drop(self.handshake);
-        let why = match e {
-            e if e == ESRCH => "no tlshd serves this network namespace",
-            e if e == errno::ENOKEY => match conn.settings().tls_psk() {
-                true => "the keyring .rsiw has no key for the peer",
-                false => "the peer shows no certificate",
-            },
-            e if e == errno::ENOTUNIQ => "the keyring .rsiw has several keys for the peer",
-            e if e == errno::EKEYREJECTED => "the peer's key is none of .rsiw for this address",
-            e if e == EACCES => "one end does not accept the other",
-            e if e == errno::ECONNRESET => "the peer ends it",
-            e if e == errno::ETIMEDOUT => "no answer",
-            e if e == errno::EPROTO => "tlshd has agreed on no keys of TLS 1.3",
-            _ => "see tlshd's log",
-        };
-        conn.dev().counters.tls_failures.add(1);
-        let errno = e.to_errno();
-        if e != errno::ECONNABORTED {
-            conn.log_failure(format_args!("TLS handshake failed: error {errno}, {why}"));
-        }
-        match self.end {
-            End::Initiator(attempt) => {
-                let e = match e {
-                    e if e == errno::ECONNABORTED || e == errno::ETIMEDOUT => e,
-                    _ => EACCES,
-                };
-                close::fail_attempt(conn, &attempt, e, LastWords::None, None)
-            }
-            End::Responder(..) => close::drop_early(conn),
-        }
+        failed(conn, e);
+        close::drop_early(conn)
     }
 }
 
-impl<U: User> End<U> {
-    /// Whether nobody waits for the handshake any more.
-    fn is_over(&self, events: Events) -> bool {
-        match self {
-            End::Initiator(attempt) => events.any(Events::TIMEOUT) && attempt.user.is_orphaned(),
-            End::Responder(slot, _) => slot.is_dead() || events.any(Events::GIVE_WAY),
-        }
+/// Goes on over TLS: the handshake has ended well. Context: sleeping.
+pub(super) fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
+    let socket = conn.socket();
+    socket.secure(conn.settings().tls_key_mib())?;
+    socket.attach(conn.clone())?;
+    conn.dev().counters.tls_handshakes.add(1);
+    // What came before the callbacks is reported by none.
+    conn.notify(Events::SOCKET);
+    Ok(())
+}
+
+/// Counts, and logs, a TLS handshake that fails; `ECONNABORTED`: this end gives it up.
+pub(super) fn failed<U: User>(conn: &Conn<U>, e: Error) {
+    let why = match e {
+        e if e == ESRCH => "no tlshd serves this network namespace",
+        e if e == errno::ENOKEY => match conn.settings().tls_psk() {
+            true => "the keyring .rsiw has no key for the peer",
+            false => "the peer shows no certificate",
+        },
+        e if e == errno::ENOTUNIQ => "the keyring .rsiw has several keys for the peer",
+        e if e == errno::EKEYREJECTED => "the peer's key is none of .rsiw for this address",
+        e if e == EACCES => "one end does not accept the other",
+        e if e == errno::ECONNRESET => "the peer ends it",
+        e if e == errno::ETIMEDOUT => "no answer",
+        e if e == errno::EPROTO => "tlshd has agreed on no keys of TLS 1.3",
+        _ => "see tlshd's log",
+    };
+    conn.dev().counters.tls_failures.add(1);
+    let errno = e.to_errno();
+    if e != errno::ECONNABORTED {
+        conn.log_failure(format_args!("TLS handshake failed: error {errno}, {why}"));
     }
 }

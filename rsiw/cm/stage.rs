@@ -22,16 +22,15 @@
 //! An `AwaitRequest` comes to `Requested` by way of `Queued`, where the consumer has others to
 //! answer. A `Connecting` that is refused comes to `Retry`, too, by way of `Backoff`. `AwaitReply`
 //! and `AwaitRequest` go to `Linger` if this end has last words for the peer. Each stage may go to
-//! `Closed`; see [`super::close`]. From `Streaming` on the engine's machine has the stages
-//! ([`iwarp::conn`]), and `Run` drives it.
+//! `Closed`. The engine's machine ([`iwarp::conn`]) has the stages of initiators and those from
+//! `Streaming` on, and `Run` drives it.
 
 use super::{
     conn::{Conn, Events},
-    initiator::{AwaitReply, Connecting},
+    initiator::Retry,
     responder::{AwaitRequest, Queued, Requested},
-    retry::{Backoff, Retry},
     run::Run,
-    secure::{AwaitOctet, AwaitTurn, Securing},
+    secure::{AwaitOctet, Securing},
     User,
 };
 use iwarp::conn::StageName;
@@ -39,17 +38,9 @@ use kernel::sync::Arc;
 
 /// The stage of a connection.
 pub(super) enum Stage<U: User> {
-    /// Initiator: others make their TLS handshakes first.
-    AwaitTurn(AwaitTurn<U>),
-    /// Initiator: TCP is connecting.
-    Connecting(Connecting<U>),
-    /// Initiator: TCP was refused. The attempt is repeated after a moment.
-    Backoff(Backoff<U>),
-    /// Initiator: the MPA Request was sent.
-    AwaitReply(AwaitReply<U>),
     /// Responder: the peer has connected, and may begin with TLS or with MPA.
     AwaitOctet(AwaitOctet<U>),
-    /// Both ends: the TLS handshake is made.
+    /// Responder: the TLS handshake is made.
     Securing(Securing<U>),
     /// Responder: the peer has connected and owes an MPA Request.
     AwaitRequest(AwaitRequest<U>),
@@ -57,7 +48,8 @@ pub(super) enum Stage<U: User> {
     Queued(Queued<U>),
     /// Responder: the MPA Request was reported to the consumer, which owes an answer.
     Requested(Requested<U>),
-    /// The queue pair owns the stream, or the connection ends: a stage of the engine's machine.
+    /// A stage of the engine's machine: an initiator's, or one in which the queue pair owns the
+    /// stream, or the connection ends.
     Run(Run<U>),
     /// The connection is over, and the attempt goes on with another one. The actor begins that at
     /// once, so no connection stays in this stage.
@@ -73,15 +65,17 @@ impl<U: User> Stage<U> {
     /// The number that tracepoints know the stage by.
     pub(super) fn number(&self) -> u8 {
         match self {
-            Stage::AwaitTurn(_) => 0,
-            Stage::Connecting(_) => 1,
-            Stage::Backoff(_) => 2,
-            Stage::AwaitReply(_) => 3,
             Stage::AwaitOctet(_) => 4,
             Stage::Securing(_) => 5,
             Stage::AwaitRequest(_) => 6,
             Stage::Requested(_) => 7,
             Stage::Run(run) => match run.stage() {
+                StageName::AwaitTurn => 0,
+                StageName::Connecting => 1,
+                StageName::Backoff => 2,
+                StageName::AwaitReply => 3,
+                StageName::Securing => 5,
+                StageName::Retry => Self::RETRY,
                 StageName::Streaming => 8,
                 StageName::Draining => 9,
                 StageName::FinSent => 10,
@@ -97,10 +91,6 @@ impl<U: User> Stage<U> {
     /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
     pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
         match self {
-            Stage::AwaitTurn(stage) => stage.step(conn, events),
-            Stage::Connecting(stage) => stage.step(conn, events),
-            Stage::Backoff(stage) => stage.step(conn, events),
-            Stage::AwaitReply(stage) => stage.step(conn, events),
             Stage::AwaitOctet(stage) => stage.step(conn, events),
             Stage::Securing(stage) => stage.step(conn, events),
             Stage::AwaitRequest(stage) => stage.step(conn, events),

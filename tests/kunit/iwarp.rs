@@ -1012,3 +1012,168 @@ mod ending {
         suites::ending::nothing_follows_the_end()
     }
 }
+
+#[kunit_tests(rsiw_iwarp_connecting)]
+mod connecting {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn connects() -> Outcome {
+        suites::connecting::connects()
+    }
+
+    #[test]
+    fn connects_with_an_rtr() -> Outcome {
+        suites::connecting::connects_with_an_rtr()
+    }
+
+    #[test]
+    fn tcp_has_twenty_seconds() -> Outcome {
+        suites::connecting::tcp_has_twenty_seconds()
+    }
+
+    #[test]
+    fn a_refused_connection_is_tried_again() -> Outcome {
+        suites::connecting::a_refused_connection_is_tried_again()
+    }
+
+    #[test]
+    fn all_tries_have_the_time_of_one() -> Outcome {
+        suites::connecting::all_tries_have_the_time_of_one()
+    }
+
+    #[test]
+    fn an_unreachable_peer_is_not_tried_again() -> Outcome {
+        suites::connecting::an_unreachable_peer_is_not_tried_again()
+    }
+
+    #[test]
+    fn a_reply_has_thirty_seconds() -> Outcome {
+        suites::connecting::a_reply_has_thirty_seconds()
+    }
+
+    #[test]
+    fn late_looks_do_not_add_up() -> Outcome {
+        suites::connecting::late_looks_do_not_add_up()
+    }
+
+    #[test]
+    fn a_process_that_ends() -> Outcome {
+        suites::connecting::a_process_that_ends()
+    }
+
+    #[test]
+    fn a_queue_pair_that_goes() -> Outcome {
+        suites::connecting::a_queue_pair_that_goes()
+    }
+
+    #[test]
+    fn a_removed_device_fails_attempts() -> Outcome {
+        suites::connecting::a_removed_device_fails_attempts()
+    }
+
+    #[test]
+    fn a_rejection_is_told() -> Outcome {
+        suites::connecting::a_rejection_is_told()
+    }
+
+    #[test]
+    fn a_bad_reply_ends_the_attempt() -> Outcome {
+        suites::connecting::a_bad_reply_ends_the_attempt()
+    }
+
+    #[test]
+    fn falls_back_from_large_fpdus_and_from_revision_2() -> Outcome {
+        suites::connecting::falls_back_from_large_fpdus_and_from_revision_2()
+    }
+
+    #[test]
+    fn revision_1_does_not_fall_back() -> Outcome {
+        suites::connecting::revision_1_does_not_fall_back()
+    }
+
+    #[test]
+    fn an_old_reply_needs_one_more_attempt() -> Outcome {
+        suites::connecting::an_old_reply_needs_one_more_attempt()
+    }
+
+    #[test]
+    fn a_rejected_offer_needs_one_more_attempt() -> Outcome {
+        suites::connecting::a_rejected_offer_needs_one_more_attempt()
+    }
+
+    #[test]
+    fn a_repeated_attempt_has_its_time_again() -> Outcome {
+        suites::connecting::a_repeated_attempt_has_its_time_again()
+    }
+
+    #[test]
+    fn terms_that_cannot_be_met() -> Outcome {
+        suites::connecting::terms_that_cannot_be_met()
+    }
+
+    #[test]
+    fn a_terminate_that_cannot_be_sent() -> Outcome {
+        suites::connecting::a_terminate_that_cannot_be_sent()
+    }
+
+    #[test]
+    fn a_queue_pair_that_cannot_start() -> Outcome {
+        suites::connecting::a_queue_pair_that_cannot_start()
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_sent() -> Outcome {
+        suites::connecting::a_request_that_cannot_be_sent()
+    }
+
+    #[test]
+    fn tls_before_the_request() -> Outcome {
+        suites::connecting::tls_before_the_request()
+    }
+
+    #[test]
+    fn tls_that_fails() -> Outcome {
+        suites::connecting::tls_that_fails()
+    }
+
+    #[test]
+    fn tls_has_twenty_seconds() -> Outcome {
+        suites::connecting::tls_has_twenty_seconds()
+    }
+
+    #[test]
+    fn tls_without_room_is_asked_for_again() -> Outcome {
+        suites::connecting::tls_without_room_is_asked_for_again()
+    }
+
+    #[test]
+    fn tls_is_never_left() -> Outcome {
+        suites::connecting::tls_is_never_left()
+    }
+
+    #[test]
+    fn a_process_that_ends_within_tls() -> Outcome {
+        suites::connecting::a_process_that_ends_within_tls()
+    }
+
+    #[test]
+    fn turns_have_two_minutes() -> Outcome {
+        suites::connecting::turns_have_two_minutes()
+    }
+
+    #[test]
+    fn turns_of_a_repeated_attempt_share_their_time() -> Outcome {
+        suites::connecting::turns_of_a_repeated_attempt_share_their_time()
+    }
+
+    #[test]
+    fn an_answer_of_each_kind() -> Outcome {
+        suites::connecting::an_answer_of_each_kind()
+    }
+
+    #[test]
+    fn answers_within_tls() -> Outcome {
+        suites::connecting::answers_within_tls()
+    }
+}

@@ -12,21 +12,27 @@
 //! All transitions are in one table, [`RULES`]. Documentation/connection.md shows it. So what iwcm
 //! is told, and how often, can be read from the table, and is checked when the crate is compiled.
 //!
-//! So far the machine is that of the stages from [`Streaming`] on: a queue pair owns the stream, or
-//! the connection ends.
+//! So far the machine is that of initiators, and of all from [`Streaming`] on. A responder's setup
+//! is still the driver's.
 
 mod draining;
 mod first;
+mod initiator;
 mod linger;
+mod patience;
+mod reply;
 mod rules;
 mod streaming;
 pub mod timeout;
 
 use core::mem::replace;
+use patience::Patience;
 
 pub use draining::{Draining, FinSent};
 pub use first::{First, Reply};
+pub use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Plan, Retry, Securing};
 pub use linger::Linger;
+pub use reply::Answer;
 pub use rules::{Rule, StageName, RULES};
 pub use streaming::Streaming;
 
@@ -60,8 +66,47 @@ pub enum Input {
     FinSent,
     /// Answer to [`Action::SendFin`]: TCP has no room. [`Input::Room`] follows when it has.
     NoRoom,
-    /// Answer to [`Action::SendFin`]: it has to be tried again, and nobody tells when.
+    /// Answer to [`Action::SendFin`] or [`Action::StartTls`]: it has to be tried again, and nobody
+    /// tells when.
     TryAgain,
+    /// It is the turn of an attempt to make its TLS handshake.
+    Turn,
+    /// TCP has connected.
+    Connected,
+    /// The peer's TCP has refused the connection.
+    Refused,
+    /// Answer to [`Action::StartTls`]: tlshd makes the handshake.
+    TlsStarted,
+    /// The TLS handshake has ended well.
+    TlsDone,
+    /// The TLS handshake has failed, or TLS cannot be used.
+    TlsFailed,
+    /// Answer to [`Action::AttachTls`]: TLS is on.
+    Secured,
+    /// The peer has ended or broken the connection in place of its Reply.
+    HungUp,
+    /// The Reply accepts ([`Answer::Accepts`]).
+    Accepted,
+    /// The Reply rejects ([`Answer::Rejects`]).
+    Rejected,
+    /// The Reply rejects, and may mean an offer ([`Answer::RejectsTheOffer`]).
+    OfferRejected,
+    /// The Reply accepts in the format of revision 1 ([`Answer::OldFormat`]).
+    OldFormat,
+    /// The Reply accepts on terms that this end cannot meet ([`Answer::Incompatible`]).
+    Incompatible,
+    /// The Reply is none that a peer may send.
+    BadReply,
+    /// Answer to [`Action::StartQueuePair`]: it has started and owes no RTR.
+    Started,
+    /// Answer to [`Action::StartQueuePair`]: it has started and sends an RTR.
+    StartedWithRtr,
+    /// Answer to [`Action::StartQueuePair`]: it cannot start.
+    CannotStart,
+    /// Answer to [`Action::SendTerminate`]: TCP has it.
+    TerminateSent,
+    /// Answer to [`Action::SendTerminate`]: TCP does not take it.
+    TerminateNotSent,
     /// The timer has run out. It may have been early, or one that was set before another stage.
     Timeout,
 }
@@ -82,6 +127,25 @@ impl Input {
         Self::FinSent,
         Self::NoRoom,
         Self::TryAgain,
+        Self::Turn,
+        Self::Connected,
+        Self::Refused,
+        Self::TlsStarted,
+        Self::TlsDone,
+        Self::TlsFailed,
+        Self::Secured,
+        Self::HungUp,
+        Self::Accepted,
+        Self::Rejected,
+        Self::OfferRejected,
+        Self::OldFormat,
+        Self::Incompatible,
+        Self::BadReply,
+        Self::Started,
+        Self::StartedWithRtr,
+        Self::CannotStart,
+        Self::TerminateSent,
+        Self::TerminateNotSent,
         Self::Timeout,
     ];
 }
@@ -89,6 +153,37 @@ impl Input {
 /// What a driver does for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Has TCP connect. To be answered by [`Input::Broken`] if it cannot.
+    Connect,
+    /// Another attempt may make its TLS handshake.
+    FreePlace,
+    /// Detaches the callbacks: tlshd waits for data by the socket's own.
+    DetachForTls,
+    /// Asks tlshd for a handshake. To be answered by [`Input::TlsStarted`], [`Input::TryAgain`] or
+    /// [`Input::TlsFailed`].
+    StartTls,
+    /// Goes on over TLS, and attaches the callbacks again. To be answered by [`Input::Secured`] or
+    /// [`Input::TlsFailed`].
+    AttachTls,
+    /// Ends the handshake if it has not ended, counts the failure, and logs it, unless this end
+    /// gives up. [`Status::OfSocket`] stands for the handshake's error.
+    FailTls(Status),
+    /// Sends the MPA Request. To be answered by [`Input::HungUp`] if a peer within TLS has gone,
+    /// and by [`Input::Broken`] if it cannot be sent otherwise.
+    SendRequest,
+    /// Starts the queue pair on the terms that were agreed on. To be answered by
+    /// [`Input::Started`], [`Input::StartedWithRtr`] or [`Input::CannotStart`].
+    StartQueuePair,
+    /// Sends a Terminate as the only FPDU. To be answered by [`Input::TerminateSent`] or
+    /// [`Input::TerminateNotSent`].
+    SendTerminate,
+    /// Counts an attempt that goes on with another connection, which asks for less.
+    CountRepeated,
+    /// Begins another connection for the attempt, with the plan of [`Machine::into_plan`]. If it
+    /// cannot be begun, the consumer gets this error.
+    Again(Status),
+    /// Reports `CONNECT_REPLY` to iwcm, and counts a failure.
+    ReportReply(Report),
     /// Has TCP check that the peer is there, while the connection is established.
     Watch,
     /// Gives the stream to the queue pair, which receives what has come.
@@ -135,6 +230,17 @@ pub enum Lost {
     Aborted,
 }
 
+/// What a `CONNECT_REPLY` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// There is a connection, on the terms that were agreed on.
+    Connected,
+    /// There is none.
+    Failed(Status),
+    /// There is none. What the peer has said in its Reply is for the consumer.
+    Answered(Status),
+}
+
 /// The status of a report to iwcm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -146,7 +252,13 @@ pub enum Status {
     Reset,
     /// `ETIMEDOUT`.
     TimedOut,
-    /// The error with which TCP has ended the connection.
+    /// `ECONNREFUSED`.
+    Refused,
+    /// `EPROTO`.
+    Protocol,
+    /// `EACCES`.
+    Access,
+    /// The error with which TCP has ended the connection, or an action has failed.
     OfSocket,
 }
 
@@ -165,11 +277,25 @@ pub struct Seen {
     pub peer_started: bool,
     /// The device is about to be removed.
     pub leaving: bool,
+    /// The process that connects has ended.
+    pub orphaned: bool,
 }
 
 /// The stages of a connection.
 #[derive(Clone, Debug)]
 enum Stage {
+    /// Others make their TLS handshakes first.
+    AwaitTurn(AwaitTurn),
+    /// TCP is connecting.
+    Connecting(Connecting),
+    /// TCP was refused.
+    Backoff(Backoff),
+    /// The TLS handshake is made.
+    Securing(Securing),
+    /// The MPA Request was sent.
+    AwaitReply(AwaitReply),
+    /// The attempt goes on with another connection.
+    Retry(Retry),
     /// The queue pair owns the stream.
     Streaming(Streaming),
     /// An orderly close has begun; the queue pair sends what it still has.
@@ -199,6 +325,28 @@ struct Turn<'a> {
 type Next = (Stage, Option<&'static Rule>);
 
 impl Machine {
+    /// A connection of an attempt that waits for its turn to make a TLS handshake.
+    pub fn await_turn(plan: Plan, seen: &Seen) -> Self {
+        let mut turn = Turn::of(seen);
+        let stage = AwaitTurn::begin(plan, &mut turn);
+        turn.over(stage)
+    }
+
+    /// A connection of an attempt that TCP is about to connect.
+    pub fn connecting(plan: Plan, seen: &Seen) -> Self {
+        let mut turn = Turn::of(seen);
+        let stage = Connecting::begin(plan, &mut turn);
+        turn.over(stage)
+    }
+
+    /// The plan of an attempt that goes on with another connection.
+    pub fn into_plan(self) -> Option<Plan> {
+        match self.stage {
+            Stage::Retry(retry) => Some(retry.plan),
+            _ => None,
+        }
+    }
+
     /// A connection whose queue pair gets the stream, with the rule of its first actions.
     /// `rtr_wait` is how long an initiator whose RTR the peer may have missed waits before it
     /// repeats it, in milliseconds; never, if it is 0.
@@ -230,6 +378,12 @@ impl Machine {
             turn.no_wait();
         }
         let (stage, rule) = match replace(&mut self.stage, Stage::Closed) {
+            Stage::AwaitTurn(stage) => stage.handle(input, &mut turn),
+            Stage::Connecting(stage) => stage.handle(input, &mut turn),
+            Stage::Backoff(stage) => stage.handle(input, &mut turn),
+            Stage::Securing(stage) => stage.handle(input, &mut turn),
+            Stage::AwaitReply(stage) => stage.handle(input, &mut turn),
+            Stage::Retry(stage) => (Stage::Retry(stage), None),
             Stage::Streaming(stage) => stage.handle(input, &mut turn),
             Stage::Draining(stage) => stage.handle(input, &mut turn),
             Stage::FinSent(stage) => stage.handle(input, &mut turn),
@@ -249,6 +403,12 @@ impl Machine {
     /// The stage.
     pub fn stage(&self) -> StageName {
         match self.stage {
+            Stage::AwaitTurn(_) => StageName::AwaitTurn,
+            Stage::Connecting(_) => StageName::Connecting,
+            Stage::Backoff(_) => StageName::Backoff,
+            Stage::Securing(_) => StageName::Securing,
+            Stage::AwaitReply(_) => StageName::AwaitReply,
+            Stage::Retry(_) => StageName::Retry,
             Stage::Streaming(_) => StageName::Streaming,
             Stage::Draining(_) => StageName::Draining,
             Stage::FinSent(_) => StageName::FinSent,
@@ -268,7 +428,7 @@ impl<'a> Turn<'a> {
     /// The connection after this transition.
     fn over(self, stage: Stage) -> Machine {
         let deadline = match stage {
-            Stage::Closed => i64::MAX,
+            Stage::Retry(_) | Stage::Closed => i64::MAX,
             _ => self.deadline,
         };
         Machine { stage, deadline }

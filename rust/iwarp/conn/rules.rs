@@ -5,7 +5,7 @@
 //! A stage's code decides which rule holds. What is done then, and which stage is next, the rule
 //! says.
 
-use super::{Action, Lost, Status};
+use super::{Action, Lost, Report, Status};
 use Action::*;
 
 /// The name of a stage.
@@ -13,6 +13,18 @@ use Action::*;
 pub enum StageName {
     /// Before the first stage.
     New,
+    /// See [`super::AwaitTurn`].
+    AwaitTurn,
+    /// See [`super::Connecting`].
+    Connecting,
+    /// See [`super::Backoff`].
+    Backoff,
+    /// See [`super::Securing`].
+    Securing,
+    /// See [`super::AwaitReply`].
+    AwaitReply,
+    /// See [`super::Retry`].
+    Retry,
     /// See [`super::Streaming`].
     Streaming,
     /// See [`super::Draining`].
@@ -69,12 +81,14 @@ macro_rules! rules {
     };
 }
 
-/// Checks what iwcm relies on: exactly one `CLOSE` where an established connection ends, and no
-/// other report behind it or elsewhere; and that a connection that is over is detached.
+/// Checks what iwcm relies on: exactly one `CONNECT_REPLY` where an attempt ends or leads to an
+/// established connection, and exactly one `CLOSE` where that ends; no report behind `CLOSE` or
+/// elsewhere; and that a connection that is over is detached.
 const fn check(from: &[StageName], actions: &[Action], to: StageName) {
-    let (mut closes, mut detached, mut at) = (0, 0, 0);
+    let (mut replies, mut closes, mut detached, mut at) = (0, 0, 0, 0);
     while at < actions.len() {
         match actions[at] {
+            ReportReply(_) => replies += 1,
             ReportClose(_) => closes += 1,
             ReportDisconnect => assert!(closes == 0, "DISCONNECT comes before CLOSE"),
             Detach => detached += 1,
@@ -84,7 +98,7 @@ const fn check(from: &[StageName], actions: &[Action], to: StageName) {
     }
     let ends = matches!(to, StageName::Closed | StageName::Linger);
     assert!(
-        detached == matches!(to, StageName::Closed) as u32,
+        detached == matches!(to, StageName::Closed | StageName::Retry) as u32,
         "a connection is detached at its end"
     );
     let mut at = 0;
@@ -97,12 +111,98 @@ const fn check(from: &[StageName], actions: &[Action], to: StageName) {
             closes == (established && ends) as u32,
             "one CLOSE, when an established connection ends"
         );
+        let attempt = matches!(
+            from[at],
+            StageName::AwaitTurn
+                | StageName::Connecting
+                | StageName::Backoff
+                | StageName::Securing
+                | StageName::AwaitReply
+        );
+        let over = ends || matches!(to, StageName::Streaming);
+        assert!(
+            replies == (attempt && over) as u32,
+            "one CONNECT_REPLY, when an attempt ends"
+        );
         at += 1;
     }
 }
 
+const LOST: Action = Lose(Lost::Handshake);
+
 rules! {
-    // Setup is over.
+    // An attempt to connect.
+    WAITS_FOR_TURN: New, WaitsForTurn => [] AwaitTurn;
+    CONNECTS: New, Connects => [] Connecting;
+    TURN_COMES: AwaitTurn, Turn => [Connect] Connecting;
+    TURN_LOOK: AwaitTurn, Timeout => [] AwaitTurn;
+    CONNECTED: Connecting, Connected => [FreePlace, SendRequest] AwaitReply;
+    CONNECTED_FOR_TLS: Connecting, Connected if "TLS is wanted"
+        => [DetachForTls, StartTls] Securing;
+    REFUSED: Connecting, Refused if "for the first, second or third time" => [FreePlace] Backoff;
+    REFUSED_FOR_GOOD: Connecting, Refused
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Refused))] Closed;
+    CONNECTING_LOOK: Connecting, Timeout => [] Connecting;
+    BACKOFF_OVER: Backoff, Timeout
+        => [Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+    SETUP_ABORTED: AwaitTurn | Connecting | Backoff | AwaitReply, Abort | Flush | Close | Leave
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Aborted))] Closed;
+    SETUP_ORPHANED: AwaitTurn | Connecting | Backoff | AwaitReply, Timeout
+        if "the process has ended"
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Aborted))] Closed;
+    SETUP_LATE: AwaitTurn | Connecting | AwaitReply, Timeout if "no time is left"
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::TimedOut))] Closed;
+    SETUP_BROKEN: AwaitTurn | Connecting | AwaitReply, Broken
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::OfSocket))] Closed;
+
+    // The TLS handshake of an initiator.
+    TLS_STARTED: Securing, TlsStarted => [] Securing;
+    TLS_PENDING: Securing, TryAgain => [] Securing;
+    TLS_AGAIN: Securing, Timeout if "the kernel had no room for it" => [StartTls] Securing;
+    TLS_LOOK: Securing, Timeout => [] Securing;
+    TLS_DONE: Securing, TlsDone => [AttachTls] Securing;
+    SECURED: Securing, Secured => [FreePlace, SendRequest] AwaitReply;
+    TLS_FAILED: Securing, TlsFailed
+        => [FailTls(Status::OfSocket), Detach, Reset, LOST,
+            ReportReply(Report::Failed(Status::Access))] Closed;
+    TLS_LATE: Securing, Timeout if "no time is left"
+        => [FailTls(Status::TimedOut), Detach, Reset, LOST,
+            ReportReply(Report::Failed(Status::TimedOut))] Closed;
+    TLS_ORPHANED: Securing, Timeout if "the process has ended"
+        => [FailTls(Status::Aborted), Detach, Reset, LOST,
+            ReportReply(Report::Failed(Status::Aborted))] Closed;
+    TLS_ABORTED: Securing, Abort | Flush | Close | Leave
+        => [FailTls(Status::Aborted), Detach, Reset, LOST,
+            ReportReply(Report::Failed(Status::Aborted))] Closed;
+
+    // The Request was sent.
+    REPLY_LOOK: AwaitReply, Timeout => [] AwaitReply;
+    ACCEPTED: AwaitReply, Accepted => [StartQueuePair] AwaitReply;
+    STARTED: AwaitReply, Started | StartedWithRtr
+        => [ReportReply(Report::Connected), Watch, GiveStream] Streaming;
+    // RFC 6581 section 9: terms that this end cannot meet.
+    INCOMPATIBLE: AwaitReply, Incompatible => [SendTerminate] AwaitReply;
+    CANNOT_START: AwaitReply, CannotStart => [SendTerminate] AwaitReply;
+    TERMINATE_SENT: AwaitReply, TerminateSent
+        => [Discard, SendFin, LOST, ReportReply(Report::Answered(Status::Protocol))] Linger;
+    TERMINATE_NOT_SENT: AwaitReply, TerminateNotSent
+        => [Detach, Reset, LOST, ReportReply(Report::Answered(Status::Protocol))] Closed;
+    OLD_FORMAT: AwaitReply, OldFormat if "the Request was of revision 2"
+        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+    OFFER_REJECTED: AwaitReply, OfferRejected if "the Request has the offer"
+        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+    HUNG_UP: AwaitReply, HungUp if "the Request was of revision 2, and without TLS"
+        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::OfSocket)] Retry;
+    HUNG_UP_FOR_GOOD: AwaitReply, HungUp
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::OfSocket))] Closed;
+    NOT_ACCEPTED: AwaitReply, HungUp if "within TLS"
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Access))] Closed;
+    REJECTED: AwaitReply, Rejected | OfferRejected
+        => [Detach, Reset, LOST, ReportReply(Report::Answered(Status::Refused))] Closed;
+    BAD_REPLY: AwaitReply, BadReply | OldFormat
+        => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Protocol))] Closed;
+
+    // A responder's setup is over, or there is none.
     ESTABLISHED: New, Established => [Watch, GiveStream] Streaming;
     LAST_WORDS: New, LastWords => [Discard, SendFin] Linger;
 

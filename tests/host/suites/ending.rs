@@ -208,7 +208,10 @@ pub(crate) fn a_terminate_is_not_cut_off_by_a_fin() -> Outcome {
     case.seen.now += 1000;
     check!(case.leads(Input::Fault, StageName::Draining, &[]));
     check!(case.leads(Input::Drained, StageName::Draining, &[]));
+    check!(case.leads(Input::Leave, StageName::Draining, &[]));
+    check!(case.gives(Input::FinSent).is_none());
     case.seen.acked = 1000;
+    case.gives(Input::Fault);
     check!(case.waits(5_000));
     check!(case.leads(Input::Timeout, StageName::Closed, &TIMED_OUT));
     Ok(())

@@ -3,7 +3,8 @@
 //! Connections in virtual time: how long peers that are silent, slow or gone may keep one, and what
 //! holds for any schedule.
 
-use iwarp::conn::{Action, First, Input, Lost, StageName, Status};
+use iwarp::conn::{Action, First, Input, Lost, Plan, Report, StageName, Status};
+use iwarp_sim::attempt::{self, Fate};
 use iwarp_sim::conn::{Net, SILENT};
 use iwarp_sim::{schedule, Entropy};
 use proptest::collection::vec;
@@ -276,6 +277,77 @@ fn a_removed_device_does_not_wait() {
     ends_after(&mut net, 1000, Status::TimedOut);
 }
 
+/// A connection that TCP makes at once, and whose Request the peer answers so.
+fn answered(input: Input) -> Fate {
+    Fate {
+        connect: Some((1, Input::Connected)),
+        reply: Some((1, input)),
+        ..Fate::default()
+    }
+}
+
+/// Runs an attempt that asks for large FPDUs and revision 2 and is left alone.
+fn attempt_with(fates: &[Fate]) -> attempt::Outcome {
+    attempt::run(Plan::new(2, true, false, 100), fates, None, i64::MAX, 0)
+}
+
+/// A peer that closes all attempts: three connections, and one error.
+#[test]
+fn fall_back_fails() {
+    let outcome = attempt_with(&[answered(Input::HungUp)]);
+    assert_eq!(outcome.plans.len(), 3);
+    assert_eq!(outcome.report, Report::Failed(Status::OfSocket));
+}
+
+/// A peer that begins to listen after the first SYN.
+#[test]
+fn listens_late() {
+    let refused = Fate {
+        connect: Some((1, Input::Refused)),
+        ..Fate::default()
+    };
+    let fates = [refused.clone(), refused.clone(), answered(Input::Accepted)];
+    let outcome = attempt_with(&fates);
+    assert_eq!(outcome.report, Report::Connected);
+    assert_eq!(outcome.ms, 1 + 20 + 1 + 40 + 2);
+    // Nobody listens: the device tries four times, then it tells the consumer.
+    let outcome = attempt_with(&[refused]);
+    assert_eq!(outcome.plans.len(), 4);
+    assert_eq!(
+        (outcome.ms, outcome.report),
+        (144, Report::Failed(Status::Refused))
+    );
+}
+
+/// A peer that drops the offer of large FPDUs, and one that does not know revision 2.
+#[test]
+fn fall_back_after_fin() {
+    let fates = [answered(Input::HungUp), answered(Input::Accepted)];
+    let outcome = attempt_with(&fates);
+    assert_eq!(outcome.report, Report::Connected);
+    assert_eq!(
+        (outcome.plans[1].revision, outcome.plans[1].large_fpdu),
+        (2, false)
+    );
+    let fates = [answered(Input::OldFormat), answered(Input::Accepted)];
+    let outcome = attempt_with(&fates);
+    assert_eq!((outcome.plans.len(), outcome.plans[1].revision), (2, 1));
+}
+
+/// A peer that does not answer, by TCP or by MPA.
+#[test]
+fn silence() {
+    let silent = Fate {
+        reply: None,
+        ..answered(Input::Accepted)
+    };
+    let outcome = attempt_with(&[silent]);
+    assert_eq!(outcome.report, Report::Failed(Status::TimedOut));
+    assert!((29_980..=30_001).contains(&outcome.ms));
+    let outcome = attempt_with(&[Fate::default()]);
+    assert!((19_980..=20_000).contains(&outcome.ms));
+}
+
 fn cases(cases: u32) -> ProptestConfig {
     let config = ProptestConfig {
         failure_persistence: None,
@@ -295,6 +367,12 @@ proptest! {
     #[test]
     fn any_schedule(data in vec(any::<u8>(), 0..100)) {
         schedule::run(&mut Entropy::new(&data));
+    }
+
+    /// Whatever peers, processes and the device do, an attempt ends in time, with one report.
+    #[test]
+    fn any_attempt(data in vec(any::<u8>(), 0..200)) {
+        attempt::random(&mut Entropy::new(&data));
     }
 
     /// The same for inputs in any order, which no driver gives.

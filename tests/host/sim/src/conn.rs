@@ -259,6 +259,8 @@ impl Net {
                 | Action::CountAborted
                 | Action::ReportDisconnect
                 | Action::ReportClose(_) => {}
+                // An attempt's: see `attempt`.
+                _ => unreachable!("{action:?}"),
             }
         }
         answer
@@ -422,6 +424,7 @@ impl End {
             received: self.arrived,
             peer_started: self.read > 1,
             leaving: self.leaving,
+            orphaned: false,
         }
     }
 

@@ -8,7 +8,8 @@
 //!   simulated wire.
 //! * [`mutant`]: the same, with a wire or peers that damage data.
 //! * [`setup`]: connection setup of two engines.
-//! * [`conn`]: connections in virtual time, over a network that loses and breaks;
+//! * [`attempt`]: attempts to connect in virtual time.
+//! * [`conn`]: established connections in virtual time, over a network that loses and breaks;
 //!   [`schedule`]: random ones.
 //!
 //! All decisions come from an [`Entropy`], so a run can be repeated, shrunk, and driven by a
@@ -18,6 +19,7 @@ use core::sync::atomic::Ordering;
 
 use iwarp::Octet;
 
+pub mod attempt;
 pub mod conn;
 pub mod guard;
 pub mod mpa;

@@ -4,7 +4,7 @@
 
 use crate::conn::{End, Net, SILENT};
 use crate::Entropy;
-use iwarp::conn::{Action, First, Input, Machine, Seen, StageName};
+use iwarp::conn::{Action, First, Input, Machine, Plan, Seen, StageName};
 
 /// One of these.
 fn one<T: Copy>(e: &mut Entropy, of: &[T]) -> T {
@@ -97,14 +97,22 @@ fn told_in_order(end: &End) {
 }
 
 /// Inputs in any order, at any times, whatever was asked: each goes by its rule, and there are at
-/// most one `DISCONNECT` and one `CLOSE`.
+/// most one `CONNECT_REPLY`, one `DISCONNECT` and one `CLOSE`.
 pub fn inputs(e: &mut Entropy) {
     let firsts = [First::Ours, First::OurRtr(0), First::Rtr, SILENT];
     let mut seen = Seen::default();
-    let (mut machine, _) = Machine::streaming(one(e, &firsts), 100, &seen);
-    let (mut disconnects, mut closes) = (0, 0);
+    let revision = 1 + e.u8() % 2;
+    let plan = Plan::new(revision, e.flag(), e.flag(), 100);
+    let mut machine = match e.below(4) {
+        0 => Machine::streaming(one(e, &firsts), 100, &seen).0,
+        1 => Machine::await_turn(plan, &seen),
+        _ => Machine::connecting(plan, &seen),
+    };
+    let established = machine.stage() == StageName::Streaming;
+    let (mut replies, mut disconnects, mut closes, mut connected) = (0, 0, 0, established);
     while e.is_fresh() {
-        match e.below(8) {
+        match e.below(9) {
+            8 => seen.orphaned = e.flag(),
             0 => seen.peer_started = true,
             1 => seen.leaving = true,
             2 => seen.acked = seen.acked.saturating_add(u64::from(e.u8())),
@@ -125,11 +133,16 @@ pub fn inputs(e: &mut Entropy) {
         );
         assert!(rule.on.contains(&&*format!("{input:?}")), "{rule:?}");
         for action in rule.actions {
+            replies += u32::from(matches!(action, Action::ReportReply(_)));
+            connected |= *action == Action::GiveStream;
             disconnects += u32::from(*action == Action::ReportDisconnect);
             closes += u32::from(matches!(action, Action::ReportClose(_)));
         }
-        let over = [StageName::Linger, StageName::Closed].contains(&machine.stage());
-        assert_eq!(closes, u32::from(over));
+        let stage = machine.stage();
+        let over = [StageName::Linger, StageName::Closed].contains(&stage);
+        assert_eq!(closes, u32::from(over && connected));
+        let told = over || stage != StageName::Retry && connected;
+        assert_eq!(replies, u32::from(told && !established));
         assert!(disconnects <= 1);
     }
 }

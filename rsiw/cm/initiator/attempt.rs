@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the machine has done for an attempt to connect, and what it is told of it.
+
+use super::Attempt;
+use crate::cm::{
+    announced_ird, event_depth, event_private_data, frame,
+    frame::{Progress, ReadError},
+    limits, offer,
+    pace::{Place, Side},
+    run::Established,
+    secure, timeout, Conn, Lost, StreamParams, User,
+};
+use core::format_args;
+use iwarp::{
+    conn::{Answer, Input, Plan},
+    mpa::{Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
+    TermCode,
+};
+use kernel::{pr_warn_once, prelude::*, sync::Arc};
+use net::{errno, Auth, Handshake, Role, TcpState};
+use rdma::ConnInfo;
+
+impl<U: User> Attempt<U> {
+    /// What the next connection asks for, and the time that it has.
+    pub(in crate::cm) fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// The queue pair.
+    pub(in crate::cm) fn user(&self) -> &Arc<U> {
+        &self.user
+    }
+
+    /// Takes a place for the TLS handshake; false if others have their turns first. Errors:
+    /// `ENOMEM`; the user has lost the connection then.
+    pub(super) fn takes_place(&mut self, conn: &Arc<Conn<U>>) -> Result<bool> {
+        let place = Place::wait(conn, Side::Initiator, &self.to).inspect_err(|_| {
+            self.user.lost(Lost::Handshake);
+        })?;
+        // The handshakes end in any order.
+        conn.needs_no_order();
+        Ok(self.place.insert(place).take())
+    }
+
+    /// Whether it is the attempt's turn to make its TLS handshake.
+    pub(in crate::cm) fn turn_has_come(&mut self) -> Option<Input> {
+        let come = self.place.as_mut().is_none_or(Place::take);
+        come.then_some(Input::Turn)
+    }
+
+    /// Another attempt may make its handshake now.
+    pub(in crate::cm) fn free_place(&mut self) {
+        self.place = None;
+    }
+
+    /// Has TCP connect. Context: sleeping.
+    pub(in crate::cm) fn connect(&self, conn: &Conn<U>) -> Result {
+        conn.socket().connect(&self.to).map(|_| ())
+    }
+
+    /// Whether TCP has connected, or has failed to.
+    pub(in crate::cm) fn connected(conn: &Conn<U>) -> Option<Input> {
+        match conn.socket().state() {
+            TcpState::SynSent | TcpState::SynReceived => None,
+            TcpState::Established | TcpState::CloseWait => Some(Input::Connected),
+            _ => match conn.error() {
+                Some(e) if e != errno::ECONNREFUSED => Some(Input::Broken),
+                _ => Some(Input::Refused),
+            },
+        }
+    }
+
+    /// Asks tlshd for a handshake. Errors: `EAGAIN`: the kernel has no room for it at the moment.
+    pub(in crate::cm) fn start_tls(&mut self, conn: &Arc<Conn<U>>) -> Result {
+        let auth = match conn.settings().tls_psk() {
+            true => Auth::Psk(conn.dev().keys.clone()),
+            false => Auth::Certificates,
+        };
+        let role = Role::Client(self.server);
+        let handshake = Handshake::start(conn.clone(), role, auth, timeout::TLSHD)?;
+        self.handshake = Some(handshake);
+        Ok(())
+    }
+
+    /// The outcome of the TLS handshake, if it has ended. Context: sleeping.
+    pub(in crate::cm) fn tls_outcome(&mut self, conn: &Arc<Conn<U>>) -> Option<Result> {
+        let outcome = self.handshake.as_ref().and_then(Handshake::outcome)?;
+        // It has ended: this waits for nothing but the end of the callback.
+        self.handshake = None;
+        Some(outcome.map(|peer| conn.note_identity(peer)))
+    }
+
+    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
+    pub(in crate::cm) fn end_tls(&mut self) {
+        self.handshake = None;
+    }
+
+    /// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it. Returns
+    /// what the machine is told if that fails, and the error. Context: sleeping.
+    pub(in crate::cm) fn send_request(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+    ) -> Result<(), (Input, Error)> {
+        match self.try_request(conn) {
+            Ok(asked) => {
+                self.asked = Some(asked);
+                Ok(())
+            }
+            // A responder that does not accept this end has gone already. What it has said can
+            // still be read.
+            Err(e) if self.plan.secure && (e == EPIPE || e == errno::ECONNRESET) => {
+                let read = conn.socket().recv(&mut [0]).err();
+                secure::log_broken(conn, read.unwrap_or(e));
+                Err((Input::HungUp, e))
+            }
+            Err(e) => Err((Input::Broken, e)),
+        }
+    }
+
+    fn try_request(&self, conn: &Arc<Conn<U>>) -> Result<(Initiator, KBox<FrameReader>)> {
+        let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
+        let revision = self.plan.revision;
+        let rtr = if conn.settings().peer_to_peer() && revision >= 2 {
+            RtrSet::ALL
+        } else {
+            RtrSet::EMPTY
+        };
+        let offer = Offer {
+            large_fpdu: self.plan.large_fpdu,
+            ..offer(
+                conn.settings(),
+                conn.socket().is_secure(),
+                revision,
+                self.ird,
+                self.ord,
+                rtr,
+                &self.private_data,
+            )
+        };
+        let mut buf = frame::FRAME_BUF;
+        let (mpa, len) = Initiator::request(&offer, &mut buf).map_err(|_| EINVAL)?;
+        frame::send_frame(conn, buf.get(..len).ok_or(EINVAL)?)?;
+        Ok((mpa, reader))
+    }
+
+    /// Reads what has come of the Reply. Returns what the machine is told of it. Context: sleeping.
+    pub(in crate::cm) fn read_reply(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
+        let (_, reader) = self.asked.as_mut()?;
+        let why = match frame::read(conn.socket(), reader) {
+            Ok(Progress::Complete) => return Some(self.judge(conn)),
+            Ok(Progress::Pending) if conn.error().is_none() => return None,
+            Ok(Progress::Pending | Progress::Eof) => None,
+            Err(ReadError::Socket(e)) => Some(e),
+            Err(ReadError::Mpa(e)) => {
+                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
+                return Some(Input::BadReply);
+            }
+        };
+        if self.plan.secure {
+            match why {
+                Some(e) => secure::log_broken(conn, e),
+                None => conn.log_failure(format_args!(
+                    "TLS: the peer ends the connection, error {}",
+                    conn.error()
+                        .unwrap_or_else(|| errno::ECONNRESET.error())
+                        .to_errno()
+                )),
+            }
+        }
+        Some(Input::HungUp)
+    }
+
+    /// The Reply has come.
+    fn judge(&mut self, conn: &Arc<Conn<U>>) -> Input {
+        let Some((mpa, reader)) = &self.asked else {
+            return Input::BadReply;
+        };
+        conn.trace_frame(false, reader.octets());
+        let Some(reply) = reader.frame() else {
+            return Input::BadReply;
+        };
+        let limits = limits(&*self.user, self.ird, self.ord);
+        let mut answer = Answer::of(&reply, *mpa, &self.plan, limits);
+        match &mut answer {
+            // The peer's ORD may have raised the IRD to a number that is no power of two.
+            Answer::Accepts(agreed) => agreed.ird = announced_ird(agreed.ird.into()),
+            Answer::Bad(e) => {
+                conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
+            }
+            Answer::NotWithinTls => {
+                let what = match reply.markers() {
+                    true => "markers",
+                    false => "revision 1",
+                };
+                conn.log_failure(format_args!(
+                    "bad MPA Reply: {what} within TLS; connection given up"
+                ));
+            }
+            _ => {}
+        }
+        self.answer.insert(answer).input()
+    }
+
+    /// Starts the queue pair on the terms that were agreed on. Context: sleeping.
+    pub(in crate::cm) fn start_queue_pair(&self, conn: &Arc<Conn<U>>) -> Input {
+        let Some(Answer::Accepts(agreed)) = &self.answer else {
+            return Input::CannotStart;
+        };
+        match self.user.established(&StreamParams::new(agreed, true)) {
+            Ok(()) => match agreed.rtr {
+                Some(_) => Input::StartedWithRtr,
+                None => Input::Started,
+            },
+            Err(e) => {
+                let errno = e.to_errno();
+                conn.log_failure(format_args!(
+                    "cannot start the queue pair: error {errno}; connection terminated"
+                ));
+                Input::CannotStart
+            }
+        }
+    }
+
+    /// Sends a Terminate to a peer that has accepted on terms that this end cannot meet (RFC 6581
+    /// section 9). Context: sleeping.
+    pub(in crate::cm) fn send_terminate(&self, conn: &Arc<Conn<U>>) -> Input {
+        let (code, crc, tx_markers) = match self.answer {
+            Some(Answer::Incompatible(MpaError::Incompatible {
+                code,
+                crc,
+                tx_markers,
+            })) => (code, crc, tx_markers),
+            Some(Answer::Accepts(agreed)) => (
+                TermCode::MPA_LOCAL_CATASTROPHIC,
+                agreed.crc,
+                agreed.tx_markers,
+            ),
+            _ => return Input::TerminateNotSent,
+        };
+        match frame::send_terminate(conn, code, crc, tx_markers) {
+            Ok(()) => {
+                conn.dev().terminates_sent.count(code);
+                Input::TerminateSent
+            }
+            Err(_) => Input::TerminateNotSent,
+        }
+    }
+
+    /// Reports the one `CONNECT_REPLY` of an attempt that has led to a connection.
+    pub(in crate::cm) fn succeed(self: KBox<Self>) -> Established<U> {
+        let reply = self.reply();
+        let private_data = reply.as_ref().map_or(&[][..], Frame::private_data);
+        let (ird, ord) = match &self.answer {
+            // iwcm's `ird`: Reads that this end may have outstanding. Its `ord`: those that the
+            // peer may.
+            Some(Answer::Accepts(agreed)) => (event_depth(agreed.ord), event_depth(agreed.ird)),
+            _ => (0, 0),
+        };
+        self.report(Ok(()), private_data, ird, ord);
+        Established {
+            cm: self.cm.clone(),
+            user: self.user.clone(),
+        }
+    }
+
+    /// Reports the one `CONNECT_REPLY` of an attempt that fails with `status`, and counts it.
+    pub(in crate::cm) fn fail(self: KBox<Self>, conn: &Conn<U>, status: Error) {
+        // What the peer has said is the consumer's, unless this end is the reason.
+        let reply = match self.answer {
+            Some(Answer::Rejects | Answer::Incompatible(_)) => self.reply(),
+            _ => None,
+        };
+        let counters = &conn.dev().counters;
+        let refused = status == errno::ECONNREFUSED;
+        let count = match reply.is_some() {
+            true if refused => &counters.connects_rejected,
+            false if refused => &counters.connects_refused,
+            _ if status == errno::ETIMEDOUT => &counters.connects_timed_out,
+            _ => &counters.connects_failed,
+        };
+        count.add(1);
+        let private_data = reply.as_ref().map_or(&[][..], Frame::private_data);
+        let enhanced = reply.as_ref().and_then(Frame::enhanced);
+        let (ird, ord) = enhanced.map_or((0, 0), |e| (e.ird, e.ord));
+        self.report(
+            Err(status),
+            private_data,
+            event_depth(ird),
+            event_depth(ord),
+        );
+    }
+
+    /// The Reply, once it has come.
+    fn reply(&self) -> Option<Frame<'_>> {
+        let (_, reader) = self.asked.as_ref()?;
+        reader.frame()
+    }
+
+    fn report(&self, status: Result, private_data: &[u8], ird: u8, ord: u8) {
+        let mut info = ConnInfo {
+            local: self.local,
+            remote: self.remote,
+            private_data: event_private_data(private_data),
+            ird,
+            ord,
+        };
+        if self.cm.connect_reply(status, &info).is_err() {
+            // iwcm has no memory for a copy of the private data. The event itself needs none, and
+            // without it the consumer would wait for ever.
+            info.private_data = &[];
+            if self.cm.connect_reply(status, &info).is_err() {
+                pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
+            }
+        }
+    }
+}
