@@ -6,6 +6,7 @@
 use iwarp::conn::{Action, First, Input, Lost, Plan, Report, StageName, Status};
 use iwarp_sim::attempt::{self, Fate};
 use iwarp_sim::conn::{Net, SILENT};
+use iwarp_sim::schedule::Event;
 use iwarp_sim::{schedule, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -346,6 +347,39 @@ fn silence() {
     assert!((29_980..=30_001).contains(&outcome.ms));
     let outcome = attempt_with(&[Fate::default()]);
     assert!((19_980..=20_000).contains(&outcome.ms));
+}
+
+/// All that may happen at two ends that have data under way, three events long, at once, while
+/// packets travel, and after more than any of the short waits.
+#[test]
+fn every_short_schedule() {
+    let events = || {
+        [0, 1].into_iter().flat_map(|at| {
+            let pauses = move |event| [0, 1, 6_000].map(|pause| (at, event, pause));
+            Event::ALL.into_iter().flat_map(pauses)
+        })
+    };
+    let play = |net: &Net, (at, event, pause): (usize, Event, i64)| {
+        let mut net = net.clone();
+        schedule::play(&mut net, at, event);
+        net.run(pause);
+        net
+    };
+    let mut net = Net::pair([First::OurRtr(0), First::Rtr]);
+    net.post(0, 2500);
+    net.run(10);
+    net.post(0, 2500);
+    net.post(1, 2500);
+    for one in events() {
+        let first = play(&net, one);
+        for two in events() {
+            let second = play(&first, two);
+            schedule::close(&mut second.clone());
+            for three in events().filter(|event| event.2 == 1) {
+                schedule::close(&mut play(&second, three));
+            }
+        }
+    }
 }
 
 fn cases(cases: u32) -> ProptestConfig {

@@ -37,7 +37,7 @@ enum Packet {
 }
 
 /// One end of a connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct End {
     /// The machine, unless a test plays this end.
     pub machine: Option<Machine>,
@@ -97,7 +97,7 @@ pub struct End {
 }
 
 /// Two ends, and what travels between them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Net {
     /// Milliseconds.
     pub now: i64,

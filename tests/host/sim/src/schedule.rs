@@ -28,24 +28,77 @@ pub fn run(e: &mut Entropy) {
     for _ in 0..e.below(12) {
         let at = usize::from(e.flag());
         match e.below(14) {
-            0 => net.input(at, Input::Close),
-            1 => net.destroy(at),
-            2 => net.input(at, Input::Abort),
-            3 => net.fault(at),
-            4 => net.reset(at),
-            5 => net.ends[at].deaf ^= true,
-            6 => net.ends[at].reads ^= true,
-            7 => net.ends[at].no_memory ^= true,
-            8 => {
-                net.ends[at].leaving = true;
-                net.input(at, Input::Leave);
-            }
-            9 => net.input(at, Input::Cut),
+            n @ 0..10 => play(&mut net, at, Event::ALL[n as usize]),
             10 => net.input(at, one(e, Input::ALL)),
             _ => net.post(at, u64::from(e.below(4000))),
         }
         net.run(one(e, &[0, 1, 100, 1000, 7000, 31_000]));
     }
+    close(&mut net);
+}
+
+/// What happens at one end.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// The consumer disconnects.
+    Close,
+    /// The consumer destroys its queue pair.
+    Destroy,
+    /// This end gives up.
+    Abort,
+    /// The queue pair finds a fault.
+    Fault,
+    /// The process, or the host, ends with a reset.
+    Reset,
+    /// The network goes, or comes back.
+    Deaf,
+    /// The consumer does not receive any more, or again.
+    Reads,
+    /// TCP has no memory any more, or again.
+    NoMemory,
+    /// The device is about to be removed.
+    Leave,
+    /// The peer's FIN cuts something short.
+    Cut,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Close,
+        Self::Destroy,
+        Self::Abort,
+        Self::Fault,
+        Self::Reset,
+        Self::Deaf,
+        Self::Reads,
+        Self::NoMemory,
+        Self::Leave,
+        Self::Cut,
+    ];
+}
+
+/// Has something happen at an end.
+pub fn play(net: &mut Net, at: usize, event: Event) {
+    match event {
+        Event::Close => net.input(at, Input::Close),
+        Event::Destroy => net.destroy(at),
+        Event::Abort => net.input(at, Input::Abort),
+        Event::Fault => net.fault(at),
+        Event::Reset => net.reset(at),
+        Event::Deaf => net.ends[at].deaf ^= true,
+        Event::Reads => net.ends[at].reads ^= true,
+        Event::NoMemory => net.ends[at].no_memory ^= true,
+        Event::Leave => {
+            net.ends[at].leaving = true;
+            net.input(at, Input::Leave);
+        }
+        Event::Cut => net.input(at, Input::Cut),
+    }
+}
+
+/// Both ends close, and have to end in time.
+pub fn close(net: &mut Net) {
     for at in 0..2 {
         net.input(at, Input::Close);
     }
