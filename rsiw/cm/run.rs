@@ -389,6 +389,10 @@ impl<U: User> Run<U> {
             Status::Refused => errno::ECONNREFUSED.error(),
             Status::Protocol => errno::EPROTO.error(),
             Status::Access => EACCES,
+            Status::OfTls => match self.failed {
+                Some(e) if e == errno::ECONNABORTED || e == errno::ETIMEDOUT => e,
+                _ => EACCES,
+            },
             Status::OfSocket => self
                 .failed
                 .or(conn.error())

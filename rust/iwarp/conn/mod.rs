@@ -258,6 +258,8 @@ pub enum Status {
     Protocol,
     /// `EACCES`.
     Access,
+    /// The error of a TLS handshake: `EACCES`, unless it has ended by a time-out or was given up.
+    OfTls,
     /// The error with which TCP has ended the connection, or an action has failed.
     OfSocket,
 }

@@ -164,7 +164,7 @@ rules! {
     SECURED: Securing, Secured => [FreePlace, SendRequest] AwaitReply;
     TLS_FAILED: Securing, TlsFailed
         => [FailTls(Status::OfSocket), Detach, Reset, LOST,
-            ReportReply(Report::Failed(Status::Access))] Closed;
+            ReportReply(Report::Failed(Status::OfTls))] Closed;
     TLS_LATE: Securing, Timeout if "no time is left"
         => [FailTls(Status::TimedOut), Detach, Reset, LOST,
             ReportReply(Report::Failed(Status::TimedOut))] Closed;

@@ -461,9 +461,9 @@ const fn unsecured(why: Status, status: Status) -> [Action; 5] {
     ]
 }
 
-/// A handshake that fails, or that cannot be begun or used, is told as `EACCES`.
+/// A handshake that fails, or that cannot be begun or used, is told by its error.
 pub(crate) fn tls_that_fails() -> Outcome {
-    let actions = unsecured(Status::OfSocket, Status::Access);
+    let actions = unsecured(Status::OfSocket, Status::OfTls);
     let mut case = Case::securing();
     check!(case.leads(Input::TlsFailed, StageName::Closed, &actions));
     let mut case = Case::securing();
