@@ -393,8 +393,8 @@ impl<U: User> PendingConn<U> {
         self.listener.report_next(next);
     }
 
-    /// Reports the Request of `conn`, whose turn it is, to the consumer, whose answer comes with the
-    /// connection. Context: sleeping, the stage of `conn` is locked.
+    /// Reports the Request of `conn`, whose turn it is, to the consumer, whose answer comes with
+    /// the connection. Context: sleeping, the stage of `conn` is locked.
     ///
     /// # Errors
     ///

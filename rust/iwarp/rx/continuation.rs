@@ -110,8 +110,8 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Takes the header at the front of `rest`, or as much of it as `copy` has, which are octets from
-    /// there. These are not read again.
+    /// Takes the header at the front of `rest`, or as much of it as `copy` has, which are octets
+    /// from there. These are not read again.
     #[inline]
     fn take_header<const N: usize>(&mut self, copy: [u8; N], rest: &mut &[Octet]) {
         if let Some(hdr) = self.hdr.first_chunk_mut() {

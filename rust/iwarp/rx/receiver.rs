@@ -459,7 +459,8 @@ impl Receiver {
         self.gather_trailer_slowly(n, rest, h)
     }
 
-    /// As [`gather_trailer`](Self::gather_trailer), of `n` octets that are copied or come in pieces.
+    /// As [`gather_trailer`](Self::gather_trailer), of `n` octets that are copied or come in
+    /// pieces.
     #[inline(never)]
     fn gather_trailer_slowly<H: Handler>(
         &mut self,
