@@ -7,9 +7,9 @@
 #
 # The instructions that the driver takes for a message, and for an FPDU of bulk, on either host (of large FPDUs the
 # receiver's for each piece of a packet, as time decides how many there are): those in functions of the module, without
-# the kernel's (TCP, copies, CRCs). The limits are in perf/insns.tsv. A count above its limit fails; so does one far
-# below it, so that each gain is written down and kept. Of bulk only functions that run for FPDUs count
-# (perf/insns.py). The emulator counts:
+# the kernel's (TCP, copies, CRCs). The limits are in perf/insns.tsv. A count above its limit fails; one far below it is
+# told, so that whoever made the gain lowers the limit: it may as well be a machine that was slow, and batches that
+# were small. Of bulk only functions that run for FPDUs count (perf/insns.py). The emulator counts:
 #
 #     tools/vm-run test -v --insns perf/insns
 #
@@ -67,7 +67,7 @@ evaluate_both() {
 }
 # compare CASE HOST COUNT PIECES
 compare() {
-	local number=0 each limit least
+	local number=0 each limit
 	[ ! -s "$WORK/$1" ] || number=$(<"$WORK/$1")
 	[ "$1 $2" != "write-large b" ] || number=$4
 	# A case that was not measured has failed above, and fails here as well.
@@ -81,13 +81,10 @@ compare() {
 	limit=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $3 }' "$limits")
 	# A count that differs too much between runs is told only.
 	[ "$limit" != - ] || { ok "$1, host $2: the instructions are counted"; return; }
-	least=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $4 }' "$limits")
-	least=${least:-$((${limit:-0} * 95 / 100))}
 	if [ -z "$limit" ] || [ "$each" -gt "$limit" ]; then
 		not_ok "$1, host $2: instructions are within the limit" "$each, and the limit is ${limit:-missing}"
-	elif [ "$each" -lt "$least" ]; then
-		not_ok "$1, host $2: the limit is near" "$each, and the limit is $limit: lower it in ${limits#/}"
 	else
+		[ "$each" -ge $((limit * 9 / 10)) ] || note "a tenth below the limit of $limit: lower it in ${limits#/}"
 		ok "$1, host $2: instructions are within the limit"
 	fi
 }
