@@ -65,9 +65,10 @@ impl Names {
             return true;
         }
         let own = Some(port);
-        let which = match self.entries().any(|entry| entry.port == own) {
-            true => own,
-            false => None,
+        let which = if self.entries().any(|entry| entry.port == own) {
+            own
+        } else {
+            None
         };
         peer.is_some_and(|peer| {
             self.entries()

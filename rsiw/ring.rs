@@ -24,9 +24,10 @@ impl WqeLayout for Sqe {
     #[inline]
     fn used(&self) -> u8 {
         // Inline data take the place of all elements but the first.
-        match self.flags & wqe_flags::INLINE != 0 {
-            true => MAX_SGE as u8,
-            false => self.num_sge,
+        if self.flags & wqe_flags::INLINE != 0 {
+            MAX_SGE as u8
+        } else {
+            self.num_sge
         }
     }
 }
@@ -105,9 +106,10 @@ pub(crate) fn count_valid(most: u32, is_valid: impl Fn(u32) -> bool) -> u32 {
     let (mut valid, mut end) = (0, most);
     while valid < end {
         let middle = valid + (end - valid) / 2;
-        match is_valid(middle) {
-            true => valid = middle + 1,
-            false => end = middle,
+        if is_valid(middle) {
+            valid = middle + 1;
+        } else {
+            end = middle;
         }
     }
     valid

@@ -152,9 +152,10 @@ impl Gather {
         if len > left {
             return Ok(None);
         }
-        let end = match len == left {
-            true => Position(self.at + 1, 0),
-            false => Position(self.at, self.offset + len as u32),
+        let end = if len == left {
+            Position(self.at + 1, 0)
+        } else {
+            Position(self.at, self.offset + len as u32)
         };
         let reader = resolved.reader(access, &piece.sge, self.offset, len)?;
         Ok(reader.map(|reader| (reader, end)))

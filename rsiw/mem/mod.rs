@@ -76,9 +76,10 @@ impl Access {
     /// Returns `right` if it is granted, else [`Self::NEVER`], a right that no region grants. The
     /// caller has a region checked for the result: that check then fails for what `self` denies.
     pub(crate) fn admit(self, right: Access) -> Access {
-        match self.allows(right) {
-            true => right,
-            false => Self::NEVER,
+        if self.allows(right) {
+            right
+        } else {
+            Self::NEVER
         }
     }
 

@@ -252,9 +252,10 @@ impl QpHandler<'_> {
             }
             self.st.late.end();
             self.queues.receives.add_alone(1);
-            recv.status = match recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
-                true => Status::Flush,
-                false => Status::QpOp,
+            recv.status = if recv.scatter.set_receive(&recv.rqe, rq.max_sge()) {
+                Status::Flush
+            } else {
+                Status::QpOp
             };
         }
         let recv = self.st.recv.active().ok_or(Refusal::Local)?;
@@ -279,9 +280,10 @@ impl QpHandler<'_> {
         let counters = &self.queues.counters;
         let waited = self.st.late.waits();
         // A consumer that has disconnected posts no receives any more.
-        let most = match self.queues.is_closing() {
-            true => 0,
-            false => self.queues.rq.wait_ms(),
+        let most = if self.queues.is_closing() {
+            0
+        } else {
+            self.queues.rq.wait_ms()
         };
         let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {

@@ -130,9 +130,10 @@ impl User for Stream {
         }
         let counters = &self.dev().counters;
         counters.connections.add(1);
-        match p.initiator {
-            true => counters.connections_initiated.add(1),
-            false => counters.connections_accepted.add(1),
+        if p.initiator {
+            counters.connections_initiated.add(1);
+        } else {
+            counters.connections_accepted.add(1);
         }
         // For the RTR, and for requests that a process may have posted early.
         self.wake_tx();

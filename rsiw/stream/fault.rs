@@ -112,9 +112,10 @@ impl Stream {
         self.queues.counters.cq_overflows.add(1);
         let term = Terminate::new(TermCode::LOCAL_CATASTROPHIC);
         let peer = self.peer();
-        let what = match self.begin_terminate(Some(term)) {
-            true => format_args!("completion queue overflow; stream terminated"),
-            false => format_args!("completion queue overflow"),
+        let what = if self.begin_terminate(Some(term)) {
+            format_args!("completion queue overflow; stream terminated")
+        } else {
+            format_args!("completion queue overflow")
         };
         self.warn(peer, what);
     }
@@ -188,9 +189,10 @@ impl Stream {
         if life != self.life() {
             return;
         }
-        let sender = match end.flushed {
-            true => None,
-            false => self.flush(&mut end),
+        let sender = if end.flushed {
+            None
+        } else {
+            self.flush(&mut end)
         };
         if let Some(how) = close {
             self.close_conn(how);

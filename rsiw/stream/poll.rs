@@ -32,9 +32,10 @@ impl Stream {
     pub(super) fn flush_late(&self) -> (Notify, Notify) {
         let queues = &self.queues;
         let sends = queues.sq.flush_ring(queues.send_out());
-        let receives = match queues.rq_is_shared() {
-            true => Notify::default(),
-            false => queues.rq.flush(None, queues.recv_out()),
+        let receives = if queues.rq_is_shared() {
+            Notify::default()
+        } else {
+            queues.rq.flush(None, queues.recv_out())
         };
         (sends, receives)
     }

@@ -103,9 +103,10 @@ impl Stream {
             self.bulk_detector.took(taken);
         }
         if taken >= most {
-            match self.is_receiving(sk) {
-                true => self.receive_in_bulk(),
-                false => Conn::receive_later(conn),
+            if self.is_receiving(sk) {
+                self.receive_in_bulk();
+            } else {
+                Conn::receive_later(conn);
             }
         } else if let Some(ms) = self.next_look(sk) {
             if !self.late_timer_armed.swap(true, Relaxed) {
@@ -182,10 +183,7 @@ impl Stream {
             answer,
             starts,
         } = rx.finish_run();
-        let end = match rx.has_end() {
-            true => rx.take_end(),
-            false => None,
-        };
+        let end = if rx.has_end() { rx.take_end() } else { None };
         if let Some(end) = end {
             self.rx_ended(end);
         }

@@ -80,12 +80,13 @@ impl Stream {
             .account
             .as_ref()
             .is_some_and(|account| account.is_shared());
-        let fresh = match lingers {
-            true => Some(Account::new(
+        let fresh = if lingers {
+            Some(Account::new(
                 self.dev().limits.qp.hold()?,
                 self.consumer().flags(),
-            )?),
-            false => None,
+            )?)
+        } else {
+            None
         };
         self.queues.reset()?;
         // If the timer of late posts is armed, it finds nothing to do.

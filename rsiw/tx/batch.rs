@@ -277,9 +277,10 @@ impl Tx {
     #[inline]
     fn layout(&self, transport: &impl Transport) -> Layout {
         let mss = transport.segment_len();
-        let (mulpdu, segment) = match self.cfg.large_fpdu {
-            true => (iwarp::MAX_ULPDU, 0),
-            false => (iwarp::mpa::mulpdu(mss, self.cfg.markers), mss as usize),
+        let (mulpdu, segment) = if self.cfg.large_fpdu {
+            (iwarp::MAX_ULPDU, 0)
+        } else {
+            (iwarp::mpa::mulpdu(mss, self.cfg.markers), mss as usize)
         };
         Layout {
             mulpdu,
@@ -436,9 +437,10 @@ impl Tx {
         count: usize,
     ) -> Result<(), Stop> {
         let len = self.framer.fpdu_len(fpdu);
-        let room = match self.cfg.markers {
-            false => self.batch.reserve(len * count),
-            true => None,
+        let room = if self.cfg.markers {
+            None
+        } else {
+            self.batch.reserve(len * count)
         };
         let Some(mut reserved) = room else {
             if len > self.batch.contiguous() {

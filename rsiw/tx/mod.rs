@@ -238,17 +238,14 @@ impl Tx {
                 }
                 Ok(Sent::WouldBlock) => {
                     counters.tx_stalls.add_alone(1);
-                    return match transport.has_room() {
-                        true => {
-                            counters.tx_stalls_memory.add_alone(1);
-                            queues.trace_stall(Stall::Memory);
-                            Step::NoMemory
-                        }
-                        false => {
-                            counters.tx_stalls_window.add_alone(1);
-                            queues.trace_stall(Stall::Window);
-                            Step::Waits
-                        }
+                    return if transport.has_room() {
+                        counters.tx_stalls_memory.add_alone(1);
+                        queues.trace_stall(Stall::Memory);
+                        Step::NoMemory
+                    } else {
+                        counters.tx_stalls_window.add_alone(1);
+                        queues.trace_stall(Stall::Window);
+                        Step::Waits
                     };
                 }
                 Err(_) => return Step::Broken,
@@ -361,9 +358,10 @@ impl Tx {
     /// delay that only while the peer can still answer.
     #[inline]
     fn end_if_drained(&mut self, queues: &Queues, peer_done: bool) -> Step {
-        match queues.is_closing() && (peer_done || queues.sq.is_idle()) {
-            true => Step::Drained,
-            false => Step::Waits,
+        if queues.is_closing() && (peer_done || queues.sq.is_idle()) {
+            Step::Drained
+        } else {
+            Step::Waits
         }
     }
 
@@ -404,9 +402,10 @@ impl Tx {
                 }
             }
         }
-        match self.batch.is_empty() {
-            true => Step::Terminated,
-            false => Step::Waits,
+        if self.batch.is_empty() {
+            Step::Terminated
+        } else {
+            Step::Waits
         }
     }
 

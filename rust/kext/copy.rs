@@ -197,9 +197,12 @@ mod tests {
         for (at, len) in [(0, 0), (1, 1), (3, 20), (0, 90)] {
             let to = atomic(&[0; 90])?;
             octets(&to, &from[at..at + len]);
-            let copied = |(i, to): (usize, &AtomicU8)| match i < len {
-                true => to.load(Relaxed) == bytes[at + i],
-                false => to.load(Relaxed) == 0,
+            let copied = |(i, to): (usize, &AtomicU8)| {
+                if i < len {
+                    to.load(Relaxed) == bytes[at + i]
+                } else {
+                    to.load(Relaxed) == 0
+                }
             };
             assert!(to.iter().enumerate().all(copied));
             octets(&to[..1], &from);

@@ -360,9 +360,10 @@ impl TxBatch {
         self.len -= drop;
         let align = &mut self.align;
         // Where in a segment the removed bytes end, if that is known.
-        let end = match self.cut {
-            false => (align.segment_offset + drop).checked_rem(align.segment),
-            true => None,
+        let end = if self.cut {
+            None
+        } else {
+            (align.segment_offset + drop).checked_rem(align.segment)
         };
         if self.len == 0 {
             align.open = end.filter(|_| !self.last).unwrap_or(0);

@@ -229,9 +229,10 @@ impl HookSlot {
                 return Err(EBUSY);
             }
             // INVARIANT: The lock is held, and no callbacks are attached.
-            match self.handshake.swap(true, Ordering::Relaxed) {
-                true => Err(EBUSY),
-                false => Ok(()),
+            if self.handshake.swap(true, Ordering::Relaxed) {
+                Err(EBUSY)
+            } else {
+                Ok(())
             }
         })
     }
@@ -253,9 +254,12 @@ impl HookSlot {
         hooks.raw.write_space = Some(Hooks::<T>::write_space);
         hooks.raw.state_change = Some(Hooks::<T>::state_change);
         hooks.raw.error_report = Some(Hooks::<T>::error_report);
-        self.install(sk, hooks, bindings::ksock_attach, || match self.listens() {
-            true => Err(EINVAL),
-            false => Ok(()),
+        self.install(sk, hooks, bindings::ksock_attach, || {
+            if self.listens() {
+                Err(EINVAL)
+            } else {
+                Ok(())
+            }
         })
     }
 

@@ -262,9 +262,10 @@ impl TcpSocket {
     where
         F: FnMut(&[AtomicU8]) -> usize,
     {
-        match self.is_secure() {
-            true => self.tls_read(sk, take),
-            false => sk.read(take),
+        if self.is_secure() {
+            self.tls_read(sk, take)
+        } else {
+            sk.read(take)
         }
     }
 

@@ -118,10 +118,7 @@ impl PagePool {
     /// Puts a page into the slot whose turn it is in the ring of slots `ring`, and returns the one
     /// that was there.
     fn swap_next(&self, at: &AtomicUsize, ring: Range<usize>, new: PageRef) -> Option<PageRef> {
-        let within = |at| match ring.contains(&at) {
-            true => at,
-            false => ring.start,
-        };
+        let within = |at| if ring.contains(&at) { at } else { ring.start };
         let next = |at| Some(within(within(at) + 1));
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
         let at = match at.fetch_update(set, get, next) {

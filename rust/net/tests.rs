@@ -47,9 +47,10 @@ fn pieces(batch: &mut TxBatch, n: usize, mut write: impl FnMut(&mut [u8]) -> boo
     let mut left = n;
     while left > 0 {
         // (A piece that is not in one piece is tried again, so that there is only one borrow.)
-        let mut room = match batch.reserve(left).is_some() {
-            true => batch.reserve(left).ok_or(EINVAL)?,
-            false => batch.reserve_up_to(left)?,
+        let mut room = if batch.reserve(left).is_some() {
+            batch.reserve(left).ok_or(EINVAL)?
+        } else {
+            batch.reserve_up_to(left)?
         };
         left -= room.len();
         if write(room.bytes()) {

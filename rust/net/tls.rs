@@ -174,9 +174,10 @@ impl TcpSocket {
     /// any.
     #[inline]
     pub fn at_eof(&self, sk: &LockedSock) -> bool {
-        match self.is_secure() {
-            true => self.tls().any(Tls::CLOSED | Tls::FIN),
-            false => sk.at_eof(),
+        if self.is_secure() {
+            self.tls().any(Tls::CLOSED | Tls::FIN)
+        } else {
+            sk.at_eof()
         }
     }
 

@@ -60,9 +60,10 @@ impl SendQueue {
     /// Ends what [`Self::flush`] has begun: requests are queued again, and not flushed. Context:
     /// sleeping; tx has no connection to send on. Errors: `ENOMEM`.
     pub(crate) fn reset(&self) -> Result {
-        let mut posted = match self.is_mapped() {
-            true => Posted::NONE,
-            false => Posted::new(self.size, self.max_sge)?,
+        let mut posted = if self.is_mapped() {
+            Posted::NONE
+        } else {
+            Posted::new(self.size, self.max_sge)?
         };
         let mut guard = self.state.lock();
         let st = &mut *guard;

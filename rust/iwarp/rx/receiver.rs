@@ -206,10 +206,13 @@ impl Receiver {
                     Some(chunk) => self.discard(chunk, h),
                     None => return Ok(data.len()),
                 },
-                Phase::Trailer => match self.gather_trailer(&mut rest, h) {
-                    true => self.close(h),
-                    false => return Ok(data.len()),
-                },
+                Phase::Trailer => {
+                    if self.gather_trailer(&mut rest, h) {
+                        self.close(h)
+                    } else {
+                        return Ok(data.len());
+                    }
+                }
                 Phase::Closed => return Ok(data.len()),
                 Phase::Dead => return Err(Fault(self.fault.unwrap_or(Reason::Local))),
             };
@@ -373,9 +376,10 @@ impl Receiver {
         } else {
             h.crc32c_octets(self.crc, body)
         };
-        match crc_field(crc) == h.load(field) {
-            true => Ok(true),
-            false => Err(Reason::CrcMismatch),
+        if crc_field(crc) == h.load(field) {
+            Ok(true)
+        } else {
+            Err(Reason::CrcMismatch)
         }
     }
 

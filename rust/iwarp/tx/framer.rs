@@ -83,9 +83,10 @@ impl Framer {
             [a, b] => [*a, *b] = [0; 2],
             pad => pad.fill(0),
         }
-        let crc = match self.crc {
-            true => payload.crc32c(CRC_INIT, body),
-            false => CRC_INIT,
+        let crc = if self.crc {
+            payload.crc32c(CRC_INIT, body)
+        } else {
+            CRC_INIT
         };
         *field = crc_field(crc);
         Ok(true)
