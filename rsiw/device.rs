@@ -6,9 +6,9 @@
 
 use crate::{
     counters::{Counters, Terminates},
+    cpu_share::{CpuShare, Run},
     limit::Limit,
     mem::Regions,
-    rests::{Rests, Run},
     settings::Settings,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -92,7 +92,7 @@ pub(crate) struct Workqueues {
     /// Runs tx for callers that cannot. Writeback may depend on it.
     pub(crate) tx: ByConsumer<Workqueue>,
     /// When work of these two leaves a processor to processes.
-    rests: ByConsumer<Rests>,
+    cpu_share: ByConsumer<CpuShare>,
     /// Sets up and ends connections, and runs the timers of tx.
     pub(crate) cm: ByConsumer<Workqueue>,
 }
@@ -116,9 +116,9 @@ impl Workqueues {
                 kernel: Workqueue::new(c"rsiw_tx", high, 1)?,
                 processes: Workqueue::new(c"rsiw_tx_user", high, PROCESSES_ACTIVE)?,
             },
-            rests: ByConsumer {
-                kernel: Rests::new()?,
-                processes: Rests::new()?,
+            cpu_share: ByConsumer {
+                kernel: CpuShare::new()?,
+                processes: CpuShare::new()?,
             },
             // Connections are set up concurrently; those that need an order have one (`cm::Order`).
             cm: ByConsumer {
@@ -132,7 +132,7 @@ impl Workqueues {
     /// consumers' workers have an account of their own, as the time in which a worker waits for a
     /// lock of a process counts. Context: a worker that is bound to its processor, without locks.
     pub(crate) fn begin(&self, consumer: Consumer) -> Option<Run<'_>> {
-        self.rests.of(consumer).begin()
+        self.cpu_share.of(consumer).begin()
     }
 }
 

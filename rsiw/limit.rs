@@ -14,8 +14,7 @@ pub(crate) struct Limit {
 /// One counted object. Dropping it decrements the number.
 pub(crate) struct Held(Arc<Limit>);
 
-/// One counted object, as which others count that outlive it. It is counted until the last of them
-/// has ended.
+/// A queue pair's share of the limit, kept while a connection of the queue pair lingers.
 pub(crate) struct Account {
     shares: AtomicU32,
     _held: Held,

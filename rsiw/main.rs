@@ -7,6 +7,7 @@
 mod abi;
 mod cm;
 mod counters;
+mod cpu_share;
 mod cq;
 mod device;
 mod fifo;
@@ -17,7 +18,6 @@ mod names;
 mod pd;
 mod qp;
 mod queue;
-mod rests;
 mod ring;
 mod rnic;
 mod rx;

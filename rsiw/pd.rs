@@ -13,7 +13,7 @@ use rdma::Consumer;
 pub(crate) struct PdId(u64);
 
 impl PdId {
-    /// In place of a domain: that of a region which each kernel consumer may use, in any domain.
+    /// The pseudo-domain of regions that any kernel consumer may use.
     pub(crate) const KERNEL: Self = Self::of(0, Consumer::Kernel);
 
     const fn of(number: u64, consumer: Consumer) -> Self {
@@ -41,8 +41,8 @@ pub(crate) struct Pd {
     _held: Held,
 }
 
-/// One stream of a domain. Dropping it decrements the domain's number of streams.
-pub(crate) struct Stream(Arc<Pd>);
+/// The membership of one stream in a domain: the domain counts it until this is dropped.
+pub(crate) struct Membership(Arc<Pd>);
 
 impl Pd {
     /// Makes a domain. Context: sleeping. Errors: `ENOMEM`, also if the device has as many as
@@ -63,9 +63,9 @@ impl Pd {
     }
 
     /// Counts a new stream. Context: any.
-    pub(crate) fn join(self: &Arc<Self>) -> Stream {
+    pub(crate) fn join(self: &Arc<Self>) -> Membership {
         self.streams.fetch_add(1, Ordering::AcqRel);
-        Stream(self.clone())
+        Membership(self.clone())
     }
 
     /// Whether more than one stream shares the domain's memory.
@@ -74,7 +74,7 @@ impl Pd {
     }
 }
 
-impl Drop for Stream {
+impl Drop for Membership {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::AcqRel);
     }

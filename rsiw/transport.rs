@@ -59,12 +59,12 @@ pub(crate) trait Transport {
     /// Whether the peer's end of the stream was read. Context: any, socket locked.
     fn at_eof(&self, sk: &LockedSock) -> bool;
 
-    /// Whether the end that was read is the peer's, and not an attacker's. Context: any.
-    fn ended_well(&self) -> bool;
+    /// With TLS: `close_notify` came before the FIN. Context: any.
+    fn eof_is_trusted(&self) -> bool;
 
     /// Tells that more than a segment comes at a time, so that each need not be acknowledged.
     /// Context: any, socket locked.
-    fn spare_acks(&self, sk: &mut LockedSock);
+    fn leave_quickack(&self, sk: &mut LockedSock);
 }
 
 /// MPA on TCP, as RFC 5044 has it, or on TLS.
@@ -128,11 +128,11 @@ impl Transport for TcpSocket {
         TcpSocket::at_eof(self, sk)
     }
 
-    fn ended_well(&self) -> bool {
-        TcpSocket::ended_well(self)
+    fn eof_is_trusted(&self) -> bool {
+        TcpSocket::eof_is_trusted(self)
     }
 
-    fn spare_acks(&self, sk: &mut LockedSock) {
-        sk.spare_acks();
+    fn leave_quickack(&self, sk: &mut LockedSock) {
+        sk.leave_quickack();
     }
 }

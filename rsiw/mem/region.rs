@@ -56,7 +56,7 @@ pub(crate) struct Region {
     pd: PdId,
     pub(super) state: AtomicU32,
     /// The number of the QP that made the fast registration, or 0.
-    pub(super) stream: AtomicU32,
+    pub(super) registered_by_qpn: AtomicU32,
     #[pin]
     store: Revocable<Store>,
 }
@@ -68,7 +68,7 @@ impl Region {
             stag: AtomicU32::new(0),
             pd,
             state: AtomicU32::new(0),
-            stream: AtomicU32::new(0),
+            registered_by_qpn: AtomicU32::new(0),
             store <- Revocable::new(store),
         })
     }
@@ -92,11 +92,11 @@ impl Region {
         self.fenced(|_| self.set(stag, access));
     }
 
-    /// As [`Self::enable`], for a fast registration by the QP `stream`, with `iova` as the address
+    /// As [`Self::enable`], for a fast registration by the QP `qpn`, with `iova` as the address
     /// of the first byte. Returns `false` and changes nothing if the STag is in use: others know
     /// it, so the consumer must invalidate it first. Context: any.
     #[must_use]
-    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, stream: u32) -> bool {
+    pub(crate) fn register(&self, stag: u32, access: Access, iova: u64, qpn: u32) -> bool {
         self.fenced(|fast| {
             if self.state.load(Ordering::Acquire) & VALID != 0 {
                 return false;
@@ -106,7 +106,7 @@ impl Region {
                 fast.iova.store(iova, Ordering::Relaxed);
                 fast.len.store(pages.len(), Ordering::Relaxed);
             }
-            self.stream.store(stream, Ordering::Relaxed);
+            self.registered_by_qpn.store(qpn, Ordering::Relaxed);
             self.set(stag, access);
             true
         })
@@ -164,7 +164,7 @@ impl Region {
         self.fenced(|_| self.stag() == key && self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
-    /// Invalidates the STag `key` for the peer of the QP with the number `stream`. `alone`: the
+    /// Invalidates the STag `key` for the peer of the QP with the number `qpn`. `alone`: the
     /// protection domain of the region has no other streams.
     ///
     /// The STag must give that peer a right. (The sink of a Read is named on the wire, too, but has
@@ -179,7 +179,7 @@ impl Region {
     pub(crate) fn invalidate_by_peer(
         &self,
         key: u32,
-        stream: u32,
+        qpn: u32,
         alone: bool,
     ) -> Result<(), Refusal> {
         let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
@@ -187,7 +187,7 @@ impl Region {
         // Check and invalidate in one `fenced` call, so that both concern the same registration.
         self.fenced(|fast| {
             let mine = match fast {
-                Some(_) => self.stream.load(Ordering::Relaxed) == stream,
+                Some(_) => self.registered_by_qpn.load(Ordering::Relaxed) == qpn,
                 None => of_process && alone,
             };
             let state = self.state.load(Ordering::Acquire);

@@ -20,7 +20,7 @@ pub(crate) struct RegionStatus {
     /// The rights while it may be used.
     pub(crate) access: Access,
     /// The number of the QP that made the last fast registration, or 0.
-    pub(crate) stream: u32,
+    pub(crate) registered_by_qpn: u32,
 }
 
 impl Region {
@@ -40,7 +40,7 @@ impl Region {
             pinned_pages: pages,
             valid: state & VALID != 0,
             access: Access::of_state(state),
-            stream: self.stream.load(Ordering::Relaxed),
+            registered_by_qpn: self.registered_by_qpn.load(Ordering::Relaxed),
         }
     }
 }

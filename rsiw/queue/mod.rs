@@ -137,7 +137,7 @@ impl Queues {
         (self.dev.name(), self.number(), out, layer, etype, code)
     }
 
-    /// Has tracepoints tell what the queue pair waits for. Context: any.
+    /// Emits the `stall` tracepoint. Context: any.
     #[inline]
     pub(crate) fn trace_stall(&self, why: Stall) {
         trace::stall(|| (self.dev.name(), self.number(), why as u8));

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Only tx calls [`SendQueue::pull`], [`SendQueue::start_read`] and [`SendQueue::sent`]; only rx
-//! calls [`SendQueue::read_head`] and [`SendQueue::finish_read`]. One lock serialises their
-//! bookkeeping, which is short. Completions are published under it, so that two actors cannot
+//! calls [`SendQueue::read_head`] and [`SendQueue::complete_oldest_read`]. One lock serialises
+//! their bookkeeping, which is short. Completions are published under it, so that two actors cannot
 //! reorder them. Lock order: send queue, then CQ.
 //!
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
@@ -338,7 +338,7 @@ impl SendQueue {
     }
 
     /// The response to the oldest Read has arrived in full. Context: rx.
-    pub(crate) fn finish_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
+    pub(crate) fn complete_oldest_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
         let (read, notify, wake) = self.take_read(out);
         // Outside the lock, as it refers to a region.
         drop(read);

@@ -399,7 +399,7 @@ impl QpHandler<'_> {
             }
         }
         self.st.destination = Destination::None;
-        let (notify, wake) = self.queues.sq.finish_read(self.queues.send_out());
+        let (notify, wake) = self.queues.sq.complete_oldest_read(self.queues.send_out());
         self.st.send_notify |= notify;
         // An orderly close may have waited for this response.
         let closing = WakeTx(self.queues.is_closing());

@@ -15,8 +15,8 @@ use iwarp::rx::Refusal;
 use kernel::prelude::*;
 
 /// Milliseconds to the timer's first look, and at most between looks.
-const FIRST: u32 = 1;
-const LAST: u32 = 16;
+const MIN_POLL_MS: u32 = 1;
+const MAX_POLL_MS: u32 = 16;
 
 /// The Send that waits, if there is one.
 pub(super) struct Late {
@@ -57,8 +57,8 @@ impl Late {
     /// if the time of one is over, its fault is found by the next look.
     pub(super) fn next_look(&self, most: u32, now: u32) -> Option<u32> {
         let waited = now.wrapping_sub(self.since?);
-        let left = most.saturating_sub(waited).max(FIRST);
-        Some(waited.clamp(FIRST, LAST).min(left))
+        let left = most.saturating_sub(waited).max(MIN_POLL_MS);
+        Some(waited.clamp(MIN_POLL_MS, MAX_POLL_MS).min(left))
     }
 }
 
@@ -75,15 +75,15 @@ mod tests {
         assert!(late.next_look(20, begin).is_none());
         assert!(late.refuse(20, begin) == (Refusal::Wait, true));
         assert!(late.waits());
-        assert_eq!(late.next_look(20, begin), Some(FIRST));
+        assert_eq!(late.next_look(20, begin), Some(MIN_POLL_MS));
         assert!(late.refuse(20, at(10)) == (Refusal::Wait, false));
         assert_eq!(late.next_look(20, at(10)), Some(10));
-        assert_eq!(late.next_look(200, at(100)), Some(LAST));
+        assert_eq!(late.next_look(200, at(100)), Some(MAX_POLL_MS));
         // A tick passes between the refusal and the look: the next look finds that the time is
         // over.
         assert!(late.refuse(20, at(19)) == (Refusal::Wait, false));
-        assert_eq!(late.next_look(20, at(20)), Some(FIRST));
-        assert_eq!(late.next_look(20, at(900)), Some(FIRST));
+        assert_eq!(late.next_look(20, at(20)), Some(MIN_POLL_MS));
+        assert_eq!(late.next_look(20, at(900)), Some(MIN_POLL_MS));
         assert!(late.refuse(20, at(24)) == (Refusal::NoBuffer, false));
         assert!(!late.waits());
         assert!(late.next_look(20, at(24)).is_none());

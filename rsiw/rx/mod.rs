@@ -18,7 +18,7 @@ use crate::{
     abi::Rqe,
     cq::Notify,
     mem::{scatter::Scatter, Access, HeldAccess, ResolvedMr},
-    pd::Stream,
+    pd::Membership,
     queue::{reads::OutstandingRead, sq::WakeTx, Queues},
     wr::Status,
 };
@@ -137,13 +137,22 @@ pub(crate) struct Rx {
     whole: Option<FpduAssembler<Staging>>,
     state: State,
     /// There as long as the peer can access memory of the domain.
-    stream: Option<Stream>,
+    membership: Option<Membership>,
     /// A fault was found, or the QP has left RTS and CLOSING: bytes are dropped.
     dead: bool,
     /// Rx was stopped for good.
     stopped: bool,
     /// Why the stream ends, until the caller takes it.
     end: Option<RxEnd>,
+}
+
+/// Where the peer's FIN came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FinAt {
+    /// Between messages, or when the stream had ended already.
+    Boundary,
+    /// Within a message.
+    MidMessage,
 }
 
 /// Why no more of a stream is received.
@@ -161,7 +170,7 @@ impl Rx {
         cfg: RxConfig,
         expect_rtr_send: bool,
         verify_first: bool,
-        stream: Stream,
+        membership: Membership,
         fpdus_before: u64,
     ) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
@@ -177,7 +186,7 @@ impl Rx {
             receiver,
             fpdus_before,
             whole,
-            stream: Some(stream),
+            membership: Some(membership),
             state: State {
                 recv: Receiving {
                     active: false,
@@ -304,10 +313,14 @@ impl Rx {
         self.stopped
     }
 
-    /// The peer's FIN was reached; returns whether it came between messages.
-    pub(crate) fn end(&mut self) -> bool {
-        self.stream = None;
-        self.dead || self.receiver.at_boundary() && !self.receiver.mid_message()
+    /// The peer's FIN was reached; returns where.
+    pub(crate) fn fin_reached(&mut self) -> FinAt {
+        self.membership = None;
+        if self.dead || self.receiver.at_boundary() && !self.receiver.mid_message() {
+            FinAt::Boundary
+        } else {
+            FinAt::MidMessage
+        }
     }
 
     /// Stops receiving for good; returns the receive that was being filled, with the status that it
@@ -336,7 +349,7 @@ impl Rx {
     /// From now on bytes are dropped. The receive under way is left to [`Self::stop`].
     fn die(&mut self) {
         self.dead = true;
-        self.stream = None;
+        self.membership = None;
         self.state.late.end();
     }
 }

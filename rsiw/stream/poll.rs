@@ -52,12 +52,12 @@ impl Stream {
     /// telling anybody, and rings the doorbell for a request only if all earlier ones were taken.
     /// (A kernel consumer's post is a call.) `end` is locked.
     pub(super) fn await_late_posts(self: &Arc<Self>, end: &mut Teardown) {
-        const FIRST: u32 = 16;
-        const LAST: u32 = 1024;
+        const MIN_POLL_MS: u32 = 16;
+        const MAX_POLL_MS: u32 = 1024;
         if end.destroyed || !self.queues.sq.is_mapped() {
             return;
         }
-        end.pause = (end.pause * 2).clamp(FIRST, LAST);
+        end.pause = (end.pause * 2).clamp(MIN_POLL_MS, MAX_POLL_MS);
         self.arm_poll(end.pause);
     }
 

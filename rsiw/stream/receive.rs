@@ -9,7 +9,7 @@
 
 use super::{Conn, Stream};
 use crate::{
-    rx::{RunOutcome, Rx},
+    rx::{FinAt, RunOutcome, Rx},
     transport::Transport,
     wr::Status,
 };
@@ -74,7 +74,7 @@ impl Stream {
         // would help. (Where many connections take turns, each turn begins after an idle time,
         // behind which TCP expects a slow start.)
         if unread > transport.segment_len() as usize {
-            transport.spare_acks(sk);
+            transport.leave_quickack(sk);
         }
         let here = transport.works_in_callback();
         let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast();
@@ -119,8 +119,8 @@ impl Stream {
                 // Without rx the connection is not the queue pair's any more.
                 self.queues.set_peer_done();
             }
-            let whole = rx.is_none_or(Rx::end);
-            Conn::peer_finished(conn, whole && transport.ended_well());
+            let at = rx.map_or(FinAt::Boundary, Rx::fin_reached);
+            Conn::peer_finished(conn, at == FinAt::Boundary && transport.eof_is_trusted());
         }
     }
 
@@ -166,13 +166,13 @@ impl Stream {
             // for good. Or a record of TLS is not as it should be.
             Conn::broken(conn, e);
         }
-        self.finish_read(sk);
+        self.finish_receive_run(sk);
         taken
     }
 
     /// Acts on what rx has found, calls the consumers for completions, and answers short Reads or
     /// wakes tx for others. Context: any, socket locked.
-    fn finish_read(self: &Arc<Self>, sk: &mut LockedSock) {
+    fn finish_receive_run(self: &Arc<Self>, sk: &mut LockedSock) {
         let Some(rx) = self.rx.get_mut(sk).and_then(Option::as_mut) else {
             return;
         };

@@ -71,7 +71,7 @@ impl Stream {
         self.wake_tx();
     }
 
-    /// Has tracepoints tell what tx does.
+    /// Emits the `tx` tracepoint.
     #[inline]
     fn trace_tx(&self, what: trace::Tx) {
         trace::tx(|| (self.dev().name(), self.queues.number(), what as u8));

@@ -47,7 +47,7 @@ use trace::Stall;
 
 /// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
 /// has interrupted. The worker sends the rest.
-const BUDGET_HERE: usize = 16 << 10;
+const CALLBACK_BUDGET: usize = 16 << 10;
 
 /// Segments in a batch of the receive callback. TCP processes its backlog in the middle of a send
 /// after 16 segments (`tcp_sendmsg_locked()`). These are far fewer, as TCP may cut smaller ones.
@@ -55,7 +55,7 @@ const SEGMENTS_HERE: usize = 8;
 
 /// The least MSS with which the receive callback answers Reads. With a smaller one TCP's options
 /// are a good part of a segment.
-const LEAST_MSS_HERE: usize = 512;
+const CALLBACK_MIN_MSS: usize = 512;
 
 /// The outcome of a step of tx.
 pub(crate) enum Step {
@@ -320,11 +320,11 @@ impl Tx {
         let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
         let busy = busy || !transport.works_in_callback();
         let mss = transport.segment_len() as usize;
-        if busy || mss < LEAST_MSS_HERE || queues.state() != State::Rts || !queues.may_send() {
+        if busy || mss < CALLBACK_MIN_MSS || queues.state() != State::Rts || !queues.may_send() {
             return Step::Again;
         }
         let most = SEGMENTS_HERE.saturating_mul(mss);
-        let mut left = BUDGET_HERE;
+        let mut left = CALLBACK_BUDGET;
         self.batch.set_atomic(true);
         let end = loop {
             let filled = self.fill(queues, transport, Source::ShortReads, left.min(most));

@@ -252,7 +252,7 @@ impl MrOps<Rsiw> for Mr {
         ] {
             details.number(name, status.access.allows(right).into())?;
         }
-        details.number(c"registered_by", status.stream.into())
+        details.number(c"registered_by", status.registered_by_qpn.into())
     }
 
     fn dereg(self: &Arc<Self>) -> Result {

@@ -86,7 +86,7 @@ int rust_helper_ksock_take_error(struct socket *sock);
 u32 rust_helper_ksock_mss(const struct sock *sk);
 u16 rust_helper_ksock_gso_segs(const struct sock *sk);
 u32 rust_helper_ksock_unread(const struct sock *sk);
-void rust_helper_ksock_spare_acks(struct sock *sk);
+void rust_helper_ksock_leave_quickack(struct sock *sk);
 u32 rust_helper_ksock_unsent(const struct sock *sk);
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
 u32 rust_helper_ksock_last_ack_ms(const struct sock *sk);

@@ -227,7 +227,7 @@ u32 rust_helper_ksock_unread(const struct sock *sk)
 }
 
 /* What TCP_QUICKACK of 0 does. Call it with the socket locked. */
-void rust_helper_ksock_spare_acks(struct sock *sk)
+void rust_helper_ksock_leave_quickack(struct sock *sk)
 {
 	inet_csk_enter_pingpong_mode(sk);
 }

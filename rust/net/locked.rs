@@ -70,9 +70,9 @@ impl LockedSock {
     /// when that is read. Lasts until TCP sends a delayed acknowledgment or receives a segment
     /// twice. Many busy connections, each with a turn several times a second, have half as many
     /// acknowledgments with it. C: `TCP_QUICKACK` of 0.
-    pub fn spare_acks(&mut self) {
+    pub fn leave_quickack(&mut self) {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
-        unsafe { bindings::ksock_spare_acks(self.as_ptr()) }
+        unsafe { bindings::ksock_leave_quickack(self.as_ptr()) }
     }
 
     /// As [`TcpSocket::mss`].

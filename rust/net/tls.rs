@@ -164,9 +164,9 @@ impl TcpSocket {
         self.is_secure() && self.tls().is_used_up(&self.tls().sent)
     }
 
-    /// Whether the peer has ended its stream as it should. A FIN can come from anybody on the path,
-    /// and with TLS `close_notify` comes before it. Context: any.
-    pub fn ended_well(&self) -> bool {
+    /// Whether it was the peer that has ended its stream. A FIN can come from anybody on the path.
+    /// With TLS: `close_notify` came before the FIN. Context: any.
+    pub fn eof_is_trusted(&self) -> bool {
         !self.is_secure() || self.tls().any(Tls::CLOSED)
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rests: how the driver's workers leave a processor to processes.
+//! Keeps workers of high priority from monopolising a processor.
 //!
 //! Workers of tx and of bulk receive have a high priority. Otherwise a process that polls for
 //! completions would take half of a processor from the work that makes them. But then a peer that
@@ -49,7 +49,7 @@ struct Cpu {
 }
 
 /// The accounts of all processors.
-pub(crate) struct Rests {
+pub(crate) struct CpuShare {
     cpus: KVec<Cpu>,
 }
 
@@ -113,7 +113,7 @@ impl Cpu {
     }
 }
 
-impl Rests {
+impl CpuShare {
     /// Makes the accounts. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         let count = nr_cpu_ids() as usize;
@@ -144,7 +144,7 @@ impl Drop for Run<'_> {
     }
 }
 
-#[kunit_tests(rsiw_rests)]
+#[kunit_tests(rsiw_cpu_share)]
 mod tests {
     use super::*;
 
@@ -205,14 +205,14 @@ mod tests {
 
     #[test]
     fn runs_are_counted() -> Result {
-        let rests = Rests::new()?;
+        let share = CpuShare::new()?;
         for _ in 0..3 {
-            let run = rests.begin();
+            let run = share.begin();
             assert!(run.is_some());
             fsleep(Delta::from_millis(2));
         }
         // The thread may have been moved meanwhile.
-        let sum: u64 = rests.cpus.iter().map(|cpu| cpu.busy.load(Relaxed)).sum();
+        let sum: u64 = share.cpus.iter().map(|cpu| cpu.busy.load(Relaxed)).sum();
         assert!(sum >= 6 * MS);
         Ok(())
     }
