@@ -2,11 +2,16 @@
 
 //! The MPA receiver: finds FPDUs in the octet stream and verifies them (RFC 5044 s4, s6).
 
+mod gather;
+
+pub(super) use self::gather::header_len;
+
+use self::gather::take;
 use super::fault::Reason;
 use super::rules::{Action, Rules, Segment};
 use super::{Event, Fault, Handler, RxConfig};
 use crate::bytes::Fields;
-use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
+use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
 use crate::types::{Octet, ReadRequest, MAX_ULPDU};
@@ -250,43 +255,6 @@ impl Receiver {
         Ok(self.gather_header(rest, h))
     }
 
-    /// Collects ULPDU Length and DDP header; returns how many octets they have.
-    #[inline]
-    fn gather_header<H: Handler>(&mut self, rest: &mut &[Octet], h: &mut H) -> Option<usize> {
-        if self.have == 0 {
-            if let Some((hdr, _)) = rest.split_first_chunk() {
-                self.hdr = h.load(hdr);
-                let n = header_len(UNTAGGED_HDR, &self.hdr);
-                *rest = rest.get(n..)?;
-                return Some(n);
-            }
-        }
-        if rest.is_empty() {
-            return None;
-        }
-        self.gather_header_slowly(rest, h)
-    }
-
-    /// As [`gather_header`](Self::gather_header), for a header that comes in pieces.
-    #[cold]
-    fn gather_header_slowly<H: Handler>(
-        &mut self,
-        rest: &mut &[Octet],
-        h: &mut H,
-    ) -> Option<usize> {
-        loop {
-            let have = usize::from(self.have);
-            let n = header_len(have, &self.hdr);
-            if have >= n {
-                self.have = 0;
-                return Some(n);
-            }
-            let part = self.hdr.get_mut(have..n)?;
-            let chunk = take(rest, part.len() as u32)?;
-            self.have = self.have.saturating_add(copy_front(part, chunk, h) as u8);
-        }
-    }
-
     /// Checks the header of `n` octets, which `rest` follows, and starts with the payload.
     #[inline]
     fn open<H: Handler>(&mut self, n: usize, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
@@ -415,21 +383,6 @@ impl Receiver {
         Ok(())
     }
 
-    /// Copies octets of a header that a message has as its payload, which begin `from` octets in,
-    /// and takes the CRC of the copy. Octets that a later revision may append to a Terminate are
-    /// not kept.
-    fn gather_body<H: Handler>(&mut self, from: usize, chunk: &[Octet], h: &mut H) {
-        let takes_crc = self.takes_crc();
-        let room = self.body.get_mut(from..).unwrap_or_default();
-        let n = copy_front(room, chunk, h);
-        if let (true, Some(copy @ [_, ..])) = (takes_crc, room.get(..n)) {
-            self.crc = h.crc32c(self.crc, copy);
-        }
-        if let Some(beyond @ [_, ..]) = chunk.get(n..) {
-            self.update_crc(beyond, h);
-        }
-    }
-
     /// Passes over octets of an FPDU at fault.
     ///
     /// RFC 5041 s7.1: "it MUST cease placing the remainder of the DDP Segment".
@@ -447,41 +400,6 @@ impl Receiver {
         if self.takes_crc() {
             self.crc = h.crc32c_octets(self.crc, chunk);
         }
-    }
-
-    /// Takes pad and CRC, and copies them if the CRC was not verified; returns whether they are
-    /// complete.
-    #[inline]
-    fn gather_trailer<H: Handler>(&mut self, rest: &mut &[Octet], h: &mut H) -> bool {
-        let n = usize::from(self.pad) + CRC_LEN;
-        if self.have == 0 && !self.takes_crc() {
-            if let Some(behind) = rest.get(n..) {
-                *rest = behind;
-                return true;
-            }
-        }
-        self.gather_trailer_slowly(n, rest, h)
-    }
-
-    /// As [`gather_trailer`](Self::gather_trailer), of `n` octets that are copied or come in
-    /// pieces.
-    #[inline(never)]
-    fn gather_trailer_slowly<H: Handler>(
-        &mut self,
-        n: usize,
-        rest: &mut &[Octet],
-        h: &mut H,
-    ) -> bool {
-        let have = usize::from(self.have);
-        let Some(chunk) = take(rest, n.saturating_sub(have) as u32) else {
-            return false;
-        };
-        if self.takes_crc() {
-            copy_front(self.trailer.get_mut(have..).unwrap_or_default(), chunk, h);
-        }
-        let have = have.saturating_add(chunk.len());
-        self.have = if have < n { have as u8 } else { 0 };
-        have >= n
     }
 
     /// Verifies the FPDU, unless that was done, and completes its segment.
@@ -587,64 +505,4 @@ impl Receiver {
         }
         Ok(Event::ReadRequest(request))
     }
-}
-
-/// Octets of ULPDU Length and DDP header, as far as the first `have` octets of `hdr` tell. Once
-/// that many are there, it is final; if it is less than [`TAGGED_HDR`] then, the ULPDU is too short
-/// for its DDP header.
-#[inline]
-pub(super) fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
-    let ulpdu = usize::from(hdr.be16::<0>());
-    if have < LENGTH_LEN || ulpdu < TAGGED_LEN {
-        LENGTH_LEN
-    } else if have == LENGTH_LEN {
-        LENGTH_LEN + 1
-    } else if hdr[LENGTH_LEN] & TAGGED != 0 {
-        TAGGED_HDR
-    } else if ulpdu < UNTAGGED_LEN {
-        LENGTH_LEN + 1
-    } else {
-        UNTAGGED_HDR
-    }
-}
-
-/// Splits at most `n` octets off the front of `rest`, `None` if it is empty.
-#[inline]
-fn take<'a>(rest: &mut &'a [Octet], n: u32) -> Option<&'a [Octet]> {
-    if rest.is_empty() {
-        return None;
-    }
-    let (chunk, r) = match rest.split_at_checked(n as usize) {
-        Some(parts) => parts,
-        None => (*rest, &[] as &[Octet]),
-    };
-    *rest = r;
-    Some(chunk)
-}
-
-/// Copies as much of `src` as `dst` has room for to its front; returns how much that is.
-#[inline]
-fn copy_front<H: Handler>(dst: &mut [u8], src: &[Octet], h: &mut H) -> usize {
-    let n = copy_words::<8, H>(dst, src, 0, h);
-    let n = copy_words::<4, H>(dst, src, n, h);
-    copy_words::<1, H>(dst, src, n, h)
-}
-
-/// Copies words of `N` octets from offset `at` on, as many as there are and `dst` has room for;
-/// returns the offset behind them.
-#[inline]
-fn copy_words<const N: usize, H: Handler>(
-    dst: &mut [u8],
-    src: &[Octet],
-    mut at: usize,
-    h: &mut H,
-) -> usize {
-    while let (Some(to), Some(from)) = (
-        dst.get_mut(at..).and_then(<[u8]>::first_chunk_mut),
-        src.get(at..).and_then(<[Octet]>::first_chunk::<N>),
-    ) {
-        *to = h.load(from);
-        at = at.saturating_add(N);
-    }
-    at
 }
