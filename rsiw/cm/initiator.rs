@@ -13,9 +13,9 @@ use super::{
     conn::Conn,
     max_private_data, open,
     open::PortMapper,
-    pace::Place,
     registry::{InOrder, Registry},
     run::Run,
+    secure::Tls,
     Lost, User,
 };
 use crate::device::Rsiw;
@@ -25,7 +25,7 @@ use iwarp::{
     mpa::{FrameReader, Initiator},
 };
 use kernel::{prelude::*, sync::Arc};
-use net::{errno, Handshake, Role, TcpSocket};
+use net::{errno, Role, TcpSocket};
 use rdma::{CmId, ConnParam, ConsumerId, Device};
 
 /// The consumer's parameters of one `connect`, and what its connection needs until it is
@@ -51,10 +51,7 @@ pub(super) struct Attempt<U: User> {
     plan: Plan,
     /// The address that this connection goes to.
     to: SocketAddr,
-    /// The place for the TLS handshake, until that is made.
-    place: Option<Place<U>>,
-    /// The TLS handshake, while it is made.
-    handshake: Option<Handshake<Conn<U>>>,
+    tls: Tls<U>,
     /// The Request that was sent, and the Reply as far as it has come.
     asked: Option<(Initiator, KBox<FrameReader>)>,
     /// What the Reply says.
@@ -116,8 +113,7 @@ pub(crate) fn connect<U: User>(
             secure,
             settings.initiator_wait_ms(),
         ),
-        place: None,
-        handshake: None,
+        tls: Tls::new(),
         asked: None,
         answer: None,
     };
@@ -212,8 +208,7 @@ impl<U: User> Attempt<U> {
             ird: 4,
             ord: 4,
             plan: Plan::new(2, false, false, 0),
-            place: None,
-            handshake: None,
+            tls: Tls::new(),
             asked: None,
             answer: None,
         };
@@ -242,7 +237,7 @@ impl<U: User> Retry<U> {
     /// cannot even be begun.
     pub(super) fn new(mut attempt: KBox<Attempt<U>>, plan: Plan, why: Error) -> Self {
         attempt.plan = plan;
-        (attempt.place, attempt.handshake) = (None, None);
+        attempt.tls = Tls::new();
         (attempt.asked, attempt.answer) = (None, None);
         Self { attempt, why }
     }

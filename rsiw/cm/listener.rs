@@ -19,8 +19,7 @@ use super::{
     open::PortMapper,
     order::Order,
     registry::{InOrder, Registry},
-    responder::AwaitRequest,
-    secure::AwaitOctet,
+    responder::Incoming,
     silent::{Silent, Source},
     Conn, User,
 };
@@ -112,6 +111,8 @@ pub(super) struct PendingConn<U: User> {
     /// Key of the connection, while its Request has not come.
     silent: Option<u64>,
     request: Request,
+    /// The backlog's progress when the Request began to wait, or when room was last made for it.
+    progress: u64,
     /// The consumer has accepted the Request.
     accepted: bool,
 }
@@ -220,10 +221,7 @@ impl<U: User> Listener<U> {
                     }
                 }
             };
-            let begin = |conn: &Arc<Conn<U>>| match clear {
-                true => AwaitRequest::accepted(conn, slot),
-                false => Ok(AwaitOctet::begin(conn, slot)),
-            };
+            let begin = |conn: &Arc<Conn<U>>| Incoming::begin(conn, slot, !clear);
             let order = InOrder::of_listener(&self.order);
             let started = Conn::start(&self.registry, socket, order, begin);
             // Without memory there is no connection; the peer sees it closed.
@@ -260,6 +258,7 @@ impl<U: User> Listener<U> {
             listener: self.clone(),
             silent: None,
             request: Request::None,
+            progress: 0,
             accepted: false,
         })
     }
@@ -351,6 +350,7 @@ impl<U: User> PendingConn<U> {
     pub(super) fn wait_for_report(&mut self, conn: &Arc<Conn<U>>, peer: &SocketAddr) {
         let mut slots = self.listener.slots.lock();
         slots.backlog.wait(conn.serial, Source::of(peer));
+        self.progress = slots.backlog.progress();
         self.request = Request::Waits(conn.serial);
     }
 
@@ -377,18 +377,18 @@ impl<U: User> PendingConn<U> {
         self.accepted = true;
     }
 
-    /// A number that changes when the consumer has room for more Requests.
-    pub(super) fn progress(&self) -> u64 {
-        self.listener.slots.lock().backlog.progress()
-    }
-
-    /// The consumer has answered no Request for long: makes room for as many as it has in its
-    /// backlog. Context: process.
-    pub(super) fn make_room(&self) {
+    /// Makes room for as many Requests as the consumer has in its backlog, if it has answered none
+    /// since this one waits, or since the last call. Context: process.
+    pub(super) fn make_room(&mut self) {
         let next = {
             let mut slots = self.listener.slots.lock();
-            slots.backlog.make_room();
-            slots.backlog.next()
+            let backlog = &mut slots.backlog;
+            let stalled = backlog.progress() == self.progress;
+            if stalled {
+                backlog.make_room();
+            }
+            self.progress = backlog.progress();
+            stalled.then(|| backlog.next()).flatten()
         };
         self.listener.report_next(next);
     }

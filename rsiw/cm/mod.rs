@@ -9,13 +9,12 @@
 //! straight from the callback.
 //!
 //! - [`conn`]: the connection: its socket, its events, its actor, its callbacks.
-//! - [`stage`]: the stages and the ways between them.
+//! - [`stage`]: what a connection is in between its steps.
 //! - [`initiator`]: attempts to connect.
-//! - [`responder`]: MPA Request, the consumer's answer, MPA Reply.
+//! - [`responder`]: connections that a listener has accepted, and the consumer's answer.
 //! - [`listener`]: listening sockets and the connections that they accept.
-//! - [`run`]: drives the engine's machine, which decides what an initiator does, what a connection
-//!   does while a queue pair owns the stream, and how it ends.
-//! - [`close`]: how a responder's connection ends that is not established.
+//! - [`run`]: drives the engine's machine, which decides what a connection does, and how it ends;
+//!   [`party`]: whose the connection is meanwhile.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
 //! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
@@ -27,7 +26,6 @@
 //! rules.
 
 mod backlog;
-mod close;
 mod conn;
 mod frame;
 mod initiator;
@@ -35,7 +33,7 @@ mod listener;
 mod open;
 mod order;
 mod pace;
-mod patience;
+mod party;
 mod registry;
 mod responder;
 mod run;
@@ -60,7 +58,7 @@ pub(crate) use iwarp::conn::Lost;
 
 use crate::{device::max, settings::Settings};
 use iwarp::{
-    conn::timeout,
+    conn::{timeout, Input},
     mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION},
 };
 
@@ -102,6 +100,9 @@ impl StreamParams {
         }
     }
 }
+
+/// What the machine is told, if anything; with an error, if that says why.
+type Told = Result<Option<Input>, (Input, kernel::error::Error)>;
 
 /// How to close a connection. Each way overrides those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

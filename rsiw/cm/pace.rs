@@ -157,11 +157,6 @@ impl<U: User> Place<U> {
         self.registry.paces().of(self.side, self.consumer)
     }
 
-    /// Whether it is a place, and no wait any more.
-    pub(super) fn is_taken(&self) -> bool {
-        self.taken
-    }
-
     /// Takes a place if it is the connection's turn. If not, [`Events::TURN`] comes when it is.
     /// Returns whether it has one. Context: sleeping.
     pub(super) fn take(&mut self) -> bool {

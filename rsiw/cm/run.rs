@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drives the machine of the engine, [`iwarp::conn`], which decides what a connection does: an
-//! initiator's from the beginning, a responder's from the time that a queue pair owns the stream.
+//! Drives the machine of the engine, [`iwarp::conn`], which decides what a connection does.
 //!
 //! [`Run::step`] turns the events of a connection into the machine's inputs, and [`Run::execute`]
 //! does what the machine decides. Nothing else does either.
@@ -23,93 +22,66 @@
 use super::{
     conn::{Conn, Events},
     initiator::{Attempt, Retry},
-    listener::Refused,
+    party::{Call, Established, Party},
+    responder::Incoming,
     secure,
     stage::Stage,
-    Close, User,
+    Close, Told, User,
 };
 use crate::transport::Transport;
 use core::format_args;
-use iwarp::conn::{Action, First, Input, Machine, Report, Rule, Seen, StageName, Status};
+use iwarp::conn::{Action, Input, Machine, Report, Rule, Seen, SetUp, StageName, Status};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
-use rdma::CmId;
-
-/// An established connection's consumer, by its identifier, and queue pair.
-pub(super) struct Established<U: User> {
-    pub(super) cm: CmId,
-    pub(super) user: Arc<U>,
-}
 
 /// A connection that the machine decides on, and what its actions need.
 pub(super) struct Run<U: User> {
     machine: Machine,
-    /// Until `CONNECT_REPLY` is reported, which takes it.
-    attempt: Option<KBox<Attempt<U>>>,
+    party: Party<U>,
     /// The error of an action, or of a TLS handshake.
     failed: Option<Error>,
-    /// Until `CLOSE` is reported, which takes it.
-    established: Option<Established<U>>,
     /// What a queue pair that is gone has left to be sent.
     rest: Option<KBox<TxBatch>>,
-    /// The place of a connection that a listener has refused. Dropped with the stage, which frees
-    /// it.
-    _place: Option<Refused<U>>,
 }
 
 impl<U: User> Run<U> {
     /// A connection of an attempt, which TCP connects already, or which waits for its turn to make
     /// a TLS handshake. Context: sleeping.
     pub(super) fn attempt(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, waits: bool) -> Stage<U> {
-        let (plan, seen) = (attempt.plan(), see(conn, false));
+        let (plan, party) = (attempt.plan(), Party::Attempt(attempt));
+        let seen = see(conn, &party);
         let machine = match waits {
             true => Machine::await_turn(plan, &seen),
             false => Machine::connecting(plan, &seen),
         };
-        let mut run = Self::new(machine);
-        run.attempt = Some(attempt);
-        run.over(conn)
+        Self::new(machine, party).over(conn)
     }
 
-    /// Gives the stream to the queue pair, which is bound to the connection already. Context:
-    /// sleeping.
-    pub(super) fn establish(
+    /// A connection that a listener has accepted. Its peer begins with MPA, unless
+    /// `tls_may_be`.
+    /// Context: sleeping.
+    pub(super) fn incoming(
         conn: &Arc<Conn<U>>,
-        established: Established<U>,
-        first: First,
+        incoming: KBox<Incoming<U>>,
+        tls_may_be: bool,
     ) -> Stage<U> {
-        let rtr_wait = conn.settings().initiator_wait_ms();
-        let (machine, rule) = Machine::streaming(first, rtr_wait, &see(conn, false));
-        let mut run = Self::new(machine);
-        run.established = Some(established);
-        run.begin(conn, rule)
+        let silence = conn.settings().responder_wait_ms();
+        let party = Party::Incoming(incoming);
+        let seen = see(conn, &party);
+        let machine = match tls_may_be {
+            true => Machine::await_octet(silence, &seen),
+            false => Machine::await_request(silence, &seen),
+        };
+        Self::new(machine, party).over(conn)
     }
 
-    /// Sends a FIN behind this end's last words, and waits for the peer's for a bounded time. A
-    /// connection that a listener refused has a `place`. Context: sleeping.
-    pub(super) fn linger(conn: &Arc<Conn<U>>, place: Option<Refused<U>>) -> Stage<U> {
-        let (machine, rule) = Machine::linger(&see(conn, false));
-        let mut run = Self::new(machine);
-        run._place = place;
-        run.begin(conn, rule)
-    }
-
-    fn new(machine: Machine) -> Self {
+    fn new(machine: Machine, party: Party<U>) -> Self {
         Self {
             machine,
-            attempt: None,
+            party,
             failed: None,
-            established: None,
             rest: None,
-            _place: None,
         }
-    }
-
-    fn begin(mut self, conn: &Arc<Conn<U>>, rule: &Rule) -> Stage<U> {
-        if let Some(answer) = self.execute(conn, rule) {
-            self.handle(conn, answer);
-        }
-        self.over(conn)
     }
 
     /// The stage, by its name.
@@ -119,18 +91,26 @@ impl<U: User> Run<U> {
 
     /// The actor's step: gives `events` to the machine. Context: sleeping, the stage is locked.
     pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        let lingers = self.stage() == StageName::Linger;
-        let secures = self.stage() == StageName::Securing;
-        // What ends an attempt is no error of the socket, but what reading finds.
-        let attempts = self.attempt.is_some();
+        let stage = self.stage();
+        let lingers = stage == StageName::Linger;
+        let secures = matches!(stage, StageName::Securing | StageName::AwaitTls);
+        let sets_up = stage.is_initiators() || stage.is_responders();
         let events = self.look(conn, events);
         let (how, eof) = (conn.how(), events.any(Events::EOF));
+        let (unlistened, gone) = match &self.party {
+            Party::Incoming(incoming) => (
+                incoming.is_unlistened(stage),
+                incoming.has_gone(conn, stage, events),
+            ),
+            _ => (false, false),
+        };
         // In the machine's order.
         let inputs = [
             // Once both FINs are there, nothing else matters.
             (lingers && eof, Input::PeerFin),
             (how == Some(Close::Abort), Input::Abort),
-            (!attempts && conn.error().is_some(), Input::Broken),
+            // What ends a setup is no error of the socket, but what reading finds.
+            (!sets_up && conn.error().is_some(), Input::Broken),
             (events.any(Events::CUT), Input::Cut),
             (how == Some(Close::Flush), Input::Flush),
             (events.any(Events::FAULT), Input::Fault),
@@ -139,6 +119,8 @@ impl<U: User> Run<U> {
             (events.any(Events::LEAVE), Input::Leave),
             (events.any(Events::DRAINED), Input::Drained),
             (events.any(Events::SOCKET), Input::Room),
+            (gone, Input::HungUp),
+            (unlistened, Input::Unlistened),
         ];
         for (_, input) in inputs.into_iter().filter(|(is, _)| *is) {
             self.handle(conn, input);
@@ -153,38 +135,52 @@ impl<U: User> Run<U> {
         if !secures {
             self.ask(conn);
         }
+        // Not a connection whose Request has come meanwhile.
+        if events.any(Events::GIVE_WAY) {
+            self.handle(conn, Input::GiveWay);
+        }
         self.over(conn)
     }
 
-    /// Looks for what an attempt waits for: no event says what has happened.
+    /// The consumer's answer to a Request: gives `input`, in place of the actor. Context: sleeping,
+    /// the stage is locked.
+    pub(super) fn answer(
+        mut self,
+        conn: &Arc<Conn<U>>,
+        input: Input,
+        call: &mut Call<'_, U>,
+    ) -> Stage<U> {
+        if let (Party::Incoming(incoming), Input::Accept) = (&mut self.party, input) {
+            incoming.note_accept();
+        }
+        self.handle_for(conn, input, call);
+        self.over(conn)
+    }
+
+    /// Looks for what a setup waits for: no event says what has happened.
     fn ask(&mut self, conn: &Arc<Conn<U>>) {
         let stage = self.stage();
-        let Some(attempt) = &mut self.attempt else {
-            return;
+        let told = match &mut self.party {
+            Party::Attempt(attempt) => attempt.ask(conn, stage),
+            Party::Incoming(incoming) => incoming.ask(conn, stage),
+            Party::Established(_) | Party::Nobody { .. } => return,
         };
-        let input = match stage {
-            StageName::AwaitTurn => attempt.turn_has_come(),
-            StageName::Connecting => Attempt::connected(conn),
-            StageName::Securing => match attempt.tls_outcome(conn) {
-                Some(Ok(())) => Some(Input::TlsDone),
-                Some(Err(e)) => {
-                    self.failed = Some(e);
-                    Some(Input::TlsFailed)
-                }
-                None => None,
-            },
-            StageName::AwaitReply => attempt.read_reply(conn),
-            _ => None,
-        };
-        if let Some(input) = input {
+        if let Some(input) = self.told(told) {
             self.handle(conn, input);
         }
+    }
+
+    fn told(&mut self, told: Told) -> Option<Input> {
+        told.unwrap_or_else(|(input, e)| {
+            self.failed = Some(e);
+            Some(input)
+        })
     }
 
     /// Receives if an event does not say what has happened, and adds the events that this leads to.
     fn look(&self, conn: &Arc<Conn<U>>, events: Events) -> Events {
         let socket = events.any(Events::SOCKET);
-        if self.attempt.is_some() {
+        if let Party::Attempt(_) | Party::Incoming(_) = self.party {
             return events;
         }
         if self.stage() == StageName::Linger {
@@ -216,28 +212,38 @@ impl<U: User> Run<U> {
 
     /// Gives an input to the machine, and the answers to what it does.
     fn handle(&mut self, conn: &Arc<Conn<U>>, input: Input) {
+        self.handle_for(conn, input, &mut Call::nobodys());
+    }
+
+    fn handle_for(&mut self, conn: &Arc<Conn<U>>, input: Input, call: &mut Call<'_, U>) {
         let mut next = Some(input);
         while let Some(input) = next {
-            let user = self.attempt.as_ref().map(|attempt| attempt.user());
-            let seen = see(conn, user.is_some_and(|user| user.is_orphaned()));
+            let seen = see(conn, &self.party);
             next = self
                 .machine
                 .handle(input, &seen)
-                .and_then(|rule| self.execute(conn, rule));
+                .and_then(|rule| self.execute(conn, rule, call));
         }
     }
 
     /// Does what the machine has decided. Returns the answer to it, if there is any.
-    fn execute(&mut self, conn: &Arc<Conn<U>>, rule: &Rule) -> Option<Input> {
+    fn execute(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+        rule: &Rule,
+        call: &mut Call<'_, U>,
+    ) -> Option<Input> {
         let mut answer = None;
-        let user = match (&self.attempt, &self.established) {
-            (Some(attempt), _) => Some(attempt.user().clone()),
-            (None, Some(established)) => Some(established.user.clone()),
-            (None, None) => None,
-        };
+        let user = self.party.user().cloned();
         let counters = &conn.dev().counters;
         for action in rule.actions {
             match (action, &user) {
+                (Action::SetUp(action), _) => {
+                    answer = self.set_up(conn, *action, call).or(answer);
+                }
+                (Action::DetachForTls, _) => conn.socket().detach(),
+                (Action::LeaveOrder, _) => conn.needs_no_order(),
+                (Action::LookAgain, _) => conn.notify(Events::SOCKET),
                 (Action::Watch, _) => watch(conn),
                 (Action::GiveStream, Some(user)) => conn.give_stream(user),
                 (Action::Drain, Some(user)) => user.drain(),
@@ -248,23 +254,17 @@ impl<U: User> Run<U> {
                 (Action::SendFin, _) => answer = Some(self.send_fin(conn)),
                 (Action::Detach, _) => conn.leave(),
                 (Action::Reset, _) => conn.socket().abort(),
+                (Action::FreeSlot, _) => self.free_slot(),
                 (Action::CountClosed, _) => counters.connections_closed.add(1),
                 (Action::CountAborted, _) => counters.connections_aborted.add(1),
-                (Action::ReportReply(report), _) => self.report_reply(conn, *report),
-                (Action::Again(status), _) => self.failed = Some(self.error(conn, *status)),
                 (Action::CountRepeated, _) => counters.connects_repeated.add(1),
-                (Action::DetachForTls, _) => conn.socket().detach(),
-                (
-                    Action::Connect
-                    | Action::FreePlace
-                    | Action::StartTls
-                    | Action::AttachTls
-                    | Action::FailTls(_)
-                    | Action::SendRequest
-                    | Action::StartQueuePair
-                    | Action::SendTerminate,
-                    _,
-                ) => answer = self.set_up(conn, action),
+                (Action::CountRequest, _) => counters.requests.add(1),
+                (Action::CountRejected, _) => counters.requests_rejected.add(1),
+                (Action::CountDropped, _) => counters.requests_dropped.add(1),
+                (Action::ReportReply(report), _) => self.report_reply(conn, *report),
+                (Action::ReportEstablished, _) => self.report_established(),
+                (Action::Again(status), _) => self.failed = Some(self.error(conn, *status)),
+                (Action::Return(status), _) => call.result = self.result(conn, *status),
                 (Action::ReportDisconnect, _) => self.report_disconnect(),
                 (Action::ReportClose(status), _) => self.report_close(conn, *status),
                 // The table has these for a connection with a queue pair only.
@@ -281,50 +281,50 @@ impl<U: User> Run<U> {
         answer
     }
 
-    /// Does what the machine has decided for an attempt. Returns the answer to it, if there is any.
-    fn set_up(&mut self, conn: &Arc<Conn<U>>, action: &Action) -> Option<Input> {
-        if let Action::FailTls(status) = action {
-            let e = self.error(conn, *status);
-            if let Some(attempt) = &mut self.attempt {
-                // Cancelled before the connection is reset, or the peer would wait for its time.
-                attempt.end_tls();
+    /// Does what the machine has decided for a setup. Returns the answer to it, if there is any.
+    fn set_up(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+        action: SetUp,
+        call: &mut Call<'_, U>,
+    ) -> Option<Input> {
+        if let SetUp::FailTls(status) = action {
+            let e = self.error(conn, status);
+            // Cancelled before the connection is reset, or the peer would wait for its time.
+            match &mut self.party {
+                Party::Attempt(attempt) => attempt.end_tls(),
+                Party::Incoming(incoming) => incoming.end_tls(),
+                Party::Established(_) | Party::Nobody { .. } => {}
             }
             secure::failed(conn, e);
             return None;
         }
-        let attempt = self.attempt.as_mut()?;
-        let (input, e) = match action {
-            Action::FreePlace => {
-                attempt.free_place();
-                return None;
-            }
-            Action::StartQueuePair => return Some(attempt.start_queue_pair(conn)),
-            Action::SendTerminate => return Some(attempt.send_terminate(conn)),
-            Action::SendRequest => attempt.send_request(conn).err()?,
-            Action::Connect => (Input::Broken, attempt.connect(conn).err()?),
-            Action::StartTls => match attempt.start_tls(conn) {
-                Ok(()) => return Some(Input::TlsStarted),
-                Err(e) if e == EAGAIN => return Some(Input::TryAgain),
-                Err(e) => (Input::TlsFailed, e),
-            },
-            Action::AttachTls => match secure::attach(conn) {
-                Ok(()) => return Some(Input::Secured),
-                Err(e) => (Input::TlsFailed, e),
-            },
-            _ => return None,
+        let told = match &mut self.party {
+            Party::Attempt(attempt) => attempt.set_up(conn, action),
+            Party::Incoming(incoming) => incoming.set_up(conn, action, call),
+            Party::Established(_) | Party::Nobody { .. } => Ok(None),
         };
-        self.failed = Some(e);
-        Some(input)
+        self.told(told)
+    }
+
+    /// Gives back the slot of a listener.
+    fn free_slot(&mut self) {
+        self.party = match self.party.take() {
+            Party::Incoming(incoming) => incoming.over(),
+            other => other,
+        };
     }
 
     /// The stage after a step; sets the timer.
-    fn over(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
+    fn over(self, conn: &Arc<Conn<U>>) -> Stage<U> {
         match self.stage() {
             StageName::Closed => return Stage::Closed,
             StageName::Retry => {
                 let why = self.error(conn, Status::OfSocket);
-                return match (self.attempt.take(), self.machine.into_plan()) {
-                    (Some(attempt), Some(plan)) => Stage::Retry(Retry::new(attempt, plan, why)),
+                return match (self.party, self.machine.into_plan()) {
+                    (Party::Attempt(attempt), Some(plan)) => {
+                        Stage::Retry(Retry::new(attempt, plan, why))
+                    }
                     _ => Stage::Closed,
                 };
             }
@@ -361,7 +361,7 @@ impl<U: User> Run<U> {
     }
 
     fn report_disconnect(&self) {
-        if let Some(established) = &self.established {
+        if let Party::Established(established) = &self.party {
             // iwcm has allocated memory for this beforehand. If it fails nevertheless, `CLOSE` says
             // enough.
             let _ = established.cm.disconnect();
@@ -369,14 +369,28 @@ impl<U: User> Run<U> {
     }
 
     fn report_reply(&mut self, conn: &Conn<U>, report: Report) {
-        let Some(attempt) = self.attempt.take() else {
+        let Party::Attempt(attempt) = self.party.take() else {
             return;
         };
         match report {
-            Report::Connected => self.established = Some(attempt.succeed()),
+            Report::Connected => self.party = Party::Established(attempt.succeed()),
             Report::Failed(status) | Report::Answered(status) => {
                 attempt.fail(conn, self.error(conn, status));
             }
+        }
+    }
+
+    fn report_established(&self) {
+        if let Party::Incoming(incoming) = &self.party {
+            // The stage is locked, so no other event is reported before this one.
+            incoming.report_established();
+        }
+    }
+
+    fn result(&self, conn: &Conn<U>, status: Status) -> Result {
+        match status {
+            Status::Ok => Ok(()),
+            status => Err(self.error(conn, status)),
         }
     }
 
@@ -401,26 +415,26 @@ impl<U: User> Run<U> {
     }
 
     fn report_close(&mut self, conn: &Conn<U>, status: Status) {
-        let Some(Established { cm, .. }) = self.established.take() else {
+        let Party::Established(Established { cm, .. }) = self.party.take() else {
             return;
         };
-        let status = match status {
-            Status::Ok => Ok(()),
-            status => Err(self.error(conn, status)),
-        };
-        if cm.close(status).is_err() {
+        if cm.close(self.result(conn, status)).is_err() {
             pr_warn_once!("iwcm did not take a CLOSE\n");
         }
     }
 }
 
 /// What the machine decides by. Context: sleeping.
-fn see<U: User>(conn: &Conn<U>, orphaned: bool) -> Seen {
+fn see<U: User>(conn: &Conn<U>, party: &Party<U>) -> Seen {
     let socket = conn.socket();
-    let (acked, acked_ago) = {
-        // TCP updates the counter first and the time later; the lock keeps both in step.
-        let _sk = socket.lock();
-        (socket.bytes_acked(), socket.last_ack_ms())
+    let (acked, acked_ago) = match party {
+        Party::Established(_) => {
+            // TCP updates the counter first and the time later; the lock keeps both in step.
+            let _sk = socket.lock();
+            (socket.bytes_acked(), socket.last_ack_ms())
+        }
+        // Only an established connection asks for the time.
+        _ => (socket.bytes_acked(), 0),
     };
     Seen {
         now: conn.age(),
@@ -429,7 +443,14 @@ fn see<U: User>(conn: &Conn<U>, orphaned: bool) -> Seen {
         received: socket.bytes_received(),
         peer_started: conn.peer_started(),
         leaving: conn.registry.is_leaving(),
-        orphaned,
+        orphaned: match party {
+            Party::Attempt(attempt) => attempt.user().is_orphaned(),
+            _ => false,
+        },
+        reply_end: match party {
+            Party::Incoming(incoming) => incoming.reply_end(),
+            _ => 0,
+        },
     }
 }
 

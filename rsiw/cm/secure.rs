@@ -11,22 +11,17 @@
 //! afterwards.
 
 use super::{
-    close,
     conn::{Conn, Events},
-    listener::PendingConn,
     pace::{Place, Side},
-    patience::Patience,
-    responder::AwaitRequest,
-    stage::Stage,
-    timeout, User,
+    timeout, Told, User,
 };
-use crate::settings::TlsPolicy;
-use core::format_args;
+use core::{format_args, net::SocketAddr};
+use iwarp::conn::{Input, SetUp};
 use kernel::{prelude::*, sync::Arc};
-use net::{errno, Auth, Handshake, Received, Role};
+use net::{errno, Auth, Handshake, Role};
 
 /// The first octet of a TLS handshake: the type of its record.
-const TLS_HANDSHAKE: u8 = 22;
+pub(super) const TLS_HANDSHAKE: u8 = 22;
 
 /// Logs why a stream with TLS is broken.
 pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
@@ -45,154 +40,101 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
     conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
 }
 
-/// Responder: the peer has connected, and its first octet has not come.
-pub(super) struct AwaitOctet<U: User> {
-    slot: PendingConn<U>,
-}
-
-/// Responder: the TLS handshake is made, or waits for its turn.
-pub(super) struct Securing<U: User> {
-    slot: PendingConn<U>,
-    place: Place<U>,
+/// A connection's part in TLS until its handshake has ended.
+pub(super) struct Tls<U: User> {
+    /// The place for the handshake, or the wait for one.
+    place: Option<Place<U>>,
+    /// The handshake, while it is made.
     handshake: Option<Handshake<Conn<U>>>,
-    patience: Patience,
 }
 
-impl<U: User> AwaitOctet<U> {
-    /// The first stage of an accepted connection of a device that takes TLS.
-    pub(super) fn begin(conn: &Arc<Conn<U>>, mut slot: PendingConn<U>) -> Stage<U> {
-        conn.set_timeout(timeout::REQUEST);
-        slot.note_silent(conn);
-        Stage::AwaitOctet(Self { slot })
-    }
-
-    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        if super::responder::is_over(conn, &self.slot, events) {
-            return close::drop_early(conn);
-        }
-        let given_up = events.any(Events::GIVE_WAY);
-        let mut octet = 0;
-        match conn.socket().peek(&mut octet) {
-            Ok(Received::Bytes(_)) => {}
-            Ok(Received::WouldBlock) if conn.error().is_none() && !given_up => {
-                return Stage::AwaitOctet(self)
-            }
-            Ok(Received::WouldBlock | Received::Eof) | Err(_) => return close::drop_early(conn),
-        }
-        if octet == TLS_HANDSHAKE {
-            // The handshakes end in any order. And what the peer sends in TLS may keep this
-            // connection's actor busy, which must not make the steps of others.
-            conn.needs_no_order();
-            let peer = conn.peer().ok_or(errno::ENOTCONN.error());
-            return match peer.and_then(|peer| Place::wait(conn, Side::Responder, &peer)) {
-                Ok(place) => Securing::begin(conn, self.slot, place),
-                Err(_) => close::drop_early(conn),
-            };
-        }
-        if conn.settings().tls() == TlsPolicy::Require {
-            conn.log_failure(format_args!("no TLS, which is required; connection reset"));
-            return close::drop_early(conn);
-        }
-        AwaitRequest::go_on(conn, self.slot, events)
-    }
-}
-
-impl<U: User> Securing<U> {
-    fn begin(conn: &Arc<Conn<U>>, slot: PendingConn<U>, place: Place<U>) -> Stage<U> {
-        // tlshd waits for data by the socket's own callbacks.
-        conn.socket().detach();
-        let this = Self {
-            slot,
-            place,
+impl<U: User> Tls<U> {
+    pub(super) const fn new() -> Self {
+        Self {
+            place: None,
             handshake: None,
-            patience: Patience::new(conn, timeout::TLS),
-        };
-        this.set_timer(conn);
-        this.try_start(conn)
-    }
-
-    /// The timer runs for a short time at once, to try again. Returns false if no time is left.
-    fn set_timer(&self, conn: &Arc<Conn<U>>) -> bool {
-        // Who waits for a place is told when there is one.
-        let waits = !self.place.is_taken();
-        let look = match self.handshake {
-            None if !waits => timeout::PENDING,
-            _ => timeout::GLANCE,
-        };
-        self.patience.go_on(conn, look)
-    }
-
-    /// Asks for the handshake if it is this connection's turn.
-    fn try_start(mut self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        if !self.place.take() {
-            return Stage::Securing(self);
         }
-        let Some(peer) = conn.peer() else {
-            return self.fail(conn, errno::ENOTCONN.error());
+    }
+
+    /// Has `conn`, to or from `peer`, wait for its turn. Returns whether that has come. Context:
+    /// sleeping. Errors: `ENOMEM`.
+    pub(super) fn wait(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+        side: Side,
+        peer: &SocketAddr,
+    ) -> Result<bool> {
+        let place = Place::wait(conn, side, peer)?;
+        Ok(self.place.insert(place).take())
+    }
+
+    /// Whether it is the connection's turn to make its handshake.
+    pub(super) fn turn_has_come(&mut self) -> Option<Input> {
+        let come = self.place.as_mut().is_none_or(Place::take);
+        come.then_some(Input::Turn)
+    }
+
+    /// Whether the handshake has ended, and how. Context: sleeping.
+    pub(super) fn outcome(&mut self, conn: &Conn<U>) -> Told {
+        let Some(outcome) = self.handshake.as_ref().and_then(Handshake::outcome) else {
+            return Ok(None);
         };
-        let role = Role::Server(peer);
-        let auth = match conn.settings().tls_psk() {
-            true => Auth::Psk(conn.dev().keys.clone()),
-            false => Auth::Certificates,
-        };
-        match Handshake::start(conn.clone(), role, auth, timeout::TLSHD) {
-            Ok(handshake) => {
-                self.handshake = Some(handshake);
-                // In place of the short one. The callback of the handshake wakes the actor, which
-                // looks again when this step is over.
-                self.set_timer(conn);
-                Stage::Securing(self)
+        // It has ended: this waits for nothing but the end of the callback.
+        self.handshake = None;
+        match outcome {
+            Ok(peer) => {
+                conn.note_identity(peer);
+                Ok(Some(Input::TlsDone))
             }
-            // The kernel has no room for it at the moment; the timer tries again.
-            Err(e) if e == EAGAIN => Stage::Securing(self),
-            Err(e) => self.fail(conn, e),
+            Err(e) => Err((Input::TlsFailed, e)),
         }
     }
 
-    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        let ends = conn.how().is_some() || events.any(Events::LEAVE);
-        if ends || self.slot.is_dead() || events.any(Events::GIVE_WAY) {
-            return self.fail(conn, errno::ECONNABORTED.error());
-        }
-        if let Some(outcome) = self.handshake.as_ref().and_then(Handshake::outcome) {
-            // It has ended: this waits for nothing but the end of the callback.
-            self.handshake = None;
-            return match outcome {
-                Ok(peer) => {
-                    conn.note_identity(peer);
-                    self.succeed(conn)
+    /// Ends the handshake, if it has not ended. Context: sleeping.
+    pub(super) fn end(&mut self) {
+        self.handshake = None;
+    }
+
+    /// Does what the machine has decided. Without a `role` the peer has gone. Context: sleeping.
+    pub(super) fn set_up(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+        action: SetUp,
+        role: Option<Role>,
+    ) -> Told {
+        let failed = |e| (Input::TlsFailed, e);
+        Ok(match action {
+            SetUp::FreePlace => {
+                self.place = None;
+                None
+            }
+            SetUp::StartTls => {
+                let role = role.ok_or(failed(errno::ENOTCONN.error()))?;
+                let auth = match conn.settings().tls_psk() {
+                    true => Auth::Psk(conn.dev().keys.clone()),
+                    false => Auth::Certificates,
+                };
+                match Handshake::start(conn.clone(), role, auth, timeout::TLSHD) {
+                    Ok(handshake) => {
+                        self.handshake = Some(handshake);
+                        Some(Input::TlsStarted)
+                    }
+                    // The kernel has no room for it at the moment.
+                    Err(e) if e == EAGAIN => Some(Input::TryAgain),
+                    Err(e) => return Err(failed(e)),
                 }
-                Err(e) => self.fail(conn, e),
-            };
-        }
-        if events.any(Events::TIMEOUT) && !self.set_timer(conn) {
-            return self.fail(conn, errno::ETIMEDOUT.error());
-        }
-        match self.handshake {
-            Some(_) => Stage::Securing(self),
-            None => self.try_start(conn),
-        }
-    }
-
-    /// Goes on over TLS.
-    fn succeed(self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        match attach(conn) {
-            Ok(()) => AwaitRequest::begin(conn, self.slot),
-            Err(e) => self.fail(conn, e),
-        }
-    }
-
-    /// There is no TLS, and so no connection.
-    fn fail(self, conn: &Arc<Conn<U>>, e: Error) -> Stage<U> {
-        // Cancelled first. Then the connection is reset, or the peer would wait for its time.
-        drop(self.handshake);
-        failed(conn, e);
-        close::drop_early(conn)
+            }
+            SetUp::AttachTls => {
+                attach(conn).map_err(failed)?;
+                Some(Input::Secured)
+            }
+            _ => None,
+        })
     }
 }
 
 /// Goes on over TLS: the handshake has ended well. Context: sleeping.
-pub(super) fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
+fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
     let socket = conn.socket();
     socket.secure(conn.settings().tls_key_mib())?;
     socket.attach(conn.clone())?;

@@ -9,14 +9,6 @@ use kernel::{sync::Arc, time::Instant};
 use rdma::Consumer;
 
 impl<U: User> Conn<U> {
-    /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
-    /// Context: any.
-    pub(in crate::cm) fn set_timeout(self: &Arc<Self>, ms: u32) {
-        let deadline = self.age() + i64::from(ms);
-        self.deadline.store(deadline, Ordering::Relaxed);
-        self.arm(ms);
-    }
-
     /// Has the timer run out at this [`Conn::age`], or not at all. Context: any.
     pub(in crate::cm) fn set_deadline(self: &Arc<Self>, deadline: Option<i64>) {
         let Some(deadline) = deadline else {

@@ -7,18 +7,18 @@ use crate::cm::{
     announced_ird, event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
     limits, offer,
-    pace::{Place, Side},
-    run::Established,
-    secure, timeout, Conn, Lost, StreamParams, User,
+    pace::Side,
+    party::Established,
+    secure, Conn, Lost, StreamParams, Told, User,
 };
 use core::format_args;
 use iwarp::{
-    conn::{Answer, Input, Plan},
+    conn::{Answer, Input, Plan, SetUp, StageName},
     mpa::{Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
     TermCode,
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{errno, Auth, Handshake, Role, TcpState};
+use net::{errno, Role, TcpState};
 use rdma::ConnInfo;
 
 impl<U: User> Attempt<U> {
@@ -35,32 +35,47 @@ impl<U: User> Attempt<U> {
     /// Takes a place for the TLS handshake; false if others have their turns first. Errors:
     /// `ENOMEM`; the user has lost the connection then.
     pub(super) fn takes_place(&mut self, conn: &Arc<Conn<U>>) -> Result<bool> {
-        let place = Place::wait(conn, Side::Initiator, &self.to).inspect_err(|_| {
-            self.user.lost(Lost::Handshake);
-        })?;
+        let taken = self.tls.wait(conn, Side::Initiator, &self.to);
+        let taken = taken.inspect_err(|_| self.user.lost(Lost::Handshake))?;
         // The handshakes end in any order.
         conn.needs_no_order();
-        Ok(self.place.insert(place).take())
+        Ok(taken)
     }
 
-    /// Whether it is the attempt's turn to make its TLS handshake.
-    pub(in crate::cm) fn turn_has_come(&mut self) -> Option<Input> {
-        let come = self.place.as_mut().is_none_or(Place::take);
-        come.then_some(Input::Turn)
+    /// Looks for what the attempt waits for in a stage. Context: sleeping.
+    pub(in crate::cm) fn ask(&mut self, conn: &Arc<Conn<U>>, stage: StageName) -> Told {
+        match stage {
+            StageName::AwaitTurn => Ok(self.tls.turn_has_come()),
+            StageName::Connecting => Ok(Self::connected(conn)),
+            StageName::Securing => self.tls.outcome(conn),
+            StageName::AwaitReply => Ok(self.read_reply(conn)),
+            _ => Ok(None),
+        }
     }
 
-    /// Another attempt may make its handshake now.
-    pub(in crate::cm) fn free_place(&mut self) {
-        self.place = None;
+    /// Does what the machine has decided. Context: sleeping.
+    pub(in crate::cm) fn set_up(&mut self, conn: &Arc<Conn<U>>, action: SetUp) -> Told {
+        match action {
+            SetUp::Connect => match conn.socket().connect(&self.to) {
+                Ok(_) => Ok(None),
+                Err(e) => Err((Input::Broken, e)),
+            },
+            SetUp::SendRequest => self.send_request(conn).map(|()| None),
+            SetUp::StartQueuePair => Ok(Some(self.start_queue_pair(conn))),
+            SetUp::SendTerminate => Ok(Some(self.send_terminate(conn))),
+            _ => self
+                .tls
+                .set_up(conn, action, Some(Role::Client(self.server))),
+        }
     }
 
-    /// Has TCP connect. Context: sleeping.
-    pub(in crate::cm) fn connect(&self, conn: &Conn<U>) -> Result {
-        conn.socket().connect(&self.to).map(|_| ())
+    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
+    pub(in crate::cm) fn end_tls(&mut self) {
+        self.tls.end();
     }
 
     /// Whether TCP has connected, or has failed to.
-    pub(in crate::cm) fn connected(conn: &Conn<U>) -> Option<Input> {
+    fn connected(conn: &Conn<U>) -> Option<Input> {
         match conn.socket().state() {
             TcpState::SynSent | TcpState::SynReceived => None,
             TcpState::Established | TcpState::CloseWait => Some(Input::Connected),
@@ -71,37 +86,9 @@ impl<U: User> Attempt<U> {
         }
     }
 
-    /// Asks tlshd for a handshake. Errors: `EAGAIN`: the kernel has no room for it at the moment.
-    pub(in crate::cm) fn start_tls(&mut self, conn: &Arc<Conn<U>>) -> Result {
-        let auth = match conn.settings().tls_psk() {
-            true => Auth::Psk(conn.dev().keys.clone()),
-            false => Auth::Certificates,
-        };
-        let role = Role::Client(self.server);
-        let handshake = Handshake::start(conn.clone(), role, auth, timeout::TLSHD)?;
-        self.handshake = Some(handshake);
-        Ok(())
-    }
-
-    /// The outcome of the TLS handshake, if it has ended. Context: sleeping.
-    pub(in crate::cm) fn tls_outcome(&mut self, conn: &Arc<Conn<U>>) -> Option<Result> {
-        let outcome = self.handshake.as_ref().and_then(Handshake::outcome)?;
-        // It has ended: this waits for nothing but the end of the callback.
-        self.handshake = None;
-        Some(outcome.map(|peer| conn.note_identity(peer)))
-    }
-
-    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
-    pub(in crate::cm) fn end_tls(&mut self) {
-        self.handshake = None;
-    }
-
     /// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it. Returns
     /// what the machine is told if that fails, and the error. Context: sleeping.
-    pub(in crate::cm) fn send_request(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-    ) -> Result<(), (Input, Error)> {
+    fn send_request(&mut self, conn: &Arc<Conn<U>>) -> Result<(), (Input, Error)> {
         match self.try_request(conn) {
             Ok(asked) => {
                 self.asked = Some(asked);
@@ -145,7 +132,7 @@ impl<U: User> Attempt<U> {
     }
 
     /// Reads what has come of the Reply. Returns what the machine is told of it. Context: sleeping.
-    pub(in crate::cm) fn read_reply(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
+    fn read_reply(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
         let (_, reader) = self.asked.as_mut()?;
         let why = match frame::read(conn.socket(), reader) {
             Ok(Progress::Complete) => return Some(self.judge(conn)),
@@ -203,7 +190,7 @@ impl<U: User> Attempt<U> {
     }
 
     /// Starts the queue pair on the terms that were agreed on. Context: sleeping.
-    pub(in crate::cm) fn start_queue_pair(&self, conn: &Arc<Conn<U>>) -> Input {
+    fn start_queue_pair(&self, conn: &Arc<Conn<U>>) -> Input {
         let Some(Answer::Accepts(agreed)) = &self.answer else {
             return Input::CannotStart;
         };
@@ -224,7 +211,7 @@ impl<U: User> Attempt<U> {
 
     /// Sends a Terminate to a peer that has accepted on terms that this end cannot meet (RFC 6581
     /// section 9). Context: sleeping.
-    pub(in crate::cm) fn send_terminate(&self, conn: &Arc<Conn<U>>) -> Input {
+    fn send_terminate(&self, conn: &Arc<Conn<U>>) -> Input {
         let (code, crc, tx_markers) = match self.answer {
             Some(Answer::Incompatible(MpaError::Incompatible {
                 code,

@@ -300,7 +300,7 @@ impl AwaitReply {
                     _ => First::OurRtr(self.received),
                 };
                 turn.no_wait();
-                let (stage, _) = Streaming::begin(first, rtr_wait, turn);
+                let stage = Streaming::begin(first, rtr_wait, turn);
                 (stage, Some(&rules::STARTED))
             }
             Input::CannotStart => (Stage::AwaitReply(self), Some(&rules::CANNOT_START)),

@@ -5,8 +5,9 @@
 //! A stage's code decides which rule holds. What is done then, and which stage is next, the rule
 //! says.
 
-use super::{Action, Lost, Report, Status};
+use super::{Action, Lost, Report, SetUp, Status};
 use Action::*;
+use SetUp::*;
 
 /// The name of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,16 @@ pub enum StageName {
     AwaitReply,
     /// See [`super::Retry`].
     Retry,
+    /// See [`super::AwaitOctet`].
+    AwaitOctet,
+    /// See [`super::AwaitTls`].
+    AwaitTls,
+    /// See [`super::AwaitRequest`].
+    AwaitRequest,
+    /// See [`super::Queued`].
+    Queued,
+    /// See [`super::Requested`].
+    Requested,
     /// See [`super::Streaming`].
     Streaming,
     /// See [`super::Draining`].
@@ -81,16 +92,27 @@ macro_rules! rules {
     };
 }
 
-/// Checks what iwcm relies on: exactly one `CONNECT_REPLY` where an attempt ends or leads to an
-/// established connection, and exactly one `CLOSE` where that ends; no report behind `CLOSE` or
-/// elsewhere; and that a connection that is over is detached.
+/// Checks what iwcm and a listener rely on: exactly one `CONNECT_REPLY` where an attempt ends or
+/// leads to an established connection; exactly one answer, or withdrawal, of a Request that was
+/// reported, and `ESTABLISHED` where one leads to an established connection; exactly one `CLOSE`
+/// where that ends; no report behind `CLOSE` or elsewhere. A slot is given back when the setup of a
+/// responder is over, and a connection that is over is detached.
 const fn check(from: &[StageName], actions: &[Action], to: StageName) {
     let (mut replies, mut closes, mut detached, mut at) = (0, 0, 0, 0);
+    let (mut established, mut answers, mut reports, mut slots, mut streams) = (0, 0, 0, 0, 0);
     while at < actions.len() {
         match actions[at] {
             ReportReply(_) => replies += 1,
+            ReportEstablished => established += 1,
+            SetUp(ReportRequest) => reports += 1,
+            Return(_) | SetUp(Withdraw) => answers += 1,
             ReportClose(_) => closes += 1,
             ReportDisconnect => assert!(closes == 0, "DISCONNECT comes before CLOSE"),
+            GiveStream => {
+                assert!(replies + established == 1, "the report comes first");
+                streams += 1;
+            }
+            FreeSlot => slots += 1,
             Detach => detached += 1,
             _ => {}
         }
@@ -103,28 +125,65 @@ const fn check(from: &[StageName], actions: &[Action], to: StageName) {
     );
     let mut at = 0;
     while at < from.len() {
-        let established = matches!(
-            from[at],
-            StageName::Streaming | StageName::Draining | StageName::FinSent
-        );
+        let owned = from[at].is_owned();
         assert!(
-            closes == (established && ends) as u32,
+            closes == (owned && ends) as u32,
             "one CLOSE, when an established connection ends"
-        );
-        let attempt = matches!(
-            from[at],
-            StageName::AwaitTurn
-                | StageName::Connecting
-                | StageName::Backoff
-                | StageName::Securing
-                | StageName::AwaitReply
         );
         let over = ends || matches!(to, StageName::Streaming);
         assert!(
-            replies == (attempt && over) as u32,
+            replies == (from[at].is_initiators() && over) as u32,
             "one CONNECT_REPLY, when an attempt ends"
         );
+        let begins = matches!(to, StageName::Streaming) && !owned;
+        assert!(
+            streams == begins as u32,
+            "the queue pair gets the stream once"
+        );
+        let requested = matches!(from[at], StageName::Requested);
+        assert!(
+            established == (requested && begins) as u32,
+            "one ESTABLISHED, when a Request was accepted"
+        );
+        assert!(
+            answers == (requested && over) as u32,
+            "one answer, or withdrawal, of a Request"
+        );
+        let queued = matches!(from[at], StageName::Queued);
+        assert!(
+            reports == 0 || queued && !over,
+            "a Request is reported in its turn"
+        );
+        assert!(
+            slots == (from[at].is_responders() && over) as u32,
+            "the slot is given back"
+        );
         at += 1;
+    }
+}
+
+impl StageName {
+    /// Whether an initiator's connection is set up in this stage.
+    pub const fn is_initiators(self) -> bool {
+        use StageName::*;
+        matches!(
+            self,
+            AwaitTurn | Connecting | Backoff | Securing | AwaitReply
+        )
+    }
+
+    /// Whether a responder's connection is set up in this stage.
+    pub const fn is_responders(self) -> bool {
+        use StageName::*;
+        matches!(
+            self,
+            AwaitOctet | AwaitTls | AwaitRequest | Queued | Requested
+        )
+    }
+
+    /// Whether a queue pair owns the stream in this stage.
+    pub const fn is_owned(self) -> bool {
+        matches!(self, Self::Streaming | Self::Draining | Self::FinSent)
     }
 }
 
@@ -134,17 +193,18 @@ rules! {
     // An attempt to connect.
     WAITS_FOR_TURN: New, WaitsForTurn => [] AwaitTurn;
     CONNECTS: New, Connects => [] Connecting;
-    TURN_COMES: AwaitTurn, Turn => [Connect] Connecting;
+    TURN_COMES: AwaitTurn, Turn => [SetUp(Connect)] Connecting;
     TURN_LOOK: AwaitTurn, Timeout => [] AwaitTurn;
-    CONNECTED: Connecting, Connected => [FreePlace, SendRequest] AwaitReply;
+    CONNECTED: Connecting, Connected => [SetUp(FreePlace), SetUp(SendRequest)] AwaitReply;
     CONNECTED_FOR_TLS: Connecting, Connected if "TLS is wanted"
-        => [DetachForTls, StartTls] Securing;
-    REFUSED: Connecting, Refused if "for the first, second or third time" => [FreePlace] Backoff;
+        => [DetachForTls, SetUp(StartTls)] Securing;
+    REFUSED: Connecting, Refused if "for the first, second or third time"
+        => [SetUp(FreePlace)] Backoff;
     REFUSED_FOR_GOOD: Connecting, Refused
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Refused))] Closed;
     CONNECTING_LOOK: Connecting, Timeout => [] Connecting;
     BACKOFF_OVER: Backoff, Timeout
-        => [Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+        => [Detach, Reset, SetUp(FreePlace), LOST, Again(Status::Refused)] Retry;
     SETUP_ABORTED: AwaitTurn | Connecting | Backoff | AwaitReply, Abort | Flush | Close | Leave
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Aborted))] Closed;
     SETUP_ORPHANED: AwaitTurn | Connecting | Backoff | AwaitReply, Timeout
@@ -158,41 +218,41 @@ rules! {
     // The TLS handshake of an initiator.
     TLS_STARTED: Securing, TlsStarted => [] Securing;
     TLS_PENDING: Securing, TryAgain => [] Securing;
-    TLS_AGAIN: Securing, Timeout if "the kernel had no room for it" => [StartTls] Securing;
+    TLS_AGAIN: Securing, Timeout if "the kernel had no room for it" => [SetUp(StartTls)] Securing;
     TLS_LOOK: Securing, Timeout => [] Securing;
-    TLS_DONE: Securing, TlsDone => [AttachTls] Securing;
-    SECURED: Securing, Secured => [FreePlace, SendRequest] AwaitReply;
+    TLS_DONE: Securing, TlsDone => [SetUp(AttachTls)] Securing;
+    SECURED: Securing, Secured => [SetUp(FreePlace), SetUp(SendRequest)] AwaitReply;
     TLS_FAILED: Securing, TlsFailed
-        => [FailTls(Status::OfSocket), Detach, Reset, LOST,
+        => [SetUp(FailTls(Status::OfSocket)), Detach, Reset, LOST,
             ReportReply(Report::Failed(Status::OfTls))] Closed;
     TLS_LATE: Securing, Timeout if "no time is left"
-        => [FailTls(Status::TimedOut), Detach, Reset, LOST,
+        => [SetUp(FailTls(Status::TimedOut)), Detach, Reset, LOST,
             ReportReply(Report::Failed(Status::TimedOut))] Closed;
     TLS_ORPHANED: Securing, Timeout if "the process has ended"
-        => [FailTls(Status::Aborted), Detach, Reset, LOST,
+        => [SetUp(FailTls(Status::Aborted)), Detach, Reset, LOST,
             ReportReply(Report::Failed(Status::Aborted))] Closed;
     TLS_ABORTED: Securing, Abort | Flush | Close | Leave
-        => [FailTls(Status::Aborted), Detach, Reset, LOST,
+        => [SetUp(FailTls(Status::Aborted)), Detach, Reset, LOST,
             ReportReply(Report::Failed(Status::Aborted))] Closed;
 
     // The Request was sent.
     REPLY_LOOK: AwaitReply, Timeout => [] AwaitReply;
-    ACCEPTED: AwaitReply, Accepted => [StartQueuePair] AwaitReply;
+    ACCEPTED: AwaitReply, Accepted => [SetUp(StartQueuePair)] AwaitReply;
     STARTED: AwaitReply, Started | StartedWithRtr
         => [ReportReply(Report::Connected), Watch, GiveStream] Streaming;
     // RFC 6581 section 9: terms that this end cannot meet.
-    INCOMPATIBLE: AwaitReply, Incompatible => [SendTerminate] AwaitReply;
-    CANNOT_START: AwaitReply, CannotStart => [SendTerminate] AwaitReply;
+    INCOMPATIBLE: AwaitReply, Incompatible => [SetUp(SendTerminate)] AwaitReply;
+    CANNOT_START: AwaitReply, CannotStart => [SetUp(SendTerminate)] AwaitReply;
     TERMINATE_SENT: AwaitReply, TerminateSent
         => [Discard, SendFin, LOST, ReportReply(Report::Answered(Status::Protocol))] Linger;
     TERMINATE_NOT_SENT: AwaitReply, TerminateNotSent
         => [Detach, Reset, LOST, ReportReply(Report::Answered(Status::Protocol))] Closed;
     OLD_FORMAT: AwaitReply, OldFormat if "the Request was of revision 2"
-        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+        => [CountRepeated, Detach, Reset, SetUp(FreePlace), LOST, Again(Status::Refused)] Retry;
     OFFER_REJECTED: AwaitReply, OfferRejected if "the Request has the offer"
-        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::Refused)] Retry;
+        => [CountRepeated, Detach, Reset, SetUp(FreePlace), LOST, Again(Status::Refused)] Retry;
     HUNG_UP: AwaitReply, HungUp if "the Request was of revision 2, and without TLS"
-        => [CountRepeated, Detach, Reset, FreePlace, LOST, Again(Status::OfSocket)] Retry;
+        => [CountRepeated, Detach, Reset, SetUp(FreePlace), LOST, Again(Status::OfSocket)] Retry;
     HUNG_UP_FOR_GOOD: AwaitReply, HungUp
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::OfSocket))] Closed;
     NOT_ACCEPTED: AwaitReply, HungUp if "within TLS"
@@ -202,9 +262,71 @@ rules! {
     BAD_REPLY: AwaitReply, BadReply | OldFormat
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Protocol))] Closed;
 
-    // A responder's setup is over, or there is none.
-    ESTABLISHED: New, Established => [Watch, GiveStream] Streaming;
-    LAST_WORDS: New, LastWords => [Discard, SendFin] Linger;
+    // The peer of a listener.
+    ACCEPTS_CONNECTION: New, Accepted => [] AwaitOctet;
+    ACCEPTS_CONNECTION_FOR_MPA: New, AcceptedForMpa => [] AwaitRequest;
+    MPA_BEGINS: AwaitOctet, MpaBegins => [SetUp(ReadRequest)] AwaitRequest;
+    TLS_BEGINS: AwaitOctet, TlsBegins => [LeaveOrder, DetachForTls, SetUp(AwaitPlace)] AwaitTls;
+    NO_REQUEST: AwaitOctet | AwaitRequest,
+        Abort | Broken | Flush | Close | Leave | HungUp | Unlistened | NoTls | BadRequest | Timeout
+            | GiveWay
+        => [CountDropped, Detach, Reset, FreeSlot] Closed;
+
+    // The TLS handshake of a responder.
+    PEER_TLS_TURN: AwaitTls, Turn => [SetUp(StartTls)] AwaitTls;
+    PEER_TLS_STARTED: AwaitTls, TlsStarted => [] AwaitTls;
+    PEER_TLS_PENDING: AwaitTls, TryAgain => [] AwaitTls;
+    PEER_TLS_AGAIN: AwaitTls, Timeout if "the kernel had no room for it"
+        => [SetUp(StartTls)] AwaitTls;
+    PEER_TLS_LOOK: AwaitTls, Timeout => [] AwaitTls;
+    PEER_TLS_DONE: AwaitTls, TlsDone => [SetUp(AttachTls)] AwaitTls;
+    PEER_SECURED: AwaitTls, Secured => [SetUp(FreePlace)] AwaitRequest;
+    PEER_TLS_FAILED: AwaitTls, TlsFailed
+        => [SetUp(FailTls(Status::OfSocket)), CountDropped, Detach, Reset, FreeSlot] Closed;
+    PEER_TLS_LATE: AwaitTls, Timeout if "no time is left"
+        => [SetUp(FailTls(Status::TimedOut)), CountDropped, Detach, Reset, FreeSlot] Closed;
+    PEER_TLS_ABORTED: AwaitTls, Abort | Flush | Close | Leave | Unlistened | GiveWay
+        => [SetUp(FailTls(Status::Aborted)), CountDropped, Detach, Reset, FreeSlot] Closed;
+    CANNOT_AWAIT_TURN: AwaitTls, Broken => [CountDropped, Detach, Reset, FreeSlot] Closed;
+
+    // The Request has come.
+    NOT_ADMITTED: AwaitRequest, NotAdmitted
+        => [LeaveOrder, CountDropped, SetUp(SendRejection)] AwaitRequest;
+    REQUEST_CAME: AwaitRequest, RequestCame => [SetUp(Queue)] Queued;
+    REQUEST_WAITS: Queued, NoTurn => [LookAgain] Queued;
+    REQUEST_TURN: Queued, Turn => [SetUp(ReportRequest)] Queued;
+    // Only after the report: no other connection depends on the order of the steps that follow.
+    REPORTED: Queued, Reported => [LeaveOrder, CountRequest, LookAgain] Requested;
+    NOT_REPORTED: Queued, NotReported => [LeaveOrder, CountDropped, SetUp(SendRejection)] Queued;
+    REQUEST_WAITS_LONG: Queued, Timeout => [SetUp(MakeRoom)] Queued;
+    REQUEST_WAITS_TOO_LONG: Queued, Timeout if "for the third time"
+        => [SetUp(MakeRoom), LeaveOrder, CountDropped, SetUp(SendRejection)] Queued;
+    REQUEST_LEFT: Queued, Abort | Flush | Close | Leave | HungUp
+        => [CountDropped, Detach, Reset, FreeSlot] Closed;
+    REFUSAL_SENT: AwaitRequest | Queued, RejectionSent => [FreeSlot, Discard, SendFin] Linger;
+    REFUSAL_NOT_SENT: AwaitRequest | Queued, RejectionNotSent => [Detach, Reset, FreeSlot] Closed;
+
+    // The consumer has the Request.
+    PEER_GONE: Requested, HungUp if "it is the first" => [Reset] Requested;
+    WITHDRAWN: Requested, Abort | Flush | Close | Leave | Timeout
+        => [SetUp(Withdraw), Detach, Reset, FreeSlot] Closed;
+    ANSWERED_IN_VAIN: Requested, Accept | Reject if "the peer has gone"
+        => [Detach, Reset, FreeSlot, Return(Status::Reset)] Closed;
+    ACCEPTS: Requested, Accept => [SetUp(SetUp::Accept)] Requested;
+    ESTABLISHED: Requested, ReplySent | ReplySentForRtr
+        => [ReportEstablished, FreeSlot, Return(Status::Ok), Watch, GiveStream] Streaming;
+    NOT_ATTACHED: Requested, NotAttached
+        => [Detach, Reset, FreeSlot, Return(Status::OfSocket)] Closed;
+    CANNOT_ACCEPT: Requested, CannotStart
+        => [Detach, Reset, LOST, FreeSlot, Return(Status::OfSocket)] Closed;
+    REPLY_NOT_SENT: Requested, ReplyNotSent
+        => [CountAborted, Detach, Reset, Lose(Lost::Reset), FreeSlot, Return(Status::OfSocket)]
+        Closed;
+    REJECTS: Requested, Reject => [CountRejected, SetUp(SendRejection)] Requested;
+    REJECTION_SENT: Requested, RejectionSent
+        => [FreeSlot, Return(Status::Ok), Discard, SendFin] Linger;
+    REJECTION_NOT_SENT: Requested, RejectionNotSent
+        => [Detach, Reset, FreeSlot, Return(Status::Ok)] Closed;
 
     // The stream ends at once, in whichever stage.
     ABORTED: Streaming | Draining | FinSent, Abort

@@ -2,7 +2,7 @@
 
 //! A queue pair owns the stream.
 
-use super::{first::Silence, rules, timeout, Draining, First, Input, Next, Rule, Stage, Turn};
+use super::{first::Silence, rules, timeout, Draining, First, Input, Next, Stage, Turn};
 
 /// The queue pair owns the stream.
 #[derive(Clone, Debug)]
@@ -18,11 +18,7 @@ impl Streaming {
     /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
     /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(
-        first: First,
-        rtr_wait: u32,
-        turn: &mut Turn<'_>,
-    ) -> (Stage, &'static Rule) {
+    pub(super) fn begin(first: First, rtr_wait: u32, turn: &mut Turn<'_>) -> Stage {
         let wait = match first {
             First::Ours => 0,
             First::OurRtr(_) => rtr_wait,
@@ -32,11 +28,10 @@ impl Streaming {
         if wait != 0 {
             turn.wait(wait);
         }
-        let stage = Self {
+        Stage::Streaming(Self {
             faulted: false,
             first,
-        };
-        (Stage::Streaming(stage), &rules::ESTABLISHED)
+        })
     }
 
     pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {

@@ -3,11 +3,10 @@
 //! How an initiator connects, what it does about peers that do not take what it asks for, and how
 //! long each wait may take (Documentation/connection.md).
 
-use iwarp::conn::{
-    Action, Answer, Input, Lost, Machine, Plan, Report, Rule, Seen, StageName, Status,
-};
+use iwarp::conn::{Action, Answer, Input, Lost, Machine, Plan, Report, SetUp, StageName, Status};
 use iwarp::mpa::{FrameKind, Initiator, Offer, RtrSet, FRAME_MAX};
 
+use super::case::Case;
 use super::startup::{enhanced, fail, offer, Raw, LIMITS};
 use super::Outcome;
 
@@ -46,11 +45,6 @@ cases! {
     answers_within_tls
 }
 
-struct Case {
-    machine: Machine,
-    seen: Seen,
-}
-
 /// What ends an attempt, and how it is told.
 const fn failed(status: Status) -> [Action; 4] {
     [
@@ -62,21 +56,12 @@ const fn failed(status: Status) -> [Action; 4] {
 }
 
 const ABORTED: [Action; 4] = failed(Status::Aborted);
-const REQUEST: [Action; 2] = [Action::FreePlace, Action::SendRequest];
+const REQUEST: [Action; 2] = [
+    Action::SetUp(SetUp::FreePlace),
+    Action::SetUp(SetUp::SendRequest),
+];
 
 impl Case {
-    /// TCP begins to connect, at 1000 ms.
-    fn of(plan: Plan) -> Self {
-        let seen = Seen {
-            now: 1000,
-            ..Seen::default()
-        };
-        Self {
-            machine: Machine::connecting(plan, &seen),
-            seen,
-        }
-    }
-
     fn connecting() -> Self {
         Self::of(Plan::new(2, false, false, 100))
     }
@@ -99,42 +84,6 @@ impl Case {
         let _ = case.gives(Input::TlsStarted);
         case
     }
-
-    fn gives(&mut self, input: Input) -> Option<&'static Rule> {
-        self.machine.handle(input, &self.seen)
-    }
-
-    fn leads(&mut self, input: Input, to: StageName, actions: &[Action]) -> bool {
-        let rule = self.gives(input);
-        self.machine.stage() == to && rule.is_some_and(|rule| rule.actions == actions)
-    }
-
-    fn stage(&self) -> StageName {
-        self.machine.stage()
-    }
-
-    fn left(&self) -> Option<i64> {
-        self.machine.deadline().map(|end| end - self.seen.now)
-    }
-
-    /// Lets the timer run out again and again, each time `late`, until the stage is over or 300 s
-    /// are. Returns how long that took.
-    fn passes(&mut self, late: i64) -> i64 {
-        let (began, stage) = (self.seen.now, self.stage());
-        while self.stage() == stage && self.seen.now < began + 300_000 {
-            self.seen.now = self.machine.deadline().unwrap_or(i64::MAX / 2) + late;
-            let _ = self.gives(Input::Timeout);
-        }
-        self.seen.now - began
-    }
-
-    /// The attempt's next connection, which has begun.
-    fn again(self) -> Option<(Self, Plan)> {
-        let plan = self.machine.into_plan()?;
-        let machine = Machine::connecting(plan, &self.seen);
-        let seen = self.seen;
-        Some((Self { machine, seen }, plan))
-    }
 }
 
 const STARTED: [Action; 3] = [
@@ -150,7 +99,7 @@ pub(crate) fn connects() -> Outcome {
     check!(case.leads(
         Input::Accepted,
         StageName::AwaitReply,
-        &[Action::StartQueuePair]
+        &[Action::SetUp(SetUp::StartQueuePair)]
     ));
     check!(case.leads(Input::Started, StageName::Streaming, &STARTED));
     check!(case.left().is_none());
@@ -188,16 +137,17 @@ pub(crate) fn tcp_has_twenty_seconds() -> Outcome {
 pub(crate) fn a_refused_connection_is_tried_again() -> Outcome {
     let mut case = Case::connecting();
     for ms in [20, 40, 80] {
-        check!(case.leads(Input::Refused, StageName::Backoff, &[Action::FreePlace]));
+        check!(case.leads(
+            Input::Refused,
+            StageName::Backoff,
+            &[Action::SetUp(SetUp::FreePlace)]
+        ));
         check!(case.left() == Some(ms));
         check!(case.gives(Input::Broken).is_none());
         case.seen.now += ms;
         check!(case.gives(Input::Timeout).is_some());
         check!(case.stage() == StageName::Retry && case.left().is_none());
-        let Some((next, _)) = case.again() else {
-            return Err(fail(iwarp::mpa::MpaError::Key));
-        };
-        case = next;
+        (case, _) = case.again()?;
     }
     check!(case.leads(Input::Refused, StageName::Closed, &failed(Status::Refused)));
     Ok(())
@@ -211,9 +161,7 @@ pub(crate) fn all_tries_have_the_time_of_one() -> Outcome {
     case.gives(Input::Refused);
     case.seen.now += 20;
     case.gives(Input::Timeout);
-    let Some((mut case, _)) = case.again() else {
-        return Err(fail(iwarp::mpa::MpaError::Key));
-    };
+    let (mut case, _) = case.again()?;
     case.passes(0);
     check!(case.stage() == StageName::Closed);
     check!(case.seen.now - began <= 20_020);
@@ -311,7 +259,7 @@ const fn again(status: Status) -> [Action; 6] {
         Action::CountRepeated,
         Action::Detach,
         Action::Reset,
-        Action::FreePlace,
+        Action::SetUp(SetUp::FreePlace),
         Action::Lose(Lost::Handshake),
         Action::Again(status),
     ]
@@ -323,9 +271,7 @@ pub(crate) fn falls_back_from_large_fpdus_and_from_revision_2() -> Outcome {
     let mut case = Case::asking(Plan::new(2, true, false, 100));
     for revision in [2, 1] {
         check!(case.leads(Input::HungUp, StageName::Retry, &again(Status::OfSocket)));
-        let Some((next, plan)) = case.again() else {
-            return Err(fail(iwarp::mpa::MpaError::Key));
-        };
+        let (next, plan) = case.again()?;
         check!(plan.revision == revision && !plan.large_fpdu);
         case = next;
         case.gives(Input::Connected);
@@ -345,8 +291,8 @@ pub(crate) fn revision_1_does_not_fall_back() -> Outcome {
 pub(crate) fn an_old_reply_needs_one_more_attempt() -> Outcome {
     let mut case = Case::asking(Plan::new(2, true, false, 100));
     check!(case.leads(Input::OldFormat, StageName::Retry, &again(Status::Refused)));
-    let plan = case.again().map(|(_, plan)| plan);
-    check!(plan.is_some_and(|plan| plan.revision == 1 && !plan.large_fpdu));
+    let (_, plan) = case.again()?;
+    check!(plan.revision == 1 && !plan.large_fpdu);
     Ok(())
 }
 
@@ -358,8 +304,8 @@ pub(crate) fn a_rejected_offer_needs_one_more_attempt() -> Outcome {
         StageName::Retry,
         &again(Status::Refused)
     ));
-    let plan = case.again().map(|(_, plan)| plan);
-    check!(plan.is_some_and(|plan| plan.revision == 2 && !plan.large_fpdu));
+    let (_, plan) = case.again()?;
+    check!(plan.revision == 2 && !plan.large_fpdu);
     Ok(())
 }
 
@@ -370,14 +316,10 @@ pub(crate) fn a_repeated_attempt_has_its_time_again() -> Outcome {
     case.gives(Input::Refused);
     case.seen.now += 20;
     case.gives(Input::Timeout);
-    let Some((mut case, _)) = case.again() else {
-        return Err(fail(iwarp::mpa::MpaError::Key));
-    };
+    let (mut case, _) = case.again()?;
     case.gives(Input::Connected);
     case.gives(Input::HungUp);
-    let Some((mut case, _)) = case.again() else {
-        return Err(fail(iwarp::mpa::MpaError::Key));
-    };
+    let (mut case, _) = case.again()?;
     check!((19_980..=20_000).contains(&case.passes(0)));
     Ok(())
 }
@@ -388,7 +330,7 @@ pub(crate) fn terms_that_cannot_be_met() -> Outcome {
     check!(case.leads(
         Input::Incompatible,
         StageName::AwaitReply,
-        &[Action::SendTerminate]
+        &[Action::SetUp(SetUp::SendTerminate)]
     ));
     let actions = [
         Action::Discard,
@@ -424,7 +366,7 @@ pub(crate) fn a_queue_pair_that_cannot_start() -> Outcome {
     check!(case.leads(
         Input::CannotStart,
         StageName::AwaitReply,
-        &[Action::SendTerminate]
+        &[Action::SetUp(SetUp::SendTerminate)]
     ));
     case.gives(Input::TerminateSent);
     check!(case.stage() == StageName::Linger);
@@ -441,10 +383,14 @@ pub(crate) fn a_request_that_cannot_be_sent() -> Outcome {
 /// The place for a handshake is kept until that is made.
 pub(crate) fn tls_before_the_request() -> Outcome {
     let mut case = Case::of(Plan::new(2, true, true, 100));
-    let starts = [Action::DetachForTls, Action::StartTls];
+    let starts = [Action::DetachForTls, Action::SetUp(SetUp::StartTls)];
     check!(case.leads(Input::Connected, StageName::Securing, &starts));
     check!(case.leads(Input::TlsStarted, StageName::Securing, &[]));
-    check!(case.leads(Input::TlsDone, StageName::Securing, &[Action::AttachTls]));
+    check!(case.leads(
+        Input::TlsDone,
+        StageName::Securing,
+        &[Action::SetUp(SetUp::AttachTls)]
+    ));
     check!(case.leads(Input::Secured, StageName::AwaitReply, &REQUEST));
     check!(case.left() == Some(1000));
     Ok(())
@@ -453,7 +399,7 @@ pub(crate) fn tls_before_the_request() -> Outcome {
 /// What ends an attempt within its handshake.
 const fn unsecured(why: Status, status: Status) -> [Action; 5] {
     [
-        Action::FailTls(why),
+        Action::SetUp(SetUp::FailTls(why)),
         Action::Detach,
         Action::Reset,
         Action::Lose(Lost::Handshake),
@@ -504,7 +450,11 @@ pub(crate) fn tls_without_room_is_asked_for_again() -> Outcome {
     case.gives(Input::Connected);
     case.gives(Input::TryAgain);
     case.seen.now += 50;
-    check!(case.leads(Input::Timeout, StageName::Securing, &[Action::StartTls]));
+    check!(case.leads(
+        Input::Timeout,
+        StageName::Securing,
+        &[Action::SetUp(SetUp::StartTls)]
+    ));
     case.gives(Input::TlsStarted);
     check!(case.left() == Some(1000));
     Ok(())
@@ -532,34 +482,30 @@ pub(crate) fn a_process_that_ends_within_tls() -> Outcome {
 
 /// An attempt waits for its turn, at most two minutes; then TCP begins to connect.
 pub(crate) fn turns_have_two_minutes() -> Outcome {
-    let (seen, plan) = (Seen::default(), Plan::new(2, true, true, 100));
-    let machine = Machine::await_turn(plan, &seen);
-    let mut case = Case { machine, seen };
+    let plan = Plan::new(2, true, true, 100);
+    let mut case = Case::waiting_for_turn(plan);
     check!((119_980..=120_000).contains(&case.passes(0)));
     check!(case.stage() == StageName::Closed);
-    let machine = Machine::await_turn(plan, &seen);
-    let mut case = Case { machine, seen };
-    check!(case.leads(Input::Turn, StageName::Connecting, &[Action::Connect]));
+    let mut case = Case::waiting_for_turn(plan);
+    check!(case.leads(
+        Input::Turn,
+        StageName::Connecting,
+        &[Action::SetUp(SetUp::Connect)]
+    ));
     check!(case.leads(Input::Broken, StageName::Closed, &failed(Status::OfSocket)));
     Ok(())
 }
 
 /// A repeated attempt has what is left of these two minutes.
 pub(crate) fn turns_of_a_repeated_attempt_share_their_time() -> Outcome {
-    let (seen, plan) = (Seen::default(), Plan::new(2, true, true, 100));
-    let machine = Machine::await_turn(plan, &seen);
-    let mut case = Case { machine, seen };
+    let mut case = Case::waiting_for_turn(Plan::new(2, true, true, 100));
     case.seen.now += 100_000;
     case.gives(Input::Turn);
     case.gives(Input::Refused);
     case.seen.now += 20;
     case.gives(Input::Timeout);
-    let Some(plan) = case.machine.into_plan() else {
-        return Err(fail(iwarp::mpa::MpaError::Key));
-    };
-    let machine = Machine::await_turn(plan, &case.seen);
-    let seen = case.seen;
-    let mut case = Case { machine, seen };
+    let (mut case, plan) = case.again()?;
+    case.machine = Machine::await_turn(plan, &case.seen);
     check!(case.passes(0) <= 20_000);
     Ok(())
 }

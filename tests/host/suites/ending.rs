@@ -2,10 +2,9 @@
 
 //! How connections end, and how long each wait for it may take (Documentation/connection.md).
 
-use iwarp::conn::{
-    timeout, Action, First, Input, Lost, Machine, Reply, Rule, Seen, StageName, Status,
-};
+use iwarp::conn::{timeout, Action, First, Input, Lost, Plan, Reply, StageName, Status};
 
+use super::case::Case;
 use super::Outcome;
 
 cases! {
@@ -43,23 +42,7 @@ cases! {
     nothing_follows_the_end
 }
 
-/// A machine, and what it sees.
-struct Case {
-    machine: Machine,
-    seen: Seen,
-}
-
 impl Case {
-    /// A connection that is a queue pair's, at 1000 ms.
-    fn streaming(first: First) -> Self {
-        let seen = Seen {
-            now: 1000,
-            ..Seen::default()
-        };
-        let (machine, _) = Machine::streaming(first, 100, &seen);
-        Self { machine, seen }
-    }
-
     /// A connection that has no consumer, and no FIN.
     fn lingering() -> Self {
         let mut case = Self::streaming(First::Ours);
@@ -68,25 +51,8 @@ impl Case {
         case
     }
 
-    fn gives(&mut self, input: Input) -> Option<&'static Rule> {
-        self.machine.handle(input, &self.seen)
-    }
-
-    /// Whether an input leads to a stage by a rule with these actions.
-    fn leads(&mut self, input: Input, to: StageName, actions: &[Action]) -> bool {
-        let rule = self.gives(input);
-        self.machine.stage() == to && rule.is_some_and(|rule| rule.actions == actions)
-    }
-
-    /// Goes to the time of the timer, which has to be `ms` milliseconds from now.
-    fn waits(&mut self, ms: i64) -> bool {
-        let left = self.machine.deadline().map(|end| end - self.seen.now);
-        self.seen.now += ms;
-        left == Some(ms)
-    }
-
     fn waits_for_nothing(&self) -> bool {
-        self.machine.deadline().is_none()
+        self.left().is_none()
     }
 }
 
@@ -371,8 +337,11 @@ pub(crate) fn an_rtr_is_repeated_once() -> Outcome {
     check!(case.leads(Input::Timeout, StageName::Streaming, &[Action::RepeatRtr]));
     check!(case.waits_for_nothing());
     // Never, if the setting says so.
-    let (machine, _) = Machine::streaming(First::OurRtr(0), 0, &Seen::default());
-    check!(machine.deadline().is_none());
+    let mut case = Case::of(Plan::new(2, false, false, 0));
+    for input in [Input::Connected, Input::Accepted, Input::StartedWithRtr] {
+        case.gives(input);
+    }
+    check!(case.waits_for_nothing());
     Ok(())
 }
 

@@ -4,8 +4,9 @@
 //! Documentation/connection.md shows it (`UPDATE=1 cargo test --test transitions` writes it there).
 
 use iwarp::conn::{
-    timeout, Action, First, Input, Machine, Plan, Reply, Rule, Seen, StageName, RULES,
+    timeout, Action, First, Input, Machine, Plan, Reply, Rule, Seen, SetUp, StageName, RULES,
 };
+use iwarp_sim::established::established;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Write;
 
@@ -18,8 +19,14 @@ const END: &str = "<!-- end of transitions -->\n";
 
 /// Names of stages, inputs or actions.
 fn names(list: impl IntoIterator<Item = impl std::fmt::Debug>) -> String {
-    let names: Vec<_> = list.into_iter().map(|name| format!("`{name:?}`")).collect();
-    names.join(", ")
+    let name = |name| format!("{name:?}");
+    let names = list.into_iter().map(name).map(|name| {
+        let inner = name
+            .strip_prefix("SetUp(")
+            .and_then(|n| n.strip_suffix(")"));
+        format!("`{}`", inner.unwrap_or(&name))
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Which stage leads to which, by which inputs.
@@ -33,6 +40,11 @@ fn diagram() -> String {
         StageName::Backoff,
         StageName::Securing,
         StageName::AwaitReply,
+        StageName::AwaitOctet,
+        StageName::AwaitTls,
+        StageName::AwaitRequest,
+        StageName::Queued,
+        StageName::Requested,
         StageName::Streaming,
         StageName::Draining,
         StageName::FinSent,
@@ -59,7 +71,7 @@ fn diagram() -> String {
             from => format!("{from:?}"),
         };
         let (on, to) = (on.join(", "), format!("{to:?}"));
-        writeln!(text, "{from:>10} --> {to:<10}  {on}").expect("a string takes all");
+        writeln!(text, "{from:>12} --> {to:<12}  {on}").expect("a string takes all");
     }
     text + "```\n"
 }
@@ -101,24 +113,21 @@ fn connection_md_has_the_table() {
 struct State {
     machine: Machine,
     seen: Seen,
-    /// It began as an attempt.
-    attempt: bool,
+    /// The stage in which it began.
+    began: StageName,
     given: bool,
     replies: u32,
+    reported: u32,
+    /// Answers to a Request, and withdrawals.
+    answers: u32,
+    established: u32,
+    slots: u32,
     disconnects: u32,
     closes: u32,
     detached: u32,
     /// The answers of which the machine waits for one.
     asked: &'static [Input],
 }
-
-const SETUP: [StageName; 5] = [
-    StageName::AwaitTurn,
-    StageName::Connecting,
-    StageName::Backoff,
-    StageName::Securing,
-    StageName::AwaitReply,
-];
 
 /// The answers to an action.
 fn answers(action: &Action) -> &'static [Input] {
@@ -129,16 +138,42 @@ fn answers(action: &Action) -> &'static [Input] {
             Input::TryAgain,
             Input::Broken,
         ],
-        Action::StartTls => &[Input::TlsStarted, Input::TryAgain, Input::TlsFailed],
-        Action::AttachTls => &[Input::Secured, Input::TlsFailed],
-        Action::StartQueuePair => &[Input::Started, Input::StartedWithRtr, Input::CannotStart],
-        Action::SendTerminate => &[Input::TerminateSent, Input::TerminateNotSent],
+        Action::SetUp(action) => set_up_answers(action),
+        _ => &[],
+    }
+}
+
+fn set_up_answers(action: &SetUp) -> &'static [Input] {
+    match action {
+        SetUp::StartTls => &[Input::TlsStarted, Input::TryAgain, Input::TlsFailed],
+        SetUp::AttachTls => &[Input::Secured, Input::TlsFailed],
+        SetUp::StartQueuePair => &[Input::Started, Input::StartedWithRtr, Input::CannotStart],
+        SetUp::SendTerminate => &[Input::TerminateSent, Input::TerminateNotSent],
+        SetUp::Queue => &[Input::Turn, Input::NoTurn],
+        SetUp::ReportRequest => &[Input::Reported, Input::NotReported],
+        SetUp::Accept => &[
+            Input::NotAttached,
+            Input::CannotStart,
+            Input::ReplyNotSent,
+            Input::ReplySent,
+            Input::ReplySentForRtr,
+        ],
+        SetUp::SendRejection => &[Input::RejectionSent, Input::RejectionNotSent],
         _ => &[],
     }
 }
 
 /// Inputs that are answers only.
-const ANSWERS: [Input; 10] = [
+const ANSWERS: [Input; 19] = [
+    Input::NoTurn,
+    Input::Reported,
+    Input::NotReported,
+    Input::NotAttached,
+    Input::ReplySent,
+    Input::ReplySentForRtr,
+    Input::ReplyNotSent,
+    Input::RejectionSent,
+    Input::RejectionNotSent,
     Input::FinSent,
     Input::NoRoom,
     Input::TryAgain,
@@ -154,18 +189,21 @@ const ANSWERS: [Input; 10] = [
 impl State {
     fn new(first: First) -> Self {
         let seen = Seen::default();
-        let (machine, _) = Machine::streaming(first, 100, &seen);
-        Self::of(machine, seen)
+        Self::of(established(first, &seen).0, seen)
     }
 
     fn of(machine: Machine, seen: Seen) -> Self {
-        let attempt = SETUP.contains(&machine.stage());
+        let began = machine.stage();
         Self {
             machine,
             seen,
-            attempt,
-            given: !attempt,
+            began,
+            given: began.is_owned(),
             replies: 0,
+            reported: 0,
+            answers: 0,
+            established: 0,
+            slots: 0,
             disconnects: 0,
             closes: 0,
             detached: 0,
@@ -180,7 +218,14 @@ impl State {
             machine = machine.replace(&time.to_string(), "now");
         }
         let deadline = self.machine.deadline().map(|end| end - self.seen.now);
-        let told = (self.replies, self.disconnects, self.closes, self.asked);
+        let answers = (self.reported, self.answers, self.established, self.slots);
+        let told = (
+            self.replies,
+            answers,
+            self.disconnects,
+            self.closes,
+            self.asked,
+        );
         format!("{machine} {deadline:?} {told:?} {:?}", self.seen)
     }
 
@@ -194,8 +239,13 @@ impl State {
         self.asked = &[];
         for action in rule.actions {
             assert_eq!(self.detached, 0, "{action:?} of a connection that is over");
+            let sets_up = matches!(action, Action::SetUp(_));
+            assert!(self.slots == 0 || !sets_up, "{action:?} without a slot");
             match action {
                 Action::ReportReply(_) => self.replies += 1,
+                Action::ReportEstablished => self.established += 1,
+                Action::Return(_) | Action::SetUp(SetUp::Withdraw) => self.answers += 1,
+                Action::FreeSlot => self.slots += 1,
                 Action::GiveStream => self.given = true,
                 Action::ReportDisconnect => self.disconnects += 1,
                 Action::ReportClose(_) => self.closes += 1,
@@ -206,6 +256,7 @@ impl State {
                 self.asked = answers(action);
             }
         }
+        self.reported += u32::from(input == Input::Reported);
         let stage = self.machine.stage();
         if [StageName::Closed, StageName::Retry].contains(&stage) {
             self.detached += 1;
@@ -226,8 +277,13 @@ impl State {
         );
         assert_eq!(self.closes == 1, over && self.given);
         let told = over || stage != StageName::Retry && self.given;
-        assert_eq!(self.replies == 1, self.attempt && told);
-        assert!(self.disconnects <= 1);
+        let (attempt, incoming) = (self.began.is_initiators(), self.began.is_responders());
+        assert_eq!(self.replies == 1, attempt && told);
+        assert_eq!(self.established == 1, incoming && self.given);
+        let answered = incoming && !stage.is_responders();
+        assert_eq!(self.slots, u32::from(answered));
+        assert_eq!(self.answers, u32::from(answered) * self.reported);
+        assert!(self.disconnects <= 1 && self.reported <= 1 && self.established <= 1);
     }
 
     /// What may happen next.
@@ -298,8 +354,16 @@ fn any_order_of_inputs() {
         todo.push_back((0, State::of(connecting, seen)));
         todo.push_back((0, State::of(Machine::await_turn(plan, &seen), seen)));
     }
+    let incoming = Machine::await_octet(200, &seen);
+    todo.push_back((0, State::of(incoming, seen)));
+    todo.push_back((0, State::of(Machine::await_request(0, &seen), seen)));
     // These are not an input's.
-    let begins = ["ESTABLISHED", "LAST_WORDS", "WAITS_FOR_TURN", "CONNECTS"];
+    let begins = [
+        "WAITS_FOR_TURN",
+        "CONNECTS",
+        "ACCEPTS_CONNECTION",
+        "ACCEPTS_CONNECTION_FOR_MPA",
+    ];
     let mut used = HashSet::from(begins);
     let mut known = HashSet::new();
     while let Some((steps, state)) = todo.pop_front() {

@@ -4,7 +4,7 @@
 //! that listen late, refuse, hang up, reject, answer anything or nothing.
 
 use crate::Entropy;
-use iwarp::conn::{Action, Input, Lost, Machine, Plan, Report, Rule, Seen, StageName};
+use iwarp::conn::{Action, Input, Lost, Machine, Plan, Report, Rule, Seen, SetUp, StageName};
 
 /// What a peer, or the kernel, does after so many milliseconds. `None`: nothing.
 pub type After = Option<(i64, Input)>;
@@ -161,27 +161,29 @@ impl Attempt<'_> {
         for action in rule.actions {
             self.log.push(*action);
             match action {
-                Action::Connect => self.expect(self.fate.connect),
-                Action::StartTls if self.busy > 0 => {
+                Action::SetUp(SetUp::Connect) => self.expect(self.fate.connect),
+                Action::SetUp(SetUp::StartTls) if self.busy > 0 => {
                     self.busy -= 1;
                     answer = Some(Input::TryAgain);
                 }
-                Action::StartTls => {
+                Action::SetUp(SetUp::StartTls) => {
                     self.expect(self.fate.tls);
                     answer = Some(Input::TlsStarted);
                 }
-                Action::AttachTls => {
+                Action::SetUp(SetUp::AttachTls) => {
                     answer = Some(match self.fate.attach_fails {
                         true => Input::TlsFailed,
                         false => Input::Secured,
                     });
                 }
-                Action::SendRequest => {
+                Action::SetUp(SetUp::SendRequest) => {
                     self.expect(self.fate.reply);
                     answer = self.fate.request;
                 }
-                Action::StartQueuePair => answer = self.fate.start.or(Some(Input::Started)),
-                Action::SendTerminate => {
+                Action::SetUp(SetUp::StartQueuePair) => {
+                    answer = self.fate.start.or(Some(Input::Started))
+                }
+                Action::SetUp(SetUp::SendTerminate) => {
                     answer = Some(match self.fate.terminate_fails {
                         true => Input::TerminateNotSent,
                         false => Input::TerminateSent,
@@ -202,12 +204,12 @@ impl Attempt<'_> {
 }
 
 /// One of these.
-fn one<T: Copy>(e: &mut Entropy, of: &[T]) -> T {
+pub(crate) fn one<T: Copy>(e: &mut Entropy, of: &[T]) -> T {
     of[e.below(of.len() as u32) as usize]
 }
 
 /// A time after which something happens.
-fn some_ms(e: &mut Entropy) -> i64 {
+pub(crate) fn some_ms(e: &mut Entropy) -> i64 {
     one(e, &[0, 1, 30, 900, 1000, 5000, 19_990, 29_995, 40_000])
 }
 

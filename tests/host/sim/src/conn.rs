@@ -6,6 +6,7 @@
 //! A [`Net`] has two [`End`]s. One without a machine is a peer that a test plays by hand. TCP is a
 //! count of octets: what an end has queued, what has arrived, what was read, what is acknowledged.
 
+use crate::established::established;
 use iwarp::conn::{Action, First, Input, Machine, Reply, Rule, Seen, StageName, Status};
 use std::mem::take;
 
@@ -147,7 +148,7 @@ impl Net {
             // The Reply is under way.
             end.queued = 1;
         }
-        let (machine, rule) = Machine::streaming(first, 100, &end.see(self.now));
+        let (machine, rule) = established(first, &end.see(self.now));
         end.machine = Some(machine);
         self.execute(at, rule);
     }
@@ -257,9 +258,13 @@ impl Net {
                 | Action::Discard
                 | Action::CountClosed
                 | Action::CountAborted
+                | Action::ReportReply(_)
+                | Action::ReportEstablished
+                | Action::FreeSlot
+                | Action::Return(_)
                 | Action::ReportDisconnect
                 | Action::ReportClose(_) => {}
-                // An attempt's: see `attempt`.
+                // A setup's: see `attempt` and `incoming`.
                 _ => unreachable!("{action:?}"),
             }
         }
@@ -425,6 +430,7 @@ impl End {
             peer_started: self.read > 1,
             leaving: self.leaving,
             orphaned: false,
+            reply_end: 1,
         }
     }
 

@@ -2,14 +2,11 @@
 
 //! Random schedules of connections, and what holds for each.
 
+use crate::attempt::one;
 use crate::conn::{End, Net, SILENT};
+use crate::established::established;
 use crate::Entropy;
-use iwarp::conn::{Action, First, Input, Machine, Plan, Seen, StageName};
-
-/// One of these.
-fn one<T: Copy>(e: &mut Entropy, of: &[T]) -> T {
-    of[e.below(of.len() as u32) as usize]
-}
+use iwarp::conn::{Action, First, Input, Machine, Plan, Seen, SetUp, StageName};
 
 /// Two machines in which consumers, the network and the kernel do what they like for a while. Then
 /// both ends close, and both have to end within the times that connection.md gives.
@@ -149,20 +146,51 @@ fn told_in_order(end: &End) {
     }
 }
 
+/// What iwcm, the consumer and the listener are told of a connection, by the number of times.
+#[derive(Debug, Default)]
+struct Told {
+    replies: u32,
+    established: u32,
+    answers: u32,
+    slots: u32,
+    disconnects: u32,
+    closes: u32,
+    streams: u32,
+}
+
+impl Told {
+    fn add(&mut self, action: &Action) {
+        let count = match action {
+            Action::ReportReply(_) => &mut self.replies,
+            Action::ReportEstablished => &mut self.established,
+            Action::Return(_) | Action::SetUp(SetUp::Withdraw) => &mut self.answers,
+            Action::FreeSlot => &mut self.slots,
+            Action::ReportDisconnect => &mut self.disconnects,
+            Action::ReportClose(_) => &mut self.closes,
+            Action::GiveStream => &mut self.streams,
+            _ => return,
+        };
+        *count += 1;
+    }
+}
+
 /// Inputs in any order, at any times, whatever was asked: each goes by its rule, and there are at
-/// most one `CONNECT_REPLY`, one `DISCONNECT` and one `CLOSE`.
+/// most one `CONNECT_REPLY` or `ESTABLISHED`, one answer to a Request, one `DISCONNECT` and one
+/// `CLOSE`.
 pub fn inputs(e: &mut Entropy) {
     let firsts = [First::Ours, First::OurRtr(0), First::Rtr, SILENT];
     let mut seen = Seen::default();
     let revision = 1 + e.u8() % 2;
     let plan = Plan::new(revision, e.flag(), e.flag(), 100);
-    let mut machine = match e.below(4) {
-        0 => Machine::streaming(one(e, &firsts), 100, &seen).0,
+    let mut machine = match e.below(6) {
+        0 => established(one(e, &firsts), &seen).0,
         1 => Machine::await_turn(plan, &seen),
+        2 => Machine::await_octet(200, &seen),
+        3 => Machine::await_request(0, &seen),
         _ => Machine::connecting(plan, &seen),
     };
-    let established = machine.stage() == StageName::Streaming;
-    let (mut replies, mut disconnects, mut closes, mut connected) = (0, 0, 0, established);
+    let began = machine.stage();
+    let (mut told, mut reported) = (Told::default(), 0);
     while e.is_fresh() {
         match e.below(9) {
             8 => seen.orphaned = e.flag(),
@@ -185,17 +213,21 @@ pub fn inputs(e: &mut Entropy) {
             "{rule:?}"
         );
         assert!(rule.on.contains(&&*format!("{input:?}")), "{rule:?}");
-        for action in rule.actions {
-            replies += u32::from(matches!(action, Action::ReportReply(_)));
-            connected |= *action == Action::GiveStream;
-            disconnects += u32::from(*action == Action::ReportDisconnect);
-            closes += u32::from(matches!(action, Action::ReportClose(_)));
-        }
+        rule.actions.iter().for_each(|action| told.add(action));
+        reported += u32::from(rule.to == StageName::Requested && from != rule.to);
         let stage = machine.stage();
         let over = [StageName::Linger, StageName::Closed].contains(&stage);
-        assert_eq!(closes, u32::from(over && connected));
-        let told = over || stage != StageName::Retry && connected;
-        assert_eq!(replies, u32::from(told && !established));
-        assert!(disconnects <= 1);
+        let owned = told.streams + u32::from(began.is_owned());
+        assert_eq!(told.closes, u32::from(over) * owned, "{told:?}");
+        let replied = over || stage != StageName::Retry && owned > 0;
+        assert_eq!(told.replies, u32::from(replied && began.is_initiators()));
+        let ended = began.is_responders() && !stage.is_responders();
+        assert_eq!(told.slots, u32::from(ended), "{told:?}");
+        assert_eq!(told.answers, u32::from(ended) * reported, "{told:?}");
+        assert_eq!(
+            told.established,
+            told.streams - told.replies.min(told.streams)
+        );
+        assert!(told.disconnects <= 1 && reported <= 1);
     }
 }
