@@ -1177,3 +1177,163 @@ mod connecting {
         suites::connecting::answers_within_tls()
     }
 }
+
+#[kunit_tests(rsiw_iwarp_answering)]
+mod answering {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn a_request_is_reported_and_accepted() -> Outcome {
+        suites::answering::a_request_is_reported_and_accepted()
+    }
+
+    #[test]
+    fn a_peer_that_owes_an_rtr() -> Outcome {
+        suites::answering::a_peer_that_owes_an_rtr()
+    }
+
+    #[test]
+    fn a_peer_that_is_silent_behind_the_reply() -> Outcome {
+        suites::answering::a_peer_that_is_silent_behind_the_reply()
+    }
+
+    #[test]
+    fn mpa_where_tls_may_be() -> Outcome {
+        suites::answering::mpa_where_tls_may_be()
+    }
+
+    #[test]
+    fn a_first_octet_has_ten_seconds() -> Outcome {
+        suites::answering::a_first_octet_has_ten_seconds()
+    }
+
+    #[test]
+    fn mpa_has_the_rest_of_the_ten_seconds() -> Outcome {
+        suites::answering::mpa_has_the_rest_of_the_ten_seconds()
+    }
+
+    #[test]
+    fn a_request_has_ten_seconds() -> Outcome {
+        suites::answering::a_request_has_ten_seconds()
+    }
+
+    #[test]
+    fn a_peer_without_a_request() -> Outcome {
+        suites::answering::a_peer_without_a_request()
+    }
+
+    #[test]
+    fn a_silent_peer_gives_way() -> Outcome {
+        suites::answering::a_silent_peer_gives_way()
+    }
+
+    #[test]
+    fn a_listener_that_goes() -> Outcome {
+        suites::answering::a_listener_that_goes()
+    }
+
+    #[test]
+    fn tls_before_the_peers_request() -> Outcome {
+        suites::answering::tls_before_the_peers_request()
+    }
+
+    #[test]
+    fn a_handshake_waits_for_its_turn() -> Outcome {
+        suites::answering::a_handshake_waits_for_its_turn()
+    }
+
+    #[test]
+    fn a_handshake_has_twenty_seconds_with_its_turn() -> Outcome {
+        suites::answering::a_handshake_has_twenty_seconds_with_its_turn()
+    }
+
+    #[test]
+    fn a_handshake_without_room_is_asked_for_again() -> Outcome {
+        suites::answering::a_handshake_without_room_is_asked_for_again()
+    }
+
+    #[test]
+    fn a_handshake_that_fails() -> Outcome {
+        suites::answering::a_handshake_that_fails()
+    }
+
+    #[test]
+    fn a_turn_that_cannot_be_waited_for() -> Outcome {
+        suites::answering::a_turn_that_cannot_be_waited_for()
+    }
+
+    #[test]
+    fn a_request_behind_tls_has_its_time() -> Outcome {
+        suites::answering::a_request_behind_tls_has_its_time()
+    }
+
+    #[test]
+    fn a_request_waits_for_others() -> Outcome {
+        suites::answering::a_request_waits_for_others()
+    }
+
+    #[test]
+    fn a_request_waits_half_a_minute() -> Outcome {
+        suites::answering::a_request_waits_half_a_minute()
+    }
+
+    #[test]
+    fn a_peer_that_leaves_the_queue() -> Outcome {
+        suites::answering::a_peer_that_leaves_the_queue()
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_reported() -> Outcome {
+        suites::answering::a_request_that_cannot_be_reported()
+    }
+
+    #[test]
+    fn a_peer_that_may_not_connect() -> Outcome {
+        suites::answering::a_peer_that_may_not_connect()
+    }
+
+    #[test]
+    fn a_refusal_that_cannot_be_sent() -> Outcome {
+        suites::answering::a_refusal_that_cannot_be_sent()
+    }
+
+    #[test]
+    fn an_answer_has_seventy_five_seconds() -> Outcome {
+        suites::answering::an_answer_has_seventy_five_seconds()
+    }
+
+    #[test]
+    fn a_peer_that_goes_before_the_answer() -> Outcome {
+        suites::answering::a_peer_that_goes_before_the_answer()
+    }
+
+    #[test]
+    fn a_rejection_lingers() -> Outcome {
+        suites::answering::a_rejection_lingers()
+    }
+
+    #[test]
+    fn a_rejection_that_does_not_linger() -> Outcome {
+        suites::answering::a_rejection_that_does_not_linger()
+    }
+
+    #[test]
+    fn a_queue_pair_that_cannot_accept() -> Outcome {
+        suites::answering::a_queue_pair_that_cannot_accept()
+    }
+
+    #[test]
+    fn a_reply_that_cannot_be_sent() -> Outcome {
+        suites::answering::a_reply_that_cannot_be_sent()
+    }
+
+    #[test]
+    fn a_removed_device_ends_each_setup() -> Outcome {
+        suites::answering::a_removed_device_ends_each_setup()
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late() -> Outcome {
+        suites::answering::an_answer_that_comes_too_late()
+    }
+}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How connections end: two machines against each other in virtual time, and one that gets inputs
-//! in any order.
+//! How connections begin and end: attempts, connections of a listener, and two machines against each
+//! other in virtual time; and a machine that gets inputs in any order.
 
 #![no_main]
 
-use iwarp_sim::{schedule, Entropy};
+use iwarp_sim::{attempt, incoming, schedule, Entropy};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -13,8 +13,10 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let e = &mut Entropy::new(rest);
-    match mode & 1 {
+    match mode & 3 {
         0 => schedule::run(e),
-        _ => schedule::inputs(e),
+        1 => schedule::inputs(e),
+        2 => incoming::random(e),
+        _ => attempt::random(e),
     }
 });

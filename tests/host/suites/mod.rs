@@ -65,6 +65,7 @@ impl core::fmt::Debug for Failed {
 /// Result of a case.
 pub(crate) type Outcome = Result<(), Failed>;
 
+pub(crate) mod answering;
 mod case;
 pub(crate) mod connecting;
 pub(crate) mod ending;

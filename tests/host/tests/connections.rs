@@ -3,11 +3,11 @@
 //! Connections in virtual time: how long peers that are silent, slow or gone may keep one, and what
 //! holds for any schedule.
 
-use iwarp::conn::{Action, First, Input, Lost, Plan, Report, StageName, Status};
+use iwarp::conn::{Action, First, Input, Lost, Plan, Report, SetUp, StageName, Status};
 use iwarp_sim::attempt::{self, Fate};
 use iwarp_sim::conn::{Net, SILENT};
 use iwarp_sim::schedule::Event;
-use iwarp_sim::{schedule, Entropy};
+use iwarp_sim::{incoming, schedule, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -349,6 +349,64 @@ fn silence() {
     assert!((19_980..=20_000).contains(&outcome.ms));
 }
 
+/// A connection that a listener takes without TLS, and whose Request comes so.
+fn asked(request: Input) -> incoming::Fate {
+    incoming::Fate {
+        request: Some((1, request)),
+        turn: Some((0, Input::Turn)),
+        ..incoming::Fate::default()
+    }
+}
+
+/// A peer that sends nothing, or only the first octet: 10 s.
+#[test]
+fn a_silent_peer_has_ten_seconds() {
+    for octet in [None, Some(None), Some(Some((5_000, Input::MpaBegins)))] {
+        let outcome = incoming::run(
+            &incoming::Fate {
+                octet,
+                ..incoming::Fate::default()
+            },
+            None,
+            0,
+        );
+        incoming::check(&outcome);
+        assert_eq!((outcome.ms, outcome.end), (10_000, StageName::Closed));
+    }
+}
+
+/// Peers that leave in every stage: their connections end at once, but for that of which the
+/// consumer knows.
+#[test]
+fn peers_that_go_at_once() {
+    let outcome = incoming::run(&asked(Input::HungUp), None, 0);
+    assert_eq!((outcome.ms, outcome.end), (1, StageName::Closed));
+    let mut fate = asked(Input::RequestCame);
+    fate.gone = Some(2);
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    let reset = outcome.log.iter().find(|one| one.1 == Action::Reset);
+    assert_eq!(reset.map(|reset| reset.0), Some(3));
+    assert_eq!(outcome.ms, 75_001);
+    fate.turn = None;
+    let outcome = incoming::run(&fate, None, 0);
+    assert_eq!((outcome.ms, outcome.reported), (3, false));
+}
+
+/// A consumer that never answers: the Request is withdrawn.
+#[test]
+fn unanswered() {
+    let outcome = incoming::run(&asked(Input::RequestCame), None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (75_001, StageName::Closed));
+    let withdrawn = |action: &Action| *action == Action::SetUp(SetUp::Withdraw);
+    assert_eq!(outcome.count(withdrawn), 1);
+    let mut fate = asked(Input::RequestCame);
+    fate.turn = None;
+    let outcome = incoming::run(&fate, None, 0);
+    assert_eq!((outcome.ms, outcome.end), (30_001, StageName::Linger));
+}
+
 /// All that may happen at two ends that have data under way, three events long, at once, while
 /// packets travel, and after more than any of the short waits.
 #[test]
@@ -407,6 +465,13 @@ proptest! {
     #[test]
     fn any_attempt(data in vec(any::<u8>(), 0..200)) {
         attempt::random(&mut Entropy::new(&data));
+    }
+
+    /// Whatever peers, consumers and the device do, a listener's connection is answered in time,
+    /// once.
+    #[test]
+    fn any_incoming(data in vec(any::<u8>(), 0..200)) {
+        incoming::random(&mut Entropy::new(&data));
     }
 
     /// The same for inputs in any order, which no driver gives.

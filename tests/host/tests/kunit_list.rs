@@ -2,7 +2,7 @@
 
 //! The kernel runs every case that the host runs.
 
-const SUITES: [(&str, &str); 9] = [
+const SUITES: [(&str, &str); 10] = [
     ("golden", include_str!("../suites/golden.rs")),
     ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
     ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
@@ -11,6 +11,7 @@ const SUITES: [(&str, &str); 9] = [
     ("setup_frame", include_str!("../suites/setup_frame.rs")),
     ("setup", include_str!("../suites/setup.rs")),
     ("connecting", include_str!("../suites/connecting.rs")),
+    ("answering", include_str!("../suites/answering.rs")),
     ("ending", include_str!("../suites/ending.rs")),
 ];
 

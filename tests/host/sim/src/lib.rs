@@ -9,6 +9,7 @@
 //! * [`mutant`]: the same, with a wire or peers that damage data.
 //! * [`setup`]: connection setup of two engines.
 //! * [`attempt`]: attempts to connect in virtual time.
+//! * [`incoming`]: connections that a listener has accepted, in virtual time.
 //! * [`established`]: machines behind a setup.
 //! * [`conn`]: established connections in virtual time, over a network that loses and breaks;
 //!   [`schedule`]: random ones.
@@ -24,6 +25,7 @@ pub mod attempt;
 pub mod conn;
 pub mod established;
 pub mod guard;
+pub mod incoming;
 pub mod mpa;
 pub mod mutant;
 pub mod pair;
