@@ -5,7 +5,7 @@
                                     counted from PORT
 
 A consumer (tests/vm/prog/ending.c) or a fault makes the device end a connection. The peer, which is
-this program, receives or sends nothing any more, or little. Prints "ok NAME" or "not ok NAME" for
+this program, receives or sends nothing any more. Prints "ok NAME" or "not ok NAME" for
 each case.
 """
 
@@ -159,27 +159,11 @@ def draining(peer):
     return peer.ends_after(peer.consumer.do("disconnect"), 30)
 
 
-def draining_for_us(peer):
-    """The same where the peer closes first. (iw_cm tells the consumer at the end.)"""
-    began = time.monotonic()
-    peer.sock.shutdown(socket.SHUT_WR)
-    return peer.ends_after(began, 30)
-
-
 def no_fin(peer):
     """The consumer disconnects and the peer sends no FIN: 10 s."""
     began = peer.consumer.do("disconnect")
     check(peer.receive(1) == b"", "not a FIN")
     return peer.ends_after(began, 10)
-
-
-def late_data(peer):
-    """The peer has sent something within these 10 s: it gets 10 s more."""
-    began = peer.consumer.do("disconnect")
-    check(peer.receive(1) == b"", "not a FIN")
-    time.sleep(5)
-    peer.send(fpdu.tagged(WRITE, 0, 0))
-    return peer.reset_after(began, 20)
 
 
 def deaf_behind_a_fault(peer):
@@ -250,57 +234,6 @@ def process_killed(peer):
     peer.consumer.process.kill()
     peer.consumer.process.wait(10 * SLOW)
     return peer.reset_after(began, 5)
-
-
-def nobody_left_and_no_fin(peer):
-    """The peer acknowledges all data and the FIN, but sends no FIN: 5 s more."""
-    began = peer.consumer.do("destroy")
-    check(peer.receive(1) == b"", "not a FIN")
-    return peer.reset_after(began, 10)
-
-
-def received(sock):
-    """How many octets TCP has acknowledged (tcpi_bytes_received)."""
-    return tcp_info(sock, "Q", 128)
-
-
-# Pauses of a peer that takes a little again and again. The device looks after 5 s each time. To take a little
-# lasts 0.3 to 0.7 s, and longer on a busy machine.
-TAKES = 1.5
-
-
-def take_some(peer, since):
-    """Reads as little as it takes for TCP to acknowledge something more."""
-    before = received(peer.sock)
-    try:
-        while received(peer.sock) == before:
-            check(peer.sock.recv(200), f"all is taken after {time.monotonic() - since:.1f} s")
-            time.sleep(0.02)
-    except ConnectionResetError as e:
-        raise Failed(f"reset after {time.monotonic() - since:.1f} s") from e
-
-
-def taken_slowly(peer):
-    """The device does not reset while the peer acknowledges a little again and again."""
-    began = peer.consumer.do("destroy")
-    while time.monotonic() < began + 12:
-        take_some(peer, began)
-        time.sleep(TAKES)
-    # Something was acknowledged after the device's last look.
-    after = peer.reset_at(10 + LATE)
-    return f"reset after {after - began:.1f} s"
-
-
-def taken_too_slowly(peer):
-    """After 65 s the device resets even a peer that acknowledges a little again and again."""
-    began = peer.consumer.do("destroy")
-    # The last look but one is after 60 s, or a second later.
-    while time.monotonic() < began + 62:
-        take_some(peer, began)
-        time.sleep(TAKES)
-    after = peer.reset_at(began + 65 + LATE - time.monotonic()) - began
-    check(after >= 65 - EARLY, f"reset after {after:.1f} s, not 65")
-    return f"reset after {after:.1f} s"
 
 
 # --- the peer's host vanishes -------------------------------------------------------------------------
@@ -416,33 +349,6 @@ def begins_after_late_reply(peer):
     return f"begins {after:.2f} s after the Reply"
 
 
-def begins_and_ends(peer):
-    """A consumer that disconnects at once is drained when it may begin: what it has posted is sent."""
-    peer.consumer.do("disconnect")
-    after = peer.first_after()
-    check(after >= RESPONDER_WAIT - EARLY, f"begins {after:.2f} s after the Reply")
-    check(after <= RESPONDER_WAIT + LATE, f"begins only {after:.2f} s after the Reply")
-    octets = 1 + len(peer.receive(65536))
-    peer.sock.settimeout(10 * SLOW)
-    while chunk := peer.sock.recv(1 << 16):
-        octets += len(chunk)
-    peer.sock.shutdown(socket.SHUT_WR)
-    peer.consumer.has("event disconnected")
-    return f"begins {after:.2f} s after the Reply, and ends after {octets} octets"
-
-
-def never_begins(peer):
-    """With responder_wait_ms=0 the consumer never begins, as the RFC demands."""
-    peer.sock.settimeout(3 * RESPONDER_WAIT)
-    try:
-        raise Failed(f"begins: {peer.sock.recv(20)!r}")
-    except socket.timeout:
-        pass
-    peer.send(fpdu.tagged(WRITE, 0, 0))
-    check(peer.next()[1] == fpdu.RDMAP | WRITE, "not what the consumer sends")
-    return "silent until spoken to"
-
-
 def last_completion_lost(peer):
     """The last completion of an orderly close finds its queue full: a Terminate, not only a FIN."""
     peer.consumer.do("drain")
@@ -458,18 +364,16 @@ def last_completion_lost(peer):
 GROUPS = {
     "stubborn": {
         terminate_not_sent: (Peer, FLOOD), deaf_behind_a_fault: (Peer, FLOOD),
-        receive_waited_for: (Peer, 0), draining: (Peer, FLOOD), draining_for_us: (Peer, FLOOD),
-        no_fin: (Peer, 0), late_data: (Peer, 0), nobody_left: (Peer, FLOOD),
-        process_killed: (Peer, FLOOD), nobody_left_and_no_fin: (Peer, 0), taken_slowly: (Peer, FLOOD),
-        taken_too_slowly: (Peer, FLOOD)},
+        receive_waited_for: (Peer, 0), draining: (Peer, FLOOD), no_fin: (Peer, 0),
+        nobody_left: (Peer, FLOOD), process_killed: (Peer, FLOOD)},
     # keepalive_idle_s, keepalive_interval_s, user_timeout_ms, responder_wait_ms, recv_wait_ms
     "vanishing": {
         idle_peer_vanishes: (Peer, 0), idle_peer_stays: (Peer, 0), busy_peer_vanishes: (DeafPeer, 1),
         begins_after_reply: (SilentPeer, 1), begins_after_late_reply: (LatePeer, 1),
-        begins_and_ends: (SilentPeer, 1), reset_while_waiting: (Peer, 0)},
+        reset_while_waiting: (Peer, 0)},
     # user_timeout_ms=0 responder_wait_ms=0
     "by_count": {
-        without_user_timeout: (Peer, 0), never_begins: (SilentPeer, 1),
+        without_user_timeout: (Peer, 0),
         # Two Writes, and room for the completion of one.
         last_completion_lost: (SilentPeer, "2 1")},
 }

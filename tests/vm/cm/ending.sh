@@ -15,8 +15,7 @@ mapfile -t cases < <(python3 /tests/cm/ending.py --list)
 plan $((${#cases[@]} + 11))
 
 run "load the driver" load_driver || exit 1
-# A send buffer that a few messages fill, so that there is no room for a Terminate. It has enough for a peer that takes
-# a little for a minute.
+# A send buffer that a few messages fill, so that there is no room for a Terminate.
 sysctl -q net.ipv4.tcp_wmem="4096 262144 262144"
 told_by "stubborn peers" python3 /tests/cm/ending.py "$ADDR" 7200 stubborn
 run "nothing of stubborn peers is left" wait_for 20 nothing_left

@@ -72,12 +72,6 @@ class Initiator:
         sock.sendall(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
         self.consumer_ends(10)
 
-    def case_not_listening(self):
-        self.listener.close()
-        self.began = time.monotonic()
-        self.consumer = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
-        check(self.consumer_ends(10) < 8 * SLOW, "a refusal takes too long")
-
     def refusals(self):
         """How many connections of this host were refused."""
         with open("/proc/net/snmp", encoding="ascii") as table:
@@ -108,32 +102,6 @@ class Initiator:
         check(tries == 4, f"tried {tries} times")
         check(0.13 <= after < 10 * SLOW, f"told after {after:.2f} s")
 
-    def case_listens_late(self):
-        """The peer begins to listen after the first SYN. (A slow machine may need several tries.)"""
-        family, to = self.listener.family, self.listener.getsockname()[:2]
-        for _ in range(5):
-            self.listener.close()
-            self.listener = socket.socket(family)
-            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.listener.bind(to)
-            before = self.refusals()
-            self.told()
-            while self.refusals() == before and time.monotonic() < self.began + 5:
-                pass
-            self.listener.listen(1)
-            self.listener.settimeout(1)
-            try:
-                sock = self.listener.accept()[0]
-            except socket.timeout:
-                self.consumer.wait(10 * SLOW)
-                continue
-            receive_frame(sock, REQUEST)
-            sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
-            said = self.consumer.stdout.read()
-            check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
-            return
-        raise Failed("never tried again")
-
     def rejected(self, reply):
         """The consumer gets the private data of the rejection, and the peer is not asked again."""
         self.told()
@@ -156,12 +124,6 @@ class Initiator:
     def case_rejected(self):
         self.rejected(frame(REPLY, C | S | R, 2, enhanced(0, 0) + b"go away"))
 
-    def case_rejected_in_old_format(self):
-        self.rejected(frame(REPLY, C | R, 1, b"go away"))
-
-    def case_rejected_without_enhanced_data(self):
-        self.rejected(frame(REPLY, C | R, 2, b"go away"))
-
     def without_large(self, first):
         """The peer ends the first attempt: the second one is like it, without the offer of large FPDUs."""
         sock = self.accept()
@@ -181,21 +143,6 @@ class Initiator:
         sock.close()
         self.consumer_ends(20, fails=False)
 
-    def case_without_large_after_rejection(self):
-        """A peer that rejects, gives no reason, and does not know the offer. The second rejection stands."""
-        rejection = frame(REPLY, C | S | R, 2, enhanced(0, 0))
-        self.without_large(lambda sock: sock.sendall(rejection)).sendall(rejection)
-        self.consumer_ends(10)
-        self.not_asked_again()
-
-    def case_rejection_by_one_who_knows(self):
-        """A peer that rejects, gives no reason, and knows the offer."""
-        sock = self.accept()
-        receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S | R | KNOWS, 2, enhanced(0, 0)))
-        self.consumer_ends(10)
-        self.not_asked_again()
-
     def fall_back(self, first):
         first(self.without_large(first))
         sock = self.accept()
@@ -205,34 +152,11 @@ class Initiator:
         sock.sendall(frame(REPLY, C | R, 1, b"no"))
         self.consumer_ends(10)
 
-    def case_fall_back_after_fin(self):
-        self.fall_back(lambda sock: sock.close())
-
     def case_fall_back_after_reset(self):
         def reset(sock):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.close()
         self.fall_back(reset)
-
-    def case_fall_back_after_old_reply(self):
-        """A Reply of revision 1 says what the peer does not know: one more attempt is enough."""
-        sock = self.accept()
-        receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C, 1))
-        sock = self.accept()
-        got = receive_frame(sock, REQUEST)[:2]
-        check(got == (C, 1), f"the second attempt has revision {got[1]}, flags {got[0]:#x}")
-        sock.sendall(frame(REPLY, C | R, 1, b"no"))
-        self.consumer_ends(10)
-
-    def case_fall_back_fails(self):
-        """The peer closes all attempts: the consumer gets one error."""
-        for revision in (2, 2, 1):
-            sock = self.accept()
-            got = receive_frame(sock, REQUEST)[1]
-            check(got == revision, f"revision {got}, not {revision}")
-            sock.close()
-        self.consumer_ends(10)
 
     def case_bad_replies(self):
         sock = self.accept()
@@ -248,13 +172,6 @@ class Initiator:
         print("held", flush=True)
         closed(sock, 60)
         self.consumer_ends(60)
-
-    def case_silence(self):
-        """The peer does not answer: the consumer gets an error after a while."""
-        sock = self.accept()
-        receive_frame(sock, REQUEST)
-        closed(sock, 45)
-        self.consumer_ends(10)
 
     def agree(self, sock, ird, ord_):
         """A Reply that accepts, with the connection model of the Request."""

@@ -9,14 +9,11 @@
 
 . /tests/lib.sh
 
-cases=(request not_listening fall_back_after_fin fall_back_after_reset
-	fall_back_after_old_reply fall_back_fails without_large_after_fin
-	without_large_after_rejection rejection_by_one_who_knows bad_replies too_deep
-	no_rtr_in_common rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
+cases=(request fall_back_after_reset without_large_after_fin bad_replies too_deep no_rtr_in_common
+	rtr_first client_server_reply leaves_after_reply orderly_end end_after_fin)
 # Cases with a consumer that prints its events (prog/naming.c).
-told=(tried_again listens_late rejected rejected_in_old_format rejected_without_enhanced_data
-	reads_excluded reads_excluded_but_rtr)
-plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 25))
+told=(tried_again rejected reads_excluded reads_excluded_but_rtr)
+plan $((${#cases[@]} * 2 + ${#told[@]} * 2 + 23))
 
 # The driver repeats the RTR for a peer that says nothing for this time. The time is long, as a peer may be slow
 # here, where five of them begin at once.
@@ -28,9 +25,7 @@ run "have Terminates for bad terms shown" show_optional tx_terminates_terms
 initiator() {
 	python3 /tests/cm/wire.py initiator "$1" "$2" "$3" rping -c -C 1 -a "$2" -p PORT
 }
-# Each of these takes half a minute. They run beside the others.
-peer_bg silence initiator silence "$ADDR" 7198
-peer_bg silence6 initiator silence "$ADDR6" 7199
+# These wait for the time of the RTR. They run beside the others.
 peer_bg repeated_rtr initiator repeated_rtr "$ADDR" 7196
 peer_bg unrepeated_rtr initiator unrepeated_rtr "$ADDR" 7197
 all=$(IFS=,; echo "${cases[*]}")
@@ -48,8 +43,6 @@ terms_counted() { [ "$(optional tx_terminates_terms)" = 6 ]; }
 run "Terminates for bad terms are counted" terms_counted
 run "repeated_rtr" peer_end repeated_rtr 40
 run "unrepeated_rtr" peer_end unrepeated_rtr 40
-run "silence, $ADDR" peer_end silence 60
-run "silence, $ADDR6" peer_end silence6 60
 port=$((port + 1))
 LIMIT=60 run "marked" python3 /tests/cm/wire.py initiator marked \
 	"$ADDR" "$port" rping -c -S 20000 -C 1 -a "$ADDR" -p "$port"

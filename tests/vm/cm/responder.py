@@ -256,12 +256,6 @@ class Responder:
         print(f"{kept} are kept")
         check(0 < kept <= 256, "too many, or none")
 
-    def case_no_rtr_comes(self):
-        """The peer has agreed to send an RTR and sends none: the device closes."""
-        sock = self.ask(frame(REQUEST, C | S, 2, enhanced(A | B | 4, WRITE | 4)))
-        receive_frame(sock, REPLY)
-        closed(sock, 25)
-
     def case_crc_off(self):
         """CRCs are used if either end asks for them, and the device does by default."""
         sock = self.ask(frame(REQUEST, 0, 1))
@@ -305,16 +299,6 @@ class Responder:
                 closed(self.ask(request))
             except Failed as e:
                 raise Failed(f"{name}: {e}") from e
-
-    def case_silence(self):
-        """The device closes the connection of a peer that sends nothing, or half a Request."""
-        socks = [self.connect() for _ in range(4)]
-        for sock in socks[2:]:
-            sock.sendall(REQUEST)
-        began = time.monotonic()
-        for sock in socks:
-            closed(sock, 20)
-        check(time.monotonic() - began > 3, "too soon")
 
     def case_gone_at_once(self):
         """Peers leave in every stage, by FIN and by reset; then a good one connects."""

@@ -12,10 +12,7 @@
 cases=(revision_1 revision_2 peer_to_peer depths_not_negotiated crc_off markers
 	byte_by_byte longest_private_data bad_frames early_fpdu gone_at_once
 	rtr_forms terminated_in_message many_half_open silent_peers)
-# These wait long for the end of a connection. They run beside each other, and not beside those that fill the listener's
-# slots, for which silent peers are given up.
-waits=(silence no_rtr_comes)
-plan $((${#cases[@]} * 2 + ${#waits[@]} * 2 + 14))
+plan $((${#cases[@]} * 2 + 14))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
@@ -24,14 +21,6 @@ server_up 7180
 server_up 7181
 # responder CASE ADDRESS PORT
 responder() { python3 /tests/cm/wire.py responder "$@"; }
-for case in "${waits[@]}"; do
-	peer_bg "$case" responder "$case" "$ADDR" 7180
-	peer_bg "${case}6" responder "$case" "$ADDR6" 7181
-done
-for case in "${waits[@]}"; do
-	run "IPv4: $case" peer_end "$case"
-	run "IPv6: $case" peer_end "${case}6"
-done
 # A consumer that listens, but never answers a request: it is stopped.
 peer_bg sleeper rping -s -P -a 0.0.0.0 -p 7184
 server_up 7184
