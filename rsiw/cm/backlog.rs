@@ -79,9 +79,10 @@ impl Backlog {
 
     /// The connection whose Request is to be reported next, if there is room for it.
     pub(super) fn next(&self) -> Option<u64> {
-        match self.reported < self.most {
-            true => self.first().map(|(_, one)| one.serial),
-            false => None,
+        if self.reported < self.most {
+            self.first().map(|(_, one)| one.serial)
+        } else {
+            None
         }
     }
 

@@ -11,7 +11,7 @@ pub(super) mod time;
 mod trace;
 
 use self::receive::RxOwner;
-use super::{order::Turn, registry::InOrder, registry::Registry, stage::Stage, Close, User};
+use super::{order::OrderEntry, registry::InOrder, registry::Registry, stage::Stage, Close, User};
 use crate::{device::Device, limit::Share, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
@@ -126,7 +126,7 @@ pub(crate) struct Conn<U: User> {
     order: InOrder<U>,
     /// Place of the connection in `order`.
     #[pin]
-    pub(super) turn: SpinLockIrq<Turn<U>>,
+    pub(super) turn: SpinLockIrq<OrderEntry<U>>,
     /// The connection belongs to a process.
     of_process: AtomicBool,
     /// The current stage. The actor only tries to lock it: see [`Conn::act`].
@@ -206,7 +206,7 @@ impl<U: User> Conn<U> {
         first: impl FnOnce(&Arc<Conn<U>>) -> Result<Stage<U>>,
     ) -> Result<Arc<Conn<U>>> {
         let consumer = order.consumer();
-        let turn = Turn::new()?;
+        let turn = OrderEntry::new()?;
         let conn = Arc::pin_init(
             try_pin_init!(Self {
                 registry: registry.clone(),
@@ -374,7 +374,7 @@ impl<U: User> Conn<U> {
     }
 
     /// The strongest [`Close`] that was asked for, if any.
-    pub(super) fn how(&self) -> Option<Close> {
+    pub(super) fn requested_close(&self) -> Option<Close> {
         match self.how.load(Ordering::Relaxed) {
             0 => None,
             1 => Some(Close::Graceful),
@@ -405,9 +405,10 @@ impl<U: User> Conn<U> {
     /// The consumer that the connection belongs to. A connection that has no consumer yet counts as
     /// the kernel's.
     pub(super) fn consumer(&self) -> Consumer {
-        match self.of_process.load(Ordering::Relaxed) {
-            true => Consumer::Process,
-            false => Consumer::Kernel,
+        if self.of_process.load(Ordering::Relaxed) {
+            Consumer::Process
+        } else {
+            Consumer::Kernel
         }
     }
 
@@ -419,7 +420,7 @@ impl<U: User> Conn<U> {
 
     /// Takes the connection out of its order: later steps need none. Context: any.
     pub(super) fn needs_no_order(&self) {
-        let turn = replace(&mut *self.turn.lock(), Turn::Over);
+        let turn = replace(&mut *self.turn.lock(), OrderEntry::Over);
         // Drop it unlocked, as that may free memory.
         drop(turn);
     }

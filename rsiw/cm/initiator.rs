@@ -77,10 +77,7 @@ pub(crate) fn connect<U: User>(
     let settings = &registry.dev.settings;
     let secure = settings.tls().initiates();
     // All that know TLS know revision 2.
-    let revision = match secure {
-        true => 2,
-        false => settings.mpa_revision(),
-    };
+    let revision = if secure { 2 } else { settings.mpa_revision() };
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
@@ -150,9 +147,12 @@ fn begin<U: User>(
         local: attempt.local,
     };
     let opened = open::initiator(dev, &origin, attempt.remote, before);
-    let with_file = |(socket, remote): (TcpSocket, SocketAddr)| match attempt.plan.secure {
-        true => Ok((socket.with_file(Role::Client(attempt.server))?, remote)),
-        false => Ok((socket, remote)),
+    let with_file = |(socket, remote): (TcpSocket, SocketAddr)| {
+        if attempt.plan.secure {
+            Ok((socket.with_file(Role::Client(attempt.server))?, remote))
+        } else {
+            Ok((socket, remote))
+        }
     };
     let (socket, remote) = match opened.and_then(with_file) {
         Ok(opened) => opened,

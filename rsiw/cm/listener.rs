@@ -210,15 +210,14 @@ impl<U: User> Listener<U> {
                 return;
             };
             let clear = self.registry.dev.settings.tls() == TlsPolicy::Off;
-            let socket = match clear {
-                true => socket,
-                false => {
-                    let peer = socket.peer_addr();
-                    match peer.and_then(|peer| socket.with_file(Role::Server(peer))) {
-                        Ok(socket) => socket,
-                        // As below; or the peer has gone already.
-                        Err(_) => continue,
-                    }
+            let socket = if clear {
+                socket
+            } else {
+                let peer = socket.peer_addr();
+                match peer.and_then(|peer| socket.with_file(Role::Server(peer))) {
+                    Ok(socket) => socket,
+                    // As below; or the peer has gone already.
+                    Err(_) => continue,
                 }
             };
             let begin = |conn: &Arc<Conn<U>>| Incoming::begin(conn, slot, !clear);

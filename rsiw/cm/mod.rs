@@ -93,9 +93,10 @@ impl StreamParams {
             large_fpdu: agreed.large_fpdu,
             initiator,
             rtr: agreed.rtr.filter(|_| initiator),
-            peer_rtr: match initiator {
-                true => RtrSet::EMPTY,
-                false => agreed.rtr_any,
+            peer_rtr: if initiator {
+                RtrSet::EMPTY
+            } else {
+                agreed.rtr_any
             },
         }
     }

@@ -46,9 +46,10 @@ impl Interface {
     /// Restricts a socket at `local` to the VRF of the interface, whose addresses are no others'.
     /// `lo`, which has the loopback addresses, is in none.
     fn join_vrf(&self, socket: &TcpSocket, local: &SocketAddr) -> Result {
-        match local.ip().is_loopback() {
-            true => Ok(()),
-            false => socket.bind_to_l3_master(self.ifindex),
+        if local.ip().is_loopback() {
+            Ok(())
+        } else {
+            socket.bind_to_l3_master(self.ifindex)
         }
     }
 
@@ -90,9 +91,10 @@ impl PortMapper {
         if !ndev.namespace().is_some_and(|net| net.is_init()) {
             return Self::Elsewhere;
         }
-        match settings.port_mapper() {
-            true => Self::Chooses,
-            false => Self::Told,
+        if settings.port_mapper() {
+            Self::Chooses
+        } else {
+            Self::Told
         }
     }
 

@@ -51,7 +51,7 @@ struct Waiting<U: User> {
 type Room<U> = RBTreeNodeReservation<u64, Arc<Conn<U>>>;
 
 /// A connection's place in its order. Its lock, [`Conn::turn`], is taken inside the order's lock.
-pub(super) enum Turn<U: User> {
+pub(super) enum OrderEntry<U: User> {
     /// The connection is not in the order.
     Free(Room<U>),
     /// The connection is in the order and is to make a step.
@@ -60,10 +60,10 @@ pub(super) enum Turn<U: User> {
     Over,
 }
 
-impl<U: User> Turn<U> {
-    /// The turn of a new connection. Context: sleeping. Errors: `ENOMEM`.
+impl<U: User> OrderEntry<U> {
+    /// The entry of a new connection. Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
-        Ok(Turn::Free(RBTreeNodeReservation::new(GFP_KERNEL)?))
+        Ok(OrderEntry::Free(RBTreeNodeReservation::new(GFP_KERNEL)?))
     }
 }
 
@@ -119,16 +119,16 @@ impl<U: User> Order<U> {
         {
             let mut waiting = self.waiting.lock();
             let mut turn = conn.turn.lock();
-            match core::mem::replace(&mut *turn, Turn::Waits) {
-                Turn::Free(room) => {
+            match core::mem::replace(&mut *turn, OrderEntry::Waits) {
+                OrderEntry::Free(room) => {
                     let number = waiting.next;
                     waiting.next += 1;
                     waiting.conns.insert(room.into_node(number, conn.clone()));
                 }
                 // The step that is to come sees the new event, too.
-                Turn::Waits => return true,
-                Turn::Over => {
-                    *turn = Turn::Over;
+                OrderEntry::Waits => return true,
+                OrderEntry::Over => {
+                    *turn = OrderEntry::Over;
                     return false;
                 }
             };
@@ -147,8 +147,8 @@ impl<U: User> Order<U> {
         // another.
         let room = node.into_reservation();
         let mut turn = conn.turn.lock();
-        if matches!(*turn, Turn::Waits) {
-            *turn = Turn::Free(room);
+        if matches!(*turn, OrderEntry::Waits) {
+            *turn = OrderEntry::Free(room);
         }
         drop(turn);
         drop(waiting);

@@ -186,15 +186,14 @@ impl<U: User> Place<U> {
 impl<U: User> Drop for Place<U> {
     fn drop(&mut self) {
         let mut state = self.pace().0.lock();
-        let node = match self.taken {
-            true => {
-                let mut places = state.taken.iter_mut();
-                if let Some(place) = places.find(|place| **place == Some(self.source)) {
-                    *place = None;
-                }
-                None
+        let node = if self.taken {
+            let mut places = state.taken.iter_mut();
+            if let Some(place) = places.find(|place| **place == Some(self.source)) {
+                *place = None;
             }
-            false => state.waiting.remove_node(&self.key),
+            None
+        } else {
+            state.waiting.remove_node(&self.key)
         };
         let next = state.next();
         drop(state);

@@ -276,9 +276,10 @@ impl<U: User> Incoming<U> {
     fn queue(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
         let remote = self.request.as_ref()?.remote;
         self.slot.wait_for_report(conn, &remote);
-        Some(match self.slot.take_turn() {
-            true => Input::Turn,
-            false => Input::NoTurn,
+        Some(if self.slot.take_turn() {
+            Input::Turn
+        } else {
+            Input::NoTurn
         })
     }
 
@@ -328,9 +329,10 @@ impl<U: User> Incoming<U> {
         // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, for which the
         // Reply would have to say 1, unless the peer can send nothing else.
         let only_read = !asked.rtr.is_empty() && asked.rtr.without(Rtr::Read).is_empty();
-        let rtr = match ird == 0 && !only_read {
-            true => RtrSet::ALL.without(Rtr::Read),
-            false => RtrSet::EMPTY,
+        let rtr = if ird == 0 && !only_read {
+            RtrSet::ALL.without(Rtr::Read)
+        } else {
+            RtrSet::EMPTY
         };
         let answer = offer(
             conn.settings(),
@@ -360,9 +362,10 @@ impl<U: User> Incoming<U> {
             ord: event_depth(agreed.ird),
         };
         self.accepted = Some((cm, info));
-        Ok(match asked.peer_to_peer {
-            true => Input::ReplySentForRtr,
-            false => Input::ReplySent,
+        Ok(if asked.peer_to_peer {
+            Input::ReplySentForRtr
+        } else {
+            Input::ReplySent
         })
     }
 
@@ -434,9 +437,10 @@ pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result
         ..Call::nobodys()
     };
     answer(&conn, Input::Reject, &mut call)?;
-    match call.fits {
-        true => Ok(()),
-        false => Err(EINVAL),
+    if call.fits {
+        Ok(())
+    } else {
+        Err(EINVAL)
     }
 }
 

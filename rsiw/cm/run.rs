@@ -50,9 +50,10 @@ impl<U: User> Run<U> {
     pub(super) fn attempt(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, waits: bool) -> Stage<U> {
         let (plan, party) = (attempt.plan(), Party::Attempt(attempt));
         let seen = see(conn, &party);
-        let machine = match waits {
-            true => Machine::await_turn(plan, &seen),
-            false => Machine::connecting(plan, &seen),
+        let machine = if waits {
+            Machine::await_turn(plan, &seen)
+        } else {
+            Machine::connecting(plan, &seen)
         };
         Self::new(machine, party).over(conn)
     }
@@ -68,9 +69,10 @@ impl<U: User> Run<U> {
         let silence = conn.settings().responder_wait_ms();
         let party = Party::Incoming(incoming);
         let seen = see(conn, &party);
-        let machine = match tls_may_be {
-            true => Machine::await_octet(silence, &seen),
-            false => Machine::await_request(silence, &seen),
+        let machine = if tls_may_be {
+            Machine::await_octet(silence, &seen)
+        } else {
+            Machine::await_request(silence, &seen)
         };
         Self::new(machine, party).over(conn)
     }
@@ -96,7 +98,7 @@ impl<U: User> Run<U> {
         let secures = matches!(stage, StageName::Securing | StageName::AwaitTls);
         let sets_up = stage.is_initiators() || stage.is_responders();
         let events = self.look(conn, events);
-        let (how, eof) = (conn.how(), events.any(Events::EOF));
+        let (how, eof) = (conn.requested_close(), events.any(Events::EOF));
         let (unlistened, gone) = match &self.party {
             Party::Incoming(incoming) => (
                 incoming.is_unlistened(stage),
@@ -184,7 +186,7 @@ impl<U: User> Run<U> {
             return events;
         }
         if self.stage() == StageName::Linger {
-            let lives = conn.how() != Some(Close::Abort) && conn.error().is_none();
+            let lives = conn.requested_close() != Some(Close::Abort) && conn.error().is_none();
             // Otherwise the callback does it.
             if socket && lives && !conn.transport().works_in_callback() {
                 conn.discard();
@@ -192,9 +194,10 @@ impl<U: User> Run<U> {
             return events;
         }
         // Behind an error, data that came before it may still wait for a worker.
-        let events = match socket || conn.error().is_some() {
-            true => conn.look(events),
-            false => events,
+        let events = if socket || conn.error().is_some() {
+            conn.look(events)
+        } else {
+            events
         };
         if conn.socket().is_secure() {
             if let Some(e) = conn.error() {

@@ -110,9 +110,10 @@ impl<U: User> Tls<U> {
             }
             SetUp::StartTls => {
                 let role = role.ok_or(failed(errno::ENOTCONN.error()))?;
-                let auth = match conn.settings().tls_psk() {
-                    true => Auth::Psk(conn.dev().keys.clone()),
-                    false => Auth::Certificates,
+                let auth = if conn.settings().tls_psk() {
+                    Auth::Psk(conn.dev().keys.clone())
+                } else {
+                    Auth::Certificates
                 };
                 match Handshake::start(conn.clone(), role, auth, timeout::TLSHD) {
                     Ok(handshake) => {
@@ -148,10 +149,13 @@ fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
 pub(super) fn failed<U: User>(conn: &Conn<U>, e: Error) {
     let why = match e {
         e if e == ESRCH => "no tlshd serves this network namespace",
-        e if e == errno::ENOKEY => match conn.settings().tls_psk() {
-            true => "the keyring .rsiw has no key for the peer",
-            false => "the peer shows no certificate",
-        },
+        e if e == errno::ENOKEY => {
+            if conn.settings().tls_psk() {
+                "the keyring .rsiw has no key for the peer"
+            } else {
+                "the peer shows no certificate"
+            }
+        }
         e if e == errno::ENOTUNIQ => "the keyring .rsiw has several keys for the peer",
         e if e == errno::EKEYREJECTED => "the peer's key is none of .rsiw for this address",
         e if e == EACCES => "one end does not accept the other",

@@ -269,9 +269,10 @@ fn hold(dev: &Device, consumer: Consumer) -> Result<Arc<Held>> {
 /// The address of the first of `len` bytes for work requests: `iova`, or 0 if `access` says so.
 /// Errors: `EINVAL` for an empty or wrapping range.
 fn first_address(access: rdma::Access, iova: u64, len: u64) -> Result<u64> {
-    let iova = match access.contains(rdma::Access::ZERO_BASED) {
-        true => 0,
-        false => iova,
+    let iova = if access.contains(rdma::Access::ZERO_BASED) {
+        0
+    } else {
+        iova
     };
     if len == 0 || iova.checked_add(len).is_none() {
         return Err(EINVAL);

@@ -124,9 +124,10 @@ impl<U: User> Conn<U> {
 
     /// Has the actor receive, or throws the data away. Context: callback, socket locked.
     fn receive_frames(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        match this.is_for(RxOwner::Nobody) && this.transport().works_in_callback() {
-            true => Self::discard_some(this, sk),
-            false => Self::wake(this, Events::SOCKET),
+        if this.is_for(RxOwner::Nobody) && this.transport().works_in_callback() {
+            Self::discard_some(this, sk)
+        } else {
+            Self::wake(this, Events::SOCKET)
         }
     }
 

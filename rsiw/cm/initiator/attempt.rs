@@ -176,9 +176,10 @@ impl<U: User> Attempt<U> {
                 conn.log_failure(format_args!("bad MPA Reply: {e}; connection given up"));
             }
             Answer::NotWithinTls => {
-                let what = match reply.markers() {
-                    true => "markers",
-                    false => "revision 1",
+                let what = if reply.markers() {
+                    "markers"
+                } else {
+                    "revision 1"
                 };
                 conn.log_failure(format_args!(
                     "bad MPA Reply: {what} within TLS; connection given up"

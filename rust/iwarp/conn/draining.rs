@@ -72,18 +72,20 @@ impl Draining {
     fn silence(&mut self, turn: &mut Turn<'_>) -> Silence {
         let seen = turn.seen;
         let over = seen.now.saturating_sub(self.since) > i64::from(timeout::DRAIN);
-        match over || self.faulted || seen.peer_started || seen.leaving {
-            true => Silence::No,
-            false => self.first.silence(turn),
+        if over || self.faulted || seen.peer_started || seen.leaving {
+            Silence::No
+        } else {
+            self.first.silence(turn)
         }
     }
 
     /// Begins the wait for the queue pair: until it has sent all, or a Terminate.
     fn begin_wait(&mut self, turn: &mut Turn<'_>) {
         self.first = First::Ours;
-        let (acked, ms) = match self.faulted {
-            true => (u64::MAX, timeout::TERMINATE),
-            false => (turn.seen.acked, timeout::DRAIN),
+        let (acked, ms) = if self.faulted {
+            (u64::MAX, timeout::TERMINATE)
+        } else {
+            (turn.seen.acked, timeout::DRAIN)
         };
         self.acked = acked;
         turn.wait_for_close(ms);
@@ -108,9 +110,10 @@ impl Draining {
             Input::Leave => {
                 self.first = First::Ours;
                 turn.wait_for_close(timeout::DRAIN);
-                match self.wants_fin() {
-                    true => &rules::LEAVES_WITH_FIN,
-                    false => &rules::LEAVES,
+                if self.wants_fin() {
+                    &rules::LEAVES_WITH_FIN
+                } else {
+                    &rules::LEAVES
                 }
             }
             Input::Drained => {
@@ -119,9 +122,10 @@ impl Draining {
                 if self.first != First::Ours {
                     self.begin_wait(turn);
                 }
-                match self.faulted {
-                    true => &rules::DRAINED_AFTER_FAULT,
-                    false => &rules::DRAINED,
+                if self.faulted {
+                    &rules::DRAINED_AFTER_FAULT
+                } else {
+                    &rules::DRAINED
                 }
             }
             Input::TryAgain | Input::NoRoom if self.wants_fin() => {
@@ -157,9 +161,10 @@ impl Draining {
             return (Stage::Draining(self), Some(rule));
         }
         let (acked, leaving) = (turn.seen.acked, turn.seen.leaving);
-        let most = match leaving {
-            true => timeout::LEAVE,
-            false => timeout::DRAIN,
+        let most = if leaving {
+            timeout::LEAVE
+        } else {
+            timeout::DRAIN
         };
         let tried = |tries| tries >= most / timeout::SEND_AGAIN;
         if self.faulted || self.fin.is_none_or(tried) {
@@ -170,9 +175,10 @@ impl Draining {
             (self.acked, self.fin) = (acked, self.fin.map(|_| 0));
         }
         turn.wait(timeout::DRAIN);
-        let rule = match self.wants_fin() {
-            true => &rules::FIN_AGAIN,
-            false => &rules::DRAINING_SLOW,
+        let rule = if self.wants_fin() {
+            &rules::FIN_AGAIN
+        } else {
+            &rules::DRAINING_SLOW
         };
         (Stage::Draining(self), Some(rule))
     }

@@ -108,7 +108,7 @@ enum Look {
 }
 
 impl Patience {
-    /// Looks whether the attempt ends, every [`timeout::GLANCE`].
+    /// Looks whether the attempt ends, every [`timeout::ORPHAN_CHECK`].
     ///
     /// One reason is the end of the process that made the attempt. iwcm lets nobody destroy an
     /// identifier before it has its `CONNECT_REPLY`, so without this look a killed process would
@@ -118,9 +118,10 @@ impl Patience {
         if turn.seen.orphaned {
             return Look::Ends(&rules::SETUP_ORPHANED);
         }
-        match self.go_on(timeout::GLANCE, turn) {
-            true => Look::GoesOn,
-            false => Look::Ends(&rules::SETUP_LATE),
+        if self.go_on(timeout::ORPHAN_CHECK, turn) {
+            Look::GoesOn
+        } else {
+            Look::Ends(&rules::SETUP_LATE)
         }
     }
 }
@@ -225,7 +226,7 @@ impl Securing {
             }
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on(timeout::GLANCE, turn);
+                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
                 &rules::TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
@@ -234,7 +235,7 @@ impl Securing {
                 &rules::TLS_PENDING
             }
             Input::TlsDone => {
-                self.patience.go_on(timeout::GLANCE, turn);
+                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
                 &rules::TLS_DONE
             }
             Input::Secured => return (AwaitReply::begin(self.plan, turn), Some(&rules::SECURED)),
@@ -243,9 +244,10 @@ impl Securing {
                 return (Stage::Closed, Some(&rules::TLS_ORPHANED));
             }
             Input::Timeout => {
-                let look = match self.started {
-                    true => timeout::GLANCE,
-                    false => timeout::PENDING,
+                let look = if self.started {
+                    timeout::ORPHAN_CHECK
+                } else {
+                    timeout::PENDING
                 };
                 match self.patience.go_on(look, turn) {
                     false => return (Stage::Closed, Some(&rules::TLS_LATE)),

@@ -97,12 +97,11 @@ impl Linger {
             self.acked = acked;
             self.again = self.again.saturating_sub(1);
         }
-        let rule = match self.fin {
-            true => {
-                self.wait(timeout::LINGER, turn);
-                &rules::LINGER_SLOW
-            }
-            false => &rules::LINGER_AGAIN,
+        let rule = if self.fin {
+            self.wait(timeout::LINGER, turn);
+            &rules::LINGER_SLOW
+        } else {
+            &rules::LINGER_AGAIN
         };
         (Stage::Linger(self), Some(rule))
     }

@@ -240,9 +240,10 @@ impl<'a> Turn<'a> {
     /// As [`Turn::wait`], for an orderly close. While the device is being removed the time is at
     /// most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
     fn wait_for_close(&mut self, ms: u32) {
-        self.wait(match self.seen.leaving {
-            true => ms.min(timeout::LEAVE),
-            false => ms,
+        self.wait(if self.seen.leaving {
+            ms.min(timeout::LEAVE)
+        } else {
+            ms
         });
     }
 

@@ -22,7 +22,7 @@ impl Patience {
 
     /// The same; sets the timer for the first look.
     pub(super) fn begin(ms: u32, turn: &mut Turn<'_>) -> Self {
-        turn.wait(ms.min(timeout::GLANCE));
+        turn.wait(ms.min(timeout::ORPHAN_CHECK));
         Self::until(ms, turn)
     }
 

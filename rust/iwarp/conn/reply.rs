@@ -36,9 +36,10 @@ impl Answer {
         // A rejection stands in whatever format: another attempt would hide it, and the private
         // data that say why.
         if plan.revision >= 2 && reply.enhanced().is_none() && !reply.rejected() {
-            return match plan.secure {
-                true => Self::NotWithinTls,
-                false => Self::OldFormat,
+            return if plan.secure {
+                Self::NotWithinTls
+            } else {
+                Self::OldFormat
             };
         }
         let reason = reply.knows_large_fpdu() || !reply.private_data().is_empty();

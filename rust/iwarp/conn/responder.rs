@@ -113,7 +113,7 @@ impl AwaitTls {
             }
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on(timeout::GLANCE, turn);
+                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
                 &rules::PEER_TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
@@ -130,9 +130,10 @@ impl AwaitTls {
             Input::Broken => return (Stage::Closed, Some(&rules::CANNOT_AWAIT_TURN)),
             Input::Timeout => {
                 let asks = self.turn && !self.started;
-                let look = match asks {
-                    true => timeout::PENDING,
-                    false => timeout::GLANCE,
+                let look = if asks {
+                    timeout::PENDING
+                } else {
+                    timeout::ORPHAN_CHECK
                 };
                 match self.patience.go_on(look, turn) {
                     false => return (Stage::Closed, Some(&rules::PEER_TLS_LATE)),

@@ -16,7 +16,7 @@ pub const REFUSED: u32 = 20;
 pub const REFUSALS: u32 = 3;
 
 /// Between two checks whether the process that connects still exists.
-pub const GLANCE: u32 = 1_000;
+pub const ORPHAN_CHECK: u32 = 1_000;
 
 /// For all turns of an attempt to make a TLS handshake: for hundreds of handshakes on a slow
 /// processor.
