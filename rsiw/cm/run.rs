@@ -58,8 +58,7 @@ impl<U: User> Run<U> {
         Self::new(machine, party).over(conn)
     }
 
-    /// A connection that a listener has accepted. Its peer begins with MPA, unless
-    /// `tls_may_be`.
+    /// A connection that a listener has accepted. Its peer begins with MPA, unless `tls_may_be`.
     /// Context: sleeping.
     pub(super) fn incoming(
         conn: &Arc<Conn<U>>,

@@ -211,7 +211,7 @@ impl Backoff {
 impl Securing {
     fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
         let patience = Patience::until(timeout::TLS, turn);
-        patience.go_on(timeout::PENDING, turn);
+        patience.go_on_with_tls(true, turn);
         Stage::Securing(Self {
             plan,
             patience,
@@ -226,16 +226,16 @@ impl Securing {
             }
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
+                self.patience.go_on_with_tls(false, turn);
                 &rules::TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if !self.started => {
-                self.patience.go_on(timeout::PENDING, turn);
+                self.patience.go_on_with_tls(true, turn);
                 &rules::TLS_PENDING
             }
             Input::TlsDone => {
-                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
+                self.patience.go_on_with_tls(false, turn);
                 &rules::TLS_DONE
             }
             Input::Secured => return (AwaitReply::begin(self.plan, turn), Some(&rules::SECURED)),
@@ -243,18 +243,11 @@ impl Securing {
             Input::Timeout if turn.seen.orphaned => {
                 return (Stage::Closed, Some(&rules::TLS_ORPHANED));
             }
-            Input::Timeout => {
-                let look = if self.started {
-                    timeout::ORPHAN_CHECK
-                } else {
-                    timeout::PENDING
-                };
-                match self.patience.go_on(look, turn) {
-                    false => return (Stage::Closed, Some(&rules::TLS_LATE)),
-                    true if self.started => &rules::TLS_LOOK,
-                    true => &rules::TLS_AGAIN,
-                }
-            }
+            Input::Timeout => match self.patience.go_on_with_tls(!self.started, turn) {
+                false => return (Stage::Closed, Some(&rules::TLS_LATE)),
+                true if self.started => &rules::TLS_LOOK,
+                true => &rules::TLS_AGAIN,
+            },
             _ => return (Stage::Securing(self), None),
         };
         (Stage::Securing(self), Some(rule))

@@ -43,4 +43,14 @@ impl Patience {
             }
         }
     }
+
+    /// The same in a TLS handshake. An end that still `asks` tlshd for it does so again soon.
+    pub(super) fn go_on_with_tls(self, asks: bool, turn: &mut Turn<'_>) -> bool {
+        let look = if asks {
+            timeout::PENDING
+        } else {
+            timeout::ORPHAN_CHECK
+        };
+        self.go_on(look, turn)
+    }
 }

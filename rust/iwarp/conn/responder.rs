@@ -113,12 +113,12 @@ impl AwaitTls {
             }
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on(timeout::ORPHAN_CHECK, turn);
+                self.patience.go_on_with_tls(false, turn);
                 &rules::PEER_TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if !self.started => {
-                self.patience.go_on(timeout::PENDING, turn);
+                self.patience.go_on_with_tls(true, turn);
                 &rules::PEER_TLS_PENDING
             }
             Input::TlsDone => &rules::PEER_TLS_DONE,
@@ -130,12 +130,7 @@ impl AwaitTls {
             Input::Broken => return (Stage::Closed, Some(&rules::CANNOT_AWAIT_TURN)),
             Input::Timeout => {
                 let asks = self.turn && !self.started;
-                let look = if asks {
-                    timeout::PENDING
-                } else {
-                    timeout::ORPHAN_CHECK
-                };
-                match self.patience.go_on(look, turn) {
+                match self.patience.go_on_with_tls(asks, turn) {
                     false => return (Stage::Closed, Some(&rules::PEER_TLS_LATE)),
                     true if asks => &rules::PEER_TLS_AGAIN,
                     true => &rules::PEER_TLS_LOOK,

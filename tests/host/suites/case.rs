@@ -21,41 +21,33 @@ fn seen() -> Seen {
 }
 
 impl Case {
-    /// An attempt that TCP begins to connect.
-    pub(super) fn of(plan: Plan) -> Self {
+    fn begins(machine: impl FnOnce(&Seen) -> Machine) -> Self {
         let seen = seen();
         Self {
-            machine: Machine::connecting(plan, &seen),
+            machine: machine(&seen),
             seen,
         }
+    }
+
+    /// An attempt that TCP begins to connect.
+    pub(super) fn of(plan: Plan) -> Self {
+        Self::begins(|seen| Machine::connecting(plan, seen))
     }
 
     /// An attempt that waits for its turn to make a TLS handshake.
     pub(super) fn waiting_for_turn(plan: Plan) -> Self {
-        let seen = seen();
-        Self {
-            machine: Machine::await_turn(plan, &seen),
-            seen,
-        }
+        Self::begins(|seen| Machine::await_turn(plan, seen))
     }
 
     /// A connection that a listener has accepted, whose peer may begin with TLS.
     pub(super) fn accepted() -> Self {
-        let seen = seen();
-        Self {
-            machine: Machine::await_octet(200, &seen),
-            seen,
-        }
+        Self::begins(|seen| Machine::await_octet(200, seen))
     }
 
     /// The same, of a listener without TLS. The peer may be silent behind the Reply for `silence`
     /// milliseconds.
     pub(super) fn accepted_for_mpa(silence: u32) -> Self {
-        let seen = seen();
-        Self {
-            machine: Machine::await_request(silence, &seen),
-            seen,
-        }
+        Self::begins(|seen| Machine::await_request(silence, seen))
     }
 
     /// A connection whose Request the consumer has, which owes an answer.

@@ -6,7 +6,7 @@
 use iwarp::conn::{
     timeout, Action, First, Input, Machine, Plan, Reply, Rule, Seen, SetUp, StageName, RULES,
 };
-use iwarp_sim::established::established;
+use iwarp_sim::{established::established, follow};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Write;
 
@@ -230,12 +230,7 @@ impl State {
     }
 
     fn take(&mut self, input: Input) -> Option<&'static Rule> {
-        let from = self.machine.stage();
-        let rule = self.machine.handle(input, &self.seen)?;
-        assert!(rule.from.contains(&from), "{from:?}: {rule:?}");
-        let on = format!("{input:?}");
-        assert!(rule.on.contains(&&*on), "{input:?}: {rule:?}");
-        assert_eq!(rule.to, self.machine.stage(), "{rule:?}");
+        let rule = follow(&mut self.machine, input, &self.seen)?;
         self.asked = &[];
         for action in rule.actions {
             assert_eq!(self.detached, 0, "{action:?} of a connection that is over");

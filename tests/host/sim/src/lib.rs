@@ -19,6 +19,7 @@
 
 use core::sync::atomic::Ordering;
 
+use iwarp::conn::{Input, Machine, Rule, Seen};
 use iwarp::Octet;
 
 pub mod attempt;
@@ -43,6 +44,23 @@ pub fn octets(bytes: &[u8]) -> Vec<Octet> {
 pub fn bytes(octets: &[Octet]) -> Vec<u8> {
     let load = |octet: &Octet| octet.load(Ordering::Relaxed);
     octets.iter().map(load).collect()
+}
+
+/// Gives an input to a connection's machine, which must go by the table of transitions. Returns the
+/// rule.
+pub fn follow(machine: &mut Machine, input: Input, seen: &Seen) -> Option<&'static Rule> {
+    let from = machine.stage();
+    let Some(rule) = machine.handle(input, seen) else {
+        assert_eq!(machine.stage(), from, "{input:?}");
+        return None;
+    };
+    assert!(rule.from.contains(&from), "{from:?}: {rule:?}");
+    assert!(
+        rule.on.contains(&&*format!("{input:?}")),
+        "{input:?}: {rule:?}"
+    );
+    assert_eq!(rule.to, machine.stage(), "{rule:?}");
+    Some(rule)
 }
 
 /// CRC32c, with a table.
