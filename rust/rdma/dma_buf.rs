@@ -184,10 +184,7 @@ impl DmaBuf {
             begun: None,
             pinned,
         };
-        let direction = match writable {
-            true => BOTH_WAYS,
-            false => READ_ONLY,
-        };
+        let direction = if writable { BOTH_WAYS } else { READ_ONLY };
         // SAFETY: `this` keeps the buffer, whose lock is not held.
         to_result(unsafe { bindings::dma_buf_begin_cpu_access(raw, direction) })?;
         this.begun = Some(direction);

@@ -82,9 +82,10 @@ impl<'a> Span<'a> {
         let (dst, n) = (self.addr as *mut u8, self.len.min(src.len()));
         // SAFETY: By the contract of `new` the bytes are valid for writes.
         unsafe {
-            match ends {
-                true => copy::octets_out_ordered(dst, &src[..n]),
-                false => copy::octets_out(dst, &src[..n]),
+            if ends {
+                copy::octets_out_ordered(dst, &src[..n])
+            } else {
+                copy::octets_out(dst, &src[..n])
             }
         }
         Ok(n)

@@ -96,9 +96,10 @@ impl Vector {
         // may leave their calls to it, or wait for `busy`, and must not keep the processor from it.
         // SAFETY: The function has no requirements. Its effect ends below.
         unsafe { bindings::rdma_preempt_disable() };
-        match CpuId::current().as_u32() == self.cpu {
-            true => self.call_handler(queue),
-            false => self.send(),
+        if CpuId::current().as_u32() == self.cpu {
+            self.call_handler(queue);
+        } else {
+            self.send();
         }
         // SAFETY: Undoes what was done above, in the same thread.
         unsafe { bindings::rdma_preempt_enable() };

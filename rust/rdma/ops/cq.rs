@@ -56,9 +56,10 @@ impl<D: Driver> Ops<D> {
         attr: CqAttr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
-        let consumer = match udata.is_null() {
-            true => Consumer::Kernel,
-            false => Consumer::Process,
+        let consumer = if udata.is_null() {
+            Consumer::Kernel
+        } else {
+            Consumer::Process
         };
         let shares = KBox::pin_init(
             new_mutex!(Shares::default(), "rdma_cq_shares"),

@@ -224,9 +224,10 @@ mod tests {
     /// The elements that name memory of the kernel, and those that do not.
     fn count(wqe: &Wqe<Element>) -> (usize, usize) {
         wqe.sges(2).fold((0, 0), |(kernel, others), sge| {
-            match sge.memory(key()).is_some() {
-                true => (kernel + 1, others),
-                false => (kernel, others + 1),
+            if sge.memory(key()).is_some() {
+                (kernel + 1, others)
+            } else {
+                (kernel, others + 1)
             }
         })
     }
