@@ -38,29 +38,34 @@ static u8 *element(struct end *e, const struct layout *l, u32 i)
 	return e->m.p + (i * 7 + 5) % l->elements * l->pages * PAGE_SIZE;
 }
 
-/* Byte @i of the region. */
-static u8 *byte_of(struct end *e, const struct layout *l, u32 i)
+/* Byte @i of the region; @n bytes from there lie in its element. */
+static u8 *bytes_of(struct end *e, const struct layout *l, u32 i, u32 *n)
 {
 	u32 at = i + l->skip + l->offset, size = element_size(l);
 
+	*n = min(size - at % size, size_of(l) - i);
 	return element(e, l, at / size) + at % size;
 }
 
 static void fill(struct end *e, const struct layout *l, u8 seed)
 {
-	u32 i;
+	u32 i, n;
+	u8 *p;
 
-	for (i = 0; i < size_of(l); i++)
-		*byte_of(e, l, i) = byte_at(i, seed);
+	for (i = 0; i < size_of(l);)
+		for (p = bytes_of(e, l, i, &n); n; n--)
+			*p++ = byte_at(i++, seed);
 }
 
 static bool is_filled(struct end *e, const struct layout *l, u8 seed)
 {
-	u32 i;
+	u32 i, n;
+	u8 *p;
 
-	for (i = 0; i < size_of(l); i++)
-		if (*byte_of(e, l, i) != byte_at(i, seed))
-			return false;
+	for (i = 0; i < size_of(l);)
+		for (p = bytes_of(e, l, i, &n); n; n--)
+			if (*p++ != byte_at(i++, seed))
+				return false;
 	return true;
 }
 
