@@ -36,6 +36,29 @@ skip() {
 	echo "skip $1: $2"
 }
 
+# each_once KEY COMMAND... -- FILE...: a command that judges each file by itself, and of nothing else than KEY names
+# (programs, files that all of them read). It judges those files only that it has not found good before: what it found
+# is kept, by hashes of the key and of the file's name and content.
+each_once() {
+	local key command=() file mark marks=() unjudged=()
+	key=$1
+	shift
+	while [ "$1" != -- ]; do command+=("$1"); shift; done
+	shift
+	key=$(key_of "$key" "${command[@]}")
+	mkdir -p "$CACHE/checked"
+	for file; do
+		mark=$CACHE/checked/$(key_of "$key" "$file" "$(sha256sum <"$file")")
+		[ ! -e "$mark" ] || { touch "$mark"; continue; }
+		unjudged+=("$file") marks+=("$mark")
+	done
+	echo "${#unjudged[@]} of $# files are new or have changed"
+	[ ${#unjudged[@]} != 0 ] || return 0
+	"${command[@]}" "${unjudged[@]}" || return
+	touch "${marks[@]}"
+	find "$CACHE/checked" -type f -mtime +30 -delete
+}
+
 # add_counts FILE: add the counts from the last line of a tool's output, "N passed, ...". A tool that did not
 # print such a line has broken off, which is a failure.
 add_counts() {
