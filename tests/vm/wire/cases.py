@@ -294,10 +294,11 @@ def in_single_octets(make):
 
 
 def beyond_ird(victim):
-    """All Reads come in one TCP segment, from a peer that reads the answers slowly."""
+    """All Reads come in one TCP segment, from a peer with a small window."""
     a = Attacker(victim, window=4096)
     t = a.told
     a.send(*(read_of(t.read.stag, t.read.at, t.read.size, n) for n in range(1, 101)))
+    a.read_ahead()
     a.passing = True
     ulpdu = a.next()
     check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")

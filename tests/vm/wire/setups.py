@@ -227,10 +227,11 @@ def leaves_in_the_flood(victim):
 
 
 def terminated_in_the_flood(victim):
-    """The Terminate follows the FPDUs that were on their way."""
+    """The Terminate follows the FPDUs that were on their way. The victim gives it five seconds to find room."""
     a = Attacker(victim, flags=FLOOD, window=4096)
     ulpdu = fpdu.tagged(WRITE, UNKNOWN, 0, b"x")
     a.send(fpdu.tagged(WRITE, 0, 0), ulpdu)
+    a.read_ahead()
     conclude(a, terminated(DDP_TAGGED, 0), ulpdu)
 
 
