@@ -11,7 +11,7 @@
 . /tests/tls/lib
 
 read -ra parts <<<"${PARTS:-}"
-export RSIW_TLS=$TLS CASES=${CASES:-20} STEP=${STEP:-24} LONG=${LONG:-20}
+export RSIW_TLS=$TLS CASES=${CASES:-20} MOST=${MOST:-20}
 mapfile -t results < <(python3 /tests/wire/adversary.py --list "${parts[@]}")
 plan $((${#results[@]} + 3))
 

@@ -10,19 +10,20 @@ that ssl writes to its log, so that a case can send any.
 """
 
 import atexit
-import ctypes
-import ctypes.util
 import hashlib
 import hmac
 import os
 import shutil
 import socket
-import ssl
 import struct
 import tempfile
 import threading
 
 DIRECTORY = os.environ.get("RSIW_TLS", "")
+if DIRECTORY:
+    # To load these takes the debug kernel seconds.
+    import ctypes
+    import ssl
 SLOW = float(os.environ.get("RSIW_SLOW", "1"))
 # Types of records, and alerts.
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
@@ -38,13 +39,13 @@ CIPHERS = {
 
 
 def libcrypto():
-    lib = ctypes.CDLL(ctypes.util.find_library("crypto") or "libcrypto.so.3")
+    lib = ctypes.CDLL("libcrypto.so.3")
     for name in ("EVP_CIPHER_CTX_new", *(cipher for cipher, _, _ in CIPHERS.values())):
         getattr(lib, name).restype = ctypes.c_void_p
     return lib
 
 
-LIB = libcrypto()
+LIB = libcrypto() if DIRECTORY else None
 
 
 def expand(secret, label, size, digest):

@@ -30,7 +30,9 @@ DENY_AFTER = 24
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
           "local": 0x1c004}
 AREA = 0x20000
-PATTERN = bytes((i * 31 + (i >> 8) + 7) & 0xFF for i in range(AREA))
+# Octet i is i * 31 + (i >> 8) + 7.
+_FIRST, _OCTETS = bytes((i * 31 + 7) & 0xFF for i in range(256)), 2 * bytes(range(256))
+PATTERN = b"".join(_FIRST.translate(_OCTETS[n % 256:][:256]) for n in range(AREA >> 8))
 # RFC 6581 s9: peer-to-peer, with the RTR that is a Write.
 WRITE_RTR = 0x8000 | 4, 0x8000 | 4
 # An STag that does not exist: the device has not come to this index.
