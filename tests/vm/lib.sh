@@ -180,15 +180,18 @@ _within() {
 	return "$status"
 }
 
-# wait_for SECONDS COMMAND...: runs the command again and again until it succeeds, at most for so long.
+# wait_for SECONDS COMMAND...: runs the command again and again until it succeeds, at most for so long. Ten times in
+# a second, but seldom enough that a slow kernel does not only that.
 wait_for() {
-	local end
+	local end pause
 	_limit end "$1"
+	_limit pause 1
+	pause=0.$((pause < 5 ? pause : 5))
 	end=$((SECONDS + end))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ "$SECONDS" -lt "$end" ] || return 1
-		nap 0.1
+		nap "$pause"
 	done
 }
 
