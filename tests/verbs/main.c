@@ -55,13 +55,13 @@ static void usage(void)
 
 static bool matches(const char *list, const char *name)
 {
-	char copy[512], *one, *rest = copy;
+	char *copy = strdup(list), *rest = copy, *one;
+	bool found = false;
 
-	snprintf(copy, sizeof(copy), "%s", list);
-	while ((one = strsep(&rest, ",")))
-		if (!fnmatch(one, name, 0))
-			return true;
-	return false;
+	while (!found && (one = strsep(&rest, ",")))
+		found = !fnmatch(one, name, 0);
+	free(copy);
+	return found;
 }
 
 static bool selected(const struct test *t, const char *name)
