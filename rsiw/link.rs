@@ -10,7 +10,7 @@ use crate::{
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use net::Keyring;
 use rdma::{
-    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier,
+    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier, Protocol,
 };
 
 /// The state that outlives a single device.
@@ -103,7 +103,7 @@ pub(crate) struct Notifier(pub(crate) Arc<Links>);
 
 impl NetdevNotifier for Notifier {
     fn event(&self, event: NetdevEvent, ndev: &NetDevice) {
-        let Some(handle) = self.0.devices.by_netdev(ndev) else {
+        let Some(handle) = self.0.devices.by_netdev(ndev, Protocol::Iwarp) else {
             return;
         };
         match event {
@@ -111,7 +111,7 @@ impl NetdevNotifier for Notifier {
                 if let Some(dev) = handle.try_get() {
                     cm::leave(&dev.data().conns);
                 }
-                self.0.devices.netdev_leaves(ndev);
+                self.0.devices.netdev_leaves(ndev, Protocol::Iwarp);
             }
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 handle.port_state_changed(ndev);

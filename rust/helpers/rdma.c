@@ -3,10 +3,12 @@
 #include <linux/cpumask.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
+#include <linux/if_vlan.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
+#include <linux/nsproxy.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
@@ -374,6 +376,11 @@ u16 rust_helper_netdev_type(const struct net_device *dev)
 	return dev->type;
 }
 
+bool rust_helper_netdev_is_vlan(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
 bool rust_helper_netdev_is_registered(const struct net_device *dev)
 {
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
@@ -442,6 +449,30 @@ u64 rust_helper_rdma_module_version(const struct ib_device *dev, char *text)
 	if (sscanf(version, "%hu.%hu.%hu", &major, &minor, &patch) < 1)
 		return 0;
 	return (u64)major << 32 | (u32)minor << 16 | patch;
+}
+
+/*
+ * The index of the interface that has a GID; -EADDRNOTAVAIL unless that interface
+ * and the current task are both in the namespace of the port's interface. The
+ * caller keeps the entry of the table of GIDs.
+ *
+ * A device in shared mode is open to processes of all namespaces, and its table
+ * has GIDs of interfaces that are on top of the port's, but elsewhere.
+ */
+int rust_helper_rdma_gid_ifindex(const struct ib_gid_attr *gid, const struct net_device *port)
+{
+	const struct net_device *ndev;
+	int ifindex = -EADDRNOTAVAIL;
+	const struct net *net;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(gid->ndev);
+	net = dev_net_rcu(port);
+	if (ndev && net_eq(dev_net_rcu(ndev), net) &&
+	    current->nsproxy && net_eq(current->nsproxy->net_ns, net))
+		ifindex = READ_ONCE(ndev->ifindex);
+	rcu_read_unlock();
+	return ifindex;
 }
 
 /* The connection manager */

@@ -30,6 +30,7 @@ use crate::{
         qp::{NewQp, QpHandle},
         srq::NewSrq,
     },
+    protocol::Protocol,
     udata::Udata,
     wc::WcSlots,
     wr::{RecvWrs, SendWrs},
@@ -49,7 +50,7 @@ impl DriverId {
     pub const SIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_SIW);
 }
 
-/// A driver of iWARP devices: the types of its objects, and the operations on a device.
+/// A driver of devices: the types of its objects, and the operations on a device.
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The identity for user libraries.
     const ID: DriverId;
@@ -110,6 +111,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(EINVAL)
     }
 
+    /// The protocol of a device. It does not change. Context: any.
+    fn protocol(_data: &Self::Device) -> Protocol {
+        Protocol::Iwarp
+    }
+
     /// Makes and returns the local DMA key of a device that does not exist yet, by `new`: by that
     /// key the work requests of each kernel consumer name kernel memory
     /// ([`LocalSge::memory`](crate::LocalSge::memory)), and those of nobody else. Called once,
@@ -135,7 +141,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// sleeping; RTNL is not held and may be taken.
     fn query_port(dev: &Device<Self>) -> Result<PortAttr>;
 
-    /// A GID of the port; `index` is below [`PortAttr::gid_tbl_len`]. Context: sleeping.
+    /// The GID of the port of an iWARP device; `index` is 0. Context: sleeping.
     fn query_gid(dev: &Device<Self>, index: u32) -> Result<[u8; 16]>;
 
     /// Reads the counters of [`Driver::PORT_STATS`], in their order. Not called if there are none.

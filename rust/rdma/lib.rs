@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe abstractions over the RDMA core, for drivers of iWARP devices in software.
+//! Safe abstractions over the RDMA core, for drivers of devices in software.
 //!
 //! A driver implements [`Driver`] and the traits of its objects ([`driver`]), makes its devices by
 //! [`Devices`], and contains no unsafe code.
@@ -9,6 +9,7 @@
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
 //! - [`umem`] and [`span`]: the memory that data is copied to and from; [`object::mr`]: that of
 //!   fast registration; [`local`]: that of kernel consumers.
+//! - [`protocol`]: whether programs see iWARP, or InfiniBand on Ethernet.
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
 //! - [`Driver::SETTINGS`]: what an administrator changes of a device in use.
@@ -37,6 +38,7 @@ pub mod object;
 mod ops;
 mod owner;
 mod port_counters;
+pub mod protocol;
 pub mod ring;
 mod runs;
 mod settings;
@@ -51,6 +53,7 @@ pub use object::mr;
 
 pub use attr::{
     device::{DeviceLimits, PortAttr, PortState, StatDesc},
+    path::{AddressVector, QpPath},
     qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType},
     Access, CqAttr, Notify, SrqAttr,
 };
@@ -75,6 +78,7 @@ pub use object::{
     srq::{NewSrq, SrqEvent, SrqHandle},
 };
 pub use owner::{Consumer, Owner};
+pub use protocol::Protocol;
 pub use ring::{Ring, SharedMem, Wqe, WqeLayout, WqeRing};
 pub use span::{Memory, Reader, Span};
 pub use udata::Udata;

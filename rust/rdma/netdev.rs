@@ -189,6 +189,12 @@ impl NetDevice {
         }
     }
 
+    /// Whether the device is a VLAN of another one. Context: any.
+    pub fn is_vlan(&self) -> bool {
+        // SAFETY: The device is alive.
+        unsafe { bindings::netdev_is_vlan(self.as_raw()) }
+    }
+
     /// The hardware address. Context: any; under RTNL it does not change.
     pub fn hw_addr(&self) -> HwAddr {
         let mut addr = [0; bindings::MAX_ADDR_LEN as usize];

@@ -2,7 +2,7 @@
 
 //! The limits and attributes of a device and its port.
 
-use crate::compat::limit;
+use crate::{compat::limit, protocol::Protocol};
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -48,8 +48,8 @@ pub struct DeviceLimits {
 }
 
 impl DeviceLimits {
-    /// Fills the C structure, and zeroes the rest of it.
-    pub(crate) fn store(&self, attr: &mut bindings::ib_device_attr) {
+    /// Fills the C structure of a device of `protocol`, and zeroes the rest of it.
+    pub(crate) fn store(&self, protocol: Protocol, attr: &mut bindings::ib_device_attr) {
         *attr = pin_init::zeroed();
         attr.fw_ver = self.fw_ver;
         attr.sys_image_guid = u64::from_ne_bytes(self.sys_image_guid);
@@ -78,8 +78,12 @@ impl DeviceLimits {
         attr.max_srq_wr = limit(self.max_srq_wr);
         attr.max_srq_sge = limit(self.max_srq_sge);
         attr.max_fast_reg_page_list_len = self.max_fast_reg_page_list_len;
+        if protocol == Protocol::Roce {
+            attr.max_pkeys = PKEY_TBL_LEN;
+        }
         attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
-        if self.mem_mgt_extensions {
+        // Kernel consumers only use these.
+        if self.mem_mgt_extensions && protocol.serves_kernel() {
             attr.device_cap_flags |=
                 bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         }
@@ -108,8 +112,6 @@ pub enum PortState {
 pub struct PortAttr {
     /// The state.
     pub state: PortState,
-    /// Entries in the GID table, at least 1.
-    pub gid_tbl_len: u32,
     /// The longest message, in bytes.
     pub max_msg_sz: u32,
     /// The largest MTU, in bytes. The core gets the next smaller one that verbs have.
@@ -133,8 +135,22 @@ pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
     }
 }
 
-/// Entries of the P_Key table. iWARP knows no partitions, but the RDMA CM asks for the first key
-/// when a consumer connects to a loopback address, and fails without (`cma_bind_loopback()`).
+/// The octets of an MTU of verbs (`ib_mtu_enum_to_int()`), which may come from a process. Errors:
+/// `EINVAL`.
+pub(crate) fn mtu_from_c(mtu: bindings::ib_mtu) -> Result<u32> {
+    match mtu {
+        bindings::ib_mtu_IB_MTU_256 => Ok(256),
+        bindings::ib_mtu_IB_MTU_512 => Ok(512),
+        bindings::ib_mtu_IB_MTU_1024 => Ok(1024),
+        bindings::ib_mtu_IB_MTU_2048 => Ok(2048),
+        bindings::ib_mtu_IB_MTU_4096 => Ok(4096),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Entries of the P_Key table. Ethernet knows no partitions, but programs name a key's index, and
+/// the RDMA CM asks for the first key when a consumer connects to a loopback address, and fails
+/// without (`cma_bind_loopback()`).
 pub(crate) const PKEY_TBL_LEN: u16 = 1;
 /// The key of the default partition, of a full member.
 pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
@@ -144,8 +160,8 @@ const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 
 impl PortAttr {
-    /// Fills the C structure, and zeroes the rest of it.
-    pub(crate) fn store(&self, attr: &mut bindings::ib_port_attr) {
+    /// Fills the C structure of a port of `protocol`, and zeroes the rest of it.
+    pub(crate) fn store(&self, protocol: Protocol, attr: &mut bindings::ib_port_attr) {
         *attr = pin_init::zeroed();
         (attr.state, attr.phys_state) = match self.state {
             PortState::Down => (bindings::ib_port_state_IB_PORT_DOWN, PHYS_DISABLED),
@@ -154,13 +170,22 @@ impl PortAttr {
         attr.max_mtu = mtu_to_c(self.max_mtu);
         attr.active_mtu = mtu_to_c(self.active_mtu);
         attr.phys_mtu = self.active_mtu;
-        attr.gid_tbl_len = limit(self.gid_tbl_len);
+        attr.gid_tbl_len = protocol.gids().into();
         attr.pkey_tbl_len = PKEY_TBL_LEN;
         attr.max_msg_sz = self.max_msg_sz;
         attr.active_speed = self.active_speed;
         attr.active_width = self.active_width;
-        attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
-            | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
+        match protocol {
+            Protocol::Iwarp => {
+                attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
+                    | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
+            }
+            Protocol::Roce => {
+                // One virtual lane.
+                attr.max_vl_num = 1;
+                attr.set_ip_gids(true.into());
+            }
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 //! Attributes of queue pairs.
 
-use super::{device::mtu_to_c, Access};
-use crate::{errno::unsupported, Driver};
+use super::{device::mtu_to_c, path::QpPath, Access};
+use crate::{errno::unsupported, netdev::NetDevice, Driver};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
@@ -124,7 +124,7 @@ pub struct QpInitAttr<D: Driver> {
     pub create_flags: u32,
 }
 
-/// The attributes of a queue pair that are to change, without those that iWARP has no use for.
+/// The attributes of a queue pair that are to change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpModify {
     /// The state to move to.
@@ -135,6 +135,9 @@ pub struct QpModify {
     pub max_rd_atomic: Option<u8>,
     /// Inbound RDMA Reads (IRD).
     pub max_dest_rd_atomic: Option<u8>,
+    /// What the consumer sets who connects the queue pair. iWARP has no use for it, and has
+    /// nothing here.
+    pub path: QpPath,
     /// All attributes that the consumer asked to change, as `enum ib_qp_attr_mask`.
     pub mask: u32,
 }
@@ -143,8 +146,18 @@ pub struct QpModify {
 const STANDARD_BITS: u32 = bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS;
 
 impl QpModify {
-    /// Errors: `EOPNOTSUPP` for attributes beyond verbs, `EINVAL` for states that do not exist.
-    pub(crate) fn from_c(attr: &bindings::ib_qp_attr, mask: u32) -> Result<Self> {
+    /// Converts the C structure. `port` is the network device of a device whose queue pairs have a
+    /// [`QpPath`]. Errors: `EOPNOTSUPP` for attributes beyond verbs, `EINVAL` for states that do
+    /// not exist, and those of [`QpPath`].
+    ///
+    /// # Safety
+    ///
+    /// `attr` must be an argument of `modify_qp`, called with `mask`.
+    pub(crate) unsafe fn from_c(
+        attr: &bindings::ib_qp_attr,
+        mask: u32,
+        port: Option<&NetDevice>,
+    ) -> Result<Self> {
         if mask & !STANDARD_BITS != 0 {
             return Err(unsupported());
         }
@@ -162,8 +175,24 @@ impl QpModify {
                 .then_some(attr.max_rd_atomic),
             max_dest_rd_atomic: has(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
                 .then_some(attr.max_dest_rd_atomic),
+            path: match port {
+                // SAFETY: By the contract of this function.
+                Some(port) => unsafe { QpPath::from_c(attr, mask, port) }?,
+                None => QpPath::default(),
+            },
             mask,
         })
+    }
+
+    /// Whether InfiniBand allows this change of a reliable connected queue pair in `state`: the
+    /// transition exists, all attributes that it needs are set, and none that it does not have.
+    /// Wraps `ib_modify_qp_is_ok()`.
+    pub fn is_allowed(&self, state: QpState) -> bool {
+        let to = self.state.unwrap_or(state);
+        let rc = bindings::ib_qp_type_IB_QPT_RC;
+        let believed = self.path.cur_state.is_none_or(|believed| believed == state);
+        // SAFETY: The function has no requirements but states and a type that exist.
+        believed && unsafe { bindings::ib_modify_qp_is_ok(state.to_c(), to.to_c(), rc, self.mask) }
     }
 }
 
@@ -184,6 +213,8 @@ pub struct QpAttr {
     pub max_dest_rd_atomic: u8,
     /// Every send work request is signaled.
     pub signal_all: bool,
+    /// What the consumer has set who connected the queue pair.
+    pub path: QpPath,
 }
 
 impl QpAttr {
@@ -200,6 +231,7 @@ impl QpAttr {
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
         attr.port_num = 1;
+        self.path.store(attr);
         self.cap.store(&mut attr.cap);
         self.cap.store(&mut init.cap);
         init.sq_sig_type = if self.signal_all {

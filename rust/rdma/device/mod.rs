@@ -16,6 +16,7 @@ use crate::{
     attr::device::{PortAttr, PortState},
     iwcm::Requests,
     netdev::NetDevice,
+    protocol::Protocol,
     Driver,
 };
 use core::{cell::UnsafeCell, mem::MaybeUninit};
@@ -73,6 +74,11 @@ impl<D: Driver> Device<D> {
         &self.state().data
     }
 
+    /// The device's protocol.
+    pub(crate) fn protocol(&self) -> Protocol {
+        D::protocol(self.data())
+    }
+
     /// A counted reference, for any time and context.
     pub fn handle(&self) -> DeviceHandle<D> {
         // SAFETY: The device is alive, as `self` is, and comes from `registry` for driver `D`.
@@ -107,8 +113,8 @@ impl<D: Driver> Device<D> {
         unsafe { (&raw mut (*self.as_raw()).iw_driver_flags).write_volatile(flags) };
     }
 
-    /// Attributes of a port on `ndev`: its state, its MTU, its speed by `ib_get_eth_speed()`, one
-    /// GID, and messages of any length. Takes RTNL. Errors: `ENODEV`. Context: sleeping.
+    /// Attributes of a port on `ndev`: its state, its MTU, its speed by `ib_get_eth_speed()`, and
+    /// the longest messages of the protocol. Takes RTNL. Errors: `ENODEV`. Context: sleeping.
     pub fn port_attr(&self, ndev: &NetDevice) -> Result<PortAttr> {
         let (mut speed, mut width) = (0, 0);
         // SAFETY: The device is alive and has a port 1, and both results are valid for writes.
@@ -119,8 +125,7 @@ impl<D: Driver> Device<D> {
             } else {
                 PortState::Down
             },
-            gid_tbl_len: 1,
-            max_msg_sz: u32::MAX,
+            max_msg_sz: self.protocol().max_message(),
             max_mtu: ndev.max_mtu(),
             active_mtu: ndev.mtu(),
             active_speed: speed,

@@ -15,7 +15,9 @@ use crate::{
     link::DelLink,
     local::NewLocalDmaKey,
     netdev::{NetDevice, Rtnl},
-    ops, Driver,
+    ops,
+    protocol::Protocol,
+    Driver,
 };
 use core::mem::MaybeUninit;
 use kernel::{
@@ -48,10 +50,10 @@ pub struct DeviceConfig<'a> {
 /// A device of the list.
 struct Entry<D: Driver> {
     dev: DeviceHandle<D>,
-    /// The network device that it is on, only to compare. `None` once the driver has finished with
-    /// the device. The core may not have finished then, and a thread may be in this module's code:
-    /// see [`List::reap`].
-    on: Option<usize>,
+    /// The network device that it is on, only to compare, and its protocol: of each there is one
+    /// on a network device. `None` once the driver has finished with the device. The core may not
+    /// have finished then, and a thread may be in this module's code: see [`List::reap`].
+    on: Option<(usize, Protocol)>,
     /// The network device leaves its namespace or goes away.
     leaving: bool,
 }
@@ -85,19 +87,22 @@ impl<D: Driver> Devices<D> {
         Ok(Self(Arc::pin_init(list, GFP_KERNEL)?))
     }
 
-    /// The device that is on `ndev`, registered or about to be. Context: sleeping, also under
-    /// RTNL.
-    pub fn by_netdev(&self, ndev: &NetDevice) -> Option<DeviceHandle<D>> {
+    /// The device of `protocol` that is on `ndev`, registered or about to be. Context: sleeping,
+    /// also under RTNL.
+    pub fn by_netdev(&self, ndev: &NetDevice, protocol: Protocol) -> Option<DeviceHandle<D>> {
         let devices = self.0.devices.lock();
-        let found = devices.iter().find(|entry| entry.on == Some(key(ndev)));
+        let place = (key(ndev), protocol);
+        let found = devices.iter().find(|entry| entry.on == Some(place));
         found.map(|entry| entry.dev.clone())
     }
 
-    /// `ndev` leaves its namespace or goes away, so its device has to end. A workqueue unregisters
-    /// it, or [`Self::register`] does, if that has not finished. Context: under RTNL.
-    pub fn netdev_leaves(&self, ndev: &NetDevice) {
+    /// `ndev` leaves its namespace or goes away, so its device of `protocol` has to end. A
+    /// workqueue unregisters it, or [`Self::register`] does, if that has not finished. Context:
+    /// under RTNL.
+    pub fn netdev_leaves(&self, ndev: &NetDevice, protocol: Protocol) {
         let mut devices = self.0.devices.lock();
-        let found = devices.iter_mut().find(|entry| entry.on == Some(key(ndev)));
+        let place = (key(ndev), protocol);
+        let found = devices.iter_mut().find(|entry| entry.on == Some(place));
         let Some(entry) = found else {
             return;
         };
@@ -116,7 +121,7 @@ impl<D: Driver> Devices<D> {
 
     /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
     /// `ib_device_set_netdev()` and `ib_register_device()`. Errors: `EEXIST` if this driver has a
-    /// device on the network device, `ENFILE` if the name is in use, `ENODEV` if the network device
+    /// device of that protocol on the network device, `ENFILE` if the name is in use, `ENODEV` if the network device
     /// is going away, and those of operations. Context: sleeping, without RTNL, and without a lock
     /// that an operation takes.
     pub fn register(
@@ -160,6 +165,7 @@ impl<D: Driver> Devices<D> {
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
         let requests = Requests::new()?;
+        let protocol = D::protocol(&data);
         // SAFETY: The device gets the key below, by `fill`.
         let new = unsafe { NewLocalDmaKey::new() };
         let local_dma_lkey = D::local_dma_key(&data, new)?.lkey();
@@ -188,14 +194,15 @@ impl<D: Driver> Devices<D> {
                 .state
                 .get()
                 .write(MaybeUninit::new(state));
-            ops::set::<D>(dev, module);
+            ops::set::<D>(dev, module, protocol);
         }
         // From here on `ib_dealloc_device` drops the state.
         // SAFETY: The device was just allocated, and nobody else has it.
-        let result = unsafe { Self::fill(dev, config, comp_vectors, local_dma_lkey) };
+        let result = unsafe { Self::fill(dev, config, protocol, comp_vectors, local_dma_lkey) };
         // SAFETY: The device is alive, and was made above for driver `D`.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
-        let added = result.and_then(|()| self.0.add(config.ndev, handle.clone()));
+        let place = (key(config.ndev), protocol);
+        let added = result.and_then(|()| self.0.add(place, handle.clone()));
         if let Err(e) = added {
             // To free a device the core takes locks under which others take RTNL.
             drop(rtnl);
@@ -218,12 +225,13 @@ impl<D: Driver> Devices<D> {
     unsafe fn fill(
         dev: *mut bindings::ib_device,
         config: &DeviceConfig<'_>,
+        protocol: Protocol,
         comp_vectors: i32,
         local_dma_lkey: u32,
     ) -> Result {
         // SAFETY: By the contract of this function `dev` is valid, and nobody else has it.
         let c = unsafe { &mut *dev };
-        c.node_type = bindings::RDMA_NODE_RNIC as u8;
+        c.node_type = protocol.node_type();
         c.link_ops = DelLink::<D>::OPS;
         c.node_guid = u64::from_ne_bytes(config.node_guid);
         c.phys_port_cnt = 1;
@@ -247,14 +255,14 @@ impl<D: Driver> Devices<D> {
 }
 
 impl<D: Driver> List<D> {
-    fn add(&self, ndev: &NetDevice, dev: DeviceHandle<D>) -> Result {
+    fn add(&self, place: (usize, Protocol), dev: DeviceHandle<D>) -> Result {
         let mut devices = self.devices.lock();
-        if devices.iter().any(|entry| entry.on == Some(key(ndev))) {
+        if devices.iter().any(|entry| entry.on == Some(place)) {
             return Err(EEXIST);
         }
         let entry = Entry {
             dev,
-            on: Some(key(ndev)),
+            on: Some(place),
             leaving: false,
         };
         Ok(devices.push(entry, GFP_KERNEL)?)

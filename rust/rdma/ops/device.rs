@@ -35,7 +35,7 @@ impl<D: Driver> Ops<D> {
         }
         // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
         let (device, attr) = unsafe { (Device::<D>::from_raw(dev), &mut *attr) };
-        D::limits(device).store(attr);
+        D::limits(device).store(device.protocol(), attr);
         if attr.fw_ver == 0 {
             // SAFETY: `dev` is valid, and its driver's module stays while it has a device.
             attr.fw_ver = unsafe { bindings::rdma_module_version(dev, ptr::null_mut()) };
@@ -69,7 +69,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
         let (dev, attr) = unsafe { (Device::<D>::from_raw(dev), &mut *attr) };
-        errno(D::query_port(dev).map(|port| port.store(attr)))
+        errno(D::query_port(dev).map(|port| port.store(dev.protocol(), attr)))
     }
 
     /// The `get_port_immutable` operation.
@@ -84,11 +84,23 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         // SAFETY: `dev` has its state. `immutable` is valid for writes, and nobody else uses it.
         let (dev, immutable) = unsafe { (Device::<D>::from_raw(dev), &mut *immutable) };
-        errno(D::query_port(dev).map(|port| {
-            immutable.gid_tbl_len = port.gid_tbl_len.try_into().unwrap_or(1);
-            immutable.pkey_tbl_len = PKEY_TBL_LEN.into();
-            immutable.core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
-        }))
+        let protocol = dev.protocol();
+        immutable.gid_tbl_len = protocol.gids().into();
+        immutable.pkey_tbl_len = PKEY_TBL_LEN.into();
+        immutable.core_cap_flags = protocol.port_flags();
+        0
+    }
+
+    /// The `get_link_layer` operation.
+    ///
+    /// # Safety
+    ///
+    /// There are no requirements.
+    pub(super) unsafe extern "C" fn get_link_layer(
+        _dev: *mut bindings::ib_device,
+        _port: u32,
+    ) -> bindings::rdma_link_layer {
+        bindings::rdma_link_layer_IB_LINK_LAYER_ETHERNET
     }
 
     /// The `query_gid` operation.

@@ -40,7 +40,9 @@ mod srq;
 use crate::{
     device::registry,
     object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, PdObject},
-    port_counters, ring, settings, Driver,
+    port_counters,
+    protocol::Protocol,
+    ring, settings, Driver,
 };
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -49,13 +51,20 @@ use rdma_bindings as bindings;
 /// The operations for driver `D`.
 struct Ops<D: Driver>(PhantomData<D>);
 
-/// Gives `dev` its operations.
+/// Gives `dev` the operations of a device of `protocol`.
 ///
 /// # Safety
 ///
 /// `dev` must be a device that was made for driver `D` and is not registered yet.
-pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'static ThisModule) {
+pub(crate) unsafe fn set<D: Driver>(
+    dev: *mut bindings::ib_device,
+    module: &'static ThisModule,
+    protocol: Protocol,
+) {
     let has_stats = !D::PORT_STATS.is_empty();
+    let (iwcm, gids) = (protocol.has_iwcm(), protocol.core_keeps_gids());
+    // One of those without which the core offers the device to no kernel consumer.
+    let for_kernel = protocol.serves_kernel();
     let ops = bindings::ib_device_ops {
         owner: module.as_ptr(),
         driver_id: D::ID.0,
@@ -67,7 +76,8 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         query_device: Some(Ops::<D>::query_device),
         query_port: Some(Ops::<D>::query_port),
         get_port_immutable: Some(Ops::<D>::get_port_immutable),
-        query_gid: Some(Ops::<D>::query_gid),
+        query_gid: (!gids).then_some(Ops::<D>::query_gid),
+        get_link_layer: gids.then_some(Ops::<D>::get_link_layer),
         query_pkey: Some(Ops::<D>::query_pkey),
         alloc_hw_port_stats: has_stats.then_some(Ops::<D>::alloc_hw_port_stats),
         get_hw_stats: has_stats.then_some(Ops::<D>::get_hw_stats),
@@ -115,7 +125,7 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         destroy_srq: Some(Ops::<D>::destroy_srq),
         post_srq_recv: Some(Ops::<D>::post_srq_recv),
 
-        get_dma_mr: Some(Ops::<D>::get_dma_mr),
+        get_dma_mr: for_kernel.then_some(Ops::<D>::get_dma_mr),
         reg_user_mr: Some(Ops::<D>::reg_user_mr),
         reg_user_mr_dmabuf: Some(Ops::<D>::reg_user_mr_dmabuf),
         rereg_user_mr: Some(Ops::<D>::rereg_user_mr),
@@ -123,14 +133,14 @@ pub(crate) unsafe fn set<D: Driver>(dev: *mut bindings::ib_device, module: &'sta
         map_mr_sg: Some(Ops::<D>::map_mr_sg),
         dereg_mr: Some(Ops::<D>::dereg_mr),
 
-        iw_add_ref: Some(Ops::<D>::iw_add_ref),
-        iw_rem_ref: Some(Ops::<D>::iw_rem_ref),
-        iw_get_qp: Some(Ops::<D>::iw_get_qp),
-        iw_connect: Some(Ops::<D>::iw_connect),
-        iw_accept: Some(Ops::<D>::iw_accept),
-        iw_reject: Some(Ops::<D>::iw_reject),
-        iw_create_listen: Some(Ops::<D>::iw_create_listen),
-        iw_destroy_listen: Some(Ops::<D>::iw_destroy_listen),
+        iw_add_ref: iwcm.then_some(Ops::<D>::iw_add_ref),
+        iw_rem_ref: iwcm.then_some(Ops::<D>::iw_rem_ref),
+        iw_get_qp: iwcm.then_some(Ops::<D>::iw_get_qp),
+        iw_connect: iwcm.then_some(Ops::<D>::iw_connect),
+        iw_accept: iwcm.then_some(Ops::<D>::iw_accept),
+        iw_reject: iwcm.then_some(Ops::<D>::iw_reject),
+        iw_create_listen: iwcm.then_some(Ops::<D>::iw_create_listen),
+        iw_destroy_listen: iwcm.then_some(Ops::<D>::iw_destroy_listen),
 
         size_ib_ucontext: ContextObject::<D>::SIZE,
         size_ib_pd: PdObject::<D>::SIZE,

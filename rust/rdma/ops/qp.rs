@@ -15,6 +15,7 @@ use crate::{
         srq::SrqObject,
         PdObject, Shares,
     },
+    protocol::Protocol,
     udata::Udata,
     wr::{RecvWrs, SendWrs},
 };
@@ -137,8 +138,17 @@ impl<D: Driver> Ops<D> {
         if ret != 0 || mask == 0 {
             return ret;
         }
+        // SAFETY: `qp` is there, and its device has its state, as it has objects.
+        let dev = unsafe { Device::<D>::from_raw((*qp).device) };
+        let port = match dev.protocol() {
+            Protocol::Iwarp => None,
+            Protocol::Roce => match dev.netdev() {
+                Some(port) => Some(port),
+                None => return ENODEV.to_errno(),
+            },
+        };
         // SAFETY: `attr` is valid for the call, and nobody changes it.
-        let modify = QpModify::from_c(unsafe { &*attr }, mask as u32);
+        let modify = unsafe { QpModify::from_c(&*attr, mask as u32, port.as_deref()) };
         errno(noio_if(!state.user, || {
             modify.and_then(|modify| state.data.modify(&modify))
         }))
