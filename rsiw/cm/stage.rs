@@ -48,6 +48,7 @@ impl<U: User> Stage<U> {
                 StageName::Retry => Self::RETRY,
                 StageName::New | StageName::Closed => 13,
                 StageName::Queued => 14,
+                StageName::Parked => 15,
             },
             Stage::Retry(_) => Self::RETRY,
             Stage::Closed => 13,

@@ -1337,3 +1337,83 @@ mod answering {
         suites::answering::an_answer_that_comes_too_late()
     }
 }
+
+#[kunit_tests(rsiw_iwarp_naming)]
+mod naming {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn the_lower_name_connects() -> Outcome {
+        suites::naming::the_lower_name_connects()
+    }
+
+    #[test]
+    fn a_call_of_known_octets() -> Outcome {
+        suites::naming::a_call_of_known_octets()
+    }
+
+    #[test]
+    fn what_is_no_call() -> Outcome {
+        suites::naming::what_is_no_call()
+    }
+
+    #[test]
+    fn a_call_for_each_other() -> Outcome {
+        suites::naming::a_call_for_each_other()
+    }
+
+    #[test]
+    fn a_call_from_elsewhere() -> Outcome {
+        suites::naming::a_call_from_elsewhere()
+    }
+
+    #[test]
+    fn a_call_in_the_wrong_direction() -> Outcome {
+        suites::naming::a_call_in_the_wrong_direction()
+    }
+
+    #[test]
+    fn a_call_for_another() -> Outcome {
+        suites::naming::a_call_for_another()
+    }
+
+    #[test]
+    fn a_call_that_waits() -> Outcome {
+        suites::naming::a_call_that_waits()
+    }
+
+    #[test]
+    fn calls_come_ever_more_rarely() -> Outcome {
+        suites::naming::calls_come_ever_more_rarely()
+    }
+
+    #[test]
+    fn a_call_is_admitted() -> Outcome {
+        suites::naming::a_call_is_admitted()
+    }
+
+    #[test]
+    fn a_call_waits_for_its_queue_pair() -> Outcome {
+        suites::naming::a_call_waits_for_its_queue_pair()
+    }
+
+    #[test]
+    fn a_call_that_is_refused() -> Outcome {
+        suites::naming::a_call_that_is_refused()
+    }
+
+    #[test]
+    fn a_call_makes_room() -> Outcome {
+        suites::naming::a_call_makes_room()
+    }
+
+    #[test]
+    fn the_peers_fin_ends_the_connection() -> Outcome {
+        suites::naming::the_peers_fin_ends_the_connection()
+    }
+
+    #[test]
+    fn a_call_asks_for_nothing_less() -> Outcome {
+        suites::naming::a_call_asks_for_nothing_less()
+    }
+}

@@ -117,6 +117,12 @@ pub enum SetUp {
     /// [`Input::CannotStart`], [`Input::ReplyNotSent`], [`Input::ReplySent`] or
     /// [`Input::ReplySentForRtr`].
     Accept,
+    /// Responder: looks for the queue pair that a call names, and has it take the connection, as
+    /// [`SetUp::Accept`] does, if it expects the caller. To be answered by the inputs that answer
+    /// that, except [`Input::ReplySent`]; by [`Input::NotExpected`], after which [`Input::Turn`]
+    /// comes when a queue pair of the number expects anybody; by [`Input::NotAdmitted`]; or by
+    /// [`Input::Broken`] if the call cannot wait.
+    Admit,
     /// Responder: rejects the Request by a Reply. To be answered by [`Input::RejectionSent`] or
     /// [`Input::RejectionNotSent`].
     SendRejection,

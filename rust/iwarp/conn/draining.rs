@@ -38,6 +38,7 @@ pub(super) fn end(stage: Stage, input: Input, turn: &mut Turn<'_>) -> Next {
         Input::Abort => (Stage::Closed, Some(&rules::ABORTED)),
         Input::Broken => (Stage::Closed, Some(&rules::BROKEN)),
         Input::Cut => (Stage::Closed, Some(&rules::CUT)),
+        Input::PeerGone => (Stage::Closed, Some(&rules::PEER_LEAVES)),
         Input::Flush => (Stage::Linger(Linger::begin(turn)), Some(&rules::FLUSHED)),
         _ => (stage, None),
     }

@@ -21,6 +21,8 @@ pub struct Plan {
     pub large_fpdu: bool,
     /// Over TLS, and only so.
     pub secure: bool,
+    /// The peer has to know all that the Request asks for: it is not asked for less.
+    pub exact: bool,
     /// How long the peer may say nothing before the RTR is sent once more; 0: for ever.
     pub rtr_wait: u32,
     /// Milliseconds that TCP has to connect.
@@ -82,10 +84,19 @@ impl Plan {
             revision,
             large_fpdu,
             secure,
+            exact: false,
             rtr_wait,
             connect: timeout::CONNECT,
             turn: timeout::TURN,
             refused: 0,
+        }
+    }
+
+    /// The same attempt, for a peer that has to know all that the Request asks for.
+    pub const fn exactly(self) -> Self {
+        Self {
+            exact: true,
+            ..self
         }
     }
 }
@@ -279,6 +290,7 @@ impl AwaitReply {
             revision,
             large_fpdu,
             secure,
+            exact,
             rtr_wait,
             ..
         } = self.plan;
@@ -305,8 +317,10 @@ impl AwaitReply {
                 Some(&rules::TERMINATE_SENT),
             ),
             Input::TerminateNotSent => (Stage::Closed, Some(&rules::TERMINATE_NOT_SENT)),
-            Input::OldFormat if revision >= 2 => (self.fall_back(1), Some(&rules::OLD_FORMAT)),
-            Input::OfferRejected if large_fpdu => {
+            Input::OldFormat if revision >= 2 && !exact => {
+                (self.fall_back(1), Some(&rules::OLD_FORMAT))
+            }
+            Input::OfferRejected if large_fpdu && !exact => {
                 (self.fall_back(revision), Some(&rules::OFFER_REJECTED))
             }
             Input::Rejected | Input::OfferRejected => (Stage::Closed, Some(&rules::REJECTED)),
@@ -314,6 +328,7 @@ impl AwaitReply {
             // The end of a handshake is this end's opinion only: a responder that does not accept
             // the certificate says so afterwards. And all who know TLS know revision 2.
             Input::HungUp if secure => (Stage::Closed, Some(&rules::NOT_ACCEPTED)),
+            Input::HungUp if exact => (Stage::Closed, Some(&rules::HUNG_UP_FOR_GOOD)),
             Input::HungUp if large_fpdu => (self.fall_back(revision), Some(&rules::HUNG_UP)),
             Input::HungUp if revision >= 2 => (self.fall_back(1), Some(&rules::HUNG_UP)),
             Input::HungUp => (Stage::Closed, Some(&rules::HUNG_UP_FOR_GOOD)),

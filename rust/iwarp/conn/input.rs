@@ -23,6 +23,9 @@ pub enum Input {
     Fault,
     /// The peer's FIN has come, behind a whole message.
     PeerFin,
+    /// The peer's FIN has come, behind a whole message, and the queue pair is one that its program
+    /// connects: those do not close in order.
+    PeerGone,
     /// The queue pair closes in order: it still sends what is posted.
     Close,
     /// The device is about to be removed.
@@ -38,8 +41,8 @@ pub enum Input {
     /// Answer to [`Action::SendFin`] or [`SetUp::StartTls`]: it has to be tried again, and nobody
     /// tells when.
     TryAgain,
-    /// It is the turn of the connection: to make its TLS handshake, or to have its Request
-    /// reported.
+    /// It is the turn of the connection: to make its TLS handshake, to have its Request reported,
+    /// or to have its call looked at.
     Turn,
     /// Answer to [`SetUp::Queue`]: other Requests come first.
     NoTurn,
@@ -74,7 +77,8 @@ pub enum Input {
     Started,
     /// Answer to [`SetUp::StartQueuePair`]: it has started and sends an RTR.
     StartedWithRtr,
-    /// Answer to [`SetUp::StartQueuePair`] or [`SetUp::Accept`]: the queue pair cannot start.
+    /// Answer to [`SetUp::StartQueuePair`], [`SetUp::Accept`] or [`SetUp::Admit`]: the queue pair
+    /// cannot start.
     CannotStart,
     /// Answer to [`SetUp::SendTerminate`]: TCP has it.
     TerminateSent,
@@ -90,10 +94,15 @@ pub enum Input {
     NoTls,
     /// The peer's Request has come.
     RequestCame,
+    /// The peer's Request has come, and is a call of a queue pair by name.
+    Called,
     /// The Request is none that a peer may send.
     BadRequest,
-    /// The Request has come of a peer that may not connect.
+    /// The Request has come of a peer that may not connect. Answer to [`SetUp::Admit`]: the call is
+    /// for no queue pair here.
     NotAdmitted,
+    /// Answer to [`SetUp::Admit`]: no queue pair of that number expects anybody so far.
+    NotExpected,
     /// Answer to [`SetUp::ReportRequest`]: the consumer has the Request.
     Reported,
     /// Answer to [`SetUp::ReportRequest`]: iwcm has no room for it, or nobody listens any more.
@@ -102,13 +111,14 @@ pub enum Input {
     Accept,
     /// The consumer rejects the Request.
     Reject,
-    /// Answer to [`SetUp::Accept`]: there is no such queue pair, or it cannot have the connection.
+    /// Answer to [`SetUp::Accept`] or [`SetUp::Admit`]: there is no such queue pair, or it cannot
+    /// have the connection.
     NotAttached,
     /// Answer to [`SetUp::Accept`]: TCP has the Reply. The peer owes no RTR.
     ReplySent,
-    /// Answer to [`SetUp::Accept`]: TCP has the Reply. The peer owes an RTR.
+    /// Answer to [`SetUp::Accept`] or [`SetUp::Admit`]: TCP has the Reply. The peer owes an RTR.
     ReplySentForRtr,
-    /// Answer to [`SetUp::Accept`]: TCP does not take the Reply.
+    /// Answer to [`SetUp::Accept`] or [`SetUp::Admit`]: TCP does not take the Reply.
     ReplyNotSent,
     /// Answer to [`SetUp::SendRejection`]: TCP has it, and the connection may linger.
     RejectionSent,
@@ -129,6 +139,7 @@ impl Input {
         Self::Flush,
         Self::Fault,
         Self::PeerFin,
+        Self::PeerGone,
         Self::Close,
         Self::Leave,
         Self::Drained,
@@ -161,8 +172,10 @@ impl Input {
         Self::MpaBegins,
         Self::NoTls,
         Self::RequestCame,
+        Self::Called,
         Self::BadRequest,
         Self::NotAdmitted,
+        Self::NotExpected,
         Self::Reported,
         Self::NotReported,
         Self::Accept,

@@ -18,6 +18,7 @@ mod first;
 mod initiator;
 mod input;
 mod linger;
+pub mod names;
 mod patience;
 mod reply;
 mod responder;
@@ -35,7 +36,7 @@ pub use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Plan, Retry, Sec
 pub use input::Input;
 pub use linger::Linger;
 pub use reply::Answer;
-pub use responder::{AwaitOctet, AwaitRequest, AwaitTls, Queued, Requested};
+pub use responder::{AwaitOctet, AwaitRequest, AwaitTls, Parked, Queued, Requested};
 pub use rules::{Rule, StageName, RULES};
 pub use streaming::Streaming;
 
@@ -85,6 +86,8 @@ enum Stage {
     Queued(Queued),
     /// The consumer owes an answer.
     Requested(Requested),
+    /// The Request is a call of a queue pair by name.
+    Parked(Parked),
     /// The queue pair owns the stream.
     Streaming(Streaming),
     /// An orderly close has begun; the queue pair sends what it still has.
@@ -177,6 +180,7 @@ impl Machine {
             Stage::AwaitRequest(stage) => stage.handle(input, &mut turn),
             Stage::Queued(stage) => stage.handle(input, &mut turn),
             Stage::Requested(stage) => stage.handle(input, &mut turn),
+            Stage::Parked(stage) => stage.handle(input, &mut turn),
             Stage::Streaming(stage) => stage.handle(input, &mut turn),
             Stage::Draining(stage) => stage.handle(input, &mut turn),
             Stage::FinSent(stage) => stage.handle(input, &mut turn),
@@ -207,6 +211,7 @@ impl Machine {
             Stage::AwaitRequest(_) => StageName::AwaitRequest,
             Stage::Queued(_) => StageName::Queued,
             Stage::Requested(_) => StageName::Requested,
+            Stage::Parked(_) => StageName::Parked,
             Stage::Streaming(_) => StageName::Streaming,
             Stage::Draining(_) => StageName::Draining,
             Stage::FinSent(_) => StageName::FinSent,

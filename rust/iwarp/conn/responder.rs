@@ -52,6 +52,11 @@ pub struct Requested {
     gone: bool,
 }
 
+/// The Request is a call of a queue pair by name ([`super::names`]), which waits until a queue pair
+/// of that number expects somebody.
+#[derive(Clone, Debug)]
+pub struct Parked;
+
 /// Whether an input ends a connection that has not sent its Request, with or without TLS.
 fn gives_up(input: Input) -> bool {
     matches!(
@@ -154,6 +159,10 @@ impl AwaitRequest {
             Input::RequestCame => {
                 let stage = Queued::begin(self.silence, turn);
                 (stage, Some(&rules::REQUEST_CAME))
+            }
+            Input::Called => {
+                turn.wait(timeout::PARKED);
+                (Stage::Parked(Parked), Some(&rules::CALLED))
             }
             Input::NotAdmitted => (Stage::AwaitRequest(self), Some(&rules::NOT_ADMITTED)),
             Input::RejectionSent => refused(turn),
@@ -258,5 +267,29 @@ impl Requested {
             rules::StageName::Requested => (Stage::Requested(self), Some(rule)),
             _ => (Stage::Closed, Some(rule)),
         }
+    }
+}
+
+impl Parked {
+    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
+        let rule = match input {
+            Input::NotExpected => &rules::CALL_WAITS,
+            Input::Turn => &rules::CALL_TURN,
+            Input::NotAdmitted | Input::NotAttached => &rules::CALL_REFUSED,
+            Input::Timeout => &rules::CALL_WAITS_TOO_LONG,
+            Input::ReplySentForRtr => {
+                turn.no_wait();
+                let stage = Streaming::begin(First::Rtr, 0, turn);
+                return (stage, Some(&rules::CALL_ADMITTED));
+            }
+            Input::CannotStart => return (Stage::Closed, Some(&rules::CALL_CANNOT_START)),
+            Input::ReplyNotSent => return (Stage::Closed, Some(&rules::CALL_REPLY_NOT_SENT)),
+            Input::RejectionSent => return refused(turn),
+            Input::RejectionNotSent => return (Stage::Closed, Some(&rules::REFUSAL_NOT_SENT)),
+            Input::Broken | Input::HungUp => return (Stage::Closed, Some(&rules::CALL_LEFT)),
+            _ if gives_up(input) => return (Stage::Closed, Some(&rules::CALL_LEFT)),
+            _ => return (Stage::Parked(self), None),
+        };
+        (Stage::Parked(self), Some(rule))
     }
 }

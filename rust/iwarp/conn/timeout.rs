@@ -41,6 +41,20 @@ pub const REQUEST: u32 = 10_000;
 /// For our consumer to answer a Request. Peers are not known to wait that long.
 pub const ANSWER: u32 = 75_000;
 
+/// For the queue pair that a call names to expect a peer. The initiator calls again afterwards.
+pub const PARKED: u32 = 5_000;
+
+/// Before a peer is called again that could not be called, or did not want to, after `tries` calls.
+pub const fn call_again(tries: u32) -> u32 {
+    const FIRST: u32 = 20;
+    const MOST: u32 = 1_000;
+    match tries {
+        // The shift is bounded.
+        0..=5 => FIRST.wrapping_shl(tries),
+        _ => MOST,
+    }
+}
+
 /// For the RTR that was agreed on.
 pub const RTR: u32 = 10_000;
 

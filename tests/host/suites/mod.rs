@@ -70,6 +70,7 @@ mod case;
 pub(crate) mod connecting;
 pub(crate) mod ending;
 pub(crate) mod golden;
+pub(crate) mod naming;
 pub(crate) mod probe;
 pub(crate) mod rules_ddp;
 pub(crate) mod rules_mpa;

@@ -2,7 +2,7 @@
 
 //! The kernel runs every case that the host runs.
 
-const SUITES: [(&str, &str); 10] = [
+const SUITES: [(&str, &str); 11] = [
     ("golden", include_str!("../suites/golden.rs")),
     ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
     ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
@@ -12,6 +12,7 @@ const SUITES: [(&str, &str); 10] = [
     ("setup", include_str!("../suites/setup.rs")),
     ("connecting", include_str!("../suites/connecting.rs")),
     ("answering", include_str!("../suites/answering.rs")),
+    ("naming", include_str!("../suites/naming.rs")),
     ("ending", include_str!("../suites/ending.rs")),
 ];
 

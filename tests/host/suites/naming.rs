@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs that find each other by name (`iwarp::conn::names`), and what their connections do
+//! otherwise than those of the RDMA CM.
+
+use iwarp::conn::{
+    names::{Call, Names, QpName, Refusal, Role, Verdict, CALL_LEN},
+    timeout, Action, Input, Lost, Machine, Plan, Report, Rule, Seen, SetUp, StageName, Status,
+};
+
+use super::Outcome;
+
+cases! {
+    the_lower_name_connects
+    a_call_of_known_octets
+    what_is_no_call
+    a_call_for_each_other
+    a_call_from_elsewhere
+    a_call_in_the_wrong_direction
+    a_call_for_another
+    a_call_that_waits
+    calls_come_ever_more_rarely
+    a_call_is_admitted
+    a_call_waits_for_its_queue_pair
+    a_call_that_is_refused
+    a_call_makes_room
+    the_peers_fin_ends_the_connection
+    a_call_asks_for_nothing_less
+}
+
+const LOW: QpName = QpName {
+    gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 7, 0, 1],
+    qpn: 0x010203,
+};
+const HIGH: QpName = QpName {
+    gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 7, 0, 2],
+    qpn: 5,
+};
+/// As the called end has them.
+const NAMES: Names = Names {
+    ours: HIGH,
+    theirs: LOW,
+};
+const CALL: Call = Call {
+    to: HIGH,
+    from: LOW,
+};
+
+pub(crate) fn the_lower_name_connects() -> Outcome {
+    check_eq!(NAMES.role(), Role::Responder);
+    let other = Names {
+        ours: LOW,
+        theirs: HIGH,
+    };
+    check_eq!(other.role(), Role::Initiator);
+    check_eq!(other.call(), CALL);
+    // At one address the number decides.
+    let beside = QpName { qpn: 7, ..LOW };
+    let names = Names {
+        ours: beside,
+        theirs: LOW,
+    };
+    check_eq!(names.role(), Role::Initiator);
+    let itself = Names {
+        ours: LOW,
+        theirs: LOW,
+    };
+    check_eq!(itself.role(), Role::Both);
+    Ok(())
+}
+
+pub(crate) fn a_call_of_known_octets() -> Outcome {
+    let octets = CALL.octets();
+    check_eq!(octets[..8], *b"rsRC\x01\x00\x00\x00");
+    check_eq!(octets[8..16], [0, 0, 0, 5, 0, 1, 2, 3]);
+    check_eq!(octets[16..32], HIGH.gid);
+    check_eq!(octets[32..], LOW.gid);
+    check_eq!(Call::read(&octets), Some(CALL));
+    Ok(())
+}
+
+pub(crate) fn what_is_no_call() -> Outcome {
+    let octets = CALL.octets();
+    check!(Call::read(&[]).is_none());
+    check!(Call::read(&octets[..CALL_LEN - 1]).is_none());
+    let mut long = [0; CALL_LEN + 1];
+    for (to, from) in long.iter_mut().zip(octets) {
+        *to = from;
+    }
+    check!(Call::read(&long).is_none());
+    // Another magic, version, and reserved octets. Flags are ignored.
+    for (at, known) in [
+        (0, false),
+        (3, false),
+        (4, false),
+        (5, true),
+        (6, false),
+        (7, false),
+    ] {
+        let mut other = octets;
+        other[at] ^= 0x80;
+        check_eq!(Call::read(&other).is_some(), known);
+    }
+    Ok(())
+}
+
+pub(crate) fn a_call_for_each_other() -> Outcome {
+    let verdict = CALL.judge(&HIGH.gid, &LOW.gid, Some(&NAMES));
+    check_eq!(verdict, Verdict::Admit);
+    Ok(())
+}
+
+pub(crate) fn a_call_from_elsewhere() -> Outcome {
+    let refused = Verdict::Refuse(Refusal::Address);
+    let other = [9; 16];
+    check_eq!(CALL.judge(&HIGH.gid, &other, Some(&NAMES)), refused);
+    check_eq!(CALL.judge(&other, &LOW.gid, Some(&NAMES)), refused);
+    // Nor does it wait.
+    check_eq!(CALL.judge(&HIGH.gid, &other, None), refused);
+    Ok(())
+}
+
+pub(crate) fn a_call_in_the_wrong_direction() -> Outcome {
+    let call = Call {
+        to: LOW,
+        from: HIGH,
+    };
+    let names = Names {
+        ours: LOW,
+        theirs: HIGH,
+    };
+    let refused = Verdict::Refuse(Refusal::Role);
+    check_eq!(call.judge(&LOW.gid, &HIGH.gid, Some(&names)), refused);
+    check_eq!(call.judge(&LOW.gid, &HIGH.gid, None), refused);
+    Ok(())
+}
+
+pub(crate) fn a_call_for_another() -> Outcome {
+    let refused = Verdict::Refuse(Refusal::Name);
+    let of_another = Names {
+        theirs: QpName { qpn: 9, ..LOW },
+        ..NAMES
+    };
+    check_eq!(CALL.judge(&HIGH.gid, &LOW.gid, Some(&of_another)), refused);
+    // The number is that of a queue pair with another address.
+    let elsewhere = Names {
+        ours: QpName {
+            gid: [8; 16],
+            ..HIGH
+        },
+        ..NAMES
+    };
+    check_eq!(CALL.judge(&HIGH.gid, &LOW.gid, Some(&elsewhere)), refused);
+    Ok(())
+}
+
+pub(crate) fn a_call_that_waits() -> Outcome {
+    check_eq!(CALL.judge(&HIGH.gid, &LOW.gid, None), Verdict::Park);
+    // It does not wait for longer than the caller does.
+    check!(timeout::PARKED < timeout::REPLY);
+    Ok(())
+}
+
+pub(crate) fn calls_come_ever_more_rarely() -> Outcome {
+    check_eq!(timeout::call_again(0), 20);
+    check_eq!(timeout::call_again(1), 40);
+    check_eq!(timeout::call_again(5), 640);
+    check_eq!(timeout::call_again(6), 1000);
+    check_eq!(timeout::call_again(u32::MAX), 1000);
+    Ok(())
+}
+
+/// Gives inputs to a connection that a listener has accepted; returns the last one's rule.
+fn called(inputs: &[Input]) -> (Machine, Option<&'static Rule>) {
+    let seen = Seen::default();
+    let mut machine = Machine::await_request(0, &seen);
+    let mut rule = None;
+    for input in inputs {
+        rule = machine.handle(*input, &seen);
+    }
+    (machine, rule)
+}
+
+const ADMIT: Action = Action::SetUp(SetUp::Admit);
+
+pub(crate) fn a_call_is_admitted() -> Outcome {
+    let (machine, rule) = called(&[Input::Called]);
+    check_eq!(machine.stage(), StageName::Parked);
+    check!(rule.is_some_and(|rule| rule.actions == [Action::LeaveOrder, ADMIT, Action::LookAgain]));
+    let (machine, rule) = called(&[Input::Called, Input::ReplySentForRtr]);
+    check_eq!(machine.stage(), StageName::Streaming);
+    let actions = [Action::FreeSlot, Action::Watch, Action::GiveStream];
+    check!(rule.is_some_and(|rule| rule.actions == actions));
+    // The caller owes an RTR.
+    check_eq!(machine.deadline(), Some(i64::from(timeout::RTR)));
+    Ok(())
+}
+
+pub(crate) fn a_call_waits_for_its_queue_pair() -> Outcome {
+    let (machine, rule) = called(&[Input::Called, Input::NotExpected, Input::Turn]);
+    check_eq!(machine.stage(), StageName::Parked);
+    check!(rule.is_some_and(|rule| rule.actions == [ADMIT]));
+    // To look again does not begin the time anew.
+    let mut machine = machine;
+    let late = Seen {
+        now: i64::from(timeout::PARKED),
+        ..Seen::default()
+    };
+    check!(machine.handle(Input::NotExpected, &late).is_some());
+    let rule = machine.handle(Input::Timeout, &late);
+    let actions = [Action::CountDropped, Action::SetUp(SetUp::SendRejection)];
+    check!(rule.is_some_and(|rule| rule.actions == actions));
+    check!(machine.handle(Input::RejectionSent, &late).is_some());
+    check_eq!(machine.stage(), StageName::Linger);
+    Ok(())
+}
+
+pub(crate) fn a_call_that_is_refused() -> Outcome {
+    for why in [Input::NotAdmitted, Input::NotAttached] {
+        let (machine, rule) = called(&[Input::Called, why]);
+        let actions = [Action::CountDropped, Action::SetUp(SetUp::SendRejection)];
+        check!(rule.is_some_and(|rule| rule.actions == actions));
+        check_eq!(machine.stage(), StageName::Parked);
+    }
+    // The queue pair may call for another connection only if it has not started.
+    let (machine, rule) = called(&[Input::Called, Input::CannotStart]);
+    check_eq!(machine.stage(), StageName::Closed);
+    let lost = Action::Lose(Lost::Handshake);
+    check!(rule.is_some_and(|rule| rule.actions.contains(&lost)));
+    let (machine, rule) = called(&[Input::Called, Input::ReplyNotSent]);
+    check_eq!(machine.stage(), StageName::Closed);
+    let lost = Action::Lose(Lost::Reset);
+    check!(rule.is_some_and(|rule| rule.actions.contains(&lost)));
+    Ok(())
+}
+
+pub(crate) fn a_call_makes_room() -> Outcome {
+    for input in [
+        Input::GiveWay,
+        Input::Unlistened,
+        Input::HungUp,
+        Input::Leave,
+    ] {
+        let (machine, rule) = called(&[Input::Called, Input::NotExpected, input]);
+        check_eq!(machine.stage(), StageName::Closed);
+        check!(rule.is_some_and(|rule| rule.actions.contains(&Action::FreeSlot)));
+    }
+    Ok(())
+}
+
+pub(crate) fn the_peers_fin_ends_the_connection() -> Outcome {
+    let seen = Seen::default();
+    let (mut machine, _) = called(&[Input::Called, Input::ReplySentForRtr]);
+    let rule = machine.handle(Input::PeerGone, &seen);
+    let actions = [
+        Action::CountClosed,
+        Action::Detach,
+        Action::Reset,
+        Action::Lose(Lost::Closed),
+        Action::ReportClose(Status::Ok),
+    ];
+    check!(rule.is_some_and(|rule| rule.actions == actions));
+    check_eq!(machine.stage(), StageName::Closed);
+    Ok(())
+}
+
+/// The answers after which an attempt of the RDMA CM asks for less.
+pub(crate) fn a_call_asks_for_nothing_less() -> Outcome {
+    let seen = Seen::default();
+    for (input, status) in [
+        (Input::HungUp, Report::Failed(Status::OfSocket)),
+        (Input::OldFormat, Report::Failed(Status::Protocol)),
+        (Input::OfferRejected, Report::Answered(Status::Refused)),
+        (Input::Rejected, Report::Answered(Status::Refused)),
+    ] {
+        let plan = Plan::new(2, true, false, 0).exactly();
+        let mut machine = Machine::connecting(plan, &seen);
+        check!(machine.handle(Input::Connected, &seen).is_some());
+        let rule = machine.handle(input, &seen);
+        let report = Action::ReportReply(status);
+        check!(rule.is_some_and(|rule| rule.actions.last() == Some(&report)));
+        check_eq!(machine.stage(), StageName::Closed);
+    }
+    Ok(())
+}
