@@ -398,6 +398,10 @@ counters! {
     requests_rejected = c"requests_rejected",
     /// Connections of peers without a Request that could be reported.
     requests_dropped = c"requests_dropped",
+    /// Calls of queue pairs that were for no queue pair here.
+    rc_calls_refused = c"rc_calls_refused",
+    /// Requests of processes that failed as no peer has answered them in time.
+    rc_retries_exceeded = c"rc_retries_exceeded",
     /// TLS handshakes that ended well.
     tls_handshakes = c"tls_handshakes",
     /// TLS handshakes that failed.

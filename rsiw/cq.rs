@@ -434,10 +434,15 @@ impl Out<'_> {
 
     /// Publishes the completion of a flushed request. Context: any.
     pub(crate) fn flush(&self, id: u64, opcode: u8) -> Notify {
+        self.fail(id, opcode, Status::Flush)
+    }
+
+    /// Publishes the completion of a request that has failed before tx has taken it. Context: any.
+    pub(crate) fn fail(&self, id: u64, opcode: u8, status: Status) -> Notify {
         self.complete(Completion {
             id,
             opcode,
-            status: Status::Flush,
+            status,
             bytes: 0,
             invalidated: None,
             solicited: false,

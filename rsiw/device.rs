@@ -14,7 +14,7 @@ use crate::{
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
 use net::{Keyring, PagePool};
-use rdma::{Consumer, DeviceHandle, DeviceName, OnceHandle};
+use rdma::{Consumer, DeviceHandle, DeviceName, OnceHandle, Protocol};
 
 /// The driver, as the RDMA core knows it. Its operations are in `verbs`.
 pub(crate) struct Rsiw;
@@ -139,7 +139,9 @@ impl Workqueues {
 /// The shared state of one RDMA device.
 pub(crate) struct Device {
     handle: OnceHandle<Rsiw>,
-    /// The first bytes of the only GID. They are unique.
+    /// What programs see.
+    pub(crate) protocol: Protocol,
+    /// The first bytes of the only GID of an iWARP device. They are unique there.
     pub(crate) gid: [u8; 6],
     /// Regions by STag index.
     pub(crate) regions: Regions,
@@ -166,12 +168,14 @@ impl Device {
 
     /// Makes the state of a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
+        protocol: Protocol,
         gid: [u8; 6],
         workqueues: Arc<Workqueues>,
         keys: Arc<Keyring>,
     ) -> Result<Arc<Self>> {
         let dev = Self {
             handle: OnceHandle::new(),
+            protocol,
             gid,
             regions: Regions::new()?,
             limits: Limits {
@@ -203,9 +207,19 @@ impl Device {
         self.handle.get()
     }
 
-    /// The EUI-64 that is made of the GID's 48 bits.
+    /// The EUI-64 that is made of the GID's 48 bits. Two devices of a network device have
+    /// different ones: librdmacm may find a device by its GUID alone.
     pub(crate) fn guid(&self) -> [u8; 8] {
         let g = &self.gid;
-        [g[0] ^ 2, g[1], g[2], 0xff, 0xfe, g[3], g[4], g[5]]
+        let [a, b] = match self.protocol {
+            Protocol::Iwarp => [0xff, 0xfe],
+            Protocol::Roce => *b"rc",
+        };
+        [g[0] ^ 2, g[1], g[2], a, b, g[3], g[4], g[5]]
+    }
+
+    /// Whether programs connect its queue pairs themselves.
+    pub(crate) fn is_rc(&self) -> bool {
+        self.protocol == Protocol::Roce
     }
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Makes devices on `rdma link add`, and follows the events of their network devices.
+//!
+//! There are two types of links. A queue pair of the type `rsiw` is connected by the RDMA CM, and
+//! programs see an RNIC. One of the type `rsiw_rc` is connected by the program, as with InfiniBand
+//! and RoCE. A network device may have one of each.
 
 use crate::{
     cm,
@@ -10,7 +14,8 @@ use crate::{
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use net::Keyring;
 use rdma::{
-    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier, Protocol,
+    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier,
+    Protocol,
 };
 
 /// The state that outlives a single device.
@@ -37,22 +42,28 @@ impl Links {
         Ok(Arc::new(links, GFP_KERNEL)?)
     }
 
-    /// Makes an RDMA device on top of `ndev`. Context: sleeping.
+    /// Makes an RDMA device of `protocol` on top of `ndev`. Context: sleeping.
     ///
     /// # Errors
     ///
     /// `EINVAL` for a network device other than Ethernet, loopback or one without link layer, and
-    /// for a bad name. `EEXIST` if it has an RDMA device of this driver, `ENFILE` if the name is
-    /// taken.
-    fn add(&self, name: &CStr, ndev: &NetDevice) -> Result {
-        if !matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None) {
+    /// for a bad name; with [`Protocol::Roce`] also for a VLAN: the RDMA core adds the addresses of
+    /// a VLAN to the device below it, and to no other. `EEXIST` if it has such a device of this
+    /// driver, `ENFILE` if the name is taken.
+    fn add(&self, name: &CStr, ndev: &NetDevice, protocol: Protocol) -> Result {
+        let known = matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None);
+        if !known || protocol == Protocol::Roce && ndev.is_vlan() {
             return Err(EINVAL);
         }
-        let dev = Rnic::new(gid_of(ndev), self.workqueues.clone(), self.keys.clone())?;
+        let (workqueues, keys) = (self.workqueues.clone(), self.keys.clone());
+        let dev = Rnic::new(protocol, gid_of(ndev), workqueues, keys)?;
         let config = DeviceConfig {
             name,
             node_guid: dev.guid(),
-            node_desc: c"Software RDMA NIC (iWARP)",
+            node_desc: match protocol {
+                Protocol::Iwarp => c"Software RDMA NIC (iWARP)",
+                Protocol::Roce => c"Software RDMA NIC (RC over iWARP)",
+            },
             ndev,
             comp_vectors: kext::online_cpus(),
             // Ports are those of the host's TCP, so no mapper is needed unless it was asked for.
@@ -81,10 +92,14 @@ fn gid_of(ndev: &NetDevice) -> [u8; 6] {
     [r[0] & !1 | 2, r[1], r[2], r[3], r[4], r[5]]
 }
 
-/// The link type: `rdma link add NAME type rsiw netdev DEV`.
+/// The link type `rdma link add NAME type rsiw netdev DEV`.
 pub(crate) struct Link(pub(crate) Arc<Links>);
 
+/// The link type `rdma link add NAME type rsiw_rc netdev DEV`.
+pub(crate) struct RcLink(pub(crate) Arc<Links>);
+
 static SLOT: LinkSlot<Link> = LinkSlot::new();
+static RC_SLOT: LinkSlot<RcLink> = LinkSlot::new();
 
 impl LinkOps for Link {
     const TYPE: &'static CStr = c"rsiw";
@@ -94,7 +109,19 @@ impl LinkOps for Link {
     }
 
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
-        self.0.add(name, ndev)
+        self.0.add(name, ndev, Protocol::Iwarp)
+    }
+}
+
+impl LinkOps for RcLink {
+    const TYPE: &'static CStr = c"rsiw_rc";
+
+    fn slot() -> &'static LinkSlot<Self> {
+        &RC_SLOT
+    }
+
+    fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
+        self.0.add(name, ndev, Protocol::Roce)
     }
 }
 
@@ -103,7 +130,16 @@ pub(crate) struct Notifier(pub(crate) Arc<Links>);
 
 impl NetdevNotifier for Notifier {
     fn event(&self, event: NetdevEvent, ndev: &NetDevice) {
-        let Some(handle) = self.0.devices.by_netdev(ndev, Protocol::Iwarp) else {
+        for protocol in Protocol::ALL {
+            self.tell(protocol, event, ndev);
+        }
+    }
+}
+
+impl Notifier {
+    /// Handles an event of `ndev` for the device of `protocol` there, if there is one.
+    fn tell(&self, protocol: Protocol, event: NetdevEvent, ndev: &NetDevice) {
+        let Some(handle) = self.0.devices.by_netdev(ndev, protocol) else {
             return;
         };
         match event {
@@ -111,7 +147,7 @@ impl NetdevNotifier for Notifier {
                 if let Some(dev) = handle.try_get() {
                     cm::leave(&dev.data().conns);
                 }
-                self.0.devices.netdev_leaves(ndev, Protocol::Iwarp);
+                self.0.devices.netdev_leaves(ndev, protocol);
             }
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 handle.port_state_changed(ndev);

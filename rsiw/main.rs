@@ -31,7 +31,7 @@ mod wr;
 use device::Workqueues;
 use kernel::{prelude::*, sync::Arc};
 use kext::Core;
-use link::{Link, Links, Notifier};
+use link::{Link, Links, Notifier, RcLink};
 use net::Keyring;
 use rdma::{LinkRegistration, NotifierRegistration};
 
@@ -41,7 +41,7 @@ module! {
     authors: ["The rsiw developers"],
     description: "Software RDMA NIC: iWARP over TCP",
     license: "GPL",
-    alias: ["rdma-link-rsiw"],
+    alias: ["rdma-link-rsiw", "rdma-link-rsiw_rc"],
     imports_ns: ["DMA_BUF"],
     params: {
         crc: u8 {
@@ -90,6 +90,11 @@ module! {
             description: "MiB that one end of a connection encrypts with its key of TLS, before \
                 the connection ends (1 to 368640; not for ChaCha20-Poly1305)",
         },
+        rc_port: u32 {
+            default: 4791,
+            description: "TCP port for queue pairs of links of type rsiw_rc; the same on all \
+                hosts (1 to 65535)",
+        },
         recv_wait_ms: u32 {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not \
@@ -127,12 +132,13 @@ module! {
     },
 }
 
-/// The module. Its fields are dropped in order, which is the teardown. First the link type goes, so
+/// The module. Its fields are dropped in order, which is the teardown. First the link types go, so
 /// that no new device comes; then the notifier of network devices. Then all devices are
 /// unregistered, which ends every connection. Then the work queues go, on which that teardown ran,
 /// and last deferred work.
 struct Module {
     _link: Pin<KBox<LinkRegistration<Link>>>,
+    _rc_link: Pin<KBox<LinkRegistration<RcLink>>>,
     _notifier: Pin<KBox<NotifierRegistration<Notifier>>>,
     _devices: Unregister,
     _workqueues: Arc<Workqueues>,
@@ -158,10 +164,12 @@ impl kernel::Module for Module {
         let links = Links::new(module, workqueues.clone(), keys)?;
         let devices = Unregister(links.clone());
         let notifier = NotifierRegistration::new(Notifier(links.clone()))?;
-        let link = LinkRegistration::new(Link(links))?;
+        let link = LinkRegistration::new(Link(links.clone()))?;
+        let rc_link = LinkRegistration::new(RcLink(links))?;
         pr_info!("loaded\n");
         Ok(Self {
             _link: link,
+            _rc_link: rc_link,
             _notifier: notifier,
             _devices: devices,
             _workqueues: workqueues,

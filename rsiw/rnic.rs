@@ -11,6 +11,7 @@ use crate::{
 use core::ops::Deref;
 use kernel::{prelude::*, sync::Arc};
 use net::Keyring;
+use rdma::Protocol;
 
 /// The driver's object of the RDMA core's device.
 pub(crate) struct Rnic {
@@ -25,11 +26,12 @@ pub(crate) struct Rnic {
 impl Rnic {
     /// Makes a device that is not registered yet. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
+        protocol: Protocol,
         gid: [u8; 6],
         workqueues: Arc<Workqueues>,
         keys: Arc<Keyring>,
     ) -> Result<Arc<Self>> {
-        let dev = Device::new(gid, workqueues, keys)?;
+        let dev = Device::new(protocol, gid, workqueues, keys)?;
         let rnic = Self {
             qps: Qps::new()?,
             conns: Registry::new(&dev)?,

@@ -98,6 +98,8 @@ settings! {
     tls_psk: u8 = 0..=1,
     /// MiB that a key of TLS encrypts.
     tls_key_mib: u32 = 1..=368_640,
+    /// TCP port at which queue pairs that their programs connect call each other.
+    rc_port: u32 = 1..=65_535,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -243,6 +245,13 @@ impl Settings {
     /// not wait. At most a minute. It holds for queue pairs that are made after a change.
     pub(crate) fn recv_wait_ms(&self) -> u32 {
         self.recv_wait_ms.load(Ordering::Relaxed)
+    }
+
+    /// The TCP port at which the peers of queue pairs listen that their programs connect. All hosts
+    /// have to have the same. It holds for queue pairs that go to RTR after a change.
+    pub(crate) fn rc_port(&self) -> u16 {
+        // CAST: `settings!` has the range, which fits.
+        self.rc_port.load(Ordering::Relaxed) as u16
     }
 
     /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of

@@ -12,7 +12,8 @@ use super::{
     announced_ird, bounded_ird, clip,
     conn::Conn,
     max_private_data, open,
-    open::PortMapper,
+    open::{PortMapper, SocketConfig},
+    rc::Endpoint,
     registry::{InOrder, Registry},
     run::Run,
     secure::Tls,
@@ -28,10 +29,18 @@ use kernel::{prelude::*, sync::Arc};
 use net::{errno, Role, TcpSocket};
 use rdma::{CmId, ConnParam, ConsumerId, Device};
 
+/// Who has asked for a connection, and hears of it.
+pub(super) enum Caller<U: User> {
+    /// A consumer of iwcm.
+    Iwcm(CmId),
+    /// The queue pair itself.
+    Rc(Arc<Endpoint<U>>),
+}
+
 /// The consumer's parameters of one `connect`, and what its connection needs until it is
 /// established.
 pub(super) struct Attempt<U: User> {
-    cm: CmId,
+    caller: Caller<U>,
     user: Arc<U>,
     /// The user's life when the consumer asked for the connection.
     life: u32,
@@ -40,8 +49,8 @@ pub(super) struct Attempt<U: User> {
     /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
     /// told of another `remote`, and any process may be the port mapper.
     server: IpAddr,
-    /// What the port mapper has to do with these addresses.
-    mapper: PortMapper,
+    /// What the socket is to be like.
+    socket: SocketConfig,
     /// The interface that the RDMA CM has found for `local`.
     ifindex: Option<u32>,
     private_data: KVec<u8>,
@@ -97,9 +106,9 @@ pub(crate) fn connect<U: User>(
         to: local,
         remote: mapper.remote(&cm)?,
         server: cm.remote_addr()?.ip(),
-        mapper,
+        socket: SocketConfig::of(&cm, mapper),
         ifindex: id.ifindex(),
-        cm,
+        caller: Caller::Iwcm(cm),
         private_data,
         ird: bounded_ird(announced_ird(param.ird), most_ird),
         ord: clip(param.ord.min(most_ord)),
@@ -129,6 +138,63 @@ pub(crate) fn connect<U: User>(
     .map_err(|(e, _)| e)
 }
 
+/// A queue pair's wish for a connection, by name.
+pub(super) struct ByName<'a, U: User> {
+    pub(super) user: Arc<U>,
+    pub(super) life: u32,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) ifindex: u32,
+    pub(super) tos: u8,
+    pub(super) private_data: &'a [u8],
+}
+
+/// Begins a connection for a queue pair that calls its peer. `endpoint` hears of its failure.
+/// `before` is the socket of its last call. Context: sleeping; does not wait for the network.
+/// Errors: as of [`connect`].
+pub(super) fn call<U: User>(
+    registry: &Arc<Registry<U>>,
+    dev: &Device<Rsiw>,
+    endpoint: &Arc<Endpoint<U>>,
+    call: &ByName<'_, U>,
+    before: Option<&TcpSocket>,
+) -> Result {
+    let settings = &registry.dev.settings;
+    let secure = settings.tls().initiates();
+    let mut private_data = KVec::new();
+    private_data.extend_from_slice(call.private_data, GFP_KERNEL)?;
+    let (ird, ord) = call.user.most_reads();
+    let attempt = Attempt {
+        caller: Caller::Rc(endpoint.clone()),
+        life: call.life,
+        user: call.user.clone(),
+        local: call.local,
+        to: call.remote,
+        remote: call.remote,
+        server: call.remote.ip(),
+        socket: SocketConfig {
+            tos: Some(call.tos),
+            share_port: false,
+        },
+        ifindex: Some(call.ifindex),
+        private_data,
+        ird: bounded_ird(announced_ird(ird), ird),
+        ord: clip(ord),
+        plan: Plan::new(
+            2,
+            secure || settings.large_fpdu(),
+            secure,
+            settings.initiator_wait_ms(),
+        )
+        .exactly(),
+        tls: Tls::new(),
+        asked: None,
+        answer: None,
+    };
+    let attempt = KBox::new(attempt, GFP_KERNEL)?;
+    begin(registry, dev, attempt, before).map_err(|(e, _)| e)
+}
+
 /// Why an attempt did not start; and the attempt, unless that went with the connection.
 type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 
@@ -141,8 +207,7 @@ fn begin<U: User>(
     before: Option<&TcpSocket>,
 ) -> Result<(), NotBegun<U>> {
     let origin = open::Origin {
-        cm: &attempt.cm,
-        mapper: attempt.mapper,
+        socket: attempt.socket,
         ifindex: attempt.ifindex,
         local: attempt.local,
     };
@@ -195,14 +260,17 @@ impl<U: User> Attempt<U> {
         remote: SocketAddr,
     ) -> Result<KBox<Self>> {
         let attempt = Self {
-            cm,
+            caller: Caller::Iwcm(cm),
             life: user.life(),
             user,
             local,
             remote,
             to: remote,
             server: remote.ip(),
-            mapper: PortMapper::Elsewhere,
+            socket: SocketConfig {
+                tos: None,
+                share_port: false,
+            },
             ifindex: None,
             private_data: KVec::new(),
             ird: 4,
@@ -244,7 +312,7 @@ impl<U: User> Retry<U> {
 
     /// Begins the other connection, on behalf of `conn`. Context: sleeping; the stage of `conn` is
     /// not locked.
-    pub(super) fn run(self, conn: &Conn<U>) {
+    pub(super) fn run(self, conn: &Arc<Conn<U>>) {
         let Self { attempt, why } = self;
         let guard = conn.dev().handle().and_then(|handle| handle.try_get());
         let begun = match guard {

@@ -54,11 +54,12 @@ const BATCH: u32 = 64;
 /// Milliseconds after which to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
 
-/// A listening identifier of a consumer.
+/// A listening identifier of a consumer, or a door for calls of queue pairs.
 #[pin_data]
 pub(crate) struct Listener<U: User> {
     registry: Arc<Registry<U>>,
-    cm: CmId,
+    /// Whom Requests are reported to. `None`: they are calls of queue pairs by name (`rc`).
+    cm: Option<CmId>,
     max_slots: u32,
     /// `None` once nobody listens any more, and for an identifier that has no socket. Locked while
     /// a request is reported, so that none is reported after [`unlisten`].
@@ -147,6 +148,25 @@ pub(crate) fn listen<U: User>(
     let backlog = backlog.max(1);
     let mapper = PortMapper::of(dev, &registry.dev.settings);
     let socket = open::listener(dev, mapper, cm, backlog)?;
+    start(registry, Some(cm.id().clone()), socket, backlog)
+}
+
+/// Starts to take calls of queue pairs off a socket that listens. Context: sleeping. Errors:
+/// `ENOMEM`.
+pub(super) fn for_calls<U: User>(
+    registry: &Arc<Registry<U>>,
+    socket: TcpSocket,
+    backlog: u32,
+) -> Result<Arc<Listener<U>>> {
+    start(registry, None, Some(socket), backlog)
+}
+
+fn start<U: User>(
+    registry: &Arc<Registry<U>>,
+    cm: Option<CmId>,
+    socket: Option<TcpSocket>,
+    backlog: u32,
+) -> Result<Arc<Listener<U>>> {
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,
@@ -158,7 +178,7 @@ pub(crate) fn listen<U: User>(
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
             registry: registry.clone(),
-            cm: cm.id().clone(),
+            cm,
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
@@ -308,6 +328,11 @@ impl<U: User> ListenCallbacks for Listener<U> {
 }
 
 impl<U: User> PendingConn<U> {
+    /// Whether the Request is a call of a queue pair by name.
+    pub(super) fn is_call(&self) -> bool {
+        self.listener.cm.is_none()
+    }
+
     /// Whether nobody listens any more.
     pub(super) fn is_dead(&self) -> bool {
         self.listener.socket.lock().is_none()
@@ -407,7 +432,8 @@ impl<U: User> PendingConn<U> {
         }
         let handle = listener.registry.dev.handle().ok_or(ENODEV)?;
         let dev = handle.try_get().ok_or(ENODEV)?;
-        U::report_request(&dev, &listener.cm, conn.clone(), info)
+        let cm = listener.cm.as_ref().ok_or(EINVAL)?;
+        U::report_request(&dev, cm, conn.clone(), info)
     }
 }
 

@@ -20,6 +20,7 @@
 //! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
+//! - [`rc`]: queue pairs that their programs connect, by name.
 //! - [`user`]: the trait of a stream's user, which the queue pair implements.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
@@ -34,6 +35,7 @@ mod open;
 mod order;
 mod pace;
 mod party;
+pub(crate) mod rc;
 mod registry;
 mod responder;
 mod run;

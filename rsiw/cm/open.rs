@@ -53,12 +53,12 @@ impl Interface {
         }
     }
 
-    fn socket(&self, cm: &CmId, mapper: PortMapper, addr: &SocketAddr) -> Result<TcpSocket> {
+    fn socket(&self, how: &SocketConfig, addr: &SocketAddr) -> Result<TcpSocket> {
         let socket = TcpSocket::new(&self.net, Family::of(addr))?;
-        if let Some(tos) = cm.tos() {
+        if let Some(tos) = how.tos {
             socket.set_tos(tos)?;
         }
-        if mapper.chooses() && cm.has_mapped_port() {
+        if how.share_port {
             socket.share_port();
         }
         Ok(socket)
@@ -123,12 +123,29 @@ impl PortMapper {
     }
 }
 
-/// What an initiator's socket needs to know of its identifier.
-pub(super) struct Origin<'a> {
-    pub(super) cm: &'a CmId,
-    /// What the port mapper has to do with the addresses.
-    pub(super) mapper: PortMapper,
-    /// The interface that the RDMA CM has found for `local`.
+/// What the consumer, or the port mapper, wants of a socket.
+#[derive(Clone, Copy)]
+pub(super) struct SocketConfig {
+    /// Type of service, or traffic class.
+    pub(super) tos: Option<u8>,
+    /// The port mapper has bound a socket of its own to the port.
+    pub(super) share_port: bool,
+}
+
+impl SocketConfig {
+    /// That of an identifier.
+    pub(super) fn of(cm: &CmId, mapper: PortMapper) -> Self {
+        Self {
+            tos: cm.tos(),
+            share_port: mapper.chooses() && cm.has_mapped_port(),
+        }
+    }
+}
+
+/// What an initiator's socket needs to know of who connects.
+pub(super) struct Origin {
+    pub(super) socket: SocketConfig,
+    /// The interface that has `local`, if it is known.
     pub(super) ifindex: Option<u32>,
     pub(super) local: SocketAddr,
 }
@@ -139,7 +156,7 @@ pub(super) struct Origin<'a> {
 /// made the first. Context: sleeping.
 pub(super) fn initiator(
     dev: &Device<Rsiw>,
-    origin: &Origin<'_>,
+    origin: &Origin,
     remote: SocketAddr,
     before: Option<&TcpSocket>,
 ) -> Result<(TcpSocket, SocketAddr)> {
@@ -148,7 +165,7 @@ pub(super) fn initiator(
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(EINVAL);
     }
-    let socket = place.socket(origin.cm, origin.mapper, &remote)?;
+    let socket = place.socket(&origin.socket, &remote)?;
     match before {
         Some(before) => socket.inherit(before),
         None => place.join_vrf(&socket, &local)?,
@@ -210,7 +227,7 @@ pub(super) fn listener(
     }
     let place = Interface::of(dev, listen.ifindex())?;
     let local = place.scoped(local);
-    let socket = place.socket(cm, mapper, &local)?;
+    let socket = place.socket(&SocketConfig::of(cm, mapper), &local)?;
     if cm.afonly() && local.is_ipv6() {
         socket.set_v6only()?;
     }
@@ -225,4 +242,31 @@ pub(super) fn listener(
     socket.bind(&local)?;
     socket.listen(backlog)?;
     Ok(Some(socket))
+}
+
+/// A socket that listens for calls of queue pairs at `local`, an address of the interface `ifindex`
+/// (and of no other, as it is the GID of the one). Context: sleeping.
+pub(super) fn door(
+    dev: &Device<Rsiw>,
+    local: SocketAddr,
+    ifindex: u32,
+    backlog: u32,
+) -> Result<TcpSocket> {
+    let place = Interface::of(dev, Some(ifindex))?;
+    let local = place.scoped(local);
+    let how = SocketConfig {
+        tos: None,
+        share_port: false,
+    };
+    let socket = place.socket(&how, &local)?;
+    if local.is_ipv6() {
+        socket.set_v6only()?;
+    }
+    match is_link_local(&local.ip()) {
+        true => socket.bind_to_device(ifindex)?,
+        false => place.join_vrf(&socket, &local)?,
+    }
+    socket.bind(&local)?;
+    socket.listen(backlog)?;
+    Ok(socket)
 }

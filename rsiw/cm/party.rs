@@ -10,7 +10,8 @@ use rdma::CmId;
 
 /// An established connection's consumer, by its identifier, and queue pair.
 pub(super) struct Established<U: User> {
-    pub(super) cm: CmId,
+    /// `None`: the queue pair's program has connected it, and is told of nothing.
+    pub(super) cm: Option<CmId>,
     pub(super) user: Arc<U>,
 }
 

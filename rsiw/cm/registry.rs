@@ -3,7 +3,13 @@
 //! The registry: all connections of a device, so that its removal can end them, and the orders of
 //! its initiators.
 
-use super::{conn::Events, order::Order, pace::Paces, Close, Conn, User};
+use super::{
+    conn::Events,
+    order::Order,
+    pace::Paces,
+    rc::{Doors, Expected},
+    Close, Conn, User,
+};
 use crate::{device::Device, pd::PdId};
 use core::{
     ops::Deref,
@@ -30,6 +36,10 @@ pub(crate) struct Registry<U: User> {
     conns: Pin<KBox<SpinLock<Conns<U>>>>,
     /// Places for TLS handshakes.
     paces: Paces<U>,
+    /// Sockets that listen for calls of queue pairs by name.
+    pub(super) doors: Doors<U>,
+    /// Queue pairs that expect such calls.
+    pub(super) expected: Expected<U>,
 }
 
 struct Conns<U: User> {
@@ -126,6 +136,8 @@ impl<U: User> Registry<U> {
             leaving: AtomicBool::new(false),
             conns: KBox::pin_init(new_spinlock!(conns, "rsiw_conns"), GFP_KERNEL)?,
             paces: Paces::new()?,
+            doors: Doors::new()?,
+            expected: Expected::new()?,
         };
         Ok(Arc::new(registry, GFP_KERNEL)?)
     }

@@ -17,6 +17,8 @@ use super::{
     max_private_data, offer,
     pace::Side,
     party::{Call, Established, Party},
+    rc,
+    rc::parked::Parked,
     run::Run,
     secure,
     secure::{Tls, TLS_HANDSHAKE},
@@ -26,7 +28,7 @@ use super::{
 use crate::settings::TlsPolicy;
 use core::{format_args, mem::replace, net::SocketAddr};
 use iwarp::{
-    conn::{Input, SetUp, StageName},
+    conn::{names::Refusal, Input, SetUp, StageName},
     mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
@@ -50,6 +52,8 @@ pub(super) struct Incoming<U: User> {
     /// The Request as far as it has come, until it is reported.
     reader: Option<KBox<FrameReader>>,
     request: Option<Request>,
+    /// The Request is a call of a queue pair by name.
+    parked: Option<Parked<U>>,
     /// The queue pair that accepts, once the connection is attached to it.
     user: Option<Arc<U>>,
     /// The identifier that accepts, and what it is told, once the peer has the Reply.
@@ -73,6 +77,7 @@ impl<U: User> Incoming<U> {
             tls: Tls::new(),
             reader: None,
             request: None,
+            parked: None,
             user: None,
             accepted: None,
             reply_end: 0,
@@ -96,13 +101,15 @@ impl<U: User> Incoming<U> {
     /// Whether the Request has not come, and nobody listens any more.
     pub(super) fn is_unlistened(&self, stage: StageName) -> bool {
         use StageName::*;
-        matches!(stage, AwaitOctet | AwaitTls | AwaitRequest) && self.slot.is_dead()
+        let waits = matches!(stage, AwaitOctet | AwaitTls | AwaitRequest | Parked);
+        waits && self.slot.is_dead()
     }
 
     /// Whether the Request has come, and the peer has ended the connection. A peer that has sent
     /// its FIN does not wait for the Reply, even if there is unread data in front of the FIN.
     pub(super) fn has_gone(&self, conn: &Conn<U>, stage: StageName, events: Events) -> bool {
-        let waits = matches!(stage, StageName::Queued | StageName::Requested);
+        use StageName::*;
+        let waits = matches!(stage, Queued | Requested | Parked);
         let closed = events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established;
         waits && (conn.error().is_some() || closed)
     }
@@ -120,7 +127,11 @@ impl<U: User> Incoming<U> {
     /// Gives back the slot. Returns whose the connection is from now on. Context: sleeping.
     pub(super) fn over(mut self: KBox<Self>) -> Party<U> {
         match (self.accepted.take(), self.user.take()) {
-            (Some((cm, _)), Some(user)) => Party::Established(Established { cm, user }),
+            (Some((cm, _)), Some(user)) => Party::Established(Established { cm: Some(cm), user }),
+            // A queue pair that was called has the connection, if its Reply is sent.
+            (None, Some(user)) if self.reply_end != 0 => {
+                Party::Established(Established { cm: None, user })
+            }
             _ => Party::Nobody {
                 _place: self.place.take(),
             },
@@ -137,6 +148,10 @@ impl<U: User> Incoming<U> {
             },
             StageName::AwaitRequest => Ok(self.read_request(conn)),
             StageName::Queued => Ok(self.slot.take_turn().then_some(Input::Turn)),
+            StageName::Parked => {
+                let expected = self.parked.as_ref().is_some_and(Parked::is_expected);
+                Ok(expected.then_some(Input::Turn))
+            }
             _ => Ok(None),
         }
     }
@@ -177,6 +192,7 @@ impl<U: User> Incoming<U> {
                 Ok(None)
             }
             SetUp::Accept => self.accept(conn, call).map(Some),
+            SetUp::Admit => self.admit(conn).map(Some),
             SetUp::SendRejection => Ok(Some(self.reject(conn, call))),
             _ => self.tls.set_up(conn, action, conn.peer().map(Role::Server)),
         }
@@ -229,7 +245,10 @@ impl<U: User> Incoming<U> {
 
     /// The Request has come.
     fn complete(&mut self, conn: &Arc<Conn<U>>) -> Input {
-        self.slot.note_request();
+        // A call may be given up for another one until a queue pair takes it.
+        if !self.slot.is_call() {
+            self.slot.note_request();
+        }
         let Some(reader) = &self.reader else {
             return Input::BadRequest;
         };
@@ -259,7 +278,10 @@ impl<U: User> Incoming<U> {
         });
         let (port, identity) = (local.port(), conn.identity());
         if conn.settings().admits(port, identity.as_ref()) {
-            return Input::RequestCame;
+            return match self.slot.is_call() {
+                true => Input::Called,
+                false => Input::RequestCame,
+            };
         }
         match identity {
             Some(peer) => conn.log_refusal(format_args!(
@@ -301,17 +323,62 @@ impl<U: User> Incoming<U> {
         Some(())
     }
 
-    /// Has the queue pair take the connection, starts it and sends the Reply. The queue pair starts
-    /// first, as FPDUs may follow as soon as the peer has the Reply.
+    /// Has the queue pair that the consumer names take the connection.
     fn accept(
         &mut self,
         conn: &Arc<Conn<U>>,
         call: &mut Call<'_, U>,
     ) -> Result<Input, (Input, Error)> {
         let none = (Input::NotAttached, EINVAL);
-        let request = self.request.as_ref().ok_or(none)?;
         let (user, cm) = call.user.take().zip(call.cm.take()).ok_or(none)?;
-        let attached = user.attach(conn, user.life());
+        let (life, reads) = (user.life(), (call.ird, call.ord));
+        let (input, info) = self.start(conn, user, life, reads, call.private_data)?;
+        self.accepted = Some((cm, info));
+        Ok(input)
+    }
+
+    /// Looks for the queue pair that the call names, and has it take the connection.
+    fn admit(&mut self, conn: &Arc<Conn<U>>) -> Result<Input, (Input, Error)> {
+        if self.parked.is_none() {
+            let frame = self.reader.as_ref().and_then(|reader| reader.frame());
+            let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
+            let request = self.request.as_ref().ok_or((Input::Broken, EINVAL))?;
+            // An initiator of this kind always sends an RTR, so that the called end may send first.
+            let parked = match request.asked.peer_to_peer {
+                true => Parked::new(conn, private_data, (&request.local, &request.remote)),
+                false => Err(Refusal::NoCall),
+            };
+            let parked = parked.map_err(|why| (rc::parked::refused(conn, why), EINVAL))?;
+            self.parked = Some(parked);
+        }
+        let none = (Input::Broken, EINVAL);
+        let endpoint = match self.parked.as_ref().ok_or(none)?.look() {
+            Ok(Some(endpoint)) => endpoint,
+            Ok(None) => return Ok(Input::NotExpected),
+            Err(why) => return Ok(rc::parked::refused(conn, why)),
+        };
+        let (user, life) = endpoint.user();
+        let reads = user.most_reads();
+        let (input, _) = self.start(conn, user.clone(), life, reads, &[])?;
+        self.slot.note_request();
+        endpoint.is_called();
+        Ok(input)
+    }
+
+    /// Has the queue pair of `user` take the connection, starts it and sends the Reply. The queue
+    /// pair starts first, as FPDUs may follow as soon as the peer has the Reply. Returns what the
+    /// machine is told, and the consumer.
+    fn start(
+        &mut self,
+        conn: &Arc<Conn<U>>,
+        user: Arc<U>,
+        life: u32,
+        (ird, ord): (u32, u32),
+        private_data: &[u8],
+    ) -> Result<(Input, ConnInfo<'static>), (Input, Error)> {
+        let none = (Input::NotAttached, EINVAL);
+        let request = self.request.as_ref().ok_or(none)?;
+        let attached = user.attach(conn, life);
         attached.map_err(|e| (Input::NotAttached, e))?;
         let user = self.user.insert(user);
         conn.belongs_to(user.consumer());
@@ -319,13 +386,13 @@ impl<U: User> Incoming<U> {
         let never = |e| (Input::CannotStart, e);
         let asked = &request.asked;
         let (most_ird, most_ord) = user.most_reads();
-        let mut ird = bounded_ird(announced_ird(call.ird), most_ird);
+        let mut ird = bounded_ird(announced_ird(ird), most_ird);
         // Allow as many Reads as the peer asked for: it would lower its ORD to a smaller IRD (RFC
         // 6581 section 9.1), and it may need them. But allow none if the consumer wants none.
         if ird != 0 && asked.ord != NO_NEGOTIATION {
             ird = bounded_ird(ird.max(announced_ird(asked.ord.into())), most_ird);
         }
-        let ord = clip(call.ord.min(most_ord));
+        let ord = clip(ord.min(most_ord));
         // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, for which the
         // Reply would have to say 1, unless the peer can send nothing else.
         let only_read = !asked.rtr.is_empty() && asked.rtr.without(Rtr::Read).is_empty();
@@ -341,7 +408,7 @@ impl<U: User> Incoming<U> {
             ird,
             ord,
             rtr,
-            call.private_data,
+            private_data,
         );
         let mut buf = frame::FRAME_BUF;
         let accepted = request.responder.accept(&answer, &mut buf);
@@ -361,12 +428,12 @@ impl<U: User> Incoming<U> {
             ird: event_depth(agreed.ord),
             ord: event_depth(agreed.ird),
         };
-        self.accepted = Some((cm, info));
-        Ok(if asked.peer_to_peer {
+        let input = if asked.peer_to_peer {
             Input::ReplySentForRtr
         } else {
             Input::ReplySent
-        })
+        };
+        Ok((input, info))
     }
 
     /// Reports `ESTABLISHED`.

@@ -33,6 +33,7 @@ use core::format_args;
 use iwarp::conn::{Action, Input, Machine, Report, Rule, Seen, SetUp, StageName, Status};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
+use rdma::CmId;
 
 /// A connection that the machine decides on, and what its actions need.
 pub(super) struct Run<U: User> {
@@ -98,6 +99,10 @@ impl<U: User> Run<U> {
         let sets_up = stage.is_initiators() || stage.is_responders();
         let events = self.look(conn, events);
         let (how, eof) = (conn.requested_close(), events.any(Events::EOF));
+        let fin = match &self.party {
+            Party::Established(Established { cm: None, .. }) => Input::PeerGone,
+            _ => Input::PeerFin,
+        };
         let (unlistened, gone) = match &self.party {
             Party::Incoming(incoming) => (
                 incoming.is_unlistened(stage),
@@ -115,7 +120,7 @@ impl<U: User> Run<U> {
             (events.any(Events::CUT), Input::Cut),
             (how == Some(Close::Flush), Input::Flush),
             (events.any(Events::FAULT), Input::Fault),
-            (!lingers && eof, Input::PeerFin),
+            (!lingers && eof, fin),
             (how == Some(Close::Graceful), Input::Close),
             (events.any(Events::LEAVE), Input::Leave),
             (events.any(Events::DRAINED), Input::Drained),
@@ -366,11 +371,11 @@ impl<U: User> Run<U> {
         if let Party::Established(established) = &self.party {
             // iwcm has allocated memory for this beforehand. If it fails nevertheless, `CLOSE` says
             // enough.
-            let _ = established.cm.disconnect();
+            let _ = established.cm.as_ref().map(CmId::disconnect);
         }
     }
 
-    fn report_reply(&mut self, conn: &Conn<U>, report: Report) {
+    fn report_reply(&mut self, conn: &Arc<Conn<U>>, report: Report) {
         let Party::Attempt(attempt) = self.party.take() else {
             return;
         };
@@ -420,7 +425,8 @@ impl<U: User> Run<U> {
         let Party::Established(Established { cm, .. }) = self.party.take() else {
             return;
         };
-        if cm.close(self.result(conn, status)).is_err() {
+        let status = self.result(conn, status);
+        if cm.is_some_and(|cm| cm.close(status).is_err()) {
             pr_warn_once!("iwcm did not take a CLOSE\n");
         }
     }

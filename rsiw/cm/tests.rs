@@ -198,6 +198,7 @@ impl Pair {
     /// loopback interface.
     fn new() -> Result<Option<Self>> {
         let dev = Device::new(
+            rdma::Protocol::Iwarp,
             [2, 0, 0, 0, 0, 1],
             Arc::new(Workqueues::new()?, GFP_KERNEL)?,
             Arc::new(Keyring::new(c".rsiw_test")?, GFP_KERNEL)?,

@@ -5,10 +5,12 @@
 //!
 //! - [`number`]: the queue pairs of a device, by number.
 //! - [`modify`]: what a consumer may change.
+//! - [`rc`]: the same, where the program connects the queue pair itself.
 //! - [`statistics`]: what the queue pairs count, added up.
 
 mod modify;
 pub(crate) mod number;
+mod rc;
 pub(crate) mod statistics;
 
 use crate::{
@@ -19,14 +21,21 @@ use crate::{
     queue::{self, rq::RecvQueue, sq::SendQueue, state::State, Queues},
     stream::Stream,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 use number::QpNumber;
+use rc::Rc;
 use rdma::{Consumer, QpHandle};
 
 /// A reliable connected queue pair.
 pub(crate) struct Qp {
     pub(crate) stream: Arc<Stream>,
     number: QpNumber,
+    /// The queue pair as InfiniBand has it, if its program connects it.
+    rc: Option<Pin<KBox<Mutex<Rc>>>>,
 }
 
 /// The parts that a QP is made of.
@@ -61,7 +70,15 @@ impl Qp {
             rq: p.rq,
             rq_is_shared: p.rq_is_shared,
         };
+        let rc = match queues.dev.is_rc() {
+            true => Some(KBox::pin_init(
+                new_mutex!(Rc::new(), "rsiw_qp_rc"),
+                p.consumer.flags(),
+            )?),
+            false => None,
+        };
         let qp = Self {
+            rc,
             stream: Stream::new(queues, p.handle, p.consumer, p.held)?,
             number: p.number,
         };
@@ -89,7 +106,7 @@ impl Qp {
         match self.state() {
             State::Error => {
                 let queues = self.queues();
-                let flushed = queues.sq.flush_ring(queues.send_out());
+                let flushed = queues.sq.flush_ring(None, queues.send_out());
                 self.stream.after_send(flushed);
             }
             _ => {

@@ -160,6 +160,12 @@ impl RecvQueue {
         if let Some((id, status)) = current {
             notify |= out.complete(Completion::recv(id, status, 0));
         }
+        self.empty(|id| notify |= out.complete(Completion::recv(id, Status::Flush, 0)));
+        notify
+    }
+
+    /// Takes out all receives that are posted, and calls `each` with their names.
+    fn empty(&self, mut each: impl FnMut(u64)) {
         // A process may refill elements that were flushed. So the ring's size bounds the work, and
         // a timer finds the rest. A kernel consumer may post at the same time, but not during the
         // one round that its queue takes, which leaves no receive.
@@ -177,14 +183,20 @@ impl RecvQueue {
                     empty = true;
                     break;
                 }
-                notify |= out.complete(Completion::recv(rqe.id, Status::Flush, 0));
+                each(rqe.id);
             }
             left -= batch;
             if empty || left == 0 {
                 st.flushed = true;
-                return notify;
+                return;
             }
         }
+    }
+
+    /// Forgets all receives that are posted, without completions. Until [`Self::reset`] it is as
+    /// after [`Self::flush`]. Context: any, one call at a time.
+    pub(crate) fn discard(&self) {
+        self.empty(|_| {});
     }
 
     /// Ends what [`Self::flush`] has begun: receives are queued again, and not flushed. Context:

@@ -198,6 +198,13 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Lowers the number of RDMA Reads at a time to `most`, for those that begin from now on.
+    /// Context: any.
+    pub(crate) fn limit_ord(&self, most: u32) {
+        let st = &mut *self.state.lock();
+        st.ord = st.ord.min(most);
+    }
+
     /// Whether the connection was set up for RDMA Reads of this end.
     pub(crate) fn may_read(&self) -> bool {
         self.state.lock().ord != 0
@@ -297,7 +304,7 @@ impl SendQueue {
         let st = &mut *self.state.lock();
         let may = match wr.fence {
             true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
-            _ if wr.op.is_read() && st.reads.is_full() => Err(ReadsBefore::Ord),
+            _ if wr.op.is_read() && st.reads.len() >= st.ord.max(1) => Err(ReadsBefore::Ord),
             _ => Ok(()),
         };
         st.tx_waits |= may.is_err();
@@ -366,6 +373,11 @@ impl SendQueue {
     /// The request whose Read response is due next; `None` also for the Read of connection setup.
     pub(crate) fn oldest_read(&self) -> Option<Seq> {
         self.state.lock().reads.front()?.seq
+    }
+
+    /// The oldest request that has not completed, or the next one. Context: any.
+    pub(crate) fn oldest(&self) -> Seq {
+        self.head.load(Ordering::Relaxed)
     }
 
     /// An orderly close begins. Requests that are posted now are still sent. Requests that are

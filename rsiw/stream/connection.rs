@@ -92,7 +92,10 @@ impl User for Stream {
         let rtr_read = p.peer_rtr.contains(Rtr::Read);
         queues.inbound.set_ird(u32::from(p.ird), rtr_read, flags)?;
         queues.sq.set_ord(u32::from(p.ord))?;
+        // The consumer may have limited it while the terms were agreed on.
+        queues.sq.limit_ord(self.limits.lock().most.1);
         self.agree(p);
+        self.peer_has_come();
 
         let verify_first = self.dev().settings.verify_first();
         let rx = Rx::new(
@@ -197,9 +200,15 @@ impl User for Stream {
     /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
     fn lost(self: &Arc<Self>, why: Lost) {
         if !matches!(why, Lost::Handshake) {
-            // Nobody resets a QP with a connection, so this is the life that the connection is of.
-            self.enter_error(self.life(), None);
+            match self.dev().is_rc() {
+                true => self.lose_peer(),
+                // Nobody resets a QP with a connection, so this is the life that the connection is
+                // of.
+                false => self.enter_error(self.life(), None),
+            }
             self.end_receiving();
+        } else if self.dev().is_rc() {
+            self.peer_has_not_come();
         }
         if let Some(conn) = self.conn() {
             // The cell is for the socket of another connection from now on. A callback of this one

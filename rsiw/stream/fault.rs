@@ -21,7 +21,7 @@ use iwarp::{
     rx::{Fault, FaultKind},
     TermCode, Terminate,
 };
-use kernel::sync::Arc;
+use kernel::{prelude::*, sync::Arc};
 use rdma::QpEvent;
 
 impl Stream {
@@ -206,12 +206,8 @@ impl Stream {
     /// The connection sends what the stream is still to end with. Returns what is to be dropped
     /// without the lock. Context: sleeping.
     fn flush(self: &Arc<Self>, end: &mut Teardown) -> Option<Sender> {
-        let _ = self.queues.advance(State::Error);
-        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let mut sender = self.tx.lock().take();
-        let recv = self.stop_rx();
+        let (mut sender, recv) = self.halt(end);
         let queues = &self.queues;
-        queues.inbound.clear();
         let sent = queues.sq.flush(queues.take_failure(), queues.send_out());
         self.after_send(sent);
         if queues.rq_is_shared() {
@@ -225,12 +221,40 @@ impl Stream {
         end.flushed = true;
         self.await_late_posts(end);
         // Before other actors find the queues flushed, and close the connection.
-        if let Some(Sender { tx, conn }) = &mut sender {
-            if let Some(rest) = tx.leave() {
-                conn.take_over(rest);
-            }
-        }
+        leave_rest(&mut sender);
         sender
+    }
+
+    /// Goes to ERROR and stops tx and rx. Returns what is to be dropped without the lock, and the
+    /// receive that was being filled. Context: sleeping, `teardown` locked.
+    fn halt(&self, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
+        let _ = self.queues.advance(State::Error);
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
+        let sender = self.tx.lock().take();
+        let recv = self.stop_rx().or(end.take_filling());
+        self.queues.inbound.clear();
+        (sender, recv)
+    }
+
+    /// Goes to ERROR as [`Self::enter_error`] does, but nothing completes: what is posted is
+    /// forgotten. Errors: `EINVAL` if the QP is destroyed, or was reset since `life`. Context:
+    /// sleeping; the consumer posts nothing meanwhile.
+    pub(super) fn forget(self: &Arc<Self>, life: u32) -> Result {
+        let mut end = self.teardown.lock();
+        if end.destroyed || life != self.life() {
+            return Err(EINVAL);
+        }
+        let mut sender = None;
+        if !end.flushed {
+            (sender, _) = self.halt(&mut end);
+            self.discard_posted();
+            end.flushed = true;
+            leave_rest(&mut sender);
+        }
+        self.close_conn(Close::Flush);
+        drop(end);
+        drop(sender);
+        Ok(())
     }
 
     /// The consumer destroys the QP: goes to ERROR, and nothing happens to the QP afterwards.
@@ -240,10 +264,20 @@ impl Stream {
         self.teardown.lock().destroyed = true;
         self.fail(self.life());
         self.end_poll();
+        self.end_retry();
         self.end_notify();
         // A connection that lingers has its share.
         let account = self.shared.lock().account.take();
         drop(account);
+    }
+
+    /// Forgets all that is posted to the QP's own queues, without completions. Context: sleeping,
+    /// `teardown` locked and tx stopped.
+    pub(super) fn discard_posted(&self) {
+        self.queues.sq.discard();
+        if !self.queues.rq_is_shared() {
+            self.queues.rq.discard();
+        }
     }
 
     fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {
@@ -253,6 +287,16 @@ impl Stream {
                 .recv_out()
                 .complete(Completion::recv(id, status, 0)),
             None => Default::default(),
+        }
+    }
+}
+
+/// Has the connection send what tx has left of a batch, so that the stream does not end within an
+/// FPDU.
+fn leave_rest(sender: &mut Option<Sender>) {
+    if let Some(Sender { tx, conn }) = sender {
+        if let Some(rest) = tx.leave() {
+            conn.take_over(rest);
         }
     }
 }

@@ -13,7 +13,12 @@
 //! agreed numbers are accepted.
 
 use super::Stream;
-use crate::{cm::StreamParams, device::max, mem::Access, queue::state::State};
+use crate::{
+    cm::StreamParams,
+    device::{max, Device},
+    mem::Access,
+    queue::state::State,
+};
 use kernel::prelude::*;
 
 /// What the two ends of a connection have agreed on.
@@ -37,11 +42,13 @@ pub(super) struct Limits {
     pub(super) most: (u32, u32),
     /// The peer's rights; a region has to grant them, too.
     access: Access,
+    /// Milliseconds for which a request waits for a peer that is not there; `None`: for ever.
+    pub(super) retry_ms: Option<u32>,
 }
 
 impl Limits {
-    /// The limits of the device.
-    pub(super) const fn new() -> Self {
+    /// The limits of a new queue pair of `dev`.
+    pub(super) fn new(dev: &Device) -> Self {
         Self {
             agreed: Terms {
                 ird: 0,
@@ -50,7 +57,12 @@ impl Limits {
                 large_fpdu: false,
             },
             most: (max::READS, max::READS),
-            access: Access::REMOTE,
+            // A program that connects a queue pair itself says what the peer may do.
+            access: match dev.is_rc() {
+                true => Access::LOCAL_READ,
+                false => Access::REMOTE,
+            },
+            retry_ms: None,
         }
     }
 }
@@ -96,11 +108,22 @@ impl Stream {
         Ok(())
     }
 
-    /// Limits the values that a connection may agree on. Context: any.
+    /// Limits the values that a connection may agree on; the ORD also of one that has agreed.
+    /// Context: any.
     pub(crate) fn set_limits(&self, ird: Option<u8>, ord: Option<u8>) {
-        let most = &mut self.limits.lock().most;
-        most.0 = ird.map_or(most.0, u32::from);
-        most.1 = ord.map_or(most.1, u32::from);
+        {
+            let most = &mut self.limits.lock().most;
+            // An IRD is a power of two ([`crate::cm`]). Programs that connect queue pairs get no
+            // fewer than they ask for, as their peers count on these.
+            most.0 = ird.map_or(most.0, |ird| match (ird, self.dev().is_rc()) {
+                (1.., true) => u32::from(ird).next_power_of_two(),
+                _ => u32::from(ird),
+            });
+            most.1 = ord.map_or(most.1, u32::from);
+        }
+        if let Some(ord) = ord {
+            self.queues.sq.limit_ord(ord.into());
+        }
     }
 
     /// The peer's rights; a region has to grant them, too.

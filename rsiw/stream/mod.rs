@@ -12,6 +12,7 @@
 //! - [`notify`]: the consumer's calls for completions.
 //! - [`poll`]: a timer for events of which nobody tells.
 //! - [`reset`]: the way back from ERROR, for another connection.
+//! - [`retry`]: a peer that is not there, as InfiniBand has it.
 //! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
 //!
 //! Documentation/locking tells who owns what, and which lock guards it.
@@ -24,6 +25,7 @@ mod notify;
 mod poll;
 mod receive;
 mod reset;
+mod retry;
 mod sched;
 
 use crate::{
@@ -35,6 +37,7 @@ use crate::{
     queue::{self, sq::SendQueue, Queues},
     rx::Rx,
     tx::Tx,
+    wr::Status,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use iwarp::Terminate;
@@ -52,8 +55,17 @@ use limits::Limits;
 use net::{Identity, SockCell};
 use rdma::{Consumer, Owner, QpHandle};
 
+pub(crate) use crate::cm::rc::Way;
+pub(crate) use retry::time_to_retry;
+
 /// A connection of a stream.
 pub(crate) type Conn = cm::Conn<Stream>;
+
+/// A stream that its program has connected by name.
+pub(crate) type Endpoint = cm::rc::Endpoint<Stream>;
+
+/// The connections and listeners of a device.
+pub(crate) type Registry = cm::Registry<Stream>;
 
 /// Data that several contexts set and one context takes; each access is short.
 struct Shared {
@@ -108,6 +120,12 @@ struct Teardown {
     destroyed: bool,
     /// Milliseconds until the timer looks for late posts again.
     pause: u32,
+    /// The receive that was being filled when the peer went, and its status.
+    filling: Option<(u64, Status)>,
+    /// There is a connection that carries requests.
+    connected: bool,
+    /// When the oldest request fails for lack of a peer, in milliseconds of a clock that wraps.
+    retries_until: Option<u32>,
 }
 
 /// Tx, and the connection that it sends on.
@@ -144,6 +162,9 @@ pub(crate) struct Stream {
     /// that a process posts late.
     #[pin]
     poll_timer: DelayedWork<Stream>,
+    /// Runs out when a request has waited for its peer for long enough.
+    #[pin]
+    retry_timer: DelayedWork<Stream, { retry::RETRY }>,
     /// `shared.deferred_notify` has calls for the worker to make.
     has_deferred: AtomicBool,
     /// The worker makes deferred calls while it has access; revoked when the QP is destroyed.
@@ -183,6 +204,7 @@ impl Stream {
             deferred_notify: Default::default(),
             account: Some(Account::new(held, consumer.flags())?),
         };
+        let limits = Limits::new(&queues.dev);
         Arc::pin_init(
             pin_init!(Self {
                 queues <- Queues::new(queues),
@@ -196,12 +218,13 @@ impl Stream {
                 late_timer_armed: AtomicBool::new(false),
                 late: AtomicBool::new(false),
                 poll_timer <- new_delayed_work!("rsiw_poll_timer"),
+                retry_timer <- new_delayed_work!("rsiw_retry_timer"),
                 has_deferred: AtomicBool::new(false),
                 notify_gate <- Revocable::new(()),
                 shared <- new_spinlock_irq!(shared, "rsiw_stream"),
                 life: AtomicU32::new(0),
                 teardown <- new_mutex!(Teardown::default(), "rsiw_teardown"),
-                limits <- new_spinlock_irq!(Limits::new(), "rsiw_qp_limits"),
+                limits <- new_spinlock_irq!(limits, "rsiw_qp_limits"),
                 owner: Owner::current(consumer),
             }),
             consumer.flags(),

@@ -31,7 +31,7 @@ impl Stream {
     /// for the consumer's calls. Context: sleeping, with `teardown` locked.
     pub(super) fn flush_late(&self) -> (Notify, Notify) {
         let queues = &self.queues;
-        let sends = queues.sq.flush_ring(queues.send_out());
+        let sends = queues.sq.flush_ring(None, queues.send_out());
         let receives = if queues.rq_is_shared() {
             Notify::default()
         } else {

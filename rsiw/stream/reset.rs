@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way back from ERROR to IDLE: a queue pair is made ready for another connection.
+//! The way back from ERROR to IDLE: a queue pair is made ready for another connection. One that its
+//! program connects itself comes back from each state.
 //!
 //! The connection manager must have taken the old connection from the queue pair first. That one
 //! may linger, and its callbacks still come: they find that rx is not for their socket any more,
@@ -27,7 +28,8 @@ const WAIT_MS: u32 = 1000;
 impl Stream {
     /// Modify to RESET, of a QP in ERROR: the QP is in IDLE then, with empty queues and the limits
     /// of a new one. Requests and receives that were posted before have completed as flushed, and
-    /// the consumer polls these completions as always. What TCP still has of the old connection is
+    /// the consumer polls these completions as always. InfiniBand's reset, of a QP in any state,
+    /// has no completions for what was posted. What TCP still has of the old connection is
     /// delivered all the same. Returns the number of the QP's new life. Context: sleeping; the
     /// consumer posts nothing meanwhile.
     ///
@@ -37,6 +39,9 @@ impl Stream {
     /// with old connections that linger, as allowed; and `EINVAL` if the QP is destroyed, or was
     /// reset since `life` by another thread. Nothing is changed then.
     pub(crate) fn reset(self: &Arc<Self>, life: u32) -> Result<u32> {
+        if self.dev().is_rc() {
+            self.forget(life)?;
+        }
         for _ in 0..WAIT_MS {
             if self.conn().is_none() {
                 break;
@@ -54,7 +59,13 @@ impl Stream {
         }
         // What the process has posted since the timer has last looked. It is a part of the old
         // life, as the library holds the locks of both queues during this call.
-        let (sends, receives) = self.flush_late();
+        let (sends, receives) = match self.dev().is_rc() {
+            true => {
+                self.discard_posted();
+                Default::default()
+            }
+            false => self.flush_late(),
+        };
         let life = self.make_ready(&mut end).map(|()| self.life());
         drop(end);
         self.after_send(sends);
@@ -92,6 +103,7 @@ impl Stream {
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;
         end.pause = 0;
+        (end.connected, end.filling, end.retries_until) = (false, None, None);
         self.late.store(false, Relaxed);
         self.late_timer_armed.store(false, Relaxed);
         let old = {
@@ -103,7 +115,7 @@ impl Stream {
         };
         // Not with the lock held: it may be the last reference.
         drop(old);
-        *self.limits.lock() = Limits::new();
+        *self.limits.lock() = Limits::new(self.dev());
         // Last: from here on a connection may be attached.
         let _ = self.queues.advance(State::Idle);
         Ok(())

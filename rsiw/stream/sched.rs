@@ -51,16 +51,25 @@ impl Stream {
             return;
         };
         self.trace_tx(trace::Tx::Run);
+        let mut alone = false;
         // Other threads may ring the doorbell without end, so the loop is bounded. Then the worker
         // goes on.
         for _ in 0..ROUNDS {
-            if let Some(sender) = &mut *guard {
-                if self.send(sender, &mut left) == Ended::Again {
-                    break;
+            match &mut *guard {
+                Some(sender) => {
+                    if self.send(sender, &mut left) == Ended::Again {
+                        break;
+                    }
                 }
+                None => alone = true,
             }
             guard = match guard.unlock() {
-                Ok(()) => return self.trace_tx(trace::Tx::Sleep),
+                Ok(()) => {
+                    if alone {
+                        self.await_peer();
+                    }
+                    return self.trace_tx(trace::Tx::Sleep);
+                }
                 Err(signalled) => signalled,
             };
         }

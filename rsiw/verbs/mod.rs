@@ -14,7 +14,7 @@ mod srq;
 use crate::{
     abi::{ABI_VERSION, MAX_SGE},
     cm, counters,
-    device::{max, Rsiw},
+    device::{max, Device, Rsiw},
     pd::Pd,
     qp::Qp,
     rnic::Rnic,
@@ -24,7 +24,7 @@ use crate::{
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
     Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, LocalDmaKey,
-    NewLocalDmaKey, PortAttr, StatDesc,
+    NewLocalDmaKey, PortAttr, Protocol, StatDesc,
 };
 
 /// "rsi": this implementation has no OUI.
@@ -49,6 +49,10 @@ impl Driver for Rsiw {
     const PORT_COUNTERS: &'static [&'static CStr] = counters::PORT_NAMES;
     const SETTINGS: &'static [&'static CStr] = settings::NAMES;
     const TEXTS: &'static [&'static CStr] = &[c"tls_names"];
+
+    fn protocol(rnic: &Rnic) -> Protocol {
+        rnic.protocol
+    }
 
     fn setting(dev: &RdmaDevice<Self>, index: usize) -> u32 {
         dev.data().settings.get(index)
@@ -172,10 +176,12 @@ impl Driver for Rsiw {
 }
 
 /// Milliseconds that a Send waits for a receive of this consumer. 0 for kernel consumers: their
-/// receives are never late, unless the peer sends more than was agreed on.
-fn recv_wait_ms(settings: &Settings, consumer: Consumer) -> u32 {
+/// receives are never late, unless the peer sends more than was agreed on. For ever where programs
+/// connect queue pairs as with InfiniBand: they rely on senders that try again without end.
+fn recv_wait_ms(dev: &Device, consumer: Consumer) -> u32 {
     match consumer {
-        Consumer::Process => settings.recv_wait_ms(),
+        Consumer::Process if dev.is_rc() => u32::MAX,
+        Consumer::Process => dev.settings.recv_wait_ms(),
         Consumer::Kernel => 0,
     }
 }

@@ -109,7 +109,7 @@ impl QpOps<Rsiw> for Qp {
                     match cap.max_recv_wr {
                         // No receive will ever be posted.
                         0 => 0,
-                        _ => recv_wait_ms(&rnic.settings, consumer),
+                        _ => recv_wait_ms(dev, consumer),
                     },
                 ),
                 consumer.flags(),
@@ -163,7 +163,12 @@ impl QpOps<Rsiw> for Qp {
     }
 
     fn modify(self: &Arc<Self>, m: &QpModify) -> Result {
-        self.change(m)
+        if !self.is_rc() {
+            return self.change(m);
+        }
+        let handle = self.queues().dev.handle();
+        let dev = handle.and_then(|handle| handle.try_get()).ok_or(ENODEV)?;
+        self.change_rc(&dev, &dev.data().conns, m)
     }
 
     /// The QP's attributes. Errors: `ENODEV`.
@@ -176,7 +181,7 @@ impl QpOps<Rsiw> for Qp {
             .and_then(|d| d.netdev().map(|n| n.mtu()))
             .ok_or(ENODEV)?;
         let terms = self.stream.terms();
-        Ok(QpAttr {
+        let mut attr = QpAttr {
             state: self.state().to_verbs(),
             cap: QpCap {
                 max_send_wr: queues.sq.size(),
@@ -197,7 +202,9 @@ impl QpOps<Rsiw> for Qp {
             max_dest_rd_atomic: terms.ird as u8,
             signal_all: queues.sq.signal_all(),
             path: Default::default(),
-        })
+        };
+        self.tell_rc(&mut attr);
+        Ok(attr)
     }
 
     /// The values that `rdma -dd res show qp` shows beside the attributes. The number of receives
@@ -224,6 +231,7 @@ impl QpOps<Rsiw> for Qp {
     fn destroy(self: &Arc<Self>) -> Result {
         self.retire();
         self.stream.end();
+        self.end_rc();
         self.close_account();
         Ok(())
     }

@@ -57,7 +57,7 @@ impl SrqOps<Rsiw> for Srq {
             ring,
             attr.limit,
             Some(new.handle()),
-            recv_wait_ms(&dev.data().settings, consumer),
+            recv_wait_ms(dev.data(), consumer),
         );
         let rq = Arc::pin_init(rq, consumer.flags())?;
         Ok(Arc::new(Srq { rq, _held: held }, consumer.flags())?)

@@ -2,7 +2,7 @@
 
 //! What the machine has done for an attempt to connect, and what it is told of it.
 
-use super::Attempt;
+use super::{Attempt, Caller};
 use crate::cm::{
     announced_ird, event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
@@ -19,7 +19,7 @@ use iwarp::{
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Role, TcpState};
-use rdma::ConnInfo;
+use rdma::{CmId, ConnInfo};
 
 impl<U: User> Attempt<U> {
     /// What the next connection asks for, and the time that it has.
@@ -108,7 +108,8 @@ impl<U: User> Attempt<U> {
     fn try_request(&self, conn: &Arc<Conn<U>>) -> Result<(Initiator, KBox<FrameReader>)> {
         let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
         let revision = self.plan.revision;
-        let rtr = if conn.settings().peer_to_peer() && revision >= 2 {
+        let wanted = conn.settings().peer_to_peer() || self.plan.exact;
+        let rtr = if wanted && revision >= 2 {
             RtrSet::ALL
         } else {
             RtrSet::EMPTY
@@ -245,15 +246,19 @@ impl<U: User> Attempt<U> {
             Some(Answer::Accepts(agreed)) => (event_depth(agreed.ord), event_depth(agreed.ird)),
             _ => (0, 0),
         };
-        self.report(Ok(()), private_data, ird, ord);
-        Established {
-            cm: self.cm.clone(),
-            user: self.user.clone(),
-        }
+        let user = self.user.clone();
+        let cm = match &self.caller {
+            Caller::Iwcm(cm) => {
+                self.report(cm, Ok(()), private_data, ird, ord);
+                Some(cm.clone())
+            }
+            Caller::Rc(_) => None,
+        };
+        Established { cm, user }
     }
 
     /// Reports the one `CONNECT_REPLY` of an attempt that fails with `status`, and counts it.
-    pub(in crate::cm) fn fail(self: KBox<Self>, conn: &Conn<U>, status: Error) {
+    pub(in crate::cm) fn fail(self: KBox<Self>, conn: &Arc<Conn<U>>, status: Error) {
         // What the peer has said is the consumer's, unless this end is the reason.
         let reply = match self.answer {
             Some(Answer::Rejects | Answer::Incompatible(_)) => self.reply(),
@@ -268,10 +273,15 @@ impl<U: User> Attempt<U> {
             _ => &counters.connects_failed,
         };
         count.add(1);
+        let cm = match &self.caller {
+            Caller::Iwcm(cm) => cm,
+            Caller::Rc(endpoint) => return endpoint.failed(conn),
+        };
         let private_data = reply.as_ref().map_or(&[][..], Frame::private_data);
         let enhanced = reply.as_ref().and_then(Frame::enhanced);
         let (ird, ord) = enhanced.map_or((0, 0), |e| (e.ird, e.ord));
         self.report(
+            cm,
             Err(status),
             private_data,
             event_depth(ird),
@@ -285,7 +295,7 @@ impl<U: User> Attempt<U> {
         reader.frame()
     }
 
-    fn report(&self, status: Result, private_data: &[u8], ird: u8, ord: u8) {
+    fn report(&self, cm: &CmId, status: Result, private_data: &[u8], ird: u8, ord: u8) {
         let mut info = ConnInfo {
             local: self.local,
             remote: self.remote,
@@ -293,11 +303,11 @@ impl<U: User> Attempt<U> {
             ird,
             ord,
         };
-        if self.cm.connect_reply(status, &info).is_err() {
+        if cm.connect_reply(status, &info).is_err() {
             // iwcm has no memory for a copy of the private data. The event itself needs none, and
             // without it the consumer would wait for ever.
             info.private_data = &[];
-            if self.cm.connect_reply(status, &info).is_err() {
+            if cm.connect_reply(status, &info).is_err() {
                 pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
             }
         }

@@ -4,6 +4,7 @@
 
 use super::{posted::Posted, SendQueue, Seq, BATCH, NO_END};
 use crate::{
+    abi::Sqe,
     cq::{Notify, Out},
     fifo::Fifo,
     queue::reads::OutstandingRead,
@@ -54,7 +55,7 @@ impl SendQueue {
                 break;
             }
         }
-        notify | self.flush_ring(out)
+        notify | self.flush_ring(failed, out)
     }
 
     /// Ends what [`Self::flush`] has begun: requests are queued again, and not flushed. Context:
@@ -77,14 +78,47 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Flushes the requests in a process' ring, which it goes on posting in ERROR. Context: any.
+    /// Flushes the requests in a process' ring, which it goes on posting in ERROR; the request
+    /// `failed` completes with its own status. Context: any.
     ///
     /// The ring's size bounds the work. Elements that the process refills meanwhile are found by
     /// the timer that polls in ERROR (`Stream::poll_timer`).
-    pub(crate) fn flush_ring(&self, out: Out<'_>) -> Notify {
+    pub(crate) fn flush_ring(&self, failed: Option<(Seq, Status)>, out: Out<'_>) -> Notify {
         let mut notify = Notify::default();
+        self.empty_ring(|at, sqe| {
+            let status = match failed {
+                Some((seq, status)) if seq == at => status,
+                _ => Status::Flush,
+            };
+            let opcode = sqe.opcode.min(crate::abi::opcode::REG_MR);
+            notify |= out.fail(sqe.id, opcode, status);
+        });
+        notify
+    }
+
+    /// Forgets everything that is queued, without completions. Until [`Self::reset`] it is as
+    /// after [`Self::flush`]. Context: sleeping; the caller has locked tx out.
+    pub(crate) fn discard(&self) {
+        // The regions that these refer to are released outside the lock.
+        let mut reads: Fifo<OutstandingRead> = Fifo::empty();
+        let mut posted = Posted::NONE;
+        {
+            let st = &mut *self.state.lock();
+            let tail = self.tail();
+            self.head.store(tail, Ordering::Release);
+            (st.sent, st.next) = (tail, tail);
+            st.flushed = true;
+            core::mem::swap(&mut st.reads, &mut reads);
+            core::mem::swap(&mut st.posted, &mut posted);
+        }
+        self.empty_ring(|_, _| {});
+    }
+
+    /// Takes the requests out of a process' ring, when the queue is flushed, and calls `each` with
+    /// their positions.
+    fn empty_ring(&self, mut each: impl FnMut(Seq, &Sqe)) {
         let Some(ring) = &self.ring else {
-            return notify;
+            return;
         };
         for _ in 0..self.size.div_ceil(BATCH) {
             let st = &mut *self.state.lock();
@@ -92,16 +126,16 @@ impl SendQueue {
                 break;
             }
             for _ in 0..BATCH.min(self.size) {
-                let Some(sqe) = ring.take(self.tail()) else {
-                    return notify;
+                let at = self.tail();
+                let Some(sqe) = ring.take(at) else {
+                    return;
                 };
-                let tail = self.tail().wrapping_add(1);
+                let tail = at.wrapping_add(1);
                 self.set_tail(tail);
                 self.head.store(tail, Ordering::Release);
                 (st.sent, st.next) = (tail, tail);
-                notify |= out.flush(sqe.id, sqe.opcode.min(crate::abi::opcode::REG_MR));
+                each(at, &sqe);
             }
         }
-        notify
     }
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A call: the Request of a queue pair that connects by name. Until the queue pair that it asks for
+//! expects its peer, the call waits. It occupies a slot of the listener meanwhile, and counts as a
+//! peer that has sent nothing: when all slots are taken, the address with the most such calls loses
+//! its oldest one.
+//!
+//! What a call is worth, the engine decides ([`Call::judge`]).
+
+use super::{expected::Place, gid_of, Endpoint};
+use crate::cm::{conn::Conn, registry::Registry, User};
+use core::{format_args, net::SocketAddr};
+use iwarp::conn::{
+    names::{Call, Refusal, Verdict},
+    Input,
+};
+use kernel::sync::Arc;
+
+/// A call.
+pub(in crate::cm) struct Parked<U: User> {
+    registry: Arc<Registry<U>>,
+    call: Call,
+    /// The addresses of the connection, as GIDs: this end's and the peer's.
+    ends: ([u8; 16], [u8; 16]),
+    _place: Place<U>,
+}
+
+impl<U: User> Parked<U> {
+    /// The call of `conn` has come, with this private data. Context: sleeping. Errors: it is none;
+    /// or there is no memory, of which the caller may try again as well.
+    pub(in crate::cm) fn new(
+        conn: &Arc<Conn<U>>,
+        private_data: &[u8],
+        (local, remote): (&SocketAddr, &SocketAddr),
+    ) -> Result<Self, Refusal> {
+        let call = Call::read(private_data).ok_or(Refusal::NoCall)?;
+        let registry = conn.registry.clone();
+        // First this, then the look: who expects the call later finds it.
+        let place = Place::new(&registry, call.to.qpn, conn.serial);
+        Ok(Self {
+            call,
+            ends: (gid_of(local), gid_of(remote)),
+            _place: place.map_err(|_| Refusal::NoMemory)?,
+            registry,
+        })
+    }
+
+    /// Whether a queue pair of the number expects anybody.
+    pub(in crate::cm) fn is_expected(&self) -> bool {
+        self.registry.expected.get(self.call.to.qpn).is_some()
+    }
+
+    /// The queue pair that the call is for; `None`, if nobody expects it so far. Errors: it is for
+    /// none. Context: process.
+    pub(in crate::cm) fn look(&self) -> Result<Option<Arc<Endpoint<U>>>, Refusal> {
+        let endpoint = self.registry.expected.get(self.call.to.qpn);
+        let names = endpoint.as_ref().map(|endpoint| &endpoint.names);
+        match self.call.judge(&self.ends.0, &self.ends.1, names) {
+            Verdict::Admit => Ok(endpoint),
+            Verdict::Park => Ok(None),
+            Verdict::Refuse(why) => Err(why),
+        }
+    }
+}
+
+/// Notes that a call is refused, and logs why. Returns what the machine is told.
+pub(in crate::cm) fn refused<U: User>(conn: &Conn<U>, why: Refusal) -> Input {
+    conn.dev().counters.rc_calls_refused.add(1);
+    conn.log_failure(format_args!("call refused: {why}"));
+    Input::NotAdmitted
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer that is not there, for a queue pair that its program connects itself.
+//!
+//! Programs that were written for InfiniBand expect this: nobody tells a queue pair that its peer
+//! has gone, or has never come. It stays in its state and keeps its receives. Only a request that
+//! the peer does not answer fails, when it was sent again as often as the program has allowed
+//! (`retry_cnt`, `timeout`). Then all other requests and receives are flushed.
+//!
+//! So the end of a connection takes the stream from it, and no more. A request that is there
+//! already, or is posted later, starts the time. (Requests complete when TCP has taken them. So
+//! those that TCP had when the peer went have succeeded.) If there was no connection yet, it may
+//! still come meanwhile.
+
+use super::{Stream, Teardown};
+use crate::{queue::state::State, wr::Status};
+use core::mem::take;
+use kernel::sync::Arc;
+use kext::work::DelayedWorkItem;
+
+/// The timer of a request that no peer takes.
+pub(super) const RETRY: u64 = 2;
+
+/// Milliseconds that a connection has at the least to come to be: TCP may have to repeat its
+/// handshake, and TLS to wait for its turn.
+const CONNECT_MS: u32 = 10_000;
+
+/// Milliseconds for which a program has a request sent again to a peer that does not answer: for
+/// `timeout` (4.096 us times 2 to the power of that) once, and `retry_cnt` times more. `None`: for
+/// ever.
+pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
+    if timeout == 0 {
+        return None;
+    }
+    let once_ns = 4096u64.checked_shl(timeout.into())?;
+    let all_ms = once_ns.saturating_mul(u64::from(retry_cnt) + 1) / 1_000_000;
+    // More than half the range of the clock would look like the past. That is 24 days.
+    Some(u32::try_from(all_ms).map_or(i32::MAX as u32, |ms| ms.min(i32::MAX as u32)))
+}
+
+impl Stream {
+    /// Sets for how long requests are sent again without an answer; `None`: for ever. Context: any.
+    pub(crate) fn set_retry_time(&self, ms: Option<u32>) {
+        self.limits.lock().retry_ms = ms;
+    }
+
+    /// The connection is over, whoever ended it. Context: sleeping; no callback runs any more, and
+    /// the stream has the connection still.
+    pub(super) fn lose_peer(self: &Arc<Self>) {
+        let mut end = self.teardown.lock();
+        if end.flushed || self.queues.state() != State::Rts {
+            drop(end);
+            // This end is the reason.
+            return self.enter_error(self.life(), None);
+        }
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
+        let sender = self.tx.lock().take();
+        end.filling = self.stop_rx();
+        end.connected = false;
+        self.queues.inbound.clear();
+        drop(end);
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
+        drop(sender);
+        self.await_peer();
+    }
+
+    /// Nobody takes what is posted: starts the time, if anything is posted. Context: sleeping, no
+    /// lock held.
+    #[cold]
+    pub(super) fn await_peer(self: &Arc<Self>) {
+        if !self.dev().is_rc() || self.queues.sq.is_idle() {
+            return;
+        }
+        let Some(most) = self.limits.lock().retry_ms else {
+            return;
+        };
+        let ms = match self.queues.state() {
+            State::Idle => most.max(CONNECT_MS),
+            State::Rts => most,
+            _ => return,
+        };
+        let mut end = self.teardown.lock();
+        if end.flushed || end.destroyed || end.connected || end.retries_until.is_some() {
+            return;
+        }
+        end.retries_until = Some(kext::jiffies_ms().wrapping_add(ms));
+        self.arm_retry(ms);
+    }
+
+    /// There is a connection: requests need not wait any more. Context: sleeping.
+    pub(super) fn peer_has_come(&self) {
+        let end = &mut *self.teardown.lock();
+        (end.connected, end.retries_until) = (true, None);
+    }
+
+    /// There will be no connection, or not this one. Context: sleeping, no lock held.
+    pub(super) fn peer_has_not_come(self: &Arc<Self>) {
+        self.teardown.lock().connected = false;
+        self.await_peer();
+    }
+
+    fn arm_retry(self: &Arc<Self>, ms: u32) {
+        let queue = self.dev().workqueues.cm.of(self.owner.consumer());
+        self.retry_timer.arm(queue, self.clone(), ms.max(1));
+    }
+
+    /// Stops the timer for good. Context: sleeping; no lock is held that the timer's function
+    /// takes.
+    pub(super) fn end_retry(&self) {
+        self.retry_timer.cancel_sync();
+    }
+}
+
+impl Teardown {
+    /// The receive that was being filled when the peer went.
+    pub(super) fn take_filling(&mut self) -> Option<(u64, Status)> {
+        take(&mut self.filling)
+    }
+}
+
+impl DelayedWorkItem<RETRY> for Stream {
+    fn expire(this: Arc<Self>) {
+        {
+            let mut end = this.teardown.lock();
+            let Some(until) = end.retries_until else {
+                return;
+            };
+            if end.flushed || end.destroyed {
+                return;
+            }
+            // CAST: The difference, as a signed number.
+            let left = until.wrapping_sub(kext::jiffies_ms()) as i32;
+            if left > 0 {
+                return this.arm_retry(left.unsigned_abs());
+            }
+            end.retries_until = None;
+            this.queues
+                .note_failure(Some(this.queues.sq.oldest()), Status::General);
+        }
+        this.dev().counters.rc_retries_exceeded.add(1);
+        this.fail(this.life());
+    }
+}
