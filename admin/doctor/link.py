@@ -23,6 +23,11 @@ def is_rsiw(system, name):
     return system.exists(f"/sys/class/infiniband/{name}/settings")
 
 
+def is_rc(system, name):
+    """Whether programs connect the device's queue pairs themselves: they see an adapter for InfiniBand."""
+    return is_rsiw(system, name) and "RNIC" not in (system.read(f"/sys/class/infiniband/{name}/node_type") or "RNIC")
+
+
 def parse_links(entries):
     return [Link(e["ifname"], e.get("state", ""), e.get("netdev")) for e in entries if "ifname" in e]
 
@@ -36,7 +41,12 @@ def find(system, report):
     if found.status != 0:
         report.fail("link", f"rdma link show: {found.err or 'failed'}", "sudo modprobe ib_core")
         return None
-    return [link for link in parse_links(found.json()) if is_rsiw(system, link.name)]
+    links = [link for link in parse_links(found.json()) if is_rsiw(system, link.name)]
+    # What is looked at here concerns the RDMA CM, which does not use these.
+    for link in links:
+        if is_rc(system, link.name):
+            report.skip("link", f"{link.name} is of type rsiw_rc, for programs that connect without the RDMA CM")
+    return [link for link in links if not is_rc(system, link.name)]
 
 
 def netns_mode(system):
@@ -76,6 +86,8 @@ def choose(system, report, links, wanted):
 
 def report_absent(system, report, links, name):
     there = any(link.name == name for link in links)
+    if is_rc(system, name):
+        return
     if system.exists(f"/sys/class/infiniband/{name}") and not there:
         report.fail("link", f"{name} is a device of another driver than rsiw", "rdma link show")
         return
