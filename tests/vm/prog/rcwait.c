@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rcwait DEVICE GID-INDEX PEER-GID PEER-QPN [COUNT]: makes COUNT queue pairs (1),
+ * prints the number of the first, and has them wait for peers with that GID and
+ * the numbers from PEER-QPN on: to RTR and RTS, with a receive each. Then reads
+ * lines: "state" prints the states, "later" makes one more queue pair, prints its
+ * number, and "meet" has it wait, for PEER-QPN. Prints "received N" when queue
+ * pair N has received.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 64
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_mr *mr;
+static struct ibv_qp *qp[MOST + 1];
+static union ibv_gid peer;
+static char memory[4096];
+static int gid_index, count = 1;
+
+static void *must(void *p, const char *what)
+{
+	if (!p) {
+		printf("%s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+	return p;
+}
+
+static void modify(struct ibv_qp *one, struct ibv_qp_attr *attr, int mask)
+{
+	int error = ibv_modify_qp(one, attr, mask | IBV_QP_STATE);
+
+	if (error) {
+		printf("modify to %d: %s\n", attr->qp_state, strerror(error));
+		exit(1);
+	}
+}
+
+static void make(int n)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_sge sge = { (uintptr_t)memory, sizeof(memory), mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = n, .sg_list = &sge, .num_sge = 1 };
+
+	qp[n] = must(ibv_create_qp(pd, &init), "queue pair");
+	modify(qp[n], &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	ibv_post_recv(qp[n], &wr, &bad);
+}
+
+static void meet(int n, uint32_t peer_qpn)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer_qpn,
+		.ah_attr = {
+			.is_global = 1, .port_num = 1,
+			.grh = { .dgid = peer, .sgid_index = gid_index, .hop_limit = 64 },
+		},
+	};
+
+	modify(qp[n], &attr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	attr.qp_state = IBV_QPS_RTS;
+	modify(qp[n], &attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	       IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void states(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int n;
+
+	printf("states");
+	for (n = 0; n < count; n++) {
+		ibv_query_qp(qp[n], &attr, IBV_QP_STATE, &init);
+		printf(" %d", attr.qp_state);
+	}
+	printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
+	struct pollfd in = { .fd = 0, .events = POLLIN };
+	struct ibv_wc wc;
+	uint32_t peer_qpn;
+	char line[64];
+	int i;
+
+	if (argc < 5)
+		return 2;
+	gid_index = atoi(argv[2]);
+	peer_qpn = strtoul(argv[4], NULL, 0);
+	if (argc > 5)
+		count = atoi(argv[5]);
+	if (inet_pton(AF_INET6, argv[3], &peer) != 1 || count > MOST)
+		return 2;
+	for (i = 0; list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
+			context = must(ibv_open_device(list[i]), argv[1]);
+	must(context, "no such device");
+	pd = must(ibv_alloc_pd(context), "protection domain");
+	cq = must(ibv_create_cq(context, 256, NULL, NULL, 0), "completion queue");
+	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
+	for (i = 0; i < count; i++) {
+		make(i);
+		meet(i, peer_qpn + i);
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("%u\n", qp[0]->qp_num);
+	for (;;) {
+		while (ibv_poll_cq(cq, 1, &wc) == 1)
+			printf("%s %lu\n", wc.status ? ibv_wc_status_str(wc.status) : "received",
+			       (unsigned long)wc.wr_id);
+		if (poll(&in, 1, 10) <= 0)
+			continue;
+		if (!fgets(line, sizeof(line), stdin))
+			return 0;
+		if (!strcmp(line, "state\n")) {
+			states();
+		} else if (!strcmp(line, "later\n")) {
+			make(count);
+			printf("%u\n", qp[count]->qp_num);
+		} else if (!strcmp(line, "meet\n")) {
+			meet(count, peer_qpn);
+			printf("meets\n");
+		}
+	}
+}

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A TCP peer that calls queue pairs by name by hand, rightly and wrongly. calls.py DEVICE GID-INDEX ADDRESS
+
+The queue pairs (prog/rcwait.c) are on this host, at ADDRESS; the caller has an address of its own below that.
+Says "ok CASE", or what went wrong and "not ok CASE"; then exit status 3.
+"""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cm"))
+from common import A, B, READ, WRITE, Failed, check, closed, receive_frame  # noqa: E402
+import fpdu  # noqa: E402
+from mpa import C, R, REPLY, REQUEST, S, enhanced, frame  # noqa: E402
+
+PORT = 4791
+OURS, OTHER = "10.7.88.1", "10.7.88.9"
+QPN = 77
+
+
+def gid(address):
+    return bytes(10) + b"\xff\xff" + socket.inet_aton(address)
+
+
+def call(to_qpn, from_qpn=QPN, to=None, from_=OURS, magic=b"rsRC", version=1, rest=b"\0\0\0"):
+    """The private data of a call."""
+    return (magic + bytes([version]) + rest + struct.pack("!II", to_qpn, from_qpn) +
+            gid(to or ADDRESS) + gid(from_))
+
+
+class Waiting:
+    """Queue pairs that wait for a caller."""
+
+    def __init__(self, count=1, peer=OURS):
+        command = ["rcwait", DEVICE, INDEX, "::ffff:" + peer, str(QPN), str(count)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.qpn = self.number()
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def number(self):
+        line = self.line()
+        check(line.isdigit(), f"rcwait says {line!r}")
+        return int(line)
+
+    def says(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def states(self):
+        self.says("state")
+        return self.line().split()[1:]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def dial(private_data, from_=OURS, flags=C | S, depths=None):
+    """Sends a Request from an address."""
+    sock = socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, 0))
+    depths = enhanced(A | B | 4, WRITE | READ | 4) if depths is None else depths
+    sock.sendall(frame(REQUEST, flags, 2, depths + private_data))
+    return sock
+
+
+def rejected(sock):
+    flags, _, _ = receive_frame(sock, REPLY)
+    check(flags & R, f"not rejected: flags {flags:#x}")
+
+
+def accepted(sock):
+    """The Reply accepts, and the queue pair takes a Send."""
+    flags, revision, data = receive_frame(sock, REPLY)
+    check(revision == 2 and not flags & R, f"flags {flags:#x}, revision {revision}")
+    check(struct.unpack("!H", data[:2])[0] & A, "not peer-to-peer")
+    stream = fpdu.Stream(sock)
+    stream.send(fpdu.tagged(fpdu.WRITE, 0, 0))
+    return stream
+
+
+def receives(waiting, stream, n=0):
+    stream.send(fpdu.untagged(fpdu.SEND, b"hello"))
+    said = waiting.line()
+    check(said == f"received {n}", f"rcwait says {said!r}")
+
+
+def case_a_call_that_is_expected():
+    with Waiting() as waiting:
+        receives(waiting, accepted(dial(call(waiting.qpn))))
+
+
+def refuse(private_data, **how):
+    """Refused, and the right call is admitted afterwards."""
+    with Waiting() as waiting:
+        rejected(dial(private_data(waiting.qpn), **how))
+        check(waiting.states() == ["3"], "the queue pair has left RTS")
+        receives(waiting, accepted(dial(call(waiting.qpn))))
+
+
+def case_another_number_of_the_caller():
+    refuse(lambda qpn: call(qpn, from_qpn=QPN + 1))
+
+
+def case_another_address():
+    refuse(lambda qpn: call(qpn, from_=OTHER), from_=OTHER)
+
+
+def case_an_address_that_is_not_its_own():
+    refuse(call, from_=OTHER)
+
+
+def case_another_called_address():
+    refuse(lambda qpn: call(qpn, to=OTHER))
+
+
+def case_the_wrong_direction():
+    refuse(lambda qpn: call(qpn, to=OURS, from_=ADDRESS))
+
+
+def case_no_call():
+    for data in (b"", b"x", bytes(48), call(5)[:-1], call(5) + b"\0", call(5, magic=b"rsrc"),
+                 call(5, version=2), call(5, rest=b"\0\1\0")):
+        refuse(lambda qpn, data=data: data)
+
+
+def case_without_an_rtr():
+    refuse(call, depths=enhanced(4, 4))
+
+
+def case_a_frame_that_is_none():
+    with Waiting() as waiting:
+        sock = socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(OURS, 0))
+        sock.sendall(b"GET / HTTP/1.1\r\n\r\n\r\n")
+        closed(sock)
+        receives(waiting, accepted(dial(call(waiting.qpn))))
+
+
+def case_only_one_connection():
+    with Waiting() as waiting:
+        stream = accepted(dial(call(waiting.qpn)))
+        # Nobody expects it any more: it waits, in vain.
+        sock = dial(call(waiting.qpn))
+        receives(waiting, stream)
+        rejected(sock)
+
+
+def case_a_number_that_nobody_has():
+    with Waiting():
+        began = time.monotonic()
+        rejected(dial(call(0xabcdef)))
+        check(time.monotonic() - began > 3, "the call has not waited")
+
+
+def case_a_call_before_its_queue_pair():
+    with Waiting(2) as waiting:
+        waiting.says("later")
+        later = waiting.number()
+        sock = dial(call(later))
+        time.sleep(0.5)
+        waiting.says("meet")
+        check(waiting.line() == "meets", "no queue pair")
+        receives(waiting, accepted(sock), 2)
+
+
+def case_a_flood_of_calls():
+    """More than there are slots, from one address. A call of another address still comes in."""
+    with Waiting(1, peer=OTHER) as waiting:
+        flood = [dial(call(0x100000 + n)) for n in range(1100)]
+        time.sleep(0.5)
+        receives(waiting, accepted(dial(call(waiting.qpn, from_=OTHER), from_=OTHER)))
+        for sock in flood:
+            sock.close()
+
+
+def case_many_queue_pairs():
+    with Waiting(64) as waiting:
+        streams = [accepted(dial(call(waiting.qpn + n, from_qpn=QPN + n))) for n in range(64)]
+        for n, stream in reversed(list(enumerate(streams))):
+            receives(waiting, stream, n)
+
+
+def case_the_port_closes():
+    with Waiting():
+        pass
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((ADDRESS, PORT), timeout=10).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.1)
+    raise Failed("the port is open")
+
+
+DEVICE, INDEX, ADDRESS = sys.argv[1:4]
+failed = 0
+for name, case in [(n[5:], f) for n, f in list(globals().items()) if n.startswith("case_")]:
+    try:
+        case()
+        print("ok", name.replace("_", " "), flush=True)
+    except (Failed, fpdu.Failed, OSError) as e:
+        print(f"# {name}: {e}"[:300])
+        print("not ok", name.replace("_", " "), flush=True)
+        failed += 1
+sys.exit(3 if failed else 0)

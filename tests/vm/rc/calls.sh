@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 180
+# pairs: rsiw,*
+#
+# A TCP peer that calls queue pairs by name by hand: who is admitted, and what becomes of all others (calls.py).
+
+. /tests/lib.sh
+. /tests/rc/lib
+
+run "load the driver and make both kinds of links" rc_up || exit 1
+# The callers' addresses, of this host as well, are below that of the queue pairs, so that they have to call.
+ip addr add 10.7.88.1/24 dev eth0
+ip addr add 10.7.88.9/24 dev eth0
+ip addr add 10.7.99.1/24 dev eth0
+wait_for 5 gid_index 10.7.99.1
+before=$(counter rc_calls_refused)
+told_by "calls over TCP" python3 -B /tests/rc/calls.py rc0 "$(gid_index 10.7.99.1)" 10.7.99.1
+counted() { echo "refused: $(($(counter rc_calls_refused) - before))" && [ $(($(counter rc_calls_refused) - before)) -ge 10 ]; }
+run "refused calls are counted" counted
+run "no connection is left" wait_for 20 no_connections
