@@ -350,6 +350,7 @@ impl<U: User> Incoming<U> {
             };
             let parked = parked.map_err(|why| (rc::parked::refused(conn, why), EINVAL))?;
             self.parked = Some(parked);
+            self.reader = None;
         }
         let none = (Input::Broken, EINVAL);
         let endpoint = match self.parked.as_ref().ok_or(none)?.look() {
