@@ -393,6 +393,35 @@ fn peers_that_go_at_once() {
     assert_eq!((outcome.ms, outcome.reported), (3, false));
 }
 
+/// A call of a queue pair by name: before the other end is ready, and where that never is.
+#[test]
+fn calls() {
+    let mut fate = asked(Input::Called);
+    fate.turn = Some((4_000, Input::Turn));
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (4_001, StageName::Streaming));
+    fate.turn = None;
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (5_001, StageName::Linger));
+    fate.expected = true;
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (1, StageName::Streaming));
+    fate.admit = Some(Input::NotAttached);
+    fate.rejection_fails = true;
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (1, StageName::Closed));
+    // The peer goes while it waits.
+    fate = asked(Input::Called);
+    (fate.turn, fate.gone) = (None, Some(300));
+    let outcome = incoming::run(&fate, None, 0);
+    incoming::check(&outcome);
+    assert_eq!((outcome.ms, outcome.end), (301, StageName::Closed));
+}
+
 /// A consumer that never answers: the Request is withdrawn.
 #[test]
 fn unanswered() {

@@ -31,6 +31,10 @@ pub struct Fate {
     pub answers: [After; 2],
     /// Of accepting, if it fails or is to be followed by an RTR.
     pub accept: Option<Input>,
+    /// The queue pair that a call names expects it already. Otherwise it does after its `turn`.
+    pub expected: bool,
+    /// Of admitting a call, if it fails.
+    pub admit: Option<Input>,
     /// A rejection cannot be sent.
     pub rejection_fails: bool,
     /// When the peer goes after its Request has come.
@@ -48,6 +52,8 @@ pub struct Outcome {
     pub reported: bool,
     /// The consumer was still to answer, or had not, when it answered.
     pub answered: bool,
+    /// The Request was a call of a queue pair by name.
+    pub called: bool,
     /// All actions, with their times.
     pub log: Vec<(i64, Action)>,
 }
@@ -68,6 +74,8 @@ struct Incoming<'a> {
     gone_at: Option<i64>,
     answers: Vec<(i64, Input)>,
     reported: bool,
+    called: bool,
+    expected: bool,
     log: Vec<(i64, Action)>,
 }
 
@@ -87,6 +95,8 @@ pub fn run(fate: &Fate, event: After, jitter: i64) -> Outcome {
         gone_at: None,
         answers: Vec::new(),
         reported: false,
+        called: false,
+        expected: fate.expected,
         log: Vec::new(),
     };
     incoming.run(machine, event, jitter)
@@ -129,6 +139,7 @@ impl Incoming<'_> {
             end: machine.stage(),
             reported: self.reported,
             answered,
+            called: self.called,
             log: self.log,
         }
     }
@@ -158,6 +169,16 @@ impl Incoming<'_> {
         }
     }
 
+    /// Looks for the queue pair that a call names.
+    fn admit(&mut self) -> Option<Input> {
+        if !self.expected {
+            self.expected = true;
+            self.expect(self.fate.turn);
+            return Some(Input::NotExpected);
+        }
+        self.fate.admit.or(Some(Input::ReplySentForRtr))
+    }
+
     fn execute(&mut self, rule: &'static Rule) -> Option<Input> {
         let mut answer = None;
         for action in rule.actions {
@@ -185,6 +206,14 @@ impl Incoming<'_> {
                     let now = self.seen.now;
                     self.gone_at = self.fate.gone.map(|ms| now + ms);
                     self.at_once(self.fate.turn).or(Some(Input::NoTurn))
+                }
+                SetUp::Admit => {
+                    if !self.called {
+                        let now = self.seen.now;
+                        self.gone_at = self.fate.gone.map(|ms| now + ms);
+                    }
+                    self.called = true;
+                    self.admit()
                 }
                 SetUp::ReportRequest if self.fate.report_fails => Some(Input::NotReported),
                 SetUp::ReportRequest => {
@@ -220,6 +249,8 @@ fn fate(e: &mut Entropy) -> Fate {
         Input::RequestCame,
         Input::RequestCame,
         Input::RequestCame,
+        Input::Called,
+        Input::Called,
         Input::BadRequest,
         Input::NotAdmitted,
         Input::HungUp,
@@ -238,6 +269,7 @@ fn fate(e: &mut Entropy) -> Fate {
         turn: after(e, &[Input::Turn]),
         answers: [after(e, &answers), after(e, &answers)],
         gone: (e.below(4) == 0).then(|| some_ms(e)),
+        expected: e.flag(),
         ..Fate::default()
     };
     if e.below(4) == 0 {
@@ -247,6 +279,14 @@ fn fate(e: &mut Entropy) -> Fate {
             Input::ReplyNotSent,
             Input::ReplySentForRtr,
         ];
+        let admits = [
+            Input::NotAdmitted,
+            Input::NotAttached,
+            Input::CannotStart,
+            Input::ReplyNotSent,
+            Input::Broken,
+        ];
+        fate.admit = Some(one(e, &admits));
         fate.accept = Some(one(e, &accepts));
         fate.busy = u32::from(e.u8()) * 3;
         fate.attach_fails = e.flag();
@@ -258,7 +298,7 @@ fn fate(e: &mut Entropy) -> Fate {
 
 /// A random connection: whatever peers and consumers do, its setup ends in time and gives its slot
 /// back once; its Request is reported once at most, and then answered or withdrawn once; and
-/// `ESTABLISHED` comes only after the consumer has accepted.
+/// `ESTABLISHED` comes only after the consumer has accepted. Of a call no consumer hears.
 pub fn random(e: &mut Entropy) {
     let fate = fate(e);
     let events = [
@@ -296,14 +336,21 @@ pub fn check(outcome: &Outcome) {
         reported
     );
     let dropped = outcome.count(|action| *action == Action::CountDropped);
-    assert_eq!(dropped, 1 - reported, "{outcome:?}");
+    // A call that is for a queue pair here is not dropped, whatever comes of it.
+    let streams = usize::from(outcome.end == StageName::Streaming);
+    let lost = outcome.count(|action| matches!(action, Action::Lose(_)));
+    let kept = match outcome.called {
+        true => streams + lost,
+        false => reported,
+    };
+    assert_eq!(dropped, 1 - kept, "{outcome:?}");
     let returns = outcome.count(|action| matches!(action, Action::Return(_)));
     assert!(returns == 0 || outcome.answered, "{outcome:?}");
 
-    let streams = usize::from(outcome.end == StageName::Streaming);
     let accepted = outcome.count(|action| *action == Action::SetUp(SetUp::Accept));
     let established = outcome.count(|action| *action == Action::ReportEstablished);
-    assert_eq!(established, streams, "{outcome:?}");
+    let told = streams * usize::from(!outcome.called);
+    assert_eq!(established, told, "{outcome:?}");
     assert_eq!(
         outcome.count(|action| *action == Action::GiveStream),
         streams

@@ -190,7 +190,7 @@ pub fn inputs(e: &mut Entropy) {
         _ => Machine::connecting(plan, &seen),
     };
     let began = machine.stage();
-    let (mut told, mut reported) = (Told::default(), 0);
+    let (mut told, mut reported, mut called) = (Told::default(), 0, false);
     while e.is_fresh() {
         match e.below(9) {
             8 => seen.orphaned = e.flag(),
@@ -209,6 +209,7 @@ pub fn inputs(e: &mut Entropy) {
         };
         rule.actions.iter().for_each(|action| told.add(action));
         reported += u32::from(rule.to == StageName::Requested && from != rule.to);
+        called |= rule.to == StageName::Parked;
         let stage = machine.stage();
         let over = [StageName::Linger, StageName::Closed].contains(&stage);
         let owned = told.streams + u32::from(began.is_owned());
@@ -218,10 +219,9 @@ pub fn inputs(e: &mut Entropy) {
         let ended = began.is_responders() && !stage.is_responders();
         assert_eq!(told.slots, u32::from(ended), "{told:?}");
         assert_eq!(told.answers, u32::from(ended) * reported, "{told:?}");
-        assert_eq!(
-            told.established,
-            told.streams - told.replies.min(told.streams)
-        );
+        // Of a call of a queue pair by name iwcm does not know.
+        let silent = told.replies.min(told.streams) + u32::from(called) * told.streams;
+        assert_eq!(told.established, told.streams - silent);
         assert!(told.disconnects <= 1 && reported <= 1);
     }
 }
