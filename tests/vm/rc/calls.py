@@ -6,6 +6,7 @@ Says "ok CASE", or what went wrong and "not ok CASE"; then exit status 3.
 """
 
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -202,6 +203,7 @@ def case_the_port_closes():
 
 
 DEVICE, INDEX, ADDRESS = sys.argv[1:4]
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 failed = 0
 for name, case in [(n[5:], f) for n, f in list(globals().items()) if n.startswith("case_")]:
     try:
