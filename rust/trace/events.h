@@ -37,7 +37,8 @@
 		{ 11, "linger" },		\
 		{ 12, "retry" },		\
 		{ 13, "closed" },		\
-		{ 14, "queued" })
+		{ 14, "queued" },		\
+		{ 15, "parked" })
 
 /* RDMAP opcodes (RFC 5040, figure 4); and the RTR, which is an empty Send. */
 #define rsiw_show_opcode(opcode)		\
