@@ -60,6 +60,8 @@ pub(crate) struct Listener<U: User> {
     registry: Arc<Registry<U>>,
     /// Whom Requests are reported to. `None`: they are calls of queue pairs by name (`rc`).
     cm: Option<CmId>,
+    /// The interface of the address at which calls are taken; 0 for Requests.
+    ifindex: u32,
     max_slots: u32,
     /// `None` once nobody listens any more, and for an identifier that has no socket. Locked while
     /// a request is reported, so that none is reported after [`unlisten`].
@@ -148,25 +150,33 @@ pub(crate) fn listen<U: User>(
     let backlog = backlog.max(1);
     let mapper = PortMapper::of(dev, &registry.dev.settings);
     let socket = open::listener(dev, mapper, cm, backlog)?;
-    start(registry, Some(cm.id().clone()), socket, backlog)
+    start(registry, Some(cm.id().clone()), socket, 0, backlog)
 }
 
-/// Starts to take calls of queue pairs off a socket that listens. Context: sleeping. Errors:
-/// `ENOMEM`.
+/// Starts to take calls of queue pairs off a socket that listens at an address of the interface
+/// `ifindex`. Context: sleeping. Errors: `ENOMEM`.
 pub(super) fn for_calls<U: User>(
     registry: &Arc<Registry<U>>,
     socket: TcpSocket,
+    ifindex: u32,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
-    start(registry, None, Some(socket), backlog)
+    start(registry, None, Some(socket), ifindex, backlog)
 }
 
 fn start<U: User>(
     registry: &Arc<Registry<U>>,
     cm: Option<CmId>,
     socket: Option<TcpSocket>,
+    ifindex: u32,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
+    // Connections that iwcm is told of belong to no process until one accepts, so no step waits for
+    // one. A step of a call may wait for a process' queue pair.
+    let consumer = match cm {
+        Some(_) => Consumer::Kernel,
+        None => Consumer::Process,
+    };
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
         used: 0,
@@ -179,11 +189,11 @@ fn start<U: User>(
         try_pin_init!(Listener {
             registry: registry.clone(),
             cm,
+            ifindex,
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
-            // The connections are peers' and belong to no process, so no step waits for one.
-            order: Order::new(Consumer::Kernel)?,
+            order: Order::new(consumer)?,
             work <- new_work!("rsiw_listener"),
             retry <- new_delayed_work!("rsiw_listener_retry"),
         }? Error),
@@ -331,6 +341,11 @@ impl<U: User> PendingConn<U> {
     /// Whether the Request is a call of a queue pair by name.
     pub(super) fn is_call(&self) -> bool {
         self.listener.cm.is_none()
+    }
+
+    /// The interface of the address at which a call was taken.
+    pub(super) fn ifindex(&self) -> u32 {
+        self.listener.ifindex
     }
 
     /// Whether nobody listens any more.

@@ -278,9 +278,10 @@ impl<U: User> Incoming<U> {
         });
         let (port, identity) = (local.port(), conn.identity());
         if conn.settings().admits(port, identity.as_ref()) {
-            return match self.slot.is_call() {
-                true => Input::Called,
-                false => Input::RequestCame,
+            return if self.slot.is_call() {
+                Input::Called
+            } else {
+                Input::RequestCame
             };
         }
         match identity {
@@ -344,9 +345,11 @@ impl<U: User> Incoming<U> {
             let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
             let request = self.request.as_ref().ok_or((Input::Broken, EINVAL))?;
             // An initiator of this kind always sends an RTR, so that the called end may send first.
-            let parked = match request.asked.peer_to_peer {
-                true => Parked::new(conn, private_data, (&request.local, &request.remote)),
-                false => Err(Refusal::NoCall),
+            let parked = if request.asked.peer_to_peer {
+                let ends = (&request.local, &request.remote);
+                Parked::new(conn, private_data, ends, self.slot.ifindex())
+            } else {
+                Err(Refusal::NoCall)
             };
             let parked = parked.map_err(|why| (rc::parked::refused(conn, why), EINVAL))?;
             self.parked = Some(parked);
@@ -358,6 +361,8 @@ impl<U: User> Incoming<U> {
             Ok(None) => return Ok(Input::NotExpected),
             Err(why) => return Ok(rc::parked::refused(conn, why)),
         };
+        // It fails only for a socket without a route, whose peer gets nothing anyway.
+        let _ = conn.socket().set_tos(endpoint.tos());
         let (user, life) = endpoint.user();
         let reads = user.most_reads();
         let (input, _) = self.start(conn, user.clone(), life, reads, &[])?;

@@ -9,7 +9,8 @@ use kernel::prelude::*;
 use rdma::{QpModify, QpState};
 
 impl Qp {
-    /// Modifies the QP, which the RDMA CM connects. (For others see [`super::rc`].) Other attributes than those named above have no effect. Context: sleeping.
+    /// Modifies the QP, which the RDMA CM connects. (For others see [`super::rc`].) Other
+    /// attributes than those named above have no effect. Context: sleeping.
     ///
     /// # Errors
     ///

@@ -88,8 +88,8 @@ impl Qp {
     ///
     /// `EINVAL` for a transition that InfiniBand does not have, for attributes that it lacks or
     /// that do not belong to it, and for values that no queue pair has. `EOPNOTSUPP` for SQD and
-    /// for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as before
-    /// then.
+    /// for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as
+    /// before then.
     pub(crate) fn change_rc(
         &self,
         dev: &Device<Rsiw>,

@@ -37,7 +37,8 @@ impl Stream {
     ///
     /// `EBUSY` if the old connection does not end in time; `ENOMEM`, also if there are as many QPs,
     /// with old connections that linger, as allowed; and `EINVAL` if the QP is destroyed, or was
-    /// reset since `life` by another thread. Nothing is changed then.
+    /// reset since `life` by another thread. Nothing is changed then, but a QP that its program
+    /// connects itself is in ERROR, without what was posted.
     pub(crate) fn reset(self: &Arc<Self>, life: u32) -> Result<u32> {
         if self.dev().is_rc() {
             self.forget(life)?;
@@ -59,12 +60,11 @@ impl Stream {
         }
         // What the process has posted since the timer has last looked. It is a part of the old
         // life, as the library holds the locks of both queues during this call.
-        let (sends, receives) = match self.dev().is_rc() {
-            true => {
-                self.discard_posted();
-                Default::default()
-            }
-            false => self.flush_late(),
+        let (sends, receives) = if self.dev().is_rc() {
+            self.discard_posted();
+            Default::default()
+        } else {
+            self.flush_late()
         };
         let life = self.make_ready(&mut end).map(|()| self.life());
         drop(end);

@@ -120,7 +120,7 @@ impl Teardown {
 
 impl DelayedWorkItem<RETRY> for Stream {
     fn expire(this: Arc<Self>) {
-        {
+        let life = {
             let mut end = this.teardown.lock();
             let Some(until) = end.retries_until else {
                 return;
@@ -136,8 +136,10 @@ impl DelayedWorkItem<RETRY> for Stream {
             end.retries_until = None;
             this.queues
                 .note_failure(Some(this.queues.sq.oldest()), Status::General);
-        }
+            // Within the lock: a reset begins another life, which does not fail.
+            this.life()
+        };
         this.dev().counters.rc_retries_exceeded.add(1);
-        this.fail(this.life());
+        this.fail(life);
     }
 }

@@ -61,7 +61,7 @@ impl<U: User> Doors<U> {
             None => {
                 doors.reserve(1, GFP_KERNEL)?;
                 let socket = open::door(dev, at, ifindex, BACKLOG)?;
-                let listener = listener::for_calls(registry, socket, BACKLOG)?;
+                let listener = listener::for_calls(registry, socket, ifindex, BACKLOG)?;
                 let users = 1;
                 let door = Door {
                     at,

@@ -77,9 +77,10 @@ impl<U: User> Expected<U> {
         let removed = {
             let mut tables = self.0.lock();
             let is = tables.expected.get(&qpn);
-            match is.is_some_and(|one| Arc::ptr_eq(one, endpoint)) {
-                true => tables.expected.remove_node(&qpn),
-                false => None,
+            if is.is_some_and(|one| Arc::ptr_eq(one, endpoint)) {
+                tables.expected.remove_node(&qpn)
+            } else {
+                None
             }
         };
         drop(removed);

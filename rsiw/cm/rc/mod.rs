@@ -124,6 +124,11 @@ impl<U: User> Endpoint<U> {
         (&self.user, self.life)
     }
 
+    /// The type of service of what is sent to the peer.
+    pub(super) fn tos(&self) -> u8 {
+        self.way.tos
+    }
+
     /// The peer has called, and has the connection: nobody else is expected. Context: process.
     pub(super) fn is_called(self: &Arc<Self>) {
         self.registry.expected.remove(self);

@@ -22,6 +22,8 @@ pub(in crate::cm) struct Parked<U: User> {
     call: Call,
     /// The addresses of the connection, as GIDs: this end's and the peer's.
     ends: ([u8; 16], [u8; 16]),
+    /// The interface of this end's address.
+    ifindex: u32,
     _place: Place<U>,
 }
 
@@ -32,6 +34,7 @@ impl<U: User> Parked<U> {
         conn: &Arc<Conn<U>>,
         private_data: &[u8],
         (local, remote): (&SocketAddr, &SocketAddr),
+        ifindex: u32,
     ) -> Result<Self, Refusal> {
         let call = Call::read(private_data).ok_or(Refusal::NoCall)?;
         let registry = conn.registry.clone();
@@ -40,6 +43,7 @@ impl<U: User> Parked<U> {
         Ok(Self {
             call,
             ends: (gid_of(local), gid_of(remote)),
+            ifindex,
             _place: place.map_err(|_| Refusal::NoMemory)?,
             registry,
         })
@@ -56,6 +60,15 @@ impl<U: User> Parked<U> {
         let endpoint = self.registry.expected.get(self.call.to.qpn);
         let names = endpoint.as_ref().map(|endpoint| &endpoint.names);
         match self.call.judge(&self.ends.0, &self.ends.1, names) {
+            // Two interfaces may have the same address, in networks that have nothing to do with
+            // each other.
+            Verdict::Admit
+                if endpoint
+                    .as_ref()
+                    .is_some_and(|e| e.way.ifindex != self.ifindex) =>
+            {
+                Err(Refusal::Address)
+            }
             Verdict::Admit => Ok(endpoint),
             Verdict::Park => Ok(None),
             Verdict::Refuse(why) => Err(why),

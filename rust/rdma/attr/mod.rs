@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Attributes of devices and objects as plain Rust values, converted from and to C in one place
-//! each: [`device`] for devices and ports, [`qp`] for queue pairs, [`path`] for their ways to a peer,
-//! the small ones here.
+//! each: [`device`] for devices and ports, [`qp`] for queue pairs, [`path`] for their ways to a
+//! peer, the small ones here.
 
 pub mod device;
 pub mod path;

@@ -121,9 +121,9 @@ impl<D: Driver> Devices<D> {
 
     /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
     /// `ib_device_set_netdev()` and `ib_register_device()`. Errors: `EEXIST` if this driver has a
-    /// device of that protocol on the network device, `ENFILE` if the name is in use, `ENODEV` if the network device
-    /// is going away, and those of operations. Context: sleeping, without RTNL, and without a lock
-    /// that an operation takes.
+    /// device of that protocol on the network device, `ENFILE` if the name is in use, `ENODEV` if
+    /// the network device is going away, and those of operations. Context: sleeping, without RTNL,
+    /// and without a lock that an operation takes.
     pub fn register(
         &self,
         module: &'static ThisModule,
