@@ -11,6 +11,7 @@ use crate::{
     mem::Regions,
     settings::Settings,
 };
+use core::sync::atomic::AtomicU32;
 use kernel::{prelude::*, sync::Arc};
 use kext::{Workqueue, WqFlags};
 use net::{Keyring, PagePool};
@@ -155,6 +156,8 @@ pub(crate) struct Device {
     pub(crate) keys: Arc<Keyring>,
     /// The pool that takes the pages that tx has filled, of all queue pairs.
     pub(crate) tx_pages: Arc<PagePool>,
+    /// When a queue pair was connected last, in milliseconds of a clock that wraps.
+    pub(crate) connected_at: AtomicU32,
 }
 
 impl Device {
@@ -193,6 +196,7 @@ impl Device {
             settings: Settings::of_parameters()?,
             keys,
             tx_pages: PagePool::new()?,
+            connected_at: AtomicU32::new(0),
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)
     }

@@ -108,6 +108,10 @@ impl User for Fake {
         Ok(())
     }
 
+    fn is_attachable(&self, _life: u32) -> bool {
+        self.state.lock().conn.is_none()
+    }
+
     fn established(self: &Arc<Self>, params: &StreamParams) -> Result {
         if self.fails.load(Relaxed) {
             return Err(ENOMEM);

@@ -49,6 +49,9 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// asked for this, and is not any more.
     fn attach(&self, conn: &Arc<Conn<Self>>, life: u32) -> Result;
 
+    /// Whether [`attach`](Self::attach) may succeed still. Context: any.
+    fn is_attachable(&self, life: u32) -> bool;
+
     /// Setup has agreed on `params`: the user prepares to receive, and an initiator sends its RTR.
     /// The stream is the user's from the call of [`Conn::give_stream`] on. Context: sleeping;
     /// neither the socket nor a lock of the user's is held. Errors: `EINVAL` in a wrong state,

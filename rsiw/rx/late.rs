@@ -14,9 +14,12 @@
 use iwarp::rx::Refusal;
 use kernel::prelude::*;
 
-/// Milliseconds to the timer's first look, and at most between looks.
+/// Milliseconds to the timer's first look, and between looks in the first second. Then the time
+/// between looks grows with the time that the Send has waited, to [`MAX_POLL_MS`]: a Send may wait
+/// for ever.
 const MIN_POLL_MS: u32 = 1;
-const MAX_POLL_MS: u32 = 16;
+const FIRST_POLL_MS: u32 = 16;
+const MAX_POLL_MS: u32 = 512;
 
 /// The Send that waits, if there is one.
 pub(super) struct Late {
@@ -58,7 +61,8 @@ impl Late {
     pub(super) fn next_look(&self, most: u32, now: u32) -> Option<u32> {
         let waited = now.wrapping_sub(self.since?);
         let left = most.saturating_sub(waited).max(MIN_POLL_MS);
-        Some(waited.clamp(MIN_POLL_MS, MAX_POLL_MS).min(left))
+        let longest = (waited / 64).clamp(FIRST_POLL_MS, MAX_POLL_MS);
+        Some(waited.clamp(MIN_POLL_MS, longest).min(left))
     }
 }
 
@@ -78,7 +82,7 @@ mod tests {
         assert_eq!(late.next_look(20, begin), Some(MIN_POLL_MS));
         assert!(late.refuse(20, at(10)) == (Refusal::Wait, false));
         assert_eq!(late.next_look(20, at(10)), Some(10));
-        assert_eq!(late.next_look(200, at(100)), Some(MAX_POLL_MS));
+        assert_eq!(late.next_look(200, at(100)), Some(FIRST_POLL_MS));
         // A tick passes between the refusal and the look: the next look finds that the time is
         // over.
         assert!(late.refuse(20, at(19)) == (Refusal::Wait, false));
@@ -87,6 +91,16 @@ mod tests {
         assert!(late.refuse(20, at(24)) == (Refusal::NoBuffer, false));
         assert!(!late.waits());
         assert!(late.next_look(20, at(24)).is_none());
+    }
+
+    #[test]
+    fn looks_for_a_long_wait_become_rare() {
+        let mut late = Late::none();
+        assert!(late.refuse(u32::MAX, 0) == (Refusal::Wait, true));
+        assert_eq!(late.next_look(u32::MAX, 1000), Some(FIRST_POLL_MS));
+        assert_eq!(late.next_look(u32::MAX, 6400), Some(100));
+        assert_eq!(late.next_look(u32::MAX, u32::MAX - 1), Some(MIN_POLL_MS));
+        assert_eq!(late.next_look(u32::MAX, u32::MAX / 2), Some(MAX_POLL_MS));
     }
 
     #[test]

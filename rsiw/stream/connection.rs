@@ -63,8 +63,7 @@ impl User for Stream {
         let mut shared = self.shared.lock();
         // Checked under the lock: an actor that goes to ERROR looks for a connection to close
         // afterwards, under the same lock.
-        let idle = self.queues.state() == State::Idle && life == self.life();
-        if !idle || shared.conn.is_some() {
+        if !self.is_attachable(life) || shared.conn.is_some() {
             return Err(EINVAL);
         }
         shared.conn = Some(conn.clone());
@@ -72,6 +71,10 @@ impl User for Stream {
             conn.count_in(account.share());
         }
         Ok(())
+    }
+
+    fn is_attachable(&self, life: u32) -> bool {
+        self.queues.state() == State::Idle && life == self.life()
     }
 
     /// Starts data transfer: makes both halves of the stream and moves the QP to RTS.

@@ -124,8 +124,15 @@ struct Teardown {
     filling: Option<(u64, Status)>,
     /// There is a connection that carries requests.
     connected: bool,
-    /// When the oldest request fails for lack of a peer, in milliseconds of a clock that wraps.
-    retries_until: Option<u32>,
+    /// A request waits for a peer.
+    unanswered: Option<Unanswered>,
+}
+
+/// Since when the oldest request waits for a peer, and when it fails for lack of one, in
+/// milliseconds of a clock that wraps.
+struct Unanswered {
+    since: u32,
+    until: u32,
 }
 
 /// Tx, and the connection that it sends on.

@@ -54,10 +54,6 @@ impl Stream {
         if !dead || life != self.life() {
             return Err(EINVAL);
         }
-        // Nobody attaches another one to a QP in ERROR.
-        if self.conn().is_some() {
-            return Err(EBUSY);
-        }
         // What the process has posted since the timer has last looked. It is a part of the old
         // life, as the library holds the locks of both queues during this call.
         let (sends, receives) = if self.dev().is_rc() {
@@ -66,7 +62,16 @@ impl Stream {
         } else {
             self.flush_late()
         };
-        let life = self.make_ready(&mut end).map(|()| self.life());
+        // Nobody attaches another one to a QP in ERROR.
+        let ready = match self.conn() {
+            Some(_) => Err(EBUSY),
+            None => self.make_ready(&mut end),
+        };
+        if ready.is_err() {
+            // What is posted from now on is flushed.
+            self.await_late_posts(&mut end);
+        }
+        let life = ready.map(|()| self.life());
         drop(end);
         self.after_send(sends);
         self.after_recv(receives);
@@ -103,7 +108,7 @@ impl Stream {
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;
         end.pause = 0;
-        (end.connected, end.filling, end.retries_until) = (false, None, None);
+        (end.connected, end.filling, end.unanswered) = (false, None, None);
         self.late.store(false, Relaxed);
         self.late_timer_armed.store(false, Relaxed);
         let old = {

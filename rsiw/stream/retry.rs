@@ -12,10 +12,10 @@
 //! those that TCP had when the peer went have succeeded.) If there was no connection yet, it may
 //! still come meanwhile.
 
-use super::{Stream, Teardown};
+use super::{Stream, Teardown, Unanswered};
 use crate::{queue::state::State, wr::Status};
-use core::mem::take;
-use kernel::sync::Arc;
+use core::{mem::take, sync::atomic::Ordering};
+use kernel::{prelude::*, sync::Arc};
 use kext::work::DelayedWorkItem;
 
 /// The timer of a request that no peer takes.
@@ -25,6 +25,10 @@ pub(super) const RETRY: u64 = 2;
 /// handshake, and TLS to wait for its turn.
 const CONNECT_MS: u32 = 10_000;
 
+/// Milliseconds that it has at the most, while the device sets up others: programs connect
+/// thousands at a time, one after the other.
+const CONNECT_MOST_MS: u32 = 120_000;
+
 /// Milliseconds for which a program has a request sent again to a peer that does not answer: for
 /// `timeout` (4.096 us times 2 to the power of that) once, and `retry_cnt` times more. `None`: for
 /// ever.
@@ -32,10 +36,17 @@ pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
     if timeout == 0 {
         return None;
     }
-    let once_ns = 4096u64.checked_shl(timeout.into())?;
+    // InfiniBand has five bits for it.
+    let once_ns = 4096u64 << timeout.min(31);
     let all_ms = once_ns.saturating_mul(u64::from(retry_cnt) + 1) / 1_000_000;
     // More than half the range of the clock would look like the past. That is 24 days.
     Some(u32::try_from(all_ms).map_or(i32::MAX as u32, |ms| ms.min(i32::MAX as u32)))
+}
+
+/// Milliseconds for which a connection that never was has to be waited for still, after `waited`,
+/// if the device has set up the last one `idle` ago.
+fn more_time(waited: u32, idle: u32) -> Option<u32> {
+    (waited < CONNECT_MOST_MS && idle < CONNECT_MS).then(|| CONNECT_MS - idle)
 }
 
 impl Stream {
@@ -80,17 +91,22 @@ impl Stream {
             _ => return,
         };
         let mut end = self.teardown.lock();
-        if end.flushed || end.destroyed || end.connected || end.retries_until.is_some() {
+        if end.flushed || end.destroyed || end.connected || end.unanswered.is_some() {
             return;
         }
-        end.retries_until = Some(kext::jiffies_ms().wrapping_add(ms));
+        let since = kext::jiffies_ms();
+        let until = since.wrapping_add(ms);
+        end.unanswered = Some(Unanswered { since, until });
         self.arm_retry(ms);
     }
 
     /// There is a connection: requests need not wait any more. Context: sleeping.
     pub(super) fn peer_has_come(&self) {
         let end = &mut *self.teardown.lock();
-        (end.connected, end.retries_until) = (true, None);
+        (end.connected, end.unanswered) = (true, None);
+        self.dev()
+            .connected_at
+            .store(kext::jiffies_ms(), Ordering::Relaxed);
     }
 
     /// There will be no connection, or not this one. Context: sleeping, no lock held.
@@ -122,18 +138,25 @@ impl DelayedWorkItem<RETRY> for Stream {
     fn expire(this: Arc<Self>) {
         let life = {
             let mut end = this.teardown.lock();
-            let Some(until) = end.retries_until else {
+            let (over, now) = (end.flushed || end.destroyed, kext::jiffies_ms());
+            let Some(wait) = end.unanswered.as_mut().filter(|_| !over) else {
                 return;
             };
-            if end.flushed || end.destroyed {
-                return;
-            }
             // CAST: The difference, as a signed number.
-            let left = until.wrapping_sub(kext::jiffies_ms()) as i32;
+            let left = wait.until.wrapping_sub(now) as i32;
             if left > 0 {
                 return this.arm_retry(left.unsigned_abs());
             }
-            end.retries_until = None;
+            let idle = now.wrapping_sub(this.dev().connected_at.load(Ordering::Relaxed));
+            let more = match this.queues.state() {
+                State::Idle => more_time(now.wrapping_sub(wait.since), idle),
+                _ => None,
+            };
+            if let Some(ms) = more {
+                wait.until = now.wrapping_add(ms);
+                return this.arm_retry(ms);
+            }
+            end.unanswered = None;
             this.queues
                 .note_failure(Some(this.queues.sq.oldest()), Status::General);
             // Within the lock: a reset begins another life, which does not fail.
@@ -141,5 +164,28 @@ impl DelayedWorkItem<RETRY> for Stream {
         };
         this.dev().counters.rc_retries_exceeded.add(1);
         this.fail(life);
+    }
+}
+
+#[kunit_tests(rsiw_stream_retry)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_request() {
+        assert_eq!(time_to_retry(0, 7), None);
+        assert_eq!(time_to_retry(14, 0), Some(67));
+        assert_eq!(time_to_retry(14, 7), Some(536));
+        assert_eq!(time_to_retry(31, 7), Some(70_368_744));
+        assert_eq!(time_to_retry(52, 7), time_to_retry(31, 7));
+        assert_eq!(time_to_retry(31, 255), Some(i32::MAX as u32));
+    }
+
+    #[test]
+    fn a_connection_has_time_while_others_are_made() {
+        assert_eq!(more_time(10_000, 10_000), None);
+        assert_eq!(more_time(10_000, 20), Some(9_980));
+        assert_eq!(more_time(119_999, 0), Some(CONNECT_MS));
+        assert_eq!(more_time(120_000, 0), None);
     }
 }
