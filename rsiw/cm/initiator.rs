@@ -147,6 +147,8 @@ pub(super) struct ByName<'a, U: User> {
     pub(super) ifindex: u32,
     pub(super) tos: u8,
     pub(super) private_data: &'a [u8],
+    /// The queue pair is its own peer.
+    pub(super) to_itself: bool,
 }
 
 /// Begins a connection for a queue pair that calls its peer. `endpoint` hears of its failure.
@@ -164,6 +166,16 @@ pub(super) fn call<U: User>(
     let mut private_data = KVec::new();
     private_data.extend_from_slice(call.private_data, GFP_KERNEL)?;
     let (ird, ord) = call.user.most_reads();
+    let mut plan = Plan::new(
+        2,
+        secure || settings.large_fpdu(),
+        secure,
+        settings.initiator_wait_ms(),
+    )
+    .exactly();
+    if call.to_itself {
+        plan = plan.to_itself();
+    }
     let attempt = Attempt {
         caller: Caller::Rc(endpoint.clone()),
         life: call.life,
@@ -180,13 +192,7 @@ pub(super) fn call<U: User>(
         private_data,
         ird: bounded_ird(announced_ird(ird), ird),
         ord: clip(ord),
-        plan: Plan::new(
-            2,
-            secure || settings.large_fpdu(),
-            secure,
-            settings.initiator_wait_ms(),
-        )
-        .exactly(),
+        plan,
         tls: Tls::new(),
         asked: None,
         answer: None,
@@ -231,6 +237,10 @@ fn begin<U: User>(
     let mut attempt = Some(attempt);
     let started = Conn::start(registry, socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
+        let remote = match waiting.plan.to_itself {
+            true => conn.socket().local_addr()?,
+            false => remote,
+        };
         conn.note_peer(remote);
         waiting.to = remote;
         waiting.user.attach(conn, waiting.life)?;

@@ -1416,4 +1416,9 @@ mod naming {
     fn a_call_asks_for_nothing_less() -> Outcome {
         suites::naming::a_call_asks_for_nothing_less()
     }
+
+    #[test]
+    fn one_that_is_its_own_peer_asks_nobody() -> Outcome {
+        suites::naming::one_that_is_its_own_peer_asks_nobody()
+    }
 }

@@ -193,11 +193,13 @@ impl<U: User> Attempt<U> {
 
     /// Starts the queue pair on the terms that were agreed on. Context: sleeping.
     fn start_queue_pair(&self, conn: &Arc<Conn<U>>) -> Input {
-        let Some(Answer::Accepts(agreed)) = &self.answer else {
-            return Input::CannotStart;
+        let params = match &self.answer {
+            Some(Answer::Accepts(agreed)) => StreamParams::new(agreed, true),
+            _ if self.plan.to_itself => self.own_terms(conn),
+            _ => return Input::CannotStart,
         };
-        match self.user.established(&StreamParams::new(agreed, true)) {
-            Ok(()) => match agreed.rtr {
+        match self.user.established(&params) {
+            Ok(()) => match params.rtr {
                 Some(_) => Input::StartedWithRtr,
                 None => Input::Started,
             },
@@ -208,6 +210,20 @@ impl<U: User> Attempt<U> {
                 ));
                 Input::CannotStart
             }
+        }
+    }
+
+    /// The terms of a queue pair that is its own peer.
+    fn own_terms(&self, conn: &Conn<U>) -> StreamParams {
+        StreamParams {
+            crc: conn.settings().crc_required(),
+            tx_markers: false,
+            ird: self.ird,
+            ord: self.ird,
+            large_fpdu: self.plan.large_fpdu,
+            initiator: true,
+            rtr: None,
+            peer_rtr: RtrSet::EMPTY,
         }
     }
 

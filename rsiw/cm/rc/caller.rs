@@ -8,7 +8,7 @@ use crate::{
     cm::{initiator, Conn, User},
     device::Rsiw,
 };
-use iwarp::conn::timeout;
+use iwarp::conn::{names::Role, timeout};
 use kernel::{prelude::*, sync::Arc};
 use kext::{noio::noio, work::DelayedWorkItem};
 use net::TcpSocket;
@@ -32,6 +32,7 @@ impl<U: User> Endpoint<U> {
             ifindex: self.way.ifindex,
             tos: self.way.tos,
             private_data: &self.names.call().octets(),
+            to_itself: self.names.role() == Role::Both,
         };
         initiator::call(&self.registry, dev, self, &call, before)
     }
@@ -79,7 +80,7 @@ impl<U: User> Endpoint<U> {
         match self.call(&dev, before.as_ref().map(|conn| conn.socket())) {
             Ok(()) => {}
             // The queue pair has failed meanwhile.
-            Err(e) if e == EINVAL => {}
+            Err(_) if !self.user.is_attachable(self.life) => {}
             // The address or the route may come back.
             Err(_) => self.call_later(before),
         }

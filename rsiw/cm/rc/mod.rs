@@ -75,10 +75,9 @@ impl<U: User> Endpoint<U> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the user has a connection, or cannot have one. `EOPNOTSUPP`: it is to be connected
-    /// to itself. `EADDRNOTAVAIL`: the host does not have the address, or no longer. `EADDRINUSE`:
-    /// a program listens at the port. Errors of connecting that TCP reports at once. `ENOMEM`,
-    /// `ENODEV`.
+    /// `EINVAL`: the user has a connection, or cannot have one. `EADDRNOTAVAIL`: the host does not
+    /// have the address, or no longer. `EADDRINUSE`: a program listens at the port. Errors of
+    /// connecting that TCP reports at once. `ENOMEM`, `ENODEV`.
     pub(crate) fn open(
         registry: &Arc<Registry<U>>,
         dev: &Device<Rsiw>,
@@ -106,9 +105,8 @@ impl<U: User> Endpoint<U> {
             GFP_KERNEL,
         )?;
         let begun = match names.role() {
-            Role::Initiator => endpoint.call(dev, None),
+            Role::Initiator | Role::Both => endpoint.call(dev, None),
             Role::Responder => endpoint.expect(dev),
-            Role::Both => Err(rdma::errno::unsupported()),
         };
         match begun {
             Ok(()) => Ok(endpoint),

@@ -23,6 +23,8 @@ pub struct Plan {
     pub secure: bool,
     /// The peer has to know all that the Request asks for: it is not asked for less.
     pub exact: bool,
+    /// The queue pair is its own peer, so there is nobody to agree with.
+    pub to_itself: bool,
     /// How long the peer may say nothing before the RTR is sent once more; 0: for ever.
     pub rtr_wait: u32,
     /// Milliseconds that TCP has to connect.
@@ -85,6 +87,7 @@ impl Plan {
             large_fpdu,
             secure,
             exact: false,
+            to_itself: false,
             rtr_wait,
             connect: timeout::CONNECT,
             turn: timeout::TURN,
@@ -96,6 +99,16 @@ impl Plan {
     pub const fn exactly(self) -> Self {
         Self {
             exact: true,
+            ..self
+        }
+    }
+
+    /// The same attempt, of a queue pair that is its own peer. A TCP socket that is connected to
+    /// itself receives what it sends; so it has no Request to send, and does without TLS.
+    pub const fn to_itself(self) -> Self {
+        Self {
+            to_itself: true,
+            secure: false,
             ..self
         }
     }
@@ -174,6 +187,10 @@ impl Connecting {
             Input::Connected if self.plan.secure => {
                 let stage = Securing::begin(self.plan, turn);
                 return (stage, Some(&rules::CONNECTED_FOR_TLS));
+            }
+            Input::Connected if self.plan.to_itself => {
+                let stage = AwaitReply::begin(self.plan, turn);
+                return (stage, Some(&rules::CONNECTED_TO_ITSELF));
             }
             Input::Connected => {
                 return (AwaitReply::begin(self.plan, turn), Some(&rules::CONNECTED))

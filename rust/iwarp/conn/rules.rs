@@ -201,6 +201,8 @@ rules! {
     TURN_COMES: AwaitTurn, Turn => [SetUp(Connect)] Connecting;
     TURN_LOOK: AwaitTurn, Timeout => [] AwaitTurn;
     CONNECTED: Connecting, Connected => [SetUp(FreePlace), SetUp(SendRequest)] AwaitReply;
+    CONNECTED_TO_ITSELF: Connecting, Connected if "the queue pair is its own peer"
+        => [SetUp(FreePlace), SetUp(StartQueuePair)] AwaitReply;
     CONNECTED_FOR_TLS: Connecting, Connected if "TLS is wanted"
         => [DetachForTls, SetUp(StartTls)] Securing;
     REFUSED: Connecting, Refused if "for the first, second or third time"

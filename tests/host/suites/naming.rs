@@ -26,6 +26,7 @@ cases! {
     a_call_makes_room
     the_peers_fin_ends_the_connection
     a_call_asks_for_nothing_less
+    one_that_is_its_own_peer_asks_nobody
 }
 
 const LOW: QpName = QpName {
@@ -280,6 +281,24 @@ pub(crate) fn a_call_asks_for_nothing_less() -> Outcome {
         let report = Action::ReportReply(status);
         check!(rule.is_some_and(|rule| rule.actions.last() == Some(&report)));
         check_eq!(machine.stage(), StageName::Closed);
+    }
+    Ok(())
+}
+
+/// Over TLS or not: there is nobody to agree with.
+pub(crate) fn one_that_is_its_own_peer_asks_nobody() -> Outcome {
+    let seen = Seen::default();
+    for secure in [false, true] {
+        let plan = Plan::new(2, true, secure, 0).exactly().to_itself();
+        let mut machine = Machine::connecting(plan, &seen);
+        let rule = machine.handle(Input::Connected, &seen);
+        let actions = [
+            Action::SetUp(SetUp::FreePlace),
+            Action::SetUp(SetUp::StartQueuePair),
+        ];
+        check!(rule.is_some_and(|rule| rule.actions == actions));
+        check!(machine.handle(Input::Started, &seen).is_some());
+        check_eq!(machine.stage(), StageName::Streaming);
     }
     Ok(())
 }

@@ -357,6 +357,7 @@ fn any_order_of_inputs() {
         Plan::new(1, false, false, 100),
         Plan::new(2, true, false, 100),
         Plan::new(2, true, true, 0),
+        Plan::new(2, true, false, 0).to_itself(),
     ];
     let seen = Seen::default();
     let mut todo: VecDeque<_> = firsts.map(|first| (0, State::new(first))).into();

@@ -223,7 +223,6 @@ static void transitions(void)
 	attr.max_dest_rd_atomic = 200;
 	told(ibv_modify_qp(a.qp, &attr, TO_RTR) == EINVAL, "RTR with too many Reads is refused");
 	told(state_of(&a) == IBV_QPS_INIT, "what is refused changes no state");
-	told(to_rtr(&a, a.qp->qp_num) == EOPNOTSUPP, "a queue pair is not connected to itself");
 	told(!to_rtr(&a, b.qp->qp_num) && state_of(&a) == IBV_QPS_RTR, "INIT leads to RTR");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 8 };
 	told(ibv_modify_qp(a.qp, &attr, TO_RTS) == EINVAL, "RTS with 8 tries is refused");
@@ -328,6 +327,28 @@ static void rights(void)
 	destroy(&b);
 }
 
+static void itself(void)
+{
+	struct end a = make();
+	struct ibv_wc wc;
+	int i, n = 0;
+
+	told(!to_init(&a, ALL_RIGHTS, TO_INIT) && !post_recv(&a, 1) && !to_rtr(&a, a.qp->qp_num) &&
+	     !to_rts(&a, 10) && !post(&a, 2, IBV_WR_SEND, NULL),
+	     "a queue pair is connected to itself");
+	for (i = 0; i < 2 && next(&a, 5000, &wc); i++)
+		n += wc.status == IBV_WC_SUCCESS && wc.wr_id == (wc.opcode == IBV_WC_RECV ? 1 : 2);
+	told(n == 2, "it receives what it sends");
+	told(!post(&a, 3, IBV_WR_RDMA_WRITE, &a) && completes(&a, 5000, 3, IBV_WC_SUCCESS) &&
+	     !post(&a, 4, IBV_WR_RDMA_READ, &a) && completes(&a, 5000, 4, IBV_WC_SUCCESS),
+	     "it writes and reads its own memory");
+	told(!to(&a, IBV_QPS_RESET) && quiet(&a, 100) && !to_init(&a, ALL_RIGHTS, TO_INIT) && !post_recv(&a, 5) &&
+	     !to_rtr(&a, a.qp->qp_num) && !to_rts(&a, 10) && !post(&a, 6, IBV_WR_RDMA_READ, &a) &&
+	     completes(&a, 5000, 6, IBV_WC_SUCCESS),
+	     "it is connected to itself again after a reset");
+	destroy(&a);
+}
+
 static void names(void)
 {
 	struct end a = make(), b = make(), c = make();
@@ -364,6 +385,7 @@ int main(int argc, char **argv)
 	data();
 	ends();
 	rights();
+	itself();
 	names();
 	return failed ? 3 : 0;
 }
