@@ -8,7 +8,8 @@
 
 . /tests/lib.sh
 . /tests/perftest/lib
-plan 4
+. /tests/rc/lib
+plan 6
 
 demonstrate() { echo; echo "\$ $*"; "$@"; }
 
@@ -19,6 +20,11 @@ demonstrate rdma link show
 peer_bg rping rping -s -C 5 -v
 server_up 7174
 run "rping moves checked data by RDMA Reads and Writes" rping -c -a "$PEER" -C 5 -v
+
+# Programs that were written for InfiniBand do without the RDMA connection manager.
+run "make links for programs that connect by themselves" both eval '. /tests/rc/lib; rc_add rc0 eth0'
+gids="$(peer_gid_index "$PEER") $(gid_index "$ADDR")"
+run "ibv_rc_pingpong moves data" pingpong ibv_rc_pingpong "$PEER" "$gids" -n 200
 
 # With all that the program prints.
 bandwidth() {

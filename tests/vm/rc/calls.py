@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A TCP peer that calls queue pairs by name by hand, rightly and wrongly. calls.py DEVICE GID-INDEX ADDRESS
+"""A TCP peer that calls queue pairs by name by hand, rightly and wrongly. calls.py DEVICE GID-INDEX ADDRESS INDEX INDEX
 
 The queue pairs (prog/rcwait.c) are on this host, at ADDRESS; the caller has an address of its own below that.
+The other indices are those of fe80::99 on eth0 and on vlan7, where the caller has fe80::1.
 Says "ok CASE", or what went wrong and "not ok CASE"; then exit status 3.
 """
 
@@ -20,10 +21,13 @@ from mpa import C, R, REPLY, REQUEST, S, enhanced, frame  # noqa: E402
 
 PORT = 4791
 OURS, OTHER = "10.7.88.1", "10.7.88.9"
+LOCAL_OURS, LOCAL = "fe80::1", "fe80::99"
 QPN = 77
 
 
 def gid(address):
+    if ":" in address:
+        return socket.inet_pton(socket.AF_INET6, address)
     return bytes(10) + b"\xff\xff" + socket.inet_aton(address)
 
 
@@ -36,8 +40,9 @@ def call(to_qpn, from_qpn=QPN, to=None, from_=OURS, magic=b"rsRC", version=1, re
 class Waiting:
     """Queue pairs that wait for a caller."""
 
-    def __init__(self, count=1, peer=OURS):
-        command = ["rcwait", DEVICE, INDEX, "::ffff:" + peer, str(QPN), str(count)]
+    def __init__(self, count=1, peer=OURS, index=None):
+        peer = peer if ":" in peer else "::ffff:" + peer
+        command = ["rcwait", DEVICE, index or INDEX, peer, str(QPN), str(count)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.qpn = self.number()
 
@@ -67,7 +72,21 @@ class Waiting:
 
 def dial(private_data, from_=OURS, flags=C | S, depths=None):
     """Sends a Request from an address."""
-    sock = socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, 0))
+    return ask(socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, 0)), private_data,
+               flags, depths)
+
+
+def dial_local(private_data, netdev):
+    """Sends a Request from and to a link-local address."""
+    scope = socket.if_nametoindex(netdev)
+    sock = socket.socket(socket.AF_INET6)
+    sock.settimeout(10)
+    sock.bind((LOCAL_OURS, 0, 0, scope))
+    sock.connect((LOCAL, PORT, 0, scope))
+    return ask(sock, private_data)
+
+
+def ask(sock, private_data, flags=C | S, depths=None):
     depths = enhanced(A | B | 4, WRITE | READ | 4) if depths is None else depths
     sock.sendall(frame(REQUEST, flags, 2, depths + private_data))
     return sock
@@ -117,6 +136,15 @@ def case_another_address():
 
 def case_an_address_that_is_not_its_own():
     refuse(call, from_=OTHER)
+
+
+def case_another_interface_with_the_same_addresses():
+    there = {"to": LOCAL, "from_": LOCAL_OURS}
+    with Waiting(1, LOCAL_OURS, INDICES["eth0"]) as here, Waiting(1, LOCAL_OURS, INDICES["vlan7"]) as vlan:
+        rejected(dial_local(call(vlan.qpn, **there), "eth0"))
+        rejected(dial_local(call(here.qpn, **there), "vlan7"))
+        receives(vlan, accepted(dial_local(call(vlan.qpn, **there), "vlan7")))
+        receives(here, accepted(dial_local(call(here.qpn, **there), "eth0")))
 
 
 def case_another_called_address():
@@ -203,6 +231,7 @@ def case_the_port_closes():
 
 
 DEVICE, INDEX, ADDRESS = sys.argv[1:4]
+INDICES = {"eth0": sys.argv[4], "vlan7": sys.argv[5]}
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 failed = 0
 for name, case in [(n[5:], f) for n, f in list(globals().items()) if n.startswith("case_")]:

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rcmesh DEVICE GID-INDEX COUNT DELAY-MS [SERVER]: two processes connect COUNT queue
+ * pairs each with the other's by themselves, and send a message over each, both ways.
+ * The client begins with the last queue pair, and waits for DELAY-MS before. Prints
+ * how long that took, from the first RTR to the last message.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <netdb.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PORT "18530"
+#define MOST 4096
+#define LIMIT_MS 60000
+
+struct one {
+	union ibv_gid gid;
+	uint32_t qpn[MOST];
+};
+
+static struct one ours, theirs;
+static struct ibv_qp *qp[MOST];
+/* Of each queue pair: what it sends, and what it receives. */
+static uint32_t memory[MOST][2];
+
+static void fail(const char *what)
+{
+	printf("%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void *must(void *p, const char *what)
+{
+	if (!p)
+		fail(what);
+	return p;
+}
+
+static long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int dial(const char *server)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = server ? 0 : AI_PASSIVE }, *at;
+	int fd, listener, on = 1;
+
+	if (getaddrinfo(server, PORT, &hints, &at))
+		fail("address");
+	fd = socket(at->ai_family, SOCK_STREAM, 0);
+	if (server) {
+		if (connect(fd, at->ai_addr, at->ai_addrlen))
+			fail("connect");
+		return fd;
+	}
+	listener = fd;
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(listener, at->ai_addr, at->ai_addrlen) || listen(listener, 1))
+		fail("listen");
+	fd = accept(listener, NULL, NULL);
+	close(listener);
+	return fd;
+}
+
+static void swap(int fd, const void *out, void *in, size_t len)
+{
+	size_t got = 0;
+	ssize_t n;
+
+	if (write(fd, out, len) != (ssize_t)len)
+		fail("write");
+	for (; got < len; got += n) {
+		n = read(fd, (char *)in + got, len - got);
+		if (n <= 0)
+			fail("the other process");
+	}
+}
+
+static void make(int i, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_mr *mr)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_sge sge = { (uintptr_t)&memory[i][1], 4, mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
+
+	qp[i] = must(ibv_create_qp(pd, &init), "queue pair");
+	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+	    ibv_post_recv(qp[i], &wr, &bad))
+		fail("INIT");
+	ours.qpn[i] = qp[i]->qp_num;
+}
+
+static void meet(int i, int gid_index, struct ibv_mr *mr)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = theirs.qpn[i],
+		.timeout = 18, .retry_cnt = 7, .rnr_retry = 7,
+		.ah_attr = {
+			.is_global = 1, .port_num = 1,
+			.grh = { .dgid = theirs.gid, .sgid_index = gid_index, .hop_limit = 64 },
+		},
+	};
+	struct ibv_sge sge = { (uintptr_t)&memory[i][0], 4, mr->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+
+	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		fail("RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail("RTS");
+	memory[i][0] = i;
+	if (ibv_post_send(qp[i], &wr, &bad))
+		fail("post");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
+	struct ibv_context *context = NULL;
+	int i, fd, gid_index, count, done = 0;
+	const char *server;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	char word = 0;
+	long began;
+
+	if (argc < 5)
+		return 2;
+	gid_index = atoi(argv[2]);
+	count = atoi(argv[3]);
+	server = argv[5];
+	if (count < 1 || count > MOST)
+		return 2;
+	for (i = 0; list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
+			context = must(ibv_open_device(list[i]), argv[1]);
+	must(context, "no such device");
+	if (ibv_query_gid(context, 1, gid_index, &ours.gid))
+		fail("GID");
+	pd = must(ibv_alloc_pd(context), "protection domain");
+	cq = must(ibv_create_cq(context, 2 * count, NULL, NULL, 0), "completion queue");
+	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
+	for (i = 0; i < count; i++)
+		make(i, pd, cq, mr);
+	fd = dial(server);
+	swap(fd, &ours, &theirs, sizeof(ours));
+
+	if (server)
+		usleep(atoi(argv[4]) * 1000);
+	began = now_ms();
+	for (i = 0; i < count; i++)
+		meet(server ? count - 1 - i : i, gid_index, mr);
+	while (done < 2 * count && now_ms() - began < LIMIT_MS) {
+		i = ibv_poll_cq(cq, 1, &wc);
+		if (i < 0 || (i == 1 && wc.status)) {
+			printf("completion of %lu: %s\n", (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
+			return 1;
+		}
+		if (!i)
+			usleep(100);
+		done += i;
+	}
+	printf("%d queue pairs in %ld ms\n", count, now_ms() - began);
+	for (i = 0; i < count && memory[i][1] == (uint32_t)i; i++)
+		;
+	if (done < 2 * count || i < count) {
+		printf("%d of %d completions; message %d\n", done, 2 * count, i);
+		return 1;
+	}
+	/* Neither destroys a queue pair before both have all. */
+	swap(fd, &word, &word, 1);
+	return 0;
+}
