@@ -7,7 +7,7 @@ the exception or the output of a test that skips or fails for that reason. Print
 each test that passes, and for each that has an unexpected result or reason; the others are counted
 by their reasons.
 
-Does the same as rdma-core's run_tests.py --dev DEVICE --gid 0, but with a time limit for each test,
+Does the same as rdma-core's run_tests.py --dev DEVICE --gid GID, but with a time limit for each test,
 and without loading the tests of other hardware, which takes longer than running ours. Without a GID
 index nearly all tests would be skipped, as they look for the GIDs of a RoCE device.
 """
@@ -97,11 +97,11 @@ def wait_less(seconds):
     context.Barrier = shorter
 
 
-def load(modules, device):
+def load(modules, device, gid):
     """The tests of the modules, without their __init__, which imports all."""
     sys.path.insert(0, TESTS)
     from args_parser import parser
-    sys.argv[1:] = ["--dev", device, "--gid", "0"]
+    sys.argv[1:] = ["--dev", device, "--gid", str(gid)]
     parser.parse_args()
     package = types.ModuleType("tests")
     package.__path__ = [TESTS]
@@ -169,6 +169,7 @@ REPORT = os.fdopen(os.dup(1), "w")
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--device", required=True)
+    args.add_argument("--gid", type=int, default=0)
     args.add_argument("--expected", required=True)
     args.add_argument("--least", type=int, required=True)
     args.add_argument("--limit", type=int, required=True)
@@ -180,7 +181,7 @@ def main():
 
     table, because = read_table(args.expected)
     wait_less(args.limit / 5)
-    tests = load(args.modules, args.device)
+    tests = load(args.modules, args.device, args.gid)
 
     missing = [name for name in table if name not in tests]
     must = [name for name in tests if table.get(name, ("pass",))[0] == "pass"]

@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 180
+#
+# rdma-core's own tests (pyverbs) on a link whose queue pairs programs connect: as on a RoCE device. The file
+# "expected" has the result of each, and the reason if that is not a pass.
+
+. /tests/lib.sh
+. /tests/rc/lib
+
+rc_up || exit 1
+# run.py prints the KTAP itself.
+exec python3 -B /tests/pyverbs/run.py --device rc0 --gid "$(gid_index "$ADDR")" --expected /tests/rc/expected \
+	--least 32 --limit "$(limit 25)" --traces "$RSIW_OUT/traces" \
+	test_{device,pd,cq,cq_events,mr,addr,qp,srq,fork,cqex,qpex,parent_domain} \
+	test_{shared_pd,relaxed_ordering,odp,atomic}
