@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Links: rsiw's devices, their network devices, addresses and namespaces, and the files that ask for links."""
 
+import ipaddress
 import re
 
 from .report import command
@@ -9,13 +10,27 @@ LINKS_D = "/etc/rsiw/links.d"
 SERVICE = "/usr/lib/systemd/system/rsiw-link@.service"
 # As rsiw-link has it.
 GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+LINK_LOCAL = ipaddress.ip_network("fe80::/10")
+# Behind a command that makes a link of which nobody knows the type.
+OR_RC = "   # or type rsiw_rc, for programs that connect queue pairs without the RDMA CM"
 
 
 class Link:
-    """One of rsiw's devices. `netdev` is None where that is in another network namespace, `vrf` where it is in none."""
+    """One of rsiw's devices. `netdev` is None where that is in another network namespace, `vrf` where it is in none.
+    `rc` tells the type rsiw_rc, whose `gids` have addresses of other network devices on top of `netdev`, too.
+    `addresses` are those by which peers reach `netdev`."""
 
-    def __init__(self, name, state="", netdev=None):
-        self.name, self.state, self.netdev, self.vrf = name, state, netdev, None
+    def __init__(self, name, state="", netdev=None, rc=False):
+        self.name, self.state, self.netdev, self.rc = name, state, netdev, rc
+        self.vrf, self.addresses, self.gids = None, [], []
+
+    def netdevs(self):
+        """The network devices whose addresses queue pairs may have."""
+        return [self.netdev, *sorted({netdev for _, _, netdev in self.gids if netdev} - {self.netdev})]
+
+
+def type_of(rc):
+    return "rsiw_rc" if rc else "rsiw"
 
 
 def is_rsiw(system, name):
@@ -26,6 +41,18 @@ def is_rsiw(system, name):
 def is_rc(system, name):
     """Whether programs connect the device's queue pairs themselves: they see an adapter for InfiniBand."""
     return is_rsiw(system, name) and "RNIC" not in (system.read(f"/sys/class/infiniband/{name}/node_type") or "RNIC")
+
+
+def gids(system, name):
+    """(index, address, network device) of each GID. The core makes one of each address."""
+    port, found = f"/sys/class/infiniband/{name}/ports/1", []
+    for path in system.glob(f"{port}/gids/[0-9]*"):
+        index = path.rpartition("/")[2]
+        gid = ipaddress.IPv6Address(system.read(path) or 0)
+        # Those that are free read as zero. At index 0 is one that is made of the hardware address.
+        if int(gid) and gid not in LINK_LOCAL:
+            found.append((int(index), gid.ipv4_mapped or gid, system.read(f"{port}/gid_attrs/ndevs/{index}")))
+    return sorted(found, key=lambda gid: gid[0])
 
 
 def parse_links(entries):
@@ -42,11 +69,11 @@ def find(system, report):
         report.fail("link", f"rdma link show: {found.err or 'failed'}", "sudo modprobe ib_core")
         return None
     links = [link for link in parse_links(found.json()) if is_rsiw(system, link.name)]
-    # What is looked at here concerns the RDMA CM, which does not use these.
     for link in links:
-        if is_rc(system, link.name):
-            report.skip("link", f"{link.name} is of type rsiw_rc, for programs that connect without the RDMA CM")
-    return [link for link in links if not is_rc(system, link.name)]
+        link.rc = is_rc(system, link.name)
+        link.gids = gids(system, link.name) if link.rc else []
+    # Of the two links of a network device, checks of a route take the first: it serves the RDMA CM.
+    return sorted(links, key=lambda link: link.rc)
 
 
 def netns_mode(system):
@@ -80,14 +107,13 @@ def choose(system, report, links, wanted):
         report_absent(system, report, links, links[0].name)
     elif not here:
         netdev = likely_netdev(system)
-        report.fail("link", "there is no rsiw device", command("sudo rdma link add rsiw0 type rsiw netdev {}", netdev))
+        report.fail("link", "there is no rsiw device", command("sudo rdma link add rsiw0 type rsiw netdev {}", netdev)
+                    + OR_RC)
     return here
 
 
 def report_absent(system, report, links, name):
     there = any(link.name == name for link in links)
-    if is_rc(system, name):
-        return
     if system.exists(f"/sys/class/infiniband/{name}") and not there:
         report.fail("link", f"{name} is a device of another driver than rsiw", "rdma link show")
         return
@@ -106,8 +132,9 @@ def report_absent(system, report, links, name):
         text = f"there is no rsiw device {name}"
         if mode == "exclusive":
             text += " in this network namespace (devices show in their own only)"
-        netdev = configured(system).get(name) or likely_netdev(system)
-        report.fail("link", text, make(system, name, netdev))
+        netdev, rc = configured(system).get(name) or (None, False)
+        known = make(system, name, netdev, rc) if netdev else make(system, name, likely_netdev(system), False) + OR_RC
+        report.fail("link", text, known)
 
 
 def likely_netdev(system):
@@ -132,10 +159,10 @@ def parse_file(text):
 
 
 def files(system):
-    """(file, link's name, network device or None) of each file of links.d."""
+    """(file, link's name, network device or None, whether of type rsiw_rc) of each file of links.d."""
     for path in system.glob(f"{LINKS_D}/*.conf"):
         pairs = parse_file(system.read(path) or "")
-        yield path, pairs.get("name") or stem_of(path), pairs.get("netdev")
+        yield path, pairs.get("name") or stem_of(path), pairs.get("netdev"), pairs.get("type") == "rsiw_rc"
 
 
 def stem_of(path):
@@ -143,39 +170,39 @@ def stem_of(path):
 
 
 def configured(system):
-    return {name: netdev for _, name, netdev in files(system)}
+    return {name: (netdev, rc) for _, name, netdev, rc in files(system)}
 
 
-def unit_of(system, name, netdev):
+def unit_of(system, name, netdev, rc):
     """The instance of rsiw-link@.service that has the link, or None."""
     if not system.systemd() or not system.exists(SERVICE):
         return None
-    for path, link, wanted in files(system):
+    for path, link, *wanted in files(system):
         unit = stem_of(path)
-        if GOOD_NAME.fullmatch(unit) and wanted and (link == name or wanted == netdev):
+        if GOOD_NAME.fullmatch(unit) and wanted[0] and (link == name or wanted == [netdev, rc]):
             return unit
     return None
 
 
-def make(system, name, netdev):
+def make(system, name, netdev, rc):
     """The command that makes a link: by its service if it has one, which knows its settings."""
-    unit = unit_of(system, name, netdev)
+    unit = unit_of(system, name, netdev, rc)
     if unit:
         return command("sudo systemctl daemon-reload && sudo systemctl restart {}", f"rsiw-link@{unit}")
-    return command("sudo rdma link add {} type rsiw netdev {}", name, netdev)
+    return command("sudo rdma link add {} type {} netdev {}", name, type_of(rc), netdev)
 
 
-def remake(system, name, netdev):
+def remake(system, name, netdev, rc):
     """The command that makes a link anew. A service removes what it has made itself, and nothing else."""
-    unit = unit_of(system, name, netdev)
+    unit = unit_of(system, name, netdev, rc)
     if unit and system.exists(f"/run/rsiw/{unit}"):
-        return make(system, name, netdev)
-    return command("sudo rdma link delete {} && ", name) + make(system, name, netdev)
+        return make(system, name, netdev, rc)
+    return command("sudo rdma link delete {} && ", name) + make(system, name, netdev, rc)
 
 
 def check_files(system, report, links):
     """Every file of links.d has its link."""
-    for path, name, netdev in files(system):
+    for path, name, netdev, rc in files(system):
         if not GOOD_NAME.fullmatch(stem_of(path)):
             report.fail("links.d", f"{path}: no link can have a file of this name",
                         command("sudo mv {} {}", path, f"{LINKS_D}/NAME.conf"))
@@ -183,21 +210,22 @@ def check_files(system, report, links):
         if not netdev:
             report.fail("links.d", f"{path} names no network device (netdev=...)", command("sudo editor {}", path))
             continue
-        there = [link for link in links if link.netdev == netdev]
+        there = [link for link in links if (link.netdev, link.rc) == (netdev, rc)]
+        same_name = next((link for link in links if link.name == name), None)
         if there:
             if there[0].name == name:
                 report.ok("links.d", f"{path}: {name} is there")
             else:
                 report.warn("links.d", f"{path}: the device of {netdev} is {there[0].name}, not {name}",
                             command("sudo rdma dev set {} name {}", there[0].name, name))
-        elif any(link.name == name for link in links):
-            report.warn("links.d", f"{path}: {name} is not on {netdev}",
-                        remake(system, name, netdev))
+        elif same_name:
+            what = f"on {netdev}" if same_name.netdev != netdev else f"of type {type_of(rc)}"
+            report.warn("links.d", f"{path}: {name} is not {what}", remake(system, name, netdev, rc))
         elif not system.exists(f"/sys/class/net/{netdev}"):
             report.fail("links.d", f"{path}: {name} is missing, as there is no network device {netdev} here",
                         "ip link show   # is it there by another name, or in another namespace?")
         else:
-            report.fail("links.d", f"{path}: {name} is missing", make(system, name, netdev))
+            report.fail("links.d", f"{path}: {name} is missing", make(system, name, netdev, rc))
 
 
 def check(system, report, link):
@@ -213,7 +241,7 @@ def check(system, report, link):
                     command("sudo ethtool {}   # is the cable in, and the switch's port on?", netdev))
     elif link.state != "ACTIVE":
         report.fail("link", f"{name} is {link.state or 'without a state'}, and {netdev} is up",
-                    remake(system, name, netdev))
+                    remake(system, name, netdev, link.rc))
     else:
         report.ok("link", f"{name} on {netdev} is active")
     link.vrf = vrf_of(system, netdev)
@@ -222,8 +250,11 @@ def check(system, report, link):
     # Those of lo are of host scope, and serve programs of this host.
     scopes = ("global", "host") if "LOOPBACK" in flags else ("global",)
     usable = [a["local"] for a in entry.get("addr_info", []) if a.get("scope") in scopes and "local" in a]
+    link.addresses = usable
     if usable:
         report.ok("address", f"{netdev} has {', '.join(usable)}")
+    elif link.gids:
+        report.ok("address", f"{netdev} has no address, and those on top of it have: {', '.join(link.netdevs()[1:])}")
     else:
         report.fail("address", f"{netdev} has no address by which a peer could reach it",
                     command("sudo ip addr add ADDRESS/PREFIX dev {}   # an address of its network", netdev))

@@ -4,7 +4,7 @@
 import argparse
 import sys
 
-from . import firewall, link, module, path, tls, user
+from . import firewall, link, module, path, rc, tls, user
 from .report import Report
 from .system import System
 
@@ -78,7 +78,13 @@ class Doctor:
         self.guard(self.find_links)
         for one in self.links:
             self.mtus[one.netdev] = self.guard(link.check, one)
-            self.guard(link.check_port_mapper, one)
+            if not one.rc:
+                self.guard(link.check_port_mapper, one)
+            else:
+                self.guard(rc.check_gids, one)
+                self.guard(rc.check_port, one)
+                if not self.options.peer:
+                    self.guard(rc.check_firewall, one)
             self.guard(tls.check, one)
         self.guard(user.check_provider)
         self.guard(user.check_nodes, self.links)
@@ -95,6 +101,7 @@ class Doctor:
             return
         link.check_files(system, report, found)
         self.links = link.choose(system, report, found, self.options.device)
+        rc.check_types(system, report, found)
 
     def check_peer(self, system, report):
         host, port = self.options.peer
@@ -104,10 +111,16 @@ class Doctor:
         used, source, same_host = path.check_route(system, report, address, self.links)
         if used and not same_host and self.mtus.get(used.netdev):
             self.guard(path.check_mtu, address, used, self.mtus[used.netdev])
+        rc_link = next((one for one in [used, *self.links] if used and one.rc and used.netdev in one.netdevs()), None)
+        if rc_link and not same_host and (used.rc or not port):
+            self.guard(rc.check_peer, address, source, rc_link)
         if port:
             if not same_host:
                 self.guard(firewall.check, firewall.packets_for(port, address, used and used.netdev, False))
-            if used and link.setting(system, used.name, "port_mapper") == "1":
+            if used and used.rc:
+                report.skip("port", f"{used.name} is of type rsiw_rc: at port {port} programs speak TCP, "
+                            f"and their queue pairs connect at TCP port {rc.port_of(system, used)}")
+            elif used and link.setting(system, used.name, "port_mapper") == "1":
                 report.skip("port", f"{used.name} has port_mapper=1: the port mappers choose another TCP port than {port}")
             else:
                 # A peer that takes connections with TLS only closes one that begins without.
@@ -116,7 +129,10 @@ class Doctor:
 
     def check_server(self, system, report):
         port = self.options.port
-        self.guard(path.check_listener, port)
+        if self.links and all(one.rc for one in self.links):
+            report.skip("port", f"who listens on port {port}: with links of type rsiw_rc programs do so by TCP")
+        else:
+            self.guard(path.check_listener, port)
         netdev = self.links[0].netdev if len(self.links) == 1 else None
         self.guard(firewall.check, firewall.packets_for(port, self.address, netdev, True))
 

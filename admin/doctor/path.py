@@ -5,7 +5,7 @@ import ipaddress
 import re
 
 from . import mpa
-from .link import setting, setting_file
+from .link import setting, setting_file, type_of
 from .report import command
 
 # MTUs that occur: Ethernet, jumbo frames, and what tunnels leave of them.
@@ -51,8 +51,8 @@ def prefix_of(address):
 def neighbours(system, address, links):
     """The first of the links on whose network the address is."""
     target = ipaddress.ip_address(address.partition("%")[0])
-    for link in links:
-        for entry in system.run("ip", "-j", "addr", "show", "dev", link.netdev).json():
+    for link, netdev in ((link, netdev) for link in links for netdev in link.netdevs()):
+        for entry in system.run("ip", "-j", "addr", "show", "dev", netdev).json():
             for a in entry.get("addr_info", []):
                 if "local" in a and target in ipaddress.ip_network(f"{a['local']}/{a['prefixlen']}", strict=False):
                     return link
@@ -62,7 +62,7 @@ def neighbours(system, address, links):
 def find_route(system, plain, scope, links):
     """What `ip route get` says: of the main table, or of the first VRF with a link whose table leads to that link."""
     found = system.run("ip", "-j", "route", "get", plain, *(("oif", scope) if scope else ()))
-    if not any(entry.get("dev") in [link.netdev for link in links] for entry in found.json()):
+    if not any(entry.get("dev") in link.netdevs() for link in links for entry in found.json()):
         for vrf in sorted({link.vrf for link in links if link.vrf}):
             inside = system.run("ip", "-j", "route", "get", plain, "vrf", vrf)
             devices = [vrf, *(link.netdev for link in links if link.vrf == vrf)]
@@ -89,14 +89,14 @@ def check_route(system, report, address, links):
     local = netdev in ("lo", vrf) and ("local" in entry.get("cache", []) or entry.get("type") == "local")
     if local:
         # The RDMA CM takes the device that has the address.
-        holder = next((link for link in links if has_address(system, link.netdev, plain)), None)
+        holder = next((link for link in links if has_address(system, link, plain)), None)
         if holder:
             report.ok("route", f"{plain} is an address of this host, on {holder.netdev} ({holder.name})")
         else:
             report.fail("route", f"{plain} is an address of this host, on a network device without an rsiw device",
-                        "ip -br addr   # then: sudo rdma link add NAME type rsiw netdev DEV")
+                        f"ip -br addr   # then: sudo rdma link add NAME type {missing_type(links)} netdev DEV")
         return holder, source, True
-    link = next((one for one in links if one.netdev == netdev), None)
+    link = next((one for one in links if netdev in one.netdevs()), None)
     if link:
         via = f" via {entry['gateway']}" if entry.get("gateway") else ""
         where = f" in the VRF {vrf}" if vrf else ""
@@ -107,8 +107,13 @@ def check_route(system, report, address, links):
                     command("sudo ip route replace {} dev {}", prefix_of(plain), near.netdev))
     else:
         report.fail("route", f"the route to {plain} leaves by {netdev}, which has no rsiw device that was looked at",
-                    command("sudo rdma link add {} type rsiw netdev {}", f"rsiw_{netdev[:10]}", netdev))
+                    command("sudo rdma link add {} type {} netdev {}", f"rsiw_{netdev[:10]}", missing_type(links), netdev))
     return link, source, False
+
+
+def missing_type(links):
+    """Of which type a link has to be made: that of those which were looked at."""
+    return type_of(bool(links) and all(link.rc for link in links))
 
 
 def check_loopback(report, plain, links):
@@ -118,13 +123,14 @@ def check_loopback(report, plain, links):
         report.ok("route", f"{plain} is this host by lo ({link.name})")
     else:
         report.fail("route", f"{plain} is this host by lo, which has no rsiw device",
-                    "sudo rdma link add rsiw_lo type rsiw netdev lo   # or use an address of another network device")
+                    f"sudo rdma link add rsiw_lo type {missing_type(links)} netdev lo   "
+                    "# or use an address of another network device")
     return link, plain, True
 
 
-def has_address(system, netdev, address):
-    return any(a.get("local") == address for entry in system.run("ip", "-j", "addr", "show", "dev", netdev).json()
-               for a in entry.get("addr_info", []))
+def has_address(system, link, address):
+    return any(a.get("local") == address for netdev in link.netdevs()
+               for entry in system.run("ip", "-j", "addr", "show", "dev", netdev).json() for a in entry.get("addr_info", []))
 
 
 def pings(system, address, mtus, vrf=None):

@@ -27,7 +27,10 @@ class Report:
         self.findings = []
 
     def _add(self, level, topic, text, mend):
-        self.findings.append(Finding(level, topic, one_line(text), [printable(one) for one in mend]))
+        one = Finding(level, topic, one_line(text), [printable(one) for one in mend])
+        # The two links of a network device have some findings in common.
+        if vars(one) not in [vars(other) for other in self.findings]:
+            self.findings.append(one)
 
     def ok(self, topic, text):
         self._add(OK, topic, text, ())
