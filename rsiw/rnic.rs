@@ -3,7 +3,7 @@
 //! A device with its queue pairs and connections.
 
 use crate::{
-    cm::Registry,
+    cm::{rc::Doors, Conns},
     device::{Device, Workqueues},
     qp::number::Qps,
     stream::Stream,
@@ -20,7 +20,9 @@ pub(crate) struct Rnic {
     /// Queue pairs by number.
     pub(crate) qps: Arc<Qps>,
     /// Connections and listeners.
-    pub(crate) conns: Arc<Registry<Stream>>,
+    pub(crate) conns: Arc<Conns<Stream>>,
+    /// What queue pairs need that are called by name.
+    pub(crate) doors: Arc<Doors<Stream>>,
 }
 
 impl Rnic {
@@ -32,9 +34,11 @@ impl Rnic {
         keys: Arc<Keyring>,
     ) -> Result<Arc<Self>> {
         let dev = Device::new(protocol, gid, workqueues, keys)?;
+        let conns = Conns::new(&dev)?;
         let rnic = Self {
             qps: Qps::new()?,
-            conns: Registry::new(&dev)?,
+            doors: Doors::new(&conns)?,
+            conns,
             dev,
         };
         Ok(Arc::new(rnic, GFP_KERNEL)?)

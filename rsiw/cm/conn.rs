@@ -3,15 +3,19 @@
 //! A connection: its socket, its events and its actor.
 //!
 //! Each event, in whatever context, sets a bit in [`Conn::events`] and wakes the connection's
-//! actor, [`Conn::act`]. Received data is the exception while a queue pair owns the stream: see
+//! actor, [`Actor::act`]. Received data is the exception while a queue pair owns the stream: see
 //! [`receive`].
 
 mod receive;
 pub(super) mod time;
 mod trace;
 
-use self::receive::RxOwner;
-use super::{order::OrderEntry, registry::InOrder, registry::Registry, stage::Stage, Close, User};
+use super::{
+    events::Events,
+    order::{OrderEntry, Ordered},
+    registry::{InOrder, Registry},
+    Close, User,
+};
 use crate::{device::Device, limit::Share, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
@@ -25,7 +29,7 @@ use kernel::{
     error::to_result,
     impl_has_work, new_mutex, new_work,
     prelude::*,
-    sync::{Arc, ArcBorrow, Mutex, SetOnce},
+    sync::{lock::mutex::MutexGuard, Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
     workqueue::{Work, WorkItem},
 };
@@ -52,38 +56,44 @@ macro_rules! log_peer {
     };
 }
 
-/// The events since the actor last looked, one bit each.
-#[derive(Clone, Copy)]
-pub(super) struct Events(u32);
+/// Who receives the data of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum RxOwner {
+    /// The connection's actor, frame by frame.
+    Actor = 0,
+    /// The user of the stream.
+    User = 1,
+    /// Nobody: data is thrown away until the peer's FIN.
+    Nobody = 2,
+}
 
-impl Events {
-    /// The socket has data, a FIN, another state or an error.
-    pub(super) const SOCKET: u32 = 1 << 0;
-    /// The timer of the stage ran out.
-    pub(super) const TIMEOUT: u32 = 1 << 1;
-    /// [`Conn::close`] was called. [`Conn::how`] is the way to close.
-    pub(super) const CLOSE: u32 = 1 << 2;
-    /// The queue pair has handed all it had to TCP.
-    pub(super) const DRAINED: u32 = 1 << 3;
-    /// The peer's FIN was reached at the end of an FPDU.
-    pub(super) const EOF: u32 = 1 << 4;
-    /// The peer's FIN was reached elsewhere: it cuts something short.
-    pub(super) const CUT: u32 = 1 << 5;
-    /// The queue pair is about to send a Terminate.
-    pub(super) const FAULT: u32 = 1 << 6;
-    /// The device is about to be removed.
-    pub(super) const LEAVE: u32 = 1 << 7;
-    /// Another connection needs the listener's slot of this one. It is given up unless its Request
-    /// has come.
-    pub(super) const GIVE_WAY: u32 = 1 << 8;
-    /// The TLS handshake has ended.
-    pub(super) const TLS: u32 = 1 << 9;
-    /// It is this connection's turn: to make a TLS handshake, or to be reported to the consumer.
-    pub(super) const TURN: u32 = 1 << 10;
+/// The actor of the connections of a user. [`stage`](super::stage) implements it for all users, so
+/// that a connection need not know its stages, which all know the connection.
+pub(super) trait Actor: User {
+    /// What a connection is in between its steps. By default it has not begun, or is over.
+    type Stage: Default + Send;
 
-    /// Whether any of `bits` happened.
-    pub(super) fn any(self, bits: u32) -> bool {
-        self.0 & bits != 0
+    /// The number that tracepoints know a stage by.
+    fn number(stage: &Self::Stage) -> u8;
+
+    /// Makes one step of `conn`, if [`Conn::try_stage`] has something to do. Context: sleeping.
+    fn act(conn: &Arc<Conn<Self>>);
+}
+
+/// The stage of a connection.
+type Stage<U> = <U as Actor>::Stage;
+
+/// The connections of a device.
+pub(crate) type Conns<U> = Registry<Conn<U>>;
+
+impl<U: User> Conns<U> {
+    /// Tells the connection with the key `serial` that it is its turn, if it is not over. Context:
+    /// process.
+    pub(super) fn give_turn(&self, serial: u64) {
+        if let Some(conn) = self.get(serial) {
+            conn.notify(Events::TURN);
+        }
     }
 }
 
@@ -91,7 +101,7 @@ impl Events {
 #[pin_data]
 pub(crate) struct Conn<U: User> {
     /// The connections of the device; also leads to the device.
-    pub(super) registry: Arc<Registry<U>>,
+    pub(super) registry: Arc<Conns<U>>,
     /// Key of the connection in the registry.
     pub(super) serial: u64,
     socket: TcpSocket,
@@ -123,13 +133,13 @@ pub(crate) struct Conn<U: User> {
     #[pin]
     pub(super) timer: DelayedWork<Conn<U>>,
     /// The order in which steps are made until the queue pair runs.
-    order: InOrder<U>,
+    order: InOrder<Conn<U>>,
     /// Place of the connection in `order`.
     #[pin]
-    pub(super) turn: SpinLockIrq<OrderEntry<U>>,
+    turn: SpinLockIrq<OrderEntry<Conn<U>>>,
     /// The connection belongs to a process.
     of_process: AtomicBool,
-    /// The current stage. The actor only tries to lock it: see [`Conn::act`].
+    /// The current stage. The actor only tries to lock it: see [`Conn::try_stage`].
     #[pin]
     stage: Mutex<Stage<U>>,
 }
@@ -152,7 +162,21 @@ impl<U: User> WorkItem for Conn<U> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        noio(|| this.act());
+        noio(|| U::act(&this));
+    }
+}
+
+impl<U: User> Ordered for Conn<U> {
+    fn dev(&self) -> &Device {
+        &self.registry.dev
+    }
+
+    fn turn(&self) -> &SpinLockIrq<OrderEntry<Self>> {
+        &self.turn
+    }
+
+    fn act(self: &Arc<Self>) {
+        U::act(self);
     }
 }
 
@@ -199,12 +223,12 @@ impl<U: User> Conn<U> {
     ///
     /// `ENOMEM`; `ENODEV` if the device is going away; the errors of `first`. The connection is
     /// over then.
-    pub(super) fn start(
-        registry: &Arc<Registry<U>>,
+    pub(super) fn start<S: Into<Stage<U>>>(
+        registry: &Arc<Conns<U>>,
         socket: TcpSocket,
-        order: InOrder<U>,
-        first: impl FnOnce(&Arc<Conn<U>>) -> Result<Stage<U>>,
-    ) -> Result<Arc<Conn<U>>> {
+        order: InOrder<Self>,
+        first: impl FnOnce(&Arc<Self>) -> Result<S>,
+    ) -> Result<Arc<Self>> {
         let consumer = order.consumer();
         let turn = OrderEntry::new()?;
         let conn = Arc::pin_init(
@@ -229,19 +253,20 @@ impl<U: User> Conn<U> {
                 order,
                 turn <- new_spinlock_irq!(turn, "rsiw_turn"),
                 of_process: AtomicBool::new(consumer == Consumer::Process),
-                stage <- new_mutex!(Stage::Closed, "rsiw_conn_stage"),
+                stage <- new_mutex!(Stage::<U>::default(), "rsiw_conn_stage"),
             }? Error),
             GFP_KERNEL,
         )?;
         // Lock the stage before the registry knows the connection: from then on the device may tell
         // it to leave, which must wait for the first stage.
         let mut stage = conn.stage.lock();
-        registry.enter(&conn)?;
+        registry.enter(conn.serial, &conn)?;
         let attached = conn.socket.attach(conn.clone());
         match attached.and_then(|()| first(&conn)) {
             Ok(first) => {
-                conn.trace_stage(Stage::<U>::Closed.number(), &first, Events(0));
-                *stage = first;
+                let over = U::number(&stage);
+                *stage = first.into();
+                conn.trace_stage(over, U::number(&stage), Events(0));
             }
             Err(e) => {
                 conn.leave();
@@ -269,8 +294,8 @@ impl<U: User> Conn<U> {
     }
 
     /// Undoes [`Conn::start`]: stops the timer, detaches the callbacks, stops receiving, and
-    /// removes the connection from the registry. A run of the actor that is still queued finds
-    /// [`Stage::Closed`]. Context: sleeping.
+    /// removes the connection from the registry. A run of the actor that is still queued finds that
+    /// the connection is over. Context: sleeping.
     pub(super) fn leave(&self) {
         self.clear_timeout();
         self.socket.detach();
@@ -439,9 +464,9 @@ impl<U: User> Conn<U> {
     pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
         let result = {
             let mut stage = self.stage.lock();
-            let from = stage.number();
+            let from = U::number(&stage);
             let result = f(&mut stage);
-            self.trace_stage(from, &stage, Events(0));
+            self.trace_stage(from, U::number(&stage), Events(0));
             result
         };
         self.look_again();
@@ -450,8 +475,8 @@ impl<U: User> Conn<U> {
 
     /// Wakes the actor if events are left. To be called after the stage was unlocked, as the actor
     /// may have found it locked.
-    fn look_again(self: &Arc<Self>) {
-        // Pairs with the fence in `act`: either the actor finds the stage unlocked, or this load
+    pub(super) fn look_again(self: &Arc<Self>) {
+        // Pairs with the fence in `try_stage`: either the actor finds the stage unlocked, or this load
         // finds the actor's events.
         fence(Ordering::SeqCst);
         if self.events.load(Ordering::Relaxed) != 0 {
@@ -459,32 +484,14 @@ impl<U: User> Conn<U> {
         }
     }
 
-    /// The actor: makes one step of the connection. Runs in work items.
+    /// Locks the stage for the actor, and takes the events since its last step. Context: sleeping.
     ///
     /// It does not wait for the stage: a thread that has it locked, to accept or to start a
-    /// connection, may be without a processor for a long time. That thread calls
+    /// connection, may be without a processor for a long time. Who has it locked calls
     /// [`Conn::look_again`] afterwards.
-    pub(super) fn act(self: &Arc<Self>) {
+    pub(super) fn try_stage(self: &Arc<Self>) -> Option<(MutexGuard<'_, Stage<U>>, Events)> {
         fence(Ordering::SeqCst);
-        let Some(mut stage) = self.stage.try_lock() else {
-            return;
-        };
-        let events = self.take_events();
-        let now = replace(&mut *stage, Stage::Closed);
-        let from = now.number();
-        let next = now.step(self, events);
-        self.trace_stage(from, &next, events);
-        let retry = match next {
-            Stage::Retry(retry) => retry,
-            next => {
-                *stage = next;
-                drop(stage);
-                return self.look_again();
-            }
-        };
-        self.trace_stage(Stage::<U>::RETRY, &stage, events);
-        // The retry makes another connection, with a stage of its own.
-        drop(stage);
-        retry.run(self);
+        let stage = self.stage.try_lock()?;
+        Some((stage, self.take_events()))
     }
 }

@@ -6,66 +6,26 @@
 //! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, which takes the [`Attempt`]. An
 //! attempt may take several TCP connections.
 
-mod attempt;
+pub(super) mod attempt;
 
+use self::attempt::{Attempt, Caller};
 use super::{
     announced_ird, bounded_ird, clip,
-    conn::Conn,
+    conn::{Conn, Conns},
     max_private_data, open,
     open::{PortMapper, SocketConfig},
     rc::Endpoint,
-    registry::{InOrder, Registry},
+    registry::InOrder,
     run::Run,
     secure::Tls,
     Lost, User,
 };
 use crate::device::Rsiw;
-use core::net::{IpAddr, SocketAddr};
-use iwarp::{
-    conn::{Answer, Plan},
-    mpa::{FrameReader, Initiator},
-};
+use core::net::SocketAddr;
+use iwarp::conn::{names, Plan};
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Role, TcpSocket};
-use rdma::{CmId, ConnParam, ConsumerId, Device};
-
-/// Who has asked for a connection, and hears of it.
-pub(super) enum Caller<U: User> {
-    /// A consumer of iwcm.
-    Iwcm(CmId),
-    /// The queue pair itself.
-    Rc(Arc<Endpoint<U>>),
-}
-
-/// The consumer's parameters of one `connect`, and what its connection needs until it is
-/// established.
-pub(super) struct Attempt<U: User> {
-    caller: Caller<U>,
-    user: Arc<U>,
-    /// The user's life when the consumer asked for the connection.
-    life: u32,
-    local: SocketAddr,
-    remote: SocketAddr,
-    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
-    /// told of another `remote`, and any process may be the port mapper.
-    server: IpAddr,
-    /// What the socket is to be like.
-    socket: SocketConfig,
-    /// The interface that the RDMA CM has found for `local`.
-    ifindex: Option<u32>,
-    private_data: KVec<u8>,
-    ird: u16,
-    ord: u16,
-    /// What the next connection asks for, and the time that it has.
-    plan: Plan,
-    /// The address that this connection goes to.
-    to: SocketAddr,
-    tls: Tls<U>,
-    /// The Request that was sent, and the Reply as far as it has come.
-    asked: Option<(Initiator, KBox<FrameReader>)>,
-    /// What the Reply says.
-    answer: Option<Answer>,
-}
+use rdma::{ConnParam, ConsumerId, Device};
 
 /// Connects `user`, the queue pair that the consumer named, to the remote address of `id`: the
 /// `iw_connect` operation. Context: sleeping, within locks of the RDMA CM; does not wait for the
@@ -77,13 +37,13 @@ pub(super) struct Attempt<U: User> {
 /// `EADDRNOTAVAIL`: a loopback address of another network namespace. `ENOMEM`. Errors of binding
 /// and connecting a socket that TCP reports at once. Nothing is reported to iwcm then.
 pub(crate) fn connect<U: User>(
-    registry: &Arc<Registry<U>>,
+    conns: &Arc<Conns<U>>,
     dev: &Device<Rsiw>,
     user: Arc<U>,
     id: &ConsumerId,
     param: &ConnParam<'_>,
 ) -> Result {
-    let settings = &registry.dev.settings;
+    let settings = &conns.dev.settings;
     let secure = settings.tls().initiates();
     // All that know TLS know revision 2.
     let revision = if secure { 2 } else { settings.mpa_revision() };
@@ -123,7 +83,7 @@ pub(crate) fn connect<U: User>(
         asked: None,
         answer: None,
     };
-    match begin(registry, dev, KBox::new(attempt, GFP_KERNEL)?, None) {
+    match begin(conns, dev, KBox::new(attempt, GFP_KERNEL)?, None) {
         // TCP has one connection between a pair of addresses and ports. RTRS wants all connections
         // of a session to have the port that the RDMA CM picked for the first; here they take
         // others.
@@ -131,40 +91,27 @@ pub(crate) fn connect<U: User>(
             if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
         {
             attempt.local.set_port(0);
-            begin(registry, dev, attempt, None)
+            begin(conns, dev, attempt, None)
         }
         begun => begun,
     }
     .map_err(|(e, _)| e)
 }
 
-/// A queue pair's wish for a connection, by name.
-pub(super) struct ByName<'a, U: User> {
-    pub(super) user: Arc<U>,
-    pub(super) life: u32,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
-    pub(super) ifindex: u32,
-    pub(super) tos: u8,
-    pub(super) private_data: &'a [u8],
-    /// The queue pair is its own peer.
-    pub(super) to_itself: bool,
-}
-
 /// Begins a connection for a queue pair that calls its peer. `endpoint` hears of its failure.
 /// `before` is the socket of its last call. Context: sleeping; does not wait for the network.
 /// Errors: as of [`connect`].
 pub(super) fn call<U: User>(
-    registry: &Arc<Registry<U>>,
+    conns: &Arc<Conns<U>>,
     dev: &Device<Rsiw>,
     endpoint: &Arc<Endpoint<U>>,
-    call: &ByName<'_, U>,
     before: Option<&TcpSocket>,
 ) -> Result {
-    let settings = &registry.dev.settings;
+    let settings = &conns.dev.settings;
     let secure = settings.tls().initiates();
+    let call = endpoint.pairing();
     let mut private_data = KVec::new();
-    private_data.extend_from_slice(call.private_data, GFP_KERNEL)?;
+    private_data.extend_from_slice(&call.names.call().octets(), GFP_KERNEL)?;
     let (ird, ord) = call.user.most_reads();
     let mut plan = Plan::new(
         2,
@@ -173,22 +120,23 @@ pub(super) fn call<U: User>(
         settings.initiator_wait_ms(),
     )
     .exactly();
-    if call.to_itself {
+    if call.names.role() == names::Role::Both {
         plan = plan.to_itself();
     }
+    let remote = call.remote();
     let attempt = Attempt {
         caller: Caller::Rc(endpoint.clone()),
         life: call.life,
         user: call.user.clone(),
-        local: call.local,
-        to: call.remote,
-        remote: call.remote,
-        server: call.remote.ip(),
+        local: call.local(),
+        to: remote,
+        remote,
+        server: remote.ip(),
         socket: SocketConfig {
-            tos: Some(call.tos),
+            tos: Some(call.way.tos),
             share_port: false,
         },
-        ifindex: Some(call.ifindex),
+        ifindex: Some(call.way.ifindex),
         private_data,
         ird: bounded_ird(announced_ird(ird), ird),
         ord: clip(ord),
@@ -198,7 +146,7 @@ pub(super) fn call<U: User>(
         answer: None,
     };
     let attempt = KBox::new(attempt, GFP_KERNEL)?;
-    begin(registry, dev, attempt, before).map_err(|(e, _)| e)
+    begin(conns, dev, attempt, before).map_err(|(e, _)| e)
 }
 
 /// Why an attempt did not start; and the attempt, unless that went with the connection.
@@ -207,7 +155,7 @@ type NotBegun<U> = (Error, Option<KBox<Attempt<U>>>);
 /// Starts a connection for an attempt. `before` is the socket of the attempt's last connection, if
 /// it had one.
 fn begin<U: User>(
-    registry: &Arc<Registry<U>>,
+    conns: &Arc<Conns<U>>,
     dev: &Device<Rsiw>,
     attempt: KBox<Attempt<U>>,
     before: Option<&TcpSocket>,
@@ -230,12 +178,12 @@ fn begin<U: User>(
         Err(e) => return Err((e, Some(attempt))),
     };
     let user = &attempt.user;
-    let order = match InOrder::of_domain(registry, user.domain(), user.consumer()) {
+    let order = match InOrder::of_domain(conns, user.domain(), user.consumer()) {
         Ok(order) => order,
         Err(e) => return Err((e, Some(attempt))),
     };
     let mut attempt = Some(attempt);
-    let started = Conn::start(registry, socket, order, |conn| {
+    let started = Conn::start(conns, socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
         let remote = match waiting.plan.to_itself {
             true => conn.socket().local_addr()?,
@@ -257,49 +205,6 @@ fn begin<U: User>(
     match started {
         Ok(_) => Ok(()),
         Err(e) => Err((e, attempt)),
-    }
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-impl<U: User> Attempt<U> {
-    /// An attempt that wants a few Reads each way.
-    pub(super) fn of_test(
-        cm: CmId,
-        user: Arc<U>,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<KBox<Self>> {
-        let attempt = Self {
-            caller: Caller::Iwcm(cm),
-            life: user.life(),
-            user,
-            local,
-            remote,
-            to: remote,
-            server: remote.ip(),
-            socket: SocketConfig {
-                tos: None,
-                share_port: false,
-            },
-            ifindex: None,
-            private_data: KVec::new(),
-            ird: 4,
-            ord: 4,
-            plan: Plan::new(2, false, false, 0),
-            tls: Tls::new(),
-            asked: None,
-            answer: None,
-        };
-        Ok(KBox::new(attempt, GFP_KERNEL)?)
-    }
-
-    /// Has TCP connect: the first stage.
-    pub(super) fn connecting(
-        self: KBox<Self>,
-        conn: &Arc<Conn<U>>,
-    ) -> Result<super::stage::Stage<U>> {
-        conn.socket().connect(&self.remote)?;
-        Ok(Run::attempt(conn, self, false))
     }
 }
 

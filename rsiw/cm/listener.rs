@@ -14,31 +14,30 @@
 
 use super::{
     backlog::Backlog,
-    conn::Events,
+    conn::{Conn, Conns},
+    events::Events,
     open,
     open::PortMapper,
     order::Order,
-    registry::{InOrder, Registry},
-    responder::Incoming,
+    rc::Calls,
     silent::{Silent, Source},
-    Conn, User,
+    User,
 };
-use crate::{device::Rsiw, settings::TlsPolicy};
+use crate::device::Rsiw;
 use core::{mem::replace, net::SocketAddr};
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex},
     time::Instant,
-    workqueue::{Work, WorkItem},
+    workqueue::Work,
 };
 use kext::{
     lock::SpinLockIrq,
     new_delayed_work, new_spinlock_irq,
-    noio::noio,
     work::{DelayedWork, DelayedWorkItem},
 };
-use net::{errno, ListenCallbacks, Role, TcpSocket};
+use net::{errno, ListenCallbacks, TcpSocket};
 use rdma::{CmId, ConnInfo, Consumer, ConsumerId, RequestId};
 
 /// The fewest slots of a listener. Consumers choose a backlog with requests in mind, not peers that
@@ -48,20 +47,14 @@ const SLOTS: u32 = 128;
 /// The most slots of a listener. The consumer's backlog may be any number.
 const MOST_SLOTS: u32 = 4096;
 
-/// Connections that are taken in one run, before other work gets the worker.
-const BATCH: u32 = 64;
-
 /// Milliseconds after which to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
 
 /// A listening identifier of a consumer, or a door for calls of queue pairs.
 #[pin_data]
 pub(crate) struct Listener<U: User> {
-    registry: Arc<Registry<U>>,
-    /// Whom Requests are reported to. `None`: they are calls of queue pairs by name (`rc`).
-    cm: Option<CmId>,
-    /// The interface of the address at which calls are taken; 0 for Requests.
-    ifindex: u32,
+    pub(super) conns: Arc<Conns<U>>,
+    requests: Requests<U>,
     max_slots: u32,
     /// `None` once nobody listens any more, and for an identifier that has no socket. Locked while
     /// a request is reported, so that none is reported after [`unlisten`].
@@ -70,7 +63,7 @@ pub(crate) struct Listener<U: User> {
     #[pin]
     slots: SpinLockIrq<PendingConns>,
     /// The order in which Requests are read and reported.
-    order: Arc<Order<U>>,
+    pub(super) order: Arc<Order<Conn<U>>>,
     #[pin]
     work: Work<Listener<U>>,
     #[pin]
@@ -81,19 +74,19 @@ impl_has_work! {
     impl{U: User} HasWork<Self> for Listener<U> { self.work }
 }
 
-impl<U: User> WorkItem for Listener<U> {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        noio(|| this.take_connections());
-    }
-}
-
 impl<U: User> DelayedWorkItem for Listener<U> {
     fn expire(this: Arc<Self>) {
         // Not from here: two runs at a time would take connections out of their order.
         this.wake();
     }
+}
+
+/// Whom a listener's Requests are for.
+enum Requests<U> {
+    /// A consumer of iwcm, by its listening identifier.
+    Iwcm(CmId),
+    /// Queue pairs that expect calls by name.
+    Rc(Calls<U>),
 }
 
 struct PendingConns {
@@ -142,40 +135,39 @@ pub(super) struct Refused<U: User>(Arc<Listener<U>>);
 ///
 /// `ENOMEM`, `ENODEV`, the errors of making and binding a socket.
 pub(crate) fn listen<U: User>(
-    registry: &Arc<Registry<U>>,
+    conns: &Arc<Conns<U>>,
     dev: &rdma::Device<Rsiw>,
     cm: &ConsumerId,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
-    let mapper = PortMapper::of(dev, &registry.dev.settings);
+    let mapper = PortMapper::of(dev, &conns.dev.settings);
     let socket = open::listener(dev, mapper, cm, backlog)?;
-    start(registry, Some(cm.id().clone()), socket, 0, backlog)
+    start(conns, Requests::Iwcm(cm.id().clone()), socket, backlog)
 }
 
-/// Starts to take calls of queue pairs off a socket that listens at an address of the interface
-/// `ifindex`. Context: sleeping. Errors: `ENOMEM`.
+/// Starts to take `calls` of queue pairs off a socket that listens. Context: sleeping. Errors:
+/// `ENOMEM`.
 pub(super) fn for_calls<U: User>(
-    registry: &Arc<Registry<U>>,
+    conns: &Arc<Conns<U>>,
     socket: TcpSocket,
-    ifindex: u32,
+    calls: Calls<U>,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
-    start(registry, None, Some(socket), ifindex, backlog)
+    start(conns, Requests::Rc(calls), Some(socket), backlog)
 }
 
 fn start<U: User>(
-    registry: &Arc<Registry<U>>,
-    cm: Option<CmId>,
+    conns: &Arc<Conns<U>>,
+    requests: Requests<U>,
     socket: Option<TcpSocket>,
-    ifindex: u32,
     backlog: u32,
 ) -> Result<Arc<Listener<U>>> {
     // Connections that iwcm is told of belong to no process until one accepts, so no step waits for
     // one. A step of a call may wait for a process' queue pair.
-    let consumer = match cm {
-        Some(_) => Consumer::Kernel,
-        None => Consumer::Process,
+    let consumer = match requests {
+        Requests::Iwcm(_) => Consumer::Kernel,
+        Requests::Rc(_) => Consumer::Process,
     };
     let max_slots = backlog.clamp(SLOTS, MOST_SLOTS);
     let slots = PendingConns {
@@ -187,9 +179,8 @@ fn start<U: User>(
     };
     let listener = Arc::pin_init(
         try_pin_init!(Listener {
-            registry: registry.clone(),
-            cm,
-            ifindex,
+            conns: conns.clone(),
+            requests,
             max_slots,
             socket <- new_mutex!(None, "rsiw_listener"),
             slots <- new_spinlock_irq!(slots, "rsiw_slots"),
@@ -227,39 +218,15 @@ pub(crate) fn unlisten<U: User>(listener: Arc<Listener<U>>) -> Result {
 }
 
 impl<U: User> Listener<U> {
-    fn wake(self: &Arc<Self>) {
-        let queue = self.registry.dev.workqueues.cm.of(Consumer::Kernel);
+    /// Has the listener's work item take connections ([`responder`](super::responder)).
+    pub(super) fn wake(self: &Arc<Self>) {
+        let queue = self.conns.dev.workqueues.cm.of(Consumer::Kernel);
         queue.enqueue(self.clone());
     }
 
-    /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits
-    /// for the worker, which a peer that connects and resets all the time must not keep.
-    fn take_connections(self: &Arc<Self>) {
-        for _ in 0..BATCH {
-            let Some((socket, slot)) = self.next() else {
-                return;
-            };
-            let clear = self.registry.dev.settings.tls() == TlsPolicy::Off;
-            let socket = if clear {
-                socket
-            } else {
-                let peer = socket.peer_addr();
-                match peer.and_then(|peer| socket.with_file(Role::Server(peer))) {
-                    Ok(socket) => socket,
-                    // As below; or the peer has gone already.
-                    Err(_) => continue,
-                }
-            };
-            let begin = |conn: &Arc<Conn<U>>| Incoming::begin(conn, slot, !clear);
-            let order = InOrder::of_listener(&self.order);
-            let started = Conn::start(&self.registry, socket, order, begin);
-            // Without memory there is no connection; the peer sees it closed.
-            drop(started);
-        }
-        self.wake();
-    }
-
-    fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn<U>)> {
+    /// Takes a connection off the socket, if there is one and a slot for it. Context: sleeping, the
+    /// listener's work item.
+    pub(super) fn next(self: &Arc<Self>) -> Option<(TcpSocket, PendingConn<U>)> {
         let Some(slot) = self.slot() else {
             self.make_room();
             return None;
@@ -308,7 +275,7 @@ impl<U: User> Listener<U> {
                 slots.silent.is_empty(),
             )
         };
-        if let Some(conn) = given_up.and_then(|serial| self.registry.get(serial)) {
+        if let Some(conn) = given_up.and_then(|serial| self.conns.get(serial)) {
             conn.notify(Events::GIVE_WAY);
         } else if none {
             return;
@@ -320,13 +287,13 @@ impl<U: User> Listener<U> {
 
     /// Wakes the connection whose Request is to be reported next. Context: process.
     fn report_next(&self, next: Option<u64>) {
-        if let Some(conn) = next.and_then(|serial| self.registry.get(serial)) {
-            conn.notify(Events::TURN);
+        if let Some(serial) = next {
+            self.conns.give_turn(serial);
         }
     }
 
     fn retry_later(self: &Arc<Self>) {
-        let queue = self.registry.dev.workqueues.cm.of(Consumer::Kernel);
+        let queue = self.conns.dev.workqueues.cm.of(Consumer::Kernel);
         self.retry.arm(queue, self.clone(), RETRY_MS);
     }
 }
@@ -338,14 +305,12 @@ impl<U: User> ListenCallbacks for Listener<U> {
 }
 
 impl<U: User> PendingConn<U> {
-    /// Whether the Request is a call of a queue pair by name.
-    pub(super) fn is_call(&self) -> bool {
-        self.listener.cm.is_none()
-    }
-
-    /// The interface of the address at which a call was taken.
-    pub(super) fn ifindex(&self) -> u32 {
-        self.listener.ifindex
+    /// What calls need, if the Request is a call of a queue pair by name.
+    pub(super) fn calls(&self) -> Option<&Calls<U>> {
+        match &self.listener.requests {
+            Requests::Rc(calls) => Some(calls),
+            Requests::Iwcm(_) => None,
+        }
     }
 
     /// Whether nobody listens any more.
@@ -445,9 +410,11 @@ impl<U: User> PendingConn<U> {
         if socket.is_none() {
             return Err(errno::ECONNABORTED.into());
         }
-        let handle = listener.registry.dev.handle().ok_or(ENODEV)?;
+        let Requests::Iwcm(cm) = &listener.requests else {
+            return Err(EINVAL);
+        };
+        let handle = listener.conns.dev.handle().ok_or(ENODEV)?;
         let dev = handle.try_get().ok_or(ENODEV)?;
-        let cm = listener.cm.as_ref().ok_or(EINVAL)?;
         U::report_request(&dev, cm, conn.clone(), info)
     }
 }

@@ -8,26 +8,33 @@
 //! and `reject` act in place of the actor. And once the queue pair runs, it takes received data
 //! straight from the callback.
 //!
-//! - [`conn`]: the connection: its socket, its events, its actor, its callbacks.
-//! - [`stage`]: what a connection is in between its steps.
-//! - [`initiator`]: attempts to connect.
-//! - [`responder`]: connections that a listener has accepted, and the consumer's answer.
-//! - [`listener`]: listening sockets and the connections that they accept.
+//! No file knows one that knows it, but for [`conn`] and [`user`] (`tools/ci/layering.py`). From the
+//! top:
+//!
+//! - [`stage`]: what a connection is in between its steps, and the actor.
+//! - [`initiator`]: begins attempts to connect; [`responder`]: begins connections that a listener
+//!   has accepted, and takes the consumer's answers.
 //! - [`run`]: drives the engine's machine, which decides what a connection does, and how it ends;
-//!   [`party`]: whose the connection is meanwhile.
+//!   [`party`]: whose the connection is meanwhile: an [`attempt`](initiator::attempt)'s, or
+//!   [`incoming`](responder::incoming).
+//! - [`rc`]: queue pairs that their programs connect, by name.
+//! - [`listener`]: listening sockets and the connections that they accept.
+//! - [`removal`]: the connections of a device that goes.
+//! - [`conn`]: the connection: its socket, its events, its actor, its callbacks; [`user`]: the trait
+//!   of a stream's user, which the queue pair implements.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
-//! - [`secure`]: TLS between TCP and MPA. [`pace`]: how many handshakes at a time.
+//! - [`secure`]: TLS between TCP and MPA; [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
-//! - [`rc`]: queue pairs that their programs connect, by name.
-//! - [`user`]: the trait of a stream's user, which the queue pair implements.
 //!
 //! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
 //! rules.
 
 mod backlog;
 mod conn;
+mod consumer;
+mod events;
 mod frame;
 mod initiator;
 mod listener;
@@ -37,6 +44,7 @@ mod pace;
 mod party;
 pub(crate) mod rc;
 mod registry;
+mod removal;
 mod responder;
 mod run;
 mod secure;
@@ -47,11 +55,11 @@ mod tests;
 mod user;
 
 pub(crate) use self::{
-    conn::Conn,
+    conn::{Conn, Conns},
     initiator::connect,
     listener::{listen, unlisten, Listener},
     open::PortMapper,
-    registry::{leave, shutdown, Registry},
+    removal::{leave, shutdown},
     responder::{accept, reject},
     user::User,
 };
@@ -197,10 +205,9 @@ fn offer<'a>(
 }
 
 /// The depths that an initiator provides if they are not negotiated, and the most that it agrees
-/// on. It has offered `ird`, and agrees to more, unless that is 0: then its consumer wants no
-/// Reads.
-fn limits<U: User>(user: &U, ird: u16, ord: u16) -> Limits {
-    let (most, _) = user.most_reads();
+/// on, if its user allows `most`. It has offered `ird`, and agrees to more, unless that is 0: then
+/// its consumer wants no Reads.
+fn limits((most, _): (u32, u32), ird: u16, ord: u16) -> Limits {
     Limits {
         ird: match ird {
             0 => 0,

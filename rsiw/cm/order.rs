@@ -11,7 +11,6 @@
 //! A step may wait for threads of the process that owns the connection. All connections of an order
 //! belong to one process, or to none, so a slow process holds up nobody else.
 
-use super::{Conn, User};
 use crate::device::Device;
 use kernel::{
     impl_has_work, new_work,
@@ -26,48 +25,60 @@ use rdma::Consumer;
 /// Steps that are made in one run, before other work gets the worker.
 const BATCH: u32 = 64;
 
+/// What an order needs of a connection.
+pub(crate) trait Ordered: Sized + Send + Sync + 'static {
+    /// The device.
+    fn dev(&self) -> &Device;
+
+    /// The connection's place in its order. Its lock is taken inside the order's lock.
+    fn turn(&self) -> &SpinLockIrq<OrderEntry<Self>>;
+
+    /// Makes a step. Context: sleeping.
+    fn act(self: &Arc<Self>);
+}
+
 /// Connections whose steps are made one after the other; see the module's documentation.
 #[pin_data]
-pub(crate) struct Order<U: User> {
+pub(crate) struct Order<C: Ordered> {
     /// The consumer that the connections belong to.
     consumer: Consumer,
     #[pin]
-    waiting: SpinLockIrq<Waiting<U>>,
+    waiting: SpinLockIrq<Waiting<C>>,
     #[pin]
-    work: Work<Order<U>>,
+    work: Work<Order<C>>,
 }
 
 impl_has_work! {
-    impl{U: User} HasWork<Self> for Order<U> { self.work }
+    impl{C: Ordered} HasWork<Self> for Order<C> { self.work }
 }
 
-struct Waiting<U: User> {
+struct Waiting<C> {
     /// Connections that are to make a step, by their numbers.
-    conns: RBTree<u64, Arc<Conn<U>>>,
+    conns: RBTree<u64, Arc<C>>,
     next: u64,
 }
 
 /// Memory for a connection's node in its order. It is allocated beforehand, as callbacks cannot.
-type Room<U> = RBTreeNodeReservation<u64, Arc<Conn<U>>>;
+type Room<C> = RBTreeNodeReservation<u64, Arc<C>>;
 
-/// A connection's place in its order. Its lock, [`Conn::turn`], is taken inside the order's lock.
-pub(super) enum OrderEntry<U: User> {
+/// A connection's place in its order.
+pub(crate) enum OrderEntry<C> {
     /// The connection is not in the order.
-    Free(Room<U>),
+    Free(Room<C>),
     /// The connection is in the order and is to make a step.
     Waits,
     /// The connection's steps need no order any more.
     Over,
 }
 
-impl<U: User> OrderEntry<U> {
+impl<C> OrderEntry<C> {
     /// The entry of a new connection. Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
         Ok(OrderEntry::Free(RBTreeNodeReservation::new(GFP_KERNEL)?))
     }
 }
 
-impl<U: User> WorkItem for Order<U> {
+impl<C: Ordered> WorkItem for Order<C> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -75,7 +86,7 @@ impl<U: User> WorkItem for Order<U> {
     }
 }
 
-impl<U: User> Order<U> {
+impl<C: Ordered> Order<C> {
     /// An empty order for connections of `consumer`. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(consumer: Consumer) -> Result<Arc<Self>> {
         let waiting = Waiting {
@@ -115,10 +126,10 @@ impl<U: User> Order<U> {
 
     /// Has `conn` make a step after the connections that wait already. Returns false, and does
     /// nothing, if `conn` needs no order any more. Context: any.
-    pub(super) fn enter(self: &Arc<Self>, conn: &Arc<Conn<U>>) -> bool {
+    pub(super) fn enter(self: &Arc<Self>, conn: &Arc<C>) -> bool {
         {
             let mut waiting = self.waiting.lock();
-            let mut turn = conn.turn.lock();
+            let mut turn = conn.turn().lock();
             match core::mem::replace(&mut *turn, OrderEntry::Waits) {
                 OrderEntry::Free(room) => {
                     let number = waiting.next;
@@ -138,7 +149,7 @@ impl<U: User> Order<U> {
     }
 
     /// Takes out the next connection. It may enter again from now on.
-    fn pop(&self) -> Option<Arc<Conn<U>>> {
+    fn pop(&self) -> Option<Arc<C>> {
         let mut waiting = self.waiting.lock();
         let first = waiting.conns.cursor_front_mut()?;
         let conn = first.current().1.clone();
@@ -146,7 +157,7 @@ impl<U: User> Order<U> {
         // This drops the tree's reference under the lock. It is not the last one, as `conn` is
         // another.
         let room = node.into_reservation();
-        let mut turn = conn.turn.lock();
+        let mut turn = conn.turn().lock();
         if matches!(*turn, OrderEntry::Waits) {
             *turn = OrderEntry::Free(room);
         }

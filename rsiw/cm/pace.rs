@@ -14,13 +14,12 @@
 //! with one address have a quarter of the places at the most, and who has few goes before who has
 //! many.
 
-use super::{conn::Events, registry::Registry, silent::Source, Conn, User};
-use core::net::SocketAddr;
+use super::silent::Source;
 use kernel::{
     new_spinlock,
     prelude::*,
     rbtree::{RBTree, RBTreeNodeReservation},
-    sync::{Arc, SpinLock},
+    sync::SpinLock,
 };
 use rdma::Consumer;
 
@@ -50,19 +49,19 @@ pub(super) enum Side {
 type Key = (usize, u64);
 
 /// The places of one kind.
-pub(super) struct Pace<U: User>(Pin<KBox<SpinLock<State<U>>>>);
+pub(super) struct Pace(Pin<KBox<SpinLock<State>>>);
 
-struct State<U: User> {
+struct State {
     /// The addresses that have places.
     taken: [Option<Source>; MOST],
     /// Connections that wait for a place.
-    waiting: RBTree<Key, (Source, Arc<Conn<U>>)>,
+    waiting: RBTree<Key, Source>,
 }
 
 /// The places of a device.
-pub(super) struct Paces<U: User>([Pace<U>; 4]);
+pub(super) struct Paces([Pace; 4]);
 
-impl<U: User> Paces<U> {
+impl Paces {
     /// Makes places. Context: sleeping. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
         Ok(Self([
@@ -73,7 +72,8 @@ impl<U: User> Paces<U> {
         ]))
     }
 
-    fn of(&self, side: Side, consumer: Consumer) -> &Pace<U> {
+    /// The places of one kind.
+    pub(super) fn of(&self, side: Side, consumer: Consumer) -> &Pace {
         let [a, b, c, d] = &self.0;
         match (side, consumer) {
             (Side::Initiator, Consumer::Process) => a,
@@ -84,30 +84,21 @@ impl<U: User> Paces<U> {
     }
 }
 
-/// A connection's place, or its wait for one. Dropping it ends either.
-pub(super) struct Place<U: User> {
-    registry: Arc<Registry<U>>,
-    side: Side,
-    consumer: Consumer,
+/// A connection's place, or its wait for one.
+pub(super) struct Ticket {
     source: Source,
     key: Key,
     taken: bool,
 }
 
-impl<U: User> Pace<U> {
-    fn new() -> Result<Self> {
-        let state = State {
-            taken: [None; MOST],
-            waiting: RBTree::new(),
-        };
-        Ok(Self(KBox::pin_init(
-            new_spinlock!(state, "rsiw_pace"),
-            GFP_KERNEL,
-        )?))
+impl Ticket {
+    /// Whether the connection has a place.
+    pub(super) fn has_place(&self) -> bool {
+        self.taken
     }
 }
 
-impl<U: User> State<U> {
+impl State {
     /// The number of places that an address has.
     fn count(&self, source: Source) -> usize {
         let places = self.taken.iter();
@@ -120,87 +111,81 @@ impl<U: User> State<U> {
     }
 
     /// The connection whose turn it is, if there is a place for it.
-    fn next(&self) -> Option<(Key, Arc<Conn<U>>)> {
-        let first = self.waiting.iter().take(LOOKED_AT);
-        first
-            .filter(|(_, (source, _))| self.has_room(*source))
-            .map(|(key, (_, conn))| (*key, conn.clone()))
-            .next()
+    fn next(&self) -> Option<Key> {
+        let mut first = self.waiting.iter().take(LOOKED_AT);
+        let next = first.find(|(_, source)| self.has_room(**source));
+        next.map(|(key, _)| *key)
     }
 }
 
-impl<U: User> Place<U> {
-    /// Has `conn`, to or from `peer`, wait for a place. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn wait(conn: &Arc<Conn<U>>, side: Side, peer: &SocketAddr) -> Result<Self> {
-        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut place = Self {
-            registry: conn.registry.clone(),
-            side,
-            consumer: conn.consumer(),
-            source: Source::of(peer),
-            key: (0, conn.serial),
-            taken: false,
+/// These are called in process context. They return the key of the connection whose turn is next,
+/// if there is one; that is to be told.
+impl Pace {
+    fn new() -> Result<Self> {
+        let state = State {
+            taken: [None; MOST],
+            waiting: RBTree::new(),
         };
-        let mut state = place.pace().0.lock();
-        let same = |(source, _): &(Source, _)| *source == place.source;
-        let before = state.waiting.values().filter(|one| same(one)).count();
-        let key = (before + state.count(place.source), conn.serial);
-        let node = room.into_node(key, (place.source, conn.clone()));
-        let old = state.waiting.insert(node);
+        Ok(Self(KBox::pin_init(
+            new_spinlock!(state, "rsiw_pace"),
+            GFP_KERNEL,
+        )?))
+    }
+
+    /// Has the connection with the key `serial`, to or from `source`, wait for a place. Context:
+    /// sleeping. Errors: `ENOMEM`.
+    pub(super) fn wait(&self, source: Source, serial: u64) -> Result<Ticket> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut state = self.0.lock();
+        let before = state.waiting.values().filter(|one| **one == source).count();
+        let key = (before + state.count(source), serial);
+        let old = state.waiting.insert(room.into_node(key, source));
         drop(state);
         drop(old);
-        place.key = key;
-        Ok(place)
+        Ok(Ticket {
+            source,
+            key,
+            taken: false,
+        })
     }
 
-    fn pace(&self) -> &Pace<U> {
-        self.registry.paces().of(self.side, self.consumer)
-    }
-
-    /// Takes a place if it is the connection's turn. If not, [`Events::TURN`] comes when it is.
-    /// Returns whether it has one. Context: sleeping.
-    pub(super) fn take(&mut self) -> bool {
-        if self.taken {
-            return true;
+    /// Takes a place if it is the connection's turn.
+    pub(super) fn take(&self, ticket: &mut Ticket) -> Option<u64> {
+        if ticket.taken {
+            return None;
         }
-        let mut state = self.pace().0.lock();
-        if state.next().is_none_or(|(key, _)| key != self.key) {
-            return false;
+        let mut state = self.0.lock();
+        if state.next() != Some(ticket.key) {
+            return None;
         }
         if let Some(free) = state.taken.iter_mut().find(|place| place.is_none()) {
-            *free = Some(self.source);
+            *free = Some(ticket.source);
         }
-        let node = state.waiting.remove_node(&self.key);
+        let node = state.waiting.remove_node(&ticket.key);
+        // There may be more places than this one.
         let next = state.next();
         drop(state);
         drop(node);
-        self.taken = true;
-        // There may be more places than this one.
-        if let Some((_, conn)) = next {
-            conn.notify(Events::TURN);
-        }
-        true
+        ticket.taken = true;
+        next.map(|(_, serial)| serial)
     }
-}
 
-impl<U: User> Drop for Place<U> {
-    fn drop(&mut self) {
-        let mut state = self.pace().0.lock();
-        let node = if self.taken {
+    /// Gives back a place, or ends the wait for one.
+    pub(super) fn leave(&self, ticket: &Ticket) -> Option<u64> {
+        let mut state = self.0.lock();
+        let node = if ticket.taken {
             let mut places = state.taken.iter_mut();
-            if let Some(place) = places.find(|place| **place == Some(self.source)) {
+            if let Some(place) = places.find(|place| **place == Some(ticket.source)) {
                 *place = None;
             }
             None
         } else {
-            state.waiting.remove_node(&self.key)
+            state.waiting.remove_node(&ticket.key)
         };
         let next = state.next();
         drop(state);
         // Not under the lock, as it frees memory.
         drop(node);
-        if let Some((_, conn)) = next {
-            conn.notify(Events::TURN);
-        }
+        next.map(|(_, serial)| serial)
     }
 }

@@ -1,474 +1,60 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that a listener has accepted, and what the machine has done for them
-//! ([`iwarp::conn`], [`run`](super::run)).
-//!
-//! A Request becomes a `CONNECT_REQUEST` of the listening identifier. iwcm keeps the connection
-//! until its consumer accepts or rejects. Answers and withdrawals lock the stage, so an answer
-//! either finds that the consumer owes one or comes too late. Requests that the consumer posts
-//! after an `ESTABLISHED`, while its queue pair may not send yet, wait in the queue pair.
+//! The responder's side of connection setup: begins connections that a listener has accepted, and
+//! takes the consumer's answers.
 
-use super::{
-    announced_ird, bounded_ird, clip,
-    conn::{Conn, Events},
-    event_depth, event_private_data, frame,
-    frame::{Progress, ReadError},
-    listener::{PendingConn, Refused},
-    max_private_data, offer,
-    pace::Side,
-    party::{Call, Established, Party},
-    rc,
-    rc::parked::Parked,
-    run::Run,
-    secure,
-    secure::{Tls, TLS_HANDSHAKE},
-    stage::Stage,
-    StreamParams, Told, User,
-};
+pub(super) mod incoming;
+
+use self::incoming::Incoming;
+use super::{consumer::Call, registry::InOrder, run::Run, Conn, Listener, User};
 use crate::settings::TlsPolicy;
-use core::{format_args, mem::replace, net::SocketAddr};
-use iwarp::{
-    conn::{names::Refusal, Input, SetUp, StageName},
-    mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
-};
-use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{errno, Received, Role, TcpState};
-use rdma::{CmId, ConnInfo, ConnParam, RequestId};
+use core::mem::replace;
+use iwarp::conn::Input;
+use kernel::{prelude::*, sync::Arc, workqueue::WorkItem};
+use kext::noio::noio;
+use net::Role;
+use rdma::{CmId, ConnParam};
 
-/// A Request that has come.
-struct Request {
-    responder: Responder,
-    asked: Asked,
-    local: SocketAddr,
-    remote: SocketAddr,
-    /// Once it is reported.
-    id: Option<RequestId>,
+/// Connections that are taken in one run, before other work gets the worker.
+const BATCH: u32 = 64;
+
+impl<U: User> WorkItem for Listener<U> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        noio(|| this.take_connections());
+    }
 }
 
-/// A connection that a listener has accepted, and what it needs until its Request is answered.
-pub(super) struct Incoming<U: User> {
-    slot: PendingConn<U>,
-    tls: Tls<U>,
-    /// The Request as far as it has come, until it is reported.
-    reader: Option<KBox<FrameReader>>,
-    request: Option<Request>,
-    /// The Request is a call of a queue pair by name.
-    parked: Option<Parked<U>>,
-    /// The queue pair that accepts, once the connection is attached to it.
-    user: Option<Arc<U>>,
-    /// The identifier that accepts, and what it is told, once the peer has the Reply.
-    accepted: Option<(CmId, ConnInfo<'static>)>,
-    /// What `bytes_acked()` has reached when the peer has the Reply.
-    reply_end: u64,
-    /// Where the connection may linger, once its Request is rejected.
-    place: Option<Refused<U>>,
-}
-
-impl<U: User> Incoming<U> {
-    /// The first stage of `conn`, which occupies `slot`, and whose peer may begin with TLS, if that
-    /// `may_be`. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn begin(
-        conn: &Arc<Conn<U>>,
-        slot: PendingConn<U>,
-        tls_may_be: bool,
-    ) -> Result<Stage<U>> {
-        let incoming = Self {
-            slot,
-            tls: Tls::new(),
-            reader: None,
-            request: None,
-            parked: None,
-            user: None,
-            accepted: None,
-            reply_end: 0,
-            place: None,
-        };
-        let mut incoming = KBox::new(incoming, GFP_KERNEL)?;
-        incoming.slot.note_silent(conn);
-        Ok(Run::incoming(conn, incoming, tls_may_be))
-    }
-
-    /// The queue pair that the connection was attached to.
-    pub(super) fn user(&self) -> Option<&Arc<U>> {
-        self.user.as_ref()
-    }
-
-    /// What `bytes_acked()` has reached when the peer has the Reply.
-    pub(super) fn reply_end(&self) -> u64 {
-        self.reply_end
-    }
-
-    /// Whether the Request has not come, and nobody listens any more.
-    pub(super) fn is_unlistened(&self, stage: StageName) -> bool {
-        use StageName::*;
-        let waits = matches!(stage, AwaitOctet | AwaitTls | AwaitRequest | Parked);
-        waits && self.slot.is_dead()
-    }
-
-    /// Whether the Request has come, and the peer has ended the connection. A peer that has sent
-    /// its FIN does not wait for the Reply, even if there is unread data in front of the FIN.
-    pub(super) fn has_gone(&self, conn: &Conn<U>, stage: StageName, events: Events) -> bool {
-        use StageName::*;
-        let waits = matches!(stage, Queued | Requested | Parked);
-        let closed = events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established;
-        waits && (conn.error().is_some() || closed)
-    }
-
-    /// Notes that the consumer accepts.
-    pub(super) fn note_accept(&mut self) {
-        self.slot.note_accept();
-    }
-
-    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
-    pub(super) fn end_tls(&mut self) {
-        self.tls.end();
-    }
-
-    /// Gives back the slot. Returns whose the connection is from now on. Context: sleeping.
-    pub(super) fn over(mut self: KBox<Self>) -> Party<U> {
-        match (self.accepted.take(), self.user.take()) {
-            (Some((cm, _)), Some(user)) => Party::Established(Established { cm: Some(cm), user }),
-            // A queue pair that was called has the connection, if its Reply is sent.
-            (None, Some(user)) if self.reply_end != 0 => {
-                Party::Established(Established { cm: None, user })
-            }
-            _ => Party::Nobody {
-                _place: self.place.take(),
-            },
-        }
-    }
-
-    /// Looks for what the connection waits for in a stage. Context: sleeping.
-    pub(super) fn ask(&mut self, conn: &Arc<Conn<U>>, stage: StageName) -> Told {
-        match stage {
-            StageName::AwaitOctet => Ok(Self::peek(conn)),
-            StageName::AwaitTls => match self.tls.outcome(conn)? {
-                Some(input) => Ok(Some(input)),
-                None => Ok(self.tls.turn_has_come()),
-            },
-            StageName::AwaitRequest => Ok(self.read_request(conn)),
-            StageName::Queued => Ok(self.slot.take_turn().then_some(Input::Turn)),
-            StageName::Parked => {
-                let expected = self.parked.as_ref().is_some_and(Parked::is_expected);
-                Ok(expected.then_some(Input::Turn))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Does what the machine has decided. Context: sleeping.
-    pub(super) fn set_up(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        action: SetUp,
-        call: &mut Call<'_, U>,
-    ) -> Told {
-        match action {
-            SetUp::AwaitPlace => {
-                let peer = conn.peer().ok_or(errno::ENOTCONN.error());
-                let turn = peer.and_then(|peer| self.tls.wait(conn, Side::Responder, &peer));
-                match turn {
-                    Ok(come) => Ok(come.then_some(Input::Turn)),
-                    Err(e) => Err((Input::Broken, e)),
-                }
-            }
-            SetUp::ReadRequest => Ok(self.read_request(conn)),
-            SetUp::Queue => Ok(self.queue(conn)),
-            SetUp::MakeRoom => {
-                self.slot.make_room();
-                Ok(None)
-            }
-            SetUp::ReportRequest => Ok(Some(match self.report(conn) {
-                Some(()) => Input::Reported,
-                None => Input::NotReported,
-            })),
-            SetUp::Withdraw => {
-                // If there is no such request any more, an answer has taken it and waits for the
-                // stage.
-                let id = self.request.as_ref().and_then(|request| request.id);
-                if let (Some(handle), Some(id)) = (conn.dev().handle(), id) {
-                    drop(handle.withdraw(id));
-                }
-                Ok(None)
-            }
-            SetUp::Accept => self.accept(conn, call).map(Some),
-            SetUp::Admit => self.admit(conn).map(Some),
-            SetUp::SendRejection => Ok(Some(self.reject(conn, call))),
-            _ => self.tls.set_up(conn, action, conn.peer().map(Role::Server)),
-        }
-    }
-
-    /// Whether the first octet has come, and what it says.
-    fn peek(conn: &Arc<Conn<U>>) -> Option<Input> {
-        let mut octet = 0;
-        match conn.socket().peek(&mut octet) {
-            Ok(Received::Bytes(_)) => {}
-            Ok(Received::WouldBlock) if conn.error().is_none() => return None,
-            Ok(Received::WouldBlock | Received::Eof) | Err(_) => return Some(Input::HungUp),
-        }
-        if octet == TLS_HANDSHAKE {
-            return Some(Input::TlsBegins);
-        }
-        if conn.settings().tls() == TlsPolicy::Require {
-            conn.log_failure(format_args!("no TLS, which is required; connection reset"));
-            return Some(Input::NoTls);
-        }
-        Some(Input::MpaBegins)
-    }
-
-    /// Reads what has come of the Request. Returns what the machine is told of it.
-    fn read_request(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
-        if self.reader.is_none() {
-            let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL);
-            self.reader = reader.ok();
-        }
-        let Some(reader) = &mut self.reader else {
-            return Some(Input::Broken);
-        };
-        match frame::read(conn.socket(), reader) {
-            Ok(Progress::Complete) => Some(self.complete(conn)),
-            Ok(Progress::Pending) if conn.error().is_none() => None,
-            Ok(Progress::Pending | Progress::Eof) => Some(Input::HungUp),
-            Err(ReadError::Socket(e)) => {
-                if conn.socket().is_secure() {
-                    secure::log_broken(conn, e);
-                }
-                Some(Input::HungUp)
-            }
-            Err(ReadError::Mpa(e)) => {
-                // RFC 5044 section 7.1.2: such a connection is closed without a Reply.
-                conn.log_failure(format_args!("bad MPA Request: {e}; connection reset"));
-                Some(Input::BadRequest)
-            }
-        }
-    }
-
-    /// The Request has come.
-    fn complete(&mut self, conn: &Arc<Conn<U>>) -> Input {
-        // A call may be given up for another one until a queue pair takes it.
-        if !self.slot.is_call() {
-            self.slot.note_request();
-        }
-        let Some(reader) = &self.reader else {
-            return Input::BadRequest;
-        };
-        conn.trace_frame(false, reader.octets());
-        let frame = reader.frame();
-        if conn.socket().is_secure() && frame.as_ref().is_some_and(Frame::markers) {
-            conn.log_failure(format_args!(
-                "MPA Request asks for markers within TLS; reset"
-            ));
-            return Input::BadRequest;
-        }
-        let Some(Ok((responder, asked))) = frame.map(|frame| Responder::request(&frame)) else {
-            return Input::BadRequest;
-        };
-        // `ENOTCONN`: the peer has gone meanwhile.
-        let (Ok(local), Ok(remote)) = (conn.socket().local_addr(), conn.socket().peer_addr())
-        else {
-            return Input::HungUp;
-        };
-        conn.note_peer(remote);
-        self.request = Some(Request {
-            responder,
-            asked,
-            local,
-            remote,
-            id: None,
-        });
-        let (port, identity) = (local.port(), conn.identity());
-        if conn.settings().admits(port, identity.as_ref()) {
-            return if self.slot.is_call() {
-                Input::Called
-            } else {
-                Input::RequestCame
+impl<U: User> Listener<U> {
+    /// Gives slots to up to [`BATCH`] connections. It is bounded as the removal of any device waits
+    /// for the worker, which a peer that connects and resets all the time must not keep.
+    fn take_connections(self: &Arc<Self>) {
+        for _ in 0..BATCH {
+            let Some((socket, slot)) = self.next() else {
+                return;
             };
-        }
-        match identity {
-            Some(peer) => conn.log_refusal(format_args!(
-                "\"{peer}\" is not in tls_names for port {port}; refused"
-            )),
-            None => conn.log_failure(format_args!(
-                "no TLS, and port {port} is for tls_names only; refused"
-            )),
-        }
-        Input::NotAdmitted
-    }
-
-    /// Has the Request wait to be reported.
-    fn queue(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
-        let remote = self.request.as_ref()?.remote;
-        self.slot.wait_for_report(conn, &remote);
-        Some(if self.slot.take_turn() {
-            Input::Turn
-        } else {
-            Input::NoTurn
-        })
-    }
-
-    /// Reports the Request, whose turn it is. `None`: iwcm has no room for it, or nobody listens
-    /// any more.
-    fn report(&mut self, conn: &Arc<Conn<U>>) -> Option<()> {
-        let request = self.request.as_mut()?;
-        let frame = self.reader.as_ref().and_then(|reader| reader.frame());
-        let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
-        let info = ConnInfo {
-            local: request.local,
-            remote: request.remote,
-            private_data: event_private_data(private_data),
-            ird: event_depth(request.asked.ird),
-            ord: event_depth(request.asked.ord),
-        };
-        request.id = Some(self.slot.report(conn, &info).ok()?);
-        self.reader = None;
-        Some(())
-    }
-
-    /// Has the queue pair that the consumer names take the connection.
-    fn accept(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        call: &mut Call<'_, U>,
-    ) -> Result<Input, (Input, Error)> {
-        let none = (Input::NotAttached, EINVAL);
-        let (user, cm) = call.user.take().zip(call.cm.take()).ok_or(none)?;
-        let (life, reads) = (user.life(), (call.ird, call.ord));
-        let (input, info) = self.start(conn, user, life, reads, call.private_data)?;
-        self.accepted = Some((cm, info));
-        Ok(input)
-    }
-
-    /// Looks for the queue pair that the call names, and has it take the connection.
-    fn admit(&mut self, conn: &Arc<Conn<U>>) -> Result<Input, (Input, Error)> {
-        if self.parked.is_none() {
-            let frame = self.reader.as_ref().and_then(|reader| reader.frame());
-            let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
-            let request = self.request.as_ref().ok_or((Input::Broken, EINVAL))?;
-            // An initiator of this kind always sends an RTR, so that the called end may send first.
-            let parked = if request.asked.peer_to_peer {
-                let ends = (&request.local, &request.remote);
-                Parked::new(conn, private_data, ends, self.slot.ifindex())
+            let clear = self.conns.dev.settings.tls() == TlsPolicy::Off;
+            let socket = if clear {
+                socket
             } else {
-                Err(Refusal::NoCall)
+                let peer = socket.peer_addr();
+                match peer.and_then(|peer| socket.with_file(Role::Server(peer))) {
+                    Ok(socket) => socket,
+                    // As below; or the peer has gone already.
+                    Err(_) => continue,
+                }
             };
-            let parked = parked.map_err(|why| (rc::parked::refused(conn, why), EINVAL))?;
-            self.parked = Some(parked);
-            self.reader = None;
+            let begin = |conn: &Arc<Conn<U>>| {
+                let incoming = Incoming::new(conn, slot)?;
+                Ok(Run::incoming(conn, incoming, !clear))
+            };
+            let order = InOrder::of_listener(&self.order);
+            let started = Conn::start(&self.conns, socket, order, begin);
+            // Without memory there is no connection; the peer sees it closed.
+            drop(started);
         }
-        let none = (Input::Broken, EINVAL);
-        let endpoint = match self.parked.as_ref().ok_or(none)?.look() {
-            Ok(Some(endpoint)) => endpoint,
-            Ok(None) => return Ok(Input::NotExpected),
-            Err(why) => return Ok(rc::parked::refused(conn, why)),
-        };
-        // It fails only for a socket without a route, whose peer gets nothing anyway.
-        let _ = conn.socket().set_tos(endpoint.tos());
-        let (user, life) = endpoint.user();
-        let reads = user.most_reads();
-        let (input, _) = self.start(conn, user.clone(), life, reads, &[])?;
-        self.slot.note_request();
-        endpoint.is_called();
-        Ok(input)
-    }
-
-    /// Has the queue pair of `user` take the connection, starts it and sends the Reply. The queue
-    /// pair starts first, as FPDUs may follow as soon as the peer has the Reply. Returns what the
-    /// machine is told, and the consumer.
-    fn start(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        user: Arc<U>,
-        life: u32,
-        (ird, ord): (u32, u32),
-        private_data: &[u8],
-    ) -> Result<(Input, ConnInfo<'static>), (Input, Error)> {
-        let none = (Input::NotAttached, EINVAL);
-        let request = self.request.as_ref().ok_or(none)?;
-        let attached = user.attach(conn, life);
-        attached.map_err(|e| (Input::NotAttached, e))?;
-        let user = self.user.insert(user);
-        conn.belongs_to(user.consumer());
-
-        let never = |e| (Input::CannotStart, e);
-        let asked = &request.asked;
-        let (most_ird, most_ord) = user.most_reads();
-        let mut ird = bounded_ird(announced_ird(ird), most_ird);
-        // Allow as many Reads as the peer asked for: it would lower its ORD to a smaller IRD (RFC
-        // 6581 section 9.1), and it may need them. But allow none if the consumer wants none.
-        if ird != 0 && asked.ord != NO_NEGOTIATION {
-            ird = bounded_ird(ird.max(announced_ird(asked.ord.into())), most_ird);
-        }
-        let ord = clip(ord.min(most_ord));
-        // An empty set means any RTR. With an IRD of 0 the set leaves out the Read, for which the
-        // Reply would have to say 1, unless the peer can send nothing else.
-        let only_read = !asked.rtr.is_empty() && asked.rtr.without(Rtr::Read).is_empty();
-        let rtr = if ird == 0 && !only_read {
-            RtrSet::ALL.without(Rtr::Read)
-        } else {
-            RtrSet::EMPTY
-        };
-        let answer = offer(
-            conn.settings(),
-            conn.socket().is_secure(),
-            asked.revision,
-            ird,
-            ord,
-            rtr,
-            private_data,
-        );
-        let mut buf = frame::FRAME_BUF;
-        let accepted = request.responder.accept(&answer, &mut buf);
-        let (agreed, len) = accepted.map_err(|_| never(EINVAL))?;
-        let reply = buf.get(..len).ok_or(never(EINVAL))?;
-        user.established(&StreamParams::new(&agreed, false))
-            .map_err(never)?;
-        // The Reply is the first data that this end sends.
-        self.reply_end = conn.socket().bytes_acked() + reply.len() as u64;
-        frame::send_frame(conn, reply).map_err(|e| (Input::ReplyNotSent, e))?;
-        let info = ConnInfo {
-            local: request.local,
-            remote: request.remote,
-            private_data: &[],
-            // iwcm's `ird`: Reads that this end may have outstanding. Its `ord`: those that the
-            // peer may.
-            ird: event_depth(agreed.ord),
-            ord: event_depth(agreed.ird),
-        };
-        let input = if asked.peer_to_peer {
-            Input::ReplySentForRtr
-        } else {
-            Input::ReplySent
-        };
-        Ok((input, info))
-    }
-
-    /// Reports `ESTABLISHED`.
-    pub(super) fn report_established(&self) {
-        if let Some((cm, info)) = &self.accepted {
-            if cm.established(info).is_err() {
-                pr_warn_once!("iwcm did not take an ESTABLISHED\n");
-            }
-        }
-    }
-
-    /// Rejects the Request by a Reply. If too many refused peers linger, this one may miss the
-    /// Reply; but it sees the reset.
-    fn reject(&mut self, conn: &Arc<Conn<U>>, call: &mut Call<'_, U>) -> Input {
-        let mut buf = frame::FRAME_BUF;
-        let sent = self.request.as_ref().is_some_and(|request| {
-            call.fits = call.private_data.len() <= max_private_data(request.asked.revision);
-            let private_data = if call.fits { call.private_data } else { &[] };
-            let len = request.responder.reject(private_data, &mut buf);
-            let reply = len.ok().and_then(|len| buf.get(..len));
-            reply.is_some_and(|reply| frame::send_frame(conn, reply).is_ok())
-        });
-        if sent {
-            self.place = self.slot.linger_place();
-        }
-        match self.place {
-            Some(_) => Input::RejectionSent,
-            None => Input::RejectionNotSent,
-        }
+        self.wake();
     }
 }
 
@@ -519,11 +105,6 @@ pub(crate) fn reject<U: User>(conn: Arc<Conn<U>>, private_data: &[u8]) -> Result
 
 /// Gives the consumer's answer in place of the actor.
 fn answer<U: User>(conn: &Arc<Conn<U>>, input: Input, call: &mut Call<'_, U>) -> Result {
-    conn.in_actors_place(|stage| {
-        *stage = match replace(stage, Stage::Closed) {
-            Stage::Run(run) => run.answer(conn, input, call),
-            other => other,
-        };
-    });
+    conn.in_actors_place(|stage| stage.answer(conn, input, call));
     replace(&mut call.result, Ok(()))
 }

@@ -20,17 +20,17 @@
 //! when the peer's FIN is there, or the time is over.
 
 use super::{
-    conn::{Conn, Events},
-    initiator::{Attempt, Retry},
-    party::{Call, Established, Party},
-    responder::Incoming,
-    secure,
-    stage::Stage,
-    Close, Told, User,
+    conn::Conn,
+    consumer::{Call, Established},
+    events::Events,
+    initiator::attempt::Attempt,
+    party::Party,
+    responder::incoming::Incoming,
+    secure, Close, Told, User,
 };
 use crate::transport::Transport;
 use core::format_args;
-use iwarp::conn::{Action, Input, Machine, Report, Rule, Seen, SetUp, StageName, Status};
+use iwarp::conn::{Action, Input, Machine, Plan, Report, Rule, Seen, SetUp, StageName, Status};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
 use rdma::CmId;
@@ -48,7 +48,7 @@ pub(super) struct Run<U: User> {
 impl<U: User> Run<U> {
     /// A connection of an attempt, which TCP connects already, or which waits for its turn to make
     /// a TLS handshake. Context: sleeping.
-    pub(super) fn attempt(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, waits: bool) -> Stage<U> {
+    pub(super) fn attempt(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, waits: bool) -> Self {
         let (plan, party) = (attempt.plan(), Party::Attempt(attempt));
         let seen = see(conn, &party);
         let machine = if waits {
@@ -56,7 +56,7 @@ impl<U: User> Run<U> {
         } else {
             Machine::connecting(plan, &seen)
         };
-        Self::new(machine, party).over(conn)
+        Self::new(conn, machine, party)
     }
 
     /// A connection that a listener has accepted. Its peer begins with MPA, unless `tls_may_be`.
@@ -65,7 +65,7 @@ impl<U: User> Run<U> {
         conn: &Arc<Conn<U>>,
         incoming: KBox<Incoming<U>>,
         tls_may_be: bool,
-    ) -> Stage<U> {
+    ) -> Self {
         let silence = conn.settings().responder_wait_ms();
         let party = Party::Incoming(incoming);
         let seen = see(conn, &party);
@@ -74,10 +74,11 @@ impl<U: User> Run<U> {
         } else {
             Machine::await_request(silence, &seen)
         };
-        Self::new(machine, party).over(conn)
+        Self::new(conn, machine, party)
     }
 
-    fn new(machine: Machine, party: Party<U>) -> Self {
+    fn new(conn: &Arc<Conn<U>>, machine: Machine, party: Party<U>) -> Self {
+        conn.set_deadline(machine.deadline());
         Self {
             machine,
             party,
@@ -92,7 +93,7 @@ impl<U: User> Run<U> {
     }
 
     /// The actor's step: gives `events` to the machine. Context: sleeping, the stage is locked.
-    pub(super) fn step(mut self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
+    pub(super) fn step(&mut self, conn: &Arc<Conn<U>>, events: Events) {
         let stage = self.stage();
         let lingers = stage == StageName::Linger;
         let secures = matches!(stage, StageName::Securing | StageName::AwaitTls);
@@ -145,22 +146,17 @@ impl<U: User> Run<U> {
         if events.any(Events::GIVE_WAY) {
             self.handle(conn, Input::GiveWay);
         }
-        self.over(conn)
+        self.set_timer(conn);
     }
 
     /// The consumer's answer to a Request: gives `input`, in place of the actor. Context: sleeping,
     /// the stage is locked.
-    pub(super) fn answer(
-        mut self,
-        conn: &Arc<Conn<U>>,
-        input: Input,
-        call: &mut Call<'_, U>,
-    ) -> Stage<U> {
+    pub(super) fn answer(&mut self, conn: &Arc<Conn<U>>, input: Input, call: &mut Call<'_, U>) {
         if let (Party::Incoming(incoming), Input::Accept) = (&mut self.party, input) {
             incoming.note_accept();
         }
         self.handle_for(conn, input, call);
-        self.over(conn)
+        self.set_timer(conn);
     }
 
     /// Looks for what a setup waits for: no event says what has happened.
@@ -317,28 +313,28 @@ impl<U: User> Run<U> {
     /// Gives back the slot of a listener.
     fn free_slot(&mut self) {
         self.party = match self.party.take() {
-            Party::Incoming(incoming) => incoming.over(),
+            Party::Incoming(incoming) => match incoming.over() {
+                Ok(established) => Party::Established(established),
+                Err(_place) => Party::Nobody { _place },
+            },
             other => other,
         };
     }
 
-    /// The stage after a step; sets the timer.
-    fn over(self, conn: &Arc<Conn<U>>) -> Stage<U> {
-        match self.stage() {
-            StageName::Closed => return Stage::Closed,
-            StageName::Retry => {
-                let why = self.error(conn, Status::OfSocket);
-                return match (self.party, self.machine.into_plan()) {
-                    (Party::Attempt(attempt), Some(plan)) => {
-                        Stage::Retry(Retry::new(attempt, plan, why))
-                    }
-                    _ => Stage::Closed,
-                };
-            }
-            _ => {}
+    /// Sets the timer after a step.
+    fn set_timer(&self, conn: &Arc<Conn<U>>) {
+        if !matches!(self.stage(), StageName::Closed | StageName::Retry) {
+            conn.set_deadline(self.machine.deadline());
         }
-        conn.set_deadline(self.machine.deadline());
-        Stage::Run(self)
+    }
+
+    /// The attempt, which goes on with another connection by a new plan; and why this one is over.
+    pub(super) fn into_retry(self, conn: &Conn<U>) -> Option<(KBox<Attempt<U>>, Plan, Error)> {
+        let why = self.error(conn, Status::OfSocket);
+        match (self.party, self.machine.into_plan()) {
+            (Party::Attempt(attempt), Some(plan)) => Some((attempt, plan, why)),
+            _ => None,
+        }
     }
 
     /// Sends as much of the rest as there is room for, and the FIN behind it.

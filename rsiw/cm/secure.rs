@@ -11,14 +11,17 @@
 //! afterwards.
 
 use super::{
-    conn::{Conn, Events},
-    pace::{Place, Side},
+    conn::{Conn, Conns},
+    events::Events,
+    pace::{Side, Ticket},
+    silent::Source,
     timeout, Told, User,
 };
 use core::{format_args, net::SocketAddr};
 use iwarp::conn::{Input, SetUp};
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Auth, Handshake, Role};
+use rdma::Consumer;
 
 /// The first octet of a TLS handshake: the type of its record.
 pub(super) const TLS_HANDSHAKE: u8 = 22;
@@ -38,6 +41,48 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
     };
     let errno = e.to_errno();
     conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
+}
+
+/// A connection's place for the handshake, or its wait for one. Dropping it ends either.
+struct Place<U: User> {
+    conns: Arc<Conns<U>>,
+    side: Side,
+    consumer: Consumer,
+    ticket: Ticket,
+}
+
+impl<U: User> Place<U> {
+    /// Has `conn`, to or from `peer`, wait for a place. Context: sleeping. Errors: `ENOMEM`.
+    fn wait(conn: &Conn<U>, side: Side, peer: &SocketAddr) -> Result<Self> {
+        let (conns, consumer) = (conn.registry.clone(), conn.consumer());
+        let pace = conns.paces.of(side, consumer);
+        let ticket = pace.wait(Source::of(peer), conn.serial)?;
+        Ok(Self {
+            conns,
+            side,
+            consumer,
+            ticket,
+        })
+    }
+
+    /// Takes a place if it is the connection's turn. If not, [`Events::TURN`] comes when it is.
+    /// Returns whether it has one. Context: sleeping.
+    fn take(&mut self) -> bool {
+        let pace = self.conns.paces.of(self.side, self.consumer);
+        if let Some(next) = pace.take(&mut self.ticket) {
+            self.conns.give_turn(next);
+        }
+        self.ticket.has_place()
+    }
+}
+
+impl<U: User> Drop for Place<U> {
+    fn drop(&mut self) {
+        let pace = self.conns.paces.of(self.side, self.consumer);
+        if let Some(next) = pace.leave(&self.ticket) {
+            self.conns.give_turn(next);
+        }
+    }
 }
 
 /// A connection's part in TLS until its handshake has ended.

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection is in between its steps.
+//! What a connection is in between its steps, and the actor that makes them.
 //!
 //! The engine's machine ([`iwarp::conn`]) has the stages of a connection, and the ways between them
 //! (Documentation/connection.md shows these). [`Run`] drives it.
 
 use super::{
-    conn::{Conn, Events},
+    conn::{Actor, Conn},
+    consumer::Call,
     initiator::Retry,
     run::Run,
     User,
 };
-use iwarp::conn::StageName;
+use core::mem::take;
+use iwarp::conn::{Input, StageName};
 use kernel::sync::Arc;
 
 /// The stage of a connection.
+#[derive(Default)]
 pub(super) enum Stage<U: User> {
     /// A stage of the engine's machine.
     Run(Run<U>),
@@ -22,7 +25,49 @@ pub(super) enum Stage<U: User> {
     /// once, so no connection stays in this stage.
     Retry(Retry<U>),
     /// The connection is over, or has not begun.
+    #[default]
     Closed,
+}
+
+impl<U: User> From<Run<U>> for Stage<U> {
+    fn from(run: Run<U>) -> Self {
+        Stage::Run(run)
+    }
+}
+
+impl<U: User> Actor for U {
+    type Stage = Stage<U>;
+
+    fn number(stage: &Stage<U>) -> u8 {
+        stage.number()
+    }
+
+    fn act(conn: &Arc<Conn<U>>) {
+        let Some((mut stage, events)) = conn.try_stage() else {
+            return;
+        };
+        let from = stage.number();
+        let next = match take(&mut *stage) {
+            Stage::Run(mut run) => {
+                run.step(conn, events);
+                Stage::after(conn, run)
+            }
+            over => over,
+        };
+        conn.trace_stage(from, next.number(), events);
+        let retry = match next {
+            Stage::Retry(retry) => retry,
+            next => {
+                *stage = next;
+                drop(stage);
+                return conn.look_again();
+            }
+        };
+        conn.trace_stage(Stage::<U>::RETRY, stage.number(), events);
+        // The retry makes another connection, with a stage of its own.
+        drop(stage);
+        retry.run(conn);
+    }
 }
 
 impl<U: User> Stage<U> {
@@ -55,11 +100,27 @@ impl<U: User> Stage<U> {
         }
     }
 
-    /// The actor's step: reacts to `events`. Context: sleeping, the stage is locked.
-    pub(super) fn step(self, conn: &Arc<Conn<U>>, events: Events) -> Stage<U> {
-        match self {
-            Stage::Run(run) => run.step(conn, events),
-            stage @ (Stage::Retry(_) | Stage::Closed) => stage,
+    /// The stage after a step.
+    fn after(conn: &Conn<U>, run: Run<U>) -> Self {
+        match run.stage() {
+            StageName::Closed => Stage::Closed,
+            StageName::Retry => run.into_retry(conn).map_or(Stage::Closed, |again| {
+                let (attempt, plan, why) = again;
+                Stage::Retry(Retry::new(attempt, plan, why))
+            }),
+            _ => Stage::Run(run),
         }
+    }
+
+    /// Gives the consumer's answer to a Request, in place of the actor. Context: sleeping, the
+    /// stage is locked.
+    pub(super) fn answer(&mut self, conn: &Arc<Conn<U>>, input: Input, call: &mut Call<'_, U>) {
+        *self = match take(self) {
+            Stage::Run(mut run) => {
+                run.answer(conn, input, call);
+                Self::after(conn, run)
+            }
+            over => over,
+        };
     }
 }

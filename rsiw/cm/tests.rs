@@ -4,8 +4,8 @@
 //! engine's rules over the loopback interface.
 
 use super::{
-    conn::Events, initiator::Attempt, order::Order, registry::InOrder, Close, Conn, Lost, Registry,
-    StreamParams, User,
+    conn::Conns, events::Events, initiator::attempt::Attempt, order::Order, registry::InOrder,
+    run::Run, Close, Conn, Lost, StreamParams, User,
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
@@ -181,9 +181,9 @@ fn soon(what: &str, mut done: impl FnMut() -> bool) -> Result {
 
 /// The connections of a test. However it ends, none stays behind: they use work queues of the test.
 /// (So a test that has some returns errors, and does not panic.)
-struct Conns(Arc<Registry<Fake>>);
+struct TestConns(Arc<Conns<Fake>>);
 
-impl Drop for Conns {
+impl Drop for TestConns {
     fn drop(&mut self) {
         super::shutdown(&self.0);
     }
@@ -191,7 +191,7 @@ impl Drop for Conns {
 
 /// An attempt to connect, and the peer's socket.
 struct Pair {
-    conns: Conns,
+    conns: TestConns,
     user: Arc<Fake>,
     id: Arc<TestId>,
     peer: TcpSocket,
@@ -207,7 +207,7 @@ impl Pair {
             Arc::new(Workqueues::new()?, GFP_KERNEL)?,
             Arc::new(Keyring::new(c".rsiw_test")?, GFP_KERNEL)?,
         )?;
-        let conns = Conns(Registry::new(&dev)?);
+        let conns = TestConns(Conns::new(&dev)?);
         let net = Namespace::init();
         let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let listener = TcpSocket::new(&net, Family::of(&to))?;
@@ -222,7 +222,8 @@ impl Pair {
         let order = InOrder::of_listener(&Order::new(Consumer::Kernel)?);
         Conn::start(&conns.0, socket, order, |conn| {
             user.attach(conn, user.life())?;
-            attempt.connecting(conn)
+            conn.socket().connect(&remote)?;
+            Ok(Run::attempt(conn, attempt, false))
         })?;
         let mut peer = None;
         soon("the connection", || {

@@ -22,7 +22,7 @@ use crate::{
     device::{max, Rsiw},
     mem::Access,
     queue::state::State,
-    stream::{time_to_retry, Endpoint, Registry, Stream, Way},
+    stream::{time_to_retry, Doors, Endpoint, Stream, Way},
 };
 use core::net::Ipv6Addr;
 use iwarp::conn::names::{Names, QpName};
@@ -90,12 +90,7 @@ impl Qp {
     /// that do not belong to it, and for values that no queue pair has. `EOPNOTSUPP` for SQD and
     /// for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as
     /// before then.
-    pub(crate) fn change_rc(
-        &self,
-        dev: &Device<Rsiw>,
-        registry: &Arc<Registry>,
-        m: &QpModify,
-    ) -> Result {
+    pub(crate) fn change_rc(&self, dev: &Device<Rsiw>, doors: &Arc<Doors>, m: &QpModify) -> Result {
         let rc = self.rc.as_ref().ok_or(EINVAL)?;
         let mut guard = rc.lock();
         let rc = &mut *guard;
@@ -144,7 +139,7 @@ impl Qp {
         });
         // Last, as the connection may be there at once.
         if let Some((names, way)) = meet {
-            rc.endpoint = Some(Endpoint::open(registry, dev, stream, names, way)?);
+            rc.endpoint = Some(Endpoint::open(doors, dev, stream, names, way)?);
         }
         rc.path = path;
         rc.access = m.access.unwrap_or(rc.access);

@@ -64,8 +64,8 @@ pub(crate) type Conn = cm::Conn<Stream>;
 /// A stream that its program has connected by name.
 pub(crate) type Endpoint = cm::rc::Endpoint<Stream>;
 
-/// The connections and listeners of a device.
-pub(crate) type Registry = cm::Registry<Stream>;
+/// What a device has for streams that are called by name.
+pub(crate) type Doors = cm::rc::Doors<Stream>;
 
 /// Data that several contexts set and one context takes; each access is short.
 struct Shared {

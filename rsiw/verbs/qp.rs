@@ -168,7 +168,7 @@ impl QpOps<Rsiw> for Qp {
         }
         let handle = self.queues().dev.handle();
         let dev = handle.and_then(|handle| handle.try_get()).ok_or(ENODEV)?;
-        self.change_rc(&dev, &dev.data().conns, m)
+        self.change_rc(&dev, &dev.data().doors, m)
     }
 
     /// The QP's attributes. Errors: `ENODEV`.

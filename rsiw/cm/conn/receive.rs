@@ -3,9 +3,9 @@
 //! Receiving: who takes the data of a connection's socket, which is the actor, the user of the
 //! stream, or nobody.
 
-use super::{Conn, Events};
+use super::{Conn, RxOwner};
 use crate::{
-    cm::{Close, User},
+    cm::{events::Events, Close, User},
     transport::Transport,
 };
 use core::sync::atomic::Ordering;
@@ -18,18 +18,6 @@ use net::{LockedSock, SockCallbacks, TcpState};
 /// Octets of TLS that the actor throws away in one step; each record counts for at least so many.
 const DISCARD: usize = 1 << 20;
 const RECORD: usize = 512;
-
-/// Who receives the data of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum RxOwner {
-    /// The connection's actor, frame by frame.
-    Actor = 0,
-    /// The user of the stream.
-    User = 1,
-    /// Nobody: data is thrown away until the peer's FIN.
-    Nobody = 2,
-}
 
 impl<U: User> Conn<U> {
     /// Receives in place of the user, and adds the events that this leads to. The callbacks for a

@@ -2,8 +2,8 @@
 
 //! The timer of a connection, of which there is one: each stage sets it anew.
 
-use super::{Conn, Events};
-use crate::cm::{timeout::TICK, User};
+use super::Conn;
+use crate::cm::{events::Events, timeout::TICK, User};
 use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, time::Instant};
 use rdma::Consumer;

@@ -2,13 +2,12 @@
 
 //! What tracepoints tell of a connection.
 
-use super::{Conn, Events};
-use crate::cm::{stage::Stage, User};
+use super::Conn;
+use crate::cm::{events::Events, User};
 
 impl<U: User> Conn<U> {
-    /// Has tracepoints tell of another stage.
-    pub(super) fn trace_stage(&self, from: u8, to: &Stage<U>, events: Events) {
-        let to = to.number();
+    /// Has tracepoints tell of another stage, by its number.
+    pub(in crate::cm) fn trace_stage(&self, from: u8, to: u8, events: Events) {
         if from != to {
             ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.0));
         }

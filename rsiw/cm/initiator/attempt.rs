@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the machine has done for an attempt to connect, and what it is told of it.
+//! An attempt to connect: what the machine has done for it, and what it is told of it.
 
-use super::{Attempt, Caller};
 use crate::cm::{
-    announced_ird, event_depth, event_private_data, frame,
+    announced_ird,
+    consumer::Established,
+    event_depth, event_private_data, frame,
     frame::{Progress, ReadError},
     limits, offer,
+    open::SocketConfig,
     pace::Side,
-    party::Established,
-    secure, Conn, Lost, StreamParams, Told, User,
+    rc::Endpoint,
+    secure,
+    secure::Tls,
+    Conn, Lost, StreamParams, Told, User,
 };
-use core::format_args;
+use core::{
+    format_args,
+    net::{IpAddr, SocketAddr},
+};
 use iwarp::{
     conn::{Answer, Input, Plan, SetUp, StageName},
     mpa::{Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
@@ -20,6 +27,44 @@ use iwarp::{
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Role, TcpState};
 use rdma::{CmId, ConnInfo};
+
+/// Who has asked for a connection, and hears of it.
+pub(in crate::cm) enum Caller<U: User> {
+    /// A consumer of iwcm.
+    Iwcm(CmId),
+    /// The queue pair itself.
+    Rc(Arc<Endpoint<U>>),
+}
+
+/// The consumer's parameters of one `connect`, and what its connection needs until it is
+/// established.
+pub(in crate::cm) struct Attempt<U: User> {
+    pub(super) caller: Caller<U>,
+    pub(super) user: Arc<U>,
+    /// The user's life when the consumer asked for the connection.
+    pub(super) life: u32,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
+    /// told of another `remote`, and any process may be the port mapper.
+    pub(super) server: IpAddr,
+    /// What the socket is to be like.
+    pub(super) socket: SocketConfig,
+    /// The interface that the RDMA CM has found for `local`.
+    pub(super) ifindex: Option<u32>,
+    pub(super) private_data: KVec<u8>,
+    pub(super) ird: u16,
+    pub(super) ord: u16,
+    /// What the next connection asks for, and the time that it has.
+    pub(super) plan: Plan,
+    /// The address that this connection goes to.
+    pub(super) to: SocketAddr,
+    pub(super) tls: Tls<U>,
+    /// The Request that was sent, and the Reply as far as it has come.
+    pub(super) asked: Option<(Initiator, KBox<FrameReader>)>,
+    /// What the Reply says.
+    pub(super) answer: Option<Answer>,
+}
 
 impl<U: User> Attempt<U> {
     /// What the next connection asks for, and the time that it has.
@@ -168,7 +213,7 @@ impl<U: User> Attempt<U> {
         let Some(reply) = reader.frame() else {
             return Input::BadReply;
         };
-        let limits = limits(&*self.user, self.ird, self.ord);
+        let limits = limits(self.user.most_reads(), self.ird, self.ord);
         let mut answer = Answer::of(&reply, *mpa, &self.plan, limits);
         match &mut answer {
             // The peer's ORD may have raised the IRD to a number that is no power of two.
@@ -327,5 +372,39 @@ impl<U: User> Attempt<U> {
                 pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
             }
         }
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+impl<U: User> Attempt<U> {
+    /// An attempt that wants a few Reads each way.
+    pub(in crate::cm) fn of_test(
+        cm: CmId,
+        user: Arc<U>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<KBox<Self>> {
+        let attempt = Self {
+            caller: Caller::Iwcm(cm),
+            life: user.life(),
+            user,
+            local,
+            remote,
+            to: remote,
+            server: remote.ip(),
+            socket: SocketConfig {
+                tos: None,
+                share_port: false,
+            },
+            ifindex: None,
+            private_data: KVec::new(),
+            ird: 4,
+            ord: 4,
+            plan: Plan::new(2, false, false, 0),
+            tls: Tls::new(),
+            asked: None,
+            answer: None,
+        };
+        Ok(KBox::new(attempt, GFP_KERNEL)?)
     }
 }

@@ -3,12 +3,12 @@
 //! The end that connects. It calls its peer until there is a connection, or the program gives up:
 //! the peer's program may be slower than this one, and no message tells that it is ready.
 
-use super::{address, Endpoint};
+use super::{endpoint::Endpoint, Pairing};
 use crate::{
     cm::{initiator, Conn, User},
     device::Rsiw,
 };
-use iwarp::conn::{names::Role, timeout};
+use iwarp::conn::timeout;
 use kernel::{prelude::*, sync::Arc};
 use kext::{noio::noio, work::DelayedWorkItem};
 use net::TcpSocket;
@@ -24,17 +24,7 @@ impl<U: User> Endpoint<U> {
     /// Begins a connection to the peer. `before` is the socket of the one before. Its end comes by
     /// [`Self::failed`], unless it succeeds. Context: sleeping.
     pub(super) fn call(self: &Arc<Self>, dev: &Device<Rsiw>, before: Option<&TcpSocket>) -> Result {
-        let call = initiator::ByName {
-            user: self.user.clone(),
-            life: self.life,
-            local: address(&self.names.ours.gid, 0),
-            remote: address(&self.names.theirs.gid, self.port),
-            ifindex: self.way.ifindex,
-            tos: self.way.tos,
-            private_data: &self.names.call().octets(),
-            to_itself: self.names.role() == Role::Both,
-        };
-        initiator::call(&self.registry, dev, self, &call, before)
+        initiator::call(&self.doors.conns, dev, self, before)
     }
 
     /// The connection `conn`, which [`Self::call`] has begun, has failed. Context: sleeping.
@@ -52,7 +42,8 @@ impl<U: User> Endpoint<U> {
             state.tries = state.tries.saturating_add(1);
             let old = core::mem::replace(&mut state.before, before);
             // With the lock held, so that `close` finds it armed or prevents it.
-            let queue = self.registry.dev.workqueues.cm.of(self.user.consumer());
+            let queue = &self.doors.conns.dev.workqueues.cm;
+            let queue = queue.of(self.pairing.user.consumer());
             self.again.arm(queue, self.clone(), ms);
             old
         };
@@ -68,19 +59,16 @@ impl<U: User> Endpoint<U> {
             }
             state.before.take()
         };
-        let guard = self
-            .registry
-            .dev
-            .handle()
-            .and_then(|handle| handle.try_get());
-        let Some(dev) = guard else {
+        let handle = self.doors.conns.dev.handle();
+        let Some(dev) = handle.and_then(|handle| handle.try_get()) else {
             // The device goes, and all its queue pairs before it.
             return;
         };
+        let Pairing { user, life, .. } = &*self.pairing;
         match self.call(&dev, before.as_ref().map(|conn| conn.socket())) {
             Ok(()) => {}
             // The queue pair has failed meanwhile.
-            Err(_) if !self.user.is_attachable(self.life) => {}
+            Err(_) if !user.is_attachable(*life) => {}
             // The address or the route may come back.
             Err(_) => self.call_later(before),
         }

@@ -3,8 +3,9 @@
 //! Sockets that listen for calls: one for each address at which a queue pair of a device expects
 //! its peer, or has met it. Where no program waits for a peer, no port is open.
 
+use super::expected::{Calls, Expected};
 use crate::{
-    cm::{listener, open, registry::Registry, Listener, User},
+    cm::{conn::Conns, listener, open, Listener, User},
     device::Rsiw,
 };
 use core::net::SocketAddr;
@@ -27,32 +28,41 @@ struct Door<U: User> {
     listener: Arc<Listener<U>>,
 }
 
-/// The sockets of a device that listen for calls.
-pub(in crate::cm) struct Doors<U: User>(Pin<KBox<Mutex<KVec<Door<U>>>>>);
+/// What a device has for calls: the sockets that listen for them, and whom they are for.
+pub(crate) struct Doors<U: User> {
+    pub(super) conns: Arc<Conns<U>>,
+    pub(super) expected: Arc<Expected<U>>,
+    open: Pin<KBox<Mutex<KVec<Door<U>>>>>,
+}
 
 /// A reference to an open door, which is closed with the last one.
 pub(super) struct OpenDoor<U: User> {
-    registry: Arc<Registry<U>>,
+    doors: Arc<Doors<U>>,
     at: SocketAddr,
     ifindex: u32,
 }
 
 impl<U: User> Doors<U> {
-    /// No door. Context: sleeping. Errors: `ENOMEM`.
-    pub(in crate::cm) fn new() -> Result<Self> {
-        let doors = new_mutex!(KVec::new(), "rsiw_rc_doors");
-        Ok(Self(KBox::pin_init(doors, GFP_KERNEL)?))
+    /// No door is open, and nobody is expected. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(conns: &Arc<Conns<U>>) -> Result<Arc<Self>> {
+        let open = new_mutex!(KVec::new(), "rsiw_rc_doors");
+        let doors = Self {
+            conns: conns.clone(),
+            expected: Arc::new(Expected::new()?, GFP_KERNEL)?,
+            open: KBox::pin_init(open, GFP_KERNEL)?,
+        };
+        Ok(Arc::new(doors, GFP_KERNEL)?)
     }
 
     /// Opens a door, if it is not open yet. Context: sleeping. Errors: those of making and binding
     /// a socket; `ENOMEM`.
     pub(super) fn open(
-        registry: &Arc<Registry<U>>,
+        self: &Arc<Self>,
         dev: &Device<Rsiw>,
         at: SocketAddr,
         ifindex: u32,
     ) -> Result<OpenDoor<U>> {
-        let mut doors = registry.doors.0.lock();
+        let mut doors = self.open.lock();
         let open = doors
             .iter_mut()
             .find(|door| (door.at, door.ifindex) == (at, ifindex));
@@ -61,7 +71,9 @@ impl<U: User> Doors<U> {
             None => {
                 doors.reserve(1, GFP_KERNEL)?;
                 let socket = open::door(dev, at, ifindex, BACKLOG)?;
-                let listener = listener::for_calls(registry, socket, ifindex, BACKLOG)?;
+                let expected = self.expected.clone();
+                let calls = Calls { expected, ifindex };
+                let listener = listener::for_calls(&self.conns, socket, calls, BACKLOG)?;
                 let users = 1;
                 let door = Door {
                     at,
@@ -74,7 +86,7 @@ impl<U: User> Doors<U> {
             }
         }
         Ok(OpenDoor {
-            registry: registry.clone(),
+            doors: self.clone(),
             at,
             ifindex,
         })
@@ -83,7 +95,7 @@ impl<U: User> Doors<U> {
 
 impl<U: User> Drop for OpenDoor<U> {
     fn drop(&mut self) {
-        let mut doors = self.registry.doors.0.lock();
+        let mut doors = self.doors.open.lock();
         let ours = |door: &Door<U>| (door.at, door.ifindex) == (self.at, self.ifindex);
         let Some(index) = doors.iter().position(ours) else {
             return;

@@ -2,8 +2,7 @@
 
 //! Whom the queue pairs of a device expect, and the calls that wait for their queue pairs.
 
-use super::Endpoint;
-use crate::cm::{conn::Events, registry::Registry, User};
+use super::Pairing;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -12,25 +11,32 @@ use kernel::{
 };
 
 /// See the module's documentation. A spinlock, as threads of all processes take it.
-pub(in crate::cm) struct Expected<U: User>(Pin<KBox<SpinLock<Tables<U>>>>);
+pub(in crate::cm) struct Expected<U>(Pin<KBox<SpinLock<Tables<U>>>>);
 
-struct Tables<U: User> {
+struct Tables<U> {
     /// Queue pairs that expect a call, by their numbers.
-    expected: RBTree<u32, Arc<Endpoint<U>>>,
+    expected: RBTree<u32, Arc<Pairing<U>>>,
     /// Calls for a number that nobody has in `expected`: the number, and the key of the connection
     /// in the registry.
     parked: RBTree<(u32, u64), ()>,
 }
 
+/// What calls need to know of the listener that takes them.
+pub(in crate::cm) struct Calls<U> {
+    pub(in crate::cm) expected: Arc<Expected<U>>,
+    /// The interface of the address at which it listens.
+    pub(super) ifindex: u32,
+}
+
 /// The place of a call among those that wait. Dropping it frees the place.
-pub(super) struct Place<U: User> {
-    registry: Arc<Registry<U>>,
+pub(super) struct Place<U> {
+    pub(super) expected: Arc<Expected<U>>,
     key: (u32, u64),
 }
 
-impl<U: User> Expected<U> {
+impl<U> Expected<U> {
     /// Nobody is expected. Context: sleeping. Errors: `ENOMEM`.
-    pub(in crate::cm) fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let tables = Tables {
             expected: RBTree::new(),
             parked: RBTree::new(),
@@ -39,11 +45,11 @@ impl<U: User> Expected<U> {
         Ok(Self(KBox::pin_init(tables, GFP_KERNEL)?))
     }
 
-    /// `endpoint` expects its peer from now on, and the calls for it are looked at again. Context:
-    /// sleeping. Errors: `ENOMEM`.
-    pub(super) fn add(&self, registry: &Registry<U>, endpoint: &Arc<Endpoint<U>>) -> Result {
-        let qpn = endpoint.names.ours.qpn;
-        let node = RBTreeNode::new(qpn, endpoint.clone(), GFP_KERNEL)?;
+    /// The queue pair of `pairing` expects its peer from now on. The calls for it are to be looked
+    /// at again: `give_turn` gets their keys. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn add(&self, pairing: &Arc<Pairing<U>>, give_turn: impl Fn(u64)) -> Result {
+        let qpn = pairing.names.ours.qpn;
+        let node = RBTreeNode::new(qpn, pairing.clone(), GFP_KERNEL)?;
         let old = self.0.lock().expected.insert(node);
         // Unlocked, as it may be the last reference.
         drop(old);
@@ -58,26 +64,24 @@ impl<U: User> Expected<U> {
             let Some((_, serial)) = found.filter(|(number, _)| *number == qpn) else {
                 break;
             };
-            if let Some(conn) = registry.get(serial) {
-                conn.notify(Events::TURN);
-            }
+            give_turn(serial);
             from = serial.checked_add(1).map(|serial| (qpn, serial));
         }
         Ok(())
     }
 
     /// The queue pair of that number that expects a peer. Context: process.
-    pub(super) fn get(&self, qpn: u32) -> Option<Arc<Endpoint<U>>> {
+    pub(super) fn get(&self, qpn: u32) -> Option<Arc<Pairing<U>>> {
         self.0.lock().expected.get(&qpn).cloned()
     }
 
-    /// `endpoint` does not expect a peer any more. Context: process.
-    pub(super) fn remove(&self, endpoint: &Arc<Endpoint<U>>) {
-        let qpn = endpoint.names.ours.qpn;
+    /// The queue pair of `pairing` does not expect a peer any more. Context: process.
+    pub(in crate::cm) fn remove(&self, pairing: &Arc<Pairing<U>>) {
+        let qpn = pairing.names.ours.qpn;
         let removed = {
             let mut tables = self.0.lock();
             let is = tables.expected.get(&qpn);
-            if is.is_some_and(|one| Arc::ptr_eq(one, endpoint)) {
+            if is.is_some_and(|one| Arc::ptr_eq(one, pairing)) {
                 tables.expected.remove_node(&qpn)
             } else {
                 None
@@ -87,30 +91,24 @@ impl<U: User> Expected<U> {
     }
 }
 
-impl<U: User> Place<U> {
-    /// A call with the key `serial` waits for the queue pair `qpn`. When that expects somebody,
-    /// [`Events::TURN`] comes. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn new(registry: &Arc<Registry<U>>, qpn: u32, serial: u64) -> Result<Self> {
+impl<U> Place<U> {
+    /// A call with the key `serial` waits for the queue pair `qpn`. It gets a turn when that
+    /// expects somebody. Context: sleeping. Errors: `ENOMEM`.
+    pub(super) fn new(expected: &Arc<Expected<U>>, qpn: u32, serial: u64) -> Result<Self> {
         let key = (qpn, serial);
         let node = RBTreeNode::new(key, (), GFP_KERNEL)?;
-        let old = registry.expected.0.lock().parked.insert(node);
+        let old = expected.0.lock().parked.insert(node);
         drop(old);
         Ok(Self {
-            registry: registry.clone(),
+            expected: expected.clone(),
             key,
         })
     }
 }
 
-impl<U: User> Drop for Place<U> {
+impl<U> Drop for Place<U> {
     fn drop(&mut self) {
-        let removed = self
-            .registry
-            .expected
-            .0
-            .lock()
-            .parked
-            .remove_node(&self.key);
+        let removed = self.expected.0.lock().parked.remove_node(&self.key);
         drop(removed);
     }
 }

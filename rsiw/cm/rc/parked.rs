@@ -7,8 +7,11 @@
 //!
 //! What a call is worth, the engine decides ([`Call::judge`]).
 
-use super::{expected::Place, gid_of, Endpoint};
-use crate::cm::{conn::Conn, registry::Registry, User};
+use super::{
+    expected::{Calls, Place},
+    gid_of, Pairing,
+};
+use crate::cm::{Conn, User};
 use core::{format_args, net::SocketAddr};
 use iwarp::conn::{
     names::{Call, Refusal, Verdict},
@@ -17,14 +20,13 @@ use iwarp::conn::{
 use kernel::sync::Arc;
 
 /// A call.
-pub(in crate::cm) struct Parked<U: User> {
-    registry: Arc<Registry<U>>,
+pub(in crate::cm) struct Parked<U> {
     call: Call,
     /// The addresses of the connection, as GIDs: this end's and the peer's.
     ends: ([u8; 16], [u8; 16]),
     /// The interface of this end's address.
     ifindex: u32,
-    _place: Place<U>,
+    place: Place<U>,
 }
 
 impl<U: User> Parked<U> {
@@ -34,42 +36,40 @@ impl<U: User> Parked<U> {
         conn: &Arc<Conn<U>>,
         private_data: &[u8],
         (local, remote): (&SocketAddr, &SocketAddr),
-        ifindex: u32,
+        calls: &Calls<U>,
     ) -> Result<Self, Refusal> {
         let call = Call::read(private_data).ok_or(Refusal::NoCall)?;
-        let registry = conn.registry.clone();
         // First this, then the look: who expects the call later finds it.
-        let place = Place::new(&registry, call.to.qpn, conn.serial);
+        let place = Place::new(&calls.expected, call.to.qpn, conn.serial);
         Ok(Self {
             call,
             ends: (gid_of(local), gid_of(remote)),
-            ifindex,
-            _place: place.map_err(|_| Refusal::NoMemory)?,
-            registry,
+            ifindex: calls.ifindex,
+            place: place.map_err(|_| Refusal::NoMemory)?,
         })
     }
 
     /// Whether a queue pair of the number expects anybody.
     pub(in crate::cm) fn is_expected(&self) -> bool {
-        self.registry.expected.get(self.call.to.qpn).is_some()
+        self.place.expected.get(self.call.to.qpn).is_some()
     }
 
     /// The queue pair that the call is for; `None`, if nobody expects it so far. Errors: it is for
     /// none. Context: process.
-    pub(in crate::cm) fn look(&self) -> Result<Option<Arc<Endpoint<U>>>, Refusal> {
-        let endpoint = self.registry.expected.get(self.call.to.qpn);
-        let names = endpoint.as_ref().map(|endpoint| &endpoint.names);
+    pub(in crate::cm) fn look(&self) -> Result<Option<Arc<Pairing<U>>>, Refusal> {
+        let pairing = self.place.expected.get(self.call.to.qpn);
+        let names = pairing.as_ref().map(|pairing| &pairing.names);
         match self.call.judge(&self.ends.0, &self.ends.1, names) {
             // Two interfaces may have the same address, in networks that have nothing to do with
             // each other.
             Verdict::Admit
-                if endpoint
+                if pairing
                     .as_ref()
-                    .is_some_and(|e| e.way.ifindex != self.ifindex) =>
+                    .is_some_and(|one| one.way.ifindex != self.ifindex) =>
             {
                 Err(Refusal::Address)
             }
-            Verdict::Admit => Ok(endpoint),
+            Verdict::Admit => Ok(pairing),
             Verdict::Park => Ok(None),
             Verdict::Refuse(why) => Err(why),
         }
