@@ -24,10 +24,18 @@ pub struct AwaitOctet {
 pub struct AwaitTls {
     silence: u32,
     patience: Patience,
-    /// The turn has come.
-    turn: bool,
-    /// tlshd was asked for the handshake.
-    started: bool,
+    handshake: Handshake,
+}
+
+/// A handshake until it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handshake {
+    /// Others have their turns first.
+    AwaitsTurn,
+    /// The turn has come. tlshd is asked for it, and again while the kernel has no room.
+    Asks,
+    /// tlshd makes it.
+    Started,
 }
 
 /// The peer has connected and owes a Request.
@@ -105,24 +113,23 @@ impl AwaitTls {
         Stage::AwaitTls(Self {
             silence,
             patience: Patience::begin(timeout::TLS, turn),
-            turn: false,
-            started: false,
+            handshake: Handshake::AwaitsTurn,
         })
     }
 
     pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
         let rule = match input {
-            Input::Turn if !self.turn => {
-                self.turn = true;
+            Input::Turn if self.handshake == Handshake::AwaitsTurn => {
+                self.handshake = Handshake::Asks;
                 &rules::PEER_TLS_TURN
             }
             Input::TlsStarted => {
-                self.started = true;
+                self.handshake = Handshake::Started;
                 self.patience.go_on_with_tls(false, turn);
                 &rules::PEER_TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
-            Input::TryAgain if !self.started => {
+            Input::TryAgain if self.handshake == Handshake::Asks => {
                 self.patience.go_on_with_tls(true, turn);
                 &rules::PEER_TLS_PENDING
             }
@@ -134,7 +141,7 @@ impl AwaitTls {
             Input::TlsFailed => return (Stage::Closed, Some(&rules::PEER_TLS_FAILED)),
             Input::Broken => return (Stage::Closed, Some(&rules::CANNOT_AWAIT_TURN)),
             Input::Timeout => {
-                let asks = self.turn && !self.started;
+                let asks = self.handshake == Handshake::Asks;
                 match self.patience.go_on_with_tls(asks, turn) {
                     false => return (Stage::Closed, Some(&rules::PEER_TLS_LATE)),
                     true if asks => &rules::PEER_TLS_AGAIN,
