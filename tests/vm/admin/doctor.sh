@@ -9,7 +9,8 @@
 # the command that it suggests is run; and then it has to find nothing wrong.
 
 . /tests/lib.sh
-plan 57
+. /tests/rc/lib
+plan 68
 
 # --- what a test is made of ---------------------------------------------------
 
@@ -181,8 +182,8 @@ nft 'add table inet t; add chain inet t input { type filter hook input priority 
 run "the doctor finds the rule that drops the port" finds 2 \
 	"^FAIL firewall +a rule drops .inet t input: tcp dport 7800-7899 drop. .* 7811" --port 7811
 # Its command is for the peers that the reader puts in.
-from_peer() { grep -q "ip saddr FROM tcp" "$WORK/mend" && sed -i "s/saddr FROM/saddr $PEER/" "$WORK/mend" && mended --port 7811 --peer "$PEER"; }
-run "its command lets connections from a peer pass" from_peer
+from_peer() { grep -q "ip saddr FROM tcp" "$WORK/mend" && sed -i "s/saddr FROM/saddr $PEER/" "$WORK/mend" && mended "$@" --peer "$PEER"; }
+run "its command lets connections from a peer pass" from_peer --port 7811
 run "the peer reaches the server" peer rping -c -a "$ADDR" -p 7811 -C 1
 nft flush ruleset
 run "the doctor finds that nobody listens here" finds 2 "^FAIL port +nobody listens on port 7812" --port 7812
@@ -206,13 +207,13 @@ peer nft 'add table inet t; add chain inet t input { type filter hook input prio
 	add rule inet t input tcp dport 7816 drop'
 run "the doctor finds that the peer drops the port" finds 2 "^FAIL port +$PEER does not answer at port 7816" \
 	--peer "$PEER:7816"
-# Its command is for the peer: the doctor there knows the rule.
+# rule_there PORT: its command is for the peer; the doctor there knows the rule.
 rule_there() {
 	peer_sh "$(sed -n 's/^ *sudo \(rsiw-doctor .*\)/\1/p' "$WORK/mend")" >"$WORK/said"
 	cat "$WORK/said"
-	grep -q "^FAIL firewall .*tcp dport 7816 drop" "$WORK/said"
+	grep -q "^FAIL firewall .*tcp dport $1 drop" "$WORK/said"
 }
-run "its command finds the rule on the peer" rule_there
+run "its command finds the rule on the peer" rule_there 7816
 peer nft flush ruleset
 nft 'add table inet t; add chain inet t output { type filter hook output priority 0; policy accept; }
 	add rule inet t output tcp dport 7814 reject'
@@ -228,6 +229,39 @@ run "the doctor finds that large packets vanish" finds 2 "^FAIL mtu .*of 1500 oc
 run "its command sets an MTU that fits" mended --peer "$PEER"
 peer nft flush ruleset
 ip link set eth0 mtu 1500
+
+# --- links of type rsiw_rc ----------------------------------------------------
+
+run "make links of type rsiw_rc" both eval ". /tests/rc/lib; rc_add rc0 eth0"
+index() { wait_for 5 gid_index "$ADDR" && finds 0 "^ok +gid +rc0: $ADDR is GID index $(gid_index "$ADDR") " rc0; }
+run "the doctor tells the index of an address" index
+socat TCP-LISTEN:4791 EXEC:cat &
+server=$!
+listens 4791
+run "the doctor finds that a program has the port of queue pairs" finds 2 "^FAIL rc_port +socat listens on TCP port 4791" rc0
+kill "$server"
+run "the port is free again" fine rc0
+nft 'add table inet t; add chain inet t input { type filter hook input priority 0; policy accept; }
+	add rule inet t input tcp dport 4791 drop'
+run "the doctor finds the rule that drops the port" finds 2 "^FAIL firewall +a rule drops .* 4791 from peers" rc0
+run "its command lets queue pairs of a peer pass" from_peer rc0
+nft flush ruleset
+run "a peer without a queue pair that waits has no fault" finds 0 "^skip +rc_port +no queue pair of $PEER waits" \
+	rc0 --peer "$PEER"
+peer nft 'add table inet t; add chain inet t input { type filter hook input priority 0; policy accept; }
+	add rule inet t input tcp dport 4791 drop'
+run "the doctor finds that the peer drops the port of queue pairs" finds 2 \
+	"^FAIL rc_port +$PEER does not answer at TCP port 4791" --peer "$PEER" rc0
+run "its command finds that rule on the peer" rule_there 4791
+peer nft flush ruleset
+# The GIDs of lo are those of the addresses that it had when the link was made.
+rc_add rc_lo lo
+ip addr add 10.99.0.1/32 dev lo
+run "the doctor finds that an address has no GID" finds 1 "^warn gid +rc_lo has no GID for 10.99.0.1: " rc_lo
+run "its command makes the GID" mended rc_lo
+rdma link del rc_lo
+rdma link del rc0
+ip addr del 10.99.0.1/32 dev lo
 
 # --- the command --------------------------------------------------------------
 

@@ -24,6 +24,7 @@ elsewhere() {
 	# Lines of a file: the same stage reads them as rsiw-link does.
 	netdev=* | name=* | crc=0 | large_fpdu=1) echo "tests/admin/links_test.py" ;;
 	"ip netns exec blue rsiw-cdi "*) echo tests/vm/container/hosts ;;
+	"ibv_rc_pingpong "* | "UCX_TLS="*) echo tests/vm/rc ;;
 	# They ask for a password, and for somebody at the machine when it boots.
 	"dkms generate_mok" | "mokutil "*) echo "nobody, but tests/deb signs with such a key" ;;
 	*) return 1 ;;
@@ -41,6 +42,7 @@ client() { "$@" && peer_end server 15; }
 fresh() { [ ! -e /sys/module/rsiw ] || rmmod rsiw; }
 # What an earlier example, perhaps of another document, has made.
 device() { [ -e /sys/class/infiniband/rsiw0 ] || add_device rsiw0 eth0; }
+rc_device() { [ -e /sys/class/infiniband/rc0 ] || { rdma link add rc0 type rsiw_rc netdev eth0 && wait_for 10 device_active rc0; }; }
 no_device() { [ ! -e /sys/class/infiniband/rsiw0 ] || rdma link delete rsiw0; }
 
 # try COMMAND: does what its document says.
@@ -52,6 +54,7 @@ try() {
 	"echo 'options rsiw "*) (eval "$1") && modprobe -c | grep -q '^options rsiw crc=0$' && rm /etc/modprobe.d/rsiw.conf ;;
 	*/rsiw0/settings/*) device && eval "$1" ;;
 	"rdma link add rsiw0 "*) no_device && eval "$1" && wait_for 10 device_active rsiw0 ;;
+	"rdma link add rc0 "*) eval "$1" && wait_for 10 device_active rc0 ;;
 	"rping -s "*) eval "server 7174 $1" ;;
 	"ib_write_bw -R -d rsiw0") eval "server 18515 $1" ;;
 	"rping -c "* | "ib_write_bw "*) eval "client $1" ;;
@@ -62,6 +65,7 @@ try() {
 	# A client's look at a server, and a server's at itself and its client.
 	"rsiw-doctor --peer 10.7.0.2:20049") server 20049 rping -s -p 20049 -C 1 && doctor_says "$1" ;;
 	rsiw-doctor*"--port 20049"*) server 20049 rping -s -p 20049 -C 1 && doctor_says "peer $1" && peer_kill server ;;
+	rsiw-doctor*" rc0") rc_device && doctor_says "$1" ;;
 	rsiw-doctor*) doctor_says "$1" ;;
 	*) eval "$1" ;;
 	esac
