@@ -196,7 +196,8 @@ impl Device {
             settings: Settings::of_parameters()?,
             keys,
             tx_pages: PagePool::new()?,
-            connected_at: AtomicU32::new(0),
+            // Long ago.
+            connected_at: AtomicU32::new(kext::jiffies_ms().wrapping_add(1 << 31)),
         };
         Ok(Arc::new(dev, GFP_KERNEL)?)
     }

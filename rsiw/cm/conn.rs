@@ -476,8 +476,8 @@ impl<U: User> Conn<U> {
     /// Wakes the actor if events are left. To be called after the stage was unlocked, as the actor
     /// may have found it locked.
     pub(super) fn look_again(self: &Arc<Self>) {
-        // Pairs with the fence in `try_stage`: either the actor finds the stage unlocked, or this load
-        // finds the actor's events.
+        // Pairs with the fence in `try_stage`: either the actor finds the stage unlocked, or this
+        // load finds the actor's events.
         fence(Ordering::SeqCst);
         if self.events.load(Ordering::Relaxed) != 0 {
             self.notify(0);

@@ -108,8 +108,9 @@ pub(super) fn call<U: User>(
     before: Option<&TcpSocket>,
 ) -> Result {
     let settings = &conns.dev.settings;
-    let secure = settings.tls().initiates();
     let call = endpoint.pairing();
+    let itself = call.names.role() == names::Role::Both;
+    let secure = settings.tls().initiates() && !itself;
     let mut private_data = KVec::new();
     private_data.extend_from_slice(&call.names.call().octets(), GFP_KERNEL)?;
     let (ird, ord) = call.user.most_reads();
@@ -120,7 +121,7 @@ pub(super) fn call<U: User>(
         settings.initiator_wait_ms(),
     )
     .exactly();
-    if call.names.role() == names::Role::Both {
+    if itself {
         plan = plan.to_itself();
     }
     let remote = call.remote();

@@ -8,8 +8,8 @@
 //! and `reject` act in place of the actor. And once the queue pair runs, it takes received data
 //! straight from the callback.
 //!
-//! No file knows one that knows it, but for [`conn`] and [`user`] (`tools/ci/layering.py`). From the
-//! top:
+//! No file knows one that knows it, but for [`conn`] and [`user`] (`tools/ci/layering.py`). From
+//! the top:
 //!
 //! - [`stage`]: what a connection is in between its steps, and the actor.
 //! - [`initiator`]: begins attempts to connect; [`responder`]: begins connections that a listener
@@ -20,8 +20,8 @@
 //! - [`rc`]: queue pairs that their programs connect, by name.
 //! - [`listener`]: listening sockets and the connections that they accept.
 //! - [`removal`]: the connections of a device that goes.
-//! - [`conn`]: the connection: its socket, its events, its actor, its callbacks; [`user`]: the trait
-//!   of a stream's user, which the queue pair implements.
+//! - [`conn`]: the connection: its socket, its events, its actor, its callbacks; [`user`]: the
+//!   trait of a stream's user, which the queue pair implements.
 //! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
 //!   connections.
 //! - [`secure`]: TLS between TCP and MPA; [`pace`]: how many handshakes at a time.

@@ -22,7 +22,8 @@ const GRACE_MS: i64 = 250;
 const LOOKED_AT: usize = 128;
 
 /// The source of a connection, as far as its address tells: an IPv4 address, or the upper 64 bits
-/// of an IPv6 address, which belong to one site or host.
+/// of an IPv6 address, which belong to one site or host. In a link-local address they are the same
+/// for all, and the lower 64 bits are a host's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Source(u64, bool);
 
@@ -31,8 +32,14 @@ impl Source {
         match peer.ip() {
             IpAddr::V4(ip) => Self(u32::from(ip).into(), false),
             IpAddr::V6(ip) => {
-                let [a, b, c, d, e, f, g, h, ..] = ip.octets();
-                Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]), true)
+                let bits = u128::from(ip);
+                let half = if ip.is_unicast_link_local() {
+                    bits
+                } else {
+                    bits >> 64
+                };
+                // CAST: The lower half.
+                Self(half as u64, true)
             }
         }
     }
@@ -146,6 +153,17 @@ mod tests {
         silent.add(3, v6(2, 2), now);
         assert_eq!(silent.give_up(later), Some(2));
         Ok(())
+    }
+
+    #[test]
+    fn link_local_addresses_are_hosts() {
+        let at = |host: u16| {
+            let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, host);
+            Source::of(&SocketAddr::new(ip.into(), 7))
+        };
+        assert!(at(1) != at(2));
+        assert!(at(1) == at(1));
+        assert!(v6(1, 1) == v6(1, 2));
     }
 
     #[test]

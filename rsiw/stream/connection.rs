@@ -98,7 +98,6 @@ impl User for Stream {
         // The consumer may have limited it while the terms were agreed on.
         queues.sq.limit_ord(self.limits.lock().most.1);
         self.agree(p);
-        self.peer_has_come();
 
         let verify_first = self.dev().settings.verify_first();
         let rx = Rx::new(
@@ -134,6 +133,7 @@ impl User for Stream {
             queues.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(Sender { tx, conn });
         }
+        self.peer_has_come();
         let counters = &self.dev().counters;
         counters.connections.add(1);
         if p.initiator {

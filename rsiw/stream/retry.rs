@@ -46,7 +46,8 @@ pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
 /// Milliseconds for which a connection that never was has to be waited for still, after `waited`,
 /// if the device has set up the last one `idle` ago.
 fn more_time(waited: u32, idle: u32) -> Option<u32> {
-    (waited < CONNECT_MOST_MS && idle < CONNECT_MS).then(|| CONNECT_MS - idle)
+    let left = CONNECT_MOST_MS.saturating_sub(waited);
+    (left != 0 && idle < CONNECT_MS).then(|| left.min(CONNECT_MS - idle))
 }
 
 impl Stream {
@@ -185,7 +186,7 @@ mod tests {
     fn a_connection_has_time_while_others_are_made() {
         assert_eq!(more_time(10_000, 10_000), None);
         assert_eq!(more_time(10_000, 20), Some(9_980));
-        assert_eq!(more_time(119_999, 0), Some(CONNECT_MS));
+        assert_eq!(more_time(119_999, 0), Some(1));
         assert_eq!(more_time(120_000, 0), None);
     }
 }

@@ -49,15 +49,21 @@ impl<U: User> Parked<U> {
         })
     }
 
+    /// The queue pair of the number, if it expects anybody, and has not failed meanwhile.
+    fn pairing(&self) -> Option<Arc<Pairing<U>>> {
+        let pairing = self.place.expected.get(self.call.to.qpn);
+        pairing.filter(|one| one.user.is_attachable(one.life))
+    }
+
     /// Whether a queue pair of the number expects anybody.
     pub(in crate::cm) fn is_expected(&self) -> bool {
-        self.place.expected.get(self.call.to.qpn).is_some()
+        self.pairing().is_some()
     }
 
     /// The queue pair that the call is for; `None`, if nobody expects it so far. Errors: it is for
     /// none. Context: process.
     pub(in crate::cm) fn look(&self) -> Result<Option<Arc<Pairing<U>>>, Refusal> {
-        let pairing = self.place.expected.get(self.call.to.qpn);
+        let pairing = self.pairing();
         let names = pairing.as_ref().map(|pairing| &pairing.names);
         match self.call.judge(&self.ends.0, &self.ends.1, names) {
             // Two interfaces may have the same address, in networks that have nothing to do with
