@@ -8,7 +8,7 @@
 //! | MPA, connection setup | RFC 5044 s7, RFC 6581 | [`mpa`] |
 //! | MPA, framing | RFC 5044 s4 | [`mpa::fpdu`], [`tx`], [`rx`] |
 //! | DDP | RFC 5041 | [`ddp`], rules in [`rx`] |
-//! | RDMAP | RFC 5040 | [`rdmap`], rules in [`rx`] |
+//! | RDMAP | RFC 5040, RFC 7306 | [`rdmap`], rules in [`rx`] |
 //!
 //! The crate allocates nothing, reads no clock, knows no kernel and no socket. Payload never passes
 //! through it: on receive a [`rx::Handler`] is told where each piece belongs, on transmit a

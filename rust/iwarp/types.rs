@@ -93,10 +93,12 @@ pub struct Qn(pub u32);
 impl Qn {
     /// Send and its variants (RFC 5040 s3.1).
     pub const SEND: Self = Self(0);
-    /// RDMA Read Requests (RFC 5040 s3.1).
+    /// RDMA Read Requests (RFC 5040 s3.1) and Atomic Requests (RFC 7306 s5.2).
     pub const READ_REQUEST: Self = Self(1);
     /// Terminate (RFC 5040 s3.1).
     pub const TERMINATE: Self = Self(2);
+    /// Atomic Responses (RFC 7306 s4.1).
+    pub const ATOMIC_RESPONSE: Self = Self(3);
 }
 
 /// RDMA Read Request Header (RFC 5040 s4.4).

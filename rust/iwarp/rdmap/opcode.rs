@@ -17,7 +17,11 @@ pub(crate) const VERSION_BITS: u8 = VERSION << 6;
 /// The bits of the version in the control field.
 pub(crate) const VERSION_BITS_MASK: u8 = 0b11 << 6;
 
-/// RDMA Message Opcode (RFC 5040 s4.1, Figure 4).
+/// The bit of the control field that is set in the opcodes which RFC 5040 reserves. RFC 7306 uses
+/// some of them.
+pub(crate) const EXTENSION_BIT: u8 = 0b1000;
+
+/// RDMA Message Opcode (RFC 5040 s4.1, Figure 4; RFC 7306 s4.1, Figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -37,10 +41,18 @@ pub enum Opcode {
     SendSeInvalidate = 6,
     /// Terminate.
     Terminate = 7,
+    /// Immediate Data.
+    Immediate = 8,
+    /// Immediate Data with Solicited Event.
+    ImmediateSe = 9,
+    /// Atomic Request.
+    AtomicRequest = 10,
+    /// Atomic Response.
+    AtomicResponse = 11,
 }
 
 impl Opcode {
-    /// The opcode in an RDMAP Control Field, `None` if it is reserved (1000b to 1111b).
+    /// The opcode in an RDMAP Control Field, `None` if it is reserved (1100b to 1111b).
     #[inline]
     pub const fn from_control(control: u8) -> Option<Self> {
         Some(match control & 0x0f {
@@ -52,6 +64,10 @@ impl Opcode {
             5 => Self::SendSe,
             6 => Self::SendSeInvalidate,
             7 => Self::Terminate,
+            8 => Self::Immediate,
+            9 => Self::ImmediateSe,
+            10 => Self::AtomicRequest,
+            11 => Self::AtomicResponse,
             _ => return None,
         })
     }
@@ -72,8 +88,10 @@ impl Opcode {
             Self::Send | Self::SendInvalidate | Self::SendSe | Self::SendSeInvalidate => {
                 Some(Qn::SEND)
             }
-            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::Immediate | Self::ImmediateSe => Some(Qn::SEND),
+            Self::ReadRequest | Self::AtomicRequest => Some(Qn::READ_REQUEST),
             Self::Terminate => Some(Qn::TERMINATE),
+            Self::AtomicResponse => Some(Qn::ATOMIC_RESPONSE),
         }
     }
 
@@ -89,7 +107,14 @@ impl Opcode {
     pub(crate) const fn has_header(control: u8) -> bool {
         const READ_REQUEST: u8 = Opcode::ReadRequest as u8;
         const TERMINATE: u8 = Opcode::Terminate as u8;
-        matches!(control & 0x0f, READ_REQUEST | TERMINATE)
+        const ATOMIC_RESPONSE: u8 = Opcode::AtomicResponse as u8;
+        matches!(control & 0x0f, READ_REQUEST | TERMINATE..=ATOMIC_RESPONSE)
+    }
+
+    /// Whether the message is Immediate Data, with or without Solicited Event.
+    #[inline]
+    pub const fn is_immediate(self) -> bool {
+        matches!(self, Self::Immediate | Self::ImmediateSe)
     }
 
     /// The one of the four Send opcodes that has these properties.
@@ -106,7 +131,10 @@ impl Opcode {
     /// Whether the message asks for an Event at the Data Sink.
     #[inline]
     pub const fn is_solicited(self) -> bool {
-        matches!(self, Self::SendSe | Self::SendSeInvalidate)
+        matches!(
+            self,
+            Self::SendSe | Self::SendSeInvalidate | Self::ImmediateSe
+        )
     }
 
     /// Whether the message carries an Invalidate STag.

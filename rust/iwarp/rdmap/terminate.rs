@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::{Opcode, TermCode, READ_REQUEST_LEN};
+use super::{Opcode, TermCode, ATOMIC_REQUEST_LEN, READ_REQUEST_LEN};
 use crate::ddp::{UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
 use crate::types::{Msn, Qn, ReadRequest, Stag};
 
@@ -67,6 +67,23 @@ impl Terminate {
         let rdma = req.after(done).to_bytes();
         const LEN: u16 = (UNTAGGED_LEN + READ_REQUEST_LEN) as u16;
         Self::with_headers(code, LEN, ddp.to_bytes(), Some(rdma))
+    }
+
+    /// As [`for_read_request`](Self::for_read_request), for the Atomic Request with number `msn`.
+    ///
+    /// "The Error Type, Error Code, and Terminated DDP Header fields are included in the Terminate
+    /// Message, but the Terminated RDMA Header field is set to zero" (RFC 7306 s8.1).
+    pub fn for_atomic_request(code: TermCode, msn: Msn) -> Self {
+        let ddp = UntaggedHeader {
+            last: true,
+            control: Opcode::AtomicRequest.control(),
+            invalidate: Stag(0),
+            qn: Qn::READ_REQUEST,
+            msn,
+            mo: 0,
+        };
+        const LEN: u16 = (UNTAGGED_LEN + ATOMIC_REQUEST_LEN) as u16;
+        Self::with_headers(code, LEN, ddp.to_bytes(), None)
     }
 
     /// A Terminate for a received segment of `segment_length` octets. `ddp` has its DDP header;

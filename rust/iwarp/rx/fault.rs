@@ -71,6 +71,8 @@ reasons! {
     InvalidMo => INVALID_MO, "unexpected MO";
     MessageTooLong => MESSAGE_TOO_LONG, "message longer than its untagged buffer";
     ReadRequestTooLong => MESSAGE_TOO_LONG, "Read Request longer than its header";
+    ImmediateTooLong => MESSAGE_TOO_LONG, "Immediate Data of more than 8 octets";
+    AtomicTooLong => MESSAGE_TOO_LONG, "Atomic Request longer than its header";
 
     // RDMAP, RFC 5040 s7.2.
     RdmapVersion => RDMAP_VERSION, "invalid RDMAP version";
@@ -91,6 +93,14 @@ reasons! {
     ReadToWrap => READ_TO_WRAP, "Read Request: source TO plus length wraps";
     InvalidateInvalidStag => READ_INVALID_STAG, "Send with Invalidate: invalid STag";
     CannotInvalidate => CANNOT_INVALIDATE, "Send with Invalidate: STag cannot be invalidated";
+    ImmediateTooShort => OPERATION_UNSPECIFIED, "Immediate Data of less than 8 octets";
+    AtomicTooShort => OPERATION_UNSPECIFIED, "Atomic Request shorter than its header";
+    AtomicUnknown => UNEXPECTED_OPCODE, "Atomic Request with an unknown operation code";
+    /// RFC 7306 s8.2: "a Terminate Message indicating RDMA Layer Remote Operation Error with Error
+    /// Code Name "Catastrophic error, localized to RDMAP Stream"".
+    AtomicMisaligned => CATASTROPHIC_STREAM, "Atomic Request for a target that is not aligned";
+    AtomicResponseUnexpected => UNEXPECTED_OPCODE, "Atomic Response to no request";
+    AtomicResponseLength => OPERATION_UNSPECIFIED, "Atomic Response not as long as its header";
     /// RFC 5040 s7.1 lists the messages whose errors call for a Terminate; Terminate is not one.
     TerminateTooShort => -, "Terminate without its control field";
 
@@ -150,6 +160,10 @@ pub(super) enum Refused {
     SendInvalidate,
     /// A Read Request.
     ReadRequest,
+    /// An Atomic Request.
+    AtomicRequest,
+    /// An Atomic Response.
+    AtomicResponse,
     /// Anything else.
     Other,
 }
@@ -165,12 +179,18 @@ impl Refused {
             (Self::Tagged, W::NotAssociated) => Reason::TaggedNotAssociated,
             (Self::Tagged, W::Wrap) => Reason::TaggedToWrap,
 
-            (Self::ReadRequest, W::InvalidStag) => Reason::ReadInvalidStag,
-            (Self::ReadRequest, W::Bounds) => Reason::ReadBounds,
-            (Self::ReadRequest, W::Access) => Reason::ReadAccess,
-            (Self::ReadRequest, W::NotAssociated) => Reason::ReadNotAssociated,
-            (Self::ReadRequest, W::Wrap) => Reason::ReadToWrap,
-            (Self::ReadRequest, W::ReadQueueFull | W::NoBuffer) => Reason::ReadQueueFull,
+            (Self::ReadRequest | Self::AtomicRequest, W::InvalidStag) => Reason::ReadInvalidStag,
+            (Self::ReadRequest | Self::AtomicRequest, W::Bounds) => Reason::ReadBounds,
+            (Self::ReadRequest | Self::AtomicRequest, W::Access) => Reason::ReadAccess,
+            (Self::ReadRequest | Self::AtomicRequest, W::NotAssociated) => {
+                Reason::ReadNotAssociated
+            }
+            (Self::ReadRequest | Self::AtomicRequest, W::Wrap) => Reason::ReadToWrap,
+            (Self::ReadRequest | Self::AtomicRequest, W::ReadQueueFull | W::NoBuffer) => {
+                Reason::ReadQueueFull
+            }
+            (Self::AtomicRequest, W::Misaligned) => Reason::AtomicMisaligned,
+            (Self::AtomicResponse, W::Unexpected) => Reason::AtomicResponseUnexpected,
 
             // RFC 5040 s7.2 rule 4: "The Invalidate STag MUST be valid."
             (Self::SendInvalidate, W::InvalidStag) => Reason::InvalidateInvalidStag,

@@ -25,7 +25,7 @@ pub use assembler::FpduAssembler;
 pub use fault::{Fault, FaultKind};
 pub use receiver::Receiver;
 
-use crate::rdmap::Terminate;
+use crate::rdmap::{AtomicRequest, AtomicResponse, Immediate, Terminate};
 use crate::types::{Octet, ReadRequest, Stag, TaggedOffset};
 use core::sync::atomic::Ordering;
 
@@ -44,6 +44,9 @@ pub enum Target {
         /// Octets of the message before this segment (MO).
         offset: u32,
     },
+    /// The receive buffer at the head of the Send queue, which Immediate Data takes and places
+    /// nothing in.
+    Immediate,
     /// A Tagged Buffer that this end has advertised for RDMA Write.
     Write {
         /// The buffer.
@@ -96,12 +99,28 @@ pub enum Event {
         /// The peer wants this STag invalidated before the message is delivered to the ULP.
         invalidate: Option<Stag>,
     },
+    /// Immediate Data takes the receive buffer at the head of the queue.
+    Immediate {
+        /// The data.
+        data: Immediate,
+        /// It asks for an Event (Immediate Data with Solicited Event).
+        solicited: bool,
+    },
     /// An RDMA Write is placed. It is not delivered to the ULP (RFC 5040 s5.1).
-    Write,
+    Write {
+        /// Length of the message in octets.
+        len: u32,
+    },
     /// The peer wants to read.
     ///
-    /// Requests are numbered by their MSN, and none is missing: the n-th of these events has MSN n.
+    /// Requests are numbered by their MSN, and none is missing: the n-th of these events and those
+    /// of Atomic Requests has MSN n.
     ReadRequest(ReadRequest),
+    /// The peer wants an Atomic Operation to be executed. It shares the numbers of Read Requests,
+    /// and is executed in their order.
+    AtomicRequest(AtomicRequest),
+    /// The answer to an Atomic Request of this end.
+    AtomicResponse(AtomicResponse),
     /// The response to the oldest outstanding RDMA Read is complete.
     ReadResponse {
         /// Its length in octets, as long as the request asked for.
@@ -133,7 +152,7 @@ pub enum Refusal {
     /// No receive buffer is posted.
     NoBuffer,
     /// No receive buffer is posted, but there may be one soon: the rest of the stream waits. Only
-    /// for the first segment of a Send, from [`Handler::begin_segment`].
+    /// for the first segment of a Send or of Immediate Data, from [`Handler::begin_segment`].
     Wait,
     /// The message is longer than the receive buffer.
     TooLong,
@@ -141,6 +160,10 @@ pub enum Refusal {
     ReadQueueFull,
     /// The STag cannot be invalidated by the peer.
     CannotInvalidate,
+    /// The target of an Atomic Request is not aligned to 8 octets.
+    Misaligned,
+    /// An Atomic Response that answers another request than the oldest outstanding one.
+    Unexpected,
     /// An error of this end; the peer is not to blame.
     Local,
 }
@@ -183,6 +206,9 @@ pub trait Handler {
     /// called for a tagged segment of length 0: "The STag and TO fields MUST NOT be checked for a
     /// zero-length Tagged DDP Message" (RFC 5041 s5.2).
     ///
+    /// Immediate Data has it called for the first segment only, with a length of 0. Nothing of it is
+    /// placed, and no [`end_segment`](Self::end_segment) follows.
+    ///
     /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet after the
     /// segment's header, and its next call asks for this segment again.
     ///
@@ -210,7 +236,7 @@ pub trait Handler {
     fn place_next(&mut self, data: &[Octet]) -> bool;
 
     /// The segment is complete and its CRC verified. Follows every accepted
-    /// [`begin_segment`](Self::begin_segment).
+    /// [`begin_segment`](Self::begin_segment), but for [`Target::Immediate`].
     fn end_segment(&mut self) -> Result<(), Refusal>;
 
     /// A message is complete and all its CRCs verified.

@@ -13,13 +13,19 @@ use super::{Event, Fault, Handler, RxConfig};
 use crate::bytes::Fields;
 use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
-use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
+use crate::rdmap::{
+    AtomicRequest, AtomicResponse, Immediate, Opcode, Terminate, ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN, IMMEDIATE_LEN, READ_REQUEST_LEN, TERMINATE_MAX,
+};
 use crate::types::{Octet, ReadRequest, MAX_ULPDU};
 
 /// Octets of ULPDU Length and tagged DDP header.
 pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
 /// Octets of ULPDU Length and untagged DDP header.
 pub(super) const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
+/// Octets of the longest header that a message has as its payload, but for an Atomic Response.
+const BODY_MAX: usize = TERMINATE_MAX;
+const _: () = assert!(ATOMIC_REQUEST_LEN <= BODY_MAX && READ_REQUEST_LEN <= BODY_MAX);
 /// Octets of the longest trailer: pad and CRC.
 const TRAILER_MAX: usize = 3 + CRC_LEN;
 
@@ -72,8 +78,11 @@ pub struct Receiver {
     /// ULPDU Length and DDP header of the FPDU under way. Kept for a Terminate.
     pub(super) hdr: [u8; UNTAGGED_HDR],
     trailer: [u8; TRAILER_MAX],
-    /// Read Request Header or Terminate Header under way.
-    body: [u8; TERMINATE_MAX],
+    /// The header, or Immediate Data, that is the payload of the message under way, or of the one
+    /// that is held.
+    body: [u8; BODY_MAX],
+    /// As `body`, of an Atomic Response, which may come between the segments of such a message.
+    response: [u8; ATOMIC_RESPONSE_LEN],
     /// The segment under way, `None` while its header has not passed all checks.
     pub(super) segment: Option<Segment>,
     /// The last segment of a message that waits for the RDMA Write under way, and its `hdr`.
@@ -98,7 +107,8 @@ impl Receiver {
             continues: false,
             hdr: [0; UNTAGGED_HDR],
             trailer: [0; TRAILER_MAX],
-            body: [0; TERMINATE_MAX],
+            body: [0; BODY_MAX],
+            response: [0; ATOMIC_RESPONSE_LEN],
             segment: None,
             held: None,
             rules: Rules::new(),
@@ -112,6 +122,12 @@ impl Receiver {
     /// other RTR indications, zero-length Write and Read, need no such care.
     pub fn expect_rtr_send(&mut self) {
         self.rules.rtr_send = true;
+    }
+
+    /// The messages of RFC 7306 are legal from now on: Immediate Data, and Atomic Requests and
+    /// Responses. Without this their opcodes are reserved, as RFC 5040 has it.
+    pub fn allow_extensions(&mut self) {
+        self.rules.extensions = true;
     }
 
     /// The number of FPDUs that have come in full, and without a fault.
@@ -322,8 +338,8 @@ impl Receiver {
     /// This costs no more than a CRC that is taken while payload is placed: either is a walk of its
     /// own over the payload.
     ///
-    /// The payload of a Read Request or a Terminate is a header, and nothing of it is placed. Its
-    /// CRC is that of the copy which [`payload`](Self::payload) makes.
+    /// If the payload is a header or Immediate Data, nothing of it is placed. Its CRC is that of the
+    /// copy which [`payload`](Self::payload) makes.
     #[inline]
     fn verify_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<bool, Reason> {
         let [_, _, _, control, ..] = self.hdr;
@@ -375,7 +391,7 @@ impl Receiver {
                 }
             }
         } else {
-            self.gather_body(from, chunk, h);
+            self.gather_body(segment.opcode, from, chunk, h);
         }
         if self.left == 0 {
             self.phase = Phase::Trailer;
@@ -446,7 +462,7 @@ impl Receiver {
             self.continues = segment.action == Action::Place;
             return Ok(());
         }
-        if self.rules.behind_write {
+        if self.rules.behind_write && segment.opcode != Opcode::AtomicResponse {
             match self.in_order(segment, h)? {
                 Some(next) => segment = next,
                 None => return Ok(()),
@@ -454,13 +470,7 @@ impl Receiver {
         }
         let event = match segment.event() {
             Some(event) => event,
-            None if segment.opcode == Opcode::ReadRequest => self.read_request(&segment)?,
-            None => {
-                self.phase = Phase::Closed;
-                let len = (segment.end as usize).min(TERMINATE_MAX);
-                let body = self.body.get(..len).unwrap_or_default();
-                Event::Terminate(Terminate::parse(body).ok_or(Reason::TerminateTooShort)?)
-            }
+            None => self.gathered(&segment)?,
         };
         h.deliver(event)
             .map_err(|why| segment.refused_delivery().reason(why))
@@ -483,21 +493,57 @@ impl Receiver {
         let Some((held, hdr)) = self.held.take() else {
             return Ok(Some(segment));
         };
-        h.deliver(Event::Write)
+        h.deliver(Event::Write { len: segment.end })
             .map_err(|why| segment.refused_delivery().reason(why))?;
         // If the handler refuses the message that has waited, the Terminate has that one's header.
         (self.segment, self.hdr) = (Some(held), hdr);
         Ok(Some(held))
     }
 
+    /// The event of a message whose payload was gathered, of which `segment` is the last.
+    #[inline(never)]
+    fn gathered(&mut self, segment: &Segment) -> Result<Event, Reason> {
+        match segment.opcode {
+            Opcode::ReadRequest => self.read_request(segment),
+            Opcode::AtomicRequest => {
+                let header = self.header::<ATOMIC_REQUEST_LEN>(segment);
+                let header = header.ok_or(Reason::AtomicTooShort)?;
+                // RFC 7306 s5.2.1 rule 4: an error is surfaced for "an Atomic Operation Code that
+                // the RNIC does not support".
+                let request = AtomicRequest::from_bytes(header).ok_or(Reason::AtomicUnknown)?;
+                Ok(Event::AtomicRequest(request))
+            }
+            Opcode::AtomicResponse => {
+                let response = AtomicResponse::from_bytes(&self.response);
+                Ok(Event::AtomicResponse(response))
+            }
+            Opcode::Immediate | Opcode::ImmediateSe => {
+                let data = self.header::<IMMEDIATE_LEN>(segment);
+                Ok(Event::Immediate {
+                    data: Immediate(*data.ok_or(Reason::ImmediateTooShort)?),
+                    solicited: segment.opcode.is_solicited(),
+                })
+            }
+            _ => {
+                self.phase = Phase::Closed;
+                let len = (segment.end as usize).min(TERMINATE_MAX);
+                let body = self.body.get(..len).unwrap_or_default();
+                let term = Terminate::parse(body).ok_or(Reason::TerminateTooShort)?;
+                Ok(Event::Terminate(term))
+            }
+        }
+    }
+
+    /// The header that the message which `segment` ends has as its payload, if that has `N` octets.
+    fn header<const N: usize>(&self, segment: &Segment) -> Option<&[u8; N]> {
+        let header = self.body.first_chunk()?;
+        (segment.end as usize == N).then_some(header)
+    }
+
     /// The Read Request whose header is complete.
     fn read_request(&self, segment: &Segment) -> Result<Event, Reason> {
-        let header = self
-            .body
-            .first_chunk::<READ_REQUEST_LEN>()
-            .filter(|_| segment.end as usize == READ_REQUEST_LEN)
-            .ok_or(Reason::ReadRequestTooShort)?;
-        let request = ReadRequest::from_bytes(header);
+        let header = self.header::<READ_REQUEST_LEN>(segment);
+        let request = ReadRequest::from_bytes(header.ok_or(Reason::ReadRequestTooShort)?);
         // RFC 5040 s7.2 rule 4e for "non-zero length RDMA Read Request Messages": the sum "MUST NOT
         // cause the Data Source Tagged Offset to wrap". STag and bounds are the handler's to check.
         if request.len != 0 && request.src_to.checked_add(request.len).is_none() {

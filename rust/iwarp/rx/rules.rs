@@ -29,12 +29,16 @@ use crate::bytes::Fields;
 use crate::ddp::{
     TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
 };
-use crate::rdmap::{Opcode, READ_REQUEST_LEN, VERSION_BITS, VERSION_BITS_MASK};
+use crate::rdmap::{
+    Opcode, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, EXTENSION_BIT, IMMEDIATE_LEN,
+    READ_REQUEST_LEN, VERSION_BITS, VERSION_BITS_MASK,
+};
 use crate::types::{Msn, Qn, Stag};
 
-/// The versions of DDP and RDMAP in the first two octets of a DDP header.
-const VERSIONS: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
-const VERSIONS_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK]);
+/// The versions of DDP and RDMAP in the first two octets of a DDP header, and the bit of the opcode
+/// that is set in none of RFC 5040.
+const USUAL: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
+const USUAL_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK | EXTENSION_BIT]);
 
 /// The use of the open segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub(super) enum Action {
     Place,
     /// There is no payload, and the handler is not to see the segment.
     Skip,
-    /// It is a Read Request Header or a Terminate Header.
+    /// It is a header, or Immediate Data.
     Gather,
 }
 
@@ -84,10 +88,14 @@ pub(super) struct Rules {
     send_msn: Msn,
     /// Next MSN of QN 1.
     read_msn: Msn,
+    /// Next MSN of QN 3.
+    atomic_msn: Msn,
     /// The Read that the Read Response under way must match.
     expect: ReadExpect,
     /// The next segment may be the zero-length Send that serves as RTR.
     pub(super) rtr_send: bool,
+    /// Messages of RFC 7306 are legal.
+    pub(super) extensions: bool,
 }
 
 impl Rules {
@@ -101,12 +109,14 @@ impl Rules {
             tagged_stag: Stag(0),
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
+            atomic_msn: Msn::FIRST,
             expect: ReadExpect {
                 stag: Stag(0),
                 to: crate::types::TaggedOffset(0),
                 len: 0,
             },
             rtr_send: false,
+            extensions: false,
         }
     }
 
@@ -130,16 +140,14 @@ impl Rules {
 
         // RFC 5041 s4.1: "The value of DV MUST be the same for all the DDP Segments transmitted or
         // received on a DDP Stream." RFC 5040 s7.2: "The RDMA OpCode MUST be valid. The RDMA
-        // Version MUST be valid." Both versions are checked at once, as both are right nearly
-        // always.
-        if hdr.be16::<0>() & VERSIONS_MASK != VERSIONS {
-            return Err(match (ddp & VERSION_MASK == VERSION, is_tagged) {
-                (true, _) => Reason::RdmapVersion,
-                (false, true) => Reason::TaggedVersion,
-                (false, false) => Reason::UntaggedVersion,
-            });
-        }
-        let opcode = Opcode::from_control(control).ok_or(Reason::ReservedOpcode)?;
+        // Version MUST be valid." All is checked at once, as both versions are right nearly always,
+        // and the opcode is one of RFC 5040.
+        let opcode = if hdr.be16::<0>() & USUAL_MASK == USUAL {
+            Opcode::from_control(control)
+        } else {
+            self.unusual(ddp, control)?
+        };
+        let opcode = opcode.ok_or(Reason::ReservedOpcode)?;
 
         let segment = if is_tagged {
             let Some(hdr) = hdr.first_chunk::<TAGGED_LEN>() else {
@@ -152,6 +160,23 @@ impl Rules {
         // An RTR never waits, so a segment that does is not the RTR.
         self.rtr_send = false;
         segment
+    }
+
+    /// The opcode in the control fields of DDP and RDMAP, if a version is another one, or if the
+    /// opcode is none of RFC 5040.
+    #[cold]
+    fn unusual(&self, ddp: u8, control: u8) -> Result<Option<Opcode>, Reason> {
+        if ddp & VERSION_MASK != VERSION {
+            return Err(match ddp & TAGGED {
+                0 => Reason::UntaggedVersion,
+                _ => Reason::TaggedVersion,
+            });
+        }
+        if control & VERSION_BITS_MASK != VERSION_BITS {
+            return Err(Reason::RdmapVersion);
+        }
+        let opcode = Opcode::from_control(control);
+        Ok(opcode.filter(|_| self.extensions))
     }
 
     #[inline]
@@ -283,12 +308,21 @@ impl Rules {
         h: &mut H,
     ) -> Result<Segment, Reason> {
         // RFC 5041 s7.1: "The QN is valid for this stream."
-        if hdr.qn.0 > Qn::TERMINATE.0 {
-            return Err(Reason::InvalidQn);
-        }
         // Figure 4 of RFC 5040: each opcode has its queue, or none if it is tagged.
         if opcode.queue() != Some(hdr.qn) {
-            return Err(Reason::OpcodeNotOfQueue);
+            let last = if self.extensions {
+                Qn::ATOMIC_RESPONSE
+            } else {
+                Qn::TERMINATE
+            };
+            return Err(if hdr.qn.0 > last.0 {
+                Reason::InvalidQn
+            } else {
+                Reason::OpcodeNotOfQueue
+            });
+        }
+        if opcode == Opcode::AtomicResponse {
+            return self.open_atomic_response(hdr, len);
         }
         let terminate = opcode == Opcode::Terminate;
         let first = match self.untagged {
@@ -324,6 +358,7 @@ impl Rules {
         let rtr = self.rtr_send && opcode == Opcode::Send && len == 0 && hdr.last;
         let action = match hdr.qn {
             Qn::SEND if rtr => Action::Skip,
+            Qn::SEND if opcode.is_immediate() => admit_immediate(h, first, hdr.last, end)?,
             Qn::SEND => {
                 let placement = Placement {
                     target: Target::Recv { offset: mo },
@@ -331,13 +366,16 @@ impl Rules {
                     first,
                     last: hdr.last,
                 };
-                match h.begin_segment(&placement) {
-                    Ok(()) => Action::Place,
-                    Err(Refusal::Wait) if first => return Err(Reason::Waits),
-                    Err(why) => return Err(Refused::Send.reason(why)),
-                }
+                admit(h, &placement)?;
+                Action::Place
             }
-            // The untagged buffer of a Read Request is as long as its header.
+            // The untagged buffer of a request is as long as its header.
+            Qn::READ_REQUEST if opcode == Opcode::AtomicRequest => {
+                if end > ATOMIC_REQUEST_LEN as u32 {
+                    return Err(Reason::AtomicTooLong);
+                }
+                Action::Gather
+            }
             Qn::READ_REQUEST if end > READ_REQUEST_LEN as u32 => {
                 return Err(Reason::ReadRequestTooLong);
             }
@@ -367,6 +405,63 @@ impl Rules {
             rtr,
         })
     }
+
+    /// Checks the segment of an Atomic Response. It answers an operation of this end, so like a
+    /// Read Response it may come between the segments of another message, and waits for none. A
+    /// segment holds all of it (MULPDU is at least 128).
+    #[cold]
+    fn open_atomic_response(&mut self, hdr: &UntaggedHeader, len: u32) -> Result<Segment, Reason> {
+        if hdr.msn != self.atomic_msn {
+            return Err(Reason::MsnRange);
+        }
+        if hdr.mo != 0 {
+            return Err(Reason::InvalidMo);
+        }
+        if !hdr.last || len != ATOMIC_RESPONSE_LEN as u32 {
+            return Err(Reason::AtomicResponseLength);
+        }
+        self.atomic_msn = hdr.msn.next();
+        Ok(Segment {
+            opcode: Opcode::AtomicResponse,
+            action: Action::Gather,
+            last: true,
+            end: len,
+            invalidate: Stag(0),
+            rtr: false,
+        })
+    }
+}
+
+/// Has the handler accept the segment of a Send or of Immediate Data.
+#[inline]
+fn admit<H: Handler>(h: &mut H, placement: &Placement) -> Result<(), Reason> {
+    h.begin_segment(placement).map_err(|why| match why {
+        Refusal::Wait if placement.first => Reason::Waits,
+        why => Refused::Send.reason(why),
+    })
+}
+
+/// As [`admit`], of a segment of Immediate Data, which end `end` octets in.
+#[cold]
+fn admit_immediate<H: Handler>(
+    h: &mut H,
+    first: bool,
+    last: bool,
+    end: u32,
+) -> Result<Action, Reason> {
+    if end > IMMEDIATE_LEN as u32 {
+        return Err(Reason::ImmediateTooLong);
+    }
+    if first {
+        let placement = Placement {
+            target: Target::Immediate,
+            len: 0,
+            first,
+            last,
+        };
+        admit(h, &placement)?;
+    }
+    Ok(Action::Gather)
 }
 
 impl Segment {
@@ -384,6 +479,9 @@ impl Segment {
         match self.opcode {
             Opcode::Write | Opcode::ReadResponse => Refused::Tagged,
             Opcode::ReadRequest => Refused::ReadRequest,
+            Opcode::AtomicRequest => Refused::AtomicRequest,
+            Opcode::AtomicResponse => Refused::AtomicResponse,
+            Opcode::Immediate | Opcode::ImmediateSe => Refused::Send,
             Opcode::Send | Opcode::SendSe => Refused::Send,
             Opcode::SendInvalidate | Opcode::SendSeInvalidate => Refused::SendInvalidate,
             Opcode::Terminate => Refused::Other,
@@ -395,7 +493,7 @@ impl Segment {
     #[inline]
     pub(super) fn event(&self) -> Option<Event> {
         Some(match self.opcode {
-            Opcode::Write => Event::Write,
+            Opcode::Write => Event::Write { len: self.end },
             Opcode::ReadResponse => Event::ReadResponse { len: self.end },
             Opcode::Send if self.rtr => Event::Rtr,
             Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate => {
@@ -407,7 +505,12 @@ impl Segment {
                     invalidate: self.opcode.is_invalidating().then_some(self.invalidate),
                 }
             }
-            Opcode::ReadRequest | Opcode::Terminate => return None,
+            Opcode::ReadRequest
+            | Opcode::Terminate
+            | Opcode::Immediate
+            | Opcode::ImmediateSe
+            | Opcode::AtomicRequest
+            | Opcode::AtomicResponse => return None,
         })
     }
 }

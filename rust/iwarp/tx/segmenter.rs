@@ -5,7 +5,10 @@
 use crate::bytes::Fields;
 use crate::ddp::{self, TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{fpdu_len, LENGTH_LEN};
-use crate::rdmap::{Opcode, Terminate, READ_REQUEST_LEN, TERMINATE_MAX};
+use crate::rdmap::{
+    AtomicRequest, AtomicResponse, Immediate, Opcode, Terminate, ATOMIC_REQUEST_LEN,
+    READ_REQUEST_LEN, TERMINATE_MAX,
+};
 use crate::types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
 
 /// An RDMA message to be sent.
@@ -41,6 +44,29 @@ pub enum Message {
         /// Sink TO of the request.
         to: TaggedOffset,
     },
+    /// Immediate Data, or Immediate Data with Solicited Event. Carries no payload.
+    Immediate {
+        /// Its number on QN 0, among the Sends.
+        msn: Msn,
+        /// Ask for an Event at the peer.
+        solicited: bool,
+        /// The data.
+        data: Immediate,
+    },
+    /// Atomic Request. Carries no payload.
+    AtomicRequest {
+        /// Its number on QN 1, among the Read Requests.
+        msn: Msn,
+        /// The operation to ask for.
+        req: AtomicRequest,
+    },
+    /// Atomic Response. Carries no payload.
+    AtomicResponse {
+        /// Its number on QN 3: 1 for the first Atomic Response of the stream.
+        msn: Msn,
+        /// The answer.
+        response: AtomicResponse,
+    },
     /// Terminate. Carries no payload; the last message of its stream.
     Terminate {
         /// Error and headers.
@@ -54,6 +80,7 @@ const MO_AT: usize = LENGTH_LEN + ddp::MO_AT;
 
 /// Octets of the longest header of a segment, with the ULPDU Length in front.
 const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_MAX;
+const _: () = assert!(ATOMIC_REQUEST_LEN <= TERMINATE_MAX);
 
 /// One DDP segment: the octets of its headers, and which payload of the message follows them.
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +178,10 @@ impl Segment {
             *room = *ddp;
             at += N;
         }
-        if let Some(room) = self.header.get_mut(at..at + rdmap.len()) {
+        let end = at.saturating_add(rdmap.len());
+        if let Some(room) = self.header.get_mut(at..end) {
             room.copy_from_slice(rdmap);
-            at += rdmap.len();
+            at = end;
         }
         let ulpdu = ((at - LENGTH_LEN) as u16).saturating_add(len);
         [self.header[0], self.header[1]] = ulpdu.to_be_bytes();
@@ -191,8 +219,12 @@ impl Segmenter {
     #[inline]
     pub const fn new(message: Message, len: u32) -> Self {
         let len = match message {
-            Message::ReadRequest { .. } | Message::Terminate { .. } => 0,
-            _ => len,
+            Message::Send { .. } | Message::Write { .. } | Message::ReadResponse { .. } => len,
+            Message::ReadRequest { .. }
+            | Message::Immediate { .. }
+            | Message::AtomicRequest { .. }
+            | Message::AtomicResponse { .. }
+            | Message::Terminate { .. } => 0,
         };
         Self {
             message,
@@ -287,17 +319,32 @@ impl Segmenter {
                 self.tagged(Opcode::ReadResponse, stag, to, mulpdu, segment)
             }
             Message::ReadRequest { msn, req } => {
-                self.done = true;
-                let header = control_header(Opcode::ReadRequest, Qn::READ_REQUEST, msn);
                 let body: [u8; READ_REQUEST_LEN] = req.to_bytes();
-                segment.set(&header, &body, 0, 0, true);
+                self.whole(Opcode::ReadRequest, msn, &body, segment);
+            }
+            Message::Immediate {
+                msn,
+                solicited,
+                data,
+            } => {
+                let opcode = if solicited {
+                    Opcode::ImmediateSe
+                } else {
+                    Opcode::Immediate
+                };
+                self.whole(opcode, msn, &data.0, segment);
+            }
+            Message::AtomicRequest { msn, req } => {
+                self.whole(Opcode::AtomicRequest, msn, &req.to_bytes(), segment);
+            }
+            Message::AtomicResponse { msn, response } => {
+                self.whole(Opcode::AtomicResponse, msn, &response.to_bytes(), segment);
             }
             Message::Terminate { term } => {
-                self.done = true;
-                let header = control_header(Opcode::Terminate, Qn::TERMINATE, Msn::FIRST);
                 let mut body = [0; TERMINATE_MAX];
                 let len = term.encode(&mut body);
-                segment.set(&header, body.get(..len).unwrap_or_default(), 0, 0, true);
+                let body = body.get(..len).unwrap_or_default();
+                self.whole(Opcode::Terminate, Msn::FIRST, body, segment);
             }
         }
         true
@@ -328,6 +375,21 @@ impl Segmenter {
         segment.set(&header.to_bytes(), &[], offset, len, last);
     }
 
+    /// Makes `segment` all of an untagged message that fits one segment and carries a header of
+    /// RDMAP, `body`.
+    fn whole(&mut self, opcode: Opcode, msn: Msn, body: &[u8], segment: &mut Segment) {
+        self.done = true;
+        let header = UntaggedHeader {
+            last: true,
+            control: opcode.control(),
+            invalidate: Stag(0),
+            qn: opcode.queue().unwrap_or(Qn::SEND),
+            msn,
+            mo: 0,
+        };
+        segment.set(&header.to_bytes(), body, 0, 0, true);
+    }
+
     /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
     #[inline]
     fn advance(&mut self, room: u16) -> (u16, bool) {
@@ -338,17 +400,4 @@ impl Segmenter {
         self.done = last;
         (len, last)
     }
-}
-
-/// DDP header of a message that fits one segment and carries a header of RDMAP.
-fn control_header(opcode: Opcode, qn: Qn, msn: Msn) -> [u8; UNTAGGED_LEN] {
-    let header = UntaggedHeader {
-        last: true,
-        control: opcode.control(),
-        invalidate: Stag(0),
-        qn,
-        msn,
-        mo: 0,
-    };
-    header.to_bytes()
 }

@@ -211,7 +211,7 @@ pub(crate) fn write_single_segment() -> Outcome {
     check!(verdict(&stream, &mut probe).is_ok());
     let placement = written(0xdead_beef, 0x0123_4567_89ab_cdef, 4, true, true);
     check_eq!(probe.placement, Some(placement));
-    check_eq!(probe.event, Some(Event::Write));
+    check_eq!(probe.event, Some(Event::Write { len: 4 }));
     Ok(())
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn write_zero_length_not_checked() -> Outcome {
     // The handler refuses every STag, and any length but zero would wrap at this offset.
     let mut probe = Probe::refusing(Call::Begin, Refusal::InvalidStag);
     check!(verdict(&write(0xffff_ffff, u64::MAX, &[]), &mut probe).is_ok());
-    check_eq!(probe.event, Some(Event::Write));
+    check_eq!(probe.event, Some(Event::Write { len: 0 }));
     check_eq!((probe.begun, probe.ended), (0, 0));
     Ok(())
 }
@@ -317,7 +317,7 @@ pub(crate) fn reserved_bits_ignored() -> Outcome {
     let tagged = tagged(TAGGED_LAST | 0x3c, op::WRITE | 0x30, 1, 2, &[3]);
     let mut probe = Probe::new();
     check!(verdict(&fpdu(&tagged), &mut probe).is_ok());
-    check_eq!(probe.event, Some(Event::Write));
+    check_eq!(probe.event, Some(Event::Write { len: 1 }));
     Ok(())
 }
 

@@ -273,7 +273,7 @@ pub(crate) fn ulpdu_longest() -> Outcome {
         left -= n;
     }
     check_eq!(probe.placed, 64754);
-    check_eq!(probe.event, Some(Event::Write));
+    check_eq!(probe.event, Some(Event::Write { len: 64754 }));
     check!(rx.at_boundary());
     Ok(())
 }

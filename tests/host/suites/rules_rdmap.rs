@@ -507,7 +507,7 @@ pub(crate) fn rtr_send_only_first() -> Outcome {
 pub(crate) fn rtr_write_and_read() -> Outcome {
     let mut probe = Probe::new();
     check!(verdict(&write(0, 0, &[]), &mut probe).is_ok());
-    check_eq!(probe.event, Some(Event::Write));
+    check_eq!(probe.event, Some(Event::Write { len: 0 }));
     let read = read_request(1, &read_header(0, 0, 0, 0, 0));
     check!(verdict(&read, &mut probe).is_ok());
     check_eq!(

@@ -193,8 +193,15 @@ fn check_events(items: &[Item], calls: &[Call]) {
                 solicited,
                 invalidate,
             },
-            Message::Write { .. } => Event::Write,
+            Message::Write { .. } => Event::Write {
+                len: item.payload.len() as u32,
+            },
             Message::ReadRequest { req, .. } => Event::ReadRequest(req),
+            Message::Immediate {
+                data, solicited, ..
+            } => Event::Immediate { data, solicited },
+            Message::AtomicRequest { req, .. } => Event::AtomicRequest(req),
+            Message::AtomicResponse { response, .. } => Event::AtomicResponse(response),
             Message::ReadResponse { .. } => unreachable!(),
             Message::Terminate { term } => Event::Terminate(term),
         };

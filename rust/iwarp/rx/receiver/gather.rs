@@ -7,6 +7,7 @@ use super::{Receiver, TAGGED_HDR, UNTAGGED_HDR};
 use crate::bytes::Fields;
 use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{CRC_LEN, LENGTH_LEN};
+use crate::rdmap::Opcode;
 use crate::rx::Handler;
 use crate::types::Octet;
 
@@ -52,12 +53,22 @@ impl Receiver {
         }
     }
 
-    /// Copies octets of a header that a message has as its payload, which begin `from` octets in,
-    /// and takes the CRC of the copy. Octets that a later revision may append to a Terminate are
-    /// not kept.
-    pub(super) fn gather_body<H: Handler>(&mut self, from: usize, chunk: &[Octet], h: &mut H) {
+    /// Copies octets of a header that an `opcode` message has as its payload, which begin `from`
+    /// octets in, and takes the CRC of the copy. Octets that a later revision may append to a
+    /// Terminate are not kept.
+    pub(super) fn gather_body<H: Handler>(
+        &mut self,
+        opcode: Opcode,
+        from: usize,
+        chunk: &[Octet],
+        h: &mut H,
+    ) {
         let takes_crc = self.takes_crc();
-        let room = self.body.get_mut(from..).unwrap_or_default();
+        let room: &mut [u8] = match opcode {
+            Opcode::AtomicResponse => &mut self.response,
+            _ => &mut self.body,
+        };
+        let room = room.get_mut(from..).unwrap_or_default();
         let n = copy_front(room, chunk, h);
         if let (true, Some(copy @ [_, ..])) = (takes_crc, room.get(..n)) {
             self.crc = h.crc32c(self.crc, copy);

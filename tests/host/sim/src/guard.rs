@@ -115,6 +115,7 @@ impl<H: Handler> Handler for Guard<H> {
                 assert_eq!(p.first, offset == 0 && p.first);
                 assert!(offset.checked_add(p.len).is_some());
             }
+            Target::Immediate => assert!(p.first && p.len == 0, "more than once"),
             Target::Write { to, .. } => {
                 assert!(p.len != 0, "empty tagged segment");
                 assert!(to.0.checked_add(u64::from(p.len)).is_some(), "TO wraps");
@@ -133,10 +134,10 @@ impl<H: Handler> Handler for Guard<H> {
         self.calls.push(Call::Begin(*p));
         match p.target {
             Target::Write { .. } if p.first => (self.write, self.behind) = (true, false),
-            Target::Recv { .. } if p.first => self.behind = self.write,
+            Target::Recv { .. } | Target::Immediate if p.first => self.behind = self.write,
             _ => {}
         }
-        if result.is_ok() {
+        if result.is_ok() && p.target != Target::Immediate {
             self.open = Some((*p, 0));
         }
         self.note(result)
@@ -181,6 +182,7 @@ impl<H: Handler> Handler for Guard<H> {
             "place_next of another size"
         );
         let target = match before.target {
+            Target::Immediate => panic!("place_next of Immediate Data"),
             Target::Recv { offset } => Target::Recv {
                 offset: offset + before.len,
             },
@@ -226,8 +228,8 @@ impl<H: Handler> Handler for Guard<H> {
         assert!(!self.waits, "deliver while a segment waits");
         assert!(self.open.is_none(), "deliver within segment");
         match e {
-            Event::Write => self.write = false,
-            Event::Recv { .. } => assert!(
+            Event::Write { .. } => self.write = false,
+            Event::Recv { .. } | Event::Immediate { .. } => assert!(
                 !(self.write && self.behind),
                 "Send before the Write that it came behind"
             ),
@@ -292,7 +294,7 @@ impl Handler for Any {
     }
 
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
-        let may_wait = p.first && matches!(p.target, Target::Recv { .. });
+        let may_wait = p.first && matches!(p.target, Target::Recv { .. } | Target::Immediate);
         if may_wait && self.waited < self.waits {
             self.waited += 1;
             return Err(Refusal::Wait);

@@ -140,6 +140,9 @@ impl Handler for Node {
 
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
         self.cursor = Some(match p.target {
+            Target::Immediate => {
+                return self.rq.pop_front().map(drop).ok_or(Refusal::NoBuffer);
+            }
             Target::Recv { offset } => {
                 if p.first {
                     assert!(self.receiving.is_none(), "first segment within message");
@@ -239,7 +242,13 @@ impl Handler for Node {
                     invalidate: invalidate.map(|s| s.0),
                 });
             }
-            Event::Write => self.writes += 1,
+            Event::Immediate { data, solicited } => self.received.push(Received {
+                data: data.0.to_vec(),
+                solicited,
+                invalidate: None,
+            }),
+            Event::AtomicRequest(_) | Event::AtomicResponse(_) => return Err(Refusal::Unexpected),
+            Event::Write { .. } => self.writes += 1,
             Event::ReadRequest(req) => {
                 self.check_read(&req)?;
                 self.irq.push_back(req);
