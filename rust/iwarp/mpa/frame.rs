@@ -32,6 +32,9 @@ const LARGE_FPDU: u8 = 0x08;
 /// Reply that has [`LARGE_FPDU`] alone may come from a peer that copies the Request's flags, which
 /// is no consent.
 const KNOWS_LARGE_FPDU: u8 = 0x04;
+/// A reserved bit, beside one of the two above: the sender of the frame takes Sends with immediate
+/// data, which are this engine's own.
+const SEND_IMMEDIATE: u8 = 0x02;
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,7 @@ pub(super) struct Header {
     pub(super) rejected: bool,
     pub(super) large_fpdu: bool,
     pub(super) knows_large_fpdu: bool,
+    pub(super) send_immediate: bool,
     pub(super) enhanced: bool,
     pub(super) revision: u8,
     pub(super) pd_length: u16,
@@ -89,6 +93,7 @@ impl Header {
             rejected: flags & REJECTED != 0,
             large_fpdu: flags & LARGE_FPDU != 0,
             knows_large_fpdu: flags & KNOWS_LARGE_FPDU != 0,
+            send_immediate: flags & SEND_IMMEDIATE != 0,
             // RFC 6581 s6: "To use any enhanced connection establishment feature, this MUST be set
             // to two or higher." In revision 1 the bit is reserved, "and not checked on reception".
             enhanced: revision >= 2 && flags & ENHANCED != 0,
@@ -116,6 +121,7 @@ impl Header {
             | flag(self.enhanced, ENHANCED)
             | flag(self.large_fpdu, LARGE_FPDU)
             | flag(self.knows_large_fpdu, KNOWS_LARGE_FPDU)
+            | flag(self.send_immediate, SEND_IMMEDIATE)
     }
 }
 
@@ -161,6 +167,15 @@ impl<'a> Frame<'a> {
     /// A Reply: the peer knows the offer of large FPDUs, whether it agrees or not.
     pub fn knows_large_fpdu(&self) -> bool {
         self.kind == FrameKind::Reply && self.header.knows_large_fpdu
+    }
+
+    /// The peer takes Sends with immediate data.
+    pub fn send_immediate(&self) -> bool {
+        let beside = match self.kind {
+            FrameKind::Request => self.header.large_fpdu,
+            FrameKind::Reply => self.header.knows_large_fpdu,
+        };
+        beside && self.header.send_immediate
     }
 
     /// Enhanced connection establishment data, if the frame has them.

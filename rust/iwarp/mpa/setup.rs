@@ -27,6 +27,9 @@ pub struct Offer<'a> {
     /// Offer FPDUs longer than a TCP segment, by a bit that RFC 5044 reserves. In an answer: agree
     /// to them, by that bit and another.
     pub large_fpdu: bool,
+    /// Take Sends with immediate data, which RDMAP has not. A Request says so only if it offers
+    /// large FPDUs, too.
+    pub send_immediate: bool,
     /// The ULP's Private Data, at most 512 octets, with revision 2 at most 508.
     pub private_data: &'a [u8],
 }
@@ -76,6 +79,8 @@ pub struct Agreed {
     pub rtr_any: RtrSet,
     /// Both ends take FPDUs longer than a TCP segment.
     pub large_fpdu: bool,
+    /// Both ends take Sends with immediate data.
+    pub send_immediate: bool,
     /// MPA revision, 1 or 2.
     pub revision: u8,
     /// The peer's IRD as it sent it, for the ULP; [`NO_NEGOTIATION`] if it sent none.
@@ -168,6 +173,7 @@ pub struct Initiator {
     ord: u16,
     rtr: RtrSet,
     large_fpdu: bool,
+    send_immediate: bool,
 }
 
 impl Initiator {
@@ -180,6 +186,7 @@ impl Initiator {
             ord: depth(offer.ord),
             rtr: offer.rtr,
             large_fpdu: offer.large_fpdu,
+            send_immediate: offer.large_fpdu && offer.send_immediate,
         };
         let enhanced = match offer.revision {
             1 => None,
@@ -197,6 +204,7 @@ impl Initiator {
             rejected: false,
             large_fpdu: offer.large_fpdu,
             knows_large_fpdu: false,
+            send_immediate: this.send_immediate,
             enhanced: false,
             revision: offer.revision,
             pd_length: 0,
@@ -229,6 +237,7 @@ impl Initiator {
             rtr: None,
             rtr_any: RtrSet::EMPTY,
             large_fpdu: self.large_fpdu && frame.large_fpdu(),
+            send_immediate: self.send_immediate && frame.send_immediate(),
             revision: self.revision,
             peer_ird: NO_NEGOTIATION,
             peer_ord: NO_NEGOTIATION,
@@ -300,6 +309,7 @@ pub struct Responder {
     crc: bool,
     markers: bool,
     large_fpdu: bool,
+    send_immediate: bool,
     peer: Option<Enhanced>,
 }
 
@@ -315,6 +325,7 @@ impl Responder {
             crc: frame.crc(),
             markers: frame.markers(),
             large_fpdu: frame.large_fpdu(),
+            send_immediate: frame.send_immediate(),
             peer,
         };
         let asked = Asked {
@@ -335,6 +346,7 @@ impl Responder {
         // Either bit turns CRCs on. If the Request's does, the Reply's is set, too.
         let crc = self.crc || answer.crc;
         let large_fpdu = self.large_fpdu && answer.large_fpdu;
+        let send_immediate = self.send_immediate && answer.send_immediate;
         let mut agreed = Agreed {
             crc,
             tx_markers: self.markers,
@@ -343,6 +355,7 @@ impl Responder {
             rtr: None,
             rtr_any: RtrSet::EMPTY,
             large_fpdu,
+            send_immediate,
             revision: self.revision,
             peer_ird: NO_NEGOTIATION,
             peer_ord: NO_NEGOTIATION,
@@ -350,6 +363,7 @@ impl Responder {
         let enhanced = self.peer.map(|peer| respond(&mut agreed, peer, answer));
         let header = Header {
             large_fpdu,
+            send_immediate,
             ..self.header(crc)
         };
         let len = encode(FrameKind::Reply, header, enhanced, answer.private_data, out)?;
@@ -400,6 +414,7 @@ impl Responder {
             rejected: false,
             large_fpdu: false,
             knows_large_fpdu: self.large_fpdu,
+            send_immediate: false,
             enhanced: false,
             revision: self.revision,
             pd_length: 0,

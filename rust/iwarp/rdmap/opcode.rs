@@ -49,10 +49,16 @@ pub enum Opcode {
     AtomicRequest = 10,
     /// Atomic Response.
     AtomicResponse = 11,
+    /// Send with immediate data. No RFC has it, and both ends have to agree to it (see
+    /// [`Offer::send_immediate`](crate::mpa::Offer::send_immediate)). The data are where a Send with
+    /// Invalidate has its STag.
+    SendImmediate = 12,
+    /// Send with Solicited Event and immediate data, likewise.
+    SendSeImmediate = 13,
 }
 
 impl Opcode {
-    /// The opcode in an RDMAP Control Field, `None` if it is reserved (1100b to 1111b).
+    /// The opcode in an RDMAP Control Field, `None` if it is none (1110b, 1111b).
     #[inline]
     pub const fn from_control(control: u8) -> Option<Self> {
         Some(match control & 0x0f {
@@ -68,6 +74,8 @@ impl Opcode {
             9 => Self::ImmediateSe,
             10 => Self::AtomicRequest,
             11 => Self::AtomicResponse,
+            12 => Self::SendImmediate,
+            13 => Self::SendSeImmediate,
             _ => return None,
         })
     }
@@ -89,6 +97,7 @@ impl Opcode {
                 Some(Qn::SEND)
             }
             Self::Immediate | Self::ImmediateSe => Some(Qn::SEND),
+            Self::SendImmediate | Self::SendSeImmediate => Some(Qn::SEND),
             Self::ReadRequest | Self::AtomicRequest => Some(Qn::READ_REQUEST),
             Self::Terminate => Some(Qn::TERMINATE),
             Self::AtomicResponse => Some(Qn::ATOMIC_RESPONSE),
@@ -117,6 +126,12 @@ impl Opcode {
         matches!(self, Self::Immediate | Self::ImmediateSe)
     }
 
+    /// Whether the message is a Send with immediate data, with or without Solicited Event.
+    #[inline]
+    pub const fn is_send_immediate(self) -> bool {
+        matches!(self, Self::SendImmediate | Self::SendSeImmediate)
+    }
+
     /// The one of the four Send opcodes that has these properties.
     #[inline]
     pub const fn send(solicited: bool, invalidate: bool) -> Self {
@@ -133,7 +148,7 @@ impl Opcode {
     pub const fn is_solicited(self) -> bool {
         matches!(
             self,
-            Self::SendSe | Self::SendSeInvalidate | Self::ImmediateSe
+            Self::SendSe | Self::SendSeInvalidate | Self::ImmediateSe | Self::SendSeImmediate
         )
     }
 

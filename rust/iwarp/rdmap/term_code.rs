@@ -180,6 +180,12 @@ impl TermCode {
         matches!(self.layer(), Layer::Rdmap) && self.etype == PROTECTION
     }
 
+    /// Whether it is a Remote Protection Error of RDMAP.
+    #[inline]
+    pub const fn is_protection(self) -> bool {
+        self.includes_rdma_header()
+    }
+
     /// Name of the error, "unknown error" if no RFC defines the code.
     pub fn text(self) -> &'static str {
         // Local catastrophic errors have no code: "Any value in this field is acceptable".

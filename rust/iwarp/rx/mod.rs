@@ -99,6 +99,15 @@ pub enum Event {
         /// The peer wants this STag invalidated before the message is delivered to the ULP.
         invalidate: Option<Stag>,
     },
+    /// A Send with immediate data fills the receive buffer at the head of the queue.
+    RecvImmediate {
+        /// Length of the message in octets.
+        len: u32,
+        /// It asks for an Event.
+        solicited: bool,
+        /// The immediate data.
+        data: [u8; 4],
+    },
     /// Immediate Data takes the receive buffer at the head of the queue.
     Immediate {
         /// The data.

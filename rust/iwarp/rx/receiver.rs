@@ -130,6 +130,11 @@ impl Receiver {
         self.rules.extensions = true;
     }
 
+    /// Sends with immediate data are legal from now on, as both ends have agreed.
+    pub fn allow_send_immediate(&mut self) {
+        self.rules.send_immediate = true;
+    }
+
     /// The number of FPDUs that have come in full, and without a fault.
     #[inline]
     pub fn fpdus(&self) -> u64 {

@@ -62,7 +62,7 @@ pub(super) struct Segment {
     pub(super) last: bool,
     /// Length of the message up to the end of this segment.
     pub(super) end: u32,
-    /// Invalidate STag field; valid in Sends that invalidate.
+    /// Invalidate STag field; valid in Sends that invalidate, or have immediate data.
     pub(super) invalidate: Stag,
     /// The Send is the RTR.
     pub(super) rtr: bool,
@@ -96,6 +96,8 @@ pub(super) struct Rules {
     pub(super) rtr_send: bool,
     /// Messages of RFC 7306 are legal.
     pub(super) extensions: bool,
+    /// Sends with immediate data are legal.
+    pub(super) send_immediate: bool,
 }
 
 impl Rules {
@@ -117,6 +119,7 @@ impl Rules {
             },
             rtr_send: false,
             extensions: false,
+            send_immediate: false,
         }
     }
 
@@ -176,7 +179,10 @@ impl Rules {
             return Err(Reason::RdmapVersion);
         }
         let opcode = Opcode::from_control(control);
-        Ok(opcode.filter(|_| self.extensions))
+        Ok(opcode.filter(|opcode| match opcode.is_send_immediate() {
+            true => self.send_immediate,
+            false => self.extensions,
+        }))
     }
 
     #[inline]
@@ -482,6 +488,7 @@ impl Segment {
             Opcode::AtomicRequest => Refused::AtomicRequest,
             Opcode::AtomicResponse => Refused::AtomicResponse,
             Opcode::Immediate | Opcode::ImmediateSe => Refused::Send,
+            Opcode::SendImmediate | Opcode::SendSeImmediate => Refused::Send,
             Opcode::Send | Opcode::SendSe => Refused::Send,
             Opcode::SendInvalidate | Opcode::SendSeInvalidate => Refused::SendInvalidate,
             Opcode::Terminate => Refused::Other,
@@ -505,6 +512,11 @@ impl Segment {
                     invalidate: self.opcode.is_invalidating().then_some(self.invalidate),
                 }
             }
+            Opcode::SendImmediate | Opcode::SendSeImmediate => Event::RecvImmediate {
+                len: self.end,
+                solicited: self.opcode.is_solicited(),
+                data: self.invalidate.0.to_be_bytes(),
+            },
             Opcode::ReadRequest
             | Opcode::Terminate
             | Opcode::Immediate

@@ -23,6 +23,15 @@ pub enum Message {
         /// STag that the peer is to invalidate.
         invalidate: Option<Stag>,
     },
+    /// Send with immediate data, or with Solicited Event, too.
+    SendImmediate {
+        /// Its number on QN 0, among the Sends.
+        msn: Msn,
+        /// Ask for an Event at the peer.
+        solicited: bool,
+        /// The immediate data.
+        data: [u8; 4],
+    },
     /// RDMA Write.
     Write {
         /// The peer's buffer.
@@ -219,7 +228,10 @@ impl Segmenter {
     #[inline]
     pub const fn new(message: Message, len: u32) -> Self {
         let len = match message {
-            Message::Send { .. } | Message::Write { .. } | Message::ReadResponse { .. } => len,
+            Message::Send { .. }
+            | Message::SendImmediate { .. }
+            | Message::Write { .. }
+            | Message::ReadResponse { .. } => len,
             Message::ReadRequest { .. }
             | Message::Immediate { .. }
             | Message::AtomicRequest { .. }
@@ -296,23 +308,26 @@ impl Segmenter {
             return false;
         }
         let mulpdu = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU);
-        let offset = self.offset;
         match self.message {
             Message::Send {
                 msn,
                 solicited,
                 invalidate,
             } => {
-                let (len, last) = self.advance(mulpdu - UNTAGGED_LEN as u16);
-                let header = UntaggedHeader {
-                    last,
-                    control: Opcode::send(solicited, invalidate.is_some()).control(),
-                    invalidate: invalidate.unwrap_or_default(),
-                    qn: Qn::SEND,
-                    msn,
-                    mo: offset,
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                self.send(opcode, msn, invalidate.unwrap_or_default(), mulpdu, segment);
+            }
+            Message::SendImmediate {
+                msn,
+                solicited,
+                data,
+            } => {
+                let opcode = match solicited {
+                    true => Opcode::SendSeImmediate,
+                    false => Opcode::SendImmediate,
                 };
-                segment.set(&header.to_bytes(), &[], offset, len, last);
+                let data = Stag(u32::from_be_bytes(data));
+                self.send(opcode, msn, data, mulpdu, segment);
             }
             Message::Write { stag, to } => self.tagged(Opcode::Write, stag, to, mulpdu, segment),
             Message::ReadResponse { stag, to } => {
@@ -348,6 +363,22 @@ impl Segmenter {
             }
         }
         true
+    }
+
+    /// Makes `segment` one of a Send; `field` is its Invalidate STag field.
+    #[inline]
+    fn send(&mut self, opcode: Opcode, msn: Msn, field: Stag, mulpdu: u16, segment: &mut Segment) {
+        let offset = self.offset;
+        let (len, last) = self.advance(mulpdu - UNTAGGED_LEN as u16);
+        let header = UntaggedHeader {
+            last,
+            control: opcode.control(),
+            invalidate: field,
+            qn: Qn::SEND,
+            msn,
+            mo: offset,
+        };
+        segment.set(&header.to_bytes(), &[], offset, len, last);
     }
 
     /// Makes `segment` one of a tagged message.

@@ -516,6 +516,7 @@ fn answer(plan: &Plan, raw: &Raw) -> Result<Input, super::Failed> {
         1 => offer(),
         _ => Offer {
             large_fpdu: plan.large_fpdu,
+            send_immediate: plan.large_fpdu,
             ..enhanced(4, 4, RtrSet::EMPTY)
         },
     };

@@ -21,6 +21,7 @@ pub(crate) fn offer() -> Offer<'static> {
         ord: 0,
         rtr: RtrSet::EMPTY,
         large_fpdu: false,
+        send_immediate: false,
         private_data: &[],
     }
 }

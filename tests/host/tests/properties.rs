@@ -197,6 +197,13 @@ fn check_events(items: &[Item], calls: &[Call]) {
                 len: item.payload.len() as u32,
             },
             Message::ReadRequest { req, .. } => Event::ReadRequest(req),
+            Message::SendImmediate {
+                solicited, data, ..
+            } => Event::RecvImmediate {
+                len: item.payload.len() as u32,
+                solicited,
+                data,
+            },
             Message::Immediate {
                 data, solicited, ..
             } => Event::Immediate { data, solicited },

@@ -229,7 +229,7 @@ impl<H: Handler> Handler for Guard<H> {
         assert!(self.open.is_none(), "deliver within segment");
         match e {
             Event::Write { .. } => self.write = false,
-            Event::Recv { .. } | Event::Immediate { .. } => assert!(
+            Event::Recv { .. } | Event::RecvImmediate { .. } | Event::Immediate { .. } => assert!(
                 !(self.write && self.behind),
                 "Send before the Write that it came behind"
             ),

@@ -247,7 +247,9 @@ impl Handler for Node {
                 solicited,
                 invalidate: None,
             }),
-            Event::AtomicRequest(_) | Event::AtomicResponse(_) => return Err(Refusal::Unexpected),
+            Event::AtomicRequest(_) | Event::AtomicResponse(_) | Event::RecvImmediate { .. } => {
+                return Err(Refusal::Unexpected)
+            }
             Event::Write { .. } => self.writes += 1,
             Event::ReadRequest(req) => {
                 self.check_read(&req)?;

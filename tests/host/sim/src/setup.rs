@@ -35,6 +35,7 @@ fn offer<'a>(e: &mut Entropy, private_data: &'a [u8]) -> Offer<'a> {
         ord: depth(e),
         rtr: rtr(e),
         large_fpdu: e.flag(),
+        send_immediate: e.flag(),
         private_data,
     }
 }
@@ -120,6 +121,9 @@ fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced:
     assert!(!mine.tx_markers && !theirs.tx_markers);
     assert_eq!(mine.large_fpdu, i.large_fpdu && r.large_fpdu);
     assert_eq!(theirs.large_fpdu, mine.large_fpdu);
+    let asked = i.large_fpdu && i.send_immediate;
+    assert_eq!(mine.send_immediate, asked && r.send_immediate);
+    assert_eq!(theirs.send_immediate, mine.send_immediate);
     assert_eq!(mine.revision, theirs.revision);
     if !enhanced {
         assert_eq!(mine.rtr, None);
