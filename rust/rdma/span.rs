@@ -7,6 +7,7 @@
 //! memory in place. There are no Rust references to the bytes, as processes and devices change them
 //! at any time.
 
+use crate::ring::Word;
 use core::{marker::PhantomData, sync::atomic::AtomicU8};
 use kernel::prelude::*;
 use kext::copy;
@@ -89,6 +90,27 @@ impl<'a> Span<'a> {
             }
         }
         Ok(n)
+    }
+}
+
+impl<'a> Span<'a> {
+    /// The first 8 bytes, as a word. Errors: `EFAULT` if there are fewer, `EINVAL` if they are not
+    /// aligned, `EACCES` if the memory is pinned for reading only. Context: any.
+    pub fn word(&self) -> Result<Word<'a, u64>> {
+        let ptr = self.addr as *mut u64;
+        if self.len < size_of::<u64>() {
+            return Err(EFAULT);
+        }
+        if !ptr.is_aligned() {
+            return Err(EINVAL);
+        }
+        if !self.writable {
+            return Err(EACCES);
+        }
+        // SAFETY: The word is aligned, and by the contract of `Span::new` valid for reads and writes
+        // during `'a`. By the same contract there are no Rust references to it: this crate accesses
+        // the bytes of spans by words and by the functions of `copy`.
+        Ok(unsafe { Word::new(ptr) })
     }
 }
 
@@ -252,6 +274,24 @@ mod tests {
         assert!(reader.read(&mut to).is_err() && to == [0; 20]);
         assert!(Reader::new(&memory, 10, 91).is_err());
         assert!(Reader::new(&memory, u64::MAX, 1).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn words_are_aligned_and_writable() -> Result {
+        let mut room = [5u64, 6, 7];
+        let addr = room.as_mut_ptr() as u64;
+        let memory = memory();
+        let word = |offset, len| memory.span(addr + offset, len)?.word();
+        assert_eq!(word(8, 8)?.compare_exchange(6, 60), Ok(6));
+        assert_eq!(word(8, 16)?.compare_exchange(6, 61), Err(60));
+        assert_eq!(word(8, 7).err(), Some(EFAULT));
+        assert_eq!(word(4, 8).err(), Some(EINVAL));
+        // SAFETY: The bytes are those of `room`.
+        let read_only = unsafe { Span::new(addr as usize, 8, false) };
+        assert_eq!(read_only.word().err(), Some(EACCES));
+        // SAFETY: `room` is alive.
+        assert!(unsafe { room.as_ptr().read_volatile() } == 5 && word(8, 8)?.load_relaxed() == 60);
         Ok(())
     }
 

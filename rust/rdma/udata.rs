@@ -82,6 +82,12 @@ impl<'a, D: Driver> Udata<'a, D> {
         Ok(request)
     }
 
+    /// The number of bytes of request that the library has sent.
+    pub fn in_len(&self) -> usize {
+        // SAFETY: The verb is in progress, so its `udata` is valid.
+        unsafe { (*self.udata).inlen }
+    }
+
     /// The number of bytes of response that the library has room for.
     pub fn out_len(&self) -> usize {
         // SAFETY: The verb is in progress, so its `udata` is valid.

@@ -36,6 +36,8 @@ pub enum WcOpcode {
     Send = bindings::ib_wc_opcode_IB_WC_SEND,
     RdmaWrite = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
     RdmaRead = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    CompSwap = bindings::ib_wc_opcode_IB_WC_COMP_SWAP,
+    FetchAdd = bindings::ib_wc_opcode_IB_WC_FETCH_ADD,
     LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
     RegMr = bindings::ib_wc_opcode_IB_WC_REG_MR,
     Recv = bindings::ib_wc_opcode_IB_WC_RECV,

@@ -127,6 +127,29 @@ pub enum SendOp<D: Driver> {
         /// The peer's key.
         rkey: u32,
     },
+    /// Adds to 8 bytes of the peer's memory; the local memory gets the value before.
+    FetchAdd {
+        /// The peer's address.
+        remote_addr: u64,
+        /// The peer's key.
+        rkey: u32,
+        /// What is added.
+        add: u64,
+        /// The highest bits of the fields in which it is added; none: one field of all.
+        mask: u64,
+    },
+    /// Compares 8 bytes of the peer's memory, and replaces them if they are equal; the local memory
+    /// gets the value before.
+    CmpSwap {
+        /// The peer's address.
+        remote_addr: u64,
+        /// The peer's key.
+        rkey: u32,
+        /// The value to compare with, and the bits to compare.
+        compare: (u64, u64),
+        /// The new value, and the bits to replace.
+        swap: (u64, u64),
+    },
     /// Invalidates a local key.
     LocalInv {
         /// The key.
@@ -269,6 +292,10 @@ impl<'a, D: Driver> SendWrs<'a, D> {
                 let (remote_addr, rkey) = rdma();
                 SendOp::ReadInv { remote_addr, rkey }
             }
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD
+            | bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
+            | bindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD
+            | bindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP => atomic(wr),
             bindings::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::LocalInv { rkey: key },
             bindings::ib_wr_opcode_IB_WR_REG_MR => self.reg_mr(wr),
             other => SendOp::Other(other),
@@ -295,6 +322,35 @@ impl<'a, D: Driver> SendWrs<'a, D> {
     /// The request to report as bad.
     pub(crate) fn bad(&self) -> *const bindings::ib_send_wr {
         self.current
+    }
+}
+
+/// The operation of an atomic request.
+fn atomic<D: Driver>(wr: &bindings::ib_send_wr) -> SendOp<D> {
+    let opcode = wr.opcode;
+    // SAFETY: A request of these operations begins a `struct ib_atomic_wr`.
+    let wr = unsafe { &*core::ptr::from_ref(wr).cast::<bindings::ib_atomic_wr>() };
+    let (remote_addr, rkey) = (wr.remote_addr, wr.rkey);
+    // Consumers set no masks where the operation has none.
+    let masked = |mask, none| match opcode {
+        bindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD
+        | bindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP => mask,
+        _ => none,
+    };
+    match opcode {
+        bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD
+        | bindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd {
+            remote_addr,
+            rkey,
+            add: wr.compare_add,
+            mask: masked(wr.compare_add_mask, 0),
+        },
+        _ => SendOp::CmpSwap {
+            remote_addr,
+            rkey,
+            compare: (wr.compare_add, masked(wr.compare_add_mask, u64::MAX)),
+            swap: (wr.swap, masked(wr.swap_mask, u64::MAX)),
+        },
     }
 }
 

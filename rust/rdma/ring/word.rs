@@ -86,9 +86,9 @@ impl<'a, W: WordType> Word<'a, W> {
     /// # Safety
     ///
     /// `ptr` must be aligned, and valid for reads and writes during `'a`. The kernel must access
-    /// that word atomically or by the functions of `copy` only.
+    /// that word atomically or by the functions of `copy` only, or by C code.
     #[inline]
-    pub(super) unsafe fn new(ptr: *mut W) -> Self {
+    pub(crate) unsafe fn new(ptr: *mut W) -> Self {
         // SAFETY: By the contract of this function the word is valid, and accessed atomically. The
         // atomics have the layout of their integers.
         Self(unsafe { &*ptr.cast::<W::Atomic>() }, PhantomData)
