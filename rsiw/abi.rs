@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The user ABI: structures shared with the siw provider of rdma-core, which is used as it is.
+//! The user ABI: structures shared with the siw provider of rdma-core, which is used as it is, and
+//! with the provider of this driver, which asks for more ([`feature`]).
 //!
 //! Layouts are those of `include/uapi/rdma/siw-abi.h`, version 1. The structures are in memory that
 //! a process has mapped and may change at any time. So they are plain old data, of which every bit
@@ -17,6 +18,11 @@ pub(crate) const MAX_SGE: usize = 6;
 pub(crate) const fn sges_beyond(n: u32) -> usize {
     (n as usize).saturating_sub(MAX_SGE)
 }
+/// The elements of a Write with immediate data, which takes the place of the last one.
+pub(crate) const IMM_SGE: usize = MAX_SGE - 1;
+/// The elements that an atomic request is written with: the result's buffer, and two operands.
+pub(crate) const ATOMIC_SGE: u8 = 3;
+
 /// The most bytes of inline data. They take the room of all elements but the first, which has the
 /// length.
 pub(crate) const MAX_INLINE: u32 = ((MAX_SGE - 1) * core::mem::size_of::<Sge>()) as u32;
@@ -40,6 +46,7 @@ pub(crate) struct Sqe {
     pub(crate) opcode: u8,
     /// Remote STag, or the STag that a Send with Invalidate names.
     pub(crate) rkey: u32,
+    /// Remote address; for a Send with immediate data, that data in the low 32 bits.
     pub(crate) raddr: u64,
     pub(crate) sge: [Sge; MAX_SGE],
 }
@@ -65,9 +72,11 @@ pub(crate) struct Cqe {
     pub(crate) opcode: u8,
     pub(crate) status: u16,
     pub(crate) bytes: u32,
-    /// The STag that the peer invalidated, in the low 32 bits.
+    /// The STag that the peer invalidated, or immediate data, in the low 32 bits. With time stamps,
+    /// the high bits have those of the stamp.
     pub(crate) inval_stag: u64,
-    /// The QP number; never a kernel address.
+    /// The QP number; never a kernel address. With time stamps, the high bits have the low ones of
+    /// the stamp.
     pub(crate) qp_id: u64,
 }
 
@@ -90,6 +99,20 @@ pub(crate) mod wqe_flags {
 /// `flags` of a completion: the element is filled and belongs to the consumer.
 pub(crate) const CQE_VALID: u8 = 1;
 
+/// Bits of a completion's `flags` for the driver's own provider: `inval_stag` has an STag, or
+/// immediate data.
+pub(crate) const CQE_INVALIDATED: u8 = 1 << 1;
+pub(crate) const CQE_IMMEDIATE: u8 = 1 << 2;
+
+/// What a provider asks for when it opens the device, and gets.
+pub(crate) mod feature {
+    /// The operations of RFC 7306, and flags in completions.
+    pub(crate) const EXTENDED: u32 = 1;
+}
+
+/// `flags` of [`CreateCqReq`]: completions have time stamps.
+pub(crate) const CQ_TIME_STAMPS: u32 = 1;
+
 /// Bits of the arming word: `enum siw_notify_flags`.
 pub(crate) mod notify {
     pub(crate) const NOT: u32 = 0;
@@ -103,10 +126,39 @@ pub(crate) mod opcode {
     pub(crate) const READ: u8 = 1;
     pub(crate) const READ_LOCAL_INV: u8 = 2;
     pub(crate) const SEND: u8 = 3;
+    pub(crate) const SEND_IMM: u8 = 4;
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
+    pub(crate) const FETCH_ADD: u8 = 6;
+    pub(crate) const CMP_SWAP: u8 = 7;
     pub(crate) const RECEIVE: u8 = 8;
     pub(crate) const INVAL_STAG: u8 = 10;
     pub(crate) const REG_MR: u8 = 11;
+    /// Those that `enum siw_opcode` has not.
+    pub(crate) const WRITE_IMM: u8 = 12;
+    pub(crate) const RECEIVE_IMM: u8 = 13;
+
+    /// The nearest code that a completion may have; the library of siw looks them up in a table
+    /// without a check.
+    pub(crate) fn known(code: u8, extended: bool) -> u8 {
+        code.min(if extended { RECEIVE_IMM } else { REG_MR })
+    }
+}
+
+/// Request of `alloc_ucontext`, which the library of siw does not make.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct AllocContextReq {
+    /// Bits of [`feature`].
+    pub(crate) features: u32,
+    pub(crate) reserved: u32,
+}
+
+/// Request of `create_cq`, which the library of siw does not make.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateCqReq {
+    pub(crate) flags: u32,
+    pub(crate) reserved: u32,
 }
 
 /// Answer to `alloc_ucontext`: `struct siw_uresp_alloc_ctx`.
@@ -114,7 +166,8 @@ pub(crate) mod opcode {
 #[repr(C)]
 pub(crate) struct AllocContextResp {
     pub(crate) dev_id: u32,
-    pub(crate) pad: u32,
+    /// `pad` of siw, which is 0: the bits of [`feature`] that the context has.
+    pub(crate) features: u32,
 }
 
 /// Answer to `create_cq`: `struct siw_uresp_create_cq`.
@@ -174,6 +227,8 @@ const _: () = {
     assert!(core::mem::offset_of!(Sqe, flags) == core::mem::offset_of!(Rqe, flags));
     assert!(core::mem::offset_of!(Cqe, status) == 10);
     assert!(core::mem::offset_of!(Cqe, qp_id) == 24);
+    assert!(core::mem::size_of::<AllocContextReq>() == 8);
+    assert!(core::mem::size_of::<CreateCqReq>() == 8);
     assert!(core::mem::size_of::<AllocContextResp>() == 8);
     assert!(core::mem::size_of::<CreateCqResp>() == 16);
     assert!(core::mem::size_of::<CreateQpResp>() == 32);

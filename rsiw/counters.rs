@@ -289,13 +289,14 @@ counters! {
     tx_fpdus = c"tx_fpdus",
     /// Messages sent (requests and Read responses).
     tx_messages = c"tx_messages",
-    /// Sends of the consumer.
+    /// Sends of the consumer, and Immediate Data. (There is no room for more counters: see
+    /// `StatDesc::fit`.)
     tx_op_sends = c"tx_op_sends",
     /// RDMA Writes of the consumer.
     tx_op_writes = c"tx_op_writes",
-    /// RDMA Reads of the consumer.
+    /// RDMA Reads and atomic operations of the consumer.
     tx_op_reads = c"tx_op_reads",
-    /// Responses to the peer's Reads.
+    /// Responses to the peer's Reads and atomic operations.
     tx_op_read_responses = c"tx_op_read_responses",
     /// Fast registrations.
     op_registrations = c"op_registrations",
@@ -353,13 +354,13 @@ counters! {
     rx_fpdus = c"rx_fpdus",
     /// Messages received in full.
     rx_messages = c"rx_messages",
-    /// Sends of the peer.
+    /// Sends of the peer, and Immediate Data.
     rx_op_sends = c"rx_op_sends",
     /// RDMA Writes of the peer.
     rx_op_writes = c"rx_op_writes",
-    /// RDMA Reads of the peer.
+    /// RDMA Reads and atomic operations of the peer.
     rx_op_reads = c"rx_op_reads",
-    /// Responses to this end's Reads.
+    /// Responses to this end's Reads and atomic operations.
     rx_op_read_responses = c"rx_op_read_responses",
     /// Segments that TCP has sent again.
     tcp_retransmits = c"tcp_retransmits",

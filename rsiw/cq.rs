@@ -9,9 +9,9 @@
 //! ([`Notify`], [`Cq::notify`]), as the handler may poll and post.
 
 use crate::{
-    abi::{opcode, Cqe, CQE_VALID},
+    abi::{opcode, Cqe, CQE_IMMEDIATE, CQE_INVALIDATED, CQE_VALID},
     ring::CompletionRing,
-    wr::{Completion, Status},
+    wr::{Completion, Status, Told},
 };
 use core::ops::{BitOr, BitOrAssign};
 use kernel::{prelude::*, str::CStr, sync::Arc};
@@ -66,8 +66,20 @@ struct KernelCqe {
     qp: QpToken,
 }
 
+/// What the provider of a process' queue reads in completions.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Form {
+    /// Flags that say what else the completion tells.
+    pub(crate) extended: bool,
+    /// When it was published.
+    pub(crate) time_stamps: bool,
+}
+
 enum Ring {
-    User(CompletionRing),
+    User {
+        ring: CompletionRing,
+        form: Form,
+    },
     Kernel {
         slots: KVVec<Option<KernelCqe>>,
         get: u32,
@@ -85,7 +97,7 @@ impl Ring {
     /// Whether the consumer wants an event for the completion just published.
     fn wants_event(&self, attention: bool) -> bool {
         match self {
-            Ring::User(ring) => ring.wants_event(attention),
+            Ring::User { ring, .. } => ring.wants_event(attention),
             Ring::Kernel { armed, .. } => match armed {
                 Some(Arm::Next) => true,
                 Some(Arm::Solicited) => attention,
@@ -97,7 +109,7 @@ impl Ring {
     /// Disarms events: the consumer gets one.
     fn disarm(&mut self) {
         match self {
-            Ring::User(ring) => ring.disarm(),
+            Ring::User { ring, .. } => ring.disarm(),
             Ring::Kernel { armed, .. } => *armed = None,
         }
     }
@@ -191,11 +203,11 @@ impl Cq {
     /// kernel consumer. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         size: u32,
-        ring: Option<CompletionRing>,
+        ring: Option<(CompletionRing, Form)>,
         handle: CqHandle,
     ) -> Result<impl PinInit<Self>> {
         let ring = match ring {
-            Some(ring) => Ring::User(ring),
+            Some((ring, form)) => Ring::User { ring, form },
             None => Ring::Kernel {
                 slots: KVVec::from_elem(None, size as usize, GFP_KERNEL)?,
                 get: 0,
@@ -222,7 +234,9 @@ impl Cq {
         let st = &mut *self.state.lock();
         let place = st.put;
         let ok = match &mut st.ring {
-            Ring::User(ring) => !st.overflowed && ring.put(place, &user_cqe(tag, c)),
+            Ring::User { ring, form } => {
+                !st.overflowed && ring.put(place, &user_cqe(tag, c, *form))
+            }
             Ring::Kernel { slots, .. } => {
                 let mask = slots.len() - 1;
                 let slot = &mut slots[place as usize & mask];
@@ -254,7 +268,7 @@ impl Cq {
     pub(crate) fn status(&self) -> CqStatus {
         let st = &*self.state.lock();
         let (unpolled, (solicited, next)) = match &st.ring {
-            Ring::User(ring) => (ring.waiting(st.put), ring.armed()),
+            Ring::User { ring, .. } => (ring.waiting(st.put), ring.armed()),
             Ring::Kernel { get, armed, .. } => (
                 st.put.wrapping_sub(*get),
                 (armed.is_some(), *armed == Some(Arm::Next)),
@@ -336,7 +350,7 @@ impl Cq {
         // The old ring is freed without the lock.
         let _old = {
             let st = &mut *self.state.lock();
-            let Ring::User(ring) = &mut st.ring else {
+            let Ring::User { ring, .. } = &mut st.ring else {
                 return Err(EINVAL);
             };
             new.take_arming(ring);
@@ -355,7 +369,7 @@ impl Cq {
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
         let st = &mut *self.state.lock();
         match &mut st.ring {
-            Ring::User(ring) => {
+            Ring::User { ring, .. } => {
                 ring.arm(solicited_only);
                 false
             }
@@ -376,16 +390,30 @@ fn wants_attention(c: &Completion) -> bool {
     c.solicited || c.status != Status::Success
 }
 
-fn user_cqe(tag: &Tag, c: &Completion) -> Cqe {
-    Cqe {
+fn user_cqe(tag: &Tag, c: &Completion, form: Form) -> Cqe {
+    let (told, flag) = match c.told {
+        Told::Nothing => (0, 0),
+        Told::Invalidated(stag) => (stag, CQE_INVALIDATED),
+        Told::Immediate(data) => (u32::from_ne_bytes(data), CQE_IMMEDIATE),
+    };
+    let mut cqe = Cqe {
         id: c.id,
         flags: CQE_VALID,
         opcode: c.opcode,
         status: c.status as u16,
         bytes: c.bytes,
-        inval_stag: c.invalidated.map_or(0, u64::from),
+        inval_stag: u64::from(told),
         qp_id: u64::from(tag.number),
+    };
+    if form.extended {
+        cqe.flags |= flag;
     }
+    if form.time_stamps {
+        let now = kext::monotonic_ns();
+        cqe.inval_stag |= now >> 32 << 32;
+        cqe.qp_id |= now << 32;
+    }
+    cqe
 }
 
 fn kernel_wc(cqe: &KernelCqe) -> Wc {
@@ -399,12 +427,16 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
             Status::Flush => WcStatus::WrFlushErr,
             Status::LocAccess => WcStatus::LocAccessErr,
             Status::RemAccess => WcStatus::RemAccessErr,
+            Status::RemInvReq => WcStatus::RemInvReqErr,
             Status::General => WcStatus::GeneralErr,
             // InfiniBand's "memory management operation error"; verbs have its older name.
             Status::MemOp => WcStatus::MwBindErr,
         },
         opcode: match cqe.c.opcode {
-            opcode::WRITE => WcOpcode::RdmaWrite,
+            opcode::WRITE | opcode::WRITE_IMM => WcOpcode::RdmaWrite,
+            opcode::FETCH_ADD => WcOpcode::FetchAdd,
+            opcode::CMP_SWAP => WcOpcode::CompSwap,
+            opcode::RECEIVE_IMM => WcOpcode::RecvRdmaWithImm,
             opcode::READ | opcode::READ_LOCAL_INV => WcOpcode::RdmaRead,
             opcode::INVAL_STAG => WcOpcode::LocalInv,
             opcode::REG_MR => WcOpcode::RegMr,
@@ -413,8 +445,14 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
         },
         byte_len: cqe.c.bytes,
         qp: cqe.qp,
-        invalidated: cqe.c.invalidated,
-        imm: None,
+        invalidated: match cqe.c.told {
+            Told::Invalidated(stag) => Some(stag),
+            _ => None,
+        },
+        imm: match cqe.c.told {
+            Told::Immediate(data) => Some(data),
+            _ => None,
+        },
         vendor_err: 0,
     }
 }
@@ -444,7 +482,7 @@ impl Out<'_> {
             opcode,
             status,
             bytes: 0,
-            invalidated: None,
+            told: Told::Nothing,
             solicited: false,
         })
     }

@@ -7,7 +7,7 @@
 //! ring masks them.
 
 use crate::abi::{
-    notify, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
+    notify, opcode, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
     WQE_FLAGS_OFFSET,
 };
 use core::mem::offset_of;
@@ -23,8 +23,8 @@ impl WqeLayout for Sqe {
 
     #[inline]
     fn used(&self) -> u8 {
-        // Inline data take the place of all elements but the first.
-        if self.flags & wqe_flags::INLINE != 0 {
+        // Inline data take the place of all elements but the first, immediate data that of the last.
+        if self.flags & wqe_flags::INLINE != 0 || self.opcode == opcode::WRITE_IMM {
             MAX_SGE as u8
         } else {
             self.num_sge
@@ -140,7 +140,9 @@ impl CompletionRing {
         let mut body = *cqe;
         body.flags = 0;
         self.0.store(index, &body);
-        let flags = u32::from(CQE_VALID) | u32::from(cqe.opcode) << 8 | u32::from(cqe.status) << 16;
+        let flags = u32::from(cqe.flags | CQE_VALID)
+            | u32::from(cqe.opcode) << 8
+            | u32::from(cqe.status) << 16;
         head().store_release(flags);
         true
     }

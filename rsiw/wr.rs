@@ -7,9 +7,10 @@
 //! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, MAX_INLINE},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
     mem::{Access, MemError, Region},
 };
+use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{LocalSge, Wqe};
 use zerocopy::IntoBytes;
@@ -23,6 +24,12 @@ pub(crate) enum SendOp {
     ReadLocalInv,
     Send,
     SendInv,
+    /// A Send with immediate data, where the peer takes it.
+    SendImm,
+    /// A Write, and Immediate Data behind it.
+    WriteImm,
+    FetchAdd,
+    CmpSwap,
     /// Local invalidate (kernel consumers only).
     LocalInv,
     /// Fast registration (kernel consumers only).
@@ -38,14 +45,24 @@ impl SendOp {
             SendOp::ReadLocalInv => opcode::READ_LOCAL_INV,
             SendOp::Send => opcode::SEND,
             SendOp::SendInv => opcode::SEND_REMOTE_INV,
+            SendOp::SendImm => opcode::SEND_IMM,
+            SendOp::WriteImm => opcode::WRITE_IMM,
+            SendOp::FetchAdd => opcode::FETCH_ADD,
+            SendOp::CmpSwap => opcode::CMP_SWAP,
             SendOp::LocalInv => opcode::INVAL_STAG,
             SendOp::RegMr => opcode::REG_MR,
         }
     }
 
-    /// Whether the request completes only when the peer has answered.
-    pub(crate) fn is_read(self) -> bool {
-        matches!(self, SendOp::Read | SendOp::ReadLocalInv)
+    /// Whether the request completes only when the peer has answered. It counts against the ORD
+    /// then, and the answer goes to a single element.
+    pub(crate) fn is_answered(self) -> bool {
+        matches!(self, SendOp::Read | SendOp::ReadLocalInv) || self.is_atomic()
+    }
+
+    /// Whether it is an Atomic Operation.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, SendOp::FetchAdd | SendOp::CmpSwap)
     }
 }
 
@@ -56,6 +73,14 @@ pub(crate) struct Registration {
     pub(crate) access: Access,
     /// The address of the region's first byte.
     pub(crate) iova: u64,
+}
+
+/// What a request has beside its element and its list.
+pub(crate) enum Extra {
+    None,
+    Registration(Registration),
+    Immediate([u8; 4]),
+    Atomic(AtomicOp),
 }
 
 /// One send work request. Its total length fits `u32`.
@@ -75,8 +100,11 @@ pub(crate) struct SendWr {
     num_sge: u8,
     /// Bytes of payload.
     pub(crate) len: u32,
-    pub(crate) reg: Option<Registration>,
+    pub(crate) extra: Extra,
 }
+
+/// The most bytes of inline data of a Write with immediate data.
+const IMM_INLINE: u32 = MAX_INLINE - size_of::<Sge>() as u32;
 
 /// The sum of `lengths`, if a message can have so many bytes: at most 2^32 - 1.
 fn total(mut lengths: impl Iterator<Item = u32>) -> Option<u32> {
@@ -101,7 +129,7 @@ impl SendWr {
             inline: false,
             num_sge: 0,
             len: 0,
-            reg: None,
+            extra: Extra::None,
         }
     }
 
@@ -133,24 +161,44 @@ impl SendWr {
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
-    /// are refused. A refused element completes in error with the returned status.
-    pub(crate) fn check(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
+    /// are refused, and if not `extended`, so are those of RFC 7306. A refused element completes in
+    /// error with the returned status.
+    pub(crate) fn check(
+        &mut self,
+        max_sge: u32,
+        signal_all: bool,
+        extended: bool,
+    ) -> Result<(), Status> {
         let sqe = &self.sqe;
         let op = match sqe.opcode {
             opcode::WRITE => SendOp::Write,
             opcode::READ => SendOp::Read,
             opcode::SEND => SendOp::Send,
             opcode::SEND_REMOTE_INV => SendOp::SendInv,
+            opcode::SEND_IMM if extended => SendOp::SendImm,
+            opcode::WRITE_IMM if extended => SendOp::WriteImm,
+            opcode::FETCH_ADD if extended => SendOp::FetchAdd,
+            opcode::CMP_SWAP if extended => SendOp::CmpSwap,
             _ => return Err(Status::QpOp),
         };
         let flags = sqe.flags;
         let has = |bit| flags & bit != 0;
         let inline = has(wqe_flags::INLINE);
+        let (max_sge, max_inline) = match op {
+            SendOp::WriteImm => (max_sge.min(IMM_SGE as u32), IMM_INLINE),
+            _ => (max_sge, MAX_INLINE),
+        };
         let (num_sge, len) = if inline {
-            if op.is_read() || sqe.sge[0].length > MAX_INLINE {
+            if op.is_answered() || sqe.sge[0].length > max_inline {
                 return Err(Status::LocLen);
             }
             (1, sqe.sge[0].length)
+        } else if op.is_atomic() {
+            // The operands are in the list, too.
+            if sqe.num_sge != ATOMIC_SGE || sqe.sge[0].length != ATOMIC_LEN {
+                return Err(Status::LocLen);
+            }
+            (1, ATOMIC_LEN)
         } else {
             if u32::from(sqe.num_sge) > max_sge {
                 return Err(Status::QpOp);
@@ -163,9 +211,25 @@ impl SendWr {
             (sqe.num_sge, len.ok_or(Status::LocLen)?)
         };
         // The sink of an RDMA Read is one STag and one offset on the wire.
-        if op.is_read() && num_sge > 1 {
+        if op.is_answered() && num_sge > 1 {
             return Err(Status::QpOp);
         }
+        self.extra = match op {
+            // CAST: The data are the lower half.
+            SendOp::SendImm => Extra::Immediate((sqe.raddr as u32).to_ne_bytes()),
+            SendOp::WriteImm => Extra::Immediate(sqe.sge[IMM_SGE].lkey.to_ne_bytes()),
+            SendOp::FetchAdd => Extra::Atomic(AtomicOp::FetchAdd {
+                add: sqe.sge[1].addr,
+                mask: 0,
+            }),
+            SendOp::CmpSwap => Extra::Atomic(AtomicOp::CmpSwap {
+                compare: sqe.sge[1].addr,
+                compare_mask: u64::MAX,
+                swap: sqe.sge[2].addr,
+                swap_mask: u64::MAX,
+            }),
+            _ => Extra::None,
+        };
         self.op = op;
         self.signalled = signal_all || has(wqe_flags::SIGNALLED);
         self.solicited = has(wqe_flags::SOLICITED);
@@ -238,6 +302,8 @@ pub(crate) enum Status {
     Flush = 4,
     LocAccess = 6,
     RemAccess = 7,
+    /// The peer does not know the request, or its target is not aligned.
+    RemInvReq = 8,
     General = 9,
     /// The registration is not possible now. Not in the ABI, as only kernel consumers register by
     /// work request.
@@ -254,6 +320,16 @@ impl From<MemError> for Status {
     }
 }
 
+/// What a receive tells beside its length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    /// The local STag that the peer's Send with Invalidate has invalidated.
+    Invalidated(u32),
+    /// Immediate data, as they were sent.
+    Immediate([u8; 4]),
+}
+
 /// One work completion on its way to a CQ.
 #[derive(Clone, Copy)]
 pub(crate) struct Completion {
@@ -262,8 +338,7 @@ pub(crate) struct Completion {
     pub(crate) opcode: u8,
     pub(crate) status: Status,
     pub(crate) bytes: u32,
-    /// The local STag that the peer's Send with Invalidate has invalidated.
-    pub(crate) invalidated: Option<u32>,
+    pub(crate) told: Told,
     pub(crate) solicited: bool,
 }
 
@@ -275,7 +350,7 @@ impl Completion {
             opcode: abi::opcode::RECEIVE,
             status,
             bytes,
-            invalidated: None,
+            told: Told::Nothing,
             solicited: false,
         }
     }
@@ -300,7 +375,7 @@ mod tests {
         for sge in &mut sqe.sge {
             sge.length = length;
         }
-        wr.check(max_sge, false).map(|()| wr)
+        wr.check(max_sge, false, false).map(|()| wr)
     }
 
     fn refused(result: Result<SendWr, Status>, status: Status) -> bool {

@@ -85,6 +85,8 @@ pub(crate) struct StreamParams {
     pub(crate) ord: u16,
     /// FPDUs may be longer than a TCP segment.
     pub(crate) large_fpdu: bool,
+    /// Both ends take Sends with immediate data.
+    pub(crate) send_immediate: bool,
     /// This end is the initiator and may send first.
     pub(crate) initiator: bool,
     /// Initiator: the RTR to send before anything else.
@@ -101,6 +103,7 @@ impl StreamParams {
             ird: agreed.ird,
             ord: agreed.ord,
             large_fpdu: agreed.large_fpdu,
+            send_immediate: agreed.send_immediate,
             initiator,
             rtr: agreed.rtr.filter(|_| initiator),
             peer_rtr: if initiator {
@@ -200,6 +203,7 @@ fn offer<'a>(
         ord,
         rtr,
         large_fpdu: settings.large_fpdu() || secure,
+        send_immediate: false,
         private_data,
     }
 }

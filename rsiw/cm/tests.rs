@@ -85,6 +85,10 @@ impl User for Fake {
         self.orphaned.load(Relaxed)
     }
 
+    fn is_extended(&self) -> bool {
+        true
+    }
+
     fn life(&self) -> u32 {
         0
     }
@@ -278,6 +282,7 @@ impl Pair {
             ord: 4,
             rtr: RtrSet::EMPTY,
             large_fpdu: false,
+            send_immediate: false,
             private_data: &[],
         };
         self.reply(|responder, out| responder.accept(&offer, out).map(|(_, len)| len))

@@ -31,6 +31,10 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// Context: any.
     fn life(&self) -> u32;
 
+    /// Whether the consumer knows Sends with immediate data, and the operations of RFC 7306.
+    /// Context: any.
+    fn is_extended(&self) -> bool;
+
     /// The largest IRD and ORD that a connection may agree on. Context: any.
     fn most_reads(&self) -> (u32, u32);
 

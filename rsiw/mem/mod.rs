@@ -4,6 +4,7 @@
 //!
 //! - [`region`]: one registered region: rights, validity, bounds, and its bytes.
 //! - [`resolved`]: a region that a key was resolved to, and copies.
+//! - [`atomic`]: atomic operations.
 //! - [`gather`]: the source of a message that tx sends.
 //! - [`scatter`]: the sink of a message that rx places.
 //! - [`status`]: what tools show of a region.
@@ -11,6 +12,7 @@
 //! A key is looked up once for each work request or message. The bounds of each segment and the
 //! validity of the region are checked before the segment's first byte is copied.
 
+mod atomic;
 pub(crate) mod gather;
 pub(crate) mod region;
 mod resolved;
@@ -21,7 +23,7 @@ pub(crate) use region::{Region, Store};
 pub(crate) use resolved::{HeldAccess, ResolvedMr};
 
 use crate::pd::PdId;
-use iwarp::rx::Refusal;
+use iwarp::{rx::Refusal, TermCode};
 use kernel::{prelude::*, sync::Arc};
 use kext::IdTable;
 
@@ -35,15 +37,15 @@ impl Access {
     pub(crate) const LOCAL_WRITE: Access = Access(1);
     pub(crate) const REMOTE_WRITE: Access = Access(2);
     pub(crate) const REMOTE_READ: Access = Access(4);
-    /// Both rights that a peer can have.
-    pub(crate) const REMOTE: Access = Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0);
+    pub(crate) const REMOTE_ATOMIC: Access = Access(8);
+    /// All rights that a peer can have.
+    pub(crate) const REMOTE: Access =
+        Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
     /// A right that no region grants.
-    pub(crate) const NEVER: Access = Access(8);
-    const ALL: u32 = 7;
+    pub(crate) const NEVER: Access = Access(1 << 30);
+    const ALL: u32 = 15;
 
-    /// Converts verbs flags. Hints (relaxed ordering, huge pages) have no effect. `REMOTE_ATOMIC`
-    /// has none either: verbs give that right "if supported", and no operation here asks for it.
-    /// Programs that do not check for support set it (libfabric, qperf).
+    /// Converts verbs flags. Hints (relaxed ordering, huge pages) have no effect.
     ///
     /// # Errors
     ///
@@ -51,7 +53,7 @@ impl Access {
     pub(crate) fn from_verbs(flags: rdma::Access) -> Result<Self> {
         use rdma::Access as Verbs;
         let hints = Verbs::HUGETLB | Verbs::OPTIONAL;
-        let known = Verbs::from_bits(Self::ALL) | Verbs::REMOTE_ATOMIC | hints;
+        let known = Verbs::from_bits(Self::ALL) | hints;
         if flags.exceeds(known) {
             return Err(rdma::errno::unsupported());
         }
@@ -71,6 +73,11 @@ impl Access {
     /// The rights that both grant.
     pub(crate) fn and(self, other: Access) -> Access {
         Self(self.0 & other.0)
+    }
+
+    /// The rights that one of them grants.
+    pub(crate) fn or(self, other: Access) -> Access {
+        Self(self.0 | other.0)
     }
 
     /// Returns `right` if it is granted, else [`Self::NEVER`], a right that no region grants. The
@@ -107,6 +114,10 @@ pub(crate) enum MemError {
     Bounds,
     /// The end of the range exceeds 64 bits.
     Wrap,
+    /// The target of an atomic operation is not aligned.
+    Misaligned,
+    /// Local processors do not leave the target of an atomic operation alone.
+    Busy,
 }
 
 impl MemError {
@@ -118,6 +129,24 @@ impl MemError {
             MemError::Access => Refusal::Access,
             MemError::Bounds => Refusal::Bounds,
             MemError::Wrap => Refusal::Wrap,
+            MemError::Misaligned => Refusal::Misaligned,
+            MemError::Busy => Refusal::Local,
+        }
+    }
+}
+
+impl MemError {
+    /// The error of a Terminate for a request of the peer, whose memory was there when the request
+    /// arrived.
+    pub(crate) fn code(self) -> TermCode {
+        match self {
+            MemError::Invalid => TermCode::READ_INVALID_STAG,
+            MemError::Domain => TermCode::READ_NOT_ASSOCIATED,
+            MemError::Access => TermCode::READ_ACCESS,
+            MemError::Bounds => TermCode::READ_BOUNDS,
+            MemError::Wrap => TermCode::READ_TO_WRAP,
+            MemError::Misaligned => TermCode::CATASTROPHIC_STREAM,
+            MemError::Busy => TermCode::LOCAL_CATASTROPHIC,
         }
     }
 }

@@ -8,10 +8,14 @@
 //! Deregistration revokes the bytes and releases the pages, so an old reference to a region gives
 //! no access to memory.
 
-use super::{Access, MemError};
+use super::{atomic, Access, MemError};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use iwarp::{rx::Refusal, Octet};
+use iwarp::{
+    rdmap::{AtomicOp, ATOMIC_LEN},
+    rx::Refusal,
+    Octet,
+};
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq, revocable::Revocable};
 use rdma::{AllMemory, LocalDmaKey, Memory, MrType, PageList, Reader, SgMap, Umem};
@@ -182,7 +186,7 @@ impl Region {
         qpn: u32,
         alone: bool,
     ) -> Result<(), Refusal> {
-        let remote = Access::REMOTE_READ.bits() | Access::REMOTE_WRITE.bits();
+        let remote = Access::REMOTE.bits();
         let of_process = matches!(self.store.try_access().as_deref(), Some(Store::User { .. }));
         // Check and invalidate in one `fenced` call, so that both concern the same registration.
         self.fenced(|fast| {
@@ -428,6 +432,35 @@ impl Region {
         memory
             .write(offset, src, ends)
             .map_err(|_| MemError::Bounds)
+    }
+
+    /// Executes `op` on the 8 bytes at `addr` of `store`, the region's, with the checks of
+    /// [`Self::read`]. Returns the value before. Errors also: as of [`atomic::execute`]. Context:
+    /// any.
+    pub(super) fn atomic(
+        &self,
+        store: &Store,
+        (key, need): (u32, Access),
+        addr: u64,
+        op: AtomicOp,
+    ) -> Result<u64, MemError> {
+        let len = ATOMIC_LEN.into();
+        match store {
+            Store::User { umem, .. } => {
+                self.valid(key, need)?;
+                atomic::execute(umem, store.bound(addr, len)?, op)
+            }
+            Store::Dma(memory) => {
+                self.valid(key, need)?;
+                atomic::execute(memory, addr, op)
+            }
+            Store::Local(_) => Err(MemError::Bounds),
+            Store::Fast(fast) => {
+                let pages = fast.pages.lock();
+                self.valid(key, need)?;
+                atomic::execute(&*pages, list_offset(&pages, addr, len)?, op)
+            }
+        }
     }
 
     /// Replaces the page list of a fast registration. The consumer promises that the STag is

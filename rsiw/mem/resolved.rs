@@ -7,7 +7,7 @@ use super::{
     Access, MemError,
 };
 use crate::pd::PdId;
-use iwarp::Octet;
+use iwarp::{rdmap::AtomicOp, Octet};
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
 use rdma::{KernelMemory, LocalDmaKey, LocalSge, Reader};
@@ -164,6 +164,14 @@ impl ResolvedMr {
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, (self.key, self.need));
         access.with(region, |store| region.write(store, rights, addr, src, ends))
+    }
+
+    /// Executes `op` on the 8 bytes at `addr` of the region, which a peer has named; returns the
+    /// value before. Context: any.
+    pub(crate) fn atomic(&self, addr: u64, op: AtomicOp) -> Result<u64, MemError> {
+        let (region, rights) = (&self.region, (self.key, self.need));
+        let store = region.store().try_access().ok_or(MemError::Invalid)?;
+        region.atomic(&store, rights, addr, op)
     }
 
     /// Takes the STag out of use, unless the region has another one by now. Context: any.

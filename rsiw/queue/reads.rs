@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads in both directions: those of this end that wait for their responses, and those of the
+//! RDMA Reads and atomic operations in both directions, which share their limits: those of this end that wait for their responses, and those of the
 //! peer that wait for tx to answer them. IRD, the limit of the peer's, is enforced here; ORD, that
 //! of this end's, where tx starts a request: `SendQueue::may_start` in [`super::sq`].
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
-use iwarp::{Msn, ReadRequest, Stag};
+use iwarp::{
+    rdmap::{AtomicRequest, ATOMIC_LEN},
+    Msn, ReadRequest, Stag,
+};
 use kernel::{alloc::Flags, prelude::*};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
 use rdma::LocalSge;
@@ -16,7 +19,7 @@ use rdma::LocalSge;
 /// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
 pub(crate) const SHORT_READ: u32 = 2048;
 
-/// A Read that was sent and whose response has not arrived in full; at most ORD at a time, or one,
+/// A Read, or an atomic operation, that was sent and whose response has not arrived in full; at most ORD at a time, or one,
 /// that of connection setup, if ORD is 0.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
@@ -29,6 +32,8 @@ pub(crate) struct OutstandingRead {
     pub(crate) sink: Option<ResolvedMr>,
     /// Whether the sink's STag is invalidated when the data have arrived.
     pub(crate) invalidate: bool,
+    /// The Request Identifier of an atomic operation.
+    pub(crate) atomic: Option<u32>,
 }
 
 impl OutstandingRead {
@@ -38,13 +43,30 @@ impl OutstandingRead {
     }
 }
 
-/// A Read Request of the peer that rx has checked; at most IRD at a time.
+/// What the peer asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked {
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+}
+
+/// A request of the peer that rx has checked; at most IRD at a time.
 pub(crate) struct InboundRead {
     /// The message sequence number of the request.
     pub(crate) msn: Msn,
-    pub(crate) request: ReadRequest,
-    /// The source; `None` for a Read of zero bytes.
+    pub(crate) asked: Asked,
+    /// The source, or the target; `None` for a Read of zero bytes.
     pub(crate) source: Option<ResolvedMr>,
+}
+
+impl InboundRead {
+    /// The bytes that the answer carries.
+    fn len(&self) -> u32 {
+        match &self.asked {
+            Asked::Read(request) => request.len,
+            Asked::Atomic(_) => ATOMIC_LEN,
+        }
+    }
 }
 
 struct Inbound {
@@ -102,7 +124,7 @@ impl InboundReads {
     pub(crate) fn push(&self, read: InboundRead) -> Result<bool, InboundRead> {
         let queue = &mut *self.queue.lock();
         let before = queue.waiting.len() + u32::from(queue.answering);
-        let rtr = queue.rtr && read.msn == Msn::FIRST && read.request.len == 0;
+        let rtr = queue.rtr && read.msn == Msn::FIRST && read.len() == 0;
         if before >= queue.ird && !rtr {
             return Err(read);
         }
@@ -138,7 +160,7 @@ impl InboundReads {
 
     fn take(&self, len: u32) -> Option<InboundRead> {
         let queue = &mut *self.queue.lock();
-        if queue.waiting.front()?.request.len > len || queue.left == Some(0) {
+        if queue.waiting.front()?.len() > len || queue.left == Some(0) {
             return None;
         }
         queue.left = queue.left.map(|left| left.saturating_sub(1));

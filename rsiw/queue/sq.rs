@@ -33,7 +33,7 @@ mod slot;
 
 use super::{reads::OutstandingRead, BATCH};
 use crate::{
-    abi::Sqe,
+    abi::{opcode, Sqe},
     cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
@@ -103,6 +103,8 @@ pub(crate) struct SendQueue {
     size: u32,
     max_sge: u32,
     signal_all: bool,
+    /// The consumer knows the operations of RFC 7306.
+    extended: bool,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
     /// The slots; their number is a power of two and at least `size`.
@@ -131,6 +133,7 @@ impl SendQueue {
         size: u32,
         max_sge: u32,
         signal_all: bool,
+        extended: bool,
         ring: Option<WorkRing<Sqe>>,
     ) -> Result<impl PinInit<Self>> {
         let flags = Consumer::of(&ring).flags();
@@ -156,6 +159,7 @@ impl SendQueue {
             size,
             max_sge,
             signal_all,
+            extended,
             ring,
             slots,
             head: AtomicU32::new(0),
@@ -183,6 +187,11 @@ impl SendQueue {
     /// Whether every request is signalled, whatever its flags say.
     pub(crate) fn signal_all(&self) -> bool {
         self.signal_all
+    }
+
+    /// Whether the consumer knows the operations of RFC 7306.
+    pub(crate) fn is_extended(&self) -> bool {
+        self.extended
     }
 
     /// Makes room for `ord` RDMA Reads at a time, and in any case for the Read of connection setup,
@@ -255,7 +264,7 @@ impl SendQueue {
             return Pull::Empty;
         }
         self.set_tail(seq.wrapping_add(1));
-        match wr.check(self.max_sge, self.signal_all) {
+        match wr.check(self.max_sge, self.signal_all, self.extended) {
             Ok(()) => {
                 self.slot(seq).set(Slot::new(wr));
                 Pull::Wr(seq)
@@ -263,7 +272,7 @@ impl SendQueue {
             Err(status) => {
                 self.slot(seq).set(Slot {
                     id: wr.id(),
-                    opcode: wr.opcode().min(crate::abi::opcode::REG_MR),
+                    opcode: opcode::known(wr.opcode(), self.extended),
                     signalled: true,
                     read_pending: false,
                     bytes: 0,
@@ -295,16 +304,16 @@ impl SendQueue {
         st.tx_waits
     }
 
-    /// Whether the request may start: an RDMA Read needs room among the outstanding Reads, and a
+    /// Whether the request may start: an RDMA Read or an atomic operation needs room among the outstanding Reads, and a
     /// fenced request waits for all of them. If it may not, a completed Read wakes tx. Context: tx.
     pub(crate) fn may_start(&self, wr: &SendWr) -> Result<(), ReadsBefore> {
-        if !wr.fence && !wr.op.is_read() {
+        if !wr.fence && !wr.op.is_answered() {
             return Ok(());
         }
         let st = &mut *self.state.lock();
         let may = match wr.fence {
             true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
-            _ if wr.op.is_read() && st.reads.len() >= st.ord.max(1) => Err(ReadsBefore::Ord),
+            _ if wr.op.is_answered() && st.reads.len() >= st.ord.max(1) => Err(ReadsBefore::Ord),
             _ => Ok(()),
         };
         st.tx_waits |= may.is_err();
@@ -373,6 +382,12 @@ impl SendQueue {
     /// The request whose Read response is due next; `None` also for the Read of connection setup.
     pub(crate) fn oldest_read(&self) -> Option<Seq> {
         self.state.lock().reads.front()?.seq
+    }
+
+    /// As [`Self::oldest_read`], if an Atomic Response is due next.
+    pub(crate) fn oldest_atomic(&self) -> Option<Seq> {
+        let st = self.state.lock();
+        st.reads.front().filter(|read| read.atomic.is_some())?.seq
     }
 
     /// The oldest request that has not completed, or the next one. Context: any.

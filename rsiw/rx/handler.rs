@@ -4,16 +4,17 @@
 
 use super::{Destination, State};
 use crate::{
+    abi::opcode,
     mem::{MemError, ResolvedMr},
     queue::{
-        reads::{InboundRead, SHORT_READ},
+        reads::{Asked, InboundRead, SHORT_READ},
         sq::WakeTx,
         Queues,
     },
-    wr::{Completion, Status},
+    wr::{Completion, Status, Told},
 };
 use iwarp::{
-    rdmap::Opcode,
+    rdmap::{AtomicRequest, AtomicResponse, Opcode, ATOMIC_LEN},
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
     Octet, ReadRequest, Stag, TaggedOffset,
 };
@@ -50,6 +51,9 @@ impl Handler for QpHandler<'_> {
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
         let read = self.queues.sq.read_head()?;
+        if read.atomic.is_some() {
+            return None;
+        }
         let expect = ReadExpect {
             stag: read.stag(),
             to: TaggedOffset(read.sge.addr()),
@@ -66,6 +70,7 @@ impl Handler for QpHandler<'_> {
         trace::fpdu_rx(|| {
             let (opcode, stag, offset) = match p.target {
                 Target::Recv { offset } => (Opcode::Send as u8, 0, offset.into()),
+                Target::Immediate => (Opcode::Immediate as u8, 0, 0),
                 Target::Write { stag, to } => (Opcode::Write as u8, stag.0, to.0),
                 Target::ReadResponse { offset } => (Opcode::ReadResponse as u8, 0, offset.into()),
             };
@@ -74,6 +79,8 @@ impl Handler for QpHandler<'_> {
         });
         match p.target {
             Target::Recv { offset } => self.begin_recv(offset, p),
+            // All that has to be found is a receive; its memory takes nothing.
+            Target::Immediate => self.begin_recv(0, p),
             Target::Write { stag, to } => self.begin_write(stag, to, p),
             Target::ReadResponse { offset } => self.begin_read_response(offset, p),
         }
@@ -196,9 +203,13 @@ impl Handler for QpHandler<'_> {
         trace::message_rx(|| {
             let (opcode, len) = match &event {
                 Event::Recv { len, .. } => (Opcode::Send as u8, *len),
-                Event::Write => (Opcode::Write as u8, 0),
+                Event::RecvImmediate { len, .. } => (Opcode::SendImmediate as u8, *len),
+                Event::Write { len } => (Opcode::Write as u8, *len),
                 Event::ReadRequest(request) => (Opcode::ReadRequest as u8, request.len),
                 Event::ReadResponse { len } => (Opcode::ReadResponse as u8, *len),
+                Event::Immediate { .. } => (Opcode::Immediate as u8, 0),
+                Event::AtomicRequest(_) => (Opcode::AtomicRequest as u8, ATOMIC_LEN),
+                Event::AtomicResponse(_) => (Opcode::AtomicResponse as u8, ATOMIC_LEN),
                 Event::Rtr => (TRACED_RTR, 0),
                 Event::Terminate(_) => (Opcode::Terminate as u8, 0),
             };
@@ -215,13 +226,34 @@ impl Handler for QpHandler<'_> {
                 counters.rx_op_sends.add_alone(1);
                 self.received(len, solicited, invalidate)
             }
-            Event::Write => {
+            Event::RecvImmediate {
+                len,
+                solicited,
+                data,
+            } => {
+                counters.rx_op_sends.add_alone(1);
+                self.complete_recv(opcode::RECEIVE, len, Told::Immediate(data), solicited)
+            }
+            Event::Immediate { data, solicited } => {
+                counters.rx_op_sends.add_alone(1);
+                self.immediate(data.to_verbs(), solicited)
+            }
+            Event::Write { len } => {
                 counters.rx_op_writes.add_alone(1);
+                self.st.written = len;
                 Ok(())
             }
             Event::ReadRequest(request) => {
                 counters.rx_op_reads.add_alone(1);
                 self.read_request(request)
+            }
+            Event::AtomicRequest(request) => {
+                counters.rx_op_reads.add_alone(1);
+                self.atomic_request(request)
+            }
+            Event::AtomicResponse(response) => {
+                counters.rx_op_read_responses.add_alone(1);
+                self.atomic_response(response)
             }
             Event::ReadResponse { .. } => {
                 counters.rx_op_read_responses.add_alone(1);
@@ -334,12 +366,34 @@ impl QpHandler<'_> {
         if let Some(stag) = invalidate {
             self.invalidate(stag)?;
         }
+        let told = invalidate.map_or(Told::Nothing, |stag| Told::Invalidated(stag.0));
+        self.complete_recv(opcode::RECEIVE, len, told, solicited)
+    }
+
+    /// Immediate Data has come. Its completion tells the length of the Write before it, which with
+    /// it is a Write with immediate data; alone, it is one of no bytes.
+    fn immediate(&mut self, data: [u8; 4], solicited: bool) -> Result<(), Refusal> {
+        let (len, told) = (self.st.written, Told::Immediate(data));
+        self.complete_recv(opcode::RECEIVE_IMM, len, told, solicited)
+    }
+
+    fn complete_recv(
+        &mut self,
+        opcode: u8,
+        bytes: u32,
+        told: Told,
+        solicited: bool,
+    ) -> Result<(), Refusal> {
         let recv = self.st.recv.active().ok_or(Refusal::Local)?;
         recv.active = false;
-        let mut c = Completion::recv(recv.rqe.id, Status::Success, len);
+        let c = Completion {
+            opcode,
+            told,
+            solicited,
+            ..Completion::recv(recv.rqe.id, Status::Success, bytes)
+        };
+        self.st.written = 0;
         self.st.destination = Destination::None;
-        c.solicited = solicited;
-        c.invalidated = invalidate.map(|s| s.0);
         self.st.recv_notify |= self.queues.recv_out().complete(c);
         Ok(())
     }
@@ -372,23 +426,57 @@ impl QpHandler<'_> {
                 Some(resolved.map_err(MemError::refusal)?.clone())
             }
         };
-        let msn = self.st.read_msn;
-        self.st.read_msn = msn.next();
-        let read = InboundRead {
-            msn,
-            request,
-            source,
-        };
-        let pushed = self.queues.inbound.push(read);
-        if pushed.map_err(|_| Refusal::ReadQueueFull)? {
-            self.queues.counters.rx_stalls_ird.add_alone(1);
-            self.queues.trace_stall(Stall::Ird);
-        }
+        self.ask(Asked::Read(request), source)?;
         if request.len <= SHORT_READ {
             self.st.answer = true;
         } else {
             self.st.wake = WakeTx(true);
         }
+        Ok(())
+    }
+
+    /// Tx executes the operation, in the order of the peer's requests.
+    fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
+        // RFC 7306 section 8.2. The memory itself is looked at when the operation is executed.
+        if request.to.0 % u64::from(ATOMIC_LEN) != 0 {
+            return Err(Refusal::Misaligned);
+        }
+        let (key, pd) = (request.stag.0, self.queues.pd.id());
+        let (needs, range) = (self.st.atomic_needs, (request.to.0, ATOMIC_LEN));
+        let (cached, regions) = (&mut self.st.source, &self.queues.dev.regions);
+        let target = regions.resolve_cached(cached, key, pd, range, needs);
+        let target = target.map_err(MemError::refusal)?.clone();
+        self.ask(Asked::Atomic(request), Some(target))?;
+        self.st.answer = true;
+        Ok(())
+    }
+
+    /// Queues a request of the peer for tx.
+    fn ask(&mut self, asked: Asked, source: Option<ResolvedMr>) -> Result<(), Refusal> {
+        self.st.written = 0;
+        let msn = self.st.read_msn;
+        self.st.read_msn = msn.next();
+        let pushed = self.queues.inbound.push(InboundRead { msn, asked, source });
+        if pushed.map_err(|_| Refusal::ReadQueueFull)? {
+            self.queues.counters.rx_stalls_ird.add_alone(1);
+            self.queues.trace_stall(Stall::Ird);
+        }
+        Ok(())
+    }
+
+    /// The answer to the oldest request has to come first: the peer answers in order.
+    fn atomic_response(&mut self, response: AtomicResponse) -> Result<(), Refusal> {
+        let read = self.queues.sq.read_head();
+        let read = read.filter(|read| read.atomic == Some(response.id));
+        let read = read.ok_or(Refusal::Unexpected)?;
+        let sink = read.sink.as_ref().ok_or(Refusal::Local)?;
+        let value = response.value.to_ne_bytes().map(Octet::new);
+        if let Err(e) = sink.write_sge(&mut self.st.access, &read.sge, 0, &value) {
+            // The consumer has taken away the sink of its own request.
+            self.queues.note_failure(read.seq, e.into());
+            return Err(Refusal::Local);
+        }
+        self.answered();
         Ok(())
     }
 
@@ -399,6 +487,11 @@ impl QpHandler<'_> {
             }
         }
         self.st.destination = Destination::None;
+        self.answered();
+    }
+
+    /// The answer to the oldest request of this end has come.
+    fn answered(&mut self) {
         let (notify, wake) = self.queues.sq.complete_oldest_read(self.queues.send_out());
         self.st.send_notify |= notify;
         // An orderly close may have waited for this response.

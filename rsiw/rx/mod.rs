@@ -86,12 +86,16 @@ struct State {
     starts: bool,
     /// The peer's Terminate has come.
     terminated: Option<Terminate>,
-    /// The right that a region has to grant for the peer's Writes, and for its Reads. If the QP
+    /// The right that a region has to grant for the peer's Writes, Reads and atomics. If the QP
     /// denies the peer this operation, it is [`Access::NEVER`], so the region's check fails. The
     /// QP's limit thus needs no check of its own.
     write_needs: Access,
     read_needs: Access,
-    /// Message sequence number of the peer's next Read Request.
+    atomic_needs: Access,
+    /// Bytes of the RDMA Write that came last, if no other message of the peer's requests has come
+    /// behind it.
+    written: u32,
+    /// Message sequence number of the peer's next Read or Atomic Request.
     read_msn: Msn,
     send_notify: Notify,
     recv_notify: Notify,
@@ -165,10 +169,12 @@ pub(crate) enum RxEnd {
 }
 
 impl Rx {
-    /// Makes the inbound half, before the first FPDU. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the inbound half, before the first FPDU. If `extended`, the consumer knows the messages
+    /// of RFC 7306; if `send_immediate`, both ends have agreed to Sends with immediate data. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         cfg: RxConfig,
         expect_rtr_send: bool,
+        (extended, send_immediate): (bool, bool),
         verify_first: bool,
         membership: Membership,
         fpdus_before: u64,
@@ -176,6 +182,12 @@ impl Rx {
         let mut receiver = Receiver::new(cfg);
         if expect_rtr_send {
             receiver.expect_rtr_send();
+        }
+        if extended {
+            receiver.allow_extensions();
+        }
+        if send_immediate {
+            receiver.allow_send_immediate();
         }
         let whole = if cfg.crc && verify_first {
             Some(FpduAssembler::new(Staging::new()?).ok_or(EINVAL)?)
@@ -205,6 +217,8 @@ impl Rx {
                 terminated: None,
                 write_needs: Access::REMOTE_WRITE,
                 read_needs: Access::REMOTE_READ,
+                atomic_needs: Access::REMOTE_ATOMIC,
+                written: 0,
                 read_msn: Msn::FIRST,
                 send_notify: Notify::default(),
                 recv_notify: Notify::default(),
@@ -276,6 +290,7 @@ impl Rx {
     pub(crate) fn admit(&mut self, rights: Access) {
         self.state.write_needs = rights.admit(Access::REMOTE_WRITE);
         self.state.read_needs = rights.admit(Access::REMOTE_READ);
+        self.state.atomic_needs = rights.admit(Access::REMOTE_ATOMIC);
     }
 
     /// Ends the access to a region that is kept from one chunk to the next, before the caller

@@ -40,6 +40,10 @@ impl User for Stream {
         self.limits.lock().most
     }
 
+    fn is_extended(&self) -> bool {
+        self.queues.sq.is_extended()
+    }
+
     fn life(&self) -> u32 {
         Stream::life(self)
     }
@@ -103,6 +107,7 @@ impl User for Stream {
         let rx = Rx::new(
             RxConfig { crc: p.crc },
             p.peer_rtr.contains(Rtr::Send),
+            (queues.sq.is_extended(), p.send_immediate),
             verify_first,
             queues.pd.join(),
             queues.counters.rx_fpdus.get(),
@@ -113,6 +118,7 @@ impl User for Stream {
                 crc: p.crc,
                 markers: p.tx_markers,
                 large_fpdu: p.large_fpdu,
+                send_immediate: p.send_immediate,
                 rtr: p.rtr,
             },
             queues.sq.max_sge(),
@@ -122,7 +128,7 @@ impl User for Stream {
             self.rx.claim(&mut sk)?;
             if let Some(slot) = self.rx.get_mut(&mut sk) {
                 // Under the socket lock, or rx would miss a concurrent `set_access`.
-                slot.insert(rx).admit(self.access());
+                slot.insert(rx).admit(self.peer_rights());
             }
         }
         queues.set_may_send(p.initiator);

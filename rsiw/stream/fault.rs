@@ -83,6 +83,18 @@ impl Stream {
         if t.read_request().is_some() {
             self.queues
                 .note_failure(self.queues.sq.oldest_read(), Status::RemAccess);
+        } else if let Some(atomic) = self.queues.sq.oldest_atomic() {
+            // A Terminate for an Atomic Request has not its header, and that of a peer which does
+            // not know the request may have none at all.
+            match t.code() {
+                TermCode::UNEXPECTED_OPCODE | TermCode::CATASTROPHIC_STREAM => {
+                    self.queues.note_failure(Some(atomic), Status::RemInvReq);
+                }
+                code if code.is_protection() => {
+                    self.queues.note_failure(Some(atomic), Status::RemAccess);
+                }
+                _ => {}
+            }
         }
         self.warn(
             self.peer(),

@@ -32,6 +32,8 @@ pub(crate) struct Terms {
     pub(crate) crc: bool,
     /// FPDUs may be longer than a TCP segment.
     pub(crate) large_fpdu: bool,
+    /// Both ends take Sends with immediate data.
+    pub(crate) send_immediate: bool,
 }
 
 /// See the module's documentation.
@@ -55,6 +57,7 @@ impl Limits {
                 ord: 0,
                 crc: false,
                 large_fpdu: false,
+                send_immediate: false,
             },
             most: (max::READS, max::READS),
             // A program that connects a queue pair itself says what the peer may do.
@@ -80,6 +83,7 @@ impl Stream {
             ord: p.ord.into(),
             crc: p.crc,
             large_fpdu: p.large_fpdu,
+            send_immediate: p.send_immediate,
         };
     }
 
@@ -126,10 +130,20 @@ impl Stream {
         }
     }
 
-    /// The peer's rights; a region has to grant them, too.
+    /// The peer's rights, as the consumer has set them; a region has to grant them, too.
     pub(crate) fn access(&self) -> Access {
         let granted = self.limits.lock().access;
         Access::REMOTE.and(granted)
+    }
+
+    /// As [`Self::access`], with that to atomic operations. The RDMA CM, and programs that use it
+    /// with iWARP, know no such right of a queue pair: whoever may read may have it.
+    pub(super) fn peer_rights(&self) -> Access {
+        let granted = self.access();
+        match self.dev().is_rc() {
+            false if granted.allows(Access::REMOTE_READ) => granted.or(Access::REMOTE_ATOMIC),
+            _ => granted,
+        }
     }
 
     /// Limits the peer's rights from now on. Context: sleeping.
@@ -142,7 +156,7 @@ impl Stream {
         // them under this lock, too.
         let mut sk = conn.socket().lock();
         if let Some(rx) = self.rx.get_mut(&mut sk).and_then(Option::as_mut) {
-            rx.admit(self.access());
+            rx.admit(self.peer_rights());
         }
     }
 }

@@ -383,6 +383,9 @@ impl Tx {
     #[inline]
     fn end_message(&mut self, queues: &Queues) {
         self.ops.messages += 1;
+        if self.current.go_on() {
+            return;
+        }
         if let Some(seq) = self.current.seq {
             self.built = Some(seq.wrapping_add(1));
         }

@@ -4,17 +4,18 @@
 
 use super::{Failed, Tx};
 use crate::{
-    mem::{gather::Gather, Access, MemError},
+    mem::{gather::Gather, Access, MemError, ResolvedMr},
     queue::{
-        reads::{InboundRead, OutstandingRead},
+        reads::{Asked, InboundRead, OutstandingRead},
         sq::{Pull, ReadsBefore, Seq},
         Queues,
     },
-    wr::{Registration, SendOp, Status},
+    wr::{Extra, Registration, SendOp, SendWr, Status},
 };
 use iwarp::{
+    rdmap::{AtomicRequest, AtomicResponse, Immediate, ATOMIC_LEN},
     tx::{Message, Segmenter},
-    Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate,
+    Msn, ReadRequest, Stag, TaggedOffset, Terminate,
 };
 use kernel::prelude::*;
 use rdma::LocalSge;
@@ -30,8 +31,10 @@ pub(super) struct Current {
     /// The request that the message carries out; `None` for Read responses, the RTR and a
     /// Terminate.
     pub(super) seq: Option<Seq>,
-    /// The Read of the peer that the message answers.
-    pub(super) answers: Option<(Msn, ReadRequest)>,
+    /// The request of the peer that the message answers, and its number.
+    pub(super) answers: Option<(Msn, Asked)>,
+    /// A message without payload that follows, for the same request.
+    then: Option<Message>,
 }
 
 impl Current {
@@ -48,6 +51,7 @@ impl Current {
             gather: Gather::new(sges)?,
             seq: None,
             answers: None,
+            then: None,
         })
     }
 
@@ -62,7 +66,19 @@ impl Current {
     pub(super) fn end(&mut self) {
         self.active = false;
         self.answers = None;
+        self.then = None;
         self.gather.clear();
+    }
+
+    /// Begins the message that follows the one that was sent, if there is one.
+    #[inline]
+    pub(super) fn go_on(&mut self) -> bool {
+        let Some(message) = self.then.take() else {
+            return false;
+        };
+        self.gather.clear();
+        self.begin(message, 0, self.seq);
+        true
     }
 
     /// Begins a Terminate.
@@ -72,31 +88,23 @@ impl Current {
     }
 
     /// Begins the answer to a Read of the peer.
-    fn response(&mut self, read: InboundRead) {
-        let r = read.request;
-        self.gather.set_resolved(read.source, r.src_to.0, r.len);
+    fn read_response(&mut self, msn: Msn, r: ReadRequest, source: Option<ResolvedMr>) {
+        self.gather.set_resolved(source, r.src_to.0, r.len);
         let message = Message::ReadResponse {
             stag: r.sink_stag,
             to: r.sink_to,
         };
         self.begin(message, r.len, None);
-        self.answers = Some((read.msn, r));
+        self.answers = Some((msn, Asked::Read(r)));
     }
 
     /// The failure if the payload's memory cannot be read. For a Read of the peer it is a remote
     /// protection fault: the region was there when the request arrived, and was taken away since.
     pub(super) fn failed(&self, e: MemError) -> Failed {
         let mut failed = Failed::memory(self.seq, e);
-        if let Some((msn, req)) = &self.answers {
-            let code = match e {
-                MemError::Invalid => TermCode::READ_INVALID_STAG,
-                MemError::Domain => TermCode::READ_NOT_ASSOCIATED,
-                MemError::Access => TermCode::READ_ACCESS,
-                MemError::Bounds => TermCode::READ_BOUNDS,
-                MemError::Wrap => TermCode::READ_TO_WRAP,
-            };
+        if let Some((msn, Asked::Read(req))) = &self.answers {
             let done = req.len - self.segmenter.remaining();
-            failed.terminate = Some(Terminate::for_read_request(code, *msn, req, done));
+            failed.terminate = Some(Terminate::for_read_request(e.code(), *msn, req, done));
         }
         failed
     }
@@ -116,7 +124,7 @@ impl Tx {
     pub(super) fn next_message(&mut self, queues: &Queues, source: Source) -> Result<bool, Failed> {
         match source {
             Source::All => self.next_of_all(queues),
-            Source::ShortReads => Ok(self.respond(queues.inbound.pop_short())),
+            Source::ShortReads => self.respond(queues.inbound.pop_short()),
         }
     }
 
@@ -128,7 +136,7 @@ impl Tx {
             return Ok(true);
         }
         self.response_turn = !self.response_turn;
-        if self.response_turn && self.next_response(queues) {
+        if self.response_turn && self.next_response(queues)? {
             return Ok(true);
         }
         self.more = true;
@@ -168,24 +176,42 @@ impl Tx {
             }
             self.built = Some(seq.wrapping_add(1));
         }
-        Ok(self.next_response(queues))
+        self.next_response(queues)
     }
 
     #[inline]
-    fn next_response(&mut self, queues: &Queues) -> bool {
+    fn next_response(&mut self, queues: &Queues) -> Result<bool, Failed> {
         self.respond(queues.inbound.pop())
     }
 
     #[inline]
-    fn respond(&mut self, read: Option<InboundRead>) -> bool {
-        match read {
-            Some(read) => {
-                self.current.response(read);
-                self.ops.read_responses += 1;
-                true
+    fn respond(&mut self, asked: Option<InboundRead>) -> Result<bool, Failed> {
+        let Some(InboundRead { msn, asked, source }) = asked else {
+            return Ok(false);
+        };
+        match asked {
+            Asked::Read(request) => self.current.read_response(msn, request, source),
+            Asked::Atomic(request) => {
+                let value = execute(&request, source).map_err(|e| Failed {
+                    terminate: Some(Terminate::for_atomic_request(e.code(), msn)),
+                    ..Failed::memory(None, e)
+                })?;
+                self.atomic_response(request.id, value);
+                self.current.answers = Some((msn, asked));
             }
-            None => false,
         }
+        self.ops.read_responses += 1;
+        Ok(true)
+    }
+
+    /// Begins the answer to an Atomic Request of the peer, which was executed.
+    fn atomic_response(&mut self, id: u32, value: u64) {
+        let msn = self.atomic_msn;
+        self.atomic_msn = msn.next();
+        let response = AtomicResponse { id, value };
+        self.current.gather.clear();
+        self.current
+            .begin(Message::AtomicResponse { msn, response }, 0, None);
     }
 
     /// Begins the message of the request in `self.wr`. If the request needs none, carries it out
@@ -204,17 +230,45 @@ impl Tx {
                     invalidate: (wr.op == SendOp::SendInv).then_some(Stag(wr.rkey())),
                 }
             }
-            SendOp::Write => {
-                let to = TaggedOffset(wr.raddr());
-                // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
-                to.checked_add(wr.len)
-                    .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
-                self.ops.writes += 1;
-                Message::Write {
-                    stag: Stag(wr.rkey()).carried(wr.len),
-                    to,
+            SendOp::SendImm => {
+                let (Extra::Immediate(data), true) = (&wr.extra, self.cfg.send_immediate) else {
+                    return Err(Failed::new(Some(seq), Status::QpOp));
+                };
+                self.ops.sends += 1;
+                let msn = self.send_msn;
+                self.send_msn = msn.next();
+                Message::SendImmediate {
+                    msn,
+                    solicited: wr.solicited,
+                    data: *data,
                 }
             }
+            SendOp::WriteImm => {
+                let Extra::Immediate(data) = wr.extra else {
+                    return Err(fail(MemError::Invalid));
+                };
+                self.ops.sends += 1;
+                let msn = self.send_msn;
+                self.send_msn = msn.next();
+                let immediate = Message::Immediate {
+                    msn,
+                    solicited: wr.solicited,
+                    data: Immediate::of_verbs(data),
+                };
+                if wr.len == 0 {
+                    self.current.gather.clear();
+                    self.current.begin(immediate, 0, Some(seq));
+                    return Ok(true);
+                }
+                self.current.then = Some(immediate);
+                self.ops.writes += 1;
+                write(wr, seq)?
+            }
+            SendOp::Write => {
+                self.ops.writes += 1;
+                write(wr, seq)?
+            }
+            SendOp::FetchAdd | SendOp::CmpSwap => return self.atomic(queues, seq).map(|()| true),
             SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
             SendOp::LocalInv => {
                 local_invalidate(queues, wr.rkey()).map_err(fail)?;
@@ -222,7 +276,10 @@ impl Tx {
                 return Ok(false);
             }
             SendOp::RegMr => {
-                let reg = wr.reg.take().ok_or(MemError::Invalid).map_err(fail)?;
+                let Extra::Registration(reg) = core::mem::replace(&mut wr.extra, Extra::None)
+                else {
+                    return Err(fail(MemError::Invalid));
+                };
                 register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
                 queues.counters.op_registrations.add_alone(1);
                 return Ok(false);
@@ -242,12 +299,56 @@ impl Tx {
     }
 
     fn read(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
+        let invalidate = self.wr.op == SendOp::ReadLocalInv;
+        let read = self.outstanding(queues, seq, invalidate, None)?;
+        self.ops.reads += 1;
         let wr = &self.wr;
+        let source = Stag(wr.rkey()).carried(read.sge.length());
+        let src = (source, TaggedOffset(wr.raddr()));
+        self.request_read(queues, read, src)
+            .map_err(|()| Failed::new(Some(seq), Status::General))
+    }
+
+    /// Begins the Atomic Request of the request in `self.wr`.
+    fn atomic(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
+        let wr = &self.wr;
+        let Extra::Atomic(op) = wr.extra else {
+            return Err(Failed::new(Some(seq), Status::General));
+        };
+        let req = AtomicRequest {
+            id: seq,
+            stag: Stag(wr.rkey()),
+            to: TaggedOffset(wr.raddr()),
+            op,
+        };
+        // The peer would end the connection for it.
+        if req.to.0 % u64::from(ATOMIC_LEN) != 0 {
+            return Err(Failed::new(Some(seq), Status::RemInvReq));
+        }
+        let read = self.outstanding(queues, seq, false, Some(req.id))?;
+        let started = queues.sq.start_read(read);
+        started.map_err(|_| Failed::new(Some(seq), Status::General))?;
+        self.ops.reads += 1;
+        let msn = self.read_msn;
+        self.read_msn = msn.next();
+        self.current.gather.clear();
+        self.current
+            .begin(Message::AtomicRequest { msn, req }, 0, Some(seq));
+        Ok(())
+    }
+
+    /// What is kept of the request in `self.wr` until its answer comes; the sink is resolved.
+    fn outstanding(
+        &mut self,
+        queues: &Queues,
+        seq: Seq,
+        invalidate: bool,
+        atomic: Option<u32>,
+    ) -> Result<OutstandingRead, Failed> {
         if !queues.sq.may_read() {
             return Err(Failed::new(Some(seq), Status::QpOp));
         }
-        let sge = wr.sges().next().unwrap_or(LocalSge::NONE);
-        let invalidate = wr.op == SendOp::ReadLocalInv;
+        let sge = self.wr.sges().next().unwrap_or(LocalSge::NONE);
         let fail = |e| Failed::memory(Some(seq), e);
         let sink = match sge.length() {
             0 if !invalidate => None,
@@ -270,17 +371,13 @@ impl Tx {
                 Some(resolved.clone())
             }
         };
-        let read = OutstandingRead {
+        Ok(OutstandingRead {
             seq: Some(seq),
             sge,
             sink,
             invalidate,
-        };
-        self.ops.reads += 1;
-        let source = Stag(wr.rkey()).carried(sge.length());
-        let src = (source, TaggedOffset(wr.raddr()));
-        self.request_read(queues, read, src)
-            .map_err(|()| Failed::new(Some(seq), Status::General))
+            atomic,
+        })
     }
 
     /// Records a Read as outstanding, then begins its request.
@@ -327,6 +424,7 @@ impl Tx {
                     sge: LocalSge::NONE,
                     sink: None,
                     invalidate: false,
+                    atomic: None,
                 };
                 return self
                     .request_read(queues, read, (stag, to))
@@ -336,6 +434,24 @@ impl Tx {
         self.current.begin(message, 0, None);
         Ok(())
     }
+}
+
+/// The message of an RDMA Write. Errors: its offset wraps.
+fn write(wr: &SendWr, seq: Seq) -> Result<Message, Failed> {
+    let to = TaggedOffset(wr.raddr());
+    // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
+    to.checked_add(wr.len)
+        .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
+    Ok(Message::Write {
+        stag: Stag(wr.rkey()).carried(wr.len),
+        to,
+    })
+}
+
+/// Executes a request of the peer.
+fn execute(request: &AtomicRequest, target: Option<ResolvedMr>) -> Result<u64, MemError> {
+    let target = target.ok_or(MemError::Invalid)?;
+    target.atomic(request.to.0, request.op)
 }
 
 /// Takes a fast registration's STag out of use.

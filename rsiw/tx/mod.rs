@@ -131,6 +131,8 @@ pub(crate) struct TxConfig {
     pub(crate) markers: bool,
     /// FPDUs may span TCP segments: both ends are software and have agreed to that.
     pub(crate) large_fpdu: bool,
+    /// The peer takes Sends with immediate data.
+    pub(crate) send_immediate: bool,
     /// The RTR that is to be sent before the next message: an initiator's first message, or its
     /// repetition.
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
@@ -160,6 +162,7 @@ pub(crate) struct Tx {
     built: Option<Seq>,
     send_msn: iwarp::Msn,
     read_msn: iwarp::Msn,
+    atomic_msn: iwarp::Msn,
     response_turn: bool,
     terminated: bool,
     /// See [`Tx::end`].
@@ -186,6 +189,7 @@ impl Tx {
             built: None,
             send_msn: iwarp::Msn::FIRST,
             read_msn: iwarp::Msn::FIRST,
+            atomic_msn: iwarp::Msn::FIRST,
             response_turn: true,
             terminated: false,
             fin: false,

@@ -2,22 +2,45 @@
 
 //! Verbs on user contexts and protection domains.
 
-use crate::{abi::AllocContextResp, device::Rsiw, limit::Held, pd::Pd};
+use crate::{
+    abi::{feature, AllocContextReq, AllocContextResp},
+    device::Rsiw,
+    limit::Held,
+    pd::Pd,
+};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{Consumer, ContextOps, Device, PdOps, Udata};
 
 /// A process' context on a device.
 pub(crate) struct Context {
     _held: Held,
+    /// The provider knows the operations of RFC 7306, and the flags of completions.
+    pub(crate) extended: bool,
+}
+
+/// Whether the provider of the process that calls a verb is the driver's own. Not that of siw, nor
+/// for a kernel consumer.
+pub(super) fn is_extended(udata: &Udata<'_, Rsiw>) -> Result<bool> {
+    Ok(udata.context()?.extended)
 }
 
 impl ContextOps<Rsiw> for Context {
     fn alloc(dev: &Device<Rsiw>, udata: &mut Udata<'_, Rsiw>) -> Result<Arc<Self>> {
+        // The library of siw makes no request.
+        let asked = match udata.in_len() {
+            0 => 0,
+            _ => udata.request::<AllocContextReq>()?.features,
+        };
+        let features = asked & feature::EXTENDED;
         let context = Context {
             _held: dev.data().limits.context.hold()?,
+            extended: features & feature::EXTENDED != 0,
         };
         udata.require_out(core::mem::size_of::<AllocContextResp>())?;
-        udata.respond(&AllocContextResp { dev_id: 0, pad: 0 })?;
+        udata.respond(&AllocContextResp {
+            dev_id: 0,
+            features,
+        })?;
         // Only processes have a context.
         Ok(Arc::new(context, Consumer::Process.flags())?)
     }

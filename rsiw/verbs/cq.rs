@@ -2,10 +2,10 @@
 
 //! Verbs on completion queues.
 
-use super::ring_size;
+use super::{context::is_extended, ring_size};
 use crate::{
-    abi::CreateCqResp,
-    cq::Cq,
+    abi::{CreateCqReq, CreateCqResp, CQ_TIME_STAMPS},
+    cq::{Cq, Form},
     device::{max, Rsiw},
     limit::Held,
     ring::CompletionRing,
@@ -33,6 +33,24 @@ fn shared_ring(size: u32, udata: &mut Udata<'_, Rsiw>) -> Result<CompletionRing>
     Ok(ring)
 }
 
+/// What the process' provider reads in completions. Errors: `EINVAL` for a request of another
+/// provider than the driver's own; `EOPNOTSUPP` for one that is not known.
+fn form(udata: &Udata<'_, Rsiw>) -> Result<Form> {
+    let extended = is_extended(udata)?;
+    let flags = match udata.in_len() {
+        0 => 0,
+        _ if !extended => return Err(EINVAL),
+        _ => udata.request::<CreateCqReq>()?.flags,
+    };
+    if flags & !CQ_TIME_STAMPS != 0 {
+        return Err(errno::unsupported());
+    }
+    Ok(Form {
+        extended,
+        time_stamps: flags & CQ_TIME_STAMPS != 0,
+    })
+}
+
 impl CqOps<Rsiw> for Object {
     /// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
     ///
@@ -57,7 +75,10 @@ impl CqOps<Rsiw> for Object {
         new.set_entries(size);
         let consumer = Consumer::of(&user);
         let ring = match user {
-            Some(udata) => Some(shared_ring(size, udata)?),
+            Some(udata) => {
+                let form = form(udata)?;
+                Some((shared_ring(size, udata)?, form))
+            }
             None => None,
         };
         let cq = Arc::pin_init(Cq::new(size, ring, new.handle())?, consumer.flags())?;

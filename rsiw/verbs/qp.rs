@@ -2,7 +2,7 @@
 
 //! Verbs on queue pairs.
 
-use super::{recv_wait_ms, ring_size};
+use super::{context::is_extended, recv_wait_ms, ring_size};
 use crate::{
     abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
     device::{max, Rsiw},
@@ -11,8 +11,9 @@ use crate::{
     qp::{number::QpNumber, Parts, Qp},
     queue::{rq::RecvQueue, sq::SendQueue, state::State},
     ring::WorkRing,
-    wr::{Registration, SendOp, SendWr},
+    wr::{Extra, Registration, SendOp, SendWr},
 };
+use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{
     errno, Consumer, Details, Device, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpModify, QpOps,
@@ -73,6 +74,10 @@ impl QpOps<Rsiw> for Qp {
         let number = QpNumber::new(&rnic.qps)?;
         let qpn = number.id();
 
+        let extended = match &user {
+            Some(udata) => is_extended(udata)?,
+            None => true,
+        };
         let mut sq_ring = None;
         let own_ring = match &attr.srq {
             Some(_) => None,
@@ -129,7 +134,13 @@ impl QpOps<Rsiw> for Qp {
             handle: new.handle(),
             scq,
             rcq,
-            sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, sq_ring)?,
+            sq: SendQueue::new(
+                sq_size,
+                cap.max_send_sge,
+                attr.signal_all,
+                extended,
+                sq_ring,
+            )?,
             rq,
             rq_is_shared: attr.srq.is_some(),
             consumer,
@@ -251,7 +262,13 @@ impl QpOps<Rsiw> for Qp {
         let mut notify = Default::default();
         let mut result = Ok(());
         while let Some(wr) = wrs.next() {
-            let request = kernel_request(queues.sq.max_sge(), &wr);
+            let request = match &wr.op {
+                // The peer has to know it, as no RFC has it.
+                rdma::SendOp::SendImm { .. } if !self.stream.terms().send_immediate => {
+                    Err(errno::unsupported())
+                }
+                _ => kernel_request(queues.sq.max_sge(), &wr),
+            };
             match request.and_then(|(wr, more)| queues.sq.post(wr, more, queues.send_out())) {
                 Ok(n) => notify |= n,
                 Err(e) => {
@@ -303,37 +320,60 @@ fn kernel_request<'a>(
         Op::ReadInv { remote_addr, rkey } => (SendOp::ReadLocalInv, rkey, remote_addr, true),
         Op::LocalInv { rkey } => (SendOp::LocalInv, rkey, 0, false),
         Op::RegMr { .. } => (SendOp::RegMr, 0, 0, false),
-        // Immediate data and atomics need RFC 7306.
-        _ => return Err(EINVAL),
+        Op::WriteImm {
+            remote_addr, rkey, ..
+        } => (SendOp::WriteImm, rkey, remote_addr, true),
+        Op::FetchAdd {
+            remote_addr, rkey, ..
+        } => (SendOp::FetchAdd, rkey, remote_addr, true),
+        Op::CmpSwap {
+            remote_addr, rkey, ..
+        } => (SendOp::CmpSwap, rkey, remote_addr, true),
+        Op::SendImm { .. } => (SendOp::SendImm, 0, 0, true),
+        Op::Other(_) => return Err(EINVAL),
     };
     let mut out = SendWr::new(wr.id, op, rkey, raddr);
     out.signalled = wr.flags.signaled();
     out.solicited = wr.flags.solicited();
     out.fence = wr.flags.fence();
-    if let Op::RegMr {
-        mr,
-        key,
-        access,
-        iova,
-    } = &wr.op
-    {
-        out.reg = Some(Registration {
+    out.extra = match &wr.op {
+        Op::RegMr {
+            mr,
+            key,
+            access,
+            iova,
+        } => Extra::Registration(Registration {
             region: mr.region.clone(),
             key: *key,
             access: Access::from_verbs(*access)?,
             iova: *iova,
-        });
-    }
+        }),
+        Op::SendImm { imm } | Op::WriteImm { imm, .. } => Extra::Immediate(*imm),
+        Op::FetchAdd { add, mask, .. } => Extra::Atomic(AtomicOp::FetchAdd {
+            add: *add,
+            mask: *mask,
+        }),
+        Op::CmpSwap { compare, swap, .. } => Extra::Atomic(AtomicOp::CmpSwap {
+            compare: compare.0,
+            compare_mask: compare.1,
+            swap: swap.0,
+            swap_mask: swap.1,
+        }),
+        _ => Extra::None,
+    };
     let mut more: &[_] = &[];
     if payload {
-        if wr.sges.len() > max_sge as usize || op.is_read() && wr.sges.len() > 1 {
+        if wr.sges.len() > max_sge as usize || op.is_answered() && wr.sges.len() > 1 {
             return Err(EINVAL);
         }
         // The request invalidates the STag of its sink, so it needs one.
         if op == SendOp::ReadLocalInv && wr.sges.is_empty() {
             return Err(EINVAL);
         }
-        if wr.flags.inline() && !op.is_read() {
+        if op.is_atomic() && wr.sges.iter().map(rdma::Sge::length).ne([ATOMIC_LEN]) {
+            return Err(EINVAL);
+        }
+        if wr.flags.inline() && !op.is_answered() {
             let mut data = [0; MAX_INLINE as usize];
             let n = wr.copy_inline(&mut data)?;
             out.push_inline(data.get(..n).ok_or(EINVAL)?)?;

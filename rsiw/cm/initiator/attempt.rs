@@ -161,6 +161,7 @@ impl<U: User> Attempt<U> {
         };
         let offer = Offer {
             large_fpdu: self.plan.large_fpdu,
+            send_immediate: self.user.is_extended(),
             ..offer(
                 conn.settings(),
                 conn.socket().is_secure(),
@@ -266,6 +267,7 @@ impl<U: User> Attempt<U> {
             ird: self.ird,
             ord: self.ird,
             large_fpdu: self.plan.large_fpdu,
+            send_immediate: self.user.is_extended(),
             initiator: true,
             rtr: None,
             peer_rtr: RtrSet::EMPTY,

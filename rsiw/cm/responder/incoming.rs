@@ -29,7 +29,7 @@ use crate::{
 use core::{format_args, net::SocketAddr};
 use iwarp::{
     conn::{names::Refusal, Input, SetUp, StageName},
-    mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
+    mpa::{Asked, Frame, FrameKind, FrameReader, Offer, Responder, Rtr, RtrSet, NO_NEGOTIATION},
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Received, Role, TcpState};
@@ -403,15 +403,18 @@ impl<U: User> Incoming<U> {
         } else {
             RtrSet::EMPTY
         };
-        let answer = offer(
-            conn.settings(),
-            conn.socket().is_secure(),
-            asked.revision,
-            ird,
-            ord,
-            rtr,
-            private_data,
-        );
+        let answer = Offer {
+            send_immediate: user.is_extended(),
+            ..offer(
+                conn.settings(),
+                conn.socket().is_secure(),
+                asked.revision,
+                ird,
+                ord,
+                rtr,
+                private_data,
+            )
+        };
         let mut buf = frame::FRAME_BUF;
         let accepted = request.responder.accept(&answer, &mut buf);
         let (agreed, len) = accepted.map_err(|_| never(EINVAL))?;

@@ -4,7 +4,7 @@
 
 use super::{posted::Posted, SendQueue, Seq, BATCH, NO_END};
 use crate::{
-    abi::Sqe,
+    abi::{opcode, Sqe},
     cq::{Notify, Out},
     fifo::Fifo,
     queue::reads::OutstandingRead,
@@ -90,7 +90,7 @@ impl SendQueue {
                 Some((seq, status)) if seq == at => status,
                 _ => Status::Flush,
             };
-            let opcode = sqe.opcode.min(crate::abi::opcode::REG_MR);
+            let opcode = opcode::known(sqe.opcode, self.is_extended());
             notify |= out.fail(sqe.id, opcode, status);
         });
         notify

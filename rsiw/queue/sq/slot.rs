@@ -2,7 +2,7 @@
 
 //! The data of a request that are kept until it completes.
 
-use crate::wr::{Completion, SendOp, SendWr, Status};
+use crate::wr::{Completion, SendOp, SendWr, Status, Told};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The data of a request's completion.
@@ -37,7 +37,7 @@ impl Slot {
             } else {
                 0
             },
-            invalidated: None,
+            told: Told::Nothing,
             solicited: false,
         }
     }
