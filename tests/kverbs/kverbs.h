@@ -132,8 +132,8 @@ struct test {
 int hosts_serve(struct pair *p);
 void hosts_test(struct pair *p, const char *peer);
 
-extern const struct test op_tests[], mr_tests[], post_tests[], list_tests[], queue_tests[],
-	drain_tests[];
+extern const struct test op_tests[], atomic_tests[], mr_tests[], post_tests[], list_tests[],
+	queue_tests[], drain_tests[];
 
 /* Ends a test, or a function of one, if the condition is false, and prints the place. */
 #define EXPECT(cond, ...) do {						\

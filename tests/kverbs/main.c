@@ -35,7 +35,7 @@ MODULE_PARM_DESC(local_dma_addr, "memory of this module, for others to try that 
 static u8 kernel_memory[8192];
 
 static const struct test *const suites[] = {
-	op_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
+	op_tests, atomic_tests, mr_tests, post_tests, list_tests, queue_tests, drain_tests
 };
 
 static int run(const struct test *t)
