@@ -69,8 +69,8 @@ struct KernelCqe {
 /// What the provider of a process' queue reads in completions.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Form {
-    /// Flags that say what else the completion tells.
-    pub(crate) extended: bool,
+    /// The flags, of those that say what else the completion tells.
+    pub(crate) flags: u8,
     /// When it was published.
     pub(crate) time_stamps: bool,
 }
@@ -391,23 +391,15 @@ fn wants_attention(c: &Completion) -> bool {
 }
 
 fn user_cqe(tag: &Tag, c: &Completion, form: Form) -> Cqe {
-    let (told, flag) = match c.told {
-        Told::Nothing => (0, 0),
-        Told::Invalidated(stag) => (stag, CQE_INVALIDATED),
-        Told::Immediate(data) => (u32::from_ne_bytes(data), CQE_IMMEDIATE),
-    };
     let mut cqe = Cqe {
         id: c.id,
-        flags: CQE_VALID,
+        flags: CQE_VALID | c.told.flag & form.flags,
         opcode: c.opcode,
         status: c.status as u16,
         bytes: c.bytes,
-        inval_stag: u64::from(told),
+        inval_stag: u64::from(c.told.value),
         qp_id: u64::from(tag.number),
     };
-    if form.extended {
-        cqe.flags |= flag;
-    }
     if form.time_stamps {
         let now = kext::monotonic_ns();
         cqe.inval_stag |= now >> 32 << 32;
@@ -417,6 +409,7 @@ fn user_cqe(tag: &Tag, c: &Completion, form: Form) -> Cqe {
 }
 
 fn kernel_wc(cqe: &KernelCqe) -> Wc {
+    let told = cqe.c.told;
     Wc {
         wr_id: cqe.c.id,
         status: match cqe.c.status {
@@ -445,14 +438,8 @@ fn kernel_wc(cqe: &KernelCqe) -> Wc {
         },
         byte_len: cqe.c.bytes,
         qp: cqe.qp,
-        invalidated: match cqe.c.told {
-            Told::Invalidated(stag) => Some(stag),
-            _ => None,
-        },
-        imm: match cqe.c.told {
-            Told::Immediate(data) => Some(data),
-            _ => None,
-        },
+        invalidated: (told.flag == CQE_INVALIDATED).then_some(told.value),
+        imm: (told.flag == CQE_IMMEDIATE).then_some(told.value.to_ne_bytes()),
         vendor_err: 0,
     }
 }
@@ -482,7 +469,7 @@ impl Out<'_> {
             opcode,
             status,
             bytes: 0,
-            told: Told::Nothing,
+            told: Told::NOTHING,
             solicited: false,
         })
     }

@@ -3,7 +3,7 @@
 //! Protection domains, which tie a QP to the memory that it may use.
 
 use crate::limit::{Held, Limit};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma::Consumer;
 
@@ -38,6 +38,8 @@ pub(crate) struct Pd {
     id: PdId,
     /// Streams whose peers may name the domain's memory.
     streams: AtomicU32,
+    /// See [`Pd::takes_immediates`].
+    immediates: AtomicBool,
     _held: Held,
 }
 
@@ -52,6 +54,7 @@ impl Pd {
         let pd = Self {
             id: PdId::of(NEXT.fetch_add(1, Ordering::Relaxed), consumer),
             streams: AtomicU32::new(0),
+            immediates: AtomicBool::new(matches!(consumer, Consumer::Process)),
             _held: limit.hold()?,
         };
         Ok(Arc::new(pd, consumer.flags())?)
@@ -66,6 +69,23 @@ impl Pd {
     pub(crate) fn join(self: &Arc<Self>) -> Membership {
         self.streams.fetch_add(1, Ordering::AcqRel);
         Membership(self.clone())
+    }
+
+    /// Whether the consumer expects Immediate Data of its peers. A process that can tell them from
+    /// Sends does. Most kernel consumers know no such message of iWARP, and would take the length of
+    /// a Write for that of what is in their receive: one that expects it shows so
+    /// ([`Self::take_immediates`]).
+    pub(crate) fn takes_immediates(&self) -> bool {
+        self.immediates.load(Ordering::Relaxed)
+    }
+
+    /// A kernel consumer has posted a request with immediate data, or a receive that has no memory
+    /// and so is for such a message.
+    pub(crate) fn take_immediates(&self) {
+        // Most often it was set before, and a store would take the cache line from others.
+        if !self.takes_immediates() {
+            self.immediates.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether more than one stream shares the domain's memory.

@@ -106,6 +106,23 @@ pub(crate) struct SendWr {
 /// The most bytes of inline data of a Write with immediate data.
 const IMM_INLINE: u32 = MAX_INLINE - size_of::<Sge>() as u32;
 
+/// A process' atomic operation, which has no masks: what is added, or compared with `first` and
+/// replaced by `second`.
+fn atomic(op: SendOp, first: u64, second: u64) -> Extra {
+    Extra::Atomic(match op {
+        SendOp::FetchAdd => AtomicOp::FetchAdd {
+            add: first,
+            mask: 0,
+        },
+        _ => AtomicOp::CmpSwap {
+            compare: first,
+            compare_mask: u64::MAX,
+            swap: second,
+            swap_mask: u64::MAX,
+        },
+    })
+}
+
 /// The sum of `lengths`, if a message can have so many bytes: at most 2^32 - 1.
 fn total(mut lengths: impl Iterator<Item = u32>) -> Option<u32> {
     lengths.try_fold(0u32, u32::checked_add)
@@ -169,36 +186,71 @@ impl SendWr {
         signal_all: bool,
         extended: bool,
     ) -> Result<(), Status> {
-        let sqe = &self.sqe;
-        let op = match sqe.opcode {
+        let op = match self.sqe.opcode {
             opcode::WRITE => SendOp::Write,
             opcode::READ => SendOp::Read,
             opcode::SEND => SendOp::Send,
             opcode::SEND_REMOTE_INV => SendOp::SendInv,
-            opcode::SEND_IMM if extended => SendOp::SendImm,
-            opcode::WRITE_IMM if extended => SendOp::WriteImm,
-            opcode::FETCH_ADD if extended => SendOp::FetchAdd,
-            opcode::CMP_SWAP if extended => SendOp::CmpSwap,
+            _ if extended => return self.check_extended(max_sge, signal_all),
             _ => return Err(Status::QpOp),
         };
+        self.accept(op, (max_sge, MAX_INLINE), signal_all)
+    }
+
+    /// As [`Self::check`], for the operations that the library of siw does not know.
+    #[cold]
+    fn check_extended(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
+        let sqe = &self.sqe;
+        let op = match sqe.opcode {
+            opcode::SEND_IMM => SendOp::SendImm,
+            opcode::WRITE_IMM => SendOp::WriteImm,
+            opcode::FETCH_ADD => SendOp::FetchAdd,
+            opcode::CMP_SWAP => SendOp::CmpSwap,
+            _ => return Err(Status::QpOp),
+        };
+        let (most, extra) = match op {
+            // The data have the place of the last element.
+            SendOp::WriteImm => (
+                (max_sge.min(IMM_SGE as u32), IMM_INLINE),
+                Extra::Immediate(sqe.sge[IMM_SGE].lkey.to_ne_bytes()),
+            ),
+            // CAST: The data are the lower half.
+            SendOp::SendImm => (
+                (max_sge, MAX_INLINE),
+                Extra::Immediate((sqe.raddr as u32).to_ne_bytes()),
+            ),
+            _ => {
+                // The operands are in the list, too.
+                if sqe.num_sge != ATOMIC_SGE || sqe.sge[0].length != ATOMIC_LEN {
+                    return Err(Status::LocLen);
+                }
+                let (first, second) = (sqe.sge[1].addr, sqe.sge[2].addr);
+                self.sqe.as_numbers().num_sge = 1;
+                ((1, MAX_INLINE), atomic(op, first, second))
+            }
+        };
+        self.extra = extra;
+        self.accept(op, most, signal_all)
+    }
+
+    /// The rest of [`Self::check`], for an operation of which a request may have as many elements,
+    /// and as many bytes of inline data, as `most` says.
+    #[inline]
+    fn accept(
+        &mut self,
+        op: SendOp,
+        (max_sge, max_inline): (u32, u32),
+        signal_all: bool,
+    ) -> Result<(), Status> {
+        let sqe = &self.sqe;
         let flags = sqe.flags;
         let has = |bit| flags & bit != 0;
         let inline = has(wqe_flags::INLINE);
-        let (max_sge, max_inline) = match op {
-            SendOp::WriteImm => (max_sge.min(IMM_SGE as u32), IMM_INLINE),
-            _ => (max_sge, MAX_INLINE),
-        };
         let (num_sge, len) = if inline {
             if op.is_answered() || sqe.sge[0].length > max_inline {
                 return Err(Status::LocLen);
             }
             (1, sqe.sge[0].length)
-        } else if op.is_atomic() {
-            // The operands are in the list, too.
-            if sqe.num_sge != ATOMIC_SGE || sqe.sge[0].length != ATOMIC_LEN {
-                return Err(Status::LocLen);
-            }
-            (1, ATOMIC_LEN)
         } else {
             if u32::from(sqe.num_sge) > max_sge {
                 return Err(Status::QpOp);
@@ -210,26 +262,10 @@ impl SendWr {
             let len = total(sges.iter().map(|s| s.length));
             (sqe.num_sge, len.ok_or(Status::LocLen)?)
         };
-        // The sink of an RDMA Read is one STag and one offset on the wire.
+        // The sink of an answer is one STag and one offset on the wire.
         if op.is_answered() && num_sge > 1 {
             return Err(Status::QpOp);
         }
-        self.extra = match op {
-            // CAST: The data are the lower half.
-            SendOp::SendImm => Extra::Immediate((sqe.raddr as u32).to_ne_bytes()),
-            SendOp::WriteImm => Extra::Immediate(sqe.sge[IMM_SGE].lkey.to_ne_bytes()),
-            SendOp::FetchAdd => Extra::Atomic(AtomicOp::FetchAdd {
-                add: sqe.sge[1].addr,
-                mask: 0,
-            }),
-            SendOp::CmpSwap => Extra::Atomic(AtomicOp::CmpSwap {
-                compare: sqe.sge[1].addr,
-                compare_mask: u64::MAX,
-                swap: sqe.sge[2].addr,
-                swap_mask: u64::MAX,
-            }),
-            _ => Extra::None,
-        };
         self.op = op;
         self.signalled = signal_all || has(wqe_flags::SIGNALLED);
         self.solicited = has(wqe_flags::SOLICITED);
@@ -320,14 +356,32 @@ impl From<MemError> for Status {
     }
 }
 
-/// What a receive tells beside its length.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Nothing,
+/// What a receive tells beside its length, in the form in which a process is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) value: u32,
+    /// What that is, a flag of `abi::Cqe`, or 0: nothing.
+    pub(crate) flag: u8,
+}
+
+impl Told {
+    pub(crate) const NOTHING: Self = Self { value: 0, flag: 0 };
+
     /// The local STag that the peer's Send with Invalidate has invalidated.
-    Invalidated(u32),
+    pub(crate) fn invalidated(stag: u32) -> Self {
+        Self {
+            value: stag,
+            flag: abi::CQE_INVALIDATED,
+        }
+    }
+
     /// Immediate data, as they were sent.
-    Immediate([u8; 4]),
+    pub(crate) fn immediate(data: [u8; 4]) -> Self {
+        Self {
+            value: u32::from_ne_bytes(data),
+            flag: abi::CQE_IMMEDIATE,
+        }
+    }
 }
 
 /// One work completion on its way to a CQ.
@@ -350,7 +404,7 @@ impl Completion {
             opcode: abi::opcode::RECEIVE,
             status,
             bytes,
-            told: Told::Nothing,
+            told: Told::NOTHING,
             solicited: false,
         }
     }
@@ -380,6 +434,52 @@ mod tests {
 
     fn refused(result: Result<SendWr, Status>, status: Status) -> bool {
         result.err() == Some(status)
+    }
+
+    /// What the library of siw does not know needs a provider that does, and has a form.
+    #[test]
+    fn extended_requests_are_checked() {
+        let check = |opcode, flags, num_sge, length, extended| {
+            let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
+            let sqe = wr.element().as_numbers();
+            (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
+            (sqe.raddr, sqe.sge[5].lkey) = (0x1_0000_0007, 8);
+            (sqe.sge[0].length, sqe.sge[1].addr, sqe.sge[2].addr) = (length, 5, 6);
+            wr.check(6, false, extended).map(|()| wr)
+        };
+        let immediate = |data: u32| data.to_ne_bytes();
+        for (code, data) in [(opcode::SEND_IMM, 7), (opcode::WRITE_IMM, 8)] {
+            assert!(refused(check(code, 0, 1, 8, false), Status::QpOp));
+            assert!(check(code, 0, 5, 8, true)
+                .is_ok_and(|wr| wr.len == 8
+                    && matches!(wr.extra, Extra::Immediate(d) if d == immediate(data))));
+        }
+        assert!(check(opcode::SEND_IMM, 0, 6, 8, true).is_ok());
+        assert!(refused(
+            check(opcode::WRITE_IMM, 0, 6, 8, true),
+            Status::QpOp
+        ));
+        let inline = wqe_flags::INLINE;
+        assert!(check(opcode::WRITE_IMM, inline, 1, 64, true).is_ok());
+        assert!(refused(
+            check(opcode::WRITE_IMM, inline, 1, 65, true),
+            Status::LocLen
+        ));
+        for code in [opcode::FETCH_ADD, opcode::CMP_SWAP] {
+            assert!(refused(check(code, 0, 3, 8, false), Status::QpOp));
+            for (num_sge, length) in [(1, 8), (2, 8), (4, 8), (u8::MAX, 8), (3, 7), (3, 9), (3, 0)]
+            {
+                let wr = check(code, 0, num_sge, length, true);
+                assert!(refused(wr, Status::LocLen));
+            }
+            assert!(refused(check(code, inline, 3, 8, true), Status::LocLen));
+            assert!(check(code, 0, 3, 8, true).is_ok_and(|wr| {
+                wr.len == 8 && wr.sges().count() == 1 && matches!(wr.extra, Extra::Atomic(_))
+            }));
+        }
+        for code in opcode::RECEIVE_IMM..=u8::MAX {
+            assert!(refused(check(code, 0, 1, 8, true), Status::QpOp));
+        }
     }
 
     /// A process cannot ask for a kernel consumer's operation, nor by an unknown code.

@@ -2,8 +2,8 @@
 
 //! Atomic operations on a region (RFC 7306 section 5).
 //!
-//! They are atomic also against local processors, which the RFC leaves open: a word is replaced by
-//! `cmpxchg()`, wherever its page is mapped.
+//! They are atomic also against local processors, which the RFC leaves open: processors' own atomic
+//! instructions execute them, wherever the page of the word is mapped.
 
 use super::MemError;
 use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
@@ -30,6 +30,9 @@ pub(super) fn execute(memory: &impl Memory, offset: u64, op: AtomicOp) -> Result
 }
 
 fn replace(word: Word<'_, u64>, op: AtomicOp) -> Option<u64> {
+    if let AtomicOp::FetchAdd { add, mask: 0 } = op {
+        return Some(word.fetch_add(add));
+    }
     let mut old = word.load_relaxed();
     for _ in 0..TRIES {
         match word.compare_exchange(old, op.apply(old)) {

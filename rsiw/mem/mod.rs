@@ -38,9 +38,10 @@ impl Access {
     pub(crate) const REMOTE_WRITE: Access = Access(2);
     pub(crate) const REMOTE_READ: Access = Access(4);
     pub(crate) const REMOTE_ATOMIC: Access = Access(8);
+    /// The rights that the RDMA CM knows.
+    pub(crate) const READ_WRITE: Access = Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0);
     /// All rights that a peer can have.
-    pub(crate) const REMOTE: Access =
-        Access(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
+    pub(crate) const REMOTE: Access = Access(Self::READ_WRITE.0 | Self::REMOTE_ATOMIC.0);
     /// A right that no region grants.
     pub(crate) const NEVER: Access = Access(1 << 30);
     const ALL: u32 = 15;

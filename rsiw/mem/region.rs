@@ -446,6 +446,8 @@ impl Region {
     ) -> Result<u64, MemError> {
         let len = ATOMIC_LEN.into();
         match store {
+            // A dma-buf may be mapped without a cache, where processors have no atomic accesses.
+            Store::User { umem, .. } if umem.address().is_none() => Err(MemError::Access),
             Store::User { umem, .. } => {
                 self.valid(key, need)?;
                 atomic::execute(umem, store.bound(addr, len)?, op)

@@ -39,7 +39,7 @@ impl Qp {
                 // If nobody sets a right before the connection begins, the peer gets both. The RDMA
                 // CM writes no flags then, as it does not know better (rdma_init_qp_attr()), and
                 // librdmacm does not set them when it connects.
-                Some(none) if idle && !none.is_remote() => stream.set_access(Access::REMOTE),
+                Some(none) if idle && !none.is_remote() => stream.set_access(Access::READ_WRITE),
                 Some(access) => stream.set_access(access),
                 None => {}
             }

@@ -77,13 +77,17 @@ impl Handler for QpHandler<'_> {
             let (dev, qpn) = (self.queues.dev.name(), self.queues.number());
             (dev, qpn, opcode, stag, offset, p.len, p.last)
         });
-        match p.target {
-            Target::Recv { offset } => self.begin_recv(offset, p),
+        let offset = match p.target {
+            Target::Recv { offset } => offset,
+            Target::Write { stag, to } => return self.begin_write(stag, to, p),
+            Target::ReadResponse { offset } => return self.begin_read_response(offset, p),
+            Target::Immediate if !self.queues.pd.takes_immediates() => {
+                return Err(Refusal::Unexpected);
+            }
             // All that has to be found is a receive; its memory takes nothing.
-            Target::Immediate => self.begin_recv(0, p),
-            Target::Write { stag, to } => self.begin_write(stag, to, p),
-            Target::ReadResponse { offset } => self.begin_read_response(offset, p),
-        }
+            Target::Immediate => 0,
+        };
+        self.begin_recv(offset, p)
     }
 
     fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
@@ -232,7 +236,7 @@ impl Handler for QpHandler<'_> {
                 data,
             } => {
                 counters.rx_op_sends.add_alone(1);
-                self.complete_recv(opcode::RECEIVE, len, Told::Immediate(data), solicited)
+                self.complete_recv(opcode::RECEIVE, len, Told::immediate(data), solicited)
             }
             Event::Immediate { data, solicited } => {
                 counters.rx_op_sends.add_alone(1);
@@ -275,6 +279,7 @@ impl Handler for QpHandler<'_> {
 }
 
 impl QpHandler<'_> {
+    #[inline]
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
             let (rq, recv) = (&self.queues.rq, &mut self.st.recv);
@@ -366,17 +371,18 @@ impl QpHandler<'_> {
         if let Some(stag) = invalidate {
             self.invalidate(stag)?;
         }
-        let told = invalidate.map_or(Told::Nothing, |stag| Told::Invalidated(stag.0));
+        let told = invalidate.map_or(Told::NOTHING, |stag| Told::invalidated(stag.0));
         self.complete_recv(opcode::RECEIVE, len, told, solicited)
     }
 
     /// Immediate Data has come. Its completion tells the length of the Write before it, which with
     /// it is a Write with immediate data; alone, it is one of no bytes.
     fn immediate(&mut self, data: [u8; 4], solicited: bool) -> Result<(), Refusal> {
-        let (len, told) = (self.st.written, Told::Immediate(data));
+        let (len, told) = (self.st.written, Told::immediate(data));
         self.complete_recv(opcode::RECEIVE_IMM, len, told, solicited)
     }
 
+    #[inline]
     fn complete_recv(
         &mut self,
         opcode: u8,
@@ -435,12 +441,9 @@ impl QpHandler<'_> {
         Ok(())
     }
 
-    /// Tx executes the operation, in the order of the peer's requests.
+    /// Tx executes the operation, in the order of the peer's requests. It finds whether the memory
+    /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1).
     fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
-        // RFC 7306 section 8.2. The memory itself is looked at when the operation is executed.
-        if request.to.0 % u64::from(ATOMIC_LEN) != 0 {
-            return Err(Refusal::Misaligned);
-        }
         let (key, pd) = (request.stag.0, self.queues.pd.id());
         let (needs, range) = (self.st.atomic_needs, (request.to.0, ATOMIC_LEN));
         let (cached, regions) = (&mut self.st.source, &self.queues.dev.regions);

@@ -18,6 +18,7 @@ use crate::{
 };
 use core::{fmt::Arguments, format_args, net::SocketAddr};
 use iwarp::{
+    rdmap::Opcode,
     rx::{Fault, FaultKind},
     TermCode, Terminate,
 };
@@ -83,9 +84,11 @@ impl Stream {
         if t.read_request().is_some() {
             self.queues
                 .note_failure(self.queues.sq.oldest_read(), Status::RemAccess);
-        } else if let Some(atomic) = self.queues.sq.oldest_atomic() {
-            // A Terminate for an Atomic Request has not its header, and that of a peer which does
-            // not know the request may have none at all.
+        } else if let (Opcode::AtomicRequest, Some(atomic)) = (
+            // Peers that do not know the request may leave out its header.
+            t.opcode().unwrap_or(Opcode::AtomicRequest),
+            self.queues.sq.oldest_atomic(),
+        ) {
             match t.code() {
                 TermCode::UNEXPECTED_OPCODE | TermCode::CATASTROPHIC_STREAM => {
                     self.queues.note_failure(Some(atomic), Status::RemInvReq);

@@ -63,7 +63,7 @@ impl Limits {
             // A program that connects a queue pair itself says what the peer may do.
             access: match dev.is_rc() {
                 true => Access::LOCAL_READ,
-                false => Access::REMOTE,
+                false => Access::READ_WRITE,
             },
             retry_ms: None,
         }
@@ -137,11 +137,11 @@ impl Stream {
     }
 
     /// As [`Self::access`], with that to atomic operations. The RDMA CM, and programs that use it
-    /// with iWARP, know no such right of a queue pair: whoever may read may have it.
+    /// with iWARP, know no such right of a queue pair: whoever may read and write has it.
     pub(super) fn peer_rights(&self) -> Access {
         let granted = self.access();
         match self.dev().is_rc() {
-            false if granted.allows(Access::REMOTE_READ) => granted.or(Access::REMOTE_ATOMIC),
+            false if granted.allows(Access::READ_WRITE) => granted.or(Access::REMOTE_ATOMIC),
             _ => granted,
         }
     }

@@ -10,10 +10,11 @@ use crate::{
         sq::{Pull, ReadsBefore, Seq},
         Queues,
     },
-    wr::{Extra, Registration, SendOp, SendWr, Status},
+    wr::{Extra, Registration, SendOp, Status},
 };
+use core::mem::replace;
 use iwarp::{
-    rdmap::{AtomicRequest, AtomicResponse, Immediate, ATOMIC_LEN},
+    rdmap::{AtomicRequest, AtomicResponse, Immediate},
     tx::{Message, Segmenter},
     Msn, ReadRequest, Stag, TaggedOffset, Terminate,
 };
@@ -33,8 +34,9 @@ pub(super) struct Current {
     pub(super) seq: Option<Seq>,
     /// The request of the peer that the message answers, and its number.
     pub(super) answers: Option<(Msn, Asked)>,
-    /// A message without payload that follows, for the same request.
-    then: Option<Message>,
+    /// Immediate Data that follow, for the same request: their number, whether they ask for an
+    /// Event, and the data.
+    then: Option<(Msn, bool, [u8; 4])>,
 }
 
 impl Current {
@@ -56,6 +58,7 @@ impl Current {
     }
 
     /// Begins a message whose payload is in `gather` already.
+    #[inline(always)]
     fn begin(&mut self, message: Message, len: u32, seq: Option<Seq>) {
         self.segmenter = Segmenter::new(message, len);
         self.seq = seq;
@@ -73,12 +76,24 @@ impl Current {
     /// Begins the message that follows the one that was sent, if there is one.
     #[inline]
     pub(super) fn go_on(&mut self) -> bool {
-        let Some(message) = self.then.take() else {
-            return false;
-        };
-        self.gather.clear();
-        self.begin(message, 0, self.seq);
-        true
+        let goes_on = self.then.is_some();
+        if goes_on {
+            self.immediate();
+        }
+        goes_on
+    }
+
+    #[cold]
+    fn immediate(&mut self) {
+        if let Some((msn, solicited, data)) = self.then.take() {
+            let message = Message::Immediate {
+                msn,
+                solicited,
+                data: Immediate::of_verbs(data),
+            };
+            self.gather.clear();
+            self.begin(message, 0, self.seq);
+        }
     }
 
     /// Begins a Terminate.
@@ -181,10 +196,14 @@ impl Tx {
 
     #[inline]
     fn next_response(&mut self, queues: &Queues) -> Result<bool, Failed> {
+        // Most often there is none.
+        if queues.inbound.is_empty() {
+            return Ok(false);
+        }
         self.respond(queues.inbound.pop())
     }
 
-    #[inline]
+    #[inline(never)]
     fn respond(&mut self, asked: Option<InboundRead>) -> Result<bool, Failed> {
         let Some(InboundRead { msn, asked, source }) = asked else {
             return Ok(false);
@@ -219,54 +238,9 @@ impl Tx {
     fn start(&mut self, queues: &Queues, seq: Seq) -> Result<bool, Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
         let wr = &mut self.wr;
-        let message = match wr.op {
-            SendOp::Send | SendOp::SendInv => {
-                self.ops.sends += 1;
-                let msn = self.send_msn;
-                self.send_msn = msn.next();
-                Message::Send {
-                    msn,
-                    solicited: wr.solicited,
-                    invalidate: (wr.op == SendOp::SendInv).then_some(Stag(wr.rkey())),
-                }
-            }
-            SendOp::SendImm => {
-                let (Extra::Immediate(data), true) = (&wr.extra, self.cfg.send_immediate) else {
-                    return Err(Failed::new(Some(seq), Status::QpOp));
-                };
-                self.ops.sends += 1;
-                let msn = self.send_msn;
-                self.send_msn = msn.next();
-                Message::SendImmediate {
-                    msn,
-                    solicited: wr.solicited,
-                    data: *data,
-                }
-            }
-            SendOp::WriteImm => {
-                let Extra::Immediate(data) = wr.extra else {
-                    return Err(fail(MemError::Invalid));
-                };
-                self.ops.sends += 1;
-                let msn = self.send_msn;
-                self.send_msn = msn.next();
-                let immediate = Message::Immediate {
-                    msn,
-                    solicited: wr.solicited,
-                    data: Immediate::of_verbs(data),
-                };
-                if wr.len == 0 {
-                    self.current.gather.clear();
-                    self.current.begin(immediate, 0, Some(seq));
-                    return Ok(true);
-                }
-                self.current.then = Some(immediate);
-                self.ops.writes += 1;
-                write(wr, seq)?
-            }
-            SendOp::Write => {
-                self.ops.writes += 1;
-                write(wr, seq)?
+        let wrote = replace(&mut self.wrote, wr.op == SendOp::Write);
+        match wr.op {
+            SendOp::Send | SendOp::SendInv | SendOp::SendImm | SendOp::Write | SendOp::WriteImm => {
             }
             SendOp::FetchAdd | SendOp::CmpSwap => return self.atomic(queues, seq).map(|()| true),
             SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
@@ -276,15 +250,14 @@ impl Tx {
                 return Ok(false);
             }
             SendOp::RegMr => {
-                let Extra::Registration(reg) = core::mem::replace(&mut wr.extra, Extra::None)
-                else {
+                let Extra::Registration(reg) = replace(&mut wr.extra, Extra::None) else {
                     return Err(fail(MemError::Invalid));
                 };
                 register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
                 queues.counters.op_registrations.add_alone(1);
                 return Ok(false);
             }
-        };
+        }
         let gather = &mut self.current.gather;
         if wr.inline {
             gather.set_inline(wr.inline_data());
@@ -294,8 +267,78 @@ impl Tx {
                 .set_sges(&queues.dev.regions, queues.pd.id(), sges)
                 .map_err(fail)?;
         }
-        self.current.begin(message, wr.len, Some(seq));
+        match wr.op {
+            SendOp::Write => self.write(seq)?,
+            SendOp::Send | SendOp::SendInv => {
+                let (solicited, invalidate) = (wr.solicited, wr.op == SendOp::SendInv);
+                let message = Message::Send {
+                    msn: self.send_msn,
+                    solicited,
+                    invalidate: invalidate.then_some(Stag(wr.rkey())),
+                };
+                self.current.begin(message, wr.len, Some(seq));
+                self.count_send();
+            }
+            _ => self.with_immediate(seq, wrote)?,
+        }
         Ok(true)
+    }
+
+    /// Counts a message that takes a receive of the peer.
+    #[inline]
+    fn count_send(&mut self) {
+        self.ops.sends += 1;
+        self.send_msn = self.send_msn.next();
+    }
+
+    /// Begins the RDMA Write of the request in `self.wr`.
+    #[inline]
+    fn write(&mut self, seq: Seq) -> Result<(), Failed> {
+        let wr = &self.wr;
+        let to = TaggedOffset(wr.raddr());
+        // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
+        to.checked_add(wr.len)
+            .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
+        let message = Message::Write {
+            stag: Stag(wr.rkey()).carried(wr.len),
+            to,
+        };
+        self.current.begin(message, wr.len, Some(seq));
+        self.ops.writes += 1;
+        Ok(())
+    }
+
+    /// Begins the Send, or the Write, with immediate data of the request in `self.wr`. The request
+    /// before was a Write if `wrote`.
+    #[cold]
+    fn with_immediate(&mut self, seq: Seq, wrote: bool) -> Result<(), Failed> {
+        let wr = &self.wr;
+        let (Extra::Immediate(data), solicited) = (&wr.extra, wr.solicited) else {
+            return Err(Failed::new(Some(seq), Status::General));
+        };
+        let (data, msn) = (*data, self.send_msn);
+        if wr.op == SendOp::SendImm {
+            if !self.cfg.send_immediate {
+                return Err(Failed::new(Some(seq), Status::QpOp));
+            }
+            let message = Message::SendImmediate {
+                msn,
+                solicited,
+                data,
+            };
+            self.current.begin(message, wr.len, Some(seq));
+        } else if wr.len != 0 || wrote {
+            self.write(seq)?;
+            self.current.then = Some((msn, solicited, data));
+        } else {
+            // Of no length it is the Immediate Data alone. But behind another Write the peer would
+            // take that for this one.
+            self.current.seq = Some(seq);
+            self.current.then = Some((msn, solicited, data));
+            self.current.immediate();
+        }
+        self.count_send();
+        Ok(())
     }
 
     fn read(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
@@ -321,10 +364,6 @@ impl Tx {
             to: TaggedOffset(wr.raddr()),
             op,
         };
-        // The peer would end the connection for it.
-        if req.to.0 % u64::from(ATOMIC_LEN) != 0 {
-            return Err(Failed::new(Some(seq), Status::RemInvReq));
-        }
         let read = self.outstanding(queues, seq, false, Some(req.id))?;
         let started = queues.sq.start_read(read);
         started.map_err(|_| Failed::new(Some(seq), Status::General))?;
@@ -434,18 +473,6 @@ impl Tx {
         self.current.begin(message, 0, None);
         Ok(())
     }
-}
-
-/// The message of an RDMA Write. Errors: its offset wraps.
-fn write(wr: &SendWr, seq: Seq) -> Result<Message, Failed> {
-    let to = TaggedOffset(wr.raddr());
-    // A segment whose offset wraps must never be sent (RFC 5041 section 5.1).
-    to.checked_add(wr.len)
-        .ok_or(Failed::new(Some(seq), Status::RemAccess))?;
-    Ok(Message::Write {
-        stag: Stag(wr.rkey()).carried(wr.len),
-        to,
-    })
 }
 
 /// Executes a request of the peer.

@@ -164,6 +164,8 @@ pub(crate) struct Tx {
     read_msn: iwarp::Msn,
     atomic_msn: iwarp::Msn,
     response_turn: bool,
+    /// The last request that has begun is an RDMA Write.
+    wrote: bool,
     terminated: bool,
     /// See [`Tx::end`].
     fin: bool,
@@ -191,6 +193,7 @@ impl Tx {
             read_msn: iwarp::Msn::FIRST,
             atomic_msn: iwarp::Msn::FIRST,
             response_turn: true,
+            wrote: false,
             terminated: false,
             fin: false,
             notify: Notify::default(),

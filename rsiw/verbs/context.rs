@@ -29,7 +29,13 @@ impl ContextOps<Rsiw> for Context {
         // The library of siw makes no request.
         let asked = match udata.in_len() {
             0 => 0,
-            _ => udata.request::<AllocContextReq>()?.features,
+            _ => match udata.request()? {
+                AllocContextReq {
+                    features,
+                    reserved: 0,
+                } => features,
+                _ => return Err(rdma::errno::unsupported()),
+            },
         };
         let features = asked & feature::EXTENDED;
         let context = Context {

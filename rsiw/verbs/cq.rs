@@ -4,7 +4,7 @@
 
 use super::{context::is_extended, ring_size};
 use crate::{
-    abi::{CreateCqReq, CreateCqResp, CQ_TIME_STAMPS},
+    abi::{CreateCqReq, CreateCqResp, CQE_IMMEDIATE, CQE_INVALIDATED, CQ_TIME_STAMPS},
     cq::{Cq, Form},
     device::{max, Rsiw},
     limit::Held,
@@ -40,13 +40,16 @@ fn form(udata: &Udata<'_, Rsiw>) -> Result<Form> {
     let flags = match udata.in_len() {
         0 => 0,
         _ if !extended => return Err(EINVAL),
-        _ => udata.request::<CreateCqReq>()?.flags,
+        _ => match udata.request()? {
+            CreateCqReq { flags, reserved: 0 } if flags & !CQ_TIME_STAMPS == 0 => flags,
+            _ => return Err(errno::unsupported()),
+        },
     };
-    if flags & !CQ_TIME_STAMPS != 0 {
-        return Err(errno::unsupported());
-    }
     Ok(Form {
-        extended,
+        flags: match extended {
+            true => CQE_INVALIDATED | CQE_IMMEDIATE,
+            false => 0,
+        },
         time_stamps: flags & CQ_TIME_STAMPS != 0,
     })
 }

@@ -249,6 +249,7 @@ impl MrOps<Rsiw> for Mr {
             (c"local_write", Access::LOCAL_WRITE),
             (c"remote_write", Access::REMOTE_WRITE),
             (c"remote_read", Access::REMOTE_READ),
+            (c"remote_atomic", Access::REMOTE_ATOMIC),
         ] {
             details.number(name, status.access.allows(right).into())?;
         }

@@ -226,6 +226,7 @@ impl QpOps<Rsiw> for Qp {
         details.number(c"ord", terms.ord.into())?;
         details.number(c"crc", terms.crc.into())?;
         details.number(c"large_fpdu", terms.large_fpdu.into())?;
+        details.number(c"send_immediate", terms.send_immediate.into())?;
         details.number(c"reads_asked", self.queues().inbound.waiting().into())?;
         details.number(c"receives_taken", self.queues().receives.get())?;
         if let Some(cookie) = self.stream.tcp_cookie() {
@@ -264,11 +265,16 @@ impl QpOps<Rsiw> for Qp {
         while let Some(wr) = wrs.next() {
             let request = match &wr.op {
                 // The peer has to know it, as no RFC has it.
-                rdma::SendOp::SendImm { .. } if !self.stream.terms().send_immediate => {
+                rdma::SendOp::SendImm { .. } if self.lacks_send_immediate() => {
                     Err(errno::unsupported())
                 }
                 _ => kernel_request(queues.sq.max_sge(), &wr),
             };
+            if let Ok((wr, _)) = &request {
+                if matches!(wr.extra, Extra::Immediate(_)) {
+                    queues.pd.take_immediates();
+                }
+            }
             match request.and_then(|(wr, more)| queues.sq.post(wr, more, queues.send_out())) {
                 Ok(n) => notify |= n,
                 Err(e) => {
@@ -292,6 +298,10 @@ impl QpOps<Rsiw> for Qp {
         let mut notify = Default::default();
         let mut result = Ok(());
         while let Some(wr) = wrs.next() {
+            // To drain a queue pair in ERROR the core posts such a receive, too.
+            if wr.sges.is_empty() && self.state() != State::Error {
+                queues.pd.take_immediates();
+            }
             match queues.rq.post(wr.id, wr.sges, Some(queues.recv_out())) {
                 Ok(n) => notify |= n,
                 Err(e) => {
@@ -302,6 +312,13 @@ impl QpOps<Rsiw> for Qp {
         }
         self.stream.defer_notify(Default::default(), notify);
         result
+    }
+}
+
+impl Qp {
+    /// Whether a connection has been agreed on that does not carry Sends with immediate data.
+    fn lacks_send_immediate(&self) -> bool {
+        matches!(self.state(), State::Rts | State::Closing) && !self.stream.terms().send_immediate
     }
 }
 

@@ -30,6 +30,20 @@ static int imm_is(struct req *r, __be32 imm, u32 len)
 	return 0;
 }
 
+/* Shows that the end expects immediate data: a receive without memory, which takes a message. */
+static int expect_imm(struct pair *p)
+{
+	struct req *s = p->r, *r = p->r + 1;
+	struct ib_recv_wr wr = { .wr_cqe = &r->cqe };
+
+	req_init(r);
+	DO(ib_post_recv(qp_of(&p->s), &wr, NULL));
+	DO(post_imm(&p->c, s, NULL, 0, IMM, 0));
+	DO(req_wait(&p->c, s));
+	DO(req_wait(&p->s, r));
+	return imm_is(r, IMM, 0);
+}
+
 /* Writes with immediate data, of several lengths and of none, among Sends. */
 static int t_imm(struct pair *p)
 {
@@ -41,6 +55,7 @@ static int t_imm(struct pair *p)
 	int i;
 
 	EXPECT(mr, "no region\n");
+	DO(expect_imm(p));
 	for (i = 0; i < ROUNDS; i++) {
 		len = lens[i % ARRAY_SIZE(lens)];
 		/* All of it zero is immediate data, too. */
@@ -90,9 +105,41 @@ static int t_send_imm(struct pair *p)
 	return 0;
 }
 
+/* Of no length, behind another Write: it does not tell the length of that. */
+static int t_imm_behind_write(struct pair *p)
+{
+	struct ib_mr *mr = reg_plain(&p->s, LEN, IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE);
+	struct ib_sge sge = sge_of(&p->c, 0, 100);
+	struct req *w = p->r, *s = p->r + 1, *r = p->r + 2;
+
+	EXPECT(mr, "no region\n");
+	DO(expect_imm(p));
+	DO(post_recv(&p->s, r, LEN, LEN));
+	DO(post_op(&p->c, w, IB_WR_RDMA_WRITE, 0, &sge, mr->iova, mr->rkey));
+	DO(post_imm(&p->c, s, mr, 0, IMM, 0));
+	DO(req_wait(&p->c, w));
+	DO(req_wait(&p->c, s));
+	DO(req_wait(&p->s, r));
+	return imm_is(r, IMM, 0);
+}
+
+/* A consumer that has shown no knowledge of immediate data gets none. */
+static int t_imm_unknown(struct pair *p)
+{
+	struct req *s = p->r, *r = p->r + 1;
+
+	DO(post_recv(&p->s, r, 0, PAGE_SIZE));
+	DO(post_imm(&p->c, s, NULL, 0, IMM, 0));
+	req_wait(&p->c, s);
+	DO(wait_error(&p->s));
+	ENDS(&p->s, r, IB_WC_WR_FLUSH_ERR);
+	return wait_error(&p->c);
+}
+
 /* Without a receive the connection ends, and the consumer's later requests are flushed. */
 static int t_imm_no_receive(struct pair *p)
 {
+	DO(expect_imm(p));
 	DO(post_imm(&p->c, p->r, NULL, 0, IMM, 0));
 	req_wait(&p->c, p->r);
 	DO(wait_error(&p->s));
@@ -253,6 +300,8 @@ static int t_bad_key(struct pair *p)
 const struct test atomic_tests[] = {
 	{ "a Write with immediate data writes and takes a receive", t_imm, { .len = 2 * LEN } },
 	{ "Sends with immediate data", t_send_imm, { .len = 2 * LEN } },
+	{ "immediate data of no length behind a Write", t_imm_behind_write, { .len = 2 * LEN } },
+	{ "immediate data that nobody expects are refused", t_imm_unknown, { } },
 	{ "immediate data without a receive end the connection", t_imm_no_receive, { .rq = 1 } },
 	{ "atomics return the value before, and change the word", t_atomics, { } },
 	{ "Reads and atomics are executed in order", t_order, { } },

@@ -37,7 +37,7 @@ impl Slot {
             } else {
                 0
             },
-            told: Told::Nothing,
+            told: Told::NOTHING,
             solicited: false,
         }
     }

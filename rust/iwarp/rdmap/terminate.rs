@@ -123,6 +123,12 @@ impl Terminate {
         self.ddp.as_ref().map(ddp_header_of)
     }
 
+    /// The opcode of the segment at fault; `None` if its header is not there, or has no opcode.
+    #[inline]
+    pub fn opcode(&self) -> Option<Opcode> {
+        Opcode::from_control(self.ddp?[1])
+    }
+
     /// The Read Request at fault, as far as it had not been served.
     #[inline]
     pub fn read_request(&self) -> Option<ReadRequest> {

@@ -99,6 +99,7 @@ reasons! {
     /// RFC 7306 s8.2: "a Terminate Message indicating RDMA Layer Remote Operation Error with Error
     /// Code Name "Catastrophic error, localized to RDMAP Stream"".
     AtomicMisaligned => CATASTROPHIC_STREAM, "Atomic Request for a target that is not aligned";
+    ImmediateUnexpected => UNEXPECTED_OPCODE, "Immediate Data that the consumer does not expect";
     AtomicResponseUnexpected => UNEXPECTED_OPCODE, "Atomic Response to no request";
     AtomicResponseLength => OPERATION_UNSPECIFIED, "Atomic Response not as long as its header";
     /// RFC 5040 s7.1 lists the messages whose errors call for a Terminate; Terminate is not one.
@@ -200,6 +201,7 @@ impl Refused {
                 Reason::CannotInvalidate
             }
 
+            (Self::Send, W::Unexpected) => Reason::ImmediateUnexpected,
             (Self::Send | Self::SendInvalidate, W::NoBuffer) => Reason::NoBuffer,
             (Self::Send | Self::SendInvalidate, W::TooLong | W::Bounds) => Reason::MessageTooLong,
 

@@ -171,7 +171,8 @@ pub enum Refusal {
     CannotInvalidate,
     /// The target of an Atomic Request is not aligned to 8 octets.
     Misaligned,
-    /// An Atomic Response that answers another request than the oldest outstanding one.
+    /// An Atomic Response that answers another request than the oldest outstanding one, or
+    /// Immediate Data for a consumer that knows no such message.
     Unexpected,
     /// An error of this end; the peer is not to blame.
     Local,

@@ -81,6 +81,8 @@ impl DeviceLimits {
         if protocol == Protocol::Roce {
             attr.max_pkeys = PKEY_TBL_LEN;
         }
+        // Also where there are atomics: any library passes it on to programs, which then use what
+        // it may not know. One that does says more.
         attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
         // Kernel consumers only use these.
         if self.mem_mgt_extensions && protocol.serves_kernel() {

@@ -37,6 +37,8 @@ pub trait WordType: Copy + Eq + sealed::Sealed + 'static {
     #[doc(hidden)]
     fn swap(atomic: &Self::Atomic, value: Self) -> Self;
     #[doc(hidden)]
+    fn fetch_add(atomic: &Self::Atomic, value: Self) -> Self;
+    #[doc(hidden)]
     fn compare_exchange(atomic: &Self::Atomic, old: Self, new: Self) -> Result<Self, Self>;
 }
 
@@ -56,6 +58,10 @@ macro_rules! impl_word {
             #[inline(always)]
             fn swap(atomic: &$atomic, value: Self) -> Self {
                 atomic.swap(value, Ordering::SeqCst)
+            }
+            #[inline(always)]
+            fn fetch_add(atomic: &$atomic, value: Self) -> Self {
+                atomic.fetch_add(value, Ordering::SeqCst)
             }
             #[inline(always)]
             fn compare_exchange(atomic: &$atomic, old: Self, new: Self) -> Result<Self, Self> {
@@ -129,6 +135,13 @@ impl<'a, W: WordType> Word<'a, W> {
     #[inline]
     pub fn swap(self, value: W) -> W {
         W::swap(self.0, value)
+    }
+
+    /// Adds to the word, which wraps, and returns the old value, with full order
+    /// (`atomic_fetch_add()`).
+    #[inline]
+    pub fn fetch_add(self, value: W) -> W {
+        W::fetch_add(self.0, value)
     }
 
     /// Replaces `old` by `new`, with full order (`cmpxchg()`). Errors: the value, if it is not
