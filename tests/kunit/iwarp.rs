@@ -78,6 +78,21 @@ mod golden {
     }
 
     #[test]
+    fn immediate_messages() -> Outcome {
+        suites::golden::immediate_messages()
+    }
+
+    #[test]
+    fn atomic_request_messages() -> Outcome {
+        suites::golden::atomic_request_messages()
+    }
+
+    #[test]
+    fn atomic_response_message() -> Outcome {
+        suites::golden::atomic_response_message()
+    }
+
+    #[test]
     fn untagged_example_of_ddp() -> Outcome {
         suites::golden::untagged_example_of_ddp()
     }
@@ -585,6 +600,296 @@ mod rules_rdmap {
     #[test]
     fn rtr_write_and_read() -> Outcome {
         suites::rules_rdmap::rtr_write_and_read()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_immediate)]
+mod rules_immediate {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn opcodes_are_reserved() -> Outcome {
+        suites::rules_immediate::opcodes_are_reserved()
+    }
+
+    #[test]
+    fn opcodes_are_allowed_later() -> Outcome {
+        suites::rules_immediate::opcodes_are_allowed_later()
+    }
+
+    #[test]
+    fn opcodes_above_are_reserved() -> Outcome {
+        suites::rules_immediate::opcodes_above_are_reserved()
+    }
+
+    #[test]
+    fn opcodes_in_tagged_segments() -> Outcome {
+        suites::rules_immediate::opcodes_in_tagged_segments()
+    }
+
+    #[test]
+    fn opcodes_on_queues() -> Outcome {
+        suites::rules_immediate::opcodes_on_queues()
+    }
+
+    #[test]
+    fn queue_numbers() -> Outcome {
+        suites::rules_immediate::queue_numbers()
+    }
+
+    #[test]
+    fn versions() -> Outcome {
+        suites::rules_immediate::versions()
+    }
+
+    #[test]
+    fn reserved_fields_ignored() -> Outcome {
+        suites::rules_immediate::reserved_fields_ignored()
+    }
+
+    #[test]
+    fn immediate_data() -> Outcome {
+        suites::rules_immediate::immediate_data()
+    }
+
+    #[test]
+    fn immediate_too_short() -> Outcome {
+        suites::rules_immediate::immediate_too_short()
+    }
+
+    #[test]
+    fn immediate_too_long() -> Outcome {
+        suites::rules_immediate::immediate_too_long()
+    }
+
+    #[test]
+    fn immediate_in_two_segments() -> Outcome {
+        suites::rules_immediate::immediate_in_two_segments()
+    }
+
+    #[test]
+    fn immediate_in_two_segments_of_wrong_length() -> Outcome {
+        suites::rules_immediate::immediate_in_two_segments_of_wrong_length()
+    }
+
+    #[test]
+    fn immediate_in_single_octets() -> Outcome {
+        suites::rules_immediate::immediate_in_single_octets()
+    }
+
+    #[test]
+    fn immediate_without_buffer() -> Outcome {
+        suites::rules_immediate::immediate_without_buffer()
+    }
+
+    #[test]
+    fn immediate_waits_for_buffer() -> Outcome {
+        suites::rules_immediate::immediate_waits_for_buffer()
+    }
+
+    #[test]
+    fn immediate_waits_in_vain() -> Outcome {
+        suites::rules_immediate::immediate_waits_in_vain()
+    }
+
+    #[test]
+    fn only_the_first_segment_of_an_immediate_waits() -> Outcome {
+        suites::rules_immediate::only_the_first_segment_of_an_immediate_waits()
+    }
+
+    #[test]
+    fn immediate_sequence() -> Outcome {
+        suites::rules_immediate::immediate_sequence()
+    }
+
+    #[test]
+    fn immediate_within_a_write_waits() -> Outcome {
+        suites::rules_immediate::immediate_within_a_write_waits()
+    }
+
+    #[test]
+    fn immediate_and_one_more_within_a_write() -> Outcome {
+        suites::rules_immediate::immediate_and_one_more_within_a_write()
+    }
+
+    #[test]
+    fn immediate_does_not_interleave() -> Outcome {
+        suites::rules_immediate::immediate_does_not_interleave()
+    }
+
+    #[test]
+    fn immediate_refused() -> Outcome {
+        suites::rules_immediate::immediate_refused()
+    }
+
+    #[test]
+    fn immediate_with_wrong_crc() -> Outcome {
+        suites::rules_immediate::immediate_with_wrong_crc()
+    }
+
+    #[test]
+    fn immediate_is_no_rtr() -> Outcome {
+        suites::rules_immediate::immediate_is_no_rtr()
+    }
+
+    #[test]
+    fn immediate_of_verbs() -> Outcome {
+        suites::rules_immediate::immediate_of_verbs()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_atomic)]
+mod rules_atomic {
+    use super::suites::{self, Outcome};
+
+    #[test]
+    fn atomic_request_fields() -> Outcome {
+        suites::rules_atomic::atomic_request_fields()
+    }
+
+    #[test]
+    fn atomic_request_ignores_the_rest() -> Outcome {
+        suites::rules_atomic::atomic_request_ignores_the_rest()
+    }
+
+    #[test]
+    fn atomic_request_unknown_code() -> Outcome {
+        suites::rules_atomic::atomic_request_unknown_code()
+    }
+
+    #[test]
+    fn atomic_request_too_short() -> Outcome {
+        suites::rules_atomic::atomic_request_too_short()
+    }
+
+    #[test]
+    fn atomic_request_too_long() -> Outcome {
+        suites::rules_atomic::atomic_request_too_long()
+    }
+
+    #[test]
+    fn atomic_request_in_two_segments() -> Outcome {
+        suites::rules_atomic::atomic_request_in_two_segments()
+    }
+
+    #[test]
+    fn atomic_request_in_single_octets() -> Outcome {
+        suites::rules_atomic::atomic_request_in_single_octets()
+    }
+
+    #[test]
+    fn atomic_request_sequence() -> Outcome {
+        suites::rules_atomic::atomic_request_sequence()
+    }
+
+    #[test]
+    fn atomic_request_offset() -> Outcome {
+        suites::rules_atomic::atomic_request_offset()
+    }
+
+    #[test]
+    fn atomic_request_refused() -> Outcome {
+        suites::rules_atomic::atomic_request_refused()
+    }
+
+    #[test]
+    fn atomic_request_within_a_write_waits() -> Outcome {
+        suites::rules_atomic::atomic_request_within_a_write_waits()
+    }
+
+    #[test]
+    fn atomic_request_refused_after_a_wait() -> Outcome {
+        suites::rules_atomic::atomic_request_refused_after_a_wait()
+    }
+
+    #[test]
+    fn atomic_request_does_not_interleave() -> Outcome {
+        suites::rules_atomic::atomic_request_does_not_interleave()
+    }
+
+    #[test]
+    fn atomic_request_with_wrong_crc() -> Outcome {
+        suites::rules_atomic::atomic_request_with_wrong_crc()
+    }
+
+    #[test]
+    fn atomic_response_fields() -> Outcome {
+        suites::rules_atomic::atomic_response_fields()
+    }
+
+    #[test]
+    fn atomic_response_sequence() -> Outcome {
+        suites::rules_atomic::atomic_response_sequence()
+    }
+
+    #[test]
+    fn atomic_response_offset() -> Outcome {
+        suites::rules_atomic::atomic_response_offset()
+    }
+
+    #[test]
+    fn atomic_response_of_wrong_length() -> Outcome {
+        suites::rules_atomic::atomic_response_of_wrong_length()
+    }
+
+    #[test]
+    fn atomic_response_in_two_segments() -> Outcome {
+        suites::rules_atomic::atomic_response_in_two_segments()
+    }
+
+    #[test]
+    fn atomic_response_within_a_send() -> Outcome {
+        suites::rules_atomic::atomic_response_within_a_send()
+    }
+
+    #[test]
+    fn atomic_response_within_a_write() -> Outcome {
+        suites::rules_atomic::atomic_response_within_a_write()
+    }
+
+    #[test]
+    fn atomic_response_within_a_read_response() -> Outcome {
+        suites::rules_atomic::atomic_response_within_a_read_response()
+    }
+
+    #[test]
+    fn atomic_response_within_a_request() -> Outcome {
+        suites::rules_atomic::atomic_response_within_a_request()
+    }
+
+    #[test]
+    fn atomic_response_while_a_message_is_held() -> Outcome {
+        suites::rules_atomic::atomic_response_while_a_message_is_held()
+    }
+
+    #[test]
+    fn atomic_response_refused() -> Outcome {
+        suites::rules_atomic::atomic_response_refused()
+    }
+
+    #[test]
+    fn atomic_response_with_wrong_crc() -> Outcome {
+        suites::rules_atomic::atomic_response_with_wrong_crc()
+    }
+
+    #[test]
+    fn atomic_terminate_has_no_rdma_header() -> Outcome {
+        suites::rules_atomic::atomic_terminate_has_no_rdma_header()
+    }
+
+    #[test]
+    fn atomic_terminate_of_a_request_under_way() -> Outcome {
+        suites::rules_atomic::atomic_terminate_of_a_request_under_way()
+    }
+
+    #[test]
+    fn fetch_add() -> Outcome {
+        suites::rules_atomic::fetch_add()
+    }
+
+    #[test]
+    fn cmp_swap() -> Outcome {
+        suites::rules_atomic::cmp_swap()
     }
 }
 

@@ -150,9 +150,18 @@ pub(crate) fn receive(rx: &mut Receiver, data: &[u8], probe: &mut Probe) -> Resu
     rx.receive(room.get(..data.len()).unwrap_or_default(), probe)
 }
 
+fn verdict_of(mut rx: Receiver, stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
+    receive(&mut rx, stream.get(), probe).map(|_| ())
+}
+
+fn terminate_of(mut rx: Receiver, stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
+    let fault = receive(&mut rx, stream.get(), probe).err()?;
+    rx.terminate_for(&fault)
+}
+
 /// The result of this stream in a new receiver.
 pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
-    receive(&mut receiver(), stream.get(), probe).map(|_| ())
+    verdict_of(receiver(), stream, probe)
 }
 
 /// The Terminate code for this stream; `None` without a fault, or without a code.
@@ -162,9 +171,34 @@ pub(crate) fn code(stream: &Wire, probe: &mut Probe) -> Option<TermCode> {
 
 /// The Terminate for this stream.
 pub(crate) fn terminate_for(stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
-    let mut rx = receiver();
-    let fault = receive(&mut rx, stream.get(), probe).err()?;
-    rx.terminate_for(&fault)
+    terminate_of(receiver(), stream, probe)
+}
+
+/// As the functions of the same names, of a receiver that allows the messages of RFC 7306.
+pub(crate) mod extended {
+    use super::{terminate_of, verdict_of, Fault, Probe, Receiver, TermCode, Terminate, Wire};
+
+    /// A receiver that checks CRCs.
+    pub(crate) fn receiver() -> Receiver {
+        let mut rx = super::receiver();
+        rx.allow_extensions();
+        rx
+    }
+
+    /// The result of this stream in a new receiver.
+    pub(crate) fn verdict(stream: &Wire, probe: &mut Probe) -> Result<(), Fault> {
+        verdict_of(receiver(), stream, probe)
+    }
+
+    /// The Terminate code for this stream.
+    pub(crate) fn code(stream: &Wire, probe: &mut Probe) -> Option<TermCode> {
+        verdict(stream, probe).err().and_then(|f| f.term())
+    }
+
+    /// The Terminate for this stream.
+    pub(crate) fn terminate_for(stream: &Wire, probe: &mut Probe) -> Option<Terminate> {
+        terminate_of(receiver(), stream, probe)
+    }
 }
 
 /// Placement in a receive buffer.

@@ -224,7 +224,7 @@ pub(crate) const LAST: u8 = 0x41;
 /// DDP version 1.
 pub(crate) const MORE: u8 = 0x01;
 
-/// RDMAP Control Fields, version 1 (RFC 5040 Figure 4).
+/// RDMAP Control Fields, version 1 (RFC 5040 Figure 4, RFC 7306 Figure 2).
 pub(crate) mod op {
     /// RDMA Write.
     pub(crate) const WRITE: u8 = 0x40;
@@ -242,6 +242,14 @@ pub(crate) mod op {
     pub(crate) const SEND_SE_INV: u8 = 0x46;
     /// Terminate.
     pub(crate) const TERMINATE: u8 = 0x47;
+    /// Immediate Data.
+    pub(crate) const IMMEDIATE: u8 = 0x48;
+    /// Immediate Data with Solicited Event.
+    pub(crate) const IMMEDIATE_SE: u8 = 0x49;
+    /// Atomic Request.
+    pub(crate) const ATOMIC_REQUEST: u8 = 0x4a;
+    /// Atomic Response.
+    pub(crate) const ATOMIC_RESPONSE: u8 = 0x4b;
 }
 
 /// Tagged ULPDU (RFC 5041 Figure 4).
@@ -313,4 +321,42 @@ pub(crate) fn read_request(msn: u32, header: &Wire) -> Wire {
 /// FPDU of a Terminate with this Terminate Header.
 pub(crate) fn terminate(header: &Wire) -> Wire {
     fpdu(&untagged(LAST, op::TERMINATE, 2, 1, 0, header.get()))
+}
+
+/// FPDU of Immediate Data.
+pub(crate) fn immediate(msn: u32, data: &[u8]) -> Wire {
+    fpdu(&untagged(LAST, op::IMMEDIATE, 0, msn, 0, data))
+}
+
+/// Atomic Operation Request Header (RFC 7306 Figure 4). `operands`: Add or Swap Data, its mask,
+/// Compare Data, its mask.
+pub(crate) fn atomic_header(code: u32, id: u32, stag: u32, to: u64, operands: [u64; 4]) -> Wire {
+    let [data, mask, compare, compare_mask] = operands;
+    Wire::new()
+        .u32(code)
+        .u32(id)
+        .u32(stag)
+        .u64(to)
+        .u64(data)
+        .u64(mask)
+        .u64(compare)
+        .u64(compare_mask)
+}
+
+/// FPDU of an Atomic Request.
+pub(crate) fn atomic_request(msn: u32, header: &Wire) -> Wire {
+    fpdu(&untagged(LAST, op::ATOMIC_REQUEST, 1, msn, 0, header.get()))
+}
+
+/// FPDU of an Atomic Response (RFC 7306 Figure 6).
+pub(crate) fn atomic_response(msn: u32, id: u32, value: u64) -> Wire {
+    let header = Wire::new().u32(id).u64(value);
+    fpdu(&untagged(
+        LAST,
+        op::ATOMIC_RESPONSE,
+        3,
+        msn,
+        0,
+        header.get(),
+    ))
 }

@@ -2,11 +2,16 @@
 
 //! The kernel runs every case that the host runs.
 
-const SUITES: [(&str, &str); 11] = [
+const SUITES: [(&str, &str); 13] = [
     ("golden", include_str!("../suites/golden.rs")),
     ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
     ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
     ("rules_rdmap", include_str!("../suites/rules_rdmap.rs")),
+    (
+        "rules_immediate",
+        include_str!("../suites/rules_immediate.rs"),
+    ),
+    ("rules_atomic", include_str!("../suites/rules_atomic.rs")),
     ("terminate", include_str!("../suites/terminate.rs")),
     ("setup_frame", include_str!("../suites/setup_frame.rs")),
     ("setup", include_str!("../suites/setup.rs")),
