@@ -11,7 +11,7 @@ use iwarp_sim::guard::{feed, Any};
 use iwarp_sim::{crc32c, Entropy};
 use libfuzzer_sys::fuzz_target;
 
-const REFUSALS: [Refusal; 8] = [
+const REFUSALS: [Refusal; 10] = [
     Refusal::InvalidStag,
     Refusal::Bounds,
     Refusal::Access,
@@ -20,6 +20,8 @@ const REFUSALS: [Refusal; 8] = [
     Refusal::TooLong,
     Refusal::CannotInvalidate,
     Refusal::Local,
+    Refusal::Misaligned,
+    Refusal::Unexpected,
 ];
 
 /// `data` itself, or FPDUs whose ULPDUs are `data`: random octets have wrong lengths and CRCs, and so
@@ -67,6 +69,9 @@ fuzz_target!(|data: &[u8]| {
         let mut rx = Receiver::new(RxConfig { crc });
         if mode & 16 != 0 {
             rx.expect_rtr_send();
+        }
+        if mode & 32 != 0 {
+            rx.allow_extensions();
         }
         rx
     };

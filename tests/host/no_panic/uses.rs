@@ -6,9 +6,10 @@
 #![no_std]
 
 use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
+use iwarp::rdmap::AtomicOp;
 use iwarp::rx::{Event, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal};
 use iwarp::tx::{Framer, Payload, Segmenter, Sink};
-use iwarp::{Octet, Terminate};
+use iwarp::{Msn, Octet, TermCode, Terminate};
 
 type Update = fn(u32, &[u8]) -> u32;
 
@@ -124,6 +125,12 @@ pub fn transmit_whole(
     let wrote = f.write_whole(&segment, room, out) == Ok(true);
     segment.step();
     wrote && f.write_whole(&segment, room, out) == Ok(true)
+}
+
+#[no_mangle]
+pub fn execute(op: AtomicOp, value: &mut u64, code: TermCode, msn: Msn) -> Terminate {
+    *value = op.apply(*value);
+    Terminate::for_atomic_request(code, msn)
 }
 
 #[no_mangle]

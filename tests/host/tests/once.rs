@@ -12,7 +12,7 @@ use iwarp::tx::Message;
 use iwarp::{Octet, Stag, TaggedOffset};
 use iwarp_sim::guard::{feed, feed_octets, feed_whole, feed_whole_octets, Any};
 use iwarp_sim::stream::{frame, messages, pattern, Item};
-use iwarp_sim::{octets, Entropy};
+use iwarp_sim::{octets, receiver, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -111,7 +111,7 @@ fn is_payload(stream: &[u8]) -> Vec<bool> {
             true => TAGGED_HEADER,
             false => HEADER,
         };
-        let has_header = matches!(fpdu[3] & 0x0f, 1 | 7);
+        let has_header = matches!(fpdu[3] & 0x0f, 1 | 7..=11);
         let whole = len.next_multiple_of(4) + 4;
         out.extend((0..whole).map(|at| (header..len).contains(&at) && !has_header));
     }
@@ -150,7 +150,7 @@ proptest! {
                 let mut cuts = cuts.iter();
                 move || cuts.next().copied().unwrap_or(1)
             };
-            let rx = || Receiver::new(RxConfig { crc });
+            let rx = || receiver(crc);
             let (reads, changing) = (Reads::default(), octets(&stream));
             let inner = Any { waits, ..handler.clone() };
             let attacked = Attacked { inner: inner.clone(), reads: &reads };

@@ -2,13 +2,14 @@
 
 //! Properties that hold for any messages, any segmentation of the stream and any damage to it.
 
+use iwarp::rdmap::AtomicOp;
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
-use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
+use iwarp::{Msn, Stag, TaggedOffset, TermCode, Terminate};
 use iwarp_sim::guard::{feed, feed_whole, Any, Call, Guard, Outcome};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
-use iwarp_sim::stream::{frame, messages, pattern, Item};
-use iwarp_sim::{mutant, octets, pair, setup, Entropy};
+use iwarp_sim::stream::{atomic, frame, messages, pattern, Item};
+use iwarp_sim::{mutant, octets, pair, receiver, setup, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -74,7 +75,7 @@ fn long(e: &mut Entropy) -> Option<Item> {
     Some(Item { message, payload })
 }
 
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 12] = [
     Refusal::InvalidStag,
     Refusal::Bounds,
     Refusal::Access,
@@ -84,19 +85,31 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::TooLong,
     Refusal::ReadQueueFull,
     Refusal::CannotInvalidate,
+    Refusal::Misaligned,
+    Refusal::Unexpected,
     Refusal::Local,
 ];
 
 fn any_handler(e: &mut Entropy) -> Any {
     Any {
         refuse_at: e.flag().then(|| e.below(40)),
-        why: REFUSALS[e.below(10) as usize],
+        why: REFUSALS[e.below(12) as usize],
         expect: e.flag().then(|| ReadExpect {
             stag: Stag(e.u32()),
             to: TaggedOffset(u64::from(e.u32())),
             len: e.u32(),
         }),
         ..Any::accepting()
+    }
+}
+
+/// The address of a message that fits a segment.
+fn whole(qn: u32, msn: Msn) -> Address {
+    Address::Untagged {
+        invalidate: 0,
+        qn,
+        msn: msn.0,
+        mo: 0,
     }
 }
 
@@ -131,6 +144,20 @@ fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpd
                     };
                     (control, address)
                 }
+                Message::SendImmediate {
+                    msn,
+                    solicited,
+                    data,
+                } => {
+                    let control = if solicited { 0x4d } else { 0x4c };
+                    let address = Address::Untagged {
+                        invalidate: u32::from_be_bytes(data),
+                        qn: 0,
+                        msn: msn.0,
+                        mo: payload.len() as u32,
+                    };
+                    (control, address)
+                }
                 Message::Write { stag, to } => {
                     let address = Address::Tagged {
                         stag: stag.0,
@@ -138,24 +165,15 @@ fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpd
                     };
                     (0x40, address)
                 }
-                Message::ReadRequest { msn, .. } => {
-                    let address = Address::Untagged {
-                        invalidate: 0,
-                        qn: 1,
-                        msn: msn.0,
-                        mo: 0,
-                    };
-                    (0x41, address)
+                Message::ReadRequest { msn, .. } => (0x41, whole(1, msn)),
+                Message::Immediate { msn, solicited, .. } => {
+                    let control = if solicited { 0x49 } else { 0x48 };
+                    (control, whole(0, msn))
                 }
-                _ => {
-                    let address = Address::Untagged {
-                        invalidate: 0,
-                        qn: 2,
-                        msn: 1,
-                        mo: 0,
-                    };
-                    (0x47, address)
-                }
+                Message::AtomicRequest { msn, .. } => (0x4a, whole(1, msn)),
+                Message::AtomicResponse { msn, .. } => (0x4b, whole(3, msn)),
+                Message::ReadResponse { .. } => unreachable!(),
+                Message::Terminate { .. } => (0x47, whole(2, Msn(1))),
             };
             assert_eq!((seg.control, seg.address), (control, address));
             payload.extend(seg.payload);
@@ -165,6 +183,9 @@ fn check_segments(items: &[Item], stream: &[u8], crc: bool, markers: bool, mulpd
         }
         match item.message {
             Message::ReadRequest { req, .. } => assert_eq!(payload, req.to_bytes()),
+            Message::Immediate { data, .. } => assert_eq!(payload, data.0),
+            Message::AtomicRequest { req, .. } => assert_eq!(payload, req.to_bytes()),
+            Message::AtomicResponse { response, .. } => assert_eq!(payload, response.to_bytes()),
             Message::Terminate { term } => {
                 assert_eq!(Terminate::parse(&payload), Some(term));
             }
@@ -224,6 +245,51 @@ fn check_events(items: &[Item], calls: &[Call]) {
     assert!(placed == sent, "octets placed");
 }
 
+/// The pseudocode of RFC 7306 s5.1.1 and s5.1.2.
+fn pseudocode(op: AtomicOp, original: u64) -> u64 {
+    match op {
+        AtomicOp::FetchAdd { add, mask } => {
+            let mut bit_location = 1;
+            let mut carry = 0;
+            let mut value = 0;
+            for bit in 0..64 {
+                if bit != 0 {
+                    bit_location <<= 1;
+                }
+                let val1 = (original & bit_location) >> bit;
+                let val2 = (add & bit_location) >> bit;
+                let sum = carry + val1 + val2;
+                carry = (sum & 2) >> 1;
+                if sum & 1 != 0 {
+                    value |= bit_location;
+                }
+                carry = u64::from(carry != 0 && mask & bit_location == 0);
+            }
+            value
+        }
+        AtomicOp::CmpSwap {
+            swap,
+            swap_mask,
+            compare,
+            compare_mask,
+        } => {
+            if (compare ^ original) & compare_mask == 0 {
+                (original & !swap_mask) | (swap & swap_mask)
+            } else {
+                original
+            }
+        }
+    }
+}
+
+/// A receiver, with or without the messages of RFC 7306.
+fn any_receiver(e: &mut Entropy, crc: bool) -> Receiver {
+    match e.flag() {
+        true => receiver(crc),
+        false => Receiver::new(RxConfig { crc }),
+    }
+}
+
 proptest! {
     #![proptest_config(cases(256))]
 
@@ -235,8 +301,7 @@ proptest! {
         let stream = frame(&items, crc, markers, || mulpdu);
         check_segments(&items, &stream, crc, markers, usize::from(mulpdu));
         if !markers {
-            let rx = Receiver::new(RxConfig { crc });
-            let got = feed(rx, crc, Any::accepting(), &stream, || 1460);
+            let got = feed(receiver(crc), crc, Any::accepting(), &stream, || 1460);
             prop_assert_eq!(got.result, Ok(()));
             prop_assert!(got.at_boundary && !got.mid_message);
             check_events(&items, &got.calls);
@@ -261,7 +326,7 @@ proptest! {
         let (crc, stream) = damaged(&mut e);
         let handler = any_handler(&mut e);
         // The number of a call does not depend on the split, as `place` is not counted.
-        let rx = || Receiver::new(RxConfig { crc });
+        let rx = || receiver(crc);
         let whole = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
         let octets = feed(rx(), crc, handler.clone(), &stream, || 1);
         let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(60) as usize);
@@ -277,7 +342,7 @@ proptest! {
         let mut e = Entropy::new(&seed);
         let (crc, stream) = damaged(&mut e);
         let handler = any_handler(&mut e);
-        let rx = || Receiver::new(RxConfig { crc });
+        let rx = || receiver(crc);
         let one = feed_whole(rx(), crc, handler.clone(), &stream, || usize::MAX);
         let octets = feed_whole(rx(), crc, handler.clone(), &stream, || 1);
         let pieces = feed_whole(rx(), crc, handler.clone(), &stream, || 1 + e.below(600) as usize);
@@ -303,7 +368,7 @@ proptest! {
         let (crc, stream) = damaged(&mut e);
         let prompt = any_handler(&mut e);
         let late = Any { waits, ..prompt.clone() };
-        let rx = || Receiver::new(RxConfig { crc });
+        let rx = || receiver(crc);
         let whole = feed(rx(), crc, prompt, &stream, || usize::MAX);
         let waited = feed(rx(), crc, late.clone(), &stream, || usize::MAX);
         let octets = feed(rx(), crc, late.clone(), &stream, || 1);
@@ -327,7 +392,7 @@ proptest! {
             handler.expect = Some(ReadExpect { stag: *stag, to: *to, len });
         }
         let single = Any { continues: false, ..handler.clone() };
-        let rx = || Receiver::new(RxConfig { crc });
+        let rx = || receiver(crc);
         let one_by_one = feed(rx(), crc, single, &stream, || usize::MAX);
         let together = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
         let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(300) as usize);
@@ -335,21 +400,24 @@ proptest! {
         together.check_pieces(&pieces);
     }
 
-    /// Segments of RDMA Writes come between those of other messages. No Send is delivered before a
-    /// Write that it came behind ([`Guard`] checks that), and either each message is delivered in
-    /// the end, or there is one more than can wait.
+    /// Segments of RDMA Writes and Atomic Responses come between those of other messages. No Send is
+    /// delivered before a Write that it came behind ([`Guard`] checks that), and either each message
+    /// is delivered in the end, or there is one more than can wait.
     #[test]
     fn interleaved_messages(seed in decisions(), mulpdu in 128..400u16) {
         let mut e = Entropy::new(&seed);
         let mut items = messages(&mut e, 8);
         items.retain(|item| !matches!(item.message, Message::Terminate { .. }));
         let is_write = |item: &Item| matches!(item.message, Message::Write { .. });
+        let is_response = |item: &Item| matches!(item.message, Message::AtomicResponse { .. });
         let (writes, others): (Vec<_>, Vec<_>) = items.iter().cloned().partition(is_write);
-        let streams = [writes, others].map(|items| frame(&items, true, false, || mulpdu));
+        let (responses, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_response);
+        let lanes = [writes, others, responses];
+        let streams = lanes.map(|items| frame(&items, true, false, || mulpdu));
         let mut rest = streams.each_ref().map(|stream| &stream[..]);
         let mut stream = Vec::new();
         while rest.iter().any(|rest| !rest.is_empty()) {
-            let next = &mut rest[e.below(2) as usize];
+            let next = &mut rest[e.below(3) as usize];
             if let [a, b, ..] = **next {
                 let ulpdu = usize::from(u16::from_be_bytes([a, b]));
                 let (fpdu, behind) = next.split_at((2 + ulpdu).next_multiple_of(4) + 4);
@@ -357,22 +425,32 @@ proptest! {
                 *next = behind;
             }
         }
-        let rx = Receiver::new(RxConfig { crc: true });
-        let got = feed(rx, true, Any::accepting(), &stream, || 1 + e.below(600) as usize);
-        let delivered = got.calls.iter().filter(|c| matches!(c, Call::Deliver(_))).count();
+        let cut = || 1 + e.below(600) as usize;
+        let got = feed(receiver(true), true, Any::accepting(), &stream, cut);
+        let delivered = got.calls.iter().filter_map(|call| match call {
+            Call::Deliver(event) => Some(event),
+            _ => None,
+        });
+        let (answers, rest): (Vec<&Event>, Vec<&Event>) =
+            delivered.partition(|event| matches!(event, Event::AtomicResponse(_)));
         match got.result {
-            Ok(()) => prop_assert_eq!(delivered, items.len()),
+            Ok(()) => prop_assert_eq!(answers.len() + rest.len(), items.len()),
             Err(fault) => prop_assert_eq!(fault.term(), Some(TermCode::UNEXPECTED_OPCODE)),
         }
+        // The answers are delivered as they came.
+        let sent = items.iter().filter_map(|item| match item.message {
+            Message::AtomicResponse { response, .. } => Some(Event::AtomicResponse(response)),
+            _ => None,
+        });
+        prop_assert!(sent.zip(answers).all(|(sent, got)| sent == *got));
     }
 
     /// Random octets cause no panic, and the engine keeps its contract with the handler.
     #[test]
     fn noise(seed in decisions(), noise in vec(any::<u8>(), 0..600), crc: bool) {
         let mut e = Entropy::new(&seed);
-        let rx = Receiver::new(RxConfig { crc });
         let handler = any_handler(&mut e);
-        feed(rx, crc, handler, &noise, || 1 + e.below(60) as usize);
+        feed(any_receiver(&mut e, crc), crc, handler, &noise, || 1 + e.below(60) as usize);
     }
 
     /// The same for valid headers with random fields, which pass more checks than random octets.
@@ -397,9 +475,57 @@ proptest! {
             stream.extend(fpdu);
             stream.extend(sum.to_le_bytes());
         }
-        let rx = Receiver::new(RxConfig { crc });
         let handler = any_handler(&mut e);
+        let rx = any_receiver(&mut e, crc);
         feed(rx, crc, handler, &stream, || 1 + e.below(60) as usize);
+    }
+
+    /// The messages of RFC 7306 are as any reserved opcode, if they are not allowed: all before the
+    /// first of them is received, and nothing behind.
+    #[test]
+    fn extensions_are_reserved(seed in decisions(), crc: bool, opcode in 12..16u8) {
+        let mut e = Entropy::new(&seed);
+        let stream = frame(&messages(&mut e, 6), crc, false, || 300);
+        let (mut reserved, mut at) = (Vec::new(), 0);
+        while at < stream.len() {
+            let ulpdu = usize::from(u16::from_be_bytes([stream[at], stream[at + 1]]));
+            let behind = at + (2 + ulpdu).next_multiple_of(4) + 4;
+            let mut fpdu = stream[at..behind].to_vec();
+            if fpdu[3] & 8 != 0 {
+                fpdu[3] = 0x40 | opcode;
+                fpdu.truncate(fpdu.len() - 4);
+                let sum = !iwarp_sim::crc32c(!0, &fpdu);
+                fpdu.extend(sum.to_le_bytes());
+            }
+            reserved.extend(fpdu);
+            at = behind;
+        }
+        let rx = || Receiver::new(RxConfig { crc });
+        let off = feed(rx(), crc, Any::accepting(), &stream, || 100);
+        let other = feed(rx(), crc, Any::accepting(), &reserved, || 100);
+        prop_assert_eq!(&off, &other);
+        if stream != reserved {
+            let code = off.result.map_err(|fault| fault.term());
+            prop_assert_eq!(code, Err(Some(TermCode::UNEXPECTED_OPCODE)));
+        }
+    }
+
+    /// RFC 7306 s5.1: what the pseudocode gives.
+    #[test]
+    fn atomics_follow_the_pseudocode(seed in decisions(), old: u64) {
+        let mut e = Entropy::new(&seed);
+        for _ in 0..20 {
+            let op = atomic(&mut e);
+            // A compared value that is the old one is rare otherwise.
+            let op = match op {
+                AtomicOp::CmpSwap { swap, swap_mask, compare_mask, .. } if e.flag() => {
+                    let compare = old ^ (u64::from(e.u8()) << e.below(57));
+                    AtomicOp::CmpSwap { swap, swap_mask, compare, compare_mask }
+                }
+                _ => op,
+            };
+            prop_assert_eq!(op.apply(old), pseudocode(op, old), "{:?} of {:x}", op, old);
+        }
     }
 
     /// Any octets can be parsed as a Terminate Header.
@@ -469,7 +595,7 @@ proptest! {
 fn damage_is_done() {
     for honest in [true, false] {
         let mut total = mutant::Outcome::default();
-        for seed in 0..60u32 {
+        for seed in 0..100u32 {
             let seed = [seed.to_be_bytes(), (!seed).to_le_bytes()].concat();
             let run = mutant::run(&mut Entropy::new(&seed), 30, honest);
             total.damages += run.damages;

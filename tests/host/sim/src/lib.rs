@@ -20,6 +20,7 @@
 use core::sync::atomic::Ordering;
 
 use iwarp::conn::{Input, Machine, Rule, Seen};
+use iwarp::rx::{Receiver, RxConfig};
 use iwarp::Octet;
 
 pub mod attempt;
@@ -29,11 +30,20 @@ pub mod guard;
 pub mod incoming;
 pub mod mpa;
 pub mod mutant;
+pub mod node;
 pub mod pair;
 pub mod peer;
 pub mod schedule;
 pub mod setup;
 pub mod stream;
+
+/// A receiver that allows the messages of RFC 7306, and Sends with immediate data.
+pub fn receiver(crc: bool) -> Receiver {
+    let mut rx = Receiver::new(RxConfig { crc });
+    rx.allow_extensions();
+    rx.allow_send_immediate();
+    rx
+}
 
 /// A received stream of these octets.
 pub fn octets(bytes: &[u8]) -> Vec<Octet> {

@@ -149,6 +149,7 @@ pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
         out.operations += end.peer.begun;
         let node = end.peer.node();
         out.completed += node.received.len() + node.reads.len() + node.writes as usize;
+        out.completed += node.fetched.len();
     }
     out
 }
@@ -157,6 +158,7 @@ pub fn run(e: &mut Entropy, most: u32, honest: bool) -> Outcome {
 fn check(this: &mut End, other: &End, name: u32, honest: bool) {
     let reads = this.expected.reads.clone();
     let sunk = this.expected.sunk.clone();
+    let fetched = this.expected.fetched.clone();
     let node = this.peer.node();
     assert!(
         node.regions[&READABLE].data == pattern(READABLE ^ name, SIZE),
@@ -168,11 +170,13 @@ fn check(this: &mut End, other: &End, name: u32, honest: bool) {
         sink[sunk.len()..].iter().all(|b| *b == BLANK),
         "octets beyond the end of the reads have changed"
     );
-    assert!(node.irq.len() <= node.ird, "Reads beyond IRD");
+    assert!(node.irq.len() <= node.ird, "requests beyond IRD");
+    assert!(node.fetched.len() <= fetched.len(), "Atomic Operations");
     if honest {
         let sent = &other.expected.received;
         assert!(sent.starts_with(&node.received), "messages or their order");
         assert!(node.writes <= other.expected.writes, "writes");
+        assert!(fetched.starts_with(&node.fetched), "original values");
         let done = node.reads.iter().sum::<u32>() as usize;
         assert!(sink[..done] == sunk[..done], "octets of completed reads");
     }

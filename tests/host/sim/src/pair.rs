@@ -4,10 +4,12 @@
 
 use std::collections::VecDeque;
 
+use iwarp::rdmap::{AtomicRequest, Immediate, ATOMIC_LEN};
 use iwarp::{ReadRequest, Stag, TaggedOffset, TermCode};
 
-use crate::peer::{Op, Peer, Received, Region};
-use crate::stream::pattern;
+use crate::node::{Received, Region};
+use crate::peer::{Op, Peer};
+use crate::stream::{atomic, pattern};
 use crate::Entropy;
 
 /// Region that the peer may write.
@@ -16,6 +18,10 @@ pub(crate) const WRITABLE: u32 = 0x100;
 pub(crate) const READABLE: u32 = 0x200;
 /// Sink of this end's reads.
 pub(crate) const SINK: u32 = 0x300;
+/// Region on which the peer may execute Atomic Operations, and which it may read.
+pub(crate) const COUNTERS: u32 = 0x380;
+/// How many values it has.
+const COUNTERS_COUNT: u32 = 4;
 /// First of the regions that the peer may invalidate.
 const DOOMED: u32 = 0x400;
 /// Number of these regions.
@@ -46,10 +52,20 @@ pub enum Bad {
     SendNoBuffer,
     /// Invalidation of an STag that must stay.
     Invalidate,
+    /// Immediate Data without receive buffer.
+    ImmediateNoBuffer,
+    /// Atomic Operation on an STag that does not exist.
+    AtomicStag,
+    /// Atomic Operation beyond the end of a region.
+    AtomicBounds,
+    /// Atomic Operation on a region without that right.
+    AtomicAccess,
+    /// Atomic Operation on a value that is not aligned.
+    AtomicMisaligned,
 }
 
 impl Bad {
-    const ALL: [(Self, TermCode); 9] = [
+    const ALL: [(Self, TermCode); 14] = [
         (Self::WriteStag, TermCode::TAGGED_INVALID_STAG),
         (Self::WriteBounds, TermCode::TAGGED_BOUNDS),
         (Self::WriteAccess, TermCode::TAGGED_INVALID_STAG),
@@ -59,6 +75,11 @@ impl Bad {
         (Self::SendTooLong, TermCode::MESSAGE_TOO_LONG),
         (Self::SendNoBuffer, TermCode::NO_BUFFER),
         (Self::Invalidate, TermCode::CANNOT_INVALIDATE),
+        (Self::ImmediateNoBuffer, TermCode::NO_BUFFER),
+        (Self::AtomicStag, TermCode::READ_INVALID_STAG),
+        (Self::AtomicBounds, TermCode::READ_BOUNDS),
+        (Self::AtomicAccess, TermCode::READ_ACCESS),
+        (Self::AtomicMisaligned, TermCode::CATASTROPHIC_STREAM),
     ];
 }
 
@@ -75,6 +96,18 @@ pub(crate) struct Expected {
     pub(crate) reads: Vec<u32>,
     /// Content of this end's sink.
     pub(crate) sunk: Vec<u8>,
+    /// Original values that this end's Atomic Operations return, in order.
+    pub(crate) fetched: Vec<u64>,
+    /// The other end's values in the end.
+    counters: [u64; COUNTERS_COUNT as usize],
+}
+
+impl Expected {
+    /// The other end's values, as they lie in memory.
+    fn counter_octets(&self) -> Vec<u8> {
+        let octets = self.counters.iter().flat_map(|value| value.to_ne_bytes());
+        octets.collect()
+    }
 }
 
 /// One end with its script.
@@ -88,20 +121,24 @@ pub(crate) struct End {
 }
 
 fn base(stag: u32, name: u32) -> u64 {
-    // Anything but zero, and different at both ends.
-    (u64::from(stag) << 32) | (u64::from(name) << 20) | 0x123
+    // Anything but zero, and different at both ends. Only values need an alignment.
+    let odd = if stag == COUNTERS { 0x128 } else { 0x123 };
+    (u64::from(stag) << 32) | (u64::from(name) << 20) | odd
 }
 
 fn region(stag: u32, name: u32) -> Region {
     let mut region = Region {
         base: base(stag, name),
         data: vec![BLANK; SIZE as usize],
-        read: stag == READABLE,
+        read: stag == READABLE || stag == COUNTERS,
         write: stag == WRITABLE,
+        atomic: stag == COUNTERS,
         invalidate: stag >= DOOMED,
         valid: true,
     };
-    if region.read {
+    if region.atomic {
+        region.data = vec![0; (COUNTERS_COUNT * ATOMIC_LEN) as usize];
+    } else if region.read {
         region.data = pattern(stag ^ name, SIZE);
     }
     region
@@ -134,8 +171,8 @@ impl End {
         let mut doomed = 0;
         for i in 0..e.below(most + 1) {
             let len = e.len(12_000);
-            match e.below(4) {
-                0 => {
+            match e.below(9) {
+                0 | 1 => {
                     let invalidate = (e.flag() && doomed < DOOMED_COUNT).then(|| {
                         doomed += 1;
                         DOOMED + doomed - 1
@@ -145,6 +182,7 @@ impl End {
                     to.peer.node().rq.push_back((len + e.below(3)) as usize);
                     self.expected.received.push(Received {
                         data: data.clone(),
+                        immediate: None,
                         solicited,
                         invalidate,
                     });
@@ -154,7 +192,23 @@ impl End {
                         invalidate,
                     });
                 }
-                1 | 2 => {
+                2 => {
+                    let data = pattern(name ^ i, len);
+                    let (solicited, immediate) = (e.flag(), e.u32().to_be_bytes());
+                    to.peer.node().rq.push_back((len + e.below(3)) as usize);
+                    self.expected.received.push(Received {
+                        data: data.clone(),
+                        immediate: Some(immediate.to_vec()),
+                        solicited,
+                        invalidate: None,
+                    });
+                    self.peer.sq.push_back(Op::SendImmediate {
+                        data,
+                        solicited,
+                        immediate,
+                    });
+                }
+                3 | 4 => {
                     let len = len.min(SIZE - written);
                     let data = pattern(name ^ i, len);
                     self.expected.writes += 1;
@@ -165,6 +219,46 @@ impl End {
                         to: base(WRITABLE, other) + u64::from(written),
                     });
                     written += len;
+                }
+                5 => {
+                    let data = Immediate(core::array::from_fn(|_| e.u8()));
+                    let solicited = e.flag();
+                    // Nothing is placed in its buffer.
+                    to.peer.node().rq.push_back(e.below(3) as usize);
+                    self.expected.received.push(Received {
+                        data: Vec::new(),
+                        immediate: Some(data.0.to_vec()),
+                        solicited,
+                        invalidate: None,
+                    });
+                    self.peer.sq.push_back(Op::Immediate { data, solicited });
+                }
+                6 => {
+                    let (op, at) = (atomic(e), e.below(COUNTERS_COUNT));
+                    let value = &mut self.expected.counters[at as usize];
+                    self.expected.fetched.push(*value);
+                    *value = op.apply(*value);
+                    self.peer.sq.push_back(Op::Atomic(AtomicRequest {
+                        id: e.u32(),
+                        stag: Stag(COUNTERS),
+                        to: TaggedOffset(base(COUNTERS, other) + u64::from(at * ATOMIC_LEN)),
+                        op,
+                    }));
+                }
+                // A Read of the values finds what the Atomic Operations before it have made.
+                7 => {
+                    let octets = self.expected.counter_octets();
+                    let len = (octets.len() as u32).min(SIZE - sunk);
+                    self.expected.sunk.extend(&octets[..len as usize]);
+                    self.expected.reads.push(len);
+                    self.peer.sq.push_back(Op::Read(ReadRequest {
+                        sink_stag: Stag(SINK),
+                        sink_to: TaggedOffset(base(SINK, name) + u64::from(sunk)),
+                        len,
+                        src_stag: Stag(COUNTERS),
+                        src_to: TaggedOffset(base(COUNTERS, other)),
+                    }));
+                    sunk += len;
                 }
                 _ => {
                     let len = len.min(SIZE - read).min(SIZE - sunk);
@@ -194,6 +288,7 @@ impl End {
         self.bad = Some((bad, code));
         let len = 1 + e.len(5000);
         let data = pattern(name, len);
+        let op = atomic(e);
         let end = |stag| base(stag, other) + u64::from(SIZE) - u64::from(len) + 1;
         let write = |stag, to| Op::Write {
             data: data.clone(),
@@ -207,6 +302,14 @@ impl End {
                 len,
                 src_stag: Stag(stag),
                 src_to: TaggedOffset(to),
+            })
+        };
+        let on = |stag, to| {
+            Op::Atomic(AtomicRequest {
+                id: 7,
+                stag: Stag(stag),
+                to: TaggedOffset(to),
+                op,
             })
         };
         let send = |invalidate| Op::Send {
@@ -230,6 +333,17 @@ impl End {
                 to.peer.node().rq.push_back(len as usize);
                 send(Some(READABLE))
             }
+            Bad::ImmediateNoBuffer => Op::Immediate {
+                data: Immediate::default(),
+                solicited: false,
+            },
+            Bad::AtomicStag => on(0xbad, 0),
+            Bad::AtomicBounds => {
+                let size = u64::from(COUNTERS_COUNT * ATOMIC_LEN);
+                on(COUNTERS, base(COUNTERS, other) + size)
+            }
+            Bad::AtomicAccess => on(WRITABLE, base(WRITABLE, other)),
+            Bad::AtomicMisaligned => on(COUNTERS, base(COUNTERS, other) + 4),
         });
     }
 
@@ -253,6 +367,9 @@ impl End {
         if reads {
             assert!(writable[at..].iter().all(|b| *b == BLANK), "octets beyond");
             assert_eq!(node.reads, self.expected.reads, "reads or their order");
+            let values = &node.regions[&COUNTERS].data;
+            assert_eq!(*values, other.counter_octets(), "values");
+            assert_eq!(node.fetched, self.expected.fetched, "original values");
             let at = self.expected.sunk.len();
             let sink = &node.regions[&SINK].data;
             assert!(sink[..at] == self.expected.sunk, "octets read");
@@ -279,7 +396,7 @@ pub(crate) fn ends(e: &mut Entropy, crc: bool, most: u32) -> (End, End) {
     let mut a = End::new(e, crc, depth);
     let mut b = End::new(e, crc, (depth.1, depth.0));
     for (end, name) in [(&mut a, 0), (&mut b, 1)] {
-        for stag in [WRITABLE, READABLE, SINK] {
+        for stag in [WRITABLE, READABLE, SINK, COUNTERS] {
             end.peer.node().regions.insert(stag, region(stag, name));
         }
         for stag in DOOMED..DOOMED + DOOMED_COUNT {
@@ -332,8 +449,10 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
             assert!(a.peer.fault.is_none() && b.peer.fault.is_none(), "fault");
             a.expected.reads.clone_from(&a_expected.reads);
             a.expected.sunk.clone_from(&a_expected.sunk);
+            a.expected.fetched.clone_from(&a_expected.fetched);
             b.expected.reads.clone_from(&b_expected.reads);
             b.expected.sunk.clone_from(&b_expected.sunk);
+            b.expected.fetched.clone_from(&b_expected.fetched);
             a.check(&b_expected, true, 0);
             b.check(&a_expected, true, 1);
         }

@@ -2,270 +2,17 @@
 
 //! A peer: a receiver and a framer, with memory and queues on top.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target};
+use iwarp::rdmap::{AtomicRequest, AtomicResponse, Immediate};
+use iwarp::rx::{ReadExpect, Receiver};
 use iwarp::tx::{Framer, Message, Segmenter};
-use iwarp::{Msn, Octet, ReadRequest, Stag, TaggedOffset, Terminate};
+use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, Terminate};
 
 use crate::guard::Guard;
+use crate::node::{Asked, Node};
 use crate::stream::Tape;
-use crate::{bytes, crc32c, octets, Entropy};
-
-/// A memory region with an STag.
-#[derive(Clone, Debug)]
-pub struct Region {
-    /// Tagged Offset of the first octet.
-    pub base: u64,
-    /// Contents.
-    pub data: Vec<u8>,
-    /// The peer may read.
-    pub read: bool,
-    /// The peer may write.
-    pub write: bool,
-    /// The peer may invalidate.
-    pub invalidate: bool,
-    /// The STag is valid.
-    pub valid: bool,
-}
-
-impl Region {
-    /// The index range in `data` of `len` octets at `to`.
-    fn range(&self, to: u64, len: u32) -> Result<core::ops::Range<usize>, Refusal> {
-        let from = to.checked_sub(self.base).ok_or(Refusal::Bounds)?;
-        let end = from.checked_add(u64::from(len)).ok_or(Refusal::Wrap)?;
-        if end > self.data.len() as u64 {
-            return Err(Refusal::Bounds);
-        }
-        Ok(from as usize..end as usize)
-    }
-}
-
-/// A Send that has been received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The message.
-    pub data: Vec<u8>,
-    /// With Solicited Event.
-    pub solicited: bool,
-    /// STag that was invalidated.
-    pub invalidate: Option<u32>,
-}
-
-/// The destination of the current segment's payload.
-#[derive(Clone, Copy, Debug)]
-enum Cursor {
-    Recv,
-    Memory { stag: u32, at: usize },
-}
-
-/// Memory and queues of a peer.
-#[derive(Debug)]
-pub struct Node {
-    /// Registered memory.
-    pub regions: BTreeMap<u32, Region>,
-    /// Sizes of posted receive buffers.
-    pub rq: VecDeque<usize>,
-    /// Messages received, in order.
-    pub received: Vec<Received>,
-    /// RDMA Reads without response.
-    pub orq: VecDeque<ReadExpect>,
-    /// Lengths of RDMA Reads completed, in order.
-    pub reads: Vec<u32>,
-    /// The peer's Read Requests without response.
-    pub irq: VecDeque<ReadRequest>,
-    /// Capacity of `irq`.
-    pub ird: usize,
-    /// RDMA Writes completed by the peer.
-    pub writes: u32,
-    /// The peer's Terminate.
-    pub terminated: Option<Terminate>,
-    /// The zero-length Send as RTR has arrived.
-    pub rtr: bool,
-    /// The receive buffer being filled and its size.
-    receiving: Option<(Vec<u8>, usize)>,
-    cursor: Option<Cursor>,
-    /// Where the segment before has ended.
-    next: Option<Cursor>,
-}
-
-impl Node {
-    /// A node with nothing registered or posted.
-    pub fn new(ird: usize) -> Self {
-        Self {
-            regions: BTreeMap::new(),
-            rq: VecDeque::new(),
-            received: Vec::new(),
-            orq: VecDeque::new(),
-            reads: Vec::new(),
-            irq: VecDeque::new(),
-            ird,
-            writes: 0,
-            terminated: None,
-            rtr: false,
-            receiving: None,
-            cursor: None,
-            next: None,
-        }
-    }
-
-    fn valid(&self, stag: u32) -> Result<&Region, Refusal> {
-        let region = self.regions.get(&stag).ok_or(Refusal::InvalidStag)?;
-        region.valid.then_some(region).ok_or(Refusal::InvalidStag)
-    }
-
-    fn check_read(&self, req: &ReadRequest) -> Result<(), Refusal> {
-        if self.irq.len() >= self.ird {
-            return Err(Refusal::ReadQueueFull);
-        }
-        if req.len != 0 {
-            let region = self.valid(req.src_stag.0)?;
-            if !region.read {
-                return Err(Refusal::Access);
-            }
-            region.range(req.src_to.0, req.len)?;
-        }
-        Ok(())
-    }
-}
-
-impl Handler for Node {
-    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        crc32c(crc, data)
-    }
-
-    fn expected_read(&mut self) -> Option<ReadExpect> {
-        self.orq.front().copied()
-    }
-
-    fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal> {
-        self.cursor = Some(match p.target {
-            Target::Immediate => {
-                return self.rq.pop_front().map(drop).ok_or(Refusal::NoBuffer);
-            }
-            Target::Recv { offset } => {
-                if p.first {
-                    assert!(self.receiving.is_none(), "first segment within message");
-                    let size = self.rq.pop_front().ok_or(Refusal::NoBuffer)?;
-                    self.receiving = Some((Vec::new(), size));
-                }
-                let (data, size) = self.receiving.as_ref().expect("first segment");
-                assert_eq!(data.len(), offset as usize);
-                if data.len() + p.len as usize > *size {
-                    return Err(Refusal::TooLong);
-                }
-                Cursor::Recv
-            }
-            Target::Write { stag, to } => {
-                let region = self.valid(stag.0)?;
-                if !region.write {
-                    return Err(Refusal::Access);
-                }
-                let at = region.range(to.0, p.len)?.start;
-                Cursor::Memory { stag: stag.0, at }
-            }
-            Target::ReadResponse { offset } => {
-                let read = self.orq.front().expect("response without read");
-                let region = self.valid(read.stag.0)?;
-                let to = read.to.0 + u64::from(offset);
-                let at = region.range(to, p.len)?.start;
-                Cursor::Memory {
-                    stag: read.stag.0,
-                    at,
-                }
-            }
-        });
-        Ok(())
-    }
-
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
-        match self.cursor.as_mut().expect("no segment") {
-            Cursor::Recv => {
-                let (all, _) = self.receiving.as_mut().expect("no buffer");
-                all.extend(bytes(data));
-            }
-            Cursor::Memory { stag, at } => {
-                let region = self.regions.get_mut(stag).expect("region");
-                region.data[*at..*at + data.len()].copy_from_slice(&bytes(data));
-                *at += data.len();
-            }
-        }
-        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
-    }
-
-    fn place_next(&mut self, data: &[Octet]) -> bool {
-        match self.next.as_mut().expect("no segment before") {
-            Cursor::Recv => {
-                let (all, size) = self.receiving.as_mut().expect("no buffer");
-                if all.len() + data.len() > *size {
-                    return false;
-                }
-                all.extend(bytes(data));
-            }
-            Cursor::Memory { stag, at } => {
-                let region = self.regions.get_mut(stag).expect("region");
-                let to = region.data.get_mut(*at..*at + data.len());
-                let Some(to) = to.filter(|_| region.valid) else {
-                    return false;
-                };
-                to.copy_from_slice(&bytes(data));
-                *at += data.len();
-            }
-        }
-        true
-    }
-
-    fn end_segment(&mut self) -> Result<(), Refusal> {
-        self.next = self.cursor.take();
-        Ok(())
-    }
-
-    fn deliver(&mut self, e: Event) -> Result<(), Refusal> {
-        match e {
-            Event::Recv {
-                len,
-                solicited,
-                invalidate,
-            } => {
-                if let Some(stag) = invalidate {
-                    let region = self.regions.get_mut(&stag.0).ok_or(Refusal::InvalidStag)?;
-                    if !region.valid || !region.invalidate {
-                        return Err(Refusal::CannotInvalidate);
-                    }
-                    region.valid = false;
-                }
-                let (data, _) = self.receiving.take().expect("no buffer");
-                assert_eq!(data.len(), len as usize);
-                self.received.push(Received {
-                    data,
-                    solicited,
-                    invalidate: invalidate.map(|s| s.0),
-                });
-            }
-            Event::Immediate { data, solicited } => self.received.push(Received {
-                data: data.0.to_vec(),
-                solicited,
-                invalidate: None,
-            }),
-            Event::AtomicRequest(_) | Event::AtomicResponse(_) | Event::RecvImmediate { .. } => {
-                return Err(Refusal::Unexpected)
-            }
-            Event::Write { .. } => self.writes += 1,
-            Event::ReadRequest(req) => {
-                self.check_read(&req)?;
-                self.irq.push_back(req);
-            }
-            Event::ReadResponse { len } => {
-                let read = self.orq.pop_front().expect("response without read");
-                assert_eq!(read.len, len);
-                self.reads.push(len);
-            }
-            Event::Rtr => self.rtr = true,
-            Event::Terminate(t) => self.terminated = Some(t),
-        }
-        Ok(())
-    }
-}
+use crate::{octets, receiver, Entropy};
 
 /// An operation of the send queue.
 #[derive(Clone, Debug)]
@@ -279,6 +26,15 @@ pub enum Op {
         /// With Invalidate.
         invalidate: Option<u32>,
     },
+    /// Send with immediate data.
+    SendImmediate {
+        /// The message.
+        data: Vec<u8>,
+        /// With Solicited Event.
+        solicited: bool,
+        /// The immediate data.
+        immediate: [u8; 4],
+    },
     /// RDMA Write.
     Write {
         /// Octets to write.
@@ -290,6 +46,15 @@ pub enum Op {
     },
     /// RDMA Read.
     Read(ReadRequest),
+    /// Immediate Data, with or without Solicited Event.
+    Immediate {
+        /// The data.
+        data: Immediate,
+        /// With Solicited Event.
+        solicited: bool,
+    },
+    /// Atomic Operation.
+    Atomic(AtomicRequest),
 }
 
 /// A message that is being sent.
@@ -334,6 +99,7 @@ pub struct Peer {
     ord: usize,
     send_msn: Msn,
     read_msn: Msn,
+    atomic_msn: Msn,
     /// The operation under way.
     current: Option<Active>,
     /// The Read Response under way.
@@ -350,11 +116,12 @@ impl Peer {
             fault: None,
             quiet: false,
             faulted: false,
-            rx: Receiver::new(RxConfig { crc }),
+            rx: receiver(crc),
             framer: Framer::new(crc, false),
             ord,
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
+            atomic_msn: Msn::FIRST,
             current: None,
             response: None,
         }
@@ -440,6 +207,12 @@ impl Peer {
         wire.extend(tape.out);
     }
 
+    /// Whether as many Reads and Atomic Operations are outstanding as ORD allows.
+    fn asks_no_more(&self) -> bool {
+        let node = &self.node.inner;
+        node.orq.len() + node.atomics.len() >= self.ord
+    }
+
     /// The operation to continue or to begin. A tagged operation must not begin in the middle of a
     /// response.
     fn next_operation(&mut self) -> Option<Active> {
@@ -449,7 +222,7 @@ impl Peer {
         let within_response = self.response.is_some();
         match self.sq.front()? {
             Op::Write { .. } if within_response => return None,
-            Op::Read(_) if self.node.inner.orq.len() >= self.ord => return None,
+            Op::Read(_) | Op::Atomic(_) if self.asks_no_more() => return None,
             _ => {}
         }
         self.begun += 1;
@@ -459,12 +232,23 @@ impl Peer {
                 solicited,
                 invalidate,
             } => {
-                let msn = self.send_msn;
-                self.send_msn = msn.next();
+                let msn = take(&mut self.send_msn);
                 let message = Message::Send {
                     msn,
                     solicited,
                     invalidate: invalidate.map(Stag),
+                };
+                Active::new(message, data)
+            }
+            Op::SendImmediate {
+                data,
+                solicited,
+                immediate,
+            } => {
+                let message = Message::SendImmediate {
+                    msn: take(&mut self.send_msn),
+                    solicited,
+                    data: immediate,
                 };
                 Active::new(message, data)
             }
@@ -476,8 +260,7 @@ impl Peer {
                 Active::new(message, data)
             }
             Op::Read(req) => {
-                let msn = self.read_msn;
-                self.read_msn = msn.next();
+                let msn = take(&mut self.read_msn);
                 self.node.inner.orq.push_back(ReadExpect {
                     stag: req.sink_stag,
                     to: req.sink_to,
@@ -485,19 +268,51 @@ impl Peer {
                 });
                 Active::new(Message::ReadRequest { msn, req }, Vec::new())
             }
+            Op::Immediate { data, solicited } => {
+                let message = Message::Immediate {
+                    msn: take(&mut self.send_msn),
+                    solicited,
+                    data,
+                };
+                Active::new(message, Vec::new())
+            }
+            Op::Atomic(req) => {
+                let msn = take(&mut self.read_msn);
+                self.node.inner.atomics.push_back(req.id);
+                Active::new(Message::AtomicRequest { msn, req }, Vec::new())
+            }
         })
     }
 
-    /// The response to continue or to begin. No response must begin in the middle of a tagged
+    /// The response to continue or to begin. No Read Response must begin in the middle of a tagged
     /// operation.
     fn next_response(&mut self) -> Option<Active> {
         if let Some(active) = self.response.take() {
             return Some(active);
         }
-        if self.current.as_ref().is_some_and(|a| a.tagged) {
-            return None;
+        let within_tagged = self.current.as_ref().is_some_and(|a| a.tagged);
+        match self.node.inner.irq.front()? {
+            Asked::Read(_) if within_tagged => None,
+            Asked::Read(req) => {
+                let req = *req;
+                self.node.inner.irq.pop_front();
+                Some(self.read_response(&req))
+            }
+            Asked::Atomic(req) => {
+                let req = *req;
+                self.node.inner.irq.pop_front();
+                let response = AtomicResponse {
+                    id: req.id,
+                    value: self.node.inner.execute(&req),
+                };
+                let msn = take(&mut self.atomic_msn);
+                let message = Message::AtomicResponse { msn, response };
+                Some(Active::new(message, Vec::new()))
+            }
         }
-        let req = self.node.inner.irq.pop_front()?;
+    }
+
+    fn read_response(&self, req: &ReadRequest) -> Active {
         let data = if req.len == 0 {
             Vec::new()
         } else {
@@ -509,6 +324,11 @@ impl Peer {
             stag: req.sink_stag,
             to: req.sink_to,
         };
-        Some(Active::new(message, data))
+        Active::new(message, data)
     }
+}
+
+/// The MSN of the next message of a queue.
+fn take(msn: &mut Msn) -> Msn {
+    core::mem::replace(msn, msn.next())
 }

@@ -2,6 +2,7 @@
 
 //! Streams of arbitrary messages, framed by the engine.
 
+use iwarp::rdmap::{AtomicOp, AtomicRequest, AtomicResponse, Immediate};
 use iwarp::tx::{Framer, Message, Payload, Segmenter, Sink};
 use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
 
@@ -79,38 +80,88 @@ pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
         .collect()
 }
 
-/// A sequence of messages as a peer might send it: Sends, Writes, Read Requests.
+/// An Atomic Operation on small and on large numbers.
+pub fn atomic(e: &mut Entropy) -> AtomicOp {
+    let mut operand = || match e.below(4) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => u64::from(e.u8()) << e.below(57),
+        _ => u64::from(e.u32()) << 32 | u64::from(e.u32()),
+    };
+    let (first, mask) = (operand(), operand());
+    let (compare, compare_mask) = (operand(), operand());
+    if e.flag() {
+        AtomicOp::FetchAdd { add: first, mask }
+    } else {
+        AtomicOp::CmpSwap {
+            swap: first,
+            swap_mask: mask,
+            compare,
+            compare_mask,
+        }
+    }
+}
+
+/// A sequence of messages as a peer might send it: all but Read Responses, which need a request.
 pub fn messages(e: &mut Entropy, most: u32) -> Vec<Item> {
     let mut send_msn = Msn::FIRST;
     let mut read_msn = Msn::FIRST;
+    let mut atomic_msn = Msn::FIRST;
     let take = |msn: &mut Msn| core::mem::replace(msn, msn.next());
     let count = 1 + e.below(most);
     let mut items = Vec::new();
     for i in 0..count {
         let mut len = e.len(20_000);
-        let message = match e.below(4) {
+        let kind = e.below(9);
+        if kind > 4 {
+            len = 0;
+        }
+        let message = match kind {
             0 | 1 => Message::Send {
                 msn: take(&mut send_msn),
                 solicited: e.flag(),
                 invalidate: e.flag().then(|| Stag(e.u32())),
             },
-            2 => Message::Write {
+            2 => Message::SendImmediate {
+                msn: take(&mut send_msn),
+                solicited: e.flag(),
+                data: e.u32().to_be_bytes(),
+            },
+            3 | 4 => Message::Write {
                 stag: Stag(e.u32()),
                 to: TaggedOffset(u64::from(e.u32()) << 20),
             },
-            _ => {
-                len = 0;
-                Message::ReadRequest {
-                    msn: take(&mut read_msn),
-                    req: ReadRequest {
-                        sink_stag: Stag(e.u32()),
-                        sink_to: TaggedOffset(u64::from(e.u32())),
-                        len: e.u32(),
-                        src_stag: Stag(e.u32()),
-                        src_to: TaggedOffset(u64::from(e.u32())),
-                    },
-                }
-            }
+            5 => Message::ReadRequest {
+                msn: take(&mut read_msn),
+                req: ReadRequest {
+                    sink_stag: Stag(e.u32()),
+                    sink_to: TaggedOffset(u64::from(e.u32())),
+                    len: e.u32(),
+                    src_stag: Stag(e.u32()),
+                    src_to: TaggedOffset(u64::from(e.u32())),
+                },
+            },
+            6 => Message::Immediate {
+                msn: take(&mut send_msn),
+                solicited: e.flag(),
+                data: Immediate(core::array::from_fn(|_| e.u8())),
+            },
+            7 => Message::AtomicRequest {
+                msn: take(&mut read_msn),
+                req: AtomicRequest {
+                    id: e.u32(),
+                    stag: Stag(e.u32()),
+                    to: TaggedOffset(u64::from(e.u32())),
+                    op: atomic(e),
+                },
+            },
+            _ => Message::AtomicResponse {
+                msn: take(&mut atomic_msn),
+                response: AtomicResponse {
+                    id: e.u32(),
+                    value: u64::from(e.u32()) << 32 | u64::from(e.u32()),
+                },
+            },
         };
         items.push(Item {
             message,
