@@ -58,6 +58,11 @@ mod golden {
     }
 
     #[test]
+    fn send_with_immediate_header() -> Outcome {
+        suites::golden::send_with_immediate_header()
+    }
+
+    #[test]
     fn write_header() -> Outcome {
         suites::golden::write_header()
     }
@@ -736,6 +741,31 @@ mod rules_immediate {
     fn immediate_of_verbs() -> Outcome {
         suites::rules_immediate::immediate_of_verbs()
     }
+
+    #[test]
+    fn send_immediate_has_to_be_agreed() -> Outcome {
+        suites::rules_immediate::send_immediate_has_to_be_agreed()
+    }
+
+    #[test]
+    fn send_immediate() -> Outcome {
+        suites::rules_immediate::send_immediate()
+    }
+
+    #[test]
+    fn send_immediate_in_two_segments() -> Outcome {
+        suites::rules_immediate::send_immediate_in_two_segments()
+    }
+
+    #[test]
+    fn send_immediate_waits_for_buffer() -> Outcome {
+        suites::rules_immediate::send_immediate_waits_for_buffer()
+    }
+
+    #[test]
+    fn send_immediate_refused() -> Outcome {
+        suites::rules_immediate::send_immediate_refused()
+    }
 }
 
 #[kunit_tests(rsiw_iwarp_rules_atomic)]
@@ -1090,6 +1120,11 @@ mod setup {
     #[test]
     fn large_fpdu_negotiation() -> Outcome {
         suites::setup::large_fpdu_negotiation()
+    }
+
+    #[test]
+    fn send_immediate_negotiation() -> Outcome {
+        suites::setup::send_immediate_negotiation()
     }
 
     #[test]

@@ -22,6 +22,7 @@ cases! {
     markers_in_long_fpdu
     send_header
     send_with_invalidate_header
+    send_with_immediate_header
     write_header
     read_request_message
     read_response_header
@@ -223,6 +224,33 @@ pub(crate) fn send_with_invalidate_header() -> Outcome {
         };
         let expected = fpdu(&untagged_inv(LAST, control, 0xa1b2_c3d4, 0, 7, 0, &[1, 2]));
         check_eq!(got.get(), expected.get());
+    }
+    Ok(())
+}
+
+/// A Send with immediate data has them where others have the STag, in each segment.
+pub(crate) fn send_with_immediate_header() -> Outcome {
+    for (solicited, control) in [(false, op::SEND_IMM), (true, op::SEND_SE_IMM)] {
+        let message = Message::SendImmediate {
+            msn: Msn(7),
+            solicited,
+            data: [0xa1, 0xb2, 0xc3, 0xd4],
+        };
+        let Some(got) = framed(message, 2) else {
+            check!(false);
+            return Ok(());
+        };
+        let expected = fpdu(&untagged_inv(LAST, control, 0xa1b2_c3d4, 0, 7, 0, &[1, 2]));
+        check_eq!(got.get(), expected.get());
+        let mut segmenter = Segmenter::new(message, 200);
+        let (Some(first), Some(last)) = (segmenter.next(128), segmenter.next(128)) else {
+            check!(false);
+            return Ok(());
+        };
+        let header = untagged_inv(MORE, control, 0xa1b2_c3d4, 0, 7, 0, &[]);
+        check_eq!(&first.header()[2..], header.get());
+        let header = untagged_inv(LAST, control, 0xa1b2_c3d4, 0, 7, 110, &[]);
+        check_eq!(&last.header()[2..], header.get());
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The opcodes of RFC 7306, and its rules for Immediate Data (s6).
+//! The opcodes of RFC 7306, and its rules for Immediate Data (s6); and Sends with immediate data,
+//! which no RFC has.
 
 use iwarp::rdmap::Immediate;
-use iwarp::rx::{Event, FaultKind, Placement, Refusal, Target};
+use iwarp::rx::{Event, FaultKind, Placement, Receiver, Refusal, Target};
 use iwarp::{TermCode, Terminate};
 
 use super::probe::extended::{code, receiver, terminate_for, verdict};
-use super::probe::{self, receive, Call, Probe};
+use super::probe::{self, receive, recv, Call, Probe};
 use super::wire::{
     atomic_header, atomic_request, atomic_response, fpdu, immediate, op, read_header, read_request,
     send, tagged, terminate, untagged, untagged_inv, Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
@@ -41,6 +42,11 @@ cases! {
     immediate_with_wrong_crc
     immediate_is_no_rtr
     immediate_of_verbs
+    send_immediate_has_to_be_agreed
+    send_immediate
+    send_immediate_in_two_segments
+    send_immediate_waits_for_buffer
+    send_immediate_refused
 }
 
 const DATA: [u8; 8] = [0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8];
@@ -541,5 +547,148 @@ pub(crate) fn immediate_of_verbs() -> Outcome {
         check_eq!(Immediate([0, 0, 0, 0, a, b, c, d]).to_verbs(), bits);
     }
     check_eq!(Immediate(DATA).to_verbs(), [0xd1, 0xd2, 0xd3, 0xd4]);
+    Ok(())
+}
+
+/// A receiver that takes Sends with immediate data, and no message of RFC 7306.
+fn agreed() -> Receiver {
+    let mut rx = probe::receiver();
+    rx.allow_send_immediate();
+    rx
+}
+
+/// A Send with immediate data d1 d2 d3 d4.
+fn send_imm(ddp: u8, control: u8, msn: u32, mo: u32, payload: &[u8]) -> Wire {
+    fpdu(&untagged_inv(
+        ddp,
+        control,
+        0xd1d2_d3d4,
+        0,
+        msn,
+        mo,
+        payload,
+    ))
+}
+
+/// Whether the last message is a Send with that immediate data.
+fn got(probe: &Probe, len: u32, solicited: bool) -> bool {
+    let data = [0xd1, 0xd2, 0xd3, 0xd4];
+    let event = Event::RecvImmediate {
+        len,
+        solicited,
+        data,
+    };
+    probe.event == Some(event)
+}
+
+/// Without the agreement of both ends its opcodes are reserved. It does not allow those of RFC
+/// 7306, nor do these allow it.
+pub(crate) fn send_immediate_has_to_be_agreed() -> Outcome {
+    for control in [op::SEND_IMM, op::SEND_SE_IMM] {
+        let stream = send_imm(LAST, control, 1, 0, &[1]);
+        for mut rx in [probe::receiver(), receiver()] {
+            let mut probe = Probe::new();
+            let fault = receive(&mut rx, stream.get(), &mut probe).err();
+            let code = fault.and_then(|f| f.term());
+            check_eq!(code, Some(TermCode::UNEXPECTED_OPCODE));
+            check_eq!((probe.begun, probe.delivered), (0, 0));
+        }
+        check!(receive(&mut agreed(), stream.get(), &mut Probe::new()).is_ok());
+    }
+    for message in messages() {
+        let fault = receive(&mut agreed(), message.get(), &mut Probe::new()).err();
+        let code = fault.and_then(|f| f.term());
+        check_eq!(code, Some(TermCode::UNEXPECTED_OPCODE));
+    }
+    // They are untagged, and on the queue of the Sends.
+    for control in [op::SEND_IMM, op::SEND_SE_IMM] {
+        for stream in [
+            fpdu(&tagged(TAGGED_LAST, control, 1, 2, &[3])),
+            fpdu(&untagged(LAST, control, 1, 1, 0, &[3])),
+            fpdu(&untagged(LAST, control, 2, 1, 0, &[3])),
+        ] {
+            let mut probe = Probe::new();
+            let fault = receive(&mut agreed(), stream.get(), &mut probe).err();
+            let code = fault.and_then(|f| f.term());
+            check_eq!(code, Some(TermCode::UNEXPECTED_OPCODE));
+            check_eq!(probe.begun, 0);
+        }
+    }
+    Ok(())
+}
+
+/// It is a Send, but for the immediate data, and takes one of their numbers.
+pub(crate) fn send_immediate() -> Outcome {
+    let mut rx = agreed();
+    let mut probe = Probe::new();
+    let first = send_imm(LAST, op::SEND_IMM, 1, 0, &[1, 2, 3]);
+    check!(receive(&mut rx, first.get(), &mut probe).is_ok());
+    check!(got(&probe, 3, false));
+    check_eq!(probe.placement, Some(recv(0, 3, true, true)));
+    check_eq!(probe.data.get(), &[1, 2, 3]);
+    let second = send_imm(LAST, op::SEND_SE_IMM, 2, 0, &[]);
+    check!(receive(&mut rx, second.get(), &mut probe).is_ok());
+    check!(got(&probe, 0, true));
+    check!(receive(&mut rx, send(3, &[4]).get(), &mut probe).is_ok());
+    check_eq!((probe.begun, probe.ended, probe.delivered), (3, 3, 3));
+    // Of no length it is no RTR.
+    let mut rx = agreed();
+    rx.expect_rtr_send();
+    let stream = send_imm(LAST, op::SEND_IMM, 1, 0, &[]);
+    check!(receive(&mut rx, stream.get(), &mut probe).is_ok());
+    check!(got(&probe, 0, false));
+    Ok(())
+}
+
+/// It may have any number of segments, and be longer than Immediate Data.
+pub(crate) fn send_immediate_in_two_segments() -> Outcome {
+    let mut rx = agreed();
+    let mut probe = Probe::new();
+    for segment in [
+        send_imm(MORE, op::SEND_IMM, 1, 0, &[1; 10]),
+        send_imm(LAST, op::SEND_IMM, 1, 10, &[2; 20]),
+    ] {
+        check_eq!(probe.delivered, 0);
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
+    }
+    check!(got(&probe, 30, false));
+    check_eq!(probe.placement, Some(recv(10, 20, false, true)));
+    Ok(())
+}
+
+/// It waits for a buffer, and behind an RDMA Write, as any Send.
+pub(crate) fn send_immediate_waits_for_buffer() -> Outcome {
+    let stream = send_imm(LAST, op::SEND_IMM, 1, 0, &[1, 2]);
+    let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
+    let mut rx = agreed();
+    check_eq!(receive(&mut rx, stream.get(), &mut probe), Ok(HEADER));
+    probe.refuse = None;
+    check!(receive(&mut rx, &stream.get()[HEADER..], &mut probe).is_ok());
+    check!(got(&probe, 2, false));
+
+    let [first, last] = halves();
+    let mut rx = agreed();
+    let mut probe = Probe::new();
+    for (segment, delivered) in [(first, 0), (stream, 0), (last, 2)] {
+        check!(receive(&mut rx, segment.get(), &mut probe).is_ok());
+        check_eq!(probe.delivered, delivered);
+    }
+    check!(got(&probe, 2, false));
+    Ok(())
+}
+
+/// Its faults are those of a Send.
+pub(crate) fn send_immediate_refused() -> Outcome {
+    let stream = send_imm(LAST, op::SEND_SE_IMM, 1, 0, &[1, 2]);
+    for (why, expected) in [
+        (Refusal::NoBuffer, TermCode::NO_BUFFER),
+        (Refusal::TooLong, TermCode::MESSAGE_TOO_LONG),
+        (Refusal::Local, TermCode::LOCAL_CATASTROPHIC),
+    ] {
+        let mut probe = Probe::refusing(Call::Begin, why);
+        let fault = receive(&mut agreed(), stream.get(), &mut probe).err();
+        check_eq!(fault.and_then(|f| f.term()), Some(expected));
+        check_eq!(probe.delivered, 0);
+    }
     Ok(())
 }

@@ -12,6 +12,7 @@ cases! {
     crc_negotiation
     marker_negotiation
     large_fpdu_negotiation
+    send_immediate_negotiation
     ird_ord_negotiation
     ird_insufficient
     no_ird_ord_negotiation
@@ -103,6 +104,50 @@ pub(crate) fn large_fpdu_negotiation() -> Outcome {
         check_eq!(&buf[..len], Raw::reply(0x40 | knows | agrees, 1, b"").get());
         let len = responder.reject(b"", &mut buf).map_err(fail)?;
         check_eq!(&buf[..len], Raw::reply(0x60 | knows, 1, b"").get());
+    }
+    Ok(())
+}
+
+/// Sends with immediate data need a third reserved bit from both ends. In a Request it counts beside
+/// the offer of large FPDUs, and in a Reply beside the bit that tells that this one is known.
+pub(crate) fn send_immediate_negotiation() -> Outcome {
+    for all in 0..16 {
+        let [large, mine, knows, theirs] = [1, 2, 4, 8].map(|bit| all & bit != 0);
+        let offer = Offer {
+            large_fpdu: large,
+            send_immediate: mine,
+            ..offer()
+        };
+        let answer = Offer {
+            large_fpdu: knows,
+            send_immediate: theirs,
+            ..offer
+        };
+        let agree = large && mine && theirs;
+        let (initiator, responder) = negotiate(&offer, &answer).map_err(fail)?;
+        check_eq!(initiator.map(|a| a.send_immediate), Ok(agree));
+        check_eq!(responder.send_immediate, agree);
+        let mut buf = [0; FRAME_MAX];
+        let (_, len) = Initiator::request(&offer, &mut buf).map_err(fail)?;
+        let asks = match (large, mine) {
+            (false, _) => 0,
+            (true, false) => 0x08,
+            (true, true) => 0x0a,
+        };
+        check_eq!(&buf[..len], Raw::request(0x40 | asks, 1, b"").get());
+        for (flags, consent) in [(0x4e, true), (0x46, true), (0x4a, false), (0x42, false)] {
+            let agreed = reply_to(&offer, &Raw::reply(flags, 1, b""));
+            let expected = large && mine && consent;
+            check_eq!(agreed.map(|a| a.send_immediate), Ok(expected));
+        }
+        // A Request that has the bit alone asks for nothing.
+        let (responder, _) = ask(&Raw::request(0x42, 1, b"")).map_err(fail)?;
+        let (agreed, len) = responder.accept(&answer, &mut buf).map_err(fail)?;
+        check!(!agreed.send_immediate);
+        check_eq!(&buf[..len], Raw::reply(0x40, 1, b"").get());
+        let (responder, _) = ask(&Raw::request(0x4a, 1, b"")).map_err(fail)?;
+        let len = responder.reject(b"", &mut buf).map_err(fail)?;
+        check_eq!(&buf[..len], Raw::reply(0x64, 1, b"").get());
     }
     Ok(())
 }

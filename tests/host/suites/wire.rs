@@ -250,6 +250,10 @@ pub(crate) mod op {
     pub(crate) const ATOMIC_REQUEST: u8 = 0x4a;
     /// Atomic Response.
     pub(crate) const ATOMIC_RESPONSE: u8 = 0x4b;
+    /// Send with immediate data, of no RFC.
+    pub(crate) const SEND_IMM: u8 = 0x4c;
+    /// Send with Solicited Event and immediate data, of no RFC.
+    pub(crate) const SEND_SE_IMM: u8 = 0x4d;
 }
 
 /// Tagged ULPDU (RFC 5041 Figure 4).
