@@ -608,49 +608,79 @@ mod rules_rdmap {
     }
 }
 
-#[kunit_tests(rsiw_iwarp_rules_immediate)]
-mod rules_immediate {
+#[kunit_tests(rsiw_iwarp_rules_extensions)]
+mod rules_extensions {
     use super::suites::{self, Outcome};
 
     #[test]
     fn opcodes_are_reserved() -> Outcome {
-        suites::rules_immediate::opcodes_are_reserved()
+        suites::rules_extensions::opcodes_are_reserved()
     }
 
     #[test]
     fn opcodes_are_allowed_later() -> Outcome {
-        suites::rules_immediate::opcodes_are_allowed_later()
+        suites::rules_extensions::opcodes_are_allowed_later()
     }
 
     #[test]
     fn opcodes_above_are_reserved() -> Outcome {
-        suites::rules_immediate::opcodes_above_are_reserved()
+        suites::rules_extensions::opcodes_above_are_reserved()
     }
 
     #[test]
     fn opcodes_in_tagged_segments() -> Outcome {
-        suites::rules_immediate::opcodes_in_tagged_segments()
+        suites::rules_extensions::opcodes_in_tagged_segments()
     }
 
     #[test]
     fn opcodes_on_queues() -> Outcome {
-        suites::rules_immediate::opcodes_on_queues()
+        suites::rules_extensions::opcodes_on_queues()
     }
 
     #[test]
     fn queue_numbers() -> Outcome {
-        suites::rules_immediate::queue_numbers()
+        suites::rules_extensions::queue_numbers()
     }
 
     #[test]
     fn versions() -> Outcome {
-        suites::rules_immediate::versions()
+        suites::rules_extensions::versions()
     }
 
     #[test]
     fn reserved_fields_ignored() -> Outcome {
-        suites::rules_immediate::reserved_fields_ignored()
+        suites::rules_extensions::reserved_fields_ignored()
     }
+
+    #[test]
+    fn send_immediate_has_to_be_agreed() -> Outcome {
+        suites::rules_extensions::send_immediate_has_to_be_agreed()
+    }
+
+    #[test]
+    fn send_immediate() -> Outcome {
+        suites::rules_extensions::send_immediate()
+    }
+
+    #[test]
+    fn send_immediate_in_two_segments() -> Outcome {
+        suites::rules_extensions::send_immediate_in_two_segments()
+    }
+
+    #[test]
+    fn send_immediate_waits_for_buffer() -> Outcome {
+        suites::rules_extensions::send_immediate_waits_for_buffer()
+    }
+
+    #[test]
+    fn send_immediate_refused() -> Outcome {
+        suites::rules_extensions::send_immediate_refused()
+    }
+}
+
+#[kunit_tests(rsiw_iwarp_rules_immediate)]
+mod rules_immediate {
+    use super::suites::{self, Outcome};
 
     #[test]
     fn immediate_data() -> Outcome {
@@ -740,31 +770,6 @@ mod rules_immediate {
     #[test]
     fn immediate_of_verbs() -> Outcome {
         suites::rules_immediate::immediate_of_verbs()
-    }
-
-    #[test]
-    fn send_immediate_has_to_be_agreed() -> Outcome {
-        suites::rules_immediate::send_immediate_has_to_be_agreed()
-    }
-
-    #[test]
-    fn send_immediate() -> Outcome {
-        suites::rules_immediate::send_immediate()
-    }
-
-    #[test]
-    fn send_immediate_in_two_segments() -> Outcome {
-        suites::rules_immediate::send_immediate_in_two_segments()
-    }
-
-    #[test]
-    fn send_immediate_waits_for_buffer() -> Outcome {
-        suites::rules_immediate::send_immediate_waits_for_buffer()
-    }
-
-    #[test]
-    fn send_immediate_refused() -> Outcome {
-        suites::rules_immediate::send_immediate_refused()
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) mod naming;
 pub(crate) mod probe;
 pub(crate) mod rules_atomic;
 pub(crate) mod rules_ddp;
+pub(crate) mod rules_extensions;
 pub(crate) mod rules_immediate;
 pub(crate) mod rules_mpa;
 pub(crate) mod rules_rdmap;

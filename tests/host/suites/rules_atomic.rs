@@ -10,8 +10,8 @@ use iwarp::{Msn, Stag, TaggedOffset, TermCode, Terminate};
 use super::probe::extended::{code, receiver, terminate_for, verdict};
 use super::probe::{receive, Call, Probe};
 use super::wire::{
-    atomic_header, atomic_request, atomic_response, fpdu, op, read_header, read_request, send,
-    tagged, untagged, Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
+    atomic_header, atomic_request, atomic_response, fpdu, halves, op, read_header, read_request,
+    send, tagged, untagged, Wire, LAST, MORE, TAGGED_LAST, TAGGED_MORE,
 };
 use super::Outcome;
 
@@ -264,14 +264,6 @@ pub(crate) fn atomic_request_refused() -> Outcome {
         check_eq!(fault.map(|f| f.kind()), Some(FaultKind::Local));
     }
     Ok(())
-}
-
-/// Segments of an RDMA Write of two octets.
-fn halves() -> [Wire; 2] {
-    [
-        fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[3])),
-        fpdu(&tagged(TAGGED_LAST, op::WRITE, 5, 101, &[4])),
-    ]
 }
 
 /// s5.4 rule 5: it is processed only when "all previous RDMA Messages on that DDP Stream have been

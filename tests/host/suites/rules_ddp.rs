@@ -7,7 +7,7 @@ use iwarp::{Stag, TaggedOffset, TermCode};
 
 use super::probe::{code, receive, receiver, recv, terminate_for, verdict, Call, Probe};
 use super::wire::{
-    fpdu, op, read_header, read_request, send, tagged, untagged, write, Wire, LAST, MORE,
+    fpdu, halves, op, read_header, read_request, send, tagged, untagged, write, Wire, LAST, MORE,
     TAGGED_LAST, TAGGED_MORE,
 };
 use super::Outcome;
@@ -476,14 +476,6 @@ pub(crate) fn tagged_and_untagged_interleave() -> Outcome {
     check_eq!((probe.begun, probe.ended, probe.delivered), (4, 4, 2));
     check_eq!(probe.placement, Some(written(5, 102, 1, false, true)));
     Ok(())
-}
-
-/// Segments of an RDMA Write of two octets.
-fn halves() -> [Wire; 2] {
-    [
-        fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[3])),
-        fpdu(&tagged(TAGGED_LAST, op::WRITE, 5, 101, &[4])),
-    ]
 }
 
 /// s5.4: a message is delivered when "all preceding DDP Messages have been Placed". A Send that

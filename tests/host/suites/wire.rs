@@ -364,3 +364,11 @@ pub(crate) fn atomic_response(msn: u32, id: u32, value: u64) -> Wire {
         header.get(),
     ))
 }
+
+/// Segments of an RDMA Write of two octets.
+pub(crate) fn halves() -> [Wire; 2] {
+    [
+        fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[3])),
+        fpdu(&tagged(TAGGED_LAST, op::WRITE, 5, 101, &[4])),
+    ]
+}

@@ -2,11 +2,15 @@
 
 //! The kernel runs every case that the host runs.
 
-const SUITES: [(&str, &str); 13] = [
+const SUITES: [(&str, &str); 14] = [
     ("golden", include_str!("../suites/golden.rs")),
     ("rules_mpa", include_str!("../suites/rules_mpa.rs")),
     ("rules_ddp", include_str!("../suites/rules_ddp.rs")),
     ("rules_rdmap", include_str!("../suites/rules_rdmap.rs")),
+    (
+        "rules_extensions",
+        include_str!("../suites/rules_extensions.rs"),
+    ),
     (
         "rules_immediate",
         include_str!("../suites/rules_immediate.rs"),
