@@ -2,7 +2,7 @@
 
 //! Properties that hold for any messages, any segmentation of the stream and any damage to it.
 
-use iwarp::rdmap::AtomicOp;
+use iwarp::rdmap::{AtomicOp, Immediate};
 use iwarp::rx::{Event, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
 use iwarp::{Msn, Stag, TaggedOffset, TermCode, Terminate};
@@ -528,6 +528,17 @@ proptest! {
         }
     }
 
+    /// Immediate data of verbs arrive, whichever half an end uses.
+    #[test]
+    fn immediates_of_verbs(bits: [u8; 4]) {
+        let sent = Immediate::of_verbs(bits);
+        prop_assert_eq!(sent.to_verbs(), bits);
+        let (first, second) = ([bits, [0; 4]].concat(), [[0; 4], bits].concat());
+        for half in [first, second] {
+            prop_assert_eq!(Immediate(half.try_into().unwrap()).to_verbs(), bits);
+        }
+    }
+
     /// Any octets can be parsed as a Terminate Header.
     #[test]
     fn terminate_parses_anything(octets in vec(any::<u8>(), 0..80)) {
@@ -621,10 +632,14 @@ fn two_peers_are_busy() {
         let run = pair::run(&mut Entropy::new(&seed), 30);
         total.operations += run.operations;
         total.fpdus += run.fpdus;
+        total.atomics += run.atomics;
+        total.immediates += run.immediates;
         terminated += u32::from(run.terminated);
     }
     assert!(total.operations > 600, "{total:?}");
     assert!(total.fpdus > 1500, "{total:?}");
+    assert!(total.atomics > 30, "{total:?}");
+    assert!(total.immediates > 120, "{total:?}");
     assert!(terminated > 5, "{terminated}");
 }
 

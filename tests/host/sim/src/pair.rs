@@ -388,6 +388,10 @@ pub struct Summary {
     pub fpdus: u32,
     /// The run ended by a Terminate.
     pub terminated: bool,
+    /// Atomic Operations that were completed.
+    pub atomics: usize,
+    /// Messages with immediate data that were received.
+    pub immediates: usize,
 }
 
 /// Two ends, each with its script for the other.
@@ -439,6 +443,12 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
     }
 
     summary.operations = a.peer.begun + b.peer.begun;
+    for end in [&mut a, &mut b] {
+        let node = end.peer.node();
+        summary.atomics += node.fetched.len();
+        let immediates = node.received.iter().filter(|r| r.immediate.is_some());
+        summary.immediates += immediates.count();
+    }
     let (a_expected, b_expected) = (
         core::mem::take(&mut a.expected),
         core::mem::take(&mut b.expected),
