@@ -353,6 +353,7 @@ pub(crate) fn immediate_is_no_rtr() -> Outcome {
     let mut probe = Probe::new();
     check!(receive(&mut rx, immediate(1, &DATA).get(), &mut probe).is_ok());
     check_eq!(probe.event, event(DATA, false));
+    check_eq!(probe.begun, 1);
     check!(receive(&mut rx, send(2, &[]).get(), &mut probe).is_ok());
     check!(matches!(probe.event, Some(Event::Recv { len: 0, .. })));
     Ok(())
