@@ -8,6 +8,7 @@
  * The private data of the MPA Reply tell the peer where they are (struct told); those
  * of the Request tell victim what to do (struct asked). At the end of each connection
  * victim prints "end TOKEN ok got=N", or an error instead of ok. It exits at the end of its input.
+ * With EXTENDED in its environment, it knows the messages of RFC 7306.
  * Lines of input:
  *
  *   connect PORT TOKEN FLAGS RECEIVES
@@ -70,14 +71,16 @@ struct asked {
 
 /*
  * Flags for the victim's own operations: Reads of 64 octets from the peer's STag 0x100, address
- * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0. The last two flags: expect
- * that nothing that the peer sends is placed; ask for an IRD of 0.
+ * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0; a FetchAdd and a CmpSwap of
+ * the value there. Other flags: expect that nothing that the peer sends is placed; ask for an IRD of
+ * 0.
  */
 #define ASKS_READS 1
 #define ASKS_FLOOD 2
 #define ASKS_EMPTY 4
 #define PLACES_NOTHING 8
 #define NO_READS 16
+#define ASKS_ATOMICS 32
 
 struct told {
 	uint32_t qpn, receive_size;
@@ -106,6 +109,8 @@ static struct ibv_pd *other_pd;
 static struct rdma_event_channel *channel;
 static struct sockaddr_storage own;
 static unsigned char pattern[AREA];
+/* The peer may execute atomics on the region BOTH. */
+static int extended;
 
 static void die(const char *what)
 {
@@ -183,7 +188,9 @@ static void prepare(struct slot *s)
 	s->cq = must(ibv_create_cq(s->id->verbs, 64, NULL, NULL, 0), "completion queue");
 	for (i = 0; i < RANGES; i++)
 		s->mr[i] = must(ibv_reg_mr(i == OTHER ? other_pd : s->pd, s->area + layout[i].at,
-					   layout[i].size, layout[i].access), "region");
+					   layout[i].size, layout[i].access |
+					   (i == BOTH && extended ? IBV_ACCESS_REMOTE_ATOMIC : 0)),
+				"region");
 	init.send_cq = s->cq;
 	init.recv_cq = s->cq;
 	zero(rdma_create_qp(s->id, s->pd, &init), "queue pair");
@@ -217,6 +224,26 @@ static void post_sends(struct slot *s)
 			.wr_id = 200 + i,
 			.opcode = i ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
 			.send_flags = IBV_SEND_SIGNALED,
+		};
+
+		if (ibv_post_send(s->id->qp, &wr, &bad))
+			break;
+		s->sent++;
+	}
+	for (i = 0; i < 2 && s->asked.flags & ASKS_ATOMICS; i++) {
+		struct ibv_sge sge = {
+			.addr = (uintptr_t)s->area + SINK_AT + i * SINK_STEP,
+			.length = 8,
+			.lkey = s->mr[LOCAL]->lkey,
+		};
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 300 + i,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = i ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.atomic = { .remote_addr = 0x1000, .rkey = 0x100, .compare_add = 5,
+				       .swap = 6 },
 		};
 
 		if (ibv_post_send(s->id->qp, &wr, &bad))
@@ -272,7 +299,8 @@ static const char *completions(struct slot *s, int *got)
 		if (wc.wr_id < 100 && wc.status == IBV_WC_SUCCESS) {
 			if ((int)wc.wr_id != *got || failed)
 				return "receives complete in another order";
-			if (wc.byte_len > RECEIVE_SIZE)
+			/* Immediate data tell the length of the Write before them. */
+			if (wc.byte_len > RECEIVE_SIZE && wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
 				return "more was received than there was room for";
 			++*got;
 		} else if (wc.wr_id < 100) {
@@ -298,7 +326,7 @@ static const char *canaries(struct slot *s)
 	}
 	for (i = 0; i < (size_t)s->posted && placed; i++)
 		RESTORE(RECEIVE_AT + i * RECEIVE_STEP, RECEIVE_SIZE);
-	for (i = 0; i < (size_t)s->sent && s->asked.flags & ASKS_READS; i++)
+	for (i = 0; i < (size_t)s->sent && s->asked.flags & (ASKS_READS | ASKS_ATOMICS); i++)
 		RESTORE(SINK_AT + i * SINK_STEP, SINK_SIZE);
 	if (memcmp(s->area, pattern, AREA)) {
 		for (i = 0; s->area[i] == pattern[i]; i++)
@@ -507,6 +535,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: victim ADDRESS PORT\n");
 		return 2;
 	}
+	extended = !!getenv("EXTENDED");
 	setlinebuf(stdout);
 	for (i = 0; i < AREA; i++)
 		pattern[i] = i * 31 + (i >> 8) + 7;

@@ -6,10 +6,10 @@
                                                     another run
 
 Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and before it the cases that failed.
-Environment: CASES, the number of random cases (with more than SHORT, the tables are longer, and all
-of their cases are played); MOST, of a table at most so many cases; TIME, seconds after which no
-random case begins; SEED; ONLY, a part of the names of the cases to be played; SPLICES, see
-spliced.py; RSIW_TLS, see secure.py.
+Environment: EXTENDED, set if the victim knows the messages of RFC 7306; CASES, the number of random
+cases (with more than SHORT, the tables are longer, and all of their cases are played); MOST, of a
+table at most so many cases; TIME, seconds after which no random case begins; SEED; ONLY, a part of
+the names of the cases to be played; SPLICES, see spliced.py; RSIW_TLS, see secure.py.
 """
 
 import os
@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import cases
+import extensions
 import fpdu
 import mutate
 import secure
@@ -49,7 +50,7 @@ def random_cases(everything):
             lambda victim, n=number: mutate.play(victim, SEED, n)
 
 
-GROUPS = {**setups.GROUPS, **cases.GROUPS, **spliced.GROUPS, "random": random_cases}
+GROUPS = {**setups.GROUPS, **cases.GROUPS, **extensions.GROUPS, **spliced.GROUPS, "random": random_cases}
 
 
 def chosen(name):

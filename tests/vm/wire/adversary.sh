@@ -8,7 +8,7 @@
 # the rules ask for, no memory is overwritten, and an honest connection goes on.
 # CASES=100000: so many random cases, and all tables in full. TIME: for so many seconds at
 # most. MOST: at most so many cases of a table. SPLICES: each case of spliced so many times. SEED: other cases.
-# PARTS: only these groups.
+# PARTS: only these groups. EXTENDED=1: the victim's programs know the messages of RFC 7306.
 
 . /tests/lib.sh
 

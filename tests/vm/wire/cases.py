@@ -10,8 +10,9 @@ import struct
 
 import fpdu
 import secure
-from fpdu import (DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
-                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, check, read_of)
+from fpdu import (CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
+                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, atomic_of, atomic_response, check,
+                  immediate, read_of)
 from verdicts import Verdict, answered, judge, terminated
 from victim import (DENY_AFTER, EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
                     Attacker)
@@ -71,7 +72,23 @@ BASES = {
     "send_inv": lambda t: fpdu.untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
     "read": lambda t: read_of(t.read.stag, t.read.at + 3, 16),
     "terminate": lambda t: fpdu.untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
+    # Legal only where verdicts.EXTENDED is set.
+    "immediate": lambda t: immediate(),
+    "add": lambda t: atomic_of(t.both.stag, value_of(t)),
+    "swap": lambda t: atomic_of(t.both.stag, value_of(t), code=CMP_SWAP, mask=0xFF00),
+    "atomic_response": lambda t: atomic_response(0x1D, 5),
 }
+EXTENSIONS = "immediate", "add", "swap", "atomic_response"
+# Octets of a base's ULPDU.
+SIZES = {"write": 22, "response": 22, "read": 46, "terminate": 22, "immediate": 26, "add": 70, "swap": 70,
+         "atomic_response": 30}
+
+
+def value_of(t):
+    """The address of an aligned value."""
+    return t.both.at + 7 & ~7
+
+
 CONTROL = {"ddp": (0, 1), "rdmap": (1, 1)}
 UNTAGGED = {**CONTROL, "stag": (2, 4), "queue": (6, 4), "number": (10, 4), "offset": (14, 4)}
 FIELDS = {
@@ -80,6 +97,10 @@ FIELDS = {
     "read": {**UNTAGGED, "sink": (18, 4), "sink_to": (22, 8), "size": (30, 4),
              "source": (34, 4), "at": (38, 8)},
     "terminate": {**UNTAGGED, "kind": (18, 1), "code": (19, 1), "bits": (20, 2)},
+    "immediate": UNTAGGED,
+    **dict.fromkeys(("add", "swap"), {**UNTAGGED, "operation": (18, 4), "id": (22, 4),
+                                      "source": (26, 4), "at": (30, 8)}),
+    "atomic_response": {**UNTAGGED, "id": (18, 4)},
 }
 
 
@@ -155,7 +176,7 @@ def lengths(everything):
     for last in (True, False):
         yield f"write: nothing, last {last}", single(
             lambda t, e=last: fpdu.tagged(WRITE, UNKNOWN, 5, last=e))
-    for base in ("send", "send_inv"):
+    for base in ("send", "send_inv", "immediate"):
         yield f"{base}: no receive", single(BASES[base], receives=0)
         yield f"{base}: not the last", single(lambda t, m=BASES[base]: bytes((VERSION,)) + m(t)[1:])
 
@@ -504,8 +525,7 @@ def octets(everything):
 
     for base in BASES if everything else ("write", "send"):
         # Every FPDU of this kind has that length.
-        size = len(fpdu.fpdu(bytes({"write": 22, "response": 22, "read": 46,
-                                    "terminate": 22}.get(base, 34))))
+        size = len(fpdu.fpdu(bytes(SIZES.get(base, 34))))
         for at in range(size):
             for bit in range(8) if everything else (at % 8,):
                 yield f"{base}: bit {bit} of octet {at} damaged", damaged(base, at, bit)
@@ -513,7 +533,7 @@ def octets(everything):
             for how in ("FIN", "RST"):
                 yield f"{base}: {how} after {at} octets", cut(base, at, how)
         # Beneath TLS, urgent octets are a matter of tests/vm/tls/records.py.
-        for at in () if secure.DIRECTORY else (1, size // 2, size, size + 1):
+        for at in () if secure.DIRECTORY or base in EXTENSIONS else (1, size // 2, size, size + 1):
             yield f"{base}: octet {at} is urgent", urgent(base, at)
         for length in (0, 1, 2, 3, 13, 14, 15, 17, 18, 19, 64768, 64769, 65534, 65535):
             yield f"{base}: claims {length} octets", claims(base, length)

@@ -19,6 +19,9 @@ import mpa
 
 SLOW = float(os.environ.get("RSIW_SLOW", "1"))
 WRITE, READ, RESPONSE, SEND, SEND_INV, TERMINATE = 0, 1, 2, 3, 4, 7
+# Of RFC 7306, and the codes of atomics. A device takes these messages if the program knows them.
+IMMEDIATE, IMMEDIATE_SE, ATOMIC, ATOMIC_RESPONSE = 8, 9, 10, 11
+FETCH_ADD, CMP_SWAP = 0, 2
 TAGGED, LAST, VERSION = 0x80, 0x40, 1
 RDMAP = 0x40
 # What rping's server posts: one receive of 16 bytes.
@@ -68,6 +71,22 @@ def read_of(stag, offset=0, size=16, number=1, sink=(0x100, 0x1000)):
     """A Read Request for octets of the other end, to a sink (STag, offset) of this end."""
     return untagged(READ, struct.pack("!IQIIQ", *sink, size, stag, offset), queue=1,
                     number=number)
+
+
+def immediate(data=b"eight...", number=1, opcode=IMMEDIATE, **more):
+    return untagged(opcode, data, number=number, **more)
+
+
+def atomic_of(stag, offset, number=1, code=FETCH_ADD, ident=0x1D, data=1, mask=0, compare=0,
+              compare_mask=(1 << 64) - 1):
+    """An Atomic Request for a value of the other end."""
+    header = struct.pack("!IIIQQQQQ", code, ident, stag, offset, data, mask, compare, compare_mask)
+    return untagged(ATOMIC, header, queue=1, number=number)
+
+
+def atomic_response(ident, value=0, number=1, **more):
+    return untagged(ATOMIC_RESPONSE, struct.pack("!IQ", ident, value), queue=3, number=number,
+                    **more)
 
 
 def fpdu(ulpdu, length=None, crc=None):
@@ -417,6 +436,41 @@ def rdmap_version(peer):
 
 def reserved_opcode(peer):
     peer.refused(untagged(0xF, advertise()), RDMA_OPERATION, 6)
+
+
+# rping does not know the messages of RFC 7306, so that for it their opcodes are reserved.
+
+def immediate_unknown(peer):
+    peer.refused(immediate(), RDMA_OPERATION, 6)
+
+
+def immediate_se_unknown(peer):
+    peer.refused(immediate(opcode=IMMEDIATE_SE), RDMA_OPERATION, 6)
+
+
+def atomic_unknown(peer):
+    peer.refused(atomic_of(0x7FFFFF01, 0), RDMA_OPERATION, 6)
+
+
+def atomic_response_unknown(peer):
+    """Before the server has asked for anything, and while its Read waits for an answer."""
+    peer.refused(atomic_response(1), RDMA_OPERATION, 6)
+    second = Peer(peer.address, peer.port)
+    second.send(untagged(SEND, advertise()))
+    second.read_request()
+    second.refused(atomic_response(1), RDMA_OPERATION, 6)
+
+
+def extensions_unknown_behind_a_message(peer):
+    """What came before is delivered: the server reads, and then refuses."""
+    peer.send(untagged(SEND, advertise()))
+    peer.read_request()
+    peer.refused(immediate(number=2), RDMA_OPERATION, 6)
+
+
+def send_with_immediate_unknown(peer):
+    """Two ends of this driver agree to such Sends in the MPA frames, and this peer has not."""
+    peer.refused(untagged(12, advertise(), stag=0x01020304), RDMA_OPERATION, 6)
 
 
 def send_in_tagged_segment(peer):

@@ -12,8 +12,9 @@ import time
 
 import fpdu
 from cases import BASES, FIELDS
-from fpdu import READ, RESPONSE, SEND, SLOW, TAGGED, TERMINATE, WRITE, check, read_of
-from verdicts import well_formed
+from fpdu import (ATOMIC, ATOMIC_RESPONSE, READ, RESPONSE, SEND, SLOW, TAGGED, TERMINATE, WRITE, check,
+                  read_of)
+from verdicts import EXTENDED, well_formed
 from victim import READS, RECEIVES, Attacker
 
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000,
@@ -23,9 +24,12 @@ INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xF
 def streams(rng, t):
     """A right stream: ULPDUs, each with the name of its kind."""
     sends = reads = 0
+    kinds = ("write", "write", "send", "send_inv", "read", "read", "response", "pieces", "long",
+             "terminate")
+    # Where they are not known, the first of them is the last that counts.
+    extensions = ("immediate", "add", "swap") * (2 if EXTENDED else 1) + ("atomic_response",)
     for _ in range(rng.randint(1, 6)):
-        name = rng.choice(("write", "write", "send", "send_inv", "read", "read", "response",
-                           "pieces", "long", "terminate"))
+        name = rng.choice(extensions if rng.randrange(3 if EXTENDED else 20) == 0 else kinds)
         if name == "pieces":
             sends += 1
             yield "send", fpdu.untagged(SEND, bytes(20), number=sends, last=False)
@@ -38,7 +42,12 @@ def streams(rng, t):
             size = rng.choice((0, 1, 16, 2048, 2049, 5000))
             which = t.both if size == 5000 else t.read
             yield name, read_of(which.stag, which.at, size, reads, sink=(reads, reads << 32))
-        elif name in ("send", "send_inv"):
+        elif name in ("add", "swap"):
+            reads += 1
+            ulpdu = BASES[name](t)
+            number = struct.pack("!I", reads)
+            yield name, ulpdu[:10] + number + ulpdu[14:22] + number + ulpdu[26:]
+        elif name in ("send", "send_inv", "immediate"):
             sends += 1
             ulpdu = BASES[name](t)
             yield name, ulpdu[:10] + struct.pack("!I", sends) + ulpdu[14:]
@@ -95,7 +104,8 @@ def stream(rng, t):
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         victim = rng.choice(sent)
         change = rng.choice((in_a_field, in_a_field, in_a_field, in_octets, shorter, longer))
-        if len(victim[1]) >= 46 or change is not in_a_field or victim[0] != "read":
+        end = max(at + size for at, size in FIELDS[victim[0]].values())
+        if len(victim[1]) >= end or change is not in_a_field:
             victim[1] = change(rng, t, *victim)
     what = rng.randrange(10)
     at = rng.randrange(len(sent))
@@ -160,6 +170,9 @@ def answers(a, flags, data):
         if opcode == RESPONSE:
             check(ulpdu[0] & TAGGED and may_answer(a.told, ulpdu, ulpdus),
                   f"an answer that nobody may have: {ulpdu[:30].hex()}")
+        elif opcode == ATOMIC_RESPONSE and EXTENDED:
+            check(any(len(u) >= 26 and u[1] & 0xF == ATOMIC and u[22:26] == ulpdu[18:22] for u in ulpdus),
+                  f"an answer to nothing: {ulpdu.hex()}")
         else:
             check(opcode == READ and flags & READS, f"a message of its own: {ulpdu[:20].hex()}")
 

@@ -5,16 +5,22 @@ judge() has the rules of RFC 5041 s7.1 and RFC 5040 s7.2, in their order, and ju
 Where the RFCs leave a choice, it takes the driver's (Documentation/rfc-map).
 """
 
+import os
 import struct
 from dataclasses import dataclass, field
 
 import fpdu
-from fpdu import (DDP_TAGGED, DDP_UNTAGGED, LAST, MPA, RDMA_OPERATION, RDMA_PROTECTION, READ,
-                  RESPONSE, TAGGED, TERMINATE, WRITE)
+from fpdu import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED, FETCH_ADD, IMMEDIATE,
+                  IMMEDIATE_SE, LAST, MPA, RDMA_OPERATION, RDMA_PROTECTION, READ, RESPONSE, TAGGED,
+                  TERMINATE, WRITE)
 
+# Whether the victim knows the messages of RFC 7306. Without that their opcodes are reserved.
+EXTENDED = bool(os.environ.get("EXTENDED"))
 INVALIDATING = (4, 6)
 SENDS = (3, 4, 5, 6)
 QUEUES = {**dict.fromkeys(SENDS, 0), READ: 1, TERMINATE: 2}
+if EXTENDED:
+    QUEUES.update({IMMEDIATE: 0, IMMEDIATE_SE: 0, ATOMIC: 1, ATOMIC_RESPONSE: 3})
 MAX_ULPDU = 64768
 
 
@@ -72,7 +78,7 @@ def judge(t, ulpdu, receives=8):
         return terminated(DDP_TAGGED, 4) if control & TAGGED else terminated(DDP_UNTAGGED, 6)
     if rdmap & 0xC0 != fpdu.RDMAP:
         return terminated(RDMA_OPERATION, 5)
-    if rdmap & 0xF > TERMINATE:
+    if rdmap & 0xF > max(QUEUES):
         return terminated(RDMA_OPERATION, 6)
     if control & TAGGED:
         return judge_tagged(t, ulpdu, rdmap & 0xF)
@@ -97,7 +103,7 @@ def judge_tagged(t, ulpdu, opcode):
 def judge_untagged(t, ulpdu, opcode, receives):
     stag, queue, number, offset = struct.unpack("!IIII", ulpdu[2:18])
     size, last = len(ulpdu) - 18, ulpdu[0] & LAST
-    if queue > 2:
+    if queue > max(QUEUES.values()):
         return terminated(DDP_UNTAGGED, 1)
     if QUEUES.get(opcode) != queue:
         return terminated(RDMA_OPERATION, 6)
@@ -109,12 +115,21 @@ def judge_untagged(t, ulpdu, opcode, receives):
         return Verdict("closed")
     if opcode == READ:
         return judge_read(t, ulpdu[18:], last)
+    if opcode == ATOMIC:
+        return judge_atomic(t, ulpdu[18:], last)
+    if opcode == ATOMIC_RESPONSE:
+        # The victim has asked for nothing.
+        return terminated(RDMA_OPERATION, 6 if last and size == 12 else 0xFF)
+    if opcode in (IMMEDIATE, IMMEDIATE_SE) and size > 8:
+        return terminated(DDP_UNTAGGED, 5)
     if not receives:
         return terminated(DDP_UNTAGGED, 2)
     if size > t.receive_size:
         return terminated(DDP_UNTAGGED, 5)
     if not last:
         return Verdict("open")
+    if opcode in (IMMEDIATE, IMMEDIATE_SE) and size < 8:
+        return terminated(RDMA_OPERATION, 0xFF)
     if opcode in INVALIDATING:
         why = access(t, stag, 0, 0, "")
         if why == "invalid":
@@ -146,9 +161,35 @@ def judge_read(t, header, last):
     return Verdict("lives", reads=1, answers=[(sink, to, answer)])
 
 
+def judge_atomic(t, header, last):
+    if len(header) > 52:
+        return terminated(DDP_UNTAGGED, 5)
+    if not last:
+        return Verdict("open")
+    if len(header) < 52:
+        return terminated(RDMA_OPERATION, 0xFF)
+    code, ident, stag, at = struct.unpack("!IIIQ", header[:20])
+    if code & 0xF not in (FETCH_ADD, CMP_SWAP):
+        return terminated(RDMA_OPERATION, 6)
+    if at % 8:
+        return terminated(RDMA_OPERATION, 7)
+    why = access(t, stag, at, 8, "atomic")
+    if why:
+        return terminated(RDMA_PROTECTION, READ_CODES[why])
+    value = int.from_bytes(t.pattern(at, 8), "little")
+    return Verdict("lives", reads=1, answers=[fpdu.atomic_response(ident, value)])
+
+
 def answered(passed, answers):
-    """The Responses that came are these answers, complete and in order."""
-    for sink, to, data in answers:
+    """The Responses that came are these answers, complete and in order: those of Reads are STag, address and data of
+    the sink, those of atomics a whole segment."""
+    for answer in answers:
+        if isinstance(answer, bytes):
+            fpdu.check(passed, "an answer is missing")
+            ulpdu = passed.pop(0)
+            fpdu.check(ulpdu == answer, f"no answer, or a wrong one: {ulpdu.hex()}")
+            continue
+        sink, to, data = answer
         while True:
             fpdu.check(passed, "an answer is missing")
             ulpdu = passed.pop(0)

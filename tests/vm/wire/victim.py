@@ -24,7 +24,7 @@ from fpdu import Failed, SLOW, check
 from mpa import C, REPLY, REQUEST, S, frame
 
 # tests/vm/prog/victim.c has the same numbers.
-READS, FLOOD, EMPTY, PLACES_NOTHING, NO_READS = 1, 2, 4, 8, 16
+READS, FLOOD, EMPTY, PLACES_NOTHING, NO_READS, ATOMICS = 1, 2, 4, 8, 16, 32
 RECEIVES, SINK_STEP, SINK_SIZE = 8, 256, 64
 DENY_AFTER = 24
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
