@@ -19,7 +19,7 @@ use iwarp_sim::stream::{frame, pattern, Item};
 
 // As the driver copies headers.
 #[allow(unreachable_pub)]
-#[path = "../../../rust/kext/load.rs"]
+#[path = "../../../../rust/kext/load.rs"]
 mod load;
 
 /// A handler that accepts everything, without copying or calculating a CRC.
