@@ -68,7 +68,7 @@ uninstall: ## remove them; /etc/rsiw/links.d/*.conf stay
 deb: ## Debian packages in build/deb: the module for each supported kernel (KERNELS=...), rsiw, rsiw-dkms
 	@tools/deb $(KERNELS)
 
-test: ## what CI runs: 30 minutes (55 where nothing is built); STAGES="scripts host" for some of it
+test: ## what CI runs: 20 minutes (45 where nothing is built); STAGES="scripts host" for some of it
 	@tools/ci/run $(STAGES)
 
 test-all: ## every test: all jobs, kernels, packages, races, long forms (many hours); STAGES="vm-debug deb"

@@ -132,7 +132,7 @@ class Preflight(unittest.TestCase):
         self.assertEqual(self.run_in({}, "test"), [
             "make test runs the tests that CI runs",
             f"first, and only once, it makes in CACHE: {', '.join(parts)}",
-            "all of it takes about 55 minutes on two processors; the next time, about 30 minutes"])
+            "all of it takes about 45 minutes on two processors; the next time, about 20 minutes"])
 
     def test_leaves_out_what_the_cache_has(self):
         self.has("buildroot", "kernel", "guest-image")
@@ -145,7 +145,7 @@ class Preflight(unittest.TestCase):
         self.assertEqual(self.run_in(machine, "run")[1:], ["all of it takes about a minute on two processors"])
         self.assertEqual(self.run_in({"apt-helper": "exit 1"}, "test")[1:], [
             "first, and only once, it makes in CACHE: the debug kernel (15 min)",
-            "all of it takes about 45 minutes on two processors; the next time, about 30 minutes"])
+            "all of it takes about 35 minutes on two processors; the next time, about 20 minutes"])
 
     def test_leaves_out_what_the_stages_do_not_need(self):
         self.assertEqual(self.run_in({}, "test", "scripts", "host"), [
