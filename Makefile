@@ -11,11 +11,12 @@ T ?=
 RUN ?=
 STAGES ?=
 KERNELS ?=
+SUITE ?= trixie
 DESTDIR ?=
 PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree format clippy host-test update-kernel clean help install uninstall deb
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree format clippy host-test update-kernel clean help install uninstall deb provider
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, forky, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -65,7 +66,10 @@ install: ## the module that was built for KERNEL, links over a reboot, manual pa
 uninstall: ## remove them; /etc/rsiw/links.d/*.conf stay
 	@tools/install --uninstall --kernel=$(KERNEL) --destdir=$(DESTDIR) --prefix=$(PREFIX) all
 
-deb: ## Debian packages in build/deb: the module for each supported kernel (KERNELS=...), rsiw, rsiw-dkms
+provider: ## the user-space provider, for libibverbs of SUITE=trixie, forky
+	@tools/provider $(SUITE)
+
+deb: ## Debian packages in build/deb: the module for each supported kernel (KERNELS=...), rsiw, rsiw-dkms, rsiw-provider
 	@tools/deb $(KERNELS)
 
 test: ## what CI runs: 20 minutes (45 where nothing is built); STAGES="scripts host" for some of it

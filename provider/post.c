@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Requests and receives are posted as lists of work requests. How ibv_wr_*() posts is in wr.c. */
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "rsiw.h"
+
+static_assert(sizeof(struct ibv_sge) == sizeof(struct siw_sge) &&
+	      offsetof(struct ibv_sge, addr) == offsetof(struct siw_sge, laddr) &&
+	      offsetof(struct ibv_sge, length) == offsetof(struct siw_sge, length) &&
+	      offsetof(struct ibv_sge, lkey) == offsetof(struct siw_sge, lkey),
+	      "elements of a list are copied as they are");
+
+#define OP(name) (1u << IBV_WR_##name)
+/* Operations with more than a list, an STag and an address. */
+#define OPS_WITH_MORE (OP(SEND_WITH_INV) | OPS_EXTENDED)
+#define OPS_EXTENDED (OP(RDMA_WRITE_WITH_IMM) | OP(SEND_WITH_IMM) | OP(ATOMIC_CMP_AND_SWP) | \
+		      OP(ATOMIC_FETCH_AND_ADD))
+
+const uint32_t rsiw_operations = OP(RDMA_WRITE) | OP(SEND) | OP(RDMA_READ) | OP(SEND_WITH_INV);
+const uint32_t rsiw_extended_operations = OPS_EXTENDED;
+
+static const uint8_t opcodes[32] = {
+	[IBV_WR_RDMA_WRITE] = SIW_OP_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = RSIW_OP_WRITE_WITH_IMM,
+	[IBV_WR_SEND] = SIW_OP_SEND,
+	[IBV_WR_SEND_WITH_IMM] = SIW_OP_SEND_WITH_IMM,
+	[IBV_WR_RDMA_READ] = SIW_OP_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = SIW_OP_COMP_AND_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = SIW_OP_FETCH_AND_ADD,
+	[IBV_WR_SEND_WITH_INV] = SIW_OP_SEND_REMOTE_INV,
+};
+
+/* Waits for a lock that another thread has. That thread may need this processor. */
+void rsiw_lock_contended(struct rsiw_lock *lock)
+{
+	unsigned int tries = 0;
+
+	do {
+		while (atomic_load_explicit(&lock->taken, memory_order_relaxed))
+			if (!(++tries % 128))
+				sched_yield();
+	} while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire));
+}
+
+static void copy_sges(struct siw_sge *to, const struct ibv_sge *from, unsigned int count)
+{
+	while (count--)
+		memcpy(to++, from++, sizeof(*to));
+}
+
+/* Returns 0, or EINVAL for more than `most` octets. */
+static int copy_inline(struct siw_sqe *sqe, const struct ibv_send_wr *wr, size_t most)
+{
+	char *to = (char *)&sqe->sge[1];
+	size_t length = 0;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (sge->length > most - length)
+			return EINVAL;
+		memcpy(to + length, (const void *)(uintptr_t)sge->addr, sge->length);
+		length += sge->length;
+	}
+	sqe->sge[0].length = length;
+	return 0;
+}
+
+/* Makes the element's list that of an atomic, whose first element is the result's buffer. */
+void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second)
+{
+	sqe->num_sge = 3;
+	sqe->sge[1] = (struct siw_sge) { .laddr = first };
+	sqe->sge[2] = (struct siw_sge) { .laddr = second };
+}
+
+/* What the operation has beside a list, an STag and an address, after these. */
+static int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+		sqe->rkey = wr->invalidate_rkey;
+		return 0;
+	case IBV_WR_SEND_WITH_IMM:
+		sqe->raddr = (__force uint32_t)wr->imm_data;
+		return 0;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		if (wr->send_flags & IBV_SEND_INLINE ?
+		    sqe->sge[0].length > RSIW_IMM_MAX_INLINE : wr->num_sge > RSIW_IMM_SGE)
+			return EINVAL;
+		sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)wr->imm_data;
+		return 0;
+	default:
+		break;
+	}
+	/* An atomic. */
+	if (wr->num_sge != 1 || wr->send_flags & IBV_SEND_INLINE)
+		return EINVAL;
+	sqe->raddr = wr->wr.atomic.remote_addr;
+	sqe->rkey = wr->wr.atomic.rkey;
+	rsiw_set_atomic(sqe, wr->wr.atomic.compare_add,
+			wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? wr->wr.atomic.swap : 0);
+	return 0;
+}
+
+/* The rest of a request with inline data, or with more than a list, an STag and an address. */
+static __attribute__((noinline)) int push_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr,
+					       uint16_t flags)
+{
+	if (wr->send_flags & IBV_SEND_INLINE) {
+		if (copy_inline(sqe, wr, SIW_MAX_INLINE))
+			return EINVAL;
+		sqe->num_sge = 1;
+		flags |= SIW_WQE_INLINE;
+	} else {
+		if ((unsigned int)wr->num_sge > SIW_MAX_SGE)
+			return EINVAL;
+		copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
+	}
+	if (OPS_WITH_MORE >> wr->opcode & 1 && fill_more(sqe, wr))
+		return EINVAL;
+	store_wqe_flags(&sqe->flags, flags);
+	return 0;
+}
+
+/* Fills a free element and hands it over. */
+static inline int push_request(struct rsiw_qp *qp, struct siw_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	uint16_t flags = rsiw_send_flags(qp, wr->send_flags) | SIW_WQE_VALID;
+	unsigned int opcode = wr->opcode;
+
+	if (unlikely(opcode > 31 || !(qp->operations >> opcode & 1)))
+		return EINVAL;
+	sqe->id = wr->wr_id;
+	sqe->opcode = opcodes[opcode];
+	sqe->rkey = wr->wr.rdma.rkey;
+	sqe->raddr = wr->wr.rdma.remote_addr;
+	sqe->num_sge = wr->num_sge;
+	if (wr->send_flags & IBV_SEND_INLINE || unlikely(OPS_WITH_MORE >> opcode & 1))
+		return push_more(sqe, wr, flags);
+	if (likely(wr->num_sge == 1)) {
+		memcpy(sqe->sge, wr->sg_list, sizeof(*sqe->sge));
+	} else {
+		if (unlikely((unsigned int)wr->num_sge > SIW_MAX_SGE))
+			return EINVAL;
+		copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
+	}
+	store_wqe_flags(&sqe->flags, flags);
+	return 0;
+}
+
+int rsiw_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct rsiw_qp *qp = to_rsiw_qp(base);
+	struct ibv_send_wr *first_wr = wr;
+	uint32_t first, put;
+	bool ring;
+	int e = 0;
+
+	rsiw_lock(&qp->lock);
+	first = put = qp->put;
+	for (; wr; wr = wr->next) {
+		struct siw_sqe *sqe = &qp->queue[put & qp->mask];
+
+		e = load_wqe_flags(&sqe->flags) & SIW_WQE_VALID ? ENOMEM : push_request(qp, sqe, wr);
+		if (unlikely(e)) {
+			*bad = wr;
+			break;
+		}
+		put++;
+	}
+	qp->put = put;
+	ring = put != first && rsiw_needs_doorbell(qp, first, put - first);
+	rsiw_unlock(&qp->lock);
+	if (ring) {
+		int failed = rsiw_ring_doorbell(qp);
+
+		if (unlikely(failed)) {
+			*bad = first_wr;
+			return failed;
+		}
+	}
+	return e;
+}
+
+static int post_receives(struct rsiw_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	uint32_t put;
+	int e = 0;
+
+	rsiw_lock(&rq->lock);
+	for (put = rq->put; wr; wr = wr->next) {
+		struct siw_rqe *rqe = &rq->queue[put & rq->mask];
+		int count = wr->num_sge;
+
+		if (unlikely(load_wqe_flags(&rqe->flags) & SIW_WQE_VALID)) {
+			e = ENOMEM;
+			break;
+		}
+		if (unlikely(count != 1 && (count < rq->min_sge || count > SIW_MAX_SGE))) {
+			e = EINVAL;
+			break;
+		}
+		rqe->id = wr->wr_id;
+		rqe->num_sge = count;
+		if (likely(count == 1))
+			memcpy(rqe->sge, wr->sg_list, sizeof(*rqe->sge));
+		else
+			copy_sges(rqe->sge, wr->sg_list, count);
+		store_wqe_flags(&rqe->flags, SIW_WQE_VALID);
+		put++;
+	}
+	rq->put = put;
+	rsiw_unlock(&rq->lock);
+	if (unlikely(e))
+		*bad = wr;
+	return e;
+}
+
+int rsiw_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct rsiw_qp *qp = to_rsiw_qp(base);
+
+	/* Receives of such a queue pair go to the shared queue. */
+	if (unlikely(!qp->rq.queue)) {
+		*bad = wr;
+		return EINVAL;
+	}
+	return post_receives(&qp->rq, wr, bad);
+}
+
+int rsiw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return post_receives(&to_rsiw_srq(srq)->rq, wr, bad);
+}

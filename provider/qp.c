@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Queue pairs and shared receive queues: their life, and their rings. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "rsiw.h"
+#include "rsiw-cmd.h"
+
+/* Maps a ring of `entries` elements of `size` octets. Returns NULL, with errno, if it cannot. */
+static void *map_ring(struct ibv_context *context, uint32_t entries, size_t size, uint64_t key)
+{
+	void *ring;
+
+	/* Positions are masked. */
+	if (!entries || entries & (entries - 1)) {
+		errno = EPROTO;
+		return NULL;
+	}
+	ring = mmap(NULL, entries * size, PROT_READ | PROT_WRITE, MAP_SHARED, context->cmd_fd, key);
+	return ring == MAP_FAILED ? NULL : ring;
+}
+
+/* Returns 0 or errno. */
+static int init_rq(struct rsiw_rq *rq, struct ibv_pd *pd, uint32_t entries, uint64_t key)
+{
+	rq->queue = map_ring(pd->context, entries, sizeof(struct siw_rqe), key);
+	if (!rq->queue)
+		return errno;
+	rq->mask = entries - 1;
+	/* An immediate needs no buffer. siw's library wants one. */
+	rq->min_sge = to_rsiw_context(pd->context)->extended ? 0 : 1;
+	rsiw_lock_init(&rq->lock, !rsiw_one_thread(pd));
+	return 0;
+}
+
+static void end_rq(struct rsiw_rq *rq)
+{
+	if (rq->queue)
+		munmap(rq->queue, (rq->mask + 1) * sizeof(struct siw_rqe));
+}
+
+static void init_doorbell(struct rsiw_qp *qp)
+{
+	qp->doorbell.hdr.command = IB_USER_VERBS_CMD_POST_SEND;
+	qp->doorbell.hdr.in_words = sizeof(qp->doorbell) / 4;
+	qp->doorbell.hdr.out_words = sizeof(qp->doorbell_resp) / 4;
+	qp->doorbell.response = (uintptr_t)&qp->doorbell_resp;
+	qp->doorbell.qp_handle = qp->base.qp.handle;
+	qp->doorbell.wqe_size = sizeof(struct ibv_send_wr);
+}
+
+/* What the kernel's queue pair needs here. Returns 0 or errno; what it has made then stays. */
+static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		   const struct siw_uresp_create_qp *resp)
+{
+	struct ibv_pd *pd = attr->pd;
+
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		qp->base.comp_mask |= VERBS_QP_EX;
+	rsiw_lock_init(&qp->lock, !rsiw_one_thread(pd));
+	qp->signal_all = attr->sq_sig_all ? SIW_WQE_SIGNALLED : 0;
+	qp->operations = rsiw_operations;
+	if (to_rsiw_context(pd->context)->extended)
+		qp->operations |= rsiw_extended_operations;
+	init_doorbell(qp);
+	qp->queue = map_ring(pd->context, resp->num_sqe, sizeof(struct siw_sqe), resp->sq_key);
+	if (!qp->queue)
+		return errno;
+	qp->mask = resp->num_sqe - 1;
+	return attr->srq ? 0 : init_rq(&qp->rq, pd, resp->num_rqe, resp->rq_key);
+}
+
+static void free_qp(struct rsiw_qp *qp)
+{
+	if (qp->queue)
+		munmap(qp->queue, (qp->mask + 1) * sizeof(struct siw_sqe));
+	end_rq(&qp->rq);
+	free(qp);
+}
+
+/* `attr` has a protection domain. */
+static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct rsiw_create_qp_resp resp = {};
+	struct rsiw_create_qp cmd = {};
+	struct rsiw_qp *qp = calloc(1, sizeof(*qp));
+	int e = 0;
+
+	if (!qp)
+		return NULL;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		e = rsiw_set_wr_ops(qp, attr->send_ops_flags);
+	if (!e)
+		e = ibv_cmd_create_qp_ex(context, &qp->base, attr, &cmd.ibv_cmd, sizeof(cmd),
+					 &resp.ibv_resp, sizeof(resp));
+	if (e) {
+		free(qp);
+		errno = e;
+		return NULL;
+	}
+	e = init_qp(qp, attr, &resp.drv_payload);
+	if (e) {
+		ibv_cmd_destroy_qp(&qp->base.qp);
+		free_qp(qp);
+		errno = e;
+		return NULL;
+	}
+	return &qp->base.qp;
+}
+
+struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
+		.srq = attr->srq, .cap = attr->cap, .qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+	};
+	struct ibv_qp *qp = create_qp(pd->context, &ex);
+
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_init_attr_ex ex = *attr;
+	struct ibv_qp *qp;
+
+	/* No flag of creation is known, but that there are none may be said. */
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && !attr->create_flags)
+		ex.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	if (attr->qp_type != IBV_QPT_RC || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) ||
+	    !check_comp_mask(ex.comp_mask, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = create_qp(context, &ex);
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_modify_qp cmd = {};
+
+	return ibv_cmd_modify_qp(qp, attr, mask, &cmd, sizeof(cmd));
+}
+
+int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		  struct ibv_qp_init_attr *init)
+{
+	struct ibv_query_qp cmd = {};
+
+	return ibv_cmd_query_qp(qp, attr, mask, init, &cmd, sizeof(cmd));
+}
+
+int rsiw_destroy_qp(struct ibv_qp *qp)
+{
+	int e = ibv_cmd_destroy_qp(qp);
+
+	if (!e)
+		free_qp(to_rsiw_qp(qp));
+	return e;
+}
+
+struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct rsiw_create_srq_resp resp = {};
+	struct rsiw_create_srq cmd = {};
+	struct rsiw_srq *srq = calloc(1, sizeof(*srq));
+	int e;
+
+	if (!srq)
+		return NULL;
+	e = ibv_cmd_create_srq(pd, &srq->base, attr, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
+			       sizeof(resp));
+	if (e)
+		goto fail;
+	e = init_rq(&srq->rq, pd, resp.num_rqe, resp.srq_key);
+	if (!e)
+		return &srq->base;
+	ibv_cmd_destroy_srq(&srq->base);
+fail:
+	free(srq);
+	errno = e;
+	return NULL;
+}
+
+int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct ibv_modify_srq cmd = {};
+
+	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
+}
+
+int rsiw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd = {};
+
+	return ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd));
+}
+
+int rsiw_destroy_srq(struct ibv_srq *base)
+{
+	struct rsiw_srq *srq = to_rsiw_srq(base);
+	int e = ibv_cmd_destroy_srq(base);
+
+	if (e)
+		return e;
+	end_rq(&srq->rq);
+	free(srq);
+	return 0;
+}

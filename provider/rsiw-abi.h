@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What rsiw's user ABI has beside that of siw (rdma/siw-abi.h). The kernel's side is rsiw/abi.rs.
+ * All of it needs RSIW_FEATURE_EXTENDED, but for the request and the answer of alloc_context.
+ */
+
+#ifndef RSIW_ABI_H
+#define RSIW_ABI_H
+
+#include <linux/types.h>
+
+/* Bits of a context's features: asked for, and in `pad` of struct siw_uresp_alloc_ctx granted. */
+enum rsiw_features {
+	RSIW_FEATURE_EXTENDED = 1 << 0,
+};
+
+struct rsiw_ureq_alloc_ctx {
+	__u32 features;
+	__u32 reserved;
+};
+
+enum rsiw_create_cq_flags {
+	RSIW_CQ_TIMESTAMPS = 1 << 0,
+};
+
+struct rsiw_ureq_create_cq {
+	__u32 flags;
+	__u32 reserved;
+};
+
+/*
+ * Operations that enum siw_opcode has not got. The immediate of a Write is in the `lkey` of the
+ * last siw_sge, that of a Send in the low half of `raddr`. An atomic has its result's buffer in
+ * the first siw_sge, and its operands in `laddr` of the others.
+ */
+enum rsiw_opcode {
+	RSIW_OP_WRITE_WITH_IMM = 12,
+	/* Of a completion: a receive that the immediate of a Write has consumed. */
+	RSIW_OP_RECV_RDMA_WITH_IMM = 13,
+};
+
+/*
+ * Flags of a completion beside SIW_WQE_VALID: what the low half of `imm_data` is, an STag or an
+ * immediate. With time stamps its high half, and that of `qp_id`, are those of CLOCK_MONOTONIC in
+ * nanoseconds.
+ */
+enum rsiw_cqe_flags {
+	RSIW_CQE_INVALIDATED = 1 << 1,
+	RSIW_CQE_IMMEDIATE = 1 << 2,
+};
+
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Requests are posted by ibv_wr_start(), ibv_wr_*(), ibv_wr_complete(). They are written to the
+ * ring, with their flags, but for SIW_WQE_VALID: ibv_wr_complete() hands them over, in order, and
+ * ibv_wr_abort() has nothing to undo. After an error setters write to an element of no ring.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsiw.h"
+
+static void fail(struct rsiw_qp *qp, int error)
+{
+	if (!qp->error)
+		qp->error = error;
+	qp->request = &qp->spare;
+}
+
+/* Begins a request in the next element. */
+static struct siw_sqe *begin(struct ibv_qp_ex *base, uint8_t opcode, uint32_t rkey, uint64_t raddr)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
+	struct siw_sqe *sqe = &qp->queue[qp->begun & qp->mask];
+
+	if (unlikely(qp->error || qp->begun - qp->put > qp->mask ||
+		     load_wqe_flags(&sqe->flags) & SIW_WQE_VALID)) {
+		fail(qp, ENOMEM);
+		sqe = &qp->spare;
+	} else {
+		qp->request = sqe;
+		qp->begun++;
+	}
+	sqe->id = base->wr_id;
+	sqe->opcode = opcode;
+	sqe->rkey = rkey;
+	sqe->raddr = raddr;
+	sqe->num_sge = 0;
+	sqe->flags = rsiw_send_flags(qp, base->wr_flags);
+	return sqe;
+}
+
+static void wr_send(struct ibv_qp_ex *qp)
+{
+	begin(qp, SIW_OP_SEND, 0, 0);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *qp, __be32 imm)
+{
+	begin(qp, SIW_OP_SEND_WITH_IMM, 0, (__force uint32_t)imm);
+}
+
+static void wr_send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
+{
+	begin(qp, SIW_OP_SEND_REMOTE_INV, rkey, 0);
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr)
+{
+	begin(qp, SIW_OP_WRITE, rkey, raddr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, __be32 imm)
+{
+	struct siw_sqe *sqe = begin(qp, RSIW_OP_WRITE_WITH_IMM, rkey, raddr);
+
+	sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)imm;
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr)
+{
+	begin(qp, SIW_OP_READ, rkey, raddr);
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, uint64_t compare,
+			      uint64_t swap)
+{
+	rsiw_set_atomic(begin(qp, SIW_OP_COMP_AND_SWAP, rkey, raddr), compare, swap);
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, uint64_t add)
+{
+	rsiw_set_atomic(begin(qp, SIW_OP_FETCH_AND_ADD, rkey, raddr), add, 0);
+}
+
+static bool is_atomic(const struct siw_sqe *sqe)
+{
+	return sqe->opcode == SIW_OP_COMP_AND_SWAP || sqe->opcode == SIW_OP_FETCH_AND_ADD;
+}
+
+static void wr_set_sge(struct ibv_qp_ex *base, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct siw_sqe *sqe = to_rsiw_qp_ex(base)->request;
+
+	sqe->sge[0] = (struct siw_sge) { .laddr = addr, .length = length, .lkey = lkey };
+	/* An atomic has 3 already. */
+	sqe->num_sge |= 1;
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *base, size_t count, const struct ibv_sge *list)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
+	struct siw_sqe *sqe = qp->request;
+	bool atomic = is_atomic(sqe);
+	size_t most = atomic ? 1 : sqe->opcode == RSIW_OP_WRITE_WITH_IMM ? RSIW_IMM_SGE : SIW_MAX_SGE;
+
+	if (unlikely(count > most || (atomic && !count))) {
+		fail(qp, EINVAL);
+		return;
+	}
+	/* Elements of both lists have the same layout (post.c). */
+	memcpy(sqe->sge, list, count * sizeof(*list));
+	if (!atomic)
+		sqe->num_sge = count;
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *base, size_t count,
+				    const struct ibv_data_buf *list)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
+	struct siw_sqe *sqe = qp->request;
+	size_t most = sqe->opcode == RSIW_OP_WRITE_WITH_IMM ? RSIW_IMM_MAX_INLINE : SIW_MAX_INLINE;
+	char *to = (char *)&sqe->sge[1];
+	size_t length = 0, i;
+
+	if (unlikely(is_atomic(sqe))) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (i = 0; i < count; i++) {
+		if (unlikely(list[i].length > most - length)) {
+			fail(qp, EINVAL);
+			return;
+		}
+		memcpy(to + length, list[i].addr, list[i].length);
+		length += list[i].length;
+	}
+	sqe->sge[0].length = length;
+	sqe->num_sge = 1;
+	sqe->flags |= SIW_WQE_INLINE;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
+{
+	const struct ibv_data_buf buf = { .addr = addr, .length = length };
+
+	wr_set_inline_data_list(qp, 1, &buf);
+}
+
+static void wr_start(struct ibv_qp_ex *base)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
+
+	rsiw_lock(&qp->lock);
+	qp->begun = qp->put;
+	qp->request = &qp->spare;
+	qp->error = 0;
+}
+
+static int wr_complete(struct ibv_qp_ex *base)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
+	uint32_t first = qp->put, put;
+	bool ring = false;
+	int e = qp->error;
+
+	if (likely(!e && qp->begun != first)) {
+		for (put = first; put != qp->begun; put++) {
+			struct siw_sqe *sqe = &qp->queue[put & qp->mask];
+
+			store_wqe_flags(&sqe->flags, sqe->flags | SIW_WQE_VALID);
+		}
+		qp->put = put;
+		ring = rsiw_needs_doorbell(qp, first, put - first);
+	}
+	rsiw_unlock(&qp->lock);
+	return ring ? rsiw_ring_doorbell(qp) : e;
+}
+
+static void wr_abort(struct ibv_qp_ex *base)
+{
+	rsiw_unlock(&to_rsiw_qp_ex(base)->lock);
+}
+
+/* Gives the queue pair these functions. Returns 0, or EOPNOTSUPP for an operation without one. */
+int rsiw_set_wr_ops(struct rsiw_qp *qp, uint64_t send_ops_flags)
+{
+	const uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+			       IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ |
+			       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+			       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	struct ibv_qp_ex *ops = &qp->base.qp_ex;
+
+	if (!check_comp_mask(send_ops_flags, known))
+		return EOPNOTSUPP;
+	ops->wr_send = wr_send;
+	ops->wr_send_imm = wr_send_imm;
+	ops->wr_send_inv = wr_send_inv;
+	ops->wr_rdma_write = wr_rdma_write;
+	ops->wr_rdma_write_imm = wr_rdma_write_imm;
+	ops->wr_rdma_read = wr_rdma_read;
+	ops->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ops->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ops->wr_set_sge = wr_set_sge;
+	ops->wr_set_sge_list = wr_set_sge_list;
+	ops->wr_set_inline_data = wr_set_inline_data;
+	ops->wr_set_inline_data_list = wr_set_inline_data_list;
+	ops->wr_start = wr_start;
+	ops->wr_complete = wr_complete;
+	ops->wr_abort = wr_abort;
+	return 0;
+}
