@@ -20,6 +20,7 @@ html_show_sourcelink = False
 # Manual pages: the name, the section, and the line behind the name. The page is NAME.SECTION.md.
 MAN_PAGES = [
     ("rsiw", 4, "software iWARP RDMA device on any Ethernet port"),
+    ("rsiw-provider", 7, "user-space provider of rsiw for libibverbs"),
     ("rsiw.conf", 5, "links of rsiw that come back after a reboot"),
     ("rsiw-key", 8, "pre-shared keys for TLS on rsiw's connections"),
     ("rsiw-cdi", 8, "describe rsiw's devices for container engines"),
