@@ -9,7 +9,7 @@
 ssize_t write(int fd, const void *data, size_t count)
 {
 	if (fd == fake_file) {
-		fake_doorbells++;
+		__atomic_fetch_add(&fake_doorbells, 1, __ATOMIC_ACQ_REL);
 		return count;
 	}
 	return syscall(SYS_write, fd, data, count);

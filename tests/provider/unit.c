@@ -5,6 +5,8 @@
  */
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -639,6 +641,56 @@ static void t_device(void)
 	CHECK(!fake_ops.create_ah(pd, &ah) && errno == EOPNOTSUPP);
 }
 
+enum { POSTERS = 2, POSTS = 60000 };
+
+static void *post_many(void *arg)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .wr_id = (uintptr_t)arg }, *bad;
+	int left = POSTS, e;
+
+	while (left) {
+		e = fake_ops.post_send(qp, &wr, &bad);
+		CHECK(!e || e == ENOMEM);
+		if (e)
+			sched_yield();
+		else
+			left--;
+	}
+	return NULL;
+}
+
+/*
+ * Threads post while the kernel sends, which rests when it has found an element that is not handed
+ * over, until the doorbell: no request is left behind.
+ */
+static void t_doorbells(void)
+{
+	pthread_t posters[POSTERS];
+	unsigned int heard = 0, now;
+	int taken = 0, i;
+	struct siw_sqe *sqe;
+
+	open_all(true);
+	for (i = 0; i < POSTERS; i++)
+		CHECK(!pthread_create(&posters[i], NULL, post_many, (void *)(uintptr_t)i));
+	while (taken < POSTERS * POSTS) {
+		/* Until the alarm, if a doorbell was not rung. */
+		while ((now = __atomic_load_n(&fake_doorbells, __ATOMIC_ACQUIRE)) == heard)
+			;
+		heard = now;
+		while ((sqe = fake_take_sqe())) {
+			CHECK(sqe->id < POSTERS && sqe->opcode == SIW_OP_SEND);
+			fake_free_wqe(&sqe->flags);
+			/* As the kernel does (rsiw/ring.rs). */
+			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+			taken++;
+		}
+	}
+	for (i = 0; i < POSTERS; i++)
+		pthread_join(posters[i], NULL);
+	CHECK(taken == POSTERS * POSTS && !fake_take_sqe());
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -648,6 +700,7 @@ static const struct {
 	{ "atomics are written as the ABI has them", t_atomics },
 	{ "inline data have their limits", t_inline },
 	{ "a full send queue takes part of a list", t_full },
+	{ "no request of two threads waits for a doorbell", t_doorbells },
 	{ "receives have up to 6 elements, and none", t_receives },
 	{ "a shared queue has its receives", t_shared_receives },
 	{ "completions tell operation, status and immediate", t_poll },
