@@ -72,8 +72,8 @@ impl Pd {
     }
 
     /// Whether the consumer expects Immediate Data of its peers. A process that can tell them from
-    /// Sends does. Most kernel consumers know no such message of iWARP, and would take the length of
-    /// a Write for that of what is in their receive: one that expects it shows so
+    /// Sends does. Most kernel consumers know no such message of iWARP, and would take the length
+    /// of a Write for that of what is in their receive: one that expects it shows so
     /// ([`Self::take_immediates`]).
     pub(crate) fn takes_immediates(&self) -> bool {
         self.immediates.load(Ordering::Relaxed)

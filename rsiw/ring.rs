@@ -23,7 +23,8 @@ impl WqeLayout for Sqe {
 
     #[inline]
     fn used(&self) -> u8 {
-        // Inline data take the place of all elements but the first, immediate data that of the last.
+        // Inline data take the place of all elements but the first, immediate data that of the
+        // last.
         if self.flags & wqe_flags::INLINE != 0 || self.opcode == opcode::WRITE_IMM {
             MAX_SGE as u8
         } else {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads and atomic operations in both directions, which share their limits: those of this end that wait for their responses, and those of the
-//! peer that wait for tx to answer them. IRD, the limit of the peer's, is enforced here; ORD, that
-//! of this end's, where tx starts a request: `SendQueue::may_start` in [`super::sq`].
+//! RDMA Reads and atomic operations in both directions, which share their limits: those of this end
+//! that wait for their responses, and those of the peer that wait for tx to answer them. IRD, the
+//! limit of the peer's, is enforced here; ORD, that of this end's, where tx starts a request:
+//! `SendQueue::may_start` in [`super::sq`].
 
 use super::sq::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
@@ -19,8 +20,8 @@ use rdma::LocalSge;
 /// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
 pub(crate) const SHORT_READ: u32 = 2048;
 
-/// A Read, or an atomic operation, that was sent and whose response has not arrived in full; at most ORD at a time, or one,
-/// that of connection setup, if ORD is 0.
+/// A Read, or an atomic operation, that was sent and whose response has not arrived in full; at
+/// most ORD at a time, or one, that of connection setup, if ORD is 0.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
     /// The request's position in the send queue; `None` for the Read of connection setup (RFC 6581

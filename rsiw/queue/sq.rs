@@ -304,8 +304,9 @@ impl SendQueue {
         st.tx_waits
     }
 
-    /// Whether the request may start: an RDMA Read or an atomic operation needs room among the outstanding Reads, and a
-    /// fenced request waits for all of them. If it may not, a completed Read wakes tx. Context: tx.
+    /// Whether the request may start: an RDMA Read or an atomic operation needs room among the
+    /// outstanding Reads, and a fenced request waits for all of them. If it may not, a completed
+    /// Read wakes tx. Context: tx.
     pub(crate) fn may_start(&self, wr: &SendWr) -> Result<(), ReadsBefore> {
         if !wr.fence && !wr.op.is_answered() {
             return Ok(());

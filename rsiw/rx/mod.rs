@@ -169,8 +169,9 @@ pub(crate) enum RxEnd {
 }
 
 impl Rx {
-    /// Makes the inbound half, before the first FPDU. If `extended`, the consumer knows the messages
-    /// of RFC 7306; if `send_immediate`, both ends have agreed to Sends with immediate data. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the inbound half, before the first FPDU. If `extended`, the consumer knows the
+    /// messages of RFC 7306; if `send_immediate`, both ends have agreed to Sends with immediate
+    /// data. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         cfg: RxConfig,
         expect_rtr_send: bool,

@@ -107,9 +107,9 @@ impl<'a> Span<'a> {
         if !self.writable {
             return Err(EACCES);
         }
-        // SAFETY: The word is aligned, and by the contract of `Span::new` valid for reads and writes
-        // during `'a`. By the same contract there are no Rust references to it: this crate accesses
-        // the bytes of spans by words and by the functions of `copy`.
+        // SAFETY: The word is aligned, and by the contract of `Span::new` valid for reads and
+        // writes during `'a`. By the same contract there are no Rust references to it: this crate
+        // accesses the bytes of spans by words and by the functions of `copy`.
         Ok(unsafe { Word::new(ptr) })
     }
 }

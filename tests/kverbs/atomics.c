@@ -68,7 +68,8 @@ static int t_imm(struct pair *p)
 		EXPECT(s->wc.opcode == IB_WC_RDMA_WRITE, "opcode %d\n", s->wc.opcode);
 		DO(req_wait(&p->s, r));
 		DO(imm_is(r, imm, len));
-		EXPECT(mem_is(&p->s.m, 0, len, i) && (len == LEN || !p->s.m.p[len]), "round %d\n", i);
+		EXPECT(mem_is(&p->s.m, 0, len, i) && (len == LEN || !p->s.m.p[len]),
+		       "round %d\n", i);
 		DO(message(p, 100, i));
 	}
 	return 0;

@@ -50,8 +50,8 @@ pub enum Opcode {
     /// Atomic Response.
     AtomicResponse = 11,
     /// Send with immediate data. No RFC has it, and both ends have to agree to it (see
-    /// [`Offer::send_immediate`](crate::mpa::Offer::send_immediate)). The data are where a Send with
-    /// Invalidate has its STag.
+    /// [`Offer::send_immediate`](crate::mpa::Offer::send_immediate)). The data are where a Send
+    /// with Invalidate has its STag.
     SendImmediate = 12,
     /// Send with Solicited Event and immediate data, likewise.
     SendSeImmediate = 13,

@@ -216,8 +216,8 @@ pub trait Handler {
     /// called for a tagged segment of length 0: "The STag and TO fields MUST NOT be checked for a
     /// zero-length Tagged DDP Message" (RFC 5041 s5.2).
     ///
-    /// Immediate Data has it called for the first segment only, with a length of 0. Nothing of it is
-    /// placed, and no [`end_segment`](Self::end_segment) follows.
+    /// Immediate Data has it called for the first segment only, with a length of 0. Nothing of it
+    /// is placed, and no [`end_segment`](Self::end_segment) follows.
     ///
     /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet after the
     /// segment's header, and its next call asks for this segment again.

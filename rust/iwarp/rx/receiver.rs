@@ -343,8 +343,8 @@ impl Receiver {
     /// This costs no more than a CRC that is taken while payload is placed: either is a walk of its
     /// own over the payload.
     ///
-    /// If the payload is a header or Immediate Data, nothing of it is placed. Its CRC is that of the
-    /// copy which [`payload`](Self::payload) makes.
+    /// If the payload is a header or Immediate Data, nothing of it is placed. Its CRC is that of
+    /// the copy which [`payload`](Self::payload) makes.
     #[inline]
     fn verify_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<bool, Reason> {
         let [_, _, _, control, ..] = self.hdr;
