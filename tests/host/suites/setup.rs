@@ -108,8 +108,9 @@ pub(crate) fn large_fpdu_negotiation() -> Outcome {
     Ok(())
 }
 
-/// Sends with immediate data need a third reserved bit from both ends. In a Request it counts beside
-/// the offer of large FPDUs, and in a Reply beside the bit that tells that this one is known.
+/// Sends with immediate data need a third reserved bit from both ends. In a Request it counts
+/// beside the offer of large FPDUs, and in a Reply beside the bit that tells that this one is
+/// known.
 pub(crate) fn send_immediate_negotiation() -> Outcome {
     for all in 0..16 {
         let [large, mine, knows, theirs] = [1, 2, 4, 8].map(|bit| all & bit != 0);

@@ -400,9 +400,9 @@ proptest! {
         together.check_pieces(&pieces);
     }
 
-    /// Segments of RDMA Writes and Atomic Responses come between those of other messages. No Send is
-    /// delivered before a Write that it came behind ([`Guard`] checks that), and either each message
-    /// is delivered in the end, or there is one more than can wait.
+    /// Segments of RDMA Writes and Atomic Responses come between those of other messages. No Send
+    /// is delivered before a Write that it came behind ([`Guard`] checks that), and either each
+    /// message is delivered in the end, or there is one more than can wait.
     #[test]
     fn interleaved_messages(seed in decisions(), mulpdu in 128..400u16) {
         let mut e = Entropy::new(&seed);
@@ -731,7 +731,8 @@ fn empty_segments_are_not_continued() {
     assert_eq!((outcome.result, ends.count()), (Ok(()), 3));
 }
 
-/// A header of which some octets have come already is not taken for a whole one that begins with the next octet.
+/// A header of which some octets have come already is not taken for a whole one that begins with
+/// the next octet.
 #[test]
 fn a_begun_header_is_not_passed_over() {
     let piece = |i: u32| untagged(3, 0, 8 * i, false, &[0; 8]);
