@@ -171,11 +171,12 @@ def judge_atomic(t, header, last):
     code, ident, stag, at = struct.unpack("!IIIQ", header[:20])
     if code & 0xF not in (FETCH_ADD, CMP_SWAP):
         return terminated(RDMA_OPERATION, 6)
-    if at % 8:
-        return terminated(RDMA_OPERATION, 7)
     why = access(t, stag, at, 8, "atomic")
     if why:
         return terminated(RDMA_PROTECTION, READ_CODES[why])
+    # The device finds this when it executes the operation.
+    if at % 8:
+        return terminated(RDMA_OPERATION, 7)
     value = int.from_bytes(t.pattern(at, 8), "little")
     return Verdict("lives", reads=1, answers=[fpdu.atomic_response(ident, value)])
 
