@@ -146,7 +146,17 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct ibv_modify_qp cmd = {};
+	struct ibv_qp_attr known;
 
+	/*
+	 * Programs grant the peer all rights that there are, and find out by ibv_create_qp_ex()
+	 * which operations the device has. Nobody has these, but the kernel refuses them.
+	 */
+	if (mask & IBV_QP_ACCESS_FLAGS && to_rsiw_context(qp->context)->extended) {
+		known = *attr;
+		known.qp_access_flags &= ~(IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT);
+		attr = &known;
+	}
 	return ibv_cmd_modify_qp(qp, attr, mask, &cmd, sizeof(cmd));
 }
 

@@ -14,7 +14,7 @@
 #define FILE_SIZE (64 << 20)
 
 uint32_t fake_features, fake_asked, fake_cq_flags;
-unsigned int fake_doorbells;
+unsigned int fake_doorbells, fake_access;
 struct fake_ring fake_sq, fake_rq, fake_cq;
 struct verbs_context_ops fake_ops;
 struct ibv_device fake_device = { .node_type = IBV_NODE_CA, .name = "fake" };
@@ -315,6 +315,7 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		      struct ibv_modify_qp *cmd, size_t cmd_size)
 {
+	fake_access = attr->qp_access_flags;
 	return 0;
 }
 

@@ -27,6 +27,8 @@ extern uint32_t fake_cq_flags;
 /* What the provider takes for the device's file; calls that ring the doorbell. */
 extern int fake_file;
 extern unsigned int fake_doorbells;
+/* The rights of the last ibv_modify_qp(). */
+extern unsigned int fake_access;
 /* The rings of the last objects. */
 extern struct fake_ring fake_sq, fake_rq, fake_cq;
 /* The operations that the provider has set. */

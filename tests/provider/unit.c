@@ -566,6 +566,21 @@ static void t_extended_qp(void)
 	      (SIW_WQE_VALID | SIW_WQE_SIGNALLED));
 }
 
+/* Rights to operations that no device has here are left out where the kernel knows more than siw. */
+static void t_rights(void)
+{
+	struct ibv_qp_attr attr = {
+		.qp_access_flags = IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT,
+	};
+	unsigned int all = attr.qp_access_flags;
+
+	open_all(true);
+	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
+	CHECK(fake_access == IBV_ACCESS_REMOTE_ATOMIC && attr.qp_access_flags == all);
+	to_rsiw_context(context)->extended = false;
+	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS) && fake_access == all);
+}
+
 static void t_domains(void)
 {
 	struct ibv_parent_domain_init_attr attr = {};
@@ -711,6 +726,7 @@ static const struct {
 	{ "ibv_wr_complete() hands over a batch", t_wr },
 	{ "a batch that fails posts nothing", t_wr_fails },
 	{ "an extended queue pair has what was asked for", t_extended_qp },
+	{ "rights that nobody uses do not reach the kernel", t_rights },
 	{ "objects of a thread domain take no locks", t_domains },
 	{ "device attributes and address handles", t_device },
 };
