@@ -27,9 +27,9 @@ ADMIN = {
     "usr/bin/rsiw-doctor": 0o755,
     "usr/share/bash-completion/completions/rsiw-doctor": 0o644,
 } | {f"usr/lib/rsiw/doctor/{path.name}": 0o644 for path in TOP.glob("admin/doctor/*.py")
+     # The provider's page is in its package.
      } | {f"usr/share/man/man{path.stem[-1]}/{path.stem}": 0o644 for path in TOP.glob("Documentation/*.[1-9].md")
-        # In the package of the provider.
-        if path.stem != "rsiw-provider.7"}
+         if path.stem != "rsiw-provider.7"}
 INSTALLED = {f"lib/modules/{RELEASE}/updates/rsiw.ko": 0o644}
 
 
