@@ -327,6 +327,7 @@ module_of() { driver_of "${1/#rxe/rdma_rxe}"; }
 load_module() {
 	local build=${1/#rxe/rdma_rxe} file dep
 	shift
+	[ "${RSIW_PROVIDER:-}" != rsiw ] || use_provider || return
 	[ ! -e "/sys/module/$(module_of "$build")" ] || return 0
 	file=/build/$build.ko
 	if [ ! -e "$file" ]; then
@@ -338,6 +339,27 @@ load_module() {
 	done
 	# shellcheck disable=SC2086 # parameters are words
 	insmod "$file" ${RSIW_PARAMS:-} "$@"
+}
+
+# use_provider: from now on this host's programs have provider/ for devices of rsiw and siw, as where the package
+# rsiw-provider is installed: in the place of libsiw. RSIW_PROVIDER=rsiw does so whenever a driver is loaded. In
+# namespaces of one guest the mount would be seen by one program only.
+use_provider() {
+	local own place
+	own=$(echo "/build/provider/$(. /etc/os-release; echo "$VERSION_CODENAME")"/librsiw-rdmav*.so)
+	place=$(echo /usr/lib/*/libibverbs/"${own/#*librsiw/libsiw}")
+	grep -q " $place " /proc/mounts || mount --bind "$own" "$place"
+}
+without_provider() { umount /usr/lib/*/libibverbs/libsiw-rdmav*.so; }
+# provider_is OWN COMMAND...: whether the library that the command loads for devices of rsiw and siw is rsiw's own (yes)
+# or siw's (no).
+provider_is() {
+	local loaded own=no
+	loaded=$(LD_DEBUG=libs "${@:2}" 2>&1 >/dev/null | sed -n 's|.*calling init: \(/.*/libsiw-rdmav[0-9]*\.so\)$|\1|p')
+	echo "loaded: $loaded"
+	[ -n "$loaded" ] || return
+	! cmp -s "$loaded" /build/provider/*/"$(basename "${loaded/libsiw/librsiw}")" || own=yes
+	[ "$own" = "$1" ]
 }
 
 # add_device NAME NETDEV [TYPE]

@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 1
+# timeout: 300
+#
+# rdma-core's own tests (pyverbs) with rsiw's provider, on a link whose queue pairs programs connect. The file
+# "expected" has the result of each, and the reason if that is not a pass.
+
+. /tests/lib.sh
+. /tests/rc/lib
+
+use_provider && rc_up || exit 1
+# run.py prints the KTAP itself.
+exec python3 -B /tests/pyverbs/run.py --device rc0 --gid "$(gid_index "$ADDR")" --expected /tests/provider/expected \
+	--least 58 --limit "$(limit 25)" --traces "$RSIW_OUT/traces" \
+	test_{device,pd,cq,cq_events,mr,addr,qp,srq,fork,cqex,qpex,parent_domain} \
+	test_{shared_pd,relaxed_ordering,odp,atomic}
