@@ -146,7 +146,7 @@ pub(crate) fn versions() -> Outcome {
     for code in [code as Code, probe::code] {
         for opcode in 8..16 {
             for version in [0, 2, 3] {
-                let rdmap = untagged(LAST, version << 6 | opcode, 0, 1, 0, &DATA);
+                let rdmap = untagged(LAST, (version << 6) | opcode, 0, 1, 0, &DATA);
                 let got = code(&fpdu(&rdmap), &mut Probe::new());
                 check_eq!(got, Some(TermCode::RDMAP_VERSION));
                 for control in [0x40 | opcode, opcode] {

@@ -86,7 +86,7 @@ pub fn atomic(e: &mut Entropy) -> AtomicOp {
         0 => 0,
         1 => u64::MAX,
         2 => u64::from(e.u8()) << e.below(57),
-        _ => u64::from(e.u32()) << 32 | u64::from(e.u32()),
+        _ => (u64::from(e.u32()) << 32) | u64::from(e.u32()),
     };
     let (first, mask) = (operand(), operand());
     let (compare, compare_mask) = (operand(), operand());
@@ -159,7 +159,7 @@ pub fn messages(e: &mut Entropy, most: u32) -> Vec<Item> {
                 msn: take(&mut atomic_msn),
                 response: AtomicResponse {
                     id: e.u32(),
-                    value: u64::from(e.u32()) << 32 | u64::from(e.u32()),
+                    value: (u64::from(e.u32()) << 32) | u64::from(e.u32()),
                 },
             },
         };
