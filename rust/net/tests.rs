@@ -393,12 +393,13 @@ impl Pair {
                     full = 0;
                 }
                 Sent::WouldBlock => {
-                    full += 1;
                     fsleep(Delta::from_millis(100));
+                    // The answer to a probe of the window may have TCP enlarge the send buffer.
+                    full = if self.client.writable() { 0 } else { full + 1 };
                 }
             }
         }
-        check!(shared && !self.client.writable());
+        check!(shared);
         let spaces = self.at_client.spaces.load(Relaxed);
         self.at_server.stop_at(&self.server, u64::MAX)?;
         soon("room", || self.at_client.spaces.load(Relaxed) > spaces)?;
