@@ -52,15 +52,26 @@ note "the module has $count suites"
 if [ "$(wc -w <<<"$suites")" = "$count" ]; then ok "each KUnit suite of the module ran"; else not_ok "each KUnit suite of the module ran" "$suites"; fi
 # shellcheck disable=SC2154 # lib.sh counts
 if [ "$_count" -gt "$count" ]; then ok "this job lists each KUnit suite"; else not_ok "this job lists each KUnit suite" "a new suite has no line in this job"; fi
+# said TEST: what the kernel logged during the test, up to its result.
+said() {
+	dmesg | awk -v name="$1" '{ sub(/^\[[^]]*\] /, "") }
+		/^ *(not )?ok [0-9]+ / { if ($NF == name) exit; n = 0; next }
+		{ lines[n++ % 30] = $0 }
+		END { for (i = n > 30 ? n - 30 : 0; i < n; i++) print "# " lines[i % 30] }'
+}
 # In a file, as bash reads a pipe octet by octet, which takes the debug kernel longer than the tests. So does a line
 # that is passed on by itself.
 (cd /sys/kernel/debug/kunit && xargs printf '%s/results\n' <<<"$suites" | xargs grep -H '') >"$WORK/lines"
 mapfile -t lines <"$WORK/lines"
 for line in "${lines[@]}"; do
 	suite=${line%%/*} line=${line#*/results:}
-	echo "# $line"
 	# Lines of the suite's own tests are indented once.
 	name=${line#*ok * }
+	case $line in
+	'    not ok '*) said "$name" ;;
+	*'ok '*) ;;
+	*) echo "# $line" ;;
+	esac
 	case $line in
 	'    ok '*'# SKIP'*) skip "$suite.${name%% #*}" "${line##*SKIP}" ;;
 	'    ok '*) ok "$suite.$name" ;;
