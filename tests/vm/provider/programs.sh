@@ -11,6 +11,7 @@
 . /tests/lib.sh
 . /tests/rc/lib
 . /tests/apps/lib
+need_provider
 plan 20
 
 both_ways() { use_provider && load_driver && rc_add rc0 eth0; }
@@ -56,7 +57,7 @@ without_provider
 run "the library that is loaded is siw's again" provider_is no ibv_devinfo -d "$DEV"
 by_name() {
 	local own
-	own=$(echo "/build/provider/$(. /etc/os-release; echo "$VERSION_CODENAME")"/librsiw-rdmav*.so)
+	own=$(own_provider)
 	! told rc0 && RDMAV_DRIVERS=${own%-rdmav*} told rc0
 }
 run "a program that names rsiw's library has it" by_name

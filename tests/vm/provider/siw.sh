@@ -10,6 +10,7 @@
 . /tests/lib.sh
 . /tests/apps/lib
 . /tests/perftest/lib
+need_provider
 plan 7
 
 run "load siw on both hosts" both load_driver || exit 1
