@@ -10,6 +10,7 @@
 //! * [`setup`]: connection setup of two engines.
 //! * [`attempt`]: attempts to connect in virtual time.
 //! * [`incoming`]: connections that a listener has accepted, in virtual time.
+//! * [`dial`]: attempts to connect to a listener, both ends in virtual time.
 //! * [`established`]: machines behind a setup.
 //! * [`conn`]: established connections in virtual time, over a network that loses and breaks;
 //!   [`schedule`]: random ones.
@@ -25,6 +26,7 @@ use iwarp::Octet;
 
 pub mod attempt;
 pub mod conn;
+pub mod dial;
 pub mod established;
 pub mod guard;
 pub mod incoming;
