@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The table of a connection's transitions: every rule of it comes about, nothing else does, and
-//! Documentation/connection.md shows it (`UPDATE=1 cargo test --test transitions` writes it there).
+//! Documentation shows it (`UPDATE=1 cargo test --test transitions` writes it there).
 
 use iwarp::conn::{
     timeout, Action, First, Input, Machine, Plan, Reply, Rule, Seen, SetUp, StageName, RULES,
@@ -10,12 +10,7 @@ use iwarp_sim::{established::established, follow};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Write;
 
-const PAGE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../Documentation/connection.md"
-);
-const BEGIN: &str = "<!-- transitions: tests/host/tests/transitions.rs writes this -->\n";
-const END: &str = "<!-- end of transitions -->\n";
+const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Documentation");
 
 /// Names of stages, inputs or actions.
 fn names(list: impl IntoIterator<Item = impl std::fmt::Debug>) -> String {
@@ -31,7 +26,7 @@ fn names(list: impl IntoIterator<Item = impl std::fmt::Debug>) -> String {
 
 /// Which stage leads to which, by which inputs.
 fn diagram() -> String {
-    let mut text = String::from("```text\n");
+    let mut text = String::new();
     let mut ways: Vec<(StageName, StageName, BTreeSet<&str>)> = Vec::new();
     let order = [
         StageName::New,
@@ -74,11 +69,11 @@ fn diagram() -> String {
         let (on, to) = (on.join(", "), format!("{to:?}"));
         writeln!(text, "{from:>12} --> {to:<12}  {on}").expect("a string takes all");
     }
-    text + "```\n"
+    text
 }
 
 fn table() -> String {
-    let mut text = String::from("| in | on | if | does | then |\n|---|---|---|---|---|\n");
+    let mut text = String::from("In,On,If,Does,Then\n");
     for rule in RULES {
         let from = match rule.from {
             [StageName::New] => String::new(),
@@ -88,7 +83,7 @@ fn table() -> String {
         let (on, when, actions) = (on.join(", "), rule.when, names(rule.actions));
         writeln!(
             text,
-            "| {from} | {on} | {when} | {actions} | `{:?}` |",
+            "\"{from}\",\"{on}\",\"{when}\",\"{actions}\",`{:?}`",
             rule.to
         )
         .expect("a string takes all");
@@ -97,15 +92,15 @@ fn table() -> String {
 }
 
 #[test]
-fn connection_md_has_the_table() {
-    let page = std::fs::read_to_string(PAGE).expect("connection.md");
-    let (before, rest) = page.split_once(BEGIN).expect("the begin of the table");
-    let (_, after) = rest.split_once(END).expect("the end of the table");
-    let new = format!("{before}{BEGIN}\n{}\n{}\n{END}{after}", diagram(), table());
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(PAGE, new).expect("connection.md can be written");
-    } else {
-        assert!(new == page, "UPDATE=1 cargo test --test transitions");
+fn documents_have_the_table() {
+    for (name, new) in [("transitions.txt", diagram()), ("transitions.csv", table())] {
+        let path = format!("{DOCUMENTS}/{name}");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, new).expect("the document can be written");
+        } else {
+            let old = std::fs::read_to_string(path).expect("the document is there");
+            assert!(new == old, "UPDATE=1 cargo test --test transitions");
+        }
     }
 }
 
