@@ -10,14 +10,14 @@ pub(super) mod attempt;
 
 use self::attempt::{Attempt, Caller};
 use super::{
-    announced_ird, bounded_ird, clip,
     conn::{Conn, Conns},
-    max_private_data, open,
+    open,
     open::{PortMapper, SocketConfig},
     rc::Endpoint,
     registry::InOrder,
     run::Run,
     secure::Tls,
+    terms::{announced_ird, bounded_ird, clip, max_private_data},
     Lost, User,
 };
 use crate::device::Rsiw;

@@ -22,8 +22,8 @@
 //! - [`removal`]: the connections of a device that goes.
 //! - [`conn`]: the connection: its socket, its events, its actor, its callbacks; [`user`]: the
 //!   trait of a stream's user, which the queue pair implements.
-//! - [`open`], [`frame`], [`registry`]: making sockets, moving MPA frames, the device's
-//!   connections.
+//! - [`open`], [`terms`], [`frame`], [`registry`]: making sockets, what MPA frames offer, moving
+//!   them, the device's connections.
 //! - [`secure`]: TLS between TCP and MPA; [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
@@ -50,6 +50,7 @@ mod run;
 mod secure;
 mod silent;
 mod stage;
+mod terms;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 mod user;
@@ -66,10 +67,9 @@ pub(crate) use self::{
 
 pub(crate) use iwarp::conn::Lost;
 
-use crate::{device::max, settings::Settings};
 use iwarp::{
     conn::{timeout, Input},
-    mpa::{Agreed, Limits, Offer, Rtr, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION},
+    mpa::{Agreed, Rtr, RtrSet},
 };
 
 /// The result of connection setup, for the queue pair.
@@ -128,95 +128,4 @@ pub(crate) enum Close {
     Flush = 2,
     /// The connection is reset.
     Abort = 3,
-}
-
-/// Octets of private data that iwcm can pass to the consumer (`iw_cm_event::private_data_len` is a
-/// `u8`). MPA allows more, which only ULPs outside of the RDMA CM use. They get the beginning.
-const EVENT_PRIVATE_DATA: usize = 255;
-
-fn event_private_data(data: &[u8]) -> &[u8] {
-    data.get(..EVENT_PRIVATE_DATA).unwrap_or(data)
-}
-
-/// The most octets of private data in a frame of this revision (RFC 6581 section 6: the enhanced
-/// data take four octets).
-fn max_private_data(revision: u8) -> usize {
-    if revision >= 2 {
-        MAX_PRIVATE_DATA - 4
-    } else {
-        MAX_PRIVATE_DATA
-    }
-}
-
-/// The read queue depth that the consumer asked for, but at most the device's limit.
-fn clip(depth: u32) -> u16 {
-    // CAST: `max::READS` is far below `u16::MAX`.
-    depth.min(max::READS) as u16
-}
-
-/// The IRD that this end announces when its consumer asked for `reads` at a time: `reads`, rounded
-/// up to a power of two. siw as the peer rounds an agreed number up so. It leaves a power of two as
-/// it is, and thus sends no more Reads than were agreed on; this end refuses more.
-fn announced_ird(reads: u32) -> u16 {
-    // The limit is a power of two, so rounding up does not exceed it.
-    const { assert!(max::READS.is_power_of_two()) };
-    match clip(reads) {
-        0 => 0,
-        reads => reads.next_power_of_two(),
-    }
-}
-
-/// The IRD to announce when a queue pair allows `most`: a power of two, too.
-fn bounded_ird(ird: u16, most: u32) -> u16 {
-    match clip(most) {
-        0 => 0,
-        most => ird.min(1 << most.ilog2()),
-    }
-}
-
-/// A read queue depth of the peer's as the consumer's events have it, in 8 bits. If the peer sent
-/// none, it is the device's limit.
-fn event_depth(depth: u16) -> u8 {
-    let depth = if depth == NO_NEGOTIATION {
-        clip(u32::MAX)
-    } else {
-        depth
-    };
-    u8::try_from(depth).unwrap_or(u8::MAX)
-}
-
-/// The terms that this end offers in an MPA frame. Within TLS the record authenticates its octets
-/// and tells nobody where FPDUs begin. So there is neither a CRC nor an alignment.
-fn offer<'a>(
-    settings: &Settings,
-    secure: bool,
-    revision: u8,
-    ird: u16,
-    ord: u16,
-    rtr: RtrSet,
-    private_data: &'a [u8],
-) -> Offer<'a> {
-    Offer {
-        revision,
-        crc: settings.crc_required() && !secure,
-        ird,
-        ord,
-        rtr,
-        large_fpdu: settings.large_fpdu() || secure,
-        send_immediate: false,
-        private_data,
-    }
-}
-
-/// The depths that an initiator provides if they are not negotiated, and the most that it agrees
-/// on, if its user allows `most`. It has offered `ird`, and agrees to more, unless that is 0: then
-/// its consumer wants no Reads.
-fn limits((most, _): (u32, u32), ird: u16, ord: u16) -> Limits {
-    Limits {
-        ird: match ird {
-            0 => 0,
-            _ => bounded_ird(clip(u32::MAX), most),
-        },
-        ord,
-    }
 }

@@ -3,16 +3,15 @@
 //! An attempt to connect: what the machine has done for it, and what it is told of it.
 
 use crate::cm::{
-    announced_ird,
     consumer::Established,
-    event_depth, event_private_data, frame,
+    frame,
     frame::{Progress, ReadError},
-    limits, offer,
     open::SocketConfig,
     pace::Side,
     rc::Endpoint,
     secure,
     secure::Tls,
+    terms::{announced_ird, event_depth, event_private_data, limits, offer},
     Conn, Lost, StreamParams, Told, User,
 };
 use core::{
@@ -161,13 +160,11 @@ impl<U: User> Attempt<U> {
         };
         let offer = Offer {
             large_fpdu: self.plan.large_fpdu,
-            send_immediate: self.user.is_extended(),
             ..offer(
-                conn.settings(),
-                conn.socket().is_secure(),
+                conn,
+                &*self.user,
                 revision,
-                self.ird,
-                self.ord,
+                (self.ird, self.ord),
                 rtr,
                 &self.private_data,
             )

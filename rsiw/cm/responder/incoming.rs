@@ -10,18 +10,19 @@
 
 use crate::{
     cm::{
-        announced_ird, bounded_ird, clip,
         consumer::{Call, Established},
-        event_depth, event_private_data,
         events::Events,
         frame,
         frame::{Progress, ReadError},
         listener::{PendingConn, Refused},
-        max_private_data, offer,
         pace::Side,
         rc::parked::{self, Parked},
         secure,
         secure::{Tls, TLS_HANDSHAKE},
+        terms::{
+            announced_ird, bounded_ird, clip, event_depth, event_private_data, max_private_data,
+            offer,
+        },
         Conn, StreamParams, Told, User,
     },
     settings::TlsPolicy,
@@ -29,7 +30,7 @@ use crate::{
 use core::{format_args, net::SocketAddr};
 use iwarp::{
     conn::{names::Refusal, Input, SetUp, StageName},
-    mpa::{Asked, Frame, FrameKind, FrameReader, Offer, Responder, Rtr, RtrSet, NO_NEGOTIATION},
+    mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Received, Role, TcpState};
@@ -403,18 +404,7 @@ impl<U: User> Incoming<U> {
         } else {
             RtrSet::EMPTY
         };
-        let answer = Offer {
-            send_immediate: user.is_extended(),
-            ..offer(
-                conn.settings(),
-                conn.socket().is_secure(),
-                asked.revision,
-                ird,
-                ord,
-                rtr,
-                private_data,
-            )
-        };
+        let answer = offer(conn, &**user, asked.revision, (ird, ord), rtr, private_data);
         let mut buf = frame::FRAME_BUF;
         let accepted = request.responder.accept(&answer, &mut buf);
         let (agreed, len) = accepted.map_err(|_| never(EINVAL))?;
