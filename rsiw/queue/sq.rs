@@ -349,7 +349,7 @@ impl SendQueue {
         self.advance_rest(notify, all, out)
     }
 
-    /// The Read whose response is due next. Context: rx.
+    /// The Read or atomic operation whose response is due next. Context: rx.
     pub(crate) fn read_head(&self) -> Option<OutstandingRead> {
         self.state.lock().reads.front().cloned()
     }
@@ -378,17 +378,6 @@ impl SendQueue {
         let wake = WakeTx(core::mem::take(&mut st.tx_waits));
         drop(guard);
         (read, self.advance_rest(notify, all, out), wake)
-    }
-
-    /// The request whose Read response is due next; `None` also for the Read of connection setup.
-    pub(crate) fn oldest_read(&self) -> Option<Seq> {
-        self.state.lock().reads.front()?.seq
-    }
-
-    /// As [`Self::oldest_read`], if an Atomic Response is due next.
-    pub(crate) fn oldest_atomic(&self) -> Option<Seq> {
-        let st = self.state.lock();
-        st.reads.front().filter(|read| read.atomic.is_some())?.seq
     }
 
     /// The oldest request that has not completed, or the next one. Context: any.

@@ -81,22 +81,9 @@ impl Stream {
         trace::terminate(|| self.queues.trace_terminate(false, t.code()));
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
-        if t.read_request().is_some() {
-            self.queues
-                .note_failure(self.queues.sq.oldest_read(), Status::RemAccess);
-        } else if let (Opcode::AtomicRequest, Some(atomic)) = (
-            // Peers that do not know the request may leave out its header.
-            t.opcode().unwrap_or(Opcode::AtomicRequest),
-            self.queues.sq.oldest_atomic(),
-        ) {
-            match t.code() {
-                TermCode::UNEXPECTED_OPCODE | TermCode::CATASTROPHIC_STREAM => {
-                    self.queues.note_failure(Some(atomic), Status::RemInvReq);
-                }
-                code if code.is_protection() => {
-                    self.queues.note_failure(Some(atomic), Status::RemAccess);
-                }
-                _ => {}
+        if let Some(read) = self.queues.sq.read_head() {
+            if let Some(status) = refused_read(t, read.atomic.is_some()) {
+                self.queues.note_failure(read.seq, status);
             }
         }
         self.warn(
@@ -313,5 +300,21 @@ fn leave_rest(sender: &mut Option<Sender>) {
         if let Some(rest) = tx.leave() {
             conn.take_over(rest);
         }
+    }
+}
+
+/// With what status the oldest Read or atomic operation fails, if the peer refuses it by `t`.
+fn refused_read(t: &Terminate, is_atomic: bool) -> Option<Status> {
+    if t.read_request().is_some() {
+        return Some(Status::RemAccess);
+    }
+    // Peers that do not know an Atomic Request may leave out its header.
+    if !is_atomic || !matches!(t.opcode(), None | Some(Opcode::AtomicRequest)) {
+        return None;
+    }
+    match t.code() {
+        TermCode::UNEXPECTED_OPCODE | TermCode::CATASTROPHIC_STREAM => Some(Status::RemInvReq),
+        code if code.is_protection() => Some(Status::RemAccess),
+        _ => None,
     }
 }
