@@ -85,7 +85,7 @@ impl<U: User> Endpoint<U> {
         )?;
         let begun = match names.role() {
             Role::Initiator | Role::Both => endpoint.call(dev, None),
-            Role::Responder => endpoint.expect(dev),
+            Role::Responder => endpoint.await_call(dev),
         };
         match begun {
             Ok(()) => Ok(endpoint),
@@ -116,8 +116,8 @@ impl<U: User> Endpoint<U> {
         drop(door);
     }
 
-    /// Opens the door, then expects the peer.
-    fn expect(&self, dev: &Device<Rsiw>) -> Result {
+    /// Opens the door, then expects the peer's call.
+    fn await_call(&self, dev: &Device<Rsiw>) -> Result {
         let Self { doors, pairing, .. } = self;
         let door = doors.open(dev, pairing.door(), pairing.way.ifindex)?;
         self.state.lock().door = Some(door);
