@@ -8,16 +8,15 @@
 
 pub(super) mod attempt;
 
-use self::attempt::{Attempt, Caller};
+use self::attempt::{Attempt, Caller, Route};
 use super::{
     conn::{Conn, Conns},
     open,
-    open::{PortMapper, SocketConfig},
+    open::{Origin, PortMapper, SocketConfig},
     rc::Endpoint,
     registry::InOrder,
     run::Run,
-    secure::Tls,
-    terms::{announced_ird, bounded_ird, clip, max_private_data},
+    terms::max_private_data,
     Lost, User,
 };
 use crate::device::Rsiw;
@@ -50,47 +49,45 @@ pub(crate) fn connect<U: User>(
     if param.private_data.len() > max_private_data(revision) {
         return Err(EINVAL);
     }
-    let mut private_data = KVec::new();
-    private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
-    let (most_ird, most_ord) = user.most_reads();
     let mapper = PortMapper::of(dev, settings);
     let cm = id.id().clone();
     let local = mapper.local(&cm)?;
     if !open::may_connect_from(dev, id, &local) {
         return Err(errno::EADDRNOTAVAIL.into());
     }
-    let attempt = Attempt {
-        life: user.life(),
-        user,
-        local,
-        to: local,
+    let route = Route {
+        origin: Origin {
+            socket: SocketConfig::of(&cm, mapper),
+            ifindex: id.ifindex(),
+            local,
+        },
         remote: mapper.remote(&cm)?,
         server: cm.remote_addr()?.ip(),
-        socket: SocketConfig::of(&cm, mapper),
-        ifindex: id.ifindex(),
-        caller: Caller::Iwcm(cm),
-        private_data,
-        ird: bounded_ird(announced_ird(param.ird), most_ird),
-        ord: clip(param.ord.min(most_ord)),
-        plan: Plan::new(
-            revision,
-            // Peers of revision 1 are old, and get no more than what RFC 5044 says.
-            secure || settings.large_fpdu() && revision >= 2,
-            secure,
-            settings.initiator_wait_ms(),
-        ),
-        tls: Tls::new(),
-        asked: None,
-        answer: None,
     };
-    match begin(conns, dev, KBox::new(attempt, GFP_KERNEL)?, None) {
+    let plan = Plan::new(
+        revision,
+        // Peers of revision 1 are old, and get no more than what RFC 5044 says.
+        secure || settings.large_fpdu() && revision >= 2,
+        secure,
+        settings.initiator_wait_ms(),
+    );
+    let life = user.life();
+    let attempt = Attempt::new(
+        Caller::Iwcm(cm),
+        (user, life),
+        route,
+        (param.ird, param.ord),
+        param.private_data,
+        plan,
+    )?;
+    match begin(conns, dev, attempt, None) {
         // TCP has one connection between a pair of addresses and ports. RTRS wants all connections
         // of a session to have the port that the RDMA CM picked for the first; here they take
         // others.
         Err((e, Some(mut attempt)))
-            if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.local)? =>
+            if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.route.origin.local)? =>
         {
-            attempt.local.set_port(0);
+            attempt.route.origin.local.set_port(0);
             begin(conns, dev, attempt, None)
         }
         begun => begun,
@@ -111,9 +108,6 @@ pub(super) fn call<U: User>(
     let call = endpoint.pairing();
     let itself = call.names.role() == names::Role::Both;
     let secure = settings.tls().initiates() && !itself;
-    let mut private_data = KVec::new();
-    private_data.extend_from_slice(&call.names.call().octets(), GFP_KERNEL)?;
-    let (ird, ord) = call.user.most_reads();
     let mut plan = Plan::new(
         2,
         secure || settings.large_fpdu(),
@@ -125,28 +119,26 @@ pub(super) fn call<U: User>(
         plan = plan.to_itself();
     }
     let remote = call.remote();
-    let attempt = Attempt {
-        caller: Caller::Rc(endpoint.clone()),
-        life: call.life,
-        user: call.user.clone(),
-        local: call.local(),
-        to: remote,
+    let route = Route {
+        origin: Origin {
+            socket: SocketConfig {
+                tos: Some(call.way.tos),
+                share_port: false,
+            },
+            ifindex: Some(call.way.ifindex),
+            local: call.local(),
+        },
         remote,
         server: remote.ip(),
-        socket: SocketConfig {
-            tos: Some(call.way.tos),
-            share_port: false,
-        },
-        ifindex: Some(call.way.ifindex),
-        private_data,
-        ird: bounded_ird(announced_ird(ird), ird),
-        ord: clip(ord),
-        plan,
-        tls: Tls::new(),
-        asked: None,
-        answer: None,
     };
-    let attempt = KBox::new(attempt, GFP_KERNEL)?;
+    let attempt = Attempt::new(
+        Caller::Rc(endpoint.clone()),
+        (call.user.clone(), call.life),
+        route,
+        call.user.most_reads(),
+        &call.names.call().octets(),
+        plan,
+    )?;
     begin(conns, dev, attempt, before).map_err(|(e, _)| e)
 }
 
@@ -161,15 +153,11 @@ fn begin<U: User>(
     attempt: KBox<Attempt<U>>,
     before: Option<&TcpSocket>,
 ) -> Result<(), NotBegun<U>> {
-    let origin = open::Origin {
-        socket: attempt.socket,
-        ifindex: attempt.ifindex,
-        local: attempt.local,
-    };
-    let opened = open::initiator(dev, &origin, attempt.remote, before);
+    let route = &attempt.route;
+    let opened = open::initiator(dev, &route.origin, route.remote, before);
     let with_file = |(socket, remote): (TcpSocket, SocketAddr)| {
         if attempt.plan.secure {
-            Ok((socket.with_file(Role::Client(attempt.server))?, remote))
+            Ok((socket.with_file(Role::Client(route.server))?, remote))
         } else {
             Ok((socket, remote))
         }
@@ -220,9 +208,7 @@ impl<U: User> Retry<U> {
     /// An attempt whose next connection goes by `plan`. The consumer gets the error `why` if that
     /// cannot even be begun.
     pub(super) fn new(mut attempt: KBox<Attempt<U>>, plan: Plan, why: Error) -> Self {
-        attempt.plan = plan;
-        attempt.tls = Tls::new();
-        (attempt.asked, attempt.answer) = (None, None);
+        attempt.begin_again(plan);
         Self { attempt, why }
     }
 

@@ -6,12 +6,12 @@ use crate::cm::{
     consumer::Established,
     frame,
     frame::{Progress, ReadError},
-    open::SocketConfig,
+    open::Origin,
     pace::Side,
     rc::Endpoint,
     secure,
     secure::Tls,
-    terms::{announced_ird, event_depth, event_private_data, limits, offer},
+    terms::{announced_ird, bounded_ird, clip, event_depth, event_private_data, limits, offer},
     Conn, Lost, StreamParams, Told, User,
 };
 use core::{
@@ -35,6 +35,15 @@ pub(in crate::cm) enum Caller<U: User> {
     Rc(Arc<Endpoint<U>>),
 }
 
+/// Where the connections of an attempt come from, and where they go.
+pub(super) struct Route {
+    pub(super) origin: Origin,
+    pub(super) remote: SocketAddr,
+    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
+    /// told of another `remote`, and any process may be the port mapper.
+    pub(super) server: IpAddr,
+}
+
 /// The consumer's parameters of one `connect`, and what its connection needs until it is
 /// established.
 pub(in crate::cm) struct Attempt<U: User> {
@@ -42,30 +51,59 @@ pub(in crate::cm) struct Attempt<U: User> {
     pub(super) user: Arc<U>,
     /// The user's life when the consumer asked for the connection.
     pub(super) life: u32,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
-    /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
-    /// told of another `remote`, and any process may be the port mapper.
-    pub(super) server: IpAddr,
-    /// What the socket is to be like.
-    pub(super) socket: SocketConfig,
-    /// The interface that the RDMA CM has found for `local`.
-    pub(super) ifindex: Option<u32>,
-    pub(super) private_data: KVec<u8>,
-    pub(super) ird: u16,
-    pub(super) ord: u16,
+    pub(super) route: Route,
+    private_data: KVec<u8>,
+    ird: u16,
+    ord: u16,
     /// What the next connection asks for, and the time that it has.
     pub(super) plan: Plan,
     /// The address that this connection goes to.
     pub(super) to: SocketAddr,
-    pub(super) tls: Tls<U>,
+    tls: Tls<U>,
     /// The Request that was sent, and the Reply as far as it has come.
-    pub(super) asked: Option<(Initiator, KBox<FrameReader>)>,
+    asked: Option<(Initiator, KBox<FrameReader>)>,
     /// What the Reply says.
-    pub(super) answer: Option<Answer>,
+    answer: Option<Answer>,
 }
 
 impl<U: User> Attempt<U> {
+    /// An attempt of `user` that goes by `plan`; `ird` and `ord` are what its consumer wants.
+    /// Errors: `ENOMEM`.
+    pub(super) fn new(
+        caller: Caller<U>,
+        (user, life): (Arc<U>, u32),
+        route: Route,
+        (ird, ord): (u32, u32),
+        private_data: &[u8],
+        plan: Plan,
+    ) -> Result<KBox<Self>> {
+        let mut copy = KVec::new();
+        copy.extend_from_slice(private_data, GFP_KERNEL)?;
+        let (most_ird, most_ord) = user.most_reads();
+        let attempt = Self {
+            caller,
+            user,
+            life,
+            to: route.remote,
+            route,
+            private_data: copy,
+            ird: bounded_ird(announced_ird(ird), most_ird),
+            ord: clip(ord.min(most_ord)),
+            plan,
+            tls: Tls::new(),
+            asked: None,
+            answer: None,
+        };
+        Ok(KBox::new(attempt, GFP_KERNEL)?)
+    }
+
+    /// Has the next connection go by `plan`. What was of the one before is over.
+    pub(super) fn begin_again(&mut self, plan: Plan) {
+        self.plan = plan;
+        self.tls = Tls::new();
+        (self.asked, self.answer) = (None, None);
+    }
+
     /// What the next connection asks for, and the time that it has.
     pub(in crate::cm) fn plan(&self) -> Plan {
         self.plan
@@ -109,7 +147,7 @@ impl<U: User> Attempt<U> {
             SetUp::SendTerminate => Ok(Some(self.send_terminate(conn))),
             _ => self
                 .tls
-                .set_up(conn, action, Some(Role::Client(self.server))),
+                .set_up(conn, action, Some(Role::Client(self.route.server))),
         }
     }
 
@@ -357,8 +395,8 @@ impl<U: User> Attempt<U> {
 
     fn report(&self, cm: &CmId, status: Result, private_data: &[u8], ird: u8, ord: u8) {
         let mut info = ConnInfo {
-            local: self.local,
-            remote: self.remote,
+            local: self.route.origin.local,
+            remote: self.route.remote,
             private_data: event_private_data(private_data),
             ird,
             ord,
