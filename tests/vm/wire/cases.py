@@ -328,22 +328,28 @@ def beyond_ird(victim):
     a.over()
 
 
-def reads_at_once(more):
+def one_read(t, number):
+    """A Read, and the opcode of its answer."""
+    return read_of(t.read.stag, t.read.at, 8, 1 + number), RESPONSE
+
+
+def reads_at_once(more, make=one_read):
     """As many Reads as were agreed on, and so many more, in one TCP segment: all of them arrive
     before the first is answered."""
     def play(victim):
         a = Attacker(victim, enhanced=(4, 5))
         t, count = a.told, a.ird + more
         check(a.ird >= 4, f"an IRD of {a.ird}")
-        a.send(*(read_of(t.read.stag, t.read.at, 8, 1 + i) for i in range(count)))
+        requests = [make(t, i) for i in range(count)]
+        a.send(*(request for request, _ in requests))
         if more:
             a.passing = True
             ulpdu = a.next()
             check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
         else:
-            for i in range(count):
+            for i, (_, opcode) in enumerate(requests):
                 ulpdu = a.next()
-                check(ulpdu[1:2] == bytes((fpdu.RDMAP | RESPONSE,)), f"no answer to Read {i}: {ulpdu.hex()}")
+                check(ulpdu[1:2] == bytes((fpdu.RDMAP | opcode,)), f"no answer to {i}: {ulpdu.hex()}")
             a.lives(count)
             a.fin()
         check(a.next() == b"", "something behind the last answer")

@@ -8,10 +8,10 @@ messages (verdicts.EXTENDED), each sequence ends at the first of them, as with a
 import struct
 
 import fpdu
-from cases import BASES, EDGES, conclude, script, single, value_of
+from cases import BASES, EDGES, conclude, one_read, reads_at_once, script, single, value_of
 from fpdu import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_UNTAGGED, IMMEDIATE_SE, LAST, RDMA_OPERATION,
-                  RDMAP, RESPONSE, SEND, VERSION, WRITE, atomic_of, atomic_response, check, immediate,
-                  read_of, untagged)
+                  RESPONSE, SEND, VERSION, WRITE, atomic_of, atomic_response, check, immediate, read_of,
+                  untagged)
 from verdicts import EXTENDED, SENDS, Verdict, terminated
 from victim import ATOMICS, READS, RECEIVES, SINK_SIZE, SINK_STEP, Attacker
 
@@ -165,28 +165,11 @@ def atomics():
             yield name, sequence(make, verdict)
 
 
-def at_once(more):
-    """As many atomics and Reads as IRD allows, or one more, in one TCP segment."""
-    def play(victim):
-        a = Attacker(victim, enhanced=(4, 5))
-        t, count = a.told, a.ird + more
-        check(a.ird >= 4, f"an IRD of {a.ird}")
-        a.send(*(atomic_of(t.both.stag, value_of(t), 1 + i, ident=i) if i % 2 == 0 else
-                 read_of(t.read.stag, t.read.at, 8, 1 + i) for i in range(count)))
-        if more:
-            a.passing = True
-            ulpdu = a.next()
-            check(ulpdu[18:20] == bytes((DDP_UNTAGGED, 2)), f"no Terminate for it: {ulpdu.hex()}")
-        else:
-            for i in range(count):
-                ulpdu = a.next()
-                opcode = RESPONSE if i % 2 else ATOMIC_RESPONSE
-                check(ulpdu[1:2] == bytes((RDMAP | opcode,)), f"no answer to {i}: {ulpdu.hex()}")
-            a.lives(count)
-            a.fin()
-        check(a.next() == b"", "something behind the last answer")
-        a.over()
-    return play
+def atomic_or_read(t, number):
+    """One of the two, in turns, and the opcode of its answer."""
+    if number % 2:
+        return one_read(t, number)
+    return atomic_of(t.both.stag, value_of(t), 1 + number, ident=number), ATOMIC_RESPONSE
 
 
 def while_it_reads(make, verdict):
@@ -269,9 +252,9 @@ def extensions(everything):
                         getattr(t, n).stag, g(f(getattr(t, n)))))
     # Each twice in succession: the second time the victim has the other role.
     for role in ("", ", again"):
-        yield f"atomics and Reads, as many as IRD{role}", at_once(0)
+        yield f"atomics and Reads, as many as IRD{role}", reads_at_once(0, atomic_or_read)
     for role in ("", ", again"):
-        yield f"atomics and Reads, one more than IRD{role}", at_once(1)
+        yield f"atomics and Reads, one more than IRD{role}", reads_at_once(1, atomic_or_read)
     for name, make, verdict in responses():
         yield f"Atomic Response: {name}", answering(make, verdict)
 
