@@ -6,15 +6,10 @@
  * how long that took, from the first RTR to the last message.
  */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <netdb.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "rc.h"
 
 #define PORT "18530"
 #define MOST 4096
@@ -29,27 +24,6 @@ static struct one ours, theirs;
 static struct ibv_qp *qp[MOST];
 /* Of each queue pair: what it sends, and what it receives. */
 static uint32_t memory[MOST][2];
-
-static void fail(const char *what)
-{
-	printf("%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static void *must(void *p, const char *what)
-{
-	if (!p)
-		fail(what);
-	return p;
-}
-
-static long now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int dial(const char *server)
 {
@@ -98,7 +72,7 @@ static void make(int i, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_mr *mr)
 	struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
 
 	qp[i] = must(ibv_create_qp(pd, &init), "queue pair");
-	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+	if (ibv_modify_qp(qp[i], &attr, TO_INIT) ||
 	    ibv_post_recv(qp[i], &wr, &bad))
 		fail("INIT");
 	ours.qpn[i] = qp[i]->qp_num;
@@ -117,12 +91,10 @@ static void meet(int i, int gid_index, struct ibv_mr *mr)
 	struct ibv_sge sge = { (uintptr_t)&memory[i][0], 4, mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
-	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+	if (ibv_modify_qp(qp[i], &attr, TO_RTR))
 		fail("RTR");
 	attr.qp_state = IBV_QPS_RTS;
-	if (ibv_modify_qp(qp[i], &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+	if (ibv_modify_qp(qp[i], &attr, TO_RTS))
 		fail("RTS");
 	memory[i][0] = i;
 	if (ibv_post_send(qp[i], &wr, &bad))
@@ -131,8 +103,7 @@ static void meet(int i, int gid_index, struct ibv_mr *mr)
 
 int main(int argc, char **argv)
 {
-	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
-	struct ibv_context *context = NULL;
+	struct ibv_context *context;
 	int i, fd, gid_index, count, done = 0;
 	const char *server;
 	struct ibv_pd *pd;
@@ -149,10 +120,7 @@ int main(int argc, char **argv)
 	server = argv[5];
 	if (count < 1 || count > MOST)
 		return 2;
-	for (i = 0; list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
-			context = must(ibv_open_device(list[i]), argv[1]);
-	must(context, "no such device");
+	context = open_device(argv[1]);
 	if (ibv_query_gid(context, 1, gid_index, &ours.gid))
 		fail("GID");
 	pd = must(ibv_alloc_pd(context), "protection domain");

@@ -4,21 +4,12 @@
  * them, and what InfiniBand's verbs promise of their states and attributes. Prints
  * a line for each test ("ok ..." or "not ok ..."). Exit status 3: a test failed.
  */
-#include <errno.h>
-#include <infiniband/verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "rc.h"
 
 #define LEN 256
 
-#define TO_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define TO_RTR (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | \
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define TO_RTS (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | \
-		IBV_QP_MAX_QP_RD_ATOMIC)
 #define ALL_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
 /* A queue pair with a queue for its completions, and memory. */
@@ -39,23 +30,6 @@ static void told(int good, const char *name)
 	failed |= !good;
 	printf("%sok %s\n", good ? "" : "not ", name);
 	fflush(stdout);
-}
-
-static void *must(void *p, const char *what)
-{
-	if (!p) {
-		printf("# %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-	return p;
-}
-
-static long now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static struct end make(void)
@@ -369,16 +343,10 @@ static void names(void)
 
 int main(int argc, char **argv)
 {
-	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
-	int i;
-
 	if (argc != 3)
 		return 2;
 	gid_index = atoi(argv[2]);
-	for (i = 0; list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
-			context = must(ibv_open_device(list[i]), argv[1]);
-	must(context, "no such device");
+	context = open_device(argv[1]);
 	must(ibv_query_gid(context, 1, gid_index, &gid) ? NULL : context, "GID");
 	pd = must(ibv_alloc_pd(context), "protection domain");
 	transitions();

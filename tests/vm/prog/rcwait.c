@@ -8,12 +8,9 @@
  * pair N has received.
  */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "rc.h"
 
 #define MOST 64
 
@@ -26,18 +23,9 @@ static union ibv_gid peer;
 static char memory[4096];
 static int gid_index, count = 1;
 
-static void *must(void *p, const char *what)
-{
-	if (!p) {
-		printf("%s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-	return p;
-}
-
 static void modify(struct ibv_qp *one, struct ibv_qp_attr *attr, int mask)
 {
-	int error = ibv_modify_qp(one, attr, mask | IBV_QP_STATE);
+	int error = ibv_modify_qp(one, attr, mask);
 
 	if (error) {
 		printf("modify to %d: %s\n", attr->qp_state, strerror(error));
@@ -56,7 +44,7 @@ static void make(int n)
 	struct ibv_recv_wr *bad, wr = { .wr_id = n, .sg_list = &sge, .num_sge = 1 };
 
 	qp[n] = must(ibv_create_qp(pd, &init), "queue pair");
-	modify(qp[n], &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify(qp[n], &attr, TO_INIT);
 	ibv_post_recv(qp[n], &wr, &bad);
 }
 
@@ -70,11 +58,9 @@ static void meet(int n, uint32_t peer_qpn)
 		},
 	};
 
-	modify(qp[n], &attr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	modify(qp[n], &attr, TO_RTR);
 	attr.qp_state = IBV_QPS_RTS;
-	modify(qp[n], &attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-	       IBV_QP_MAX_QP_RD_ATOMIC);
+	modify(qp[n], &attr, TO_RTS);
 }
 
 static void states(void)
@@ -93,7 +79,6 @@ static void states(void)
 
 int main(int argc, char **argv)
 {
-	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
 	struct pollfd in = { .fd = 0, .events = POLLIN };
 	struct ibv_wc wc;
 	uint32_t peer_qpn;
@@ -108,10 +93,7 @@ int main(int argc, char **argv)
 		count = atoi(argv[5]);
 	if (inet_pton(AF_INET6, argv[3], &peer) != 1 || count > MOST)
 		return 2;
-	for (i = 0; list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
-			context = must(ibv_open_device(list[i]), argv[1]);
-	must(context, "no such device");
+	context = open_device(argv[1]);
 	pd = must(ibv_alloc_pd(context), "protection domain");
 	cq = must(ibv_create_cq(context, 256, NULL, NULL, 0), "completion queue");
 	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
