@@ -51,25 +51,6 @@ static void copy_sges(struct siw_sge *to, const struct ibv_sge *from, unsigned i
 		memcpy(to++, from++, sizeof(*to));
 }
 
-/* Returns 0, or EINVAL for more than `most` octets. */
-static int copy_inline(struct siw_sqe *sqe, const struct ibv_send_wr *wr, size_t most)
-{
-	char *to = (char *)&sqe->sge[1];
-	size_t length = 0;
-	int i;
-
-	for (i = 0; i < wr->num_sge; i++) {
-		const struct ibv_sge *sge = &wr->sg_list[i];
-
-		if (sge->length > most - length)
-			return EINVAL;
-		memcpy(to + length, (const void *)(uintptr_t)sge->addr, sge->length);
-		length += sge->length;
-	}
-	sqe->sge[0].length = length;
-	return 0;
-}
-
 /* Makes the element's list that of an atomic, whose first element is the result's buffer. */
 void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second)
 {
@@ -78,8 +59,11 @@ void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second)
 	sqe->sge[2] = (struct siw_sge) { .laddr = second };
 }
 
-/* What the operation has beside a list, an STag and an address, after these. */
-static int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
+/*
+ * What the operation has beside data, an STag and an address: after the last two, and before the
+ * data. Out of line, as it would cost registers of those that have only inline data.
+ */
+static __attribute__((noinline)) int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	switch (wr->opcode) {
 	case IBV_WR_SEND_WITH_INV:
@@ -89,10 +73,9 @@ static int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
 		sqe->raddr = (__force uint32_t)wr->imm_data;
 		return 0;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		if (wr->send_flags & IBV_SEND_INLINE ?
-		    sqe->sge[0].length > RSIW_IMM_MAX_INLINE : wr->num_sge > RSIW_IMM_SGE)
+		if (!(wr->send_flags & IBV_SEND_INLINE) && wr->num_sge > RSIW_IMM_SGE)
 			return EINVAL;
-		sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)wr->imm_data;
+		rsiw_set_immediate(sqe, wr->imm_data);
 		return 0;
 	default:
 		break;
@@ -111,18 +94,21 @@ static int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
 static __attribute__((noinline)) int push_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr,
 					       uint16_t flags)
 {
+	if (unlikely(OPS_WITH_MORE >> wr->opcode & 1) && fill_more(sqe, wr))
+		return EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE) {
-		if (copy_inline(sqe, wr, SIW_MAX_INLINE))
-			return EINVAL;
-		sqe->num_sge = 1;
-		flags |= SIW_WQE_INLINE;
+		struct rsiw_inline data = rsiw_begin_inline(sqe);
+		const struct ibv_sge *sge = wr->sg_list, *end = sge + wr->num_sge;
+
+		for (; sge < end; sge++)
+			if (!rsiw_append(&data, (const void *)(uintptr_t)sge->addr, sge->length))
+				return EINVAL;
+		flags |= rsiw_end_inline(&data, sqe);
 	} else {
 		if ((unsigned int)wr->num_sge > SIW_MAX_SGE)
 			return EINVAL;
 		copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
 	}
-	if (OPS_WITH_MORE >> wr->opcode & 1 && fill_more(sqe, wr))
-		return EINVAL;
 	store_wqe_flags(&sqe->flags, flags);
 	return 0;
 }

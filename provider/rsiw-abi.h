@@ -30,8 +30,9 @@ struct rsiw_ureq_create_cq {
 
 /*
  * Operations that enum siw_opcode has not got. The immediate of a Write is in the `lkey` of the
- * last siw_sge, that of a Send in the low half of `raddr`. An atomic has its result's buffer in
- * the first siw_sge, and its operands in `laddr` of the others.
+ * last siw_sge, or with inline data of the first one; that of a Send in the low half of `raddr`.
+ * An atomic has its result's buffer in the first siw_sge, and its operands in `laddr` of the
+ * others.
  */
 enum rsiw_opcode {
 	RSIW_OP_WRITE_WITH_IMM = 12,

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <infiniband/driver.h>
@@ -23,9 +24,8 @@
 
 #include "rsiw-abi.h"
 
-/* The element of a Write with immediate that has the immediate, and what that leaves. */
+/* The elements of a Write with immediate; the one behind them has the immediate. */
 #define RSIW_IMM_SGE (SIW_MAX_SGE - 1)
-#define RSIW_IMM_MAX_INLINE (SIW_MAX_INLINE - sizeof(struct siw_sge))
 
 /*
  * A lock that an object of one thread does not take. Inline, as taking it would be a tenth of a
@@ -205,6 +205,45 @@ static inline uint16_t rsiw_send_flags(const struct rsiw_qp *qp, unsigned int fl
 
 	return qp->signal_all | (flags & (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)) << 1 |
 	       (flags & IBV_SEND_FENCE) << 4;
+}
+
+/*
+ * Sets the immediate of a Write, before its data: in the place where it is beside a list, and in
+ * the one where it is beside inline data. What follows leaves the one that it goes with.
+ */
+static inline void rsiw_set_immediate(struct siw_sqe *sqe, __be32 imm)
+{
+	sqe->sge[0].lkey = (__force uint32_t)imm;
+	sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)imm;
+}
+
+/* The inline data of a request while they are gathered. */
+struct rsiw_inline {
+	char *to;
+	size_t length, most;
+};
+
+static inline struct rsiw_inline rsiw_begin_inline(struct siw_sqe *sqe)
+{
+	return (struct rsiw_inline) { (char *)&sqe->sge[1], 0, SIW_MAX_INLINE };
+}
+
+/* Returns whether there was room. */
+static inline bool rsiw_append(struct rsiw_inline *data, const void *from, size_t length)
+{
+	if (unlikely(length > data->most - data->length))
+		return false;
+	memcpy(data->to + data->length, from, length);
+	data->length += length;
+	return true;
+}
+
+/* Ends the request. Returns the flags that it has for its data. */
+static inline uint16_t rsiw_end_inline(const struct rsiw_inline *data, struct siw_sqe *sqe)
+{
+	sqe->sge[0].length = data->length;
+	sqe->num_sge = 1;
+	return SIW_WQE_INLINE;
 }
 
 /*

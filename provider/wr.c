@@ -62,9 +62,7 @@ static void wr_rdma_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr)
 
 static void wr_rdma_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, __be32 imm)
 {
-	struct siw_sqe *sqe = begin(qp, RSIW_OP_WRITE_WITH_IMM, rkey, raddr);
-
-	sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)imm;
+	rsiw_set_immediate(begin(qp, RSIW_OP_WRITE_WITH_IMM, rkey, raddr), imm);
 }
 
 static void wr_rdma_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr)
@@ -119,25 +117,20 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *base, size_t count,
 {
 	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
 	struct siw_sqe *sqe = qp->request;
-	size_t most = sqe->opcode == RSIW_OP_WRITE_WITH_IMM ? RSIW_IMM_MAX_INLINE : SIW_MAX_INLINE;
-	char *to = (char *)&sqe->sge[1];
-	size_t length = 0, i;
+	struct rsiw_inline data = rsiw_begin_inline(sqe);
+	size_t i;
 
 	if (unlikely(is_atomic(sqe))) {
 		fail(qp, EINVAL);
 		return;
 	}
 	for (i = 0; i < count; i++) {
-		if (unlikely(list[i].length > most - length)) {
+		if (!rsiw_append(&data, list[i].addr, list[i].length)) {
 			fail(qp, EINVAL);
 			return;
 		}
-		memcpy(to + length, list[i].addr, list[i].length);
-		length += list[i].length;
 	}
-	sqe->sge[0].length = length;
-	sqe->num_sge = 1;
-	sqe->flags |= SIW_WQE_INLINE;
+	sqe->flags |= rsiw_end_inline(&data, sqe);
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)

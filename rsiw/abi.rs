@@ -18,7 +18,8 @@ pub(crate) const MAX_SGE: usize = 6;
 pub(crate) const fn sges_beyond(n: u32) -> usize {
     (n as usize).saturating_sub(MAX_SGE)
 }
-/// The elements of a Write with immediate data, which takes the place of the last one.
+/// The elements of a Write with immediate data, which take the place of the last one. With inline
+/// data they are in the first one's `lkey`.
 pub(crate) const IMM_SGE: usize = MAX_SGE - 1;
 /// The elements that an atomic request is written with: the result's buffer, and two operands.
 pub(crate) const ATOMIC_SGE: u8 = 3;

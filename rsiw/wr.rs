@@ -7,7 +7,7 @@
 //! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
     mem::{Access, MemError, Region},
 };
 use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
@@ -103,9 +103,6 @@ pub(crate) struct SendWr {
     pub(crate) extra: Extra,
 }
 
-/// The most bytes of inline data of a Write with immediate data.
-const IMM_INLINE: u32 = MAX_INLINE - size_of::<Sge>() as u32;
-
 /// A process' atomic operation, which has no masks: what is added, or compared with `first` and
 /// replaced by `second`.
 fn atomic(op: SendOp, first: u64, second: u64) -> Extra {
@@ -194,7 +191,7 @@ impl SendWr {
             _ if extended => return self.check_extended(max_sge, signal_all),
             _ => return Err(Status::QpOp),
         };
-        self.accept(op, (max_sge, MAX_INLINE), signal_all)
+        self.accept(op, max_sge, signal_all)
     }
 
     /// As [`Self::check`], for the operations that the library of siw does not know.
@@ -209,16 +206,22 @@ impl SendWr {
             _ => return Err(Status::QpOp),
         };
         let (most, extra) = match op {
-            // The data have the place of the last element.
-            SendOp::WriteImm => (
-                (max_sge.min(IMM_SGE as u32), IMM_INLINE),
-                Extra::Immediate(sqe.sge[IMM_SGE].lkey.to_ne_bytes()),
-            ),
+            // The immediate data have the place of the last element, or, with inline data, that of
+            // the first one's key.
+            SendOp::WriteImm => {
+                let inline = sqe.flags & wqe_flags::INLINE != 0;
+                let sge = if inline {
+                    &sqe.sge[0]
+                } else {
+                    &sqe.sge[IMM_SGE]
+                };
+                (
+                    max_sge.min(IMM_SGE as u32),
+                    Extra::Immediate(sge.lkey.to_ne_bytes()),
+                )
+            }
             // CAST: The data are the lower half.
-            SendOp::SendImm => (
-                (max_sge, MAX_INLINE),
-                Extra::Immediate((sqe.raddr as u32).to_ne_bytes()),
-            ),
+            SendOp::SendImm => (max_sge, Extra::Immediate((sqe.raddr as u32).to_ne_bytes())),
             _ => {
                 // The operands are in the list, too.
                 if sqe.num_sge != ATOMIC_SGE || sqe.sge[0].length != ATOMIC_LEN {
@@ -226,28 +229,22 @@ impl SendWr {
                 }
                 let (first, second) = (sqe.sge[1].addr, sqe.sge[2].addr);
                 self.sqe.as_numbers().num_sge = 1;
-                ((1, MAX_INLINE), atomic(op, first, second))
+                (1, atomic(op, first, second))
             }
         };
         self.extra = extra;
         self.accept(op, most, signal_all)
     }
 
-    /// The rest of [`Self::check`], for an operation of which a request may have as many elements,
-    /// and as many bytes of inline data, as `most` says.
+    /// The rest of [`Self::check`], for an operation whose requests have up to `max_sge` elements.
     #[inline]
-    fn accept(
-        &mut self,
-        op: SendOp,
-        (max_sge, max_inline): (u32, u32),
-        signal_all: bool,
-    ) -> Result<(), Status> {
+    fn accept(&mut self, op: SendOp, max_sge: u32, signal_all: bool) -> Result<(), Status> {
         let sqe = &self.sqe;
         let flags = sqe.flags;
         let has = |bit| flags & bit != 0;
         let inline = has(wqe_flags::INLINE);
         let (num_sge, len) = if inline {
-            if op.is_answered() || sqe.sge[0].length > max_inline {
+            if op.is_answered() || sqe.sge[0].length > MAX_INLINE {
                 return Err(Status::LocLen);
             }
             (1, sqe.sge[0].length)
@@ -443,27 +440,35 @@ mod tests {
             let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
             let sqe = wr.element().as_numbers();
             (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
-            (sqe.raddr, sqe.sge[5].lkey) = (0x1_0000_0007, 8);
+            (sqe.raddr, sqe.sge[0].lkey, sqe.sge[5].lkey) = (0x1_0000_0007, 9, 8);
             (sqe.sge[0].length, sqe.sge[1].addr, sqe.sge[2].addr) = (length, 5, 6);
             wr.check(6, false, extended).map(|()| wr)
         };
-        let immediate = |data: u32| data.to_ne_bytes();
-        for (code, data) in [(opcode::SEND_IMM, 7), (opcode::WRITE_IMM, 8)] {
-            assert!(refused(check(code, 0, 1, 8, false), Status::QpOp));
-            assert!(check(code, 0, 5, 8, true)
-                .is_ok_and(|wr| wr.len == 8
-                    && matches!(wr.extra, Extra::Immediate(d) if d == immediate(data))));
+        let inline = wqe_flags::INLINE;
+        let most = MAX_INLINE;
+        for (code, flags, num_sge, length, data) in [
+            (opcode::SEND_IMM, 0, 5, 8, 7),
+            (opcode::SEND_IMM, inline, 1, most, 7),
+            (opcode::WRITE_IMM, 0, 5, 8, 8),
+            (opcode::WRITE_IMM, inline, 1, most, 9u32),
+        ] {
+            assert!(refused(
+                check(code, flags, num_sge, length, false),
+                Status::QpOp
+            ));
+            assert!(
+                check(code, flags, num_sge, length, true).is_ok_and(|wr| matches!(
+                    wr.extra,
+                    Extra::Immediate(d) if d == data.to_ne_bytes()
+                ))
+            );
+            let wr = check(code, inline, 1, most + 1, true);
+            assert!(refused(wr, Status::LocLen));
         }
         assert!(check(opcode::SEND_IMM, 0, 6, 8, true).is_ok());
         assert!(refused(
             check(opcode::WRITE_IMM, 0, 6, 8, true),
             Status::QpOp
-        ));
-        let inline = wqe_flags::INLINE;
-        assert!(check(opcode::WRITE_IMM, inline, 1, 64, true).is_ok());
-        assert!(refused(
-            check(opcode::WRITE_IMM, inline, 1, 65, true),
-            Status::LocLen
         ));
         for code in [opcode::FETCH_ADD, opcode::CMP_SWAP] {
             assert!(refused(check(code, 0, 3, 8, false), Status::QpOp));

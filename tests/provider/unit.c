@@ -218,12 +218,10 @@ static void t_inline(void)
 	CHECK(s->flags == (SIW_WQE_VALID | SIW_WQE_INLINE) && s->sge[0].length == 80);
 	CHECK(!memcmp(&s->sge[1], buffer, 30) && !memcmp((char *)&s->sge[1] + 30, buffer + 5, 50));
 	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	CHECK(post(&wr) == EINVAL);
-	list[2].length = 34;
 	wr.imm_data = 9;
 	s = posted(wr);
-	CHECK(s->sge[0].length == 64 && s->sge[5].lkey == 9);
-	CHECK(!memcmp((char *)&s->sge[1] + 30, buffer + 5, 34));
+	CHECK(s->sge[0].length == 80 && s->sge[0].lkey == 9);
+	CHECK(!memcmp(&s->sge[1], buffer, 30) && !memcmp((char *)&s->sge[1] + 30, buffer + 5, 50));
 	wr.opcode = IBV_WR_SEND;
 	list[2].length = 51;
 	CHECK(post(&wr) == EINVAL);
@@ -477,7 +475,7 @@ static void t_wr(void)
 	ex->wr_id = 2;
 	ex->wr_flags = IBV_SEND_SOLICITED;
 	ibv_wr_rdma_write_imm(ex, 70, 0x5000, 6);
-	ibv_wr_set_inline_data(ex, buffer, 64);
+	ibv_wr_set_inline_data(ex, buffer, 80);
 	ex->wr_id = 3;
 	ex->wr_flags = 0;
 	ibv_wr_atomic_cmp_swp(ex, 71, 0x6000, 8, 9);
@@ -490,7 +488,7 @@ static void t_wr(void)
 	CHECK(s->num_sge == 6 && s->flags == (SIW_WQE_VALID | SIW_WQE_SIGNALLED));
 	s = fake_take_sqe();
 	CHECK(s && s->id == 2 && s->opcode == 12 && s->rkey == 70 && s->raddr == 0x5000);
-	CHECK(s->sge[0].length == 64 && !memcmp(&s->sge[1], buffer, 64) && s->sge[5].lkey == 6);
+	CHECK(s->sge[0].length == 80 && !memcmp(&s->sge[1], buffer, 80) && s->sge[0].lkey == 6);
 	CHECK(s->flags == (SIW_WQE_VALID | SIW_WQE_SOLICITED | SIW_WQE_INLINE));
 	s = fake_take_sqe();
 	CHECK(s && s->id == 3 && s->opcode == SIW_OP_COMP_AND_SWAP && s->num_sge == 3);
@@ -526,7 +524,7 @@ static void t_wr_fails(void)
 	CHECK(ibv_wr_complete(ex) == EINVAL && !fake_take_sqe());
 	ibv_wr_start(ex);
 	ibv_wr_rdma_write_imm(ex, 1, 2, 3);
-	ibv_wr_set_inline_data(ex, buffer, 65);
+	ibv_wr_set_inline_data(ex, buffer, 81);
 	CHECK(ibv_wr_complete(ex) == EINVAL);
 	ibv_wr_start(ex);
 	ibv_wr_atomic_cmp_swp(ex, 1, 2, 3, 4);
