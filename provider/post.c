@@ -59,9 +59,20 @@ void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second)
 	sqe->sge[2] = (struct siw_sge) { .laddr = second };
 }
 
+/* Returns whether all inline data have room. */
+static inline bool gather(char *to, size_t *length, size_t most, const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *sge = wr->sg_list, *end = sge + wr->num_sge;
+
+	for (; sge < end; sge++)
+		if (!rsiw_append(to, length, most, (const void *)(uintptr_t)sge->addr, sge->length))
+			return false;
+	return true;
+}
+
 /*
  * What the operation has beside data, an STag and an address: after the last two, and before the
- * data. Out of line, as it would cost registers of those that have only inline data.
+ * data. Out of line, as it would cost other requests registers.
  */
 static __attribute__((noinline)) int fill_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr)
 {
@@ -90,25 +101,43 @@ static __attribute__((noinline)) int fill_more(struct siw_sqe *sqe, const struct
 	return 0;
 }
 
-/* The rest of a request with inline data, or with more than a list, an STag and an address. */
+/* The rest of a request whose element has no room for its inline data. */
+static __attribute__((noinline)) int push_large(const struct rsiw_qp *qp, struct siw_sqe *sqe,
+						const struct ibv_send_wr *wr, uint16_t flags)
+{
+	char *slot = rsiw_use_slot(qp, sqe);
+	size_t length = 0;
+
+	if (!slot || !gather(slot, &length, qp->max_inline, wr))
+		return EINVAL;
+	sqe->sge[0].length = length;
+	store_wqe_flags(&sqe->flags, flags);
+	return 0;
+}
+
+/* The rest of a request with inline data. */
+static __attribute__((noinline)) int push_inline(const struct rsiw_qp *qp, struct siw_sqe *sqe,
+						 const struct ibv_send_wr *wr, uint16_t flags)
+{
+	size_t length = 0;
+
+	if (unlikely(OPS_WITH_MORE >> wr->opcode & 1) && fill_more(sqe, wr))
+		return EINVAL;
+	if (!gather((char *)&sqe->sge[1], &length, SIW_MAX_INLINE, wr))
+		return push_large(qp, sqe, wr, flags);
+	sqe->sge[0].length = length;
+	sqe->num_sge = 1;
+	store_wqe_flags(&sqe->flags, flags | SIW_WQE_INLINE);
+	return 0;
+}
+
+/* The rest of a request with more than a list, an STag and an address. */
 static __attribute__((noinline)) int push_more(struct siw_sqe *sqe, const struct ibv_send_wr *wr,
 					       uint16_t flags)
 {
-	if (unlikely(OPS_WITH_MORE >> wr->opcode & 1) && fill_more(sqe, wr))
+	if ((unsigned int)wr->num_sge > SIW_MAX_SGE || fill_more(sqe, wr))
 		return EINVAL;
-	if (wr->send_flags & IBV_SEND_INLINE) {
-		struct rsiw_inline data = rsiw_begin_inline(sqe);
-		const struct ibv_sge *sge = wr->sg_list, *end = sge + wr->num_sge;
-
-		for (; sge < end; sge++)
-			if (!rsiw_append(&data, (const void *)(uintptr_t)sge->addr, sge->length))
-				return EINVAL;
-		flags |= rsiw_end_inline(&data, sqe);
-	} else {
-		if ((unsigned int)wr->num_sge > SIW_MAX_SGE)
-			return EINVAL;
-		copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
-	}
+	copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
 	store_wqe_flags(&sqe->flags, flags);
 	return 0;
 }
@@ -126,7 +155,9 @@ static inline int push_request(struct rsiw_qp *qp, struct siw_sqe *sqe, const st
 	sqe->rkey = wr->wr.rdma.rkey;
 	sqe->raddr = wr->wr.rdma.remote_addr;
 	sqe->num_sge = wr->num_sge;
-	if (wr->send_flags & IBV_SEND_INLINE || unlikely(OPS_WITH_MORE >> opcode & 1))
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return push_inline(qp, sqe, wr, flags);
+	if (unlikely(OPS_WITH_MORE >> opcode & 1))
 		return push_more(sqe, wr, flags);
 	if (likely(wr->num_sge == 1)) {
 		memcpy(sqe->sge, wr->sg_list, sizeof(*sqe->sge));

@@ -53,9 +53,10 @@ static void init_doorbell(struct rsiw_qp *qp)
 
 /* What the kernel's queue pair needs here. Returns 0 or errno; what it has made then stays. */
 static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-		   const struct siw_uresp_create_qp *resp)
+		   uint32_t max_inline, const struct siw_uresp_create_qp *resp)
 {
 	struct ibv_pd *pd = attr->pd;
+	int e;
 
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->base.comp_mask |= VERBS_QP_EX;
@@ -69,6 +70,9 @@ static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	if (!qp->queue)
 		return errno;
 	qp->mask = resp->num_sqe - 1;
+	e = rsiw_init_inline(qp, pd, max_inline);
+	if (e)
+		return e;
 	return attr->srq ? 0 : init_rq(&qp->rq, pd, resp->num_rqe, resp->rq_key);
 }
 
@@ -77,6 +81,7 @@ static void free_qp(struct rsiw_qp *qp)
 	if (qp->queue)
 		munmap(qp->queue, (qp->mask + 1) * sizeof(struct siw_sqe));
 	end_rq(&qp->rq);
+	rsiw_end_inline(qp);
 	free(qp);
 }
 
@@ -85,6 +90,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 {
 	struct rsiw_create_qp_resp resp = {};
 	struct rsiw_create_qp cmd = {};
+	uint32_t max_inline = attr->cap.max_inline_data;
 	struct rsiw_qp *qp = calloc(1, sizeof(*qp));
 	int e = 0;
 
@@ -92,6 +98,10 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 		return NULL;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		e = rsiw_set_wr_ops(qp, attr->send_ops_flags);
+	/* The kernel knows only of those in elements, and refuses the others. */
+	if (max_inline > SIW_MAX_INLINE && max_inline <= RSIW_MAX_INLINE &&
+	    to_rsiw_context(context)->extended)
+		attr->cap.max_inline_data = SIW_MAX_INLINE;
 	if (!e)
 		e = ibv_cmd_create_qp_ex(context, &qp->base, attr, &cmd.ibv_cmd, sizeof(cmd),
 					 &resp.ibv_resp, sizeof(resp));
@@ -100,13 +110,15 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 		errno = e;
 		return NULL;
 	}
-	e = init_qp(qp, attr, &resp.drv_payload);
+	e = init_qp(qp, attr, max_inline, &resp.drv_payload);
 	if (e) {
 		ibv_cmd_destroy_qp(&qp->base.qp);
 		free_qp(qp);
 		errno = e;
 		return NULL;
 	}
+	if (qp->inline_mr)
+		attr->cap.max_inline_data = qp->max_inline;
 	return &qp->base.qp;
 }
 
@@ -164,8 +176,11 @@ int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init)
 {
 	struct ibv_query_qp cmd = {};
+	int e = ibv_cmd_query_qp(qp, attr, mask, init, &cmd, sizeof(cmd));
 
-	return ibv_cmd_query_qp(qp, attr, mask, init, &cmd, sizeof(cmd));
+	if (!e && to_rsiw_qp(qp)->inline_mr)
+		attr->cap.max_inline_data = init->cap.max_inline_data = to_rsiw_qp(qp)->max_inline;
+	return e;
 }
 
 int rsiw_destroy_qp(struct ibv_qp *qp)

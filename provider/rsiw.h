@@ -26,6 +26,8 @@
 
 /* The elements of a Write with immediate; the one behind them has the immediate. */
 #define RSIW_IMM_SGE (SIW_MAX_SGE - 1)
+/* The most inline data that a program can ask for. */
+#define RSIW_MAX_INLINE 512
 
 /*
  * A lock that an object of one thread does not take. Inline, as taking it would be a tenth of a
@@ -122,6 +124,10 @@ struct rsiw_qp {
 	/* SIW_WQE_SIGNALLED if all requests are. */
 	uint16_t signal_all;
 	struct rsiw_lock lock;
+	/* What a request may have, and the memory for what its element has no room for. */
+	uint32_t max_inline;
+	char *inline_slots;
+	struct ibv_mr *inline_mr;
 	struct ibv_post_send doorbell;
 	struct ib_uverbs_post_send_resp doorbell_resp;
 	struct rsiw_rq rq;
@@ -217,33 +223,14 @@ static inline void rsiw_set_immediate(struct siw_sqe *sqe, __be32 imm)
 	sqe->sge[RSIW_IMM_SGE].lkey = (__force uint32_t)imm;
 }
 
-/* The inline data of a request while they are gathered. */
-struct rsiw_inline {
-	char *to;
-	size_t length, most;
-};
-
-static inline struct rsiw_inline rsiw_begin_inline(struct siw_sqe *sqe)
+/* Appends to inline data at `to`, of which there are `*length`. Returns whether there was room. */
+static inline bool rsiw_append(char *to, size_t *length, size_t most, const void *from, size_t more)
 {
-	return (struct rsiw_inline) { (char *)&sqe->sge[1], 0, SIW_MAX_INLINE };
-}
-
-/* Returns whether there was room. */
-static inline bool rsiw_append(struct rsiw_inline *data, const void *from, size_t length)
-{
-	if (unlikely(length > data->most - data->length))
+	if (unlikely(more > most - *length))
 		return false;
-	memcpy(data->to + data->length, from, length);
-	data->length += length;
+	memcpy(to + *length, from, more);
+	*length += more;
 	return true;
-}
-
-/* Ends the request. Returns the flags that it has for its data. */
-static inline uint16_t rsiw_end_inline(const struct rsiw_inline *data, struct siw_sqe *sqe)
-{
-	sqe->sge[0].length = data->length;
-	sqe->num_sge = 1;
-	return SIW_WQE_INLINE;
 }
 
 /*
@@ -303,6 +290,11 @@ struct ibv_srq *rsiw_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int rsiw_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int rsiw_destroy_srq(struct ibv_srq *srq);
+
+/* inline.c */
+int rsiw_init_inline(struct rsiw_qp *qp, struct ibv_pd *pd, uint32_t most);
+void rsiw_end_inline(struct rsiw_qp *qp);
+char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe);
 
 /* post.c */
 extern const uint32_t rsiw_operations, rsiw_extended_operations;

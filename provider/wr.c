@@ -112,25 +112,39 @@ static void wr_set_sge_list(struct ibv_qp_ex *base, size_t count, const struct i
 		sqe->num_sge = count;
 }
 
+/* Returns whether all inline data have room. */
+static bool gather(char *to, size_t *length, size_t most, size_t count,
+		   const struct ibv_data_buf *list)
+{
+	for (*length = 0; count--; list++)
+		if (!rsiw_append(to, length, most, list->addr, list->length))
+			return false;
+	return true;
+}
+
 static void wr_set_inline_data_list(struct ibv_qp_ex *base, size_t count,
 				    const struct ibv_data_buf *list)
 {
 	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
 	struct siw_sqe *sqe = qp->request;
-	struct rsiw_inline data = rsiw_begin_inline(sqe);
-	size_t i;
+	size_t length = 0;
+	char *slot;
 
 	if (unlikely(is_atomic(sqe))) {
 		fail(qp, EINVAL);
 		return;
 	}
-	for (i = 0; i < count; i++) {
-		if (!rsiw_append(&data, list[i].addr, list[i].length)) {
+	if (likely(gather((char *)&sqe->sge[1], &length, SIW_MAX_INLINE, count, list))) {
+		sqe->num_sge = 1;
+		sqe->flags |= SIW_WQE_INLINE;
+	} else {
+		slot = rsiw_use_slot(qp, sqe);
+		if (!slot || !gather(slot, &length, qp->max_inline, count, list)) {
 			fail(qp, EINVAL);
 			return;
 		}
 	}
-	sqe->flags |= rsiw_end_inline(&data, sqe);
+	sqe->sge[0].length = length;
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)

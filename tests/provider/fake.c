@@ -15,6 +15,7 @@
 
 uint32_t fake_features, fake_asked, fake_cq_flags;
 unsigned int fake_doorbells, fake_access;
+int fake_regions;
 struct fake_ring fake_sq, fake_rq, fake_cq;
 struct verbs_context_ops fake_ops;
 struct ibv_device fake_device = { .node_type = IBV_NODE_CA, .name = "fake" };
@@ -200,6 +201,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, 
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
 	mr->ibv_mr.lkey = 0x100;
+	fake_regions++;
 	return 0;
 }
 
@@ -220,6 +222,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 
 int ibv_cmd_dereg_mr(struct verbs_mr *mr)
 {
+	fake_regions--;
 	return 0;
 }
 
@@ -307,6 +310,8 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 			 struct ibv_qp_init_attr_ex *attr, struct ibv_create_qp *cmd,
 			 size_t cmd_size, struct ib_uverbs_create_qp_resp *resp, size_t resp_size)
 {
+	if (attr->cap.max_inline_data > SIW_MAX_INLINE)
+		return EINVAL;
 	qp->comp_mask = 0;
 	answer_qp(&qp->qp, context, &attr->cap, attr->srq, resp + 1);
 	return 0;
@@ -322,6 +327,7 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		     struct ibv_qp_init_attr *init, struct ibv_query_qp *cmd, size_t cmd_size)
 {
+	attr->cap.max_inline_data = init->cap.max_inline_data = SIW_MAX_INLINE;
 	return 0;
 }
 

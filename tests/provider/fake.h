@@ -27,6 +27,8 @@ extern uint32_t fake_cq_flags;
 /* What the provider takes for the device's file; calls that ring the doorbell. */
 extern int fake_file;
 extern unsigned int fake_doorbells;
+/* Regions that there are. */
+extern int fake_regions;
 /* The rights of the last ibv_modify_qp(). */
 extern unsigned int fake_access;
 /* The rings of the last objects. */
