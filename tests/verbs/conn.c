@@ -396,6 +396,15 @@ void conn_close(struct conn *c)
 	conn_free(c);
 }
 
+/* siw's provider tells what the kernel says of atomics, which is that there are none. */
+bool own_provider(struct side *s)
+{
+	struct ibv_device_attr attr;
+
+	CALL(ibv_query_device(s->ctx, &attr));
+	return attr.atomic_cap != IBV_ATOMIC_NONE;
+}
+
 int async_event(struct side *s, unsigned int ms)
 {
 	struct pollfd pfd = { .fd = s->ctx->async_fd, .events = POLLIN };

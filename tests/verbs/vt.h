@@ -227,6 +227,8 @@ void conn_expect_error(struct conn *c);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c);
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
+/* Whether the program has rsiw's own provider, which knows more than siw's. */
+bool own_provider(struct side *s);
 /* The type of the next asynchronous event, or -1 if none comes in time. */
 int async_event(struct side *s, unsigned int ms);
 
