@@ -172,6 +172,8 @@ def judge_atomic(t, header, last):
     if code & 0xF not in (FETCH_ADD, CMP_SWAP):
         return terminated(RDMA_OPERATION, 6)
     why = access(t, stag, at, 8, "atomic")
+    if why == "bounds" and at + 8 >= 1 << 64:
+        return terminated(RDMA_PROTECTION, 4)
     if why:
         return terminated(RDMA_PROTECTION, READ_CODES[why])
     # The device finds this when it executes the operation.
