@@ -8,16 +8,19 @@
 # the rules ask for, no memory is overwritten, and an honest connection goes on.
 # CASES=100000: so many random cases, and all tables in full. TIME: for so many seconds at
 # most. MOST: at most so many cases of a table. SPLICES: each case of spliced so many times. SEED: other cases.
-# PARTS: only these groups (adversary.py --list has their names), without the second run. EXTENDED=1: the victim's
-# programs know the messages of RFC 7306.
+# PARTS: only these groups (adversary.py --list has their names), without the further runs. EXTENDED=1: the victim has
+# provider/ in all of them, and knows the messages of RFC 7306.
 
 . /tests/lib.sh
 
+[ -z "${EXTENDED:-}" ] || use_provider || exit 1
 read -ra parts <<<"${PARTS:-}"
-# These groups run again with verify_first=1.
-again=(placement messages spliced)
+# These groups run again with verify_first=1, and one with a victim that has provider/ if the others' has not.
+again=(placement messages spliced) extended=(extensions)
+[ -z "${EXTENDED:-}" ] || extended=()
 runs=("${parts[@]}") own=2
 [ ${#parts[@]} != 0 ] || runs+=(-- "${again[@]}") own=4
+[ ${#parts[@]} != 0 ] || [ ${#extended[@]} = 0 ] || runs+=(-- "${extended[@]}") own=5
 plan $(($(python3 /tests/wire/adversary.py --list "${runs[@]}" | wc -l) + own))
 
 # initiator_wait_ms=0: the driver repeats no RTR, which these peers do not expect.
@@ -31,3 +34,8 @@ told_by "peers that break rules" python3 /tests/wire/adversary.py "$DEV" "$ADDR"
 reloaded() { rdma link del "$DEV" && rmmod rsiw && load_driver initiator_wait_ms=0 verify_first=1; }
 run "load the driver with verify_first=1" reloaded || exit 1
 VERIFY_FIRST=1 told_by "peers that break rules, verify_first=1" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7192 "${again[@]}"
+
+[ ${#extended[@]} != 0 ] || exit 0
+use_provider || exit 1
+EXTENDED=1 VERIFY_FIRST=1 told_by "peers of a victim that knows RFC 7306" python3 /tests/wire/adversary.py "$DEV" "$ADDR" \
+	7194 "${extended[@]}"
