@@ -99,7 +99,8 @@ static struct ibv_qp_init_attr qp_init(struct mine *m)
 		.recv_cq = ONE(m, cq),
 		.srq = below(m, 4) ? NULL : ONE(m, srq),
 		.sq_sig_all = below(m, 2),
-		.cap = { number(m, 64), number(m, 64), number(m, 6), number(m, 6), number(m, 64) },
+		.cap = { number(m, 64), number(m, 64), number(m, 6), number(m, 6),
+			 below(m, 4) ? number(m, 64) : below(m, 600) },
 	};
 }
 
@@ -184,11 +185,23 @@ static int post_send(struct mine *m)
 	};
 	struct ibv_send_wr wr = {
 		.wr_id = any(m), .sg_list = list, .num_sge = below(m, 5),
-		.opcode = below(m, 8) ? plain[below(m, 4)] : below(m, 16),
+		.opcode = below(m, 4) ? plain[below(m, 4)] : below(m, 16),
 		.send_flags = below(m, 32),
+		.imm_data = any(m),
 		.wr.rdma = { far.addr, far.lkey },
 	}, *bad;
 	struct ibv_qp *one = ONE(m, qp);
+
+	if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = far.addr & ~7ull;
+		wr.wr.atomic.compare_add = any(m);
+		wr.wr.atomic.swap = any(m);
+		wr.wr.atomic.rkey = far.lkey;
+		if (below(m, 8)) {
+			wr.num_sge = 1;
+			list[0].length = 8;
+		}
+	}
 
 	/* The library copies inline data itself: they must be readable. */
 	if (wr.send_flags & IBV_SEND_INLINE)
