@@ -96,14 +96,27 @@ impl Stream {
         }
     }
 
-    /// Tx found that a request cannot be sent. Context: tx.
+    /// Tx found that a request cannot be sent, or that one of the peer cannot be answered. Context:
+    /// tx.
     pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {
+        let of_peer = failed.terminate.as_ref().map(Terminate::code);
         let term = failed
             .terminate
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
+        if let Some(code) = of_peer {
+            self.queues.counters.peer_fault(code);
+            self.trace_refused(code);
+        }
         self.queues.note_failure(failed.seq, failed.status);
+        let peer = self.peer();
         if self.begin_terminate(Some(term)) && failed.seq.is_none() {
-            // No request of the consumer has failed: a Read of the peer could not be answered.
+            // No request of the consumer has failed.
+            if of_peer.is_some() {
+                self.warn(
+                    peer,
+                    format_args!("refused a Read or an atomic; stream terminated"),
+                );
+            }
             self.handle.event(QpEvent::AccessError);
         }
     }
