@@ -247,6 +247,7 @@ impl Tx {
             SendOp::LocalInv => {
                 local_invalidate(queues, wr.rkey()).map_err(fail)?;
                 queues.counters.op_invalidations.add_alone(1);
+                self.wrote = wrote;
                 return Ok(false);
             }
             SendOp::RegMr => {
@@ -255,6 +256,7 @@ impl Tx {
                 };
                 register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
                 queues.counters.op_registrations.add_alone(1);
+                self.wrote = wrote;
                 return Ok(false);
             }
         }

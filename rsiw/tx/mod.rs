@@ -164,7 +164,7 @@ pub(crate) struct Tx {
     read_msn: iwarp::Msn,
     atomic_msn: iwarp::Msn,
     response_turn: bool,
-    /// The last request that has begun is an RDMA Write.
+    /// The last request that has begun a message is an RDMA Write.
     wrote: bool,
     terminated: bool,
     /// See [`Tx::end`].
