@@ -377,7 +377,14 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Destroys a region. On return the driver must not access its memory. Context: sleeping.
+    /// Makes a memory window of type 2 for a process: it has no memory of its own, and is bound to
+    /// that of a region by work request. It is destroyed by [`MrOps::dereg`]. Context: sleeping.
+    fn window(_dev: &Device<D>, _pd: &Arc<D::Pd>, _udata: &Udata<'_, D>) -> Result<NewMr<Self>> {
+        Err(crate::errno::unsupported())
+    }
+
+    /// Destroys a region or window. On return the driver must not access its memory. Context:
+    /// sleeping. Errors: `EBUSY`: windows are bound to the region, which stays.
     fn dereg(self: &Arc<Self>) -> Result;
 }
 

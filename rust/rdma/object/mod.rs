@@ -2,7 +2,7 @@
 
 //! Objects that the core allocates, with the driver's part in them.
 //!
-//! The core allocates a PD, CQ, QP, SRQ or user context zeroed, with as much room after the C
+//! The core allocates a PD, CQ, QP, SRQ, MW or user context zeroed, with as much room after the C
 //! structure as the driver asks for. That room has little more than the `Arc` that the driver's
 //! method returned: everything else is in the driver's object, which may live longer.
 
@@ -184,6 +184,9 @@ pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as Drive
 
 /// A protection domain (`struct ib_pd`).
 pub(crate) type PdObject<D> = Object<bindings::ib_pd, Arc<<D as Driver>::Pd>>;
+
+/// A memory window (`struct ib_mw`).
+pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as Driver>::Mr>>;
 
 /// The most pieces of memory that an object shares with a process.
 const MAX_SHARES: usize = 4;

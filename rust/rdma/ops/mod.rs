@@ -5,7 +5,8 @@
 //!
 //! They turn C parameters into Rust values and results into error codes, and keep the states of the
 //! objects. All are in `impl` blocks of [`Ops`], by object: [`device`], [`context`] (user contexts
-//! and protection domains), [`counter`], [`cq`], [`qp`], [`srq`], [`mr`], [`iw`].
+//! and protection domains), [`counter`], [`cq`], [`qp`], [`srq`], [`mr`], [`mw`],
+//! [`iw`].
 //!
 //! # Safety
 //!
@@ -34,12 +35,13 @@ mod cq;
 mod device;
 mod iw;
 mod mr;
+mod mw;
 mod qp;
 mod srq;
 
 use crate::{
     device::registry,
-    object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, PdObject},
+    object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, MwObject, PdObject},
     port_counters,
     protocol::Protocol,
     ring, settings, Driver,
@@ -132,6 +134,8 @@ pub(crate) unsafe fn set<D: Driver>(
         alloc_mr: Some(Ops::<D>::alloc_mr),
         map_mr_sg: Some(Ops::<D>::map_mr_sg),
         dereg_mr: Some(Ops::<D>::dereg_mr),
+        alloc_mw: Some(Ops::<D>::alloc_mw),
+        dealloc_mw: Some(Ops::<D>::dealloc_mw),
 
         iw_add_ref: iwcm.then_some(Ops::<D>::iw_add_ref),
         iw_rem_ref: iwcm.then_some(Ops::<D>::iw_rem_ref),
@@ -147,6 +151,7 @@ pub(crate) unsafe fn set<D: Driver>(
         size_ib_cq: CqObject::<D>::SIZE,
         size_ib_qp: QpObject::<D>::SIZE,
         size_ib_srq: SrqObject::<D>::SIZE,
+        size_ib_mw: MwObject::<D>::SIZE,
         size_rdma_counter: size_of::<bindings::rdma_counter>(),
 
         ..pin_init::zeroed()
