@@ -38,6 +38,16 @@ enum rsiw_opcode {
 	RSIW_OP_WRITE_WITH_IMM = 12,
 	/* Of a completion: a receive that the immediate of a Write has consumed. */
 	RSIW_OP_RECV_RDMA_WITH_IMM = 13,
+	/*
+	 * `rkey` is the window's, with the key that it gets, and `raddr` the first address. The only
+	 * siw_sge has the region, the octets in `laddr`, and the rights in `length`.
+	 */
+	RSIW_OP_BIND_MW = 14,
+};
+
+/* A status of a completion that enum siw_wc_status has not got. */
+enum rsiw_wc_status {
+	RSIW_WC_MW_BIND_ERR = 10,
 };
 
 /*

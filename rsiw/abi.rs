@@ -45,9 +45,10 @@ pub(crate) struct Sqe {
     pub(crate) flags: u16,
     pub(crate) num_sge: u8,
     pub(crate) opcode: u8,
-    /// Remote STag, or the STag that a Send with Invalidate names.
+    /// Remote STag, the STag that is invalidated, or the new one of a window that is bound.
     pub(crate) rkey: u32,
-    /// Remote address; for a Send with immediate data, that data in the low 32 bits.
+    /// Remote address; for a Send with immediate data, that data in the low 32 bits; the first
+    /// address of a window that is bound.
     pub(crate) raddr: u64,
     pub(crate) sge: [Sge; MAX_SGE],
 }
@@ -107,7 +108,7 @@ pub(crate) const CQE_IMMEDIATE: u8 = 1 << 2;
 
 /// What a provider asks for when it opens the device, and gets.
 pub(crate) mod feature {
-    /// The operations of RFC 7306, and flags in completions.
+    /// The operations of RFC 7306, memory windows, and flags in completions.
     pub(crate) const EXTENDED: u32 = 1;
 }
 
@@ -137,11 +138,14 @@ pub(crate) mod opcode {
     /// Those that `enum siw_opcode` has not.
     pub(crate) const WRITE_IMM: u8 = 12;
     pub(crate) const RECEIVE_IMM: u8 = 13;
+    /// Binds a memory window. The only element of the list has its length as `addr`, the region's
+    /// STag as `lkey`, and the rights as `length`.
+    pub(crate) const BIND_MW: u8 = 14;
 
     /// The nearest code that a completion may have; the library of siw looks them up in a table
     /// without a check.
     pub(crate) fn known(code: u8, extended: bool) -> u8 {
-        code.min(if extended { RECEIVE_IMM } else { REG_MR })
+        code.min(if extended { BIND_MW } else { REG_MR })
     }
 }
 

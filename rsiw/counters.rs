@@ -298,7 +298,7 @@ counters! {
     tx_op_reads = c"tx_op_reads",
     /// Responses to the peer's Reads and atomic operations.
     tx_op_read_responses = c"tx_op_read_responses",
-    /// Fast registrations.
+    /// Fast registrations, and windows that were bound.
     op_registrations = c"op_registrations",
     /// Local invalidations, by themselves or with a Read.
     op_invalidations = c"op_invalidations",

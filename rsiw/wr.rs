@@ -7,8 +7,8 @@
 //! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
-    mem::{Access, MemError, Region},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
+    mem::{Access, Binding, MemError, Region},
 };
 use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
 use kernel::{prelude::*, sync::Arc};
@@ -30,10 +30,12 @@ pub(crate) enum SendOp {
     WriteImm,
     FetchAdd,
     CmpSwap,
-    /// Local invalidate (kernel consumers only).
+    /// Local invalidate.
     LocalInv,
     /// Fast registration (kernel consumers only).
     RegMr,
+    /// Binds a memory window (processes only).
+    BindMw,
 }
 
 impl SendOp {
@@ -51,6 +53,7 @@ impl SendOp {
             SendOp::CmpSwap => opcode::CMP_SWAP,
             SendOp::LocalInv => opcode::INVAL_STAG,
             SendOp::RegMr => opcode::REG_MR,
+            SendOp::BindMw => opcode::BIND_MW,
         }
     }
 
@@ -79,6 +82,7 @@ pub(crate) struct Registration {
 pub(crate) enum Extra {
     None,
     Registration(Registration),
+    Binding(Binding),
     Immediate([u8; 4]),
     Atomic(AtomicOp),
 }
@@ -175,7 +179,7 @@ impl SendWr {
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
-    /// are refused, and if not `extended`, so are those of RFC 7306. A refused element completes in
+    /// are refused, and if not `extended`, so are those that the library of siw does not know. A refused element completes in
     /// error with the returned status.
     pub(crate) fn check(
         &mut self,
@@ -203,6 +207,7 @@ impl SendWr {
             opcode::WRITE_IMM => SendOp::WriteImm,
             opcode::FETCH_ADD => SendOp::FetchAdd,
             opcode::CMP_SWAP => SendOp::CmpSwap,
+            opcode::INVAL_STAG | opcode::BIND_MW => return self.check_window(max_sge, signal_all),
             _ => return Err(Status::QpOp),
         };
         let (most, extra) = match op {
@@ -234,6 +239,32 @@ impl SendWr {
         };
         self.extra = extra;
         self.accept(op, most, signal_all)
+    }
+
+    /// As [`Self::check`], for the operations on memory windows, which send nothing.
+    fn check_window(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
+        let sqe = &self.sqe;
+        if sqe.flags & wqe_flags::INLINE != 0 {
+            return Err(Status::LocLen);
+        }
+        let op = if sqe.opcode == opcode::INVAL_STAG {
+            SendOp::LocalInv
+        } else {
+            if sqe.num_sge != 1 {
+                return Err(Status::LocLen);
+            }
+            let (first, region) = (sqe.raddr, sqe.sge[0]);
+            self.extra = Extra::Binding(Binding {
+                key: region.lkey,
+                first,
+                len: region.addr,
+                access: Access::of_window(region.length).ok_or(Status::MemOp)?,
+            });
+            SendOp::BindMw
+        };
+        // What is left has no payload.
+        self.sqe.as_numbers().num_sge = 0;
+        self.accept(op, max_sge, signal_all)
     }
 
     /// The rest of [`Self::check`], for an operation whose requests have up to `max_sge` elements.
@@ -338,8 +369,8 @@ pub(crate) enum Status {
     /// The peer does not know the request, or its target is not aligned.
     RemInvReq = 8,
     General = 9,
-    /// The registration is not possible now. Not in the ABI, as only kernel consumers register by
-    /// work request.
+    /// The registration, or the binding of a window, is not possible. siw has no such status, as
+    /// its processes have neither.
     MemOp = 10,
 }
 
@@ -433,6 +464,48 @@ mod tests {
         result.err() == Some(status)
     }
 
+    /// A request to bind has one element, and rights of peers only; none has inline data.
+    #[test]
+    fn requests_on_windows_are_checked() {
+        let check = |opcode, flags, num_sge, access, extended| {
+            let mut wr = SendWr::new(0, SendOp::Send, 9, 0);
+            let sqe = wr.element().as_numbers();
+            (sqe.opcode, sqe.flags, sqe.num_sge, sqe.raddr) = (opcode, flags, num_sge, 5);
+            (sqe.sge[0].addr, sqe.sge[0].length, sqe.sge[0].lkey) = (6, access, 7);
+            wr.check(6, false, extended).map(|()| wr)
+        };
+        let rights = Access::REMOTE.bits();
+        for code in [opcode::BIND_MW, opcode::INVAL_STAG] {
+            assert!(refused(check(code, 0, 1, rights, false), Status::QpOp));
+            let inline = wqe_flags::INLINE;
+            assert!(refused(
+                check(code, inline, 1, rights, true),
+                Status::LocLen
+            ));
+        }
+        for access in [rights, 0, rights | Access::LOCAL_WRITE.bits()] {
+            let granted = Access::of_window(access & rights);
+            assert!(check(opcode::BIND_MW, 0, 1, access, true).is_ok_and(|wr| {
+                let is = |b: &Binding| (b.key, b.first, b.len) == (7, 5, 6);
+                wr.len == 0
+                    && wr.sges().count() == 0
+                    && matches!(&wr.extra, Extra::Binding(b) if is(b) && Some(b.access) == granted)
+            }));
+        }
+        for num_sge in [0, 2, u8::MAX] {
+            let wr = check(opcode::BIND_MW, 0, num_sge, rights, true);
+            assert!(refused(wr, Status::LocLen));
+        }
+        for access in [16, 32, 1 << 31, rights | 64] {
+            assert!(refused(
+                check(opcode::BIND_MW, 0, 1, access, true),
+                Status::MemOp
+            ));
+        }
+        let wr = check(opcode::INVAL_STAG, 0, u8::MAX, rights, true);
+        assert!(wr.is_ok_and(|wr| wr.op == SendOp::LocalInv && wr.rkey() == 9 && wr.len == 0));
+    }
+
     /// What the library of siw does not know needs a provider that does, and has a form.
     #[test]
     fn extended_requests_are_checked() {
@@ -482,7 +555,7 @@ mod tests {
                 wr.len == 8 && wr.sges().count() == 1 && matches!(wr.extra, Extra::Atomic(_))
             }));
         }
-        for code in opcode::RECEIVE_IMM..=u8::MAX {
+        for code in (opcode::RECEIVE_IMM..=u8::MAX).filter(|&code| code != opcode::BIND_MW) {
             assert!(refused(check(code, 0, 1, 8, true), Status::QpOp));
         }
     }

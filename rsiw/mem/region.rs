@@ -8,7 +8,7 @@
 //! Deregistration revokes the bytes and releases the pages, so an old reference to a region gives
 //! no access to memory.
 
-use super::{atomic, Access, MemError};
+use super::{atomic, window::Window, Access, MemError, Rights};
 use crate::pd::PdId;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iwarp::{
@@ -25,7 +25,7 @@ pub(super) const VALID: u32 = 1 << 31;
 
 /// The most bytes of a fast registration that are copied with interrupts disabled, which its lock
 /// does: others on this processor wait for no more than a page.
-const FAST_PIECE: usize = 4096;
+pub(super) const FAST_PIECE: usize = 4096;
 
 /// The bytes of a region.
 pub(crate) enum Store {
@@ -39,6 +39,8 @@ pub(crate) enum Store {
     Local(LocalDmaKey),
     /// A page list that a kernel consumer maps and registers by work request.
     Fast(Pin<KBox<FastStore>>),
+    /// A process' memory window, which has no bytes of its own.
+    Window(Pin<KBox<Window>>),
 }
 
 /// The page list that `map_mr_sg` fills in.
@@ -59,8 +61,10 @@ pub(crate) struct Region {
     stag: AtomicU32,
     pd: PdId,
     pub(super) state: AtomicU32,
-    /// The number of the QP that made the fast registration, or 0.
+    /// The number of the QP that made the fast registration or bound the window, or 0.
     pub(super) registered_by_qpn: AtomicU32,
+    /// Windows that are bound to it; see [`Region::bar_windows`].
+    pub(super) windows: AtomicU32,
     #[pin]
     store: Revocable<Store>,
 }
@@ -73,6 +77,7 @@ impl Region {
             pd,
             state: AtomicU32::new(0),
             registered_by_qpn: AtomicU32::new(0),
+            windows: AtomicU32::new(0),
             store <- Revocable::new(store),
         })
     }
@@ -116,7 +121,7 @@ impl Region {
         })
     }
 
-    fn set(&self, stag: u32, access: Access) {
+    pub(super) fn set(&self, stag: u32, access: Access) {
         self.stag.store(stag, Ordering::Relaxed);
         // Release pairs with the Acquire in `valid`: a reader that sees the region valid sees its
         // STag and bounds.
@@ -147,20 +152,32 @@ impl Region {
         &self.store
     }
 
-    /// Calls `f`; for a fast registration with the page list, and while no access is under way.
+    /// Calls `f`; for a fast registration with the page list, and while no access is under way, as
+    /// for a window. A window that is not valid afterwards is bound to nothing any more.
     fn fenced<R>(&self, f: impl FnOnce(Option<(&FastStore, &mut PageList)>) -> R) -> R {
         let store = self.store.try_access();
         match store.as_deref() {
             Some(Store::Fast(fast)) => f(Some((fast, &mut *fast.pages.lock()))),
+            Some(Store::Window(window)) => window.fenced(self, || f(None)),
             _ => f(None),
         }
     }
 
-    /// Whether the region is a fast registration. A request to invalidate works on no other.
+    /// Whether the region is a fast registration.
     pub(crate) fn is_fast(&self) -> bool {
         self.store
             .try_access()
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
+    }
+
+    /// Whether a request of the QP `qpn` may invalidate the STag: that of a fast registration, or of
+    /// a window that is bound to the QP.
+    pub(crate) fn may_invalidate(&self, qpn: u32) -> bool {
+        match self.store.try_access().as_deref() {
+            Some(Store::Fast(_)) => true,
+            Some(Store::Window(_)) => self.registered_by_qpn.load(Ordering::Relaxed) == qpn,
+            _ => false,
+        }
     }
 
     /// Takes the STag out of use if it is `key`. Returns whether it has done so. Context: any.
@@ -174,8 +191,8 @@ impl Region {
     /// The STag must give that peer a right. (The sink of a Read is named on the wire, too, but has
     /// none.) And nobody else may depend on it: "an RNIC MUST ensure that a Remote Peer is not able
     /// to invalidate an STag enabled for remote access, if the STag is shared on multiple streams"
-    /// (RFC 5040 section 8.1.1). A fast registration is for the peer of the QP that made it. A
-    /// process' region is shared by all streams of its domain.
+    /// (RFC 5040 section 8.1.1). A fast registration, or a window, is for the peer of the QP that
+    /// made it. A process' region is shared by all streams of its domain.
     ///
     /// # Errors
     ///
@@ -187,13 +204,15 @@ impl Region {
         alone: bool,
     ) -> Result<(), Refusal> {
         let remote = Access::REMOTE.bits();
-        let of_process = matches!(self.store.try_access().as_deref(), Some(Store::User { .. }));
+        let of_domain = match self.store.try_access().as_deref() {
+            Some(Store::User { .. }) => Some(alone),
+            Some(Store::Fast(_) | Store::Window(_)) => None,
+            _ => Some(false),
+        };
         // Check and invalidate in one `fenced` call, so that both concern the same registration.
-        self.fenced(|fast| {
-            let mine = match fast {
-                Some(_) => self.registered_by_qpn.load(Ordering::Relaxed) == qpn,
-                None => of_process && alone,
-            };
+        self.fenced(|_| {
+            let by_qpn = || self.registered_by_qpn.load(Ordering::Relaxed);
+            let mine = of_domain.unwrap_or_else(|| by_qpn() == qpn);
             let state = self.state.load(Ordering::Acquire);
             if state & VALID == 0 || self.stag() != key {
                 return Err(Refusal::InvalidStag);
@@ -243,26 +262,28 @@ impl Region {
         self.store.revoke()
     }
 
-    /// Checks that a holder of `key` in the domain `pd` may use `len` bytes at `addr` for `need`.
-    /// For zero bytes there are no bounds to check. Context: any.
+    /// Checks that a holder of `rights` in the domain `pd` may use `len` bytes at `addr`. For zero
+    /// bytes there are no bounds to check. Context: any.
     pub(super) fn check(
         &self,
-        key: u32,
+        rights: Rights,
         pd: PdId,
         addr: u64,
         len: u32,
-        need: Access,
     ) -> Result<(), MemError> {
-        self.valid(key, Access::LOCAL_READ)?;
+        self.valid(rights.key, Access::LOCAL_READ)?;
         if !pd.may_use(self.pd) {
             return Err(MemError::Domain);
         }
-        self.valid(key, need)?;
+        self.valid(rights.key, rights.need)?;
         if len == 0 {
             return Ok(());
         }
         let store = self.store.try_access().ok_or(MemError::Invalid)?;
-        store.bound(addr, u64::from(len)).map(drop)
+        match &*store {
+            Store::Window(window) => window.check(self, rights, addr, len.into()),
+            store => store.bound(addr, u64::from(len)).map(drop),
+        }
     }
 
     /// First address and length of the bytes, if they never change.
@@ -270,7 +291,7 @@ impl Region {
         match &*self.store.try_access()? {
             Store::User { iova, len, .. } => Some((*iova, *len)),
             Store::Dma(_) | Store::Local(_) => Some((0, u64::MAX)),
-            Store::Fast(_) => None,
+            Store::Fast(_) | Store::Window(_) => None,
         }
     }
 
@@ -305,23 +326,24 @@ impl Region {
     pub(super) fn read(
         &self,
         store: &Store,
-        (key, need): (u32, Access),
+        rights: Rights,
         addr: u64,
         dst: &mut [u8],
     ) -> Result<(), MemError> {
         let len = dst.len() as u64;
         match store {
             Store::User { umem, .. } => {
-                self.valid(key, need)?;
+                self.valid(rights.key, rights.need)?;
                 umem.read(store.bound(addr, len)?, dst)
             }
-            Store::Dma(memory) => return self.read_from(memory, (key, need), addr, dst),
+            Store::Dma(memory) => return self.read_from(memory, rights, addr, dst),
             Store::Local(_) => Err(EFAULT),
+            Store::Window(window) => return window.read(self, rights, addr, dst),
             Store::Fast(fast) => {
                 let mut addr = addr;
                 for dst in dst.chunks_mut(FAST_PIECE) {
                     let (pages, len) = (fast.pages.lock(), dst.len() as u64);
-                    self.valid(key, need)?;
+                    self.valid(rights.key, rights.need)?;
                     let offset = list_offset(&pages, addr, len)?;
                     pages.read(offset, dst).map_err(|_| MemError::Bounds)?;
                     addr = addr.wrapping_add(len);
@@ -337,22 +359,22 @@ impl Region {
     pub(super) fn read_from(
         &self,
         memory: &impl Memory,
-        (key, need): (u32, Access),
+        rights: Rights,
         offset: u64,
         dst: &mut [u8],
     ) -> Result<(), MemError> {
-        self.valid(key, need)?;
+        self.valid(rights.key, rights.need)?;
         memory.read(offset, dst).map_err(|_| MemError::Bounds)
     }
 
     /// A reader of `len` bytes at `addr` of `store`, the region's, with the checks of
     /// [`Self::read`], which are then made once for all of these bytes. `None` for a fast
-    /// registration: its bytes are copied under a lock. Context: any.
+    /// registration or a window: its bytes are copied under a lock. Context: any.
     #[inline]
     pub(super) fn reader<'a>(
         &self,
         store: &'a Store,
-        rights: (u32, Access),
+        rights: Rights,
         addr: u64,
         len: usize,
     ) -> Result<Option<Reader<'a>>, MemError> {
@@ -363,7 +385,7 @@ impl Region {
             }
             Store::Dma(memory) => self.reader_of(memory, rights, addr, len).map(Some),
             Store::Local(_) => Err(MemError::Bounds),
-            Store::Fast(_) => Ok(None),
+            Store::Fast(_) | Store::Window(_) => Ok(None),
         }
     }
 
@@ -372,11 +394,11 @@ impl Region {
     pub(super) fn reader_of<'a>(
         &self,
         memory: &'a dyn Memory,
-        (key, need): (u32, Access),
+        rights: Rights,
         offset: u64,
         len: usize,
     ) -> Result<Reader<'a>, MemError> {
-        self.valid(key, need)?;
+        self.valid(rights.key, rights.need)?;
         Reader::new(memory, offset, len).map_err(|_| MemError::Bounds)
     }
 
@@ -386,7 +408,7 @@ impl Region {
     pub(super) fn write(
         &self,
         store: &Store,
-        (key, need): (u32, Access),
+        rights: Rights,
         addr: u64,
         src: &[Octet],
         ends: bool,
@@ -394,16 +416,17 @@ impl Region {
         let len = src.len() as u64;
         match store {
             Store::User { umem, .. } => {
-                self.valid(key, need)?;
+                self.valid(rights.key, rights.need)?;
                 umem.write(store.bound(addr, len)?, src, ends)
             }
-            Store::Dma(memory) => return self.write_to(memory, (key, need), addr, src, ends),
+            Store::Dma(memory) => return self.write_to(memory, rights, addr, src, ends),
             Store::Local(_) => Err(EFAULT),
+            Store::Window(window) => return window.write(self, rights, addr, src, ends),
             Store::Fast(fast) => {
                 let (mut addr, mut left) = (addr, src.len());
                 for src in src.chunks(FAST_PIECE) {
                     let (pages, len) = (fast.pages.lock(), src.len() as u64);
-                    self.valid(key, need)?;
+                    self.valid(rights.key, rights.need)?;
                     let offset = list_offset(&pages, addr, len)?;
                     left = left.saturating_sub(src.len());
                     let last = ends && left == 0;
@@ -423,12 +446,12 @@ impl Region {
     pub(super) fn write_to(
         &self,
         memory: &impl Memory,
-        (key, need): (u32, Access),
+        rights: Rights,
         offset: u64,
         src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
-        self.valid(key, need)?;
+        self.valid(rights.key, rights.need)?;
         memory
             .write(offset, src, ends)
             .map_err(|_| MemError::Bounds)
@@ -440,7 +463,7 @@ impl Region {
     pub(super) fn atomic(
         &self,
         store: &Store,
-        (key, need): (u32, Access),
+        rights: Rights,
         addr: u64,
         op: AtomicOp,
     ) -> Result<u64, MemError> {
@@ -449,17 +472,18 @@ impl Region {
             // A dma-buf may be mapped without a cache, where processors have no atomic accesses.
             Store::User { umem, .. } if umem.address().is_none() => Err(MemError::Access),
             Store::User { umem, .. } => {
-                self.valid(key, need)?;
+                self.valid(rights.key, rights.need)?;
                 atomic::execute(umem, store.bound(addr, len)?, op)
             }
             Store::Dma(memory) => {
-                self.valid(key, need)?;
+                self.valid(rights.key, rights.need)?;
                 atomic::execute(memory, addr, op)
             }
             Store::Local(_) => Err(MemError::Bounds),
+            Store::Window(window) => window.atomic(self, rights, addr, op),
             Store::Fast(fast) => {
                 let pages = fast.pages.lock();
-                self.valid(key, need)?;
+                self.valid(rights.key, rights.need)?;
                 atomic::execute(&*pages, list_offset(&pages, addr, len)?, op)
             }
         }
@@ -491,7 +515,7 @@ pub(super) fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64
 
 impl Store {
     /// Returns the offset in the store of `len` bytes at `addr`, if they are inside.
-    fn bound(&self, addr: u64, len: u64) -> Result<u64, MemError> {
+    pub(super) fn bound(&self, addr: u64, len: u64) -> Result<u64, MemError> {
         match self {
             Store::User {
                 iova, len: size, ..
@@ -504,6 +528,7 @@ impl Store {
                 let (iova, size) = (iova.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
                 offset_in(iova, size, addr, len)
             }
+            Store::Window(_) => Err(MemError::Bounds),
         }
     }
 }
@@ -553,7 +578,7 @@ mod tests {
             Region::new(OURS, Region::fast_store(MrType::Pages, 1)?),
             GFP_KERNEL,
         )?;
-        let check = |key, pd, len, need| region.check(key, pd, 0, len, need);
+        let check = |key, pd, len, need| region.check(Rights { key, need, qpn: 0 }, pd, 0, len);
         let (read, write) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
         assert!(check(KEY, OURS, 0, read) == Err(MemError::Invalid));
         assert!(region.register(KEY, read, 0, 3));

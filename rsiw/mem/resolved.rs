@@ -4,7 +4,7 @@
 
 use super::{
     region::{offset_in, Region, Store},
-    Access, MemError,
+    Access, MemError, Rights,
 };
 use crate::pd::PdId;
 use iwarp::{rdmap::AtomicOp, Octet};
@@ -17,8 +17,7 @@ use rdma::{KernelMemory, LocalDmaKey, LocalSge, Reader};
 #[derive(Clone)]
 pub(crate) struct ResolvedMr {
     region: Arc<Region>,
-    key: u32,
-    need: Access,
+    rights: Rights,
     /// First address and length, if they never change.
     fixed: Option<(u64, u64)>,
     /// The device's local DMA key, if the key is that one. By it an element of a kernel consumer's
@@ -28,21 +27,19 @@ pub(crate) struct ResolvedMr {
 }
 
 impl ResolvedMr {
-    /// Checks that `region` grants `need` on `len` bytes at `addr` to a holder of `key` in `pd`.
+    /// Checks that `len` bytes at `addr` of `region` may be used by `rights` in `pd`.
     pub(super) fn new(
         region: Arc<Region>,
-        key: u32,
+        rights: Rights,
         pd: PdId,
         addr: u64,
         len: u32,
-        need: Access,
     ) -> Result<Self, MemError> {
-        region.check(key, pd, addr, len, need)?;
+        region.check(rights, pd, addr, len)?;
         let (fixed, local) = (region.fixed(), region.local());
         Ok(Self {
             region,
-            key,
-            need,
+            rights,
             fixed,
             local,
         })
@@ -50,17 +47,18 @@ impl ResolvedMr {
 
     /// Checks that another range may be used in the same way. Context: any.
     pub(crate) fn check(&self, pd: PdId, addr: u64, len: u32) -> Result<(), MemError> {
-        let (key, need) = (self.key, self.need);
+        let Rights { key, need, .. } = self.rights;
         if self.covers(key, pd, (addr, len), need) {
             return Ok(());
         }
-        self.region.check(key, pd, addr, len, need)
+        self.region.check(self.rights, pd, addr, len)
     }
 
     /// Whether `key`, in the domain `pd`, gives the right `need` to this range, too. Context: any.
     #[inline]
     pub(crate) fn covers(&self, key: u32, pd: PdId, (addr, len): (u64, u32), need: Access) -> bool {
-        if self.key != key || self.need != need {
+        let rights = self.rights;
+        if rights.key != key || rights.need != need {
             return false;
         }
         let region = &self.region;
@@ -70,19 +68,19 @@ impl ResolvedMr {
                     && region.valid(key, need).is_ok()
                     && offset_in(base, size, addr, u64::from(len)).is_ok()
             }
-            None => region.check(key, pd, addr, len, need).is_ok(),
+            None => region.check(rights, pd, addr, len).is_ok(),
         }
     }
 
     /// The key.
     pub(crate) fn key(&self) -> u32 {
-        self.key
+        self.rights.key
     }
 
     /// Whether it was resolved for the right `need`.
     #[inline]
     pub(crate) fn is_for(&self, need: Access) -> bool {
-        self.need == need
+        self.rights.need == need
     }
 
     /// Whether [`Self::write`] of these bytes copies all of them or none. It does not check all of
@@ -107,7 +105,7 @@ impl ResolvedMr {
         offset: u32,
         dst: &mut [u8],
     ) -> Result<(), MemError> {
-        let (region, rights) = (&self.region, (self.key, self.need));
+        let (region, rights) = (&self.region, self.rights);
         match self.local {
             Some(key) => region.read_from(memory(key, sge)?, rights, offset.into(), dst),
             None => access.with(region, |store| {
@@ -127,7 +125,7 @@ impl ResolvedMr {
         offset: u32,
         len: usize,
     ) -> Result<Option<Reader<'a>>, MemError> {
-        let (region, rights) = (&self.region, (self.key, self.need));
+        let (region, rights) = (&self.region, self.rights);
         match self.local {
             Some(key) => region
                 .reader_of(memory(key, sge)?, rights, offset.into(), len)
@@ -145,7 +143,7 @@ impl ResolvedMr {
         offset: u32,
         src: &[Octet],
     ) -> Result<(), MemError> {
-        let (region, rights) = (&self.region, (self.key, self.need));
+        let (region, rights) = (&self.region, self.rights);
         match self.local {
             Some(key) => region.write_to(memory(key, sge)?, rights, offset.into(), src, false),
             None => self.write(access, address(sge, offset), src, false),
@@ -162,21 +160,21 @@ impl ResolvedMr {
         src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
-        let (region, rights) = (&self.region, (self.key, self.need));
+        let (region, rights) = (&self.region, self.rights);
         access.with(region, |store| region.write(store, rights, addr, src, ends))
     }
 
     /// Executes `op` on the 8 bytes at `addr` of the region, which a peer has named; returns the
     /// value before. Context: any.
     pub(crate) fn atomic(&self, addr: u64, op: AtomicOp) -> Result<u64, MemError> {
-        let (region, rights) = (&self.region, (self.key, self.need));
+        let (region, rights) = (&self.region, self.rights);
         let store = region.store().try_access().ok_or(MemError::Invalid)?;
         region.atomic(&store, rights, addr, op)
     }
 
     /// Takes the STag out of use, unless the region has another one by now. Context: any.
     pub(crate) fn invalidate(&self) {
-        self.region.invalidate(self.key);
+        self.region.invalidate(self.rights.key);
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct RegionStatus {
     pub(crate) valid: bool,
     /// The rights while it may be used.
     pub(crate) access: Access,
-    /// The number of the QP that made the last fast registration, or 0.
+    /// The number of the QP that made the last fast registration or binding, or 0.
     pub(crate) registered_by_qpn: u32,
 }
 
@@ -33,6 +33,7 @@ impl Region {
             Some(Store::User { umem, .. }) => (c"process", umem.pages()),
             Some(Store::Dma(_) | Store::Local(_)) => (c"all", 0),
             Some(Store::Fast(_)) => (c"fast", 0),
+            Some(Store::Window(_)) => (c"window", 0),
             None => (c"ended", 0),
         };
         RegionStatus {

@@ -339,7 +339,7 @@ impl QpHandler<'_> {
         queues
             .dev
             .regions
-            .resolve_cached(cached, stag.0, pd, range, needs)
+            .resolve_cached_for(|| queues.number(), cached, stag.0, pd, range, needs)
             .map_err(MemError::refusal)?;
         self.st.destination = Destination::Write {
             addr: to.0,
@@ -427,8 +427,8 @@ impl QpHandler<'_> {
                 let (key, pd) = (request.src_stag.0, self.queues.pd.id());
                 let needs = self.st.read_needs;
                 let (cached, range) = (&mut self.st.source, (request.src_to.0, len));
-                let regions = &self.queues.dev.regions;
-                let resolved = regions.resolve_cached(cached, key, pd, range, needs);
+                let (regions, qpn) = (&self.queues.dev.regions, || self.queues.number());
+                let resolved = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
                 Some(resolved.map_err(MemError::refusal)?.clone())
             }
         };
@@ -447,7 +447,8 @@ impl QpHandler<'_> {
         let (key, pd) = (request.stag.0, self.queues.pd.id());
         let (needs, range) = (self.st.atomic_needs, (request.to.0, ATOMIC_LEN));
         let (cached, regions) = (&mut self.st.source, &self.queues.dev.regions);
-        let target = regions.resolve_cached(cached, key, pd, range, needs);
+        let qpn = || self.queues.number();
+        let target = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
         let target = target.map_err(MemError::refusal)?.clone();
         self.ask(Asked::Atomic(request), Some(target))?;
         self.st.answer = true;

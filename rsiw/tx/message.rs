@@ -4,7 +4,7 @@
 
 use super::{Failed, Tx};
 use crate::{
-    mem::{gather::Gather, Access, MemError, ResolvedMr},
+    mem::{gather::Gather, Access, Binding, MemError, ResolvedMr},
     queue::{
         reads::{Asked, InboundRead, OutstandingRead},
         sq::{Pull, ReadsBefore, Seq},
@@ -259,6 +259,17 @@ impl Tx {
                 self.wrote = wrote;
                 return Ok(false);
             }
+            SendOp::BindMw => {
+                let Extra::Binding(binding) = &wr.extra else {
+                    return Err(fail(MemError::Invalid));
+                };
+                if !bind(queues, wr.rkey(), binding) {
+                    return Err(Failed::new(Some(seq), Status::MemOp));
+                }
+                queues.counters.op_registrations.add_alone(1);
+                self.wrote = wrote;
+                return Ok(false);
+            }
         }
         let gather = &mut self.current.gather;
         if wr.inline {
@@ -483,18 +494,28 @@ fn execute(request: &AtomicRequest, target: Option<ResolvedMr>) -> Result<u64, M
     target.atomic(request.to.0, request.op)
 }
 
-/// Takes a fast registration's STag out of use.
+/// Takes the STag of a fast registration, or of a window, out of use.
 fn local_invalidate(queues: &Queues, key: u32) -> Result<(), MemError> {
     let region = queues.dev.regions.find(key).ok_or(MemError::Invalid)?;
     if region.pd() != queues.pd.id() {
         return Err(MemError::Domain);
     }
-    if !region.is_fast() {
+    if !region.may_invalidate(queues.number()) {
         return Err(MemError::Invalid);
     }
     // It is no error if the peer has invalidated it first (Send with Invalidate).
     region.invalidate(key);
     Ok(())
+}
+
+/// Binds the window that `stag` names, with the key that it is to have.
+#[cold]
+fn bind(queues: &Queues, stag: u32, to: &Binding) -> bool {
+    let regions = &queues.dev.regions;
+    let Some((window, region)) = regions.table().get(stag >> 8).zip(regions.find(to.key)) else {
+        return false;
+    };
+    window.pd() == queues.pd.id() && window.bind(stag, region, to, queues.number())
 }
 
 /// Puts a fast registration's STag, with its new key, into use.

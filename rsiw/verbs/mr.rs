@@ -2,11 +2,12 @@
 
 //! Verbs on memory regions.
 
+use super::context::is_extended;
 use crate::{
     abi::{RegMrReq, RegMrResp},
     device::{max, Device, Rsiw},
     limit::Held,
-    mem::{Access, Region, Store},
+    mem::{window::Window, Access, Region, Store},
     pd::{Pd, PdId},
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
@@ -15,11 +16,12 @@ use rdma::{
     Rereg, SgMap, Udata, UserMemory, UserMr,
 };
 
-/// The driver's object of the RDMA core's MR.
+/// The driver's object of the RDMA core's MR, or of its MW.
 pub(crate) struct Mr {
     pub(crate) region: Arc<Region>,
     dev: Arc<Device>,
-    /// The rights that a process or kernel consumer has given it; `None` for a fast registration.
+    /// The rights that a process or kernel consumer has given it; `None` for a fast registration
+    /// and a window.
     access: Option<Access>,
     /// One of the device's regions. A region and the one that takes its place are one together.
     held: Arc<Held>,
@@ -45,7 +47,7 @@ fn publish(
     access: Option<Access>,
 ) -> Result<NewMr<Mr>> {
     let flags = match &store {
-        Store::User { .. } => Consumer::Process.flags(),
+        Store::User { .. } | Store::Window(_) => Consumer::Process.flags(),
         Store::Dma(_) | Store::Local(_) | Store::Fast(_) => Consumer::Kernel.flags(),
     };
     let region = Arc::pin_init(Region::new(pd.id(), store), flags)?;
@@ -167,8 +169,8 @@ impl MrOps<Rsiw> for Mr {
     ///
     /// Those of [`Mr::of_process`]; `EINVAL` also for new rights to write to a dma-buf, for
     /// `ZERO_BASED` without new memory, and for a region that an earlier call has left without
-    /// memory. After `ENOMEM` this region may have no memory any more. After any other error it is
-    /// as it was.
+    /// memory; `EBUSY` for one to which windows are bound. After `ENOMEM` this region may have no
+    /// memory any more. After any other error it is as it was.
     fn rereg(
         self: &Arc<Self>,
         dev: &rdma::Device<Rsiw>,
@@ -176,6 +178,10 @@ impl MrOps<Rsiw> for Mr {
         req: &Rereg,
     ) -> Result<NewMr<Mr>> {
         let region = &self.region;
+        if !region.bar_windows() {
+            return Err(EBUSY);
+        }
+        let undo = ScopeGuard::new(|| region.admit_windows());
         let (start, is_writable) = region.pinned().ok_or(EINVAL)?;
         let asked = match (req.access, self.access) {
             (Some(access), _) => access,
@@ -210,7 +216,9 @@ impl MrOps<Rsiw> for Mr {
         // The key is the process' choice, the index a new one.
         let key = region.stag() as u8;
         let held = self.held.clone();
-        publish(&dev.data().dev, pd, held, store, key, Some(access))
+        let new = publish(&dev.data().dev, pd, held, store, key, Some(access))?;
+        undo.dismiss();
+        Ok(new)
     }
 
     /// Makes a region of up to `most` pages, or elements with gaps, that a kernel consumer
@@ -256,13 +264,31 @@ impl MrOps<Rsiw> for Mr {
         details.number(c"registered_by", status.registered_by_qpn.into())
     }
 
+    /// Makes a memory window. Context: sleeping. Errors: `ENOMEM`; `EOPNOTSUPP` for a process whose
+    /// provider cannot bind it.
+    fn window(
+        dev: &rdma::Device<Rsiw>,
+        pd: &Arc<Pd>,
+        udata: &Udata<'_, Rsiw>,
+    ) -> Result<NewMr<Mr>> {
+        if !is_extended(udata)? {
+            return Err(rdma::errno::unsupported());
+        }
+        let dev = &dev.data().dev;
+        let held = hold(dev, Consumer::Process)?;
+        publish(dev, pd, held, Window::store()?, random_key(), None)
+    }
+
     fn dereg(self: &Arc<Self>) -> Result {
+        if !self.region.bar_windows() {
+            return Err(EBUSY);
+        }
         self.end();
         Ok(())
     }
 }
 
-/// Counts one more region. Context: sleeping. Errors: `ENOMEM` if there are as many as allowed.
+/// Counts one more region or window. Context: sleeping. Errors: `ENOMEM` if there are as many as allowed.
 fn hold(dev: &Device, consumer: Consumer) -> Result<Arc<Held>> {
     Ok(Arc::new(dev.limits.mr.hold()?, consumer.flags())?)
 }
