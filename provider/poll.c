@@ -18,11 +18,13 @@ static const uint8_t wc_opcodes[256] = {
 	[SIW_OP_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
 	[SIW_OP_COMP_AND_SWAP] = IBV_WC_COMP_SWAP,
 	[SIW_OP_RECEIVE] = IBV_WC_RECV,
+	[SIW_OP_INVAL_STAG] = IBV_WC_LOCAL_INV,
 	[RSIW_OP_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
 	[RSIW_OP_RECV_RDMA_WITH_IMM] = IBV_WC_RECV_RDMA_WITH_IMM,
+	[RSIW_OP_BIND_MW] = IBV_WC_BIND_MW,
 };
 
-static const uint8_t wc_statuses[SIW_NUM_WC_STATUS] = {
+static const uint8_t wc_statuses[] = {
 	[SIW_WC_SUCCESS] = IBV_WC_SUCCESS,
 	[SIW_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR,
 	[SIW_WC_LOC_PROT_ERR] = IBV_WC_LOC_PROT_ERR,
@@ -33,6 +35,7 @@ static const uint8_t wc_statuses[SIW_NUM_WC_STATUS] = {
 	[SIW_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR,
 	[SIW_WC_REM_INV_REQ_ERR] = IBV_WC_REM_INV_REQ_ERR,
 	[SIW_WC_GENERAL_ERR] = IBV_WC_GENERAL_ERR,
+	[RSIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR,
 };
 
 /*
@@ -73,7 +76,7 @@ static enum ibv_wc_status status_of(struct head head)
 {
 	uint32_t status = head.word >> 16;
 
-	return status < SIW_NUM_WC_STATUS ? wc_statuses[status] : IBV_WC_GENERAL_ERR;
+	return status < sizeof(wc_statuses) ? wc_statuses[status] : IBV_WC_GENERAL_ERR;
 }
 
 static inline enum ibv_wc_opcode opcode_of(struct head head)

@@ -17,7 +17,7 @@ static_assert(sizeof(struct ibv_sge) == sizeof(struct siw_sge) &&
 /* Operations with more than a list, an STag and an address. */
 #define OPS_WITH_MORE (OP(SEND_WITH_INV) | OPS_EXTENDED)
 #define OPS_EXTENDED (OP(RDMA_WRITE_WITH_IMM) | OP(SEND_WITH_IMM) | OP(ATOMIC_CMP_AND_SWP) | \
-		      OP(ATOMIC_FETCH_AND_ADD))
+		      OP(ATOMIC_FETCH_AND_ADD) | OP(LOCAL_INV) | OP(BIND_MW))
 
 const uint32_t rsiw_operations = OP(RDMA_WRITE) | OP(SEND) | OP(RDMA_READ) | OP(SEND_WITH_INV);
 const uint32_t rsiw_extended_operations = OPS_EXTENDED;
@@ -31,6 +31,8 @@ static const uint8_t opcodes[32] = {
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = SIW_OP_COMP_AND_SWAP,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = SIW_OP_FETCH_AND_ADD,
 	[IBV_WR_SEND_WITH_INV] = SIW_OP_SEND_REMOTE_INV,
+	[IBV_WR_LOCAL_INV] = SIW_OP_INVAL_STAG,
+	[IBV_WR_BIND_MW] = RSIW_OP_BIND_MW,
 };
 
 /* Waits for a lock that another thread has. That thread may need this processor. */
@@ -71,6 +73,27 @@ static inline bool gather(char *to, size_t *length, size_t most, const struct ib
 }
 
 /*
+ * Makes the element one that binds a window. Its index is that of the window, whatever `rkey` says.
+ * Returns 0, or EINVAL for what no window can have.
+ */
+int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
+		  const struct ibv_mw_bind_info *info)
+{
+	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+	if (!info->mr || info->mw_access_flags & ~known)
+		return EINVAL;
+	sqe->rkey = (mw->rkey & ~0xffu) | (rkey & 0xff);
+	sqe->raddr = info->addr;
+	sqe->num_sge = 1;
+	sqe->sge[0] = (struct siw_sge) {
+		.laddr = info->length, .length = info->mw_access_flags, .lkey = info->mr->lkey,
+	};
+	return 0;
+}
+
+/*
  * What the operation has beside data, an STag and an address: after the last two, and before the
  * data. Out of line, as it would cost other requests registers.
  */
@@ -78,8 +101,13 @@ static __attribute__((noinline)) int fill_more(struct siw_sqe *sqe, const struct
 {
 	switch (wr->opcode) {
 	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
 		sqe->rkey = wr->invalidate_rkey;
 		return 0;
+	case IBV_WR_BIND_MW:
+		if (wr->send_flags & IBV_SEND_INLINE)
+			return EINVAL;
+		return rsiw_set_bind(sqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 	case IBV_WR_SEND_WITH_IMM:
 		sqe->raddr = (__force uint32_t)wr->imm_data;
 		return 0;
@@ -137,7 +165,9 @@ static __attribute__((noinline)) int push_more(struct siw_sqe *sqe, const struct
 {
 	if ((unsigned int)wr->num_sge > SIW_MAX_SGE || fill_more(sqe, wr))
 		return EINVAL;
-	copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
+	/* The element that binds a window has no list. */
+	if (wr->opcode != IBV_WR_BIND_MW)
+		copy_sges(sqe->sge, wr->sg_list, wr->num_sge);
 	store_wqe_flags(&sqe->flags, flags);
 	return 0;
 }

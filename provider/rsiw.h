@@ -299,6 +299,8 @@ char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe);
 /* post.c */
 extern const uint32_t rsiw_operations, rsiw_extended_operations;
 void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second);
+int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
+		  const struct ibv_mw_bind_info *info);
 int rsiw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int rsiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int rsiw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Device attributes, protection and thread domains, memory regions, address handles. */
+/* Device attributes, protection and thread domains, memory regions and windows, address handles. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,6 +43,9 @@ static int query_device(struct ibv_context *context, const struct ibv_query_devi
 		return e;
 	/* Atomic with regard to the processors as well. */
 	attr->orig_attr.atomic_cap = IBV_ATOMIC_GLOB;
+	/* Windows are counted as regions. */
+	attr->orig_attr.max_mw = attr->orig_attr.max_mr;
+	attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	if (ATTR_HAS(attr_size, completion_timestamp_mask))
 		attr->completion_timestamp_mask = UINT64_MAX;
 	/* In kHz; the clock counts nanoseconds. */
@@ -206,6 +209,31 @@ int rsiw_dereg_mr(struct verbs_mr *mr)
 	return 0;
 }
 
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ib_uverbs_alloc_mw_resp resp;
+	struct ibv_alloc_mw cmd = {};
+	struct ibv_mw *mw = calloc(1, sizeof(*mw));
+
+	if (!mw)
+		return NULL;
+	if (ibv_cmd_alloc_mw(pd, type, mw, &cmd, sizeof(cmd), &resp, sizeof(resp))) {
+		free(mw);
+		return NULL;
+	}
+	return mw;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+	int e = ibv_cmd_dealloc_mw(mw);
+
+	if (e)
+		return e;
+	free(mw);
+	return 0;
+}
+
 /*
  * An address handle without anything in the kernel: no queue pair sends by one, but UCX finds out
  * by making one whether a GID can be used. Devices whose queue pairs the RDMA CM connects have no
@@ -239,11 +267,13 @@ static int destroy_ah(struct ibv_ah *ah)
 
 /* What a context has with RSIW_FEATURE_EXTENDED, beside what every context has. */
 const struct verbs_context_ops rsiw_extended_ops = {
+	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_td = alloc_td,
 	.create_ah = create_ah,
 	.create_cq_ex = rsiw_create_cq_ex,
 	.create_qp_ex = rsiw_create_qp_ex,
+	.dealloc_mw = dealloc_mw,
 	.dealloc_td = dealloc_td,
 	.destroy_ah = destroy_ah,
 	.modify_cq = rsiw_modify_cq,

@@ -81,6 +81,18 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t ra
 	rsiw_set_atomic(begin(qp, SIW_OP_FETCH_AND_ADD, rkey, raddr), add, 0);
 }
 
+static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t rkey)
+{
+	begin(qp, SIW_OP_INVAL_STAG, rkey, 0);
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *base, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	if (unlikely(rsiw_set_bind(begin(base, RSIW_OP_BIND_MW, 0, 0), mw, rkey, info)))
+		fail(to_rsiw_qp_ex(base), EINVAL);
+}
+
 static bool is_atomic(const struct siw_sqe *sqe)
 {
 	return sqe->opcode == SIW_OP_COMP_AND_SWAP || sqe->opcode == SIW_OP_FETCH_AND_ADD;
@@ -196,7 +208,8 @@ int rsiw_set_wr_ops(struct rsiw_qp *qp, uint64_t send_ops_flags)
 			       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 			       IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ |
 			       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+			       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+			       IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 	struct ibv_qp_ex *ops = &qp->base.qp_ex;
 
 	if (!check_comp_mask(send_ops_flags, known))
@@ -209,6 +222,8 @@ int rsiw_set_wr_ops(struct rsiw_qp *qp, uint64_t send_ops_flags)
 	ops->wr_rdma_read = wr_rdma_read;
 	ops->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ops->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ops->wr_local_inv = wr_local_inv;
+	ops->wr_bind_mw = wr_bind_mw;
 	ops->wr_set_sge = wr_set_sge;
 	ops->wr_set_sge_list = wr_set_sge_list;
 	ops->wr_set_inline_data = wr_set_inline_data;

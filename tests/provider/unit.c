@@ -123,7 +123,7 @@ static void t_not_granted(void)
 	open_all(false);
 	CHECK(!fake_ops.create_cq_ex && !fake_ops.create_qp_ex && !fake_ops.resize_cq &&
 	      !fake_ops.alloc_td && !fake_ops.alloc_parent_domain && !fake_ops.create_ah &&
-	      !fake_ops.rereg_mr && !fake_ops.reg_dmabuf_mr && !fake_ops.query_rt_values);
+	      !fake_ops.alloc_mw && !fake_ops.dealloc_mw && !fake_ops.rereg_mr && !fake_ops.reg_dmabuf_mr && !fake_ops.query_rt_values);
 	for (i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
 		wr.opcode = ops[i];
 		CHECK(post(&wr) == EINVAL);
@@ -132,6 +132,7 @@ static void t_not_granted(void)
 	CHECK(fake_ops.post_recv(qp, &receive, &bad) == EINVAL && bad == &receive);
 	CHECK(!fake_ops.query_device_ex(context, NULL, &attr, sizeof(attr)));
 	CHECK(attr.orig_attr.atomic_cap == IBV_ATOMIC_NONE && !attr.completion_timestamp_mask);
+	CHECK(!attr.orig_attr.max_mw && !attr.orig_attr.device_cap_flags);
 	CHECK(!strcmp(attr.orig_attr.fw_ver, "2.3.4"));
 }
 
@@ -203,6 +204,39 @@ static void t_atomics(void)
 	wr.num_sge = 1;
 	wr.send_flags = IBV_SEND_INLINE;
 	CHECK(post(&wr) == EINVAL && !fake_take_sqe());
+}
+
+static void t_windows(void)
+{
+	struct ibv_mr mr = { .lkey = 0x60001 };
+	struct ibv_mw *mw;
+	struct ibv_send_wr wr = { .wr_id = 5, .opcode = IBV_WR_BIND_MW };
+	struct ibv_mw_bind_info *info = &wr.bind_mw.bind_info;
+	const struct siw_sqe *s;
+
+	open_all(true);
+	CHECK(!fake_ops.alloc_mw(pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
+	mw = fake_ops.alloc_mw(pd, IBV_MW_TYPE_2);
+	CHECK(mw && mw->rkey == 0x40005);
+	/* The key is the caller's, the index that of the window. */
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = 0x12345678;
+	*info = (struct ibv_mw_bind_info) {
+		.mr = &mr, .addr = 1ULL << 40, .length = 1ULL << 33,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE,
+	};
+	s = posted(wr);
+	CHECK(s->opcode == 14 && s->rkey == 0x40078 && s->raddr == 1ULL << 40 && s->num_sge == 1);
+	CHECK(s->sge[0].laddr == 1ULL << 33 && s->sge[0].lkey == 0x60001 && s->sge[0].length == 3);
+	info->mw_access_flags = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_READ;
+	CHECK(post(&wr) == EINVAL);
+	info->mw_access_flags = 0;
+	info->mr = NULL;
+	CHECK(post(&wr) == EINVAL && !fake_take_sqe());
+	wr = (struct ibv_send_wr) { .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = 0x40078 };
+	s = posted(wr);
+	CHECK(s->opcode == SIW_OP_INVAL_STAG && s->rkey == 0x40078 && !s->num_sge);
+	CHECK(!fake_ops.dealloc_mw(mw));
 }
 
 static void t_inline(void)
@@ -420,6 +454,7 @@ static void t_poll(void)
 		{ SIW_OP_SEND_WITH_IMM, IBV_WC_SEND }, { SIW_OP_SEND_REMOTE_INV, IBV_WC_SEND },
 		{ SIW_OP_FETCH_AND_ADD, IBV_WC_FETCH_ADD }, { SIW_OP_COMP_AND_SWAP, IBV_WC_COMP_SWAP },
 		{ SIW_OP_RECEIVE, IBV_WC_RECV }, { 13, IBV_WC_RECV_RDMA_WITH_IMM },
+		{ SIW_OP_INVAL_STAG, IBV_WC_LOCAL_INV }, { 14, IBV_WC_BIND_MW },
 	};
 	struct ibv_wc wc[CQ + 1];
 	size_t i;
@@ -437,9 +472,10 @@ static void t_poll(void)
 		CHECK(wc->wc_flags == (i % 2 ? IBV_WC_WITH_IMM : IBV_WC_WITH_INV));
 	}
 	for (i = 0; i < CQ; i++)
-		fake_complete(&fake_cq, (struct siw_cqe) { .status = i == 1 ? SIW_WC_REM_INV_REQ_ERR : i == 2 ? 99 : 0 });
+		fake_complete(&fake_cq, (struct siw_cqe) { .status = i == 1 ? SIW_WC_REM_INV_REQ_ERR : i == 2 ? 99 : i == 3 ? 10 : 0 });
 	CHECK(fake_ops.poll_cq(cq, 3, wc) == 3 && fake_ops.poll_cq(cq, CQ, wc + 3) == CQ - 3);
 	CHECK(wc[1].status == IBV_WC_REM_INV_REQ_ERR && wc[2].status == IBV_WC_GENERAL_ERR && !wc[3].wc_flags);
+	CHECK(wc[3].status == IBV_WC_MW_BIND_ERR && !wc[4].status);
 	CHECK(fake_ops.poll_cq(cq, CQ, wc) == 0);
 }
 
@@ -575,6 +611,11 @@ static void t_wr(void)
 {
 	struct ibv_qp_ex *ex = open_ex();
 	struct ibv_sge list[6] = { sge(0, 8), sge(1, 9), sge(2, 10), sge(3, 11), sge(4, 12), sge(5, 13) };
+	struct ibv_mr mr = { .lkey = 6 };
+	struct ibv_mw mw = { .rkey = 0x40005 };
+	struct ibv_mw_bind_info info = {
+		.mr = &mr, .addr = 0x8000, .length = 9, .mw_access_flags = IBV_ACCESS_REMOTE_READ,
+	};
 	const struct siw_sqe *s;
 
 	ibv_wr_start(ex);
@@ -591,6 +632,8 @@ static void t_wr(void)
 	ibv_wr_atomic_cmp_swp(ex, 71, 0x6000, 8, 9);
 	ibv_wr_set_sge(ex, 5, 0x7000, 8);
 	ibv_wr_send_inv(ex, 72);
+	ibv_wr_bind_mw(ex, &mw, 0x81, &info);
+	ibv_wr_local_inv(ex, 73);
 	CHECK(!fake_take_sqe() && !fake_doorbells);
 	CHECK(!ibv_wr_complete(ex) && fake_doorbells == 1);
 	s = fake_take_sqe();
@@ -606,6 +649,12 @@ static void t_wr(void)
 	CHECK(s->sge[0].laddr == 0x7000 && s->sge[0].length == 8 && s->sge[0].lkey == 5);
 	s = fake_take_sqe();
 	CHECK(s && s->opcode == SIW_OP_SEND_REMOTE_INV && s->rkey == 72 && !s->num_sge);
+	s = fake_take_sqe();
+	CHECK(s && s->opcode == 14 && s->rkey == 0x40081 && s->raddr == 0x8000 && s->num_sge == 1);
+	CHECK(s->sge[0].laddr == 9 && s->sge[0].lkey == 6);
+	CHECK(s->sge[0].length == IBV_ACCESS_REMOTE_READ);
+	s = fake_take_sqe();
+	CHECK(s && s->opcode == SIW_OP_INVAL_STAG && s->rkey == 73 && !s->num_sge);
 	CHECK(!fake_take_sqe());
 }
 
@@ -614,6 +663,8 @@ static void t_wr_fails(void)
 {
 	struct ibv_qp_ex *ex = open_ex();
 	struct ibv_sge list[6] = {};
+	struct ibv_mw_bind_info info = {};
+	struct ibv_mw mw = {};
 	int i;
 
 	ibv_wr_start(ex);
@@ -639,6 +690,9 @@ static void t_wr_fails(void)
 	ibv_wr_start(ex);
 	ibv_wr_atomic_cmp_swp(ex, 1, 2, 3, 4);
 	ibv_wr_set_inline_data(ex, buffer, 8);
+	CHECK(ibv_wr_complete(ex) == EINVAL && !fake_doorbells);
+	ibv_wr_start(ex);
+	ibv_wr_bind_mw(ex, &mw, 1, &info);
 	CHECK(ibv_wr_complete(ex) == EINVAL && !fake_doorbells);
 	ibv_wr_start(ex);
 	CHECK(!ibv_wr_complete(ex) && !fake_doorbells);
@@ -741,6 +795,7 @@ static void t_device(void)
 	open_device(true);
 	CHECK(!fake_ops.query_device_ex(context, NULL, &attr, sizeof(attr)));
 	CHECK(attr.orig_attr.atomic_cap == IBV_ATOMIC_GLOB && attr.hca_core_clock == 1000000);
+	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	CHECK(attr.completion_timestamp_mask == UINT64_MAX && !attr.pci_atomic_caps.fetch_add);
 	/* A program of an older library has a shorter structure. */
 	memset(&part, 0x55, sizeof(part));
@@ -821,6 +876,7 @@ static const struct {
 	{ "without the kernel's grant nothing is new", t_not_granted },
 	{ "requests are written as the ABI has them", t_requests },
 	{ "atomics are written as the ABI has them", t_atomics },
+	{ "windows are bound and invalidated as the ABI has it", t_windows },
 	{ "inline data have their limits", t_inline },
 	{ "more inline data have memory of their own", t_large_inline },
 	{ "inline data stay until they are sent", t_large_inline_places },
