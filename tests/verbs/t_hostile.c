@@ -27,6 +27,7 @@ struct attack {
 	struct side *s;
 	struct conn c;
 	struct buf b;
+	struct ibv_mw *mw;		/* NULL if the library has none */
 	struct rmem r;
 	struct mapping sq, rq, cq;
 	struct ibv_cq_ex *stamped;
@@ -82,7 +83,9 @@ static void attack_open(struct attack *a)
 		o.scq = o.rcq = ibv_cq_ex_to_cq(a->stamped);
 	}
 	conn_open(a->s, &a->c, a->s->active ? &o : NULL);
-	buf_new(a->s, &a->b, 16 * PAGE, ACC_ALL | (own ? IBV_ACCESS_REMOTE_ATOMIC : 0));
+	a->mw = ibv_alloc_mw(a->s->pd, IBV_MW_TYPE_2);
+	buf_new(a->s, &a->b, 16 * PAGE,
+		ACC_ALL | (own ? IBV_ACCESS_REMOTE_ATOMIC : 0) | (a->mw ? IBV_ACCESS_MW_BIND : 0));
 	if (a->s->active) {
 		n = mappings(m, 8);
 		a->sq = of_size(m, n, 512 * sizeof(struct siw_sqe) / PAGE * PAGE);
@@ -132,6 +135,20 @@ static void odd_sge(struct attack *a, struct siw_sge *sge)
 	sge->laddr = below(rng, 3) ? (uintptr_t)a->b.p + below(rng, a->b.len) : mix(rng);
 }
 
+/* A request to bind the window, which may be right, or to invalidate it. */
+static void odd_bind(struct attack *a, struct siw_sqe *sqe)
+{
+	uint64_t *rng = &a->rng;
+
+	sqe->opcode = below(rng, 2) ? 14 : SIW_OP_INVAL_STAG;
+	sqe->rkey = a->mw->rkey ^ below(rng, 2);
+	sqe->num_sge = !!below(rng, 8);
+	sqe->raddr = (uintptr_t)a->b.p + below(rng, 3) - 1;
+	sqe->sge[0] = (struct siw_sge) {
+		.laddr = below(rng, a->b.len + PAGE), .length = below(rng, 17), .lkey = a->b.mr->lkey,
+	};
+}
+
 /* Fields are valid or random by chance, so that entries reach checks of all depths. */
 static void scribble_sq(struct attack *a)
 {
@@ -143,11 +160,13 @@ static void scribble_sq(struct attack *a)
 		sqe->id = mix(rng);
 		sqe->num_sge = below(rng, 4) ? below(rng, 8) : mix(rng);
 		/* The range includes the opcodes for kernel consumers. */
-		sqe->opcode = below(rng, 4) ? below(rng, SIW_NUM_OPCODES + 2) : mix(rng);
+		sqe->opcode = below(rng, 4) ? below(rng, SIW_NUM_OPCODES + 3) : mix(rng);
 		sqe->rkey = below(rng, 3) ? mix(rng) : below(rng, 2) ? a->b.mr->rkey : a->r.rkey;
 		sqe->raddr = below(rng, 2) ? mix(rng) : a->r.addr + below(rng, 9);
 		for (k = 0; k < SIW_MAX_SGE; k++)
 			odd_sge(a, &sqe->sge[k]);
+		if (a->mw && !below(rng, 4))
+			odd_bind(a, sqe);
 		__atomic_store_n(&sqe->flags, (uint16_t)(mix(rng) | !!below(rng, 8)),
 				 __ATOMIC_RELEASE);
 	}
@@ -274,6 +293,8 @@ static void t_hostile(struct side *s)
 		conn_free(&a.c);
 		if (a.stamped)
 			CALL(ibv_destroy_cq(ibv_cq_ex_to_cq(a.stamped)));
+		if (a.mw)
+			CALL(ibv_dealloc_mw(a.mw));
 		buf_free(&a.b);
 	}
 	still_works(s);
