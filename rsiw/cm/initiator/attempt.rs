@@ -413,6 +413,9 @@ impl<U: User> Attempt<U> {
 }
 
 #[cfg(CONFIG_KUNIT = "y")]
+use crate::cm::open::SocketConfig;
+
+#[cfg(CONFIG_KUNIT = "y")]
 impl<U: User> Attempt<U> {
     /// An attempt that wants a few Reads each way.
     pub(in crate::cm) fn of_test(
@@ -421,27 +424,20 @@ impl<U: User> Attempt<U> {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<KBox<Self>> {
-        let attempt = Self {
-            caller: Caller::Iwcm(cm),
-            life: user.life(),
-            user,
-            local,
-            remote,
-            to: remote,
-            server: remote.ip(),
-            socket: SocketConfig {
-                tos: None,
-                share_port: false,
+        let route = Route {
+            origin: Origin {
+                socket: SocketConfig {
+                    tos: None,
+                    share_port: false,
+                },
+                ifindex: None,
+                local,
             },
-            ifindex: None,
-            private_data: KVec::new(),
-            ird: 4,
-            ord: 4,
-            plan: Plan::new(2, false, false, 0),
-            tls: Tls::new(),
-            asked: None,
-            answer: None,
+            remote,
+            server: remote.ip(),
         };
-        Ok(KBox::new(attempt, GFP_KERNEL)?)
+        let life = user.life();
+        let plan = Plan::new(2, false, false, 0);
+        Self::new(Caller::Iwcm(cm), (user, life), route, (4, 4), &[], plan)
     }
 }

@@ -319,7 +319,12 @@ impl End {
         };
         self.peer.sq.push_back(match bad {
             Bad::WriteStag => write(0xbad, 0),
-            Bad::WriteBounds => write(WRITABLE, end(WRITABLE)),
+            Bad::WriteBounds => {
+                // Its segments before the one that leaves the region are placed.
+                let before = (SIZE - len + 1) as usize;
+                self.expected.written.truncate(before);
+                write(WRITABLE, end(WRITABLE))
+            }
             Bad::WriteAccess => write(READABLE, base(READABLE, other)),
             Bad::ReadStag => read(0xbad, 0),
             Bad::ReadBounds => read(READABLE, end(READABLE)),

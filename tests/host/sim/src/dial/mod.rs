@@ -8,7 +8,7 @@ mod side;
 
 use crate::attempt::{one, After};
 use crate::Entropy;
-use iwarp::conn::{Action, Input, Plan, Report, StageName};
+use iwarp::conn::{Action, Input, Plan, Report, SetUp, StageName};
 
 pub use run::{run, Outcome};
 pub use side::Side;
@@ -116,6 +116,10 @@ pub fn check(dial: &Dial, outcome: &Outcome) {
     }
     for side in theirs() {
         assert_eq!(side.count(Action::FreeSlot), 1, "{outcome:?}");
+        assert!(
+            side.count(Action::SetUp(SetUp::ReportRequest)) <= 1,
+            "{outcome:?}"
+        );
         assert!(!side.stage().is_responders(), "{outcome:?}");
         let established = side.count(Action::ReportEstablished);
         let over = usize::from(!side.stage().is_owned());
