@@ -49,15 +49,15 @@ void rsiw_end_inline(struct rsiw_qp *qp)
 }
 
 /*
- * Makes the request's data those in its slot, whose address it returns; NULL if it has none. The
- * length is not set.
+ * Makes the data of the request at `position` (of all requests, as `put` counts them) those in its
+ * slot, whose address it returns; NULL if it has none. The length is not set.
  */
-char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe)
+char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe, uint32_t position)
 {
-	uint32_t position = qp->put + (((uint32_t)(sqe - qp->queue) - qp->put) & qp->mask);
 	char *slot;
 
-	if (!qp->inline_mr || sqe == &qp->spare)
+	/* The data of a Read are the peer's. */
+	if (!qp->inline_mr || sqe == &qp->spare || sqe->opcode == SIW_OP_READ)
 		return NULL;
 	slot = qp->inline_slots + (size_t)(position & (2 * qp->mask + 1)) * qp->max_inline;
 	/* An immediate goes where it is beside a list. */

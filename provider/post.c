@@ -131,9 +131,10 @@ static __attribute__((noinline)) int fill_more(struct siw_sqe *sqe, const struct
 
 /* The rest of a request whose element has no room for its inline data. */
 static __attribute__((noinline)) int push_large(const struct rsiw_qp *qp, struct siw_sqe *sqe,
-						const struct ibv_send_wr *wr, uint16_t flags)
+						uint32_t position, const struct ibv_send_wr *wr,
+						uint16_t flags)
 {
-	char *slot = rsiw_use_slot(qp, sqe);
+	char *slot = rsiw_use_slot(qp, sqe, position);
 	size_t length = 0;
 
 	if (!slot || !gather(slot, &length, qp->max_inline, wr))
@@ -145,14 +146,15 @@ static __attribute__((noinline)) int push_large(const struct rsiw_qp *qp, struct
 
 /* The rest of a request with inline data. */
 static __attribute__((noinline)) int push_inline(const struct rsiw_qp *qp, struct siw_sqe *sqe,
-						 const struct ibv_send_wr *wr, uint16_t flags)
+						 uint32_t position, const struct ibv_send_wr *wr,
+						 uint16_t flags)
 {
 	size_t length = 0;
 
 	if (unlikely(OPS_WITH_MORE >> wr->opcode & 1) && fill_more(sqe, wr))
 		return EINVAL;
 	if (!gather((char *)&sqe->sge[1], &length, SIW_MAX_INLINE, wr))
-		return push_large(qp, sqe, wr, flags);
+		return push_large(qp, sqe, position, wr, flags);
 	sqe->sge[0].length = length;
 	sqe->num_sge = 1;
 	store_wqe_flags(&sqe->flags, flags | SIW_WQE_INLINE);
@@ -172,8 +174,9 @@ static __attribute__((noinline)) int push_more(struct siw_sqe *sqe, const struct
 	return 0;
 }
 
-/* Fills a free element and hands it over. */
-static inline int push_request(struct rsiw_qp *qp, struct siw_sqe *sqe, const struct ibv_send_wr *wr)
+/* Fills the free element of the request at `position`, and hands it over. */
+static inline int push_request(struct rsiw_qp *qp, struct siw_sqe *sqe, uint32_t position,
+			       const struct ibv_send_wr *wr)
 {
 	uint16_t flags = rsiw_send_flags(qp, wr->send_flags) | SIW_WQE_VALID;
 	unsigned int opcode = wr->opcode;
@@ -186,7 +189,7 @@ static inline int push_request(struct rsiw_qp *qp, struct siw_sqe *sqe, const st
 	sqe->raddr = wr->wr.rdma.remote_addr;
 	sqe->num_sge = wr->num_sge;
 	if (wr->send_flags & IBV_SEND_INLINE)
-		return push_inline(qp, sqe, wr, flags);
+		return push_inline(qp, sqe, position, wr, flags);
 	if (unlikely(OPS_WITH_MORE >> opcode & 1))
 		return push_more(sqe, wr, flags);
 	if (likely(wr->num_sge == 1)) {
@@ -213,7 +216,8 @@ int rsiw_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_
 	for (; wr; wr = wr->next) {
 		struct siw_sqe *sqe = &qp->queue[put & qp->mask];
 
-		e = load_wqe_flags(&sqe->flags) & SIW_WQE_VALID ? ENOMEM : push_request(qp, sqe, wr);
+		e = load_wqe_flags(&sqe->flags) & SIW_WQE_VALID ? ENOMEM :
+								 push_request(qp, sqe, put, wr);
 		if (unlikely(e)) {
 			*bad = wr;
 			break;

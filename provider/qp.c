@@ -100,8 +100,12 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 		e = rsiw_set_wr_ops(qp, attr->send_ops_flags);
 	/* The kernel knows only of those in elements, and refuses the others. */
 	if (max_inline > SIW_MAX_INLINE && max_inline <= RSIW_MAX_INLINE &&
-	    to_rsiw_context(context)->extended)
+	    to_rsiw_context(context)->extended) {
 		attr->cap.max_inline_data = SIW_MAX_INLINE;
+		/* What has a slot is a list of one. */
+		if (!attr->cap.max_send_sge)
+			attr->cap.max_send_sge = 1;
+	}
 	if (!e)
 		e = ibv_cmd_create_qp_ex(context, &qp->base, attr, &cmd.ibv_cmd, sizeof(cmd),
 					 &resp.ibv_resp, sizeof(resp));

@@ -294,7 +294,7 @@ int rsiw_destroy_srq(struct ibv_srq *srq);
 /* inline.c */
 int rsiw_init_inline(struct rsiw_qp *qp, struct ibv_pd *pd, uint32_t most);
 void rsiw_end_inline(struct rsiw_qp *qp);
-char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe);
+char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe, uint32_t position);
 
 /* post.c */
 extern const uint32_t rsiw_operations, rsiw_extended_operations;

@@ -150,7 +150,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *base, size_t count,
 		sqe->num_sge = 1;
 		sqe->flags |= SIW_WQE_INLINE;
 	} else {
-		slot = rsiw_use_slot(qp, sqe);
+		slot = rsiw_use_slot(qp, sqe, qp->begun - 1);
 		if (!slot || !gather(slot, &length, qp->max_inline, count, list)) {
 			fail(qp, EINVAL);
 			return;

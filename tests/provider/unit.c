@@ -273,6 +273,8 @@ static struct ibv_qp_ex *open_inline(uint32_t most, uint32_t granted)
 	attr.cap.max_inline_data = most;
 	qp = fake_ops.create_qp_ex(context, &attr);
 	CHECK(qp && attr.cap.max_inline_data == granted);
+	/* The kernel takes no more elements than were asked for. */
+	CHECK(granted <= SIW_MAX_INLINE || attr.cap.max_send_sge);
 	return &to_rsiw_qp(qp)->base.qp_ex;
 }
 
@@ -322,6 +324,54 @@ static void t_large_inline(void)
 	/* Who asks for less has no such memory. */
 	open_inline(80, 80);
 	CHECK(!fake_regions && post(&wr) == EINVAL);
+}
+
+enum { LISTED = 20 * SQ };
+
+/* A kernel that takes requests, and sends none of them until it has taken all. */
+static void *take_many(void *arg)
+{
+	uint64_t *at = arg;
+	struct siw_sqe *sqe;
+	int i;
+
+	for (i = 0; i < LISTED; i++) {
+		while (!(sqe = fake_take_sqe()))
+			;
+		at[i] = sqe->sge[0].laddr;
+		fake_free_wqe(&sqe->flags);
+	}
+	return NULL;
+}
+
+/* A list that is longer than the ring, of which the kernel takes requests meanwhile. */
+static void t_large_inline_list(void)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)large, .length = 300 };
+	struct ibv_send_wr wrs[LISTED], *wr = wrs, *bad;
+	uint64_t at[LISTED];
+	pthread_t kernel;
+	int longest = 0, i;
+
+	while (longest <= SQ) {
+		open_inline(512, 512);
+		for (i = 0; i < LISTED; i++)
+			wrs[i] = (struct ibv_send_wr) {
+				.next = i + 1 < LISTED ? &wrs[i + 1] : NULL, .sg_list = &sge, .num_sge = 1,
+				.send_flags = IBV_SEND_INLINE, .opcode = IBV_WR_SEND,
+			};
+		CHECK(!pthread_create(&kernel, NULL, take_many, at));
+		for (wr = wrs; wr; wr = bad) {
+			bad = NULL;
+			if (!fake_ops.post_send(qp, wr, &bad))
+				bad = NULL;
+			i = (bad ? bad : wrs + LISTED) - wr;
+			longest = i > longest ? i : longest;
+		}
+		pthread_join(kernel, NULL);
+		for (i = 0; i < LISTED; i++)
+			CHECK(i < 2 * SQ ? at[i] == at[0] + i * 512 : at[i] == at[i - 2 * SQ]);
+	}
 }
 
 /* The memory of a request that the kernel may still send is not written to. */
@@ -880,6 +930,7 @@ static const struct {
 	{ "inline data have their limits", t_inline },
 	{ "more inline data have memory of their own", t_large_inline },
 	{ "inline data stay until they are sent", t_large_inline_places },
+	{ "inline data of a list longer than the ring stay, too", t_large_inline_list },
 	{ "a full send queue takes part of a list", t_full },
 	{ "no request of two threads waits for a doorbell", t_doorbells },
 	{ "receives have up to 6 elements, and none", t_receives },
