@@ -304,7 +304,7 @@ static void t_hostile(struct side *s)
 
 /* Operations and form that only the driver's own provider asks for (provider/rsiw-abi.h). */
 enum { WRITE_WITH_IMM = 12, RECV_WITH_IMM = 13, IMM_SGE = SIW_MAX_SGE - 1 };
-enum { TARGET = 64, SINK = 128, MOST_INLINE = 80, OLD = 0x11, ADD = -2, SWAP = 0x77, IMM = 0x01020304 };
+enum { TARGET = 64, SINK = 128, LANDS = 512, MOST_INLINE = 80, OLD = 0x11, ADD = -2, SWAP = 0x77, IMM = 0x01020304 };
 
 #define LENGTH BIT(IBV_WC_LOC_LEN_ERR)
 #define OPERATION BIT(IBV_WC_LOC_QP_OP_ERR)
@@ -416,7 +416,7 @@ static void expect_field(struct side *s, struct buf *b, const struct field *f)
 {
 	uint64_t old = OLD, now = f->opcode == SIW_OP_FETCH_AND_ADD ? OLD + f->first :
 				  f->first == OLD ? SWAP : OLD;
-	uint8_t *to = b->model + (f->opcode == SIW_OP_SEND_WITH_IMM ? SINK : TARGET);
+	uint8_t *to = b->model + (f->opcode == SIW_OP_SEND_WITH_IMM ? LANDS : TARGET);
 	uint32_t i;
 
 	if (f->statuses != SUCCESS || !own_provider(s))
@@ -427,7 +427,7 @@ static void expect_field(struct side *s, struct buf *b, const struct field *f)
 		for (i = 0; i < f->length; i++)
 			to[i] = i;
 	else if (!s->active && f->num_sge)
-		/* Both have the same there. */
+		/* The other side has the same there. */
 		memcpy(to, b->model + SINK, f->length);
 }
 
@@ -474,7 +474,7 @@ static void one_field(struct side *s, const struct field *f)
 		      ibv_wc_status_str(wc.status), wc.wr_id);
 		CHECK(qp_state(a.c.qp) == IBV_QPS_RTS || statuses != SUCCESS, "%s: not in RTS", f->name);
 	} else {
-		sge = sge_of(&a.b, SINK, 200);
+		sge = sge_of(&a.b, LANDS, 200);
 		post_recv(&a.c, 7, &sge, 1);
 		give_rmem(s, &a.b);
 		if (immediate)
