@@ -40,6 +40,8 @@ pub(crate) struct Pd {
     streams: AtomicU32,
     /// See [`Pd::takes_immediates`].
     immediates: AtomicBool,
+    /// See [`Pd::has_windows`].
+    windows: bool,
     _held: Held,
 }
 
@@ -49,12 +51,13 @@ pub(crate) struct Membership(Arc<Pd>);
 impl Pd {
     /// Makes a domain. Context: sleeping. Errors: `ENOMEM`, also if the device has as many as
     /// allowed.
-    pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer) -> Result<Arc<Self>> {
+    pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer, windows: bool) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
             id: PdId::of(NEXT.fetch_add(1, Ordering::Relaxed), consumer),
             streams: AtomicU32::new(0),
             immediates: AtomicBool::new(matches!(consumer, Consumer::Process)),
+            windows,
             _held: limit.hold()?,
         };
         Ok(Arc::new(pd, consumer.flags())?)
@@ -86,6 +89,12 @@ impl Pd {
         if !self.takes_immediates() {
             self.immediates.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether memory windows may be bound to the domain's regions: those of a process whose
+    /// provider knows them.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.windows
     }
 
     /// Whether more than one stream shares the domain's memory.

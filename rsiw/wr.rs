@@ -7,7 +7,7 @@
 //! on all values are in range. Keys are looked up when the request starts.
 
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sge, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
+    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
     mem::{Access, Binding, MemError, Region},
 };
 use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
@@ -179,8 +179,8 @@ impl SendWr {
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
-    /// are refused, and if not `extended`, so are those that the library of siw does not know. A refused element completes in
-    /// error with the returned status.
+    /// are refused, and if not `extended`, so are those that the library of siw does not know. A
+    /// refused element completes in error with the returned status.
     pub(crate) fn check(
         &mut self,
         max_sge: u32,

@@ -24,7 +24,10 @@ impl Access {
     pub(crate) const MW_BIND: Access = Access(16);
     /// A right that no region grants.
     pub(crate) const NEVER: Access = Access(1 << 30);
-    const ALL: u32 = 31;
+    /// What a consumer can ask for, of a region or of a queue pair.
+    const RIGHTS: u32 = 15;
+    /// What a region can have.
+    const ALL: u32 = Self::RIGHTS | Self::MW_BIND.0;
 
     /// Converts verbs flags. Hints (relaxed ordering, huge pages) have no effect.
     ///
@@ -34,11 +37,20 @@ impl Access {
     pub(crate) fn from_verbs(flags: rdma::Access) -> Result<Self> {
         use rdma::Access as Verbs;
         let hints = Verbs::HUGETLB | Verbs::OPTIONAL;
-        let known = Verbs::from_bits(Self::ALL) | hints;
+        let known = Verbs::from_bits(Self::RIGHTS) | hints;
         if flags.exceeds(known) {
             return Err(rdma::errno::unsupported());
         }
         Ok(Self::of_state(flags.bits()))
+    }
+
+    /// As [`Self::from_verbs`], for a process' region; `windows`: also [`Self::MW_BIND`].
+    pub(crate) fn of_region(flags: rdma::Access, windows: bool) -> Result<Self> {
+        let bind = rdma::Access::from_bits(Self::MW_BIND.0);
+        if windows && flags.contains(bind) {
+            return Ok(Self::from_verbs(flags.without(bind))?.or(Self::MW_BIND));
+        }
+        Self::from_verbs(flags)
     }
 
     /// The rights of a window that a process binds, by verbs flags. `None` for those that a window

@@ -275,15 +275,15 @@ impl Region {
         if !pd.may_use(self.pd) {
             return Err(MemError::Domain);
         }
+        let store = self.store.try_access().ok_or(MemError::Invalid)?;
+        if let Store::Window(window) = &*store {
+            return window.check(self, rights, addr, len.into());
+        }
         self.valid(rights.key, rights.need)?;
         if len == 0 {
             return Ok(());
         }
-        let store = self.store.try_access().ok_or(MemError::Invalid)?;
-        match &*store {
-            Store::Window(window) => window.check(self, rights, addr, len.into()),
-            store => store.bound(addr, u64::from(len)).map(drop),
-        }
+        store.bound(addr, u64::from(len)).map(drop)
     }
 
     /// First address and length of the bytes, if they never change.

@@ -167,6 +167,15 @@ impl Window {
         result
     }
 
+    /// Checks the key, the queue pair and the right, in this order. The window is locked.
+    fn admit(window: &Region, rights: Rights) -> Result<(), MemError> {
+        window.valid(rights.key, Access::LOCAL_READ)?;
+        if window.registered_by_qpn.load(Ordering::Relaxed) != rights.qpn {
+            return Err(MemError::Domain);
+        }
+        window.valid(rights.key, rights.need)
+    }
+
     /// Calls `f` with the memory under the window, and with the offset there of `len` bytes at
     /// `addr`, if `rights` and the region give access to them. Context: any; `f` runs with
     /// interrupts disabled.
@@ -180,11 +189,7 @@ impl Window {
         f: impl FnOnce(&Umem, u64) -> Result<R, MemError>,
     ) -> Result<R, MemError> {
         let bound = self.bound.lock();
-        window.valid(rights.key, Access::LOCAL_READ)?;
-        if window.registered_by_qpn.load(Ordering::Relaxed) != rights.qpn {
-            return Err(MemError::Domain);
-        }
-        window.valid(rights.key, rights.need)?;
+        Self::admit(window, rights)?;
         let bound = bound.as_ref().ok_or(MemError::Invalid)?;
         offset_in(bound.first, bound.len, addr, len)?;
         let region = &bound.region.0;
@@ -205,6 +210,10 @@ impl Window {
         addr: u64,
         len: u64,
     ) -> Result<(), MemError> {
+        if len == 0 {
+            let _bound = self.bound.lock();
+            return Self::admit(window, rights);
+        }
         self.with(window, rights, addr, len, |_, _| Ok(()))
     }
 
@@ -325,6 +334,11 @@ mod tests {
         assert!(check(rights(NEXT, read, 3), OURS, 1000) == Err(MemError::Invalid));
         assert!(check(rights(KEY, read, 3), OTHER, 1000) == Err(MemError::Domain));
         assert!(check(rights(KEY, read, 4), OURS, 1000) == Err(MemError::Domain));
+        let write = Access::REMOTE_WRITE;
+        assert!(check(rights(KEY, write, 4), OURS, 1000) == Err(MemError::Domain));
+        let nothing = |rights| window.check(rights, OURS, 0, 0);
+        assert!(nothing(rights(KEY, read, 3)) == Ok(()));
+        assert!(nothing(rights(KEY, read, 4)) == Err(MemError::Domain));
         assert!(check(rights(KEY, Access::REMOTE_WRITE, 3), OURS, 1000) == Err(MemError::Access));
         assert!(check(rights(KEY, read, 3), OURS, 1091) == Err(MemError::Bounds));
         assert!(check(rights(KEY, read, 3), OURS, u64::MAX) == Err(MemError::Wrap));

@@ -54,6 +54,11 @@ impl ContextOps<Rsiw> for Context {
 
 impl PdOps<Rsiw> for Pd {
     fn alloc(dev: &Device<Rsiw>, user: Option<&mut Udata<'_, Rsiw>>) -> Result<Arc<Self>> {
-        Pd::new(&dev.data().limits.pd, Consumer::of(&user))
+        let consumer = Consumer::of(&user);
+        let windows = match user {
+            Some(udata) => is_extended(udata)?,
+            None => false,
+        };
+        Pd::new(&dev.data().limits.pd, consumer, windows)
     }
 }

@@ -103,7 +103,10 @@ impl MrOps<Rsiw> for Mr {
     ) -> Result<NewMr<Mr>> {
         let args: RegMrReq = udata.request()?;
         udata.require_out(core::mem::size_of::<RegMrResp>())?;
-        let access = Access::from_verbs(req.access.without(rdma::Access::ZERO_BASED))?;
+        let access = Access::of_region(
+            req.access.without(rdma::Access::ZERO_BASED),
+            pd.has_windows(),
+        )?;
         let iova = first_address(req.access, req.iova, req.length)?;
         let dev = &dev.data().dev;
         let held = hold(dev, Consumer::Process)?;
@@ -127,7 +130,7 @@ impl MrOps<Rsiw> for Mr {
     /// Registers a dma-buf. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range;
     /// `EOPNOTSUPP` for unknown rights; `ENOMEM`; those of mapping the buffer.
     fn of_dma_buf(dev: &rdma::Device<Rsiw>, pd: &Arc<Pd>, req: &DmaBufMr) -> Result<NewMr<Mr>> {
-        let access = Access::from_verbs(req.access)?;
+        let access = Access::of_region(req.access, pd.has_windows())?;
         let iova = first_address(req.access, req.iova, req.length)?;
         let dev = &dev.data().dev;
         let held = hold(dev, Consumer::Process)?;
@@ -169,8 +172,9 @@ impl MrOps<Rsiw> for Mr {
     ///
     /// Those of [`Mr::of_process`]; `EINVAL` also for new rights to write to a dma-buf, for
     /// `ZERO_BASED` without new memory, and for a region that an earlier call has left without
-    /// memory; `EBUSY` for one to which windows are bound. After `ENOMEM` this region may have no
-    /// memory any more. After any other error it is as it was.
+    /// memory; `EBUSY` for one to which windows are bound. None can be bound meanwhile. After `ENOMEM`
+    /// this region may have no memory any more, or have none bound any more. After any other error
+    /// it is as it was.
     fn rereg(
         self: &Arc<Self>,
         dev: &rdma::Device<Rsiw>,
@@ -192,7 +196,7 @@ impl MrOps<Rsiw> for Mr {
             None if asked.contains(rdma::Access::ZERO_BASED) => return Err(EINVAL),
             None => asked,
         };
-        let access = Access::from_verbs(rights)?;
+        let access = Access::of_region(rights, pd.has_windows())?;
         let store = match req.memory {
             Some(UserMemory {
                 start,
@@ -288,7 +292,8 @@ impl MrOps<Rsiw> for Mr {
     }
 }
 
-/// Counts one more region or window. Context: sleeping. Errors: `ENOMEM` if there are as many as allowed.
+/// Counts one more region or window. Context: sleeping. Errors: `ENOMEM` if there are as many as
+/// allowed.
 fn hold(dev: &Device, consumer: Consumer) -> Result<Arc<Held>> {
     Ok(Arc::new(dev.limits.mr.hold()?, consumer.flags())?)
 }

@@ -190,6 +190,9 @@ static void t_refused(struct side *s)
 		tries[4].addr = gone.p;
 		old = from.mr->rkey;
 		for (i = 0; i < ARRAY_SIZE(tries); i++) {
+			/* Our own library has them. */
+			if (tries[i].error == EOPNOTSUPP && tries[i].access && own_provider(s))
+				continue;
 			e = rereg(from.mr, tries[i].flags, NULL, tries[i].addr, tries[i].len,
 				  tries[i].iova, tries[i].access);
 			CHECK(e == tries[i].error, "%s: errno %d", tries[i].what, e);
