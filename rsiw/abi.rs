@@ -18,8 +18,8 @@ pub(crate) const MAX_SGE: usize = 6;
 pub(crate) const fn sges_beyond(n: u32) -> usize {
     (n as usize).saturating_sub(MAX_SGE)
 }
-/// The most elements of a Write with immediate data, and the index of the one whose `lkey` has these.
-/// With inline data it is the first one's.
+/// The most elements of a Write with immediate data, and the index of the one whose `lkey` has
+/// these. With inline data it is the first one's.
 pub(crate) const IMM_SGE: usize = MAX_SGE - 1;
 /// The elements that an atomic request is written with: the result's buffer, and two operands.
 pub(crate) const ATOMIC_SGE: u8 = 3;

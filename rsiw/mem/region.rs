@@ -170,8 +170,8 @@ impl Region {
             .is_some_and(|s| matches!(&*s, Store::Fast(_)))
     }
 
-    /// Whether a request of the QP `qpn` may invalidate the STag: that of a fast registration, or of
-    /// a window that is bound to the QP.
+    /// Whether a request of the QP `qpn` may invalidate the STag: that of a fast registration, or
+    /// of a window that is bound to the QP.
     pub(crate) fn may_invalidate(&self, qpn: u32) -> bool {
         match self.store.try_access().as_deref() {
             Some(Store::Fast(_)) => true,

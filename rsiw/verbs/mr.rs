@@ -172,9 +172,9 @@ impl MrOps<Rsiw> for Mr {
     ///
     /// Those of [`Mr::of_process`]; `EINVAL` also for new rights to write to a dma-buf, for
     /// `ZERO_BASED` without new memory, and for a region that an earlier call has left without
-    /// memory; `EBUSY` for one to which windows are bound. None can be bound meanwhile. After `ENOMEM`
-    /// this region may have no memory any more, or have none bound any more. After any other error
-    /// it is as it was.
+    /// memory; `EBUSY` for one to which windows are bound. None can be bound meanwhile. After
+    /// `ENOMEM` this region may have no memory any more, or have none bound any more. After any
+    /// other error it is as it was.
     fn rereg(
         self: &Arc<Self>,
         dev: &rdma::Device<Rsiw>,

@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -326,52 +328,53 @@ static void t_large_inline(void)
 	CHECK(!fake_regions && post(&wr) == EINVAL);
 }
 
-enum { LISTED = 20 * SQ };
+enum { LISTED = 2 * SQ - 1, MIDDLE = SQ - 1 };
 
-/* A kernel that takes requests, and sends none of them until it has taken all. */
-static void *take_many(void *arg)
+static char *trap;
+static uint64_t taken[LISTED];
+static int n_taken;
+
+static void take_posted(void)
 {
-	uint64_t *at = arg;
 	struct siw_sqe *sqe;
-	int i;
 
-	for (i = 0; i < LISTED; i++) {
-		while (!(sqe = fake_take_sqe()))
-			;
-		at[i] = sqe->sge[0].laddr;
+	while ((sqe = fake_take_sqe())) {
+		taken[n_taken++] = sqe->sge[0].laddr;
 		fake_free_wqe(&sqe->flags);
 	}
-	return NULL;
+}
+
+/* The data of a request are not there: the kernel takes what was posted before. */
+static void on_trap(int number)
+{
+	take_posted();
+	mprotect(trap, 4096, PROT_READ);
 }
 
 /* A list that is longer than the ring, of which the kernel takes requests meanwhile. */
 static void t_large_inline_list(void)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)large, .length = 300 };
-	struct ibv_send_wr wrs[LISTED], *wr = wrs, *bad;
-	uint64_t at[LISTED];
-	pthread_t kernel;
-	int longest = 0, i;
+	struct ibv_sge sges[LISTED];
+	struct ibv_send_wr wrs[LISTED], *bad;
+	int i;
 
-	while (longest <= SQ) {
-		open_inline(512, 512);
-		for (i = 0; i < LISTED; i++)
-			wrs[i] = (struct ibv_send_wr) {
-				.next = i + 1 < LISTED ? &wrs[i + 1] : NULL, .sg_list = &sge, .num_sge = 1,
-				.send_flags = IBV_SEND_INLINE, .opcode = IBV_WR_SEND,
-			};
-		CHECK(!pthread_create(&kernel, NULL, take_many, at));
-		for (wr = wrs; wr; wr = bad) {
-			bad = NULL;
-			if (!fake_ops.post_send(qp, wr, &bad))
-				bad = NULL;
-			i = (bad ? bad : wrs + LISTED) - wr;
-			longest = i > longest ? i : longest;
-		}
-		pthread_join(kernel, NULL);
-		for (i = 0; i < LISTED; i++)
-			CHECK(i < 2 * SQ ? at[i] == at[0] + i * 512 : at[i] == at[i - 2 * SQ]);
+	open_inline(512, 512);
+	trap = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(trap != MAP_FAILED && signal(SIGSEGV, on_trap) != SIG_ERR);
+	for (i = 0; i < LISTED; i++) {
+		const char *data = i == MIDDLE ? trap : large;
+
+		sges[i] = (struct ibv_sge) { .addr = (uintptr_t)data, .length = 300 };
+		wrs[i] = (struct ibv_send_wr) {
+			.next = i + 1 < LISTED ? &wrs[i + 1] : NULL, .sg_list = &sges[i], .num_sge = 1,
+			.send_flags = IBV_SEND_INLINE, .opcode = IBV_WR_SEND,
+		};
 	}
+	CHECK(!fake_ops.post_send(qp, wrs, &bad) && n_taken == MIDDLE);
+	take_posted();
+	CHECK(n_taken == LISTED);
+	for (i = 0; i < LISTED; i++)
+		CHECK(taken[i] == taken[0] + i * 512);
 }
 
 /* The memory of a request that the kernel may still send is not written to. */
