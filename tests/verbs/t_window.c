@@ -413,6 +413,56 @@ static void t_busy(struct side *s)
 	buf_free(&b);
 }
 
+/*
+ * Atomics through a window; and what a request that sends nothing leaves alone: immediate data
+ * behind a Write are no part of it.
+ */
+static void t_extended(struct side *s)
+{
+	struct ibv_mw *mw = window_new(s->pd);
+	struct ibv_send_wr wr = { .wr_id = 1, .num_sge = 1, .send_flags = SIGNALED }, *bad_wr;
+	struct rmem r = {};
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct conn c;
+	struct buf b;
+
+	conn_open(s, &c, NULL);
+	buf_new(s, &b, SPACE, ACC_BIND);
+	memset(b.p, 0, b.len);
+	if (s->active) {
+		r = take_rmem(s);
+		sge = sge_of(&b, LEN, 8);
+		wr.sg_list = &sge;
+		wr.wr.atomic.remote_addr = r.addr;
+		wr.wr.atomic.rkey = r.rkey;
+		wr.wr.atomic.compare_add = 7;
+		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		CALL(ibv_post_send(c.qp, &wr, &bad_wr));
+		good(c.scq, 1, IBV_WC_FETCH_ADD, -1);
+		wr.wr.atomic.swap = 9;
+		wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+		CALL(ibv_post_send(c.qp, &wr, &bad_wr));
+		good(c.scq, 1, IBV_WC_COMP_SWAP, -1);
+		CHECK(*(uint64_t *)(b.p + LEN) == 7, "the old value is %lu", *(uint64_t *)(b.p + LEN));
+		post(&c, IBV_WR_RDMA_WRITE, 2, 0, &sge, 1, r.addr, r.rkey);
+		bound(&c, mw, &b, 0, SPACE, READ);
+		post(&c, IBV_WR_RDMA_WRITE_WITH_IMM, 3, SIGNALED, NULL, 0, 0, 0);
+		good(c.scq, 3, IBV_WC_RDMA_WRITE, -1);
+	} else {
+		post_recv(&c, 4, NULL, 0);
+		give(s, bound(&c, mw, &b, FIRST, 8, WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+		wc = poll_one(c.rcq);
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+		      !wc.byte_len, "status %d, opcode %d, %u octets", wc.status, wc.opcode, wc.byte_len);
+		CHECK(*(uint64_t *)(b.p + FIRST) == 7, "the value is %lu", *(uint64_t *)(b.p + FIRST));
+	}
+	sync_sides(s);
+	conn_close(&c);
+	CALL(ibv_dealloc_mw(mw));
+	buf_free(&b);
+}
+
 /* A process is killed that has windows bound to a region, made before it and after it. */
 static void t_killed(struct side *s)
 {
@@ -495,6 +545,7 @@ const struct test window_tests[] = {
 	{ "window-invalidate-region", t_bind, 0, B_INVALIDATE },
 	{ "window-as-local-key", t_bind, T_QUICK, B_AS_LOCAL },
 	{ "window-busy", t_busy, T_QUICK },
+	{ "window-extended", t_extended, T_QUICK },
 	{ "window-killed", t_killed, T_QUICK | T_NODEV },
 	{ }
 };
