@@ -343,7 +343,9 @@ load_module() {
 
 # The file that is rsiw's own provider for this guest's release; fails if it is not built.
 own_provider() { ls "/build/provider/$(. /etc/os-release; echo "$VERSION_CODENAME")"/librsiw-rdmav*.so; }
-need_provider() { own_provider >/dev/null 2>&1 || skip_all "rsiw's provider is not built: no mirror has rdma-core's source"; }
+has_provider() { own_provider >/dev/null 2>&1; }
+NO_PROVIDER="rsiw's provider is not built: no mirror has rdma-core's source"
+need_provider() { has_provider || skip_all "$NO_PROVIDER"; }
 # use_provider: from now on this host's programs have provider/ for devices of rsiw and siw, as where the package
 # rsiw-provider is installed: in the place of libsiw. RSIW_PROVIDER=rsiw does so whenever a driver is loaded. In
 # namespaces of one guest the mount would be seen by one program only.

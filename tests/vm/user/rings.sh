@@ -10,7 +10,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 12
+if has_provider; then plan 12; else plan 10; fi
 
 hostile() { rsiw-verbs client -s "${RSIW_SEED:-1}" -t 'hostile-*' "$LO"; }
 goes_on() { wait_for 20 honest_went_on honest "$(honest_rounds honest)"; }
@@ -29,8 +29,12 @@ run "load the driver" load_on_lo || exit 1
 run "start an honest connection" started honest honest "$LO" 7399
 run "the honest connection moves data" wait_for 20 honest_begun honest
 attacked libsiw
-use_provider || exit 1
-attacked librsiw
+if has_provider; then
+	use_provider || exit 1
+	attacked librsiw
+else
+	skip "a process with librsiw writes anything into its rings" "$NO_PROVIDER"
+fi
 run "the honest connection goes on after the attack" goes_on
 kill -KILL "$(<"$WORK/honest.pid")"
 run "no process has an object after the attack" wait_for 20 nothing_left

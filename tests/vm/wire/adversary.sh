@@ -13,6 +13,7 @@
 
 . /tests/lib.sh
 
+[ -z "${EXTENDED:-}" ] || need_provider
 [ -z "${EXTENDED:-}" ] || use_provider || exit 1
 read -ra parts <<<"${PARTS:-}"
 # These groups run again with verify_first=1, and one with a victim that has provider/ if the others' has not.
@@ -20,7 +21,10 @@ again=(placement messages spliced) extended=(extensions)
 [ -z "${EXTENDED:-}" ] || extended=()
 runs=("${parts[@]}") own=2
 [ ${#parts[@]} != 0 ] || runs+=(-- "${again[@]}") own=4
-[ ${#parts[@]} != 0 ] || [ ${#extended[@]} = 0 ] || runs+=(-- "${extended[@]}") own=5
+if [ ${#parts[@]} = 0 ] && [ ${#extended[@]} != 0 ]; then
+	own=5
+	! has_provider || runs+=(-- "${extended[@]}")
+fi
 plan $(($(python3 /tests/wire/adversary.py --list "${runs[@]}" | wc -l) + own))
 
 # initiator_wait_ms=0: the driver repeats no RTR, which these peers do not expect.
@@ -36,6 +40,10 @@ run "load the driver with verify_first=1" reloaded || exit 1
 VERIFY_FIRST=1 told_by "peers that break rules, verify_first=1" python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7192 "${again[@]}"
 
 [ ${#extended[@]} != 0 ] || exit 0
+if ! has_provider; then
+	skip "a victim that knows RFC 7306" "$NO_PROVIDER"
+	exit 0
+fi
 use_provider || exit 1
 EXTENDED=1 VERIFY_FIRST=1 told_by "peers of a victim that knows RFC 7306" python3 /tests/wire/adversary.py "$DEV" "$ADDR" \
 	7194 "${extended[@]}"
