@@ -25,7 +25,7 @@ static struct ibv_mw *window_new(struct ibv_pd *pd)
 	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 
 	if (!mw && errno == EOPNOTSUPP)
-		skip("the library has no memory windows");
+		skip("siw's library has no memory windows");
 	CHECK(mw, "ibv_alloc_mw: errno %d", errno);
 	return mw;
 }
@@ -479,7 +479,7 @@ static void t_killed(struct side *s)
 	if (pid) {
 		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid, "no process");
 		if (WIFEXITED(status) && WEXITSTATUS(status) == NO_WINDOWS)
-			skip("the library has no memory windows");
+			skip("siw's library has no memory windows");
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
 		      "the process ended with status %#x", status);
 		sync_sides(s);
