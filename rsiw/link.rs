@@ -49,12 +49,15 @@ impl Links {
     /// `EINVAL` for a network device other than Ethernet, loopback or one without link layer, and
     /// for a bad name; with [`Protocol::Roce`] also for a VLAN: the RDMA core adds the addresses of
     /// a VLAN to the device below it, and to no other. `EEXIST` if it has such a device of this
-    /// driver, `ENFILE` if the name is taken.
+    /// driver, `ENFILE` if the name is taken, `ENODEV` if the network device goes away or moves to
+    /// another namespace meanwhile.
     fn add(&self, name: &CStr, ndev: &NetDevice, protocol: Protocol) -> Result {
         let known = matches!(ndev.kind(), Kind::Ethernet | Kind::Loopback | Kind::None);
         if !known || protocol == Protocol::Roce && ndev.is_vlan() {
             return Err(EINVAL);
         }
+        // Before anything that takes time.
+        let namespace = ndev.namespace().ok_or(ENODEV)?;
         let (workqueues, keys) = (self.workqueues.clone(), self.keys.clone());
         let dev = Rnic::new(protocol, gid_of(ndev), workqueues, keys)?;
         let config = DeviceConfig {
@@ -65,6 +68,7 @@ impl Links {
                 Protocol::Roce => c"Software RDMA NIC (RC over iWARP)",
             },
             ndev,
+            namespace,
             comp_vectors: kext::online_cpus(),
             // Ports are those of the host's TCP, so no mapper is needed unless it was asked for.
             no_port_map: !cm::PortMapper::at(ndev, &dev.settings).chooses(),

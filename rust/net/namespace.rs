@@ -51,7 +51,7 @@ impl Namespace {
 
     /// Whether it is the initial namespace, that of the host. Context: any.
     pub fn is_init(&self) -> bool {
-        self.net == Self::init().net
+        *self == Self::init()
     }
 
     /// Whether `port` is in the range from which `connect()` picks local ports
@@ -63,6 +63,13 @@ impl Namespace {
 
     pub(crate) fn as_ptr(&self) -> *mut bindings::net {
         self.net.as_ptr()
+    }
+}
+
+impl PartialEq for Namespace {
+    /// Whether both are the same namespace.
+    fn eq(&self, other: &Self) -> bool {
+        self.net == other.net
     }
 }
 

@@ -26,6 +26,7 @@ use kernel::{
     prelude::*,
     sync::{Arc, Mutex},
 };
+use net::Namespace;
 use rdma_bindings as bindings;
 
 /// The parameters of a new device.
@@ -40,6 +41,8 @@ pub struct DeviceConfig<'a> {
     pub node_desc: &'a CStr,
     /// The network device of its port.
     pub ndev: &'a NetDevice,
+    /// The network namespace in which the administrator has named it.
+    pub namespace: Namespace,
     /// The number of completion vectors.
     pub comp_vectors: u32,
     /// The ports of listeners are the real ones: the port mapper is told of them, and not asked for
@@ -122,8 +125,8 @@ impl<D: Driver> Devices<D> {
     /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
     /// `ib_device_set_netdev()` and `ib_register_device()`. Errors: `EEXIST` if this driver has a
     /// device of that protocol on the network device, `ENFILE` if the name is in use, `ENODEV` if
-    /// the network device is going away, and those of operations. Context: sleeping, without RTNL,
-    /// and without a lock that an operation takes.
+    /// the network device is going away or has moved to another namespace, and those of operations.
+    /// Context: sleeping, without RTNL, and without a lock that an operation takes.
     pub fn register(
         &self,
         module: &'static ThisModule,
@@ -173,7 +176,8 @@ impl<D: Driver> Devices<D> {
         // calls the notifier. If it did so before this, the state or the namespace that are read
         // here say so. If it does so later, `netdev_leaves` finds the device in the list.
         let rtnl = Rtnl::lock();
-        if !config.ndev.is_registered() {
+        let moved = config.ndev.namespace().as_ref() != Some(&config.namespace);
+        if moved || !config.ndev.is_registered() {
             return Err(ENODEV);
         }
         // SAFETY: A `Device<D>` begins with the C structure, and the network device is alive.

@@ -11,7 +11,7 @@ use kext::Core;
 use rdma::{
     DeviceConfig, DeviceHandle, DeviceLimits, Devices, Driver, DriverId, LinkOps, LinkRegistration,
     LinkSlot, LocalDmaKey, NetDevice, NetdevEvent, NetdevNotifier, NewLocalDmaKey,
-    NotifierRegistration, PortAttr, Udata,
+    NotifierRegistration, PortAttr, Protocol, Udata,
 };
 
 mod refused;
@@ -114,6 +114,7 @@ impl LinkOps for Links {
     }
 
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
+        let namespace = ndev.namespace().ok_or(ENODEV)?;
         let guid = kext::random_u64().to_ne_bytes();
         let config = DeviceConfig {
             name,
@@ -121,6 +122,7 @@ impl LinkOps for Links {
             node_guid: guid,
             node_desc: c"Sample RDMA device",
             ndev,
+            namespace,
             comp_vectors: 1,
             no_port_map: true,
         };
@@ -134,7 +136,7 @@ struct Notifier(Devices<SampleDriver>);
 impl NetdevNotifier for Notifier {
     fn event(&self, event: NetdevEvent, ndev: &NetDevice) {
         if event == NetdevEvent::Unregister {
-            self.0.netdev_leaves(ndev);
+            self.0.netdev_leaves(ndev, Protocol::Iwarp);
         }
     }
 }
