@@ -18,5 +18,5 @@ run "start the port mapper on the peer" on_target start_mapper
 run "the iSER target listens with TCP and RDMA" on_target "serve_iser $PEER" || exit 1
 run "start the initiator's daemon" start_initiator
 run "the iSCSI initiator discovers the target over TCP" discover default
-run "the iSCSI initiator discovers the target over iSER" discover iser
+LIMIT=60 run "the iSCSI initiator discovers the target over iSER" discover iser
 whole_session
