@@ -8,7 +8,7 @@ use iwarp::conn::{Action, Input, Lost, SetUp, StageName, Status};
 use super::case::Case;
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_answering:
     a_request_is_reported_and_accepted
     a_peer_that_owes_an_rtr
     a_peer_that_is_silent_behind_the_reply

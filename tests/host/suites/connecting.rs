@@ -10,7 +10,7 @@ use super::case::Case;
 use super::startup::{enhanced, fail, offer, Raw, LIMITS};
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_connecting:
     connects
     connects_with_an_rtr
     tcp_has_twenty_seconds

@@ -7,7 +7,7 @@ use iwarp::conn::{timeout, Action, First, Input, Lost, Plan, Reply, StageName, S
 use super::case::Case;
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_ending:
     both_fins_after_the_peers
     both_fins_after_ours
     drained_before_the_peers_fin

@@ -13,7 +13,7 @@ use super::wire::{fpdu, op, tagged, untagged, untagged_inv, Full, Tape, Wire, LA
 use super::wire::{TAGGED_LAST, TAGGED_MORE};
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_golden:
     crc32c_of_rfc3720
     mpa_figure_5
     mpa_figure_6

@@ -4,7 +4,7 @@
 //!
 //! `cargo test` runs them on the host (tests/cases.rs), and KUnit in the kernel
 //! (tests/kunit/iwarp.rs), from the same files, with the same names. A case is a function that
-//! returns an [`Outcome`].
+//! returns an [`Outcome`]. Each suite lists its cases with `cases!`, a macro of whoever runs them.
 //!
 //! The cases spell out frames octet by octet from the figures of the RFCs. If the engine encoded
 //! them, a mistake in its encoder could hide the same mistake in its decoder.
@@ -33,16 +33,6 @@ macro_rules! check_eq {
                     });
                 }
             }
-        }
-    };
-}
-
-/// Lists the cases of a suite for the host's test runner.
-macro_rules! cases {
-    ($($name:ident)*) => {
-        #[cfg(test)]
-        mod cases {
-            $(#[test] fn $name() -> $crate::suites::Outcome { super::$name() })*
         }
     };
 }

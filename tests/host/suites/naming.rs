@@ -10,7 +10,7 @@ use iwarp::conn::{
 
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_naming:
     the_lower_name_connects
     a_call_of_known_octets
     what_is_no_call

@@ -15,7 +15,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_atomic:
     atomic_request_fields
     atomic_request_ignores_the_rest
     atomic_request_unknown_code

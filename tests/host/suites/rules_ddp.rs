@@ -12,7 +12,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_ddp:
     send_single_segment
     send_several_segments
     send_zero_length_takes_buffer

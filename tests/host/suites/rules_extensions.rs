@@ -14,7 +14,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_extensions:
     opcodes_are_reserved
     opcodes_are_allowed_later
     opcodes_above_are_reserved

@@ -14,7 +14,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_immediate:
     immediate_data
     immediate_too_short
     immediate_too_long

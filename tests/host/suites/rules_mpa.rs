@@ -11,7 +11,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_mpa:
     every_pad_length
     header_in_single_octets
     several_fpdus_in_one_piece

@@ -12,7 +12,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_rules_rdmap:
     send_kinds
     send_opcode_changes
     invalidate_refused

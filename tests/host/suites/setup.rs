@@ -8,7 +8,7 @@ use iwarp::TermCode;
 use super::startup::{ask, enhanced, fail, negotiate, offer, reply_to, Raw, LIMITS};
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_setup:
     crc_negotiation
     marker_negotiation
     large_fpdu_negotiation

@@ -10,7 +10,7 @@ use iwarp::mpa::{
 use super::startup::{ask, enhanced, fail, offer, Raw, LIMITS, REQUEST_KEY};
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_setup_frame:
     request_octets
     reply_octets
     enhanced_octets

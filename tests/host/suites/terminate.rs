@@ -14,7 +14,7 @@ use super::wire::{
 };
 use super::Outcome;
 
-cases! {
+cases! { rsiw_iwarp_terminate:
     code_numbers
     code_texts
     ddp_error_untagged
