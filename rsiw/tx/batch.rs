@@ -16,17 +16,15 @@
 //! shorter segments (`tcp_current_mss()`) was tried and is no better, as the queue is longer than
 //! such times.
 
-use super::{message::Source, Failed, Tx};
-use crate::{
-    mem::{gather::Gather, HeldAccess, MemError},
-    queue::Queues,
-    transport::Transport,
-    wr::Status,
+use super::{
+    current::Source,
+    outcome::{Failed, Filled},
+    payload::{write_all, Octets, Pieces, Stop},
+    Tx,
 };
-use iwarp::tx::{Framer, Mark, Payload, Segment, Sink};
-use kernel::prelude::*;
+use crate::{mem::HeldAccess, queue::Queues, transport::Transport, wr::Status};
+use iwarp::tx::{Mark, Segment};
 use net::TxBatch;
-use rdma::Reader;
 
 /// Octets of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
 /// length is made of it.
@@ -42,126 +40,6 @@ const LARGE: usize = FRAME + iwarp::MAX_ULPDU as usize;
 
 /// The least that [`Transport::whole_packets`] returns for [`LARGE`].
 const LEAST_END: usize = LARGE / 2;
-
-/// How much of what there is to send is in the batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
-    /// All of it.
-    Whole,
-    /// A part: as much as has room, or as one look at the queue can find.
-    Part,
-}
-
-/// Why bytes of an FPDU could not be put into the batch.
-pub(super) enum Stop {
-    /// There is no memory for the batch; there may be later.
-    NoMemory,
-    /// The payload's memory cannot be read.
-    Memory(MemError),
-}
-
-impl From<Error> for Stop {
-    fn from(_: Error) -> Self {
-        Stop::NoMemory
-    }
-}
-
-/// The engine's sink where an FPDU is written to the batch piece by piece.
-struct Pieces<'a> {
-    batch: &'a mut TxBatch,
-    gather: &'a mut Gather,
-    access: &'a mut HeldAccess,
-}
-
-impl Sink for Pieces<'_> {
-    type Error = Stop;
-
-    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        kext::crc32c(crc, data)
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        Ok(self.batch.put(bytes)?)
-    }
-
-    fn put_payload(&mut self, len: u32, mut crc: Option<u32>) -> Result<u32, Stop> {
-        let mut left = len as usize;
-        while left > 0 {
-            let mut room = self.batch.reserve_up_to(left)?;
-            left -= room.len();
-            crc = copied(self.gather, self.access, room.bytes(), crc)?;
-            room.commit();
-        }
-        Ok(crc.unwrap_or(0))
-    }
-}
-
-/// The source of the payload of FPDUs that are written in whole.
-enum Octets<'a> {
-    /// Any payload.
-    Gather(&'a mut Gather, &'a mut HeldAccess),
-    /// One piece of memory, for several FPDUs: its rights and bounds were checked once.
-    Piece(Reader<'a>),
-}
-
-impl Payload for Octets<'_> {
-    type Error = Stop;
-
-    #[inline]
-    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        kext::crc32c(crc, data)
-    }
-
-    #[inline]
-    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
-        match self {
-            Octets::Gather(gather, access) => gather.copy_to(access, dst),
-            Octets::Piece(reader) => reader.read(dst).map_err(|_| MemError::Bounds),
-        }
-        .map_err(Stop::Memory)
-    }
-}
-
-/// An FPDU is longer or shorter than [`Framer::fpdu_len`] has said.
-const OTHER_SIZE: Stop = Stop::Memory(MemError::Bounds);
-
-/// Copies the next `dst.len()` bytes of the payload; returns `crc` updated over them.
-#[inline]
-fn copied(
-    gather: &mut Gather,
-    access: &mut HeldAccess,
-    dst: &mut [u8],
-    crc: Option<u32>,
-) -> Result<Option<u32>, Stop> {
-    gather.copy_to(access, dst).map_err(Stop::Memory)?;
-    // The CRC is taken of the copy: the copy is sent, while the source may change at any time. It
-    // is taken now, while the copy is in the cache.
-    Ok(crc.map(|crc| kext::crc32c(crc, dst)))
-}
-
-/// Writes `fpdu` and those that follow it and are like it, of `len` octets each, to all of `room`.
-#[inline]
-fn write_all(
-    framer: &Framer,
-    fpdu: &mut Segment,
-    len: usize,
-    room: &mut [u8],
-    mut octets: Octets<'_>,
-) -> Result<(), Stop> {
-    let mut left = room;
-    loop {
-        let (room, rest) = left.split_at_mut_checked(len).ok_or(OTHER_SIZE)?;
-        if !framer.write_whole(fpdu, room, &mut octets)? {
-            return Err(OTHER_SIZE);
-        }
-        // All that is reserved becomes part of the batch, so all of it must be written.
-        if rest.is_empty() {
-            return Ok(());
-        }
-        left = rest;
-        fpdu.step();
-    }
-}
 
 /// Where the FPDUs of a batch may lie in TCP's segments and packets.
 struct Layout {

@@ -2,137 +2,29 @@
 
 //! Chooses the next message, and makes messages of requests.
 
-use super::{Failed, Tx};
+use super::{
+    current::Source,
+    local::{bind, local_invalidate, register},
+    outcome::Failed,
+    Tx,
+};
 use crate::{
-    mem::{gather::Gather, Access, Binding, MemError, ResolvedMr},
+    mem::{Access, MemError, ResolvedMr},
     queue::{
         reads::{Asked, InboundRead, OutstandingRead},
         sq::{Pull, ReadsBefore, Seq},
         Queues,
     },
-    wr::{Extra, Registration, SendOp, Status},
+    wr::{Extra, SendOp, Status},
 };
 use core::mem::replace;
 use iwarp::{
-    rdmap::{AtomicRequest, AtomicResponse, Immediate},
-    tx::{Message, Segmenter},
-    Msn, ReadRequest, Stag, TaggedOffset, Terminate,
+    rdmap::{AtomicRequest, AtomicResponse},
+    tx::Message,
+    ReadRequest, Stag, TaggedOffset, Terminate,
 };
-use kernel::prelude::*;
 use rdma::LocalSge;
 use trace::Stall;
-
-/// The message under way. A queue pair has one of these, which is used for one message after the
-/// other in place.
-pub(super) struct Current {
-    /// There is a message under way.
-    pub(super) active: bool,
-    pub(super) segmenter: Segmenter,
-    pub(super) gather: Gather,
-    /// The request that the message carries out; `None` for Read responses, the RTR and a
-    /// Terminate.
-    pub(super) seq: Option<Seq>,
-    /// The request of the peer that the message answers, and its number.
-    pub(super) answers: Option<(Msn, Asked)>,
-    /// Immediate Data that follow, for the same request: their number, whether they ask for an
-    /// Event, and the data.
-    then: Option<(Msn, bool, [u8; 4])>,
-}
-
-impl Current {
-    /// Makes one without a message; the messages to come have up to `sges` pieces each. Context:
-    /// sleeping. Errors: `ENOMEM`.
-    pub(super) fn none(sges: u32) -> Result<Self> {
-        let nothing = Message::Write {
-            stag: Stag(0),
-            to: TaggedOffset(0),
-        };
-        Ok(Self {
-            active: false,
-            segmenter: Segmenter::new(nothing, 0),
-            gather: Gather::new(sges)?,
-            seq: None,
-            answers: None,
-            then: None,
-        })
-    }
-
-    /// Begins a message whose payload is in `gather` already.
-    #[inline(always)]
-    fn begin(&mut self, message: Message, len: u32, seq: Option<Seq>) {
-        self.segmenter = Segmenter::new(message, len);
-        self.seq = seq;
-        self.active = true;
-    }
-
-    /// Ends the message, and releases its payload.
-    pub(super) fn end(&mut self) {
-        self.active = false;
-        self.answers = None;
-        self.then = None;
-        self.gather.clear();
-    }
-
-    /// Begins the message that follows the one that was sent, if there is one.
-    #[inline]
-    pub(super) fn go_on(&mut self) -> bool {
-        let goes_on = self.then.is_some();
-        if goes_on {
-            self.immediate();
-        }
-        goes_on
-    }
-
-    #[cold]
-    fn immediate(&mut self) {
-        if let Some((msn, solicited, data)) = self.then.take() {
-            let message = Message::Immediate {
-                msn,
-                solicited,
-                data: Immediate::of_verbs(data),
-            };
-            self.gather.clear();
-            self.begin(message, 0, self.seq);
-        }
-    }
-
-    /// Begins a Terminate.
-    pub(super) fn terminate(&mut self, term: Terminate) {
-        self.end();
-        self.begin(Message::Terminate { term }, 0, None);
-    }
-
-    /// Begins the answer to a Read of the peer.
-    fn read_response(&mut self, msn: Msn, r: ReadRequest, source: Option<ResolvedMr>) {
-        self.gather.set_resolved(source, r.src_to.0, r.len);
-        let message = Message::ReadResponse {
-            stag: r.sink_stag,
-            to: r.sink_to,
-        };
-        self.begin(message, r.len, None);
-        self.answers = Some((msn, Asked::Read(r)));
-    }
-
-    /// The failure if the payload's memory cannot be read. For a Read of the peer it is a remote
-    /// protection fault: the region was there when the request arrived, and was taken away since.
-    pub(super) fn failed(&self, e: MemError) -> Failed {
-        let mut failed = Failed::memory(self.seq, e);
-        if let Some((msn, Asked::Read(req))) = &self.answers {
-            let done = req.len - self.segmenter.remaining();
-            failed.terminate = Some(Terminate::for_read_request(e.code(), *msn, req, done));
-        }
-        failed
-    }
-}
-
-/// Where the messages of a batch come from.
-#[derive(Clone, Copy)]
-pub(super) enum Source {
-    /// Requests of this end and Reads of the peer.
-    All,
-    /// Short Reads of the peer only.
-    ShortReads,
-}
 
 impl Tx {
     /// Makes the next message of `source` the current one; `false` if there is none.
@@ -492,45 +384,4 @@ impl Tx {
 fn execute(request: &AtomicRequest, target: Option<ResolvedMr>) -> Result<u64, MemError> {
     let target = target.ok_or(MemError::Invalid)?;
     target.atomic(request.to.0, request.op)
-}
-
-/// Takes the STag of a fast registration, or of a window, out of use.
-fn local_invalidate(queues: &Queues, key: u32) -> Result<(), MemError> {
-    let region = queues.dev.regions.find(key).ok_or(MemError::Invalid)?;
-    if region.pd() != queues.pd.id() {
-        return Err(MemError::Domain);
-    }
-    if !region.may_invalidate(queues.number()) {
-        return Err(MemError::Invalid);
-    }
-    // It is no error if the peer has invalidated it first (Send with Invalidate).
-    region.invalidate(key);
-    Ok(())
-}
-
-/// Binds the window that `stag` names, with the key that it is to have.
-#[cold]
-fn bind(queues: &Queues, stag: u32, to: &Binding) -> bool {
-    let regions = &queues.dev.regions;
-    let Some((window, region)) = regions.table().get(stag >> 8).zip(regions.find(to.key)) else {
-        return false;
-    };
-    window.pd() == queues.pd.id() && window.bind(stag, region, to, queues.number())
-}
-
-/// Puts a fast registration's STag, with its new key, into use.
-fn register(queues: &Queues, reg: &Registration) -> Result<(), Status> {
-    if reg.region.pd() != queues.pd.id() {
-        return Err(MemError::Domain.into());
-    }
-    if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
-        return Err(MemError::Invalid.into());
-    }
-    match reg
-        .region
-        .register(reg.key, reg.access, reg.iova, queues.number())
-    {
-        true => Ok(()),
-        false => Err(Status::MemOp),
-    }
 }

@@ -26,23 +26,29 @@
 //! last message resolved serve the next one; key, right and bounds are checked each time.
 
 mod batch;
+mod current;
+mod local;
 mod message;
+mod outcome;
+mod payload;
+
+pub(crate) use outcome::{Failed, Step};
 
 use crate::{
     abi::sges_beyond,
     counters::Traffic,
     cq::Notify,
-    mem::{MemError, ResolvedMr},
+    mem::ResolvedMr,
     queue::{sq::Seq, state::State, Queues},
     transport::Transport,
-    wr::{SendOp, SendWr, Status},
+    wr::{SendOp, SendWr},
 };
-use batch::Filled;
 use core::mem::{replace, take};
+use current::{Current, Source};
 use iwarp::{tx::Framer, Terminate};
 use kernel::prelude::*;
-use message::{Current, Source};
 use net::{LockedSock, Sent, TxBatch};
+use outcome::Filled;
 use trace::Stall;
 
 /// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
@@ -56,48 +62,6 @@ const SEGMENTS_HERE: usize = 8;
 /// The least MSS with which the receive callback answers Reads. With a smaller one TCP's options
 /// are a good part of a segment.
 const CALLBACK_MIN_MSS: usize = 512;
-
-/// The outcome of a step of tx.
-pub(crate) enum Step {
-    /// TCP has taken so many bytes. There may be more to send.
-    Sent(usize),
-    /// There is nothing to do, or another event will wake tx.
-    Waits,
-    /// There is more to do, which is left to the worker.
-    Again,
-    /// TCP has no memory. Nobody tells when it has.
-    NoMemory,
-    /// The stream is to be terminated. What is in the batch is sent first.
-    Failed(Failed),
-    /// An orderly close has nothing left to send, so the FIN may be sent.
-    Drained,
-    /// The Terminate, if one was due, is with TCP, so the connection may be closed.
-    Terminated,
-    /// The connection is gone.
-    Broken,
-}
-
-/// A request that cannot be sent. It fails with this status, and the QP with it.
-pub(crate) struct Failed {
-    pub(crate) seq: Option<Seq>,
-    pub(crate) status: Status,
-    /// The Terminate for the peer, if the peer had a part in the failure.
-    pub(crate) terminate: Option<Terminate>,
-}
-
-impl Failed {
-    fn new(seq: Option<Seq>, status: Status) -> Self {
-        Self {
-            seq,
-            status,
-            terminate: None,
-        }
-    }
-
-    fn memory(seq: Option<Seq>, e: MemError) -> Self {
-        Self::new(seq, e.into())
-    }
-}
 
 /// What is to be counted when TCP has taken the batch.
 #[derive(Default)]

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What comes out of a step of tx.
+
+use crate::{mem::MemError, queue::sq::Seq, wr::Status};
+use iwarp::Terminate;
+
+/// The outcome of a step of tx.
+pub(crate) enum Step {
+    /// TCP has taken so many bytes. There may be more to send.
+    Sent(usize),
+    /// There is nothing to do, or another event will wake tx.
+    Waits,
+    /// There is more to do, which is left to the worker.
+    Again,
+    /// TCP has no memory. Nobody tells when it has.
+    NoMemory,
+    /// The stream is to be terminated. What is in the batch is sent first.
+    Failed(Failed),
+    /// An orderly close has nothing left to send, so the FIN may be sent.
+    Drained,
+    /// The Terminate, if one was due, is with TCP, so the connection may be closed.
+    Terminated,
+    /// The connection is gone.
+    Broken,
+}
+
+/// A request that cannot be sent. It fails with this status, and the QP with it.
+pub(crate) struct Failed {
+    pub(crate) seq: Option<Seq>,
+    pub(crate) status: Status,
+    /// The Terminate for the peer, if the peer had a part in the failure.
+    pub(crate) terminate: Option<Terminate>,
+}
+
+impl Failed {
+    pub(super) fn new(seq: Option<Seq>, status: Status) -> Self {
+        Self {
+            seq,
+            status,
+            terminate: None,
+        }
+    }
+
+    pub(super) fn memory(seq: Option<Seq>, e: MemError) -> Self {
+        Self::new(seq, e.into())
+    }
+}
+
+/// How much of what there is to send is in the batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// All of it.
+    Whole,
+    /// A part: as much as has room, or as one look at the queue can find.
+    Part,
+}
