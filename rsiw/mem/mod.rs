@@ -3,7 +3,7 @@
 //! Memory that an STag or lkey names, and copies into it and out of it.
 //!
 //! - [`access`]: rights, and why memory cannot be accessed.
-//! - [`region`]: one registered region: rights, validity, bounds, and its bytes.
+//! - [`region`]: one registered region: its STag, bounds, and bytes. [`copy`]: copies of these.
 //! - [`resolved`]: a region that a key was resolved to, and copies.
 //! - [`atomic`]: atomic operations.
 //! - [`gather`]: the source of a message that tx sends.
@@ -16,6 +16,7 @@
 
 mod access;
 mod atomic;
+mod copy;
 pub(crate) mod gather;
 pub(crate) mod region;
 mod resolved;

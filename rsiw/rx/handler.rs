@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places received segments in memory, and carries out received messages.
+//! Places received segments in memory, and has received messages carried out.
 
 use super::{Destination, State};
 use crate::{
     abi::opcode,
     mem::{MemError, ResolvedMr},
-    queue::{
-        reads::{Asked, InboundRead, SHORT_READ},
-        sq::WakeTx,
-        Queues,
-    },
-    wr::{Completion, Status, Told},
+    queue::Queues,
+    wr::{Status, Told},
 };
 use iwarp::{
-    rdmap::{AtomicRequest, AtomicResponse, Opcode, ATOMIC_LEN},
+    rdmap::{Opcode, ATOMIC_LEN},
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
-    Octet, ReadRequest, Stag, TaggedOffset,
+    Octet, Stag, TaggedOffset,
 };
 use trace::Stall;
 
@@ -360,157 +356,5 @@ impl QpHandler<'_> {
         }
         self.st.destination = Destination::Read { offset };
         Ok(())
-    }
-
-    fn received(
-        &mut self,
-        len: u32,
-        solicited: bool,
-        invalidate: Option<Stag>,
-    ) -> Result<(), Refusal> {
-        if let Some(stag) = invalidate {
-            self.invalidate(stag)?;
-        }
-        let told = invalidate.map_or(Told::NOTHING, |stag| Told::invalidated(stag.0));
-        self.complete_recv(opcode::RECEIVE, len, told, solicited)
-    }
-
-    /// Immediate Data has come. Its completion tells the length of the Write before it, which with
-    /// it is a Write with immediate data; alone, it is one of no bytes.
-    fn immediate(&mut self, data: [u8; 4], solicited: bool) -> Result<(), Refusal> {
-        let (len, told) = (self.st.written, Told::immediate(data));
-        self.complete_recv(opcode::RECEIVE_IMM, len, told, solicited)
-    }
-
-    #[inline]
-    fn complete_recv(
-        &mut self,
-        opcode: u8,
-        bytes: u32,
-        told: Told,
-        solicited: bool,
-    ) -> Result<(), Refusal> {
-        let recv = self.st.recv.active().ok_or(Refusal::Local)?;
-        recv.active = false;
-        let c = Completion {
-            opcode,
-            told,
-            solicited,
-            ..Completion::recv(recv.rqe.id, Status::Success, bytes)
-        };
-        self.st.written = 0;
-        self.st.destination = Destination::None;
-        self.st.recv_notify |= self.queues.recv_out().complete(c);
-        Ok(())
-    }
-
-    /// The peer invalidates an STag that it was given.
-    fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
-        let region = self
-            .queues
-            .dev
-            .regions
-            .find(stag.0)
-            .ok_or(Refusal::InvalidStag)?;
-        let (queues, pd) = (self.queues, &self.queues.pd);
-        if region.pd() != pd.id() {
-            return Err(Refusal::CannotInvalidate);
-        }
-        region.invalidate_by_peer(stag.0, queues.number(), !pd.is_shared())
-    }
-
-    fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
-        let source = match request.len {
-            // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
-            0 => None,
-            len => {
-                let (key, pd) = (request.src_stag.0, self.queues.pd.id());
-                let needs = self.st.read_needs;
-                let (cached, range) = (&mut self.st.source, (request.src_to.0, len));
-                let (regions, qpn) = (&self.queues.dev.regions, || self.queues.number());
-                let resolved = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
-                Some(resolved.map_err(MemError::refusal)?.clone())
-            }
-        };
-        self.ask(Asked::Read(request), source)?;
-        if request.len <= SHORT_READ {
-            self.st.answer = true;
-        } else {
-            self.st.wake = WakeTx(true);
-        }
-        Ok(())
-    }
-
-    /// Tx executes the operation, in the order of the peer's requests. It finds whether the memory
-    /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1).
-    fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
-        let (key, pd) = (request.stag.0, self.queues.pd.id());
-        let (needs, range) = (self.st.atomic_needs, (request.to.0, ATOMIC_LEN));
-        let (cached, regions) = (&mut self.st.source, &self.queues.dev.regions);
-        let qpn = || self.queues.number();
-        let target = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
-        let target = target.map_err(MemError::refusal)?.clone();
-        self.ask(Asked::Atomic(request), Some(target))?;
-        self.st.answer = true;
-        Ok(())
-    }
-
-    /// Queues a request of the peer for tx.
-    fn ask(&mut self, asked: Asked, source: Option<ResolvedMr>) -> Result<(), Refusal> {
-        self.st.written = 0;
-        let msn = self.st.read_msn;
-        self.st.read_msn = msn.next();
-        let pushed = self.queues.inbound.push(InboundRead { msn, asked, source });
-        if pushed.map_err(|_| Refusal::ReadQueueFull)? {
-            self.queues.counters.rx_stalls_ird.add_alone(1);
-            self.queues.trace_stall(Stall::Ird);
-        }
-        Ok(())
-    }
-
-    /// The answer to the oldest request has to come first: the peer answers in order.
-    fn atomic_response(&mut self, response: AtomicResponse) -> Result<(), Refusal> {
-        let read = self.queues.sq.read_head();
-        let read = read.filter(|read| read.atomic == Some(response.id));
-        let read = read.ok_or(Refusal::Unexpected)?;
-        let sink = read.sink.as_ref().ok_or(Refusal::Local)?;
-        let value = response.value.to_ne_bytes().map(Octet::new);
-        if let Err(e) = sink.write_sge(&mut self.st.access, &read.sge, 0, &value) {
-            // The consumer has taken away the sink of its own request.
-            self.queues.note_failure(read.seq, e.into());
-            return Err(Refusal::Local);
-        }
-        self.answered();
-        Ok(())
-    }
-
-    fn read_done(&mut self) {
-        if let Some(read) = self.st.read.take() {
-            if let (true, Some(resolved)) = (read.invalidate, &read.sink) {
-                resolved.invalidate();
-            }
-        }
-        self.st.destination = Destination::None;
-        self.answered();
-    }
-
-    /// The answer to the oldest request of this end has come.
-    fn answered(&mut self) {
-        let (notify, wake) = self.queues.sq.complete_oldest_read(self.queues.send_out());
-        self.st.send_notify |= notify;
-        // An orderly close may have waited for this response.
-        let closing = WakeTx(self.queues.is_closing());
-        self.st.wake = self.st.wake.or(wake).or(closing);
-    }
-
-    /// Notes the peer's first FPDU, which lets a responder send (RFC 5044 section 7.1.2).
-    fn started(&mut self) {
-        if !self.st.peer_started {
-            self.st.peer_started = true;
-            if !self.queues.set_may_send(true) {
-                self.st.starts = true;
-                self.st.wake = WakeTx(true);
-            }
-        }
     }
 }

@@ -13,6 +13,7 @@
 
 mod handler;
 mod late;
+mod message;
 
 use crate::{
     abi::Rqe,

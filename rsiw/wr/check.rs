@@ -1,181 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests and completions in the driver's own, checked form.
-//!
-//! A request comes from a kernel consumer's post verb, or is a copy of an element of a mapped send
-//! queue; then a process has written all its values, and [`SendWr::check`] checks them. From here
-//! on all values are in range. Keys are looked up when the request starts.
+//! Checks the elements that processes write.
 
+use super::{total, Extra, SendOp, SendWr, Status};
 use crate::{
-    abi::{self, opcode, sges_beyond, wqe_flags, Sqe, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
-    mem::{Access, Binding, MemError, Region},
+    abi::{opcode, wqe_flags, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
+    mem::{Access, Binding},
 };
 use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
-use kernel::{prelude::*, sync::Arc};
-use rdma::{LocalSge, Wqe};
-use zerocopy::IntoBytes;
-
-/// The operation of a send work request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SendOp {
-    Write,
-    Read,
-    /// RDMA Read whose local STag is invalidated when the data has arrived (kernel consumers only).
-    ReadLocalInv,
-    Send,
-    SendInv,
-    /// A Send with immediate data, where the peer takes it.
-    SendImm,
-    /// A Write, and Immediate Data behind it.
-    WriteImm,
-    FetchAdd,
-    CmpSwap,
-    /// Local invalidate.
-    LocalInv,
-    /// Fast registration (kernel consumers only).
-    RegMr,
-    /// Binds a memory window (processes only).
-    BindMw,
-}
-
-impl SendOp {
-    /// The operation code in the ABI.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            SendOp::Write => opcode::WRITE,
-            SendOp::Read => opcode::READ,
-            SendOp::ReadLocalInv => opcode::READ_LOCAL_INV,
-            SendOp::Send => opcode::SEND,
-            SendOp::SendInv => opcode::SEND_REMOTE_INV,
-            SendOp::SendImm => opcode::SEND_IMM,
-            SendOp::WriteImm => opcode::WRITE_IMM,
-            SendOp::FetchAdd => opcode::FETCH_ADD,
-            SendOp::CmpSwap => opcode::CMP_SWAP,
-            SendOp::LocalInv => opcode::INVAL_STAG,
-            SendOp::RegMr => opcode::REG_MR,
-            SendOp::BindMw => opcode::BIND_MW,
-        }
-    }
-
-    /// Whether the request completes only when the peer has answered. It counts against the ORD
-    /// then, and the answer goes to a single element.
-    pub(crate) fn is_answered(self) -> bool {
-        matches!(self, SendOp::Read | SendOp::ReadLocalInv) || self.is_atomic()
-    }
-
-    /// Whether it is an Atomic Operation.
-    pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, SendOp::FetchAdd | SendOp::CmpSwap)
-    }
-}
-
-/// The fast registration that a `RegMr` request carries.
-pub(crate) struct Registration {
-    pub(crate) region: Arc<Region>,
-    pub(crate) key: u32,
-    pub(crate) access: Access,
-    /// The address of the region's first byte.
-    pub(crate) iova: u64,
-}
-
-/// What a request has beside its element and its list.
-pub(crate) enum Extra {
-    None,
-    Registration(Registration),
-    Binding(Binding),
-    Immediate([u8; 4]),
-    Atomic(AtomicOp),
-}
-
-/// One send work request. Its total length fits `u32`.
-///
-/// It is kept in the form in which a process writes it, so that it is copied out of the ring once
-/// and checked in place.
-pub(crate) struct SendWr {
-    sqe: Wqe<Sqe>,
-    pub(crate) op: SendOp,
-    pub(crate) signalled: bool,
-    pub(crate) solicited: bool,
-    /// The request waits until all RDMA Reads before it have completed.
-    pub(crate) fence: bool,
-    /// The payload is in the request: `sge[0].length` bytes from `sge[1]` on.
-    pub(crate) inline: bool,
-    /// Elements of the list, including those that have no room here.
-    num_sge: u8,
-    /// Bytes of payload.
-    pub(crate) len: u32,
-    pub(crate) extra: Extra,
-}
-
-/// A process' atomic operation, which has no masks: what is added, or compared with `first` and
-/// replaced by `second`.
-fn atomic(op: SendOp, first: u64, second: u64) -> Extra {
-    Extra::Atomic(match op {
-        SendOp::FetchAdd => AtomicOp::FetchAdd {
-            add: first,
-            mask: 0,
-        },
-        _ => AtomicOp::CmpSwap {
-            compare: first,
-            compare_mask: u64::MAX,
-            swap: second,
-            swap_mask: u64::MAX,
-        },
-    })
-}
-
-/// The sum of `lengths`, if a message can have so many bytes: at most 2^32 - 1.
-fn total(mut lengths: impl Iterator<Item = u32>) -> Option<u32> {
-    lengths.try_fold(0u32, u32::checked_add)
-}
+use kernel::prelude::*;
 
 impl SendWr {
-    /// Makes a request without payload.
-    pub(crate) fn new(id: u64, op: SendOp, rkey: u32, raddr: u64) -> Self {
-        Self {
-            sqe: Wqe::new(Sqe {
-                id,
-                rkey,
-                raddr,
-                opcode: op.code(),
-                ..Default::default()
-            }),
-            op,
-            signalled: false,
-            solicited: false,
-            fence: false,
-            inline: false,
-            num_sge: 0,
-            len: 0,
-            extra: Extra::None,
-        }
-    }
-
-    /// The consumer's identifier of the request.
-    pub(crate) fn id(&self) -> u64 {
-        self.sqe.id
-    }
-
-    /// The operation code as the consumer wrote it, even if it is not valid.
-    pub(crate) fn opcode(&self) -> u8 {
-        self.sqe.opcode
-    }
-
-    /// Remote STag, or the STag to invalidate.
-    pub(crate) fn rkey(&self) -> u32 {
-        self.sqe.rkey
-    }
-
-    /// Remote address.
-    pub(crate) fn raddr(&self) -> u64 {
-        self.sqe.raddr
-    }
-
-    /// The room for the copy of an element that a process wrote. [`Self::check`] must follow.
-    pub(crate) fn element(&mut self) -> &mut Wqe<Sqe> {
-        &mut self.sqe
-    }
-
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
@@ -303,139 +138,23 @@ impl SendWr {
         self.len = len;
         Ok(())
     }
-
-    /// Sets the request's gather list (for a Read, scatter list). Keeps the elements that have
-    /// room, and returns the others.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are too many elements, or more bytes than a message can have.
-    pub(crate) fn set_sges<'a>(&mut self, sges: &'a [rdma::Sge]) -> Result<&'a [rdma::Sge]> {
-        self.num_sge = u8::try_from(sges.len()).map_err(|_| EINVAL)?;
-        self.len = total(sges.iter().map(rdma::Sge::length)).ok_or(EINVAL)?;
-        Ok(self.sqe.set_sges(sges))
-    }
-
-    /// Appends `data` to the request's inline payload.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the payload exceeds [`MAX_INLINE`].
-    pub(crate) fn push_inline(&mut self, data: &[u8]) -> Result {
-        let at = self.len as usize;
-        let end = at.checked_add(data.len()).ok_or(EINVAL)?;
-        self.sqe.as_numbers().sge[1..]
-            .as_mut_bytes()
-            .get_mut(at..end)
-            .ok_or(EINVAL)?
-            .copy_from_slice(data);
-        self.inline = true;
-        self.num_sge = 1;
-        self.len = end as u32;
-        Ok(())
-    }
-
-    /// The elements of the gather or scatter list that have room here; none for an inline request.
-    pub(crate) fn sges(&self) -> impl Iterator<Item = LocalSge> + '_ {
-        let n = if self.inline { 0 } else { self.num_sge };
-        self.sqe.sges(n)
-    }
-
-    /// The number of elements that have no room here.
-    pub(crate) fn more_sges(&self) -> usize {
-        sges_beyond(self.num_sge.into())
-    }
-
-    /// The inline payload.
-    pub(crate) fn inline_data(&self) -> &[u8] {
-        self.sqe.sge[1..]
-            .as_bytes()
-            .get(..self.len as usize)
-            .unwrap_or(&[])
-    }
 }
 
-/// Completion status. The values are those of the ABI's `enum siw_wc_status`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u16)]
-pub(crate) enum Status {
-    Success = 0,
-    LocLen = 1,
-    LocProt = 2,
-    QpOp = 3,
-    Flush = 4,
-    LocAccess = 6,
-    RemAccess = 7,
-    /// The peer does not know the request, or its target is not aligned.
-    RemInvReq = 8,
-    General = 9,
-    /// The registration, or the binding of a window, is not possible. siw has no such status, as
-    /// its processes have neither.
-    MemOp = 10,
-}
-
-impl From<MemError> for Status {
-    /// The status of a request that names memory which it may not use.
-    fn from(e: MemError) -> Self {
-        match e {
-            MemError::Access => Status::LocAccess,
-            _ => Status::LocProt,
-        }
-    }
-}
-
-/// What a receive tells beside its length, in the form in which a process is told.
-#[derive(Clone, Copy)]
-pub(crate) struct Told {
-    pub(crate) value: u32,
-    /// What that is, a flag of `abi::Cqe`, or 0: nothing.
-    pub(crate) flag: u8,
-}
-
-impl Told {
-    pub(crate) const NOTHING: Self = Self { value: 0, flag: 0 };
-
-    /// The local STag that the peer's Send with Invalidate has invalidated.
-    pub(crate) fn invalidated(stag: u32) -> Self {
-        Self {
-            value: stag,
-            flag: abi::CQE_INVALIDATED,
-        }
-    }
-
-    /// Immediate data, as they were sent.
-    pub(crate) fn immediate(data: [u8; 4]) -> Self {
-        Self {
-            value: u32::from_ne_bytes(data),
-            flag: abi::CQE_IMMEDIATE,
-        }
-    }
-}
-
-/// One work completion on its way to a CQ.
-#[derive(Clone, Copy)]
-pub(crate) struct Completion {
-    pub(crate) id: u64,
-    /// An `abi::opcode` value.
-    pub(crate) opcode: u8,
-    pub(crate) status: Status,
-    pub(crate) bytes: u32,
-    pub(crate) told: Told,
-    pub(crate) solicited: bool,
-}
-
-impl Completion {
-    /// The completion of a receive.
-    pub(crate) fn recv(id: u64, status: Status, bytes: u32) -> Self {
-        Self {
-            id,
-            opcode: abi::opcode::RECEIVE,
-            status,
-            bytes,
-            told: Told::NOTHING,
-            solicited: false,
-        }
-    }
+/// A process' atomic operation, which has no masks: what is added, or compared with `first` and
+/// replaced by `second`.
+fn atomic(op: SendOp, first: u64, second: u64) -> Extra {
+    Extra::Atomic(match op {
+        SendOp::FetchAdd => AtomicOp::FetchAdd {
+            add: first,
+            mask: 0,
+        },
+        _ => AtomicOp::CmpSwap {
+            compare: first,
+            compare_mask: u64::MAX,
+            swap: second,
+            swap_mask: u64::MAX,
+        },
+    })
 }
 
 #[kunit_tests(rsiw_wr)]

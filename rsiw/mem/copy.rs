@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies into a region and out of it, and atomic operations on its bytes.
+
+use super::{
+    atomic,
+    region::{offset_in, Region, Store, FAST_PIECE},
+    MemError, Rights,
+};
+use iwarp::{
+    rdmap::{AtomicOp, ATOMIC_LEN},
+    Octet,
+};
+use kernel::prelude::*;
+use rdma::{Memory, PageList, Reader};
+
+impl Region {
+    /// Copies `dst.len()` bytes at `addr` out of `store`, the region's. Context: any.
+    ///
+    /// Key and right are checked at each access, also in the middle of a message: the STag may have
+    /// been invalidated meanwhile, and the region registered anew for others.
+    #[inline]
+    pub(super) fn read(
+        &self,
+        store: &Store,
+        rights: Rights,
+        addr: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
+        let len = dst.len() as u64;
+        match store {
+            Store::User { umem, .. } => {
+                self.valid(rights.key, rights.need)?;
+                umem.read(store.bound(addr, len)?, dst)
+            }
+            Store::Dma(memory) => return self.read_from(memory, rights, addr, dst),
+            Store::Local(_) => Err(EFAULT),
+            Store::Window(window) => return window.read(self, rights, addr, dst),
+            Store::Fast(fast) => {
+                let mut addr = addr;
+                for dst in dst.chunks_mut(FAST_PIECE) {
+                    let (pages, len) = (fast.pages.lock(), dst.len() as u64);
+                    self.valid(rights.key, rights.need)?;
+                    let offset = list_offset(&pages, addr, len)?;
+                    pages.read(offset, dst).map_err(|_| MemError::Bounds)?;
+                    addr = addr.wrapping_add(len);
+                }
+                Ok(())
+            }
+        }
+        .map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::read`], of the region's `memory`.
+    #[inline]
+    pub(super) fn read_from(
+        &self,
+        memory: &impl Memory,
+        rights: Rights,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
+        self.valid(rights.key, rights.need)?;
+        memory.read(offset, dst).map_err(|_| MemError::Bounds)
+    }
+
+    /// A reader of `len` bytes at `addr` of `store`, the region's, with the checks of
+    /// [`Self::read`], which are then made once for all of these bytes. `None` for a fast
+    /// registration or a window: its bytes are copied under a lock. Context: any.
+    #[inline]
+    pub(super) fn reader<'a>(
+        &self,
+        store: &'a Store,
+        rights: Rights,
+        addr: u64,
+        len: usize,
+    ) -> Result<Option<Reader<'a>>, MemError> {
+        match store {
+            Store::User { umem, .. } => {
+                let offset = store.bound(addr, len as u64)?;
+                self.reader_of(umem, rights, offset, len).map(Some)
+            }
+            Store::Dma(memory) => self.reader_of(memory, rights, addr, len).map(Some),
+            Store::Local(_) => Err(MemError::Bounds),
+            Store::Fast(_) | Store::Window(_) => Ok(None),
+        }
+    }
+
+    /// As [`Self::reader`], of the region's `memory`.
+    #[inline]
+    pub(super) fn reader_of<'a>(
+        &self,
+        memory: &'a dyn Memory,
+        rights: Rights,
+        offset: u64,
+        len: usize,
+    ) -> Result<Reader<'a>, MemError> {
+        self.valid(rights.key, rights.need)?;
+        Reader::new(memory, offset, len).map_err(|_| MemError::Bounds)
+    }
+
+    /// Copies `src` to `addr` of `store`, the region's, with the checks of [`Self::read`]. `ends`:
+    /// as of [`Memory::write`]. Context: any.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        store: &Store,
+        rights: Rights,
+        addr: u64,
+        src: &[Octet],
+        ends: bool,
+    ) -> Result<(), MemError> {
+        let len = src.len() as u64;
+        match store {
+            Store::User { umem, .. } => {
+                self.valid(rights.key, rights.need)?;
+                umem.write(store.bound(addr, len)?, src, ends)
+            }
+            Store::Dma(memory) => return self.write_to(memory, rights, addr, src, ends),
+            Store::Local(_) => Err(EFAULT),
+            Store::Window(window) => return window.write(self, rights, addr, src, ends),
+            Store::Fast(fast) => {
+                let (mut addr, mut left) = (addr, src.len());
+                for src in src.chunks(FAST_PIECE) {
+                    let (pages, len) = (fast.pages.lock(), src.len() as u64);
+                    self.valid(rights.key, rights.need)?;
+                    let offset = list_offset(&pages, addr, len)?;
+                    left = left.saturating_sub(src.len());
+                    let last = ends && left == 0;
+                    pages
+                        .write(offset, src, last)
+                        .map_err(|_| MemError::Bounds)?;
+                    addr = addr.wrapping_add(len);
+                }
+                Ok(())
+            }
+        }
+        .map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::write`], to the region's `memory`.
+    #[inline]
+    pub(super) fn write_to(
+        &self,
+        memory: &impl Memory,
+        rights: Rights,
+        offset: u64,
+        src: &[Octet],
+        ends: bool,
+    ) -> Result<(), MemError> {
+        self.valid(rights.key, rights.need)?;
+        memory
+            .write(offset, src, ends)
+            .map_err(|_| MemError::Bounds)
+    }
+
+    /// Executes `op` on the 8 bytes at `addr` of `store`, the region's, with the checks of
+    /// [`Self::read`]. Returns the value before. Errors also: as of [`atomic::execute`]. Context:
+    /// any.
+    pub(super) fn atomic(
+        &self,
+        store: &Store,
+        rights: Rights,
+        addr: u64,
+        op: AtomicOp,
+    ) -> Result<u64, MemError> {
+        let len = ATOMIC_LEN.into();
+        match store {
+            // A dma-buf may be mapped without a cache, where processors have no atomic accesses.
+            Store::User { umem, .. } if umem.address().is_none() => Err(MemError::Access),
+            Store::User { umem, .. } => {
+                self.valid(rights.key, rights.need)?;
+                atomic::execute(umem, store.bound(addr, len)?, op)
+            }
+            Store::Dma(memory) => {
+                self.valid(rights.key, rights.need)?;
+                atomic::execute(memory, addr, op)
+            }
+            Store::Local(_) => Err(MemError::Bounds),
+            Store::Window(window) => window.atomic(self, rights, addr, op),
+            Store::Fast(fast) => {
+                let pages = fast.pages.lock();
+                self.valid(rights.key, rights.need)?;
+                atomic::execute(&*pages, list_offset(&pages, addr, len)?, op)
+            }
+        }
+    }
+}
+
+/// Returns the offset in a page list of `len` bytes at `addr`, if they are inside.
+fn list_offset(list: &PageList, addr: u64, len: u64) -> Result<u64, MemError> {
+    offset_in(list.iova(), list.len(), addr, len)
+}
