@@ -2,7 +2,7 @@
 
 //! Verbs on completion queues.
 
-use super::{context::is_extended, ring_size};
+use super::{context::is_extended, queue::ring_size};
 use crate::{
     abi::{CreateCqReq, CreateCqResp, CQE_IMMEDIATE, CQE_INVALIDATED, CQ_TIME_STAMPS},
     cq::{Cq, Form},

@@ -2,19 +2,21 @@
 
 //! The verbs: a thin layer between the RDMA core's calls and the driver's objects.
 //!
-//! There is one file for each kind of object. This one has the verbs on the device as a whole.
+//! There is one file for each kind of object ([`queue`] is for all that have a ring). This one has
+//! the verbs on the device as a whole.
 
 mod context;
 mod cq;
 mod iw;
 mod mr;
 mod qp;
+mod queue;
 mod srq;
 
 use crate::{
     abi::{ABI_VERSION, MAX_SGE},
     cm, counters,
-    device::{max, Device, Rsiw},
+    device::{max, Rsiw},
     pd::Pd,
     qp::Qp,
     rnic::Rnic,
@@ -23,7 +25,7 @@ use crate::{
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
-    Consumer, Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, LocalDmaKey,
+    Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, LocalDmaKey,
     NewLocalDmaKey, PortAttr, Protocol, StatDesc,
 };
 
@@ -173,28 +175,4 @@ impl Driver for Rsiw {
         values.fill(0);
         dev.data().qps.statistics().read_set(set, values);
     }
-}
-
-/// Milliseconds that a Send waits for a receive of this consumer. 0 for kernel consumers: their
-/// receives are never late, unless the peer sends more than was agreed on. For ever where programs
-/// connect queue pairs as with InfiniBand: they rely on senders that try again without end.
-fn recv_wait_ms(dev: &Device, consumer: Consumer) -> u32 {
-    match consumer {
-        Consumer::Process if dev.is_rc() => u32::MAX,
-        Consumer::Process => dev.settings.recv_wait_ms(),
-        Consumer::Kernel => 0,
-    }
-}
-
-/// The elements of a ring for `n` requests: a power of two, as the provider's index arithmetic
-/// needs it.
-///
-/// # Errors
-///
-/// `EINVAL` when `n` exceeds `max`.
-fn ring_size(n: u32, max: u32) -> Result<u32> {
-    if n > max {
-        return Err(EINVAL);
-    }
-    Ok(n.max(1).next_power_of_two())
 }

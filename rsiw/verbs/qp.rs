@@ -2,7 +2,10 @@
 
 //! Verbs on queue pairs.
 
-use super::{context::is_extended, recv_wait_ms, ring_size};
+use super::{
+    context::is_extended,
+    queue::{recv_wait_ms, ring_size},
+};
 use crate::{
     abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
     device::{max, Rsiw},

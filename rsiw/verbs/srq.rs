@@ -2,7 +2,7 @@
 
 //! Verbs on shared receive queues.
 
-use super::{recv_wait_ms, ring_size};
+use super::queue::{recv_wait_ms, ring_size};
 use crate::{
     abi::{CreateSrqResp, MAX_SGE},
     device::{max, Rsiw},

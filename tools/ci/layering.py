@@ -66,7 +66,6 @@ CIRCLES = {
     "rsiw/qp/mod.rs": 3,
     "rsiw/queue/mod.rs": 4,
     "rsiw/stream/limits.rs": 5,
-    "rsiw/verbs/cq.rs": 3,
     "rust/iwarp/conn/action.rs": 12,
     "rust/net/handshake.rs": 8,
     "rust/net/pages.rs": 3,
