@@ -54,7 +54,8 @@ pub use object::mr;
 pub use attr::{
     device::{DeviceLimits, PortAttr, PortState, StatDesc},
     path::{AddressVector, QpPath},
-    qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpState, QpType},
+    qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpType},
+    qp_state::QpState,
     Access, CqAttr, Notify, SrqAttr,
 };
 pub use details::Details;

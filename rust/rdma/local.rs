@@ -16,7 +16,6 @@
 use crate::{
     owner::Consumer,
     span::{Memory, Span},
-    wr::Sge,
 };
 use kernel::prelude::*;
 use rdma_bindings::ib_sge;
@@ -178,14 +177,6 @@ impl LocalSge {
     #[inline]
     pub fn memory(&self, key: LocalDmaKey) -> Option<&KernelMemory> {
         (self.consumer == Consumer::Kernel && self.lkey == key.0).then_some(&self.memory)
-    }
-}
-
-impl From<&Sge> for LocalSge {
-    #[inline]
-    fn from(sge: &Sge) -> Self {
-        // SAFETY: By the invariant of `Sge` a kernel consumer has posted it, or it is all zero.
-        unsafe { Self::of(sge.0, Consumer::Kernel) }
     }
 }
 

@@ -4,7 +4,7 @@
 //! it.
 
 use crate::{
-    object::{ContextObject, Shares},
+    object::{Object, Shares},
     owner::Consumer,
     ring::{mem::MmapHandle, SharedMem},
     Driver,
@@ -13,6 +13,9 @@ use core::{ffi::c_void, marker::PhantomData};
 use kernel::{error::to_result, prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A user context (`struct ib_ucontext`).
+pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as Driver>::Context>>;
 
 /// The driver's data of a verb that a process calls (`struct ib_udata`).
 pub struct Udata<'a, D: Driver> {

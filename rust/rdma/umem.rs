@@ -4,7 +4,7 @@
 
 use crate::{
     blocks::{Blocks, Run},
-    device::handle::DeviceRef,
+    device::reference::DeviceRef,
     dma_buf::DmaBuf,
     span::{Memory, Span},
     Access,

@@ -6,7 +6,7 @@
 //! fails, the one that it took last is reported as the bad one. Processes post through mapped rings
 //! instead. So these requests come from the kernel, and are trusted to be well formed.
 
-use crate::{object::mr::MrObject, Access, Driver};
+use crate::{local::LocalSge, object::mr::MrObject, owner::Consumer, Access, Driver};
 use core::{marker::PhantomData, slice};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
@@ -40,6 +40,14 @@ impl Sge {
     /// The local key of the memory region.
     pub fn lkey(&self) -> u32 {
         self.0.lkey
+    }
+}
+
+impl From<&Sge> for LocalSge {
+    #[inline]
+    fn from(sge: &Sge) -> Self {
+        // SAFETY: By the invariant of `Sge` a kernel consumer has posted it, or it is all zero.
+        unsafe { Self::of(sge.0, Consumer::Kernel) }
     }
 }
 

@@ -69,7 +69,7 @@ CIRCLES = {
     "rust/iwarp/conn/action.rs": 12,
     "rust/net/handshake.rs": 8,
     "rust/net/pages.rs": 3,
-    "rust/rdma/attr/path.rs": 22,
+    "rust/rdma/attr/qp.rs": 12,
 }
 
 

@@ -7,6 +7,7 @@
 pub mod device;
 pub mod path;
 pub mod qp;
+pub mod qp_state;
 
 use rdma_bindings as bindings;
 

@@ -5,7 +5,7 @@
 
 use super::{
     device::{mtu_from_c, PKEY_TBL_LEN},
-    qp::QpState,
+    qp_state::QpState,
 };
 use crate::netdev::NetDevice;
 use kernel::prelude::*;

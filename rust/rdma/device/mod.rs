@@ -4,9 +4,12 @@
 //!
 //! - [`Device`]: a device that has its state, as operations get it.
 //! - [`DeviceHandle`] ([`handle`]): a counted reference for any time and context.
-//! - [`Devices`] ([`registry`]): making, finding and removing the devices of one driver.
+//! - [`Devices`] ([`registry`]): making, finding and removing the devices of one driver, which are
+//!   in a [`list`].
 
 pub mod handle;
+pub(crate) mod list;
+pub(crate) mod reference;
 pub mod registry;
 
 pub use handle::{DeviceGuard, DeviceHandle, DeviceName, OnceHandle, PortEvent};
@@ -32,7 +35,7 @@ use rdma_bindings as bindings;
 pub(crate) struct DeviceState<D: Driver> {
     pub(crate) data: Arc<D::Device>,
     pub(crate) requests: Requests<D::Conn>,
-    pub(crate) registry: Arc<registry::List<D>>,
+    pub(crate) list: Arc<list::List<D>>,
 }
 
 /// An RDMA device (`struct ib_device`) that has its state.
@@ -67,6 +70,32 @@ impl<D: Driver> Device<D> {
     pub(crate) fn state(&self) -> &DeviceState<D> {
         // SAFETY: There are references to a `Device` only while it has its state.
         unsafe { (*self.state.get()).assume_init_ref() }
+    }
+
+    /// Gives a device its state.
+    ///
+    /// # Safety
+    ///
+    /// `dev` must begin a `Device<D>`, and nobody else may have it.
+    unsafe fn set_state(dev: *mut bindings::ib_device, state: DeviceState<D>) {
+        // SAFETY: By the contract of this function there is room for it, and nobody else uses it.
+        unsafe {
+            (*dev.cast::<Self>())
+                .state
+                .get()
+                .write(MaybeUninit::new(state));
+        }
+    }
+
+    /// Takes the state of a device that ends.
+    ///
+    /// # Safety
+    ///
+    /// `dev` must be of driver `D` and have its state. Nobody may use it any more, and it is taken
+    /// once.
+    pub(crate) unsafe fn take_state(dev: *mut bindings::ib_device) -> DeviceState<D> {
+        // SAFETY: By the contract of this function `dev` begins a `Device<D>` with its state.
+        unsafe { (*(*dev.cast::<Self>()).state.get()).assume_init_read() }
     }
 
     /// The driver's data.

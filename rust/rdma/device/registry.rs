@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Making, finding and removing devices.
-//!
-//! The core finds devices by driver id, and another driver, which may be loaded at the same time,
-//! has the same id as ours. So a driver has a list of its own devices: to find the one on a network
-//! device, and to remove them all before the module goes.
 
 use super::{
     handle::{set_ifname, DeviceHandle},
+    list::{List, Place},
     Device, DeviceState,
 };
 use crate::{
@@ -19,13 +16,7 @@ use crate::{
     protocol::Protocol,
     Driver,
 };
-use core::mem::MaybeUninit;
-use kernel::{
-    error::to_result,
-    new_mutex,
-    prelude::*,
-    sync::{Arc, Mutex},
-};
+use kernel::{error::to_result, prelude::*, sync::Arc};
 use net::Namespace;
 use rdma_bindings as bindings;
 
@@ -50,24 +41,6 @@ pub struct DeviceConfig<'a> {
     pub no_port_map: bool,
 }
 
-/// A device of the list.
-struct Entry<D: Driver> {
-    dev: DeviceHandle<D>,
-    /// The network device that it is on, only to compare, and its protocol: of each there is one
-    /// on a network device. `None` once the driver has finished with the device. The core may not
-    /// have finished then, and a thread may be in this module's code: see [`List::reap`].
-    on: Option<(usize, Protocol)>,
-    /// The network device leaves its namespace or goes away.
-    leaving: bool,
-}
-
-/// The devices of one driver.
-#[pin_data]
-pub(crate) struct List<D: Driver> {
-    #[pin]
-    devices: Mutex<KVec<Entry<D>>>,
-}
-
 /// All devices of a driver.
 pub struct Devices<D: Driver>(Arc<List<D>>);
 
@@ -77,49 +50,32 @@ impl<D: Driver> Clone for Devices<D> {
     }
 }
 
-fn key(ndev: &NetDevice) -> usize {
-    ndev.as_raw() as usize
-}
-
 impl<D: Driver> Devices<D> {
     /// Makes an empty list of devices. Errors: `ENOMEM`. Context: sleeping.
     pub fn new() -> Result<Self> {
-        let list = pin_init!(List {
-            devices <- new_mutex!(KVec::new(), "rdma_devices"),
-        });
-        Ok(Self(Arc::pin_init(list, GFP_KERNEL)?))
+        Ok(Self(Arc::pin_init(List::new(), GFP_KERNEL)?))
     }
 
     /// The device of `protocol` that is on `ndev`, registered or about to be. Context: sleeping,
     /// also under RTNL.
     pub fn by_netdev(&self, ndev: &NetDevice, protocol: Protocol) -> Option<DeviceHandle<D>> {
-        let devices = self.0.devices.lock();
-        let place = (key(ndev), protocol);
-        let found = devices.iter().find(|entry| entry.on == Some(place));
-        found.map(|entry| entry.dev.clone())
+        self.0.find(Place::of(ndev, protocol))
     }
 
     /// `ndev` leaves its namespace or goes away, so its device of `protocol` has to end. A
     /// workqueue unregisters it, or [`Self::register`] does, if that has not finished. Context:
     /// under RTNL.
     pub fn netdev_leaves(&self, ndev: &NetDevice, protocol: Protocol) {
-        let mut devices = self.0.devices.lock();
-        let place = (key(ndev), protocol);
-        let found = devices.iter_mut().find(|entry| entry.on == Some(place));
-        let Some(entry) = found else {
-            return;
-        };
-        entry.leaving = true;
-        let dev = entry.dev.clone();
-        drop(devices);
-        dev.unregister_queued();
+        if let Some(dev) = self.0.mark_leaving(Place::of(ndev, protocol)) {
+            dev.unregister_queued();
+        }
     }
 
     /// Unregisters all devices. On return all are unregistered, also those whose unregistration was
     /// queued, and the driver's data is dropped. The caller must register no device meanwhile.
     /// Context: sleeping, with no locks held.
     pub fn unregister_all(&self) {
-        while self.0.unregister_first(|_| true) {}
+        self.0.unregister_all();
     }
 
     /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
@@ -145,8 +101,8 @@ impl<D: Driver> Devices<D> {
             },
         );
         if let Err(e) = registered {
-            // SAFETY: It is not registered, so it ends here: the core calls `dealloc` and drops its
-            // reference.
+            // SAFETY: It is not registered, so it ends here: the core calls `dealloc_driver` and
+            // drops its reference.
             unsafe { bindings::ib_dealloc_device(dev) };
             return Err(e);
         }
@@ -189,15 +145,12 @@ impl<D: Driver> Devices<D> {
         let state = DeviceState {
             data: data.clone(),
             requests,
-            registry: self.0.clone(),
+            list: self.0.clone(),
         };
         // SAFETY: Nobody else has the device, which has room for a `Device<D>`, and `set` comes
         // before its registration.
         unsafe {
-            (*dev.cast::<Device<D>>())
-                .state
-                .get()
-                .write(MaybeUninit::new(state));
+            Device::set_state(dev, state);
             ops::set::<D>(dev, module, protocol);
         }
         // From here on `ib_dealloc_device` drops the state.
@@ -205,7 +158,7 @@ impl<D: Driver> Devices<D> {
         let result = unsafe { Self::fill(dev, config, protocol, comp_vectors, local_dma_lkey) };
         // SAFETY: The device is alive, and was made above for driver `D`.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
-        let place = (key(config.ndev), protocol);
+        let place = Place::of(config.ndev, protocol);
         let added = result.and_then(|()| self.0.add(place, handle.clone()));
         if let Err(e) = added {
             // To free a device the core takes locks under which others take RTNL.
@@ -214,7 +167,7 @@ impl<D: Driver> Devices<D> {
             // SAFETY: Nobody else has the device. Its state is taken once.
             unsafe {
                 (*dev).ops.dealloc_driver = None;
-                drop(take_state::<D>(dev));
+                drop(Device::<D>::take_state(dev));
                 bindings::ib_dealloc_device(dev);
             }
             return Err(e);
@@ -258,103 +211,10 @@ impl<D: Driver> Devices<D> {
     }
 }
 
-impl<D: Driver> List<D> {
-    fn add(&self, place: (usize, Protocol), dev: DeviceHandle<D>) -> Result {
-        let mut devices = self.devices.lock();
-        if devices.iter().any(|entry| entry.on == Some(place)) {
-            return Err(EEXIST);
-        }
-        let entry = Entry {
-            dev,
-            on: Some(place),
-            leaving: false,
-        };
-        Ok(devices.push(entry, GFP_KERNEL)?)
-    }
-
-    fn is_leaving(&self, dev: *mut bindings::ib_device) -> bool {
-        let devices = self.devices.lock();
-        devices
-            .iter()
-            .any(|entry| entry.dev.as_raw() == dev && entry.leaving)
-    }
-
-    /// Notes that the driver has finished with a device, which stays in the list. Context:
-    /// sleeping.
-    fn retire(&self, dev: *mut bindings::ib_device) {
-        let mut devices = self.devices.lock();
-        for entry in devices.iter_mut() {
-            if entry.dev.as_raw() == dev {
-                entry.on = None;
-            }
-        }
-    }
-
-    /// Takes those devices off the list that the driver has finished with.
-    ///
-    /// `dealloc`, the end of a device, does not take it off the list: [`Devices::unregister_all`]
-    /// would not wait then for a thread that is still in that function, whose code goes with the
-    /// module. To unregister a device that is not registered is to wait for such threads. Context:
-    /// sleeping.
-    fn reap(&self) {
-        while self.unregister_first(|entry| entry.on.is_none()) {}
-    }
-
-    /// Unregisters the first device for which `which` is true, or waits for the thread that does
-    /// so, and takes it off the list. Returns false if there is none. Context: sleeping.
-    fn unregister_first(&self, which: impl Fn(&Entry<D>) -> bool) -> bool {
-        let found = {
-            let devices = self.devices.lock();
-            devices
-                .iter()
-                .find(|entry| which(entry))
-                .map(|entry| entry.dev.clone())
-        };
-        let Some(dev) = found else {
-            return false;
-        };
-        if let Some(dev) = dev.try_get() {
-            D::leaving(&dev);
-        }
-        dev.unregister();
-        let removed = {
-            let mut devices = self.devices.lock();
-            let index = devices
-                .iter()
-                .position(|entry| entry.dev.as_raw() == dev.as_raw());
-            index.and_then(|index| devices.remove(index).ok())
-        };
-        drop(removed);
-        true
-    }
-}
-
 /// Copies `src` to `dst`, which is zeroed, cut off so that a NUL remains.
 fn copy_str(dst: &mut [kernel::ffi::c_char], src: &[u8]) {
     let room = dst.len() - 1;
     for (to, from) in dst[..room].iter_mut().zip(src) {
         *to = *from as kernel::ffi::c_char;
     }
-}
-
-/// # Safety
-///
-/// `dev` must be of driver `D` and have its state. Nobody may use it any more, and it is taken
-/// once.
-unsafe fn take_state<D: Driver>(dev: *mut bindings::ib_device) -> DeviceState<D> {
-    // SAFETY: By the contract of this function `dev` begins a `Device<D>` with its state.
-    unsafe { (*(*dev.cast::<Device<D>>()).state.get()).assume_init_read() }
-}
-
-/// The `dealloc_driver` operation: the end of a device.
-///
-/// # Safety
-///
-/// Only the core may call this, for a device of driver `D`.
-pub(crate) unsafe extern "C" fn dealloc<D: Driver>(dev: *mut bindings::ib_device) {
-    // SAFETY: This is the last operation of the device, and the core calls it once.
-    let state = unsafe { take_state::<D>(dev) };
-    D::detach(&state.data);
-    state.registry.retire(dev);
-    drop(state);
 }

@@ -2,7 +2,10 @@
 
 //! Completion queues.
 
-use super::{vector::Vector, CoreObject, CorePtr, Guarded, Object, Shares};
+use super::{
+    vector::{call_handler, Vector},
+    CoreObject, Guarded, Object, Shares,
+};
 use crate::{owner::Consumer, Driver};
 use kernel::{
     prelude::*,
@@ -143,23 +146,6 @@ impl CqHandle {
             if let Some(handler) = (*cq).event_handler {
                 handler(&mut event, (*cq).cq_context);
             }
-        }
-    }
-}
-
-/// Calls the completion handler. The consumer must have armed the queue, to which the caller has an
-/// access. Context: any.
-pub(super) fn call_handler(cq: &CorePtr<bindings::ib_cq>) {
-    let cq = cq.as_ptr();
-    // SAFETY: The access keeps the queue. The core has set the context, and mostly the handler,
-    // before it calls `create_cq`. `__ib_alloc_cq()` sets the handler when that has returned, by a
-    // plain store. Only an armed queue is notified, and the core arms this one, or gives it to a
-    // consumer who does, after that store; arming takes the queue's lock, as those do who find it
-    // armed. So the store comes before this load. (A call by another processor is queued after
-    // that, and queuing is a release.)
-    unsafe {
-        if let Some(handler) = (*cq).comp_handler {
-            handler(cq, (*cq).cq_context);
         }
     }
 }

@@ -9,11 +9,12 @@
 pub mod cq;
 pub mod mr;
 pub mod page_list;
+pub(crate) mod pd;
 pub mod qp;
 pub mod srq;
 mod vector;
 
-use crate::{ring::mem::MmapHandle, Driver};
+use crate::ring::mem::MmapHandle;
 use core::{
     cell::UnsafeCell,
     mem::{align_of, MaybeUninit},
@@ -23,7 +24,6 @@ use core::{
 };
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use kext::revocable::{OwnedGuard, Revocable};
-use rdma_bindings as bindings;
 
 /// A C structure `C`, followed by the state `S` of an object that was created.
 #[repr(C)]
@@ -178,15 +178,6 @@ pub(crate) unsafe fn share<C>(c: *mut C) -> Result<Arc<CoreObject<C>>> {
     };
     Arc::pin_init(Revocable::new_closed(c), GFP_KERNEL)
 }
-
-/// A user context (`struct ib_ucontext`).
-pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as Driver>::Context>>;
-
-/// A protection domain (`struct ib_pd`).
-pub(crate) type PdObject<D> = Object<bindings::ib_pd, Arc<<D as Driver>::Pd>>;
-
-/// A memory window (`struct ib_mw`).
-pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as Driver>::Mr>>;
 
 /// The most pieces of memory that an object shares with a process.
 const MAX_SHARES: usize = 4;

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: the structure that a driver allocates for the core, and requests for regions.
+//! Memory regions: the structure that a driver allocates for the core, and requests for regions;
+//! memory windows, which a driver gives a region of its own.
 //!
 //! [`page_list`](super::page_list) has the memory of fast registrations.
 
-use crate::{attr::Access, blocks::Blocks, owner::Consumer, umem::Umem, Driver};
-use core::{ptr, sync::atomic::AtomicPtr};
+use super::{page_list::MrHead, Object};
+use crate::{attr::Access, owner::Consumer, umem::Umem, Driver};
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use rdma_bindings as bindings;
 
-/// The part of a region that is the same for all drivers.
-#[repr(C)]
-pub(crate) struct MrHead {
-    mr: Opaque<bindings::ib_mr>,
-    /// The pages that [`SgMap::map_into`](super::page_list::SgMap::map_into) fills, while it runs.
-    pub(super) filling: AtomicPtr<Blocks>,
-}
+/// A memory window (`struct ib_mw`).
+pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as Driver>::Mr>>;
 
 /// A memory region (`struct ib_mr`). The driver's side allocates it, unlike other objects.
 #[repr(C)]
@@ -35,10 +31,7 @@ impl<D: Driver> MrObject<D> {
         }
         let object = KBox::new(
             Self {
-                head: MrHead {
-                    mr,
-                    filling: AtomicPtr::new(ptr::null_mut()),
-                },
+                head: MrHead::new(mr),
                 data: new.mr,
             },
             consumer.flags(),

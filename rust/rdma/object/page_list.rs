@@ -2,15 +2,35 @@
 
 //! The memory of fast registrations: what `ib_map_mr_sg()` takes from a scatterlist.
 
-use super::mr::MrHead;
 use crate::{
     blocks::{Blocks, Run},
     runs::Runs,
     span::{Memory, Span},
 };
-use core::{marker::PhantomData, ptr, sync::atomic::Ordering};
-use kernel::{page::PAGE_SIZE, prelude::*};
+use core::{
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+use kernel::{page::PAGE_SIZE, prelude::*, types::Opaque};
 use rdma_bindings as bindings;
+
+/// The part of a region that is the same for all drivers.
+#[repr(C)]
+pub(crate) struct MrHead {
+    mr: Opaque<bindings::ib_mr>,
+    /// The pages that [`SgMap::map_into`] fills, while it runs.
+    filling: AtomicPtr<Blocks>,
+}
+
+impl MrHead {
+    pub(super) fn new(mr: Opaque<bindings::ib_mr>) -> Self {
+        Self {
+            mr,
+            filling: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
 
 /// Which scatterlists a region for fast registration takes (`enum ib_mr_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,7 +13,7 @@
 //!
 //! A process has no use for that: its handler only wakes a thread, which the scheduler places.
 
-use super::{cq, CoreObject, CorePtr};
+use super::{CoreObject, CorePtr};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kernel::{
     cpu::CpuId,
@@ -116,7 +116,7 @@ impl Vector {
         }
         let mut due = 1;
         loop {
-            cq::call_handler(queue);
+            call_handler(queue);
             let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
             match self.due.compare_exchange(due, 0, set, get) {
                 Ok(_) => break,
@@ -196,5 +196,22 @@ impl Vector {
     /// revoked the queue, so no more calls are sent. Context: as of [`Self::wait`].
     pub(crate) fn end(&self) {
         self.wait();
+    }
+}
+
+/// Calls the completion handler. The consumer must have armed the queue, to which the caller has an
+/// access. Context: any.
+pub(super) fn call_handler(cq: &CorePtr<bindings::ib_cq>) {
+    let cq = cq.as_ptr();
+    // SAFETY: The access keeps the queue. The core has set the context, and mostly the handler,
+    // before it calls `create_cq`. `__ib_alloc_cq()` sets the handler when that has returned, by a
+    // plain store. Only an armed queue is notified, and the core arms this one, or gives it to a
+    // consumer who does, after that store; arming takes the queue's lock, as those do who find it
+    // armed. So the store comes before this load. (A call by another processor is queued after
+    // that, and queuing is a release.)
+    unsafe {
+        if let Some(handler) = (*cq).comp_handler {
+            handler(cq, (*cq).cq_context);
+        }
     }
 }

@@ -6,8 +6,8 @@ use super::{errno, Ops};
 use crate::{
     device::Device,
     driver::{ContextOps, Driver, PdOps},
-    object::{ContextObject, PdObject},
-    udata::Udata,
+    object::pd::PdObject,
+    udata::{ContextObject, Udata},
 };
 use kext::noio::noio_if;
 use rdma_bindings as bindings;

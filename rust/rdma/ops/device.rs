@@ -17,6 +17,19 @@ use rdma_bindings as bindings;
 const STATS_LIFESPAN: usize = 10;
 
 impl<D: Driver> Ops<D> {
+    /// The `dealloc_driver` operation: the end of a device.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call this; see [`super`].
+    pub(super) unsafe extern "C" fn dealloc_driver(dev: *mut bindings::ib_device) {
+        // SAFETY: This is the last operation of the device, and the core calls it once.
+        let state = unsafe { Device::<D>::take_state(dev) };
+        D::detach(&state.data);
+        state.list.retire(dev);
+        drop(state);
+    }
+
     /// The `query_device` operation.
     ///
     /// # Safety

@@ -40,11 +40,12 @@ mod qp;
 mod srq;
 
 use crate::{
-    device::registry,
-    object::{cq::CqObject, qp::QpObject, srq::SrqObject, ContextObject, MwObject, PdObject},
+    object::{cq::CqObject, mr::MwObject, pd::PdObject, qp::QpObject, srq::SrqObject},
     port_counters,
     protocol::Protocol,
-    ring, settings, Driver,
+    ring, settings,
+    udata::ContextObject,
+    Driver,
 };
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -74,7 +75,7 @@ pub(crate) unsafe fn set<D: Driver>(
 
         device_group: settings::group::<D>(),
         port_groups: port_counters::groups::<D>(),
-        dealloc_driver: Some(registry::dealloc::<D>),
+        dealloc_driver: Some(Ops::<D>::dealloc_driver),
         query_device: Some(Ops::<D>::query_device),
         query_port: Some(Ops::<D>::query_port),
         get_port_immutable: Some(Ops::<D>::get_port_immutable),

@@ -13,7 +13,7 @@ use crate::{
     object::{
         mr::{DmaBufMr, MrObject, NewMr, Rereg, UserMemory, UserMr},
         page_list::{MrType, SgMap},
-        PdObject,
+        pd::PdObject,
     },
     owner::Consumer,
     udata::Udata,

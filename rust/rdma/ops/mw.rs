@@ -7,7 +7,7 @@ use crate::{
     device::Device,
     driver::{Driver, MrOps},
     errno::unsupported,
-    object::{MwObject, PdObject},
+    object::{mr::MwObject, pd::PdObject},
     udata::Udata,
 };
 use kernel::prelude::*;

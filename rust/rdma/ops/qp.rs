@@ -10,10 +10,11 @@ use crate::{
     driver::{Driver, QpOps},
     object::{
         cq::CqObject,
+        pd::PdObject,
         qp::{NewQp, QpObject, QpObjectState},
         share,
         srq::SrqObject,
-        PdObject, Shares,
+        Shares,
     },
     protocol::Protocol,
     udata::Udata,

@@ -10,9 +10,10 @@ use crate::{
     driver::{Driver, SrqOps},
     errno::unsupported,
     object::{
+        pd::PdObject,
         share,
         srq::{NewSrq, SrqObject, SrqState},
-        PdObject, Shares,
+        Shares,
     },
     udata::Udata,
     wr::RecvWrs,
