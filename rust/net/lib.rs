@@ -2,7 +2,7 @@
 
 //! Kernel TCP sockets for a protocol that runs on top of TCP.
 //!
-//! - [`TcpSocket`]: a socket that never blocks on the network.
+//! - [`TcpSocket`]: a socket that never blocks on the network. [`info`]: what it tells of itself.
 //! - [`hooks`]: its callbacks, installed and restored together.
 //! - [`LockedSock`] and [`SockCell`]: a proof that the socket lock is held, and state that it
 //!   guards.
@@ -27,18 +27,24 @@ use rdma_bindings as bindings;
 pub mod addr;
 pub mod batch;
 pub mod errno;
+mod guard;
 pub mod handshake;
 pub mod hooks;
+pub mod info;
 pub mod io;
 pub mod keys;
 pub mod locked;
 mod name;
 pub mod namespace;
+mod page_ref;
 pub mod pages;
 mod partial;
 pub mod pool;
+mod progress;
+mod role;
 mod sock_ref;
 pub mod socket;
+mod state;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 #[cfg(CONFIG_KUNIT = "y")]
@@ -47,15 +53,18 @@ pub mod tls;
 
 pub use self::{
     batch::{Bytes, Reserved, TxBatch},
-    handshake::{Auth, Handshake, HandshakeOwner, Identity, Role},
+    guard::SockGuard,
+    handshake::{Auth, Handshake, HandshakeOwner, Identity},
     hooks::{ListenCallbacks, SockCallbacks},
-    io::{Received, Sent},
     keys::Keyring,
-    locked::{LockedSock, SockCell, SockGuard},
+    locked::{LockedSock, SockCell},
     namespace::Namespace,
     pages::PageSpan,
     pool::PagePool,
-    socket::{Family, TcpSocket, TcpState},
+    progress::{Received, Sent},
+    role::Role,
+    socket::{Family, TcpSocket},
+    state::TcpState,
 };
 
 /// Prefix of this crate's log messages.

@@ -7,12 +7,13 @@
 //! lock has a [`LockedSock`], one per socket at a time: a callback gets it as an argument, a
 //! process from [`TcpSocket::lock`]. The receive state of a connection is in a [`SockCell`] and
 //! needs no other lock.
+//!
+//! [`TcpSocket::lock`]: crate::TcpSocket::lock
 
-use crate::{bindings, TcpSocket};
+use crate::bindings;
 use core::{
     cell::UnsafeCell,
     marker::PhantomPinned,
-    ops::{Deref, DerefMut},
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -24,6 +25,8 @@ use kernel::{error::Result, prelude::*, types::NotThreadSafe};
 /// INVARIANT: A reference is one to a TCP socket, which is locked as long as the reference is used.
 /// No other `LockedSock` of the socket is used meanwhile. (A function that is given the reference
 /// may release the lock and take it again before it returns; [`TcpSocket::read_into`] says when.)
+///
+/// [`TcpSocket::read_into`]: crate::TcpSocket::read_into
 #[repr(C)]
 pub struct LockedSock {
     /// Others change the socket, too.
@@ -75,63 +78,10 @@ impl LockedSock {
         unsafe { bindings::ksock_leave_quickack(self.as_ptr()) }
     }
 
-    /// As [`TcpSocket::mss`].
+    /// As [`TcpSocket::mss`](crate::TcpSocket::mss).
     pub fn mss(&self) -> u32 {
         // SAFETY: By the type invariant `sk` is a TCP socket.
         unsafe { bindings::ksock_mss(self.as_ptr()) }
-    }
-}
-
-/// The socket lock, held by a process. Dropping the guard processes the packets that arrived
-/// meanwhile, and so calls the socket's callbacks.
-pub struct SockGuard<'a> {
-    locked: &'a mut LockedSock,
-    socket: &'a TcpSocket,
-}
-
-impl TcpSocket {
-    /// Locks the socket. C: `lock_sock()`. Sleeping. Not to be called from a callback of this
-    /// socket, which would wait for itself.
-    pub fn lock(&self) -> SockGuard<'_> {
-        let sk = self.sk();
-        // SAFETY: `self` owns the socket, and `sk` with it.
-        unsafe { bindings::ksock_lock(sk) };
-        // SAFETY: The lock was taken above.
-        unsafe { self.hook_slot().set_busy() };
-        SockGuard {
-            // SAFETY: The lock is held until the guard is dropped. Meanwhile softirqs queue their
-            // packets, and other processes wait for the lock. TCP may call `data_ready` out of a
-            // function that this thread calls; the busy mark puts that off.
-            locked: unsafe { LockedSock::from_raw(sk) },
-            socket: self,
-        }
-    }
-}
-
-impl Deref for SockGuard<'_> {
-    type Target = LockedSock;
-
-    fn deref(&self) -> &LockedSock {
-        self.locked
-    }
-}
-
-impl DerefMut for SockGuard<'_> {
-    fn deref_mut(&mut self) -> &mut LockedSock {
-        self.locked
-    }
-}
-
-impl Drop for SockGuard<'_> {
-    fn drop(&mut self) {
-        // SAFETY: The guard holds the lock, which is that of the slot's socket.
-        if unsafe { self.socket.hook_slot().clear_busy() } {
-            // SAFETY: The guard holds the lock. `self.locked` is not used during the call, so the
-            // `LockedSock` that `data_ready` gets is the only one in use.
-            unsafe { bindings::ksock_look_again(self.locked.as_ptr()) };
-        }
-        // SAFETY: The guard holds the lock, and `self.locked` is not used again.
-        unsafe { bindings::ksock_unlock(self.locked.as_ptr()) };
     }
 }
 

@@ -8,82 +8,8 @@
 //! has released them, and has a reference of its own until then. A page is used again from its
 //! beginning only when its reference count says that nobody else has one.
 
-use crate::{bindings, partial::PartialPage, pool::PagePool};
-use core::ptr::NonNull;
+use crate::{bindings, page_ref::PageRef, partial::PartialPage, pool::PagePool};
 use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
-
-/// A counted reference to a page, possibly a compound one.
-pub(crate) struct PageRef(
-    /// INVARIANT: This object owns one reference to the page, which [`PageRef::alloc`] or TCP
-    /// allocated.
-    NonNull<bindings::page>,
-);
-
-// SAFETY: The reference count is atomic, and any thread may drop a reference.
-unsafe impl Send for PageRef {}
-
-impl PageRef {
-    /// Allocates a page of 32 KiB, or a single one if no larger one is at hand. Context: sleeping,
-    /// unless `atomic`. Errors: `ENOMEM`.
-    pub(crate) fn alloc(atomic: bool) -> Result<Self> {
-        // SAFETY: No requirements.
-        let page = unsafe { bindings::ksock_page_alloc(atomic) };
-        // INVARIANT: The fresh page has one reference, which is ours.
-        NonNull::new(page).map(Self).ok_or(ENOMEM)
-    }
-
-    /// Gives the reference away. The receiver must make it a `PageRef` again.
-    pub(crate) fn into_raw(self) -> *mut bindings::page {
-        let page = self.0.as_ptr();
-        core::mem::forget(self);
-        page
-    }
-
-    /// Takes over the reference to `page`; `None` if that is null.
-    ///
-    /// # Safety
-    ///
-    /// `page` must be null, or come from [`PageRef::into_raw`], each time once, or come from
-    /// `skb_page_frag_refill()` with a reference that the caller gives away.
-    pub(crate) unsafe fn from_raw(page: *mut bindings::page) -> Option<Self> {
-        // INVARIANT: By the contract of this function the reference is ours now.
-        NonNull::new(page).map(Self)
-    }
-
-    /// Whether nobody else has a reference, so that nobody reads the page any more. False for a
-    /// page of the emergency reserve.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        // SAFETY: By the type invariant we have a reference to the page.
-        unsafe { bindings::ksock_page_exclusive(self.0.as_ptr()) }
-    }
-
-    /// Whether the page is of the kernel's emergency reserve (`page_is_pfmemalloc()`).
-    pub(crate) fn is_of_reserve(&self) -> bool {
-        // SAFETY: By the type invariant we have a reference to the page.
-        unsafe { bindings::ksock_page_of_reserve(self.0.as_ptr()) }
-    }
-
-    /// The page's size in bytes.
-    pub(crate) fn size(&self) -> usize {
-        // SAFETY: By the type invariant we have a reference to the page.
-        unsafe { bindings::ksock_page_size(self.0.as_ptr()) }
-    }
-
-    /// Takes another reference.
-    pub(crate) fn get(&self) -> Self {
-        // SAFETY: By the type invariant we have a reference to the page.
-        unsafe { bindings::ksock_page_get(self.0.as_ptr()) };
-        // INVARIANT: The new object owns the reference taken above.
-        Self(self.0)
-    }
-}
-
-impl Drop for PageRef {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours to give back.
-        unsafe { bindings::ksock_page_put(self.0.as_ptr()) };
-    }
-}
 
 /// A run of bytes of a page, with a reference to the page.
 ///
@@ -114,14 +40,13 @@ impl PageSpan {
     }
 
     fn new(page: PageRef, offset: usize, len: usize) -> Self {
+        // INVARIANT: The reference moves from `page` to the new object.
         let raw = bindings::bio_vec {
-            bv_page: page.0.as_ptr(),
+            bv_page: page.into_raw(),
             // CAST: Both are at most the size of a page.
             bv_len: len as u32,
             bv_offset: offset as u32,
         };
-        // INVARIANT: The reference moves from `page` to the new object.
-        core::mem::forget(page);
         Self { raw }
     }
 
@@ -155,10 +80,9 @@ impl PageSpan {
 
 impl Drop for PageSpan {
     fn drop(&mut self) {
-        if let Some(page) = NonNull::new(self.raw.bv_page) {
-            // INVARIANT: The span's reference moves to the `PageRef`.
-            drop(PageRef(page));
-        }
+        // SAFETY: By the type invariant the page is null, or this has the reference that `new` has
+        // made raw, and gives it back once.
+        drop(unsafe { PageRef::from_raw(self.raw.bv_page) });
     }
 }
 
@@ -273,7 +197,7 @@ impl TxPages {
         let n = n.min(current.size - current.used);
         // SAFETY: We have a reference to the page. It is lowmem, as it was allocated without
         // `__GFP_HIGHMEM`, and so it is mapped.
-        let start = unsafe { bindings::ksock_page_address(current.page.0.as_ptr()) }.cast::<u8>();
+        let start = unsafe { bindings::ksock_page_address(current.page.as_ptr()) }.cast::<u8>();
         // SAFETY: The page has `size` bytes at `start`, and `used + n <= size`. By the invariant of
         // `used` nobody else reads or writes the bytes from there on; `self`, through which they
         // are given out, is borrowed as long as the result is used. Whatever they hold is a valid
@@ -291,7 +215,7 @@ impl TxPages {
         current.used = from + n;
         match last {
             Some(last)
-                if last.raw.bv_page == current.page.0.as_ptr()
+                if last.raw.bv_page == current.page.as_ptr()
                     && last.end() == from
                     && !last.is_empty() =>
             {

@@ -7,7 +7,7 @@
 //! connections are idle at any time. So pages with room left belong to no connection: they wait
 //! here, and a sender borrows one.
 
-use crate::{bindings, pages::PageRef};
+use crate::{bindings, page_ref::PageRef};
 use core::{
     cell::UnsafeCell,
     ptr,

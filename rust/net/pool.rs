@@ -16,7 +16,7 @@
 //! comes, and a whole round takes fresh pages. So its length is mostly between the one that is
 //! needed and twice that, and about one page of a hundred is a fresh one.
 
-use crate::{bindings, pages::PageRef, partial::PartialPages};
+use crate::{bindings, page_ref::PageRef, partial::PartialPages};
 use core::{
     ops::Range,
     ptr,

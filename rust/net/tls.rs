@@ -15,7 +15,12 @@
 //!
 //! C headers: [`include/net/tls.h`](srctree/include/net/tls.h).
 
-use crate::{batch::Bytes, bindings, errno, io, LockedSock, Received, Sent, TcpSocket, TxBatch};
+use crate::{
+    batch::Bytes,
+    bindings, errno,
+    progress::{chunk, sent, Received, Sent},
+    LockedSock, TcpSocket, TxBatch,
+};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use kernel::{
     error::{to_result, Result},
@@ -131,7 +136,7 @@ type Chunk = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> usize;
 
 /// A closure as the context of a C function, and that function.
 fn with_chunk<F: FnMut(&[AtomicU8]) -> usize>(take: &mut F) -> (*mut F, Chunk) {
-    (take, io::chunk::<F>)
+    (take, chunk::<F>)
 }
 
 impl TcpSocket {
@@ -194,7 +199,7 @@ impl TcpSocket {
         if self.key_is_used_up() {
             return Err(errno::EDQUOT.into());
         }
-        let sent = io::sent(send())?;
+        let sent = sent(send())?;
         if let Sent::Bytes(n) = sent {
             // CAST: `usize` is not larger than `u64`.
             let records = (n / MAX_RECORD + 1) as u64;

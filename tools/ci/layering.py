@@ -67,8 +67,6 @@ CIRCLES = {
     "rsiw/queue/mod.rs": 4,
     "rsiw/stream/limits.rs": 5,
     "rust/iwarp/conn/action.rs": 12,
-    "rust/net/handshake.rs": 8,
-    "rust/net/pages.rs": 3,
     "rust/rdma/attr/qp.rs": 12,
 }
 
