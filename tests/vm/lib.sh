@@ -345,7 +345,6 @@ load_module() {
 own_provider() { ls "/build/provider/$(. /etc/os-release; echo "$VERSION_CODENAME")"/librsiw-rdmav*.so; }
 has_provider() { own_provider >/dev/null 2>&1; }
 NO_PROVIDER="rsiw's provider is not built: no mirror has rdma-core's source"
-need_provider() { has_provider || skip_all "$NO_PROVIDER"; }
 # use_provider: from now on this host's programs have provider/ for devices of rsiw and siw, as where the package
 # rsiw-provider is installed: in the place of libsiw. RSIW_PROVIDER=rsiw does so whenever a driver is loaded. In
 # namespaces of one guest the mount would be seen by one program only.
@@ -354,6 +353,11 @@ use_provider() {
 	own=$(own_provider) || return
 	place=$(echo /usr/lib/*/libibverbs/"${own/#*librsiw/libsiw}")
 	grep -q " $place " /proc/mounts || mount --bind "$own" "$place"
+}
+# need_provider: the same, for a job that needs it on this host; the job is skipped where it is not built.
+need_provider() {
+	has_provider || skip_all "$NO_PROVIDER"
+	use_provider || exit 1
 }
 without_provider() { umount /usr/lib/*/libibverbs/libsiw-rdmav*.so; }
 # provider_is OWN COMMAND...: whether the library that the command loads for devices of rsiw and siw is rsiw's own (yes)

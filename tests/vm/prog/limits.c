@@ -8,36 +8,14 @@
  * Cannot allocate memory"). All memory that is mapped for them must be zero. Waits
  * for a line of input, and destroys them.
  */
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
+
+#include "verbs.h"
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
-
-static void *must(void *p, const char *what)
-{
-	if (!p) {
-		fprintf(stderr, "limits: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-	return p;
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
-	int i;
-
-	for (i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			return must(ibv_open_device(list[i]), name);
-	return must(NULL, "no such device");
-}
 
 static struct ibv_mr *pin(size_t len)
 {

@@ -6,35 +6,11 @@
  * and prints the error ("then ERRNO"), destroys all objects, and prints "gone". SIGTERM
  * ends it before, without destroying the objects.
  */
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "verbs.h"
 
 static char memory[4096] __attribute__((aligned(4096)));
-
-static void *must(void *p, const char *what)
-{
-	if (!p) {
-		fprintf(stderr, "watch: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-	return p;
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
-	struct ibv_context *context = NULL;
-	int i;
-
-	for (i = 0; list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = must(ibv_open_device(list[i]), name);
-	ibv_free_device_list(list);
-	return must(context, "no such device");
-}
 
 int main(int argc, char **argv)
 {

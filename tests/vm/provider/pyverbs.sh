@@ -10,7 +10,7 @@
 . /tests/rc/lib
 
 need_provider
-use_provider && rc_up || exit 1
+rc_up || exit 1
 # run.py prints the KTAP itself.
 exec python3 -B /tests/pyverbs/run.py --device rc0 --gid "$(gid_index "$ADDR")" --expected /tests/provider/expected \
 	--least 58 --limit "$(limit 25)" --traces "$RSIW_OUT/traces" \

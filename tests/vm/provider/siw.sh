@@ -10,7 +10,7 @@
 . /tests/lib.sh
 . /tests/apps/lib
 . /tests/perftest/lib
-need_provider
+has_provider || skip_all "$NO_PROVIDER"
 plan 7
 
 run "load siw on both hosts" both load_driver || exit 1

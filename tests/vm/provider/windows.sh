@@ -8,5 +8,6 @@
 
 . /tests/lib.sh
 . /tests/verbs/lib
-use_provider && load_on_lo || exit 1
+need_provider
+load_on_lo || exit 1
 verbs "$LO" -t 'window*,hostile-sq,hostile-race' "$@"

@@ -14,7 +14,6 @@
 . /tests/lib.sh
 
 [ -z "${EXTENDED:-}" ] || need_provider
-[ -z "${EXTENDED:-}" ] || use_provider || exit 1
 read -ra parts <<<"${PARTS:-}"
 # These groups run again with verify_first=1, and one with a victim that has provider/ if the others' has not.
 again=(placement messages spliced) extended=(extensions)
