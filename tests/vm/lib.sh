@@ -411,67 +411,8 @@ unload_module() { [ ! -e "/sys/module/${2//-/_}/initstate" ] || wait_for "$1" rm
 # huge_pages COUNT: reserves so many. The debug kernel has none.
 huge_pages() { [ ! -e /proc/sys/vm/nr_hugepages ] || sysctl -q "vm.nr_hugepages=$1"; }
 
-# fio_verified OPTION...: fio writes and reads at random without the cache, reads
-# everything back and compares it. The options say where, and how much.
-fio_verified() {
-	fio --name=job "$@" --rw=randrw --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 \
-		--output="$WORK/fio" >"$WORK/fio.err" 2>&1 ||
-		{ cat "$WORK/fio" "$WORK/fio.err"; return 1; }
-	! grep -i 'verify:\|bad ' "$WORK/fio" "$WORK/fio.err"
-}
-
-# disk_verified DEVICE SIZE: fio_verified with the first SIZE bytes of a disk.
-disk_verified() {
-	fio_verified --filename="$1" --bsrange=512-128k --size="$2" --ioengine=libaio --iodepth=16
-}
-
-# disk_data DEVICE MEGABYTES: writes random bytes without the cache, reads them back and compares.
-disk_data() {
-	head -c "${2}M" /dev/urandom >"$WORK/data"
-	dd if="$WORK/data" of="$1" bs=1M oflag=direct status=none || return
-	blockdev --flushbufs "$1"
-	dd if="$1" bs=256k count=$((4 * $2)) iflag=direct status=none | cmp - "$WORK/data"
-}
-
-# amid_data MEGABYTES COMMAND...: runs the command while the job's `data` is under way,
-# which has to succeed all the same, and then `data` again. Where the target is on siw
-# (Linux 7.2), the command runs before `data`: now and then siw never completes work
-# requests of a QP in error, and the target waits for their commands for ever.
-amid_data() {
-	local megabytes=$1 writer=
-	shift
-	if [ "$RSIW_DRIVER_PEER" != siw ]; then
-		data "$megabytes" &
-		writer=$!
-		sleep 0.5
-	fi
-	"$@" || return
-	# shellcheck disable=SC2086 # one process or none
-	wait $writer && data 4
-}
-
 # Drops everything that is cached of files.
 forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
-
-# files_data MOUNT DIRECTORY SIZE...: writes files of random bytes to a mount, drops
-# the cache, reads them back and compares them; and compares them with what the peer
-# has in DIRECTORY.
-files_data() {
-	local mnt=$1 there=$2 size here=$WORK/data
-	shift 2
-	mkdir -p "$here"
-	for size; do
-		head -c "$size" /dev/urandom >"$here/$size"
-		cp "$here/$size" "$mnt/$size" || return
-	done
-	forget
-	for size; do
-		cmp "$here/$size" "$mnt/$size" || return
-	done
-	(cd "$here" && sha256sum -- "$@") >"$WORK/here"
-	peer_sh "cd $there && sha256sum -- $*" >"$WORK/there" || return
-	diff "$WORK/here" "$WORK/there" && rm "${@/#/$mnt/}"
-}
 
 # --- the other host ---------------------------------------------------------
 
