@@ -20,6 +20,7 @@ mod continuation;
 mod fault;
 mod receiver;
 mod rules;
+mod segment;
 
 pub use assembler::FpduAssembler;
 pub use fault::{Fault, FaultKind};

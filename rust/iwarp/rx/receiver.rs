@@ -2,22 +2,23 @@
 
 //! The MPA receiver: finds FPDUs in the octet stream and verifies them (RFC 5044 s4, s6).
 
+mod complete;
 mod gather;
 
 pub(super) use self::gather::header_len;
 
 use self::gather::take;
 use super::fault::Reason;
-use super::rules::{Action, Rules, Segment};
-use super::{Event, Fault, Handler, RxConfig};
+use super::rules::Rules;
+use super::segment::{Action, Segment};
+use super::{Fault, Handler, RxConfig};
 use crate::bytes::Fields;
 use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::{
-    AtomicRequest, AtomicResponse, Immediate, Opcode, Terminate, ATOMIC_REQUEST_LEN,
-    ATOMIC_RESPONSE_LEN, IMMEDIATE_LEN, READ_REQUEST_LEN, TERMINATE_MAX,
+    Opcode, Terminate, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, READ_REQUEST_LEN, TERMINATE_MAX,
 };
-use crate::types::{Octet, ReadRequest, MAX_ULPDU};
+use crate::types::{Octet, MAX_ULPDU};
 
 /// Octets of ULPDU Length and tagged DDP header.
 pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
@@ -454,106 +455,5 @@ impl Receiver {
             self.phase = Phase::Header;
         }
         Ok(())
-    }
-
-    /// Completes a segment whose CRC is right, and its message if it is the last one.
-    #[inline]
-    fn complete<H: Handler>(&mut self, mut segment: Segment, h: &mut H) -> Result<(), Reason> {
-        if segment.action == Action::Place {
-            h.end_segment()
-                .map_err(|why| segment.refused_placement().reason(why))?;
-        }
-        if !segment.last {
-            self.continues = segment.action == Action::Place;
-            return Ok(());
-        }
-        if self.rules.behind_write && segment.opcode != Opcode::AtomicResponse {
-            match self.in_order(segment, h)? {
-                Some(next) => segment = next,
-                None => return Ok(()),
-            }
-        }
-        let event = match segment.event() {
-            Some(event) => event,
-            None => self.gathered(&segment)?,
-        };
-        h.deliver(event)
-            .map_err(|why| segment.refused_delivery().reason(why))
-    }
-
-    /// A message, whose last segment is `segment`, is complete, and an untagged one has begun
-    /// behind an RDMA Write. The untagged message waits until the Write is delivered. Returns the
-    /// last segment of the message to deliver next, if there is one.
-    #[cold]
-    fn in_order<H: Handler>(
-        &mut self,
-        segment: Segment,
-        h: &mut H,
-    ) -> Result<Option<Segment>, Reason> {
-        if !segment.opcode.is_tagged() {
-            self.held = Some((segment, self.hdr));
-            return Ok(None);
-        }
-        self.rules.behind_write = false;
-        let Some((held, hdr)) = self.held.take() else {
-            return Ok(Some(segment));
-        };
-        h.deliver(Event::Write { len: segment.end })
-            .map_err(|why| segment.refused_delivery().reason(why))?;
-        // If the handler refuses the message that has waited, the Terminate has that one's header.
-        (self.segment, self.hdr) = (Some(held), hdr);
-        Ok(Some(held))
-    }
-
-    /// The event of a message whose payload was gathered, of which `segment` is the last.
-    #[inline(never)]
-    fn gathered(&mut self, segment: &Segment) -> Result<Event, Reason> {
-        match segment.opcode {
-            Opcode::ReadRequest => self.read_request(segment),
-            Opcode::AtomicRequest => {
-                let header = self.header::<ATOMIC_REQUEST_LEN>(segment);
-                let header = header.ok_or(Reason::AtomicTooShort)?;
-                // RFC 7306 s5.2.1 rule 4: an error is surfaced for "an Atomic Operation Code that
-                // the RNIC does not support".
-                let request = AtomicRequest::from_bytes(header).ok_or(Reason::AtomicUnknown)?;
-                Ok(Event::AtomicRequest(request))
-            }
-            Opcode::AtomicResponse => {
-                let response = AtomicResponse::from_bytes(&self.response);
-                Ok(Event::AtomicResponse(response))
-            }
-            Opcode::Immediate | Opcode::ImmediateSe => {
-                let data = self.header::<IMMEDIATE_LEN>(segment);
-                Ok(Event::Immediate {
-                    data: Immediate(*data.ok_or(Reason::ImmediateTooShort)?),
-                    solicited: segment.opcode.is_solicited(),
-                })
-            }
-            _ => {
-                self.phase = Phase::Closed;
-                let len = (segment.end as usize).min(TERMINATE_MAX);
-                let body = self.body.get(..len).unwrap_or_default();
-                let term = Terminate::parse(body).ok_or(Reason::TerminateTooShort)?;
-                Ok(Event::Terminate(term))
-            }
-        }
-    }
-
-    /// The header that the message which `segment` ends has as its payload, if that has `N` octets.
-    fn header<const N: usize>(&self, segment: &Segment) -> Option<&[u8; N]> {
-        let header = self.body.first_chunk()?;
-        (segment.end as usize == N).then_some(header)
-    }
-
-    /// The Read Request whose header is complete.
-    fn read_request(&self, segment: &Segment) -> Result<Event, Reason> {
-        let header = self.header::<READ_REQUEST_LEN>(segment);
-        let request = ReadRequest::from_bytes(header.ok_or(Reason::ReadRequestTooShort)?);
-        // RFC 5040 s7.2 rule 4e for "non-zero length RDMA Read Request Messages": the sum "MUST NOT
-        // cause the Data Source Tagged Offset to wrap". STag and bounds are the handler's to check.
-        if request.len != 0 && request.src_to.checked_add(request.len).is_none() {
-            return Err(Reason::ReadToWrap);
-        }
-        Ok(Event::ReadRequest(request))
     }
 }

@@ -23,50 +23,22 @@
 //! is a fault. Nothing waits for a Read Response: it belongs to an operation of this end, and RFC
 //! 5040 s5.5 rule 2 has no order "between operations that are generated from the two ends".
 
+mod untagged;
+
 use super::fault::{Reason, Refused};
-use super::{Event, Handler, Placement, ReadExpect, Refusal, Target};
+use super::segment::{Action, Segment};
+use super::{Handler, Placement, ReadExpect, Target};
 use crate::bytes::Fields;
 use crate::ddp::{
     TaggedHeader, UntaggedHeader, TAGGED, TAGGED_LEN, UNTAGGED_LEN, VERSION, VERSION_MASK,
 };
-use crate::rdmap::{
-    Opcode, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, EXTENSION_BIT, IMMEDIATE_LEN,
-    READ_REQUEST_LEN, VERSION_BITS, VERSION_BITS_MASK,
-};
-use crate::types::{Msn, Qn, Stag};
+use crate::rdmap::{Opcode, EXTENSION_BIT, VERSION_BITS, VERSION_BITS_MASK};
+use crate::types::{Msn, Stag};
 
 /// The versions of DDP and RDMAP in the first two octets of a DDP header, and the bit of the opcode
 /// that is set in none of RFC 5040.
 const USUAL: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
 const USUAL_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK | EXTENSION_BIT]);
-
-/// The use of the open segment's payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// It goes to the handler, which has accepted the segment.
-    Place,
-    /// There is no payload, and the handler is not to see the segment.
-    Skip,
-    /// It is a header, or Immediate Data.
-    Gather,
-}
-
-/// A segment whose header has passed all checks. One is kept for each FPDU, so it is small.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Segment {
-    /// The message it belongs to.
-    pub(super) opcode: Opcode,
-    /// The use of its payload.
-    pub(super) action: Action,
-    /// L flag.
-    pub(super) last: bool,
-    /// Length of the message up to the end of this segment.
-    pub(super) end: u32,
-    /// Invalidate STag field; valid in Sends that invalidate, or have immediate data.
-    pub(super) invalidate: Stag,
-    /// The Send is the RTR.
-    pub(super) rtr: bool,
-}
 
 /// State of the inbound DDP stream.
 #[derive(Debug)]
@@ -304,233 +276,13 @@ impl Rules {
         }
         Ok(())
     }
-
-    #[inline]
-    fn open_untagged<H: Handler>(
-        &mut self,
-        hdr: &UntaggedHeader,
-        opcode: Opcode,
-        len: u32,
-        h: &mut H,
-    ) -> Result<Segment, Reason> {
-        // RFC 5041 s7.1: "The QN is valid for this stream."
-        // Figure 4 of RFC 5040: each opcode has its queue, or none if it is tagged.
-        if opcode.queue() != Some(hdr.qn) {
-            let last = if self.extensions {
-                Qn::ATOMIC_RESPONSE
-            } else {
-                Qn::TERMINATE
-            };
-            return Err(if hdr.qn.0 > last.0 {
-                Reason::InvalidQn
-            } else {
-                Reason::OpcodeNotOfQueue
-            });
-        }
-        if opcode == Opcode::AtomicResponse {
-            return self.open_atomic_response(hdr, len);
-        }
-        let terminate = opcode == Opcode::Terminate;
-        let first = match self.untagged {
-            _ if terminate => true,
-            Some(op) if op != opcode => return Err(Reason::OpcodeChanged),
-            Some(_) => false,
-            // The one before still waits.
-            None if self.behind_write => return Err(Reason::OpcodeChanged),
-            None => true,
-        };
-
-        // RFC 5041 s7.1: "The Message Sequence Number falls in the range of legal Message Sequence
-        // Numbers". TCP delivers in order, hence the only legal one is the next. A stream has a
-        // single Terminate (RFC 5040 s5.4), which has the first.
-        let msn = match hdr.qn {
-            Qn::SEND => self.send_msn,
-            Qn::READ_REQUEST => self.read_msn,
-            _ => Msn::FIRST,
-        };
-        if hdr.msn != msn {
-            return Err(Reason::MsnRange);
-        }
-        // RFC 5041 s5.2: "the MO MUST be set to the octet offset from the first octet in the
-        // associated ULP Message (which is defined to be zero)". Segments in any other order than
-        // that of rising MO, against the SHOULD of s5.3, are not accepted: the message could not be
-        // known to be complete when its last segment is.
-        let mo = if first { 0 } else { self.mo };
-        if hdr.mo != mo {
-            return Err(Reason::InvalidMo);
-        }
-        let end = mo.checked_add(len).ok_or(Reason::MessageTooLong)?;
-
-        let rtr = self.rtr_send && opcode == Opcode::Send && len == 0 && hdr.last;
-        let action = match hdr.qn {
-            Qn::SEND if rtr => Action::Skip,
-            Qn::SEND if opcode.is_immediate() => admit_immediate(h, first, hdr.last, end)?,
-            Qn::SEND => {
-                let placement = Placement {
-                    target: Target::Recv { offset: mo },
-                    len,
-                    first,
-                    last: hdr.last,
-                };
-                admit(h, &placement)?;
-                Action::Place
-            }
-            // The untagged buffer of a request is as long as its header.
-            Qn::READ_REQUEST if opcode == Opcode::AtomicRequest => {
-                if end > ATOMIC_REQUEST_LEN as u32 {
-                    return Err(Reason::AtomicTooLong);
-                }
-                Action::Gather
-            }
-            Qn::READ_REQUEST if end > READ_REQUEST_LEN as u32 => {
-                return Err(Reason::ReadRequestTooLong);
-            }
-            _ => Action::Gather,
-        };
-
-        // A Terminate fits any segment (MULPDU is at least 128), and nothing after it counts.
-        let last = hdr.last || terminate;
-        if first {
-            self.behind_write = self.tagged == Some(Opcode::Write) && !terminate;
-        }
-        self.untagged = (!last).then_some(opcode);
-        self.mo = end;
-        if last {
-            match hdr.qn {
-                Qn::SEND => self.send_msn = msn.next(),
-                Qn::READ_REQUEST => self.read_msn = msn.next(),
-                _ => {}
-            }
-        }
-        Ok(Segment {
-            opcode,
-            action,
-            last,
-            end,
-            invalidate: hdr.invalidate,
-            rtr,
-        })
-    }
-
-    /// Checks the segment of an Atomic Response. It answers an operation of this end, so like a
-    /// Read Response it may come between the segments of another message, and waits for none. A
-    /// segment holds all of it (MULPDU is at least 128).
-    #[cold]
-    fn open_atomic_response(&mut self, hdr: &UntaggedHeader, len: u32) -> Result<Segment, Reason> {
-        if hdr.msn != self.atomic_msn {
-            return Err(Reason::MsnRange);
-        }
-        if hdr.mo != 0 {
-            return Err(Reason::InvalidMo);
-        }
-        if !hdr.last || len != ATOMIC_RESPONSE_LEN as u32 {
-            return Err(Reason::AtomicResponseLength);
-        }
-        self.atomic_msn = hdr.msn.next();
-        Ok(Segment {
-            opcode: Opcode::AtomicResponse,
-            action: Action::Gather,
-            last: true,
-            end: len,
-            invalidate: Stag(0),
-            rtr: false,
-        })
-    }
-}
-
-/// Has the handler accept the segment of a Send or of Immediate Data.
-#[inline]
-fn admit<H: Handler>(h: &mut H, placement: &Placement) -> Result<(), Reason> {
-    h.begin_segment(placement).map_err(|why| match why {
-        Refusal::Wait if placement.first => Reason::Waits,
-        why => Refused::Send.reason(why),
-    })
-}
-
-/// As [`admit`], of a segment of Immediate Data, which end `end` octets in.
-#[cold]
-fn admit_immediate<H: Handler>(
-    h: &mut H,
-    first: bool,
-    last: bool,
-    end: u32,
-) -> Result<Action, Reason> {
-    if end > IMMEDIATE_LEN as u32 {
-        return Err(Reason::ImmediateTooLong);
-    }
-    if first {
-        let placement = Placement {
-            target: Target::Immediate,
-            len: 0,
-            first,
-            last,
-        };
-        admit(h, &placement)?;
-    }
-    Ok(Action::Gather)
-}
-
-impl Segment {
-    /// What a handler refuses if it refuses to place this segment.
-    pub(super) fn refused_placement(&self) -> Refused {
-        if self.opcode.is_tagged() {
-            Refused::Tagged
-        } else {
-            Refused::Send
-        }
-    }
-
-    /// What a handler refuses if it refuses the message that this segment completes.
-    pub(super) fn refused_delivery(&self) -> Refused {
-        match self.opcode {
-            Opcode::Write | Opcode::ReadResponse => Refused::Tagged,
-            Opcode::ReadRequest => Refused::ReadRequest,
-            Opcode::AtomicRequest => Refused::AtomicRequest,
-            Opcode::AtomicResponse => Refused::AtomicResponse,
-            Opcode::Immediate | Opcode::ImmediateSe => Refused::Send,
-            Opcode::SendImmediate | Opcode::SendSeImmediate => Refused::Send,
-            Opcode::Send | Opcode::SendSe => Refused::Send,
-            Opcode::SendInvalidate | Opcode::SendSeInvalidate => Refused::SendInvalidate,
-            Opcode::Terminate => Refused::Other,
-        }
-    }
-
-    /// The event of a message whose last segment this is, `None` for those that carry a header of
-    /// their own.
-    #[inline]
-    pub(super) fn event(&self) -> Option<Event> {
-        Some(match self.opcode {
-            Opcode::Write => Event::Write { len: self.end },
-            Opcode::ReadResponse => Event::ReadResponse { len: self.end },
-            Opcode::Send if self.rtr => Event::Rtr,
-            Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate => {
-                Event::Recv {
-                    // RFC 5041 s5.4: "The ULP Message Length may be calculated by adding the MO and
-                    // the ULP Payload length in the last DDP Segment".
-                    len: self.end,
-                    solicited: self.opcode.is_solicited(),
-                    invalidate: self.opcode.is_invalidating().then_some(self.invalidate),
-                }
-            }
-            Opcode::SendImmediate | Opcode::SendSeImmediate => Event::RecvImmediate {
-                len: self.end,
-                solicited: self.opcode.is_solicited(),
-                data: self.invalidate.0.to_be_bytes(),
-            },
-            Opcode::ReadRequest
-            | Opcode::Terminate
-            | Opcode::Immediate
-            | Opcode::ImmediateSe
-            | Opcode::AtomicRequest
-            | Opcode::AtomicResponse => return None,
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Event, Refusal};
     use super::*;
-    use crate::types::Octet;
+    use crate::types::{Octet, Qn};
 
     struct Accept;
 
