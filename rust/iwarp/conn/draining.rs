@@ -6,7 +6,7 @@
 //! receives a FIN reports it (`DISCONNECT`), and sends its own when its queue pair has sent what it
 //! still had.
 
-use super::{first::Silence, rules, timeout, First, Input, Linger, Next, Stage, Turn};
+use super::{first::Silence, rules, timeout, First, Input, Linger, Rule, Stage, Turn};
 
 /// An orderly close has begun; the queue pair sends what it still has.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Draining {
     /// Octets that the peer had acknowledged when the wait began.
     acked: u64,
     /// The queue pair has sent all. The FIN waits for room, and was tried so often.
-    fin: Option<u32>,
+    fin: Option<u16>,
     /// The queue pair found a fault and is about to close. A FIN now would cut off its Terminate.
     faulted: bool,
     /// Until this end may send, and then [`First::Ours`].
@@ -32,16 +32,16 @@ pub struct FinSent {
     received: u64,
 }
 
-/// The next stage if `input` ends a stream that a queue pair owns, in whichever stage.
-pub(super) fn end(stage: Stage, input: Input, turn: &mut Turn<'_>) -> Next {
-    match input {
-        Input::Abort => (Stage::Closed, Some(&rules::ABORTED)),
-        Input::Broken => (Stage::Closed, Some(&rules::BROKEN)),
-        Input::Cut => (Stage::Closed, Some(&rules::CUT)),
-        Input::PeerGone => (Stage::Closed, Some(&rules::PEER_LEAVES)),
-        Input::Flush => (Stage::Linger(Linger::begin(turn)), Some(&rules::FLUSHED)),
-        _ => (stage, None),
-    }
+/// The end of a stream that a queue pair owns, in whichever stage.
+pub(super) fn end(input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    Some(match input {
+        Input::Abort => &rules::ABORTED,
+        Input::Broken => &rules::BROKEN,
+        Input::Cut => &rules::CUT,
+        Input::PeerGone => &rules::PEER_LEAVES,
+        Input::Flush => turn.go(&rules::FLUSHED, Linger::begin),
+        _ => return None,
+    })
 }
 
 impl Draining {
@@ -97,8 +97,8 @@ impl Draining {
         self.fin.is_some() && !self.faulted
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             Input::Fault => {
                 self.faulted = true;
                 self.begin_wait(turn);
@@ -134,32 +134,22 @@ impl Draining {
                 turn.wait(timeout::SEND_AGAIN);
                 &rules::FIN_WAITS
             }
-            Input::FinSent if self.wants_fin() => {
-                if self.peer_done {
-                    return (Stage::Closed, Some(&rules::FIN_IS_LAST));
-                }
-                turn.wait_for_close(timeout::FIN);
-                let received = turn.seen.received;
-                return (
-                    Stage::FinSent(FinSent { received }),
-                    Some(&rules::FIN_IS_FIRST),
-                );
-            }
-            Input::Timeout => return self.timeout(turn),
-            _ => return end(Stage::Draining(self), input, turn),
-        };
-        (Stage::Draining(self), Some(rule))
+            Input::FinSent if self.wants_fin() && self.peer_done => &rules::FIN_IS_LAST,
+            Input::FinSent if self.wants_fin() => turn.go(&rules::FIN_IS_FIRST, FinSent::begin),
+            Input::Timeout => self.time_out(turn),
+            _ => return end(input, turn),
+        })
     }
 
-    fn timeout(mut self, turn: &mut Turn<'_>) -> Next {
+    fn time_out(&mut self, turn: &mut Turn<'_>) -> &'static Rule {
         if self.first != First::Ours {
             let rule = match self.silence(turn) {
-                Silence::Waits => return (Stage::Draining(self), Some(&rules::CLOSE_WAITS)),
+                Silence::Waits => return &rules::CLOSE_WAITS,
                 Silence::Over => &rules::CLOSE_MAY_START,
                 Silence::No => &rules::CLOSE_STARTS,
             };
             self.begin_wait(turn);
-            return (Stage::Draining(self), Some(rule));
+            return rule;
         }
         let (acked, leaving) = (turn.seen.acked, turn.seen.leaving);
         let most = if leaving {
@@ -167,28 +157,33 @@ impl Draining {
         } else {
             timeout::DRAIN
         };
-        let tried = |tries| tries >= most / timeout::SEND_AGAIN;
+        let tried = |tries| u32::from(tries) >= most / timeout::SEND_AGAIN;
         if self.faulted || self.fin.is_none_or(tried) {
             if acked <= self.acked || leaving {
-                return (Stage::Closed, Some(&rules::DRAINING_LATE));
+                return &rules::DRAINING_LATE;
             }
             // The peer is slow, but it takes data.
             (self.acked, self.fin) = (acked, self.fin.map(|_| 0));
         }
         turn.wait(timeout::DRAIN);
-        let rule = if self.wants_fin() {
+        if self.wants_fin() {
             &rules::FIN_AGAIN
         } else {
             &rules::DRAINING_SLOW
-        };
-        (Stage::Draining(self), Some(rule))
+        }
     }
 }
 
 impl FinSent {
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
-            Input::PeerFin => return (Stage::Closed, Some(&rules::BOTH_FINS)),
+    fn begin(turn: &mut Turn<'_>) -> Stage {
+        turn.wait_for_close(timeout::FIN);
+        let received = turn.seen.received;
+        Stage::FinSent(Self { received })
+    }
+
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
+            Input::PeerFin => &rules::BOTH_FINS,
             Input::Leave => {
                 turn.wait_for_close(timeout::FIN);
                 &rules::LEAVES_AFTER_FIN
@@ -196,15 +191,14 @@ impl FinSent {
             Input::Timeout => {
                 let received = turn.seen.received;
                 if received <= self.received || turn.seen.leaving {
-                    return (Stage::Closed, Some(&rules::FIN_LATE));
+                    return Some(&rules::FIN_LATE);
                 }
                 // The peer still sends data.
                 self.received = received;
                 turn.wait(timeout::FIN);
                 &rules::PEER_SENDS
             }
-            _ => return end(Stage::FinSent(self), input, turn),
-        };
-        (Stage::FinSent(self), Some(rule))
+            _ => return end(input, turn),
+        })
     }
 }

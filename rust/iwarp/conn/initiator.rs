@@ -10,7 +10,9 @@
 //! refuses is repeated as well, a few times: some servers say that they are ready before they
 //! listen.
 
-use super::{rules, timeout, First, Input, Linger, Next, Patience, Rule, Stage, Streaming, Turn};
+use super::{
+    rules, timeout, First, Input, Linger, Patience, Rule, Stage, Streaming, TimeOuts, Turn,
+};
 
 /// What an attempt to connect asks for and has left, from one of its connections to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +75,6 @@ pub struct AwaitReply {
     received: u64,
 }
 
-/// The connection is over, and the attempt goes on with another one.
-#[derive(Clone, Debug)]
-pub struct Retry {
-    pub(super) plan: Plan,
-}
-
 impl Plan {
     /// An attempt that has all its time.
     pub const fn new(revision: u8, large_fpdu: bool, secure: bool, rtr_wait: u32) -> Self {
@@ -123,123 +119,97 @@ fn given_up(input: Input) -> Option<&'static Rule> {
     }
 }
 
-/// What a look at the time has found.
-enum Look {
-    /// The attempt ends, by this rule.
-    Ends(&'static Rule),
-    /// It goes on; the timer is set.
-    GoesOn,
-}
-
-impl Patience {
-    /// Looks whether the attempt ends, every [`timeout::ORPHAN_CHECK`].
-    ///
-    /// One reason is the end of the process that made the attempt. iwcm lets nobody destroy an
-    /// identifier before it has its `CONNECT_REPLY`, so without this look a killed process would
-    /// stay until the peer's time is up. The end of the process is not reported to the driver: the
-    /// queue pair may be destroyed after the identifier.
-    fn look(self, turn: &mut Turn<'_>) -> Look {
-        if turn.seen.orphaned {
-            return Look::Ends(&rules::SETUP_ORPHANED);
-        }
-        if self.go_on(timeout::ORPHAN_CHECK, turn) {
-            Look::GoesOn
-        } else {
-            Look::Ends(&rules::SETUP_LATE)
-        }
+/// The time-outs of a stage without a handshake, in which `look` has it go on.
+const fn time_outs(look: &'static Rule) -> TimeOuts {
+    TimeOuts {
+        orphaned: Some(&rules::SETUP_ORPHANED),
+        late: &rules::SETUP_LATE,
+        again: None,
+        look,
     }
 }
 
 impl AwaitTurn {
+    const TIME_OUTS: TimeOuts = time_outs(&rules::TURN_LOOK);
+
     pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
         let patience = Patience::begin(plan.turn, turn);
         Stage::AwaitTurn(Self { plan, patience })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             Input::Turn => {
+                let mut plan = self.plan;
                 // All turns of an attempt that is repeated have this time together.
-                self.plan.turn = self.patience.left(turn).max(1);
-                return (Connecting::begin(self.plan, turn), Some(&rules::TURN_COMES));
+                plan.turn = self.patience.left(turn).max(1);
+                turn.go(&rules::TURN_COMES, |turn| Connecting::begin(plan, turn))
             }
-            Input::Timeout => match self.patience.look(turn) {
-                Look::Ends(rule) => return (Stage::Closed, Some(rule)),
-                Look::GoesOn => &rules::TURN_LOOK,
-            },
-            _ => match given_up(input) {
-                Some(rule) => return (Stage::Closed, Some(rule)),
-                None => return (Stage::AwaitTurn(self), None),
-            },
-        };
-        (Stage::AwaitTurn(self), Some(rule))
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            _ => return given_up(input),
+        })
     }
 }
 
 impl Connecting {
+    const TIME_OUTS: TimeOuts = time_outs(&rules::CONNECTING_LOOK);
+
     pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
         let patience = Patience::begin(plan.connect, turn);
         Stage::Connecting(Self { plan, patience })
     }
 
-    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
-            Input::Connected if self.plan.secure => {
-                let stage = Securing::begin(self.plan, turn);
-                return (stage, Some(&rules::CONNECTED_FOR_TLS));
-            }
-            Input::Connected if self.plan.to_itself => {
-                let stage = AwaitReply::begin(self.plan, turn);
-                return (stage, Some(&rules::CONNECTED_TO_ITSELF));
-            }
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        let mut plan = self.plan;
+        Some(match input {
+            Input::Connected if plan.secure => turn.go(&rules::CONNECTED_FOR_TLS, |turn| {
+                Securing::begin(plan, turn)
+            }),
             Input::Connected => {
-                return (AwaitReply::begin(self.plan, turn), Some(&rules::CONNECTED))
+                let rule = match plan.to_itself {
+                    true => &rules::CONNECTED_TO_ITSELF,
+                    false => &rules::CONNECTED,
+                };
+                turn.go(rule, |turn| AwaitReply::begin(plan, turn))
             }
-            Input::Refused if self.plan.refused < timeout::REFUSALS => {
-                let mut plan = self.plan;
+            Input::Refused if plan.refused < timeout::REFUSALS => {
                 // The shift is bounded by the number of refusals.
                 turn.wait(timeout::REFUSED.wrapping_shl(plan.refused));
                 plan.refused = plan.refused.saturating_add(1);
                 // All tries together have no more time than one.
                 plan.connect = self.patience.left(turn).max(1);
-                return (Stage::Backoff(Backoff { plan }), Some(&rules::REFUSED));
+                turn.go(&rules::REFUSED, |_| Stage::Backoff(Backoff { plan }))
             }
-            Input::Refused => return (Stage::Closed, Some(&rules::REFUSED_FOR_GOOD)),
-            Input::Timeout => match self.patience.look(turn) {
-                Look::Ends(rule) => return (Stage::Closed, Some(rule)),
-                Look::GoesOn => &rules::CONNECTING_LOOK,
-            },
-            _ => match given_up(input) {
-                Some(rule) => return (Stage::Closed, Some(rule)),
-                None => return (Stage::Connecting(self), None),
-            },
-        };
-        (Stage::Connecting(self), Some(rule))
+            Input::Refused => &rules::REFUSED_FOR_GOOD,
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            _ => return given_up(input),
+        })
     }
 }
 
 impl Backoff {
-    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         match input {
-            Input::Timeout if turn.seen.orphaned => (Stage::Closed, Some(&rules::SETUP_ORPHANED)),
-            Input::Timeout => (
-                Stage::Retry(Retry { plan: self.plan }),
-                Some(&rules::BACKOFF_OVER),
-            ),
+            Input::Timeout if turn.seen.orphaned => Some(&rules::SETUP_ORPHANED),
+            Input::Timeout => Some(turn.go(&rules::BACKOFF_OVER, |_| Stage::Retry(self.plan))),
             // What the socket says is what was said before.
-            Input::Broken => (Stage::Backoff(self), None),
-            _ => match given_up(input) {
-                Some(rule) => (Stage::Closed, Some(rule)),
-                None => (Stage::Backoff(self), None),
-            },
+            Input::Broken => None,
+            _ => given_up(input),
         }
     }
 }
 
 impl Securing {
+    const TIME_OUTS: TimeOuts = TimeOuts {
+        orphaned: Some(&rules::TLS_ORPHANED),
+        late: &rules::TLS_LATE,
+        again: Some(&rules::TLS_AGAIN),
+        look: &rules::TLS_LOOK,
+    };
+
     fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
         let patience = Patience::until(timeout::TLS, turn);
-        patience.go_on_with_tls(true, turn);
+        patience.go_on(true, turn);
         Stage::Securing(Self {
             plan,
             patience,
@@ -247,42 +217,36 @@ impl Securing {
         })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
-            Input::Abort | Input::Flush | Input::Close | Input::Leave => {
-                return (Stage::Closed, Some(&rules::TLS_ABORTED));
-            }
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
+            Input::Abort | Input::Flush | Input::Close | Input::Leave => &rules::TLS_ABORTED,
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on_with_tls(false, turn);
+                self.patience.go_on(false, turn);
                 &rules::TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if !self.started => {
-                self.patience.go_on_with_tls(true, turn);
+                self.patience.go_on(true, turn);
                 &rules::TLS_PENDING
             }
             Input::TlsDone => {
-                self.patience.go_on_with_tls(false, turn);
+                self.patience.go_on(false, turn);
                 &rules::TLS_DONE
             }
-            Input::Secured => return (AwaitReply::begin(self.plan, turn), Some(&rules::SECURED)),
-            Input::TlsFailed => return (Stage::Closed, Some(&rules::TLS_FAILED)),
-            Input::Timeout if turn.seen.orphaned => {
-                return (Stage::Closed, Some(&rules::TLS_ORPHANED));
-            }
-            Input::Timeout => match self.patience.go_on_with_tls(!self.started, turn) {
-                false => return (Stage::Closed, Some(&rules::TLS_LATE)),
-                true if self.started => &rules::TLS_LOOK,
-                true => &rules::TLS_AGAIN,
-            },
-            _ => return (Stage::Securing(self), None),
-        };
-        (Stage::Securing(self), Some(rule))
+            Input::Secured => turn.go(&rules::SECURED, |turn| AwaitReply::begin(self.plan, turn)),
+            Input::TlsFailed => &rules::TLS_FAILED,
+            Input::Timeout => self
+                .patience
+                .time_out(!self.started, &Self::TIME_OUTS, turn),
+            _ => return None,
+        })
     }
 }
 
 impl AwaitReply {
+    const TIME_OUTS: TimeOuts = time_outs(&rules::REPLY_LOOK);
+
     fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
         let patience = Patience::begin(timeout::REPLY, turn);
         Stage::AwaitReply(Self {
@@ -294,69 +258,60 @@ impl AwaitReply {
 
     /// Goes on with another connection, whose Request does without the offer of large FPDUs, and
     /// perhaps without revision 2.
-    fn fall_back(self, revision: u8) -> Stage {
-        let mut plan = self.plan;
-        plan.large_fpdu = false;
-        plan.revision = revision;
-        plan.connect = timeout::CONNECT;
-        Stage::Retry(Retry { plan })
+    fn fall_back(&self, revision: u8, rule: &'static Rule, turn: &mut Turn<'_>) -> &'static Rule {
+        turn.no_wait();
+        let plan = Plan {
+            large_fpdu: false,
+            revision,
+            connect: timeout::CONNECT,
+            ..self.plan
+        };
+        turn.go(rule, |_| Stage::Retry(plan))
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         let Plan {
             revision,
             large_fpdu,
             secure,
             exact,
-            rtr_wait,
             ..
         } = self.plan;
-        match input {
+        Some(match input {
             Input::Accepted => {
                 // Before the queue pair starts, which sends the RTR: a quick peer has answered that
                 // by the time that it has started.
                 self.received = turn.seen.received;
-                (Stage::AwaitReply(self), Some(&rules::ACCEPTED))
+                &rules::ACCEPTED
             }
             Input::Started | Input::StartedWithRtr => {
                 let first = match input {
                     Input::Started => First::Ours,
                     _ => First::OurRtr(self.received),
                 };
-                turn.no_wait();
-                let stage = Streaming::begin(first, rtr_wait, turn);
-                (stage, Some(&rules::STARTED))
+                turn.go(&rules::STARTED, |turn| Streaming::begin(first, turn))
             }
-            Input::CannotStart => (Stage::AwaitReply(self), Some(&rules::CANNOT_START)),
-            Input::Incompatible => (Stage::AwaitReply(self), Some(&rules::INCOMPATIBLE)),
-            Input::TerminateSent => (
-                Stage::Linger(Linger::begin(turn)),
-                Some(&rules::TERMINATE_SENT),
-            ),
-            Input::TerminateNotSent => (Stage::Closed, Some(&rules::TERMINATE_NOT_SENT)),
+            Input::CannotStart => &rules::CANNOT_START,
+            Input::Incompatible => &rules::INCOMPATIBLE,
+            Input::TerminateSent => turn.go(&rules::TERMINATE_SENT, Linger::begin),
+            Input::TerminateNotSent => &rules::TERMINATE_NOT_SENT,
             Input::OldFormat if revision >= 2 && !exact => {
-                (self.fall_back(1), Some(&rules::OLD_FORMAT))
+                self.fall_back(1, &rules::OLD_FORMAT, turn)
             }
             Input::OfferRejected if large_fpdu && !exact => {
-                (self.fall_back(revision), Some(&rules::OFFER_REJECTED))
+                self.fall_back(revision, &rules::OFFER_REJECTED, turn)
             }
-            Input::Rejected | Input::OfferRejected => (Stage::Closed, Some(&rules::REJECTED)),
-            Input::BadReply | Input::OldFormat => (Stage::Closed, Some(&rules::BAD_REPLY)),
+            Input::Rejected | Input::OfferRejected => &rules::REJECTED,
+            Input::BadReply | Input::OldFormat => &rules::BAD_REPLY,
             // The end of a handshake is this end's opinion only: a responder that does not accept
             // the certificate says so afterwards. And all who know TLS know revision 2.
-            Input::HungUp if secure => (Stage::Closed, Some(&rules::NOT_ACCEPTED)),
-            Input::HungUp if exact => (Stage::Closed, Some(&rules::HUNG_UP_FOR_GOOD)),
-            Input::HungUp if large_fpdu => (self.fall_back(revision), Some(&rules::HUNG_UP)),
-            Input::HungUp if revision >= 2 => (self.fall_back(1), Some(&rules::HUNG_UP)),
-            Input::HungUp => (Stage::Closed, Some(&rules::HUNG_UP_FOR_GOOD)),
-            Input::Timeout => match self.patience.look(turn) {
-                Look::Ends(rule) => (Stage::Closed, Some(rule)),
-                Look::GoesOn => (Stage::AwaitReply(self), Some(&rules::REPLY_LOOK)),
-            },
-            _ => match given_up(input) {
-                Some(rule) => (Stage::Closed, Some(rule)),
-                None => (Stage::AwaitReply(self), None),
-            },
-        }
+            Input::HungUp if secure => &rules::NOT_ACCEPTED,
+            Input::HungUp if exact => &rules::HUNG_UP_FOR_GOOD,
+            Input::HungUp if large_fpdu => self.fall_back(revision, &rules::HUNG_UP, turn),
+            Input::HungUp if revision >= 2 => self.fall_back(1, &rules::HUNG_UP, turn),
+            Input::HungUp => &rules::HUNG_UP_FOR_GOOD,
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            _ => return given_up(input),
+        })
     }
 }

@@ -6,7 +6,7 @@
 //! that was sent last. So the connection stays for a bounded time: what is left to send and the FIN
 //! are delivered, and data from the peer is thrown away.
 
-use super::{rules, timeout, Input, Next, Stage, Turn};
+use super::{rules, timeout, Input, Rule, Stage, Turn};
 
 /// Nobody uses the connection any more.
 #[derive(Clone, Debug)]
@@ -29,16 +29,16 @@ pub struct Linger {
 impl Linger {
     /// Begins to linger. What was acknowledged is what the driver saw before the FIN was sent: the
     /// peer may acknowledge the FIN at once, which is what its first wait is for.
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::LINGER);
-        Self {
+        Stage::Linger(Self {
             fin: false,
             peer_done: false,
             wait: timeout::LINGER,
             tries: 0,
             acked: turn.seen.acked,
             again: timeout::LINGERS,
-        }
+        })
     }
 
     /// Has the time go on if `wait` is its time-out already, whatever the peer sends; else sets it.
@@ -49,16 +49,14 @@ impl Linger {
         }
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
-            Input::PeerFin if self.fin => return (Stage::Closed, Some(&rules::LINGER_ENDS)),
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
+            Input::PeerFin if self.fin => &rules::LINGER_ENDS,
             Input::PeerFin => {
                 self.peer_done = true;
                 &rules::LINGER_PEER_CLOSES
             }
-            Input::FinSent if self.peer_done => {
-                return (Stage::Closed, Some(&rules::LINGER_ENDS_BY_FIN));
-            }
+            Input::FinSent if self.peer_done => &rules::LINGER_ENDS_BY_FIN,
             Input::FinSent => {
                 self.fin = true;
                 self.wait(timeout::LINGER, turn);
@@ -73,15 +71,14 @@ impl Linger {
                 &rules::LINGER_TRIES
             }
             Input::Room if !self.fin => &rules::LINGER_ROOM,
-            Input::Abort => return (Stage::Closed, Some(&rules::LINGER_ABORTED)),
-            Input::Broken => return (Stage::Closed, Some(&rules::LINGER_BROKEN)),
-            Input::Timeout => return self.timeout(turn),
-            _ => return (Stage::Linger(self), None),
-        };
-        (Stage::Linger(self), Some(rule))
+            Input::Abort => &rules::LINGER_ABORTED,
+            Input::Broken => &rules::LINGER_BROKEN,
+            Input::Timeout => self.time_out(turn),
+            _ => return None,
+        })
     }
 
-    fn timeout(mut self, turn: &mut Turn<'_>) -> Next {
+    fn time_out(&mut self, turn: &mut Turn<'_>) -> &'static Rule {
         const TRIES: u32 = timeout::LINGER / timeout::SEND_AGAIN;
         self.tries = match self.wait {
             timeout::SEND_AGAIN => self.tries.saturating_add(1),
@@ -92,17 +89,16 @@ impl Linger {
             self.tries = 0;
             let acked = turn.seen.acked;
             if acked <= self.acked || self.again == 0 {
-                return (Stage::Closed, Some(&rules::LINGER_LATE));
+                return &rules::LINGER_LATE;
             }
             self.acked = acked;
             self.again = self.again.saturating_sub(1);
         }
-        let rule = if self.fin {
+        if self.fin {
             self.wait(timeout::LINGER, turn);
             &rules::LINGER_SLOW
         } else {
             &rules::LINGER_AGAIN
-        };
-        (Stage::Linger(self), Some(rule))
+        }
     }
 }

@@ -3,15 +3,15 @@
 //! The life of a connection as a machine without I/O: when it waits, for how long, what it does
 //! then, and how it ends.
 //!
-//! A [`Machine`] is in one stage, a value of one type per stage, which each transition consumes.
-//! Its driver turns what happens to the connection into [`Input`]s, and tells with each of them
-//! what it sees of the connection ([`Seen`]). The machine answers with the [`Rule`] that it goes
-//! by. The driver executes the rule's [`Action`]s in their order, then sets its timer to
-//! [`Machine::deadline`]. An action with a result ([`Action::SendFin`]) is answered by an input.
+//! A [`Machine`] is in one stage, a value of one type per stage. Its driver turns what happens to
+//! the connection into [`Input`]s, and tells with each of them what it sees of the connection
+//! ([`Seen`]). The machine answers with the [`Rule`] that it goes by. The driver executes the
+//! rule's [`Action`]s in their order, then sets its timer to [`Machine::deadline`]. An action with a
+//! result ([`Action::SendFin`]) is answered by an input.
 //!
 //! All transitions are in one table, [`RULES`]. Documentation/connection.md shows it. So what iwcm
 //! is told, and how often, can be read from the table, and is checked when the crate is compiled.
-//!
+
 mod action;
 mod draining;
 mod first;
@@ -26,13 +26,12 @@ mod rules;
 mod streaming;
 pub mod timeout;
 
-use core::mem::replace;
-use patience::Patience;
+use patience::{Patience, TimeOuts};
 
 pub use action::{Action, Lost, Report, SetUp, Status};
 pub use draining::{Draining, FinSent};
 pub use first::{First, Reply};
-pub use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Plan, Retry, Securing};
+pub use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Plan, Securing};
 pub use input::Input;
 pub use linger::Linger;
 pub use reply::Answer;
@@ -74,8 +73,8 @@ enum Stage {
     Securing(Securing),
     /// The MPA Request was sent.
     AwaitReply(AwaitReply),
-    /// The attempt goes on with another connection.
-    Retry(Retry),
+    /// The attempt goes on with another connection, by this plan.
+    Retry(Plan),
     /// The peer has connected, and may begin with TLS or with MPA.
     AwaitOctet(AwaitOctet),
     /// The peer's TLS handshake is made, or waits for its turn.
@@ -105,36 +104,36 @@ enum Stage {
 pub struct Machine {
     stage: Stage,
     deadline: i64,
+    /// How long the peer may be silent when the stream begins, in milliseconds; for ever, if it is
+    /// 0. Then a responder sends, and an initiator repeats its RTR.
+    silence: u32,
 }
 
-/// What a transition sees, and the time that it sets.
+/// A transition: what it sees, the time that it sets, and where it leads.
 struct Turn<'a> {
     seen: &'a Seen,
     deadline: i64,
+    /// See [`Machine::silence`].
+    silence: u32,
+    /// The next stage; none, if that is this one or [`Stage::Closed`].
+    next: Option<Stage>,
 }
-
-/// A transition: the next stage, and the rule; none if the input means nothing to the stage.
-type Next = (Stage, Option<&'static Rule>);
 
 impl Machine {
     /// A connection of an attempt that waits for its turn to make a TLS handshake.
     pub fn await_turn(plan: Plan, seen: &Seen) -> Self {
-        let mut turn = Turn::of(seen);
-        let stage = AwaitTurn::begin(plan, &mut turn);
-        turn.over(stage)
+        Self::begin(plan.rtr_wait, seen, |turn| AwaitTurn::begin(plan, turn))
     }
 
     /// A connection of an attempt that TCP is about to connect.
     pub fn connecting(plan: Plan, seen: &Seen) -> Self {
-        let mut turn = Turn::of(seen);
-        let stage = Connecting::begin(plan, &mut turn);
-        turn.over(stage)
+        Self::begin(plan.rtr_wait, seen, |turn| Connecting::begin(plan, turn))
     }
 
     /// The plan of an attempt that goes on with another connection.
     pub fn into_plan(self) -> Option<Plan> {
         match self.stage {
-            Stage::Retry(retry) => Some(retry.plan),
+            Stage::Retry(plan) => Some(plan),
             _ => None,
         }
     }
@@ -143,16 +142,27 @@ impl Machine {
     /// `silence` is how long the peer may be silent behind the Reply before this end sends, in
     /// milliseconds; for ever, if it is 0.
     pub fn await_octet(silence: u32, seen: &Seen) -> Self {
-        let mut turn = Turn::of(seen);
-        let stage = AwaitOctet::begin(silence, &mut turn);
-        turn.over(stage)
+        Self::begin(silence, seen, AwaitOctet::begin)
     }
 
     /// The same, if it is MPA with which the peer begins.
     pub fn await_request(silence: u32, seen: &Seen) -> Self {
-        let mut turn = Turn::of(seen);
-        let stage = AwaitRequest::begin(silence, &mut turn);
-        turn.over(stage)
+        Self::begin(silence, seen, AwaitRequest::begin)
+    }
+
+    fn begin(silence: u32, seen: &Seen, first: impl FnOnce(&mut Turn<'_>) -> Stage) -> Self {
+        let mut turn = Turn {
+            seen,
+            deadline: i64::MAX,
+            silence,
+            next: None,
+        };
+        let stage = first(&mut turn);
+        Self {
+            stage,
+            deadline: turn.deadline,
+            silence,
+        }
     }
 
     /// Takes an input, and goes to the next stage. Returns the rule by which it does, if the input
@@ -161,6 +171,8 @@ impl Machine {
         let mut turn = Turn {
             seen,
             deadline: self.deadline,
+            silence: self.silence,
+            next: None,
         };
         if input == Input::Timeout {
             if self.deadline.saturating_sub(seen.now) > timeout::TICK {
@@ -168,13 +180,12 @@ impl Machine {
             }
             turn.no_wait();
         }
-        let (stage, rule) = match replace(&mut self.stage, Stage::Closed) {
+        let rule = match &mut self.stage {
             Stage::AwaitTurn(stage) => stage.handle(input, &mut turn),
             Stage::Connecting(stage) => stage.handle(input, &mut turn),
             Stage::Backoff(stage) => stage.handle(input, &mut turn),
             Stage::Securing(stage) => stage.handle(input, &mut turn),
             Stage::AwaitReply(stage) => stage.handle(input, &mut turn),
-            Stage::Retry(stage) => (Stage::Retry(stage), None),
             Stage::AwaitOctet(stage) => stage.handle(input, &mut turn),
             Stage::AwaitTls(stage) => stage.handle(input, &mut turn),
             Stage::AwaitRequest(stage) => stage.handle(input, &mut turn),
@@ -185,9 +196,15 @@ impl Machine {
             Stage::Draining(stage) => stage.handle(input, &mut turn),
             Stage::FinSent(stage) => stage.handle(input, &mut turn),
             Stage::Linger(stage) => stage.handle(input, &mut turn),
-            Stage::Closed => (Stage::Closed, None),
+            Stage::Retry(_) | Stage::Closed => None,
         };
-        *self = turn.over(stage);
+        self.deadline = turn.deadline;
+        if let Some(next) = turn.next {
+            self.stage = next;
+        }
+        if rule.is_some_and(|rule| rule.to == StageName::Closed) {
+            (self.stage, self.deadline) = (Stage::Closed, i64::MAX);
+        }
         rule
     }
 
@@ -221,20 +238,11 @@ impl Machine {
     }
 }
 
-impl<'a> Turn<'a> {
-    /// The turn of a new connection.
-    fn of(seen: &'a Seen) -> Self {
-        let deadline = i64::MAX;
-        Self { seen, deadline }
-    }
-
-    /// The connection after this transition.
-    fn over(self, stage: Stage) -> Machine {
-        let deadline = match stage {
-            Stage::Retry(_) | Stage::Closed => i64::MAX,
-            _ => self.deadline,
-        };
-        Machine { stage, deadline }
+impl Turn<'_> {
+    /// Leads, by `rule`, to the stage that `begin` makes.
+    fn go(&mut self, rule: &'static Rule, begin: impl FnOnce(&mut Self) -> Stage) -> &'static Rule {
+        self.next = Some(begin(self));
+        rule
     }
 
     /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.

@@ -5,7 +5,7 @@
 //! The timer runs for a short time, again and again. The end of the wait is a point in time: on a
 //! busy machine each of the short times may be late, and these delays must not add up.
 
-use super::{timeout, Turn};
+use super::{timeout, Rule, Turn};
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,22 @@ pub(super) struct Patience(
     /// The [`Seen::now`](super::Seen::now) of it.
     i64,
 );
+
+/// What it means to a stage that its timer has run out.
+pub(super) struct TimeOuts {
+    /// The process that connects has ended.
+    ///
+    /// iwcm lets nobody destroy an identifier before it has its `CONNECT_REPLY`, so without this
+    /// look a killed process would stay until the peer's time is up. The end of the process is not
+    /// reported to the driver: the queue pair may be destroyed after the identifier.
+    pub(super) orphaned: Option<&'static Rule>,
+    /// No time is left.
+    pub(super) late: &'static Rule,
+    /// The wait goes on, and tlshd is asked for a handshake again.
+    pub(super) again: Option<&'static Rule>,
+    /// The wait goes on.
+    pub(super) look: &'static Rule,
+}
 
 impl Patience {
     /// A wait of `ms` milliseconds from now on.
@@ -32,25 +48,34 @@ impl Patience {
         u32::try_from(left.saturating_sub(timeout::TICK)).unwrap_or(0)
     }
 
-    /// Sets the timer to `look` milliseconds, or to the end if that comes first. Returns false if
-    /// no time is left.
-    pub(super) fn go_on(self, look: u32, turn: &mut Turn<'_>) -> bool {
-        match self.left(turn) {
-            0 => false,
-            left => {
-                turn.wait(left.min(look));
-                true
-            }
-        }
-    }
-
-    /// The same in a TLS handshake. An end that still `asks` tlshd for it does so again soon.
-    pub(super) fn go_on_with_tls(self, asks: bool, turn: &mut Turn<'_>) -> bool {
+    /// Sets the timer to the next look, or to the end if that comes first. An end that `asks` tlshd
+    /// for a handshake does so again soon. Returns false if no time is left.
+    pub(super) fn go_on(self, asks: bool, turn: &mut Turn<'_>) -> bool {
         let look = if asks {
             timeout::PENDING
         } else {
             timeout::ORPHAN_CHECK
         };
-        self.go_on(look, turn)
+        let left = self.left(turn);
+        if left != 0 {
+            turn.wait(left.min(look));
+        }
+        left != 0
+    }
+
+    /// The timer has run out: the stage ends, or goes on and the timer is set.
+    pub(super) fn time_out(
+        self,
+        asks: bool,
+        means: &TimeOuts,
+        turn: &mut Turn<'_>,
+    ) -> &'static Rule {
+        if let (Some(orphaned), true) = (means.orphaned, turn.seen.orphaned) {
+            return orphaned;
+        }
+        if !self.go_on(asks, turn) {
+            return means.late;
+        }
+        means.again.filter(|_| asks).unwrap_or(means.look)
     }
 }

@@ -10,19 +10,17 @@
 //! arrives: iwcm makes everybody who wants to end the connection wait for that event, and a peer is
 //! free to send nothing for as long as it likes.
 
-use super::{rules, timeout, First, Input, Linger, Next, Patience, Reply, Stage, Streaming, Turn};
+use super::{
+    rules, timeout, First, Input, Linger, Patience, Reply, Rule, Stage, Streaming, TimeOuts, Turn,
+};
 
 /// The peer has connected, and its first octet has not come, which tells TLS from MPA.
 #[derive(Clone, Debug)]
-pub struct AwaitOctet {
-    /// How long the peer may be silent behind the Reply.
-    silence: u32,
-}
+pub struct AwaitOctet;
 
 /// The TLS handshake is made, or waits for its turn.
 #[derive(Clone, Debug)]
 pub struct AwaitTls {
-    silence: u32,
     patience: Patience,
     handshake: Handshake,
 }
@@ -40,14 +38,11 @@ enum Handshake {
 
 /// The peer has connected and owes a Request.
 #[derive(Clone, Debug)]
-pub struct AwaitRequest {
-    silence: u32,
-}
+pub struct AwaitRequest;
 
 /// The Request has come. It is reported when the consumer has answered others.
 #[derive(Clone, Debug)]
 pub struct Queued {
-    silence: u32,
     /// How often the timer is set again at the most.
     tries: u32,
 }
@@ -55,7 +50,6 @@ pub struct Queued {
 /// The consumer owes an answer.
 #[derive(Clone, Debug)]
 pub struct Requested {
-    silence: u32,
     /// The peer does not wait for the answer any more.
     gone: bool,
 }
@@ -88,123 +82,100 @@ fn has_no_request(input: Input) -> bool {
 }
 
 impl AwaitOctet {
-    pub(super) fn begin(silence: u32, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::REQUEST);
-        Stage::AwaitOctet(Self { silence })
+        Stage::AwaitOctet(Self)
     }
 
-    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let silence = self.silence;
+    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         match input {
-            Input::TlsBegins => (AwaitTls::begin(silence, turn), Some(&rules::TLS_BEGINS)),
+            Input::TlsBegins => Some(turn.go(&rules::TLS_BEGINS, AwaitTls::begin)),
             // It has no more time than what is left.
             Input::MpaBegins => {
-                let stage = Stage::AwaitRequest(AwaitRequest { silence });
-                (stage, Some(&rules::MPA_BEGINS))
+                Some(turn.go(&rules::MPA_BEGINS, |_| Stage::AwaitRequest(AwaitRequest)))
             }
-            _ if has_no_request(input) => (Stage::Closed, Some(&rules::NO_REQUEST)),
-            _ => (Stage::AwaitOctet(self), None),
+            _ => has_no_request(input).then_some(&rules::NO_REQUEST),
         }
     }
 }
 
 impl AwaitTls {
-    fn begin(silence: u32, turn: &mut Turn<'_>) -> Stage {
+    const TIME_OUTS: TimeOuts = TimeOuts {
+        orphaned: None,
+        late: &rules::PEER_TLS_LATE,
+        again: Some(&rules::PEER_TLS_AGAIN),
+        look: &rules::PEER_TLS_LOOK,
+    };
+
+    fn begin(turn: &mut Turn<'_>) -> Stage {
         Stage::AwaitTls(Self {
-            silence,
             patience: Patience::begin(timeout::TLS, turn),
             handshake: Handshake::AwaitsTurn,
         })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             Input::Turn if self.handshake == Handshake::AwaitsTurn => {
                 self.handshake = Handshake::Asks;
                 &rules::PEER_TLS_TURN
             }
             Input::TlsStarted => {
                 self.handshake = Handshake::Started;
-                self.patience.go_on_with_tls(false, turn);
+                self.patience.go_on(false, turn);
                 &rules::PEER_TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if self.handshake == Handshake::Asks => {
-                self.patience.go_on_with_tls(true, turn);
+                self.patience.go_on(true, turn);
                 &rules::PEER_TLS_PENDING
             }
             Input::TlsDone => &rules::PEER_TLS_DONE,
-            Input::Secured => {
-                let stage = AwaitRequest::begin(self.silence, turn);
-                return (stage, Some(&rules::PEER_SECURED));
-            }
-            Input::TlsFailed => return (Stage::Closed, Some(&rules::PEER_TLS_FAILED)),
-            Input::Broken => return (Stage::Closed, Some(&rules::CANNOT_AWAIT_TURN)),
+            Input::Secured => turn.go(&rules::PEER_SECURED, AwaitRequest::begin),
+            Input::TlsFailed => &rules::PEER_TLS_FAILED,
+            Input::Broken => &rules::CANNOT_AWAIT_TURN,
             Input::Timeout => {
                 let asks = self.handshake == Handshake::Asks;
-                match self.patience.go_on_with_tls(asks, turn) {
-                    false => return (Stage::Closed, Some(&rules::PEER_TLS_LATE)),
-                    true if asks => &rules::PEER_TLS_AGAIN,
-                    true => &rules::PEER_TLS_LOOK,
-                }
+                self.patience.time_out(asks, &Self::TIME_OUTS, turn)
             }
-            _ if gives_up(input) => return (Stage::Closed, Some(&rules::PEER_TLS_ABORTED)),
-            _ => return (Stage::AwaitTls(self), None),
-        };
-        (Stage::AwaitTls(self), Some(rule))
+            _ if gives_up(input) => &rules::PEER_TLS_ABORTED,
+            _ => return None,
+        })
     }
 }
 
 impl AwaitRequest {
-    pub(super) fn begin(silence: u32, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::REQUEST);
-        Stage::AwaitRequest(Self { silence })
+        Stage::AwaitRequest(Self)
     }
 
-    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
-        match input {
-            Input::RequestCame => {
-                let stage = Queued::begin(self.silence, turn);
-                (stage, Some(&rules::REQUEST_CAME))
-            }
-            Input::Called => {
-                turn.wait(timeout::PARKED);
-                (Stage::Parked(Parked), Some(&rules::CALLED))
-            }
-            Input::NotAdmitted => (Stage::AwaitRequest(self), Some(&rules::NOT_ADMITTED)),
-            Input::RejectionSent => refused(turn),
-            Input::RejectionNotSent => (Stage::Closed, Some(&rules::REFUSAL_NOT_SENT)),
-            _ if has_no_request(input) => (Stage::Closed, Some(&rules::NO_REQUEST)),
-            _ => (Stage::AwaitRequest(self), None),
-        }
+    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
+            Input::RequestCame => turn.go(&rules::REQUEST_CAME, Queued::begin),
+            Input::Called => turn.go(&rules::CALLED, Parked::begin),
+            Input::NotAdmitted => &rules::NOT_ADMITTED,
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
+            _ if has_no_request(input) => &rules::NO_REQUEST,
+            _ => return None,
+        })
     }
-}
-
-/// This end has refused the Request, of which the consumer does not know.
-fn refused(turn: &mut Turn<'_>) -> Next {
-    (
-        Stage::Linger(Linger::begin(turn)),
-        Some(&rules::REFUSAL_SENT),
-    )
 }
 
 impl Queued {
-    fn begin(silence: u32, turn: &mut Turn<'_>) -> Stage {
+    fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::REQUEST);
         Stage::Queued(Self {
-            silence,
             tries: const { timeout::REPLY / timeout::REQUEST - 1 },
         })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             Input::NoTurn => &rules::REQUEST_WAITS,
             Input::Turn => &rules::REQUEST_TURN,
-            Input::Reported => {
-                let stage = Requested::begin(self.silence, turn);
-                return (stage, Some(&rules::REPORTED));
-            }
+            Input::Reported => turn.go(&rules::REPORTED, Requested::begin),
             Input::NotReported => &rules::NOT_REPORTED,
             // The peer has given up, if it does as this driver does.
             Input::Timeout if self.tries == 0 => &rules::REQUEST_WAITS_TOO_LONG,
@@ -213,28 +184,24 @@ impl Queued {
                 turn.wait(timeout::REQUEST);
                 &rules::REQUEST_WAITS_LONG
             }
-            Input::RejectionSent => return refused(turn),
-            Input::RejectionNotSent => return (Stage::Closed, Some(&rules::REFUSAL_NOT_SENT)),
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::HungUp => {
-                return (Stage::Closed, Some(&rules::REQUEST_LEFT));
+                &rules::REQUEST_LEFT
             }
-            _ => return (Stage::Queued(self), None),
-        };
-        (Stage::Queued(self), Some(rule))
+            _ => return None,
+        })
     }
 }
 
 impl Requested {
-    fn begin(silence: u32, turn: &mut Turn<'_>) -> Stage {
+    fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::ANSWER);
-        Stage::Requested(Self {
-            silence,
-            gone: false,
-        })
+        Stage::Requested(Self { gone: false })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             // The consumer has the event all the same, or it waits for the consumer. So the Request
             // counts until it is answered, in vain: otherwise peers that come and go would fill the
             // room that the RDMA CM has for events, and others would be rejected.
@@ -249,54 +216,47 @@ impl Requested {
             Input::CannotStart => &rules::CANNOT_ACCEPT,
             Input::ReplyNotSent => &rules::REPLY_NOT_SENT,
             Input::RejectionNotSent => &rules::REJECTION_NOT_SENT,
-            Input::RejectionSent => {
-                let stage = Stage::Linger(Linger::begin(turn));
-                return (stage, Some(&rules::REJECTION_SENT));
-            }
+            Input::RejectionSent => turn.go(&rules::REJECTION_SENT, Linger::begin),
             Input::ReplySent | Input::ReplySentForRtr => {
                 let first = match input {
                     Input::ReplySentForRtr => First::Rtr,
                     _ => First::Theirs {
-                        wait: self.silence,
+                        wait: turn.silence,
                         reply: Reply::Sent(turn.seen.reply_end),
                     },
                 };
-                turn.no_wait();
-                let stage = Streaming::begin(first, 0, turn);
-                return (stage, Some(&rules::ESTABLISHED));
+                turn.go(&rules::ESTABLISHED, |turn| Streaming::begin(first, turn))
             }
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::Timeout => {
                 &rules::WITHDRAWN
             }
-            _ => return (Stage::Requested(self), None),
-        };
-        match rule.to {
-            rules::StageName::Requested => (Stage::Requested(self), Some(rule)),
-            _ => (Stage::Closed, Some(rule)),
-        }
+            _ => return None,
+        })
     }
 }
 
 impl Parked {
-    pub(super) fn handle(self, input: Input, turn: &mut Turn<'_>) -> Next {
-        let rule = match input {
+    fn begin(turn: &mut Turn<'_>) -> Stage {
+        turn.wait(timeout::PARKED);
+        Stage::Parked(Self)
+    }
+
+    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+        Some(match input {
             Input::NotExpected => &rules::CALL_WAITS,
             Input::Turn => &rules::CALL_TURN,
             Input::NotAdmitted | Input::NotAttached => &rules::CALL_REFUSED,
             Input::Timeout => &rules::CALL_WAITS_TOO_LONG,
-            Input::ReplySentForRtr => {
-                turn.no_wait();
-                let stage = Streaming::begin(First::Rtr, 0, turn);
-                return (stage, Some(&rules::CALL_ADMITTED));
-            }
-            Input::CannotStart => return (Stage::Closed, Some(&rules::CALL_CANNOT_START)),
-            Input::ReplyNotSent => return (Stage::Closed, Some(&rules::CALL_REPLY_NOT_SENT)),
-            Input::RejectionSent => return refused(turn),
-            Input::RejectionNotSent => return (Stage::Closed, Some(&rules::REFUSAL_NOT_SENT)),
-            Input::Broken | Input::HungUp => return (Stage::Closed, Some(&rules::CALL_LEFT)),
-            _ if gives_up(input) => return (Stage::Closed, Some(&rules::CALL_LEFT)),
-            _ => return (Stage::Parked(self), None),
-        };
-        (Stage::Parked(self), Some(rule))
+            Input::ReplySentForRtr => turn.go(&rules::CALL_ADMITTED, |turn| {
+                Streaming::begin(First::Rtr, turn)
+            }),
+            Input::CannotStart => &rules::CALL_CANNOT_START,
+            Input::ReplyNotSent => &rules::CALL_REPLY_NOT_SENT,
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
+            Input::Broken | Input::HungUp => &rules::CALL_LEFT,
+            _ if gives_up(input) => &rules::CALL_LEFT,
+            _ => return None,
+        })
     }
 }

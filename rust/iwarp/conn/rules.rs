@@ -24,7 +24,7 @@ pub enum StageName {
     Securing,
     /// See [`super::AwaitReply`].
     AwaitReply,
-    /// See [`super::Retry`].
+    /// The connection is over, and the attempt goes on with another one.
     Retry,
     /// See [`super::AwaitOctet`].
     AwaitOctet,

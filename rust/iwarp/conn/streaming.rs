@@ -2,7 +2,7 @@
 
 //! A queue pair owns the stream.
 
-use super::{first::Silence, rules, timeout, Draining, First, Input, Next, Stage, Turn};
+use super::{draining, first::Silence, rules, timeout, Draining, First, Input, Rule, Stage, Turn};
 
 /// The queue pair owns the stream.
 #[derive(Clone, Debug)]
@@ -18,15 +18,16 @@ impl Streaming {
     /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
     /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(first: First, rtr_wait: u32, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(first: First, turn: &mut Turn<'_>) -> Stage {
         let wait = match first {
             First::Ours => 0,
-            First::OurRtr(_) => rtr_wait,
+            First::OurRtr(_) => turn.silence,
             First::Rtr => timeout::RTR,
             First::Theirs { wait, .. } => wait,
         };
-        if wait != 0 {
-            turn.wait(wait);
+        match wait {
+            0 => turn.no_wait(),
+            wait => turn.wait(wait),
         }
         Stage::Streaming(Self {
             faulted: false,
@@ -34,27 +35,27 @@ impl Streaming {
         })
     }
 
-    pub(super) fn handle(mut self, input: Input, turn: &mut Turn<'_>) -> Next {
+    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         match input {
             Input::Fault => {
                 self.faulted = true;
                 turn.wait(timeout::TERMINATE);
-                (Stage::Streaming(self), Some(&rules::FAULT))
+                Some(&rules::FAULT)
             }
-            Input::PeerFin => self.drain(true, turn),
-            Input::Close => self.drain(false, turn),
-            Input::Timeout => self.timeout(turn),
-            _ => super::draining::end(Stage::Streaming(self), input, turn),
+            Input::PeerFin => Some(self.drain(true, turn)),
+            Input::Close => Some(self.drain(false, turn)),
+            Input::Timeout => self.time_out(turn),
+            _ => draining::end(input, turn),
         }
     }
 
-    fn timeout(mut self, turn: &mut Turn<'_>) -> Next {
+    fn time_out(&mut self, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         if self.faulted {
-            return (Stage::Closed, Some(&rules::TERMINATE_LATE));
+            return Some(&rules::TERMINATE_LATE);
         }
         let started = turn.seen.peer_started;
-        let rule = match self.first {
-            First::Rtr if !started => return (Stage::Closed, Some(&rules::RTR_LATE)),
+        match self.first {
+            First::Rtr if !started => Some(&rules::RTR_LATE),
             First::Theirs { .. } if !started => match self.first.silence(turn) {
                 Silence::No => None,
                 Silence::Waits => Some(&rules::SILENT),
@@ -62,12 +63,11 @@ impl Streaming {
             },
             First::OurRtr(before) if turn.seen.received == before => Some(&rules::RTR_MISSED),
             First::Rtr | First::Theirs { .. } | First::Ours | First::OurRtr(_) => None,
-        };
-        (Stage::Streaming(self), rule)
+        }
     }
 
     /// Begins the orderly close.
-    fn drain(self, peer_done: bool, turn: &mut Turn<'_>) -> Next {
+    fn drain(&self, peer_done: bool, turn: &mut Turn<'_>) -> &'static Rule {
         let (draining, starts) = Draining::begin(peer_done, self.faulted, self.first, turn);
         let rule = match (peer_done, starts) {
             (true, false) => &rules::PEER_CLOSES,
@@ -75,6 +75,6 @@ impl Streaming {
             (false, false) => &rules::CLOSES,
             (false, true) => &rules::CLOSES_AFTER_SILENCE,
         };
-        (Stage::Draining(draining), Some(rule))
+        turn.go(rule, |_| Stage::Draining(draining))
     }
 }
