@@ -461,16 +461,13 @@ impl<U: User> Conn<U> {
     }
 
     /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
-    pub(super) fn in_actors_place<R>(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>) -> R) -> R {
-        let result = {
-            let mut stage = self.stage.lock();
-            let from = U::number(&stage);
-            let result = f(&mut stage);
-            self.trace_stage(from, U::number(&stage), Events(0));
-            result
-        };
+    pub(super) fn in_actors_place(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>)) {
+        let mut stage = self.stage.lock();
+        let from = U::number(&stage);
+        f(&mut stage);
+        self.trace_stage(from, U::number(&stage), Events(0));
+        drop(stage);
         self.look_again();
-        result
     }
 
     /// Wakes the actor if events are left. To be called after the stage was unlocked, as the actor
