@@ -13,6 +13,7 @@ use super::{
     conn::{Conn, Conns},
     open,
     open::{Origin, PortMapper, SocketConfig},
+    party::Party,
     rc::Endpoint,
     registry::InOrder,
     run::Run,
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::device::Rsiw;
 use core::net::SocketAddr;
-use iwarp::conn::{names, Plan};
+use iwarp::conn::{names, Machine, Plan};
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Role, TcpSocket};
 use rdma::{ConnParam, ConsumerId, Device};
@@ -123,7 +124,7 @@ pub(super) fn call<U: User>(
         origin: Origin {
             socket: SocketConfig {
                 tos: Some(call.way.tos),
-                share_port: false,
+                ..SocketConfig::default()
             },
             ifindex: Some(call.way.ifindex),
             local: call.local(),
@@ -179,17 +180,17 @@ fn begin<U: User>(
             false => remote,
         };
         conn.note_peer(remote);
-        waiting.to = remote;
         waiting.user.attach(conn, waiting.life)?;
-        let waits = waiting.plan.secure && !waiting.takes_place(conn)?;
-        if !waits {
-            if let Err(e) = conn.socket().connect(&remote) {
-                waiting.user.lost(Lost::Handshake);
-                return Err(e);
-            }
-        }
+        let begun = waiting.begin(conn, &remote);
+        let first = match begun.inspect_err(|_| waiting.user.lost(Lost::Handshake))? {
+            true => Machine::await_turn,
+            false => Machine::connecting,
+        };
+        let plan = waiting.plan;
         let attempt = attempt.take().ok_or(EINVAL)?;
-        Ok(Run::attempt(conn, attempt, waits))
+        Ok(Run::new(conn, Party::Attempt(attempt), |seen| {
+            first(plan, seen)
+        }))
     });
     match started {
         Ok(_) => Ok(()),
@@ -200,18 +201,12 @@ fn begin<U: User>(
 /// The attempt goes on with another connection: the peer does not take what the Request asked for,
 /// or did not listen a moment ago.
 pub(super) struct Retry<U: User> {
-    attempt: KBox<Attempt<U>>,
-    why: Error,
+    pub(super) attempt: KBox<Attempt<U>>,
+    /// The consumer gets this error if the other connection cannot even be begun.
+    pub(super) why: Error,
 }
 
 impl<U: User> Retry<U> {
-    /// An attempt whose next connection goes by `plan`. The consumer gets the error `why` if that
-    /// cannot even be begun.
-    pub(super) fn new(mut attempt: KBox<Attempt<U>>, plan: Plan, why: Error) -> Self {
-        attempt.begin_again(plan);
-        Self { attempt, why }
-    }
-
     /// Begins the other connection, on behalf of `conn`. Context: sleeping; the stage of `conn` is
     /// not locked.
     pub(super) fn run(self, conn: &Arc<Conn<U>>) {

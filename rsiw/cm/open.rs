@@ -124,7 +124,7 @@ impl PortMapper {
 }
 
 /// What the consumer, or the port mapper, wants of a socket.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct SocketConfig {
     /// Type of service, or traffic class.
     pub(super) tos: Option<u8>,
@@ -254,11 +254,7 @@ pub(super) fn door(
 ) -> Result<TcpSocket> {
     let place = Interface::of(dev, Some(ifindex))?;
     let local = place.scoped(local);
-    let how = SocketConfig {
-        tos: None,
-        share_port: false,
-    };
-    let socket = place.socket(&how, &local)?;
+    let socket = place.socket(&SocketConfig::default(), &local)?;
     if local.is_ipv6() {
         socket.set_v6only()?;
     }

@@ -4,7 +4,7 @@
 
 use super::{
     consumer::Established, initiator::attempt::Attempt, listener::Refused,
-    responder::incoming::Incoming, User,
+    responder::incoming::Incoming, secure::Tls, User,
 };
 use core::mem::replace;
 use kernel::{prelude::*, sync::Arc};
@@ -25,10 +25,19 @@ impl<U: User> Party<U> {
     /// The queue pair that the connection was attached to.
     pub(super) fn user(&self) -> Option<&Arc<U>> {
         match self {
-            Party::Attempt(attempt) => Some(attempt.user()),
-            Party::Incoming(incoming) => incoming.user(),
+            Party::Attempt(attempt) => Some(&attempt.user),
+            Party::Incoming(incoming) => incoming.user.as_ref(),
             Party::Established(established) => Some(&established.user),
             Party::Nobody { .. } => None,
+        }
+    }
+
+    /// The part of TLS in a connection that is set up.
+    pub(super) fn tls(&mut self) -> Option<&mut Tls<U>> {
+        match self {
+            Party::Attempt(attempt) => Some(&mut attempt.tls),
+            Party::Incoming(incoming) => Some(&mut incoming.tls),
+            Party::Established(_) | Party::Nobody { .. } => None,
         }
     }
 

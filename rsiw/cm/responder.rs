@@ -6,10 +6,10 @@
 pub(super) mod incoming;
 
 use self::incoming::Incoming;
-use super::{consumer::Call, registry::InOrder, run::Run, Conn, Listener, User};
+use super::{consumer::Call, party::Party, registry::InOrder, run::Run, Conn, Listener, User};
 use crate::settings::TlsPolicy;
 use core::mem::replace;
-use iwarp::conn::Input;
+use iwarp::conn::{Input, Machine};
 use kernel::{prelude::*, sync::Arc, workqueue::WorkItem};
 use kext::noio::noio;
 use net::Role;
@@ -46,8 +46,13 @@ impl<U: User> Listener<U> {
                 }
             };
             let begin = |conn: &Arc<Conn<U>>| {
-                let incoming = Incoming::new(conn, slot)?;
-                Ok(Run::incoming(conn, incoming, !clear))
+                let party = Party::Incoming(Incoming::new(conn, slot)?);
+                let silence = conn.settings().responder_wait_ms();
+                let first = match clear {
+                    true => Machine::await_request,
+                    false => Machine::await_octet,
+                };
+                Ok(Run::new(conn, party, |seen| first(silence, seen)))
             };
             let order = InOrder::of_listener(&self.order);
             let started = Conn::start(&self.conns, socket, order, begin);

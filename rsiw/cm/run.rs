@@ -30,7 +30,7 @@ use super::{
 };
 use crate::transport::Transport;
 use core::format_args;
-use iwarp::conn::{Action, Input, Machine, Plan, Report, Rule, Seen, SetUp, StageName, Status};
+use iwarp::conn::{Action, Input, Machine, Report, Rule, Seen, SetUp, StageName, Status};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
 use rdma::CmId;
@@ -46,38 +46,13 @@ pub(super) struct Run<U: User> {
 }
 
 impl<U: User> Run<U> {
-    /// A connection of an attempt, which TCP connects already, or which waits for its turn to make
-    /// a TLS handshake. Context: sleeping.
-    pub(super) fn attempt(conn: &Arc<Conn<U>>, attempt: KBox<Attempt<U>>, waits: bool) -> Self {
-        let (plan, party) = (attempt.plan(), Party::Attempt(attempt));
-        let seen = see(conn, &party);
-        let machine = if waits {
-            Machine::await_turn(plan, &seen)
-        } else {
-            Machine::connecting(plan, &seen)
-        };
-        Self::new(conn, machine, party)
-    }
-
-    /// A connection that a listener has accepted. Its peer begins with MPA, unless `tls_may_be`.
-    /// Context: sleeping.
-    pub(super) fn incoming(
+    /// A connection of `party`, with the machine that `first` makes. Context: sleeping.
+    pub(super) fn new(
         conn: &Arc<Conn<U>>,
-        incoming: KBox<Incoming<U>>,
-        tls_may_be: bool,
+        party: Party<U>,
+        first: impl FnOnce(&Seen) -> Machine,
     ) -> Self {
-        let silence = conn.settings().responder_wait_ms();
-        let party = Party::Incoming(incoming);
-        let seen = see(conn, &party);
-        let machine = if tls_may_be {
-            Machine::await_octet(silence, &seen)
-        } else {
-            Machine::await_request(silence, &seen)
-        };
-        Self::new(conn, machine, party)
-    }
-
-    fn new(conn: &Arc<Conn<U>>, machine: Machine, party: Party<U>) -> Self {
+        let machine = first(&see(conn, &party));
         conn.set_deadline(machine.deadline());
         Self {
             machine,
@@ -146,26 +121,37 @@ impl<U: User> Run<U> {
         if events.any(Events::GIVE_WAY) {
             self.handle(conn, Input::GiveWay);
         }
-        self.set_timer(conn);
+        conn.set_deadline(self.machine.deadline());
     }
 
     /// The consumer's answer to a Request: gives `input`, in place of the actor. Context: sleeping,
     /// the stage is locked.
     pub(super) fn answer(&mut self, conn: &Arc<Conn<U>>, input: Input, call: &mut Call<'_, U>) {
         if let (Party::Incoming(incoming), Input::Accept) = (&mut self.party, input) {
-            incoming.note_accept();
+            incoming.slot.note_accept();
         }
         self.handle_for(conn, input, call);
-        self.set_timer(conn);
+        conn.set_deadline(self.machine.deadline());
     }
 
     /// Looks for what a setup waits for: no event says what has happened.
     fn ask(&mut self, conn: &Arc<Conn<U>>) {
-        let stage = self.stage();
-        let told = match &mut self.party {
-            Party::Attempt(attempt) => attempt.ask(conn, stage),
-            Party::Incoming(incoming) => incoming.ask(conn, stage),
-            Party::Established(_) | Party::Nobody { .. } => return,
+        use StageName::*;
+        let told = match (self.stage(), &mut self.party) {
+            (Connecting, Party::Attempt(_)) => Ok(Attempt::connected(conn)),
+            (AwaitReply, Party::Attempt(attempt)) => Ok(attempt.read_reply(conn)),
+            (AwaitOctet, Party::Incoming(_)) => Ok(Incoming::peek(conn)),
+            (AwaitRequest, Party::Incoming(incoming)) => Ok(incoming.read_request(conn)),
+            (Queued, Party::Incoming(incoming)) => {
+                Ok(incoming.slot.take_turn().then_some(Input::Turn))
+            }
+            (Parked, Party::Incoming(incoming)) => {
+                Ok(incoming.is_expected().then_some(Input::Turn))
+            }
+            (AwaitTurn | Securing | AwaitTls, party) => {
+                party.tls().map_or(Ok(None), |tls| tls.ask(conn))
+            }
+            _ => Ok(None),
         };
         if let Some(input) = self.told(told) {
             self.handle(conn, input);
@@ -291,21 +277,46 @@ impl<U: User> Run<U> {
         action: SetUp,
         call: &mut Call<'_, U>,
     ) -> Option<Input> {
-        if let SetUp::FailTls(status) = action {
-            let e = self.error(conn, status);
-            // Cancelled before the connection is reset, or the peer would wait for its time.
-            match &mut self.party {
-                Party::Attempt(attempt) => attempt.end_tls(),
-                Party::Incoming(incoming) => incoming.end_tls(),
-                Party::Established(_) | Party::Nobody { .. } => {}
+        let told = match (action, &mut self.party) {
+            (SetUp::Connect, Party::Attempt(_)) => Attempt::connect(conn),
+            (SetUp::SendRequest, Party::Attempt(attempt)) => attempt.send_request(conn),
+            (SetUp::StartQueuePair, Party::Attempt(attempt)) => {
+                Ok(Some(attempt.start_queue_pair(conn)))
             }
-            secure::failed(conn, e);
-            return None;
-        }
-        let told = match &mut self.party {
-            Party::Attempt(attempt) => attempt.set_up(conn, action),
-            Party::Incoming(incoming) => incoming.set_up(conn, action, call),
-            Party::Established(_) | Party::Nobody { .. } => Ok(None),
+            (SetUp::SendTerminate, Party::Attempt(attempt)) => {
+                Ok(Some(attempt.send_terminate(conn)))
+            }
+            (SetUp::ReadRequest, Party::Incoming(incoming)) => Ok(incoming.read_request(conn)),
+            (SetUp::Queue, Party::Incoming(incoming)) => Ok(incoming.queue(conn)),
+            (SetUp::MakeRoom, Party::Incoming(incoming)) => {
+                incoming.slot.make_room();
+                Ok(None)
+            }
+            (SetUp::ReportRequest, Party::Incoming(incoming)) => {
+                Ok(Some(match incoming.report(conn) {
+                    Some(()) => Input::Reported,
+                    None => Input::NotReported,
+                }))
+            }
+            (SetUp::Withdraw, Party::Incoming(incoming)) => {
+                incoming.withdraw(conn);
+                Ok(None)
+            }
+            (SetUp::Accept, Party::Incoming(incoming)) => incoming.accept(conn, call),
+            (SetUp::Admit, Party::Incoming(incoming)) => incoming.admit(conn),
+            (SetUp::SendRejection, Party::Incoming(incoming)) => {
+                Ok(Some(incoming.reject(conn, call)))
+            }
+            (SetUp::FailTls(status), _) => {
+                let e = self.error(conn, status);
+                // Cancelled before the connection is reset, or the peer would wait for its time.
+                if let Some(tls) = self.party.tls() {
+                    tls.fail(conn, e);
+                }
+                Ok(None)
+            }
+            // TLS, at either end. The table gives no end the other's actions.
+            (action, party) => party.tls().map_or(Ok(None), |tls| tls.set_up(conn, action)),
         };
         self.told(told)
     }
@@ -321,18 +332,14 @@ impl<U: User> Run<U> {
         };
     }
 
-    /// Sets the timer after a step.
-    fn set_timer(&self, conn: &Arc<Conn<U>>) {
-        if !matches!(self.stage(), StageName::Closed | StageName::Retry) {
-            conn.set_deadline(self.machine.deadline());
-        }
-    }
-
-    /// The attempt, which goes on with another connection by a new plan; and why this one is over.
-    pub(super) fn into_retry(self, conn: &Conn<U>) -> Option<(KBox<Attempt<U>>, Plan, Error)> {
+    /// The attempt, which goes on with another connection; and why this one is over.
+    pub(super) fn into_retry(self, conn: &Conn<U>) -> Option<(KBox<Attempt<U>>, Error)> {
         let why = self.error(conn, Status::OfSocket);
         match (self.party, self.machine.into_plan()) {
-            (Party::Attempt(attempt), Some(plan)) => Some((attempt, plan, why)),
+            (Party::Attempt(mut attempt), Some(plan)) => {
+                attempt.begin_again(plan);
+                Some((attempt, why))
+            }
             _ => None,
         }
     }
@@ -384,9 +391,14 @@ impl<U: User> Run<U> {
     }
 
     fn report_established(&self) {
-        if let Party::Incoming(incoming) = &self.party {
-            // The stage is locked, so no other event is reported before this one.
-            incoming.report_established();
+        let Party::Incoming(incoming) = &self.party else {
+            return;
+        };
+        // The stage is locked, so no other event is reported before this one.
+        if let Some((cm, info)) = &incoming.accepted {
+            if cm.established(info).is_err() {
+                pr_warn_once!("iwcm did not take an ESTABLISHED\n");
+            }
         }
     }
 
@@ -448,11 +460,11 @@ fn see<U: User>(conn: &Conn<U>, party: &Party<U>) -> Seen {
         peer_started: conn.peer_started(),
         leaving: conn.registry.is_leaving(),
         orphaned: match party {
-            Party::Attempt(attempt) => attempt.user().is_orphaned(),
+            Party::Attempt(attempt) => attempt.user.is_orphaned(),
             _ => false,
         },
         reply_end: match party {
-            Party::Incoming(incoming) => incoming.reply_end(),
+            Party::Incoming(incoming) => incoming.reply_end,
             _ => 0,
         },
     }

@@ -17,7 +17,7 @@ use super::{
     silent::Source,
     timeout, Told, User,
 };
-use core::{format_args, net::SocketAddr};
+use core::format_args;
 use iwarp::conn::{Input, SetUp};
 use kernel::{prelude::*, sync::Arc};
 use net::{errno, Auth, Handshake, Role};
@@ -52,11 +52,13 @@ struct Place<U: User> {
 }
 
 impl<U: User> Place<U> {
-    /// Has `conn`, to or from `peer`, wait for a place. Context: sleeping. Errors: `ENOMEM`.
-    fn wait(conn: &Conn<U>, side: Side, peer: &SocketAddr) -> Result<Self> {
+    /// Has `conn` wait for a place. Context: sleeping. Errors: `ENOMEM`; `ENOTCONN`: the peer has
+    /// gone.
+    fn wait(conn: &Conn<U>, side: Side) -> Result<Self> {
+        let peer = conn.peer().ok_or_else(|| errno::ENOTCONN.error())?;
         let (conns, consumer) = (conn.registry.clone(), conn.consumer());
         let pace = conns.paces.of(side, consumer);
-        let ticket = pace.wait(Source::of(peer), conn.serial)?;
+        let ticket = pace.wait(Source::of(&peer), conn.serial)?;
         Ok(Self {
             conns,
             side,
@@ -87,6 +89,8 @@ impl<U: User> Drop for Place<U> {
 
 /// A connection's part in TLS until its handshake has ended.
 pub(super) struct Tls<U: User> {
+    /// This end's role in the handshake. `None`: the peer has gone already.
+    role: Option<Role>,
     /// The place for the handshake, or the wait for one.
     place: Option<Place<U>>,
     /// The handshake, while it is made.
@@ -94,35 +98,30 @@ pub(super) struct Tls<U: User> {
 }
 
 impl<U: User> Tls<U> {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(role: Option<Role>) -> Self {
         Self {
+            role,
             place: None,
             handshake: None,
         }
     }
 
-    /// Has `conn`, to or from `peer`, wait for its turn. Returns whether that has come. Context:
-    /// sleeping. Errors: `ENOMEM`.
-    pub(super) fn wait(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        side: Side,
-        peer: &SocketAddr,
-    ) -> Result<bool> {
-        let place = Place::wait(conn, side, peer)?;
-        Ok(self.place.insert(place).take())
+    /// Has `conn` wait for its turn. Returns whether that has come. Context: sleeping. Errors:
+    /// `ENOMEM`; `ENOTCONN`: the peer has gone.
+    pub(super) fn wait(&mut self, conn: &Conn<U>) -> Result<bool> {
+        let side = match self.role {
+            Some(Role::Client(_)) => Side::Initiator,
+            _ => Side::Responder,
+        };
+        Ok(self.place.insert(Place::wait(conn, side)?).take())
     }
 
-    /// Whether it is the connection's turn to make its handshake.
-    pub(super) fn turn_has_come(&mut self) -> Option<Input> {
-        let come = self.place.as_mut().is_none_or(Place::take);
-        come.then_some(Input::Turn)
-    }
-
-    /// Whether the handshake has ended, and how. Context: sleeping.
-    pub(super) fn outcome(&mut self, conn: &Conn<U>) -> Told {
+    /// Whether the handshake has ended, and how; or whether it is the connection's turn to make it.
+    /// Context: sleeping.
+    pub(super) fn ask(&mut self, conn: &Conn<U>) -> Told {
         let Some(outcome) = self.handshake.as_ref().and_then(Handshake::outcome) else {
-            return Ok(None);
+            let come = self.place.as_mut().is_none_or(Place::take);
+            return Ok(come.then_some(Input::Turn));
         };
         // It has ended: this waits for nothing but the end of the callback.
         self.handshake = None;
@@ -135,26 +134,26 @@ impl<U: User> Tls<U> {
         }
     }
 
-    /// Ends the handshake, if it has not ended. Context: sleeping.
-    pub(super) fn end(&mut self) {
+    /// Ends the handshake, if it has not ended, as it fails with `e`. Context: sleeping.
+    pub(super) fn fail(&mut self, conn: &Conn<U>, e: Error) {
         self.handshake = None;
+        failed(conn, e);
     }
 
-    /// Does what the machine has decided. Without a `role` the peer has gone. Context: sleeping.
-    pub(super) fn set_up(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        action: SetUp,
-        role: Option<Role>,
-    ) -> Told {
+    /// Does what the machine has decided. Context: sleeping.
+    pub(super) fn set_up(&mut self, conn: &Arc<Conn<U>>, action: SetUp) -> Told {
         let failed = |e| (Input::TlsFailed, e);
         Ok(match action {
+            SetUp::AwaitPlace => {
+                let come = self.wait(conn).map_err(|e| (Input::Broken, e))?;
+                come.then_some(Input::Turn)
+            }
             SetUp::FreePlace => {
                 self.place = None;
                 None
             }
             SetUp::StartTls => {
-                let role = role.ok_or(failed(errno::ENOTCONN.error()))?;
+                let role = self.role.ok_or(failed(errno::ENOTCONN.error()))?;
                 let auth = if conn.settings().tls_psk() {
                     Auth::Psk(conn.dev().keys.clone())
                 } else {
@@ -191,7 +190,7 @@ fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
 }
 
 /// Counts, and logs, a TLS handshake that fails; `ECONNABORTED`: this end gives it up.
-pub(super) fn failed<U: User>(conn: &Conn<U>, e: Error) {
+fn failed<U: User>(conn: &Conn<U>, e: Error) {
     let why = match e {
         e if e == ESRCH => "no tlshd serves this network namespace",
         e if e == errno::ENOKEY => {

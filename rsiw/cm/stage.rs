@@ -104,10 +104,10 @@ impl<U: User> Stage<U> {
     fn after(conn: &Conn<U>, run: Run<U>) -> Self {
         match run.stage() {
             StageName::Closed => Stage::Closed,
-            StageName::Retry => run.into_retry(conn).map_or(Stage::Closed, |again| {
-                let (attempt, plan, why) = again;
-                Stage::Retry(Retry::new(attempt, plan, why))
-            }),
+            StageName::Retry => match run.into_retry(conn) {
+                Some((attempt, why)) => Stage::Retry(Retry { attempt, why }),
+                None => Stage::Closed,
+            },
             _ => Stage::Run(run),
         }
     }

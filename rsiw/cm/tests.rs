@@ -4,8 +4,15 @@
 //! engine's rules over the loopback interface.
 
 use super::{
-    conn::Conns, events::Events, initiator::attempt::Attempt, order::Order, registry::InOrder,
-    run::Run, Close, Conn, Lost, StreamParams, User,
+    conn::Conns,
+    events::Events,
+    initiator::attempt::{Attempt, Caller, Route},
+    open::{Origin, SocketConfig},
+    order::Order,
+    party::Party,
+    registry::InOrder,
+    run::Run,
+    Close, Conn, Lost, StreamParams, User,
 };
 use crate::{
     device::{Device, Rsiw, Workqueues},
@@ -15,7 +22,10 @@ use core::{
     net::{Ipv4Addr, SocketAddr},
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
-use iwarp::mpa::{FrameKind, FrameReader, Offer, Responder, RtrSet, FRAME_MAX};
+use iwarp::{
+    conn::{Machine, Plan},
+    mpa::{FrameKind, FrameReader, Offer, Responder, RtrSet, FRAME_MAX},
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -221,13 +231,26 @@ impl Pair {
         listener.listen(1)?;
         let remote = listener.local_addr()?;
         let (user, id) = (Fake::new()?, TestId::new()?);
-        let attempt = Attempt::of_test(id.id(), user.clone(), to, remote)?;
+        let route = Route {
+            origin: Origin {
+                socket: SocketConfig::default(),
+                ifindex: None,
+                local: to,
+            },
+            remote,
+            server: remote.ip(),
+        };
+        let plan = Plan::new(2, false, false, 0);
+        let caller = Caller::Iwcm(id.id());
+        let attempt = Attempt::new(caller, (user.clone(), 0), route, (4, 4), &[], plan)?;
         let socket = TcpSocket::new(&net, Family::of(&to))?;
         let order = InOrder::of_listener(&Order::new(Consumer::Kernel)?);
         Conn::start(&conns.0, socket, order, |conn| {
             user.attach(conn, user.life())?;
             conn.socket().connect(&remote)?;
-            Ok(Run::attempt(conn, attempt, false))
+            Ok(Run::new(conn, Party::Attempt(attempt), |seen| {
+                Machine::connecting(plan, seen)
+            }))
         })?;
         let mut peer = None;
         soon("the connection", || {

@@ -7,19 +7,18 @@ use crate::cm::{
     frame,
     frame::{Progress, ReadError},
     open::Origin,
-    pace::Side,
     rc::Endpoint,
     secure,
     secure::Tls,
     terms::{announced_ird, bounded_ird, clip, event_depth, event_private_data, limits, offer},
-    Conn, Lost, StreamParams, Told, User,
+    Conn, StreamParams, Told, User,
 };
 use core::{
     format_args,
     net::{IpAddr, SocketAddr},
 };
 use iwarp::{
-    conn::{Answer, Input, Plan, SetUp, StageName},
+    conn::{Answer, Input, Plan},
     mpa::{Frame, FrameKind, FrameReader, Initiator, MpaError, Offer, RtrSet},
     TermCode,
 };
@@ -36,19 +35,19 @@ pub(in crate::cm) enum Caller<U: User> {
 }
 
 /// Where the connections of an attempt come from, and where they go.
-pub(super) struct Route {
-    pub(super) origin: Origin,
-    pub(super) remote: SocketAddr,
+pub(in crate::cm) struct Route {
+    pub(in crate::cm) origin: Origin,
+    pub(in crate::cm) remote: SocketAddr,
     /// The peer that the consumer has named, and that TLS has to find. The port mapper may have
     /// told of another `remote`, and any process may be the port mapper.
-    pub(super) server: IpAddr,
+    pub(in crate::cm) server: IpAddr,
 }
 
 /// The consumer's parameters of one `connect`, and what its connection needs until it is
 /// established.
 pub(in crate::cm) struct Attempt<U: User> {
     pub(super) caller: Caller<U>,
-    pub(super) user: Arc<U>,
+    pub(in crate::cm) user: Arc<U>,
     /// The user's life when the consumer asked for the connection.
     pub(super) life: u32,
     pub(super) route: Route,
@@ -57,9 +56,7 @@ pub(in crate::cm) struct Attempt<U: User> {
     ord: u16,
     /// What the next connection asks for, and the time that it has.
     pub(super) plan: Plan,
-    /// The address that this connection goes to.
-    pub(super) to: SocketAddr,
-    tls: Tls<U>,
+    pub(in crate::cm) tls: Tls<U>,
     /// The Request that was sent, and the Reply as far as it has come.
     asked: Option<(Initiator, KBox<FrameReader>)>,
     /// What the Reply says.
@@ -69,7 +66,7 @@ pub(in crate::cm) struct Attempt<U: User> {
 impl<U: User> Attempt<U> {
     /// An attempt of `user` that goes by `plan`; `ird` and `ord` are what its consumer wants.
     /// Errors: `ENOMEM`.
-    pub(super) fn new(
+    pub(in crate::cm) fn new(
         caller: Caller<U>,
         (user, life): (Arc<U>, u32),
         route: Route,
@@ -84,13 +81,12 @@ impl<U: User> Attempt<U> {
             caller,
             user,
             life,
-            to: route.remote,
+            tls: Tls::new(Some(Role::Client(route.server))),
             route,
             private_data: copy,
             ird: bounded_ird(announced_ird(ird), most_ird),
             ord: clip(ord.min(most_ord)),
             plan,
-            tls: Tls::new(),
             asked: None,
             answer: None,
         };
@@ -98,66 +94,37 @@ impl<U: User> Attempt<U> {
     }
 
     /// Has the next connection go by `plan`. What was of the one before is over.
-    pub(super) fn begin_again(&mut self, plan: Plan) {
+    pub(in crate::cm) fn begin_again(&mut self, plan: Plan) {
         self.plan = plan;
-        self.tls = Tls::new();
         (self.asked, self.answer) = (None, None);
     }
 
-    /// What the next connection asks for, and the time that it has.
-    pub(in crate::cm) fn plan(&self) -> Plan {
-        self.plan
-    }
-
-    /// The queue pair.
-    pub(in crate::cm) fn user(&self) -> &Arc<U> {
-        &self.user
-    }
-
-    /// Takes a place for the TLS handshake; false if others have their turns first. Errors:
-    /// `ENOMEM`; the user has lost the connection then.
-    pub(super) fn takes_place(&mut self, conn: &Arc<Conn<U>>) -> Result<bool> {
-        let taken = self.tls.wait(conn, Side::Initiator, &self.to);
-        let taken = taken.inspect_err(|_| self.user.lost(Lost::Handshake))?;
-        // The handshakes end in any order.
-        conn.needs_no_order();
-        Ok(taken)
-    }
-
-    /// Looks for what the attempt waits for in a stage. Context: sleeping.
-    pub(in crate::cm) fn ask(&mut self, conn: &Arc<Conn<U>>, stage: StageName) -> Told {
-        match stage {
-            StageName::AwaitTurn => Ok(self.tls.turn_has_come()),
-            StageName::Connecting => Ok(Self::connected(conn)),
-            StageName::Securing => self.tls.outcome(conn),
-            StageName::AwaitReply => Ok(self.read_reply(conn)),
-            _ => Ok(None),
+    /// Begins with `conn`, to `remote`: has TCP connect, unless others make their TLS handshakes
+    /// first. Returns whether they do. Errors: TCP's; `ENOMEM`.
+    pub(super) fn begin(&mut self, conn: &Conn<U>, remote: &SocketAddr) -> Result<bool> {
+        if self.plan.secure {
+            let come = self.tls.wait(conn)?;
+            // The handshakes end in any order.
+            conn.needs_no_order();
+            if !come {
+                return Ok(true);
+            }
         }
+        conn.socket().connect(remote)?;
+        Ok(false)
     }
 
-    /// Does what the machine has decided. Context: sleeping.
-    pub(in crate::cm) fn set_up(&mut self, conn: &Arc<Conn<U>>, action: SetUp) -> Told {
-        match action {
-            SetUp::Connect => match conn.socket().connect(&self.to) {
-                Ok(_) => Ok(None),
-                Err(e) => Err((Input::Broken, e)),
-            },
-            SetUp::SendRequest => self.send_request(conn).map(|()| None),
-            SetUp::StartQueuePair => Ok(Some(self.start_queue_pair(conn))),
-            SetUp::SendTerminate => Ok(Some(self.send_terminate(conn))),
-            _ => self
-                .tls
-                .set_up(conn, action, Some(Role::Client(self.route.server))),
+    /// Has TCP connect: it is the attempt's turn.
+    pub(in crate::cm) fn connect(conn: &Conn<U>) -> Told {
+        let peer = conn.peer().ok_or_else(|| errno::ENOTCONN.error());
+        match peer.and_then(|peer| conn.socket().connect(&peer)) {
+            Ok(_) => Ok(None),
+            Err(e) => Err((Input::Broken, e)),
         }
-    }
-
-    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
-    pub(in crate::cm) fn end_tls(&mut self) {
-        self.tls.end();
     }
 
     /// Whether TCP has connected, or has failed to.
-    fn connected(conn: &Conn<U>) -> Option<Input> {
+    pub(in crate::cm) fn connected(conn: &Conn<U>) -> Option<Input> {
         match conn.socket().state() {
             TcpState::SynSent | TcpState::SynReceived => None,
             TcpState::Established | TcpState::CloseWait => Some(Input::Connected),
@@ -168,13 +135,13 @@ impl<U: User> Attempt<U> {
         }
     }
 
-    /// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it. Returns
-    /// what the machine is told if that fails, and the error. Context: sleeping.
-    fn send_request(&mut self, conn: &Arc<Conn<U>>) -> Result<(), (Input, Error)> {
+    /// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it. Context:
+    /// sleeping.
+    pub(in crate::cm) fn send_request(&mut self, conn: &Conn<U>) -> Told {
         match self.try_request(conn) {
             Ok(asked) => {
                 self.asked = Some(asked);
-                Ok(())
+                Ok(None)
             }
             // A responder that does not accept this end has gone already. What it has said can
             // still be read.
@@ -187,7 +154,7 @@ impl<U: User> Attempt<U> {
         }
     }
 
-    fn try_request(&self, conn: &Arc<Conn<U>>) -> Result<(Initiator, KBox<FrameReader>)> {
+    fn try_request(&self, conn: &Conn<U>) -> Result<(Initiator, KBox<FrameReader>)> {
         let reader = KBox::new(FrameReader::new(FrameKind::Reply), GFP_KERNEL)?;
         let revision = self.plan.revision;
         let wanted = conn.settings().peer_to_peer() || self.plan.exact;
@@ -214,7 +181,7 @@ impl<U: User> Attempt<U> {
     }
 
     /// Reads what has come of the Reply. Returns what the machine is told of it. Context: sleeping.
-    fn read_reply(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
+    pub(in crate::cm) fn read_reply(&mut self, conn: &Conn<U>) -> Option<Input> {
         let (_, reader) = self.asked.as_mut()?;
         let why = match frame::read(conn.socket(), reader) {
             Ok(Progress::Complete) => return Some(self.judge(conn)),
@@ -241,7 +208,7 @@ impl<U: User> Attempt<U> {
     }
 
     /// The Reply has come.
-    fn judge(&mut self, conn: &Arc<Conn<U>>) -> Input {
+    fn judge(&mut self, conn: &Conn<U>) -> Input {
         let Some((mpa, reader)) = &self.asked else {
             return Input::BadReply;
         };
@@ -273,7 +240,7 @@ impl<U: User> Attempt<U> {
     }
 
     /// Starts the queue pair on the terms that were agreed on. Context: sleeping.
-    fn start_queue_pair(&self, conn: &Arc<Conn<U>>) -> Input {
+    pub(in crate::cm) fn start_queue_pair(&self, conn: &Conn<U>) -> Input {
         let params = match &self.answer {
             Some(Answer::Accepts(agreed)) => StreamParams::new(agreed, true),
             _ if self.plan.to_itself => self.own_terms(conn),
@@ -311,7 +278,7 @@ impl<U: User> Attempt<U> {
 
     /// Sends a Terminate to a peer that has accepted on terms that this end cannot meet (RFC 6581
     /// section 9). Context: sleeping.
-    fn send_terminate(&self, conn: &Arc<Conn<U>>) -> Input {
+    pub(in crate::cm) fn send_terminate(&self, conn: &Conn<U>) -> Input {
         let (code, crc, tx_markers) = match self.answer {
             Some(Answer::Incompatible(MpaError::Incompatible {
                 code,
@@ -409,35 +376,5 @@ impl<U: User> Attempt<U> {
                 pr_warn_once!("iwcm did not take a CONNECT_REPLY\n");
             }
         }
-    }
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-use crate::cm::open::SocketConfig;
-
-#[cfg(CONFIG_KUNIT = "y")]
-impl<U: User> Attempt<U> {
-    /// An attempt that wants a few Reads each way.
-    pub(in crate::cm) fn of_test(
-        cm: CmId,
-        user: Arc<U>,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<KBox<Self>> {
-        let route = Route {
-            origin: Origin {
-                socket: SocketConfig {
-                    tos: None,
-                    share_port: false,
-                },
-                ifindex: None,
-                local,
-            },
-            remote,
-            server: remote.ip(),
-        };
-        let life = user.life();
-        let plan = Plan::new(2, false, false, 0);
-        Self::new(Caller::Iwcm(cm), (user, life), route, (4, 4), &[], plan)
     }
 }

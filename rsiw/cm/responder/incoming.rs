@@ -15,7 +15,6 @@ use crate::{
         frame,
         frame::{Progress, ReadError},
         listener::{PendingConn, Refused},
-        pace::Side,
         rc::parked::{self, Parked},
         secure,
         secure::{Tls, TLS_HANDSHAKE},
@@ -29,11 +28,11 @@ use crate::{
 };
 use core::{format_args, net::SocketAddr};
 use iwarp::{
-    conn::{names::Refusal, Input, SetUp, StageName},
+    conn::{names::Refusal, Input, StageName},
     mpa::{Asked, Frame, FrameKind, FrameReader, Responder, Rtr, RtrSet, NO_NEGOTIATION},
 };
-use kernel::{pr_warn_once, prelude::*, sync::Arc};
-use net::{errno, Received, Role, TcpState};
+use kernel::{prelude::*, sync::Arc};
+use net::{Received, Role, TcpState};
 use rdma::{CmId, ConnInfo, RequestId};
 
 /// A Request that has come.
@@ -48,29 +47,30 @@ struct Request {
 
 /// A connection that a listener has accepted, and what it needs until its Request is answered.
 pub(in crate::cm) struct Incoming<U: User> {
-    slot: PendingConn<U>,
-    tls: Tls<U>,
+    pub(in crate::cm) slot: PendingConn<U>,
+    pub(in crate::cm) tls: Tls<U>,
     /// The Request as far as it has come, until it is reported.
     reader: Option<KBox<FrameReader>>,
     request: Option<Request>,
     /// The Request is a call of a queue pair by name.
     parked: Option<Parked<U>>,
     /// The queue pair that accepts, once the connection is attached to it.
-    user: Option<Arc<U>>,
+    pub(in crate::cm) user: Option<Arc<U>>,
     /// The identifier that accepts, and what it is told, once the peer has the Reply.
-    accepted: Option<(CmId, ConnInfo<'static>)>,
+    pub(in crate::cm) accepted: Option<(CmId, ConnInfo<'static>)>,
     /// What `bytes_acked()` has reached when the peer has the Reply.
-    reply_end: u64,
+    pub(in crate::cm) reply_end: u64,
     /// Where the connection may linger, once its Request is rejected.
     place: Option<Refused<U>>,
 }
 
 impl<U: User> Incoming<U> {
     /// `conn`, which occupies `slot`. Context: sleeping. Errors: `ENOMEM`.
-    pub(super) fn new(conn: &Arc<Conn<U>>, slot: PendingConn<U>) -> Result<KBox<Self>> {
+    pub(super) fn new(conn: &Arc<Conn<U>>, mut slot: PendingConn<U>) -> Result<KBox<Self>> {
+        slot.note_silent(conn);
         let incoming = Self {
             slot,
-            tls: Tls::new(),
+            tls: Tls::new(conn.peer().map(Role::Server)),
             reader: None,
             request: None,
             parked: None,
@@ -79,19 +79,7 @@ impl<U: User> Incoming<U> {
             reply_end: 0,
             place: None,
         };
-        let mut incoming = KBox::new(incoming, GFP_KERNEL)?;
-        incoming.slot.note_silent(conn);
-        Ok(incoming)
-    }
-
-    /// The queue pair that the connection was attached to.
-    pub(in crate::cm) fn user(&self) -> Option<&Arc<U>> {
-        self.user.as_ref()
-    }
-
-    /// What `bytes_acked()` has reached when the peer has the Reply.
-    pub(in crate::cm) fn reply_end(&self) -> u64 {
-        self.reply_end
+        Ok(KBox::new(incoming, GFP_KERNEL)?)
     }
 
     /// Whether the Request has not come, and nobody listens any more.
@@ -110,16 +98,6 @@ impl<U: User> Incoming<U> {
         waits && (conn.error().is_some() || closed)
     }
 
-    /// Notes that the consumer accepts.
-    pub(in crate::cm) fn note_accept(&mut self) {
-        self.slot.note_accept();
-    }
-
-    /// Ends the TLS handshake, if it has not ended. Context: sleeping.
-    pub(in crate::cm) fn end_tls(&mut self) {
-        self.tls.end();
-    }
-
     /// Gives back the slot. Returns whose the connection is from now on. One that is nobody's has
     /// its place to linger at, if any. Context: sleeping.
     pub(in crate::cm) fn over(mut self: KBox<Self>) -> Result<Established<U>, Option<Refused<U>>> {
@@ -131,68 +109,13 @@ impl<U: User> Incoming<U> {
         }
     }
 
-    /// Looks for what the connection waits for in a stage. Context: sleeping.
-    pub(in crate::cm) fn ask(&mut self, conn: &Arc<Conn<U>>, stage: StageName) -> Told {
-        match stage {
-            StageName::AwaitOctet => Ok(Self::peek(conn)),
-            StageName::AwaitTls => match self.tls.outcome(conn)? {
-                Some(input) => Ok(Some(input)),
-                None => Ok(self.tls.turn_has_come()),
-            },
-            StageName::AwaitRequest => Ok(self.read_request(conn)),
-            StageName::Queued => Ok(self.slot.take_turn().then_some(Input::Turn)),
-            StageName::Parked => {
-                let expected = self.parked.as_ref().is_some_and(Parked::is_expected);
-                Ok(expected.then_some(Input::Turn))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Does what the machine has decided. Context: sleeping.
-    pub(in crate::cm) fn set_up(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        action: SetUp,
-        call: &mut Call<'_, U>,
-    ) -> Told {
-        match action {
-            SetUp::AwaitPlace => {
-                let peer = conn.peer().ok_or(errno::ENOTCONN.error());
-                let turn = peer.and_then(|peer| self.tls.wait(conn, Side::Responder, &peer));
-                match turn {
-                    Ok(come) => Ok(come.then_some(Input::Turn)),
-                    Err(e) => Err((Input::Broken, e)),
-                }
-            }
-            SetUp::ReadRequest => Ok(self.read_request(conn)),
-            SetUp::Queue => Ok(self.queue(conn)),
-            SetUp::MakeRoom => {
-                self.slot.make_room();
-                Ok(None)
-            }
-            SetUp::ReportRequest => Ok(Some(match self.report(conn) {
-                Some(()) => Input::Reported,
-                None => Input::NotReported,
-            })),
-            SetUp::Withdraw => {
-                // If there is no such request any more, an answer has taken it and waits for the
-                // stage.
-                let id = self.request.as_ref().and_then(|request| request.id);
-                if let (Some(handle), Some(id)) = (conn.dev().handle(), id) {
-                    drop(handle.withdraw(id));
-                }
-                Ok(None)
-            }
-            SetUp::Accept => self.accept(conn, call).map(Some),
-            SetUp::Admit => self.admit(conn).map(Some),
-            SetUp::SendRejection => Ok(Some(self.reject(conn, call))),
-            _ => self.tls.set_up(conn, action, conn.peer().map(Role::Server)),
-        }
+    /// Whether a queue pair expects the call.
+    pub(in crate::cm) fn is_expected(&self) -> bool {
+        self.parked.as_ref().is_some_and(Parked::is_expected)
     }
 
     /// Whether the first octet has come, and what it says.
-    fn peek(conn: &Arc<Conn<U>>) -> Option<Input> {
+    pub(in crate::cm) fn peek(conn: &Conn<U>) -> Option<Input> {
         let mut octet = 0;
         match conn.socket().peek(&mut octet) {
             Ok(Received::Bytes(_)) => {}
@@ -210,7 +133,7 @@ impl<U: User> Incoming<U> {
     }
 
     /// Reads what has come of the Request. Returns what the machine is told of it.
-    fn read_request(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
+    pub(in crate::cm) fn read_request(&mut self, conn: &Conn<U>) -> Option<Input> {
         if self.reader.is_none() {
             let reader = KBox::new(FrameReader::new(FrameKind::Request), GFP_KERNEL);
             self.reader = reader.ok();
@@ -237,7 +160,7 @@ impl<U: User> Incoming<U> {
     }
 
     /// The Request has come.
-    fn complete(&mut self, conn: &Arc<Conn<U>>) -> Input {
+    fn complete(&mut self, conn: &Conn<U>) -> Input {
         // A call may be given up for another one until a queue pair takes it.
         if self.slot.calls().is_none() {
             self.slot.note_request();
@@ -288,7 +211,7 @@ impl<U: User> Incoming<U> {
     }
 
     /// Has the Request wait to be reported.
-    fn queue(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
+    pub(in crate::cm) fn queue(&mut self, conn: &Arc<Conn<U>>) -> Option<Input> {
         let remote = self.request.as_ref()?.remote;
         self.slot.wait_for_report(conn, &remote);
         Some(if self.slot.take_turn() {
@@ -300,7 +223,7 @@ impl<U: User> Incoming<U> {
 
     /// Reports the Request, whose turn it is. `None`: iwcm has no room for it, or nobody listens
     /// any more.
-    fn report(&mut self, conn: &Arc<Conn<U>>) -> Option<()> {
+    pub(in crate::cm) fn report(&mut self, conn: &Arc<Conn<U>>) -> Option<()> {
         let request = self.request.as_mut()?;
         let frame = self.reader.as_ref().and_then(|reader| reader.frame());
         let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
@@ -316,22 +239,27 @@ impl<U: User> Incoming<U> {
         Some(())
     }
 
+    /// Tells iwcm that there is no such Request any more.
+    pub(in crate::cm) fn withdraw(&self, conn: &Conn<U>) {
+        // If there is no such request any more, an answer has taken it and waits for the stage.
+        let id = self.request.as_ref().and_then(|request| request.id);
+        if let (Some(handle), Some(id)) = (conn.dev().handle(), id) {
+            drop(handle.withdraw(id));
+        }
+    }
+
     /// Has the queue pair that the consumer names take the connection.
-    fn accept(
-        &mut self,
-        conn: &Arc<Conn<U>>,
-        call: &mut Call<'_, U>,
-    ) -> Result<Input, (Input, Error)> {
+    pub(in crate::cm) fn accept(&mut self, conn: &Arc<Conn<U>>, call: &mut Call<'_, U>) -> Told {
         let none = (Input::NotAttached, EINVAL);
         let (user, cm) = call.user.take().zip(call.cm.take()).ok_or(none)?;
         let (life, reads) = (user.life(), (call.ird, call.ord));
         let (input, info) = self.start(conn, user, life, reads, call.private_data)?;
         self.accepted = Some((cm, info));
-        Ok(input)
+        Ok(Some(input))
     }
 
     /// Looks for the queue pair that the call names, and has it take the connection.
-    fn admit(&mut self, conn: &Arc<Conn<U>>) -> Result<Input, (Input, Error)> {
+    pub(in crate::cm) fn admit(&mut self, conn: &Arc<Conn<U>>) -> Told {
         if self.parked.is_none() {
             let frame = self.reader.as_ref().and_then(|reader| reader.frame());
             let private_data = frame.as_ref().map_or(&[][..], Frame::private_data);
@@ -352,8 +280,8 @@ impl<U: User> Incoming<U> {
         let none = (Input::Broken, EINVAL);
         let pairing = match self.parked.as_ref().ok_or(none)?.look() {
             Ok(Some(pairing)) => pairing,
-            Ok(None) => return Ok(Input::NotExpected),
-            Err(why) => return Ok(parked::refused(conn, why)),
+            Ok(None) => return Ok(Some(Input::NotExpected)),
+            Err(why) => return Ok(Some(parked::refused(conn, why))),
         };
         // It fails only for a socket without a route, whose peer gets nothing anyway.
         let _ = conn.socket().set_tos(pairing.way.tos);
@@ -365,7 +293,7 @@ impl<U: User> Incoming<U> {
         if let Some(calls) = self.slot.calls() {
             calls.expected.remove(&pairing);
         }
-        Ok(input)
+        Ok(Some(input))
     }
 
     /// Has the queue pair of `user` take the connection, starts it and sends the Reply. The queue
@@ -431,18 +359,9 @@ impl<U: User> Incoming<U> {
         Ok((input, info))
     }
 
-    /// Reports `ESTABLISHED`.
-    pub(in crate::cm) fn report_established(&self) {
-        if let Some((cm, info)) = &self.accepted {
-            if cm.established(info).is_err() {
-                pr_warn_once!("iwcm did not take an ESTABLISHED\n");
-            }
-        }
-    }
-
     /// Rejects the Request by a Reply. If too many refused peers linger, this one may miss the
     /// Reply; but it sees the reset.
-    fn reject(&mut self, conn: &Arc<Conn<U>>, call: &mut Call<'_, U>) -> Input {
+    pub(in crate::cm) fn reject(&mut self, conn: &Conn<U>, call: &mut Call<'_, U>) -> Input {
         let mut buf = frame::FRAME_BUF;
         let sent = self.request.as_ref().is_some_and(|request| {
             call.fits = call.private_data.len() <= max_private_data(request.asked.revision);
