@@ -61,8 +61,9 @@ static void poll_ring(struct rsiw_cq *cq, struct rsiw_cq_ring *ring)
 	cq->resized = ring->newer;
 }
 
-static struct rsiw_cq *create_cq(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr,
-				 bool timestamps, bool one_thread)
+static struct rsiw_cq *create_cq(struct ibv_context *context,
+				 const struct ibv_cq_init_attr_ex *attr, bool timestamps,
+				 bool one_thread)
 {
 	struct rsiw_create_cq_ex cmd = { .flags = RSIW_CQ_TIMESTAMPS };
 	size_t cmd_size = timestamps ? sizeof(cmd) : sizeof(struct rsiw_create_cq);
@@ -75,7 +76,8 @@ static struct rsiw_cq *create_cq(struct ibv_context *context, const struct ibv_c
 	if (!cq)
 		return NULL;
 	e = ibv_cmd_create_cq_ex(context, attr, RSIW_CREATE_CQ_BUFFER
-				 &cq->base, &cmd.ibv_cmd, cmd_size, &resp.ibv_resp, sizeof(resp), 0);
+				 &cq->base, &cmd.ibv_cmd, cmd_size, &resp.ibv_resp, sizeof(resp),
+				 0);
 	if (e)
 		goto fail;
 	ring = map_ring(context, &resp.drv_payload);

@@ -255,7 +255,9 @@ static uint64_t nanoseconds(clockid_t clock)
 
 static uint64_t read_wallclock(struct ibv_cq_ex *cq)
 {
-	return nanoseconds(CLOCK_REALTIME) - (nanoseconds(CLOCK_MONOTONIC) - read_completion_ts(cq));
+	uint64_t age = nanoseconds(CLOCK_MONOTONIC) - read_completion_ts(cq);
+
+	return nanoseconds(CLOCK_REALTIME) - age;
 }
 
 void rsiw_set_poll_ops(struct rsiw_cq *cq, bool timestamps)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
 /*
  * What rsiw's user ABI has beside that of siw (rdma/siw-abi.h). The kernel's side is rsiw/abi.rs.
  * All of it needs RSIW_FEATURE_EXTENDED, but for the request and the answer of alloc_context.
@@ -39,8 +39,8 @@ enum rsiw_opcode {
 	/* Of a completion: a receive that the immediate of a Write has consumed. */
 	RSIW_OP_RECV_RDMA_WITH_IMM = 13,
 	/*
-	 * `rkey` is the window's, with the key that it gets, and `raddr` the first address. The only
-	 * siw_sge has the region, the octets in `laddr`, and the rights in `length`.
+	 * `rkey` is the window's, with the key that it gets, and `raddr` the first address. The
+	 * only siw_sge has the region, the octets in `laddr`, and the rights in `length`.
 	 */
 	RSIW_OP_BIND_MW = 14,
 };

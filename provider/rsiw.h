@@ -94,7 +94,7 @@ struct rsiw_cq {
 	/* The same ring with those that came after it, and whether there are any. By `lock`. */
 	struct rsiw_cq_ring *oldest;
 	bool resized;
-	/* Of the newest ring. Changed and used with `arm_lock`, as events are armed while polling. */
+	/* Of the newest ring. Changed and used with `arm_lock`: events are armed while polling. */
 	atomic_uint *armed;
 	pthread_mutex_t arm_lock;
 };

@@ -64,7 +64,7 @@ static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *va
 	if (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) {
 		if (clock_gettime(CLOCK_MONOTONIC, &now))
 			return errno;
-		/* As other providers do: the value of the clock, that of time stamps, as a whole. */
+		/* As other providers do: the clock's value, which is that of time stamps. */
 		values->raw_clock.tv_sec = 0;
 		values->raw_clock.tv_nsec = now.tv_sec * 1000000000L + now.tv_nsec;
 	}

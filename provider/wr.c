@@ -112,8 +112,12 @@ static void wr_set_sge_list(struct ibv_qp_ex *base, size_t count, const struct i
 	struct rsiw_qp *qp = to_rsiw_qp_ex(base);
 	struct siw_sqe *sqe = qp->request;
 	bool atomic = is_atomic(sqe);
-	size_t most = atomic ? 1 : sqe->opcode == RSIW_OP_WRITE_WITH_IMM ? RSIW_IMM_SGE : SIW_MAX_SGE;
+	size_t most = SIW_MAX_SGE;
 
+	if (atomic)
+		most = 1;
+	else if (sqe->opcode == RSIW_OP_WRITE_WITH_IMM)
+		most = RSIW_IMM_SGE;
 	if (unlikely(count > most || (atomic && !count))) {
 		fail(qp, EINVAL);
 		return;
