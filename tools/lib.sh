@@ -130,6 +130,13 @@ stage() {
 	exec {lock}>&-
 }
 
+# ident NAME|EMAIL: of git's configuration, or of the last commit, where there is none.
+ident() {
+	local format=%an
+	[ "$1" = NAME ] || format=%ae
+	git -C "$TOP" config "user.${1,,}" || git -C "$TOP" log -1 --format="$format"
+}
+
 # quiet LOG COMMAND...: run a command with its output in LOG; if it fails, show the end of LOG.
 quiet() {
 	local log=$1

@@ -15,15 +15,13 @@ Where files come from:
 
 NN-NAME.msg are the messages, cover.msg that of the cover letter."""
 
-import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 
+from patches import Series, TOP, fail, inserted, maintained, messages, text_of, tracked
+
 HERE = pathlib.Path(__file__).parent
-TOP = HERE.parent.parent
 IB = "drivers/infiniband/"
 
 # Patch -> (folder of the checkout, folder of the kernel).
@@ -69,26 +67,6 @@ INSERTED = [
 MARK = re.compile(r"^\W*@@(\d\d)(?:-(\d\d))?@@\W*$")
 
 
-def fail(text):
-    sys.exit(f"series: {text}")
-
-
-def git(*args, cwd, stdin=None):
-    return subprocess.run(("git",) + args, cwd=cwd, check=True, text=True, input=stdin,
-                          stdout=subprocess.PIPE).stdout
-
-
-def tracked(*paths):
-    """The files of the checkout below some paths, committed or about to be."""
-    args = ("-c", f"safe.directory={TOP}", "ls-files", "-co", "--exclude-standard", "--")
-    return [name for name in git(*args, *paths, cwd=TOP).splitlines() if (TOP / name).is_file()]
-
-
-def text_of(path):
-    """A message, or entries, without the line about its licence."""
-    return path.read_text().split("\n", 1)[1]
-
-
 def at_patch(text, number):
     """A text as it is after a patch, or None if it is not there yet."""
     shown, lines, any_shown = True, [], False
@@ -130,81 +108,37 @@ def sources():
     return patches
 
 
-def maintained(text, entries):
-    """MAINTAINERS with more entries, in the order of the alphabet."""
-    for entry in entries.strip("\n").split("\n\n"):
-        title = entry.splitlines()[0]
-        start = re.search(r"^3C59X", text, re.M).start()
-        later = (found for found in re.finditer(r"(?<=\n\n)[^\t\n].*\n(?=M:|S:|L:)", text[start:])
-                 if found[0].upper() > title.upper() + "\n")
-        at = start + next(later).start()
-        text = text[:at] + entry + "\n\n" + text[at:]
-    return text
-
-
 def main(source, out, author, email, date):
-    source, out = pathlib.Path(source), pathlib.Path(out)
-    shutil.rmtree(out, ignore_errors=True)
-    tree = out / "tree"
-    tree.mkdir(parents=True)
-    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
-           for what, value in (("NAME", author), ("EMAIL", email), ("DATE", date))}
-    os.environ.update(who, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null")
-
-    def put(path, text):
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_text(text)
-
+    source = pathlib.Path(source)
     original = {path: (source / path).read_text()
                 for path in {"MAINTAINERS"} | {edit[1] for edit in INSERTED}}
     templates = {str(path.relative_to(HERE / "tree")): path.read_text()
                  for path in sorted((HERE / "tree").rglob("*")) if path.is_file()}
     entries = text_of(HERE / "maintainers")
     own = sources()
-    git("init", "-q", "-b", "series", cwd=tree)
+    series = Series(out, author, email, date)
     for path, text in original.items():
-        put(path, text)
-    git("add", "-A", cwd=tree)
-    git("commit", "-qm", "The kernel", cwd=tree)
+        series.put(path, text)
+    series.begin("The kernel")
 
-    messages = sorted(HERE.glob("[0-9][0-9]-*.msg"))
-    for number, message in enumerate(messages, 1):
-        if int(message.name[:2]) != number:
-            fail(f"{message.name} is patch {number}")
+    for number, message in messages(HERE):
         for path, text in own.pop(number, {}).items():
-            put(path, text)
+            series.put(path, text)
         for path, text in templates.items():
             text = at_patch(text, number)
             if text is not None:
-                put(path, text)
+                series.put(path, text)
         for path, text in original.items():
             for patch, where, after, lines in INSERTED:
                 if where == path and patch <= number:
-                    if text.count(after) != 1:
-                        fail(f"{path} has not one line {after!r}")
-                    text = text.replace(after, after + lines)
+                    text = inserted(text, path, after, lines)
             if path == "MAINTAINERS":
-                text = maintained(text, at_patch(entries, number).replace("AUTHOR", f"{author} <{email}>"))
-            put(path, text)
-        git("add", "-A", cwd=tree)
-        git("commit", "-qs", "-F", "-", cwd=tree, stdin=text_of(message))
+                text = maintained(text, at_patch(entries, number).replace("AUTHOR", f"{author} <{email}>"), "3C59X")
+            series.put(path, text)
+        series.commit(message)
     if own:
         fail(f"no messages for patches {sorted(own)}")
-
-    git("format-patch", "-q", "--no-signature", "--zero-commit", "--cover-letter", "-o", str(out.resolve()),
-        f"-{len(messages)}", cwd=tree)
-    cover = out / "0000-cover-letter.patch"
-    subject, blurb = text_of(HERE / "cover.msg").split("\n\n", 1)
-    cover.write_text(cover.read_text().replace("*** SUBJECT HERE ***", subject)
-                     .replace("*** BLURB HERE ***", blurb.strip()))
-    # What is sent is what was meant: the patches, put on the kernel, make this tree.
-    check = out / "check"
-    git("clone", "-q", "--no-local", str(tree.resolve()), str(check.resolve()), cwd=out)
-    git("checkout", "-qb", "again", f"HEAD~{len(messages)}", cwd=check)
-    git("am", "-q", *(str(path.resolve()) for path in sorted(out.glob("*.patch")) if path != cover), cwd=check)
-    if git("rev-parse", "HEAD^{tree}", cwd=check) != git("rev-parse", "HEAD^{tree}", cwd=tree):
-        fail("the patches do not make the tree")
-    shutil.rmtree(check)
+    series.write(HERE / "cover.msg")
 
 
 if __name__ == "__main__":
