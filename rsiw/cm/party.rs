@@ -3,7 +3,7 @@
 //! Whose a connection is, from the first stage to the last.
 
 use super::{
-    consumer::Established, initiator::attempt::Attempt, listener::Refused,
+    consumer::Established, initiator::attempt::Attempt, listener::Refused, rc::Pairing,
     responder::incoming::Incoming, secure::Tls, User,
 };
 use core::mem::replace;
@@ -27,8 +27,17 @@ impl<U: User> Party<U> {
         match self {
             Party::Attempt(attempt) => Some(&attempt.user),
             Party::Incoming(incoming) => incoming.user.as_ref(),
-            Party::Established(established) => Some(&established.user),
+            Party::Established(established) => Some(established.user()),
             Party::Nobody { .. } => None,
+        }
+    }
+
+    /// The queue pair that was called by name, if the connection is a call's.
+    pub(super) fn called(&self) -> Option<&Arc<Pairing<U>>> {
+        match self {
+            Party::Incoming(incoming) => incoming.called.as_ref(),
+            Party::Established(established) => established.called(),
+            Party::Attempt(_) | Party::Nobody { .. } => None,
         }
     }
 

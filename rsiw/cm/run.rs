@@ -20,17 +20,12 @@
 //! when the peer's FIN is there, or the time is over.
 
 use super::{
-    conn::Conn,
-    consumer::{Call, Established},
-    events::Events,
-    initiator::attempt::Attempt,
-    party::Party,
-    responder::incoming::Incoming,
-    secure, Close, Told, User,
+    conn::Conn, consumer::Call, events::Events, initiator::attempt::Attempt, party::Party,
+    responder::incoming::Incoming, secure, Close, Told, User,
 };
 use crate::transport::Transport;
 use core::format_args;
-use iwarp::conn::{Action, Input, Machine, Report, Rule, Seen, SetUp, StageName, Status};
+use iwarp::conn::{Action, Input, Lost, Machine, Report, Rule, Seen, SetUp, StageName, Status};
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 use net::{errno, Sent, TxBatch};
 use rdma::CmId;
@@ -76,7 +71,7 @@ impl<U: User> Run<U> {
         let events = self.look(conn, events);
         let (how, eof) = (conn.requested_close(), events.any(Events::EOF));
         let fin = match &self.party {
-            Party::Established(Established { cm: None, .. }) => Input::PeerGone,
+            Party::Established(established) if established.cm().is_none() => Input::PeerGone,
             _ => Input::PeerFin,
         };
         let (unlistened, gone) = match &self.party {
@@ -238,7 +233,12 @@ impl<U: User> Run<U> {
                 (Action::Drain, Some(user)) => user.drain(),
                 (Action::MayStart, Some(user)) => user.may_start(),
                 (Action::RepeatRtr, Some(user)) => user.repeat_rtr(),
-                (Action::Lose(why), Some(user)) => user.lost(*why),
+                (Action::Lose(why), Some(user)) => {
+                    user.lost(*why);
+                    if let (Lost::Call, Some(called)) = (why, self.party.called()) {
+                        called.expects(|serial| conn.registry.give_turn(serial));
+                    }
+                }
                 (Action::Discard, _) => conn.discard(),
                 (Action::SendFin, _) => answer = Some(self.send_fin(conn)),
                 (Action::Detach, _) => conn.leave(),
@@ -374,7 +374,7 @@ impl<U: User> Run<U> {
         if let Party::Established(established) = &self.party {
             // iwcm has allocated memory for this beforehand. If it fails nevertheless, `CLOSE` says
             // enough.
-            let _ = established.cm.as_ref().map(CmId::disconnect);
+            let _ = established.cm().map(CmId::disconnect);
         }
     }
 
@@ -430,11 +430,11 @@ impl<U: User> Run<U> {
     }
 
     fn report_close(&mut self, conn: &Conn<U>, status: Status) {
-        let Party::Established(Established { cm, .. }) = self.party.take() else {
+        let Party::Established(established) = self.party.take() else {
             return;
         };
         let status = self.result(conn, status);
-        if cm.is_some_and(|cm| cm.close(status).is_err()) {
+        if established.cm().is_some_and(|cm| cm.close(status).is_err()) {
             pr_warn_once!("iwcm did not take a CLOSE\n");
         }
     }

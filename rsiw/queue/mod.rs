@@ -220,6 +220,13 @@ impl Queues {
         Ok(())
     }
 
+    /// Makes the queues ready for another connection, as this one has carried nothing: what is
+    /// posted stays. Context: sleeping; the QP has no connection.
+    pub(crate) fn begin_again(&self) {
+        self.may_send.store(false, Ordering::Release);
+        self.peer_done.store(false, Ordering::Release);
+    }
+
     /// The request that the connection fails with, and its status. Context: any.
     pub(crate) fn take_failure(&self) -> Option<(Seq, Status)> {
         self.failure.lock().take()

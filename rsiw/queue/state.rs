@@ -17,7 +17,8 @@
 //! ```
 //!
 //! CLOSING goes to TERMINATE for the same reasons as RTS does. Modify to RESET leads from ERROR
-//! back to IDLE, when the connection is gone and the queues are flushed.
+//! back to IDLE, when the connection is gone and the queues are flushed. A queue pair that was
+//! called by name goes back from RTS to IDLE if the caller was gone before it had sent anything.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use rdma::QpState;
@@ -63,7 +64,10 @@ impl State {
         matches!(
             (self, to),
             (State::Idle, State::Rts | State::Error)
-                | (State::Rts, State::Closing | State::Terminate | State::Error)
+                | (
+                    State::Rts,
+                    State::Closing | State::Terminate | State::Error | State::Idle
+                )
                 | (State::Closing, State::Terminate | State::Error)
                 | (State::Terminate, State::Error)
                 | (State::Error, State::Idle)

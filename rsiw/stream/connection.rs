@@ -208,13 +208,21 @@ impl User for Stream {
 
     /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
     fn lost(self: &Arc<Self>, why: Lost) {
-        if !matches!(why, Lost::Handshake) {
-            match self.dev().is_rc() {
-                true => self.lose_peer(),
-                // Nobody resets a QP with a connection, so this is the life that the connection is
-                // of.
-                false => self.enter_error(self.life(), None),
+        // Nobody resets a QP with a connection, so this is the life that the connection is of.
+        let life = self.life();
+        let expects = match why {
+            Lost::Handshake => false,
+            Lost::Call => self.lose_caller(),
+            Lost::Closed | Lost::Reset | Lost::Aborted if self.dev().is_rc() => {
+                self.lose_peer();
+                false
             }
+            Lost::Closed | Lost::Reset | Lost::Aborted => {
+                self.enter_error(life, None);
+                false
+            }
+        };
+        if why != Lost::Handshake {
             self.end_receiving();
         } else if self.dev().is_rc() {
             self.peer_has_not_come();
@@ -231,6 +239,9 @@ impl User for Stream {
         // A connection's last reference must not be dropped under a spinlock.
         let conn = self.shared.lock().leave_conn(&self.queues.counters);
         drop(conn);
+        if expects {
+            self.expect_caller(life);
+        }
     }
 }
 

@@ -137,6 +137,8 @@ struct Teardown {
     connected: bool,
     /// A request waits for a peer.
     unanswered: Option<Unanswered>,
+    /// Since when it had waited, when the connection came that there is.
+    waited_since: Option<u32>,
 }
 
 /// Since when the oldest request waits for a peer, and when it fails for lack of one, in

@@ -108,7 +108,8 @@ impl Stream {
         // If the timer of late posts is armed, it finds nothing to do.
         end.flushed = false;
         end.pause = 0;
-        (end.connected, end.filling, end.unanswered) = (false, None, None);
+        (end.connected, end.filling) = (false, None);
+        (end.unanswered, end.waited_since) = (None, None);
         self.late.store(false, Relaxed);
         self.late_timer_armed.store(false, Relaxed);
         let old = {

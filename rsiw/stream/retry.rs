@@ -11,6 +11,11 @@
 //! already, or is posted later, starts the time. (Requests complete when TCP has taken them. So
 //! those that TCP had when the peer went have succeeded.) If there was no connection yet, it may
 //! still come meanwhile.
+//!
+//! A connection of a peer that has called, and was gone before it sent anything, was none. The peer
+//! may not have had the Reply to its call: then it calls again, and is expected. This end has sent
+//! nothing either, as it has to wait for the peer's first FPDU. So no request was taken from its
+//! queue, and no receive from the other.
 
 use super::{Stream, Teardown, Unanswered};
 use crate::{queue::state::State, wr::Status};
@@ -41,6 +46,13 @@ pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
     let all_ms = once_ns.saturating_mul(u64::from(retry_cnt) + 1) / 1_000_000;
     // More than half the range of the clock would look like the past. That is 24 days.
     Some(u32::try_from(all_ms).map_or(i32::MAX as u32, |ms| ms.min(i32::MAX as u32)))
+}
+
+/// Milliseconds after which a request fails whose connection was lost before it carried anything:
+/// the peer has time to call again, but all these times together have an end.
+fn time_after_call(waited: u32, most: u32) -> u32 {
+    let left = CONNECT_MOST_MS.saturating_sub(waited).min(CONNECT_MS);
+    left.max(most.saturating_sub(waited))
 }
 
 /// Milliseconds for which a connection that never was has to be waited for still, after `waited`,
@@ -76,6 +88,49 @@ impl Stream {
         self.await_peer();
     }
 
+    /// The connection of a call is over, and has carried nothing. Returns whether the caller is
+    /// expected again: then [`Self::expect_caller`] is to follow, when the stream has left the
+    /// connection. Context: as [`Self::lose_peer`].
+    pub(super) fn lose_caller(self: &Arc<Self>) -> bool {
+        let end = self.teardown.lock();
+        if end.flushed || self.queues.state() != State::Rts {
+            drop(end);
+            self.enter_error(self.life(), None);
+            return false;
+        }
+        // Requests that are posted meanwhile wait, as if the connection were there.
+        let sender = self.tx.lock().take();
+        self.stop_rx();
+        drop(end);
+        drop(sender);
+        true
+    }
+
+    /// Goes back to IDLE, where another connection may be attached, unless the QP has failed
+    /// meanwhile. Without effect if it was reset since `life`. Context: sleeping, no lock held.
+    pub(super) fn expect_caller(self: &Arc<Self>, life: u32) {
+        let mut end = self.teardown.lock();
+        if life != self.life() {
+            return;
+        }
+        end.connected = false;
+        self.queues.begin_again();
+        if self.queues.advance(State::Idle).is_err() {
+            drop(end);
+            return self.enter_error(life, None);
+        }
+        let most = self.limits.lock().retry_ms;
+        if let (Some(since), Some(most)) = (end.waited_since.take(), most) {
+            let now = kext::jiffies_ms();
+            let ms = time_after_call(now.wrapping_sub(since), most.max(CONNECT_MS));
+            let until = now.wrapping_add(ms);
+            end.unanswered = Some(Unanswered { since, until });
+            self.arm_retry(ms);
+        }
+        drop(end);
+        self.await_peer();
+    }
+
     /// Nobody takes what is posted: starts the time, if anything is posted. Context: sleeping, no
     /// lock held.
     #[cold]
@@ -104,7 +159,8 @@ impl Stream {
     /// There is a connection: requests need not wait any more. Context: sleeping.
     pub(super) fn peer_has_come(&self) {
         let end = &mut *self.teardown.lock();
-        (end.connected, end.unanswered) = (true, None);
+        end.waited_since = end.unanswered.take().map(|wait| wait.since);
+        end.connected = true;
         self.dev()
             .connected_at
             .store(kext::jiffies_ms(), Ordering::Relaxed);
@@ -180,6 +236,16 @@ mod tests {
         assert_eq!(time_to_retry(31, 7), Some(70_368_744));
         assert_eq!(time_to_retry(52, 7), time_to_retry(31, 7));
         assert_eq!(time_to_retry(31, 255), Some(i32::MAX as u32));
+    }
+
+    #[test]
+    fn a_caller_has_time_to_call_again() {
+        // What was left of the time, but ten seconds at the least, and two minutes in all.
+        assert_eq!(time_after_call(100, 60_000), 59_900);
+        assert_eq!(time_after_call(100, 10_000), 10_000);
+        assert_eq!(time_after_call(30_000, 10_000), 10_000);
+        assert_eq!(time_after_call(115_000, 10_000), 5_000);
+        assert_eq!(time_after_call(130_000, 10_000), 0);
     }
 
     #[test]

@@ -312,14 +312,13 @@ impl<U: User> Attempt<U> {
             _ => (0, 0),
         };
         let user = self.user.clone();
-        let cm = match &self.caller {
+        match &self.caller {
             Caller::Iwcm(cm) => {
                 self.report(cm, Ok(()), private_data, ird, ord);
-                Some(cm.clone())
+                Established::Iwcm(cm.clone(), user)
             }
-            Caller::Rc(_) => None,
-        };
-        Established { cm, user }
+            Caller::Rc(_) => Established::Caller(user),
+        }
     }
 
     /// Reports the one `CONNECT_REPLY` of an attempt that fails with `status`, and counts it.

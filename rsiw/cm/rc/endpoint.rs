@@ -71,6 +71,7 @@ impl<U: User> Endpoint<U> {
             life: user.life(),
             names,
             way,
+            expected: doors.expected.clone(),
             port: doors.conns.dev.settings.rc_port(),
         };
         let pairing = Arc::new(pairing, GFP_KERNEL)?;

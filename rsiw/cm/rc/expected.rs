@@ -14,7 +14,7 @@ use kernel::{
 pub(in crate::cm) struct Expected<U>(Pin<KBox<SpinLock<Tables<U>>>>);
 
 struct Tables<U> {
-    /// Queue pairs that expect a call, by their numbers.
+    /// Queue pairs that expect a call, or have a connection by one, by their numbers.
     expected: RBTree<u32, Arc<Pairing<U>>>,
     /// Calls for a number that nobody has in `expected`: the number, and the key of the connection
     /// in the registry.
@@ -53,6 +53,13 @@ impl<U> Expected<U> {
         let old = self.0.lock().expected.insert(node);
         // Unlocked, as it may be the last reference.
         drop(old);
+        self.give_turns(qpn, give_turn);
+        Ok(())
+    }
+
+    /// Has the calls for a queue pair looked at again: `give_turn` gets their keys. Context:
+    /// process.
+    pub(super) fn give_turns(&self, qpn: u32, give_turn: impl Fn(u64)) {
         let mut from = Some((qpn, 0));
         while let Some(key) = from {
             let found = {
@@ -67,16 +74,15 @@ impl<U> Expected<U> {
             give_turn(serial);
             from = serial.checked_add(1).map(|serial| (qpn, serial));
         }
-        Ok(())
     }
 
-    /// The queue pair of that number that expects a peer. Context: process.
+    /// The queue pair of that number that is called. Context: process.
     pub(super) fn get(&self, qpn: u32) -> Option<Arc<Pairing<U>>> {
         self.0.lock().expected.get(&qpn).cloned()
     }
 
-    /// The queue pair of `pairing` does not expect a peer any more. Context: process.
-    pub(in crate::cm) fn remove(&self, pairing: &Arc<Pairing<U>>) {
+    /// The queue pair of `pairing` is not called any more. Context: process.
+    pub(super) fn remove(&self, pairing: &Arc<Pairing<U>>) {
         let qpn = pairing.names.ours.qpn;
         let removed = {
             let mut tables = self.0.lock();

@@ -21,6 +21,7 @@ pub(super) use expected::Calls;
 pub(crate) use {door::Doors, endpoint::Endpoint};
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use expected::Expected;
 use iwarp::conn::names::Names;
 use kernel::sync::Arc;
 
@@ -40,11 +41,19 @@ pub(super) struct Pairing<U> {
     pub(super) life: u32,
     pub(super) names: Names,
     pub(super) way: Way,
+    /// Where its peer is expected. (That has this in turn, until the endpoint is closed.)
+    expected: Arc<Expected<U>>,
     /// The port that is called, or listened at.
     port: u16,
 }
 
 impl<U> Pairing<U> {
+    /// The queue pair, which had been called, expects its peer again: `give_turn` gets the keys of
+    /// the calls for it. Context: process.
+    pub(super) fn expects(&self, give_turn: impl Fn(u64)) {
+        self.expected.give_turns(self.names.ours.qpn, give_turn);
+    }
+
     /// The address that calls come from.
     pub(super) fn local(&self) -> SocketAddr {
         address(&self.names.ours.gid, 0)

@@ -15,7 +15,10 @@ use crate::{
         frame,
         frame::{Progress, ReadError},
         listener::{PendingConn, Refused},
-        rc::parked::{self, Parked},
+        rc::{
+            parked::{self, Parked},
+            Pairing,
+        },
         secure,
         secure::{Tls, TLS_HANDSHAKE},
         terms::{
@@ -56,6 +59,8 @@ pub(in crate::cm) struct Incoming<U: User> {
     parked: Option<Parked<U>>,
     /// The queue pair that accepts, once the connection is attached to it.
     pub(in crate::cm) user: Option<Arc<U>>,
+    /// The same, if the Request is a call.
+    pub(in crate::cm) called: Option<Arc<Pairing<U>>>,
     /// The identifier that accepts, and what it is told, once the peer has the Reply.
     pub(in crate::cm) accepted: Option<(CmId, ConnInfo<'static>)>,
     /// What `bytes_acked()` has reached when the peer has the Reply.
@@ -75,6 +80,7 @@ impl<U: User> Incoming<U> {
             request: None,
             parked: None,
             user: None,
+            called: None,
             accepted: None,
             reply_end: 0,
             place: None,
@@ -101,10 +107,10 @@ impl<U: User> Incoming<U> {
     /// Gives back the slot. Returns whose the connection is from now on. One that is nobody's has
     /// its place to linger at, if any. Context: sleeping.
     pub(in crate::cm) fn over(mut self: KBox<Self>) -> Result<Established<U>, Option<Refused<U>>> {
-        match (self.accepted.take(), self.user.take()) {
-            (Some((cm, _)), Some(user)) => Ok(Established { cm: Some(cm), user }),
+        match (self.accepted.take(), self.user.take(), self.called.take()) {
+            (Some((cm, _)), Some(user), _) => Ok(Established::Iwcm(cm, user)),
             // A queue pair that was called has the connection, if its Reply is sent.
-            (None, Some(user)) if self.reply_end != 0 => Ok(Established { cm: None, user }),
+            (None, Some(_), Some(called)) if self.reply_end != 0 => Ok(Established::Called(called)),
             _ => Err(self.place.take()),
         }
     }
@@ -287,12 +293,9 @@ impl<U: User> Incoming<U> {
         let _ = conn.socket().set_tos(pairing.way.tos);
         let (user, life) = (pairing.user.clone(), pairing.life);
         let reads = user.most_reads();
+        self.called = Some(pairing);
         let (input, _) = self.start(conn, user, life, reads, &[])?;
         self.slot.note_request();
-        // Nobody else is expected.
-        if let Some(calls) = self.slot.calls() {
-            calls.expected.remove(&pairing);
-        }
         Ok(Some(input))
     }
 

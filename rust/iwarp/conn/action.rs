@@ -56,7 +56,8 @@ pub enum Action {
     Detach,
     /// Resets the TCP connection, unless TCP has ended it.
     Reset,
-    /// Takes the connection from the queue pair, whose requests complete.
+    /// Takes the connection from the queue pair, whose requests complete. With [`Lost::Call`] none
+    /// does: it expects its peer again.
     Lose(Lost),
     /// Counts a connection that has ended in order.
     CountClosed,
@@ -139,6 +140,9 @@ pub enum Lost {
     Reset,
     /// This end gave up the connection.
     Aborted,
+    /// A call was admitted, and its connection has ended before anything has come of it. The caller
+    /// may be without the Reply: then it calls again.
+    Call,
 }
 
 /// What a `CONNECT_REPLY` says.

@@ -15,6 +15,10 @@ pub enum First {
     OurRtr(u64),
     /// The peer, which owes an RTR.
     Rtr,
+    /// The peer, which has called by name, and owes an RTR. The value is what had come from it
+    /// before it was admitted ([`Seen::received`](super::Seen::received)). Until more comes, it may
+    /// be without this end's Reply, and call again if the connection ends.
+    Call(u64),
     /// The peer, which owes no RTR. If it sends nothing for `wait` milliseconds after it has
     /// acknowledged the Reply, this end assumes that both wait, and sends; if `wait` is 0, it never
     /// does.

@@ -57,7 +57,10 @@ pub struct Requested {
 /// The Request is a call of a queue pair by name ([`super::names`]), which waits until a queue pair
 /// of that number expects somebody.
 #[derive(Clone, Debug)]
-pub struct Parked;
+pub struct Parked {
+    /// What has come from the peer with its Request.
+    received: u64,
+}
 
 /// Whether an input ends a connection that has not sent its Request, with or without TLS.
 fn gives_up(input: Input) -> bool {
@@ -238,7 +241,9 @@ impl Requested {
 impl Parked {
     fn begin(turn: &mut Turn<'_>) -> Stage {
         turn.wait(timeout::PARKED);
-        Stage::Parked(Self)
+        Stage::Parked(Self {
+            received: turn.seen.received,
+        })
     }
 
     pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -248,7 +253,7 @@ impl Parked {
             Input::NotAdmitted | Input::NotAttached => &rules::CALL_REFUSED,
             Input::Timeout => &rules::CALL_WAITS_TOO_LONG,
             Input::ReplySentForRtr => turn.go(&rules::CALL_ADMITTED, |turn| {
-                Streaming::begin(First::Rtr, turn)
+                Streaming::begin(First::Call(self.received), turn)
             }),
             Input::CannotStart => &rules::CALL_CANNOT_START,
             Input::ReplyNotSent => &rules::CALL_REPLY_NOT_SENT,

@@ -324,7 +324,7 @@ rules! {
     CALL_ADMITTED: Parked, ReplySentForRtr => [FreeSlot, Watch, GiveStream] Streaming;
     CALL_CANNOT_START: Parked, CannotStart => [Detach, Reset, LOST, FreeSlot] Closed;
     CALL_REPLY_NOT_SENT: Parked, ReplyNotSent
-        => [CountAborted, Detach, Reset, Lose(Lost::Reset), FreeSlot] Closed;
+        => [CountAborted, Detach, Reset, Lose(Lost::Call), FreeSlot] Closed;
     CALL_LEFT: Parked,
         Abort | Broken | Flush | Close | Leave | HungUp | Unlistened | GiveWay
         => [CountDropped, Detach, Reset, FreeSlot] Closed;
@@ -370,6 +370,9 @@ rules! {
         => [CountAborted, Detach, Reset, Lose(Lost::Aborted), ReportClose(Status::TimedOut)] Closed;
     RTR_LATE: Streaming, Timeout if "the RTR has not come"
         => [CountAborted, Detach, Reset, Lose(Lost::Aborted), ReportClose(Status::TimedOut)] Closed;
+    CALL_LOST: Streaming, Broken | PeerGone | Timeout
+        if "the peer has called by name, and nothing has come since"
+        => [CountAborted, Detach, Reset, Lose(Lost::Call), ReportClose(Status::Reset)] Closed;
     RTR_MISSED: Streaming, Timeout if "nothing has come since our RTR" => [RepeatRtr] Streaming;
     SILENT: Streaming, Timeout if "the peer has not had the Reply for long enough" => [] Streaming;
     SILENT_LONG: Streaming, Timeout if "the peer was silent for long enough"

@@ -22,7 +22,7 @@ impl Streaming {
         let wait = match first {
             First::Ours => 0,
             First::OurRtr(_) => turn.silence,
-            First::Rtr => timeout::RTR,
+            First::Rtr | First::Call(_) => timeout::RTR,
             First::Theirs { wait, .. } => wait,
         };
         match wait {
@@ -42,6 +42,9 @@ impl Streaming {
                 turn.wait(timeout::TERMINATE);
                 Some(&rules::FAULT)
             }
+            Input::Broken | Input::PeerGone if self.is_lost_call(input, turn) => {
+                Some(&rules::CALL_LOST)
+            }
             Input::PeerFin => Some(self.drain(true, turn)),
             Input::Close => Some(self.drain(false, turn)),
             Input::Timeout => self.time_out(turn),
@@ -55,15 +58,31 @@ impl Streaming {
         }
         let started = turn.seen.peer_started;
         match self.first {
-            First::Rtr if !started => Some(&rules::RTR_LATE),
+            First::Call(_) if self.is_lost_call(Input::Timeout, turn) => Some(&rules::CALL_LOST),
+            First::Rtr | First::Call(_) if !started => Some(&rules::RTR_LATE),
             First::Theirs { .. } if !started => match self.first.silence(turn) {
                 Silence::No => None,
                 Silence::Waits => Some(&rules::SILENT),
                 Silence::Over => Some(&rules::SILENT_LONG),
             },
             First::OurRtr(before) if turn.seen.received == before => Some(&rules::RTR_MISSED),
-            First::Rtr | First::Theirs { .. } | First::Ours | First::OurRtr(_) => None,
+            First::Rtr | First::Call(_) | First::Theirs { .. } | First::Ours | First::OurRtr(_) => {
+                None
+            }
         }
+    }
+
+    /// Whether the connection of a call ends, by `input`, before anything has come of it. The
+    /// caller may never have had the Reply. It has sent nothing, as that would be an FPDU, or the
+    /// part of one; and this end has not either, as the caller sends first.
+    fn is_lost_call(&self, input: Input, turn: &Turn<'_>) -> bool {
+        let First::Call(before) = self.first else {
+            return false;
+        };
+        let seen = turn.seen;
+        // TCP counts a FIN as an octet. This one is behind a whole FPDU, or there is none.
+        let nothing = seen.received == before || input == Input::PeerGone;
+        nothing && !seen.peer_started && !self.faulted
     }
 
     /// Begins the orderly close.

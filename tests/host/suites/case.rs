@@ -78,6 +78,11 @@ impl Case {
                 seen(),
                 [Input::Accept, Input::ReplySentForRtr],
             ),
+            First::Call(received) => (
+                Self::accepted_for_mpa(0),
+                Seen { received, ..seen() },
+                [Input::Called, Input::ReplySentForRtr],
+            ),
             First::Theirs { wait, reply } => (
                 Self::requested(wait),
                 Seen {

@@ -24,6 +24,7 @@ cases! { rsiw_iwarp_naming:
     a_call_waits_for_its_queue_pair
     a_call_that_is_refused
     a_call_makes_room
+    a_call_that_is_lost
     the_peers_fin_ends_the_connection
     a_call_asks_for_nothing_less
     one_that_is_its_own_peer_asks_nobody
@@ -230,7 +231,7 @@ pub(crate) fn a_call_that_is_refused() -> Outcome {
     check!(rule.is_some_and(|rule| rule.actions.contains(&lost)));
     let (machine, rule) = called(&[Input::Called, Input::ReplyNotSent]);
     check_eq!(machine.stage(), StageName::Closed);
-    let lost = Action::Lose(Lost::Reset);
+    let lost = Action::Lose(Lost::Call);
     check!(rule.is_some_and(|rule| rule.actions.contains(&lost)));
     Ok(())
 }
@@ -249,8 +250,69 @@ pub(crate) fn a_call_makes_room() -> Outcome {
     Ok(())
 }
 
+/// The end of a call's connection, of which nothing has come, or something has.
+pub(crate) fn a_call_that_is_lost() -> Outcome {
+    let late = Seen {
+        now: i64::from(timeout::RTR),
+        ..Seen::default()
+    };
+    for (input, more) in [
+        (Input::Broken, 0),
+        (Input::PeerGone, 1),
+        (Input::Timeout, 0),
+    ] {
+        let seen = Seen {
+            received: more,
+            ..late
+        };
+        let (mut machine, _) = called(&[Input::Called, Input::ReplySentForRtr]);
+        let rule = machine.handle(input, &seen);
+        let actions = [
+            Action::CountAborted,
+            Action::Detach,
+            Action::Reset,
+            Action::Lose(Lost::Call),
+            Action::ReportClose(Status::Reset),
+        ];
+        check!(rule.is_some_and(|rule| rule.actions == actions));
+        check_eq!(machine.stage(), StageName::Closed);
+    }
+    let part = Seen {
+        received: 1,
+        ..late
+    };
+    let whole = Seen {
+        received: 20,
+        peer_started: true,
+        ..late
+    };
+    for (input, seen) in [
+        (Input::Broken, part),
+        (Input::Cut, part),
+        (Input::Timeout, part),
+        (Input::Broken, whole),
+        (Input::PeerGone, whole),
+        // This end gives it up.
+        (Input::Abort, late),
+        (Input::Flush, late),
+    ] {
+        let (mut machine, _) = called(&[Input::Called, Input::ReplySentForRtr]);
+        let rule = machine.handle(input, &seen);
+        let lost = Action::Lose(Lost::Call);
+        check!(rule.is_some_and(|rule| !rule.actions.contains(&lost)));
+    }
+    // A fault of this end may have failed requests.
+    let (mut machine, _) = called(&[Input::Called, Input::ReplySentForRtr, Input::Fault]);
+    let rule = machine.handle(Input::Broken, &Seen::default());
+    check!(rule.is_some_and(|rule| rule.actions.contains(&Action::Lose(Lost::Reset))));
+    Ok(())
+}
+
 pub(crate) fn the_peers_fin_ends_the_connection() -> Outcome {
-    let seen = Seen::default();
+    let seen = Seen {
+        peer_started: true,
+        ..Seen::default()
+    };
     let (mut machine, _) = called(&[Input::Called, Input::ReplySentForRtr]);
     let rule = machine.handle(Input::PeerGone, &seen);
     let actions = [

@@ -4,7 +4,7 @@
 //! told, when they and the network do what they may do at any moment.
 
 use iwarp::conn::{Action, Input, Plan, Report, SetUp, StageName, Status};
-use iwarp_sim::dial::{check, random, run, Dial, Knows, Outcome, Tls};
+use iwarp_sim::dial::{check, check_call, random, run, Dial, Knows, Outcome, Tls};
 use iwarp_sim::Entropy;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -329,6 +329,34 @@ fn a_loss_at_each_time() {
             let outcome = checked(&dial);
             let both = ends(&outcome);
             assert!(both.0 != StageName::Streaming, "{outcome:?}");
+        }
+    }
+}
+
+/// The connection of a call breaks, in each millisecond of its setup and after it. The caller comes
+/// again, and the queue pair takes it, unless the caller has had its Reply.
+#[test]
+fn a_call_that_breaks_at_each_time() {
+    for (plan, delay) in [(PLAIN, 10), (PLAIN, 40), (SECURE, 10), (PLAIN, 4_000)] {
+        let called = Dial {
+            call: true,
+            delay,
+            place: 3,
+            ..Dial::new(plan.exactly())
+        };
+        let outcome = run(&called);
+        check_call(&called, &outcome);
+        let there = outcome.report.expect("a connection").0;
+        for heard in [true, false] {
+            let step = usize::try_from(delay / 10).expect("a step");
+            for at in (0..there + 3 * delay).step_by(step) {
+                let breaks = Some((at, heard));
+                let dial = Dial {
+                    breaks,
+                    ..called.clone()
+                };
+                check_call(&dial, &run(&dial));
+            }
         }
     }
 }

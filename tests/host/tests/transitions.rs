@@ -345,6 +345,7 @@ fn any_order_of_inputs() {
         First::Ours,
         First::OurRtr(0),
         First::Rtr,
+        First::Call(0),
         First::Theirs { wait: 200, reply },
         First::Theirs { wait: 0, reply },
     ];

@@ -14,6 +14,7 @@ pub fn established(first: First, seen: &Seen) -> (Machine, &'static Rule) {
         Input::Reported,
         Input::Accept,
     ];
+    const CALL: [Input; 1] = [Input::Called];
     let mut seen = *seen;
     let (before, last) = match first {
         First::Ours => (&ATTEMPT[..], Input::Started),
@@ -22,6 +23,10 @@ pub fn established(first: First, seen: &Seen) -> (Machine, &'static Rule) {
             (&ATTEMPT[..], Input::StartedWithRtr)
         }
         First::Rtr => (&INCOMING[..], Input::ReplySentForRtr),
+        First::Call(received) => {
+            seen.received = received;
+            (&CALL[..], Input::ReplySentForRtr)
+        }
         First::Theirs { reply, .. } => {
             if let Reply::Sent(end) = reply {
                 seen.reply_end = end;
@@ -33,7 +38,7 @@ pub fn established(first: First, seen: &Seen) -> (Machine, &'static Rule) {
         First::Ours | First::OurRtr(_) => {
             Machine::connecting(Plan::new(2, false, false, 100), &seen)
         }
-        First::Rtr => Machine::await_request(0, &seen),
+        First::Rtr | First::Call(_) => Machine::await_request(0, &seen),
         First::Theirs { wait, .. } => Machine::await_request(wait, &seen),
     };
     for input in before {

@@ -178,7 +178,13 @@ impl Told {
 /// most one `CONNECT_REPLY` or `ESTABLISHED`, one answer to a Request, one `DISCONNECT` and one
 /// `CLOSE`.
 pub fn inputs(e: &mut Entropy) {
-    let firsts = [First::Ours, First::OurRtr(0), First::Rtr, SILENT];
+    let firsts = [
+        First::Ours,
+        First::OurRtr(0),
+        First::Rtr,
+        First::Call(0),
+        SILENT,
+    ];
     let mut seen = Seen::default();
     let revision = 1 + e.u8() % 2;
     let plan = Plan::new(revision, e.flag(), e.flag(), 100);

@@ -68,6 +68,11 @@ pub struct Dial {
     pub event: Option<(i64, usize, Input)>,
     /// By how much timers are late.
     pub jitter: i64,
+    /// It is a call of a queue pair by name, and is made again until there is a connection.
+    pub call: bool,
+    /// When the connection breaks that there is then, and whether the responder hears of it before
+    /// its TCP gives up.
+    pub breaks: Option<(i64, bool)>,
 }
 
 impl Dial {
@@ -88,6 +93,8 @@ impl Dial {
             lost_at: i64::MAX,
             event: None,
             jitter: 0,
+            call: false,
+            breaks: None,
         }
     }
 }
@@ -139,6 +146,26 @@ pub fn check(dial: &Dial, outcome: &Outcome) {
             told.min().is_some_and(|told| told <= at),
             "first the responder: {outcome:?}"
         );
+    }
+}
+
+/// What holds for each call whose connection breaks at most once: there is one connection in the
+/// end, unless it broke when the caller had it already.
+pub fn check_call(dial: &Dial, outcome: &Outcome) {
+    let (at, report) = outcome.report.expect("a connection");
+    assert_eq!(report, Report::Connected);
+    let had = dial.breaks.is_some_and(|breaks| at <= breaks.0);
+    let stages = outcome.sides.iter().flat_map(|(ours, theirs)| {
+        let theirs = theirs.as_ref().map(Side::stage);
+        [Some(ours.stage()), theirs]
+    });
+    let streaming = stages.filter(|stage| *stage == Some(StageName::Streaming));
+    assert_eq!(streaming.count(), if had { 0 } else { 2 }, "{outcome:?}");
+    // RTR_LATE, and calls that wait and come again meanwhile.
+    assert!(outcome.now <= 120_000 && at <= 60_000, "{outcome:?}");
+    for (_, theirs) in &outcome.sides {
+        let slots = theirs.as_ref().map(|side| side.count(Action::FreeSlot));
+        assert!(slots.is_none_or(|slots| slots == 1), "{outcome:?}");
     }
 }
 
@@ -196,8 +223,29 @@ fn some(e: &mut Entropy) -> Dial {
     }
 }
 
+/// A call whose connection may break, at a listener and in a network that are not too slow for it.
+fn some_call(e: &mut Entropy) -> Dial {
+    const PLAIN: Plan = Plan::new(2, true, false, 100).exactly();
+    const SECURE: Plan = Plan::new(2, true, true, 100).exactly();
+    Dial {
+        call: true,
+        delay: one(e, &[1, 10, 500]),
+        parts: one(e, &[0, 0, 1]),
+        listens_at: one(e, &[0, 50, 1_000]),
+        place: one(e, &[0, 7, 100]),
+        handshake: one(e, &[0, 5, 100]),
+        breaks: (e.below(4) != 0).then(|| (i64::from(e.u16() % 4_000), e.flag())),
+        jitter: i64::from(e.below(40)) - 10,
+        ..Dial::new(one(e, &[PLAIN, SECURE]))
+    }
+}
+
 /// A random attempt.
 pub fn random(e: &mut Entropy) {
+    if e.below(4) == 0 {
+        let dial = some_call(e);
+        return check_call(&dial, &run(&dial));
+    }
     let dial = some(e);
     check(&dial, &run(&dial));
 }

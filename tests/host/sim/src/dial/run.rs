@@ -5,7 +5,9 @@
 use super::side::{Message, Side};
 use super::{Dial, Knows, Tls};
 use crate::follow;
-use iwarp::conn::{Action, Input, Machine, Plan, Report, Rule, Seen, SetUp, StageName};
+use iwarp::conn::{
+    timeout, Action, Input, Lost, Machine, Plan, Report, Rule, Seen, SetUp, StageName,
+};
 
 /// What came of an attempt.
 #[derive(Clone, Debug)]
@@ -18,12 +20,27 @@ pub struct Outcome {
     pub now: i64,
 }
 
+/// A queue pair that is called by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Called {
+    /// It expects its peer.
+    Expects,
+    /// It has this connection.
+    Has(usize),
+    /// It has had its only one.
+    Spent,
+}
+
 /// An attempt under way.
 struct Run<'a> {
     dial: &'a Dial,
     now: i64,
     sides: Vec<(Side, Option<Side>)>,
     report: Option<(i64, Report)>,
+    called: Called,
+    /// How often the peer was called in vain, and when it is called next.
+    tries: u32,
+    again: Option<i64>,
 }
 
 /// Runs an attempt until nothing happens any more, but for what an established connection does
@@ -34,9 +51,12 @@ pub fn run(dial: &Dial) -> Outcome {
         now: 0,
         sides: Vec::new(),
         report: None,
+        called: Called::Expects,
+        tries: 0,
+        again: None,
     };
     run.begin(dial.plan);
-    let mut event = dial.event;
+    let (mut event, mut breaks) = (dial.event, dial.breaks);
     loop {
         for rounds in 0.. {
             assert!(rounds < 1000, "it does not end: {:?}", run.sides);
@@ -44,7 +64,9 @@ pub fn run(dial: &Dial) -> Outcome {
                 break;
             }
         }
+        let breaks_at = breaks.map_or(i64::MAX, |breaks| breaks.0);
         let events = event.map_or(i64::MAX, |event| event.0);
+        let events = events.min(breaks_at).min(run.again.unwrap_or(i64::MAX));
         let sides = run
             .sides
             .iter()
@@ -61,6 +83,12 @@ pub fn run(dial: &Dial) -> Outcome {
         if let Some((_, end, input)) = event.take_if(|event| event.0 <= run.now) {
             run.event(end, input);
         }
+        if let Some((_, heard)) = breaks.take_if(|breaks| breaks.0 <= run.now) {
+            run.breaks(heard);
+        }
+        if run.again.take_if(|again| *again <= run.now).is_some() {
+            run.begin(dial.plan);
+        }
     }
     Outcome {
         sides: run.sides,
@@ -72,7 +100,8 @@ pub fn run(dial: &Dial) -> Outcome {
 impl Run<'_> {
     /// Begins a connection of the attempt.
     fn begin(&mut self, plan: Plan) {
-        assert!(self.sides.len() < 6, "it does not end: {:?}", self.sides);
+        let most = if self.dial.call { 30 } else { 6 };
+        assert!(self.sides.len() < most, "it does not end: {:?}", self.sides);
         let seen = Seen {
             now: self.now,
             ..Seen::default()
@@ -124,6 +153,25 @@ impl Run<'_> {
         for at in 0..self.sides.len() {
             if self.side(at, end).is_some_and(|side| !side.detached) {
                 self.input(at, end, input);
+            }
+        }
+    }
+
+    /// The last connection breaks: what is under way is lost, and nothing is sent any more.
+    fn breaks(&mut self, heard: bool) {
+        let now = self.now;
+        let last = self.sides.len() - 1;
+        for (end, hears) in [(0, true), (1, heard)] {
+            let Some(side) = self.side(last, end).filter(|side| !side.detached) else {
+                continue;
+            };
+            side.under_way.clear();
+            (side.said_end, side.reset) = (true, true);
+            // The responder's may not have begun.
+            let from = now.max(side.seen.now);
+            match hears {
+                true => side.under_way.push_back((from, Message::Reset)),
+                false => side.loses(from),
             }
         }
     }
@@ -216,13 +264,22 @@ impl Run<'_> {
 
     fn execute(&mut self, at: usize, end: usize, rule: &'static Rule) -> Option<Input> {
         let mut answer = None;
-        let now = self.now;
+        let (now, calls) = (self.now, self.dial.call);
         for action in rule.actions {
             let side = self.side(at, end).expect("a side");
             assert!(!side.detached || !matches!(action, Action::SetUp(SetUp::ReportRequest)));
             side.log.push((now, *action));
             let told = match action {
                 Action::SetUp(setup) => self.set_up(at, end, *setup),
+                Action::ReportReply(report) if calls && *report != Report::Connected => {
+                    self.again = Some(now + i64::from(timeout::call_again(self.tries)));
+                    self.tries += 1;
+                    None
+                }
+                Action::Lose(why) if end == 1 => {
+                    self.loses_call(at, *why);
+                    None
+                }
                 Action::ReportReply(report) => {
                     assert!(self.report.is_none(), "one CONNECT_REPLY");
                     self.report = Some((now, *report));
@@ -319,11 +376,33 @@ impl Run<'_> {
                     false => Input::ReplySent,
                 })
             }
+            SetUp::Admit if self.called == Called::Expects => {
+                self.called = Called::Has(at);
+                self.send(at, end, Message::Reply(Input::Accepted));
+                Some(Input::ReplySentForRtr)
+            }
+            SetUp::Admit => Some(Input::NotExpected),
             SetUp::SendRejection => {
                 self.send(at, end, Message::Reply(Input::Rejected));
                 Some(Input::RejectionSent)
             }
             _ => None,
+        }
+    }
+
+    /// The queue pair that is called loses a connection.
+    fn loses_call(&mut self, at: usize, why: Lost) {
+        if self.called != Called::Has(at) {
+            return;
+        }
+        self.called = match why {
+            Lost::Call => Called::Expects,
+            _ => Called::Spent,
+        };
+        let now = self.now;
+        let theirs = self.sides.iter_mut().filter_map(|side| side.1.as_mut());
+        for side in theirs.filter(|side| side.stage() == StageName::Parked) {
+            side.say(now, Some((0, Input::Turn)));
         }
     }
 

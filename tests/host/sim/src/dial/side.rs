@@ -167,6 +167,7 @@ impl Side {
             (StageName::AwaitRequest, Message::Request(revision, offer)) => match dial.knows {
                 Knows::NoOffers if offer => Input::BadRequest,
                 Knows::Revision1 if revision != 1 => Input::BadRequest,
+                _ if dial.call => Input::Called,
                 _ => Input::RequestCame,
             },
             // tlshd's, from the time when it is asked for a handshake on.
@@ -178,6 +179,8 @@ impl Side {
             (StageName::Queued | StageName::Requested | StageName::AwaitReply, _) if ends => {
                 Input::HungUp
             }
+            (StageName::Parked, _) if ends => Input::HungUp,
+            (StageName::Streaming, Message::Fin) if dial.call => Input::PeerGone,
             (_, Message::Fin) => Input::PeerFin,
             (_, Message::Reset) => Input::Broken,
             (_, message) => {
