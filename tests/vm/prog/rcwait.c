@@ -3,9 +3,10 @@
  * rcwait DEVICE GID-INDEX PEER-GID PEER-QPN [COUNT]: makes COUNT queue pairs (1),
  * prints the number of the first, and has them wait for peers with that GID and
  * the numbers from PEER-QPN on: to RTR and RTS, with a receive each. Then reads
- * lines: "state" prints the states, "later" makes one more queue pair, prints its
- * number, and "meet" has it wait, for PEER-QPN. Prints "received N" when queue
- * pair N has received.
+ * lines: "state" prints the states, "send" posts a Send to queue pair 0, "later"
+ * makes one more queue pair, prints its number, and "meet" has it wait, for
+ * PEER-QPN. Prints "received N" when queue pair N has received, and "sent N" when
+ * its Send has completed.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -63,6 +64,18 @@ static void meet(int n, uint32_t peer_qpn)
 	modify(qp[n], &attr, TO_RTS);
 }
 
+static void post_send(int n)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 16, mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = n, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	if (ibv_post_send(qp[n], &wr, &bad))
+		fail("post");
+}
+
 static void states(void)
 {
 	struct ibv_qp_init_attr init;
@@ -105,14 +118,16 @@ int main(int argc, char **argv)
 	printf("%u\n", qp[0]->qp_num);
 	for (;;) {
 		while (ibv_poll_cq(cq, 1, &wc) == 1)
-			printf("%s %lu\n", wc.status ? ibv_wc_status_str(wc.status) : "received",
-			       (unsigned long)wc.wr_id);
+			printf("%s %lu\n", wc.status ? ibv_wc_status_str(wc.status) :
+			       wc.opcode == IBV_WC_SEND ? "sent" : "received", (unsigned long)wc.wr_id);
 		if (poll(&in, 1, 10) <= 0)
 			continue;
 		if (!fgets(line, sizeof(line), stdin))
 			return 0;
 		if (!strcmp(line, "state\n")) {
 			states();
+		} else if (!strcmp(line, "send\n")) {
+			post_send(0);
 		} else if (!strcmp(line, "later\n")) {
 			make(count);
 			printf("%u\n", qp[count]->qp_num);

@@ -97,11 +97,21 @@ def rejected(sock):
     check(flags & R, f"not rejected: flags {flags:#x}")
 
 
-def accepted(sock):
-    """The Reply accepts, and the queue pair takes a Send."""
+def admitted(sock):
+    """The Reply accepts."""
     flags, revision, data = receive_frame(sock, REPLY)
     check(revision == 2 and not flags & R, f"flags {flags:#x}, revision {revision}")
     check(struct.unpack("!H", data[:2])[0] & A, "not peer-to-peer")
+
+
+def reset(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def accepted(sock):
+    """The Reply accepts, and the queue pair takes a Send."""
+    admitted(sock)
     stream = fpdu.Stream(sock)
     stream.send(fpdu.tagged(fpdu.WRITE, 0, 0))
     return stream
@@ -180,6 +190,36 @@ def case_only_one_connection():
         sock = dial(call(waiting.qpn))
         receives(waiting, stream)
         rejected(sock)
+
+
+def case_a_caller_that_is_gone_after_its_reply():
+    """By a reset and by a FIN: the queue pair expects it again, and what it has to send is sent once."""
+    with Waiting() as waiting:
+        waiting.says("send")
+        for leave in (reset, socket.socket.close):
+            sock = dial(call(waiting.qpn))
+            admitted(sock)
+            leave(sock)
+            check(waiting.states() == ["3"], "the queue pair has left RTS")
+        stream = accepted(dial(call(waiting.qpn)))
+        data = stream.next()
+        check(data[:2] == b"\x41\x43" and data[-16:] == bytes(16) and len(data) == 34, f"no Send: {data.hex()}")
+        check(waiting.line() == "sent 0", "the Send has not completed")
+        receives(waiting, stream)
+        waiting.says("send")
+        check(waiting.line() == "sent 0", "the second Send has not completed")
+        check(stream.next()[10:14] == b"\0\0\0\2", "not the second Send")
+
+
+def case_a_caller_that_is_gone_within_its_first_fpdu():
+    """It had its Reply, so the connection was the only one."""
+    with Waiting() as waiting:
+        sock = dial(call(waiting.qpn))
+        admitted(sock)
+        sock.sendall(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0))[:10])
+        time.sleep(0.2)
+        reset(sock)
+        rejected(dial(call(waiting.qpn)))
 
 
 def case_a_number_that_nobody_has():
