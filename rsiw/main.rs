@@ -95,6 +95,11 @@ module! {
             description: "TCP port for queue pairs of links of type rsiw_rc; the same on all \
                 hosts (1 to 65535)",
         },
+        rc_low_ports: u8 {
+            default: 0,
+            description: "Links of type rsiw_rc call from TCP ports below 1024, and take calls \
+                from no others (0: from any; the same on all hosts)",
+        },
         recv_wait_ms: u32 {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not \

@@ -100,6 +100,8 @@ settings! {
     tls_key_mib: u32 = 1..=368_640,
     /// TCP port at which queue pairs that their programs connect call each other.
     rc_port: u32 = 1..=65_535,
+    /// Whether queue pairs that their programs connect call from ports below 1024.
+    rc_low_ports: u8 = 0..=1,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -252,6 +254,14 @@ impl Settings {
     pub(crate) fn rc_port(&self) -> u16 {
         // CAST: `settings!` has the range, which fits.
         self.rc_port.load(Ordering::Relaxed) as u16
+    }
+
+    /// Whether queue pairs that their programs connect call each other from TCP ports below 1024,
+    /// which a host gives to no process without privileges: then the names in a call are those that
+    /// the peer's driver has, or its root has made up. All hosts have to have the same. It holds
+    /// for calls that come or begin after a change.
+    pub(crate) fn rc_low_ports(&self) -> bool {
+        self.rc_low_ports.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of

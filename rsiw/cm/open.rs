@@ -3,7 +3,7 @@
 //! Makes sockets for the consumer's identifier: namespace, addresses, type of service.
 
 use crate::{device::Rsiw, settings::Settings};
-use core::net::SocketAddr;
+use core::{net::SocketAddr, ops::RangeInclusive};
 use kernel::prelude::*;
 use net::{addr::is_link_local, errno, Family, Namespace, TcpSocket};
 use rdma::{CmId, ConsumerId, Device, Kind, NetDevice};
@@ -148,6 +148,31 @@ pub(super) struct Origin {
     /// The interface that has `local`, if it is known.
     pub(super) ifindex: Option<u32>,
     pub(super) local: SocketAddr,
+    /// The port is one of [`LOW_PORTS`], and not that of `local`.
+    pub(super) low_port: bool,
+}
+
+/// Ports that no process without privileges has, by the default of `ip_unprivileged_port_start`;
+/// without those below, which many services have.
+const LOW_PORTS: RangeInclusive<u16> = 512..=LAST_LOW_PORT;
+
+/// The last port that takes privileges.
+pub(super) const LAST_LOW_PORT: u16 = 1023;
+
+/// Binds to one of [`LOW_PORTS`], from `first` on, whoever the caller is. Errors: `EADDRINUSE` if
+/// none is free.
+fn bind_low(socket: &TcpSocket, local: &SocketAddr, first: u32) -> Result {
+    let (least, count) = (*LOW_PORTS.start(), LOW_PORTS.len() as u32);
+    let mut at = *local;
+    for n in 0..count {
+        // CAST: Below the number of ports.
+        at.set_port(least + (first.wrapping_add(n) % count) as u16);
+        match socket.bind_as_kernel(&at) {
+            Err(e) if e == errno::EADDRINUSE => {}
+            bound => return bound,
+        }
+    }
+    Err(errno::EADDRINUSE.into())
 }
 
 /// Returns a socket that is bound to the local address, and the address to connect it to. If the
@@ -169,6 +194,10 @@ pub(super) fn initiator(
     match before {
         Some(before) => socket.inherit(before),
         None => place.join_vrf(&socket, &local)?,
+    }
+    if origin.low_port {
+        bind_low(&socket, &local, kext::jiffies_ms())?;
+        return Ok((socket, remote));
     }
     let mut bound = socket.bind(&local);
     if bound.is_err_and(|e| e == errno::EADDRINUSE) && place.picked(&local) {
@@ -262,7 +291,8 @@ pub(super) fn door(
         true => socket.bind_to_device(ifindex)?,
         false => place.join_vrf(&socket, &local)?,
     }
-    socket.bind(&local)?;
+    // The administrator has chosen the port, which may take privileges.
+    socket.bind_as_kernel(&local)?;
     socket.listen(backlog)?;
     Ok(socket)
 }

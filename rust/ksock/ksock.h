@@ -78,6 +78,8 @@ int rust_helper_ksock_bind_to_device(struct sock *sk, int ifindex);
 void rust_helper_ksock_bind_to_l3_master(struct sock *sk, int ifindex);
 void rust_helper_ksock_share_port(struct sock *sk);
 int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len);
+int rust_helper_ksock_bind_as_kernel(struct socket *sock, const void *addr,
+				     int len);
 int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len);
 int rust_helper_ksock_set_tos(struct socket *sock, u8 tos);
 int rust_helper_ksock_set_v6only(struct socket *sock);

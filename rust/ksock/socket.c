@@ -163,6 +163,16 @@ int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len)
 	return kernel_bind(sock, (struct sockaddr_unsized *)addr, len);
 }
 
+int rust_helper_ksock_bind_as_kernel(struct socket *sock, const void *addr,
+				     int len)
+{
+	int ret = -EACCES;
+
+	scoped_with_kernel_creds()
+		ret = rust_helper_ksock_bind(sock, addr, len);
+	return ret;
+}
+
 int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len)
 {
 	return kernel_connect(sock, (struct sockaddr_unsized *)addr, len,

@@ -268,6 +268,21 @@ impl TcpSocket {
         })
     }
 
+    /// As [`TcpSocket::bind`], also to a port that the caller may not take
+    /// (`CAP_NET_BIND_SERVICE`): for one that the administrator has chosen, not the caller.
+    /// Sleeping.
+    pub fn bind_as_kernel(&self, local: &SocketAddr) -> Result {
+        let storage = addr::to_storage(local);
+        // SAFETY: As in `bind`. The function gives the caller's credentials back.
+        to_result(unsafe {
+            bindings::ksock_bind_as_kernel(
+                self.as_ptr(),
+                (&raw const storage).cast(),
+                addr::storage_len(local),
+            )
+        })
+    }
+
     /// Starts to listen. `backlog` connections may wait to be accepted. Errors: `EBUSY` if the
     /// socket has a connection's callbacks, which it cannot get afterwards. C: `kernel_listen()`.
     /// Sleeping.

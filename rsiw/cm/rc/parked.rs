@@ -11,7 +11,7 @@ use super::{
     expected::{Calls, Place},
     gid_of, Pairing,
 };
-use crate::cm::{Conn, User};
+use crate::cm::{open::LAST_LOW_PORT, Conn, User};
 use core::{format_args, net::SocketAddr};
 use iwarp::conn::{
     names::{Call, Refusal, Verdict},
@@ -39,6 +39,9 @@ impl<U: User> Parked<U> {
         calls: &Calls<U>,
     ) -> Result<Self, Refusal> {
         let call = Call::read(private_data).ok_or(Refusal::NoCall)?;
+        if conn.settings().rc_low_ports() && remote.port() > LAST_LOW_PORT {
+            return Err(Refusal::Port);
+        }
         // First this, then the look: who expects the call later finds it.
         let place = Place::new(&calls.expected, call.to.qpn, conn.serial);
         Ok(Self {

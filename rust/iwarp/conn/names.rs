@@ -102,6 +102,8 @@ pub enum Refusal {
     NoCall,
     /// The connection does not come from the address that it names, or not to it.
     Address,
+    /// The connection comes from a port that any process of its host may have.
+    Port,
     /// The end that should wait has connected.
     Role,
     /// The queue pair expects somebody else.
@@ -115,6 +117,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::NoCall => "its Request names no queue pairs",
             Self::Address => "it does not come from, or to, the address that it names",
+            Self::Port => "it comes from a port of 1024 or above (rc_low_ports)",
             Self::Role => "the other end has to call",
             Self::Name => "the queue pair expects another one",
             Self::NoMemory => "there is no memory for it",

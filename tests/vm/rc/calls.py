@@ -2,7 +2,8 @@
 """A TCP peer that calls queue pairs by name by hand, rightly and wrongly. calls.py DEVICE GID-INDEX ADDRESS INDEX INDEX
 
 The queue pairs (prog/rcwait.c) are on this host, at ADDRESS; the caller has an address of its own below that.
-The other indices are those of fe80::99 on eth0 and on vlan7, where the caller has fe80::1.
+The other indices are those of fe80::99 on eth0 and on vlan7, where the caller has fe80::1. With "low" behind them
+the device takes calls only from ports below 1024 (rc_low_ports).
 Says "ok CASE", or what went wrong and "not ok CASE"; then exit status 3.
 """
 
@@ -19,7 +20,7 @@ from common import A, B, READ, WRITE, Failed, check, closed, receive_frame  # no
 import fpdu  # noqa: E402
 from mpa import C, R, REPLY, REQUEST, S, enhanced, frame  # noqa: E402
 
-PORT = 4791
+PORT = int(os.environ.get("RC_PORT", "4791"))
 OURS, OTHER = "10.7.88.1", "10.7.88.9"
 LOCAL_OURS, LOCAL = "fe80::1", "fe80::99"
 QPN = 77
@@ -70,9 +71,9 @@ class Waiting:
         self.process.wait()
 
 
-def dial(private_data, from_=OURS, flags=C | S, depths=None):
+def dial(private_data, from_=OURS, flags=C | S, depths=None, port=0):
     """Sends a Request from an address."""
-    return ask(socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, 0)), private_data,
+    return ask(socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, port)), private_data,
                flags, depths)
 
 
@@ -133,7 +134,7 @@ def refuse(private_data, **how):
     with Waiting() as waiting:
         rejected(dial(private_data(waiting.qpn), **how))
         check(waiting.states() == ["3"], "the queue pair has left RTS")
-        receives(waiting, accepted(dial(call(waiting.qpn))))
+        receives(waiting, accepted(dial(call(waiting.qpn), port=next(low_ports) if LOW else 0)))
 
 
 def case_another_number_of_the_caller():
@@ -270,11 +271,22 @@ def case_the_port_closes():
     raise Failed("the port is open")
 
 
+def low_case_a_call_from_a_port_of_any_process():
+    refuse(call, port=0)
+
+
+def low_case_a_call_from_the_last_port_without_privileges():
+    refuse(call, port=1024)
+
+
 DEVICE, INDEX, ADDRESS = sys.argv[1:4]
 INDICES = {"eth0": sys.argv[4], "vlan7": sys.argv[5]}
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+LOW = sys.argv[6:] == ["low"]
+low_ports = iter((1023, 512))
+prefix = "low_case_" if LOW else "case_"
 failed = 0
-for name, case in [(n[5:], f) for n, f in list(globals().items()) if n.startswith("case_")]:
+for name, case in [(n[len(prefix):], f) for n, f in list(globals().items()) if n.startswith(prefix)]:
     try:
         case()
         print("ok", name.replace("_", " "), flush=True)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 1
-# timeout: 180
+# timeout: 240
 # pairs: rsiw,*
 #
 # A TCP peer that calls queue pairs by name by hand: who is admitted, and what becomes of all others (calls.py).
@@ -29,3 +29,20 @@ told_by "calls over TCP" python3 -B /tests/rc/calls.py rc0 "$(gid_index 10.7.99.
 counted() { echo "refused: $(($(counter rc_calls_refused) - before))" && [ $(($(counter rc_calls_refused) - before)) -ge 10 ]; }
 run "refused calls are counted" counted
 run "no connection is left" wait_for 20 no_connections
+
+# Ports that take privileges, for calls and for those that wait for them: the queue pairs' programs have none.
+settings=/sys/class/infiniband/rc0/settings
+low() { echo 1 >"$settings/rc_low_ports" && echo 791 >"$settings/rc_port"; }
+run "calls have to come from low ports" low
+told_by "calls from low ports" env RC_PORT=791 python3 -B /tests/rc/calls.py rc0 "$(gid_index 10.7.99.1)" 10.7.99.1 0 0 low
+low_ports() { ss -Htn state established '( dport = :791 )' | awk '{ sub(".*:", "", $3); if ($3 < 512 || $3 > 1023) exit 1; n++ } END { exit !n }'; }
+unprivileged() {
+	chmod a+rw /dev/infiniband/uverbs*
+	ordinary rcstates rc0 "$(gid_index 10.7.99.1)" >"$WORK/states" &
+	wait_for 20 low_ports
+	wait $!
+	grep '^ok two queue pairs are connected$' "$WORK/states"
+}
+LIMIT=90 run "queue pairs of programs without privileges call from low ports" unprivileged
+high() { echo 0 >"$settings/rc_low_ports" && echo 4791 >"$settings/rc_port"; }
+run "calls may come from any port again" high
