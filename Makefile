@@ -16,7 +16,7 @@ DESTDIR ?=
 PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree format clippy host-test update-kernel clean help install uninstall deb provider
+.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree rdma-core-patches format clippy host-test update-kernel clean help install uninstall deb provider
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, forky, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -84,6 +84,9 @@ steady: ## run a job 20 times beside two busy processes: make steady T=smoke/rpi
 
 in-tree: ## the driver as patches for the kernel's tree (build/in-tree), each checked; tools/in-tree --build tries them
 	@tools/in-tree
+
+rdma-core-patches: ## the provider as patches for rdma-core (build/rdma-core/SUITE/series), each checked; SUITE=forky, trixie
+	@tools/rdma-core $(if $(filter file,$(origin SUITE)),forky,$(SUITE))
 
 format: ## format all Rust code as the kernel does
 	@tools/ci/format --write
