@@ -408,9 +408,9 @@ impl Run<'_> {
 
     /// The plan by which a connection was begun: the attempt's, with less of it each time.
     fn plan_of(&self, at: usize) -> Plan {
-        let plans = self.sides[..at]
+        let mut plans = self.sides[..at]
             .iter()
             .filter_map(|side| side.0.machine.clone().into_plan());
-        plans.last().unwrap_or(self.dial.plan)
+        plans.next_back().unwrap_or(self.dial.plan)
     }
 }
