@@ -4,7 +4,7 @@
 //! InfiniBand.
 //!
 //! ```text
-//!   RESET --> INIT --> RTR --> RTS          any state --> RESET, ERR
+//!   RESET --> INIT --> RTR --> RTS <--> SQD      any state --> RESET, ERR
 //! ```
 //!
 //! The stream below has states of its own ([`crate::queue::state`]), as a connection comes and goes
@@ -12,8 +12,9 @@
 //! and RTS the program is in. What fails in the stream leads to ERR. The end of a connection alone
 //! does not ([`crate::stream::retry`]).
 //!
-//! The core's table says which attributes a transition needs and which it may have. SQD is left
-//! out. All attributes are kept and told; those that mean nothing to TCP (packet numbers, path MTU,
+//! In SQD the send queue drains ([`crate::stream`], `hold`).
+//!
+//! The core's table says which attributes a transition needs and which it may have. All are kept and told; those that mean nothing to TCP (packet numbers, path MTU,
 //! service level, flow label) have no other effect. The hop limit is the route's, whatever the
 //! program says, as the core has it.
 
@@ -87,8 +88,8 @@ impl Qp {
     /// # Errors
     ///
     /// `EINVAL` for a transition that InfiniBand does not have, for attributes that it lacks or
-    /// that do not belong to it, and for values that no queue pair has. `EOPNOTSUPP` for SQD and
-    /// for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as
+    /// that do not belong to it, and for values that no queue pair has. `EOPNOTSUPP` for another
+    /// way to the peer than that of the connection, and for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as
     /// before then.
     pub(crate) fn change_rc(&self, dev: &Device<Rsiw>, doors: &Arc<Doors>, m: &QpModify) -> Result {
         let rc = self.rc.as_ref().ok_or(EINVAL)?;
@@ -119,13 +120,16 @@ impl Qp {
                 rc.state = to;
                 return Ok(());
             }
-            QpState::Sqd | QpState::Sqe => return Err(errno::unsupported()),
-            QpState::Init | QpState::Rtr | QpState::Rts => {}
+            QpState::Sqe => return Err(errno::unsupported()),
+            QpState::Init | QpState::Rtr | QpState::Rts | QpState::Sqd => {}
         }
         let mut path = rc.path;
         path.update(&m.path);
         let meet = match to {
             QpState::Rtr => Some(self.peer(&path)?),
+            QpState::Sqd if self.peer(&path)? != self.peer(&rc.path)? => {
+                return Err(errno::unsupported());
+            }
             _ => None,
         };
         stream.in_life(life, || {
@@ -140,6 +144,11 @@ impl Qp {
         // Last, as the connection may be there at once.
         if let Some((names, way)) = meet {
             rc.endpoint = Some(Endpoint::open(doors, dev, stream, names, way)?);
+        }
+        match (from, to) {
+            (QpState::Rts, QpState::Sqd) => stream.hold(life, m.notify_drained),
+            (QpState::Sqd, QpState::Rts) => stream.release(life),
+            _ => {}
         }
         rc.path = path;
         rc.access = m.access.unwrap_or(rc.access);
@@ -185,6 +194,7 @@ impl Qp {
         };
         let rc = rc.lock();
         attr.state = rc.state(&self.stream);
+        attr.sq_draining = attr.state == QpState::Sqd && !self.queues().sq.is_idle();
         attr.access = rc.access;
         (attr.max_dest_rd_atomic, attr.max_rd_atomic) = rc.reads;
         attr.path_mtu = rc.path.path_mtu.unwrap_or(attr.path_mtu);

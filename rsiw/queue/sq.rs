@@ -22,12 +22,16 @@
 //! their bookkeeping, which is short. Completions are published under it, so that two actors cannot
 //! reorder them. Lock order: send queue, then CQ.
 //!
+//! The queue may end at a position: tx takes no request from there on, because of an orderly close
+//! ([`SendQueue::end_here`]), or while the program holds the queue ([`hold`]).
+//!
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
 //! because no other actor uses a slot from `sent` on, with one exception: rx changes that of an
 //! RDMA Read, under the lock, and only after tx has recorded the Read under the lock. Posts of a
 //! kernel consumer fill their slots under the lock.
 
 mod flush;
+mod hold;
 mod posted;
 mod slot;
 
@@ -91,8 +95,13 @@ struct State {
     reads: Fifo<OutstandingRead>,
     /// RDMA Reads that the consumer may have outstanding; with 0 all of its Reads are refused.
     ord: u32,
-    /// Tx has stopped for a fence, for lack of room in `reads`, or for lack of a slot.
+    /// RDMA Reads that the connection was set up for.
+    agreed_ord: u32,
+    /// Tx has stopped for a fence, for lack of room in `reads`, for lack of a slot, or until the
+    /// queue has drained.
     tx_waits: bool,
+    /// The program wants to be told when what it holds has drained.
+    tell_drained: bool,
     /// The QP is in ERROR: requests complete as flushed as soon as they are posted.
     flushed: bool,
 }
@@ -115,14 +124,14 @@ pub(crate) struct SendQueue {
     /// The position of the next request to get a slot. Of a kernel consumer's queue it is changed
     /// under the lock; of a process' queue by tx, or, once tx has stopped, by a flush.
     tail: AtomicU32,
-    /// Where an orderly close ends the queue: tx takes no request from this position on. Set once
-    /// for a connection, while tx is locked out; before that [`NO_END`].
+    /// Where the queue ends: tx takes no request from this position on. Changed while tx is locked
+    /// out; [`NO_END`], if nobody has ended it.
     end: AtomicU64,
     #[pin]
     state: SpinLockIrq<State>,
 }
 
-/// The value of `end` before an orderly close; no position has it.
+/// The value of `end` of a queue that goes on; no position has it.
 const NO_END: u64 = u64::MAX;
 
 impl SendQueue {
@@ -152,7 +161,9 @@ impl SendQueue {
             next: 0,
             reads: Fifo::empty(),
             ord: 0,
+            agreed_ord: 0,
             tx_waits: false,
+            tell_drained: false,
             flushed: false,
         };
         Ok(pin_init!(Self {
@@ -200,18 +211,18 @@ impl SendQueue {
         let flags = Consumer::of(&self.ring).flags();
         let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
         let mut st = self.state.lock();
-        st.ord = ord;
+        (st.ord, st.agreed_ord) = (ord, ord);
         // The old queue (which is empty, as the QP was not connected) is freed outside the lock.
         core::mem::swap(&mut st.reads, &mut reads);
         drop(st);
         Ok(())
     }
 
-    /// Lowers the number of RDMA Reads at a time to `most`, for those that begin from now on.
-    /// Context: any.
+    /// Limits the number of RDMA Reads at a time to `most`, for those that begin from now on, and
+    /// to what the connection was set up for. Context: any.
     pub(crate) fn limit_ord(&self, most: u32) {
         let st = &mut *self.state.lock();
-        st.ord = st.ord.min(most);
+        st.ord = most.min(st.agreed_ord);
     }
 
     /// Whether the connection was set up for RDMA Reads of this end.
@@ -375,9 +386,14 @@ impl SendQueue {
             });
         }
         let (notify, all) = self.advance(st, out);
-        let wake = WakeTx(core::mem::take(&mut st.tx_waits));
+        let mut wake = core::mem::take(&mut st.tx_waits);
         drop(guard);
-        (read, self.advance_rest(notify, all, out), wake)
+        let notify = self.advance_rest(notify, all, out);
+        if !all {
+            // Tx may have begun to wait for the rest meanwhile.
+            wake |= core::mem::take(&mut self.state.lock().tx_waits);
+        }
+        (read, notify, WakeTx(wake))
     }
 
     /// The oldest request that has not completed, or the next one. Context: any.
@@ -387,9 +403,9 @@ impl SendQueue {
 
     /// An orderly close begins. Requests that are posted now are still sent. Requests that are
     /// posted later are not, and are flushed when the connection is gone (RFC 5041 section 6.2.1).
-    /// Context: sleeping; the caller has locked tx out.
+    /// So are those that the program holds. Context: sleeping; the caller has locked tx out.
     pub(crate) fn end_here(&self) {
-        if self.end.load(Ordering::Relaxed) != NO_END {
+        if self.has_end() {
             return;
         }
         let Some(ring) = &self.ring else {
@@ -413,7 +429,7 @@ impl SendQueue {
     pub(crate) fn is_idle(&self) -> bool {
         let _st = self.state.lock();
         let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail());
-        if self.end.load(Ordering::Relaxed) != NO_END {
+        if self.has_end() {
             return self.ends_at(head);
         }
         head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
@@ -470,7 +486,13 @@ impl SendQueue {
         tail.wrapping_sub(self.head.load(Ordering::Acquire)) >= self.size
     }
 
-    /// Whether an orderly close has ended the queue at `seq`.
+    /// Whether the queue has an end.
+    #[inline]
+    pub(crate) fn has_end(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != NO_END
+    }
+
+    /// Whether the queue ends at `seq`.
     fn ends_at(&self, seq: Seq) -> bool {
         self.end.load(Ordering::Relaxed) == u64::from(seq)
     }

@@ -9,6 +9,7 @@
 //! - [`sched`]: which thread runs tx, and for how long.
 //! - [`receive`], [`bulk`]: which thread receives, and when.
 //! - [`fault`]: faults, and the way to ERROR.
+//! - [`hold`]: the send queue drains, and is held.
 //! - [`notify`]: the consumer's calls for completions.
 //! - [`poll`]: a timer for events of which nobody tells.
 //! - [`reset`]: the way back from ERROR, for another connection.
@@ -20,6 +21,7 @@
 mod bulk;
 mod connection;
 mod fault;
+mod hold;
 mod limits;
 mod notify;
 mod poll;

@@ -135,7 +135,7 @@ impl Stream {
     /// lock held.
     #[cold]
     pub(super) fn await_peer(self: &Arc<Self>) {
-        if !self.dev().is_rc() || self.queues.sq.is_idle() {
+        if !self.dev().is_rc() {
             return;
         }
         let Some(most) = self.limits.lock().retry_ms else {
@@ -147,7 +147,9 @@ impl Stream {
             _ => return,
         };
         let mut end = self.teardown.lock();
-        if end.flushed || end.destroyed || end.connected || end.unanswered.is_some() {
+        // Requests that the program holds wait for no peer.
+        let idle = self.queues.sq.is_idle();
+        if idle || end.flushed || end.destroyed || end.connected || end.unanswered.is_some() {
             return;
         }
         let since = kext::jiffies_ms();
@@ -185,6 +187,11 @@ impl Stream {
 }
 
 impl Teardown {
+    /// No request waits for a peer. The timer, if it is armed, finds nothing to do.
+    pub(super) fn stop_waiting(&mut self) {
+        self.unanswered = None;
+    }
+
     /// The receive that was being filled when the peer went.
     pub(super) fn take_filling(&mut self) -> Option<(u64, Status)> {
         take(&mut self.filling)

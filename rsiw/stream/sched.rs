@@ -66,6 +66,7 @@ impl Stream {
             guard = match guard.unlock() {
                 Ok(()) => {
                     if alone {
+                        self.tell_drained();
                         self.await_peer();
                     }
                     return self.trace_tx(trace::Tx::Sleep);
@@ -140,6 +141,7 @@ impl Stream {
     fn after_step(self: &Arc<Self>, conn: &Arc<Conn>, step: Step) -> Ended {
         match step {
             Step::Sent(_) | Step::Waits => {}
+            Step::Held => self.tell_drained(),
             Step::Again => return Ended::Again,
             Step::NoMemory => self.await_memory(),
             Step::Failed(failed) => self.local_fault(failed),

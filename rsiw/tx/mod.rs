@@ -325,14 +325,23 @@ impl Tx {
         }
     }
 
-    /// In an orderly close, tells when nothing is left to send. Reads that wait for their responses
-    /// delay that only while the peer can still answer.
+    /// In an orderly close, which ends the queue, tells when nothing is left to send. Reads that
+    /// wait for their responses delay that only while the peer can still answer.
     #[inline]
     fn end_if_drained(&mut self, queues: &Queues, peer_done: bool) -> Step {
-        if queues.is_closing() && (peer_done || queues.sq.is_idle()) {
-            Step::Drained
+        if queues.sq.has_end() {
+            Self::look_for_end(queues, peer_done)
         } else {
             Step::Waits
+        }
+    }
+
+    #[cold]
+    fn look_for_end(queues: &Queues, peer_done: bool) -> Step {
+        match queues.is_closing() {
+            false => Step::Held,
+            true if peer_done || queues.sq.is_idle() => Step::Drained,
+            true => Step::Waits,
         }
     }
 

@@ -11,6 +11,8 @@ pub(crate) enum Step {
     Sent(usize),
     /// There is nothing to do, or another event will wake tx.
     Waits,
+    /// As [`Step::Waits`], and the queue is held: what it had begun may have drained.
+    Held,
     /// There is more to do, which is left to the worker.
     Again,
     /// TCP has no memory. Nobody tells when it has.

@@ -215,6 +215,7 @@ impl QpOps<Rsiw> for Qp {
             max_rd_atomic: terms.ord as u8,
             max_dest_rd_atomic: terms.ird as u8,
             signal_all: queues.sq.signal_all(),
+            sq_draining: false,
             path: Default::default(),
         };
         self.tell_rc(&mut attr);

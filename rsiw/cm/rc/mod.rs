@@ -26,7 +26,7 @@ use iwarp::conn::names::Names;
 use kernel::sync::Arc;
 
 /// The way to the peer, beside its name.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way {
     /// The interface that has this end's address.
     pub(crate) ifindex: u32,

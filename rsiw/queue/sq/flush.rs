@@ -69,8 +69,9 @@ impl SendQueue {
         let mut guard = self.state.lock();
         let st = &mut *guard;
         core::mem::swap(&mut st.posted, &mut posted);
-        st.ord = 0;
+        (st.ord, st.agreed_ord) = (0, 0);
         st.tx_waits = false;
+        st.tell_drained = false;
         st.flushed = false;
         self.end.store(NO_END, Ordering::Relaxed);
         // The old list, which is empty, is freed outside the lock.

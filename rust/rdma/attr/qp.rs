@@ -88,6 +88,9 @@ pub struct QpModify {
     pub max_rd_atomic: Option<u8>,
     /// Inbound RDMA Reads (IRD).
     pub max_dest_rd_atomic: Option<u8>,
+    /// The consumer wants [`QpEvent::SqDrained`](crate::QpEvent::SqDrained) in
+    /// [`QpState::Sqd`].
+    pub notify_drained: bool,
     /// What the consumer sets who connects the queue pair. iWARP has no use for it, and has
     /// nothing here.
     pub path: QpPath,
@@ -128,6 +131,8 @@ impl QpModify {
                 .then_some(attr.max_rd_atomic),
             max_dest_rd_atomic: has(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
                 .then_some(attr.max_dest_rd_atomic),
+            notify_drained: has(bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY)
+                && attr.en_sqd_async_notify != 0,
             path: match port {
                 // SAFETY: By the contract of this function.
                 Some(port) => unsafe { QpPath::from_c(attr, mask, port) }?,
@@ -166,6 +171,8 @@ pub struct QpAttr {
     pub max_dest_rd_atomic: u8,
     /// Every send work request is signaled.
     pub signal_all: bool,
+    /// In [`QpState::Sqd`]: requests that have begun are not done yet.
+    pub sq_draining: bool,
     /// What the consumer has set who connected the queue pair.
     pub path: QpPath,
 }
@@ -183,6 +190,7 @@ impl QpAttr {
         attr.qp_access_flags = self.access.bits() as i32;
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        attr.sq_draining = self.sq_draining.into();
         attr.port_num = 1;
         self.path.store(attr);
         self.cap.store(&mut attr.cap);

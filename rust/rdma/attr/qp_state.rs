@@ -16,7 +16,7 @@ pub enum QpState {
     Rtr,
     /// Ready to send: connected.
     Rts,
-    /// Send queue drain; iWARP's CLOSING.
+    /// Send queue drained, or draining; iWARP's CLOSING.
     Sqd,
     /// Send queue error; iWARP's TERMINATE.
     Sqe,
