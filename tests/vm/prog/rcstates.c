@@ -4,6 +4,7 @@
  * them, and what InfiniBand's verbs promise of their states and attributes. Prints
  * a line for each test ("ok ..." or "not ok ..."). Exit status 3: a test failed.
  */
+#include <poll.h>
 #include <unistd.h>
 
 #include "rc.h"
@@ -201,7 +202,9 @@ static void transitions(void)
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 8 };
 	told(ibv_modify_qp(a.qp, &attr, TO_RTS) == EINVAL, "RTS with 8 tries is refused");
 	told(!to_rts(&a, 14) && state_of(&a) == IBV_QPS_RTS, "RTR leads to RTS");
-	told(to(&a, IBV_QPS_SQD) == EOPNOTSUPP, "SQD is refused");
+	told(!to(&a, IBV_QPS_SQD) && state_of(&a) == IBV_QPS_SQD, "RTS leads to SQD");
+	told(to(&a, IBV_QPS_RTR) == EINVAL && to(&a, IBV_QPS_SQD) == 0, "SQD leads to SQD, and not to RTR");
+	told(!to(&a, IBV_QPS_RTS) && state_of(&a) == IBV_QPS_RTS, "SQD leads to RTS");
 	told(!to(&a, IBV_QPS_ERR) && state_of(&a) == IBV_QPS_ERR, "RTS leads to ERR");
 	told(!to(&a, IBV_QPS_RESET) && state_of(&a) == IBV_QPS_RESET, "ERR leads to RESET");
 	destroy(&a);
@@ -323,6 +326,130 @@ static void itself(void)
 	destroy(&a);
 }
 
+static int to_sqd(struct end *end, int notify)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = notify };
+
+	return ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
+}
+
+/* In SQD: whether requests are left that had begun. */
+static int draining(struct end *end)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return !ibv_query_qp(end->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_SQD &&
+	       attr.sq_draining;
+}
+
+/* The next event is that the end's send queue has drained, and comes in time. */
+static int drained(struct end *end, int ms)
+{
+	struct pollfd fd = { .fd = context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+	int good;
+
+	if (poll(&fd, 1, ms) != 1 || ibv_get_async_event(context, &event))
+		return 0;
+	good = event.event_type == IBV_EVENT_SQ_DRAINED && event.element.qp == end->qp;
+	printf("# event: %s\n", ibv_event_type_str(event.event_type));
+	ibv_ack_async_event(&event);
+	return good;
+}
+
+static int none_drained(void)
+{
+	struct pollfd fd = { .fd = context->async_fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) == 0;
+}
+
+static int set(struct end *end, struct ibv_qp_attr attr, int mask)
+{
+	return ibv_modify_qp(end->qp, &attr, mask);
+}
+
+/* What may change in SQD. */
+static void change(struct end *a, struct end *b)
+{
+	struct ibv_qp_attr attr = rtr_attr(b->qp->qp_num), q;
+	struct ibv_qp_init_attr init;
+
+	attr.ah_attr.sl = 3;
+	attr.timeout = 12;
+	attr.retry_cnt = 1;
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	told(!set(a, attr, IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_ACCESS_FLAGS) &&
+	     !ibv_query_qp(a->qp, &q, IBV_QP_STATE, &init) && q.qp_state == IBV_QPS_SQD && q.ah_attr.sl == 3 &&
+	     q.timeout == 12 && q.retry_cnt == 1 && q.qp_access_flags == IBV_ACCESS_REMOTE_READ,
+	     "attributes are changed in SQD");
+	told(set(a, attr, IBV_QP_DEST_QPN) == EINVAL, "the peer's number is not changed in SQD");
+	attr.ah_attr.grh.traffic_class = 0x40;
+	told(set(a, attr, IBV_QP_AV) == EOPNOTSUPP, "the way to the peer is not changed in SQD");
+	told(!set(a, (struct ibv_qp_attr){ .max_rd_atomic = 0 }, IBV_QP_MAX_QP_RD_ATOMIC) &&
+	     !set(a, (struct ibv_qp_attr){ .max_rd_atomic = 2 }, IBV_QP_MAX_QP_RD_ATOMIC),
+	     "the limit of Reads falls and rises in SQD");
+}
+
+static void drains(void)
+{
+	struct end a = make(), b = make();
+	struct ibv_async_event event;
+	int i;
+
+	/* Events of the tests before. */
+	while (!none_drained() && !ibv_get_async_event(context, &event))
+		ibv_ack_async_event(&event);
+	/* The Read waits at the peer behind a Send, which waits for its receive. */
+	told(!connect_both(&a, &b, ALL_RIGHTS, 10) && !post(&a, 1, IBV_WR_SEND, NULL) &&
+	     completes(&a, 5000, 1, IBV_WC_SUCCESS) && !post(&a, 2, IBV_WR_RDMA_READ, &b),
+	     "a Read has no answer yet");
+	for (i = 0; i < 1000 && !to_sqd(&a, 0) && !draining(&a); i++)
+		to(&a, IBV_QPS_RTS);
+	told(draining(&a), "a Read that has begun drains in SQD");
+	told(!to(&a, IBV_QPS_RTS) && !to_sqd(&a, 1) && draining(&a) && none_drained(),
+	     "RTS leads to SQD while it drains");
+	told(!post(&a, 3, IBV_WR_RDMA_WRITE, &b), "a request is posted in SQD");
+	told(!post_recv(&b, 4) && completes(&b, 5000, 4, IBV_WC_SUCCESS) && completes(&a, 5000, 2, IBV_WC_SUCCESS),
+	     "the Read completes in SQD");
+	told(drained(&a, 5000) && !draining(&a) && state_of(&a) == IBV_QPS_SQD, "an event tells that all is done");
+	memset(a.memory, 0x5a, LEN);
+	told(quiet(&a, 300) && b.memory[0] != 0x5a, "what is posted in SQD waits");
+	told(!post_recv(&a, 5) && !post(&b, 6, IBV_WR_SEND, NULL) && completes(&b, 5000, 6, IBV_WC_SUCCESS) &&
+	     completes(&a, 5000, 5, IBV_WC_SUCCESS) && !post(&b, 7, IBV_WR_RDMA_READ, &a) &&
+	     completes(&b, 5000, 7, IBV_WC_SUCCESS),
+	     "requests of the peer are served in SQD");
+	change(&a, &b);
+	memset(a.memory, 0x5a, LEN);
+	told(!to(&a, IBV_QPS_RTS) && completes(&a, 5000, 3, IBV_WC_SUCCESS) && !post(&a, 8, IBV_WR_RDMA_READ, &b) &&
+	     completes(&a, 5000, 8, IBV_WC_SUCCESS) && b.memory[15] == 0x5a && none_drained(),
+	     "SQD leads to RTS, and what has waited goes on");
+	told(!to_sqd(&a, 1) && drained(&a, 5000) && !draining(&a), "an event tells that there was nothing to do");
+	told(!post(&a, 9, IBV_WR_SEND, NULL) && !to(&a, IBV_QPS_ERR) && completes(&a, 5000, 9, IBV_WC_WR_FLUSH_ERR) &&
+	     state_of(&a) == IBV_QPS_ERR,
+	     "SQD leads to ERR, and what has waited is flushed");
+	to(&a, IBV_QPS_RESET);
+	to(&b, IBV_QPS_RESET);
+
+	/* Without a peer. */
+	told(!connect_both(&a, &b, ALL_RIGHTS, 10) && !post_recv(&b, 10) && !post(&a, 11, IBV_WR_SEND, NULL) &&
+	     completes(&a, 5000, 11, IBV_WC_SUCCESS) && completes(&b, 5000, 10, IBV_WC_SUCCESS),
+	     "queue pairs that were in SQD are connected again");
+	ibv_destroy_qp(b.qp);
+	b.qp = NULL;
+	told(!to_sqd(&a, 1) && drained(&a, 5000) && !post(&a, 12, IBV_WR_SEND, NULL) && quiet(&a, 500) &&
+	     state_of(&a) == IBV_QPS_SQD,
+	     "a request that waits in SQD needs no peer");
+	told(!to(&a, IBV_QPS_RTS) && completes(&a, 5000, 12, IBV_WC_GENERAL_ERR), "it fails for lack of one in RTS");
+	told(!to(&a, IBV_QPS_RESET) && !to_init(&a, ALL_RIGHTS, TO_INIT) && !to_rtr(&a, a.qp->qp_num) &&
+	     !to_rts(&a, 10) && !to_sqd(&a, 0) && !post(&a, 13, IBV_WR_SEND, NULL) && !to(&a, IBV_QPS_RESET) &&
+	     quiet(&a, 100),
+	     "SQD leads to RESET, and nothing completes");
+	destroy(&a);
+	destroy(&b);
+}
+
 static void names(void)
 {
 	struct end a = make(), b = make(), c = make();
@@ -354,6 +481,7 @@ int main(int argc, char **argv)
 	ends();
 	rights();
 	itself();
+	drains();
 	names();
 	return failed ? 3 : 0;
 }
