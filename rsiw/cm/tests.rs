@@ -236,6 +236,7 @@ impl Pair {
                 socket: SocketConfig::default(),
                 ifindex: None,
                 local: to,
+                low_port: false,
             },
             remote,
             server: remote.ip(),
