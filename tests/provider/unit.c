@@ -118,7 +118,7 @@ int main(int argc, char **argv)
 		for (test = groups[i]; test->name; test++) {
 			fflush(stdout);
 			if (!fork()) {
-				alarm(20);
+				alarm(300);
 				test->run();
 				exit(0);
 			}

@@ -6,8 +6,8 @@
 //! A [`Machine`] is in one stage, a value of one type per stage. Its driver turns what happens to
 //! the connection into [`Input`]s, and tells with each of them what it sees of the connection
 //! ([`Seen`]). The machine answers with the [`Rule`] that it goes by. The driver executes the
-//! rule's [`Action`]s in their order, then sets its timer to [`Machine::deadline`]. An action with a
-//! result ([`Action::SendFin`]) is answered by an input.
+//! rule's [`Action`]s in their order, then sets its timer to [`Machine::deadline`]. An action with
+//! a result ([`Action::SendFin`]) is answered by an input.
 //!
 //! All transitions are in one table, [`RULES`]. Documentation/connection.md shows it. So what iwcm
 //! is told, and how often, can be read from the table, and is checked when the crate is compiled.
