@@ -97,14 +97,14 @@ def wait_less(seconds):
     context.Barrier = shorter
 
 
-def load(modules, device, gid):
+def load(folder, modules, device, gid):
     """The tests of the modules, without their __init__, which imports all."""
-    sys.path.insert(0, TESTS)
+    sys.path.insert(0, folder)
     from args_parser import parser
     sys.argv[1:] = ["--dev", device, "--gid", str(gid)]
     parser.parse_args()
     package = types.ModuleType("tests")
-    package.__path__ = [TESTS]
+    package.__path__ = [folder]
     sys.modules["tests"] = package
     return {test.id().removeprefix("tests."): test for module in modules
             for test in flat(unittest.defaultTestLoader.loadTestsFromName("tests." + module))}
@@ -170,6 +170,7 @@ def main():
     args = argparse.ArgumentParser()
     args.add_argument("--device", required=True)
     args.add_argument("--gid", type=int, default=0)
+    args.add_argument("--tests", default=TESTS)
     args.add_argument("--expected", required=True)
     args.add_argument("--least", type=int, required=True)
     args.add_argument("--limit", type=int, required=True)
@@ -181,7 +182,7 @@ def main():
 
     table, because = read_table(args.expected)
     wait_less(args.limit / 5)
-    tests = load(args.modules, args.device, args.gid)
+    tests = load(args.tests, args.modules, args.device, args.gid)
 
     missing = [name for name in table if name not in tests]
     must = [name for name in tests if table.get(name, ("pass",))[0] == "pass"]
