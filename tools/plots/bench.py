@@ -13,6 +13,12 @@ import sys
 from collections import defaultdict
 
 BANDWIDTHS = ("send_bw", "write_bw", "read_bw")
+# What only rsiw's provider has: metric, size, what it is compared with, and the least ratio of speeds that is good.
+EXTENDED = (
+    ("write_imm_bw", 65536, "write_bw", 0.95),
+    ("fetch_add_bw", 8, "read_bw", 1.0), ("cmp_swap_bw", 8, "read_bw", 1.0),
+    ("fetch_add_lat", 8, "read_lat", 1.0), ("cmp_swap_lat", 8, "read_lat", 1.0),
+)
 
 
 def read(path):
@@ -55,6 +61,23 @@ def table(title, kinds, rows):
         yield f"{label:<{first}}  " + "  ".join(
             f"{cells.get(kind, ''):>{width[kind]}}" for kind in kinds)
     yield ""
+
+
+def extended(points):
+    """Speeds with rsiw's provider; the ratio of latencies is turned round."""
+    for kind in {kind for of in points.values() for kind in of if kind.endswith(" own")}:
+        rows = []
+        for metric, size, base, least in EXTENDED:
+            pair = [points.get((name, size, 1), {}).get(kind) for name in (metric, base)]
+            if not all(pair):
+                continue
+            speed, other = map(median, pair)
+            ratio = other / speed if metric.endswith("_lat") else speed / other
+            rows.append((f"{metric}, {size_text(size)}", {
+                "median": f"{speed:.4g} {pair[0][0]['unit']}", "compared with": f"{base} {other:.4g}",
+                "ratio": f"{ratio:.2f}", "least": f"{least:.2f}" + ("" if ratio >= least else " (below)")}))
+        if rows:
+            yield from table(kind, ["median", "compared with", "ratio", "least"], rows)
 
 
 def tables(points, kinds):
@@ -125,7 +148,12 @@ def main():
             "details": [row["details"] for row in rows],
             "repeat": repeat(kind, point),
         } for point, of in points.items() for kind, rows in of.items()], file, indent=1)
-    text = "\n".join(tables(points, kinds))
+    lines = [*extended(points)]
+    # The other tables and the plots are of what all kinds have.
+    kinds = [kind for kind in kinds if not kind.endswith(" own")]
+    points = {point: {kind: of[kind] for kind in kinds if kind in of} for point, of in points.items()}
+    points = {point: of for point, of in points.items() if of}
+    text = "\n".join([*lines, *tables(points, kinds)])
     with open(f"{out}/summary.txt", "w", encoding="ascii") as file:
         print(text, file=file)
     print(text)

@@ -10,7 +10,7 @@
 # that costs both hosts. All take turns, ROUNDS times, so that whatever else the machine does meets all.
 # QUICK=1: one round of a few points. KINDS, ONLY (a pattern of points): some of them. A kind is a
 # driver with its parameters; "KIND>KIND" one here, where the programs' clients are, and one on the peer;
-# "rsiw tls=3" has TLS, and "KIND esp" is over IPsec.
+# "rsiw tls=3" has TLS, "KIND esp" is over IPsec, and "KIND own" has rsiw's provider, for immediate data and atomics.
 # MTU: of the link; OFFLOADS=off: each packet is made, checked and received by itself; SYSCTLS: of both hosts.
 # Each measurement is a line of bench.tsv (tools/bench makes tables and plots of it). It
 # asserts only that everything runs: what to expect of a machine is for people to say.
@@ -21,16 +21,26 @@
 : "${QUICK:=}" "${ROUNDS:=$([ -n "$QUICK" ] && echo 1 || echo 5)}" "${ONLY:=*}" \
 	"${MTU:=1500}" "${OFFLOADS:=on}" "${SYSCTLS:=}"
 kinds=("tcp" "rsiw" "rsiw crc=0" "rsiw large_fpdu=0" "rsiw crc=0 large_fpdu=0" "siw" "siw-gso" "rxe"
-	"rsiw crc=0>siw" "siw>rsiw crc=0")
+	"rsiw crc=0>siw" "siw>rsiw crc=0" "rsiw own")
 sizes=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
 qps=(1 16 64 256)
 [ -z "$QUICK" ] || { kinds=("tcp" "rsiw" "rsiw crc=0" "siw" "siw-gso"); sizes=(64 65536 1048576); qps=(); }
 [ -z "${KINDS:-}" ] || IFS=, read -ra kinds <<<"$KINDS"
+if ! has_provider && [[ "${kinds[*]}" = *" own"* ]]; then
+	note "$NO_PROVIDER"
+	mapfile -t kinds < <(printf '%s\n' "${kinds[@]}" | grep -v ' own$')
+fi
 
 # Points: METRIC SIZE QPS, separated by dots.
 points_of() {
 	local size n sizes=("${sizes[@]}") qps=("${qps[@]}")
 	case $1 in
+	# Each beside what it is compared with.
+	*" own")
+		echo "write_bw.65536.1 write_imm_bw.65536.1 read_bw.8.1 fetch_add_bw.8.1 cmp_swap_bw.8.1"
+		echo "read_lat.8.1 fetch_add_lat.8.1 cmp_swap_lat.8.1"
+		return
+		;;
 	*">"*) sizes=(65536 1048576) qps=() ;;
 	# It has no room for 256 of a process.
 	siw*) [ ${#qps[@]} = 0 ] || qps=(1 16 64) ;;
@@ -76,6 +86,7 @@ without() { rdma link del bench && rmmod "$(module_of "$1")"; }
 # each with|without KIND: what it says of this host here, and there what it says of the peer.
 each() {
 	local kind=${2% esp} pid
+	kind=${kind% own}
 	local here=${kind%>*} there=${kind#*>}
 	peer_sh "$(declare -f); $1 $there" &
 	pid=$!
@@ -111,6 +122,11 @@ command_of() {
 	# are posted before the first completion is looked at; the first quarter of the time does not count.
 	multi_bw) echo "ib_write_bw -F -R -d bench -s $2 -q $3 -D $(($3 < 64 ? 6 : 20)) -t 16" ;;
 	both_bw) echo "ib_write_bw -b -F -R -d bench -s $2 -D 2" ;;
+	write_imm_bw) echo "ib_write_bw --write_with_imm -F -R -d bench -s $2 -D 2" ;;
+	fetch_add_bw) echo "ib_atomic_bw -A FETCH_AND_ADD -F -R -d bench -D 2" ;;
+	cmp_swap_bw) echo "ib_atomic_bw -A CMP_AND_SWAP -F -R -d bench -D 2" ;;
+	fetch_add_lat) echo "ib_atomic_lat -A FETCH_AND_ADD -F -R -d bench -n 4000" ;;
+	cmp_swap_lat) echo "ib_atomic_lat -A CMP_AND_SWAP -F -R -d bench -n 4000" ;;
 	*_bw) echo "ib_$1 -F -R -d bench -s $2 -D 2" ;;
 	*_lat) echo "ib_$1 -F -R -d bench -s $2 -n $([ -n "$QUICK" ] && echo 1500 || echo 4000)" ;;
 	esac
@@ -231,7 +247,7 @@ device() {
 prepare "${kinds[@]}" || exit 1
 for ((r = 1; r <= ROUNDS; r++)); do
 	for kind in "${kinds[@]}"; do
-		beneath up "$kind" || { note "$kind: no IPsec"; exit 1; }
+		beneath up "$kind" || { note "$kind: no IPsec, or no provider"; exit 1; }
 		device with "$kind" || { note "$kind: no device"; exit 1; }
 		for point in $(points_of "$kind"); do
 			# shellcheck disable=SC2053 # a pattern
