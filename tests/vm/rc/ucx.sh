@@ -15,26 +15,16 @@
 run "load the driver and make both kinds of links on both hosts" both eval ". /tests/rc/lib; rc_up" || exit 1
 index=$(gid_index "$ADDR")
 run "both hosts have the address at the same index" [ "$index" = "$(peer_gid_index "$PEER")" ]
-# UCX takes what it is allowed, and TCP to begin with; without its GID it would try RoCE's packets.
-export UCX_TLS=rc_verbs,tcp,self UCX_NET_DEVICES=rc0:1,eth0 UCX_IB_GID_INDEX=$index
-mpi() {
-	mpirun --allow-run-as-root --host hosta:1,hostb:1 -np 2 --prtemca plm_ssh_agent /tests/apps/mpi-agent \
-		-x UCX_TLS -x UCX_NET_DEVICES -x UCX_IB_GID_INDEX --mca pml ucx --mca osc ucx "$@"
-}
-# perftest KIND OPTION...: UCX's own program, which MPI starts where it has no terminal.
-perftest() {
-	mpi ucx_perftest -t "$@" >"$WORK/said" 2>&1 || { cat "$WORK/said"; return 1; }
-	grep Final: "$WORK/said"
-}
-run "UCX sends tagged messages" perftest tag_bw -s 65536 -n 300
-run "UCX sends short tagged messages back and forth" perftest tag_lat -s 8 -n 300
-run "UCX writes" perftest ucp_put_bw -s 65536 -n 300
-run "UCX reads" perftest ucp_get -s 65536 -n 100
-run "UCX sends active messages" perftest ucp_am_bw -s 4096 -n 300
-run "UCX sends a stream" perftest stream_bw -s 65536 -n 300
+ucx_over "$index"
+run "UCX sends tagged messages" ucx_perftest tag_bw -s 65536 -n 300
+run "UCX sends short tagged messages back and forth" ucx_perftest tag_lat -s 8 -n 300
+run "UCX writes" ucx_perftest ucp_put_bw -s 65536 -n 300
+run "UCX reads" ucx_perftest ucp_get -s 65536 -n 100
+run "UCX sends active messages" ucx_perftest ucp_am_bw -s 4096 -n 300
+run "UCX sends a stream" ucx_perftest stream_bw -s 65536 -n 300
 run "UCX has used the link" more_than rc0 1000
 before=$(tx_messages rc0)
-LIMIT=120 run "two MPI ranks exchange messages and collectives" mpi python3 /tests/apps/mpi.py
+LIMIT=120 run "two MPI ranks exchange messages and collectives" mpi_ucx python3 /tests/apps/mpi.py
 used() { [ $(($(tx_messages rc0) - before)) -gt 100 ]; }
 run "MPI has used the link" used
 run "no connection is left" wait_for 20 no_connections

@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guests: 2
+# timeout: 300
+# kernel: stock
+# pairs: rsiw,rsiw
+#
+# UCX's atomics with rsiw's provider, by its own program. It takes the device's for 8 octets, and has messages for swap and
+# for 4 octets (ucx_info).
+
+. /tests/lib.sh
+. /tests/rc/lib
+need_provider
+
+both_ways() { use_provider && rc_up; }
+run "load the provider and the driver, and make both kinds of links on both hosts" \
+	both eval ". /tests/rc/lib; $(declare -f both_ways); both_ways" || exit 1
+index=$(gid_index "$ADDR")
+run "both hosts have the address at the same index" [ "$index" = "$(peer_gid_index "$PEER")" ]
+ucx_over "$index"
+ucx_info -d -t rc_verbs | grep -E 'atomic_|put_short|am_short' | sed 's/^/# /'
+export UCX_ATOMIC_MODE=device
+for op in add fadd cswap swap; do
+	for size in 8 4; do
+		LIMIT=60 run "UCX does $op of $size octets" ucx_perftest "ucp_$op" -s $size -n 300
+	done
+done
+LIMIT=60 run "UCX sends tagged messages" ucx_perftest tag_bw -s 65536 -n 300
+run "no connection is left" wait_for 20 no_connections
