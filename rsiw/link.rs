@@ -56,7 +56,8 @@ impl Links {
         if !known || protocol == Protocol::Roce && ndev.is_vlan() {
             return Err(EINVAL);
         }
-        // Before anything that takes time.
+        // Before anything that takes time: RDMA netlink has just found the network device in the
+        // namespace of the request, which it does not tell.
         let namespace = ndev.namespace().ok_or(ENODEV)?;
         let (workqueues, keys) = (self.workqueues.clone(), self.keys.clone());
         let dev = Rnic::new(protocol, gid_of(ndev), workqueues, keys)?;

@@ -152,9 +152,9 @@ pub(super) struct Origin {
     pub(super) low_port: bool,
 }
 
-/// Ports that no process without privileges has, by the default of `ip_unprivileged_port_start`;
-/// without those below, which many services have.
-const LOW_PORTS: RangeInclusive<u16> = 512..=LAST_LOW_PORT;
+/// Ports that no process without privileges has, by the default of `ip_unprivileged_port_start`.
+/// Those below belong to services; NFS calls from the same ones (`RPC_DEF_MIN_RESVPORT`).
+const LOW_PORTS: RangeInclusive<u16> = 665..=LAST_LOW_PORT;
 
 /// The last port that takes privileges.
 pub(super) const LAST_LOW_PORT: u16 = 1023;

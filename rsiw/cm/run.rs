@@ -10,7 +10,8 @@
 //! 1. The callbacks are detached, so the queue pair hears nothing more, and the registry forgets
 //!    the connection ([`Conn::leave`]).
 //! 2. TCP: a reset, unless TCP has ended the connection or both FINs are there.
-//! 3. [`User::lost`]: all outstanding requests complete, and the queue pair drops the connection.
+//! 3. [`User::lost`]: all outstanding requests complete (after [`Lost::Call`] none does), and the
+//!    queue pair drops the connection.
 //! 4. `CLOSE` to iwcm, which drops its references to the queue pair and, with our [`CmId`], to the
 //!    identifier. No event follows.
 //! 5. The last reference, which may be one of tx's, releases the socket.

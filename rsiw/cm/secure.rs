@@ -98,7 +98,7 @@ pub(super) struct Tls<U: User> {
 }
 
 impl<U: User> Tls<U> {
-    pub(super) const fn new(role: Option<Role>) -> Self {
+    pub(super) fn new(role: Option<Role>) -> Self {
         Self {
             role,
             place: None,
@@ -119,9 +119,12 @@ impl<U: User> Tls<U> {
     /// Whether the handshake has ended, and how; or whether it is the connection's turn to make it.
     /// Context: sleeping.
     pub(super) fn ask(&mut self, conn: &Conn<U>) -> Told {
-        let Some(outcome) = self.handshake.as_ref().and_then(Handshake::outcome) else {
+        let Some(handshake) = &self.handshake else {
             let come = self.place.as_mut().is_none_or(Place::take);
             return Ok(come.then_some(Input::Turn));
+        };
+        let Some(outcome) = handshake.outcome() else {
+            return Ok(None);
         };
         // It has ended: this waits for nothing but the end of the callback.
         self.handshake = None;

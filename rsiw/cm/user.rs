@@ -87,7 +87,8 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     fn drain(self: &Arc<Self>);
 
     /// The connection is over for the user, which drops it. No work item of the user's receives
-    /// afterwards, but the callback may still come until the connection has ended. Context:
-    /// sleeping, socket not locked.
+    /// afterwards, but the callback may still come until the connection has ended. After
+    /// [`Lost::Call`] another connection may be attached when this returns. Context: sleeping,
+    /// socket not locked.
     fn lost(self: &Arc<Self>, why: Lost);
 }

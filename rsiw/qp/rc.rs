@@ -14,9 +14,10 @@
 //!
 //! In SQD the send queue drains ([`crate::stream`], `hold`).
 //!
-//! The core's table says which attributes a transition needs and which it may have. All are kept and told; those that mean nothing to TCP (packet numbers, path MTU,
-//! service level, flow label) have no other effect. The hop limit is the route's, whatever the
-//! program says, as the core has it.
+//! The core's table says which attributes a transition needs and which it may have. All are kept
+//! and told; those that mean nothing to TCP (packet numbers, path MTU, service level, flow label)
+//! have no other effect. The hop limit is the route's, whatever the program says, as the core has
+//! it.
 
 use super::Qp;
 use crate::{
@@ -89,8 +90,8 @@ impl Qp {
     ///
     /// `EINVAL` for a transition that InfiniBand does not have, for attributes that it lacks or
     /// that do not belong to it, and for values that no queue pair has. `EOPNOTSUPP` for another
-    /// way to the peer than that of the connection, and for unknown rights. Those of [`Stream::reset`] and [`Endpoint::open`]. The state is as
-    /// before then.
+    /// way to the peer than that of the connection, and for unknown rights. Those of
+    /// [`Stream::reset`] and [`Endpoint::open`]. The state is as before then.
     pub(crate) fn change_rc(&self, dev: &Device<Rsiw>, doors: &Arc<Doors>, m: &QpModify) -> Result {
         let rc = self.rc.as_ref().ok_or(EINVAL)?;
         let mut guard = rc.lock();

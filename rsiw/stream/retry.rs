@@ -88,11 +88,11 @@ impl Stream {
         self.await_peer();
     }
 
-    /// The connection of a call is over, and has carried nothing. Returns whether the caller is
-    /// expected again: then [`Self::expect_caller`] is to follow, when the stream has left the
-    /// connection. Context: as [`Self::lose_peer`].
+    /// The connection of a call is over, and had carried nothing. If that is still so, the caller
+    /// is expected again: returns true, and [`Self::expect_caller`] is to follow, when the stream
+    /// has left the connection. Context: as [`Self::lose_peer`].
     pub(super) fn lose_caller(self: &Arc<Self>) -> bool {
-        let end = self.teardown.lock();
+        let mut end = self.teardown.lock();
         if end.flushed || self.queues.state() != State::Rts {
             drop(end);
             self.enter_error(self.life(), None);
@@ -100,10 +100,21 @@ impl Stream {
         }
         // Requests that are posted meanwhile wait, as if the connection were there.
         let sender = self.tx.lock().take();
-        self.stop_rx();
+        let filling = self.stop_rx();
+        // Only now nothing comes any more. An FPDU has let tx send, and a part of one may have
+        // taken a receive: then the peer had the Reply, and has used the connection.
+        let used = filling.is_some() || self.queues.may_send();
+        if used {
+            end.filling = filling;
+            end.connected = false;
+            self.queues.inbound.clear();
+        }
         drop(end);
         drop(sender);
-        true
+        if used {
+            self.await_peer();
+        }
+        !used
     }
 
     /// Goes back to IDLE, where another connection may be attached, unless the QP has failed
@@ -113,14 +124,23 @@ impl Stream {
         if life != self.life() {
             return;
         }
+        // ERROR leads to IDLE, too, but only a reset takes that way.
+        if end.flushed || end.destroyed || self.queues.state() != State::Rts {
+            drop(end);
+            return self.enter_error(life, None);
+        }
         end.connected = false;
         self.queues.begin_again();
+        // Last: another connection may be attached from here on.
         if self.queues.advance(State::Idle).is_err() {
             drop(end);
             return self.enter_error(life, None);
         }
         let most = self.limits.lock().retry_ms;
-        if let (Some(since), Some(most)) = (end.waited_since.take(), most) {
+        let since = end.waited_since.take();
+        // Requests that the program holds wait for no peer.
+        let since = since.filter(|_| !self.queues.sq.is_idle());
+        if let (Some(since), Some(most)) = (since, most) {
             let now = kext::jiffies_ms();
             let ms = time_after_call(now.wrapping_sub(since), most.max(CONNECT_MS));
             let until = now.wrapping_add(ms);
@@ -189,7 +209,7 @@ impl Stream {
 impl Teardown {
     /// No request waits for a peer. The timer, if it is armed, finds nothing to do.
     pub(super) fn stop_waiting(&mut self) {
-        self.unanswered = None;
+        (self.unanswered, self.waited_since) = (None, None);
     }
 
     /// The receive that was being filled when the peer went.

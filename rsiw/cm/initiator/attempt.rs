@@ -96,6 +96,7 @@ impl<U: User> Attempt<U> {
     /// Has the next connection go by `plan`. What was of the one before is over.
     pub(in crate::cm) fn begin_again(&mut self, plan: Plan) {
         self.plan = plan;
+        self.tls = Tls::new(Some(Role::Client(self.route.server)));
         (self.asked, self.answer) = (None, None);
     }
 

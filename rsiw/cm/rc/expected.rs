@@ -16,8 +16,8 @@ pub(in crate::cm) struct Expected<U>(Pin<KBox<SpinLock<Tables<U>>>>);
 struct Tables<U> {
     /// Queue pairs that expect a call, or have a connection by one, by their numbers.
     expected: RBTree<u32, Arc<Pairing<U>>>,
-    /// Calls for a number that nobody has in `expected`: the number, and the key of the connection
-    /// in the registry.
+    /// Calls whose queue pair expects nobody at the moment: its number, and the key of the
+    /// connection in the registry.
     parked: RBTree<(u32, u64), ()>,
 }
 

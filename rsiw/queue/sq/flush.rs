@@ -27,6 +27,7 @@ impl SendQueue {
         let batch = if self.is_mapped() { BATCH } else { self.size };
         loop {
             let st = &mut *self.state.lock();
+            st.tell_drained = false;
             // Finds nothing once `sent` equals `head`, as it does after the first batch that is
             // flushed below.
             let (done, all) = self.advance(st, out);
@@ -108,7 +109,7 @@ impl SendQueue {
             let tail = self.tail();
             self.head.store(tail, Ordering::Release);
             (st.sent, st.next) = (tail, tail);
-            st.flushed = true;
+            (st.flushed, st.tell_drained) = (true, false);
             core::mem::swap(&mut st.reads, &mut reads);
             core::mem::swap(&mut st.posted, &mut posted);
         }

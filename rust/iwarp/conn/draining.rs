@@ -15,7 +15,8 @@ pub struct Draining {
     peer_done: bool,
     /// Octets that the peer had acknowledged when the wait began.
     acked: u64,
-    /// The queue pair has sent all. The FIN waits for room, and was tried so often.
+    /// The queue pair has sent all. The FIN waits for room, and was tried so often. (Small, as each
+    /// connection has it.)
     fin: Option<u16>,
     /// The queue pair found a fault and is about to close. A FIN now would cut off its Terminate.
     faulted: bool,

@@ -259,7 +259,6 @@ impl AwaitReply {
     /// Goes on with another connection, whose Request does without the offer of large FPDUs, and
     /// perhaps without revision 2.
     fn fall_back(&self, revision: u8, rule: &'static Rule, turn: &mut Turn<'_>) -> &'static Rule {
-        turn.no_wait();
         let plan = Plan {
             large_fpdu: false,
             revision,

@@ -202,8 +202,11 @@ impl Machine {
         if let Some(next) = turn.next {
             self.stage = next;
         }
-        if rule.is_some_and(|rule| rule.to == StageName::Closed) {
-            (self.stage, self.deadline) = (Stage::Closed, i64::MAX);
+        // A connection that is over has no timer, whatever its stage had set.
+        match rule.map(|rule| rule.to) {
+            Some(StageName::Closed) => (self.stage, self.deadline) = (Stage::Closed, i64::MAX),
+            Some(StageName::Retry) => self.deadline = i64::MAX,
+            _ => {}
         }
         rule
     }

@@ -35,7 +35,7 @@ settings=/sys/class/infiniband/rc0/settings
 low() { echo 1 >"$settings/rc_low_ports" && echo 791 >"$settings/rc_port"; }
 run "calls have to come from low ports" low
 told_by "calls from low ports" env RC_PORT=791 python3 -B /tests/rc/calls.py rc0 "$(gid_index 10.7.99.1)" 10.7.99.1 0 0 low
-low_ports() { ss -Htn state established '( dport = :791 )' | awk '{ sub(".*:", "", $3); bad += $3 + 0 < 512 || $3 + 0 > 1023; n++ } END { exit bad || !n }'; }
+low_ports() { ss -Htn state established '( dport = :791 )' | awk '{ sub(".*:", "", $3); bad += $3 + 0 < 665 || $3 + 0 > 1023; n++ } END { exit bad || !n }'; }
 unprivileged() {
 	local program
 	chmod a+rw /dev/infiniband/uverbs*

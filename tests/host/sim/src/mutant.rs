@@ -47,7 +47,7 @@ fn damage(octets: &mut Vec<u8>, e: &mut Entropy) {
             // Repeat some octets. They are no whole FPDUs, whose lengths are multiples of 4: a
             // Write that comes twice is placed twice, whatever the CRC.
             let end = (at + 1 + e.below(60) as usize).min(octets.len());
-            let end = end - usize::from((end - at).is_multiple_of(4));
+            let end = end - usize::from((end - at) % 4 == 0);
             let again = octets[at..end].to_vec();
             octets.splice(at..at, again);
         }
