@@ -27,7 +27,7 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 use number::QpNumber;
-use rc::Rc;
+use rc::Attributes;
 use rdma::{Consumer, QpHandle};
 
 /// A reliable connected queue pair.
@@ -35,7 +35,7 @@ pub(crate) struct Qp {
     pub(crate) stream: Arc<Stream>,
     number: QpNumber,
     /// The queue pair as InfiniBand has it, if its program connects it.
-    rc: Option<Pin<KBox<Mutex<Rc>>>>,
+    rc: Option<Pin<KBox<Mutex<Attributes>>>>,
 }
 
 /// The parts that a QP is made of.
@@ -72,7 +72,7 @@ impl Qp {
         };
         let rc = match queues.dev.is_rc() {
             true => Some(KBox::pin_init(
-                new_mutex!(Rc::new(), "rsiw_qp_rc"),
+                new_mutex!(Attributes::new(), "rsiw_qp_rc"),
                 p.consumer.flags(),
             )?),
             false => None,

@@ -19,60 +19,20 @@
 //! have no other effect. The hop limit is the route's, whatever the program says, as the core has
 //! it.
 
+mod attributes;
+
 use super::Qp;
 use crate::{
     device::{max, Rsiw},
     mem::Access,
-    queue::state::State,
-    stream::{time_to_retry, Doors, Endpoint, Stream, Way},
+    stream::{time_to_retry, Doors, Endpoint, Way},
 };
 use core::net::Ipv6Addr;
 use iwarp::conn::names::{Names, QpName};
 use kernel::{prelude::*, sync::Arc};
 use rdma::{errno, Device, QpAttr, QpModify, QpPath, QpState};
 
-/// What the program has set.
-pub(super) struct Rc {
-    /// The state that the program has led to. See [`Rc::state`].
-    state: QpState,
-    access: rdma::Access,
-    /// RDMA Reads that the peer may have under way, and this end.
-    reads: (u8, u8),
-    path: QpPath,
-    /// Has the queue pair connected, from RTR on.
-    endpoint: Option<Arc<Endpoint>>,
-    /// The queue pair is destroyed.
-    destroyed: bool,
-}
-
-impl Rc {
-    /// A queue pair in RESET.
-    pub(super) const fn new() -> Self {
-        Self {
-            state: QpState::Reset,
-            access: rdma::Access::from_bits(0),
-            reads: (0, 0),
-            path: QpPath::NONE,
-            endpoint: None,
-            destroyed: false,
-        }
-    }
-
-    /// Ends what has the queue pair connected.
-    fn close(&mut self) {
-        if let Some(endpoint) = self.endpoint.take() {
-            endpoint.close();
-        }
-    }
-
-    /// The state.
-    fn state(&self, stream: &Stream) -> QpState {
-        match stream.queues.state() {
-            State::Terminate | State::Error => QpState::Err,
-            State::Idle | State::Rts | State::Closing => self.state,
-        }
-    }
-}
+pub(super) use attributes::Attributes;
 
 /// Whether an address can be a peer's.
 fn is_unicast(gid: &[u8; 16]) -> bool {
@@ -112,7 +72,7 @@ impl Qp {
             QpState::Reset => {
                 rc.close();
                 stream.reset(life)?;
-                *rc = Rc::new();
+                *rc = Attributes::new();
                 return Ok(());
             }
             QpState::Err => {
