@@ -5,7 +5,7 @@
 //! limit of the peer's, is enforced here; ORD, that of this end's, where tx starts a request:
 //! `SendQueue::may_start` in [`super::sq`].
 
-use super::sq::Seq;
+use super::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{

@@ -35,7 +35,7 @@ mod hold;
 mod posted;
 mod slot;
 
-use super::{reads::OutstandingRead, BATCH};
+use super::{reads::OutstandingRead, Seq, BATCH};
 use crate::{
     abi::{opcode, Sqe},
     cq::{Notify, Out},
@@ -49,9 +49,6 @@ use kext::lock::{new_spinlock_irq, SpinLockIrq};
 use posted::Posted;
 use rdma::{Consumer, Sge};
 use slot::{Slot, SlotCell};
-
-/// Position of a request in the sequence of all requests of the queue; wraps.
-pub(crate) type Seq = u32;
 
 /// The answer to tx when it asks for the next request.
 pub(crate) enum Pull {

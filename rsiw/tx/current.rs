@@ -5,7 +5,7 @@
 use super::outcome::Failed;
 use crate::{
     mem::{gather::Gather, MemError, ResolvedMr},
-    queue::{reads::Asked, sq::Seq},
+    queue::{reads::Asked, Seq},
 };
 use iwarp::{
     rdmap::Immediate,

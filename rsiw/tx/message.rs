@@ -12,8 +12,8 @@ use crate::{
     mem::{Access, MemError, ResolvedMr},
     queue::{
         reads::{Asked, InboundRead, OutstandingRead},
-        sq::{Pull, ReadsBefore, Seq},
-        Queues,
+        sq::{Pull, ReadsBefore},
+        Queues, Seq,
     },
     wr::{Extra, SendOp, Status},
 };

@@ -39,7 +39,7 @@ use crate::{
     counters::Traffic,
     cq::Notify,
     mem::ResolvedMr,
-    queue::{sq::Seq, state::State, Queues},
+    queue::{state::State, Queues, Seq},
     transport::Transport,
     wr::{SendOp, SendWr},
 };

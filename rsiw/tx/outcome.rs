@@ -2,7 +2,7 @@
 
 //! What comes out of a step of tx.
 
-use crate::{mem::MemError, queue::sq::Seq, wr::Status};
+use crate::{mem::MemError, queue::Seq, wr::Status};
 use iwarp::Terminate;
 
 /// The outcome of a step of tx.

@@ -2,12 +2,12 @@
 
 //! The end of a send queue: all its requests complete as flushed.
 
-use super::{posted::Posted, SendQueue, Seq, BATCH, NO_END};
+use super::{posted::Posted, SendQueue, NO_END};
 use crate::{
     abi::{opcode, Sqe},
     cq::{Notify, Out},
     fifo::Fifo,
-    queue::reads::OutstandingRead,
+    queue::{reads::OutstandingRead, Seq, BATCH},
     wr::Status,
 };
 use core::sync::atomic::Ordering;
