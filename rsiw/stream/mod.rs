@@ -60,6 +60,17 @@ use rdma::{Consumer, Owner, QpHandle};
 pub(crate) use crate::cm::rc::Way;
 pub(crate) use retry::time_to_retry;
 
+// The numbers of a stream's work items, and those of its timers.
+
+/// Runs tx.
+const TX: u64 = 0;
+/// Receives bulk data.
+const BULK: u64 = 1;
+/// Looks for the receive that a Send waits for.
+const LATE: u64 = 1;
+/// Runs out when a request has waited for its peer for long enough.
+const RETRY: u64 = 2;
+
 /// A connection of a stream.
 pub(crate) type Conn = cm::Conn<Stream>;
 
@@ -167,15 +178,14 @@ pub(crate) struct Stream {
     /// Locked by the tx actor while it runs.
     tx: TxLock<Option<Sender>>,
     #[pin]
-    tx_work: Work<Stream, { sched::TX }>,
-    /// Receives bulk data.
+    tx_work: Work<Stream, TX>,
     #[pin]
-    bulk_work: Work<Stream, { receive::BULK }>,
+    bulk_work: Work<Stream, BULK>,
     /// Rate at which data comes.
     bulk_detector: bulk::BulkDetector,
-    /// Looks for the receive that a Send waits for. Armed only with the socket locked.
+    /// Armed only with the socket locked.
     #[pin]
-    late_timer: DelayedWork<Stream, { receive::LATE }>,
+    late_timer: DelayedWork<Stream, LATE>,
     /// `late_timer` is armed and has not begun to run.
     late_timer_armed: AtomicBool,
     /// A Send waits for its receive. A hint for contexts without the socket lock: rx has the truth.
@@ -184,9 +194,8 @@ pub(crate) struct Stream {
     /// that a process posts late.
     #[pin]
     poll_timer: DelayedWork<Stream>,
-    /// Runs out when a request has waited for its peer for long enough.
     #[pin]
-    retry_timer: DelayedWork<Stream, { retry::RETRY }>,
+    retry_timer: DelayedWork<Stream, RETRY>,
     /// `shared.deferred_notify` has calls for the worker to make.
     has_deferred: AtomicBool,
     /// The worker makes deferred calls while it has access; revoked when the QP is destroyed.
@@ -205,8 +214,8 @@ pub(crate) struct Stream {
 }
 
 impl_has_work! {
-    impl HasWork<Self, { sched::TX }> for Stream { self.tx_work }
-    impl HasWork<Self, { receive::BULK }> for Stream { self.bulk_work }
+    impl HasWork<Self, TX> for Stream { self.tx_work }
+    impl HasWork<Self, BULK> for Stream { self.bulk_work }
 }
 
 impl Stream {

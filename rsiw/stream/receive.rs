@@ -7,7 +7,7 @@
 //! instead, about a MiB at a time. Data behind a Send that waits for its receive stays in the
 //! socket; a timer tries again until there is a receive.
 
-use super::{Conn, Stream};
+use super::{Conn, Stream, BULK, LATE};
 use crate::{
     rx::{FinAt, RunOutcome, Rx},
     transport::Transport,
@@ -23,12 +23,6 @@ use kext::{
     work::{cancel_work_sync, DelayedWorkItem},
 };
 use net::LockedSock;
-
-/// The work item that receives bulk data.
-pub(super) const BULK: u64 = 1;
-
-/// The timer of a Send that waits for its receive.
-pub(super) const LATE: u64 = 1;
 
 /// Unread octets that count as bulk. That is more than one message that somebody waits for, or a
 /// message that takes longer to receive than a worker takes to wake.

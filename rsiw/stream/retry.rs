@@ -17,14 +17,11 @@
 //! nothing either, as it has to wait for the peer's first FPDU. So no request was taken from its
 //! queue, and no receive from the other.
 
-use super::{Stream, Teardown, Unanswered};
+use super::{Stream, Teardown, Unanswered, RETRY};
 use crate::{queue::state::State, wr::Status};
 use core::{mem::take, sync::atomic::Ordering};
 use kernel::{prelude::*, sync::Arc};
 use kext::work::DelayedWorkItem;
-
-/// The timer of a request that no peer takes.
-pub(super) const RETRY: u64 = 2;
 
 /// Milliseconds that a connection has at the least to come to be: TCP may have to repeat its
 /// handshake, and TLS to wait for its turn.

@@ -7,13 +7,10 @@
 //! the module's worker, which does the work of callers that must not sleep. An actor that finds the
 //! lock taken signals the holder, which then runs tx once more, so no wake-up is lost.
 
-use super::{Conn, Sender, Stream};
+use super::{Conn, Sender, Stream, TX};
 use crate::{cm::Close, queue::state::State, tx::Step};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
-
-/// The work item that runs tx.
-pub(super) const TX: u64 = 0;
 
 /// A process' budget, as a multiple of the worker's. A process holds up only itself with its work.
 /// So the budget lets most processes do all of it themselves, but each call returns in the end.
