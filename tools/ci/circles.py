@@ -2,7 +2,7 @@
 """Which files of a crate import each other in a circle.
 
 A file imports another if it names an item of that: in a `use`, or in a path. A re-export is the item's own
-file, whoever exports it. Methods need no name, and tests in a file count for nothing.
+file, whoever exports it. Methods need no name. Documentation and tests in a file count for nothing.
 """
 
 import os
@@ -11,7 +11,7 @@ import re
 WORD = r"[A-Za-z_]\w*"
 PATH = re.compile(rf"(?<![\w:.$])({WORD}(?:::{WORD})+)")
 USE = re.compile(r"((?:\bpub\b(?:\([^)]*\))?\s+)?)\buse\s+([^;]+);")
-ITEM = re.compile(rf"\b(?:fn|struct|enum|trait|type|const|static|union|mod|macro_rules!)\s+({WORD})")
+ITEM = re.compile(rf"(?<!')\b(?:fn|struct|enum|trait|type|const|static|union|mod|macro_rules!)\s+({WORD})")
 
 
 def body_end(text, begin):
@@ -27,6 +27,7 @@ def body_end(text, begin):
 def code(text):
     """A file without comments, strings and tests; what is in a module within it counts as its own."""
     text = re.sub(r"""//.*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\])*\"""", "", text)
+    text = re.sub(r"#\[cfg\(doc\)\]\s*use\b[^;]*;", "", text)
     while found := re.search(rf"\bmod\s+({WORD})\s*\{{", text):
         end = body_end(text, found.end())
         inner = "" if found[1] == "tests" else text[found.end():end - 1].replace("super::", "self::")

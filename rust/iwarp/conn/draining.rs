@@ -6,11 +6,16 @@
 //! receives a FIN reports it (`DISCONNECT`), and sends its own when its queue pair has sent what it
 //! still had.
 
-use super::{first::Silence, rules, timeout, First, Input, Linger, Rule, Stage, Turn};
+use super::{
+    first::Silence,
+    rules, timeout,
+    turn::{Next, Turn},
+    First, Input, Rule,
+};
 
 /// An orderly close has begun; the queue pair sends what it still has.
 #[derive(Clone, Debug)]
-pub struct Draining {
+pub(super) struct Draining {
     /// The peer's FIN has come.
     peer_done: bool,
     /// Octets that the peer had acknowledged when the wait began.
@@ -28,7 +33,7 @@ pub struct Draining {
 
 /// Our FIN is sent, or queued behind the last data; the peer's has not come.
 #[derive(Clone, Debug)]
-pub struct FinSent {
+pub(super) struct FinSent {
     /// Octets that the peer had sent when the wait began.
     received: u64,
 }
@@ -40,20 +45,25 @@ pub(super) fn end(input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         Input::Broken => &rules::BROKEN,
         Input::Cut => &rules::CUT,
         Input::PeerGone => &rules::PEER_LEAVES,
-        Input::Flush => turn.go(&rules::FLUSHED, Linger::begin),
+        Input::Flush => turn.go(&rules::FLUSHED, Next::Linger),
         _ => return None,
     })
 }
 
+/// Whether what is posted has to wait in an orderly close, as this end may not send yet; sets a
+/// time-out then.
+pub(super) fn silence(first: &mut First, faulted: bool, turn: &mut Turn<'_>) -> Silence {
+    let seen = turn.seen;
+    if faulted || seen.peer_started || seen.leaving {
+        Silence::No
+    } else {
+        first.silence(turn)
+    }
+}
+
 impl Draining {
-    /// Begins the close. Returns true as well if this end may send from now on, as the peer was
-    /// silent for long enough.
-    pub(super) fn begin(
-        peer_done: bool,
-        faulted: bool,
-        first: First,
-        turn: &mut Turn<'_>,
-    ) -> (Self, bool) {
+    /// Begins the close. If this end may not send yet, the time-out is set.
+    pub(super) fn begin(peer_done: bool, faulted: bool, first: First, turn: &mut Turn<'_>) -> Self {
         let mut draining = Self {
             peer_done,
             acked: 0,
@@ -62,23 +72,19 @@ impl Draining {
             first,
             since: turn.seen.now,
         };
-        let silence = draining.silence(turn);
-        if silence != Silence::Waits {
+        if first == First::Ours {
             draining.begin_wait(turn);
         }
-        (draining, silence == Silence::Over)
+        draining
     }
 
-    /// Whether what is posted has to wait, as this end may not send yet; sets a time-out then, but
-    /// waits no longer than for the queue pair.
+    /// As [`silence`], but waits no longer than for the queue pair.
     fn silence(&mut self, turn: &mut Turn<'_>) -> Silence {
-        let seen = turn.seen;
-        let over = seen.now.saturating_sub(self.since) > i64::from(timeout::DRAIN);
-        if over || self.faulted || seen.peer_started || seen.leaving {
-            Silence::No
-        } else {
-            self.first.silence(turn)
+        let passed = turn.seen.now.saturating_sub(self.since);
+        if passed > i64::from(timeout::DRAIN) {
+            return Silence::No;
         }
+        silence(&mut self.first, self.faulted, turn)
     }
 
     /// Begins the wait for the queue pair: until it has sent all, or a Terminate.
@@ -136,7 +142,7 @@ impl Draining {
                 &rules::FIN_WAITS
             }
             Input::FinSent if self.wants_fin() && self.peer_done => &rules::FIN_IS_LAST,
-            Input::FinSent if self.wants_fin() => turn.go(&rules::FIN_IS_FIRST, FinSent::begin),
+            Input::FinSent if self.wants_fin() => turn.go(&rules::FIN_IS_FIRST, Next::FinSent),
             Input::Timeout => self.time_out(turn),
             _ => return end(input, turn),
         })
@@ -176,10 +182,10 @@ impl Draining {
 }
 
 impl FinSent {
-    fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait_for_close(timeout::FIN);
         let received = turn.seen.received;
-        Stage::FinSent(Self { received })
+        Self { received }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {

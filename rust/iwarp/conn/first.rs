@@ -2,7 +2,7 @@
 
 //! The first FPDU: which end sends it, and what this end does if it does not come.
 
-use super::{timeout, Turn};
+use super::{timeout, turn::Turn};
 
 /// Which end may send first, and what this end does if neither sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

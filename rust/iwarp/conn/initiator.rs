@@ -11,55 +11,35 @@
 //! listen.
 
 use super::{
-    rules, timeout, First, Input, Linger, Patience, Rule, Stage, Streaming, TimeOuts, Turn,
+    patience::{Patience, TimeOuts},
+    rules, timeout,
+    turn::{Next, Turn},
+    First, Input, Plan, Rule,
 };
-
-/// What an attempt to connect asks for and has left, from one of its connections to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The MPA revision of the Request.
-    pub revision: u8,
-    /// Whether FPDUs that are larger than a TCP segment are offered.
-    pub large_fpdu: bool,
-    /// Over TLS, and only so.
-    pub secure: bool,
-    /// The peer has to know all that the Request asks for: it is not asked for less.
-    pub exact: bool,
-    /// The queue pair is its own peer, so there is nobody to agree with.
-    pub to_itself: bool,
-    /// How long the peer may say nothing before the RTR is sent once more; 0: for ever.
-    pub rtr_wait: u32,
-    /// Milliseconds that TCP has to connect.
-    connect: u32,
-    /// Milliseconds that are left for the turns to make TLS handshakes.
-    turn: u32,
-    /// How often the peer's TCP has refused the connection.
-    refused: u32,
-}
 
 /// The attempt waits for its turn to make a TLS handshake. TCP has not begun to connect.
 #[derive(Clone, Debug)]
-pub struct AwaitTurn {
+pub(super) struct AwaitTurn {
     plan: Plan,
     patience: Patience,
 }
 
 /// TCP is connecting.
 #[derive(Clone, Debug)]
-pub struct Connecting {
+pub(super) struct Connecting {
     plan: Plan,
     patience: Patience,
 }
 
 /// TCP was refused. The attempt is repeated after a moment.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub(super) struct Backoff {
     plan: Plan,
 }
 
 /// The TLS handshake is made.
 #[derive(Clone, Debug)]
-pub struct Securing {
+pub(super) struct Securing {
     plan: Plan,
     patience: Patience,
     /// tlshd was asked for it.
@@ -68,46 +48,11 @@ pub struct Securing {
 
 /// The MPA Request was sent.
 #[derive(Clone, Debug)]
-pub struct AwaitReply {
+pub(super) struct AwaitReply {
     plan: Plan,
     patience: Patience,
     /// What had come from the peer before the queue pair was started, which sends an RTR.
     received: u64,
-}
-
-impl Plan {
-    /// An attempt that has all its time.
-    pub const fn new(revision: u8, large_fpdu: bool, secure: bool, rtr_wait: u32) -> Self {
-        Self {
-            revision,
-            large_fpdu,
-            secure,
-            exact: false,
-            to_itself: false,
-            rtr_wait,
-            connect: timeout::CONNECT,
-            turn: timeout::TURN,
-            refused: 0,
-        }
-    }
-
-    /// The same attempt, for a peer that has to know all that the Request asks for.
-    pub const fn exactly(self) -> Self {
-        Self {
-            exact: true,
-            ..self
-        }
-    }
-
-    /// The same attempt, of a queue pair that is its own peer. A TCP socket that is connected to
-    /// itself receives what it sends; so it has no Request to send, and does without TLS.
-    pub const fn to_itself(self) -> Self {
-        Self {
-            to_itself: true,
-            secure: false,
-            ..self
-        }
-    }
 }
 
 /// The end of an attempt that this end gives up, in the stages without a handshake.
@@ -132,9 +77,9 @@ const fn time_outs(look: &'static Rule) -> TimeOuts {
 impl AwaitTurn {
     const TIME_OUTS: TimeOuts = time_outs(&rules::TURN_LOOK);
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
         let patience = Patience::begin(plan.turn, turn);
-        Stage::AwaitTurn(Self { plan, patience })
+        Self { plan, patience }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -143,7 +88,7 @@ impl AwaitTurn {
                 let mut plan = self.plan;
                 // All turns of an attempt that is repeated have this time together.
                 plan.turn = self.patience.left(turn).max(1);
-                turn.go(&rules::TURN_COMES, |turn| Connecting::begin(plan, turn))
+                turn.go(&rules::TURN_COMES, Next::Connecting(plan))
             }
             Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
             _ => return given_up(input),
@@ -154,23 +99,23 @@ impl AwaitTurn {
 impl Connecting {
     const TIME_OUTS: TimeOuts = time_outs(&rules::CONNECTING_LOOK);
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
         let patience = Patience::begin(plan.connect, turn);
-        Stage::Connecting(Self { plan, patience })
+        Self { plan, patience }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         let mut plan = self.plan;
         Some(match input {
-            Input::Connected if plan.secure => turn.go(&rules::CONNECTED_FOR_TLS, |turn| {
-                Securing::begin(plan, turn)
-            }),
+            Input::Connected if plan.secure => {
+                turn.go(&rules::CONNECTED_FOR_TLS, Next::Securing(plan))
+            }
             Input::Connected => {
                 let rule = match plan.to_itself {
                     true => &rules::CONNECTED_TO_ITSELF,
                     false => &rules::CONNECTED,
                 };
-                turn.go(rule, |turn| AwaitReply::begin(plan, turn))
+                turn.go(rule, Next::AwaitReply(plan))
             }
             Input::Refused if plan.refused < timeout::REFUSALS => {
                 // The shift is bounded by the number of refusals.
@@ -178,7 +123,7 @@ impl Connecting {
                 plan.refused = plan.refused.saturating_add(1);
                 // All tries together have no more time than one.
                 plan.connect = self.patience.left(turn).max(1);
-                turn.go(&rules::REFUSED, |_| Stage::Backoff(Backoff { plan }))
+                turn.go(&rules::REFUSED, Next::Backoff(plan))
             }
             Input::Refused => &rules::REFUSED_FOR_GOOD,
             Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
@@ -188,10 +133,15 @@ impl Connecting {
 }
 
 impl Backoff {
+    /// The timer is set already.
+    pub(super) fn begin(plan: Plan) -> Self {
+        Self { plan }
+    }
+
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         match input {
             Input::Timeout if turn.seen.orphaned => Some(&rules::SETUP_ORPHANED),
-            Input::Timeout => Some(turn.go(&rules::BACKOFF_OVER, |_| Stage::Retry(self.plan))),
+            Input::Timeout => Some(turn.go(&rules::BACKOFF_OVER, Next::Retry(self.plan))),
             // What the socket says is what was said before.
             Input::Broken => None,
             _ => given_up(input),
@@ -207,14 +157,14 @@ impl Securing {
         look: &rules::TLS_LOOK,
     };
 
-    fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
         let patience = Patience::until(timeout::TLS, turn);
         patience.go_on(true, turn);
-        Stage::Securing(Self {
+        Self {
             plan,
             patience,
             started: false,
-        })
+        }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -234,7 +184,7 @@ impl Securing {
                 self.patience.go_on(false, turn);
                 &rules::TLS_DONE
             }
-            Input::Secured => turn.go(&rules::SECURED, |turn| AwaitReply::begin(self.plan, turn)),
+            Input::Secured => turn.go(&rules::SECURED, Next::AwaitReply(self.plan)),
             Input::TlsFailed => &rules::TLS_FAILED,
             Input::Timeout => self
                 .patience
@@ -247,13 +197,13 @@ impl Securing {
 impl AwaitReply {
     const TIME_OUTS: TimeOuts = time_outs(&rules::REPLY_LOOK);
 
-    fn begin(plan: Plan, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
         let patience = Patience::begin(timeout::REPLY, turn);
-        Stage::AwaitReply(Self {
+        Self {
             plan,
             patience,
             received: 0,
-        })
+        }
     }
 
     /// Goes on with another connection, whose Request does without the offer of large FPDUs, and
@@ -265,7 +215,7 @@ impl AwaitReply {
             connect: timeout::CONNECT,
             ..self.plan
         };
-        turn.go(rule, |_| Stage::Retry(plan))
+        turn.go(rule, Next::Retry(plan))
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -288,11 +238,11 @@ impl AwaitReply {
                     Input::Started => First::Ours,
                     _ => First::OurRtr(self.received),
                 };
-                turn.go(&rules::STARTED, |turn| Streaming::begin(first, turn))
+                turn.go(&rules::STARTED, Next::Streaming(first))
             }
             Input::CannotStart => &rules::CANNOT_START,
             Input::Incompatible => &rules::INCOMPATIBLE,
-            Input::TerminateSent => turn.go(&rules::TERMINATE_SENT, Linger::begin),
+            Input::TerminateSent => turn.go(&rules::TERMINATE_SENT, Next::Linger),
             Input::TerminateNotSent => &rules::TERMINATE_NOT_SENT,
             Input::OldFormat if revision >= 2 && !exact => {
                 self.fall_back(1, &rules::OLD_FORMAT, turn)

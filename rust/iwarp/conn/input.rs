@@ -1,9 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a connection.
+//! What happens to a connection, and what its driver sees of it.
 
 #[cfg(doc)]
 use super::{Action, Answer, Linger, SetUp};
+
+/// What a driver sees of a connection when it gives an input.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Milliseconds since the connection was made.
+    pub now: i64,
+    /// Octets that the peer has acknowledged.
+    pub acked: u64,
+    /// Milliseconds since the last acknowledgment, which may have been one of those octets'.
+    pub acked_ago: u32,
+    /// Octets that have come from the peer.
+    pub received: u64,
+    /// The peer's first FPDU has come.
+    pub peer_started: bool,
+    /// The device is about to be removed.
+    pub leaving: bool,
+    /// The process that connects has ended.
+    pub orphaned: bool,
+    /// The `acked` that tells that the peer has this end's Reply, once that is sent.
+    pub reply_end: u64,
+}
 
 /// Something that happens to a connection.
 ///

@@ -6,11 +6,11 @@
 //! that was sent last. So the connection stays for a bounded time: what is left to send and the FIN
 //! are delivered, and data from the peer is thrown away.
 
-use super::{rules, timeout, Input, Rule, Stage, Turn};
+use super::{rules, timeout, turn::Turn, Input, Rule};
 
 /// Nobody uses the connection any more.
 #[derive(Clone, Debug)]
-pub struct Linger {
+pub(super) struct Linger {
     /// Our FIN, and all that was in front of it, is with TCP.
     fin: bool,
     /// The peer's FIN has come.
@@ -29,16 +29,16 @@ pub struct Linger {
 impl Linger {
     /// Begins to linger. What was acknowledged is what the driver saw before the FIN was sent: the
     /// peer may acknowledge the FIN at once, which is what its first wait is for.
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait(timeout::LINGER);
-        Stage::Linger(Self {
+        Self {
             fin: false,
             peer_done: false,
             wait: timeout::LINGER,
             tries: 0,
             acked: turn.seen.acked,
             again: timeout::LINGERS,
-        })
+        }
     }
 
     /// Has the time go on if `wait` is its time-out already, whatever the peer sends; else sets it.

@@ -20,45 +20,27 @@ mod input;
 mod linger;
 pub mod names;
 mod patience;
+mod plan;
 mod reply;
 mod responder;
 mod rules;
 mod streaming;
 pub mod timeout;
+mod turn;
 
-use patience::{Patience, TimeOuts};
+use draining::{Draining, FinSent};
+use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Securing};
+use linger::Linger;
+use responder::{AwaitOctet, AwaitRequest, AwaitTls, Parked, Queued, Requested};
+use streaming::Streaming;
+use turn::{Next, Turn};
 
 pub use action::{Action, Lost, Report, SetUp, Status};
-pub use draining::{Draining, FinSent};
 pub use first::{First, Reply};
-pub use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Plan, Securing};
-pub use input::Input;
-pub use linger::Linger;
+pub use input::{Input, Seen};
+pub use plan::Plan;
 pub use reply::Answer;
-pub use responder::{AwaitOctet, AwaitRequest, AwaitTls, Parked, Queued, Requested};
 pub use rules::{Rule, StageName, RULES};
-pub use streaming::Streaming;
-
-/// What a driver sees of a connection when it gives an input.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    /// Milliseconds since the connection was made.
-    pub now: i64,
-    /// Octets that the peer has acknowledged.
-    pub acked: u64,
-    /// Milliseconds since the last acknowledgment, which may have been one of those octets'.
-    pub acked_ago: u32,
-    /// Octets that have come from the peer.
-    pub received: u64,
-    /// The peer's first FPDU has come.
-    pub peer_started: bool,
-    /// The device is about to be removed.
-    pub leaving: bool,
-    /// The process that connects has ended.
-    pub orphaned: bool,
-    /// The `acked` that tells that the peer has this end's Reply, once that is sent.
-    pub reply_end: u64,
-}
 
 /// The stages of a connection.
 #[derive(Clone, Debug)]
@@ -99,6 +81,33 @@ enum Stage {
     Closed,
 }
 
+impl Stage {
+    fn begin(next: Next, turn: &mut Turn<'_>) -> Self {
+        match next {
+            Next::AwaitTurn(plan) => Self::AwaitTurn(AwaitTurn::begin(plan, turn)),
+            Next::Connecting(plan) => Self::Connecting(Connecting::begin(plan, turn)),
+            Next::Backoff(plan) => Self::Backoff(Backoff::begin(plan)),
+            Next::Securing(plan) => Self::Securing(Securing::begin(plan, turn)),
+            Next::AwaitReply(plan) => Self::AwaitReply(AwaitReply::begin(plan, turn)),
+            Next::Retry(plan) => Self::Retry(plan),
+            Next::AwaitOctet => Self::AwaitOctet(AwaitOctet::begin(turn)),
+            Next::AwaitTls => Self::AwaitTls(AwaitTls::begin(turn)),
+            Next::AwaitRequest { anew } => Self::AwaitRequest(AwaitRequest::begin(anew, turn)),
+            Next::Queued => Self::Queued(Queued::begin(turn)),
+            Next::Requested => Self::Requested(Requested::begin(turn)),
+            Next::Parked => Self::Parked(Parked::begin(turn)),
+            Next::Streaming(first) => Self::Streaming(Streaming::begin(first, turn)),
+            Next::Draining {
+                peer_done,
+                faulted,
+                first,
+            } => Self::Draining(Draining::begin(peer_done, faulted, first, turn)),
+            Next::FinSent => Self::FinSent(FinSent::begin(turn)),
+            Next::Linger => Self::Linger(Linger::begin(turn)),
+        }
+    }
+}
+
 /// A connection.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -109,25 +118,15 @@ pub struct Machine {
     silence: u32,
 }
 
-/// A transition: what it sees, the time that it sets, and where it leads.
-struct Turn<'a> {
-    seen: &'a Seen,
-    deadline: i64,
-    /// See [`Machine::silence`].
-    silence: u32,
-    /// The next stage; none, if that is this one or [`Stage::Closed`].
-    next: Option<Stage>,
-}
-
 impl Machine {
     /// A connection of an attempt that waits for its turn to make a TLS handshake.
     pub fn await_turn(plan: Plan, seen: &Seen) -> Self {
-        Self::begin(plan.rtr_wait, seen, |turn| AwaitTurn::begin(plan, turn))
+        Self::begin(plan.rtr_wait, seen, Next::AwaitTurn(plan))
     }
 
     /// A connection of an attempt that TCP is about to connect.
     pub fn connecting(plan: Plan, seen: &Seen) -> Self {
-        Self::begin(plan.rtr_wait, seen, |turn| Connecting::begin(plan, turn))
+        Self::begin(plan.rtr_wait, seen, Next::Connecting(plan))
     }
 
     /// The plan of an attempt that goes on with another connection.
@@ -142,22 +141,22 @@ impl Machine {
     /// `silence` is how long the peer may be silent behind the Reply before this end sends, in
     /// milliseconds; for ever, if it is 0.
     pub fn await_octet(silence: u32, seen: &Seen) -> Self {
-        Self::begin(silence, seen, AwaitOctet::begin)
+        Self::begin(silence, seen, Next::AwaitOctet)
     }
 
     /// The same, if it is MPA with which the peer begins.
     pub fn await_request(silence: u32, seen: &Seen) -> Self {
-        Self::begin(silence, seen, AwaitRequest::begin)
+        Self::begin(silence, seen, Next::AwaitRequest { anew: true })
     }
 
-    fn begin(silence: u32, seen: &Seen, first: impl FnOnce(&mut Turn<'_>) -> Stage) -> Self {
+    fn begin(silence: u32, seen: &Seen, first: Next) -> Self {
         let mut turn = Turn {
             seen,
             deadline: i64::MAX,
             silence,
             next: None,
         };
-        let stage = first(&mut turn);
+        let stage = Stage::begin(first, &mut turn);
         Self {
             stage,
             deadline: turn.deadline,
@@ -198,10 +197,10 @@ impl Machine {
             Stage::Linger(stage) => stage.handle(input, &mut turn),
             Stage::Retry(_) | Stage::Closed => None,
         };
-        self.deadline = turn.deadline;
-        if let Some(next) = turn.next {
-            self.stage = next;
+        if let Some(next) = turn.next.take() {
+            self.stage = Stage::begin(next, &mut turn);
         }
+        self.deadline = turn.deadline;
         // A connection that is over has no timer, whatever its stage had set.
         match rule.map(|rule| rule.to) {
             Some(StageName::Closed) => (self.stage, self.deadline) = (Stage::Closed, i64::MAX),
@@ -238,33 +237,5 @@ impl Machine {
             Stage::Linger(_) => StageName::Linger,
             Stage::Closed => StageName::Closed,
         }
-    }
-}
-
-impl Turn<'_> {
-    /// Leads, by `rule`, to the stage that `begin` makes.
-    fn go(&mut self, rule: &'static Rule, begin: impl FnOnce(&mut Self) -> Stage) -> &'static Rule {
-        self.next = Some(begin(self));
-        rule
-    }
-
-    /// Sets the time-out of the stage to `ms` milliseconds from now, in place of an earlier one.
-    fn wait(&mut self, ms: u32) {
-        self.deadline = self.seen.now.saturating_add(i64::from(ms));
-    }
-
-    /// As [`Turn::wait`], for an orderly close. While the device is being removed the time is at
-    /// most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
-    fn wait_for_close(&mut self, ms: u32) {
-        self.wait(if self.seen.leaving {
-            ms.min(timeout::LEAVE)
-        } else {
-            ms
-        });
-    }
-
-    /// Sets no time-out for the stage.
-    fn no_wait(&mut self) {
-        self.deadline = i64::MAX;
     }
 }

@@ -5,7 +5,7 @@
 //! The timer runs for a short time, again and again. The end of the wait is a point in time: on a
 //! busy machine each of the short times may be late, and these delays must not add up.
 
-use super::{timeout, Rule, Turn};
+use super::{timeout, turn::Turn, Rule};
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

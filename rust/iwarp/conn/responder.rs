@@ -11,16 +11,20 @@
 //! free to send nothing for as long as it likes.
 
 use super::{
-    rules, timeout, First, Input, Linger, Patience, Reply, Rule, Stage, Streaming, TimeOuts, Turn,
+    first::{First, Reply},
+    patience::{Patience, TimeOuts},
+    rules, timeout,
+    turn::{Next, Turn},
+    Input, Rule,
 };
 
 /// The peer has connected, and its first octet has not come, which tells TLS from MPA.
 #[derive(Clone, Debug)]
-pub struct AwaitOctet;
+pub(super) struct AwaitOctet;
 
 /// The TLS handshake is made, or waits for its turn.
 #[derive(Clone, Debug)]
-pub struct AwaitTls {
+pub(super) struct AwaitTls {
     patience: Patience,
     handshake: Handshake,
 }
@@ -38,18 +42,18 @@ enum Handshake {
 
 /// The peer has connected and owes a Request.
 #[derive(Clone, Debug)]
-pub struct AwaitRequest;
+pub(super) struct AwaitRequest;
 
 /// The Request has come. It is reported when the consumer has answered others.
 #[derive(Clone, Debug)]
-pub struct Queued {
+pub(super) struct Queued {
     /// How often the timer is set again at the most.
     tries: u32,
 }
 
 /// The consumer owes an answer.
 #[derive(Clone, Debug)]
-pub struct Requested {
+pub(super) struct Requested {
     /// The peer does not wait for the answer any more.
     gone: bool,
 }
@@ -57,7 +61,7 @@ pub struct Requested {
 /// The Request is a call of a queue pair by name ([`super::names`]), which waits until a queue pair
 /// of that number expects somebody.
 #[derive(Clone, Debug)]
-pub struct Parked {
+pub(super) struct Parked {
     /// What has come from the peer with its Request.
     received: u64,
 }
@@ -85,17 +89,17 @@ fn has_no_request(input: Input) -> bool {
 }
 
 impl AwaitOctet {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait(timeout::REQUEST);
-        Stage::AwaitOctet(Self)
+        Self
     }
 
     pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         match input {
-            Input::TlsBegins => Some(turn.go(&rules::TLS_BEGINS, AwaitTls::begin)),
+            Input::TlsBegins => Some(turn.go(&rules::TLS_BEGINS, Next::AwaitTls)),
             // It has no more time than what is left.
             Input::MpaBegins => {
-                Some(turn.go(&rules::MPA_BEGINS, |_| Stage::AwaitRequest(AwaitRequest)))
+                Some(turn.go(&rules::MPA_BEGINS, Next::AwaitRequest { anew: false }))
             }
             _ => has_no_request(input).then_some(&rules::NO_REQUEST),
         }
@@ -110,11 +114,11 @@ impl AwaitTls {
         look: &rules::PEER_TLS_LOOK,
     };
 
-    fn begin(turn: &mut Turn<'_>) -> Stage {
-        Stage::AwaitTls(Self {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
+        Self {
             patience: Patience::begin(timeout::TLS, turn),
             handshake: Handshake::AwaitsTurn,
-        })
+        }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -134,7 +138,7 @@ impl AwaitTls {
                 &rules::PEER_TLS_PENDING
             }
             Input::TlsDone => &rules::PEER_TLS_DONE,
-            Input::Secured => turn.go(&rules::PEER_SECURED, AwaitRequest::begin),
+            Input::Secured => turn.go(&rules::PEER_SECURED, Next::AwaitRequest { anew: true }),
             Input::TlsFailed => &rules::PEER_TLS_FAILED,
             Input::Broken => &rules::CANNOT_AWAIT_TURN,
             Input::Timeout => {
@@ -148,17 +152,19 @@ impl AwaitTls {
 }
 
 impl AwaitRequest {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Stage {
-        turn.wait(timeout::REQUEST);
-        Stage::AwaitRequest(Self)
+    pub(super) fn begin(anew: bool, turn: &mut Turn<'_>) -> Self {
+        if anew {
+            turn.wait(timeout::REQUEST);
+        }
+        Self
     }
 
     pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         Some(match input {
-            Input::RequestCame => turn.go(&rules::REQUEST_CAME, Queued::begin),
-            Input::Called => turn.go(&rules::CALLED, Parked::begin),
+            Input::RequestCame => turn.go(&rules::REQUEST_CAME, Next::Queued),
+            Input::Called => turn.go(&rules::CALLED, Next::Parked),
             Input::NotAdmitted => &rules::NOT_ADMITTED,
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             _ if has_no_request(input) => &rules::NO_REQUEST,
             _ => return None,
@@ -167,18 +173,18 @@ impl AwaitRequest {
 }
 
 impl Queued {
-    fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait(timeout::REQUEST);
-        Stage::Queued(Self {
+        Self {
             tries: const { timeout::REPLY / timeout::REQUEST - 1 },
-        })
+        }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         Some(match input {
             Input::NoTurn => &rules::REQUEST_WAITS,
             Input::Turn => &rules::REQUEST_TURN,
-            Input::Reported => turn.go(&rules::REPORTED, Requested::begin),
+            Input::Reported => turn.go(&rules::REPORTED, Next::Requested),
             Input::NotReported => &rules::NOT_REPORTED,
             // The peer has given up, if it does as this driver does.
             Input::Timeout if self.tries == 0 => &rules::REQUEST_WAITS_TOO_LONG,
@@ -187,7 +193,7 @@ impl Queued {
                 turn.wait(timeout::REQUEST);
                 &rules::REQUEST_WAITS_LONG
             }
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::HungUp => {
                 &rules::REQUEST_LEFT
@@ -198,9 +204,9 @@ impl Queued {
 }
 
 impl Requested {
-    fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait(timeout::ANSWER);
-        Stage::Requested(Self { gone: false })
+        Self { gone: false }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -219,7 +225,7 @@ impl Requested {
             Input::CannotStart => &rules::CANNOT_ACCEPT,
             Input::ReplyNotSent => &rules::REPLY_NOT_SENT,
             Input::RejectionNotSent => &rules::REJECTION_NOT_SENT,
-            Input::RejectionSent => turn.go(&rules::REJECTION_SENT, Linger::begin),
+            Input::RejectionSent => turn.go(&rules::REJECTION_SENT, Next::Linger),
             Input::ReplySent | Input::ReplySentForRtr => {
                 let first = match input {
                     Input::ReplySentForRtr => First::Rtr,
@@ -228,7 +234,7 @@ impl Requested {
                         reply: Reply::Sent(turn.seen.reply_end),
                     },
                 };
-                turn.go(&rules::ESTABLISHED, |turn| Streaming::begin(first, turn))
+                turn.go(&rules::ESTABLISHED, Next::Streaming(first))
             }
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::Timeout => {
                 &rules::WITHDRAWN
@@ -239,11 +245,11 @@ impl Requested {
 }
 
 impl Parked {
-    fn begin(turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
         turn.wait(timeout::PARKED);
-        Stage::Parked(Self {
+        Self {
             received: turn.seen.received,
-        })
+        }
     }
 
     pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -252,12 +258,13 @@ impl Parked {
             Input::Turn => &rules::CALL_TURN,
             Input::NotAdmitted | Input::NotAttached => &rules::CALL_REFUSED,
             Input::Timeout => &rules::CALL_WAITS_TOO_LONG,
-            Input::ReplySentForRtr => turn.go(&rules::CALL_ADMITTED, |turn| {
-                Streaming::begin(First::Call(self.received), turn)
-            }),
+            Input::ReplySentForRtr => turn.go(
+                &rules::CALL_ADMITTED,
+                Next::Streaming(First::Call(self.received)),
+            ),
             Input::CannotStart => &rules::CALL_CANNOT_START,
             Input::ReplyNotSent => &rules::CALL_REPLY_NOT_SENT,
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Linger::begin),
+            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             Input::Broken | Input::HungUp => &rules::CALL_LEFT,
             _ if gives_up(input) => &rules::CALL_LEFT,

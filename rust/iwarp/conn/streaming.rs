@@ -2,11 +2,17 @@
 
 //! A queue pair owns the stream.
 
-use super::{draining, first::Silence, rules, timeout, Draining, First, Input, Rule, Stage, Turn};
+use super::{
+    draining,
+    first::Silence,
+    rules, timeout,
+    turn::{Next, Turn},
+    First, Input, Rule,
+};
 
 /// The queue pair owns the stream.
 #[derive(Clone, Debug)]
-pub struct Streaming {
+pub(super) struct Streaming {
     /// The queue pair found a fault and is about to close.
     faulted: bool,
     first: First,
@@ -18,7 +24,7 @@ impl Streaming {
     /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
     /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(first: First, turn: &mut Turn<'_>) -> Stage {
+    pub(super) fn begin(first: First, turn: &mut Turn<'_>) -> Self {
         let wait = match first {
             First::Ours => 0,
             First::OurRtr(_) => turn.silence,
@@ -29,10 +35,10 @@ impl Streaming {
             0 => turn.no_wait(),
             wait => turn.wait(wait),
         }
-        Stage::Streaming(Self {
+        Self {
             faulted: false,
             first,
-        })
+        }
     }
 
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
@@ -86,14 +92,23 @@ impl Streaming {
     }
 
     /// Begins the orderly close.
-    fn drain(&self, peer_done: bool, turn: &mut Turn<'_>) -> &'static Rule {
-        let (draining, starts) = Draining::begin(peer_done, self.faulted, self.first, turn);
-        let rule = match (peer_done, starts) {
+    fn drain(&mut self, peer_done: bool, turn: &mut Turn<'_>) -> &'static Rule {
+        let silence = draining::silence(&mut self.first, self.faulted, turn);
+        let rule = match (peer_done, silence == Silence::Over) {
             (true, false) => &rules::PEER_CLOSES,
             (true, true) => &rules::PEER_CLOSES_SILENTLY,
             (false, false) => &rules::CLOSES,
             (false, true) => &rules::CLOSES_AFTER_SILENCE,
         };
-        turn.go(rule, |_| Stage::Draining(draining))
+        let first = match silence {
+            Silence::Waits => self.first,
+            Silence::No | Silence::Over => First::Ours,
+        };
+        let next = Next::Draining {
+            peer_done,
+            faulted: self.faulted,
+            first,
+        };
+        turn.go(rule, next)
     }
 }
