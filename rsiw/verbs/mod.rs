@@ -25,18 +25,14 @@ use crate::{
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use rdma::{
-    Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, LocalDmaKey,
+    Device as RdmaDevice, DeviceHandle, DeviceLimits, Driver, DriverId, DriverTypes, LocalDmaKey,
     NewLocalDmaKey, PortAttr, Protocol, StatDesc,
 };
 
 /// "rsi": this implementation has no OUI.
 const VENDOR_ID: u32 = 0x727369;
 
-impl Driver for Rsiw {
-    // The library of siw serves this driver, too.
-    const ID: DriverId = DriverId::SIW;
-    const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
-
+impl DriverTypes for Rsiw {
     type Device = Rnic;
     type Context = context::Context;
     type Pd = Pd;
@@ -46,6 +42,12 @@ impl Driver for Rsiw {
     type Mr = mr::Mr;
     type Conn = Conn;
     type Listener = cm::Listener<Stream>;
+}
+
+impl Driver for Rsiw {
+    // The library of siw serves this driver, too.
+    const ID: DriverId = DriverId::SIW;
+    const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
 
     const PORT_STATS: &'static [StatDesc] = counters::STATS;
     const PORT_COUNTERS: &'static [&'static CStr] = counters::PORT_NAMES;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The traits that a driver implements: [`Driver`] for the device, and one for each kind of object.
+//! Which types its objects have it says by [`DriverTypes`].
 //!
 //! Together they are the operations of the RDMA core (`struct ib_device_ops`). Methods that make an
 //! object return an `Arc`, which the core's object keeps. When the method that destroys the object
@@ -31,6 +32,7 @@ use crate::{
         srq::NewSrq,
     },
     protocol::Protocol,
+    types::DriverTypes,
     udata::Udata,
     wc::WcSlots,
     wr::{RecvWrs, SendWrs},
@@ -50,31 +52,23 @@ impl DriverId {
     pub const SIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_SIW);
 }
 
-/// A driver of devices: the types of its objects, and the operations on a device.
-pub trait Driver: Sized + Send + Sync + 'static {
+/// A driver of devices: the operations on a device, and on the objects of [`DriverTypes`].
+pub trait Driver:
+    DriverTypes<
+    Context: ContextOps<Self>,
+    Pd: PdOps<Self>,
+    Cq: CqOps<Self>,
+    Qp: QpOps<Self>,
+    Srq: SrqOps<Self>,
+    Mr: MrOps<Self>,
+    Conn: ConnOps<Self>,
+    Listener: ListenerOps<Self>,
+>
+{
     /// The identity for user libraries.
     const ID: DriverId;
     /// The version of the interface to the user library.
     const UVERBS_ABI_VERSION: u32;
-
-    /// The driver's part of a device.
-    type Device: Send + Sync + 'static;
-    /// The driver's part of a user context: one open of the device by a process.
-    type Context: ContextOps<Self>;
-    /// The driver's part of a protection domain.
-    type Pd: PdOps<Self>;
-    /// The driver's part of a completion queue.
-    type Cq: CqOps<Self>;
-    /// The driver's part of a queue pair.
-    type Qp: QpOps<Self>;
-    /// The driver's part of a shared receive queue.
-    type Srq: SrqOps<Self>;
-    /// The driver's part of a memory region.
-    type Mr: MrOps<Self>;
-    /// The driver's part of a connection.
-    type Conn: ConnOps<Self>;
-    /// The driver's part of a listening endpoint.
-    type Listener: ListenerOps<Self>;
 
     /// The counters that [`Driver::port_stats`] reads, optional ones last.
     const PORT_STATS: &'static [StatDesc] = &[];
@@ -180,7 +174,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
 }
 
 /// Operations on user contexts.
-pub trait ContextOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait ContextOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// A process opens the device. Context: sleeping.
     fn alloc(dev: &Device<D>, udata: &mut Udata<'_, D>) -> Result<Arc<Self>>;
 
@@ -190,7 +184,7 @@ pub trait ContextOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on protection domains.
-pub trait PdOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait PdOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Makes a protection domain. Context: sleeping.
     fn alloc(dev: &Device<D>, user: Option<&mut Udata<'_, D>>) -> Result<Arc<Self>>;
 
@@ -201,7 +195,7 @@ pub trait PdOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on completion queues.
-pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait CqOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Makes a completion queue. Context: sleeping.
     fn create(
         dev: &Device<D>,
@@ -244,7 +238,7 @@ pub trait CqOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on queue pairs.
-pub trait QpOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait QpOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Makes a queue pair, and sets its number by [`NewQp::set_number`]. Context: sleeping.
     fn create(
         dev: &Device<D>,
@@ -295,7 +289,7 @@ pub trait QpOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on shared receive queues.
-pub trait SrqOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait SrqOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Makes a shared receive queue. `attr` has the attributes that the consumer asks for; the
     /// driver leaves there those that it grants. Context: sleeping.
     fn create(
@@ -328,7 +322,7 @@ pub trait SrqOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on memory regions.
-pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait MrOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Makes a region of all kernel memory, for a kernel consumer. Context: sleeping.
     fn of_kernel(
         dev: &Device<D>,
@@ -389,7 +383,7 @@ pub trait MrOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on connections.
-pub trait ConnOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait ConnOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Starts to connect. On success exactly one [`CmId::connect_reply`] must follow, on an error
     /// none. Context: sleeping, under locks of the consumer: must not wait for the network.
     fn connect(dev: &Device<D>, id: &ConsumerId, param: &ConnParam<'_>) -> Result;
@@ -403,7 +397,7 @@ pub trait ConnOps<D: Driver>: Sized + Send + Sync + 'static {
 }
 
 /// Operations on listening endpoints.
-pub trait ListenerOps<D: Driver>: Sized + Send + Sync + 'static {
+pub trait ListenerOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Starts to listen. It may be called while the device is being registered. Context: as for
     /// [`ConnOps::connect`].
     fn create(dev: &Device<D>, id: &ConsumerId, backlog: u32) -> Result<Arc<Self>>;

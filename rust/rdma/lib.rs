@@ -2,8 +2,8 @@
 
 //! Safe abstractions over the RDMA core, for drivers of devices in software.
 //!
-//! A driver implements [`Driver`] and the traits of its objects ([`driver`]), makes its devices by
-//! [`Devices`], and contains no unsafe code.
+//! A driver names the types of its objects by [`DriverTypes`], implements [`Driver`] and the traits
+//! of its objects ([`driver`]), makes its devices by [`Devices`], and contains no unsafe code.
 //! Beside the verbs there are:
 //!
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
@@ -43,6 +43,7 @@ pub mod ring;
 mod runs;
 mod settings;
 pub mod span;
+mod types;
 pub mod udata;
 mod umem;
 pub mod wc;
@@ -82,6 +83,7 @@ pub use owner::{Consumer, Owner};
 pub use protocol::Protocol;
 pub use ring::{Ring, SharedMem, Wqe, WqeLayout, WqeRing};
 pub use span::{Memory, Reader, Span};
+pub use types::DriverTypes;
 pub use udata::Udata;
 pub use umem::Umem;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};

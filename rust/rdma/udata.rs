@@ -7,7 +7,7 @@ use crate::{
     object::{Object, Shares},
     owner::Consumer,
     ring::{mem::MmapHandle, SharedMem},
-    Driver,
+    types::DriverTypes,
 };
 use core::{ffi::c_void, marker::PhantomData};
 use kernel::{error::to_result, prelude::*, sync::Arc};
@@ -15,10 +15,10 @@ use rdma_bindings as bindings;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A user context (`struct ib_ucontext`).
-pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as Driver>::Context>>;
+pub(crate) type ContextObject<D> = Object<bindings::ib_ucontext, Arc<<D as DriverTypes>::Context>>;
 
 /// The driver's data of a verb that a process calls (`struct ib_udata`).
-pub struct Udata<'a, D: Driver> {
+pub struct Udata<'a, D: DriverTypes> {
     udata: *mut bindings::ib_udata,
     /// The user context, unless the verb is making it.
     context: Option<*mut bindings::ib_ucontext>,
@@ -27,7 +27,7 @@ pub struct Udata<'a, D: Driver> {
     _driver: PhantomData<fn(D)>,
 }
 
-impl<'a, D: Driver> Udata<'a, D> {
+impl<'a, D: DriverTypes> Udata<'a, D> {
     /// Makes it for the data of a verb; `None` if `udata` is null, as it is for a kernel consumer.
     ///
     /// # Safety

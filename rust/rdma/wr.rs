@@ -6,7 +6,7 @@
 //! fails, the one that it took last is reported as the bad one. Processes post through mapped rings
 //! instead. So these requests come from the kernel, and are trusted to be well formed.
 
-use crate::{local::LocalSge, object::mr::MrObject, owner::Consumer, Access, Driver};
+use crate::{local::LocalSge, object::mr::MrObject, owner::Consumer, types::DriverTypes, Access};
 use core::{marker::PhantomData, slice};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
@@ -92,7 +92,7 @@ impl SendFlags {
 }
 
 /// The operation of a send work request.
-pub enum SendOp<D: Driver> {
+pub enum SendOp<D: DriverTypes> {
     /// Send.
     Send,
     /// Send with Invalidate: the peer invalidates `rkey`.
@@ -180,7 +180,7 @@ pub enum SendOp<D: Driver> {
 }
 
 /// One send work request.
-pub struct SendWr<'a, D: Driver> {
+pub struct SendWr<'a, D: DriverTypes> {
     /// The consumer's number of the request.
     pub id: u64,
     /// Flags.
@@ -191,7 +191,7 @@ pub struct SendWr<'a, D: Driver> {
     pub sges: &'a [Sge],
 }
 
-impl<D: Driver> SendWr<'_, D> {
+impl<D: DriverTypes> SendWr<'_, D> {
     /// Copies the data of an inline request to `dst` and returns its length. Errors: `EINVAL` if it
     /// does not fit, or if the request is not inline. Context: any.
     pub fn copy_inline(&self, dst: &mut [u8]) -> Result<usize> {
@@ -213,7 +213,7 @@ impl<D: Driver> SendWr<'_, D> {
 }
 
 /// The send work requests of one call.
-pub struct SendWrs<'a, D: Driver> {
+pub struct SendWrs<'a, D: DriverTypes> {
     next: *const bindings::ib_send_wr,
     /// The request that was taken last; if there was none, the first.
     current: *const bindings::ib_send_wr,
@@ -221,7 +221,7 @@ pub struct SendWrs<'a, D: Driver> {
     _chain: PhantomData<&'a D>,
 }
 
-impl<'a, D: Driver> SendWrs<'a, D> {
+impl<'a, D: DriverTypes> SendWrs<'a, D> {
     /// # Safety
     ///
     /// `first` must be the first of a chain of requests of a kernel consumer, which does not change
@@ -334,7 +334,7 @@ impl<'a, D: Driver> SendWrs<'a, D> {
 }
 
 /// The operation of an atomic request.
-fn atomic<D: Driver>(wr: &bindings::ib_send_wr) -> SendOp<D> {
+fn atomic<D: DriverTypes>(wr: &bindings::ib_send_wr) -> SendOp<D> {
     let opcode = wr.opcode;
     // SAFETY: A request of these operations begins a `struct ib_atomic_wr`.
     let wr = unsafe { &*core::ptr::from_ref(wr).cast::<bindings::ib_atomic_wr>() };

@@ -3,7 +3,7 @@
 //! Attributes of queue pairs.
 
 use super::{device::mtu_to_c, path::QpPath, qp_state::QpState, Access};
-use crate::{errno::unsupported, netdev::NetDevice, Driver};
+use crate::{errno::unsupported, netdev::NetDevice, types::DriverTypes};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
 
@@ -60,7 +60,7 @@ impl QpCap {
 }
 
 /// The attributes that a queue pair is created with (`struct ib_qp_init_attr`).
-pub struct QpInitAttr<D: Driver> {
+pub struct QpInitAttr<D: DriverTypes> {
     /// The completion queue of the send queue, if there is one.
     pub send_cq: Option<Arc<D::Cq>>,
     /// The completion queue of the receive queue, if there is one.

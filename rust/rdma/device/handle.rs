@@ -3,7 +3,7 @@
 //! References to devices of one driver that do not keep them registered.
 
 use super::{reference::DeviceRef, Device};
-use crate::{iwcm::RequestId, netdev::NetDevice, Driver};
+use crate::{iwcm::RequestId, netdev::NetDevice, types::DriverTypes};
 use core::{marker::PhantomData, ops::Deref};
 use kernel::{
     fmt,
@@ -83,21 +83,22 @@ pub enum PortEvent {
 
 /// A counted reference to a device of driver `D`. It keeps the memory, but not the device
 /// registered. It may be kept, cloned and dropped in any context.
-pub struct DeviceHandle<D: Driver> {
+pub struct DeviceHandle<D: DriverTypes> {
     dev: DeviceRef,
     _driver: PhantomData<fn(D)>,
 }
 
 /// Storage for a device's handle in the driver's data, which is made before the device.
-pub struct OnceHandle<D: Driver>(SetOnce<DeviceHandle<D>>);
+pub struct OnceHandle<D: DriverTypes>(SetOnce<DeviceHandle<D>>);
 
-impl<D: Driver> OnceHandle<D> {
+impl<D: DriverTypes> OnceHandle<D> {
     /// Makes an empty storage.
     pub const fn new() -> Self {
         Self(SetOnce::new())
     }
 
-    /// Stores the handle, for [`Driver::attach`]. Returns false, and does nothing, if there is one.
+    /// Stores the handle, for [`Driver::attach`](crate::Driver::attach). Returns false, and does
+    /// nothing, if there is one.
     pub fn set(&self, handle: DeviceHandle<D>) -> bool {
         self.0.populate(handle)
     }
@@ -108,13 +109,13 @@ impl<D: Driver> OnceHandle<D> {
     }
 }
 
-impl<D: Driver> Default for OnceHandle<D> {
+impl<D: DriverTypes> Default for OnceHandle<D> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<D: Driver> Clone for DeviceHandle<D> {
+impl<D: DriverTypes> Clone for DeviceHandle<D> {
     fn clone(&self) -> Self {
         Self {
             dev: self.dev.clone(),
@@ -123,20 +124,31 @@ impl<D: Driver> Clone for DeviceHandle<D> {
     }
 }
 
-impl<D: Driver> DeviceHandle<D> {
+impl<D: DriverTypes> DeviceHandle<D> {
     /// # Safety
     ///
     /// `dev` must be alive, and come from [`registry`](super::registry) for driver `D`.
     pub(crate) unsafe fn from_raw(dev: *mut bindings::ib_device) -> Self {
+        // SAFETY: By the contract of this function `dev` is alive, and is of driver `D`.
+        unsafe { Self::of(DeviceRef::new(dev)) }
+    }
+
+    /// # Safety
+    ///
+    /// `dev` must come from [`registry`](super::registry) for driver `D`.
+    pub(super) unsafe fn of(dev: DeviceRef) -> Self {
         Self {
-            // SAFETY: By the contract of this function `dev` is alive.
-            dev: unsafe { DeviceRef::new(dev) },
+            dev,
             _driver: PhantomData,
         }
     }
 
     pub(crate) fn as_raw(&self) -> *mut bindings::ib_device {
         self.dev.as_raw()
+    }
+
+    pub(super) fn reference(&self) -> DeviceRef {
+        self.dev.clone()
     }
 
     /// The device's name at this moment.
@@ -238,9 +250,9 @@ pub(super) unsafe fn set_ifname(dev: *mut bindings::ib_device, ndev: &NetDevice)
 }
 
 /// Keeps a device registered while it exists.
-pub struct DeviceGuard<D: Driver>(DeviceHandle<D>);
+pub struct DeviceGuard<D: DriverTypes>(DeviceHandle<D>);
 
-impl<D: Driver> Deref for DeviceGuard<D> {
+impl<D: DriverTypes> Deref for DeviceGuard<D> {
     type Target = Device<D>;
 
     fn deref(&self) -> &Device<D> {
@@ -250,7 +262,7 @@ impl<D: Driver> Deref for DeviceGuard<D> {
     }
 }
 
-impl<D: Driver> Drop for DeviceGuard<D> {
+impl<D: DriverTypes> Drop for DeviceGuard<D> {
     fn drop(&mut self) {
         // SAFETY: This gives back the reference that `try_get` has taken.
         unsafe { bindings::ib_device_put(self.0.as_raw()) };

@@ -6,8 +6,8 @@
 //! has the same id as ours. So a driver has a list of its own devices: to find the one on a network
 //! device, and to remove them all before the module goes.
 
-use super::handle::DeviceHandle;
-use crate::{netdev::NetDevice, protocol::Protocol, Driver};
+use super::reference::DeviceRef;
+use crate::{netdev::NetDevice, protocol::Protocol};
 use kernel::{new_mutex, prelude::*, sync::Mutex};
 use rdma_bindings as bindings;
 
@@ -23,10 +23,10 @@ impl Place {
 }
 
 /// A device of the list.
-struct Entry<D: Driver> {
-    dev: DeviceHandle<D>,
+struct Entry {
+    dev: DeviceRef,
     /// `None` once the driver has finished with the device. The core may not have finished then,
-    /// and a thread may be in this module's code: see [`List::reap`].
+    /// and a thread may be in this module's code: see [`List::first_retired`].
     place: Option<Place>,
     /// The network device leaves its namespace or goes away.
     leaving: bool,
@@ -34,28 +34,47 @@ struct Entry<D: Driver> {
 
 /// The devices of one driver.
 #[pin_data]
-pub(crate) struct List<D: Driver> {
+pub(crate) struct List {
     #[pin]
-    devices: Mutex<KVec<Entry<D>>>,
+    devices: Mutex<KVec<Entry>>,
 }
 
-impl<D: Driver> List<D> {
+impl List {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             devices <- new_mutex!(KVec::new(), "rdma_devices"),
         })
     }
 
-    /// The device there, registered or about to be. Context: sleeping.
-    pub(super) fn find(&self, place: Place) -> Option<DeviceHandle<D>> {
+    fn find_entry(&self, which: impl Fn(&Entry) -> bool) -> Option<DeviceRef> {
         let devices = self.devices.lock();
-        let found = devices.iter().find(|entry| entry.place == Some(place));
+        let found = devices.iter().find(|entry| which(entry));
         found.map(|entry| entry.dev.clone())
+    }
+
+    /// The device there, registered or about to be. Context: sleeping.
+    pub(super) fn find(&self, place: Place) -> Option<DeviceRef> {
+        self.find_entry(|entry| entry.place == Some(place))
+    }
+
+    /// The first device. Context: sleeping.
+    pub(super) fn first(&self) -> Option<DeviceRef> {
+        self.find_entry(|_| true)
+    }
+
+    /// The first device that the driver has finished with.
+    ///
+    /// `dealloc_driver`, the end of a device, does not take it off the list: who removes all
+    /// devices would not wait then for a thread that is still in that function, whose code goes
+    /// with the module. To unregister a device that is not registered is to wait for such threads.
+    /// Context: sleeping.
+    pub(super) fn first_retired(&self) -> Option<DeviceRef> {
+        self.find_entry(|entry| entry.place.is_none())
     }
 
     /// Notes that the network device of the device there leaves its namespace or goes away. Returns
     /// the device. Context: sleeping.
-    pub(super) fn mark_leaving(&self, place: Place) -> Option<DeviceHandle<D>> {
+    pub(super) fn mark_leaving(&self, place: Place) -> Option<DeviceRef> {
         let mut devices = self.devices.lock();
         let entry = devices
             .iter_mut()
@@ -64,7 +83,7 @@ impl<D: Driver> List<D> {
         Some(entry.dev.clone())
     }
 
-    pub(super) fn add(&self, place: Place, dev: DeviceHandle<D>) -> Result {
+    pub(super) fn add(&self, place: Place, dev: DeviceRef) -> Result {
         let mut devices = self.devices.lock();
         if devices.iter().any(|entry| entry.place == Some(place)) {
             return Err(EEXIST);
@@ -95,46 +114,13 @@ impl<D: Driver> List<D> {
         }
     }
 
-    /// Takes those devices off the list that the driver has finished with.
-    ///
-    /// `dealloc_driver`, the end of a device, does not take it off the list:
-    /// [`Self::unregister_all`] would not wait then for a thread that is still in that function,
-    /// whose code goes with the module. To unregister a device that is not registered is to wait
-    /// for such threads. Context: sleeping.
-    pub(super) fn reap(&self) {
-        while self.unregister_first(|entry| entry.place.is_none()) {}
-    }
-
-    /// Unregisters all devices, and takes them off the list. Context: sleeping, with no locks held.
-    pub(super) fn unregister_all(&self) {
-        while self.unregister_first(|_| true) {}
-    }
-
-    /// Unregisters the first device for which `which` is true, or waits for the thread that does
-    /// so, and takes it off the list. Returns false if there is none. Context: sleeping.
-    fn unregister_first(&self, which: impl Fn(&Entry<D>) -> bool) -> bool {
-        let found = {
-            let devices = self.devices.lock();
-            devices
-                .iter()
-                .find(|entry| which(entry))
-                .map(|entry| entry.dev.clone())
-        };
-        let Some(dev) = found else {
-            return false;
-        };
-        if let Some(dev) = dev.try_get() {
-            D::leaving(&dev);
-        }
-        dev.unregister();
+    /// Takes a device off the list. Context: sleeping.
+    pub(super) fn remove(&self, dev: *mut bindings::ib_device) {
         let removed = {
             let mut devices = self.devices.lock();
-            let index = devices
-                .iter()
-                .position(|entry| entry.dev.as_raw() == dev.as_raw());
+            let index = devices.iter().position(|entry| entry.dev.as_raw() == dev);
             index.and_then(|index| devices.remove(index).ok())
         };
         drop(removed);
-        true
     }
 }

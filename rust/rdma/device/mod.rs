@@ -20,7 +20,7 @@ use crate::{
     iwcm::Requests,
     netdev::NetDevice,
     protocol::Protocol,
-    Driver,
+    types::DriverTypes,
 };
 use core::{cell::UnsafeCell, mem::MaybeUninit};
 use kernel::{
@@ -32,10 +32,11 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// The state of a device: the driver's data, and the crate's own.
-pub(crate) struct DeviceState<D: Driver> {
+pub(crate) struct DeviceState<D: DriverTypes> {
     pub(crate) data: Arc<D::Device>,
     pub(crate) requests: Requests<D::Conn>,
-    pub(crate) list: Arc<list::List<D>>,
+    pub(crate) protocol: Protocol,
+    pub(crate) list: Arc<list::List>,
 }
 
 /// An RDMA device (`struct ib_device`) that has its state.
@@ -43,18 +44,18 @@ pub(crate) struct DeviceState<D: Driver> {
 /// Operations get a reference to it, as the core keeps the device registered while they run. Other
 /// code gets it by [`DeviceHandle::try_get`].
 #[repr(C)]
-pub struct Device<D: Driver> {
+pub struct Device<D: DriverTypes> {
     ib: Opaque<bindings::ib_device>,
     state: UnsafeCell<MaybeUninit<DeviceState<D>>>,
 }
 
 // SAFETY: Any thread may use an `ib_device`, and the state is `Send` and `Sync`.
-unsafe impl<D: Driver> Send for Device<D> {}
+unsafe impl<D: DriverTypes> Send for Device<D> {}
 // SAFETY: Any thread may use an `ib_device`, and the state is `Send` and `Sync`. It changes only
 // while nobody has a reference.
-unsafe impl<D: Driver> Sync for Device<D> {}
+unsafe impl<D: DriverTypes> Sync for Device<D> {}
 
-impl<D: Driver> Device<D> {
+impl<D: DriverTypes> Device<D> {
     /// # Safety
     ///
     /// `dev` must come from [`registry`] for driver `D`, and must have its state during `'a`.
@@ -105,7 +106,7 @@ impl<D: Driver> Device<D> {
 
     /// The device's protocol.
     pub(crate) fn protocol(&self) -> Protocol {
-        D::protocol(self.data())
+        self.state().protocol
     }
 
     /// A counted reference, for any time and context.

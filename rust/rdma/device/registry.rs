@@ -5,6 +5,7 @@
 use super::{
     handle::{set_ifname, DeviceHandle},
     list::{List, Place},
+    reference::DeviceRef,
     Device, DeviceState,
 };
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     protocol::Protocol,
     Driver,
 };
+use core::marker::PhantomData;
 use kernel::{error::to_result, prelude::*, sync::Arc};
 use net::Namespace;
 use rdma_bindings as bindings;
@@ -42,24 +44,27 @@ pub struct DeviceConfig<'a> {
 }
 
 /// All devices of a driver.
-pub struct Devices<D: Driver>(Arc<List<D>>);
+///
+/// INVARIANT: The list has devices that [`Self::alloc`] has made for driver `D`, and no others.
+pub struct Devices<D: Driver>(Arc<List>, PhantomData<fn(D)>);
 
 impl<D: Driver> Clone for Devices<D> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), PhantomData)
     }
 }
 
 impl<D: Driver> Devices<D> {
     /// Makes an empty list of devices. Errors: `ENOMEM`. Context: sleeping.
     pub fn new() -> Result<Self> {
-        Ok(Self(Arc::pin_init(List::new(), GFP_KERNEL)?))
+        // INVARIANT: The list is empty.
+        Ok(Self(Arc::pin_init(List::new(), GFP_KERNEL)?, PhantomData))
     }
 
     /// The device of `protocol` that is on `ndev`, registered or about to be. Context: sleeping,
     /// also under RTNL.
     pub fn by_netdev(&self, ndev: &NetDevice, protocol: Protocol) -> Option<DeviceHandle<D>> {
-        self.0.find(Place::of(ndev, protocol))
+        self.0.find(Place::of(ndev, protocol)).map(Self::handle)
     }
 
     /// `ndev` leaves its namespace or goes away, so its device of `protocol` has to end. A
@@ -67,7 +72,7 @@ impl<D: Driver> Devices<D> {
     /// under RTNL.
     pub fn netdev_leaves(&self, ndev: &NetDevice, protocol: Protocol) {
         if let Some(dev) = self.0.mark_leaving(Place::of(ndev, protocol)) {
-            dev.unregister_queued();
+            Self::handle(dev).unregister_queued();
         }
     }
 
@@ -75,7 +80,25 @@ impl<D: Driver> Devices<D> {
     /// queued, and the driver's data is dropped. The caller must register no device meanwhile.
     /// Context: sleeping, with no locks held.
     pub fn unregister_all(&self) {
-        self.0.unregister_all();
+        while let Some(dev) = self.0.first() {
+            self.unregister(Self::handle(dev));
+        }
+    }
+
+    /// A handle of a device of the list.
+    fn handle(dev: DeviceRef) -> DeviceHandle<D> {
+        // SAFETY: By the type invariant the list has devices of driver `D` only.
+        unsafe { DeviceHandle::of(dev) }
+    }
+
+    /// Unregisters a device, or waits for the thread that does so, and takes it off the list.
+    /// Context: sleeping, with no locks held.
+    fn unregister(&self, dev: DeviceHandle<D>) {
+        if let Some(dev) = dev.try_get() {
+            D::leaving(&dev);
+        }
+        dev.unregister();
+        self.0.remove(dev.as_raw());
     }
 
     /// Makes a device with `data` and registers it. Wraps `ib_alloc_device()`,
@@ -89,7 +112,9 @@ impl<D: Driver> Devices<D> {
         config: &DeviceConfig<'_>,
         data: Arc<D::Device>,
     ) -> Result<DeviceHandle<D>> {
-        self.0.reap();
+        while let Some(dev) = self.0.first_retired() {
+            self.unregister(Self::handle(dev));
+        }
         let dev = self.alloc(module, config, data)?;
         // SAFETY: `alloc` has made the device for driver `D`. From here on its operations may be
         // called, and it may be unregistered at any time: `handle` keeps its memory.
@@ -123,7 +148,7 @@ impl<D: Driver> Devices<D> {
         data: Arc<D::Device>,
     ) -> Result<*mut bindings::ib_device> {
         let comp_vectors = config.comp_vectors.try_into()?;
-        let requests = Requests::new()?;
+        let requests = Requests::<D::Conn>::new()?;
         let protocol = D::protocol(&data);
         // SAFETY: The device gets the key below, by `fill`.
         let new = unsafe { NewLocalDmaKey::new() };
@@ -142,9 +167,10 @@ impl<D: Driver> Devices<D> {
         if dev.is_null() {
             return Err(ENOMEM);
         }
-        let state = DeviceState {
+        let state = DeviceState::<D> {
             data: data.clone(),
             requests,
+            protocol,
             list: self.0.clone(),
         };
         // SAFETY: Nobody else has the device, which has room for a `Device<D>`, and `set` comes
@@ -159,7 +185,8 @@ impl<D: Driver> Devices<D> {
         // SAFETY: The device is alive, and was made above for driver `D`.
         let handle = unsafe { DeviceHandle::from_raw(dev) };
         let place = Place::of(config.ndev, protocol);
-        let added = result.and_then(|()| self.0.add(place, handle.clone()));
+        // INVARIANT: The device was made above for driver `D`.
+        let added = result.and_then(|()| self.0.add(place, handle.reference()));
         if let Err(e) = added {
             // To free a device the core takes locks under which others take RTNL.
             drop(rtnl);

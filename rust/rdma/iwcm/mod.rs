@@ -19,7 +19,7 @@ pub mod testing;
 
 pub use request::{RequestId, Requests};
 
-use crate::{device::Device, netdev::NetDevice, Driver};
+use crate::{device::Device, netdev::NetDevice, types::DriverTypes};
 use core::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -205,7 +205,7 @@ impl CmId {
     /// back by [`DeviceHandle::withdraw`](crate::DeviceHandle::withdraw) after some time. Wraps
     /// `IW_CM_EVENT_CONNECT_REQUEST`. Errors: `ENOMEM` if too many requests wait; `conn` is not
     /// kept then. Context: sleeping.
-    pub fn connect_request<D: Driver>(
+    pub fn connect_request<D: DriverTypes>(
         &self,
         dev: &Device<D>,
         conn: Arc<D::Conn>,

@@ -6,7 +6,7 @@ use super::{
     vector::{call_handler, Vector},
     CoreObject, Guarded, Object, Shares,
 };
-use crate::{owner::Consumer, Driver};
+use crate::{owner::Consumer, types::DriverTypes};
 use kernel::{
     prelude::*,
     sync::{Arc, Mutex},
@@ -16,7 +16,7 @@ use rdma_bindings as bindings;
 /// A completion queue (`struct ib_cq`).
 pub(crate) type CqObject<D> = Object<bindings::ib_cq, CqState<D>>;
 
-pub(crate) struct CqState<D: Driver> {
+pub(crate) struct CqState<D: DriverTypes> {
     pub(crate) data: Arc<D::Cq>,
     pub(crate) handle: CqHandle,
     /// What a process can map. The lock has one resize at a time.
@@ -25,7 +25,7 @@ pub(crate) struct CqState<D: Driver> {
 
 // SAFETY: The handle's `object` is the part that handles share. `destroy_cq` revokes it before it
 // takes the state.
-unsafe impl<D: Driver> Guarded for CqState<D> {
+unsafe impl<D: DriverTypes> Guarded for CqState<D> {
     type C = bindings::ib_cq;
 
     fn object(&self) -> &Arc<CoreObject<bindings::ib_cq>> {

@@ -6,21 +6,21 @@
 //! [`page_list`](super::page_list) has the memory of fast registrations.
 
 use super::{page_list::MrHead, Object};
-use crate::{attr::Access, owner::Consumer, umem::Umem, Driver};
+use crate::{attr::Access, owner::Consumer, types::DriverTypes, umem::Umem};
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 use rdma_bindings as bindings;
 
 /// A memory window (`struct ib_mw`).
-pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as Driver>::Mr>>;
+pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as DriverTypes>::Mr>>;
 
 /// A memory region (`struct ib_mr`). The driver's side allocates it, unlike other objects.
 #[repr(C)]
-pub(crate) struct MrObject<D: Driver> {
+pub(crate) struct MrObject<D: DriverTypes> {
     head: MrHead,
     pub(crate) data: Arc<D::Mr>,
 }
 
-impl<D: Driver> MrObject<D> {
+impl<D: DriverTypes> MrObject<D> {
     /// Allocates the C structure for `new`. Errors: `ENOMEM`. Context: sleeping.
     pub(crate) fn create(new: NewMr<D::Mr>, consumer: Consumer) -> Result<*mut bindings::ib_mr> {
         let mr: Opaque<bindings::ib_mr> = pin_init::zeroed();

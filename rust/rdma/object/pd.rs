@@ -3,9 +3,9 @@
 //! Protection domains.
 
 use super::Object;
-use crate::Driver;
+use crate::types::DriverTypes;
 use kernel::sync::Arc;
 use rdma_bindings as bindings;
 
 /// A protection domain (`struct ib_pd`).
-pub(crate) type PdObject<D> = Object<bindings::ib_pd, Arc<<D as Driver>::Pd>>;
+pub(crate) type PdObject<D> = Object<bindings::ib_pd, Arc<<D as DriverTypes>::Pd>>;

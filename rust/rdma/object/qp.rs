@@ -3,7 +3,7 @@
 //! Queue pairs.
 
 use super::{CoreObject, Guarded, Object, Shares};
-use crate::{wc::QpToken, Driver};
+use crate::{types::DriverTypes, wc::QpToken};
 use core::{mem::forget, ptr, sync::atomic::Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma_bindings as bindings;
@@ -11,7 +11,7 @@ use rdma_bindings as bindings;
 /// A queue pair (`struct ib_qp`).
 pub(crate) type QpObject<D> = Object<bindings::ib_qp, QpObjectState<D>>;
 
-pub(crate) struct QpObjectState<D: Driver> {
+pub(crate) struct QpObjectState<D: DriverTypes> {
     pub(crate) data: Arc<D::Qp>,
     pub(crate) object: Arc<CoreObject<bindings::ib_qp>>,
     /// It belongs to a process, which posts through mapped rings.
@@ -21,7 +21,7 @@ pub(crate) struct QpObjectState<D: Driver> {
 
 // SAFETY: `object` is the part that handles share. `create_qp` and `destroy_qp` revoke it before
 // they take the state.
-unsafe impl<D: Driver> Guarded for QpObjectState<D> {
+unsafe impl<D: DriverTypes> Guarded for QpObjectState<D> {
     type C = bindings::ib_qp;
 
     fn object(&self) -> &Arc<CoreObject<bindings::ib_qp>> {

@@ -3,14 +3,14 @@
 //! Shared receive queues.
 
 use super::{CoreObject, Guarded, Object, Shares};
-use crate::Driver;
+use crate::types::DriverTypes;
 use kernel::sync::Arc;
 use rdma_bindings as bindings;
 
 /// A shared receive queue (`struct ib_srq`).
 pub(crate) type SrqObject<D> = Object<bindings::ib_srq, SrqState<D>>;
 
-pub(crate) struct SrqState<D: Driver> {
+pub(crate) struct SrqState<D: DriverTypes> {
     pub(crate) data: Arc<D::Srq>,
     pub(crate) object: Arc<CoreObject<bindings::ib_srq>>,
     /// It belongs to a process, which posts through a mapped ring.
@@ -20,7 +20,7 @@ pub(crate) struct SrqState<D: Driver> {
 
 // SAFETY: `object` is the part that handles share. `destroy_srq` revokes it before it takes the
 // state.
-unsafe impl<D: Driver> Guarded for SrqState<D> {
+unsafe impl<D: DriverTypes> Guarded for SrqState<D> {
     type C = bindings::ib_srq;
 
     fn object(&self) -> &Arc<CoreObject<bindings::ib_srq>> {

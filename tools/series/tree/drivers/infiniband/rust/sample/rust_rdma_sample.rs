@@ -9,9 +9,9 @@
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use kext::Core;
 use rdma::{
-    DeviceConfig, DeviceHandle, DeviceLimits, Devices, Driver, DriverId, LinkOps, LinkRegistration,
-    LinkSlot, LocalDmaKey, NetDevice, NetdevEvent, NetdevNotifier, NewLocalDmaKey,
-    NotifierRegistration, PortAttr, Protocol, Udata,
+    DeviceConfig, DeviceHandle, DeviceLimits, Devices, Driver, DriverId, DriverTypes, LinkOps,
+    LinkRegistration, LinkSlot, LocalDmaKey, NetDevice, NetdevEvent, NetdevNotifier,
+    NewLocalDmaKey, NotifierRegistration, PortAttr, Protocol, Udata,
 };
 
 mod refused;
@@ -43,10 +43,7 @@ struct Pd;
 
 type Device = rdma::Device<SampleDriver>;
 
-impl Driver for SampleDriver {
-    const ID: DriverId = DriverId::UNKNOWN;
-    const UVERBS_ABI_VERSION: u32 = 1;
-
+impl DriverTypes for SampleDriver {
     type Device = Port;
     type Context = Context;
     type Pd = Pd;
@@ -56,6 +53,11 @@ impl Driver for SampleDriver {
     type Mr = Refused;
     type Conn = Refused;
     type Listener = Refused;
+}
+
+impl Driver for SampleDriver {
+    const ID: DriverId = DriverId::UNKNOWN;
+    const UVERBS_ABI_VERSION: u32 = 1;
 
     fn local_dma_key(_port: &Arc<Port>, new: NewLocalDmaKey) -> Result<LocalDmaKey> {
         // There is no queue pair to use it.
