@@ -21,7 +21,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tools/series"))
 
-from patches import Series, TOP, fail, inserted, maintained, messages, text_of, tracked  # noqa: E402
+from patches import Series, TOP, fail, inserted, maintained, text_of, tracked  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 HEADERS, SPARSE, PROVIDER, MAN, LISTS, TESTS = range(1, 7)
@@ -196,17 +196,14 @@ type corresponding to the driver (`rxe`, `rsiw` or `siw`).
     series = Series(out, author, email, date)
     shutil.copytree(source, series.tree, symlinks=True, dirs_exist_ok=True)
     series.begin("rdma-core")
-    for number, message in messages(HERE):
-        for path, text in own.pop(number).items():
-            series.put(path, text)
+
+    def more(number):
         for patch, path, after, lines in INSERTED:
             if patch == number:
                 lines = lines.format(year=day[:4], name=author) if "{name}" in lines else lines
                 series.put(path, inserted((series.tree / path).read_text(), path, after, lines))
-        series.commit(message)
-    if own:
-        fail(f"no messages for patches {sorted(own)}")
-    series.write(HERE / "cover.msg")
+
+    series.lay_out(HERE, own, more)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,18 @@ class Series:
         git("commit", "-qs", "-F", "-", cwd=self.tree, stdin=text_of(message))
         self.count += 1
 
+    def lay_out(self, folder, own, more):
+        """A patch of each message of a folder: its files of `own` (number -> {path: text}), and what `more` puts.
+        Then the patches."""
+        for number, message in messages(folder):
+            for path, text in own.pop(number, {}).items():
+                self.put(path, text)
+            more(number)
+            self.commit(message)
+        if own:
+            fail(f"no messages for patches {sorted(own)}")
+        self.write(folder / "cover.msg")
+
     def write(self, message):
         """The patches and a cover letter. What is sent is what was meant: put on the first commit, they make the
         tree."""

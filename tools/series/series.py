@@ -19,7 +19,7 @@ import pathlib
 import re
 import sys
 
-from patches import Series, TOP, fail, inserted, maintained, messages, text_of, tracked
+from patches import Series, TOP, fail, inserted, maintained, text_of, tracked
 
 HERE = pathlib.Path(__file__).parent
 IB = "drivers/infiniband/"
@@ -121,9 +121,7 @@ def main(source, out, author, email, date):
         series.put(path, text)
     series.begin("The kernel")
 
-    for number, message in messages(HERE):
-        for path, text in own.pop(number, {}).items():
-            series.put(path, text)
+    def more(number):
         for path, text in templates.items():
             text = at_patch(text, number)
             if text is not None:
@@ -135,10 +133,8 @@ def main(source, out, author, email, date):
             if path == "MAINTAINERS":
                 text = maintained(text, at_patch(entries, number).replace("AUTHOR", f"{author} <{email}>"), "3C59X")
             series.put(path, text)
-        series.commit(message)
-    if own:
-        fail(f"no messages for patches {sorted(own)}")
-    series.write(HERE / "cover.msg")
+
+    series.lay_out(HERE, own, more)
 
 
 if __name__ == "__main__":
