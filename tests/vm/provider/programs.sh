@@ -18,11 +18,7 @@ both_ways() { use_provider && load_driver && rc_add rc0 eth0; }
 run "load the provider and the driver, and make both kinds of links on both hosts" \
 	both eval ". /tests/rc/lib; $(declare -f both_ways); both_ways" || exit 1
 run "the library that is loaded is rsiw's" provider_is yes ibv_devinfo -d "$DEV"
-told() {
-	ibv_devinfo -v -d "$1" >"$WORK/info" && grep -E 'atomic_cap|timestamp|core_clock' "$WORK/info"
-	grep -qE 'atomic_cap:\s+ATOMIC_GLOB' "$WORK/info" && grep -qE 'hca_core_clock:\s+1000000' "$WORK/info"
-}
-run "the device tells that it has atomics and time stamps" told rc0
+run "the device tells that it has atomics and time stamps" has_all rc0
 
 gids="$(peer_gid_index "$PEER") $(gid_index "$ADDR")"
 # by_cm PROGRAM OPTION...: perf of rc/lib, but over the RDMA CM.
@@ -58,6 +54,6 @@ run "the library that is loaded is siw's again" provider_is no ibv_devinfo -d "$
 by_name() {
 	local own
 	own=$(own_provider)
-	! told rc0 && RDMAV_DRIVERS=${own%-rdmav*} told rc0
+	! has_all rc0 && RDMAV_DRIVERS=${own%-rdmav*} has_all rc0
 }
 run "a program that names rsiw's library has it" by_name
