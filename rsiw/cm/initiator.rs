@@ -17,6 +17,7 @@ use super::{
     rc::Endpoint,
     registry::InOrder,
     run::Run,
+    secure::TlsTurn,
     terms::max_private_data,
     Lost, User,
 };
@@ -185,8 +186,8 @@ fn begin<U: User>(
         waiting.user.attach(conn, waiting.life)?;
         let begun = waiting.begin(conn, &remote);
         let first = match begun.inspect_err(|_| waiting.user.lost(Lost::Handshake))? {
-            true => Machine::await_turn,
-            false => Machine::connecting,
+            TlsTurn::Waits => Machine::await_turn,
+            TlsTurn::Come => Machine::connecting,
         };
         let plan = waiting.plan;
         let attempt = attempt.take().ok_or(EINVAL)?;

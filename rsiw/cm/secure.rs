@@ -43,6 +43,14 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
     conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
 }
 
+/// Whether a connection may make its TLS handshake.
+pub(super) enum TlsTurn {
+    /// It may.
+    Come,
+    /// Others make theirs first. [`Events::TURN`] comes when it may.
+    Waits,
+}
+
 /// A connection's place for the handshake, or its wait for one. Dropping it ends either.
 struct Place<U: User> {
     conns: Arc<Conns<U>>,
@@ -106,14 +114,17 @@ impl<U: User> Tls<U> {
         }
     }
 
-    /// Has `conn` wait for its turn. Returns whether that has come. Context: sleeping. Errors:
+    /// Has `conn` wait for its turn, which may have come at once. Context: sleeping. Errors:
     /// `ENOMEM`; `ENOTCONN`: the peer has gone.
-    pub(super) fn wait(&mut self, conn: &Conn<U>) -> Result<bool> {
+    pub(super) fn wait(&mut self, conn: &Conn<U>) -> Result<TlsTurn> {
         let side = match self.role {
             Some(Role::Client(_)) => Side::Initiator,
             _ => Side::Responder,
         };
-        Ok(self.place.insert(Place::wait(conn, side)?).take())
+        Ok(match self.place.insert(Place::wait(conn, side)?).take() {
+            true => TlsTurn::Come,
+            false => TlsTurn::Waits,
+        })
     }
 
     /// Whether the handshake has ended, and how; or whether it is the connection's turn to make it.
@@ -147,10 +158,10 @@ impl<U: User> Tls<U> {
     pub(super) fn set_up(&mut self, conn: &Arc<Conn<U>>, action: SetUp) -> Told {
         let failed = |e| (Input::TlsFailed, e);
         Ok(match action {
-            SetUp::AwaitPlace => {
-                let come = self.wait(conn).map_err(|e| (Input::Broken, e))?;
-                come.then_some(Input::Turn)
-            }
+            SetUp::AwaitPlace => match self.wait(conn).map_err(|e| (Input::Broken, e))? {
+                TlsTurn::Come => Some(Input::Turn),
+                TlsTurn::Waits => None,
+            },
             SetUp::FreePlace => {
                 self.place = None;
                 None

@@ -9,7 +9,7 @@ use crate::cm::{
     open::Origin,
     rc::Endpoint,
     secure,
-    secure::Tls,
+    secure::{Tls, TlsTurn},
     terms::{announced_ird, bounded_ird, clip, event_depth, event_private_data, limits, offer},
     Conn, StreamParams, Told, User,
 };
@@ -100,19 +100,19 @@ impl<U: User> Attempt<U> {
         (self.asked, self.answer) = (None, None);
     }
 
-    /// Begins with `conn`, to `remote`: has TCP connect, unless others make their TLS handshakes
-    /// first. Returns whether they do. Errors: TCP's; `ENOMEM`.
-    pub(super) fn begin(&mut self, conn: &Conn<U>, remote: &SocketAddr) -> Result<bool> {
+    /// Begins with `conn`, to `remote`: has TCP connect, unless the attempt has to wait for its
+    /// turn to make a TLS handshake. Errors: TCP's; `ENOMEM`.
+    pub(super) fn begin(&mut self, conn: &Conn<U>, remote: &SocketAddr) -> Result<TlsTurn> {
         if self.plan.secure {
-            let come = self.tls.wait(conn)?;
+            let turn = self.tls.wait(conn)?;
             // The handshakes end in any order.
             conn.needs_no_order();
-            if !come {
-                return Ok(true);
+            if let TlsTurn::Waits = turn {
+                return Ok(turn);
             }
         }
         conn.socket().connect(remote)?;
-        Ok(false)
+        Ok(TlsTurn::Come)
     }
 
     /// Has TCP connect: it is the attempt's turn.
