@@ -264,7 +264,7 @@ impl Stream {
     pub(super) fn end_receiving(self: &Arc<Self>) {
         self.late_timer.cancel_sync();
         cancel_work_sync(self, |stream| &stream.bulk_work);
-        // A queue pair that is called may get another connection.
+        // The queue pair may get another connection.
         self.late.store(false, Relaxed);
         self.late_timer_armed.store(false, Relaxed);
     }

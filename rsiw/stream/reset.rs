@@ -110,8 +110,6 @@ impl Stream {
         end.pause = 0;
         (end.connected, end.filling) = (false, None);
         (end.unanswered, end.waited_since) = (None, None);
-        self.late.store(false, Relaxed);
-        self.late_timer_armed.store(false, Relaxed);
         let old = {
             let shared = &mut *self.shared.lock();
             shared.terminate = None;
