@@ -212,12 +212,8 @@ impl User for Stream {
         let life = self.life();
         let expects = match why {
             Lost::Handshake => false,
-            Lost::Call => self.lose_caller(),
-            Lost::Closed | Lost::Reset | Lost::Aborted if self.dev().is_rc() => {
-                self.lose_peer();
-                false
-            }
-            Lost::Closed | Lost::Reset | Lost::Aborted => {
+            _ if self.dev().is_rc() => self.lose_peer(why == Lost::Call),
+            _ => {
                 self.enter_error(life, None);
                 false
             }

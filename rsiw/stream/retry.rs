@@ -65,53 +65,37 @@ impl Stream {
         self.limits.lock().retry_ms = ms;
     }
 
-    /// The connection is over, whoever ended it. Context: sleeping; no callback runs any more, and
-    /// the stream has the connection still.
-    pub(super) fn lose_peer(self: &Arc<Self>) {
+    /// The connection is over, whoever ended it. If it is one of a `call` and has still carried
+    /// nothing, the caller is expected again: returns true, and [`Self::expect_caller`] is to
+    /// follow, when the stream has left the connection. Context: sleeping; no callback runs any
+    /// more, and the stream has the connection still.
+    pub(super) fn lose_peer(self: &Arc<Self>, call: bool) -> bool {
         let mut end = self.teardown.lock();
         if end.flushed || self.queues.state() != State::Rts {
             drop(end);
             // This end is the reason.
-            return self.enter_error(self.life(), None);
-        }
-        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let sender = self.tx.lock().take();
-        end.filling = self.stop_rx();
-        end.connected = false;
-        self.queues.inbound.clear();
-        drop(end);
-        // References to regions and to the connection are dropped here, where sleeping is allowed.
-        drop(sender);
-        self.await_peer();
-    }
-
-    /// The connection of a call is over, and had carried nothing. If that is still so, the caller
-    /// is expected again: returns true, and [`Self::expect_caller`] is to follow, when the stream
-    /// has left the connection. Context: as [`Self::lose_peer`].
-    pub(super) fn lose_caller(self: &Arc<Self>) -> bool {
-        let mut end = self.teardown.lock();
-        if end.flushed || self.queues.state() != State::Rts {
-            drop(end);
             self.enter_error(self.life(), None);
             return false;
         }
-        // Requests that are posted meanwhile wait, as if the connection were there.
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`. Requests
+        // that are posted meanwhile wait, as if the connection were there.
         let sender = self.tx.lock().take();
         let filling = self.stop_rx();
         // Only now nothing comes any more. An FPDU has let tx send, and a part of one may have
         // taken a receive: then the peer had the Reply, and has used the connection.
-        let used = filling.is_some() || self.queues.may_send();
-        if used {
+        let unused = call && filling.is_none() && !self.queues.may_send();
+        if !unused {
             end.filling = filling;
             end.connected = false;
             self.queues.inbound.clear();
         }
         drop(end);
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
         drop(sender);
-        if used {
+        if !unused {
             self.await_peer();
         }
-        !used
+        unused
     }
 
     /// Goes back to IDLE, where another connection may be attached, unless the QP has failed
