@@ -7,6 +7,10 @@
 //! again. Its bytes are in a [`Revocable`]. Each access checks the STag and copies, in any context.
 //! Deregistration revokes the bytes and releases the pages, so an old reference to a region gives
 //! no access to memory.
+//!
+//! - [`copy`]: copies into the bytes and out of them.
+
+mod copy;
 
 use super::{window::Window, Access, MemError, Rights};
 use crate::pd::PdId;
@@ -43,7 +47,7 @@ pub(crate) enum Store {
 #[pin_data]
 pub(crate) struct FastStore {
     #[pin]
-    pub(super) pages: SpinLockIrq<PageList>,
+    pages: SpinLockIrq<PageList>,
     /// First address and length as registered, to check a segment's bounds without the lock, which
     /// disables interrupts. A copy checks again under the lock.
     iova: AtomicU64,

@@ -2,11 +2,8 @@
 
 //! Copies into a region and out of it, and atomic operations on its bytes.
 
-use super::{
-    atomic,
-    region::{offset_in, Region, Store, FAST_PIECE},
-    MemError, Rights,
-};
+use super::{offset_in, Region, Store, FAST_PIECE};
+use crate::mem::{atomic, MemError, Rights};
 use iwarp::{
     rdmap::{AtomicOp, ATOMIC_LEN},
     Octet,
@@ -20,7 +17,7 @@ impl Region {
     /// Key and right are checked at each access, also in the middle of a message: the STag may have
     /// been invalidated meanwhile, and the region registered anew for others.
     #[inline]
-    pub(super) fn read(
+    pub(in crate::mem) fn read(
         &self,
         store: &Store,
         rights: Rights,
@@ -53,7 +50,7 @@ impl Region {
 
     /// As [`Self::read`], of the region's `memory`.
     #[inline]
-    pub(super) fn read_from(
+    pub(in crate::mem) fn read_from(
         &self,
         memory: &impl Memory,
         rights: Rights,
@@ -68,7 +65,7 @@ impl Region {
     /// [`Self::read`], which are then made once for all of these bytes. `None` for a fast
     /// registration or a window: its bytes are copied under a lock. Context: any.
     #[inline]
-    pub(super) fn reader<'a>(
+    pub(in crate::mem) fn reader<'a>(
         &self,
         store: &'a Store,
         rights: Rights,
@@ -88,7 +85,7 @@ impl Region {
 
     /// As [`Self::reader`], of the region's `memory`.
     #[inline]
-    pub(super) fn reader_of<'a>(
+    pub(in crate::mem) fn reader_of<'a>(
         &self,
         memory: &'a dyn Memory,
         rights: Rights,
@@ -102,7 +99,7 @@ impl Region {
     /// Copies `src` to `addr` of `store`, the region's, with the checks of [`Self::read`]. `ends`:
     /// as of [`Memory::write`]. Context: any.
     #[inline]
-    pub(super) fn write(
+    pub(in crate::mem) fn write(
         &self,
         store: &Store,
         rights: Rights,
@@ -140,7 +137,7 @@ impl Region {
 
     /// As [`Self::write`], to the region's `memory`.
     #[inline]
-    pub(super) fn write_to(
+    pub(in crate::mem) fn write_to(
         &self,
         memory: &impl Memory,
         rights: Rights,
@@ -157,7 +154,7 @@ impl Region {
     /// Executes `op` on the 8 bytes at `addr` of `store`, the region's, with the checks of
     /// [`Self::read`]. Returns the value before. Errors also: as of [`atomic::execute`]. Context:
     /// any.
-    pub(super) fn atomic(
+    pub(in crate::mem) fn atomic(
         &self,
         store: &Store,
         rights: Rights,
