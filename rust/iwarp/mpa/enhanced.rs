@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RTR indications and read queue depths of enhanced connection setup (RFC 6581 s9).
-//! The initiator's queue pair sends the RTR itself, as its first FPDU.
+//! The data of enhanced connection setup (RFC 6581 s9): RTR indications and read queue depths.
 
-use core::ops::{BitAnd, BitOr};
+use super::rtr::{Rtr, RtrSet};
 
 /// IRD or ORD that is not negotiated.
 ///
@@ -13,94 +12,6 @@ pub const NO_NEGOTIATION: u16 = 0x3fff;
 
 /// Largest IRD or ORD that can be negotiated.
 pub(super) const MAX_DEPTH: u16 = NO_NEGOTIATION - 1;
-
-/// A Ready to Receive indication: the zero-length message with which an initiator tells that it is
-/// in Full Operation (RFC 6581 s9.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rtr {
-    /// Control Flag B: "a zero-length FULPDU (Send)".
-    Send,
-    /// Control Flag C: a zero-length RDMA Write.
-    Write,
-    /// Control Flag D: a zero-length RDMA Read.
-    Read,
-}
-
-/// A set of RTR indications. The empty set stands for the client-server model, without RTR.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RtrSet(u8);
-
-impl RtrSet {
-    /// No RTR.
-    pub const EMPTY: Self = Self(0);
-    /// [`Rtr::Send`] only.
-    pub const SEND: Self = Self(1);
-    /// [`Rtr::Write`] only.
-    pub const WRITE: Self = Self(2);
-    /// [`Rtr::Read`] only.
-    pub const READ: Self = Self(4);
-    /// All three.
-    pub const ALL: Self = Self(7);
-
-    /// Whether the set is empty.
-    #[inline]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether `rtr` is in the set.
-    #[inline]
-    pub const fn contains(self, rtr: Rtr) -> bool {
-        self.0 & Self::of(rtr).0 != 0
-    }
-
-    /// The set that has only `rtr`.
-    #[inline]
-    pub const fn of(rtr: Rtr) -> Self {
-        match rtr {
-            Rtr::Send => Self::SEND,
-            Rtr::Write => Self::WRITE,
-            Rtr::Read => Self::READ,
-        }
-    }
-
-    /// The indication to use: Write, because it touches no queue of the peer; else Read; else Send,
-    /// whose effect on the peer's receive queue RFC 6581 leaves open.
-    #[inline]
-    pub const fn preferred(self) -> Option<Rtr> {
-        if self.contains(Rtr::Write) {
-            Some(Rtr::Write)
-        } else if self.contains(Rtr::Read) {
-            Some(Rtr::Read)
-        } else if self.contains(Rtr::Send) {
-            Some(Rtr::Send)
-        } else {
-            None
-        }
-    }
-
-    /// This set without `rtr`.
-    #[inline]
-    pub const fn without(self, rtr: Rtr) -> Self {
-        Self(self.0 & !Self::of(rtr).0)
-    }
-}
-
-impl BitAnd for RtrSet {
-    type Output = Self;
-
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-impl BitOr for RtrSet {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
 
 /// Octets of the data that begin the Private Data of an enhanced frame.
 pub(super) const ENHANCED_LEN: usize = 4;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The fields and sizes of an FPDU (RFC 5044 s4): length field, pad, CRC, markers, MULPDU.
-//! [`Framer`](crate::tx::Framer) writes FPDUs, and puts the markers in.
+//! [`Framer`](crate::tx::Framer) writes FPDUs, its child `markers` puts the markers in;
+//! [`Receiver`](crate::rx::Receiver) takes FPDUs apart.
 
 use crate::types::{MAX_ULPDU, MIN_MULPDU};
 

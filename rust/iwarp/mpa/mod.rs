@@ -15,10 +15,12 @@ mod enhanced;
 pub mod fpdu;
 mod frame;
 mod reader;
+mod rtr;
 mod setup;
 
-pub use enhanced::{Enhanced, Rtr, RtrSet, NO_NEGOTIATION};
+pub use enhanced::{Enhanced, NO_NEGOTIATION};
 pub use fpdu::mulpdu;
 pub use frame::{Frame, FrameKind, FRAME_MAX, MAX_PRIVATE_DATA};
 pub use reader::FrameReader;
+pub use rtr::{Rtr, RtrSet};
 pub use setup::{Agreed, Asked, Initiator, Limits, MpaError, Offer, Remedy, Responder};

@@ -4,8 +4,9 @@
 
 use core::fmt;
 
-use super::enhanced::{Enhanced, Rtr, RtrSet, MAX_DEPTH, NO_NEGOTIATION};
+use super::enhanced::{Enhanced, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
+use super::rtr::{Rtr, RtrSet};
 use crate::rdmap::TermCode;
 
 /// One end's part in the negotiation.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Markers in the stream that is sent (RFC 5044 s4.2 and s4.3), for peers that ask for them. This
+//! end asks for none, so the receiver knows none.
+
+use super::{pad_of, Framer, BETWEEN_MARKERS};
+use crate::{
+    mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, MARKER_LEN},
+    tx::{Segment, Sink},
+};
+
+impl Framer {
+    /// As [`write`](Self::write), cutting the FPDU where markers are due.
+    #[cold]
+    pub(super) fn write_with_markers<S: Sink>(
+        &mut self,
+        seg: &Segment,
+        out: &mut S,
+    ) -> Result<(), S::Error> {
+        let mut w = Marked {
+            crc: self.crc.then_some(CRC_INIT),
+            to_marker: self.to_marker,
+            fpduptr: 0,
+            out,
+        };
+        // RFC 5044 s4.3: "An FPDUPTR value of 0x0000 is a special case -- it is used when the
+        // Marker falls exactly between FPDUs [...]. In this case, the Marker is considered to be
+        // contained in the following FPDU". It is not counted by later markers of the FPDU, which
+        // point to the ULPDU Length field.
+        w.marker_if_due()?;
+        w.fpduptr = 0;
+        w.bytes(seg.header())?;
+        w.payload(u32::from(seg.payload_len()))?;
+        w.bytes(pad_of(seg))?;
+        // s4.4: "If there is a Marker immediately following the PAD, the Marker is included in the
+        // CRC calculation for this FPDU."
+        w.marker_if_due()?;
+        w.out.put(&crc_field(w.crc.unwrap_or(CRC_INIT)))?;
+        self.to_marker = w.to_marker.saturating_sub(CRC_LEN as u16);
+        Ok(())
+    }
+}
+
+/// One FPDU on its way into a stream with markers.
+struct Marked<'a, S: Sink> {
+    /// CRC32c register, if CRCs are in use.
+    crc: Option<u32>,
+    to_marker: u16,
+    /// Octets of the stream since the first of the ULPDU Length field, markers included.
+    fpduptr: u16,
+    out: &'a mut S,
+}
+
+impl<S: Sink> Marked<'_, S> {
+    fn marker_if_due(&mut self) -> Result<(), S::Error> {
+        if self.to_marker != 0 {
+            return Ok(());
+        }
+        // s4.2: "The Reserved field MUST be set to zero on transmit". The FPDUPTR's two low bits
+        // are zero as everything in front of a marker is a multiple of four octets.
+        let [a, b] = self.fpduptr.to_be_bytes();
+        let marker: [u8; MARKER_LEN] = [0, 0, a, b];
+        self.put(&marker)?;
+        self.to_marker = BETWEEN_MARKERS;
+        Ok(())
+    }
+
+    fn bytes(&mut self, mut bytes: &[u8]) -> Result<(), S::Error> {
+        while !bytes.is_empty() {
+            self.marker_if_due()?;
+            let n = bytes.len().min(usize::from(self.to_marker));
+            let Some((now, later)) = bytes.split_at_checked(n) else {
+                break;
+            };
+            self.put(now)?;
+            self.to_marker = self.to_marker.saturating_sub(n as u16);
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, mut len: u32) -> Result<(), S::Error> {
+        while len != 0 {
+            self.marker_if_due()?;
+            let n = len.min(u32::from(self.to_marker));
+            let crc = self.out.put_payload(n, self.crc)?;
+            self.crc = self.crc.map(|_| crc);
+            self.to_marker = self.to_marker.saturating_sub(n as u16);
+            // At most 64768 + 22 octets and 128 markers of 4: no overflow.
+            self.fpduptr = self.fpduptr.wrapping_add(n as u16);
+            len = len.saturating_sub(n);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), S::Error> {
+        self.crc = self.crc.map(|crc| self.out.crc32c(crc, bytes));
+        self.fpduptr = self.fpduptr.wrapping_add(bytes.len() as u16);
+        self.out.put(bytes)
+    }
+}
