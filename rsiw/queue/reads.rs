@@ -2,8 +2,8 @@
 
 //! RDMA Reads and atomic operations in both directions, which share their limits: those of this end
 //! that wait for their responses, and those of the peer that wait for tx to answer them. IRD, the
-//! limit of the peer's, is enforced here; ORD, that of this end's, where tx starts a request:
-//! `SendQueue::may_start` in [`super::sq`].
+//! limit of the peer's, is enforced here; ORD, that of this end's, where tx starts a request
+//! (`sq/ord.rs`).
 
 use super::Seq;
 use crate::{fifo::Fifo, mem::ResolvedMr};

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads and atomic operations of this end that wait for their responses, and their limit, the
+//! ORD.
+
+use super::{SendQueue, Slot, WakeTx};
+use crate::{
+    cq::{Notify, Out},
+    fifo::Fifo,
+    queue::reads::OutstandingRead,
+    wr::SendWr,
+};
+use kernel::prelude::*;
+use rdma::Consumer;
+
+/// Why a request waits for RDMA Reads before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadsBefore {
+    /// It has a fence.
+    Fence,
+    /// It is a Read, and as many are under way as the ORD allows.
+    Ord,
+}
+
+impl SendQueue {
+    /// Makes room for `ord` RDMA Reads at a time, and in any case for the Read of connection setup,
+    /// which no consumer posts. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn set_ord(&self, ord: u32) -> Result {
+        let flags = Consumer::of(&self.ring).flags();
+        let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
+        let mut st = self.state.lock();
+        (st.ord, st.agreed_ord) = (ord, ord);
+        // The old queue (which is empty, as the QP was not connected) is freed outside the lock.
+        core::mem::swap(&mut st.reads, &mut reads);
+        drop(st);
+        Ok(())
+    }
+
+    /// Limits the number of RDMA Reads at a time to `most`, for those that begin from now on, and
+    /// to what the connection was set up for. Context: any.
+    pub(crate) fn limit_ord(&self, most: u32) {
+        let st = &mut *self.state.lock();
+        st.ord = most.min(st.agreed_ord);
+    }
+
+    /// Whether the connection was set up for RDMA Reads of this end.
+    pub(crate) fn may_read(&self) -> bool {
+        self.state.lock().ord != 0
+    }
+
+    /// Whether the request may start: an RDMA Read or an atomic operation needs room among the
+    /// outstanding Reads, and a fenced request waits for all of them. If it may not, a completed
+    /// Read wakes tx. Context: tx.
+    pub(crate) fn may_start(&self, wr: &SendWr) -> Result<(), ReadsBefore> {
+        if !wr.fence && !wr.op.is_answered() {
+            return Ok(());
+        }
+        let st = &mut *self.state.lock();
+        let may = match wr.fence {
+            true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
+            _ if wr.op.is_answered() && st.reads.len() >= st.ord.max(1) => Err(ReadsBefore::Ord),
+            _ => Ok(()),
+        };
+        st.tx_waits |= may.is_err();
+        may
+    }
+
+    /// Records a Read that tx is about to send. Context: tx, after [`Self::may_start`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the Read if there is no room among the outstanding Reads.
+    pub(crate) fn start_read(&self, read: OutstandingRead) -> Result<(), OutstandingRead> {
+        let st = &mut *self.state.lock();
+        if let Some(seq) = read.seq {
+            let slot = self.slot(seq);
+            slot.set(Slot {
+                read_pending: true,
+                ..slot.get()
+            });
+        }
+        st.reads.push(read)
+    }
+
+    /// The Read or atomic operation whose response is due next. Context: rx.
+    pub(crate) fn read_head(&self) -> Option<OutstandingRead> {
+        self.state.lock().reads.front().cloned()
+    }
+
+    /// The response to the oldest Read has arrived in full. Context: rx.
+    pub(crate) fn complete_oldest_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
+        let (read, notify, wake) = self.take_read(out);
+        // Outside the lock, as it refers to a region.
+        drop(read);
+        (notify, wake)
+    }
+
+    fn take_read(&self, out: Out<'_>) -> (Option<OutstandingRead>, Notify, WakeTx) {
+        let mut guard = self.state.lock();
+        let st = &mut *guard;
+        let read = st.reads.pop();
+        if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.sge.length()))) {
+            let slot = self.slot(seq);
+            slot.set(Slot {
+                read_pending: false,
+                bytes: len,
+                ..slot.get()
+            });
+        }
+        let (notify, all) = self.advance(st, out);
+        let mut wake = core::mem::take(&mut st.tx_waits);
+        drop(guard);
+        let notify = self.advance_rest(notify, all, out);
+        if !all {
+            // Tx may have begun to wait for the rest meanwhile.
+            wake |= core::mem::take(&mut self.state.lock().tx_waits);
+        }
+        (read, notify, WakeTx(wake))
+    }
+}
