@@ -8,7 +8,7 @@
 //! - [`connection`]: the stream's part in a connection: setup, closing, losing it.
 //! - [`sched`]: which thread runs tx, and for how long.
 //! - [`receive`], [`bulk`]: which thread receives, and when.
-//! - [`fault`]: faults, and the way to ERROR.
+//! - [`fault`]: faults of a connection. [`teardown`]: the way to ERROR, and the end.
 //! - [`hold`]: the send queue drains, and is held.
 //! - [`notify`]: the consumer's calls for completions.
 //! - [`poll`]: a timer for events of which nobody tells.
@@ -29,6 +29,7 @@ mod receive;
 mod reset;
 mod retry;
 mod sched;
+mod teardown;
 
 use crate::{
     cm,

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Teardown: the way to ERROR, which stops tx and rx and then flushes the queues (nothing else
+//! flushes them), and the end of the queue pair.
+
+use super::{Sender, Stream, Teardown};
+use crate::{
+    cm::Close,
+    cq::Notify,
+    queue::state::State,
+    wr::{Completion, Status},
+};
+use kernel::{prelude::*, sync::Arc};
+use rdma::QpEvent;
+
+impl Stream {
+    /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has
+    /// the connection closed. Data that TCP has taken are still delivered, as their requests have
+    /// completed. Without effect if the QP was reset since `life`, as it was in ERROR then.
+    /// Context: sleeping.
+    pub(crate) fn fail(self: &Arc<Self>, life: u32) {
+        self.enter_error(life, Some(Close::Flush));
+    }
+
+    /// Goes to ERROR, and has the connection closed if `close` says how. Idempotent. Without effect
+    /// if the QP was reset since `life`. Context: sleeping.
+    pub(super) fn enter_error(self: &Arc<Self>, life: u32, close: Option<Close>) {
+        // Held to the end, so that no reset comes between.
+        let mut end = self.teardown.lock();
+        if life != self.life() {
+            return;
+        }
+        let sender = if end.flushed {
+            None
+        } else {
+            self.flush(&mut end)
+        };
+        if let Some(how) = close {
+            self.close_conn(how);
+        }
+        drop(end);
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
+        drop(sender);
+    }
+
+    /// The way to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
+    /// The connection sends what the stream is still to end with. Returns what is to be dropped
+    /// without the lock. Context: sleeping.
+    fn flush(self: &Arc<Self>, end: &mut Teardown) -> Option<Sender> {
+        let (mut sender, recv) = self.halt(end);
+        let queues = &self.queues;
+        let sent = queues.sq.flush(queues.take_failure(), queues.send_out());
+        self.after_send(sent);
+        if queues.rq_is_shared() {
+            let n = self.complete_recv(recv);
+            self.after_recv(n);
+            self.handle.event(QpEvent::LastWqeReached);
+        } else {
+            let n = queues.rq.flush(recv, queues.recv_out());
+            self.after_recv(n);
+        }
+        end.flushed = true;
+        self.await_late_posts(end);
+        // Before other actors find the queues flushed, and close the connection.
+        leave_rest(&mut sender);
+        sender
+    }
+
+    /// Goes to ERROR and stops tx and rx. Returns what is to be dropped without the lock, and the
+    /// receive that was being filled. Context: sleeping, `teardown` locked.
+    fn halt(&self, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
+        let _ = self.queues.advance(State::Error);
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
+        let sender = self.tx.lock().take();
+        let recv = self.stop_rx().or(end.take_filling());
+        self.queues.inbound.clear();
+        (sender, recv)
+    }
+
+    /// Goes to ERROR as [`Self::enter_error`] does, but nothing completes: what is posted is
+    /// forgotten. Errors: `EINVAL` if the QP is destroyed, or was reset since `life`. Context:
+    /// sleeping; the consumer posts nothing meanwhile.
+    pub(super) fn forget(self: &Arc<Self>, life: u32) -> Result {
+        let mut end = self.teardown.lock();
+        if end.destroyed || life != self.life() {
+            return Err(EINVAL);
+        }
+        let mut sender = None;
+        if !end.flushed {
+            (sender, _) = self.halt(&mut end);
+            self.discard_posted();
+            end.flushed = true;
+            leave_rest(&mut sender);
+        }
+        self.close_conn(Close::Flush);
+        drop(end);
+        drop(sender);
+        Ok(())
+    }
+
+    /// The consumer destroys the QP: goes to ERROR, and nothing happens to the QP afterwards.
+    /// Context: sleeping.
+    pub(crate) fn end(self: &Arc<Self>) {
+        // From here on nobody resets it.
+        self.teardown.lock().destroyed = true;
+        self.fail(self.life());
+        self.end_poll();
+        self.end_retry();
+        self.end_notify();
+        // A connection that lingers has its share.
+        let account = self.shared.lock().account.take();
+        drop(account);
+    }
+
+    /// Forgets all that is posted to the QP's own queues, without completions. Context: sleeping,
+    /// `teardown` locked and tx stopped.
+    pub(super) fn discard_posted(&self) {
+        self.queues.sq.discard();
+        if !self.queues.rq_is_shared() {
+            self.queues.rq.discard();
+        }
+    }
+
+    fn complete_recv(&self, recv: Option<(u64, Status)>) -> Notify {
+        match recv {
+            Some((id, status)) => self
+                .queues
+                .recv_out()
+                .complete(Completion::recv(id, status, 0)),
+            None => Default::default(),
+        }
+    }
+}
+
+/// Has the connection send what tx has left of a batch, so that the stream does not end within an
+/// FPDU.
+fn leave_rest(sender: &mut Option<Sender>) {
+    if let Some(Sender { tx, conn }) = sender {
+        if let Some(rest) = tx.leave() {
+            conn.take_over(rest);
+        }
+    }
+}
