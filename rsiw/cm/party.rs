@@ -25,8 +25,8 @@ impl<U: User> Party<U> {
     /// The queue pair that the connection was attached to.
     pub(super) fn user(&self) -> Option<&Arc<U>> {
         match self {
-            Party::Attempt(attempt) => Some(&attempt.user),
-            Party::Incoming(incoming) => incoming.user.as_ref(),
+            Party::Attempt(attempt) => Some(attempt.user()),
+            Party::Incoming(incoming) => incoming.user(),
             Party::Established(established) => Some(established.user()),
             Party::Nobody { .. } => None,
         }
@@ -35,7 +35,7 @@ impl<U: User> Party<U> {
     /// The queue pair that was called by name, if the connection is a call's.
     pub(super) fn called(&self) -> Option<&Arc<Pairing<U>>> {
         match self {
-            Party::Incoming(incoming) => incoming.called.as_ref(),
+            Party::Incoming(incoming) => incoming.called(),
             Party::Established(established) => established.called(),
             Party::Attempt(_) | Party::Nobody { .. } => None,
         }

@@ -396,7 +396,7 @@ impl<U: User> Run<U> {
             return;
         };
         // The stage is locked, so no other event is reported before this one.
-        if let Some((cm, info)) = &incoming.accepted {
+        if let Some((cm, info)) = incoming.accepted() {
             if cm.established(info).is_err() {
                 pr_warn_once!("iwcm did not take an ESTABLISHED\n");
             }
@@ -461,11 +461,11 @@ fn see<U: User>(conn: &Conn<U>, party: &Party<U>) -> Seen {
         peer_started: conn.peer_started(),
         leaving: conn.registry.is_leaving(),
         orphaned: match party {
-            Party::Attempt(attempt) => attempt.user.is_orphaned(),
+            Party::Attempt(attempt) => attempt.user().is_orphaned(),
             _ => false,
         },
         reply_end: match party {
-            Party::Incoming(incoming) => incoming.reply_end,
+            Party::Incoming(incoming) => incoming.reply_end(),
             _ => 0,
         },
     }

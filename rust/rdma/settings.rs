@@ -142,7 +142,12 @@ unsafe extern "C" fn store<D: Driver>(
         to_result(unsafe { bindings::kstrtouint(buf, 0, &mut value) })?;
         D::set_setting(dev, index, value)
     };
-    match set() {
+    written(set(), count)
+}
+
+/// What sysfs is told of `count` octets that were written.
+fn written(result: Result, count: usize) -> isize {
+    match result {
         Ok(()) => count as isize,
         Err(e) => e.to_errno() as isize,
     }
@@ -198,8 +203,8 @@ unsafe extern "C" fn store_text<D: Driver>(
     let (dev, index) = unsafe { target::<D>(dev, attr) };
     // SAFETY: sysfs gives so many octets, which nobody changes during the call.
     let value = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), count) };
-    match may_set().and_then(|()| D::set_text(dev, index, value)) {
-        Ok(()) => count as isize,
-        Err(e) => e.to_errno() as isize,
-    }
+    written(
+        may_set().and_then(|()| D::set_text(dev, index, value)),
+        count,
+    )
 }

@@ -47,7 +47,7 @@ pub(in crate::cm) struct Route {
 /// established.
 pub(in crate::cm) struct Attempt<U: User> {
     pub(super) caller: Caller<U>,
-    pub(in crate::cm) user: Arc<U>,
+    pub(super) user: Arc<U>,
     /// The user's life when the consumer asked for the connection.
     pub(super) life: u32,
     pub(super) route: Route,
@@ -91,6 +91,11 @@ impl<U: User> Attempt<U> {
             answer: None,
         };
         Ok(KBox::new(attempt, GFP_KERNEL)?)
+    }
+
+    /// The queue pair.
+    pub(in crate::cm) fn user(&self) -> &Arc<U> {
+        &self.user
     }
 
     /// Has the next connection go by `plan`. What was of the one before is over.

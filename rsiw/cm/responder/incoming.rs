@@ -57,14 +57,10 @@ pub(in crate::cm) struct Incoming<U: User> {
     request: Option<Request>,
     /// The Request is a call of a queue pair by name.
     parked: Option<Parked<U>>,
-    /// The queue pair that accepts, once the connection is attached to it.
-    pub(in crate::cm) user: Option<Arc<U>>,
-    /// The same, if the Request is a call.
-    pub(in crate::cm) called: Option<Arc<Pairing<U>>>,
-    /// The identifier that accepts, and what it is told, once the peer has the Reply.
-    pub(in crate::cm) accepted: Option<(CmId, ConnInfo<'static>)>,
-    /// What `bytes_acked()` has reached when the peer has the Reply.
-    pub(in crate::cm) reply_end: u64,
+    user: Option<Arc<U>>,
+    called: Option<Arc<Pairing<U>>>,
+    accepted: Option<(CmId, ConnInfo<'static>)>,
+    reply_end: u64,
     /// Where the connection may linger, once its Request is rejected.
     place: Option<Refused<U>>,
 }
@@ -86,6 +82,26 @@ impl<U: User> Incoming<U> {
             place: None,
         };
         Ok(KBox::new(incoming, GFP_KERNEL)?)
+    }
+
+    /// The queue pair that has the connection, once it is attached to it.
+    pub(in crate::cm) fn user(&self) -> Option<&Arc<U>> {
+        self.user.as_ref()
+    }
+
+    /// The same, if the Request is a call.
+    pub(in crate::cm) fn called(&self) -> Option<&Arc<Pairing<U>>> {
+        self.called.as_ref()
+    }
+
+    /// The identifier that accepts, and what it is told, once the peer has the Reply.
+    pub(in crate::cm) fn accepted(&self) -> Option<&(CmId, ConnInfo<'static>)> {
+        self.accepted.as_ref()
+    }
+
+    /// What `bytes_acked()` has reached when the peer has the Reply.
+    pub(in crate::cm) fn reply_end(&self) -> u64 {
+        self.reply_end
     }
 
     /// Whether the Request has not come, and nobody listens any more.
