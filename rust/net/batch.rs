@@ -8,10 +8,13 @@
 //!
 //! [`TcpSocket::send_batch`]: crate::TcpSocket::send_batch
 
+mod align;
+
 use crate::{
     pages::{PageSpan, TxPages},
     PagePool,
 };
+use align::SegmentAlign;
 use kernel::{error::Result, prelude::*, sync::Arc};
 
 /// Bytes to send, in order.
@@ -42,17 +45,6 @@ pub struct TxBatch {
     align: SegmentAlign,
     at: usize,
     small: [u8; TxBatch::SMALL],
-}
-
-/// Where a batch lies in TCP's segments.
-struct SegmentAlign {
-    /// Octets of a segment; 0: the batch may lie anywhere.
-    segment: usize,
-    /// Octets of the batch's first segment that precede the batch.
-    segment_offset: usize,
-    /// Octets that the previous batch has left in its last segment, if more may go into that; else
-    /// 0.
-    open: usize,
 }
 
 /// The bytes of a batch, and whether TCP is to copy them.
@@ -147,56 +139,9 @@ impl TxBatch {
         }
     }
 
-    /// Aligns the batch that begins to segments of `segment` octets: no frame may lie across two of
-    /// them. 0: frames may lie anywhere.
-    ///
-    /// If the previous batch has left its last segment open, and that is among the `unsent` octets
-    /// that TCP has not sent, the new batch goes on there. Returns how many octets of the segment
-    /// precede it; 0 if it begins a segment.
-    #[inline]
-    pub fn align_to(&mut self, segment: usize, unsent: usize) -> usize {
-        let align = &mut self.align;
-        if align.segment != segment {
-            (align.segment, align.open) = (segment, 0);
-        }
-        align.segment_offset = if align.open <= unsent { align.open } else { 0 };
-        align.segment_offset
-    }
-
-    /// Has the batch, which is still empty, begin a segment, whatever the previous one has left
-    /// open.
-    pub fn begin_segment(&mut self) {
-        (self.align.segment_offset, self.align.open) = (0, 0);
-    }
-
-    /// The arguments of `ksock_send()` and its siblings: the segment offset, which is less than 0
-    /// if the batch may lie anywhere or is the rest of a cut one; and whether nothing may share the
-    /// last segment.
-    pub(crate) fn alignment_hint(&self) -> (c_int, bool) {
-        let free = self.align.segment == 0 || self.is_cut();
-        // CAST: A segment is no longer than an IP packet.
-        let segment_offset = if free {
-            -1
-        } else {
-            self.align.segment_offset as c_int
-        };
-        // The rest of a cut batch ends at an unknown place in a segment.
-        (
-            segment_offset,
-            self.last || self.is_cut() && self.align.segment != 0,
-        )
-    }
-
     /// The pool of its pages.
     pub(crate) fn pool(&self) -> Option<&PagePool> {
         self.pages.pool()
-    }
-
-    /// Notes how many octets of the segment really preceded the batch.
-    pub(crate) fn set_segment_offset(&mut self, segment_offset: c_int) {
-        if let Ok(segment_offset) = usize::try_from(segment_offset) {
-            self.align.segment_offset = segment_offset;
-        }
     }
 
     /// Whether filling must not sleep from now on.
