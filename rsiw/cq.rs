@@ -29,28 +29,38 @@ pub(crate) struct Tag {
 }
 
 /// The calls of the consumer that a producer has to make after publishing, without locks.
+///
+/// They are bits of one octet, which is stored and read as a whole. Each message is asked for its
+/// calls several times, and a load that needs the values of several stores waits for the cache.
 #[must_use]
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Notify {
+pub(crate) struct Notify(u8);
+
+impl Notify {
+    const NOTHING: Self = Self(0);
     /// Call the completion handler.
-    fire: bool,
+    const FIRE: Self = Self(1 << 0);
     /// A completion found no room. The consumer cannot rely on its QP any more.
-    pub(crate) lost: bool,
+    const LOST: Self = Self(1 << 1);
     /// It was the first loss: the CQ is in error.
-    overflow: bool,
+    const OVERFLOW: Self = Self(1 << 2);
     /// Start the timer of a moderated CQ: the event comes later.
-    delay: bool,
+    const DELAY: Self = Self(1 << 3);
+
+    fn has(self, call: Self) -> bool {
+        self.0 & call.0 != 0
+    }
+
+    /// Whether a completion found no room.
+    pub(crate) fn is_lost(self) -> bool {
+        self.has(Self::LOST)
+    }
 }
 
 impl BitOr for Notify {
     type Output = Self;
     fn bitor(self, o: Self) -> Self {
-        Self {
-            fire: self.fire | o.fire,
-            lost: self.lost | o.lost,
-            overflow: self.overflow | o.overflow,
-            delay: self.delay | o.delay,
-        }
+        Self(self.0 | o.0)
     }
 }
 
@@ -141,21 +151,24 @@ struct State {
 }
 
 impl State {
-    /// Whether the consumer gets an event now for the completion just published, and whether the
-    /// timer is to be started, for one that comes later. A completion that asks for attention waits
-    /// for nothing, as its consumer is not to wait for others.
-    fn event(&mut self, attention: bool) -> (bool, bool) {
+    /// The calls for the completion just published: an event now, or the timer's start for one that
+    /// comes later. A completion that asks for attention waits for nothing, as its consumer is not
+    /// to wait for others.
+    fn event(&mut self, attention: bool) -> Notify {
         if !self.ring.wants_event(attention) {
-            return (false, false);
+            return Notify::NOTHING;
         }
         let delayed = self.delayed.saturating_add(1);
         if !attention && self.moderation.delays(delayed) {
             self.delayed = delayed;
-            return (false, delayed == 1);
+            return match delayed {
+                1 => Notify::DELAY,
+                _ => Notify::NOTHING,
+            };
         }
         self.delayed = 0;
         self.ring.disarm();
-        (true, false)
+        Notify::FIRE
     }
 }
 
@@ -250,17 +263,13 @@ impl Cq {
                 free
             }
         };
-        let (mut fire, mut delay) = (false, false);
         if ok {
             st.put = place.wrapping_add(1);
-            (fire, delay) = st.event(wants_attention(c));
+            return st.event(wants_attention(c));
         }
-        let first_loss = !ok && !core::mem::replace(&mut st.overflowed, true);
-        Notify {
-            fire,
-            lost: !ok,
-            overflow: first_loss,
-            delay,
+        match core::mem::replace(&mut st.overflowed, true) {
+            true => Notify::LOST,
+            false => Notify::LOST | Notify::OVERFLOW,
         }
     }
 
@@ -288,14 +297,14 @@ impl Cq {
     /// Makes the calls of the consumer that [`Self::push`] asked for. Context: any, without locks
     /// that the consumer's handler may need (Documentation/locking).
     pub(crate) fn notify(self: &Arc<Self>, n: Notify) {
-        if n.fire {
+        if n.has(Notify::FIRE) {
             self.handle.notify();
         }
-        if n.delay {
+        if n.has(Notify::DELAY) {
             let us = self.state.lock().moderation.period_us;
             self.timer.start(self.clone(), u64::from(us) * 1000);
         }
-        if n.overflow {
+        if n.has(Notify::OVERFLOW) {
             self.handle.event(CqEvent::Error);
         }
     }

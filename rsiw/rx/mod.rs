@@ -108,7 +108,7 @@ struct State {
 impl State {
     /// Whether a completion of this run was lost because its CQ is full.
     fn lost(&self) -> bool {
-        self.send_notify.lost || self.recv_notify.lost
+        (self.send_notify | self.recv_notify).is_lost()
     }
 }
 

@@ -77,7 +77,7 @@ impl Stream {
             return;
         }
         cq.notify(n);
-        if n.lost {
+        if n.is_lost() {
             self.cq_overflow();
         }
     }
