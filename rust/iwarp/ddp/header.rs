@@ -30,6 +30,23 @@ const LAST: u8 = 0x40;
 /// on receive."
 pub(crate) const VERSION_MASK: u8 = 0x03;
 
+/// Octets of the ULPDU Length that MPA has in front of a header.
+const PREFIX: usize = 2;
+
+/// Two fields as one word.
+#[inline(always)]
+fn two(first: u32, second: u32) -> u64 {
+    (u64::from(first) << 32) | u64::from(second)
+}
+
+/// The first eight octets of ULPDU Length and header.
+#[inline(always)]
+fn first_word(ulpdu: u16, ddp: u8, control: u8, stag: Stag) -> u64 {
+    let length = u64::from(ulpdu) << 48;
+    let controls = (u64::from(ddp) << 40) | (u64::from(control) << 32);
+    length | controls | u64::from(stag.0)
+}
+
 /// Header of a segment for a Tagged Buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaggedHeader {
@@ -58,11 +75,20 @@ impl TaggedHeader {
     /// The header as it is sent.
     #[inline]
     pub fn to_bytes(&self) -> [u8; TAGGED_LEN] {
-        let mut b = [0; TAGGED_LEN];
-        b[0] = TAGGED | VERSION | if self.last { LAST } else { 0 };
-        b[1] = self.control;
-        b.put_be32::<2>(self.stag.0);
-        b.put_be64::<TO_AT>(self.to.0);
+        let [_, _, ddp @ ..] = self.behind(0);
+        ddp
+    }
+
+    /// The header as it is sent behind a ULPDU Length.
+    ///
+    /// It is stored by whole words, as the next to read it copies it by whole words: a load that
+    /// needs several stores waits until all of them have reached the cache.
+    #[inline]
+    pub(crate) fn behind(&self, ulpdu: u16) -> [u8; PREFIX + TAGGED_LEN] {
+        let ddp = TAGGED | VERSION | if self.last { LAST } else { 0 };
+        let mut b = [0; PREFIX + TAGGED_LEN];
+        b.put_be64::<0>(first_word(ulpdu, ddp, self.control, self.stag));
+        b.put_be64::<{ PREFIX + TO_AT }>(self.to.0);
         b
     }
 }
@@ -103,13 +129,18 @@ impl UntaggedHeader {
     /// The header as it is sent.
     #[inline]
     pub fn to_bytes(&self) -> [u8; UNTAGGED_LEN] {
-        let mut b = [0; UNTAGGED_LEN];
-        b[0] = VERSION | if self.last { LAST } else { 0 };
-        b[1] = self.control;
-        b.put_be32::<2>(self.invalidate.0);
-        b.put_be32::<6>(self.qn.0);
-        b.put_be32::<10>(self.msn.0);
-        b.put_be32::<MO_AT>(self.mo);
+        let [_, _, ddp @ ..] = self.behind(0);
+        ddp
+    }
+
+    /// The header as it is sent behind a ULPDU Length; see [`TaggedHeader::behind`].
+    #[inline]
+    pub(crate) fn behind(&self, ulpdu: u16) -> [u8; PREFIX + UNTAGGED_LEN] {
+        let ddp = VERSION | if self.last { LAST } else { 0 };
+        let mut b = [0; PREFIX + UNTAGGED_LEN];
+        b.put_be64::<0>(first_word(ulpdu, ddp, self.control, self.invalidate));
+        b.put_be64::<8>(two(self.qn.0, self.msn.0));
+        b.put_be32::<{ PREFIX + MO_AT }>(self.mo);
         b
     }
 }

@@ -5,7 +5,10 @@
 mod markers;
 
 use super::{Payload, Segment, Sink};
-use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, MARKER_INTERVAL, MARKER_LEN};
+use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
+use crate::mpa::fpdu::{
+    crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN,
+};
 
 /// Zeros to take pad from.
 ///
@@ -74,7 +77,7 @@ impl Framer {
         let Some((octets, pad)) = rest.split_at_mut_checked(seg.payload_len().into()) else {
             return Ok(false);
         };
-        front.copy_from_slice(header);
+        copy_header(front, header);
         if !octets.is_empty() {
             payload.copy_to(octets)?;
         }
@@ -125,6 +128,30 @@ impl Framer {
             2 => out.put(&[0, 0, a, b, c, d]),
             _ => out.put(&[0, 0, 0, a, b, c, d]),
         }
+    }
+}
+
+/// Copies a header of a segment to `to`, which is as long. Those that nearly all segments have are
+/// two or three words, for which a call of `memcpy()` costs more than the copy.
+#[inline]
+fn copy_header(to: &mut [u8], header: &[u8]) {
+    if copy_exactly::<{ LENGTH_LEN + TAGGED_LEN }>(to, header)
+        || copy_exactly::<{ LENGTH_LEN + UNTAGGED_LEN }>(to, header)
+    {
+        return;
+    }
+    to.copy_from_slice(header);
+}
+
+/// Copies `from` to `to` if both have `N` octets.
+#[inline(always)]
+fn copy_exactly<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
+    match (<&mut [u8; N]>::try_from(to), <&[u8; N]>::try_from(from)) {
+        (Ok(to), Ok(from)) => {
+            *to = *from;
+            true
+        }
+        _ => false,
     }
 }
 

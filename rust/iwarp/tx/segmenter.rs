@@ -168,32 +168,26 @@ impl Segment {
         }
     }
 
-    /// Puts the segment together.
+    /// Puts the segment together, of ULPDU Length and DDP header, and a header of RDMAP.
     #[inline]
     fn set<const N: usize>(
         &mut self,
-        ddp: &[u8; N],
+        front: &[u8; N],
         rdmap: &[u8],
         offset: u32,
         len: u16,
         last: bool,
     ) {
-        let mut at = LENGTH_LEN;
-        if let Some(room) = self
-            .header
-            .get_mut(at..)
-            .and_then(|room| room.first_chunk_mut())
-        {
-            *room = *ddp;
-            at += N;
+        let mut at = 0;
+        if let Some(room) = self.header.first_chunk_mut() {
+            *room = *front;
+            at = N;
         }
         let end = at.saturating_add(rdmap.len());
         if let Some(room) = self.header.get_mut(at..end) {
             room.copy_from_slice(rdmap);
             at = end;
         }
-        let ulpdu = ((at - LENGTH_LEN) as u16).saturating_add(len);
-        [self.header[0], self.header[1]] = ulpdu.to_be_bytes();
         self.header_len = at as u8;
         self.last = last;
         self.payload_len = len;
@@ -378,7 +372,8 @@ impl Segmenter {
             msn,
             mo: offset,
         };
-        segment.set(&header.to_bytes(), &[], offset, len, last);
+        let front = header.behind((UNTAGGED_LEN as u16).saturating_add(len));
+        segment.set(&front, &[], offset, len, last);
     }
 
     /// Makes `segment` one of a tagged message.
@@ -403,7 +398,8 @@ impl Segmenter {
             stag,
             to: to.wrapping_add(offset),
         };
-        segment.set(&header.to_bytes(), &[], offset, len, last);
+        let front = header.behind((TAGGED_LEN as u16).saturating_add(len));
+        segment.set(&front, &[], offset, len, last);
     }
 
     /// Makes `segment` all of an untagged message that fits one segment and carries a header of
@@ -418,7 +414,8 @@ impl Segmenter {
             msn,
             mo: 0,
         };
-        segment.set(&header.to_bytes(), body, 0, 0, true);
+        let front = header.behind((UNTAGGED_LEN as u16).saturating_add(body.len() as u16));
+        segment.set(&front, body, 0, 0, true);
     }
 
     /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
