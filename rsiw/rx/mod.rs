@@ -283,6 +283,10 @@ impl Rx {
     /// Milliseconds until the timer looks for the receive that a Send waits for; `None` if no Send
     /// waits.
     pub(crate) fn next_look(&self, queues: &Queues) -> Option<u32> {
+        // Most often none waits. Then the time does not matter.
+        if !self.is_late() {
+            return None;
+        }
         self.state
             .late
             .next_look(queues.rq.wait_ms(), kext::jiffies_ms())

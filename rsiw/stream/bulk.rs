@@ -38,24 +38,26 @@ impl BulkDetector {
         }
     }
 
-    /// Counts octets that were received at once. Context: socket locked.
-    pub(super) fn took(&self, octets: usize) {
-        if octets >= JOINED && !self.is_fast() {
+    /// Counts octets that were received at once, at time `now` in milliseconds. Context: socket
+    /// locked.
+    pub(super) fn took(&self, octets: usize, now: u32) {
+        if octets >= JOINED && !self.is_fast(now) {
             return;
         }
-        let before = self.turn();
+        let before = self.turn(now);
         let octets = u32::try_from(octets).unwrap_or(u32::MAX);
         self.taken.store(before.saturating_add(octets), Relaxed);
     }
 
-    /// Whether this window is fast already, or the one before was. Context: socket locked.
-    pub(super) fn is_fast(&self) -> bool {
-        self.turn() >= FAST || self.was_fast.load(Relaxed)
+    /// Whether the window of the time `now` is fast already, or the one before was. Context: socket
+    /// locked.
+    pub(super) fn is_fast(&self, now: u32) -> bool {
+        self.turn(now) >= FAST || self.was_fast.load(Relaxed)
     }
 
-    /// Begins a window if the last one is over. Returns the octets in the current one.
-    fn turn(&self) -> u32 {
-        let now = kext::jiffies_ms() >> WINDOW_BITS;
+    /// Begins a window if the last one is over at `now`. Returns the octets in the current one.
+    fn turn(&self, now: u32) -> u32 {
+        let now = now >> WINDOW_BITS;
         let passed = now.wrapping_sub(self.window.load(Relaxed));
         let taken = self.taken.load(Relaxed);
         if passed == 0 {

@@ -163,7 +163,7 @@ impl User for Stream {
             // Decrypting takes long enough for more to come, and then more.
             false => BULK_BUDGET,
         };
-        self.receive(conn, sk, most);
+        self.receive(conn, sk, most, kext::jiffies_ms());
     }
 
     /// The socket has room again. Context: any.

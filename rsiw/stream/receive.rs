@@ -28,6 +28,9 @@ use net::LockedSock;
 /// message that takes longer to receive than a worker takes to wake.
 const BULK_LEN: usize = 32 << 10;
 
+/// Unread octets that are taken for no more than a segment, without a look at TCP's.
+const SHORT: usize = 256;
+
 /// Octets that the bulk work item receives in one run. Afterwards other work gets the CPU, and
 /// senders get the socket lock.
 pub(super) const BULK_BUDGET: usize = 1 << 20;
@@ -67,34 +70,36 @@ impl Stream {
         // More than a segment comes at a time, so this is no slow start that each acknowledgment
         // would help. (Where many connections take turns, each turn begins after an idle time,
         // behind which TCP expects a slow start.)
-        if unread > transport.segment_len() as usize {
+        if unread > SHORT && unread > transport.segment_len() as usize {
             transport.leave_quickack(sk);
         }
-        let here = transport.works_in_callback();
-        let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast();
+        let (here, now) = (transport.works_in_callback(), kext::jiffies_ms());
+        let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast(now);
         if bulk && self.is_receiving(sk) {
             self.receive_in_bulk();
         } else if !here {
             // Rx has stopped, and with it the work item.
             Conn::receive_later(conn);
         } else {
-            self.receive(conn, sk, usize::MAX);
+            self.receive(conn, sk, usize::MAX, now);
         }
     }
 
     /// Receives the data that the socket has, up to about `most` octets; a work item receives the
-    /// rest. Tells the connection when the peer's FIN was reached. Context: any, socket locked.
+    /// rest. Tells the connection when the peer's FIN was reached. `now` is the time in milliseconds.
+    /// Context: any, socket locked.
     pub(super) fn receive(
         self: &Arc<Self>,
         conn: ArcBorrow<'_, Conn>,
         sk: &mut LockedSock,
         most: usize,
+        now: u32,
     ) {
         let transport = conn.transport();
         let taken = self.read(conn, sk, most);
         // Without rx the connection is not the queue pair's any more, which may have another one.
         if taken != 0 {
-            self.bulk_detector.took(taken);
+            self.bulk_detector.took(taken, now);
         }
         if taken >= most {
             if self.is_receiving(sk) {
@@ -207,7 +212,8 @@ impl Stream {
         if let Some(conn) = self.conn() {
             let mut sk = conn.socket().lock();
             if self.is_receiving(&sk) {
-                self.receive(conn.as_arc_borrow(), &mut sk, BULK_BUDGET);
+                let now = kext::jiffies_ms();
+                self.receive(conn.as_arc_borrow(), &mut sk, BULK_BUDGET, now);
             }
             drop(sk);
             if conn.take_control() {
