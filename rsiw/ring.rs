@@ -76,6 +76,13 @@ impl<T: WqeLayout> WorkRing<T> {
         if !self.is_valid(index) {
             return false;
         }
+        self.take_valid(index, copy);
+        true
+    }
+
+    /// As [`Self::take_into`], for a caller that [`Self::is_valid`] has told that the consumer has
+    /// filled the element. (If a process has taken it back since, the copy is of other content.)
+    pub(crate) fn take_valid(&self, index: u32, copy: &mut Wqe<T>) {
         self.0.load_into(index, copy);
         // Release: the copy is complete before the element is free.
         self.flags(index).store_release(0);
@@ -83,7 +90,6 @@ impl<T: WqeLayout> WorkRing<T> {
         // doorbell only if it finds that the element before its own was taken. So either the
         // library sees this store, or the driver's next read sees the library's element.
         rdma::ring::mb();
-        true
     }
 
     /// Fills element `index` for a kernel consumer. Returns `false` if the element is not free.

@@ -239,9 +239,7 @@ impl SendQueue {
             // until slots are free again.
             return Pull::Full;
         }
-        if !ring.take_into(seq, wr.element()) {
-            return Pull::Empty;
-        }
+        ring.take_valid(seq, wr.element());
         self.set_tail(seq.wrapping_add(1));
         match wr.check(self.max_sge, self.signal_all, self.extended) {
             Ok(()) => {
