@@ -65,6 +65,11 @@ impl<T> Fifo<T> {
         self.slots.get(self.head)?.as_ref()
     }
 
+    /// The oldest element, to be changed.
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        self.slots.get_mut(self.head)?.as_mut()
+    }
+
     /// Takes out the oldest element.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let v = self.slots.get_mut(self.head)?.take()?;

@@ -86,8 +86,6 @@ struct State {
     sent: Seq,
     next: Seq,
     reads: Fifo<OutstandingRead>,
-    /// RDMA Reads that the consumer may have outstanding; with 0 all of its Reads are refused.
-    ord: u32,
     /// RDMA Reads that the connection was set up for.
     agreed_ord: u32,
     /// Tx has stopped for a fence, for lack of room in `reads`, for lack of a slot, or until the
@@ -117,6 +115,9 @@ pub(crate) struct SendQueue {
     /// The position of the next request to get a slot. Of a kernel consumer's queue it is changed
     /// under the lock; of a process' queue by tx, or, once tx has stopped, by a flush.
     tail: AtomicU32,
+    /// RDMA Reads that the consumer may have outstanding; with 0 all of its Reads are refused.
+    /// Changed under the lock.
+    ord: AtomicU32,
     /// Where the queue ends: tx takes no request from this position on. Changed while tx is locked
     /// out; [`NO_END`], if nobody has ended it.
     end: AtomicU64,
@@ -153,7 +154,6 @@ impl SendQueue {
             sent: 0,
             next: 0,
             reads: Fifo::empty(),
-            ord: 0,
             agreed_ord: 0,
             tx_waits: false,
             tell_drained: false,
@@ -168,6 +168,7 @@ impl SendQueue {
             slots,
             head: AtomicU32::new(0),
             tail: AtomicU32::new(0),
+            ord: AtomicU32::new(0),
             end: AtomicU64::new(NO_END),
             state <- new_spinlock_irq!(state, "rsiw_sq"),
         }))

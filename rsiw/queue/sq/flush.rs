@@ -70,7 +70,8 @@ impl SendQueue {
         let mut guard = self.state.lock();
         let st = &mut *guard;
         core::mem::swap(&mut st.posted, &mut posted);
-        (st.ord, st.agreed_ord) = (0, 0);
+        st.agreed_ord = 0;
+        self.ord.store(0, Ordering::Relaxed);
         st.tx_waits = false;
         st.tell_drained = false;
         st.flushed = false;

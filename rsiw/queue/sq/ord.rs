@@ -10,6 +10,7 @@ use crate::{
     queue::reads::OutstandingRead,
     wr::SendWr,
 };
+use core::sync::atomic::Ordering;
 use kernel::prelude::*;
 use rdma::Consumer;
 
@@ -29,7 +30,8 @@ impl SendQueue {
         let flags = Consumer::of(&self.ring).flags();
         let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
         let mut st = self.state.lock();
-        (st.ord, st.agreed_ord) = (ord, ord);
+        st.agreed_ord = ord;
+        self.ord.store(ord, Ordering::Relaxed);
         // The old queue (which is empty, as the QP was not connected) is freed outside the lock.
         core::mem::swap(&mut st.reads, &mut reads);
         drop(st);
@@ -40,12 +42,16 @@ impl SendQueue {
     /// to what the connection was set up for. Context: any.
     pub(crate) fn limit_ord(&self, most: u32) {
         let st = &mut *self.state.lock();
-        st.ord = most.min(st.agreed_ord);
+        self.ord.store(most.min(st.agreed_ord), Ordering::Relaxed);
     }
 
     /// Whether the connection was set up for RDMA Reads of this end.
     pub(crate) fn may_read(&self) -> bool {
-        self.state.lock().ord != 0
+        self.ord() != 0
+    }
+
+    fn ord(&self) -> u32 {
+        self.ord.load(Ordering::Relaxed)
     }
 
     /// Whether the request may start: an RDMA Read or an atomic operation needs room among the
@@ -58,7 +64,9 @@ impl SendQueue {
         let st = &mut *self.state.lock();
         let may = match wr.fence {
             true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
-            _ if wr.op.is_answered() && st.reads.len() >= st.ord.max(1) => Err(ReadsBefore::Ord),
+            _ if wr.op.is_answered() && st.reads.len() >= self.ord().max(1) => {
+                Err(ReadsBefore::Ord)
+            }
             _ => Ok(()),
         };
         st.tx_waits |= may.is_err();
@@ -82,9 +90,16 @@ impl SendQueue {
         st.reads.push(read)
     }
 
-    /// The Read or atomic operation whose response is due next. Context: rx.
+    /// The Read or atomic operation whose response is due next. Its sink goes to the caller: later
+    /// calls return the Read without. Context: rx.
     pub(crate) fn read_head(&self) -> Option<OutstandingRead> {
-        self.state.lock().reads.front().cloned()
+        let st = &mut *self.state.lock();
+        let head = st.reads.front_mut()?;
+        let sink = head.sink.take();
+        Some(OutstandingRead {
+            sink,
+            ..head.clone()
+        })
     }
 
     /// The response to the oldest Read has arrived in full. Context: rx.
