@@ -102,6 +102,25 @@ impl PerCpuPages {
         self.busy.store(false, Ordering::Release);
         Some(result)
     }
+
+    /// As [`PartialPages::take`].
+    fn take(&self) -> Option<PartialPage> {
+        let first = |pages: &mut [_; EACH]| pages.iter_mut().find_map(Option::take);
+        self.with(first).flatten()
+    }
+
+    /// As [`PartialPages::put`]; `is_new`, unless the page was kept here before.
+    fn put(&self, page: PartialPage, is_new: bool) {
+        // A page of the emergency reserve goes back there. It is never kept.
+        if page.used >= page.size || is_new && page.page.is_of_reserve() {
+            return;
+        }
+        self.with(|pages| {
+            if let Some(place) = pages.iter_mut().find(|place| place.is_none()) {
+                *place = Some(page);
+            }
+        });
+    }
 }
 
 /// The partial pages of all batches and sockets that share a pool: at most two per CPU.
@@ -126,22 +145,13 @@ impl PartialPages {
 
     /// Takes a partial page, if there is one. Context: any.
     pub(crate) fn take(&self) -> Option<PartialPage> {
-        let first = |pages: &mut [_; EACH]| pages.iter_mut().find_map(Option::take);
-        self.here()?.with(first).flatten()
+        self.here()?.take()
     }
 
     /// Keeps a partial page for the next sender, or drops it if there is no room. Context: any.
     pub(crate) fn put(&self, page: PartialPage) {
-        // A page of the emergency reserve goes back there.
-        if page.page.is_of_reserve() || page.used >= page.size {
-            return;
-        }
         if let Some(here) = self.here() {
-            here.with(|pages| {
-                if let Some(place) = pages.iter_mut().find(|place| place.is_none()) {
-                    *place = Some(page);
-                }
-            });
+            here.put(page, true);
         }
     }
 
@@ -151,7 +161,8 @@ impl PartialPages {
         this: Option<&Self>,
         send: impl FnOnce(*mut bindings::page_frag) -> R,
     ) -> R {
-        let mut raw = this.and_then(Self::take).map_or(
+        let here = this.and_then(Self::here);
+        let mut raw = here.and_then(PerCpuPages::take).map_or(
             bindings::page_frag {
                 page: ptr::null_mut(),
                 offset: 0,
@@ -159,12 +170,14 @@ impl PartialPages {
             },
             PartialPage::into_raw,
         );
+        let lent = raw.page;
         let result = send(&mut raw);
+        let is_new = raw.page != lent;
         // SAFETY: `raw` has a reference to its page: `sk_page_frag_refill()` keeps the page or puts
         // a fresh one in its place. TCP has moved the offset past the bytes that it copied.
         // `sk_page_frag_refill()` sets it to 0 only if nobody else has a reference.
-        if let (Some(page), Some(this)) = (unsafe { PartialPage::from_raw(raw) }, this) {
-            this.put(page);
+        if let (Some(page), Some(here)) = (unsafe { PartialPage::from_raw(raw) }, here) {
+            here.put(page, is_new);
         }
         result
     }
