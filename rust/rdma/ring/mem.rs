@@ -49,7 +49,7 @@ impl Pages {
         let addr = NonNull::new(addr).ok_or(ENOMEM)?;
         // The pages and the array belong to the mapping now.
         let _ = core::mem::take(&mut self.0).into_raw_parts();
-        Ok(UserPages(addr))
+        Ok(UserPages(Address(addr)))
     }
 }
 
@@ -62,19 +62,23 @@ impl Drop for Pages {
     }
 }
 
-/// Mapped [`Pages`], which `remap_vmalloc_range()` accepts and `vfree()` frees.
-struct UserPages(NonNull<c_void>);
+/// Where memory is mapped in the kernel.
+#[derive(Clone, Copy)]
+struct Address(NonNull<c_void>);
 
 // SAFETY: The object only has the address of the memory, which belongs to no thread.
-unsafe impl Send for UserPages {}
+unsafe impl Send for Address {}
 // SAFETY: A shared reference only gives the address of the memory.
-unsafe impl Sync for UserPages {}
+unsafe impl Sync for Address {}
+
+/// Mapped [`Pages`], which `remap_vmalloc_range()` accepts and `vfree()` frees.
+struct UserPages(Address);
 
 impl Drop for UserPages {
     fn drop(&mut self) {
         // SAFETY: `vfree()` frees all that the mapping was made of, and nobody in the kernel uses
         // it any more. Pages that a process has mapped stay, by that mapping's references.
-        unsafe { bindings::vfree(self.0.as_ptr()) };
+        unsafe { bindings::vfree(self.0 .0.as_ptr()) };
     }
 }
 
@@ -83,7 +87,10 @@ impl Drop for UserPages {
 /// Any context may drop a reference.
 #[derive(Clone)]
 pub struct SharedMem {
-    pages: Arc<Deferred<UserPages>>,
+    /// Where the pages are. Accesses to a ring begin with it, and so do not follow the references
+    /// to the pages.
+    start: Address,
+    _pages: Arc<Deferred<UserPages>>,
     len: usize,
     consumer: Consumer,
 }
@@ -97,9 +104,10 @@ impl SharedMem {
             return Err(EINVAL);
         }
         let pages = Pages::new(len.div_ceil(PAGE_SIZE), consumer)?.map()?;
-        let pages = Arc::new(Deferred::new(pages)?, consumer.flags())?;
+        let start = pages.0;
         Ok(Self {
-            pages,
+            start,
+            _pages: Arc::new(Deferred::new(pages)?, consumer.flags())?,
             len,
             consumer,
         })
@@ -120,10 +128,10 @@ impl SharedMem {
         self.len == 0
     }
 
-    /// The memory, which is aligned to a page. It is valid for reads and writes of [`Self::len`]
-    /// bytes as long as `self` lives, and others change it at any time.
+    /// The memory, which is aligned to a page. `self` has a reference to it, so it is valid for reads
+    /// and writes of [`Self::len`] bytes as long as `self` lives. Others change it at any time.
     pub(super) fn as_ptr(&self) -> *mut u8 {
-        self.pages.0.as_ptr().cast()
+        self.start.0.as_ptr().cast()
     }
 }
 
