@@ -43,11 +43,26 @@ impl WqeLayout for Rqe {
     }
 }
 
+/// A send or receive element.
+pub(crate) trait Element: WqeLayout {
+    /// A process rings the doorbell after it has filled elements.
+    const DOORBELL: bool;
+}
+
+impl Element for Sqe {
+    const DOORBELL: bool = true;
+}
+
+impl Element for Rqe {
+    // Nobody is told of a receive: rx looks when it needs one, and a timer, if a Send waits.
+    const DOORBELL: bool = false;
+}
+
 /// A send or receive ring: the consumer fills it, the driver empties it. The flags of an element
 /// are a `u16` at the offset that send and receive elements share.
-pub(crate) struct WorkRing<T: WqeLayout>(WqeRing<T>);
+pub(crate) struct WorkRing<T: Element>(WqeRing<T>);
 
-impl<T: WqeLayout> WorkRing<T> {
+impl<T: Element> WorkRing<T> {
     /// A zeroed ring of `entries`, a power of two. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(entries: u32, consumer: Consumer) -> Result<Self> {
         WqeRing::new(entries, consumer).map(Self)
@@ -89,7 +104,9 @@ impl<T: WqeLayout> WorkRing<T> {
         // Orders this store before the read of the next element's flags. The library rings the
         // doorbell only if it finds that the element before its own was taken. So either the
         // library sees this store, or the driver's next read sees the library's element.
-        rdma::ring::mb();
+        if T::DOORBELL {
+            rdma::ring::mb();
+        }
     }
 
     /// Fills element `index` for a kernel consumer. Returns `false` if the element is not free.
