@@ -83,6 +83,9 @@ pub(crate) struct Form {
     pub(crate) flags: u8,
     /// When it was published.
     pub(crate) time_stamps: bool,
+    /// Whether it can have an event. If not, nobody looks what the process has armed: that is a
+    /// full barrier and a cache line for each completion.
+    pub(crate) events: bool,
 }
 
 enum Ring {
@@ -107,7 +110,7 @@ impl Ring {
     /// Whether the consumer wants an event for the completion just published.
     fn wants_event(&self, attention: bool) -> bool {
         match self {
-            Ring::User { ring, .. } => ring.wants_event(attention),
+            Ring::User { ring, form } => form.events && ring.wants_event(attention),
             Ring::Kernel { armed, .. } => match armed {
                 Some(Arm::Next) => true,
                 Some(Arm::Solicited) => attention,

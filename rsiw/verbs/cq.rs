@@ -35,7 +35,7 @@ fn shared_ring(size: u32, udata: &mut Udata<'_, Rsiw>) -> Result<CompletionRing>
 
 /// What the process' provider reads in completions. Errors: `EINVAL` for a request of another
 /// provider than the driver's own; `EOPNOTSUPP` for one that is not known.
-fn form(udata: &Udata<'_, Rsiw>) -> Result<Form> {
+fn form(udata: &Udata<'_, Rsiw>, new: &NewCq<'_>) -> Result<Form> {
     let extended = is_extended(udata)?;
     let flags = match udata.in_len() {
         0 => 0,
@@ -51,6 +51,7 @@ fn form(udata: &Udata<'_, Rsiw>) -> Result<Form> {
             false => 0,
         },
         time_stamps: flags & CQ_TIME_STAMPS != 0,
+        events: new.has_channel(),
     })
 }
 
@@ -79,7 +80,7 @@ impl CqOps<Rsiw> for Object {
         let consumer = Consumer::of(&user);
         let ring = match user {
             Some(udata) => {
-                let form = form(udata)?;
+                let form = form(udata, new)?;
                 Some((shared_ring(size, udata)?, form))
             }
             None => None,

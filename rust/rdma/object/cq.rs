@@ -53,6 +53,14 @@ impl<'a> NewCq<'a> {
         self.handle.clone()
     }
 
+    /// Whether completions of a process' queue can have events. Without a completion channel
+    /// nobody could get them: `ib_uverbs_comp_handler()` then does nothing.
+    pub fn has_channel(&self) -> bool {
+        // SAFETY: By the contract of `new` the queue is being created. The core has set its context,
+        // which is the channel of a process' queue, before it called `create_cq`.
+        unsafe { !(*self.cq).cq_context.is_null() }
+    }
+
     /// Sets the number of entries that the queue has.
     pub fn set_entries(&mut self, entries: u32) {
         // SAFETY: By the contract of `new` the queue is being created, and nobody uses its size.
