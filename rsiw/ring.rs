@@ -157,17 +157,20 @@ impl CompletionRing {
     ///
     /// Flags, operation and status share a 32-bit word of the element, which is stored last.
     pub(crate) fn put(&self, index: u32, cqe: &Cqe) -> bool {
-        let head = || self.0.word32(index, CQE_FLAGS_OFFSET);
-        if head().load_acquire() & u32::from(CQE_VALID) != 0 {
+        let head = self.0.word32(index, CQE_FLAGS_OFFSET);
+        if head.load_acquire() & u32::from(CQE_VALID) != 0 {
             return false;
         }
-        let mut body = *cqe;
-        body.flags = 0;
-        self.0.store(index, &body);
+        let word = |offset| self.0.word::<u64>(index, offset);
+        word(offset_of!(Cqe, id)).store_relaxed(cqe.id);
+        let bytes = self.0.word32(index, offset_of!(Cqe, bytes));
+        bytes.store_relaxed(cqe.bytes);
+        word(offset_of!(Cqe, inval_stag)).store_relaxed(cqe.inval_stag);
+        word(offset_of!(Cqe, qp_id)).store_relaxed(cqe.qp_id);
         let flags = u32::from(cqe.flags | CQE_VALID)
             | u32::from(cqe.opcode) << 8
             | u32::from(cqe.status) << 16;
-        head().store_release(flags);
+        head.store_release(flags);
         true
     }
 
