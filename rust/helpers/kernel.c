@@ -13,6 +13,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
+#include <linux/unaligned.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
@@ -171,7 +172,10 @@ void rust_helper_copy_bytes(void *dst, const void *src, size_t len)
 	memmove(dst, src, len);
 }
 
-/* Copies up to a word's bytes in order, visible only after all earlier writes. */
+/*
+ * Copies up to a word's bytes in order, visible only after all earlier writes. The
+ * bytes of a whole word are seen together.
+ */
 void rust_helper_copy_last(void *dst, const void *src, size_t len)
 {
 	const u8 *from = src;
@@ -179,6 +183,11 @@ void rust_helper_copy_last(void *dst, const void *src, size_t len)
 
 	if (!len)
 		return;
+	if (len == sizeof(u64) && IS_ALIGNED((unsigned long)dst, sizeof(u64))) {
+		/* Pairs with a program's barrier behind its read of a byte of this word. */
+		smp_store_release((u64 *)dst, get_unaligned((const u64 *)src));
+		return;
+	}
 	/* Pairs with a program's barrier between its reads of the last byte and of others. */
 	smp_wmb();
 	while (--len)
