@@ -7,8 +7,8 @@
 //! ring masks them.
 
 use crate::abi::{
-    notify, opcode, wqe_flags, Cqe, Rqe, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE, MAX_SGE,
-    WQE_FLAGS_OFFSET,
+    notify, opcode, wqe_flags, Cqe, Rqe, Sge, Sqe, CQE_FLAGS_OFFSET, CQE_VALID, CQ_CTRL_SIZE,
+    MAX_INLINE, MAX_SGE, WQE_FLAGS_OFFSET,
 };
 use core::mem::offset_of;
 use kernel::prelude::*;
@@ -23,10 +23,14 @@ impl WqeLayout for Sqe {
 
     #[inline]
     fn used(&self) -> u8 {
-        // Inline data take the place of all elements but the first, immediate data that of the
-        // last.
-        if self.flags & wqe_flags::INLINE != 0 || self.opcode == opcode::WRITE_IMM {
+        // Inline data take the place of all elements but the first, which has their length;
+        // immediate data that of the last.
+        if self.opcode == opcode::WRITE_IMM {
             MAX_SGE as u8
+        } else if self.flags & wqe_flags::INLINE != 0 {
+            let len = self.sge[0].length.min(MAX_INLINE) as usize;
+            // CAST: At most `MAX_SGE`.
+            1 + len.div_ceil(size_of::<Sge>()) as u8
         } else {
             self.num_sge
         }
@@ -85,7 +89,8 @@ impl<T: Element> WorkRing<T> {
     }
 
     /// As [`Self::take`], but copies to `copy`, and returns `false` if the consumer has not filled
-    /// the element. Only the words in use are copied; `copy` keeps its others.
+    /// the element. Of the list only the elements in use are copied, and the first; `copy` keeps its
+    /// others.
     pub(crate) fn take_into(&self, index: u32, copy: &mut Wqe<T>) -> bool {
         // Acquire, in `is_valid`: the rest of the element was written before its flags.
         if !self.is_valid(index) {
@@ -268,18 +273,24 @@ mod tests {
     #[test]
     fn hostile_lengths_stay_in_the_element() -> Result {
         let ring = WorkRing::<Sqe>::new(2, Consumer::Process)?;
-        for (flags, num_sge, used) in [
-            (0, 0, 0),
-            (0, 2, 2),
-            (0, 6, 6),
-            (0, 7, 6),
-            (0, u8::MAX, 6),
-            (wqe_flags::INLINE, 0, 6),
-            (wqe_flags::INLINE, u8::MAX, 6),
+        let inline = wqe_flags::INLINE;
+        for (flags, num_sge, length, used) in [
+            (0, 0, 9, 1),
+            (0, 2, 9, 2),
+            (0, 6, 9, 6),
+            (0, 7, 9, 6),
+            (0, u8::MAX, u32::MAX, 6),
+            (inline, 0, 0, 1),
+            (inline, u8::MAX, 1, 2),
+            (inline, 3, 16, 2),
+            (inline, 1, 17, 3),
+            (inline, 1, MAX_INLINE, 6),
+            (inline, 0, u32::MAX, 6),
         ] {
+            let mut sqe = element(1, flags, num_sge);
+            sqe.sge[0].length = length;
             // As a process does it: the flags last.
-            ring.0
-                .store(0, &Wqe::of_numbers(element(1, flags, num_sge)))?;
+            ring.0.store(0, &Wqe::of_numbers(sqe))?;
             ring.flags(0).store_release(flags | wqe_flags::VALID);
             let mut copy = Wqe::new(Sqe::default());
             assert!(ring.take_into(0, &mut copy));

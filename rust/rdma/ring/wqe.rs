@@ -24,7 +24,7 @@ pub trait WqeLayout: Entry {
     const SGES: usize;
 
     /// The elements of the list that are in use, possibly more than it has room for. The others
-    /// have no meaning, and need not be copied.
+    /// have no meaning, and need not be copied. It may look at the head and at the first element.
     fn used(&self) -> u8;
 }
 
@@ -53,6 +53,7 @@ impl<T: WqeLayout> Wqe<T> {
     const CHECKED: () = {
         assert!(align_of::<T>() == 8 && T::LIST % 8 == 0 && size_of::<ib_sge>() == 16);
         assert!(T::LIST <= size_of::<T>() && T::SGES <= (size_of::<T>() - T::LIST) / 16);
+        assert!(T::SGES > 0);
     };
 
     /// A request of a kernel consumer with the head of `value`, and an empty list.
@@ -153,8 +154,9 @@ impl<T: WqeLayout> WqeRing<T> {
         self.0.word16(index, offset)
     }
 
-    /// Copies the element at `index` (modulo the number of elements) to `wqe`, once. Words that are
-    /// not in use are not copied: `wqe` keeps its own, or has none if it was another consumer's.
+    /// Copies the element at `index` (modulo the number of elements) to `wqe`, once. Elements of the
+    /// list behind the first that are not in use are not copied: `wqe` keeps its own, or has none if
+    /// it was another consumer's.
     /// Context: any.
     #[inline]
     pub fn load_into(&self, index: u32, wqe: &mut Wqe<T>) {
@@ -162,13 +164,15 @@ impl<T: WqeLayout> WqeRing<T> {
         if wqe.consumer != consumer {
             wqe.change_consumer(consumer);
         }
-        let head = T::LIST / 8;
+        let (head, first) = (T::LIST / 8, T::LIST / 8 + 2);
         // INVARIANT: In the ring of a kernel consumer, lists are written by `store` only, and are
         // zero before: no process maps it (`Udata::share`), and `word16` gives no word of a list.
-        self.0.load_words(index, &mut wqe.value, 0..head);
+        self.0.load_words(index, &mut wqe.value, 0..first);
         let used = usize::from(wqe.value.used());
-        self.0
-            .load_words(index, &mut wqe.value, head..head + 2 * used);
+        if used > 1 {
+            self.0
+                .load_words(index, &mut wqe.value, first..head + 2 * used);
+        }
     }
 
     /// Stores `wqe` as the element at `index` (modulo the number of elements). Errors: `EINVAL` for
