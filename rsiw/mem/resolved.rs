@@ -253,10 +253,14 @@ impl HeldAccess {
         region: &Arc<Region>,
         copy: impl FnOnce(&Store) -> Result<R, MemError>,
     ) -> Result<R, MemError> {
-        if self.holds || self.is_of(region) {
-            return copy(self.of(region)?);
-        }
-        let store = region.store().try_access().ok_or(MemError::Invalid)?;
-        copy(&store)
+        let counted;
+        let store = if self.holds || self.is_of(region) {
+            self.of(region)?
+        } else {
+            counted = region.store().try_access().ok_or(MemError::Invalid)?;
+            &counted
+        };
+        // The only call of it, which is compiled into this function.
+        copy(store)
     }
 }

@@ -32,6 +32,7 @@ pub unsafe fn bytes_in(dst: &mut [u8], src: *const u8) {
 }
 
 /// The number of the `len` bytes at `addr` that are in the last aligned word they reach.
+#[inline]
 fn in_last_word(addr: usize, len: usize) -> usize {
     const WORD: usize = size_of::<u64>();
     match addr.wrapping_add(len) % WORD {

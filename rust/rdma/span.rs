@@ -128,7 +128,19 @@ pub trait Memory {
     where
         Self: Sized,
     {
-        let mut done = 0;
+        let done = self.span(offset, dst.len())?.read(dst);
+        if done < dst.len() {
+            return self.read_on(offset, dst, done);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::read`], for bytes in several pieces, of which the first `done` were copied.
+    #[inline(never)]
+    fn read_on(&self, offset: u64, dst: &mut [u8], mut done: usize) -> Result
+    where
+        Self: Sized,
+    {
         while done < dst.len() {
             let left = &mut dst[done..];
             done += self.span(offset + done as u64, left.len())?.read(left);
@@ -144,7 +156,20 @@ pub trait Memory {
     where
         Self: Sized,
     {
-        let mut done = 0;
+        let span = self.span(offset, src.len())?;
+        let done = span.write(src, ends && span.len() == src.len())?;
+        if done < src.len() {
+            return self.write_on(offset, src, ends, done);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::write`], for bytes in several pieces, of which the first `done` were copied.
+    #[inline(never)]
+    fn write_on(&self, offset: u64, src: &[AtomicU8], ends: bool, mut done: usize) -> Result
+    where
+        Self: Sized,
+    {
         while done < src.len() {
             let left = &src[done..];
             let span = self.span(offset + done as u64, left.len())?;

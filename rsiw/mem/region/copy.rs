@@ -24,15 +24,27 @@ impl Region {
         addr: u64,
         dst: &mut [u8],
     ) -> Result<(), MemError> {
-        let len = dst.len() as u64;
+        let Store::User { umem, iova, len } = store else {
+            return self.read_other(store, rights, addr, dst);
+        };
+        self.valid(rights.key, rights.need)?;
+        let offset = offset_in(*iova, *len, addr, dst.len() as u64)?;
+        umem.read(offset, dst).map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::read`], of what is no memory of a process.
+    #[inline(never)]
+    fn read_other(
+        &self,
+        store: &Store,
+        rights: Rights,
+        addr: u64,
+        dst: &mut [u8],
+    ) -> Result<(), MemError> {
         match store {
-            Store::User { umem, .. } => {
-                self.valid(rights.key, rights.need)?;
-                umem.read(store.bound(addr, len)?, dst)
-            }
-            Store::Dma(memory) => return self.read_from(memory, rights, addr, dst),
-            Store::Local(_) => Err(EFAULT),
-            Store::Window(window) => return window.read(self, rights, addr, dst),
+            Store::Dma(memory) => self.read_from(memory, rights, addr, dst),
+            Store::User { .. } | Store::Local(_) => Err(MemError::Bounds),
+            Store::Window(window) => window.read(self, rights, addr, dst),
             Store::Fast(fast) => {
                 let mut addr = addr;
                 for dst in dst.chunks_mut(FAST_PIECE) {
@@ -45,7 +57,6 @@ impl Region {
                 Ok(())
             }
         }
-        .map_err(|_| MemError::Bounds)
     }
 
     /// As [`Self::read`], of the region's `memory`.
@@ -107,15 +118,28 @@ impl Region {
         src: &[Octet],
         ends: bool,
     ) -> Result<(), MemError> {
-        let len = src.len() as u64;
+        let Store::User { umem, iova, len } = store else {
+            return self.write_other(store, rights, addr, src, ends);
+        };
+        self.valid(rights.key, rights.need)?;
+        let offset = offset_in(*iova, *len, addr, src.len() as u64)?;
+        umem.write(offset, src, ends).map_err(|_| MemError::Bounds)
+    }
+
+    /// As [`Self::write`], to what is no memory of a process.
+    #[inline(never)]
+    fn write_other(
+        &self,
+        store: &Store,
+        rights: Rights,
+        addr: u64,
+        src: &[Octet],
+        ends: bool,
+    ) -> Result<(), MemError> {
         match store {
-            Store::User { umem, .. } => {
-                self.valid(rights.key, rights.need)?;
-                umem.write(store.bound(addr, len)?, src, ends)
-            }
-            Store::Dma(memory) => return self.write_to(memory, rights, addr, src, ends),
-            Store::Local(_) => Err(EFAULT),
-            Store::Window(window) => return window.write(self, rights, addr, src, ends),
+            Store::Dma(memory) => self.write_to(memory, rights, addr, src, ends),
+            Store::User { .. } | Store::Local(_) => Err(MemError::Bounds),
+            Store::Window(window) => window.write(self, rights, addr, src, ends),
             Store::Fast(fast) => {
                 let (mut addr, mut left) = (addr, src.len());
                 for src in src.chunks(FAST_PIECE) {
@@ -132,7 +156,6 @@ impl Region {
                 Ok(())
             }
         }
-        .map_err(|_| MemError::Bounds)
     }
 
     /// As [`Self::write`], to the region's `memory`.
