@@ -19,7 +19,7 @@
 use super::{
     current::Source,
     outcome::{Failed, Filled},
-    payload::{write_all, Octets, Pieces, Stop},
+    payload::{write_all, write_one, Pieces, Stop},
     Tx,
 };
 use crate::{mem::HeldAccess, queue::Queues, transport::Transport, wr::Status};
@@ -332,21 +332,9 @@ impl Tx {
         };
         let gather = &mut self.current.gather;
         let (begin, room) = (gather.position(), reserved.bytes());
-        let of_all = usize::from(fpdu.payload_len()) * count;
-        let reader = match count {
-            1 => None,
-            _ => gather.reader(access, of_all).map_err(Stop::Memory)?,
-        };
-        let done = match reader {
-            Some((reader, end)) => {
-                let done = write_all(&self.framer, fpdu, len, room, Octets::Piece(reader));
-                gather.seek(end);
-                done
-            }
-            None => {
-                let octets = Octets::Gather(gather, access);
-                write_all(&self.framer, fpdu, len, room, octets)
-            }
+        let done = match count {
+            1 => write_one(&self.framer, fpdu, room, gather, access),
+            _ => write_all(&self.framer, fpdu, (len, count), room, gather, access),
         };
         match done {
             Ok(()) => {

@@ -52,15 +52,10 @@ impl Sink for Pieces<'_> {
     }
 }
 
-/// The source of the payload of FPDUs that are written in whole.
-pub(super) enum Octets<'a> {
-    /// Any payload.
-    Gather(&'a mut Gather, &'a mut HeldAccess),
-    /// One piece of memory, for several FPDUs: its rights and bounds were checked once.
-    Piece(Reader<'a>),
-}
+/// Any payload, for FPDUs that are written in whole.
+struct Gathered<'a>(&'a mut Gather, &'a mut HeldAccess);
 
-impl Payload for Octets<'_> {
+impl Payload for Gathered<'_> {
     type Error = Stop;
 
     #[inline]
@@ -70,11 +65,25 @@ impl Payload for Octets<'_> {
 
     #[inline]
     fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
-        match self {
-            Octets::Gather(gather, access) => gather.copy_to(access, dst),
-            Octets::Piece(reader) => reader.read(dst).map_err(|_| MemError::Bounds),
-        }
-        .map_err(Stop::Memory)
+        self.0.copy_to(self.1, dst).map_err(Stop::Memory)
+    }
+}
+
+/// One piece of memory, for several FPDUs: its rights and bounds were checked once.
+struct Piece<'a>(Reader<'a>);
+
+impl Payload for Piece<'_> {
+    type Error = Stop;
+
+    #[inline]
+    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
+        kext::crc32c(crc, data)
+    }
+
+    #[inline]
+    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
+        let read = self.0.read(dst).map_err(|_| MemError::Bounds);
+        read.map_err(Stop::Memory)
     }
 }
 
@@ -95,14 +104,51 @@ fn copied(
     Ok(crc.map(|crc| kext::crc32c(crc, dst)))
 }
 
+/// Writes `fpdu` to all of `room`.
+#[inline]
+pub(super) fn write_one(
+    framer: &Framer,
+    fpdu: &Segment,
+    room: &mut [u8],
+    gather: &mut Gather,
+    access: &mut HeldAccess,
+) -> Result<(), Stop> {
+    match framer.write_whole(fpdu, room, &mut Gathered(gather, access))? {
+        true => Ok(()),
+        false => Err(OTHER_SIZE),
+    }
+}
+
+/// Writes `fpdu` and those that follow it and are like it, `count` of `len` octets each, to all of
+/// `room`.
+#[inline(never)]
+pub(super) fn write_all(
+    framer: &Framer,
+    fpdu: &mut Segment,
+    (len, count): (usize, usize),
+    room: &mut [u8],
+    gather: &mut Gather,
+    access: &mut HeldAccess,
+) -> Result<(), Stop> {
+    let of_all = usize::from(fpdu.payload_len()) * count;
+    match gather.reader(access, of_all).map_err(Stop::Memory)? {
+        Some((reader, end)) => {
+            write_each(framer, fpdu, len, room, Piece(reader))?;
+            gather.seek(end);
+            Ok(())
+        }
+        None => write_each(framer, fpdu, len, room, Gathered(gather, access)),
+    }
+}
+
 /// Writes `fpdu` and those that follow it and are like it, of `len` octets each, to all of `room`.
 #[inline]
-pub(super) fn write_all(
+fn write_each(
     framer: &Framer,
     fpdu: &mut Segment,
     len: usize,
     room: &mut [u8],
-    mut octets: Octets<'_>,
+    mut octets: impl Payload<Error = Stop>,
 ) -> Result<(), Stop> {
     let mut left = room;
     loop {
