@@ -83,10 +83,31 @@ impl Gather {
         }
     }
 
+    /// As [`Self::set_sges`], of one element, as most requests have. Context: any.
+    #[inline]
+    pub(crate) fn set_sge(
+        &mut self,
+        regions: &Regions,
+        pd: PdId,
+        sge: LocalSge,
+    ) -> Result<(), MemError> {
+        self.clear();
+        if sge.length() == 0 {
+            return Ok(());
+        }
+        self.count = 1;
+        let [piece, ..] = &mut self.pieces;
+        let (cached, range) = (&mut piece.resolved, (sge.addr(), sge.length()));
+        regions.resolve_cached(cached, sge.lkey(), pd, range, Access::LOCAL_READ)?;
+        piece.sge = sge;
+        Ok(())
+    }
+
     /// Makes the memory that `sges` name the payload, and checks key, domain and bounds of each
     /// element. The key of an element without bytes is not checked. Elements that continue each
     /// other, as the pages of a list often do, become one piece: that is one look-up and one copy.
     /// Context: any.
+    #[inline(never)]
     pub(crate) fn set_sges(
         &mut self,
         regions: &Regions,

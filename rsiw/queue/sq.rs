@@ -247,20 +247,25 @@ impl SendQueue {
                 self.slot(seq).set(Slot::new(wr));
                 Pull::Wr(seq)
             }
-            Err(status) => {
-                self.slot(seq).set(Slot {
-                    id: wr.id(),
-                    opcode: opcode::known(wr.opcode(), self.extended),
-                    signalled: true,
-                    read_pending: false,
-                    bytes: 0,
-                });
-                Pull::Bad(seq, status)
-            }
+            Err(status) => self.refuse(seq, wr, status),
         }
     }
 
+    /// Keeps of an invalid request what its completion tells.
+    #[cold]
+    fn refuse(&self, seq: Seq, wr: &SendWr, status: Status) -> Pull {
+        self.slot(seq).set(Slot {
+            id: wr.id(),
+            opcode: opcode::known(wr.opcode(), self.extended),
+            signalled: true,
+            read_pending: false,
+            bytes: 0,
+        });
+        Pull::Bad(seq, status)
+    }
+
     /// As [`Self::pull`], for a kernel consumer's queue.
+    #[inline(never)]
     fn pull_posted(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
         let st = &mut *self.state.lock();
         let seq = st.next;

@@ -73,6 +73,7 @@ enum Next {
 
 /// The length of a batch that TCP sends in packets of its largest size: at least [`LEAST_END`], and
 /// a multiple of 4.
+#[inline(never)]
 fn end_of_packets(transport: &impl Transport, layout: &mut Layout) -> usize {
     let packets = || transport.whole_packets(LARGE) & !3;
     *layout.end.get_or_insert_with(packets)
@@ -278,6 +279,7 @@ impl Tx {
     /// packed into a TCP Segment, MULPDU MAY be reduced accordingly", but not below 128 (RFC 5044
     /// section 4.5). TCP then goes on with full segments. Without the cut it would have to end this
     /// segment early.
+    #[inline(never)]
     fn part_of(&mut self, room: usize, fpdu: &mut Segment) -> bool {
         let mulpdu = room.checked_sub(FRAME).map(u16::try_from);
         let Some(Ok(mulpdu @ iwarp::MIN_MULPDU..)) = mulpdu else {

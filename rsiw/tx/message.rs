@@ -67,12 +67,7 @@ impl Tx {
             if let Err(why) = queues.sq.may_start(&self.wr) {
                 // Each request counts once, however often tx looks at it.
                 if !waited {
-                    let (stalls, cause) = match why {
-                        ReadsBefore::Fence => (&queues.counters.tx_stalls_fence, Stall::Fence),
-                        ReadsBefore::Ord => (&queues.counters.tx_stalls_ord, Stall::Ord),
-                    };
-                    stalls.add_alone(1);
-                    queues.trace_stall(cause);
+                    Self::count_wait(queues, why);
                 }
                 self.blocked = Some(seq);
                 self.more = false;
@@ -84,6 +79,17 @@ impl Tx {
             self.built = Some(seq.wrapping_add(1));
         }
         self.next_response(queues)
+    }
+
+    /// Counts a request that has to wait.
+    #[cold]
+    fn count_wait(queues: &Queues, why: ReadsBefore) {
+        let (stalls, cause) = match why {
+            ReadsBefore::Fence => (&queues.counters.tx_stalls_fence, Stall::Fence),
+            ReadsBefore::Ord => (&queues.counters.tx_stalls_ord, Stall::Ord),
+        };
+        stalls.add_alone(1);
+        queues.trace_stall(cause);
     }
 
     #[inline]
@@ -128,50 +134,27 @@ impl Tx {
     /// Begins the message of the request in `self.wr`. If the request needs none, carries it out
     /// and returns `false`.
     fn start(&mut self, queues: &Queues, seq: Seq) -> Result<bool, Failed> {
-        let fail = |e| Failed::memory(Some(seq), e);
+        if self.wr.op.is_local() {
+            return self.carry_out(queues, seq).map(|()| false);
+        }
         let wr = &mut self.wr;
         let wrote = replace(&mut self.wrote, wr.op == SendOp::Write);
         match wr.op {
-            SendOp::Send | SendOp::SendInv | SendOp::SendImm | SendOp::Write | SendOp::WriteImm => {
-            }
             SendOp::FetchAdd | SendOp::CmpSwap => return self.atomic(queues, seq).map(|()| true),
             SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
-            SendOp::LocalInv => {
-                local_invalidate(queues, wr.rkey()).map_err(fail)?;
-                queues.counters.op_invalidations.add_alone(1);
-                self.wrote = wrote;
-                return Ok(false);
-            }
-            SendOp::RegMr => {
-                let Extra::Registration(reg) = replace(&mut wr.extra, Extra::None) else {
-                    return Err(fail(MemError::Invalid));
-                };
-                register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?;
-                queues.counters.op_registrations.add_alone(1);
-                self.wrote = wrote;
-                return Ok(false);
-            }
-            SendOp::BindMw => {
-                let Extra::Binding(binding) = &wr.extra else {
-                    return Err(fail(MemError::Invalid));
-                };
-                if !bind(queues, wr.rkey(), binding) {
-                    return Err(Failed::new(Some(seq), Status::MemOp));
-                }
-                queues.counters.op_registrations.add_alone(1);
-                self.wrote = wrote;
-                return Ok(false);
-            }
+            _ => {}
         }
         let gather = &mut self.current.gather;
-        if wr.inline {
+        if let Some(sge) = wr.only_sge() {
+            gather.set_sge(&queues.dev.regions, queues.pd.id(), sge)
+        } else if wr.inline {
             gather.set_inline(wr.inline_data());
+            Ok(())
         } else {
             let sges = Iterator::chain(wr.sges(), self.rest.iter().map(LocalSge::from));
-            gather
-                .set_sges(&queues.dev.regions, queues.pd.id(), sges)
-                .map_err(fail)?;
+            gather.set_sges(&queues.dev.regions, queues.pd.id(), sges)
         }
+        .map_err(|e| Failed::memory(Some(seq), e))?;
         match wr.op {
             SendOp::Write => self.write(seq)?,
             SendOp::Send | SendOp::SendInv => {
@@ -187,6 +170,31 @@ impl Tx {
             _ => self.with_immediate(seq, wrote)?,
         }
         Ok(true)
+    }
+
+    /// Carries out the request in `self.wr`, which needs no message.
+    #[inline(never)]
+    fn carry_out(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
+        let fail = |e| Failed::memory(Some(seq), e);
+        let (wr, counters) = (&mut self.wr, &queues.counters);
+        match replace(&mut wr.extra, Extra::None) {
+            _ if wr.op == SendOp::LocalInv => {
+                local_invalidate(queues, wr.rkey()).map_err(fail)?;
+                counters.op_invalidations.add_alone(1);
+                return Ok(());
+            }
+            Extra::Registration(reg) => {
+                register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?
+            }
+            Extra::Binding(binding) => {
+                if !bind(queues, wr.rkey(), &binding) {
+                    return Err(Failed::new(Some(seq), Status::MemOp));
+                }
+            }
+            _ => return Err(fail(MemError::Invalid)),
+        }
+        counters.op_registrations.add_alone(1);
+        Ok(())
     }
 
     /// Counts a message that takes a receive of the peer.
@@ -246,6 +254,7 @@ impl Tx {
         Ok(())
     }
 
+    #[inline(never)]
     fn read(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
         let invalidate = self.wr.op == SendOp::ReadLocalInv;
         let read = self.outstanding(queues, seq, invalidate, None)?;
@@ -258,6 +267,7 @@ impl Tx {
     }
 
     /// Begins the Atomic Request of the request in `self.wr`.
+    #[inline(never)]
     fn atomic(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
         let wr = &self.wr;
         let Extra::Atomic(op) = wr.extra else {
@@ -349,6 +359,7 @@ impl Tx {
     }
 
     /// Begins the initiator's ready-to-receive indication (RFC 6581 section 9).
+    #[cold]
     fn rtr(&mut self, queues: &Queues, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
         let (stag, to) = (Stag::UNNAMED, TaggedOffset(0));
         let message = match rtr {

@@ -352,6 +352,7 @@ impl Tx {
 
     /// Sends the Terminate that is `due`, if there is one. The batch before is with TCP. Context:
     /// sleeping.
+    #[cold]
     pub(crate) fn terminate(
         &mut self,
         queues: &Queues,

@@ -68,6 +68,11 @@ impl SendOp {
         matches!(self, SendOp::Read | SendOp::ReadLocalInv) || self.is_atomic()
     }
 
+    /// Whether it sends nothing, and changes what an STag names.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)
+    }
+
     /// Whether it is an Atomic Operation.
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, SendOp::FetchAdd | SendOp::CmpSwap)
@@ -199,6 +204,15 @@ impl SendWr {
     pub(crate) fn sges(&self) -> impl Iterator<Item = LocalSge> + '_ {
         let n = if self.inline { 0 } else { self.num_sge };
         self.sqe.sges(n)
+    }
+
+    /// The only element of the list, if it has one; none for an inline request.
+    #[inline]
+    pub(crate) fn only_sge(&self) -> Option<LocalSge> {
+        match self.num_sge {
+            1 => self.sges().next(),
+            _ => None,
+        }
     }
 
     /// The number of elements that have no room here.
