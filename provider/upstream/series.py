@@ -21,12 +21,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tools/series"))
 
-from patches import Series, TOP, fail, inserted, maintained, text_of, tracked  # noqa: E402
+from patches import (ENUM, IDS, Series, TOP, fail, inserted, maintained, replaced, text_of,  # noqa: E402
+                     tracked, with_own_id)
 
 HERE = pathlib.Path(__file__).parent
 HEADERS, SPARSE, PROVIDER, MAN, LISTS, TESTS = range(1, 7)
 PAGE = "providers/rsiw/man/rsiw.7.md"
-ENUM = re.compile(r"^enum rdma_driver_id \{\n(.*?)^\};\n", re.M | re.S)
 
 # File of the provider, what it has here, what it has there. Here it is for several releases of rdma-core, and has the
 # identity that the kernel module has as long as distributions' kernels do not know its own.
@@ -82,22 +82,12 @@ INSERTED = [
 ]
 
 
-def replaced(text, where, old, new):
-    if text.count(old) != 1:
-        fail(f"{where} has not once {old!r}")
-    return text.replace(old, new)
-
-
-def kernel_enum(source):
-    """The kernel's enum rdma_driver_id, which rdma-core may have in an older state."""
-    return ENUM.search((source / "include/uapi/rdma/ib_user_ioctl_verbs.h").read_text())[1]
-
-
 def headers(source, kernel):
-    """The kernel's ABI, as kernel-headers/update would copy it from a kernel with rsiw."""
+    """The kernel's ABI, as kernel-headers/update would copy it from a kernel with rsiw. Of the kernel's header only the
+    driver_ids: rdma-core may have it in an older state."""
     path = "kernel-headers/rdma/ib_user_ioctl_verbs.h"
-    old = (source / path).read_text()
-    new = ENUM.sub(lambda found: found[0].replace(found[1], kernel_enum(kernel) + "\tRDMA_DRIVER_RSIW,\n"), old)
+    ids = ENUM.search(with_own_id((kernel / IDS).read_text()))[0]
+    new = ENUM.sub(lambda _: ids, (source / path).read_text())
     return {path: new, "kernel-headers/rdma/rsiw-abi.h": (TOP / "provider/rsiw-abi.h").read_text()}
 
 

@@ -39,6 +39,24 @@ def inserted(text, where, after, lines):
     return text.replace(after, after + lines)
 
 
+def replaced(text, where, old, new):
+    """A text with another piece where it has one once."""
+    if text.count(old) != 1:
+        fail(f"{where} has not once {old!r}")
+    return text.replace(old, new)
+
+
+# The kernel's header with the driver_ids.
+IDS = "include/uapi/rdma/ib_user_ioctl_verbs.h"
+ENUM = re.compile(r"^enum rdma_driver_id \{\n.*?^\};\n", re.M | re.S)
+
+
+def with_own_id(text):
+    """The header with rsiw's own driver_id, behind the last one."""
+    ids = ENUM.search(text)[0]
+    return replaced(text, IDS, ids, ids.replace("\n};", "\n\tRDMA_DRIVER_RSIW,\n};"))
+
+
 def maintained(text, entries, first):
     """MAINTAINERS with more entries, in the order of the alphabet, which begins at an entry `first`."""
     for entry in entries.strip("\n").split("\n\n"):

@@ -8,7 +8,7 @@ repository with the files that the series touches: its first commit is the kerne
 
 Where files come from:
 
-- the checkout's own sources, as SOURCES and DRIVER say, unchanged but for RENAMED;
+- the checkout's own sources, as SOURCES and DRIVER say, unchanged but for RENAMED and IDENTITY;
 - tree/, for what only the kernel's tree has. A line "@@02@@", in a comment, says that what follows is there
   from that patch on, "@@07-09@@" that it is there in those only;
 - INSERTED, lines in files that the kernel has, and the file maintainers, entries of MAINTAINERS.
@@ -19,12 +19,13 @@ import pathlib
 import re
 import sys
 
-from patches import Series, TOP, fail, inserted, maintained, text_of, tracked
+from patches import (IDS, Series, TOP, fail, inserted, maintained, replaced, text_of, tracked,
+                     with_own_id)
 
 HERE = pathlib.Path(__file__).parent
 IB = "drivers/infiniband/"
 
-# Patch -> (folder of the checkout, folder of the kernel).
+# Patch -> (folder or file of the checkout, that of the kernel).
 SOURCES = {
     1: [("rust/bindings", IB + "rust/bindings"), ("rust/helpers", IB + "rust/helpers"),
         ("rust/ksock", IB + "rust/ksock")],
@@ -34,6 +35,7 @@ SOURCES = {
     5: [("rust/iwarp", IB + "rust/iwarp"), ("tests/kunit", IB + "rust/tests/kunit"),
         ("tests/host/suites", IB + "rust/tests/host/suites")],
     8: [("rust/trace", IB + "sw/rsiw/trace")],
+    10: [("provider/rsiw-abi.h", "include/uapi/rdma/rsiw-abi.h")],
 }
 # The driver is posted in pieces, and compiled with the last.
 DRIVER = {
@@ -47,6 +49,26 @@ KUNIT = {IB + "rust/": "CONFIG_RUST_RDMA_KUNIT_TEST", IB + "sw/rsiw/": "CONFIG_R
 RENAMED = [
     (re.compile(r'^( *)#\[kunit_tests\(', re.M), r"\1#[cfg(OPTION)]\n\g<0>"),
     (re.compile(r'CONFIG_KUNIT = "y"'), "OPTION"),
+]
+# A module outside of the kernel's tree has the driver_id of siw, so that the libraries of distributions serve it. In the
+# tree the driver has its own, from the patch VERBS on. Patch, file of the checkout, what it has here, what it has there.
+VERBS = 10
+OUTSIDE = """\
+    /// Software iWARP: the library `libsiw`.
+    pub const SIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_SIW);
+"""
+IDENTITY = [
+    (4, "rust/rdma/driver.rs", OUTSIDE, ""),
+    (VERBS, "rust/rdma/driver.rs", OUTSIDE, """\
+    /// Software iWARP, in Rust: the library `librsiw`.
+    pub const RSIW: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_RSIW);
+"""),
+    (VERBS, "rsiw/verbs/mod.rs", """\
+    // The library of siw serves this driver, too.
+    const ID: DriverId = DriverId::SIW;
+""", """\
+    const ID: DriverId = DriverId::RSIW;
+"""),
 ]
 # Patch, file, line after which the lines come, the lines.
 INSERTED = [
@@ -91,7 +113,8 @@ def adapted(path, text):
 def sources():
     """Patch -> {path in the kernel: text}. Every source is in exactly one patch."""
     patches = {}
-    left = set(tracked("rust", "rsiw", "tests/kunit", "tests/host/suites"))
+    left = set(tracked("rust", "rsiw", "tests/kunit", "tests/host/suites", "provider/rsiw-abi.h"))
+    paths = {}
     folders = [(patch, *pair) for patch, pairs in SOURCES.items() for pair in pairs]
     for patch, names in DRIVER.items():
         for name in names.split():
@@ -101,8 +124,10 @@ def sources():
         found = {name for name in left if name == here or name.startswith(here + "/")}
         left -= found
         for name in found:
-            path = there + name[len(here):]
+            path = paths[name] = there + name[len(here):]
             patches.setdefault(patch, {})[path] = adapted(path, (TOP / name).read_text())
+    for patch, name, old, new in IDENTITY:
+        patches[patch][paths[name]] = replaced((TOP / name).read_text(), name, old, new)
     if left:
         fail("in no patch: " + " ".join(sorted(left)))
     return patches
@@ -111,7 +136,7 @@ def sources():
 def main(source, out, author, email, date):
     source = pathlib.Path(source)
     original = {path: (source / path).read_text()
-                for path in {"MAINTAINERS"} | {edit[1] for edit in INSERTED}}
+                for path in {"MAINTAINERS", IDS} | {edit[1] for edit in INSERTED}}
     templates = {str(path.relative_to(HERE / "tree")): path.read_text()
                  for path in sorted((HERE / "tree").rglob("*")) if path.is_file()}
     entries = text_of(HERE / "maintainers")
@@ -130,6 +155,8 @@ def main(source, out, author, email, date):
             for patch, where, after, lines in INSERTED:
                 if where == path and patch <= number:
                     text = inserted(text, path, after, lines)
+            if path == IDS and number >= VERBS:
+                text = with_own_id(text)
             if path == "MAINTAINERS":
                 text = maintained(text, at_patch(entries, number).replace("AUTHOR", f"{author} <{email}>"), "3C59X")
             series.put(path, text)
