@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* For programs that connect queue pairs by themselves: rcstates, rcwait, rcmesh. */
+/* For programs that connect queue pairs by themselves: rcstates, rcwait, rcmesh, rccount. */
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
