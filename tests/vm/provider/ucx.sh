@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
-# timeout: 300
+# timeout: 400
 # kernel: stock
 # pairs: rsiw,rsiw
 #
 # UCX's atomics with rsiw's provider, by its own program. It takes the device's for 8 octets, and has messages for swap and
-# for 4 octets (ucx_info).
+# for 4 octets (ucx_info). Open MPI asks for operations of both sizes, so all of its one-sided ones but Writes and Reads
+# are messages; and it asks for fences. UCX's strong one reads a key that it has on devices of mlx5 only.
 
 . /tests/lib.sh
 . /tests/rc/lib
@@ -26,4 +27,7 @@ for op in add fadd cswap swap; do
 	done
 done
 LIMIT=60 run "UCX sends tagged messages" ucx_perftest tag_bw -s 65536 -n 300
+export UCX_FENCE_MODE=weak
+LIMIT=120 run "two MPI ranks write, read and count in each other's memory" \
+	mpi_ucx -x UCX_FENCE_MODE python3 /tests/apps/mpi_rma.py
 run "no connection is left" wait_for 20 no_connections
