@@ -132,6 +132,11 @@ pub(crate) enum TlsPolicy {
 }
 
 impl TlsPolicy {
+    /// Whether connections with TLS are possible.
+    pub(crate) fn is_on(self) -> bool {
+        self != Self::Off
+    }
+
     /// Whether this end connects with TLS, and with nothing else. Nothing but the administrator
     /// decides that: if a failed handshake led to an attempt without TLS, anybody on the path could
     /// have it fail.

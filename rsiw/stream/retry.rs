@@ -20,15 +20,16 @@
 use super::{Stream, Teardown, Unanswered, RETRY};
 use crate::{queue::state::State, wr::Status};
 use core::{mem::take, sync::atomic::Ordering};
+use iwarp::conn::timeout;
 use kernel::{prelude::*, sync::Arc};
 use kext::work::DelayedWorkItem;
 
-/// Milliseconds that a connection has at the least to come to be: TCP may have to repeat its
-/// handshake, and TLS to wait for its turn.
+/// Milliseconds that a connection without TLS has at the least to come to be: TCP may have to
+/// repeat its handshake.
 const CONNECT_MS: u32 = 10_000;
 
-/// Milliseconds that it has at the most, while the device sets up others: programs connect
-/// thousands at a time, one after the other.
+/// Milliseconds that a connection has at the most, while the device sets up others: programs
+/// connect thousands at a time, one after the other.
 const CONNECT_MOST_MS: u32 = 120_000;
 
 /// Milliseconds for which a program has a request sent again to a peer that does not answer: for
@@ -45,18 +46,29 @@ pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
     Some(u32::try_from(all_ms).map_or(i32::MAX as u32, |ms| ms.min(i32::MAX as u32)))
 }
 
+/// Milliseconds that a connection has at the least to come to be; `tls`: either end may want TLS.
+/// Handshakes of many queue pairs at a time share the processor, so that all end late, and none
+/// early.
+const fn least(tls: bool) -> u32 {
+    match tls {
+        true => CONNECT_MS + timeout::TLS,
+        false => CONNECT_MS,
+    }
+}
+
 /// Milliseconds after which a request fails whose connection was lost before it carried anything:
-/// the peer has time to call again, but all these times together have an end.
-fn time_after_call(waited: u32, most: u32) -> u32 {
-    let left = CONNECT_MOST_MS.saturating_sub(waited).min(CONNECT_MS);
+/// the peer has `least` to call again, but all these times together have an end.
+fn time_after_call(waited: u32, most: u32, least: u32) -> u32 {
+    let left = CONNECT_MOST_MS.saturating_sub(waited).min(least);
     left.max(most.saturating_sub(waited))
 }
 
 /// Milliseconds for which a connection that never was has to be waited for still, after `waited`,
-/// if the device has set up the last one `idle` ago.
-fn more_time(waited: u32, idle: u32) -> Option<u32> {
+/// if the device has set up the last one `idle` ago, and each has `least`.
+fn more_time(waited: u32, idle: u32, least: u32) -> Option<u32> {
     let left = CONNECT_MOST_MS.saturating_sub(waited);
-    (left != 0 && idle < CONNECT_MS).then(|| left.min(CONNECT_MS - idle))
+    let more = least.checked_sub(idle)?.min(left);
+    (more != 0).then_some(more)
 }
 
 impl Stream {
@@ -123,7 +135,8 @@ impl Stream {
         let since = since.filter(|_| !self.queues.sq.is_idle());
         if let (Some(since), Some(most)) = (since, most) {
             let now = kext::jiffies_ms();
-            let ms = time_after_call(now.wrapping_sub(since), most.max(CONNECT_MS));
+            let least = self.least_to_connect();
+            let ms = time_after_call(now.wrapping_sub(since), most.max(least), least);
             let until = now.wrapping_add(ms);
             end.unanswered = Some(Unanswered { since, until });
             self.arm_retry(ms);
@@ -143,7 +156,7 @@ impl Stream {
             return;
         };
         let ms = match self.queues.state() {
-            State::Idle => most.max(CONNECT_MS),
+            State::Idle => most.max(self.least_to_connect()),
             State::Rts => most,
             _ => return,
         };
@@ -173,6 +186,10 @@ impl Stream {
     pub(super) fn peer_has_not_come(self: &Arc<Self>) {
         self.teardown.lock().connected = false;
         self.await_peer();
+    }
+
+    fn least_to_connect(&self) -> u32 {
+        least(self.dev().settings.tls().is_on())
     }
 
     fn arm_retry(self: &Arc<Self>, ms: u32) {
@@ -214,7 +231,9 @@ impl DelayedWorkItem<RETRY> for Stream {
             }
             let idle = now.wrapping_sub(this.dev().connected_at.load(Ordering::Relaxed));
             let more = match this.queues.state() {
-                State::Idle => more_time(now.wrapping_sub(wait.since), idle),
+                State::Idle => {
+                    more_time(now.wrapping_sub(wait.since), idle, this.least_to_connect())
+                }
                 _ => None,
             };
             if let Some(ms) = more {
@@ -249,18 +268,23 @@ mod tests {
     #[test]
     fn a_caller_has_time_to_call_again() {
         // What was left of the time, but ten seconds at the least, and two minutes in all.
-        assert_eq!(time_after_call(100, 60_000), 59_900);
-        assert_eq!(time_after_call(100, 10_000), 10_000);
-        assert_eq!(time_after_call(30_000, 10_000), 10_000);
-        assert_eq!(time_after_call(115_000, 10_000), 5_000);
-        assert_eq!(time_after_call(130_000, 10_000), 0);
+        let clear = least(false);
+        assert_eq!(time_after_call(100, 60_000, clear), 59_900);
+        assert_eq!(time_after_call(100, 10_000, clear), 10_000);
+        assert_eq!(time_after_call(30_000, 10_000, clear), 10_000);
+        assert_eq!(time_after_call(115_000, 10_000, clear), 5_000);
+        assert_eq!(time_after_call(130_000, 10_000, clear), 0);
     }
 
     #[test]
     fn a_connection_has_time_while_others_are_made() {
-        assert_eq!(more_time(10_000, 10_000), None);
-        assert_eq!(more_time(10_000, 20), Some(9_980));
-        assert_eq!(more_time(119_999, 0), Some(1));
-        assert_eq!(more_time(120_000, 0), None);
+        let (clear, tls) = (least(false), least(true));
+        assert_eq!(more_time(10_000, 10_000, clear), None);
+        assert_eq!(more_time(10_000, 20, clear), Some(9_980));
+        assert_eq!(more_time(119_999, 0, clear), Some(1));
+        assert_eq!(more_time(120_000, 0, clear), None);
+        // No handshake of many has ended yet.
+        assert_eq!(more_time(10_000, 10_000, tls), Some(20_000));
+        assert_eq!(more_time(30_000, 30_000, tls), None);
     }
 }
