@@ -99,8 +99,7 @@ impl User for Stream {
         let rtr_read = p.peer_rtr.contains(Rtr::Read);
         queues.inbound.set_ird(u32::from(p.ird), rtr_read, flags)?;
         queues.sq.set_ord(u32::from(p.ord))?;
-        // The consumer may have limited it while the terms were agreed on.
-        queues.sq.limit_ord(self.limits.lock().most.1);
+        self.limit_ord();
         self.agree(p);
 
         let verify_first = self.dev().settings.verify_first();

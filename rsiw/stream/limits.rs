@@ -17,7 +17,7 @@ use crate::{
     cm::StreamParams,
     device::{max, Device},
     mem::Access,
-    queue::state::State,
+    queue::{sq::SendQueue, state::State},
 };
 use kernel::prelude::*;
 
@@ -68,6 +68,12 @@ impl Limits {
             retry_ms: None,
         }
     }
+
+    /// With the lock of the limits held: of two that limit the ORD, the later one has the last
+    /// word.
+    fn limit_ord(&self, sq: &SendQueue) {
+        sq.limit_ord(self.most.1);
+    }
 }
 
 impl Stream {
@@ -115,19 +121,24 @@ impl Stream {
     /// Limits the values that a connection may agree on; the ORD also of one that has agreed.
     /// Context: any.
     pub(crate) fn set_limits(&self, ird: Option<u8>, ord: Option<u8>) {
-        {
-            let most = &mut self.limits.lock().most;
-            // An IRD is a power of two ([`crate::cm`]). Programs that connect queue pairs get no
-            // fewer than they ask for, as their peers count on these.
-            most.0 = ird.map_or(most.0, |ird| match (ird, self.dev().is_rc()) {
-                (1.., true) => u32::from(ird).next_power_of_two(),
-                _ => u32::from(ird),
-            });
-            most.1 = ord.map_or(most.1, u32::from);
+        let limits = &mut *self.limits.lock();
+        let most = &mut limits.most;
+        // An IRD is a power of two ([`crate::cm`]). Programs that connect queue pairs get no fewer
+        // than they ask for, as their peers count on these.
+        most.0 = ird.map_or(most.0, |ird| match (ird, self.dev().is_rc()) {
+            (1.., true) => u32::from(ird).next_power_of_two(),
+            _ => u32::from(ird),
+        });
+        most.1 = ord.map_or(most.1, u32::from);
+        if ord.is_some() {
+            limits.limit_ord(&self.queues.sq);
         }
-        if let Some(ord) = ord {
-            self.queues.sq.limit_ord(ord.into());
-        }
+    }
+
+    /// Limits the ORD of a connection to what the consumer has set, maybe while the terms were
+    /// agreed on. Context: any.
+    pub(super) fn limit_ord(&self) {
+        self.limits.lock().limit_ord(&self.queues.sq);
     }
 
     /// The peer's rights, as the consumer has set them; a region has to grant them, too.

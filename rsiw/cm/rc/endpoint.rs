@@ -51,8 +51,9 @@ impl<U: User> Endpoint<U> {
     /// # Errors
     ///
     /// `EINVAL`: the user has a connection, or cannot have one. `EADDRNOTAVAIL`: the host does not
-    /// have the address, or no longer. `EADDRINUSE`: a program listens at the port. Errors of
-    /// connecting that TCP reports at once. `ENOMEM`, `ENODEV`.
+    /// have the address, or no longer. `EADDRINUSE`: a program listens at the port at which the
+    /// peer would call; or no low port is free to call from (`rc_low_ports`). Errors of connecting
+    /// that TCP reports at once. `ENOMEM`, `ENODEV`.
     pub(crate) fn open(
         doors: &Arc<Doors<U>>,
         dev: &Device<Rsiw>,
