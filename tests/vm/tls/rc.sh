@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
-# timeout: 300
+# timeout: 400
 # pairs: rsiw,rsiw
 #
 # Queue pairs that programs connect by themselves, over TLS; and peers without it, or with another authority's
@@ -39,6 +39,7 @@ run "ibv_rc_pingpong moves 1 MiB over TLS" by_tls pingpong ibv_rc_pingpong "$PEE
 run "ibv_srq_pingpong connects 2 queue pairs over TLS" by_tls pingpong ibv_srq_pingpong "$PEER" "$gids" -q 2 -n 100
 LIMIT=60 run "ib_write_bw writes over TLS, both ways" by_tls perf "$gids" ib_write_bw -s 65536 -n 100 -b
 LIMIT=60 run "ib_read_bw reads over TLS" by_tls perf "$gids" ib_read_bw -s 65536 -n 100
+LIMIT=90 run "64 queue pairs are connected over TLS at a time" by_tls mesh "$gids" 64 0
 
 peer_policy 0
 LIMIT=60 run "a peer without TLS that is called is refused" nothing_moves
