@@ -13,11 +13,13 @@
 #
 #     tools/vm-run test -v --insns perf/insns
 #
-# CASES: some of them. DRIVER: another build of the driver (lib.sh), whose counts are printed and not compared. The
+# CASES: some of them; with "rc-" before it, over queue pairs that the programs connect themselves, which have the
+# same limits. DRIVER: another build of the driver (lib.sh), whose counts are printed and not compared. The
 # functions, those with most instructions first, are in the job's output directory.
 
 . /tests/lib.sh
 . /tests/perf/lib
+. /tests/rc/lib
 limits=/tests/perf/insns.tsv
 read -ra cases <<<"${CASES:-write-2 send-2 write-segments write-large}"
 plan $((3 + 3 * ${#cases[@]}))
@@ -27,32 +29,39 @@ begin_counts
 # once CASE COUNT: so many messages. One at a time, so that batches are the same in each run; a ping-pong has as many
 # each way.
 once() {
-	local options=(-F -R -p 18515) program
-	case $1 in
+	local options=(-F -p 18515) program link=(-R -d rsiw0) there
+	there=("${link[@]}")
+	[[ $1 != rc-* ]] || link=(-d rc0 -x "$(gid_index "$ADDR")") there=(-d rc0 -x "$(peer_gid_index "$PEER")")
+	case ${1#rc-} in
 	write-2) program=ib_write_lat options+=(-s 2) ;;
 	send-2) program=ib_send_lat options+=(-s 2) ;;
 	write-*) program=ib_write_bw options+=(-s 65536 -t 1 -Q 1) ;;
 	esac
-	peer_bg server "$program" -d rsiw0 "${options[@]}" -n "$2"
+	peer_bg server "$program" "${there[@]}" "${options[@]}" -n "$2"
 	server_up 18515 || return
-	"$program" -d rsiw0 "${options[@]}" -n "$2" "$PEER" >"$WORK/client" 2>&1 || {
+	"$program" "${link[@]}" "${options[@]}" -n "$2" "$PEER" >"$WORK/client" 2>&1 || {
 		cat "$WORK/client" "$WORK/server"
 		return 1
 	}
 	peer_end server 20 >"$WORK/ended" || { cat "$WORK/ended"; return 1; }
 }
-fpdus() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/tx_fpdus; }
+# fpdus CASE
+fpdus() {
+	local device=rsiw0
+	[[ $1 != rc-* ]] || device=rc0
+	cat "/sys/class/infiniband/$device/ports/1/hw_counters/tx_fpdus"
+}
 # measure CASE: $WORK/CASE has the number of messages of a ping-pong, or of FPDUs of bulk. The counts of the shorter
 # of two runs are taken off those of the longer one, so what begins and ends a program is in neither.
 measure() {
 	local few=100 many=400 start middle
-	start=$(fpdus)
+	start=$(fpdus "$1")
 	mark && once "$1" "$few" && mark || return
-	middle=$(fpdus)
+	middle=$(fpdus "$1")
 	once "$1" "$many" && mark || return
 	case $1 in
 	*-2) echo $((many - few)) ;;
-	*) echo $(($(fpdus) - 2 * middle + start)) ;;
+	*) echo $(($(fpdus "$1") - 2 * middle + start)) ;;
 	esac >"$WORK/$1"
 }
 # evaluate SIDE CASE:FIRST:KIND...
@@ -69,7 +78,7 @@ evaluate_both() {
 compare() {
 	local number=0 each limit
 	[ ! -s "$WORK/$1" ] || number=$(<"$WORK/$1")
-	[ "$1 $2" != "write-large b" ] || number=$4
+	[ "${1#rc-} $2" != "write-large b" ] || number=$4
 	# A case that was not measured has failed above, and fails here as well.
 	if [ "$number" -le 0 ] || [ "$3" -le 0 ]; then
 		not_ok "$1, host $2: instructions are within the limit" "nothing was counted"
@@ -78,7 +87,7 @@ compare() {
 	each=$((($3 + number / 2) / number))
 	note "$1, host $2: $each instructions ($3 for $number)"
 	[ -z "${DRIVER:-}" ] || { ok "$1, host $2: the instructions are counted"; return; }
-	limit=$(awk -v what="$1" -v host="$2" '$1 == what && $2 == host { print $3 }' "$limits")
+	limit=$(awk -v what="${1#rc-}" -v host="$2" '$1 == what && $2 == host { print $3 }' "$limits")
 	# A count that differs too much between runs is told only.
 	[ "$limit" != - ] || { ok "$1, host $2: the instructions are counted"; return; }
 	if [ -z "$limit" ] || [ "$each" -gt "$limit" ]; then
@@ -88,20 +97,31 @@ compare() {
 		ok "$1, host $2: instructions are within the limit"
 	fi
 }
-settings() { echo "$1" >/sys/class/infiniband/rsiw0/settings/large_fpdu; }
+settings() {
+	local each
+	for each in /sys/class/infiniband/*/settings/large_fpdu; do
+		echo "$1" >"$each"
+	done
+}
 
-load() { load_module "${DRIVER:-rsiw}" && add_device rsiw0 eth0 rsiw; }
-run "load the driver on both hosts" both load || exit 1
+load() {
+	load_module "${DRIVER:-rsiw}" && add_device rsiw0 eth0 rsiw || return
+	[[ $1 != *rc-* ]] || rc_add rc0 eth0
+}
+run "load the driver on both hosts" both load "${cases[*]}" || exit 1
 # Caches, tables, and what is done once.
 warm() {
 	once write-2 300 && once write-large 50 || return
-	[[ " ${cases[*]} " != *" send-2 "* ]] || once send-2 300
+	local case
+	for case in "${cases[@]}"; do
+		[[ $case != *-2 || $case = write-2 ]] || once "$case" 300 || return
+	done
 }
 LIMIT=60 run "programs warm up" warm
 parts=()
 for case in "${cases[@]}"; do
 	large=1 kind=each
-	[ "$case" != write-segments ] || large=0
+	[ "${case#rc-}" != write-segments ] || large=0
 	[[ $case = *-2 ]] || kind=bulk
 	both settings "$large"
 	# The peer's file has a marker for each of this host's.
