@@ -280,7 +280,11 @@ impl Cq {
     pub(crate) fn status(&self) -> CqStatus {
         let st = &*self.state.lock();
         let (unpolled, (solicited, next)) = match &st.ring {
-            Ring::User { ring, .. } => (ring.waiting(st.put), ring.armed()),
+            Ring::User { ring, form } => {
+                let (solicited, next) = ring.armed();
+                let armed = (form.events && solicited, form.events && next);
+                (ring.waiting(st.put), armed)
+            }
             Ring::Kernel { get, armed, .. } => (
                 st.put.wrapping_sub(*get),
                 (armed.is_some(), *armed == Some(Arm::Next)),

@@ -29,7 +29,8 @@ pub(crate) struct OutstandingRead {
     pub(crate) seq: Option<Seq>,
     /// The sink. The Read Request names its address and [`Self::stag`].
     pub(crate) sge: LocalSge,
-    /// The sink's region; `None` for a Read of zero bytes that invalidates no STag.
+    /// The sink's region; `None` for a Read of zero bytes that invalidates no STag, and once the
+    /// response has begun to arrive: rx has it then.
     pub(crate) sink: Option<ResolvedMr>,
     /// Whether the sink's STag is invalidated when the data have arrived.
     pub(crate) invalidate: bool,

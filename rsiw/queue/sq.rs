@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Only tx calls [`SendQueue::pull`], [`SendQueue::start_read`] and [`SendQueue::sent`]; only rx
-//! calls [`SendQueue::read_head`] and [`SendQueue::complete_oldest_read`]. One lock serialises
+//! calls [`SendQueue::take_read_head`] and [`SendQueue::complete_oldest_read`]. One lock serialises
 //! their bookkeeping, which is short. Completions are published under it, so that two actors cannot
 //! reorder them. Lock order: send queue, then CQ.
 //!

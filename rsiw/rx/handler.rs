@@ -46,10 +46,7 @@ impl Handler for QpHandler<'_> {
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
-        let read = self.queues.sq.read_head()?;
-        if read.atomic.is_some() {
-            return None;
-        }
+        let read = self.queues.sq.take_read_head(None)?;
         let expect = ReadExpect {
             stag: read.stag(),
             to: TaggedOffset(read.sge.addr()),

@@ -129,8 +129,7 @@ impl QpHandler<'_> {
 
     /// The answer to the oldest request has to come first: the peer answers in order.
     pub(super) fn atomic_response(&mut self, response: AtomicResponse) -> Result<(), Refusal> {
-        let read = self.queues.sq.read_head();
-        let read = read.filter(|read| read.atomic == Some(response.id));
+        let read = self.queues.sq.take_read_head(Some(response.id));
         let read = read.ok_or(Refusal::Unexpected)?;
         let sink = read.sink.as_ref().ok_or(Refusal::Local)?;
         let value = response.value.to_ne_bytes().map(Octet::new);

@@ -80,9 +80,9 @@ impl Stream {
         trace::terminate(|| self.queues.trace_terminate(false, t.code()));
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order. A Write or a Send has completed already, and only the event tells of its failure.
-        if let Some(read) = self.queues.sq.read_head() {
-            if let Some(status) = refused_read(t, read.atomic.is_some()) {
-                self.queues.note_failure(read.seq, status);
+        if let Some((seq, is_atomic)) = self.queues.sq.read_head() {
+            if let Some(status) = refused_read(t, is_atomic) {
+                self.queues.note_failure(seq, status);
             }
         }
         self.warn(

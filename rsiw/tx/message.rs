@@ -177,16 +177,17 @@ impl Tx {
     fn carry_out(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
         let fail = |e| Failed::memory(Some(seq), e);
         let (wr, counters) = (&mut self.wr, &queues.counters);
-        match replace(&mut wr.extra, Extra::None) {
-            _ if wr.op == SendOp::LocalInv => {
+        // `extra` may be that of a request before.
+        match (wr.op, replace(&mut wr.extra, Extra::None)) {
+            (SendOp::LocalInv, _) => {
                 local_invalidate(queues, wr.rkey()).map_err(fail)?;
                 counters.op_invalidations.add_alone(1);
                 return Ok(());
             }
-            Extra::Registration(reg) => {
+            (SendOp::RegMr, Extra::Registration(reg)) => {
                 register(queues, &reg).map_err(|status| Failed::new(Some(seq), status))?
             }
-            Extra::Binding(binding) => {
+            (SendOp::BindMw, Extra::Binding(binding)) => {
                 if !bind(queues, wr.rkey(), &binding) {
                     return Err(Failed::new(Some(seq), Status::MemOp));
                 }

@@ -170,9 +170,10 @@ impl PartialPages {
             },
             PartialPage::into_raw,
         );
-        let lent = raw.page;
+        let lent = (raw.page, raw.offset);
         let result = send(&mut raw);
-        let is_new = raw.page != lent;
+        // A page that was full and freed may come again, empty.
+        let is_new = raw.page != lent.0 || raw.offset <= lent.1;
         // SAFETY: `raw` has a reference to its page: `sk_page_frag_refill()` keeps the page or puts
         // a fresh one in its place. TCP has moved the offset past the bytes that it copied.
         // `sk_page_frag_refill()` sets it to 0 only if nobody else has a reference.

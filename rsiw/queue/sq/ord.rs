@@ -3,7 +3,7 @@
 //! RDMA Reads and atomic operations of this end that wait for their responses, and their limit, the
 //! ORD.
 
-use super::{SendQueue, Slot, WakeTx};
+use super::{SendQueue, Seq, Slot, WakeTx};
 use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
@@ -90,11 +90,20 @@ impl SendQueue {
         st.reads.push(read)
     }
 
-    /// The Read or atomic operation whose response is due next. Its sink goes to the caller: later
-    /// calls return the Read without. Context: rx.
-    pub(crate) fn read_head(&self) -> Option<OutstandingRead> {
+    /// The position of the Read or atomic operation whose response is due next, and whether it is
+    /// an atomic operation. Context: rx.
+    pub(crate) fn read_head(&self) -> Option<(Option<Seq>, bool)> {
+        let st = self.state.lock();
+        let head = st.reads.front()?;
+        Some((head.seq, head.atomic.is_some()))
+    }
+
+    /// A response arrives: to the atomic operation with that Request Identifier, or to a Read.
+    /// Returns what it answers, if that is due next. Its sink goes to the caller; what stays in the
+    /// queue is all that completes it. Context: rx, once a response.
+    pub(crate) fn take_read_head(&self, atomic: Option<u32>) -> Option<OutstandingRead> {
         let st = &mut *self.state.lock();
-        let head = st.reads.front_mut()?;
+        let head = st.reads.front_mut().filter(|read| read.atomic == atomic)?;
         let sink = head.sink.take();
         Some(OutstandingRead {
             sink,
