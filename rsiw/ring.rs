@@ -89,8 +89,8 @@ impl<T: Element> WorkRing<T> {
     }
 
     /// As [`Self::take`], but copies to `copy`, and returns `false` if the consumer has not filled
-    /// the element. Of the list only the elements in use are copied, and the first; `copy` keeps its
-    /// others.
+    /// the element. Of the list only the elements in use are copied, and the first; `copy` keeps
+    /// its others.
     pub(crate) fn take_into(&self, index: u32, copy: &mut Wqe<T>) -> bool {
         // Acquire, in `is_valid`: the rest of the element was written before its flags.
         if !self.is_valid(index) {

@@ -86,8 +86,8 @@ impl Stream {
     }
 
     /// Receives the data that the socket has, up to about `most` octets; a work item receives the
-    /// rest. Tells the connection when the peer's FIN was reached. `now` is the time in milliseconds.
-    /// Context: any, socket locked.
+    /// rest. Tells the connection when the peer's FIN was reached. `now` is the time in
+    /// milliseconds. Context: any, socket locked.
     pub(super) fn receive(
         self: &Arc<Self>,
         conn: ArcBorrow<'_, Conn>,

@@ -56,8 +56,8 @@ impl<'a> NewCq<'a> {
     /// Whether completions of a process' queue can have events. Without a completion channel
     /// nobody could get them: `ib_uverbs_comp_handler()` then does nothing.
     pub fn has_channel(&self) -> bool {
-        // SAFETY: By the contract of `new` the queue is being created. The core has set its context,
-        // which is the channel of a process' queue, before it called `create_cq`.
+        // SAFETY: By the contract of `new` the queue is being created. The core has set its
+        // context, which is the channel of a process' queue, before it called `create_cq`.
         unsafe { !(*self.cq).cq_context.is_null() }
     }
 

@@ -128,8 +128,9 @@ impl SharedMem {
         self.len == 0
     }
 
-    /// The memory, which is aligned to a page. `self` has a reference to it, so it is valid for reads
-    /// and writes of [`Self::len`] bytes as long as `self` lives. Others change it at any time.
+    /// The memory, which is aligned to a page. `self` has a reference to it, so it is valid for
+    /// reads and writes of [`Self::len`] bytes as long as `self` lives. Others change it at any
+    /// time.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.start.0.as_ptr().cast()
     }

@@ -154,10 +154,9 @@ impl<T: WqeLayout> WqeRing<T> {
         self.0.word16(index, offset)
     }
 
-    /// Copies the element at `index` (modulo the number of elements) to `wqe`, once. Elements of the
-    /// list behind the first that are not in use are not copied: `wqe` keeps its own, or has none if
-    /// it was another consumer's.
-    /// Context: any.
+    /// Copies the element at `index` (modulo the number of elements) to `wqe`, once. Elements of
+    /// the list behind the first that are not in use are not copied: `wqe` keeps its own, or has
+    /// none if it was another consumer's. Context: any.
     #[inline]
     pub fn load_into(&self, index: u32, wqe: &mut Wqe<T>) {
         let consumer = self.0.mem().consumer();
