@@ -13,6 +13,9 @@
 #
 #     tools/vm-run test -v --insns perf/insns
 #
+# The cases of `own` have rsiw's provider: a Read of 8 bytes, atomics, and Writes with immediate data, whose sum
+# compares with that of write-large, of as many Writes.
+#
 # CASES: some of them; with "rc-" before it, over queue pairs that the programs connect themselves, which have the
 # same limits. DRIVER: another build of the driver (lib.sh), whose counts are printed and not compared. The
 # functions, those with most instructions first, are in the job's output directory.
@@ -21,7 +24,9 @@
 . /tests/perf/lib
 . /tests/rc/lib
 limits=/tests/perf/insns.tsv
-read -ra cases <<<"${CASES:-write-2 send-2 write-segments write-large}"
+own="read-8 fetch-add-8 cmp-swap-8 write-imm"
+has_provider || own=
+read -ra cases <<<"${CASES:-write-2 send-2 write-segments write-large $own}"
 plan $((3 + 3 * ${#cases[@]}))
 
 begin_counts
@@ -35,6 +40,10 @@ once() {
 	case ${1#rc-} in
 	write-2) program=ib_write_lat options+=(-s 2) ;;
 	send-2) program=ib_send_lat options+=(-s 2) ;;
+	read-8) program=ib_read_lat options+=(-s 8) ;;
+	fetch-add-8) program=ib_atomic_lat options+=(-A FETCH_AND_ADD) ;;
+	cmp-swap-8) program=ib_atomic_lat options+=(-A CMP_AND_SWAP) ;;
+	write-imm) program=ib_write_bw options+=(--write_with_imm -s 65536 -t 1 -Q 1) ;;
 	write-*) program=ib_write_bw options+=(-s 65536 -t 1 -Q 1) ;;
 	esac
 	peer_bg server "$program" "${there[@]}" "${options[@]}" -n "$2"
@@ -60,7 +69,7 @@ measure() {
 	middle=$(fpdus "$1")
 	once "$1" "$many" && mark || return
 	case $1 in
-	*-2) echo $((many - few)) ;;
+	*-[28] | write-imm) echo $((many - few)) ;;
 	*) echo $(($(fpdus "$1") - 2 * middle + start)) ;;
 	esac >"$WORK/$1"
 }
@@ -122,8 +131,9 @@ parts=()
 for case in "${cases[@]}"; do
 	large=1 kind=each
 	[ "${case#rc-}" != write-segments ] || large=0
-	[[ $case = *-2 ]] || kind=bulk
+	[[ $case = *-[28] ]] || kind=bulk
 	both settings "$large"
+	[[ " $own " != *" $case "* ]] || both use_provider || exit 1
 	# The peer's file has a marker for each of this host's.
 	first=$(marks)
 	LIMIT=60 run "$case: programs move data" measure "$case" && parts+=("$case:$first:$kind")

@@ -13,8 +13,9 @@
 #     tools/vm-run test -v --insns --env "KINDS=tcp,rsiw crc=0" --env "CASES=nfs-16384 bulk-65536" perf/kernel
 #
 # KINDS: tcp, or rsiw with its parameters; this processor has no instructions for CRCs, so with crc=1 the kernel takes
-# them octet by octet. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE, RDMA Writes or what iperf3 sends. TOP: so many
-# functions. It asserts only that everything runs.
+# them octet by octet; "KIND own" has rsiw's provider. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE, RDMA
+# Writes or what iperf3 sends; imm-SIZE, Writes with immediate data. TOP: so many functions. It asserts only that
+# everything runs.
 
 . /tests/lib.sh
 . /tests/perf/lib
@@ -28,7 +29,8 @@ begin_counts
 
 # once KIND WHAT SIZE COUNT: so many reads or messages.
 once() {
-	local program=(iperf3 -c "$PEER" -p 18515 -l "$3" -n "$(($3 * $4))")
+	local program=(iperf3 -c "$PEER" -p 18515 -l "$3" -n "$(($3 * $4))") options=()
+	[ "$2" != imm ] || options=(--write_with_imm)
 	if [ "$2" = nfs ]; then
 		fio --name=read --filename="$MNT/file" --readonly --rw=read --bs="$3" --direct=1 --ioengine=libaio \
 			--iodepth="$DEPTH" --size=16M --io_size="$(($3 * $4))" --output="$WORK/client" ||
@@ -38,8 +40,8 @@ once() {
 	if [ "$1" = tcp ]; then
 		peer_bg server iperf3 -s -1 -p 18515
 	else
-		program=(ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4" "$PEER")
-		peer_bg server ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4"
+		program=(ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4" "${options[@]}" "$PEER")
+		peer_bg server ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4" "${options[@]}"
 	fi
 	server_up 18515 || return
 	"${program[@]}" >"$WORK/client" 2>&1 || { cat "$WORK/client" "$WORK/server"; return 1; }
@@ -66,8 +68,9 @@ evaluate_both() {
 	peer_sh "$(declare -f evaluate); evaluate b $first $units $TOP"
 }
 up() {
+	beneath up "$1" || return
 	# shellcheck disable=SC2086 # a module and its parameters
-	[ "$1" = tcp ] || both with $1 || return
+	[ "$1" = tcp ] || both with ${1% own} || return
 	on_server "serve_nfs ${1%% *} && head -c 16M /dev/zero >\$EXPORT/file" || return
 	if [ "$1" = tcp ]; then mount_nfs_tcp 4.2; else mount_nfs 4.2; fi || return
 	# A server that has just begun lets no file be opened for some seconds.
@@ -75,7 +78,8 @@ up() {
 }
 down() {
 	umount_nfs && on_server stop_nfs || return
-	[ "$1" = tcp ] || both eval "rdma link del bench && rmmod rsiw"
+	[ "$1" = tcp ] || both eval "rdma link del bench && rmmod rsiw" || return
+	beneath down "$1"
 }
 for kind in "${kinds[@]}"; do
 	LIMIT=60 run "$kind: a server" up "$kind" || exit 1
