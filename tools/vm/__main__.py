@@ -97,8 +97,6 @@ def forget_old_runs(base):
 def configure(args):
     args.tests = f"{args.top}/tests/vm"
     args.skips = read_skips(args.tests)
-    # Guests cannot write to the tests, and would compile each program whenever it starts.
-    subprocess.run([sys.executable, "-m", "compileall", "-q", args.tests], check=False)
     base = f"{args.top}/build/logs"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     forget_old_runs(base)
@@ -117,6 +115,9 @@ def configure(args):
     # Host B has host A's kernel unless it is given another.
     args.kernels = [args.kernels[0], args.kernels[-1]]
     args.build = args.kernels[0].build
+    # Guests cannot write to the tests, and would compile each program whenever it starts.
+    peers = [f"{kernel.build}/bin/python" for kernel in args.kernels]
+    subprocess.run([sys.executable, "-m", "compileall", "-q", args.tests, *peers], check=False)
     args.kernel = args.kernels[0].family
     own = any(kernel.family != "stock" for kernel in args.kernels)
     args.boot_timeout = 300

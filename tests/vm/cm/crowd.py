@@ -7,12 +7,13 @@
 """
 
 import socket
-import struct
 import sys
 import time
 
+from peer import reset
+from peer.mpa import REQUEST, frame
+
 REQUESTS = "/sys/class/infiniband/rsiw0/ports/1/hw_counters/requests"
-FRAME = b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, 0)
 
 
 def requests():
@@ -27,13 +28,12 @@ def main():
         sock = socket.create_connection((address, int(port)), timeout=60)
         socks.append(sock)
         if kind == "gone":
-            sock.sendall(FRAME)
+            sock.sendall(frame(REQUEST))
     if kind == "gone":
         while requests() < before + len(socks):
             time.sleep(0.01)
         for sock in socks:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            sock.close()
+            reset(sock)
     print(f"{len(socks)} {kind}", flush=True)
     if kind == "silent":
         time.sleep(1000)

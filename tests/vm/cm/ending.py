@@ -18,12 +18,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "wire"))
-
-import fpdu
-import mpa
-from fpdu import SEND, SLOW, WRITE, Failed, check
-from victim import UNKNOWN, Program
+from peer import SLOW, Failed, check, reset
+from peer.messages import DDP_UNTAGGED, RDMAP, SEND, WRITE, tagged, untagged
+from peer.mpa import REQUEST, frame
+from peer.stream import Stream
+from peer.victim import UNKNOWN, Program
 
 # Seconds by which the device may be late, besides a tenth of the time, as the kernel's timers are
 # coarse; and by which the measurement may be wrong: the device is never early.
@@ -68,7 +67,7 @@ class Consumer(Program):
         return now
 
 
-class Peer(fpdu.Stream):
+class Peer(Stream):
     """The other end of a consumer's connection."""
 
     def __init__(self, address, port, writes=0):
@@ -89,11 +88,11 @@ class Peer(fpdu.Stream):
             self.full()
 
     def ask(self):
-        self.sock.sendall(mpa.frame(mpa.REQUEST))
+        self.sock.sendall(frame(REQUEST))
 
     def speak(self):
         """Sends a first FPDU. The consumer may send only after that."""
-        self.send(fpdu.tagged(WRITE, 0, 0))
+        self.send(tagged(WRITE, 0, 0))
 
     def first_after(self):
         """Waits for the first octet; returns the seconds from the Reply to it."""
@@ -150,7 +149,7 @@ class Peer(fpdu.Stream):
 def terminate_not_sent(peer):
     """A Terminate finds no room in the full send buffer: the device waits 5 s, then resets."""
     began = time.monotonic()
-    peer.send(fpdu.tagged(WRITE, UNKNOWN, 0, b"x"))
+    peer.send(tagged(WRITE, UNKNOWN, 0, b"x"))
     return peer.ends_after(began, 5)
 
 
@@ -173,7 +172,7 @@ def deaf_behind_a_fault(peer):
     address, key = map(int, where.split()[1:])
 
     def write(octet):
-        return fpdu.tagged(WRITE, key, address, bytes((octet,)))
+        return tagged(WRITE, key, address, bytes((octet,)))
 
     looks = 0
 
@@ -192,7 +191,7 @@ def deaf_behind_a_fault(peer):
     # The second Send is the fault: the completion queue has no room for it. One Write is in the same
     # packet, another one comes later.
     began = time.monotonic()
-    peer.send(fpdu.untagged(SEND), fpdu.untagged(SEND, number=2), write(2))
+    peer.send(untagged(SEND), untagged(SEND, number=2), write(2))
     keeps(1)
     peer.send(write(3))
     keeps(1)
@@ -202,8 +201,8 @@ def deaf_behind_a_fault(peer):
 def receive_waited_for(peer):
     """A Send finds no receive: the device waits a second for one, and then it is a fault."""
     began = time.monotonic()
-    peer.send(fpdu.untagged(SEND))
-    fpdu.Peer.terminated(peer, fpdu.DDP_UNTAGGED, 2, fpdu.untagged(SEND))
+    peer.send(untagged(SEND))
+    Peer.terminated(peer, DDP_UNTAGGED, 2, untagged(SEND))
     after = time.monotonic() - began
     check(1 - EARLY <= after <= 1 + LATE, f"a Terminate after {after:.1f} s, not 1")
     return f"a Terminate after {after:.1f} s"
@@ -211,11 +210,10 @@ def receive_waited_for(peer):
 
 def reset_while_waiting(peer):
     """The peer resets while its Send waits for a receive, for 9 s: the consumer is told at once."""
-    peer.send(fpdu.untagged(SEND, bytes(200)))
+    peer.send(untagged(SEND, bytes(200)))
     time.sleep(0.2)
     began = time.monotonic()
-    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    peer.sock.close()
+    reset(peer.sock)
     after = peer.consumer.has("event disconnected") - began
     check(after < 5, f"told after {after:.1f} s")
     return f"told after {after:.1f} s"
@@ -260,7 +258,7 @@ def deaf_when_idle(peer):
     """Makes the peer deaf, once all it was sent is acknowledged. Returns the times before and after that:
     between them it was heard last."""
     before = time.monotonic()
-    peer.send(fpdu.tagged(WRITE, 0, 0))
+    peer.send(tagged(WRITE, 0, 0))
     time.sleep(1)
     deaf(peer.sock)
     return before, time.monotonic()
@@ -285,7 +283,7 @@ def idle_peer_stays(peer):
     """A peer that is idle, but answers keep-alive probes, stays connected."""
     time.sleep(2 * USER_TIMEOUT)
     check("event disconnected" not in peer.consumer.lines, "disconnected")
-    peer.send(fpdu.tagged(WRITE, 0, 0))
+    peer.send(tagged(WRITE, 0, 0))
     peer.consumer.do("disconnect")
     check(peer.receive(1) == b"", "not a FIN")
     return "there all the time"
@@ -352,10 +350,10 @@ def begins_after_late_reply(peer):
 def last_completion_lost(peer):
     """The last completion of an orderly close finds its queue full: a Terminate, not only a FIN."""
     peer.consumer.do("drain")
-    peer.send(fpdu.tagged(WRITE, 0, 0))
+    peer.send(tagged(WRITE, 0, 0))
     for _ in range(2):
-        check(peer.next()[1] == fpdu.RDMAP | WRITE, "not what the consumer sends")
-    fpdu.Peer.terminated(peer, 0, 0)
+        check(peer.next()[1] == RDMAP | WRITE, "not what the consumer sends")
+    Peer.terminated(peer, 0, 0)
     peer.sock.shutdown(socket.SHUT_WR)
     peer.consumer.has("event disconnected")
     return "a Terminate behind the last Write"

@@ -7,10 +7,11 @@ import struct
 import subprocess
 import time
 
-from common import (A, B, DEPTH, READ, SLOW, WRITE, Failed, check, closed, is_open, receive,
-                    receive_frame)
-import fpdu
-from mpa import C, KNOWS, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
+from peer import SLOW, Failed, check, closed, is_open, receive, reset
+from peer.messages import RDMAP, READ, RESPONSE, SEND, WRITE, read_of, tagged, untagged
+from peer.mpa import (A, B, C, DEPTH, KNOWS, LARGE, M, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S,
+                      enhanced, frame, receive_frame)
+from peer.stream import MarkedStream, Stream
 
 # Seconds after which the device repeats its RTR to a peer that sends nothing.
 WAIT = int(os.environ.get("INITIATOR_WAIT", "1"))
@@ -25,10 +26,10 @@ def message(stream):
 
 
 def is_empty_write(ulpdu):
-    return len(ulpdu) == 14 and ulpdu[1] == fpdu.RDMAP | fpdu.WRITE
+    return len(ulpdu) == 14 and ulpdu[1] == RDMAP | WRITE
 
 
-class AheadStream(fpdu.Stream):
+class AheadStream(Stream):
     """A stream that can return a ULPDU again: `ahead`."""
     ahead = b""
 
@@ -138,8 +139,8 @@ class Initiator:
     def case_without_large_after_fin(self):
         """A peer that drops the offer of large FPDUs, and takes the Request without it."""
         sock = self.without_large(lambda sock: sock.close())
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
-        check(len(fpdu.Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
+        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no octets")
         sock.close()
         self.consumer_ends(20, fails=False)
 
@@ -153,9 +154,6 @@ class Initiator:
         self.consumer_ends(10)
 
     def case_fall_back_after_reset(self):
-        def reset(sock):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            sock.close()
         self.fall_back(reset)
 
     def case_bad_replies(self):
@@ -196,17 +194,17 @@ class Initiator:
     def case_reads_excluded(self):
         """A Reply does not raise an IRD of 0: Terminate, layer 2, type 0, code 6."""
         sock = self.no_reads()
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, WRITE | 1)))
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, RTR_WRITE | 1)))
         self.terminated(sock, 6)
 
     def case_reads_excluded_but_rtr(self):
         """With an ORD of 0 the RTR may still be a Read, of no octets."""
         sock = self.no_reads()
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, READ)))
-        stream = fpdu.Stream(sock)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, RTR_READ)))
+        stream = Stream(sock)
         sink, to, size = stream.read_request()[:3]
         check(size == 0, f"reads {size} octets")
-        stream.send(fpdu.tagged(fpdu.RESPONSE, sink, to))
+        stream.send(tagged(RESPONSE, sink, to))
         said = self.consumer.stdout.read()
         check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
 
@@ -219,7 +217,7 @@ class Initiator:
 
     def case_rtr_first(self):
         """The first FPDU is the RTR that was agreed on, whatever the consumer sends first."""
-        for ird, ord_, opcode in ((A | B, 0, 3), (A, WRITE, 0), (A, READ, 1)):
+        for ird, ord_, opcode in ((A | B, 0, 3), (A, RTR_WRITE, 0), (A, RTR_READ, 1)):
             sock = self.accept()
             receive_frame(sock, REQUEST)
             sock.sendall(frame(REPLY, C | S, 2, enhanced(ird | 4, ord_ | 4)))
@@ -237,16 +235,16 @@ class Initiator:
 
     def rounds(self, sock, stream=None):
         """Plays the server of rping for one round. The client then disconnects."""
-        stream = stream or fpdu.Stream(sock)
+        stream = stream or Stream(sock)
         address, stag, size = struct.unpack("!QII", message(stream)[18:34])
-        stream.send(fpdu.read_of(stag, address, size))
+        stream.send(read_of(stag, address, size))
         total = 0
         while total < size:
             total += len(stream.next()) - 14
-        stream.send(fpdu.untagged(fpdu.SEND, bytes(16)))
+        stream.send(untagged(SEND, bytes(16)))
         address, stag, size = struct.unpack("!QII", message(stream)[18:34])
-        stream.send(fpdu.tagged(fpdu.WRITE, stag, address, bytes(size)),
-                    fpdu.untagged(fpdu.SEND, bytes(16), number=2))
+        stream.send(tagged(WRITE, stag, address, bytes(size)),
+                    untagged(SEND, bytes(16), number=2))
         # Of a FIN, Stream returns no octets; a reset it reports as a failure.
         got = message(stream)
         check(got == b"", f"not the end, but {got[:20].hex()}")
@@ -257,7 +255,7 @@ class Initiator:
         stream = first(sock)
         try:
             self.rounds(sock, stream)
-        except fpdu.Failed as e:
+        except Failed as e:
             raise Failed(str(e)[:100]) from e
         sock.close()
         self.consumer_ends(10, fails=False)
@@ -265,8 +263,8 @@ class Initiator:
 
     def agree_and_skip_rtr(self, sock):
         receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
-        check(len(fpdu.Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
+        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no octets")
 
     def case_orderly_end(self):
         self.orderly(self.agree_and_skip_rtr)
@@ -277,7 +275,7 @@ class Initiator:
             ird = struct.unpack("!H", receive_frame(sock, REQUEST)[2][:2])[0]
             check(ird & A, "peer-to-peer was not asked for")
             # The other flags do not count then.
-            sock.sendall(frame(REPLY, C | S, 2, enhanced(B | 8, WRITE | 8)))
+            sock.sendall(frame(REPLY, C | S, 2, enhanced(B | 8, RTR_WRITE | 8)))
             return self.without_rtr(sock)
         self.orderly(first)
 
@@ -285,7 +283,7 @@ class Initiator:
         """The first FPDU is the consumer's, no RTR."""
         stream = AheadStream(sock)
         head = stream.ahead = stream.next()
-        check(head[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {head.hex()}")
+        check(head[1] == RDMAP | SEND, f"not what the consumer sends: {head.hex()}")
         return stream
 
     def case_only_client_server(self):
@@ -293,7 +291,7 @@ class Initiator:
         def first(sock):
             data = receive_frame(sock, REQUEST)[2]
             ird, ord_ = struct.unpack("!HH", data[:4])
-            check(not ird & (A | B) and not ord_ & (WRITE | READ), f"flags {data[:4].hex()}")
+            check(not ird & (A | B) and not ord_ & (RTR_WRITE | RTR_READ), f"flags {data[:4].hex()}")
             sock.sendall(frame(REPLY, C | S, 2, enhanced(8, 8)))
             return self.without_rtr(sock)
         self.orderly(first)
@@ -302,11 +300,11 @@ class Initiator:
         """The peer sends nothing: the device repeats the RTR once, as an empty Write."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
-        stream = fpdu.Stream(sock)
-        check(stream.next()[1] == fpdu.RDMAP | fpdu.READ, "the RTR, a Read")
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_READ | 8)))
+        stream = Stream(sock)
+        check(stream.next()[1] == RDMAP | READ, "the RTR, a Read")
         sent = stream.next()
-        check(sent[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {sent.hex()}")
+        check(sent[1] == RDMAP | SEND, f"not what the consumer sends: {sent.hex()}")
         check(is_empty_write(stream.next()), "the RTR, repeated")
         is_open(sock, 3)
         sock.close()
@@ -316,12 +314,12 @@ class Initiator:
         """The peer has answered the RTR: the device does not repeat it."""
         sock = self.accept()
         receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, READ | 8)))
-        stream = fpdu.Stream(sock)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_READ | 8)))
+        stream = Stream(sock)
         request = stream.read_request()
-        stream.send(fpdu.tagged(fpdu.RESPONSE, *request[:2]))
+        stream.send(tagged(RESPONSE, *request[:2]))
         sent = stream.next()
-        check(sent[1] == fpdu.RDMAP | fpdu.SEND, f"not what the consumer sends: {sent.hex()}")
+        check(sent[1] == RDMAP | SEND, f"not what the consumer sends: {sent.hex()}")
         is_open(sock, WAIT + 2 * SLOW)
         sock.close()
         self.consumer_ends(20, fails=False)
@@ -332,8 +330,8 @@ class Initiator:
 
         def first(sock):
             receive_frame(sock, REQUEST)
-            sock.sendall(frame(REPLY, C | S | M, 2, enhanced(A | 8, WRITE | 8)))
-            streams.append(fpdu.MarkedStream(sock))
+            sock.sendall(frame(REPLY, C | S | M, 2, enhanced(A | 8, RTR_WRITE | 8)))
+            streams.append(MarkedStream(sock))
             check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
             return streams[0]
         self.orderly(first)
@@ -357,8 +355,8 @@ class Initiator:
         def first(sock):
             flags, _, _ = receive_frame(sock, REQUEST)
             check(flags & LARGE, f"large FPDUs are not offered: flags {flags:#x}")
-            sock.sendall(frame(REPLY, C | S | M | LARGE | knows, 2, enhanced(A | 8, WRITE | 8)))
-            streams.append(fpdu.MarkedStream(sock))
+            sock.sendall(frame(REPLY, C | S | M | LARGE | knows, 2, enhanced(A | 8, RTR_WRITE | 8)))
+            streams.append(MarkedStream(sock))
             check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
             return streams[0]
         self.orderly(first)
@@ -374,12 +372,12 @@ class Initiator:
         """The peer sends its FIN first; the device answers with a FIN, not a reset."""
         sock = self.accept()
         self.agree_and_skip_rtr(sock)
-        stream = fpdu.Stream(sock)
+        stream = Stream(sock)
         try:
             stream.next()
             sock.shutdown(socket.SHUT_WR)
             got = stream.next()
-        except fpdu.Failed as e:
+        except Failed as e:
             raise Failed(str(e)[:100]) from e
         check(got == b"", f"not the end, but {got[:20].hex()}")
         self.consumer_ends(20, fails=False)
@@ -398,23 +396,23 @@ class Initiator:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock = self.accept()
         receive_frame(sock, REQUEST)
-        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, WRITE | 8)))
-        stream = fpdu.Stream(sock)
+        sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
+        stream = Stream(sock)
         try:
             check(len(stream.next()) == 14, "the RTR, a Write of no octets")
             address, stag, size = struct.unpack("!QII", message(stream)[18:34])
             for number in range(1, 9):
-                stream.send(fpdu.read_of(stag, address, size, number))
+                stream.send(read_of(stag, address, size, number))
             time.sleep(1)
             self.consumer.kill()
             self.consumer.wait()
             time.sleep(0.5)
             total = 0
             while ulpdu := message(stream):
-                check(ulpdu[1] == fpdu.RDMAP | fpdu.RESPONSE, f"not a response: {ulpdu[:20]!r}")
+                check(ulpdu[1] == RDMAP | RESPONSE, f"not a response: {ulpdu[:20]!r}")
                 total += len(ulpdu) - 14
             check(total >= size, f"only {total} octets came")
-        except fpdu.Failed as e:
+        except Failed as e:
             raise Failed(str(e)[:100]) from e
 
     def terminated(self, sock, code):

@@ -8,10 +8,15 @@ import struct
 import threading
 import time
 
-from common import (A, B, DEPTH, FIN_WAIT2, LISTEN, READ, SLOW, WRITE, Clock, Failed, check, closed,
-                    is_open, receive, receive_frame, wait_until)
-import fpdu
-from mpa import C, KNOWS, LARGE, M, R, REPLY, REQUEST, S, enhanced, frame
+from peer import SLOW, Clock, Failed, check, closed, is_open, receive, reset, wait_until
+from peer.messages import RESPONSE, SEND, TERMINATE, WRITE, read_of, tagged, untagged
+from peer.mpa import (A, B, C, DEPTH, KNOWS, LARGE, M, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S,
+                      enhanced, frame, receive_frame)
+from peer.rping import a_round
+from peer.stream import MarkedStream, Stream, fpdu
+
+
+FIN_WAIT2, LISTEN = 5, 10       # include/net/tcp_states.h
 
 
 class Responder:
@@ -55,20 +60,20 @@ class Responder:
         check(revision == 2 and flags == C | S, f"revision {revision} flags {flags:#x}")
         ird, ord_ = struct.unpack("!HH", data[:4])
         check(not ird & A, "a peer-to-peer reply to a client-server request")
-        check(not (ird & B or ord_ & (WRITE | READ)), "RTR flags without peer-to-peer")
+        check(not (ird & B or ord_ & (RTR_WRITE | RTR_READ)), "RTR flags without peer-to-peer")
         check(ird & DEPTH >= 7, f"IRD {ird & DEPTH} for our ORD of 7")
         check(ord_ & DEPTH <= 4, f"ORD {ord_ & DEPTH} for our IRD of 4")
 
     def case_peer_to_peer(self):
-        for ird, ord_ in ((A | B, 0), (A, WRITE), (A, READ), (A | B, WRITE | READ)):
+        for ird, ord_ in ((A | B, 0), (A, RTR_WRITE), (A, RTR_READ), (A | B, RTR_WRITE | RTR_READ)):
             sock = self.ask(frame(REQUEST, C | S, 2, enhanced(ird | 4, ord_ | 4)))
             flags, revision, data = receive_frame(sock, REPLY)
             check(revision == 2 and flags & S, f"revision {revision} flags {flags:#x}")
             got_ird, got_ord = struct.unpack("!HH", data[:4])
             check(got_ird & A, "not peer-to-peer")
-            rtr = (got_ird & B) | (got_ord & (WRITE | READ)) << 16
+            rtr = (got_ird & B) | (got_ord & (RTR_WRITE | RTR_READ)) << 16
             check(rtr, "no RTR")
-            wanted = (ird & B) | (ord_ & (WRITE | READ)) << 16
+            wanted = (ird & B) | (ord_ & (RTR_WRITE | RTR_READ)) << 16
             check(rtr & wanted, f"none of the RTRs asked for: {rtr:#x}, not {wanted:#x}")
             sock.close()
 
@@ -82,27 +87,27 @@ class Responder:
         consumer."""
         forms = {
             # Bits of IRD and ORD; the message; the number of the Send that follows.
-            "Send": (A | B, 0, fpdu.untagged(fpdu.SEND), 2),
-            "Write": (A, WRITE, fpdu.tagged(fpdu.WRITE, 0, 0), 1),
-            "Read": (A, READ, fpdu.read_of(0, size=0), 1),
+            "Send": (A | B, 0, untagged(SEND), 2),
+            "Write": (A, RTR_WRITE, tagged(WRITE, 0, 0), 1),
+            "Read": (A, RTR_READ, read_of(0, size=0), 1),
         }
         for name, (ird, ord_, rtr, number) in forms.items():
             # The Request offers this form alone, all three, or none: then the Reply's forms count.
-            every = (A | B, WRITE | READ)
+            every = (A | B, RTR_WRITE | RTR_READ)
             for asked, said in (((ird, ord_), [ird, ord_]), (every, [*every]), ((A, 0), [*every])):
                 sock = self.ask(frame(REQUEST, C | S, 2, enhanced(asked[0] | 4, asked[1] | 4)))
                 _, _, data = receive_frame(sock, REPLY)
                 got = struct.unpack("!HH", data[:4])
                 check([word & ~DEPTH for word in got] == said,
                       f"{name}: the Reply's flags: {data[:4].hex()}")
-                stream = fpdu.Stream(sock)
+                stream = Stream(sock)
                 try:
                     stream.send(rtr)
                     if name == "Read":
-                        check(stream.next() == fpdu.tagged(fpdu.RESPONSE, 0x100, 0x1000),
+                        check(stream.next() == tagged(RESPONSE, 0x100, 0x1000),
                               "no empty Read Response")
-                    fpdu.a_round(stream, number)
-                except fpdu.Failed as e:
+                    a_round(stream, number)
+                except Failed as e:
                     raise Failed(f"{name}: {e}") from e
                 sock.close()
 
@@ -125,13 +130,13 @@ class Responder:
 
     @staticmethod
     def rounds_with_markers(sock):
-        stream = fpdu.MarkedStream(sock)
+        stream = MarkedStream(sock)
         # Several rounds, so that FPDUs begin at different places between the markers.
         sizes = (20000, 100, 1001, 40, 500, 443, 2000, 3, 60)
         for i, size in enumerate(sizes):
             try:
-                fpdu.a_round(stream, 2 * i + 1, size, read=i + 1)
-            except fpdu.Failed as e:
+                a_round(stream, 2 * i + 1, size, read=i + 1)
+            except Failed as e:
                 raise Failed(f"{size} octets: {str(e)[:200]}") from e
         print(f"{stream.between} markers between FPDUs, {stream.within} within")
         check(stream.within > sum(sizes) // 512, "too few")
@@ -302,16 +307,13 @@ class Responder:
 
     def case_gone_at_once(self):
         """Peers leave in every stage, by FIN and by reset; then a good one connects."""
-        reset = struct.pack("ii", 1, 0)
         whole = frame(REQUEST, C | S, 2, enhanced(4, 4))
         for _ in range(20):
             for part in (0, 1, 19, 20, len(whole)):
-                for linger in (False, True):
+                for leave in (reset, socket.socket.close):
                     sock = self.connect()
-                    if linger:
-                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
                     sock.sendall(whole[:part])
-                    sock.close()
+                    leave(sock)
         self.case_revision_2()
 
     def case_many_half_open(self):
@@ -357,8 +359,8 @@ class Responder:
         sock = self.ask(frame(REQUEST, C, 1))
         receive_frame(sock, REPLY)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        sock.sendall(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0, last=False)) +
-                     fpdu.fpdu(fpdu.untagged(fpdu.TERMINATE, bytes((0x20, 2, 0, 0)), queue=2)))
+        sock.sendall(fpdu(tagged(WRITE, 0, 0, last=False)) +
+                     fpdu(untagged(TERMINATE, bytes((0x20, 2, 0, 0)), queue=2)))
         # The FIN goes out with the corked data.
         sock.shutdown(socket.SHUT_WR)
         sock.settimeout(10 * SLOW)

@@ -11,20 +11,15 @@ Says "ok CASE", or what went wrong and "not ok CASE"; then exit status 3.
 
 import sys
 
-from common import Failed
+from peer import play
+
 from initiator import Initiator
 from responder import Responder
-import fpdu
 
 
 def run(tester, case):
-    """Whether the device behaved."""
     try:
         getattr(tester, "case_" + case)()
-        return True
-    except (Failed, fpdu.Failed, OSError) as e:
-        print(f"# {case}: {e}"[:300])
-        return False
     finally:
         if getattr(tester, "consumer", None) is not None and tester.consumer.poll() is None:
             tester.consumer.kill()
@@ -33,7 +28,7 @@ def run(tester, case):
 def main():
     role, cases, address, port = sys.argv[1:5]
     family = "IPv6" if ":" in address else "IPv4"
-    failed = 0
+    well = True
     for number, case in enumerate(cases.split(",")):
         if role == "responder":
             tester = Responder(address, int(port))
@@ -41,10 +36,8 @@ def main():
             at = int(port) + number
             command = [str(at) if word == "PORT" else word for word in sys.argv[5:]]
             tester = Initiator(address, at, command)
-        good = run(tester, case)
-        failed += not good
-        print("ok" if good else "not ok", f"{family}: {case}", flush=True)
-    return 3 if failed else 0
+        well &= play(f"{family}: {case}", run, tester, case)
+    return 0 if well else 3
 
 
 sys.exit(main())

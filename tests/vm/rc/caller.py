@@ -8,10 +8,11 @@ import struct
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cm"))
-from common import A, B, READ, WRITE, check, receive_frame  # noqa: E402
-import fpdu  # noqa: E402
-from mpa import C, R, REPLY, REQUEST, S, enhanced, frame  # noqa: E402
+from peer import check
+from peer.messages import SEND, WRITE, tagged, untagged
+from peer.mpa import (A, B, C, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S, enhanced, frame,
+                      receive_frame)
+from peer.stream import Stream
 
 DEVICE, INDEX, ADDRESS = sys.argv[1:4]
 PORT = int(os.environ.get("RC_PORT", "4791"))
@@ -82,7 +83,7 @@ def dial_local(private_data, netdev):
 
 
 def ask(sock, private_data, flags=C | S, depths=None):
-    depths = enhanced(A | B | 4, WRITE | READ | 4) if depths is None else depths
+    depths = enhanced(A | B | 4, RTR_WRITE | RTR_READ | 4) if depths is None else depths
     sock.sendall(frame(REQUEST, flags, 2, depths + private_data))
     return sock
 
@@ -99,20 +100,15 @@ def admitted(sock):
     check(struct.unpack("!H", data[:2])[0] & A, "not peer-to-peer")
 
 
-def reset(sock):
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
-
-
 def accepted(sock):
     """The Reply accepts, and the queue pair takes a Send."""
     admitted(sock)
-    stream = fpdu.Stream(sock)
-    stream.send(fpdu.tagged(fpdu.WRITE, 0, 0))
+    stream = Stream(sock)
+    stream.send(tagged(WRITE, 0, 0))
     return stream
 
 
 def receives(waiting, stream, n=0):
-    stream.send(fpdu.untagged(fpdu.SEND, b"hello"))
+    stream.send(untagged(SEND, b"hello"))
     said = waiting.line()
     check(said == f"received {n}", f"rcwait says {said!r}")

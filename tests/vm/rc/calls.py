@@ -12,9 +12,13 @@ import socket
 import sys
 import time
 
-from caller import (ADDRESS, LOCAL, LOCAL_OURS, OTHER, OURS, PORT, QPN, Waiting, accepted, admitted, call, dial,
-                    dial_local, enhanced, fpdu, receives, rejected, reset)
-from common import Failed, check, closed
+from peer import Failed, check, closed, play, reset
+from peer.messages import WRITE, tagged
+from peer.mpa import enhanced
+from peer.stream import fpdu
+
+from caller import (ADDRESS, LOCAL, LOCAL_OURS, OTHER, OURS, PORT, QPN, Waiting, accepted,
+                    admitted, call, dial, dial_local, receives, rejected)
 
 
 def case_a_call_that_is_expected():
@@ -110,7 +114,7 @@ def case_a_caller_that_is_gone_within_its_first_fpdu():
     with Waiting() as waiting:
         sock = dial(call(waiting.qpn))
         admitted(sock)
-        sock.sendall(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0))[:10])
+        sock.sendall(fpdu(tagged(WRITE, 0, 0))[:10])
         time.sleep(0.2)
         reset(sock)
         rejected(dial(call(waiting.qpn)))
@@ -177,13 +181,6 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 LOW = sys.argv[6:] == ["low"]
 low_ports = iter((1023, 512))
 prefix = "low_case_" if LOW else "case_"
-failed = 0
-for name, case in [(n[len(prefix):], f) for n, f in list(globals().items()) if n.startswith(prefix)]:
-    try:
-        case()
-        print("ok", name.replace("_", " "), flush=True)
-    except (Failed, fpdu.Failed, OSError) as e:
-        print(f"# {name}: {e}"[:300])
-        print("not ok", name.replace("_", " "), flush=True)
-        failed += 1
-sys.exit(3 if failed else 0)
+results = [play(name[len(prefix):].replace("_", " "), case) for name, case in list(globals().items())
+           if name.startswith(prefix)]
+sys.exit(0 if all(results) else 3)

@@ -12,15 +12,17 @@ import collections
 import os
 import random
 import socket
-import struct
 import subprocess
 import sys
 import threading
 
+from peer import FAILURES, check, reset
+from peer.messages import SEND, WRITE, tagged, untagged
+from peer.mpa import A, C, R, REPLY, REQUEST, RTR_WRITE, S, enhanced, frame, receive_frame
+from peer.stream import Stream, fpdu
+
 import caller
-from caller import (ADDRESS, DEVICE, INDEX, OURS, PORT, QPN, REPLY, REQUEST, admitted, call, fpdu, frame,
-                    receive_frame, reset)
-from common import Failed, check
+from caller import ADDRESS, DEVICE, INDEX, OURS, PORT, QPN, admitted, call
 
 ROLE, LIVES, SEED = sys.argv[4:7]
 # Above any address of the queue pair.
@@ -50,14 +52,14 @@ def leave(sock, point):
 
 def talk(sock):
     """Both ends have the connection: some FPDUs, whole or not."""
-    write = fpdu.fpdu(fpdu.tagged(fpdu.WRITE, 0, 0))
+    write = fpdu(tagged(WRITE, 0, 0))
     if dice.random() < 0.25:
         return leave(sock, "before the first FPDU")
     if dice.random() < 0.25:
         sock.sendall(write[:dice.randrange(1, len(write))])
         return leave(sock, "within the first FPDU")
     sends = dice.randrange(3)
-    octets = write + b"".join(fpdu.fpdu(fpdu.untagged(fpdu.SEND, b"hello", number=n + 1)) for n in range(sends))
+    octets = write + b"".join(fpdu(untagged(SEND, b"hello", number=n + 1)) for n in range(sends))
     sock.sendall(octets)
     return leave(sock, f"after {sends} Sends")
 
@@ -81,7 +83,7 @@ def calls_it():
                 continue
             admitted(sock)
             talk(sock)
-        except (Failed, fpdu.Failed, OSError, struct.error):
+        except FAILURES:
             counts["refused, or reset"] += 1
             sock.close()
 
@@ -100,14 +102,14 @@ def answers(listener):
             if dice.random() < 0.2:
                 leave(sock, "behind the Request")
                 continue
-            flags = caller.C | caller.S | (caller.R if dice.random() < 0.1 else 0)
-            sock.sendall(frame(REPLY, flags, 2, caller.enhanced(caller.A, caller.WRITE)))
+            flags = C | S | (R if dice.random() < 0.1 else 0)
+            sock.sendall(frame(REPLY, flags, 2, enhanced(A, RTR_WRITE)))
             if dice.random() < 0.3:
                 leave(sock, "behind the Reply")
                 continue
-            check(fpdu.Stream(sock).next()[:2] == b"\xc1\x40", "no RTR")
+            check(Stream(sock).next()[:2] == b"\xc1\x40", "no RTR")
             talk(sock)
-        except (Failed, fpdu.Failed, OSError, struct.error):
+        except FAILURES:
             counts["refused, or reset"] += 1
             sock.close()
 

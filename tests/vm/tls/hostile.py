@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""hostile.py ADDRESS PORT DIRECTORY: a client of TLS that breaks rules, against an rping server. DIRECTORY has
-ca.pem, and a certificate and key of the client. Prints "ok NAME" or "not ok NAME" for each case."""
+"""hostile.py ADDRESS PORT: a client of TLS that breaks rules, against an rping server. RSIW_TLS: see peer.tls.
+Prints "ok NAME" or "not ok NAME" for each case."""
 
-import os
 import socket
 import ssl
 import struct
@@ -10,88 +9,45 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, "/tests/wire")
-import mpa  # noqa: E402
+from peer import SLOW, play
+from peer.mpa import C, LARGE, M, R, REPLY, REQUEST, frame
+from peer.tls import Secure
 
-SLOW = float(os.environ.get("RSIW_SLOW", "1"))
-REQUEST = mpa.frame(mpa.REQUEST, flags=mpa.LARGE)
+OFFER = frame(REQUEST, flags=LARGE)
 
 
 def log():
     return subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
 
 
-class Peer:
+class Peer(Secure):
     """A connection with TLS whose records are in the case's hands."""
 
-    def __init__(self, address, port, directory, certificate=True, most=None):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.load_verify_locations(f"{directory}/ca.pem")
-        if certificate:
-            context.load_cert_chain(f"{directory}/hosta.pem", f"{directory}/hosta.key")
-        if most:
-            context.maximum_version = most
-        self.sock = socket.create_connection((address, port), 30 * SLOW)
-        self.sock.settimeout(30 * SLOW)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.here, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self.here, self.out)
-        self.step(self.tls.do_handshake)
-        self.flush()
+    def __init__(self, address, port, **more):
+        sock = socket.create_connection((address, port), 30 * SLOW)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(sock, **more)
 
-    def step(self, call, *args):
-        while True:
-            try:
-                return call(*args)
-            except ssl.SSLWantReadError:
-                self.flush()
-                octets = self.sock.recv(65536)
-                if octets:
-                    self.here.write(octets)
-                else:
-                    self.here.write_eof()
-
-    def flush(self):
-        octets = self.out.read()
-        if octets:
-            self.sock.sendall(octets)
-
-    def records(self, data):
-        """What TLS would send."""
-        self.tls.write(data)
-        return self.out.read()
-
-    def send(self, data):
-        self.sock.sendall(self.records(data))
-
-    def recv(self, size):
+    def exactly(self, size):
         got = b""
-        while len(got) < size:
-            more = self.step(self.tls.read, size - len(got))
-            if not more:
-                break
+        while len(got) < size and (more := self.recv(size - len(got))):
             got += more
         return got
 
     def set_up(self):
-        self.send(REQUEST)
-        reply = self.recv(20)
-        assert reply[:16] == mpa.REPLY, reply
+        self.sendall(OFFER)
+        reply = self.exactly(20)
+        assert reply[:16] == REPLY, reply
         return reply
 
     def rest(self):
         """What comes until the end, and how it ends."""
         got = b""
         try:
-            while True:
-                more = self.step(self.tls.read, 65536)
-                if not more:
-                    return got, "close_notify"
+            while more := self.recv(65536):
                 got += more
-        except ssl.SSLZeroReturnError:
             return got, "close_notify"
-        except ssl.SSLEOFError:
+        except BrokenPipeError:
             return got, "cut"
         except (ssl.SSLError, ConnectionError) as e:
             return got, f"reset {e}"
@@ -107,31 +63,28 @@ def good(connect):
     peer = connect()
     assert peer.tls.version() == "TLSv1.3", peer.tls.version()
     reply = peer.set_up()
-    assert reply[16] & mpa.LARGE and not reply[16] & (mpa.C | mpa.M | mpa.R), reply
-    try:
-        peer.tls.unwrap()
-    except ssl.SSLWantReadError:
-        pass
-    peer.flush()
-    peer.sock.shutdown(socket.SHUT_WR)
+    assert reply[16] & LARGE and not reply[16] & (C | M | R), reply
+    peer.shutdown(socket.SHUT_WR)
     ends(peer, "close_notify")
 
 
 def no_certificate(connect):
-    peer = connect(certificate=False)
+    peer = connect(name="")
     try:
-        peer.send(REQUEST)
+        peer.sendall(OFFER)
     except ConnectionError:
         # The reset has come first: the server knows all that it needs.
         return
     ends(peer, "reset", "cut")
 
 
-def old_version(connect):
+def old_version(address, port):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
     try:
-        peer = connect(most=ssl.TLSVersion.TLSv1_2)
-        peer.send(REQUEST)
-        ends(peer, "reset", "cut")
+        sock = context.wrap_socket(socket.create_connection((address, port), 30 * SLOW))
+        assert not sock.recv(1), "an answer"
     except (ssl.SSLError, ConnectionError):
         pass
 
@@ -139,7 +92,7 @@ def old_version(connect):
 def flipped(connect):
     peer = connect()
     peer.set_up()
-    record = bytearray(peer.records(bytes(100)))
+    record = bytearray(peer.record(bytes(100)))
     record[20] ^= 1
     peer.sock.sendall(record)
     ends(peer, "reset", "cut")
@@ -147,8 +100,8 @@ def flipped(connect):
 
 def replayed(connect):
     peer = connect()
-    peer.send(REQUEST[:10])
-    record = peer.records(REQUEST[10:])
+    peer.sendall(OFFER[:10])
+    record = peer.record(OFFER[10:])
     peer.sock.sendall(record + record)
     ends(peer, "reset", "cut")
 
@@ -170,20 +123,20 @@ def cut(connect):
 def cut_in_record(connect):
     peer = connect()
     peer.set_up()
-    peer.sock.sendall(peer.records(bytes(1000))[:500])
+    peer.sock.sendall(peer.record(bytes(1000))[:500])
     peer.sock.shutdown(socket.SHUT_WR)
     ends(peer, "reset", "cut")
 
 
 def markers(connect):
     peer = connect()
-    peer.send(mpa.frame(mpa.REQUEST, flags=mpa.M | mpa.LARGE))
+    peer.sendall(frame(REQUEST, flags=M | LARGE))
     ends(peer, "reset", "cut")
 
 
 def bad_frame(connect):
     peer = connect()
-    peer.send(b"GET / HTTP/1.1\r\n\r\n" + bytes(20))
+    peer.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(20))
     ends(peer, "reset", "cut")
 
 
@@ -191,7 +144,7 @@ def bad_fpdu(connect):
     """A DDP version that is none: a Terminate comes by TLS, and close_notify behind it."""
     peer = connect()
     peer.set_up()
-    peer.send(struct.pack("!H", 18) + b"\xff" * 18 + bytes(4))
+    peer.sendall(struct.pack("!H", 18) + b"\xff" * 18 + bytes(4))
     got = ends(peer, "close_notify")
     assert got and got[3] & 0x0F == 7, got
 
@@ -199,9 +152,9 @@ def bad_fpdu(connect):
 def one_octet_each(connect):
     """The Request in as many records as it has octets."""
     peer = connect()
-    for octet in REQUEST:
-        peer.send(bytes([octet]))
-    assert peer.recv(20)[:16] == mpa.REPLY
+    for octet in OFFER:
+        peer.sendall(bytes([octet]))
+    assert peer.exactly(20)[:16] == REPLY
     peer.sock.close()
 
 
@@ -219,17 +172,17 @@ def raw(address, port, octets, seconds):
 
 
 def main():
-    address, port, directory = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    address, port = sys.argv[1], int(sys.argv[2])
 
     def connect(**options):
-        return Peer(address, port, directory, **options)
+        return Peer(address, port, **options)
 
     cases = {
         "an honest peer sets up a connection, with large FPDUs and without CRCs": (lambda: good(connect), "TLS with"),
         "a Request in records of one octet is answered": (lambda: one_octet_each(connect), "TLS with"),
         "a client without a certificate is reset": (lambda: no_certificate(connect), "shows no certificate"),
-        "a client of TLS 1.2 is reset": (lambda: old_version(connect), "TLS handshake failed"),
-        "a Request in the clear is reset": (lambda: raw(address, port, REQUEST, 10), "no TLS, which is required"),
+        "a client of TLS 1.2 is reset": (lambda: old_version(address, port), "TLS handshake failed"),
+        "a Request in the clear is reset": (lambda: raw(address, port, OFFER, 10), "no TLS, which is required"),
         "garbage instead of a ClientHello is reset": (
             lambda: raw(address, port, b"\x16" + bytes(300), 25), "TLS handshake failed"),
         "a client that says nothing behind its first octet is given up": (
@@ -246,24 +199,21 @@ def main():
         "something else than MPA within TLS is reset": (lambda: bad_frame(connect), "bad MPA Request"),
         "an FPDU that is wrong gets its Terminate by TLS": (lambda: bad_fpdu(connect), "stream terminated"),
     }
-    failed = False
-    for name, (case, words) in cases.items():
+    def logged(case, words):
         before = len(log())
-        try:
-            case()
-            for _ in range(int(20 * SLOW)):
-                if words in log()[before:]:
-                    break
-                time.sleep(0.1)
-            else:
-                raise AssertionError(f"the log has no {words!r}: {log()[before:]}")
-            print(f"ok {name}", flush=True)
-        except (AssertionError, OSError) as e:
-            failed = True
-            print(f"# {type(e).__name__}: {e}\nnot ok {name}", flush=True)
+        case()
+        for _ in range(int(20 * SLOW)):
+            if words in log()[before:]:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"the log has no {words!r}: {log()[before:]}")
+
+    well = True
+    for name, how in cases.items():
+        well &= play(name, logged, *how)
         # The log is written at a limited rate.
         time.sleep(1)
-    return 3 if failed else 0
+    return 0 if well else 3
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ run "load the driver" load_driver tls=3 || exit 1
 rping -s -P -a "$ADDR" -p 7500 >"$WORK/rping" 2>&1 &
 server=$!
 run "an rping server listens" listens 7500 || exit 1
-told_by "peers that break rules of TLS" python3 /tests/tls/hostile.py "$ADDR" 7500 "$TLS"
+told_by "peers that break rules of TLS" env RSIW_TLS="$TLS" python3 /tests/tls/hostile.py "$ADDR" 7500
 cp /tmp/tlshd.log "$RSIW_OUT/"
 LIMIT=60 run "new keys of the peer end the stream, and the log says so" new_keys
 run "an honest connection works after all that" rping -c -a "$ADDR" -p 7500 -C 3

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Peers that attack TLS itself: its records, its alerts, its ends and its handshake, against the program victim.
 
-    records.py ADDRESS PORT     RSIW_TLS: see secure.py; SEED: other alerts at each stage
+    records.py ADDRESS PORT     RSIW_TLS: see peer.tls; SEED: other alerts at each stage
     records.py --list           a line for each test
 
 Prints "ok NAME" or "not ok NAME" for each case. The victim's memory has to stay as it is, no message may be
@@ -12,7 +12,6 @@ import os
 import random
 import re
 import socket
-import ssl
 import struct
 import subprocess
 import sys
@@ -20,132 +19,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path.insert(0, "/tests/wire")
-import fpdu  # noqa: E402
-import mpa  # noqa: E402
-import secure  # noqa: E402
-from cases import BASES  # noqa: E402
-from fpdu import SLOW, Failed, check  # noqa: E402
-from secure import ALERT, CHANGE, CLOSE_NOTIFY, DATA, FATAL, HANDSHAKE, MOST, TAG, WARNING, Secure  # noqa: E402
-from victim import PLACES_NOTHING, RECEIVES, Attacker, Victim  # noqa: E402
+from peer import SLOW, Failed, check, reset
+from peer.messages import WRITE, tagged
+from peer.stream import fpdu
+from peer.tls import (ALERT, CHANGE, CLOSE_NOTIFY, DATA, FATAL, HANDSHAKE, MOST, TAG, WARNING,
+                      Sealer)
+from peer.victim import Attacker, Victim
+
+from handshakes import HANDSHAKES, SLOW_CASES
+from stages import A_REQUEST, STAGES, a_write, between_fpdus, name_of
 
 SEED = int(os.environ.get("SEED") or 1)
 WORKERS = int(os.environ.get("WORKERS") or 3)
 USER_CANCELED = 90
 ERRORS = (10, 20, 21, 22, 30, *range(40, 52), 60, 70, 71, 80, 86, 100, 109, *range(110, 117), 120, 255)
-REQUEST = mpa.frame(mpa.REQUEST, data=struct.pack("!IBB", 0xFFFFFFFF, 0, RECEIVES))
-
-
-# --- a connection at some stage -------------------------------------------------------------------------
-
-class Open:
-    """A connection, and the victim's number of it, if it has one."""
-
-    def __init__(self, victim, sock, token=None):
-        self.victim, self.sock, self.token = victim, sock, token
-
-    def raw(self, octets):
-        try:
-            self.sock.sock.sendall(octets)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-
-    def fin(self):
-        try:
-            self.sock.sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def ends(self, *how):
-        """Nothing comes, and the connection ends: reset, closed as it should be, or cut."""
-        self.sock.settimeout(20 * SLOW)
-        try:
-            got = self.sock.recv(1000)
-            end = got.hex() or "closed"
-        except ConnectionResetError:
-            end = "reset"
-        except BrokenPipeError:
-            end = "cut"
-        except socket.timeout:
-            end = "not at all"
-        except ssl.SSLError as e:
-            end = f"alert {e.reason}"
-        self.sock.close()
-        check(end.split()[0] in how, f"it ends: {end}")
-        if self.token:
-            check(self.victim.ended(self.token) == 0, "a message was delivered")
-
-
-def dial(victim, **more):
-    return Secure(socket.create_connection((victim.address, victim.port), 30 * SLOW), **more)
-
-
-def before_request(victim):
-    return Open(victim, dial(victim))
-
-
-def within_request(victim):
-    stage = before_request(victim)
-    stage.sock.sendall(REQUEST[:10])
-    return stage
-
-
-def answer_call(victim):
-    """The victim calls; returns the socket, and the victim's number of it."""
-    token = next(victim.tokens)
-    sock = socket.socket()
-    sock.settimeout(30 * SLOW)
-    return victim.call(sock, token, PLACES_NOTHING, RECEIVES), token
-
-
-def before_reply(victim):
-    sock, token = answer_call(victim)
-    stage = Open(victim, Secure(sock, server=True), token)
-    check(fpdu.Stream(stage.sock).receive(16) == mpa.REQUEST, "no Request")
-    # The rest may wait in the socket.
-    stage.sock.recv(1000)
-    return stage
-
-
-def within_reply(victim):
-    stage = before_reply(victim)
-    stage.sock.sendall(mpa.frame(mpa.REPLY, mpa.C | mpa.S, 2)[:9])
-    return stage
-
-
-def between_fpdus(victim, flags=PLACES_NOTHING):
-    a = Attacker(victim, flags=flags)
-    stage = Open(victim, a.sock, a.token)
-    stage.told = a.told
-    return stage
-
-
-def within_header(victim):
-    stage = between_fpdus(victim)
-    stage.sock.sendall(a_write(stage)[:7])
-    return stage
-
-
-def within_payload(victim):
-    stage = between_fpdus(victim, 0)
-    stage.sock.sendall(fpdu.fpdu(fpdu.untagged(fpdu.SEND, bytes(30)))[:25])
-    return stage
-
-
-STAGES = (before_request, within_request, before_reply, within_reply, between_fpdus, within_header,
-          within_payload)
-
-
-NAMES = ("before the Request", "within the Request", "before the Reply", "within the Reply", "between FPDUs",
-         "within an FPDU's header", "within an FPDU's payload")
-
-
-def name_of(stage):
-    return NAMES[STAGES.index(stage)]
-
-
-def a_write(stage):
-    return fpdu.fpdu(BASES["write"](stage.told))
 
 
 # --- records that are right -----------------------------------------------------------------------------
@@ -164,7 +51,7 @@ def lives(act):
 
 
 def writes(a, count):
-    return b"".join(fpdu.fpdu(fpdu.tagged(fpdu.WRITE, a.told.both.stag, a.told.both.at + i % 1000, b"stray..."))
+    return b"".join(fpdu(tagged(WRITE, a.told.both.stag, a.told.both.at + i % 1000, b"stray..."))
                     for i in range(count))
 
 
@@ -192,7 +79,7 @@ def full(a):
 
 def large(a):
     """An FPDU that is as long as the region, then a stream of such, cut anywhere."""
-    one = fpdu.fpdu(fpdu.tagged(fpdu.WRITE, a.told.both.stag, a.told.both.at, bytes(a.told.both.size)))
+    one = fpdu(tagged(WRITE, a.told.both.stag, a.told.both.at, bytes(a.told.both.size)))
     a.sock.sendall(one * 8)
 
 
@@ -293,7 +180,7 @@ def reflected(s):
     """A record that the victim itself has sent, as far as it can be told: under the other key."""
     label = "SERVER" if s.sock.role == "CLIENT" else "CLIENT"
     secret = s.sock.contexts.secret(f"{label}_TRAFFIC_SECRET_0", s.sock.hello[11:43])
-    sealer = secure.Sealer(s.sock.tls.cipher()[0], secret)
+    sealer = Sealer(s.sock.tls.cipher()[0], secret)
     return sealer.seal(a_write(s) + bytes((DATA,)))
 
 
@@ -372,8 +259,7 @@ def cut_off(stage):
         for octets in (0, 12, None):
             s = on(stage)(victim)
             if octets is None:
-                s.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                s.sock.close()
+                reset(s.sock)
                 if s.token:
                     check(victim.ended(s.token) == 0, "a message was delivered")
                 continue
@@ -389,7 +275,7 @@ def notified(stage):
         for level in (WARNING, FATAL):
             s = on(stage)(victim)
             s.raw(s.sock.alert(level, CLOSE_NOTIFY))
-            s.raw(s.sock.record(a_write(s) if hasattr(s, "told") else REQUEST))
+            s.raw(s.sock.record(a_write(s) if hasattr(s, "told") else A_REQUEST))
             s.fin()
             s.ends(*("closed",) if stage is between_fpdus else ("reset", "cut"))
     return play
@@ -403,174 +289,6 @@ def alerts(i, stage):
                 s.raw(s.sock.alert(FATAL if n % 3 else WARNING, description))
                 s.ends("reset")
     return play
-
-
-# --- the handshake --------------------------------------------------------------------------------------
-
-def client_hello():
-    out = ssl.MemoryBIO()
-    tls = secure.contexts(secure.DIRECTORY, "hosta").client.wrap_bio(ssl.MemoryBIO(), out)
-    try:
-        tls.do_handshake()
-    except ssl.SSLWantReadError:
-        pass
-    return out.read()
-
-
-def raw_ends(sock, seconds=10):
-    """Whatever comes, it ends in time."""
-    sock.settimeout(seconds * SLOW)
-    try:
-        while sock.recv(65536):
-            pass
-    except ConnectionError:
-        pass
-    except socket.timeout as e:
-        raise Failed("it does not end") from e
-    finally:
-        sock.close()
-
-
-def hello_then(octets, pause=0.0):
-    """The victim's answer is awaited before those octets are sent."""
-    def play(victim):
-        sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-        sock.sendall(client_hello())
-        check(sock.recv(5)[:1] == bytes((HANDSHAKE,)), "no ServerHello")
-        time.sleep(pause)
-        try:
-            sock.sendall(octets)
-            sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-        raw_ends(sock)
-    return play
-
-
-def instead(make):
-    def play(victim):
-        sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-        try:
-            sock.sendall(make())
-            sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-        raw_ends(sock)
-    return play
-
-
-def cut_hello(victim):
-    hello = client_hello()
-    for at in (1, 4, 5, 6, 9, 43, len(hello) - 1):
-        instead(lambda n=at: hello[:n])(victim)
-
-
-def in_pieces(victim):
-    """A ClientHello in segments of one octet is a ClientHello."""
-    sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for octet in client_hello():
-        sock.sendall(bytes((octet,)))
-    check(sock.recv(5)[:1] == bytes((HANDSHAKE,)), "no ServerHello")
-    sock.close()
-
-
-def giant():
-    """A ClientHello of 16 MiB, as its header says, of which the first MiB comes."""
-    record = bytes((HANDSHAKE, 3, 1, 0x40, 0))
-    first = struct.pack("!I", 1 << 24 | 0xFFFFFF) + b"\3\3" + bytes(MOST - 6)
-    return (record + first) + (record + bytes(MOST)) * 63
-
-
-def slow(victim):
-    """An octet every two seconds, for longer than a handshake may take."""
-    began = time.monotonic()
-    sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-    try:
-        for octet in client_hello():
-            sock.sendall(bytes((octet,)))
-            time.sleep(2 * SLOW)
-            check(time.monotonic() - began < 40 * SLOW, "it is waited for, for ever")
-    except ConnectionError:
-        pass
-    sock.close()
-
-
-def silent(victim):
-    """A client that does not answer the ServerHello."""
-    sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-    sock.sendall(client_hello())
-    raw_ends(sock, 40)
-
-
-def as_client(name):
-    """Either end tells the other why."""
-    def play(victim):
-        try:
-            s = Open(victim, dial(victim, name=name))
-            s.sock.sendall(REQUEST)
-            s.ends("reset", "cut", "alert")
-        except (ssl.SSLError, ConnectionError):
-            pass
-    return play
-
-
-def as_server(name):
-    def play(victim):
-        sock, token = answer_call(victim)
-        try:
-            tls = Secure(sock, server=True, name=name)
-            tls.sendall(bytes(20))
-            check(not tls.recv(1), "a Request")
-        except (ssl.SSLError, ConnectionError):
-            pass
-        check(victim.ended(token, 30) == 0, "a message was delivered")
-        sock.close()
-    return play
-
-
-def odd_server(octets):
-    def play(victim):
-        sock, token = answer_call(victim)
-        check(sock.recv(1)[:1] == bytes((HANDSHAKE,)), "no ClientHello")
-        if octets is not None:
-            try:
-                sock.sendall(octets)
-                sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # The victim has reset it already.
-        check(victim.ended(token, 40) == 0, "a message was delivered")
-        sock.close()
-    return play
-
-
-CERTIFICATES = {"of another CA": "foreign", "that has expired": "expired", "that is not valid yet": "future"}
-SLOW_CASES = {
-    "a client that sends an octet now and then is given up": slow,
-    "a client that is silent in the handshake is given up": silent,
-    "a server that is silent is given up": lambda v: odd_server(None)(v.caller()),
-}
-HANDSHAKES = {
-    "a ClientHello that is cut off ends the connection": cut_hello,
-    "a ClientHello in segments of one octet is answered": in_pieces,
-    "a ClientHello of many MiB ends the connection": instead(giant),
-    "a ClientHello of empty records ends the connection": instead(lambda: bytes((HANDSHAKE, 3, 1, 0, 0)) * 1000),
-    "two ClientHellos end the connection": instead(lambda: client_hello() * 2),
-    "a ServerHello in place of a ClientHello ends the connection": instead(
-        lambda: client_hello()[:5] + b"\2" + client_hello()[6:]),
-    "an alert within the handshake ends it": hello_then(bytes((ALERT, 3, 3, 0, 2, FATAL, 40))),
-    "close_notify within the handshake ends it": hello_then(bytes((ALERT, 3, 3, 0, 2, WARNING, 0))),
-    "data within the handshake end it": hello_then(bytes((DATA, 3, 3, 0, 80)) + bytes(80)),
-    "a FIN within the handshake ends it": hello_then(b""),
-    "a Request within the handshake ends it": hello_then(REQUEST),
-    **{f"a client with a certificate {what} is reset": as_client(name) for what, name in CERTIFICATES.items()},
-    **{f"a server with a certificate {what} is not accepted": lambda v, n=name: as_server(n)(v.caller())
-       for what, name in {**CERTIFICATES, "of another name": "nameless"}.items()},
-    "a server that answers something else is not accepted": lambda v: odd_server(mpa.REPLY + bytes(4))(v.caller()),
-    "a server that sends an alert is not accepted": lambda v: odd_server(
-        bytes((ALERT, 3, 3, 0, 2, FATAL, 40)))(v.caller()),
-    "a server that closes is not accepted": lambda v: odd_server(b"")(v.caller()),
-}
 
 
 CASES = {

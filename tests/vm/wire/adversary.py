@@ -9,9 +9,10 @@ Prints a line per group, "ok NAME, ..." or "not ok NAME, ...", and before it the
 Environment: EXTENDED, set if the victim knows the messages of RFC 7306; CASES, the number of random
 cases (with more than SHORT, the tables are longer, and all of their cases are played); MOST, of a
 table at most so many cases; TIME, seconds after which no random case begins; SEED; ONLY, a part of
-the names of the cases to be played; SPLICES, see spliced.py; RSIW_TLS, see secure.py.
+the names of the cases to be played; SPLICES, see spliced.py; RSIW_TLS, see peer.tls.
 """
 
+import glob
 import os
 import subprocess
 import sys
@@ -19,15 +20,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
+from peer import SLOW, Failed, check
+from peer.messages import RESPONSE, SEND, WRITE, read_of, tagged, untagged
+from peer.tls import DIRECTORY
+from peer.victim import Attacker, Program, Victim
+
 import cases
 import extensions
-import fpdu
 import mutate
-import secure
 import setups
 import spliced
-from fpdu import SLOW, Failed, check
-from victim import Attacker, Honest, Victim, Watch
 
 SHORT = 400
 CASES = int(os.environ.get("CASES") or SHORT)
@@ -65,6 +67,53 @@ def chosen(name):
     return (case for case in table if ONLY in case[0])
 
 
+class Honest(Program):
+    """A pair of programs (tests/vm/prog/honest.c) that keep the rules all the time."""
+
+    def __init__(self, address, port):
+        self.rounds, self.says = 0, ""
+        super().__init__("honest", address, str(port))
+
+    def line(self, line):
+        if line.isdigit():
+            self.rounds = int(line)
+        else:
+            self.says = line
+
+    def last(self):
+        return self.says
+
+    def goes_on(self):
+        before = self.rounds
+        self.wait(lambda: self.rounds > before, "no more rounds", 20)
+
+
+class Watch:
+    """Counters and resources of the device and the kernel at one time, to be compared later."""
+
+    def __init__(self, device):
+        self.device, self.at = device, time.monotonic()
+        self.counters, self.meminfo = {}, {}
+        for path in glob.glob(f"/sys/class/infiniband/{device}/ports/1/hw_counters/*"):
+            with open(path) as f:
+                self.counters[os.path.basename(path)] = int(f.read())
+        words = subprocess.run(["rdma", "resource", "show", device], capture_output=True,
+                               text=True, check=True).stdout.split()
+        self.resources = {k: int(v) for k, v in zip(words[2::2], words[3::2])}
+        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
+        self.log = sum(device in line for line in log.splitlines())
+        with open("/proc/meminfo") as f:
+            for line in f:
+                name, value = line.split()[:2]
+                self.meminfo[name[:-1]] = int(value)
+        with open("/proc/net/sockstat") as f:
+            words = f.read().split()
+        self.sockets = int(words[words.index("alloc") + 1])
+
+    def grew(self, name, now):
+        return now.counters[name] - self.counters[name]
+
+
 class Adversary:
     def __init__(self, device, address, port):
         self.device = device
@@ -82,10 +131,10 @@ class Adversary:
         """The victim serves a connection that keeps the rules."""
         a = Attacker(victim or self.victim)
         t, data = a.told, b"what is written is there"
-        a.send(fpdu.tagged(fpdu.WRITE, t.both.stag, t.both.at + 1, data),
-               fpdu.untagged(fpdu.SEND, b"a Send"),
-               fpdu.read_of(t.both.stag, t.both.at + 1, len(data)))
-        check(a.next() == fpdu.tagged(fpdu.RESPONSE, 0x100, 0x1000, data), "not what was written")
+        a.send(tagged(WRITE, t.both.stag, t.both.at + 1, data),
+               untagged(SEND, b"a Send"),
+               read_of(t.both.stag, t.both.at + 1, len(data)))
+        check(a.next() == tagged(RESPONSE, 0x100, 0x1000, data), "not what was written")
         a.lives(1)
         a.fin()
         check(a.next() == b"", "something behind the answer")
@@ -197,7 +246,7 @@ class Adversary:
 
     def log_bounded(self):
         """The log has at most ten lines in five seconds of each of three kinds. TLS has two more."""
-        lines, kinds = self.after.log - self.before.log, 5 if secure.DIRECTORY else 3
+        lines, kinds = self.after.log - self.before.log, 5 if DIRECTORY else 3
         bound = kinds * 10 * ((self.after.at - self.before.at) / 5 + 2)
         check(lines <= bound, f"{lines} lines of the log, more than {bound:.0f}")
         return f"{lines} lines"

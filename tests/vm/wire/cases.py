@@ -8,14 +8,15 @@ if the device breaks a rule.
 import os
 import struct
 
-import fpdu
-import secure
-from fpdu import (CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED, MPA, RDMA_OPERATION, RDMA_PROTECTION,
-                  RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE, atomic_of, atomic_response, check,
-                  immediate, read_of)
-from verdicts import Verdict, answered, judge, terminated
-from victim import (DENY_AFTER, EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE, SINK_STEP, UNKNOWN,
-                    Attacker)
+from peer import Failed, check
+from peer.messages import (CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED, MPA, RDMAP, RDMA_OPERATION,
+                           RDMA_PROTECTION, RESPONSE, SEND, SEND_INV, TERMINATE, VERSION, WRITE,
+                           atomic_of, atomic_response, immediate, read_of, tagged, untagged)
+from peer.stream import crc32c, fpdu
+from peer.tls import DIRECTORY
+from peer.verdicts import Verdict, answered, judge, terminated
+from peer.victim import (DENY_AFTER, EMPTY, PLACES_NOTHING, READS, RECEIVES, SINK_SIZE,
+                         SINK_STEP, UNKNOWN, Attacker)
 
 # Whether the driver was loaded with verify_first=1.
 VERIFY_FIRST = bool(os.environ.get("VERIFY_FIRST"))
@@ -66,12 +67,12 @@ LIVES = Verdict("lives")
 # --- one segment: every field of every header -----------------------------------------------------
 
 BASES = {
-    "write": lambda t: fpdu.tagged(WRITE, t.both.stag, t.both.at + 16, b"stray..."),
-    "response": lambda t: fpdu.tagged(RESPONSE, t.local.stag, t.sink_at, b"stray..."),
-    "send": lambda t: fpdu.untagged(SEND, b"sixteen octets.."),
-    "send_inv": lambda t: fpdu.untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
+    "write": lambda t: tagged(WRITE, t.both.stag, t.both.at + 16, b"stray..."),
+    "response": lambda t: tagged(RESPONSE, t.local.stag, t.sink_at, b"stray..."),
+    "send": lambda t: untagged(SEND, b"sixteen octets.."),
+    "send_inv": lambda t: untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
     "read": lambda t: read_of(t.read.stag, t.read.at + 3, 16),
-    "terminate": lambda t: fpdu.untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
+    "terminate": lambda t: untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
     # Legal only where verdicts.EXTENDED is set.
     "immediate": lambda t: immediate(),
     "add": lambda t: atomic_of(t.both.stag, value_of(t)),
@@ -152,7 +153,7 @@ def fields(everything):
     # STag and offset of a right message, in or near another region.
     for name in ("both", "write", "read", "other", "stale", "local"):
         for where, of in EDGES.items():
-            yield f"write: {where} {name}", single(lambda t, n=name, f=of: fpdu.tagged(
+            yield f"write: {where} {name}", single(lambda t, n=name, f=of: tagged(
                 WRITE, getattr(t, n).stag, f(getattr(t, n)), b"stray..."))
             yield f"read: {where} {name}", single(lambda t, n=name, f=of: read_of(
                 getattr(t, n).stag, f(getattr(t, n)), 16))
@@ -171,11 +172,11 @@ def lengths(everything):
         for size in range(header):
             yield f"{base}: {size} octets of the header", single(lambda t, m=make, s=size: m(t)[:s])
     for size in (64767, 64768, 64769, 65535):
-        yield f"write: a ULPDU of {size}", single(lambda t, s=size: fpdu.tagged(
+        yield f"write: a ULPDU of {size}", single(lambda t, s=size: tagged(
             WRITE, t.both.stag, t.both.at, bytes(s - 14)))
     for last in (True, False):
         yield f"write: nothing, last {last}", single(
-            lambda t, e=last: fpdu.tagged(WRITE, UNKNOWN, 5, last=e))
+            lambda t, e=last: tagged(WRITE, UNKNOWN, 5, last=e))
     for base in ("send", "send_inv", "immediate"):
         yield f"{base}: no receive", single(BASES[base], receives=0)
         yield f"{base}: not the last", single(lambda t, m=BASES[base]: bytes((VERSION,)) + m(t)[1:])
@@ -185,7 +186,7 @@ def lengths(everything):
 
 def messages(everything):
     def send(number, size=8, offset=0, last=True, queue=0, opcode=SEND):
-        return fpdu.untagged(opcode, bytes(size), number=number, offset=offset, last=last,
+        return untagged(opcode, bytes(size), number=number, offset=offset, last=last,
                              queue=queue)
 
     def full(t):
@@ -220,22 +221,22 @@ def messages(everything):
     yield "something behind a Terminate", script(
         lambda t: [BASES["terminate"](t), BASES["write"](t), send(1)], Verdict("closed"))
     yield "a Write in pieces that go back", script(
-        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8), last=False),
-                   fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8))], LIVES)
+        lambda t: [tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8), last=False),
+                   tagged(WRITE, t.both.stag, t.both.at, bytes(8))], LIVES)
     yield "a Write changes its STag", script(
-        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
-                   fpdu.tagged(WRITE, t.write.stag, t.write.at, bytes(8))],
+        lambda t: [tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+                   tagged(WRITE, t.write.stag, t.write.at, bytes(8))],
         terminated(DDP_TAGGED, 0))
     yield "a Write leaves its region", script(
-        lambda t: [fpdu.tagged(WRITE, t.write.stag, t.write.at, bytes(1000), last=False),
-                   fpdu.tagged(WRITE, t.write.stag, t.write.at + 1000, b"x")],
+        lambda t: [tagged(WRITE, t.write.stag, t.write.at, bytes(1000), last=False),
+                   tagged(WRITE, t.write.stag, t.write.at + 1000, b"x")],
         terminated(DDP_TAGGED, 1))
     # Segments of one length: the driver takes those that continue each other together.
     def pieces(region, count, at=0):
-        return [fpdu.tagged(WRITE, region.stag, region.at + at + 8 * i, bytes([i]) * 8, last=False)
+        return [tagged(WRITE, region.stag, region.at + at + 8 * i, bytes([i]) * 8, last=False)
                 for i in range(count)]
     yield "a Write in equal pieces", script(
-        lambda t: pieces(t.both, 9) + [fpdu.tagged(WRITE, t.both.stag, t.both.at + 72, b"x")], LIVES)
+        lambda t: pieces(t.both, 9) + [tagged(WRITE, t.both.stag, t.both.at + 72, b"x")], LIVES)
     yield "a Write in equal pieces leaves its region", script(
         lambda t: pieces(t.write, 4, 1000 - 3 * 8), terminated(DDP_TAGGED, 1))
     yield "a Write in equal pieces changes its STag", script(
@@ -248,24 +249,24 @@ def messages(everything):
     yield "a Send in equal pieces changes its number", script(
         lambda t: [send(1 + i // 3, 16, 16 * i, last=False) for i in range(4)], number)
     yield "a Response within a Write", script(
-        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+        lambda t: [tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
                    BASES["response"](t)], opcode)
     yield "an STag that was invalidated", script(
         lambda t: [BASES["send_inv"](t), BASES["write"](t)], terminated(DDP_TAGGED, 0, got=1))
     yield "invalidated twice", script(
         lambda t: [BASES["send_inv"](t),
-                   fpdu.untagged(SEND_INV, b"x", number=2, stag=t.both.stag)],
+                   untagged(SEND_INV, b"x", number=2, stag=t.both.stag)],
         terminated(RDMA_PROTECTION, 0, got=1))
     yield "invalidated within its Write", script(
-        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
+        lambda t: [tagged(WRITE, t.both.stag, t.both.at, bytes(8), last=False),
                    BASES["send_inv"](t),
-                   fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
+                   tagged(WRITE, t.both.stag, t.both.at + 8, bytes(8))],
         Verdict("lives", got=1))
     # What comes behind the first segment of a Write is delivered behind its last.
     def within(*segments, last=True):
         def make(t):
-            first = fpdu.tagged(WRITE, t.both.stag, t.both.at, b"written.", last=False)
-            rest = [fpdu.tagged(WRITE, t.both.stag, t.both.at + 8, b"behind..")] * last
+            first = tagged(WRITE, t.both.stag, t.both.at, b"written.", last=False)
+            rest = [tagged(WRITE, t.both.stag, t.both.at + 8, b"behind..")] * last
             return [first, *(of(t) for of in segments), *rest]
         return make
     read = lambda t: read_of(t.both.stag, t.both.at, 16)
@@ -308,7 +309,7 @@ def in_single_octets(make):
     def play(victim):
         a = Attacker(victim)
         ulpdu = make(a.told)
-        data = fpdu.fpdu(ulpdu)
+        data = fpdu(ulpdu)
         a.deliver(data, range(1, len(data)))
         conclude(a, judge(a.told, ulpdu), ulpdu)
     return play
@@ -349,7 +350,7 @@ def reads_at_once(more, make=one_read):
         else:
             for i, (_, opcode) in enumerate(requests):
                 ulpdu = a.next()
-                check(ulpdu[1:2] == bytes((fpdu.RDMAP | opcode,)), f"no answer to {i}: {ulpdu.hex()}")
+                check(ulpdu[1:2] == bytes((RDMAP | opcode,)), f"no answer to {i}: {ulpdu.hex()}")
             a.lives(count)
             a.fin()
         check(a.next() == b"", "something behind the last answer")
@@ -361,13 +362,13 @@ def nothing_named(victim):
     """The victim posts a Write and a Read of no octets without an STag. On the wire they have one,
     as some RNICs refuse STag 0."""
     a = Attacker(victim, flags=EMPTY)
-    a.send(fpdu.tagged(WRITE, 0, 0))
+    a.send(tagged(WRITE, 0, 0))
     ulpdu = a.next()
     check(len(ulpdu) == 14 and ulpdu[1] & 0xF == WRITE, f"no empty Write: {ulpdu.hex()}")
     check(any(ulpdu[2:6]), "a Write with STag 0")
     sink, to, size, source, _at = a.read_request()
     check(size == 0 and sink and source, f"a Read of {size} octets, STags {sink:#x} {source:#x}")
-    a.send(fpdu.tagged(RESPONSE, sink, to))
+    a.send(tagged(RESPONSE, sink, to))
     a.lives()
     a.fin()
     check(a.next() == b"", "something behind the last answer")
@@ -381,12 +382,12 @@ def placement(everything):
             # Once in a thousand times a piece crosses a page of this host, and arrives as two.
             for last in (False, False, True):
                 a = Attacker(victim, flags=PLACES_NOTHING)
-                data = fpdu.fpdu(make(a.told))
+                data = fpdu(make(a.told))
                 a.deliver(data[:-1] + bytes((data[-1] ^ 0x10,)), cuts(data))
                 a.terminated(MPA, 2)
                 try:
                     return a.over()
-                except fpdu.Failed:
+                except Failed:
                     if last:
                         raise
                     victim.forgive(a.token)
@@ -394,7 +395,7 @@ def placement(everything):
 
     kinds = {
         "write": BASES["write"], "send": BASES["send"],
-        "longer write": lambda t: fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(4000)),
+        "longer write": lambda t: tagged(WRITE, t.both.stag, t.both.at, bytes(4000)),
     }
     for name, make in kinds.items():
         yield f"{name}: in one piece", damaged(make, lambda data: ())
@@ -412,7 +413,7 @@ def responses(everything):
         def play(victim):
             a = Attacker(victim, flags=READS)
             # The victim may not send before this end has.
-            a.send(fpdu.tagged(WRITE, 0, 0))
+            a.send(tagged(WRITE, 0, 0))
             for i in (0, 1):
                 sink, to, size, stag, at = a.read_request(1 + i)
                 check((sink, to, size, stag, at) ==
@@ -424,7 +425,7 @@ def responses(everything):
         return name, play
 
     def response(t, i=0, size=SINK_SIZE, skip=0, last=True, stag=None):
-        return fpdu.tagged(RESPONSE, t.local.stag if stag is None else stag,
+        return tagged(RESPONSE, t.local.stag if stag is None else stag,
                            t.sink_at + i * SINK_STEP + skip, bytes(size), last=last)
     stag, bounds = terminated(DDP_TAGGED, 0), terminated(DDP_TAGGED, 1)
     opcode = terminated(RDMA_OPERATION, 6)
@@ -459,19 +460,19 @@ def responses(everything):
         response(t, size=8, last=False), BASES["send"](t), response(t, size=56, skip=8)],
         Verdict("lives", got=1))
     yield case("a Write to the sink", lambda t: [
-        fpdu.tagged(WRITE, t.local.stag, t.sink_at, bytes(8))], stag)
+        tagged(WRITE, t.local.stag, t.sink_at, bytes(8))], stag)
     yield case("a Read of the sink", lambda t: [read_of(t.local.stag, t.sink_at, 8)],
                terminated(RDMA_PROTECTION, 2, read=True))
     yield case("the sink invalidated", lambda t: [
-        fpdu.untagged(SEND_INV, b"x", stag=t.local.stag)], terminated(RDMA_PROTECTION, 9))
+        untagged(SEND_INV, b"x", stag=t.local.stag)], terminated(RDMA_PROTECTION, 9))
     for bits in (0, 0x80, 0xC0, 0xE0):
         for kind in (0x00, 0x01, 0x11, 0x20, 0xFF):
             yield case(f"a Terminate {kind:#x}, bits {bits:#x}", lambda t, b=bits, k=kind: [
-                fpdu.untagged(TERMINATE, bytes((k, 0, b, 0)) + struct.pack("!H", 46) +
+                untagged(TERMINATE, bytes((k, 0, b, 0)) + struct.pack("!H", 46) +
                               read_of(t.both.stag, t.both.at, 8), queue=2)], Verdict("closed"))
     for size in range(0, 60, 1 if everything else 7):
         yield case(f"{size} octets of a Terminate", lambda t, s=size: [
-            fpdu.untagged(TERMINATE, (bytes((0x01, 0, 0xE0, 0)) + struct.pack("!H", 46) +
+            untagged(TERMINATE, (bytes((0x01, 0, 0xE0, 0)) + struct.pack("!H", 46) +
                                       read_of(t.both.stag, t.both.at, 8) + bytes(9))[:s],
                           queue=2)], Verdict("closed"))
 
@@ -483,7 +484,7 @@ def octets(everything):
     def damaged(base, at, bit):
         def play(victim):
             a = Attacker(victim)
-            data = bytearray(fpdu.fpdu(BASES[base](a.told)))
+            data = bytearray(fpdu(BASES[base](a.told)))
             data[at] ^= 1 << bit
             a.deliver(bytes(data))
             if at < 2:
@@ -499,7 +500,7 @@ def octets(everything):
     def cut(base, at, how):
         def play(victim):
             a = Attacker(victim)
-            data = fpdu.fpdu(BASES[base](a.told))
+            data = fpdu(BASES[base](a.told))
             a.deliver(data[:at], (at // 2,) if at > 1 else ())
             if how == "FIN":
                 a.fin()
@@ -513,7 +514,7 @@ def octets(everything):
         """FPDUs before the urgent octet are delivered."""
         def play(victim):
             a = Attacker(victim)
-            data = fpdu.fpdu(BASES[base](a.told)) + b"!"
+            data = fpdu(BASES[base](a.told)) + b"!"
             a.urgent(data[:at])
             a.over(1 if base == "send" and at == len(data) else 0)
         return play
@@ -524,14 +525,14 @@ def octets(everything):
             ulpdu = BASES[base](a.told)
             body = struct.pack("!H", length) + ulpdu + bytes(max(0, length - len(ulpdu)))
             body = body[:2 + length] + bytes(-(2 + length) % 4)
-            a.deliver(body + fpdu.crc32c(body))
+            a.deliver(body + crc32c(body))
             ulpdu = body[2:2 + length]
             conclude(a, judge(a.told, ulpdu), ulpdu)
         return play
 
     for base in BASES if everything else ("write", "send"):
         # Every FPDU of this kind has that length.
-        size = len(fpdu.fpdu(bytes(SIZES.get(base, 34))))
+        size = len(fpdu(bytes(SIZES.get(base, 34))))
         for at in range(size):
             for bit in range(8) if everything else (at % 8,):
                 yield f"{base}: bit {bit} of octet {at} damaged", damaged(base, at, bit)
@@ -539,7 +540,7 @@ def octets(everything):
             for how in ("FIN", "RST"):
                 yield f"{base}: {how} after {at} octets", cut(base, at, how)
         # Beneath TLS, urgent octets are a matter of tests/vm/tls/records.py.
-        for at in () if secure.DIRECTORY or base in EXTENSIONS else (1, size // 2, size, size + 1):
+        for at in () if DIRECTORY or base in EXTENSIONS else (1, size // 2, size, size + 1):
             yield f"{base}: octet {at} is urgent", urgent(base, at)
         for length in (0, 1, 2, 3, 13, 14, 15, 17, 18, 19, 64768, 64769, 65534, 65535):
             yield f"{base}: claims {length} octets", claims(base, length)

@@ -10,15 +10,17 @@ Prints "ok NAME" or "not ok NAME" for each error.
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
 
-import fpdu
-from fpdu import Failed, Peer, check
+from peer import FAILURES, SLOW, check
+from peer.messages import TERMINATE, untagged
+from peer.rping import Peer
 
-# A case of fpdu.py with the Terminate that it makes the device send.
+import terminates
+
+# A case of terminates.py with the Terminate that it makes the device send.
 SENT = {"stag": "write_unknown_stag", "bounds": "response_other_offset", "stream": "write_to_another",
         "wrap": "write_wraps", "invalidate": "invalidate_of_another", "version": "rdmap_version",
         "opcode": "reserved_opcode", "qn": "queue", "no_buffer": "reads_beyond_ird", "msn": "number_zero", "mo": "offset_skips",
@@ -74,7 +76,7 @@ class Counters:
             now = self.now()
             if now[name] >= before[name] + by:
                 break
-            time.sleep(0.1 * fpdu.SLOW)
+            time.sleep(0.1 * SLOW)
         grew = {n: now[n] - before[n] for n in NAMES if now[n] != before[n]}
         check(grew == {name: by}, f"grew: {grew}, not {name} by {by}")
 
@@ -82,7 +84,7 @@ class Counters:
 def sent(counters, where, error):
     before = counters.now()
     address, *ports = where
-    fpdu.CASES[SENT[error]](Peer(address, ports[error == "no_buffer"]))
+    terminates.CASES[SENT[error]](Peer(address, ports[error == "no_buffer"]))
     counters.grew_alone(f"tx_terminates_{error}", 1, before)
 
 
@@ -90,7 +92,7 @@ def received(counters, where, error):
     before = counters.now()
     for code in RECEIVED[error]:
         peer = Peer(*where[:2])
-        peer.send(fpdu.untagged(fpdu.TERMINATE, bytes((*code, 0, 0)), queue=2))
+        peer.send(untagged(TERMINATE, bytes((*code, 0, 0)), queue=2))
         check(peer.next() == b"", "an answer to a Terminate")
     counters.grew_alone(f"rx_terminates_{error}", len(RECEIVED[error]), before)
 
@@ -111,9 +113,8 @@ def main():
         try:
             case()
             print("ok Terminates by error", name, flush=True)
-        # As in fpdu.py; what the tool prints may be no JSON.
-        except (Failed, OSError, IndexError, KeyError, ValueError, struct.error,
-                subprocess.SubprocessError) as e:
+        # What the tool prints may be no JSON.
+        except (*FAILURES, ValueError, subprocess.SubprocessError) as e:
             print(f"# {e!r}"[:300])
             print("not ok Terminates by error", name, flush=True)
             failed = True

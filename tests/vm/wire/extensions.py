@@ -7,20 +7,22 @@ messages (verdicts.EXTENDED), each sequence ends at the first of them, as with a
 
 import struct
 
-import fpdu
+from peer import check
+from peer.messages import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_UNTAGGED, IMMEDIATE,
+                           IMMEDIATE_SE, LAST, RDMA_OPERATION, RDMA_PROTECTION, READ, RESPONSE,
+                           SEND, VERSION, WRITE, atomic_of, atomic_response, immediate, read_of,
+                           tagged, untagged)
+from peer.verdicts import EXTENDED, SENDS, Verdict, terminated
+from peer.victim import ATOMICS, READS, RECEIVES, SINK_SIZE, SINK_STEP, Attacker
+
 from cases import BASES, EDGES, conclude, one_read, reads_at_once, script, single, value_of
-from fpdu import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_UNTAGGED, IMMEDIATE_SE, LAST, RDMA_OPERATION,
-                  RESPONSE, SEND, VERSION, WRITE, atomic_of, atomic_response, check, immediate, read_of,
-                  untagged)
-from verdicts import EXTENDED, SENDS, Verdict, terminated
-from victim import ATOMICS, READS, RECEIVES, SINK_SIZE, SINK_STEP, Attacker
 
 OPCODE, NUMBER = terminated(RDMA_OPERATION, 6), terminated(DDP_UNTAGGED, 3)
 SHORT, LONG = terminated(RDMA_OPERATION, 0xFF), terminated(DDP_UNTAGGED, 5)
 
 
 def is_extension(ulpdu):
-    return ulpdu[1] & 0xF >= fpdu.IMMEDIATE
+    return ulpdu[1] & 0xF >= IMMEDIATE
 
 
 def sequence(make, verdict):
@@ -44,7 +46,7 @@ def send(number, size=8, offset=0, last=True):
     return untagged(SEND, bytes(size), number=number, offset=offset, last=last)
 
 
-def two_immediates(front, back, opcode=fpdu.IMMEDIATE, second=None):
+def two_immediates(front, back, opcode=IMMEDIATE, second=None):
     """Immediate Data in two segments, perhaps of another kind each."""
     return [untagged(opcode, bytes(front), last=False),
             untagged(opcode if second is None else second, bytes(back), offset=front)]
@@ -56,8 +58,8 @@ def value(t):
 
 def halves(t):
     """An RDMA Write of 16 octets, in two segments, at the value."""
-    return [fpdu.tagged(WRITE, t.both.stag, value_of(t), b"written.", last=False),
-            fpdu.tagged(WRITE, t.both.stag, value_of(t) + 8, b"behind..")]
+    return [tagged(WRITE, t.both.stag, value_of(t), b"written.", last=False),
+            tagged(WRITE, t.both.stag, value_of(t) + 8, b"behind..")]
 
 
 def within_a_write(*messages, end=True):
@@ -91,7 +93,7 @@ def immediates():
     yield "within a Send", lambda t: [send(1, last=False), immediate()], OPCODE
     yield "a Send within it", lambda t: [two_immediates(3, 5)[0], send(1, 5, 3)], OPCODE
     yield "behind a Write", \
-        lambda t: [fpdu.tagged(WRITE, t.both.stag, t.both.at, bytes(999)), immediate()], received(1)
+        lambda t: [tagged(WRITE, t.both.stag, t.both.at, bytes(999)), immediate()], received(1)
     yield "within a Write", within_a_write(lambda t: immediate()), received(1)
     yield "within a Write without an end", within_a_write(lambda t: immediate(), end=False), \
         Verdict("open")
@@ -115,7 +117,7 @@ def atomics():
             ulpdus, expected = make(a.told)
             a.send(*ulpdus)
             ends = [u[1] & 0xF for u in ulpdus if u[0] & LAST]
-            reads, got = sum(e in (fpdu.READ, ATOMIC) for e in ends), ends.count(SEND)
+            reads, got = sum(e in (READ, ATOMIC) for e in ends), ends.count(SEND)
             conclude(a, Verdict("lives", got=got, reads=reads, answers=expected), ulpdus[-1])
         return play
 
@@ -158,7 +160,7 @@ def atomics():
             ("in two segments", lambda t: [bytes((VERSION,)) + add(t)[1:30],
                                            untagged(ATOMIC, add(t)[30:], queue=1, offset=12)], None),
             ("behind an STag that was invalidated",
-             lambda t: [BASES["send_inv"](t), add(t)], terminated(fpdu.RDMA_PROTECTION, 0, got=1))):
+             lambda t: [BASES["send_inv"](t), add(t)], terminated(RDMA_PROTECTION, 0, got=1))):
         if EXTENDED and verdict is None:
             yield name, answers(lambda t, m=make: (m(t), [atomic_response(1, value(t))]))
         else:
@@ -177,7 +179,7 @@ def while_it_reads(make, verdict):
     def play(victim):
         a = Attacker(victim, flags=READS)
         # The victim may not send before this end has.
-        a.send(fpdu.tagged(WRITE, 0, 0))
+        a.send(tagged(WRITE, 0, 0))
         for i in (1, 2):
             a.read_request(i)
         ulpdus = make(a.told)
@@ -202,7 +204,7 @@ def answering(make, verdict):
     """The victim has a FetchAdd and a CmpSwap outstanding; `make` has their identifiers."""
     def play(victim):
         a = Attacker(victim, flags=ATOMICS)
-        a.send(fpdu.tagged(WRITE, 0, 0))
+        a.send(tagged(WRITE, 0, 0))
         ulpdus = make(*(asked(a, i) for i in (1, 2)))
         a.send(*ulpdus)
         conclude(a, verdict, ulpdus[-1])
@@ -225,7 +227,7 @@ def responses():
     yield "too long", lambda x, y: [atomic_response(x) + b"\0"], SHORT
     yield "within a Send", lambda x, y: [send(1, last=False), *both(x, y), send(1, 8, 8)], \
         Verdict("lives", got=1)
-    yield "a Read Response", lambda x, y: [fpdu.tagged(RESPONSE, 0x100, 0x1000, bytes(8))], OPCODE
+    yield "a Read Response", lambda x, y: [tagged(RESPONSE, 0x100, 0x1000, bytes(8))], OPCODE
 
 
 def extensions(everything):
@@ -236,10 +238,10 @@ def extensions(everything):
     yield "Atomic Response: to nothing", sequence(lambda t: [atomic_response(1)], OPCODE)
     yield "Atomic Response: while a Read waits", while_it_reads(lambda t: [atomic_response(1)], OPCODE)
     yield "Atomic Response: between Read Responses", while_it_reads(
-        lambda t: [fpdu.tagged(RESPONSE, t.local.stag, t.sink_at, bytes(8), last=False),
+        lambda t: [tagged(RESPONSE, t.local.stag, t.sink_at, bytes(8), last=False),
                    atomic_response(1)], OPCODE)
     yield "Atomic Response: between two Reads' Responses", while_it_reads(
-        lambda t: [fpdu.tagged(RESPONSE, t.local.stag, t.sink_at + i * SINK_STEP, bytes(SINK_SIZE))
+        lambda t: [tagged(RESPONSE, t.local.stag, t.sink_at + i * SINK_STEP, bytes(SINK_SIZE))
                    for i in (0, 1)] + [atomic_response(1)], OPCODE)
     if not EXTENDED:
         return

@@ -10,12 +10,14 @@ import random
 import struct
 import time
 
-import fpdu
+from peer import SLOW, check
+from peer.messages import (ATOMIC, ATOMIC_RESPONSE, RDMAP, READ, RESPONSE, SEND, TAGGED,
+                           TERMINATE, WRITE, read_of, tagged, untagged)
+from peer.stream import crc32c, fpdu
+from peer.verdicts import EXTENDED, well_formed
+from peer.victim import READS, RECEIVES, Attacker
+
 from cases import BASES, FIELDS
-from fpdu import (ATOMIC, ATOMIC_RESPONSE, READ, RESPONSE, SEND, SLOW, TAGGED, TERMINATE, WRITE, check,
-                  read_of)
-from verdicts import EXTENDED, well_formed
-from victim import READS, RECEIVES, Attacker
 
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000,
                0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 63, (1 << 64) - 1, (1 << 64) - 8)
@@ -32,11 +34,11 @@ def streams(rng, t):
         name = rng.choice(extensions if rng.randrange(3 if EXTENDED else 20) == 0 else kinds)
         if name == "pieces":
             sends += 1
-            yield "send", fpdu.untagged(SEND, bytes(20), number=sends, last=False)
-            yield "send", fpdu.untagged(SEND, bytes(20), number=sends, offset=20)
+            yield "send", untagged(SEND, bytes(20), number=sends, last=False)
+            yield "send", untagged(SEND, bytes(20), number=sends, offset=20)
         elif name == "long":
             size = rng.choice((0, 1, 500, 1448, 4000, 5000))
-            yield "write", fpdu.tagged(WRITE, t.both.stag, t.both.at, rng.randbytes(size))
+            yield "write", tagged(WRITE, t.both.stag, t.both.at, rng.randbytes(size))
         elif name == "read":
             reads += 1
             size = rng.choice((0, 1, 16, 2048, 2049, 5000))
@@ -52,7 +54,7 @@ def streams(rng, t):
             ulpdu = BASES[name](t)
             yield name, ulpdu[:10] + struct.pack("!I", sends) + ulpdu[14:]
         elif name == "response":
-            yield name, fpdu.tagged(RESPONSE, t.local.stag, t.sink_at, bytes(64))
+            yield name, tagged(RESPONSE, t.local.stag, t.sink_at, bytes(64))
         else:
             yield name, BASES[name](t)
 
@@ -86,7 +88,7 @@ def longer(rng, t, name, ulpdu):
 
 def framed(rng, ulpdu):
     """An FPDU, most often a right one."""
-    data = bytearray(fpdu.fpdu(ulpdu))
+    data = bytearray(fpdu(ulpdu))
     what = rng.randrange(12)
     if what == 0:
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -94,7 +96,7 @@ def framed(rng, ulpdu):
         length = rng.choice((0, 1, 13, 14, 17, len(ulpdu) - 1, len(ulpdu) + 1, 64768, 0xFFFF))
         data[:2] = struct.pack("!H", max(0, length))
         if rng.getrandbits(1):
-            data[-4:] = fpdu.crc32c(data[:-4])
+            data[-4:] = crc32c(data[:-4])
     return bytes(data)
 
 
@@ -161,7 +163,7 @@ def answers(a, flags, data):
     ulpdus = list(framed_as_sent(data))
     while ulpdu := a.next_or_reset():
         opcode = ulpdu[1] & 0xF
-        check(len(ulpdu) >= 14 and ulpdu[0] & 3 == 1 and ulpdu[1] & 0xF0 == fpdu.RDMAP,
+        check(len(ulpdu) >= 14 and ulpdu[0] & 3 == 1 and ulpdu[1] & 0xF0 == RDMAP,
               f"no segment: {ulpdu[:20].hex()}")
         if opcode == TERMINATE:
             well_formed(ulpdu, ulpdus)

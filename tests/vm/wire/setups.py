@@ -7,14 +7,16 @@ import struct
 import threading
 import time
 
-import fpdu
-import secure
+from peer import SLOW, Failed, check, tls
+from peer.messages import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, RESPONSE, SEND, SEND_INV,
+                           WRITE, read_of, tagged, untagged)
+from peer.mpa import C, REPLY, REQUEST, S, frame
+from peer.stream import fpdu
+from peer.tls import DIRECTORY
+from peer.verdicts import Verdict, terminated
+from peer.victim import FLOOD, NO_READS, UNKNOWN, WRITE_RTR, Attacker
+
 from cases import BASES, LIVES, conclude
-from fpdu import (DDP_TAGGED, DDP_UNTAGGED, RDMA_PROTECTION, RESPONSE, SEND, SEND_INV, SLOW, WRITE,
-                  Failed, check, read_of)
-from mpa import C, REPLY, REQUEST, S, frame
-from verdicts import Verdict, terminated
-from victim import FLOOD, NO_READS, UNKNOWN, WRITE_RTR, Attacker
 
 # RFC 6581 s9: peer-to-peer, and all three forms of the RTR.
 ANY_RTR = 0xC000 | 4, 0xC000 | 4
@@ -26,7 +28,7 @@ READ_RTR = 0x8000 | 4, 0x4000 | 4
 
 def ask(victim, data, how="FIN"):
     """Sends octets instead of a Request; returns all that comes back."""
-    sock = secure.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
+    sock = tls.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
     got = b""
     try:
         sock.sendall(data)
@@ -75,17 +77,17 @@ def requests(everything):
         yield f"{size} octets for IRD and ORD", refused(
             frame(REQUEST, C | S, 2, bytes(size)))
     yield "an FPDU of zeros", refused(bytes(20))
-    yield "a Send and no Request", refused(fpdu.fpdu(fpdu.untagged(SEND, bytes(30))))
+    yield "a Send and no Request", refused(fpdu(untagged(SEND, bytes(30))))
 
     def early(data, verdict):
         """An FPDU follows the Request at once, before there can be a Reply."""
         def play(victim):
-            a = Attacker(victim, behind=fpdu.fpdu(data))
+            a = Attacker(victim, behind=fpdu(data))
             conclude(a, verdict, data)
         return play
-    yield "a Write behind the Request", early(fpdu.tagged(WRITE, 0, 0), LIVES)
+    yield "a Write behind the Request", early(tagged(WRITE, 0, 0), LIVES)
     yield "a bad Write behind the Request", early(
-        fpdu.tagged(WRITE, UNKNOWN, 0, b"stray"), terminated(DDP_TAGGED, 0))
+        tagged(WRITE, UNKNOWN, 0, b"stray"), terminated(DDP_TAGGED, 0))
 
 
 # --- ready to receive ---------------------------------------------------------------------------------
@@ -100,25 +102,25 @@ def rtr(everything):
         return name, play
 
     def send(number=1, data=b"", **more):
-        return fpdu.untagged(SEND, data, number=number, **more)
+        return untagged(SEND, data, number=number, **more)
     one = Verdict("lives", got=1)
     number = terminated(DDP_UNTAGGED, 3)
     empty = Verdict("lives", reads=1, answers=[(0x100, 0x1000, b"")])
     yield case("a Send", lambda t: [send()], LIVES)
-    yield case("a Write", lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0)], LIVES)
+    yield case("a Write", lambda t: [tagged(WRITE, UNKNOWN, 0)], LIVES)
     yield case("a Read", lambda t: [read_of(UNKNOWN, 0, 0)], empty)
     yield case("two Sends", lambda t: [send(), send(2)], one)
     yield case("a Send, and its number again", lambda t: [send(), send()], number)
     yield case("number 2 first", lambda t: [send(2)], number)
     yield case("a Send with data", lambda t: [send(data=b"data")], one)
-    yield case("a Send behind a Write", lambda t: [fpdu.tagged(WRITE, 0, 0), send()], one)
+    yield case("a Send behind a Write", lambda t: [tagged(WRITE, 0, 0), send()], one)
     yield case("a Send in pieces", lambda t: [send(last=False), send()], one)
     yield case("a Send that was not agreed on", lambda t: [send()], one, enhanced=WRITE_RTR)
     yield case("a Write with data to nothing",
-               lambda t: [fpdu.tagged(WRITE, UNKNOWN, 0, b"x")], terminated(DDP_TAGGED, 0))
+               lambda t: [tagged(WRITE, UNKNOWN, 0, b"x")], terminated(DDP_TAGGED, 0))
     yield case("a Read of nothing that is there", lambda t: [read_of(UNKNOWN, 0, 1)],
                terminated(RDMA_PROTECTION, 0, read=True))
-    yield case("one that invalidates", lambda t: [fpdu.untagged(SEND_INV, stag=UNKNOWN)],
+    yield case("one that invalidates", lambda t: [untagged(SEND_INV, stag=UNKNOWN)],
                terminated(RDMA_PROTECTION, 0))
     yield case("a Send to another queue", lambda t: [send(queue=5)], terminated(DDP_UNTAGGED, 1))
     yield case("a Terminate", lambda t: [BASES["terminate"](t)], Verdict("closed"))
@@ -132,7 +134,7 @@ def rtr(everything):
         for size in range(1, 20, 1 if everything else 6):
             def cut(victim, base=base, size=size):
                 a = Attacker(victim, enhanced=ANY_RTR)
-                a.deliver(fpdu.fpdu(BASES[base](a.told))[:size])
+                a.deliver(fpdu(BASES[base](a.told))[:size])
                 a.fin()
                 a.closed()
                 a.over()
@@ -148,7 +150,7 @@ def no_reads(forms, make, ird):
         ulpdu = make(a.told)
         if struct.unpack("!I", ulpdu[10:14]) == (2,):
             a.send(read_of(UNKNOWN, 0, 0))
-            check(a.next() == fpdu.tagged(RESPONSE, 0x100, 0x1000), "no answer to the RTR")
+            check(a.next() == tagged(RESPONSE, 0x100, 0x1000), "no answer to the RTR")
         a.send(ulpdu)
         conclude(a, terminated(DDP_UNTAGGED, 2), ulpdu)
     return play
@@ -159,7 +161,7 @@ def no_reads(forms, make, ird):
 def let_go(victim, data, *flags):
     """The victim waits for more, but not for ever: it closes after a while."""
     began = time.monotonic()
-    sock = secure.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
+    sock = tls.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
     sock.sendall(data, *flags)
     sock.settimeout(25 * SLOW)
     try:
@@ -186,7 +188,7 @@ def owes_rtr(victim):
 def owes_nothing(victim):
     """A connection does not end because it is silent, not even in the middle of an FPDU."""
     a = Attacker(victim)
-    data = fpdu.fpdu(BASES["write"](a.told))
+    data = fpdu(BASES["write"](a.told))
     for part in (data[:1], data[1:9], data[9:]):
         time.sleep(2)
         a.deliver(part)
@@ -198,7 +200,7 @@ def owes_nothing(victim):
 
 def stays(victim):
     """The victim's end of a connection ends although this end does not close."""
-    for make in (lambda t: fpdu.tagged(WRITE, UNKNOWN, 0, b"x"), BASES["terminate"]):
+    for make in (lambda t: tagged(WRITE, UNKNOWN, 0, b"x"), BASES["terminate"]):
         a = Attacker(victim)
         a.send(make(a.told))
         check(victim.ended(a.token, 12) == 0, "a message was delivered")
@@ -208,9 +210,9 @@ def stays(victim):
 def reads_nothing(victim):
     """This end reads nothing, so the Terminate never finds room; the victim ends all the same."""
     a = Attacker(victim, flags=FLOOD, window=4096)
-    a.send(fpdu.tagged(WRITE, 0, 0))
+    a.send(tagged(WRITE, 0, 0))
     time.sleep(1)
-    a.send(fpdu.tagged(WRITE, UNKNOWN, 0, b"x"))
+    a.send(tagged(WRITE, UNKNOWN, 0, b"x"))
     check(victim.ended(a.token, 30) == 0, "a message was delivered")
     a.sock.close()
 
@@ -218,7 +220,7 @@ def reads_nothing(victim):
 def leaves_in_the_flood(victim):
     for how in ("reset", "fin"):
         a = Attacker(victim, flags=FLOOD, window=4096)
-        a.send(fpdu.tagged(WRITE, 0, 0))
+        a.send(tagged(WRITE, 0, 0))
         time.sleep(0.5)
         getattr(a, how)()
         if how == "fin":
@@ -229,8 +231,8 @@ def leaves_in_the_flood(victim):
 def terminated_in_the_flood(victim):
     """The Terminate follows the FPDUs that were on their way. The victim gives it five seconds to find room."""
     a = Attacker(victim, flags=FLOOD, window=4096)
-    ulpdu = fpdu.tagged(WRITE, UNKNOWN, 0, b"x")
-    a.send(fpdu.tagged(WRITE, 0, 0), ulpdu)
+    ulpdu = tagged(WRITE, UNKNOWN, 0, b"x")
+    a.send(tagged(WRITE, 0, 0), ulpdu)
     a.read_ahead()
     conclude(a, terminated(DDP_TAGGED, 0), ulpdu)
 
@@ -250,7 +252,7 @@ class Silence:
         "gone in the flood": leaves_in_the_flood,
         "terminated in the flood": terminated_in_the_flood,
     }
-    if not secure.DIRECTORY:
+    if not DIRECTORY:
         # The victim reads nothing of it.
         CASES["an urgent octet of a Request"] = lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB)
 

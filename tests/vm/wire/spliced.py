@@ -9,10 +9,10 @@ import mmap
 import os
 import threading
 
-import fpdu
-import secure
-from fpdu import WRITE
-from victim import Attacker
+from peer.messages import WRITE, tagged
+from peer.stream import fpdu
+from peer.tls import DIRECTORY
+from peer.victim import Attacker
 
 # Octets of an FPDU's payload, and FPDUs of a message.
 SEGMENT, SEGMENTS = 24, 4
@@ -42,7 +42,7 @@ def writes(t):
     """Writes of several segments each, to a region that the victim gives."""
     for _ in range(MESSAGES):
         for i in range(SEGMENTS):
-            yield fpdu.fpdu(fpdu.tagged(WRITE, t.both.stag, t.both.at + i * SEGMENT, bytes(SEGMENT),
+            yield fpdu(tagged(WRITE, t.both.stag, t.both.at + i * SEGMENT, bytes(SEGMENT),
                                         last=i == SEGMENTS - 1))
 
 
@@ -93,7 +93,7 @@ def changed(at, bits):
 
 def spliced(everything):
     # TLS encrypts to pages of its own.
-    if secure.DIRECTORY:
+    if DIRECTORY:
         return
     yield "unchanged", unchanged
     for name, at, bits in (("length", 0, 0x80), ("length, less", 1, 0x3f), ("opcode", 3, 3),

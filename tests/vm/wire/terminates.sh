@@ -9,17 +9,17 @@
 
 . /tests/lib.sh
 
-mapfile -t cases < <(python3 /tests/wire/fpdu.py --list)
+mapfile -t cases < <(python3 /tests/wire/terminates.py --list)
 mapfile -t counted < <(python3 /tests/wire/counted.py --list)
 plan $((${#cases[@]} + ${#counted[@]} + 11))
 
 run "load the driver" load_driver || exit 1
 peer_bg server rping -s -P -a 0.0.0.0 -p 7180
 run "a consumer listens" server_up 7180
-told_by "right and wrong FPDUs" python3 /tests/wire/fpdu.py "$ADDR" 7180 "${cases[@]}"
+told_by "right and wrong FPDUs" python3 /tests/wire/terminates.py "$ADDR" 7180 "${cases[@]}"
 peer_bg large rping -s -P -S 65000 -a 0.0.0.0 -p 7184
 run "a consumer with a large buffer listens" server_up 7184
-told_by "a large buffer" python3 /tests/wire/fpdu.py "$ADDR" 7184 reads_beyond_ird
+told_by "a large buffer" python3 /tests/wire/terminates.py "$ADDR" 7184 reads_beyond_ird
 told_by "Terminates by error" python3 /tests/wire/counted.py "$DEV" "$ADDR" 7180 7184
 # rping's regions have all rights, so another program's lacks one. (Without the right to be written a region is an
 # invalid STag: DDP has no other error.)

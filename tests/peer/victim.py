@@ -1,27 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
-"""For the adversary: the victim, its attackers, and what watches it.
+"""The program victim, and peers that attack it.
 
 The program tests/vm/prog/victim.c accepts connections, or opens them. An Attacker is the other end
-of a connection, and makes its messages itself; `told` has the regions that the victim gave it. At
-the same time tests/vm/prog/honest.c uses the device according to the rules.
+of a connection, and makes its messages itself; `told` has the regions that the victim gave it.
 """
 
 import copy
 import errno
-import glob
 import itertools
-import os
 import socket
 import struct
 import subprocess
 import threading
-import time
 
-import fpdu
-import mpa
-import secure
-from fpdu import Failed, SLOW, check
-from mpa import C, REPLY, REQUEST, S, frame
+from peer import SLOW, Failed, check, mpa, reset, tls
+from peer.messages import RESPONSE, TERMINATE, WRITE, read_of, tagged
+from peer.mpa import C, DEPTH, REPLY, REQUEST, S, frame
+from peer.rping import Peer
+from peer.stream import Stream
 
 # tests/vm/prog/victim.c has the same numbers.
 READS, FLOOD, EMPTY, PLACES_NOTHING, NO_READS, ATOMICS = 1, 2, 4, 8, 16, 32
@@ -163,28 +159,9 @@ class Victim(Program):
         check(self.process.wait(10 * SLOW) == 0, f"the victim fails: {self.last()}")
 
 
-class Honest(Program):
-    def __init__(self, address, port):
-        self.rounds, self.says = 0, ""
-        super().__init__("honest", address, str(port))
-
-    def line(self, line):
-        if line.isdigit():
-            self.rounds = int(line)
-        else:
-            self.says = line
-
-    def last(self):
-        return self.says
-
-    def goes_on(self):
-        before = self.rounds
-        self.wait(lambda: self.rounds > before, "no more rounds", 20)
-
-
-class Attacker(fpdu.Peer):
-    """A connection with the victim, with TLS or without. While `passing`, next() skips all but a Terminate, and keeps it in
-    `passed`. ("enhanced" has no meaning where the victim connects.)"""
+class Attacker(Peer):
+    """A connection with the victim, with TLS or without. While `passing`, next() skips all but a Terminate, and
+    keeps it in `passed`. ("enhanced" has no meaning where the victim connects.)"""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
                  behind=b""):
@@ -196,19 +173,19 @@ class Attacker(fpdu.Peer):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(10 * SLOW)
         if victim.calls:
-            fpdu.Stream.__init__(self, secure.over(victim.call(sock, self.token, flags, receives), server=True))
+            Stream.__init__(self, tls.over(victim.call(sock, self.token, flags, receives), server=True))
             head = self.receive(20)
             check(head[:16] == REQUEST and head[16] & S, f"no Request: {head!r}")
             data = self.receive(struct.unpack("!H", head[18:])[0])
-            self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
+            self.ird = struct.unpack("!H", data[:2])[0] & DEPTH
             self.told = Told(data[4:])
             # The victim sends an RTR, in the only form that this Reply offers, a Write.
             self.sock.sendall(frame(REPLY, C | S, 2, mpa.enhanced(*WRITE_RTR)) + behind)
             rtr = super().next()
-            check(rtr[:2] == fpdu.tagged(fpdu.WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
+            check(rtr[:2] == tagged(WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
             return
         sock.connect((victim.address, victim.port))
-        fpdu.Stream.__init__(self, secure.over(sock))
+        Stream.__init__(self, tls.over(sock))
         data = struct.pack("!IBB", self.token, flags, receives)
         if enhanced is None:
             self.sock.sendall(frame(REQUEST, data=data) + behind)
@@ -216,12 +193,12 @@ class Attacker(fpdu.Peer):
             self.sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
         data = self.accepted()
         if enhanced:
-            self.ird = struct.unpack("!H", data[:2])[0] & mpa.DEPTH
+            self.ird = struct.unpack("!H", data[:2])[0] & DEPTH
         self.told = Told(data[4:] if enhanced else data)
 
     def next(self):
         ulpdu = super().next()
-        while self.passing and ulpdu and ulpdu[1] & 0xF != fpdu.TERMINATE:
+        while self.passing and ulpdu and ulpdu[1] & 0xF != TERMINATE:
             self.passed.append(ulpdu)
             ulpdu = super().next()
         return ulpdu
@@ -249,19 +226,18 @@ class Attacker(fpdu.Peer):
             check(e.errno == errno.ENOTCONN, f"no FIN: {e}")
 
     def reset(self):
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.sock.close()
+        reset(self.sock)
 
     def lives(self, reads=0):
         """After so many Reads, the victim answers another one with the right data."""
         t = self.told
         at = t.read.at + 5
-        self.send(fpdu.read_of(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
+        self.send(read_of(t.read.stag, at, 16, 1 + reads, sink=(PROBE, 0x10)))
         while (ulpdu := self.next())[2:6] != struct.pack("!I", PROBE):
             check(ulpdu, "the connection has ended")
-            check(ulpdu[1] & 0xF != fpdu.TERMINATE, f"a Terminate: {ulpdu[18:20].hex()}")
+            check(ulpdu[1] & 0xF != TERMINATE, f"a Terminate: {ulpdu[18:20].hex()}")
             self.passed.append(ulpdu)
-        check(ulpdu == fpdu.tagged(fpdu.RESPONSE, PROBE, 0x10, t.pattern(at, 16)),
+        check(ulpdu == tagged(RESPONSE, PROBE, 0x10, t.pattern(at, 16)),
               f"not what was to be read: {ulpdu.hex()}")
 
     def closed(self):
@@ -274,29 +250,3 @@ class Attacker(fpdu.Peer):
         self.sock.close()
         count = self.victim.ended(self.token)
         check(got is None or count == got, f"{count} messages delivered, not {got}")
-
-
-class Watch:
-    """Counters and resources of the device and the kernel at one time, to be compared later."""
-
-    def __init__(self, device):
-        self.device, self.at = device, time.monotonic()
-        self.counters, self.meminfo = {}, {}
-        for path in glob.glob(f"/sys/class/infiniband/{device}/ports/1/hw_counters/*"):
-            with open(path) as f:
-                self.counters[os.path.basename(path)] = int(f.read())
-        words = subprocess.run(["rdma", "resource", "show", device], capture_output=True,
-                               text=True, check=True).stdout.split()
-        self.resources = {k: int(v) for k, v in zip(words[2::2], words[3::2])}
-        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
-        self.log = sum(device in line for line in log.splitlines())
-        with open("/proc/meminfo") as f:
-            for line in f:
-                name, value = line.split()[:2]
-                self.meminfo[name[:-1]] = int(value)
-        with open("/proc/net/sockstat") as f:
-            words = f.read().split()
-        self.sockets = int(words[words.index("alloc") + 1])
-
-    def grew(self, name, now):
-        return now.counters[name] - self.counters[name]

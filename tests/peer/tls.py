@@ -19,12 +19,13 @@ import struct
 import tempfile
 import threading
 
+from peer import SLOW
+
 DIRECTORY = os.environ.get("RSIW_TLS", "")
 if DIRECTORY:
     # To load these takes the debug kernel seconds.
     import ctypes
     import ssl
-SLOW = float(os.environ.get("RSIW_SLOW", "1"))
 # Types of records, and alerts.
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
 CLOSE_NOTIFY, WARNING, FATAL = 0, 1, 2

@@ -9,10 +9,11 @@ import os
 import struct
 from dataclasses import dataclass, field
 
-import fpdu
-from fpdu import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED, FETCH_ADD, IMMEDIATE,
-                  IMMEDIATE_SE, LAST, MPA, RDMA_OPERATION, RDMA_PROTECTION, READ, RESPONSE, TAGGED,
-                  TERMINATE, WRITE)
+from peer import check
+from peer.messages import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_TAGGED, DDP_UNTAGGED,
+                           FETCH_ADD, IMMEDIATE, IMMEDIATE_SE, LAST, MPA, RDMAP, RDMA_OPERATION,
+                           RDMA_PROTECTION, READ, RESPONSE, TAGGED, TERMINATE, VERSION, WRITE,
+                           atomic_response, untagged)
 
 # Whether the victim knows the messages of RFC 7306. Without that their opcodes are reserved.
 EXTENDED = bool(os.environ.get("EXTENDED"))
@@ -74,9 +75,9 @@ def judge(t, ulpdu, receives=8):
     if len(ulpdu) > MAX_ULPDU:
         return terminated(MPA, 3)
     control, rdmap = ulpdu[:2]
-    if control & 3 != fpdu.VERSION:
+    if control & 3 != VERSION:
         return terminated(DDP_TAGGED, 4) if control & TAGGED else terminated(DDP_UNTAGGED, 6)
-    if rdmap & 0xC0 != fpdu.RDMAP:
+    if rdmap & 0xC0 != RDMAP:
         return terminated(RDMA_OPERATION, 5)
     if rdmap & 0xF > max(QUEUES):
         return terminated(RDMA_OPERATION, 6)
@@ -180,7 +181,7 @@ def judge_atomic(t, header, last):
     if at % 8:
         return terminated(RDMA_OPERATION, 7)
     value = int.from_bytes(t.pattern(at, 8), "little")
-    return Verdict("lives", reads=1, answers=[fpdu.atomic_response(ident, value)])
+    return Verdict("lives", reads=1, answers=[atomic_response(ident, value)])
 
 
 def answered(passed, answers):
@@ -188,25 +189,25 @@ def answered(passed, answers):
     the sink, those of atomics a whole segment."""
     for answer in answers:
         if isinstance(answer, bytes):
-            fpdu.check(passed, "an answer is missing")
+            check(passed, "an answer is missing")
             ulpdu = passed.pop(0)
-            fpdu.check(ulpdu == answer, f"no answer, or a wrong one: {ulpdu.hex()}")
+            check(ulpdu == answer, f"no answer, or a wrong one: {ulpdu.hex()}")
             continue
         sink, to, data = answer
         while True:
-            fpdu.check(passed, "an answer is missing")
+            check(passed, "an answer is missing")
             ulpdu = passed.pop(0)
-            fpdu.check(ulpdu[0] & TAGGED and ulpdu[1] == fpdu.RDMAP | RESPONSE,
+            check(ulpdu[0] & TAGGED and ulpdu[1] == RDMAP | RESPONSE,
                        f"no answer: {ulpdu[:20].hex()}")
             part = ulpdu[14:]
-            fpdu.check(ulpdu[2:14] == struct.pack("!IQ", sink, to % (1 << 64)),
+            check(ulpdu[2:14] == struct.pack("!IQ", sink, to % (1 << 64)),
                        f"the answer goes elsewhere: {ulpdu[:14].hex()}")
-            fpdu.check(part == data[:len(part)], "the answer is wrong")
+            check(part == data[:len(part)], "the answer is wrong")
             data, to = data[len(part):], to + len(part)
-            fpdu.check(bool(ulpdu[0] & LAST) == (not data), "the last segment is another one")
+            check(bool(ulpdu[0] & LAST) == (not data), "the last segment is another one")
             if not data:
                 break
-    fpdu.check(not passed, "more is answered than was asked")
+    check(not passed, "more is answered than was asked")
 
 
 # What a Terminate may contain: layer and type, codes, and whether it has the segment's header.
@@ -223,21 +224,21 @@ KINDS = {
 
 def well_formed(ulpdu, sent):
     """The Terminate has known codes, and its header, if any, is that of a segment that was sent."""
-    fpdu.check(ulpdu[:18] == fpdu.untagged(TERMINATE, queue=2), f"odd header: {ulpdu.hex()}")
+    check(ulpdu[:18] == untagged(TERMINATE, queue=2), f"odd header: {ulpdu.hex()}")
     term = ulpdu[18:]
-    fpdu.check(len(term) >= 4 and term[0] in KINDS, f"says nothing: {term.hex()}")
+    check(len(term) >= 4 and term[0] in KINDS, f"says nothing: {term.hex()}")
     codes, has_header = KINDS[term[0]]
-    fpdu.check(term[1] in codes, f"says {term[0]:#04x} {term[1]:#04x}")
-    fpdu.check(not term[2] & 0x1F and not term[3], "reserved bits are set")
+    check(term[1] in codes, f"says {term[0]:#04x} {term[1]:#04x}")
+    check(not term[2] & 0x1F and not term[3], "reserved bits are set")
     rest = term[4:]
     if not has_header:
-        fpdu.check(not term[2] and not rest, f"has a header: {term.hex()}")
+        check(not term[2] and not rest, f"has a header: {term.hex()}")
         return
-    fpdu.check(term[2] in (0xC0, 0xE0) and len(rest) >= 16, f"header bits {term[2]:#04x}")
+    check(term[2] in (0xC0, 0xE0) and len(rest) >= 16, f"header bits {term[2]:#04x}")
     size = 14 if rest[2] & TAGGED else 18
     read = 28 if term[2] == 0xE0 else 0
-    fpdu.check(len(rest) == 2 + size + read, f"the length of its headers: {term.hex()}")
+    check(len(rest) == 2 + size + read, f"the length of its headers: {term.hex()}")
     length = struct.unpack("!H", rest[:2])[0]
     if sent is not None:
-        fpdu.check(any(len(s) == length and s[:size] == rest[2:2 + size] for s in sent),
+        check(any(len(s) == length and s[:size] == rest[2:2 + size] for s in sent),
                    f"the header of something else: {rest.hex()}")
