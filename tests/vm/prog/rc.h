@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* For programs that connect queue pairs by themselves: rcstates, rcwait, rcmesh, rccount. */
+/* For programs that connect queue pairs by themselves. */
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -12,6 +12,30 @@
 		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 #define TO_RTS (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | \
 		IBV_QP_MAX_QP_RD_ATOMIC)
+
+/*
+ * Has a queue pair in INIT, with that timeout and so many Reads, meet its peer: to RTR
+ * and RTS.
+ */
+static inline void meet(struct ibv_qp *qp, const union ibv_gid *peer, int gid_index, uint32_t peer_qpn,
+			int timeout, int reads)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer_qpn,
+		.timeout = timeout, .retry_cnt = 7, .rnr_retry = 7,
+		.max_rd_atomic = reads, .max_dest_rd_atomic = reads,
+		.ah_attr = {
+			.is_global = 1, .port_num = 1,
+			.grh = { .dgid = *peer, .sgid_index = gid_index, .hop_limit = 64 },
+		},
+	};
+
+	if (ibv_modify_qp(qp, &attr, TO_RTR))
+		fail("RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	if (ibv_modify_qp(qp, &attr, TO_RTS))
+		fail("RTS");
+}
 
 static inline long now_ms(void)
 {

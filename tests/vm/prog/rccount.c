@@ -78,25 +78,6 @@ static struct ibv_qp *make_qp(void)
 	return qp;
 }
 
-static void meet(struct ibv_qp *qp, uint32_t peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer,
-		.timeout = 18, .retry_cnt = 7, .rnr_retry = 7,
-		.max_rd_atomic = DEPTH, .max_dest_rd_atomic = DEPTH,
-		.ah_attr = {
-			.is_global = 1, .port_num = 1,
-			.grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 64 },
-		},
-	};
-
-	if (ibv_modify_qp(qp, &attr, TO_RTR))
-		fail("RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	if (ibv_modify_qp(qp, &attr, TO_RTS))
-		fail("RTS");
-}
-
 static void post(struct caller *c, enum kind how)
 {
 	int i = c - callers;
@@ -304,8 +285,8 @@ int main(int argc, char **argv)
 		callers[i].qp = i % DEPTH ? callers[i - 1].qp : make_qp();
 	for (i = 0; i < pairs; i++) {
 		called[i] = make_qp();
-		meet(called[i], callers[i * DEPTH].qp->qp_num);
-		meet(callers[i * DEPTH].qp, called[i]->qp_num);
+		meet(called[i], &gid, gid_index, callers[i * DEPTH].qp->qp_num, 18, DEPTH);
+		meet(callers[i * DEPTH].qp, &gid, gid_index, called[i]->qp_num, 18, DEPTH);
 	}
 
 	/* Most CmpSwaps find that another one came first. */

@@ -78,24 +78,12 @@ static void make(int i, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_mr *mr)
 	ours.qpn[i] = qp[i]->qp_num;
 }
 
-static void meet(int i, int gid_index, struct ibv_mr *mr)
+static void begin(int i, int gid_index, struct ibv_mr *mr)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = theirs.qpn[i],
-		.timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
-		.ah_attr = {
-			.is_global = 1, .port_num = 1,
-			.grh = { .dgid = theirs.gid, .sgid_index = gid_index, .hop_limit = 64 },
-		},
-	};
 	struct ibv_sge sge = { (uintptr_t)&memory[i][0], 4, mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
-	if (ibv_modify_qp(qp[i], &attr, TO_RTR))
-		fail("RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	if (ibv_modify_qp(qp[i], &attr, TO_RTS))
-		fail("RTS");
+	meet(qp[i], &theirs.gid, gid_index, theirs.qpn[i], 20, 0);
 	memory[i][0] = i;
 	if (ibv_post_send(qp[i], &wr, &bad))
 		fail("post");
@@ -137,7 +125,7 @@ int main(int argc, char **argv)
 		usleep(atoi(argv[4]) * 1000);
 	began = now_ms();
 	for (i = 0; i < count; i++)
-		meet(server ? count - 1 - i : i, gid_index, mr);
+		begin(server ? count - 1 - i : i, gid_index, mr);
 	while (done < 2 * count && now_ms() - began < LIMIT_MS) {
 		i = ibv_poll_cq(cq, 1, &wc);
 		if (i < 0 || (i == 1 && wc.status)) {

@@ -24,16 +24,6 @@ static union ibv_gid peer;
 static char memory[4096];
 static int gid_index, count = 1;
 
-static void modify(struct ibv_qp *one, struct ibv_qp_attr *attr, int mask)
-{
-	int error = ibv_modify_qp(one, attr, mask);
-
-	if (error) {
-		printf("modify to %d: %s\n", attr->qp_state, strerror(error));
-		exit(1);
-	}
-}
-
 static void make(int n)
 {
 	struct ibv_qp_init_attr init = {
@@ -45,23 +35,9 @@ static void make(int n)
 	struct ibv_recv_wr *bad, wr = { .wr_id = n, .sg_list = &sge, .num_sge = 1 };
 
 	qp[n] = must(ibv_create_qp(pd, &init), "queue pair");
-	modify(qp[n], &attr, TO_INIT);
+	if (ibv_modify_qp(qp[n], &attr, TO_INIT))
+		fail("INIT");
 	ibv_post_recv(qp[n], &wr, &bad);
-}
-
-static void meet(int n, uint32_t peer_qpn)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer_qpn,
-		.ah_attr = {
-			.is_global = 1, .port_num = 1,
-			.grh = { .dgid = peer, .sgid_index = gid_index, .hop_limit = 64 },
-		},
-	};
-
-	modify(qp[n], &attr, TO_RTR);
-	attr.qp_state = IBV_QPS_RTS;
-	modify(qp[n], &attr, TO_RTS);
 }
 
 static void post_send(int n)
@@ -112,7 +88,7 @@ int main(int argc, char **argv)
 	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
 	for (i = 0; i < count; i++) {
 		make(i);
-		meet(i, peer_qpn + i);
+		meet(qp[i], &peer, gid_index, peer_qpn + i, 0, 0);
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%u\n", qp[0]->qp_num);
@@ -132,7 +108,7 @@ int main(int argc, char **argv)
 			make(count);
 			printf("%u\n", qp[count]->qp_num);
 		} else if (!strcmp(line, "meet\n")) {
-			meet(count, peer_qpn);
+			meet(qp[count], &peer, gid_index, peer_qpn, 0, 0);
 			printf("meets\n");
 		}
 	}
