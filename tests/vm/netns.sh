@@ -62,12 +62,23 @@ links() {
 	in_a rdma link add "$2-a" type "$1" netdev eth0 && in_b rdma link add "$2-b" type "$1" netdev eth0 || return
 	until_ok active in_a "$2-a" && until_ok active in_b "$2-b"
 }
-# ping ADDRESS: rping compares what comes back.
-ping() {
-	in_b timeout 30 rping -s -a "$1" -C 10 >"$WORK/server" 2>&1 &
-	until_ok b_listens 7174 || { cat "$WORK/server"; return 1; }
-	in_a timeout 30 rping -c -a "$1" -C 10 -v && wait $!
+# serve PORT COMMAND...: a server in namespace B. client COMMAND...: its client; if that fails, the server ends at once.
+serve() {
+	in_b timeout 30 "${@:2}" >"$WORK/server" 2>&1 &
+	until_ok b_listens "$1" || server_fails
 }
+client() {
+	if in_a timeout 30 "$@" && wait $!; then return; fi
+	server_fails
+}
+server_fails() {
+	ip netns pids "$B" | xargs -r kill
+	wait $!
+	cat "$WORK/server"
+	return 1
+}
+# ping ADDRESS: rping compares what comes back.
+ping() { serve 7174 rping -s -a "$1" -C 10 && client rping -c -a "$1" -C 10 -v; }
 # The index of the GID that IPv4 addresses have, which end in these four digits.
 gid_index() { "$1" grep -rl "ffff:0ade:000$3" "/sys/class/infiniband/$2/ports/1/gids" 2>/dev/null | sed 's/.*\///;q'; }
 have_gids() {
@@ -79,10 +90,8 @@ pingpong() {
 	local ours theirs
 	# A work item of the RDMA core makes them of the addresses.
 	until_ok have_gids || return
-	in_b timeout 30 ibv_rc_pingpong -d rsiwrc-b -g "$theirs" -c -n 100 >"$WORK/server" 2>&1 &
-	until_ok b_listens 18515 || { cat "$WORK/server"; return 1; }
-	in_a timeout 30 ibv_rc_pingpong -d rsiwrc-a -g "$ours" -c -n 100 "$B4" || { cat "$WORK/server"; return 1; }
-	wait $!
+	serve 18515 ibv_rc_pingpong -d rsiwrc-b -g "$theirs" -c -n 100 &&
+		client ibv_rc_pingpong -d rsiwrc-a -g "$ours" -c -n 100 "$B4"
 }
 removed() {
 	in_a rdma link del rsiwcm-a && in_a rdma link del rsiwrc-a && ! in_a rdma link show | grep -e rsiwcm-a -e rsiwrc-a
