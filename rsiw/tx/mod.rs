@@ -19,7 +19,7 @@
 //! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
 //! its buffers are free then. The CRC is that of the copy, so both agree even if the application
 //! changes its buffer meanwhile. Sending without a copy was measured, and gains nothing
-//! (Documentation/bench/log.md).
+//! (tests/vm/perf/log).
 //!
 //! A QP has one message and one gather list for all of its life, and requests are processed in
 //! place: to pass them by value copied some 3 KiB for a Write of two bytes. The regions that the
