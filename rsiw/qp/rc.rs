@@ -10,7 +10,7 @@
 //! The stream below has states of its own ([`crate::queue::state`]), as a connection comes and goes
 //! when the peer wants it to: it is in IDLE until there is one, and then in RTS, whichever of RTR
 //! and RTS the program is in. What fails in the stream leads to ERR. The end of a connection alone
-//! does not ([`crate::stream::retry`]).
+//! does not ([`crate::stream::absent_peer`]).
 //!
 //! In SQD the send queue drains ([`crate::stream`], `hold`).
 //!

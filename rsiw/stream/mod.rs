@@ -5,6 +5,7 @@
 //! It has a half for each direction ([`crate::tx`], [`crate::rx`]), which know the queues and the
 //! transport, but neither each other nor the connection. What they find, it acts on.
 //!
+//! - [`absent_peer`]: a peer that is not there, as InfiniBand has it.
 //! - [`connection`]: the stream's part in a connection: setup, closing, losing it.
 //! - [`sched`]: which thread runs tx, and for how long.
 //! - [`receive`], [`bulk`]: which thread receives, and when.
@@ -13,11 +14,11 @@
 //! - [`notify`]: the consumer's calls for completions.
 //! - [`poll`]: a timer for events of which nobody tells.
 //! - [`reset`]: the way back from ERROR, for another connection.
-//! - [`retry`]: a peer that is not there, as InfiniBand has it.
 //! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
 //!
 //! Documentation/locking tells who owns what, and which lock guards it.
 
+mod absent_peer;
 mod bulk;
 mod connection;
 mod fault;
@@ -27,7 +28,6 @@ mod notify;
 mod poll;
 mod receive;
 mod reset;
-mod retry;
 mod sched;
 mod teardown;
 
@@ -59,7 +59,7 @@ use net::{Identity, SockCell};
 use rdma::{Consumer, Owner, QpHandle};
 
 pub(crate) use crate::cm::rc::Way;
-pub(crate) use retry::time_to_retry;
+pub(crate) use absent_peer::time_to_retry;
 
 // The numbers of a stream's work items, and those of its timers.
 
