@@ -2,8 +2,9 @@
 
 //! Copies into a region and out of it, and atomic operations on its bytes.
 
-use super::{offset_in, Region, Store, FAST_PIECE};
+use super::{offset_in, FastStore, Region, Store, FAST_PIECE};
 use crate::mem::{atomic, MemError, Rights};
+use core::ops::Range;
 use iwarp::{
     rdmap::{AtomicOp, ATOMIC_LEN},
     Octet,
@@ -46,15 +47,9 @@ impl Region {
             Store::User { .. } | Store::Local(_) => Err(MemError::Bounds),
             Store::Window(window) => window.read(self, rights, addr, dst),
             Store::Fast(fast) => {
-                let mut addr = addr;
-                for dst in dst.chunks_mut(FAST_PIECE) {
-                    let (pages, len) = (fast.pages.lock(), dst.len() as u64);
-                    self.valid(rights.key, rights.need)?;
-                    let offset = list_offset(&pages, addr, len)?;
-                    pages.read(offset, dst).map_err(|_| MemError::Bounds)?;
-                    addr = addr.wrapping_add(len);
-                }
-                Ok(())
+                self.each_piece(fast, rights, addr, dst.len(), |pages, offset, piece| {
+                    pages.read(offset, dst.get_mut(piece)?).ok()
+                })
             }
         }
     }
@@ -141,19 +136,10 @@ impl Region {
             Store::User { .. } | Store::Local(_) => Err(MemError::Bounds),
             Store::Window(window) => window.write(self, rights, addr, src, ends),
             Store::Fast(fast) => {
-                let (mut addr, mut left) = (addr, src.len());
-                for src in src.chunks(FAST_PIECE) {
-                    let (pages, len) = (fast.pages.lock(), src.len() as u64);
-                    self.valid(rights.key, rights.need)?;
-                    let offset = list_offset(&pages, addr, len)?;
-                    left = left.saturating_sub(src.len());
-                    let last = ends && left == 0;
-                    pages
-                        .write(offset, src, last)
-                        .map_err(|_| MemError::Bounds)?;
-                    addr = addr.wrapping_add(len);
-                }
-                Ok(())
+                self.each_piece(fast, rights, addr, src.len(), |pages, offset, piece| {
+                    let last = ends && piece.end == src.len();
+                    pages.write(offset, src.get(piece)?, last).ok()
+                })
             }
         }
     }
@@ -172,6 +158,28 @@ impl Region {
         memory
             .write(offset, src, ends)
             .map_err(|_| MemError::Bounds)
+    }
+
+    /// Copies `len` bytes at `addr` of a fast registration in pieces, each with the checks of
+    /// [`Self::read`] under the lock of the page list. `copy` gets the list, the piece's offset in
+    /// it, and its place among the bytes.
+    fn each_piece(
+        &self,
+        fast: &FastStore,
+        rights: Rights,
+        addr: u64,
+        len: usize,
+        mut copy: impl FnMut(&PageList, u64, Range<usize>) -> Option<()>,
+    ) -> Result<(), MemError> {
+        for at in (0..len).step_by(FAST_PIECE) {
+            let piece = at..len.min(at.saturating_add(FAST_PIECE));
+            let pages = fast.pages.lock();
+            self.valid(rights.key, rights.need)?;
+            let addr = addr.wrapping_add(at as u64);
+            let offset = list_offset(&pages, addr, piece.len() as u64)?;
+            copy(&pages, offset, piece).ok_or(MemError::Bounds)?;
+        }
+        Ok(())
     }
 
     /// Executes `op` on the 8 bytes at `addr` of `store`, the region's, with the checks of
