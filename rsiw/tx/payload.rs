@@ -6,7 +6,6 @@ use crate::mem::{gather::Gather, HeldAccess, MemError};
 use iwarp::tx::{Framer, Payload, Segment, Sink};
 use kernel::prelude::*;
 use net::TxBatch;
-use rdma::Reader;
 
 /// Why bytes of an FPDU could not be put into the batch.
 pub(super) enum Stop {
@@ -52,10 +51,10 @@ impl Sink for Pieces<'_> {
     }
 }
 
-/// Any payload, for FPDUs that are written in whole.
-struct Gathered<'a>(&'a mut Gather, &'a mut HeldAccess);
+/// The payload of FPDUs that are written in whole: copies the next bytes of it.
+struct CopyNext<F>(F);
 
-impl Payload for Gathered<'_> {
+impl<F: FnMut(&mut [u8]) -> Result<(), MemError>> Payload for CopyNext<F> {
     type Error = Stop;
 
     #[inline]
@@ -65,25 +64,7 @@ impl Payload for Gathered<'_> {
 
     #[inline]
     fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
-        self.0.copy_to(self.1, dst).map_err(Stop::Memory)
-    }
-}
-
-/// One piece of memory, for several FPDUs: its rights and bounds were checked once.
-struct Piece<'a>(Reader<'a>);
-
-impl Payload for Piece<'_> {
-    type Error = Stop;
-
-    #[inline]
-    fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        kext::crc32c(crc, data)
-    }
-
-    #[inline]
-    fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Stop> {
-        let read = self.0.read(dst).map_err(|_| MemError::Bounds);
-        read.map_err(Stop::Memory)
+        (self.0)(dst).map_err(Stop::Memory)
     }
 }
 
@@ -113,7 +94,8 @@ pub(super) fn write_one(
     gather: &mut Gather,
     access: &mut HeldAccess,
 ) -> Result<(), Stop> {
-    match framer.write_whole(fpdu, room, &mut Gathered(gather, access))? {
+    let mut octets = CopyNext(|dst: &mut [u8]| gather.copy_to(access, dst));
+    match framer.write_whole(fpdu, room, &mut octets)? {
         true => Ok(()),
         false => Err(OTHER_SIZE),
     }
@@ -132,12 +114,17 @@ pub(super) fn write_all(
 ) -> Result<(), Stop> {
     let of_all = usize::from(fpdu.payload_len()) * count;
     match gather.reader(access, of_all).map_err(Stop::Memory)? {
-        Some((reader, end)) => {
-            write_each(framer, fpdu, len, room, Piece(reader))?;
+        // One piece of memory: its rights and bounds were checked once.
+        Some((mut reader, end)) => {
+            let next = |dst: &mut [u8]| reader.read(dst).map_err(|_| MemError::Bounds);
+            write_each(framer, fpdu, len, room, CopyNext(next))?;
             gather.seek(end);
             Ok(())
         }
-        None => write_each(framer, fpdu, len, room, Gathered(gather, access)),
+        None => {
+            let next = |dst: &mut [u8]| gather.copy_to(access, dst);
+            write_each(framer, fpdu, len, room, CopyNext(next))
+        }
     }
 }
 
