@@ -14,13 +14,17 @@
 mod enhanced;
 pub mod fpdu;
 mod frame;
+mod initiator;
 mod reader;
+mod responder;
 mod rtr;
 mod setup;
 
 pub use enhanced::{Enhanced, NO_NEGOTIATION};
 pub use fpdu::mulpdu;
 pub use frame::{Frame, FrameKind, FRAME_MAX, MAX_PRIVATE_DATA};
+pub use initiator::Initiator;
 pub use reader::FrameReader;
+pub use responder::Responder;
 pub use rtr::{Rtr, RtrSet};
-pub use setup::{Agreed, Asked, Initiator, Limits, MpaError, Offer, Remedy, Responder};
+pub use setup::{Agreed, Asked, Limits, MpaError, Offer, Remedy};
