@@ -11,8 +11,8 @@
 //! does.
 //!
 //! A peer that says nothing keeps its place for as long as a handshake may take. So the connections
-//! with one address have a quarter of the places at the most, and who has few goes before who has
-//! many.
+//! with one address have a quarter of the places at the most, and addresses with fewer handshakes
+//! go first.
 
 use super::silent::Source;
 use kernel::{

@@ -6,14 +6,14 @@ use super::Conn;
 use crate::cm::{events::Events, User};
 
 impl<U: User> Conn<U> {
-    /// Has tracepoints tell of another stage, by its number.
+    /// Emits the `cm_stage` tracepoint for another stage, by its number.
     pub(in crate::cm) fn trace_stage(&self, from: u8, to: u8, events: Events) {
         if from != to {
             ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.0));
         }
     }
 
-    /// Has tracepoints tell of an MPA Request or Reply, whose octets these are.
+    /// Emits the `mpa_frame` tracepoint for an MPA Request or Reply.
     pub(in crate::cm) fn trace_frame(&self, out: bool, frame: &[u8]) {
         ::trace::mpa_frame(|| {
             let octet = |i| frame.get(i).copied().unwrap_or(0);
