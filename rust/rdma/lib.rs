@@ -3,7 +3,9 @@
 //! Safe abstractions over the RDMA core, for drivers of devices in software.
 //!
 //! A driver names the types of its objects by [`DriverTypes`], implements [`Driver`] and the traits
-//! of its objects ([`driver`]), makes its devices by [`Devices`], and contains no unsafe code.
+//! of its objects ([`driver`]), makes its devices by [`Devices`], and contains no unsafe code. The
+//! sample driver that goes to the kernel with this crate, `sample/rust_rdma_sample.rs`, is the
+//! least that does so, in 180 lines.
 //! Beside the verbs there are:
 //!
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
