@@ -70,12 +70,13 @@ impl Qp {
             rq: p.rq,
             rq_is_shared: p.rq_is_shared,
         };
-        let rc = match queues.dev.is_rc() {
-            true => Some(KBox::pin_init(
+        let rc = if queues.dev.is_rc() {
+            Some(KBox::pin_init(
                 new_mutex!(Attributes::new(), "rsiw_qp_rc"),
                 p.consumer.flags(),
-            )?),
-            false => None,
+            )?)
+        } else {
+            None
         };
         let qp = Self {
             rc,

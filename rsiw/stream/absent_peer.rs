@@ -50,9 +50,10 @@ pub(crate) fn time_to_retry(timeout: u8, retry_cnt: u8) -> Option<u32> {
 /// Handshakes of many queue pairs at a time share the processor, so that all end late, and none
 /// early.
 const fn least(tls: bool) -> u32 {
-    match tls {
-        true => CONNECT_MS + timeout::TLS,
-        false => CONNECT_MS,
+    if tls {
+        CONNECT_MS + timeout::TLS
+    } else {
+        CONNECT_MS
     }
 }
 

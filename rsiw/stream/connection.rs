@@ -157,10 +157,11 @@ impl User for Stream {
     }
 
     fn receive_all(self: &Arc<Self>, conn: ArcBorrow<'_, Conn>, sk: &mut LockedSock) {
-        let most = match conn.transport().works_in_callback() {
-            true => usize::MAX,
+        let most = if conn.transport().works_in_callback() {
+            usize::MAX
+        } else {
             // Decrypting takes long enough for more to come, and then more.
-            false => BULK_BUDGET,
+            BULK_BUDGET
         };
         self.receive(conn, sk, most, kext::jiffies_ms());
     }

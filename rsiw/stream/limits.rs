@@ -61,9 +61,10 @@ impl Limits {
             },
             most: (max::READS, max::READS),
             // A program that connects a queue pair itself says what the peer may do.
-            access: match dev.is_rc() {
-                true => Access::LOCAL_READ,
-                false => Access::READ_WRITE,
+            access: if dev.is_rc() {
+                Access::LOCAL_READ
+            } else {
+                Access::READ_WRITE
             },
             retry_ms: None,
         }

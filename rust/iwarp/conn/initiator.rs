@@ -111,9 +111,10 @@ impl Connecting {
                 turn.go(&rules::CONNECTED_FOR_TLS, Next::Securing(plan))
             }
             Input::Connected => {
-                let rule = match plan.to_itself {
-                    true => &rules::CONNECTED_TO_ITSELF,
-                    false => &rules::CONNECTED,
+                let rule = if plan.to_itself {
+                    &rules::CONNECTED_TO_ITSELF
+                } else {
+                    &rules::CONNECTED
                 };
                 turn.go(rule, Next::AwaitReply(plan))
             }

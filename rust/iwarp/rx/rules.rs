@@ -151,9 +151,12 @@ impl Rules {
             return Err(Reason::RdmapVersion);
         }
         let opcode = Opcode::from_control(control);
-        Ok(opcode.filter(|opcode| match opcode.is_send_immediate() {
-            true => self.send_immediate,
-            false => self.extensions,
+        Ok(opcode.filter(|opcode| {
+            if opcode.is_send_immediate() {
+                self.send_immediate
+            } else {
+                self.extensions
+            }
         }))
     }
 

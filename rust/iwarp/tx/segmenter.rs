@@ -316,9 +316,10 @@ impl Segmenter {
                 solicited,
                 data,
             } => {
-                let opcode = match solicited {
-                    true => Opcode::SendSeImmediate,
-                    false => Opcode::SendImmediate,
+                let opcode = if solicited {
+                    Opcode::SendSeImmediate
+                } else {
+                    Opcode::SendImmediate
                 };
                 let data = Stag(u32::from_be_bytes(data));
                 self.send(opcode, msn, data, mulpdu, segment);
