@@ -2,7 +2,7 @@
 
 //! A box whose content is dropped in process context, wherever the box itself is dropped.
 
-use crate::life;
+use crate::module;
 use core::{mem::ManuallyDrop, ops::Deref};
 use kernel::{
     prelude::*,
@@ -37,10 +37,10 @@ impl<T: Send + 'static> WorkItem for Inner<T> {
 pub struct Deferred<T: Send + 'static>(ManuallyDrop<Pin<KBox<Inner<T>>>>);
 
 impl<T: Send + 'static> Deferred<T> {
-    /// Boxes `value`. Errors: `ENODEV` without a [`life::Core`], `ENOMEM`; in either case `value`
+    /// Boxes `value`. Errors: `ENODEV` without a [`module::Core`], `ENOMEM`; in either case `value`
     /// is dropped here. Context: sleeping.
     pub fn new(value: T) -> Result<Self> {
-        if !life::is_up() {
+        if !module::is_up() {
             return Err(ENODEV);
         }
         let inner = KBox::pin_init(
@@ -74,7 +74,7 @@ impl<T: Send + 'static> Drop for Deferred<T> {
         // SAFETY: The box is taken once: `drop` runs once, and not after `drop_now`.
         let inner = unsafe { ManuallyDrop::take(&mut self.0) };
         let mut inner = Some(inner);
-        if life::with_reclaim(|queue| inner.take().map(|inner| queue.enqueue(inner))).is_none() {
+        if module::with_reclaim(|queue| inner.take().map(|inner| queue.enqueue(inner))).is_none() {
             // The module has nearly gone. A leak is better than to sleep in an unknown context.
             pr_err!("released after the module's end\n");
             core::mem::forget(inner);

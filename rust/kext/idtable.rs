@@ -6,7 +6,7 @@
 //! the xarray's own lock. The table's reference to a removed object is dropped after a grace
 //! period, in process context. A lookup may have a reference of its own for longer than that.
 
-use crate::life;
+use crate::{module, system};
 use core::{marker::PhantomData, mem, ptr::NonNull};
 use kernel::{
     alloc::Flags,
@@ -52,9 +52,9 @@ unsafe impl<T: Send + Sync> Sync for IdTable<T> {}
 
 impl<T: Send + Sync + 'static> IdTable<T> {
     /// Makes an empty table for the numbers `min` to `max`, both included. Errors: `ENODEV` without
-    /// a [`life::Core`], `EINVAL` if `min` is larger than `max`, `ENOMEM`. Context: sleeping.
+    /// a [`module::Core`], `EINVAL` if `min` is larger than `max`, `ENOMEM`. Context: sleeping.
     pub fn new(min: u32, max: u32) -> Result<Self> {
-        if !life::is_up() {
+        if !module::is_up() {
             return Err(ENODEV);
         }
         if min > max {
@@ -110,7 +110,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
     /// Errors: `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
     pub fn reserve_random(&self) -> Result<Reserved<'_, T>> {
         let span = u64::from(self.max - self.min) + 1;
-        let random = u64::from(life::random_u32());
+        let random = u64::from(system::random_u32());
         // The remainder is below `span`, which is at most 2^32, so the sum is at most `max`.
         let start = self.min + (random % span) as u32;
         match self.reserve_in(start, self.max) {
@@ -242,7 +242,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         let work = entry.as_ptr().cast();
         // SAFETY: `free` is the first field of the entry (`repr(C)`). The entry is not in the table
         // any more, so only this call queues its work, and it stays until `reclaim` has run.
-        if !unsafe { life::queue_rcu_work(work) } {
+        if !unsafe { module::queue_rcu_work(work) } {
             pr_err!("removed from a table after the module's end\n");
         }
     }
@@ -378,8 +378,8 @@ mod tests {
         // One object is in the table, the other one waits for its grace period.
         drop(table);
         for _ in 0..3 {
-            life::rcu_barrier();
-            life::flush();
+            module::rcu_barrier();
+            module::flush();
         }
         assert!(Arc::into_unique_or_drop(object).is_some());
         Ok(())

@@ -13,7 +13,8 @@
 //! - [`load`]: the same for a few octets, without a call.
 //! - [`noio`]: allocation that does not wait for I/O.
 //! - [`log`]: messages that cannot flood the log.
-//! - [`life`]: what lives as long as the module.
+//! - [`module`]: what lives as long as the module.
+//! - [`system`]: clocks, processors, contexts, random numbers.
 //!
 //! [`Core`] must be there first and go last.
 
@@ -24,21 +25,22 @@ pub mod copy;
 pub mod defer;
 pub mod hrtimer;
 pub mod idtable;
-pub mod life;
 pub mod load;
 pub mod lock;
 pub mod log;
+pub mod module;
 pub mod noio;
 pub mod revocable;
+pub mod system;
 pub mod tx_lock;
 pub mod work;
 
 pub use copy::{crc32c, crc32c_octets};
 pub use defer::Deferred;
 pub use idtable::IdTable;
-pub use life::{
-    in_task, is_only_task, jiffies_ms, monotonic_ns, online_cpus, random_u32, random_u64,
-    rcu_barrier, Core,
-};
+pub use module::{rcu_barrier, Core};
 pub use revocable::Revocable;
+pub use system::{
+    in_task, is_only_task, jiffies_ms, monotonic_ns, online_cpus, random_u32, random_u64,
+};
 pub use work::{DelayedWork, DelayedWorkItem, Workqueue, WqFlags};
