@@ -49,7 +49,7 @@ namespace() {
 run "a link is made in a namespace" namespace
 from_outside() {
 	local said
-	said=$(timeout 10 rcwait rcns "$(gid_index 10.8.1.2 rcns)" ::ffff:10.8.1.2 5 </dev/null)
+	said=$(timeout 10 rcwait rcns "$(gid_index 10.8.1.2 rcns)" ::ffff:10.8.1.2 5 </dev/null 2>&1)
 	echo "$said"
 	[[ $said == *"Cannot assign requested address"* ]]
 }
