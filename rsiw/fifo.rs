@@ -39,11 +39,6 @@ impl<T> Fifo<T> {
         self.len as u32
     }
 
-    /// Whether no element is queued.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Whether [`Self::push`] would refuse.
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.slots.len()

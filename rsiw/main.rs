@@ -100,6 +100,11 @@ module! {
             description: "Links of type rsiw_rc call from TCP ports below 1024, and take calls \
                 from no others (0: from any; the same on all hosts)",
         },
+        rc_confirm: u8 {
+            default: 1,
+            description: "RDMA Writes on links of type rsiw_rc complete when the peer has placed \
+                them (0: when TCP has taken them)",
+        },
         recv_wait_ms: u32 {
             default: 1000,
             description: "Milliseconds that a message waits for a receive that a process has not \

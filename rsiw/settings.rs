@@ -102,6 +102,8 @@ settings! {
     rc_port: u32 = 1..=65_535,
     /// Whether queue pairs that their programs connect call from ports below 1024.
     rc_low_ports: u8 = 0..=1,
+    /// Whether Writes of such queue pairs complete when the peer has placed them.
+    rc_confirm: u8 = 0..=1,
     /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
     /// Milliseconds until an initiator sends an empty RDMA Write.
@@ -267,6 +269,13 @@ impl Settings {
     /// for calls that come or begin after a change.
     pub(crate) fn rc_low_ports(&self) -> bool {
         self.rc_low_ports.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether Writes of queue pairs that their programs connect complete when the peer has placed
+    /// them, as such programs expect, or when TCP has taken them, which costs less. It holds for
+    /// connections that begin after a change.
+    pub(crate) fn rc_confirm(&self) -> bool {
+        self.rc_confirm.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of

@@ -363,11 +363,14 @@ impl<U: User> Conn<U> {
     pub(crate) fn take_over(self: &Arc<Self>, rest: TxBatch) {
         // The allocation must not wait: reclaim may write back to storage that waits for this queue
         // pair to be gone.
+        let begun = rest.is_begun();
         match KBox::new(rest, GFP_NOWAIT) {
             Ok(rest) => *self.rest.lock() = Some(rest),
             // The stream ends in the middle of an FPDU. A FIN would not tell the peer so; a reset
             // does.
-            Err(_) => self.close(Close::Abort),
+            Err(_) if begun => self.close(Close::Abort),
+            // The peer does without answers.
+            Err(_) => {}
         }
     }
 

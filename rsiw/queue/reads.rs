@@ -20,13 +20,20 @@ use rdma::LocalSge;
 /// to a worker: its copy would keep the CPU from whatever the callback has interrupted.
 pub(crate) const SHORT_READ: u32 = 2048;
 
+/// Reads of no bytes, beyond ORD and IRD, by which an end may ask at a time whether its Writes are
+/// placed (`sq/placed.rs`). Both ends have to agree: it belongs to the version in the names of
+/// queue pairs (`iwarp::conn::names`).
+pub(crate) const CONFIRMING: u32 = 4;
+
 /// A Read, or an atomic operation, that was sent and whose response has not arrived in full; at
-/// most ORD at a time, or one, that of connection setup, if ORD is 0.
+/// most ORD at a time, or one, that of connection setup, if ORD is 0; and those that confirm.
 #[derive(Clone)]
 pub(crate) struct OutstandingRead {
-    /// The request's position in the send queue; `None` for the Read of connection setup (RFC 6581
-    /// section 5), which no consumer posted.
+    /// The request's position in the send queue; `None` for a Read that no consumer posted: that of
+    /// connection setup (RFC 6581 section 5), and one that confirms Writes.
     pub(crate) seq: Option<Seq>,
+    /// The response confirms that the peer has placed what was written before this position.
+    pub(crate) confirms: Option<Seq>,
     /// The sink. The Read Request names its address and [`Self::stag`].
     pub(crate) sge: LocalSge,
     /// The sink's region; `None` for a Read of zero bytes that invalidates no STag, and once the
@@ -39,6 +46,18 @@ pub(crate) struct OutstandingRead {
 }
 
 impl OutstandingRead {
+    /// A Read of no bytes that no consumer posted.
+    pub(crate) fn empty(confirms: Option<Seq>) -> Self {
+        Self {
+            seq: None,
+            confirms,
+            sge: LocalSge::NONE,
+            sink: None,
+            invalidate: false,
+            atomic: None,
+        }
+    }
+
     /// The STag of the sink as the Read Request names it.
     pub(crate) fn stag(&self) -> Stag {
         Stag(self.sge.lkey()).carried(self.sge.length())
@@ -52,7 +71,7 @@ pub(crate) enum Asked {
     Atomic(AtomicRequest),
 }
 
-/// A request of the peer that rx has checked; at most IRD at a time.
+/// A request of the peer that rx has checked; at most IRD at a time, and those that confirm.
 pub(crate) struct InboundRead {
     /// The message sequence number of the request.
     pub(crate) msn: Msn,
@@ -79,6 +98,8 @@ struct Inbound {
     ird: u32,
     /// The peer's first Read may be the RTR, which needs no IRD.
     rtr: bool,
+    /// Reads of the peer beyond the IRD, with which it confirms its Writes.
+    confirming: u32,
     /// How many more tx takes, once an orderly close waits for nothing else.
     left: Option<u32>,
 }
@@ -100,19 +121,22 @@ impl InboundReads {
             answering: false,
             ird: 0,
             rtr: false,
+            confirming: 0,
             left: None,
         };
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
     /// Makes room for `ird` Reads at a time, the number that both ends have agreed on. If `rtr`,
-    /// the peer's first Read may be one of no bytes, also with an `ird` of 0. Context: sleeping.
-    /// Errors: `ENOMEM`.
-    pub(crate) fn set_ird(&self, ird: u32, rtr: bool, flags: Flags) -> Result {
-        let mut waiting = Fifo::with_capacity(ird.max(rtr.into()), flags)?;
+    /// the peer's first Read may be one of no bytes, also with an `ird` of 0; if it `confirms` its
+    /// Writes, it has some of these more. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn set_ird(&self, ird: u32, rtr: bool, confirms: bool, flags: Flags) -> Result {
+        let confirming = if confirms { CONFIRMING } else { 0 };
+        let mut waiting = Fifo::with_capacity(ird.max(rtr.into()) + confirming, flags)?;
         let mut queue = self.queue.lock();
         queue.ird = ird;
         queue.rtr = rtr;
+        queue.confirming = confirming;
         // A connection before this one may have ended in the middle of a response.
         queue.answering = false;
         queue.left = None;
@@ -127,12 +151,18 @@ impl InboundReads {
         let queue = &mut *self.queue.lock();
         let before = queue.waiting.len() + u32::from(queue.answering);
         let rtr = queue.rtr && read.msn == Msn::FIRST && read.len() == 0;
-        if before >= queue.ird && !rtr {
+        // Those that confirm may have come before the others. With an IRD of 0 only they may come.
+        let most = match read.len() {
+            1.. if queue.ird == 0 => 0,
+            _ => queue.ird.max(queue.rtr.into()) + queue.confirming,
+        };
+        if before >= most && !rtr {
             return Err(read);
         }
+        let last = before + 1 == queue.ird && read.len() != 0;
         queue.waiting.push(read)?;
         self.count.store(queue.waiting.len(), Ordering::Release);
-        Ok(before + 1 == queue.ird)
+        Ok(last)
     }
 
     /// Tx takes the oldest Read, to answer it.
@@ -148,6 +178,11 @@ impl InboundReads {
     /// As [`InboundReads::pop`], if the oldest Read is a short one.
     pub(crate) fn pop_short(&self) -> Option<InboundRead> {
         self.take(SHORT_READ)
+    }
+
+    /// As [`InboundReads::pop`], if the oldest Read is one of no bytes.
+    pub(crate) fn pop_empty(&self) -> Option<InboundRead> {
+        self.take(0)
     }
 
     /// The number of Reads that wait for tx.

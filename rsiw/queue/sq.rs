@@ -22,19 +22,22 @@
 //! their bookkeeping, which is short. Completions are published under it, so that two actors cannot
 //! reorder them. Lock order: send queue, then CQ.
 //!
-//! How many RDMA Reads wait for their responses at a time, [`ord`] tells.
+//! How many RDMA Reads wait for their responses at a time, [`ord`] tells. When an RDMA Write
+//! completes of a queue pair whose program expects InfiniBand, [`placed`] tells.
 //!
 //! The queue may end at a position: tx takes no request from there on, because of an orderly close
 //! ([`SendQueue::end_here`]), or while the program holds the queue ([`hold`]).
 //!
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
-//! because no other actor uses a slot from `sent` on, with one exception: rx changes that of an
-//! RDMA Read, under the lock, and only after tx has recorded the Read under the lock. Posts of a
-//! kernel consumer fill their slots under the lock.
+//! because no other actor changes a slot from `sent` on, with one exception: rx changes that of an
+//! RDMA Read, under the lock, and only after tx has recorded the Read under the lock. (When the
+//! peer has refused a Write, rx looks through the slots for it, and may find one that tx has just
+//! filled or is filling.) Posts of a kernel consumer fill their slots under the lock.
 
 mod flush;
 mod hold;
 mod ord;
+mod placed;
 mod posted;
 mod slot;
 
@@ -49,6 +52,7 @@ use crate::{
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::prelude::*;
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
+use placed::Placed;
 use posted::Posted;
 use rdma::{Consumer, Sge};
 use slot::{Slot, SlotCell};
@@ -63,7 +67,7 @@ pub(crate) enum Pull {
     Bad(Seq, Status),
     /// Nothing is posted.
     Empty,
-    /// No slot is free: requests that tx took earlier wait for RDMA Reads. A completed Read wakes
+    /// No slot is free: requests that tx took earlier wait for answers of the peer. An answer wakes
     /// tx.
     Full,
 }
@@ -88,6 +92,7 @@ struct State {
     reads: Fifo<OutstandingRead>,
     /// RDMA Reads that the connection was set up for.
     agreed_ord: u32,
+    placed: Placed,
     /// Tx has stopped for a fence, for lack of room in `reads`, for lack of a slot, or until the
     /// queue has drained.
     tx_waits: bool,
@@ -155,6 +160,7 @@ impl SendQueue {
             next: 0,
             reads: Fifo::empty(),
             agreed_ord: 0,
+            placed: Placed::nothing(false),
             tx_waits: false,
             tell_drained: false,
             flushed: false,
@@ -259,6 +265,7 @@ impl SendQueue {
             opcode: opcode::known(wr.opcode(), self.extended),
             signalled: true,
             read_pending: false,
+            unplaced: false,
             bytes: 0,
         });
         Pull::Bad(seq, status)
@@ -287,8 +294,8 @@ impl SendQueue {
         st.tx_waits
     }
 
-    /// TCP has taken all requests before `seq`. They complete, up to the first Read that waits for
-    /// its response. Context: tx.
+    /// TCP has taken all requests before `seq`. They complete, up to the first that waits for an
+    /// answer. Context: tx.
     pub(crate) fn sent(&self, seq: Seq, out: Out<'_>) -> Notify {
         let (notify, all) = {
             let st = &mut *self.state.lock();
@@ -342,11 +349,12 @@ impl SendQueue {
     fn advance(&self, st: &mut State, out: Out<'_>) -> (Notify, bool) {
         let mut notify = Notify::default();
         let mut head = self.head.load(Ordering::Relaxed);
+        st.placed.passed(head);
         let end = head.wrapping_add(BATCH);
         let mut all = true;
         while head != st.sent {
             let slot = self.slot(head).get();
-            if slot.read_pending {
+            if slot.read_pending || (slot.unplaced && !st.placed.is_before(head)) {
                 break;
             }
             if head == end {

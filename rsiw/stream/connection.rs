@@ -97,8 +97,14 @@ impl User for Stream {
         // worker then.
         let flags = self.consumer().flags();
         let rtr_read = p.peer_rtr.contains(Rtr::Read);
-        queues.inbound.set_ird(u32::from(p.ird), rtr_read, flags)?;
-        queues.sq.set_ord(u32::from(p.ord))?;
+        // The peer's device is of the same type.
+        let peer_confirms = self.dev().is_rc();
+        let ird = u32::from(p.ird);
+        let confirms = peer_confirms && self.dev().settings.rc_confirm();
+        queues
+            .inbound
+            .set_ird(ird, rtr_read, peer_confirms, flags)?;
+        queues.sq.set_ord(u32::from(p.ord), confirms)?;
         self.limit_ord();
         self.agree(p);
 
@@ -118,6 +124,8 @@ impl User for Stream {
                 markers: p.tx_markers,
                 large_fpdu: p.large_fpdu,
                 send_immediate: p.send_immediate,
+                confirms,
+                peer_confirms,
                 rtr: p.rtr,
             },
             queues.sq.max_sge(),

@@ -78,10 +78,17 @@ impl Stream {
         self.queues.counters.terminate_received(t.code());
         self.dev().terminates_received.count(t.code());
         trace::terminate(|| self.queues.trace_terminate(false, t.code()));
+        // A Send has completed already, and so has a Write that waits for no confirmation. Only the
+        // event tells of their failure.
+        if t.opcode() == Some(Opcode::Write) {
+            let failed = self.queues.sq.first_unplaced();
+            self.queues.note_failure(failed, Status::RemAccess);
+        }
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
-        // order. A Write or a Send has completed already, and only the event tells of its failure.
+        // order.
         if let Some((seq, is_atomic)) = self.queues.sq.read_head() {
             if let Some(status) = refused_read(t, is_atomic) {
+                seq.inspect(|&seq| self.queues.sq.refused(seq));
                 self.queues.note_failure(seq, status);
             }
         }

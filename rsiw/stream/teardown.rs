@@ -71,8 +71,11 @@ impl Stream {
     fn halt(&self, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
         let _ = self.queues.advance(State::Error);
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let sender = self.tx.lock().take();
+        let mut sender = self.tx.lock().take();
         let recv = self.stop_rx().or(end.take_filling());
+        if let Some(Sender { tx, conn }) = &mut sender {
+            tx.last_answers(&self.queues, conn.transport());
+        }
         self.queues.inbound.clear();
         (sender, recv)
     }
@@ -132,8 +135,8 @@ impl Stream {
     }
 }
 
-/// Has the connection send what tx has left of a batch, so that the stream does not end within an
-/// FPDU.
+/// Has the connection send what tx has left: the rest of a batch, so that the stream does not end
+/// within an FPDU, or answers.
 fn leave_rest(sender: &mut Option<Sender>) {
     if let Some(Sender { tx, conn }) = sender {
         if let Some(rest) = tx.leave() {

@@ -46,10 +46,17 @@ impl Tx {
         if self.response_turn && self.next_response(queues)? {
             return Ok(true);
         }
+        if self.unconfirmed.is_much() && self.confirm(queues, false)? {
+            return Ok(true);
+        }
         self.more = true;
         // Bounds the loop. The slots bound it, too: requests without a message free none until the
         // batch is sent.
         for _ in 0..queues.sq.size() {
+            if self.failing.is_some() {
+                self.more = false;
+                break;
+            }
             let waited = self.blocked.is_some();
             let seq = match self.blocked.take() {
                 Some(seq) => seq,
@@ -73,10 +80,25 @@ impl Tx {
                 self.more = false;
                 break;
             }
+            if self.cfg.confirms {
+                // What the peer has no receive for holds up all behind it.
+                if self.wr.op.takes_receive() && self.unconfirmed.is_due() {
+                    self.blocked = Some(seq);
+                    if self.confirm(queues, true)? {
+                        return Ok(true);
+                    }
+                    self.more = false;
+                    break;
+                }
+                self.note_unconfirmed(queues, seq);
+            }
             if self.start(queues, seq)? {
                 return Ok(true);
             }
             self.built = Some(seq.wrapping_add(1));
+        }
+        if self.unconfirmed.is_due() && self.confirm(queues, true)? {
+            return Ok(true);
         }
         self.next_response(queues)
     }
@@ -102,7 +124,7 @@ impl Tx {
     }
 
     #[inline(never)]
-    fn respond(&mut self, asked: Option<InboundRead>) -> Result<bool, Failed> {
+    pub(super) fn respond(&mut self, asked: Option<InboundRead>) -> Result<bool, Failed> {
         let Some(InboundRead { msn, asked, source }) = asked else {
             return Ok(false);
         };
@@ -283,6 +305,7 @@ impl Tx {
         let read = self.outstanding(queues, seq, false, Some(req.id))?;
         let started = queues.sq.start_read(read);
         started.map_err(|_| Failed::new(Some(seq), Status::General))?;
+        self.answer_confirms();
         self.ops.reads += 1;
         let msn = self.read_msn;
         self.read_msn = msn.next();
@@ -328,11 +351,24 @@ impl Tx {
         };
         Ok(OutstandingRead {
             seq: Some(seq),
+            confirms: None,
             sge,
             sink,
             invalidate,
             atomic,
         })
+    }
+
+    /// Begins a Read of no bytes that no consumer has posted; see [`OutstandingRead::confirms`].
+    #[cold]
+    pub(super) fn empty_read(
+        &mut self,
+        queues: &Queues,
+        confirms: Option<Seq>,
+    ) -> Result<(), Failed> {
+        let nowhere = (Stag::UNNAMED, TaggedOffset(0));
+        self.request_read(queues, OutstandingRead::empty(confirms), nowhere)
+            .map_err(|()| Failed::new(None, Status::General))
     }
 
     /// Records a Read as outstanding, then begins its request.
@@ -351,6 +387,7 @@ impl Tx {
         };
         let seq = read.seq;
         queues.sq.start_read(read).map_err(drop)?;
+        self.answer_confirms();
         let msn = self.read_msn;
         self.read_msn = msn.next();
         self.current.gather.clear();
@@ -374,18 +411,7 @@ impl Tx {
                 }
             }
             iwarp::mpa::Rtr::Write => Message::Write { stag, to },
-            iwarp::mpa::Rtr::Read => {
-                let read = OutstandingRead {
-                    seq: None,
-                    sge: LocalSge::NONE,
-                    sink: None,
-                    invalidate: false,
-                    atomic: None,
-                };
-                return self
-                    .request_read(queues, read, (stag, to))
-                    .map_err(|()| Failed::new(None, Status::General));
-            }
+            iwarp::mpa::Rtr::Read => return self.empty_read(queues, None),
         };
         self.current.begin(message, 0, None);
         Ok(())

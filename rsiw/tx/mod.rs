@@ -19,13 +19,14 @@
 //! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
 //! its buffers are free then. The CRC is that of the copy, so both agree even if the application
 //! changes its buffer meanwhile. Sending without a copy was measured, and gains nothing
-//! (tests/vm/perf/log).
+//! (tests/vm/perf/log). Writes of programs that expect InfiniBand complete later ([`confirm`]).
 //!
 //! A QP has one message and one gather list for all of its life, and requests are processed in
 //! place: to pass them by value copied some 3 KiB for a Write of two bytes. The regions that the
 //! last message resolved serve the next one; key, right and bounds are checked each time.
 
 mod batch;
+mod confirm;
 mod current;
 mod local;
 mod message;
@@ -43,6 +44,7 @@ use crate::{
     transport::Transport,
     wr::{SendOp, SendWr},
 };
+use confirm::Unconfirmed;
 use core::mem::{replace, take};
 use current::{Current, Source};
 use iwarp::{tx::Framer, Terminate};
@@ -97,6 +99,10 @@ pub(crate) struct TxConfig {
     pub(crate) large_fpdu: bool,
     /// The peer takes Sends with immediate data.
     pub(crate) send_immediate: bool,
+    /// Writes complete when the peer has placed them ([`confirm`]).
+    pub(crate) confirms: bool,
+    /// The peer may have its Writes confirmed, too.
+    pub(crate) peer_confirms: bool,
     /// The RTR that is to be sent before the next message: an initiator's first message, or its
     /// repetition.
     pub(crate) rtr: Option<iwarp::mpa::Rtr>,
@@ -130,7 +136,12 @@ pub(crate) struct Tx {
     response_turn: bool,
     /// The last request that has begun a message is an RDMA Write.
     wrote: bool,
+    unconfirmed: Unconfirmed,
+    /// A request that cannot be sent, and fails when all before it have completed ([`confirm`]).
+    failing: Option<Failed>,
     terminated: bool,
+    /// See [`Tx::last_answers`].
+    answered_last: bool,
     /// See [`Tx::end`].
     fin: bool,
     /// The consumer's calls that the completions of the last step ask for.
@@ -158,7 +169,10 @@ impl Tx {
             atomic_msn: iwarp::Msn::FIRST,
             response_turn: true,
             wrote: false,
+            unconfirmed: Unconfirmed::NOTHING,
+            failing: None,
             terminated: false,
+            answered_last: false,
             fin: false,
             notify: Notify::default(),
         })
@@ -248,6 +262,9 @@ impl Tx {
             // This end may send no FPDU yet, but a FIN.
             return self.end_if_drained(queues, peer_done);
         }
+        if let Some(failed) = self.take_failing(queues) {
+            return Step::Failed(failed);
+        }
         match self.fill(queues, transport, Source::All, usize::MAX) {
             // A consumer that posts another request while these are sent wakes tx.
             Ok(Filled::Whole) => match self.flush(queues, transport) {
@@ -273,7 +290,10 @@ impl Tx {
                 if self.batch.is_empty() {
                     self.complete(queues);
                 }
-                Step::Failed(failed)
+                match self.keep_failing(failed) {
+                    Some(failed) => Step::Failed(failed),
+                    None => self.flush(queues, transport),
+                }
             }
         }
     }
@@ -360,6 +380,7 @@ impl Tx {
         due: Option<Terminate>,
     ) -> Step {
         if !replace(&mut self.terminated, true) {
+            self.answer_empty(queues, transport);
             self.current.end();
             self.blocked = None;
             if let Some(t) = due {
@@ -367,20 +388,18 @@ impl Tx {
                 queues.dev.terminates_sent.count(t.code());
                 trace::terminate(|| queues.trace_terminate(true, t.code()));
                 self.current.terminate(t);
-                let built = self.append(transport);
+                // Without memory the peer gets a FIN alone.
+                let _ = self.append(transport);
                 self.current.end();
                 // Sent at once. Otherwise TCP might hold it back until the FIN, which may come only
                 // later.
                 self.batch.set_last();
-                if built.is_ok() {
-                    // If the socket has no room, the peer does not read. When it does, the worker
-                    // sends the rest; if it never does, the connection's guard timer ends the
-                    // connection.
-                    match self.flush(queues, transport) {
-                        Step::Sent(_) => {}
-                        stalled => return stalled,
-                    }
-                }
+            }
+            // If the socket has no room, the peer does not read. When it does, the worker sends the
+            // rest; if it never does, the connection's guard timer ends the connection.
+            match self.flush(queues, transport) {
+                Step::Sent(_) => {}
+                stalled => return stalled,
             }
         }
         if self.batch.is_empty() {
@@ -391,8 +410,9 @@ impl Tx {
     }
 
     /// Ends transmission. If TCP has taken only a part of a batch, returns the rest: without it the
-    /// stream would end in the middle of an FPDU.
+    /// stream would end in the middle of an FPDU. So it does with [`Self::last_answers`].
     pub(crate) fn leave(&mut self) -> Option<TxBatch> {
-        self.batch.is_begun().then(|| take(&mut self.batch))
+        let is_left = self.batch.is_begun() || self.answered_last;
+        is_left.then(|| take(&mut self.batch))
     }
 }

@@ -68,6 +68,14 @@ impl SendOp {
         matches!(self, SendOp::Read | SendOp::ReadLocalInv) || self.is_atomic()
     }
 
+    /// Whether it takes a receive of the peer.
+    pub(crate) fn takes_receive(self) -> bool {
+        matches!(
+            self,
+            SendOp::Send | SendOp::SendInv | SendOp::SendImm | SendOp::WriteImm
+        )
+    }
+
     /// Whether it sends nothing, and changes what an STag names.
     pub(crate) fn is_local(self) -> bool {
         matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)

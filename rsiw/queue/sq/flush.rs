@@ -2,7 +2,7 @@
 
 //! The end of a send queue: all its requests complete as flushed.
 
-use super::{posted::Posted, SendQueue, NO_END};
+use super::{placed::Placed, posted::Posted, SendQueue, NO_END};
 use crate::{
     abi::{opcode, Sqe},
     cq::{Notify, Out},
@@ -71,6 +71,7 @@ impl SendQueue {
         let st = &mut *guard;
         core::mem::swap(&mut st.posted, &mut posted);
         st.agreed_ord = 0;
+        st.placed = Placed::nothing(false);
         self.ord.store(0, Ordering::Relaxed);
         st.tx_waits = false;
         st.tell_drained = false;

@@ -3,11 +3,11 @@
 //! RDMA Reads and atomic operations of this end that wait for their responses, and their limit, the
 //! ORD.
 
-use super::{SendQueue, Seq, Slot, WakeTx};
+use super::{Placed, SendQueue, Seq, Slot, WakeTx};
 use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
-    queue::reads::OutstandingRead,
+    queue::reads::{OutstandingRead, CONFIRMING},
     wr::SendWr,
 };
 use core::sync::atomic::Ordering;
@@ -25,12 +25,15 @@ pub(crate) enum ReadsBefore {
 
 impl SendQueue {
     /// Makes room for `ord` RDMA Reads at a time, and in any case for the Read of connection setup,
-    /// which no consumer posts. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn set_ord(&self, ord: u32) -> Result {
+    /// which no consumer posts; if tx `confirms` Writes, for the Reads that do so, too. Context:
+    /// sleeping. Errors: `ENOMEM`.
+    pub(crate) fn set_ord(&self, ord: u32, confirms: bool) -> Result {
         let flags = Consumer::of(&self.ring).flags();
-        let mut reads = Fifo::with_capacity(ord.max(1), flags)?;
+        let confirming = if confirms { CONFIRMING } else { 0 };
+        let mut reads = Fifo::with_capacity(ord.max(1) + confirming, flags)?;
         let mut st = self.state.lock();
         st.agreed_ord = ord;
+        st.placed = Placed::nothing(confirms);
         self.ord.store(ord, Ordering::Relaxed);
         // The old queue (which is empty, as the QP was not connected) is freed outside the lock.
         core::mem::swap(&mut st.reads, &mut reads);
@@ -62,11 +65,10 @@ impl SendQueue {
             return Ok(());
         }
         let st = &mut *self.state.lock();
+        let reads = st.placed.of_consumer(&st.reads);
         let may = match wr.fence {
-            true if !st.reads.is_empty() => Err(ReadsBefore::Fence),
-            _ if wr.op.is_answered() && st.reads.len() >= self.ord().max(1) => {
-                Err(ReadsBefore::Ord)
-            }
+            true if reads != 0 => Err(ReadsBefore::Fence),
+            _ if wr.op.is_answered() && reads >= self.ord().max(1) => Err(ReadsBefore::Ord),
             _ => Ok(()),
         };
         st.tx_waits |= may.is_err();
@@ -80,6 +82,9 @@ impl SendQueue {
     /// Returns the Read if there is no room among the outstanding Reads.
     pub(crate) fn start_read(&self, read: OutstandingRead) -> Result<(), OutstandingRead> {
         let st = &mut *self.state.lock();
+        if read.confirms.is_some() {
+            st.placed.confirmation_begins();
+        }
         if let Some(seq) = read.seq {
             let slot = self.slot(seq);
             slot.set(Slot {
@@ -123,6 +128,9 @@ impl SendQueue {
         let mut guard = self.state.lock();
         let st = &mut *guard;
         let read = st.reads.pop();
+        if let Some(read) = &read {
+            st.placed.answered(read);
+        }
         if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.sge.length()))) {
             let slot = self.slot(seq);
             slot.set(Slot {

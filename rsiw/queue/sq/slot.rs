@@ -13,6 +13,9 @@ pub(super) struct Slot {
     pub(super) signalled: bool,
     /// An RDMA Read that waits for its data.
     pub(super) read_pending: bool,
+    /// It completes only when the peer has placed what was written before its end
+    /// ([`super::placed`]).
+    pub(super) unplaced: bool,
     pub(super) bytes: u32,
 }
 
@@ -23,6 +26,7 @@ impl Slot {
             opcode: wr.op.code(),
             signalled: wr.signalled,
             read_pending: false,
+            unplaced: false,
             bytes: if wr.op == SendOp::RegMr { 0 } else { wr.len },
         }
     }
@@ -54,6 +58,7 @@ pub(super) struct SlotCell {
 impl SlotCell {
     const SIGNALLED: u64 = 1 << 8;
     const READ_PENDING: u64 = 1 << 9;
+    const UNPLACED: u64 = 1 << 10;
 
     /// A cell that no request occupies.
     pub(super) const fn free() -> Self {
@@ -70,6 +75,7 @@ impl SlotCell {
             opcode: rest as u8,
             signalled: rest & Self::SIGNALLED != 0,
             read_pending: rest & Self::READ_PENDING != 0,
+            unplaced: rest & Self::UNPLACED != 0,
             bytes: (rest >> 32) as u32,
         }
     }
@@ -79,6 +85,7 @@ impl SlotCell {
         let rest = u64::from(slot.bytes) << 32
             | flag(slot.signalled, Self::SIGNALLED)
             | flag(slot.read_pending, Self::READ_PENDING)
+            | flag(slot.unplaced, Self::UNPLACED)
             | u64::from(slot.opcode);
         self.id.store(slot.id, Ordering::Relaxed);
         self.rest.store(rest, Ordering::Relaxed);

@@ -13,7 +13,8 @@
 //!  | "rsRC" | version | flags | zeros | to: QPN  | from: QPN | to: GID     | from: GID   |
 //! ```
 //!
-//! Numbers are big-endian. The version is 1, flags have no meaning yet.
+//! Numbers are big-endian. The version is 2, flags have no meaning yet. An end of this version lets
+//! the other have four Reads of no bytes more than the IRD, by which it has Writes confirmed.
 //!
 //! The names are no secret, and prove nothing. So the connection has to come from the address that
 //! it names, to the address that it names; and the queue pair that it names has to be one that
@@ -25,7 +26,7 @@ use core::{cmp::Ordering, fmt};
 pub const CALL_LEN: usize = 48;
 
 const MAGIC: [u8; 4] = *b"rsRC";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A queue pair's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

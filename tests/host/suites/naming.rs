@@ -73,7 +73,7 @@ pub(crate) fn the_lower_name_connects() -> Outcome {
 
 pub(crate) fn a_call_of_known_octets() -> Outcome {
     let octets = CALL.octets();
-    check_eq!(octets[..8], *b"rsRC\x01\x00\x00\x00");
+    check_eq!(octets[..8], *b"rsRC\x02\x00\x00\x00");
     check_eq!(octets[8..16], [0, 0, 0, 5, 0, 1, 2, 3]);
     check_eq!(octets[16..32], HIGH.gid);
     check_eq!(octets[32..], LOW.gid);

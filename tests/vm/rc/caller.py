@@ -27,7 +27,7 @@ def gid(address):
     return bytes(10) + b"\xff\xff" + socket.inet_aton(address)
 
 
-def call(to_qpn, from_qpn=QPN, to=None, from_=OURS, magic=b"rsRC", version=1, rest=b"\0\0\0"):
+def call(to_qpn, from_qpn=QPN, to=None, from_=OURS, magic=b"rsRC", version=2, rest=b"\0\0\0"):
     """The private data of a call."""
     return (magic + bytes([version]) + rest + struct.pack("!II", to_qpn, from_qpn) +
             gid(to or ADDRESS) + gid(from_))

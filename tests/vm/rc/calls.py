@@ -65,7 +65,7 @@ def case_the_wrong_direction():
 
 def case_no_call():
     for data in (b"", b"x", bytes(48), call(5)[:-1], call(5) + b"\0", call(5, magic=b"rsrc"),
-                 call(5, version=2), call(5, rest=b"\0\1\0")):
+                 call(5, version=1), call(5, rest=b"\0\1\0")):
         refuse(lambda qpn, data=data: data)
 
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Writes that complete when the peer has placed them.
+//!
+//! A Write completes when TCP has taken it, as on any iWARP device: the consumer has its buffer
+//! back, and asks the peer if it wants to know more. Programs that were written for InfiniBand take
+//! a completion for more than that. They tell the peer by other means that the data are there (a
+//! message on a socket, a barrier over a third host), and the peer reads its memory. So on a device
+//! of that type tx sends an RDMA Read of no bytes behind Writes. The peer answers it when it has
+//! placed what came before, and not sooner (RFC 5040 section 5.5, rule 6), so the answer confirms
+//! all Writes before it. That costs a round trip, and not bandwidth.
+//!
+//! Only a request that is signalled waits: the Write itself, or one behind Writes that are not.
+//! A Read of the consumer confirms what is before it, too. Sends complete as ever, when TCP has
+//! taken them and all before is complete.
+//!
+//! One TCP stream orders more than InfiniBand does: the answer is behind a Send of the peer that
+//! waits for its receive here.
+
+use super::{SendQueue, Seq, Slot};
+use crate::{
+    fifo::Fifo,
+    queue::{
+        reads::{OutstandingRead, CONFIRMING},
+        BATCH,
+    },
+};
+
+/// What the peer is known to have placed.
+pub(super) struct Placed {
+    /// Tx confirms.
+    on: bool,
+    /// All Writes before this position.
+    before: Option<Seq>,
+    /// Reads that tx has sent to confirm Writes and that wait for their answers.
+    confirming: u32,
+}
+
+impl Placed {
+    /// Nothing, of a queue whose Writes wait for it only if `on`.
+    pub(super) const fn nothing(on: bool) -> Self {
+        Self {
+            on,
+            before: None,
+            confirming: 0,
+        }
+    }
+
+    /// Whether the request at `seq`, which has not completed, is before that position.
+    pub(super) fn is_before(&self, seq: Seq) -> bool {
+        // CAST: The distance, as a signed number: no queue has half of all positions.
+        self.before
+            .is_some_and(|before| (seq.wrapping_sub(before) as i32) < 0)
+    }
+
+    /// Forgets the position when the queue's first request is not before it any more.
+    #[inline]
+    pub(super) fn passed(&mut self, head: Seq) {
+        if self.before.is_some() && !self.is_before(head) {
+            self.before = None;
+        }
+    }
+
+    /// How many of `reads` the consumer has posted.
+    pub(super) fn of_consumer(&self, reads: &Fifo<OutstandingRead>) -> u32 {
+        reads.len().saturating_sub(self.confirming)
+    }
+
+    /// Tx begins a Read that confirms.
+    pub(super) fn confirmation_begins(&mut self) {
+        self.confirming += 1;
+    }
+
+    /// The answer to `read` has come: what was sent before it is placed.
+    #[inline]
+    pub(super) fn answered(&mut self, read: &OutstandingRead) {
+        if !self.on {
+            return;
+        }
+        if read.confirms.is_some() {
+            self.confirming = self.confirming.saturating_sub(1);
+        }
+        let before = read.confirms.or(read.seq);
+        self.before = before.or(self.before);
+    }
+}
+
+impl SendQueue {
+    /// Has the request at `seq` wait until the peer has placed what is written before its end.
+    /// Context: tx, which has pulled it and not yet sent it.
+    pub(crate) fn await_placement(&self, seq: Seq) {
+        let slot = self.slot(seq);
+        slot.set(Slot {
+            unplaced: true,
+            ..slot.get()
+        });
+    }
+
+    /// Whether tx may send a Read that confirms Writes: none is under way, or, if nothing else is
+    /// left to send, fewer than both ends have room for. If not, and nothing is left, an answer
+    /// wakes tx. Context: tx.
+    pub(crate) fn may_confirm(&self, nothing_left: bool) -> bool {
+        let st = &mut *self.state.lock();
+        let may = st.placed.confirming < if nothing_left { CONFIRMING } else { 1 };
+        st.tx_waits |= nothing_left && !may;
+        may
+    }
+
+    /// Whether all requests before `seq` have completed. If not, an answer of the peer wakes tx.
+    /// Context: tx.
+    #[cold]
+    pub(crate) fn all_before(&self, seq: Seq) -> bool {
+        let st = &mut *self.state.lock();
+        let all = self.oldest() == seq;
+        st.tx_waits |= !all;
+        all
+    }
+
+    /// The peer has refused the Read or atomic operation at `seq`, in its turn: what was sent
+    /// before is placed, and completes when the queue is flushed. Context: any.
+    #[cold]
+    pub(crate) fn refused(&self, seq: Seq) {
+        self.state.lock().placed.before = Some(seq);
+    }
+
+    /// The request that a Write fails which the peer has refused: the first that waits for such a
+    /// confirmation, as nothing tells which Write it was. Context: any.
+    #[cold]
+    pub(crate) fn first_unplaced(&self) -> Option<Seq> {
+        let st = self.state.lock();
+        let (head, tail) = (self.oldest(), self.tail());
+        (0..tail.wrapping_sub(head).min(BATCH))
+            .map(|i| head.wrapping_add(i))
+            .find(|&seq| self.slot(seq).get().unplaced && !st.placed.is_before(seq))
+    }
+}

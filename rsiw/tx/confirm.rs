@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Asks the peer to confirm Writes, for programs that expect InfiniBand: `queue/sq/placed.rs` has
+//! what waits for that, and why.
+//!
+//! A Read of no bytes follows the last request that is posted; or so many bytes that the pipe would
+//! run dry if the program waited for the answer before it posts more; or it goes before a Send,
+//! whose receive the program may post only when a Write before has completed.
+//!
+//! Such programs take the first completion in error for the cause. So a request that cannot be sent
+//! fails only when all before it have completed; and an end that terminates the stream, or leaves
+//! it, first answers the peer's Reads of no bytes that it has received.
+
+use super::{outcome::Failed, Tx};
+use crate::{
+    queue::{Queues, Seq},
+    transport::Transport,
+    wr::SendOp,
+};
+
+/// Bytes of Writes after which tx asks although more requests are posted.
+const MUCH: u32 = 128 << 10;
+
+/// What the peer has not been asked to confirm.
+pub(super) struct Unconfirmed {
+    /// The position behind the last request that waits for it.
+    end: Option<Seq>,
+    /// There are Writes, whether or not a request waits for them.
+    wrote: bool,
+    /// Bytes of these.
+    bytes: u32,
+}
+
+impl Unconfirmed {
+    pub(super) const NOTHING: Self = Self {
+        end: None,
+        wrote: false,
+        bytes: 0,
+    };
+
+    /// Whether a request waits.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether a request waits that should not wait until tx finds no other.
+    #[inline]
+    pub(super) fn is_much(&self) -> bool {
+        self.bytes >= MUCH && self.is_due()
+    }
+}
+
+impl Tx {
+    /// Notes the request at `seq`, in `wr`, before it begins.
+    pub(super) fn note_unconfirmed(&mut self, queues: &Queues, seq: Seq) {
+        let (wr, new) = (&self.wr, &mut self.unconfirmed);
+        if wr.op.is_answered() {
+            return;
+        }
+        if matches!(wr.op, SendOp::Write | SendOp::WriteImm) {
+            new.wrote = true;
+            new.bytes = new.bytes.saturating_add(wr.len);
+        }
+        if new.wrote && wr.signalled {
+            new.end = Some(seq.wrapping_add(1));
+            queues.sq.await_placement(seq);
+        }
+    }
+
+    /// A request has begun whose answer confirms what is before it.
+    #[inline]
+    pub(super) fn answer_confirms(&mut self) {
+        self.unconfirmed = Unconfirmed::NOTHING;
+    }
+
+    /// Begins a Read that confirms, if a request waits for one and it may be sent now:
+    /// `nothing_left` as in [`SendQueue::may_confirm`](crate::queue::sq::SendQueue::may_confirm).
+    #[cold]
+    pub(super) fn confirm(&mut self, queues: &Queues, nothing_left: bool) -> Result<bool, Failed> {
+        let end = self.unconfirmed.end;
+        let Some(end) = end.filter(|_| queues.sq.may_confirm(nothing_left)) else {
+            return Ok(false);
+        };
+        self.unconfirmed = Unconfirmed::NOTHING;
+        self.empty_read(queues, Some(end)).map(|()| true)
+    }
+
+    /// Keeps a request that cannot be sent until all before it have completed. Returns it if it
+    /// fails at once: the device does not confirm, or a part of its message is sent.
+    #[cold]
+    pub(super) fn keep_failing(&mut self, failed: Failed) -> Option<Failed> {
+        if !self.cfg.confirms || self.current.active || failed.seq.is_none() {
+            return Some(failed);
+        }
+        self.failing = Some(failed);
+        None
+    }
+
+    /// The request that was kept, if all before it have completed. If not, an answer wakes tx.
+    #[inline]
+    pub(super) fn take_failing(&mut self, queues: &Queues) -> Option<Failed> {
+        let seq = self.failing.as_ref()?.seq?;
+        if !queues.sq.all_before(seq) {
+            return None;
+        }
+        self.failing.take()
+    }
+
+    /// Answers the peer's Reads of no bytes that come next, if no message is under way. The batch
+    /// is empty, and gets the answers.
+    #[cold]
+    pub(super) fn answer_empty(&mut self, queues: &Queues, transport: &impl Transport) {
+        if !self.cfg.peer_confirms || self.current.active {
+            return;
+        }
+        while let Some(read) = queues.inbound.pop_empty() {
+            let answered = self.respond(Some(read)).is_ok() && self.append(transport).is_ok();
+            self.current.end();
+            if !answered {
+                break;
+            }
+            queues.inbound.answered();
+        }
+    }
+
+    /// As [`Self::answer_empty`], before this end leaves the stream: what the peer has written is
+    /// placed. [`Tx::leave`] has the answers then. Context: any.
+    pub(crate) fn last_answers(&mut self, queues: &Queues, transport: &impl Transport) {
+        if self.batch.is_empty() && !self.terminated && !self.fin && queues.may_send() {
+            self.batch.set_atomic(true);
+            self.answer_empty(queues, transport);
+            self.answered_last = !self.batch.is_empty();
+        }
+    }
+}
