@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
 /*
  * What rsiw's user ABI has beside that of siw (rdma/siw-abi.h). The kernel's side is rsiw/abi.rs.
- * All of it needs RSIW_FEATURE_EXTENDED, but for the request and the answer of alloc_context.
+ * All of it needs RSIW_FEATURE_EXTENDED, but for the request and the answer of alloc_context. So do
+ * the other features.
  */
 
 #ifndef RSIW_ABI_H
@@ -12,6 +13,8 @@
 /* Bits of a context's features: asked for, and in `pad` of struct siw_uresp_alloc_ctx granted. */
 enum rsiw_features {
 	RSIW_FEATURE_EXTENDED = 1 << 0,
+	/* Memory windows of type 1. */
+	RSIW_FEATURE_MW_TYPE_1 = 1 << 1,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -40,7 +43,8 @@ enum rsiw_opcode {
 	RSIW_OP_RECV_RDMA_WITH_IMM = 13,
 	/*
 	 * `rkey` is the window's, with the key that it gets, and `raddr` the first address. The
-	 * only siw_sge has the region, the octets in `laddr`, and the rights in `length`.
+	 * only siw_sge has the region, the octets in `laddr`, and the rights in `length`. Of no
+	 * octets it unbinds a window of type 1.
 	 */
 	RSIW_OP_BIND_MW = 14,
 };

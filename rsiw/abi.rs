@@ -108,8 +108,19 @@ pub(crate) const CQE_IMMEDIATE: u8 = 1 << 2;
 
 /// What a provider asks for when it opens the device, and gets.
 pub(crate) mod feature {
-    /// The operations of RFC 7306, memory windows, and flags in completions.
+    /// The operations of RFC 7306, memory windows of type 2B, and flags in completions. Without it
+    /// a context has none of the others.
     pub(crate) const EXTENDED: u32 = 1;
+    /// Memory windows of type 1.
+    pub(crate) const MW_TYPE_1: u32 = 2;
+
+    /// Those of `asked` that a context gets.
+    pub(crate) const fn granted(asked: u32) -> u32 {
+        match asked & EXTENDED {
+            0 => 0,
+            _ => asked & (EXTENDED | MW_TYPE_1),
+        }
+    }
 }
 
 /// `flags` of [`CreateCqReq`]: completions have time stamps.
@@ -139,7 +150,7 @@ pub(crate) mod opcode {
     pub(crate) const WRITE_IMM: u8 = 12;
     pub(crate) const RECEIVE_IMM: u8 = 13;
     /// Binds a memory window. The only element of the list has its length as `addr`, the region's
-    /// STag as `lkey`, and the rights as `length`.
+    /// STag as `lkey`, and the rights as `length`. A length of 0 unbinds a window of type 1.
     pub(crate) const BIND_MW: u8 = 14;
 
     /// The nearest code that a completion may have; the library of siw looks them up in a table

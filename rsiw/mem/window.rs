@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows of type 2B.
+//! Memory windows, of types 1 and 2B.
 //!
 //! A window is an entry of the table with an STag and rights of its own, as a region is, but its
-//! bytes are a part of those of a process' region, to which a request of a queue pair binds it. It
-//! is for the peer of that queue pair, until its STag is invalidated, by that peer or locally, or
-//! it ends; then it can be bound anew. A region ends only when no window is bound to it.
+//! bytes are a part of those of a process' region, to which a request of a queue pair binds it. A
+//! region ends only when no window is bound to it.
+//!
+//! - One of type 2B is for the peer of the queue pair that has bound it, until its STag is
+//!   invalidated, by that peer or locally, or it ends. Then it can be bound anew.
+//! - One of type 1 is for the peers of all queue pairs of its domain, any of which binds it, also
+//!   while it is bound, or unbinds it. As those peers share its STag, none may invalidate it (RFC
+//!   5040 section 8.1.1), nor does a local invalidate. Its `registered_by_qpn` is 0, no queue pair.
 //!
 //! Each access is made under the window's lock: when it is invalidated, those that have begun are
 //! over. Nothing here is on the path of accesses to a region.
@@ -22,7 +27,7 @@ use iwarp::{
 };
 use kernel::{prelude::*, sync::Arc};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
-use rdma::{Consumer, Memory, Umem};
+use rdma::{Consumer, Memory, MwType, Umem};
 
 /// What the store of a window has.
 #[pin_data]
@@ -30,6 +35,7 @@ pub(crate) struct Window {
     /// INVARIANT: `None` when the STag is not in use.
     #[pin]
     bound: SpinLockIrq<Option<Bound>>,
+    mw_type: MwType,
 }
 
 /// What a request to bind asks for.
@@ -88,9 +94,9 @@ impl Region {
         self.windows.store(0, Ordering::Release);
     }
 
-    /// Binds this window to a part of `region`, for the peer of the QP `qpn`, and makes `stag` its
-    /// STag in use. Returns `false` and changes nothing if it is in use, or the region does not
-    /// allow that. Context: any.
+    /// Binds this window to a part of `region`, by a request of the QP `qpn`, and makes `stag` its
+    /// STag in use. Returns `false` and changes nothing if one of type 2B is in use, or the region
+    /// does not allow that. Context: any.
     #[must_use]
     pub(crate) fn bind(&self, stag: u32, region: Arc<Region>, to: &Binding, qpn: u32) -> bool {
         let store = self.store().try_access();
@@ -107,6 +113,24 @@ impl Region {
             return false;
         }
         window.bind(self, stag, region, to, qpn)
+    }
+
+    /// Unbinds this window, and makes `stag` its STag, which is not in use. Returns `false` and
+    /// changes nothing if it is not one of type 1. Context: any.
+    #[must_use]
+    pub(crate) fn unbind(&self, stag: u32) -> bool {
+        let store = self.store().try_access();
+        let Some(Store::Window(window)) = store.as_deref() else {
+            return false;
+        };
+        if window.mw_type != MwType::One || self.stag() >> 8 != stag >> 8 {
+            return false;
+        }
+        window.fenced(self, || {
+            self.state.store(0, Ordering::Release);
+            self.set_stag(stag);
+        });
+        true
     }
 
     /// Checks that a window may be bound to a part of the region.
@@ -128,9 +152,10 @@ impl Region {
 
 impl Window {
     /// The store of a window that is bound to nothing. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn store() -> Result<Store> {
+    pub(crate) fn store(mw_type: MwType) -> Result<Store> {
         let window = pin_init!(Self {
             bound <- new_spinlock_irq!(None, "rsiw_window"),
+            mw_type,
         });
         KBox::pin_init(window, Consumer::Process.flags()).map(Store::Window)
     }
@@ -138,17 +163,22 @@ impl Window {
     /// The rest of [`Region::bind`].
     fn bind(&self, window: &Region, stag: u32, region: Hold, to: &Binding, qpn: u32) -> bool {
         let mut bound = self.bound.lock();
-        if window.state.load(Ordering::Acquire) & VALID != 0 {
-            return false;
-        }
-        *bound = Some(Bound {
+        let of_qpn = match self.mw_type {
+            MwType::One => 0,
+            MwType::Two if window.state.load(Ordering::Acquire) & VALID != 0 => return false,
+            MwType::Two => qpn,
+        };
+        let before = bound.replace(Bound {
             region,
             key: to.key,
             first: to.first,
             len: to.len,
         });
-        window.registered_by_qpn.store(qpn, Ordering::Relaxed);
+        window.registered_by_qpn.store(of_qpn, Ordering::Relaxed);
         window.set(stag, to.access.and(Access::REMOTE));
+        drop(bound);
+        // Outside the lock, as it refers to a region.
+        drop(before);
         true
     }
 
@@ -168,9 +198,13 @@ impl Window {
     }
 
     /// Checks the key, the queue pair and the right, in this order. The window is locked.
-    fn admit(window: &Region, rights: Rights) -> Result<(), MemError> {
+    fn admit(&self, window: &Region, rights: Rights) -> Result<(), MemError> {
         window.valid(rights.key, Access::LOCAL_READ)?;
-        if window.registered_by_qpn.load(Ordering::Relaxed) != rights.qpn {
+        let is_for = match self.mw_type {
+            MwType::One => rights.qpn != 0,
+            MwType::Two => window.registered_by_qpn.load(Ordering::Relaxed) == rights.qpn,
+        };
+        if !is_for {
             return Err(MemError::Domain);
         }
         window.valid(rights.key, rights.need)
@@ -189,7 +223,7 @@ impl Window {
         f: impl FnOnce(&Umem, u64) -> Result<R, MemError>,
     ) -> Result<R, MemError> {
         let bound = self.bound.lock();
-        Self::admit(window, rights)?;
+        self.admit(window, rights)?;
         let bound = bound.as_ref().ok_or(MemError::Invalid)?;
         offset_in(bound.first, bound.len, addr, len)?;
         let region = &bound.region.0;
@@ -212,7 +246,7 @@ impl Window {
     ) -> Result<(), MemError> {
         if len == 0 {
             let _bound = self.bound.lock();
-            return Self::admit(window, rights);
+            return self.admit(window, rights);
         }
         self.with(window, rights, addr, len, |_, _| Ok(()))
     }
@@ -296,8 +330,8 @@ mod tests {
         access: Access::REMOTE_READ,
     };
 
-    fn window() -> Result<Arc<Region>> {
-        let window = Arc::pin_init(Region::new(OURS, Window::store()?), GFP_KERNEL)?;
+    fn window(mw_type: MwType) -> Result<Arc<Region>> {
+        let window = Arc::pin_init(Region::new(OURS, Window::store(mw_type)?), GFP_KERNEL)?;
         window.set_stag(KEY);
         Ok(window)
     }
@@ -326,7 +360,7 @@ mod tests {
     /// Key, queue pair, right and bounds are checked in this order.
     #[test]
     fn windows_are_for_one_queue_pair() -> Result {
-        let (window, region) = (window()?, region(OURS)?);
+        let (window, region) = (window(MwType::Two)?, region(OURS)?);
         let read = Access::REMOTE_READ;
         let check = |rights, pd, addr| window.check(rights, pd, addr, 10);
         assert!(check(rights(KEY, read, 3), OURS, 1000) == Err(MemError::Invalid));
@@ -353,9 +387,9 @@ mod tests {
 
     #[test]
     fn windows_are_bound_once_and_hold_their_region() -> Result {
-        let (window, region) = (window()?, region(OURS)?);
+        let (window, region) = (window(MwType::Two)?, region(OURS)?);
         assert!(bind_any(&window, KEY, &region) && !bind_any(&window, NEXT, &region));
-        assert!(!region.bar_windows());
+        assert!(!window.unbind(NEXT) && !region.bar_windows());
         assert!(!window.invalidate(NEXT) && !region.bar_windows());
         assert!(window.invalidate(KEY) && !window.invalidate(KEY));
         assert!(region.bar_windows() && region.bar_windows());
@@ -369,7 +403,7 @@ mod tests {
 
     #[test]
     fn peers_invalidate_windows_of_their_queue_pair() -> Result {
-        let (window, region) = (window()?, region(OURS)?);
+        let (window, region) = (window(MwType::Two)?, region(OURS)?);
         let refused = |result| matches!(result, Err(Refusal::CannotInvalidate));
         assert!(bind_any(&window, KEY, &region));
         assert!(refused(window.invalidate_by_peer(KEY, 4, true)));
@@ -378,10 +412,38 @@ mod tests {
         Ok(())
     }
 
+    /// A window of type 1 is for all queue pairs of its domain, is bound while it is bound, and not
+    /// invalidated.
+    #[test]
+    fn windows_of_type_1_are_for_a_domain() -> Result {
+        let (window, first, second) = (window(MwType::One)?, region(OURS)?, region(OURS)?);
+        let write = Access::REMOTE_WRITE;
+        let check = |key, pd, qpn| window.check(rights(key, Access::REMOTE_READ, qpn), pd, 0, 0);
+        assert!(check(KEY, OURS, 3) == Err(MemError::Invalid));
+        assert!(bind_any(&window, KEY, &first));
+        assert!(check(KEY, OURS, 3) == Ok(()) && check(KEY, OURS, 4) == Ok(()));
+        assert!(check(KEY, OURS, 0) == Err(MemError::Domain));
+        assert!(check(KEY, OTHER, 3) == Err(MemError::Domain));
+        assert!(window.check(rights(KEY, write, 3), OURS, 0, 0) == Err(MemError::Access));
+        assert!(!window.may_invalidate(3));
+        for alone in [false, true] {
+            let result = window.invalidate_by_peer(KEY, 3, alone);
+            assert!(matches!(result, Err(Refusal::CannotInvalidate)));
+        }
+        assert!(bind_any(&window, NEXT, &second) && first.bar_windows());
+        assert!(check(KEY, OURS, 3) == Err(MemError::Invalid) && check(NEXT, OURS, 3) == Ok(()));
+        assert!(!window.unbind(REGION) && !second.bar_windows());
+        assert!(window.unbind(KEY) && second.bar_windows());
+        assert!(check(KEY, OURS, 3) == Err(MemError::Invalid) && window.stag() == KEY);
+        // It may be unbound already, as it is at first.
+        assert!(window.unbind(NEXT) && !second.unbind(REGION));
+        Ok(())
+    }
+
     /// What a request asks for is checked before.
     #[test]
     fn regions_allow_windows() -> Result {
-        let (window, ours, other) = (window()?, region(OURS)?, region(OTHER)?);
+        let (window, ours, other) = (window(MwType::Two)?, region(OURS)?, region(OTHER)?);
         let bind = |stag, region: &Arc<Region>| window.bind(stag, region.clone(), &TO, 3);
         // Another domain, another index, and not the memory of a process.
         assert!(!bind(KEY, &other) && !bind(REGION, &ours) && !bind(KEY, &ours));

@@ -22,14 +22,21 @@ pub(super) fn local_invalidate(queues: &Queues, key: u32) -> Result<(), MemError
     Ok(())
 }
 
-/// Binds the window that `stag` names, with the key that it is to have.
+/// Binds the window that `stag` names, with the key that it is to have; of no bytes, unbinds it.
 #[cold]
 pub(super) fn bind(queues: &Queues, stag: u32, to: &Binding) -> bool {
     let regions = &queues.dev.regions;
-    let Some((window, region)) = regions.table().get(stag >> 8).zip(regions.find(to.key)) else {
+    let Some(window) = regions.table().get(stag >> 8) else {
         return false;
     };
-    window.pd() == queues.pd.id() && window.bind(stag, region, to, queues.number())
+    if window.pd() != queues.pd.id() {
+        return false;
+    }
+    if to.len == 0 {
+        return window.unbind(stag);
+    }
+    let region = regions.find(to.key);
+    region.is_some_and(|region| window.bind(stag, region, to, queues.number()))
 }
 
 /// Puts a fast registration's STag, with its new key, into use.

@@ -14,14 +14,20 @@ use rdma::{Consumer, ContextOps, Device, PdOps, Udata};
 /// A process' context on a device.
 pub(crate) struct Context {
     _held: Held,
-    /// The provider knows the operations of RFC 7306, and the flags of completions.
-    pub(crate) extended: bool,
+    /// Bits of [`feature`].
+    features: u32,
+}
+
+/// Whether the context of the process that calls a verb has all of `features`. None has that of the
+/// library of siw.
+pub(super) fn has(udata: &Udata<'_, Rsiw>, features: u32) -> Result<bool> {
+    Ok(udata.context()?.features & features == features)
 }
 
 /// Whether the provider of the process that calls a verb is the driver's own. Not that of siw, nor
 /// for a kernel consumer.
 pub(super) fn is_extended(udata: &Udata<'_, Rsiw>) -> Result<bool> {
-    Ok(udata.context()?.extended)
+    has(udata, feature::EXTENDED)
 }
 
 impl ContextOps<Rsiw> for Context {
@@ -37,10 +43,10 @@ impl ContextOps<Rsiw> for Context {
                 _ => return Err(rdma::errno::unsupported()),
             },
         };
-        let features = asked & feature::EXTENDED;
+        let features = feature::granted(asked);
         let context = Context {
             _held: dev.data().limits.context.hold()?,
-            extended: features & feature::EXTENDED != 0,
+            features,
         };
         udata.require_out(core::mem::size_of::<AllocContextResp>())?;
         udata.respond(&AllocContextResp {

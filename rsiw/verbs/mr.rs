@@ -2,9 +2,9 @@
 
 //! Verbs on memory regions.
 
-use super::context::is_extended;
+use super::context::has;
 use crate::{
-    abi::{RegMrReq, RegMrResp},
+    abi::{feature, RegMrReq, RegMrResp},
     device::{max, Device, Rsiw},
     limit::Held,
     mem::{window::Window, Access, Region, Store},
@@ -12,8 +12,8 @@ use crate::{
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
-    AllMemory, Consumer, Details, DmaBufMr, LocalDmaKey, MrOps, MrType, NewLocalDmaKey, NewMr,
-    Rereg, SgMap, Udata, UserMemory, UserMr,
+    AllMemory, Consumer, Details, DmaBufMr, LocalDmaKey, MrOps, MrType, MwType, NewLocalDmaKey,
+    NewMr, Rereg, SgMap, Udata, UserMemory, UserMr,
 };
 
 /// The driver's object of the RDMA core's MR, or of its MW.
@@ -273,14 +273,19 @@ impl MrOps<Rsiw> for Mr {
     fn window(
         dev: &rdma::Device<Rsiw>,
         pd: &Arc<Pd>,
+        mw_type: MwType,
         udata: &Udata<'_, Rsiw>,
     ) -> Result<NewMr<Mr>> {
-        if !is_extended(udata)? {
+        let needed = match mw_type {
+            MwType::One => feature::MW_TYPE_1,
+            MwType::Two => feature::EXTENDED,
+        };
+        if !has(udata, needed)? {
             return Err(rdma::errno::unsupported());
         }
         let dev = &dev.data().dev;
         let held = hold(dev, Consumer::Process)?;
-        publish(dev, pd, held, Window::store()?, random_key(), None)
+        publish(dev, pd, held, Window::store(mw_type)?, random_key(), None)
     }
 
     fn dereg(self: &Arc<Self>) -> Result {

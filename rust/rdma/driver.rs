@@ -26,7 +26,7 @@ use crate::{
     local::{AllMemory, LocalDmaKey, NewLocalDmaKey},
     object::{
         cq::NewCq,
-        mr::{DmaBufMr, NewMr, Rereg, UserMr},
+        mr::{DmaBufMr, MwType, NewMr, Rereg, UserMr},
         page_list::{MrType, SgMap},
         qp::{NewQp, QpHandle},
         srq::NewSrq,
@@ -371,9 +371,14 @@ pub trait MrOps<D: DriverTypes>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes a memory window of type 2 for a process: it has no memory of its own, and is bound to
-    /// that of a region by work request. It is destroyed by [`MrOps::dereg`]. Context: sleeping.
-    fn window(_dev: &Device<D>, _pd: &Arc<D::Pd>, _udata: &Udata<'_, D>) -> Result<NewMr<Self>> {
+    /// Makes a memory window for a process: it has no memory of its own, and is bound to that of a
+    /// region by work request. It is destroyed by [`MrOps::dereg`]. Context: sleeping.
+    fn window(
+        _dev: &Device<D>,
+        _pd: &Arc<D::Pd>,
+        _mw_type: MwType,
+        _udata: &Udata<'_, D>,
+    ) -> Result<NewMr<Self>> {
         Err(crate::errno::unsupported())
     }
 

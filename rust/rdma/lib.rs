@@ -76,7 +76,7 @@ pub use local::{AllMemory, KernelMemory, LocalDmaKey, LocalSge, NewLocalDmaKey};
 pub use netdev::{Kind, NetDevice};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
-    mr::{DmaBufMr, NewMr, Rereg, UserMemory, UserMr},
+    mr::{DmaBufMr, MwType, NewMr, Rereg, UserMemory, UserMr},
     page_list::{MrType, PageList, SgMap},
     qp::{NewQp, QpEvent, QpHandle},
     srq::{NewSrq, SrqEvent, SrqHandle},

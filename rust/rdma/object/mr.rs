@@ -13,6 +13,15 @@ use rdma_bindings as bindings;
 /// A memory window (`struct ib_mw`).
 pub(crate) type MwObject<D> = Object<bindings::ib_mw, Arc<<D as DriverTypes>::Mr>>;
 
+/// The type of a memory window (`enum ib_mw_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MwType {
+    /// It is for all queue pairs of its domain. Only its consumer changes what it is bound to.
+    One,
+    /// It is for the queue pair that binds it, until it is invalidated.
+    Two,
+}
+
 /// A memory region (`struct ib_mr`). The driver's side allocates it, unlike other objects.
 #[repr(C)]
 pub(crate) struct MrObject<D: DriverTypes> {

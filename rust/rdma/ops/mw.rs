@@ -7,7 +7,10 @@ use crate::{
     device::Device,
     driver::{Driver, MrOps},
     errno::unsupported,
-    object::{mr::MwObject, pd::PdObject},
+    object::{
+        mr::{MwObject, MwType},
+        pd::PdObject,
+    },
     udata::Udata,
 };
 use kernel::prelude::*;
@@ -42,12 +45,14 @@ impl<D: Driver> Ops<D> {
                 (*mw).type_,
             )
         };
-        if mw_type != bindings::ib_mw_type_IB_MW_TYPE_2 {
-            return Err(unsupported());
-        }
+        let mw_type = match mw_type {
+            bindings::ib_mw_type_IB_MW_TYPE_1 => MwType::One,
+            bindings::ib_mw_type_IB_MW_TYPE_2 => MwType::Two,
+            _ => return Err(unsupported()),
+        };
         // SAFETY: `udata` is null or that of the verb in progress.
         let udata = unsafe { Udata::new(udata, None) }.ok_or_else(unsupported)?;
-        let new = D::Mr::window(dev, pd, &udata)?;
+        let new = D::Mr::window(dev, pd, mw_type, &udata)?;
         // SAFETY: `mw` is being created by the core, which has allocated as many bytes as asked
         // for.
         unsafe {
