@@ -74,7 +74,8 @@ static inline bool gather(char *to, size_t *length, size_t most, const struct ib
 
 /*
  * Makes the element one that binds a window. Its index is that of the window, whatever `rkey` says.
- * Returns 0, or EINVAL for what no window can have.
+ * Returns 0, or EINVAL for what no window can have. One of type 1 is bound to no region by a length
+ * of 0.
  */
 int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 		  const struct ibv_mw_bind_info *info)
@@ -82,13 +83,14 @@ int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-	if (!info->mr || info->mw_access_flags & ~known)
+	if ((!info->mr && mw->type != IBV_MW_TYPE_1) || info->mw_access_flags & ~known)
 		return EINVAL;
 	sqe->rkey = (mw->rkey & ~0xffu) | (rkey & 0xff);
 	sqe->raddr = info->addr;
 	sqe->num_sge = 1;
 	sqe->sge[0] = (struct siw_sge) {
-		.laddr = info->length, .length = info->mw_access_flags, .lkey = info->mr->lkey,
+		.laddr = info->length, .length = info->mw_access_flags,
+		.lkey = info->mr ? info->mr->lkey : 0,
 	};
 	return 0;
 }
@@ -235,6 +237,23 @@ int rsiw_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_
 			return failed;
 		}
 	}
+	return e;
+}
+
+/* A window of type 1 gets the next key with each request. */
+int rsiw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .send_flags = bind->send_flags,
+		.bind_mw = {
+			.mw = mw, .rkey = ibv_inc_rkey(mw->rkey), .bind_info = bind->bind_info,
+		},
+	}, *bad;
+	int e = rsiw_post_send(qp, &wr, &bad);
+
+	/* A program that gets an error for the request puts the old key back. */
+	if (!e)
+		mw->rkey = wr.bind_mw.rkey;
 	return e;
 }
 

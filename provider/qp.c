@@ -30,7 +30,7 @@ static int init_rq(struct rsiw_rq *rq, struct ibv_pd *pd, uint32_t entries, uint
 		return errno;
 	rq->mask = entries - 1;
 	/* An immediate needs no buffer. siw's library wants one. */
-	rq->min_sge = to_rsiw_context(pd->context)->extended ? 0 : 1;
+	rq->min_sge = rsiw_has(pd->context, RSIW_FEATURE_EXTENDED) ? 0 : 1;
 	rsiw_lock_init(&rq->lock, !rsiw_one_thread(pd));
 	return 0;
 }
@@ -63,7 +63,7 @@ static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	rsiw_lock_init(&qp->lock, !rsiw_one_thread(pd));
 	qp->signal_all = attr->sq_sig_all ? SIW_WQE_SIGNALLED : 0;
 	qp->operations = rsiw_operations;
-	if (to_rsiw_context(pd->context)->extended)
+	if (rsiw_has(pd->context, RSIW_FEATURE_EXTENDED))
 		qp->operations |= rsiw_extended_operations;
 	init_doorbell(qp);
 	qp->queue = map_ring(pd->context, resp->num_sqe, sizeof(struct siw_sqe), resp->sq_key);
@@ -100,7 +100,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 		e = rsiw_set_wr_ops(qp, attr->send_ops_flags);
 	/* The kernel knows only of those in elements, and refuses the others. */
 	if (max_inline > SIW_MAX_INLINE && max_inline <= RSIW_MAX_INLINE &&
-	    to_rsiw_context(context)->extended) {
+	    rsiw_has(context, RSIW_FEATURE_EXTENDED)) {
 		attr->cap.max_inline_data = SIW_MAX_INLINE;
 		/* What has a slot is a list of one. */
 		if (!attr->cap.max_send_sge)
@@ -168,7 +168,7 @@ int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	 * Programs grant the peer all rights that there are, and find out by ibv_create_qp_ex()
 	 * which operations the device has. Nobody has these, but the kernel refuses them.
 	 */
-	if (mask & IBV_QP_ACCESS_FLAGS && to_rsiw_context(qp->context)->extended) {
+	if (mask & IBV_QP_ACCESS_FLAGS && rsiw_has(qp->context, RSIW_FEATURE_EXTENDED)) {
 		known = *attr;
 		known.qp_access_flags &= ~(IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT);
 		attr = &known;

@@ -71,7 +71,9 @@ static const struct verbs_context_ops rsiw_ops = {
 
 static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd, void *data)
 {
-	struct rsiw_alloc_context cmd = { .features = RSIW_FEATURE_EXTENDED };
+	struct rsiw_alloc_context cmd = {
+		.features = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1,
+	};
 	struct rsiw_alloc_context_resp resp = {};
 	struct rsiw_context *ctx;
 
@@ -87,8 +89,8 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
 		return NULL;
 	}
 	verbs_set_ops(&ctx->base, &rsiw_ops);
-	ctx->extended = resp.pad & RSIW_FEATURE_EXTENDED;
-	if (ctx->extended)
+	ctx->features = resp.pad;
+	if (ctx->features & RSIW_FEATURE_EXTENDED)
 		verbs_set_ops(&ctx->base, &rsiw_extended_ops);
 	return &ctx->base;
 }

@@ -60,7 +60,8 @@ static inline void rsiw_unlock(struct rsiw_lock *lock)
 
 struct rsiw_context {
 	struct verbs_context base;
-	bool extended;
+	/* Of enum rsiw_features, granted. */
+	uint32_t features;
 };
 
 struct rsiw_td {
@@ -143,6 +144,12 @@ struct rsiw_qp {
 static inline struct rsiw_context *to_rsiw_context(struct ibv_context *context)
 {
 	return container_of(context, struct rsiw_context, base.context);
+}
+
+/* Whether the kernel has granted it. */
+static inline bool rsiw_has(struct ibv_context *context, enum rsiw_features feature)
+{
+	return to_rsiw_context(context)->features & feature;
 }
 
 static inline struct rsiw_pd *to_rsiw_pd(struct ibv_pd *pd)
@@ -301,6 +308,7 @@ extern const uint32_t rsiw_operations, rsiw_extended_operations;
 void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second);
 int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 		  const struct ibv_mw_bind_info *info);
+int rsiw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int rsiw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int rsiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int rsiw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

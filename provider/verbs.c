@@ -46,6 +46,8 @@ static int query_device(struct ibv_context *context, const struct ibv_query_devi
 	/* Windows are counted as regions. */
 	attr->orig_attr.max_mw = attr->orig_attr.max_mr;
 	attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	if (rsiw_has(context, RSIW_FEATURE_MW_TYPE_1))
+		attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW;
 	if (ATTR_HAS(attr_size, completion_timestamp_mask))
 		attr->completion_timestamp_mask = UINT64_MAX;
 	/* In kHz; the clock counts nanoseconds. */
@@ -270,6 +272,7 @@ const struct verbs_context_ops rsiw_extended_ops = {
 	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_td = alloc_td,
+	.bind_mw = rsiw_bind_mw,
 	.create_ah = create_ah,
 	.create_cq_ex = rsiw_create_cq_ex,
 	.create_qp_ex = rsiw_create_qp_ex,

@@ -230,7 +230,7 @@ int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type, struct ibv_mw *mw
 		     struct ibv_alloc_mw *cmd, size_t cmd_size,
 		     struct ib_uverbs_alloc_mw_resp *resp, size_t resp_size)
 {
-	if (type != IBV_MW_TYPE_2) {
+	if (type == IBV_MW_TYPE_1 && !(fake_features & fake_asked & RSIW_FEATURE_MW_TYPE_1)) {
 		errno = EOPNOTSUPP;
 		return errno;
 	}

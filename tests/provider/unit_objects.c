@@ -19,7 +19,7 @@ static void t_rights(void)
 	open_all(true);
 	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
 	CHECK(fake_access == IBV_ACCESS_REMOTE_ATOMIC && attr.qp_access_flags == all);
-	to_rsiw_context(context)->extended = false;
+	to_rsiw_context(context)->features = 0;
 	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS) && fake_access == all);
 }
 
@@ -76,6 +76,12 @@ static void t_device(void)
 	CHECK(!fake_ops.query_device_ex(context, NULL, &attr, sizeof(attr)));
 	CHECK(attr.orig_attr.atomic_cap == IBV_ATOMIC_GLOB && attr.hca_core_clock == 1000000);
 	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW);
+	/* A kernel that knows less. */
+	to_rsiw_context(context)->features = RSIW_FEATURE_EXTENDED;
+	CHECK(!fake_ops.query_device_ex(context, NULL, &part, sizeof(part)));
+	CHECK(part.orig_attr.device_cap_flags == IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	to_rsiw_context(context)->features = fake_features;
 	CHECK(attr.completion_timestamp_mask == UINT64_MAX && !attr.pci_atomic_caps.fetch_add);
 	/* A program of an older library has a shorter structure. */
 	memset(&part, 0x55, sizeof(part));

@@ -24,7 +24,7 @@ static void t_not_granted(void)
 	open_all(false);
 	CHECK(!fake_ops.create_cq_ex && !fake_ops.create_qp_ex && !fake_ops.resize_cq &&
 	      !fake_ops.alloc_td && !fake_ops.alloc_parent_domain && !fake_ops.create_ah &&
-	      !fake_ops.alloc_mw && !fake_ops.dealloc_mw && !fake_ops.rereg_mr && !fake_ops.reg_dmabuf_mr && !fake_ops.query_rt_values);
+	      !fake_ops.alloc_mw && !fake_ops.dealloc_mw && !fake_ops.bind_mw && !fake_ops.rereg_mr && !fake_ops.reg_dmabuf_mr && !fake_ops.query_rt_values);
 	for (i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
 		wr.opcode = ops[i];
 		CHECK(post(&wr) == EINVAL);
@@ -116,7 +116,6 @@ static void t_windows(void)
 	const struct siw_sqe *s;
 
 	open_all(true);
-	CHECK(!fake_ops.alloc_mw(pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
 	mw = fake_ops.alloc_mw(pd, IBV_MW_TYPE_2);
 	CHECK(mw && mw->rkey == 0x40005);
 	/* The key is the caller's, the index that of the window. */
@@ -138,6 +137,39 @@ static void t_windows(void)
 	s = posted(wr);
 	CHECK(s->opcode == SIW_OP_INVAL_STAG && s->rkey == 0x40078 && !s->num_sge);
 	CHECK(!fake_ops.dealloc_mw(mw));
+}
+
+/* A window of type 1 gets a key with each request, and none if that is not posted. */
+static void t_windows_1(void)
+{
+	struct ibv_mr mr = { .lkey = 0x60001 };
+	struct ibv_mw_bind bind = {
+		.wr_id = 5, .send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = &mr, .addr = 0x9000, .length = 7, .mw_access_flags = IBV_ACCESS_REMOTE_READ },
+	};
+	const struct siw_sqe *s;
+	struct ibv_mw *mw;
+
+	open_all(true);
+	mw = fake_ops.alloc_mw(pd, IBV_MW_TYPE_1);
+	CHECK(mw && mw->rkey == 0x40005);
+	mw->rkey = 0x400ff;
+	CHECK(!fake_ops.bind_mw(qp, mw, &bind) && mw->rkey == 0x40000);
+	s = fake_take_sqe();
+	CHECK(s && s->id == 5 && s->opcode == 14 && s->rkey == 0x40000 && s->raddr == 0x9000);
+	CHECK(s->sge[0].laddr == 7 && s->sge[0].lkey == 0x60001 && s->sge[0].length == 4);
+	CHECK(s->num_sge == 1 && s->flags == (SIW_WQE_VALID | SIW_WQE_SIGNALLED));
+	/* Without a region it is unbound. */
+	bind.bind_info = (struct ibv_mw_bind_info) {};
+	CHECK(!fake_ops.bind_mw(qp, mw, &bind) && mw->rkey == 0x40001);
+	s = fake_take_sqe();
+	CHECK(s && s->rkey == 0x40001 && s->num_sge == 1 && !s->sge[0].laddr && !s->sge[0].lkey);
+	bind.bind_info = (struct ibv_mw_bind_info) { .mr = &mr, .mw_access_flags = IBV_ACCESS_ZERO_BASED };
+	CHECK(fake_ops.bind_mw(qp, mw, &bind) == EINVAL && mw->rkey == 0x40001 && !fake_take_sqe());
+	CHECK(!fake_ops.dealloc_mw(mw));
+	/* A kernel that knows only those of type 2B. */
+	fake_features = RSIW_FEATURE_EXTENDED;
+	CHECK(!fake_ops.alloc_mw(pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
 }
 
 static void t_inline(void)
@@ -242,6 +274,7 @@ const struct test requests_tests[] = {
 	{ "requests are written as the ABI has them", t_requests },
 	{ "atomics are written as the ABI has them", t_atomics },
 	{ "windows are bound and invalidated as the ABI has it", t_windows },
+	{ "windows of type 1 get a new key with each request", t_windows_1 },
 	{ "inline data have their limits", t_inline },
 	{ "a full send queue takes part of a list", t_full },
 	{ "receives have up to 6 elements, and none", t_receives },
