@@ -83,7 +83,7 @@ static void attack_open(struct attack *a)
 		o.scq = o.rcq = ibv_cq_ex_to_cq(a->stamped);
 	}
 	conn_open(a->s, &a->c, a->s->active ? &o : NULL);
-	a->mw = ibv_alloc_mw(a->s->pd, IBV_MW_TYPE_2);
+	a->mw = ibv_alloc_mw(a->s->pd, a->rng % 4 < 2 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
 	buf_new(a->s, &a->b, 16 * PAGE,
 		ACC_ALL | (own ? IBV_ACCESS_REMOTE_ATOMIC : 0) | (a->mw ? IBV_ACCESS_MW_BIND : 0));
 	if (a->s->active) {
@@ -145,7 +145,7 @@ static void odd_bind(struct attack *a, struct siw_sqe *sqe)
 	sqe->num_sge = !!below(rng, 8);
 	sqe->raddr = (uintptr_t)a->b.p + below(rng, 3) - 1;
 	sqe->sge[0] = (struct siw_sge) {
-		.laddr = below(rng, a->b.len + PAGE), .length = below(rng, 17), .lkey = a->b.mr->lkey,
+		.laddr = below(rng, 4) ? below(rng, a->b.len + PAGE) : 0, .length = below(rng, 17), .lkey = a->b.mr->lkey,
 	};
 }
 
