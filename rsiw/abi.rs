@@ -113,12 +113,14 @@ pub(crate) mod feature {
     pub(crate) const EXTENDED: u32 = 1;
     /// Memory windows of type 1.
     pub(crate) const MW_TYPE_1: u32 = 2;
+    /// Shared receive queues can be resized.
+    pub(crate) const RESIZE_SRQ: u32 = 4;
 
     /// Those of `asked` that a context gets.
     pub(crate) const fn granted(asked: u32) -> u32 {
         match asked & EXTENDED {
             0 => 0,
-            _ => asked & (EXTENDED | MW_TYPE_1),
+            _ => asked & (EXTENDED | MW_TYPE_1 | RESIZE_SRQ),
         }
     }
 }
@@ -216,6 +218,14 @@ pub(crate) struct CreateSrqResp {
     pub(crate) srq_key: u64,
 }
 
+/// Request of `modify_srq` with a size: where the answer goes, a [`CreateSrqResp`]. uverbs has no
+/// room for it in its own answer.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ResizeSrqReq {
+    pub(crate) answer: u64,
+}
+
 /// Request of `reg_mr`: `struct siw_ureq_reg_mr`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -249,6 +259,7 @@ const _: () = {
     assert!(core::mem::size_of::<CreateCqResp>() == 16);
     assert!(core::mem::size_of::<CreateQpResp>() == 32);
     assert!(core::mem::size_of::<CreateSrqResp>() == 16);
+    assert!(core::mem::size_of::<ResizeSrqReq>() == 8);
     assert!(core::mem::size_of::<RegMrReq>() == 8);
     assert!(core::mem::size_of::<RegMrResp>() == 8);
     assert!(MAX_INLINE == 80);

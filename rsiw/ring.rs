@@ -63,7 +63,8 @@ impl Element for Rqe {
 }
 
 /// A send or receive ring: the consumer fills it, the driver empties it. The flags of an element
-/// are a `u16` at the offset that send and receive elements share.
+/// are a `u16` at the offset that send and receive elements share. A clone is the same ring.
+#[derive(Clone)]
 pub(crate) struct WorkRing<T: Element>(WqeRing<T>);
 
 impl<T: Element> WorkRing<T> {
@@ -75,6 +76,16 @@ impl<T: Element> WorkRing<T> {
     /// The memory, to be mapped by a process.
     pub(crate) fn mem(&self) -> &SharedMem {
         self.0.mem()
+    }
+
+    /// The number of elements.
+    pub(crate) fn entries(&self) -> u32 {
+        self.0.entries()
+    }
+
+    /// The elements, from `first` on, that the consumer has filled.
+    pub(crate) fn filled(&self, first: u32) -> u32 {
+        count_valid(self.entries(), |n| self.is_valid(first.wrapping_add(n)))
     }
 
     /// Whether the consumer has filled element `index`.

@@ -4,14 +4,15 @@
 //!
 //! Both are a ring of elements. A process fills it through its mapping, a kernel consumer by its
 //! posts; rx empties it. The lock serialises kernel posts, flushes, and the rx actors that share an
-//! SRQ. The rx actor of a QP with a queue of its own takes from it without the lock.
+//! SRQ. The rx actor of a QP with a queue of its own takes from it without the lock. The ring of an
+//! SRQ is used with the lock only, as a resize replaces it.
 
 use super::BATCH;
 use crate::{
     abi::Rqe,
     cq::{Notify, Out},
     pd::PdId,
-    ring::{count_valid, WorkRing},
+    ring::WorkRing,
     wr::{Completion, Status},
 };
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,7 @@ use kext::{lock::SpinLockIrq, new_spinlock_irq};
 use rdma::{Consumer, Sge, SrqEvent, SrqHandle, Wqe};
 
 struct State {
+    ring: WorkRing<Rqe>,
     put: u32,
     /// Low-water mark of a shared queue; 0 when no event is wanted.
     limit: u32,
@@ -27,15 +29,25 @@ struct State {
     flushed: bool,
 }
 
+/// What is told of a receive queue.
+pub(crate) struct RqStatus {
+    /// Elements of the ring.
+    pub(crate) size: u32,
+    /// Receives that wait.
+    pub(crate) posted: u32,
+    /// The low-water mark; 0 if it is disarmed.
+    pub(crate) limit: u32,
+}
+
 /// A ring of receive requests.
 #[pin_data]
 pub(crate) struct RecvQueue {
-    size: u32,
     max_sge: u32,
     /// The protection domain of the memory that the requests name. A shared queue's domain need not
     /// be that of its QPs.
     pd: PdId,
-    ring: WorkRing<Rqe>,
+    /// The ring of a queue that is not shared.
+    own: Option<WorkRing<Rqe>>,
     /// How long a Send that finds no receive waits for one, in milliseconds.
     wait_ms: u32,
     /// Position of the next receive to take. Rx changes it (of a shared queue, under the lock), or
@@ -48,10 +60,9 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
-    /// Makes a queue over `ring`, which has `size` elements (a power of two). A Send that finds it
-    /// empty waits for `wait_ms` milliseconds.
+    /// Makes a queue over `ring`, a shared one if `srq` is given. A Send that finds it empty waits
+    /// for `wait_ms` milliseconds.
     pub(crate) fn new(
-        size: u32,
         max_sge: u32,
         pd: PdId,
         ring: WorkRing<Rqe>,
@@ -59,26 +70,25 @@ impl RecvQueue {
         srq: Option<SrqHandle>,
         wait_ms: u32,
     ) -> impl PinInit<Self> {
+        let own = match srq {
+            Some(_) => None,
+            None => Some(ring.clone()),
+        };
         let state = State {
+            ring,
             put: 0,
             limit,
             flushed: false,
         };
         pin_init!(Self {
-            size,
             max_sge,
             pd,
-            ring,
+            own,
             wait_ms,
             get: AtomicU32::new(0),
             state <- new_spinlock_irq!(state, "rsiw_rq"),
             srq,
         })
-    }
-
-    /// The number of elements of the ring.
-    pub(crate) fn size(&self) -> u32 {
-        self.size
     }
 
     /// The protection domain of the memory that requests name.
@@ -98,26 +108,58 @@ impl RecvQueue {
 
     /// Whether a receive is posted. The answer may be out of date at once. Context: any.
     pub(crate) fn has_receive(&self) -> bool {
-        self.ring.is_valid(self.get.load(Ordering::Relaxed))
-    }
-
-    /// The receives that are posted. The answer may be out of date at once. Context: any.
-    pub(crate) fn posted(&self) -> u32 {
         let get = self.get.load(Ordering::Relaxed);
-        count_valid(self.size, |n| self.ring.is_valid(get.wrapping_add(n)))
+        match &self.own {
+            Some(ring) => ring.is_valid(get),
+            None => self.state.lock().ring.is_valid(get),
+        }
     }
 
-    /// The low-water mark; 0 if it is disarmed.
-    pub(crate) fn limit(&self) -> u32 {
-        self.state.lock().limit
+    /// What is told of the queue. The answer may be out of date at once. Context: any.
+    pub(crate) fn status(&self) -> RqStatus {
+        let st = &*self.state.lock();
+        RqStatus {
+            size: st.ring.entries(),
+            posted: st.ring.filled(self.get.load(Ordering::Relaxed)),
+            limit: st.limit,
+        }
     }
 
     /// Arms the low-water event of a shared queue, or disarms it by 0. Errors: `EINVAL`.
     pub(crate) fn set_limit(&self, limit: u32) -> Result {
-        if limit > self.size {
+        let st = &mut *self.state.lock();
+        if limit > st.ring.entries() {
             return Err(EINVAL);
         }
-        self.state.lock().limit = limit;
+        st.limit = limit;
+        Ok(())
+    }
+
+    /// Has receives taken from `new` from now on, at the position that comes next, and sets the
+    /// limit if one is given. The process' provider posts nothing meanwhile, and moves the receives
+    /// that are left in the old ring, which nobody else looks at any more. So no receive is copied
+    /// here, with interrupts off, and what a process writes meanwhile concerns itself only. A Send
+    /// that comes before the provider has moved them waits. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a queue that is not shared, a ring with fewer elements than the limit says, or
+    /// than receives are posted.
+    pub(crate) fn replace_ring(&self, new: WorkRing<Rqe>, limit: Option<u32>) -> Result {
+        if self.own.is_some() {
+            return Err(EINVAL);
+        }
+        // The old ring is freed without the lock.
+        let _old = {
+            let st = &mut *self.state.lock();
+            let limit = limit.unwrap_or(st.limit);
+            let posted = st.ring.filled(self.get.load(Ordering::Relaxed));
+            if limit.max(posted) > new.entries() {
+                return Err(EINVAL);
+            }
+            st.limit = limit;
+            core::mem::replace(&mut st.ring, new)
+        };
         Ok(())
     }
 
@@ -145,7 +187,7 @@ impl RecvQueue {
         if let (true, Some(out)) = (st.flushed, out) {
             return Ok(out.complete(Completion::recv(id, Status::Flush, 0)));
         }
-        if !self.ring.put(st.put, &rqe) {
+        if !st.ring.put(st.put, &rqe) {
             return Err(ENOMEM);
         }
         st.put = st.put.wrapping_add(1);
@@ -169,17 +211,21 @@ impl RecvQueue {
         // A process may refill elements that were flushed. So the ring's size bounds the work, and
         // a timer finds the rest. A kernel consumer may post at the same time, but not during the
         // one round that its queue takes, which leaves no receive.
-        let batch = match self.ring.mem().consumer() {
-            Consumer::Process => self.size.min(BATCH),
-            Consumer::Kernel => self.size,
+        let (size, consumer) = {
+            let ring = &self.state.lock().ring;
+            (ring.entries(), ring.mem().consumer())
         };
-        let mut left = self.size;
+        let batch = match consumer {
+            Consumer::Process => size.min(BATCH),
+            Consumer::Kernel => size,
+        };
+        let mut left = size;
         loop {
             let st = &mut *self.state.lock();
             let mut empty = false;
             for _ in 0..batch {
                 let mut rqe = Wqe::new(Rqe::default());
-                if !self.take_next(&mut rqe) {
+                if !self.take_next(&st.ring, &mut rqe) {
                     empty = true;
                     break;
                 }
@@ -209,33 +255,33 @@ impl RecvQueue {
     ///
     /// Raises the limit event of a shared queue if fewer than the limit remain.
     pub(crate) fn take(&self, rqe: &mut Wqe<Rqe>) -> bool {
-        let Some(srq) = &self.srq else {
-            return self.take_next(rqe);
-        };
+        if let Some(ring) = &self.own {
+            return self.take_next(ring, rqe);
+        }
         let low = {
             let st = &mut *self.state.lock();
-            if !self.take_next(rqe) {
+            if !self.take_next(&st.ring, rqe) {
                 return false;
             }
             // Requests are consumed in order, so fewer than `limit` remain exactly when the
             // element `limit` places ahead is not filled.
             let get = self.get.load(Ordering::Relaxed);
-            let low = st.limit != 0 && !self.ring.is_valid(get.wrapping_add(st.limit - 1));
+            let low = st.limit != 0 && !st.ring.is_valid(get.wrapping_add(st.limit - 1));
             if low {
                 st.limit = 0;
             }
             low
         };
-        if low {
+        if let (true, Some(srq)) = (low, &self.srq) {
             srq.event(SrqEvent::LimitReached);
         }
         true
     }
 
-    /// Moves the next receive to `rqe`. The caller is one that may change `get`.
-    fn take_next(&self, rqe: &mut Wqe<Rqe>) -> bool {
+    /// Moves the next receive of its ring to `rqe`. The caller is one that may change `get`.
+    fn take_next(&self, ring: &WorkRing<Rqe>, rqe: &mut Wqe<Rqe>) -> bool {
         let get = self.get.load(Ordering::Relaxed);
-        if !self.ring.take_into(get, rqe) {
+        if !ring.take_into(get, rqe) {
             return false;
         }
         self.get.store(get.wrapping_add(1), Ordering::Relaxed);

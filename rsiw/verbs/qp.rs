@@ -108,7 +108,6 @@ impl QpOps<Rsiw> for Qp {
             (Some(srq), _) => srq.rq.clone(),
             (None, Some(ring)) => Arc::pin_init(
                 RecvQueue::new(
-                    rq_size,
                     cap.max_recv_sge,
                     pd.id(),
                     ring,
@@ -202,7 +201,7 @@ impl QpOps<Rsiw> for Qp {
                 max_recv_wr: if queues.rq_is_shared() {
                     0
                 } else {
-                    queues.rq.size()
+                    queues.rq.status().size
                 },
                 max_send_sge: queues.sq.max_sge(),
                 max_recv_sge: queues.rq.max_sge(),

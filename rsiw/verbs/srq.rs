@@ -2,9 +2,12 @@
 
 //! Verbs on shared receive queues.
 
-use super::queue::{recv_wait_ms, ring_size};
+use super::{
+    context::has,
+    queue::{recv_wait_ms, ring_size},
+};
 use crate::{
-    abi::{CreateSrqResp, MAX_SGE},
+    abi::{feature, CreateSrqResp, ResizeSrqReq, Rqe, MAX_SGE},
     device::{max, Rsiw},
     limit::Held,
     pd::Pd,
@@ -18,6 +21,15 @@ use rdma::{errno, Consumer, Details, Device, NewSrq, RecvWrs, SrqAttr, SrqOps, U
 pub(crate) struct Srq {
     pub(crate) rq: Arc<RecvQueue>,
     _held: Held,
+}
+
+/// Lets a process map the queue's ring: the answer that tells how. Context: sleeping.
+fn shared(ring: &WorkRing<Rqe>, udata: &mut Udata<'_, Rsiw>) -> Result<CreateSrqResp> {
+    Ok(CreateSrqResp {
+        num_rqe: ring.entries(),
+        pad: 0,
+        srq_key: udata.share(ring.mem())?,
+    })
 }
 
 impl SrqOps<Rsiw> for Srq {
@@ -42,16 +54,11 @@ impl SrqOps<Rsiw> for Srq {
         let ring = WorkRing::new(size, consumer)?;
         if let Some(udata) = user {
             udata.require_out(core::mem::size_of::<CreateSrqResp>())?;
-            let srq_key = udata.share(ring.mem())?;
-            udata.respond(&CreateSrqResp {
-                num_rqe: size,
-                pad: 0,
-                srq_key,
-            })?;
+            let answer = shared(&ring, udata)?;
+            udata.respond(&answer)?;
         }
         attr.max_wr = size;
         let rq = RecvQueue::new(
-            size,
             attr.max_sge,
             pd.id(),
             ring,
@@ -63,30 +70,52 @@ impl SrqOps<Rsiw> for Srq {
         Ok(Arc::new(Srq { rq, _held: held }, consumer.flags())?)
     }
 
-    /// Arms the limit event. Errors: `EOPNOTSUPP` for another size, as resizing is not supported;
-    /// `EINVAL` for a limit out of range.
-    fn modify(self: &Arc<Self>, max_wr: Option<u32>, limit: Option<u32>) -> Result {
-        if max_wr.is_some() {
+    /// Arms the limit event. Errors: `EINVAL` for a limit out of range.
+    fn set_limit(self: &Arc<Self>, limit: u32) -> Result {
+        self.rq.set_limit(limit)
+    }
+
+    /// Gives the queue another ring; see [`RecvQueue::replace_ring`]. Context: sleeping.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for a process whose provider cannot do its part; `EINVAL` for a bad size, one
+    /// below the limit, or below the receives that are posted; `ENOMEM`; `EFAULT`. The queue is as
+    /// it was then.
+    fn resize(
+        self: &Arc<Self>,
+        max_wr: u32,
+        limit: Option<u32>,
+        udata: &mut Udata<'_, Rsiw>,
+    ) -> Result {
+        if !has(udata, feature::RESIZE_SRQ)? {
             return Err(errno::unsupported());
         }
-        match limit {
-            Some(limit) => self.rq.set_limit(limit),
-            None => Ok(()),
+        if max_wr == 0 {
+            return Err(EINVAL);
         }
+        let size = ring_size(max_wr, max::SRQ_WR)?;
+        let request: ResizeSrqReq = udata.request()?;
+        let ring = WorkRing::new(size, Consumer::Process)?;
+        let answer = shared(&ring, udata)?;
+        udata.write_to(request.answer, &answer)?;
+        self.rq.replace_ring(ring, limit)
     }
 
     fn query(self: &Arc<Self>) -> Result<SrqAttr> {
+        let status = self.rq.status();
         Ok(SrqAttr {
-            max_wr: self.rq.size(),
+            max_wr: status.size,
             max_sge: self.rq.max_sge(),
-            limit: self.rq.limit(),
+            limit: status.limit,
         })
     }
 
     fn describe(self: &Arc<Self>, details: &mut Details<'_>) -> Result {
-        details.number(c"size", self.rq.size().into())?;
-        details.number(c"posted", self.rq.posted().into())?;
-        details.number(c"limit", self.rq.limit().into())
+        let status = self.rq.status();
+        details.number(c"size", status.size.into())?;
+        details.number(c"posted", status.posted.into())?;
+        details.number(c"limit", status.limit.into())
     }
 
     /// Posts a kernel consumer's receives, up to the first bad one. Context: any. Errors: `ENOMEM`

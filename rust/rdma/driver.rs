@@ -300,8 +300,20 @@ pub trait SrqOps<D: DriverTypes>: Sized + Send + Sync + 'static {
         srq: &mut NewSrq<'_>,
     ) -> Result<Arc<Self>>;
 
-    /// Changes a shared receive queue's size or limit. Context: sleeping.
-    fn modify(self: &Arc<Self>, max_wr: Option<u32>, limit: Option<u32>) -> Result;
+    /// Changes a shared receive queue's limit. Context: sleeping.
+    fn set_limit(self: &Arc<Self>, limit: u32) -> Result;
+
+    /// Changes the size of a process' shared receive queue, and its limit if one is given, in one
+    /// step. What the driver shares is then all that it shares for the queue. Context: sleeping;
+    /// one call for a queue at a time.
+    fn resize(
+        self: &Arc<Self>,
+        _max_wr: u32,
+        _limit: Option<u32>,
+        _udata: &mut Udata<'_, D>,
+    ) -> Result {
+        Err(crate::errno::unsupported())
+    }
 
     /// The attributes of a shared receive queue. Context: sleeping.
     fn query(self: &Arc<Self>) -> Result<SrqAttr>;

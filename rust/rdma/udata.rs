@@ -10,7 +10,12 @@ use crate::{
     types::DriverTypes,
 };
 use core::{ffi::c_void, marker::PhantomData};
-use kernel::{error::to_result, prelude::*, sync::Arc};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc,
+    uaccess::{UserPtr, UserSlice},
+};
 use rdma_bindings as bindings;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -113,6 +118,15 @@ impl<'a, D: DriverTypes> Udata<'a, D> {
         to_result(unsafe {
             bindings::_ib_respond_udata(self.udata, bytes.as_ptr().cast(), bytes.len())
         })
+    }
+
+    /// Writes `value` to where the library's request has asked for it, in a verb whose answer has
+    /// no room for the driver's part. Errors: `EFAULT`. Context: sleeping.
+    pub fn write_to<T: IntoBytes + Immutable>(&self, address: u64, value: &T) -> Result {
+        let bytes = value.as_bytes();
+        // The verb is called by a thread of the process.
+        let to = UserPtr::from_addr(address.try_into().map_err(|_| EFAULT)?);
+        UserSlice::new(to, bytes.len()).writer().write_slice(bytes)
     }
 
     /// Lets the process map `mem`, until the object that is being created is destroyed, or its

@@ -4,7 +4,10 @@
 
 use super::{CoreObject, Guarded, Object, Shares};
 use crate::types::DriverTypes;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 use rdma_bindings as bindings;
 
 /// A shared receive queue (`struct ib_srq`).
@@ -15,7 +18,8 @@ pub(crate) struct SrqState<D: DriverTypes> {
     pub(crate) object: Arc<CoreObject<bindings::ib_srq>>,
     /// It belongs to a process, which posts through a mapped ring.
     pub(crate) user: bool,
-    pub(crate) _shares: Shares,
+    /// What a process can map. The lock has one resize at a time.
+    pub(crate) shares: Pin<KBox<Mutex<Shares>>>,
 }
 
 // SAFETY: `object` is the part that handles share. `destroy_srq` revokes it before it takes the

@@ -15,10 +15,11 @@ use crate::{
         srq::{NewSrq, SrqObject, SrqState},
         Shares,
     },
+    owner::Consumer,
     udata::Udata,
     wr::RecvWrs,
 };
-use kernel::prelude::*;
+use kernel::{error::to_result, new_mutex, prelude::*};
 use kext::noio::noio_if;
 use rdma_bindings as bindings;
 
@@ -54,8 +55,16 @@ impl<D: Driver> Ops<D> {
         if c.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
             return Err(unsupported());
         }
+        let consumer = if udata.is_null() {
+            Consumer::Kernel
+        } else {
+            Consumer::Process
+        };
         let mut attr = SrqAttr::from_c(&c.attr);
-        let mut shares = Shares::default();
+        let shares = KBox::pin_init(
+            new_mutex!(Shares::default(), "rdma_srq_shares"),
+            consumer.flags(),
+        )?;
         // SAFETY: `srq` is valid until the core frees it, which it does when this has failed or
         // `destroy_srq` has succeeded. The result is revoked before either.
         let object = unsafe { share(srq) }?;
@@ -68,9 +77,10 @@ impl<D: Driver> Ops<D> {
                     PdObject::<D>::state((*srq).pd),
                 )
             };
+            let mut shares = shares.lock();
             // SAFETY: `udata` is null or that of the verb in progress. The shares become part of
             // the queue, which is of its context.
-            let mut udata = unsafe { Udata::new(udata, Some(&mut shares)) };
+            let mut udata = unsafe { Udata::new(udata, Some(&mut *shares)) };
             let mut new = NewSrq::new(&object);
             D::Srq::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
         };
@@ -80,7 +90,7 @@ impl<D: Driver> Ops<D> {
             })?,
             object: object.clone(),
             user: !udata.is_null(),
-            _shares: shares,
+            shares,
         };
         attr.store(&mut c.attr);
         // SAFETY: `srq` is being created by the core, which has allocated as many bytes as asked
@@ -101,20 +111,62 @@ impl<D: Driver> Ops<D> {
         mask: bindings::ib_srq_attr_mask,
         udata: *mut bindings::ib_udata,
     ) -> i32 {
+        // SAFETY: `attr` is valid for the call, and nobody changes it.
+        let attr = SrqAttr::from_c(unsafe { &*attr });
+        let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
+        let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
+        errno(if has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR) {
+            // SAFETY: These are parameters of `modify_srq`.
+            unsafe { Self::resize_srq(srq, attr.max_wr, limit, udata) }
+        } else {
+            // SAFETY: These are parameters of `modify_srq`.
+            unsafe { Self::limit_srq(srq, limit, udata) }
+        })
+    }
+
+    /// `modify_srq` without another size.
+    ///
+    /// # Safety
+    ///
+    /// Only `modify_srq` may call this, with its parameters.
+    unsafe fn limit_srq(
+        srq: *mut bindings::ib_srq,
+        limit: Option<u32>,
+        udata: *mut bindings::ib_udata,
+    ) -> Result {
         // SAFETY: `srq` was created, and is there when this begins.
         let state = unsafe { SrqObject::<D>::guard(srq) };
         // The library neither sends data nor gets any.
         // SAFETY: `udata` is null or that of the verb in progress.
-        let ret = unsafe { bindings::ib_no_udata_io(udata) };
-        if ret != 0 {
-            return ret;
+        to_result(unsafe { bindings::ib_no_udata_io(udata) })?;
+        match limit {
+            Some(limit) => state?.data.set_limit(limit),
+            None => Ok(()),
         }
-        // SAFETY: `attr` is valid for the call, and nobody changes it.
-        let attr = SrqAttr::from_c(unsafe { &*attr });
-        let has = |bit: bindings::ib_srq_attr_mask| mask & bit != 0;
-        let max_wr = has(bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR).then_some(attr.max_wr);
-        let limit = has(bindings::ib_srq_attr_mask_IB_SRQ_LIMIT).then_some(attr.limit);
-        errno(state.and_then(|state| state.data.modify(max_wr, limit)))
+    }
+
+    /// `modify_srq` with another size.
+    ///
+    /// # Safety
+    ///
+    /// Only `modify_srq` may call this, with its parameters.
+    unsafe fn resize_srq(
+        srq: *mut bindings::ib_srq,
+        max_wr: u32,
+        limit: Option<u32>,
+        udata: *mut bindings::ib_udata,
+    ) -> Result {
+        // SAFETY: `srq` was created, and is there when this begins.
+        let state = unsafe { SrqObject::<D>::guard(srq) }?;
+        let mut shares = state.shares.lock();
+        let mut new = Shares::default();
+        // SAFETY: `udata` is null or that of the verb in progress. The shares become part of the
+        // queue, which is of its context; or they end here.
+        let udata = unsafe { Udata::new(udata, Some(&mut new)) };
+        let mut udata = udata.ok_or_else(unsupported)?;
+        state.data.resize(max_wr, limit, &mut udata)?;
+        *shares = new;
+        Ok(())
     }
 
     /// The `query_srq` operation.

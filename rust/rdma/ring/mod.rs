@@ -32,7 +32,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Entry 
 /// An array of entries in [`SharedMem`], whose number is a power of two.
 ///
 /// It serialises nothing: the protocol between its two sides says which side stores a word, and
-/// when.
+/// when. A clone is the same ring.
+#[derive(Clone)]
 pub struct Ring<T: Entry> {
     mem: SharedMem,
     mask: u32,

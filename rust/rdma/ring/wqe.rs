@@ -132,7 +132,8 @@ impl<T: WqeLayout> Wqe<T> {
     }
 }
 
-/// A ring of work queue elements.
+/// A ring of work queue elements. A clone is the same ring.
+#[derive(Clone)]
 pub struct WqeRing<T: WqeLayout>(Ring<T>);
 
 impl<T: WqeLayout> WqeRing<T> {
@@ -144,6 +145,11 @@ impl<T: WqeLayout> WqeRing<T> {
     /// The memory.
     pub fn mem(&self) -> &SharedMem {
         self.0.mem()
+    }
+
+    /// The number of elements.
+    pub fn entries(&self) -> u32 {
+        self.0.entries()
     }
 
     /// The 16-bit word at byte `offset` of an element's head; see [`Ring::word`]. Panics if it is
