@@ -219,10 +219,62 @@ fail:
 	return NULL;
 }
 
+/* Moves the receives to their positions in the new ring. */
+static void move_receives(const struct rsiw_rq *rq, struct siw_rqe *new, uint32_t mask)
+{
+	uint32_t position = rq->put, count;
+
+	/*
+	 * The kernel has taken the oldest ones, in order, and looks for the next. That is moved
+	 * last, so when the kernel sees it, it sees all.
+	 */
+	for (count = 0; count <= rq->mask && count <= mask; count++) {
+		struct siw_rqe *from = &rq->queue[--position & rq->mask];
+		struct siw_rqe *to = &new[position & mask];
+
+		if (!(load_wqe_flags(&from->flags) & SIW_WQE_VALID))
+			break;
+		to->id = from->id;
+		to->num_sge = from->num_sge;
+		memcpy(to->sge, from->sge, sizeof(to->sge));
+		store_wqe_flags(&to->flags, SIW_WQE_VALID);
+	}
+}
+
+static int resize_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct rsiw_rq *rq = &to_rsiw_srq(srq)->rq;
+	struct siw_uresp_create_srq resp = {};
+	struct rsiw_modify_srq cmd = { .answer = (uintptr_t)&resp };
+	struct siw_rqe *new;
+	int e;
+
+	/* Nothing is posted to the ring that the kernel leaves. */
+	rsiw_lock(&rq->lock);
+	e = ibv_cmd_modify_srq(srq, attr, mask, &cmd.ibv_cmd, sizeof(cmd));
+	if (e)
+		goto out;
+	new = map_ring(srq->context, resp.num_rqe, sizeof(*new), resp.srq_key);
+	if (!new) {
+		/* The kernel uses the ring already: the queue gives it no more receives. */
+		e = errno;
+		goto out;
+	}
+	move_receives(rq, new, resp.num_rqe - 1);
+	end_rq(rq);
+	rq->queue = new;
+	rq->mask = resp.num_rqe - 1;
+out:
+	rsiw_unlock(&rq->lock);
+	return e;
+}
+
 int rsiw_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
 	struct ibv_modify_srq cmd = {};
 
+	if (mask & IBV_SRQ_MAX_WR && rsiw_has(srq->context, RSIW_FEATURE_RESIZE_SRQ))
+		return resize_srq(srq, attr, mask);
 	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
 }
 

@@ -72,7 +72,8 @@ static const struct verbs_context_ops rsiw_ops = {
 static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd, void *data)
 {
 	struct rsiw_alloc_context cmd = {
-		.features = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1,
+		.features = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 |
+			    RSIW_FEATURE_RESIZE_SRQ,
 	};
 	struct rsiw_alloc_context_resp resp = {};
 	struct rsiw_context *ctx;

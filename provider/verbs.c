@@ -48,6 +48,8 @@ static int query_device(struct ibv_context *context, const struct ibv_query_devi
 	attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	if (rsiw_has(context, RSIW_FEATURE_MW_TYPE_1))
 		attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW;
+	if (rsiw_has(context, RSIW_FEATURE_RESIZE_SRQ))
+		attr->orig_attr.device_cap_flags |= IBV_DEVICE_SRQ_RESIZE;
 	if (ATTR_HAS(attr_size, completion_timestamp_mask))
 		attr->completion_timestamp_mask = UINT64_MAX;
 	/* In kHz; the clock counts nanoseconds. */

@@ -371,6 +371,18 @@ int ibv_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq, struct ibv_srq_in
 int ibv_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask,
 		       struct ibv_modify_srq *cmd, size_t cmd_size)
 {
+	struct rsiw_ureq_modify_srq *req = DRIVER(cmd, cmd_size, *cmd);
+	struct fake_ring old = fake_rq;
+	struct siw_uresp_create_srq *answer;
+
+	if (!(mask & IBV_SRQ_MAX_WR))
+		return req ? EINVAL : 0;
+	if (!req)
+		return EOPNOTSUPP;
+	answer = (void *)(uintptr_t)req->answer;
+	answer->num_rqe = power(attr->max_wr);
+	answer->srq_key = share(&fake_rq, answer->num_rqe, answer->num_rqe * sizeof(struct siw_rqe));
+	fake_rq.at = old.at;
 	return 0;
 }
 

@@ -19,9 +19,11 @@ char buffer[128] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 void open_device(bool extended)
 {
-	fake_features = extended ? RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 : 0;
+	const uint32_t all = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 | RSIW_FEATURE_RESIZE_SRQ;
+
+	fake_features = extended ? all : 0;
 	context = fake_open(provider);
-	CHECK(context && fake_asked == (RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1));
+	CHECK(context && fake_asked == all);
 	pd = fake_ops.alloc_pd(context);
 	CHECK(pd);
 	cq = fake_ops.create_cq(context, CQ, NULL, 0);

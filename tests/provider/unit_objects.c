@@ -77,6 +77,7 @@ static void t_device(void)
 	CHECK(attr.orig_attr.atomic_cap == IBV_ATOMIC_GLOB && attr.hca_core_clock == 1000000);
 	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW);
+	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
 	/* A kernel that knows less. */
 	to_rsiw_context(context)->features = RSIW_FEATURE_EXTENDED;
 	CHECK(!fake_ops.query_device_ex(context, NULL, &part, sizeof(part)));

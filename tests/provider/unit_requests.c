@@ -269,6 +269,69 @@ static void t_shared_receives(void)
 	CHECK(!fake_ops.destroy_qp(qp) && !fake_ops.destroy_srq(srq));
 }
 
+/* The kernel takes `count` receives, which are in order from `id` on. */
+static void taken(uint64_t id, unsigned int count)
+{
+	while (count--) {
+		struct siw_rqe *rqe = fake_take_rqe();
+
+		CHECK(rqe && rqe->id == id && rqe->num_sge == 2 && rqe->sge[1].lkey == id);
+		id++;
+		fake_free_wqe(&rqe->flags);
+	}
+}
+
+static int receive(struct ibv_srq *srq, uint64_t id)
+{
+	struct ibv_sge list[2] = { sge(0, 8), { .lkey = id } };
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = list, .num_sge = 2 }, *bad;
+
+	return fake_ops.post_srq_recv(srq, &wr, &bad);
+}
+
+/* Receives keep their order over resizes, to more and to less, when the ring has wrapped. */
+static void t_resize_srq(void)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4 } };
+	struct ibv_srq_attr attr = { .max_wr = 16 };
+	uint64_t id = 0;
+	struct ibv_srq *srq;
+
+	open_all(true);
+	srq = fake_ops.create_srq(pd, &init);
+	CHECK(srq);
+	/* An empty one. */
+	CHECK(!fake_ops.modify_srq(srq, &attr, IBV_SRQ_MAX_WR) && fake_rq.entries == 16);
+	attr.max_wr = 4;
+	CHECK(!fake_ops.modify_srq(srq, &attr, IBV_SRQ_MAX_WR) && fake_rq.entries == 4);
+	while (id < 4)
+		CHECK(!receive(srq, id++));
+	taken(0, 3);
+	while (id < 7)
+		CHECK(!receive(srq, id++));
+	/* A full one, whose oldest receive is in the last place. */
+	CHECK(receive(srq, id) == ENOMEM);
+	attr.max_wr = 8;
+	CHECK(!fake_ops.modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+	while (id < 11)
+		CHECK(!receive(srq, id++));
+	CHECK(receive(srq, id) == ENOMEM);
+	taken(3, 6);
+	attr.max_wr = 2;
+	CHECK(!fake_ops.modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+	CHECK(receive(srq, id) == ENOMEM);
+	taken(9, 2);
+	CHECK(!fake_take_rqe() && !receive(srq, id));
+	taken(id, 1);
+	CHECK(!fake_ops.destroy_srq(srq));
+	/* A kernel that cannot, which is asked all the same. */
+	fake_features = RSIW_FEATURE_EXTENDED;
+	to_rsiw_context(context)->features = fake_features;
+	srq = fake_ops.create_srq(pd, &init);
+	CHECK(srq && fake_ops.modify_srq(srq, &attr, IBV_SRQ_MAX_WR) == EOPNOTSUPP);
+	CHECK(!fake_ops.modify_srq(srq, &attr, IBV_SRQ_LIMIT) && !fake_ops.destroy_srq(srq));
+}
+
 const struct test requests_tests[] = {
 	{ "without the kernel's grant nothing is new", t_not_granted },
 	{ "requests are written as the ABI has them", t_requests },
@@ -279,5 +342,6 @@ const struct test requests_tests[] = {
 	{ "a full send queue takes part of a list", t_full },
 	{ "receives have up to 6 elements, and none", t_receives },
 	{ "a shared queue has its receives", t_shared_receives },
+	{ "receives keep their order over resizes of a shared queue", t_resize_srq },
 	{}
 };
