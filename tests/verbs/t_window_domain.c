@@ -5,9 +5,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "window.h"
 

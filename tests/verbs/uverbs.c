@@ -104,6 +104,26 @@ int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, si
 	return 0;
 }
 
+int resize_srq(struct ibv_srq *srq, unsigned int size, void *answer, unsigned int len)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_modify_srq srq;
+		uint64_t answer;
+	} __attribute__((packed)) cmd = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_MODIFY_SRQ,
+			.in_words = (offsetof(typeof(cmd), answer) + len) / 4,
+		},
+		.srq = {
+			.srq_handle = srq->handle, .attr_mask = IBV_SRQ_MAX_WR, .max_wr = size,
+		},
+		.answer = (uintptr_t)answer,
+	};
+
+	return command(srq->context, &cmd, cmd.hdr.in_words * 4);
+}
+
 static struct ib_uverbs_attr attr_of(uint16_t id, uint16_t len, uint64_t data)
 {
 	return (struct ib_uverbs_attr) {

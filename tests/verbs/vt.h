@@ -64,7 +64,7 @@ struct test {
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], window_tests[], window_refused_tests[],
-	window_domain_tests[], recv_tests[], late_tests[], srq_tests[], cq_tests[], moderate_tests[],
+	window_domain_tests[], recv_tests[], late_tests[], srq_tests[], srq_resize_tests[], cq_tests[], moderate_tests[],
 	resize_tests[], qp_tests[], modify_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], race_tests[],
 	big_tests[],
 	stress_tests[], hostile_tests[];
@@ -242,6 +242,8 @@ int dereg(struct ibv_mr *mr);
 int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us);
 /* ibv_resize_cq() to at least "want" entries; *cqe is how many, and "answer" the driver's part. */
 int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, size_t len);
+/* ibv_modify_srq() with a size, the driver's part of the request being "len" octets of the answer's address. */
+int resize_srq(struct ibv_srq *srq, unsigned int size, void *answer, unsigned int len);
 
 /* wr.c: work requests and completions */
 void post(struct conn *c, enum ibv_wr_opcode op, uint64_t id, unsigned int flags,
