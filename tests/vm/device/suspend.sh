@@ -6,13 +6,13 @@
 # pairs: rsiw,rsiw
 #
 # This host suspends for some seconds, as far as a guest can that is not to lose the runner: its processes and freezable
-# work stand still (the kernel's pm_test), its clock goes on. Connections of both kinds of links that carry data, and
-# those that are still to come, outlast it.
+# work stand still (the kernel's pm_test), its clock goes on. Connections of both kinds of links that carry data, those
+# that are still to come, and queue pairs in each state outlast it.
 
 . /tests/lib.sh
 . /tests/device/lib
 . /tests/rc/lib
-plan 7
+plan 9
 
 [ -w /sys/power/pm_test ] || skip_all "this kernel has no pm_test"
 run "load the driver and make both kinds of links on both hosts" both eval ". /tests/rc/lib; rc_up" || exit 1
@@ -45,6 +45,15 @@ calls() {
 	wait_for 20 all_call
 }
 all_call() { [ "$(rdma resource show qp link rc0 | grep -c 'state RTS .*comm rcmesh')" = 8 ]; }
+# Queue pairs in each state, which stand still.
+stand() {
+	[ ! -e "$WORK/standing.pid" ] || peer_kill standing
+	peer_bg standing rcstand rc0 "$theirs"
+	server_up 18530 || return
+	started stands rcstand rc0 "$ours" "$PEER"
+	wait_for 20 grep -q stands "$WORK/stands" || { cat "$WORK/stands" "$WORK/standing"; return 1; }
+}
+they_go_on() { kill -USR1 "$(<"$WORK/stands.pid")" && peer_end standing 40 && ends stands 20 && grep 'goes on' "$WORK/stands"; }
 connected() { peer_end late 40 && ends mesh 20; }
 go_on() {
 	wait_for 20 more_than rc0 $(($(tx_messages rc0) + 20)) || { cat "$WORK/client"; return 1; }
@@ -52,9 +61,11 @@ go_on() {
 }
 
 run "two programs move data" busy
+run "queue pairs stand in each state" stand
 run "queue pairs call their peers" calls
 LIMIT=40 run "the host suspends" suspend
 run "connections of both kinds go on" go_on
 LIMIT=60 run "the queue pairs that call are connected" connected
+LIMIT=60 run "queue pairs go on from each state" they_go_on
 kill -9 "$(<"$WORK/client.pid")" "$(<"$WORK/rping.pid")"
 run "no connection is left" wait_for 20 no_connections

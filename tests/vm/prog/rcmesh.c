@@ -5,13 +5,8 @@
  * The client begins with the last queue pair, and waits for DELAY-MS before. Prints
  * how long that took, from the first queue pair to the last message, without the wait.
  */
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <unistd.h>
+#include "rc_meet.h"
 
-#include "rc.h"
-
-#define PORT "18530"
 #define MOST 4096
 #define LIMIT_MS 60000
 
@@ -24,42 +19,6 @@ static struct one ours, theirs;
 static struct ibv_qp *qp[MOST];
 /* Of each queue pair: what it sends, and what it receives. */
 static uint32_t memory[MOST][2];
-
-static int dial(const char *server)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = server ? 0 : AI_PASSIVE }, *at;
-	int fd, listener, on = 1;
-
-	if (getaddrinfo(server, PORT, &hints, &at))
-		fail("address");
-	fd = socket(at->ai_family, SOCK_STREAM, 0);
-	if (server) {
-		if (connect(fd, at->ai_addr, at->ai_addrlen))
-			fail("connect");
-		return fd;
-	}
-	listener = fd;
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(listener, at->ai_addr, at->ai_addrlen) || listen(listener, 1))
-		fail("listen");
-	fd = accept(listener, NULL, NULL);
-	close(listener);
-	return fd;
-}
-
-static void swap(int fd, const void *out, void *in, size_t len)
-{
-	size_t got = 0;
-	ssize_t n;
-
-	if (write(fd, out, len) != (ssize_t)len)
-		fail("write");
-	for (; got < len; got += n) {
-		n = read(fd, (char *)in + got, len - got);
-		if (n <= 0)
-			fail("the other process");
-	}
-}
 
 static void make(int i, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_mr *mr)
 {
