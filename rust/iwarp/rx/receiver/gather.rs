@@ -88,6 +88,15 @@ impl Receiver {
                 *rest = behind;
                 return true;
             }
+        } else if self.have == 0 && self.pad == 0 {
+            // As of Read Requests, atomic operations and their responses.
+            let field = self.trailer.first_chunk_mut();
+            if let (Some(field), Some((crc, behind))) = (field, rest.split_first_chunk()) {
+                let field: &mut [u8; CRC_LEN] = field;
+                *field = h.load(crc);
+                *rest = behind;
+                return true;
+            }
         }
         self.gather_trailer_slowly(n, rest, h)
     }
