@@ -3,10 +3,7 @@
 //! Gather: the payload of a message that tx sends, as a stream of bytes.
 
 use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
-use crate::{
-    abi::{sges_beyond, MAX_INLINE, MAX_SGE},
-    pd::PdId,
-};
+use crate::{abi::MAX_INLINE, pd::PdId};
 use kernel::prelude::*;
 use rdma::{LocalSge, Reader};
 
@@ -31,13 +28,13 @@ pub(crate) struct Position(usize, u32);
 /// It keeps references to the regions, so their keys are looked up once. If a region is
 /// deregistered meanwhile, the next copy, or the next [reader](Self::reader), fails.
 ///
-/// A queue pair uses one `Gather` for all its messages, in place, as it is large.
+/// A queue pair uses one `Gather` for all its messages, in place. It has room for as many pieces as
+/// requests have at most, and most have one.
 pub(crate) struct Gather {
-    /// The payload is in `data`, not in `pieces`.
+    /// The payload is in `data`, not in pieces.
     inline: bool,
     data: [u8; MAX_INLINE as usize],
-    pieces: [Piece; MAX_SGE],
-    /// Further pieces, for kernel consumers.
+    first: Piece,
     more: KVec<Piece>,
     /// Pieces in use.
     count: usize,
@@ -50,15 +47,15 @@ impl Gather {
     /// No payload yet. Those to come have up to `pieces` pieces. Context: sleeping. Errors:
     /// `ENOMEM`.
     pub(crate) fn new(pieces: u32) -> Result<Self> {
-        let count = sges_beyond(pieces);
-        let mut more = KVec::with_capacity(count, GFP_KERNEL)?;
+        let count = pieces.saturating_sub(1);
+        let mut more = KVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {
             more.push(Piece::NONE, GFP_KERNEL)?;
         }
         Ok(Self {
             inline: false,
             data: [0; MAX_INLINE as usize],
-            pieces: [const { Piece::NONE }; MAX_SGE],
+            first: Piece::NONE,
             more,
             count: 0,
             at: 0,
@@ -96,7 +93,7 @@ impl Gather {
             return Ok(());
         }
         self.count = 1;
-        let [piece, ..] = &mut self.pieces;
+        let piece = &mut self.first;
         let (cached, range) = (&mut piece.resolved, (sge.addr(), sge.length()));
         regions.resolve_cached(cached, sge.lkey(), pd, range, Access::LOCAL_READ)?;
         piece.sge = sge;
@@ -124,7 +121,7 @@ impl Gather {
             }
             Some(sge)
         });
-        let pieces = Iterator::chain(self.pieces.iter_mut(), &mut self.more);
+        let pieces = Iterator::chain(core::iter::once(&mut self.first), &mut self.more);
         for (piece, sge) in pieces.zip(joined) {
             self.count += 1;
             let (cached, range) = (&mut piece.resolved, (sge.addr(), sge.length()));
@@ -138,7 +135,7 @@ impl Gather {
     pub(crate) fn set_resolved(&mut self, resolved: Option<ResolvedMr>, addr: u64, len: u32) {
         self.clear();
         self.count = 1;
-        self.pieces[0] = Piece {
+        self.first = Piece {
             resolved,
             // The key is in `resolved`. These are numbers of the peer.
             sge: LocalSge::new(addr, len, 0),
@@ -185,11 +182,17 @@ impl Gather {
     /// The piece that the next byte comes from.
     #[inline]
     fn piece(&self) -> Option<&Piece> {
-        match self.at {
-            at if at >= self.count => None,
-            at @ ..MAX_SGE => self.pieces.get(at),
-            at => self.more.get(at - MAX_SGE),
+        if self.at == 0 && self.count != 0 {
+            Some(&self.first)
+        } else {
+            self.further_piece()
         }
+    }
+
+    #[inline(never)]
+    fn further_piece(&self) -> Option<&Piece> {
+        let at = self.at.checked_sub(1).filter(|_| self.at < self.count)?;
+        self.more.get(at)
     }
 
     /// Copies the next bytes of the payload to `dst`, which it fills. Context: any.

@@ -12,6 +12,7 @@ use crate::{
     pd::PdId,
 };
 use iwarp::Octet;
+use kernel::prelude::*;
 use rdma::{LocalSge, Wqe};
 
 /// One buffer of a receive request.
@@ -27,10 +28,12 @@ struct Piece {
 
 /// The buffers of one receive request.
 ///
-/// A queue pair uses one `Scatter` for all its receives, in place, as it is large. Resolved regions
-/// stay for the next receive, which often needs the same ones.
+/// A queue pair uses one `Scatter` for all its receives, in place. It has room for as many pieces
+/// as receives have at most, and most have one. Resolved regions stay for the next receive, which
+/// often needs the same ones.
 pub(crate) struct Scatter {
-    pieces: [Piece; MAX_SGE],
+    first: Piece,
+    more: KVec<Piece>,
     /// Pieces in use.
     count: usize,
     len: u32,
@@ -38,13 +41,29 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// A sink without buffers.
-    pub(crate) const fn empty() -> Self {
-        Self {
-            pieces: [const { Piece::NONE }; MAX_SGE],
+    /// A sink without buffers. Those to come have up to `pieces` of them. Context: sleeping.
+    /// Errors: `ENOMEM`.
+    pub(crate) fn new(pieces: u32) -> Result<Self> {
+        let count = pieces.saturating_sub(1);
+        let mut more = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        for _ in 0..count {
+            more.push(Piece::NONE, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            first: Piece::NONE,
+            more,
             count: 0,
             len: 0,
             at: 0,
+        })
+    }
+
+    /// A piece.
+    fn piece(&self, at: usize) -> Option<&Piece> {
+        match at {
+            at if at >= self.count => None,
+            0 => Some(&self.first),
+            at => self.more.get(at - 1),
         }
     }
 
@@ -56,10 +75,14 @@ impl Scatter {
         if u32::from(rqe.num_sge) > max_sge.min(MAX_SGE as u32) {
             return false;
         }
-        let (mut count, mut len) = (0, 0u32);
-        let named = rqe.sges(rqe.num_sge).filter(|sge| sge.length() != 0);
-        for (piece, sge) in self.pieces.iter_mut().zip(named) {
-            (piece.sge, piece.start, piece.checked) = (sge, len, false);
+        let mut named = rqe.sges(rqe.num_sge).filter(|sge| sge.length() != 0);
+        let Some(sge) = named.next() else {
+            return true;
+        };
+        self.first.begin(sge, 0);
+        let (mut count, mut len) = (1, sge.length());
+        for (piece, sge) in self.more.iter_mut().zip(named) {
+            piece.begin(sge, len);
             count += 1;
             len = match len.checked_add(sge.length()) {
                 Some(len) => len,
@@ -72,7 +95,9 @@ impl Scatter {
 
     /// Drops all buffers and references to regions.
     pub(crate) fn release(&mut self) {
-        *self = Self::empty();
+        (self.count, self.len, self.at) = (0, 0, 0);
+        self.first = Piece::NONE;
+        self.more.iter_mut().for_each(|piece| *piece = Piece::NONE);
     }
 
     /// Octets that the buffers have room for.
@@ -103,13 +128,25 @@ impl Scatter {
     }
 
     /// The piece that holds `offset`.
+    #[inline]
     fn seek(&mut self, offset: u32) -> Result<&mut Piece, MemError> {
-        let pieces = self.pieces.get_mut(..self.count).ok_or(MemError::Bounds)?;
-        let holds = |p: &Piece| offset >= p.start && offset - p.start < p.sge.length();
-        if !pieces.get(self.at).is_some_and(holds) {
-            self.at = pieces.iter().position(holds).ok_or(MemError::Bounds)?;
+        if self.at == 0 && self.count != 0 && self.first.holds(offset) {
+            return Ok(&mut self.first);
         }
-        pieces.get_mut(self.at).ok_or(MemError::Bounds)
+        self.seek_further(offset)
+    }
+
+    #[inline(never)]
+    fn seek_further(&mut self, offset: u32) -> Result<&mut Piece, MemError> {
+        let holds = |piece: &Piece| piece.holds(offset);
+        if !self.piece(self.at).is_some_and(holds) {
+            let mut pieces = (0..self.count).map_while(|at| self.piece(at));
+            self.at = pieces.position(holds).ok_or(MemError::Bounds)?;
+        }
+        match self.at {
+            0 => Ok(&mut self.first),
+            at => self.more.get_mut(at - 1).ok_or(MemError::Bounds),
+        }
     }
 }
 
@@ -120,6 +157,18 @@ impl Piece {
         resolved: None,
         checked: false,
     };
+
+    /// Makes it the buffer whose first byte is at `start` of the message.
+    #[inline]
+    fn begin(&mut self, sge: LocalSge, start: u32) {
+        (self.sge, self.start, self.checked) = (sge, start, false);
+    }
+
+    /// Whether it holds `offset` of the message.
+    #[inline]
+    fn holds(&self, offset: u32) -> bool {
+        offset >= self.start && offset - self.start < self.sge.length()
+    }
 
     /// The region of the buffer's key, and the buffer.
     fn resolved(

@@ -170,15 +170,16 @@ pub(crate) enum RxEnd {
 }
 
 impl Rx {
-    /// Makes the inbound half, before the first FPDU. If `extended`, the consumer knows the
-    /// messages of RFC 7306; if `send_immediate`, both ends have agreed to Sends with immediate
-    /// data. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the inbound half, before the first FPDU, for receives of up to `sges` elements. If
+    /// `extended`, the consumer knows the messages of RFC 7306; if `send_immediate`, both ends have
+    /// agreed to Sends with immediate data. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         cfg: RxConfig,
         expect_rtr_send: bool,
         (extended, send_immediate): (bool, bool),
         verify_first: bool,
         membership: Membership,
+        sges: u32,
         fpdus_before: u64,
     ) -> Result<Self> {
         let mut receiver = Receiver::new(cfg);
@@ -205,7 +206,7 @@ impl Rx {
                 recv: Receiving {
                     active: false,
                     rqe: Wqe::new(Rqe::default()),
-                    scatter: Scatter::empty(),
+                    scatter: Scatter::new(sges)?,
                     status: Status::Flush,
                 },
                 late: Late::none(),

@@ -115,6 +115,7 @@ impl User for Stream {
             (queues.sq.is_extended(), p.send_immediate),
             verify_first,
             queues.pd.join(),
+            queues.rq.max_sge(),
             queues.counters.rx_fpdus.get(),
         )?;
         let tx = Tx::new(

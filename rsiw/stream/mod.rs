@@ -84,7 +84,11 @@ pub(crate) type Conn = cm::Conn<Stream>;
     CONFIG_LOCKDEP,
     CONFIG_PREEMPT_RT
 )))]
-const _: () = assert!(core::mem::size_of::<Conn>() <= 760);
+const _: () = {
+    assert!(core::mem::size_of::<Conn>() <= 760);
+    // Beyond 4096 octets a queue pair would take 8192.
+    assert!(core::mem::size_of::<Stream>() <= 4088);
+};
 
 /// A stream that its program has connected by name.
 pub(crate) type Endpoint = cm::rc::Endpoint<Stream>;
