@@ -134,6 +134,18 @@ void rust_helper_rdma_free_page(struct page *page)
 	__free_page(page);
 }
 
+void *rust_helper_rdma_page_address(struct page *page)
+{
+	return page_address(page);
+}
+
+/* As remap_vmalloc_range() does. */
+int rust_helper_rdma_map_page(struct vm_area_struct *vma, struct page *page)
+{
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return vm_insert_page(vma, vma->vm_start, page);
+}
+
 /* vfree() frees pages and array; remap_vmalloc_range() takes the mapping. */
 void *rust_helper_rdma_vmap_user(struct page **pages, unsigned int count)
 {

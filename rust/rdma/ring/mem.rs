@@ -9,7 +9,7 @@
 //! side.
 
 use crate::owner::Consumer;
-use core::{ffi::c_void, ptr::NonNull};
+use core::{ffi::c_void, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
@@ -22,6 +22,39 @@ use rdma_bindings as bindings;
 /// ring", so nothing at or below the latter is used.
 const FIRST_PGOFF: u32 = (0x9_0000 >> PAGE_SHIFT) + 1;
 
+/// A zeroed page.
+///
+/// INVARIANT: The page has a reference, which is this object's.
+struct Page(NonNull<bindings::page>);
+
+// SAFETY: The object only has the address of the page, which belongs to no thread.
+unsafe impl Send for Page {}
+// SAFETY: A shared reference only gives the address of the page.
+unsafe impl Sync for Page {}
+
+impl Page {
+    fn new(consumer: Consumer) -> Result<Self> {
+        // SAFETY: The function has no requirements but its context, a thread that may sleep.
+        let page = unsafe { bindings::rdma_alloc_ring_page(consumer == Consumer::Process) };
+        // INVARIANT: The reference that the page comes with is not given to anybody else.
+        Ok(Self(NonNull::new(page).ok_or(ENOMEM)?))
+    }
+
+    /// Where the kernel has all its memory. Errors: `ENOMEM`, for a page that is not there.
+    fn address(&self) -> Result<Address> {
+        // SAFETY: By the type invariant the page is valid.
+        let addr = unsafe { bindings::rdma_page_address(self.0.as_ptr()) };
+        Ok(Address(NonNull::new(addr).ok_or(ENOMEM)?))
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is this object's. Mappings have their own.
+        unsafe { bindings::rdma_free_page(self.0.as_ptr()) };
+    }
+}
+
 /// Zeroed pages, each with one reference, which is this object's.
 struct Pages(KVVec<*mut bindings::page>);
 
@@ -29,19 +62,15 @@ impl Pages {
     fn new(count: usize, consumer: Consumer) -> Result<Self> {
         let mut pages = Self(KVVec::with_capacity(count, consumer.flags())?);
         for _ in 0..count {
-            // SAFETY: The function has no requirements but its context, a thread that may sleep.
-            let page = unsafe { bindings::rdma_alloc_ring_page(consumer == Consumer::Process) };
-            if page.is_null() {
-                return Err(ENOMEM);
-            }
+            let page = ManuallyDrop::new(Page::new(consumer)?);
             // The vector has room for the page, so it is not lost.
-            pages.0.push(page, consumer.flags())?;
+            pages.0.push(page.0.as_ptr(), consumer.flags())?;
         }
         Ok(pages)
     }
 
     /// Maps the pages at contiguous kernel addresses.
-    fn map(mut self) -> Result<UserPages> {
+    fn map(mut self) -> Result<Mapped> {
         let count = self.0.len().try_into()?;
         // SAFETY: The array has `count` pages and comes from `kvmalloc()`. If the function
         // succeeds, pages and array belong to the mapping, and they are given away below.
@@ -49,7 +78,7 @@ impl Pages {
         let addr = NonNull::new(addr).ok_or(ENOMEM)?;
         // The pages and the array belong to the mapping now.
         let _ = core::mem::take(&mut self.0).into_raw_parts();
-        Ok(UserPages(Address(addr)))
+        Ok(Mapped(Address(addr)))
     }
 }
 
@@ -72,14 +101,23 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 /// Mapped [`Pages`], which `remap_vmalloc_range()` accepts and `vfree()` frees.
-struct UserPages(Address);
+struct Mapped(Address);
 
-impl Drop for UserPages {
+impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: `vfree()` frees all that the mapping was made of, and nobody in the kernel uses
         // it any more. Pages that a process has mapped stay, by that mapping's references.
         unsafe { bindings::vfree(self.0 .0.as_ptr()) };
     }
+}
+
+/// What memory is made of. Any context may drop it.
+enum Content {
+    /// One page, which needs no mapping of its own. Most rings are that short, and a mapping would
+    /// cost time, memory, and a work item for its end.
+    Page(Page),
+    /// Several pages; `vfree()` may sleep.
+    Mapped { _mapping: Deferred<Mapped> },
 }
 
 /// A reference to zeroed kernel memory that can be mapped by a process.
@@ -90,7 +128,7 @@ pub struct SharedMem {
     /// Where the pages are. Accesses to a ring begin with it, and so do not follow the references
     /// to the pages.
     start: Address,
-    _pages: Arc<Deferred<UserPages>>,
+    content: Arc<Content>,
     len: usize,
     consumer: Consumer,
 }
@@ -103,11 +141,24 @@ impl SharedMem {
         if len == 0 || len > i32::MAX as usize {
             return Err(EINVAL);
         }
-        let pages = Pages::new(len.div_ceil(PAGE_SIZE), consumer)?.map()?;
-        let start = pages.0;
+        let (start, content) = match len.div_ceil(PAGE_SIZE) {
+            1 => {
+                let page = Page::new(consumer)?;
+                (page.address()?, Content::Page(page))
+            }
+            count => {
+                let pages = Pages::new(count, consumer)?.map()?;
+                (
+                    pages.0,
+                    Content::Mapped {
+                        _mapping: Deferred::new(pages)?,
+                    },
+                )
+            }
+        };
         Ok(Self {
             start,
-            _pages: Arc::new(Deferred::new(pages)?, consumer.flags())?,
+            content: Arc::new(content, consumer.flags())?,
             len,
             consumer,
         })
@@ -133,6 +184,25 @@ impl SharedMem {
     /// time.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.start.0.as_ptr().cast()
+    }
+
+    /// Maps the memory in a process.
+    ///
+    /// # Safety
+    ///
+    /// `vma` must be what the `mmap` operation has got, and be as long as the memory's pages.
+    unsafe fn map(&self, vma: *mut bindings::vm_area_struct) -> i32 {
+        match &*self.content {
+            // SAFETY: By the contract of this function the mapping is valid. `self` has a reference
+            // to the page, and the mapping takes another one. The page was zeroed, and has nothing
+            // but what the process may see.
+            Content::Page(page) => unsafe { bindings::rdma_map_page(vma, page.0.as_ptr()) },
+            // SAFETY: By the contract of this function the mapping is valid. The memory is that of
+            // a `Mapped`.
+            Content::Mapped { .. } => unsafe {
+                bindings::remap_vmalloc_range(vma, self.as_ptr().cast(), 0)
+            },
+        }
     }
 }
 
@@ -223,11 +293,9 @@ pub(crate) unsafe extern "C" fn mmap(
         return EINVAL.to_errno();
     }
     // SAFETY: All entries of the device's contexts are `MmapEntry`s, and this one is alive, as its
-    // reference is held. The memory is that of `UserPages`, and has the length of the entry.
-    let ret = unsafe {
-        let mem = &(*entry.cast::<MmapEntry>()).mem;
-        bindings::remap_vmalloc_range(vma, mem.as_ptr().cast(), 0)
-    };
+    // reference is held. The memory has the length of the entry, and the core has checked that so
+    // has the mapping.
+    let ret = unsafe { (*entry.cast::<MmapEntry>()).mem.map(vma) };
     // SAFETY: The reference was taken above.
     unsafe { bindings::rdma_user_mmap_entry_put(entry) };
     ret
