@@ -293,6 +293,13 @@ impl<U: User> Conn<U> {
         !quiet || self.socket.bytes_received() != 0
     }
 
+    /// Has the actor make another step if the peer has gone. Context: sleeping.
+    pub(super) fn look_for_end(self: &Arc<Self>) {
+        if self.error().is_some() || self.socket.state() != TcpState::Established {
+            self.notify(Events::SOCKET);
+        }
+    }
+
     /// Undoes [`Conn::start`]: stops the timer, detaches the callbacks, stops receiving, and
     /// removes the connection from the registry. A run of the actor that is still queued finds that
     /// the connection is over. Context: sleeping.
@@ -307,8 +314,8 @@ impl<U: User> Conn<U> {
         self.registry.remove(self.serial);
     }
 
-    /// The socket. It stays valid as long as there is a reference to the connection. Once the
-    /// connection is closed, sends fail with `EPIPE`.
+    /// The socket, as long as there is a reference to the connection. Once the connection is
+    /// closed, sends fail with `EPIPE`.
     pub(crate) fn socket(&self) -> &TcpSocket {
         &self.socket
     }

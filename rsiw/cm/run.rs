@@ -228,7 +228,7 @@ impl<U: User> Run<U> {
                 }
                 (Action::DetachForTls, _) => conn.socket().detach(),
                 (Action::LeaveOrder, _) => conn.needs_no_order(),
-                (Action::LookAgain, _) => conn.notify(Events::SOCKET),
+                (Action::LookAgain, _) => conn.look_for_end(),
                 (Action::Watch, _) => watch(conn),
                 (Action::GiveStream, Some(user)) => conn.give_stream(user),
                 (Action::Drain, Some(user)) => user.drain(),

@@ -14,7 +14,7 @@ pub enum Action {
     DetachForTls,
     /// From now on the steps of other connections do not wait for those of this one.
     LeaveOrder,
-    /// Looks at the socket again, as no event tells of a FIN right behind a Request.
+    /// Looks whether the peer has gone, as no event tells of a FIN right behind a Request.
     LookAgain,
     /// Counts an attempt that goes on with another connection, which asks for less.
     CountRepeated,
