@@ -149,6 +149,8 @@ impl User for Fake {
 
     fn writable(self: &Arc<Self>) {}
 
+    fn given(self: &Arc<Self>) {}
+
     fn may_start(self: &Arc<Self>) {}
 
     fn repeat_rtr(self: &Arc<Self>) {}

@@ -56,8 +56,8 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     /// Whether [`attach`](Self::attach) may succeed still. Context: any.
     fn is_attachable(&self, life: u32) -> bool;
 
-    /// Setup has agreed on `params`: the user prepares to receive, and an initiator sends its RTR.
-    /// The stream is the user's from the call of [`Conn::give_stream`] on. Context: sleeping;
+    /// Setup has agreed on `params`: the user prepares to send and to receive. The stream is the
+    /// user's from the call of [`Conn::give_stream`] on. Context: sleeping;
     /// neither the socket nor a lock of the user's is held. Errors: `EINVAL` in a wrong state,
     /// `ENOMEM`.
     fn established(self: &Arc<Self>, params: &StreamParams) -> Result;
@@ -73,6 +73,10 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
 
     /// The send buffer has room again. Context: any.
     fn writable(self: &Arc<Self>);
+
+    /// The stream is the user's, which has received what had come: it sends from now on, an
+    /// initiator first its RTR. Context: sleeping.
+    fn given(self: &Arc<Self>);
 
     /// The user, a responder, may send although the peer has sent nothing: the peer waits, too.
     /// Context: any.

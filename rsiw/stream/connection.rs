@@ -3,7 +3,8 @@
 //! The stream's part in its connection: the functions that the connection manager calls, in this
 //! order.
 //!
-//! `attach` -> `established` -> (`data_ready`, `receive_all`, `writable`)* -> `drain`? -> `lost`
+//! `attach` -> `established` -> `receive_all` -> `given` -> (`data_ready`, `receive_all`,
+//! `writable`)* -> `drain`? -> `lost`
 
 use super::{receive::BULK_BUDGET, Conn, Sender, Stream};
 use crate::{
@@ -155,8 +156,6 @@ impl User for Stream {
         } else {
             counters.connections_accepted.add(1);
         }
-        // For the RTR, and for requests that a process may have posted early.
-        self.wake_tx();
         Ok(())
     }
 
@@ -178,6 +177,14 @@ impl User for Stream {
     /// The socket has room again. Context: any.
     fn writable(self: &Arc<Self>) {
         self.wake_tx();
+    }
+
+    /// Sends the RTR, and requests that a process may have posted early. Context: sleeping.
+    fn given(self: &Arc<Self>) {
+        // A responder that must not send yet has tx woken when it may.
+        if self.queues.may_send() {
+            self.run_batch();
+        }
     }
 
     /// The responder may send although the peer has not sent yet. Context: any.

@@ -42,6 +42,12 @@ impl Stream {
         self.run_for(PROCESS * self.dev().settings.tx_budget());
     }
 
+    /// Sends a batch here. If that is not all, the worker does the rest. Context: as of
+    /// [`Self::run_tx`], or with the connection's stage locked.
+    pub(super) fn run_batch(self: &Arc<Self>) {
+        self.run_for(1);
+    }
+
     /// Runs tx here for about `left` bytes. The worker does the rest.
     fn run_for(self: &Arc<Self>, mut left: usize) {
         let Some(mut guard) = self.tx.try_lock_or_signal() else {

@@ -37,9 +37,9 @@ impl<U: User> Conn<U> {
             self.rx_owner.store(RxOwner::User as u32, Ordering::Release);
         }
         self.receive_here();
-        // Tx may have found the send buffer full before. `write_space` did not wake it then, as the
-        // stream was not the user's.
-        user.writable();
+        // Tx may have run before, for a doorbell, and have found the send buffer full.
+        // `write_space` did not wake it then, as the stream was not the user's.
+        user.given();
     }
 
     /// Takes the stream from its receiver. Data is thrown away from now on. Context: sleeping.
