@@ -231,7 +231,9 @@ impl<U: User> Run<U> {
                 (Action::LookAgain, _) => conn.look_for_end(),
                 (Action::Watch, _) => watch(conn),
                 (Action::GiveStream, Some(user)) => conn.give_stream(user),
-                (Action::Drain, Some(user)) => user.drain(),
+                (Action::Drain, Some(user)) => {
+                    answer = user.drain().then_some(Input::Drained).or(answer);
+                }
                 (Action::MayStart, Some(user)) => user.may_start(),
                 (Action::RepeatRtr, Some(user)) => user.repeat_rtr(),
                 (Action::Lose(why), Some(user)) => {

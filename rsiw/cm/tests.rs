@@ -155,7 +155,7 @@ impl User for Fake {
 
     fn repeat_rtr(self: &Arc<Self>) {}
 
-    fn drain(self: &Arc<Self>) {
+    fn drain(self: &Arc<Self>) -> bool {
         let conn = {
             let mut state = self.state.lock();
             state.drains += 1;
@@ -164,6 +164,7 @@ impl User for Fake {
         if let Some(conn) = conn {
             conn.tx_drained();
         }
+        false
     }
 
     fn lost(self: &Arc<Self>, why: Lost) {

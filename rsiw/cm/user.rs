@@ -87,8 +87,9 @@ pub(crate) trait User: Sized + Send + Sync + 'static {
     fn repeat_rtr(self: &Arc<Self>);
 
     /// An orderly close begins, or the peer's FIN has come during one. The user sends what it still
-    /// has, then calls [`Conn::tx_drained`]. Context: sleeping.
-    fn drain(self: &Arc<Self>);
+    /// has. Returns true if nothing is left; otherwise the user calls [`Conn::tx_drained`] later.
+    /// Context: sleeping.
+    fn drain(self: &Arc<Self>) -> bool;
 
     /// The connection is over for the user, which drops it. No work item of the user's receives
     /// afterwards, but the callback may still come until the connection has ended. After

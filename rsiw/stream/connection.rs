@@ -141,12 +141,16 @@ impl User for Stream {
             }
         }
         queues.set_may_send(p.initiator);
-        {
+        let signalled = {
             let mut slot = self.tx.lock();
             // With tx locked, so that an actor that goes to ERROR either does so first, and this
             // fails, or finds the new `Tx`.
             queues.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(Sender { tx, conn });
+            slot.unlock().map_err(drop).is_err()
+        };
+        if signalled {
+            self.wake_tx();
         }
         self.peer_has_come();
         let counters = &self.dev().counters;
@@ -206,20 +210,26 @@ impl User for Stream {
         self.wake_tx();
     }
 
-    /// Orderly close: tx sends the requests that are posted, and answers the Reads that wait, then
+    /// Orderly close: tx sends the requests that are posted, and answers the Reads that wait. Most
+    /// often nothing is left, or a batch, which is sent here; otherwise the worker sends it, then
     /// tells the connection manager. Context: sleeping.
-    fn drain(self: &Arc<Self>) {
+    fn drain(self: &Arc<Self>) -> bool {
         // In TERMINATE or ERROR, the actor that moved the QP there has the connection closed after
         // the data that are still to be sent. A FIN now would cut them off.
-        if let Ok(_) | Err(State::Closing) = self.queues.advance(State::Closing) {
-            // A consumer that posts a request for each one that completes would put off the close
-            // for ever.
-            let tx = self.tx.lock();
-            self.queues.sq.end_here();
-            // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
-            drop(tx);
+        let (Ok(_) | Err(State::Closing)) = self.queues.advance(State::Closing) else {
+            return false;
+        };
+        let mut slot = self.tx.lock();
+        // A consumer that posts a request for each one that completes would put off the close for
+        // ever.
+        self.queues.sq.end_here();
+        let drained = slot.as_mut().is_some_and(|sender| self.send_rest(sender));
+        // Wake-ups that arrived while tx was locked are lost; this one makes up for them.
+        let signalled = slot.unlock().map_err(drop).is_err();
+        if signalled || !drained {
             self.wake_tx();
         }
+        drained
     }
 
     /// The connection is gone, or setup failed. Context: sleeping; no callback runs any more.
@@ -269,7 +279,7 @@ impl Stream {
         }
         let tx = self.tx.lock();
         self.queues.sq.end_here();
-        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
+        // Wake-ups that arrived while this waited for tx are lost; the one below makes up for them.
         drop(tx);
         self.close_conn(Close::Graceful);
         drop(end);

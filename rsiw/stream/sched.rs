@@ -121,6 +121,26 @@ impl Stream {
         }
     }
 
+    /// Sends the last batch of an orderly close, if TCP has taken what was before it, and this end
+    /// may send. Returns true if nothing is left, and the FIN is next. Context: sleeping, tx
+    /// locked.
+    pub(super) fn send_rest(self: &Arc<Self>, sender: &mut Sender) -> bool {
+        let Sender { tx, conn } = sender;
+        let may_send = self.queues.may_send() && self.queues.state() == State::Closing;
+        if tx.is_behind() || !may_send {
+            return false;
+        }
+        let step = tx.send_next(&self.queues, conn.transport());
+        self.after_send(tx.take_notify());
+        match step {
+            Step::Drained => self.begin_fin(tx),
+            end => {
+                self.after_step(conn, end);
+                false
+            }
+        }
+    }
+
     /// Answers the peer's short Reads here. If another actor runs tx, that one does; longer answers
     /// are left to the worker. Context: callback, socket locked.
     pub(super) fn answer_here(self: &Arc<Self>, sk: &mut LockedSock) {

@@ -245,6 +245,9 @@ impl Tx {
 
     /// Fills a batch and hands it to TCP. The one before is with TCP, and the QP is in RTS or
     /// CLOSING. Context: sleeping.
+    ///
+    /// Inlined where it runs for each message, though the close calls it, too.
+    #[inline(always)]
     pub(crate) fn send_next(&mut self, queues: &Queues, transport: &impl Transport) -> Step {
         if self.fin {
             // The FIN is sent, or will be at once. Requests that came too late are flushed when the

@@ -40,7 +40,7 @@ pub enum Action {
     /// Gives the stream to the queue pair, which receives what has come.
     GiveStream,
     /// Tells the queue pair to send what it still has, and to say when that is done
-    /// ([`Input::Drained`]).
+    /// ([`Input::Drained`]): at once, after the actions that follow, or later.
     Drain,
     /// Tells the queue pair, a responder's, that it may send although the peer has sent nothing.
     MayStart,
