@@ -490,3 +490,23 @@ impl Out<'_> {
         })
     }
 }
+
+#[kunit_tests(rsiw_cq)]
+mod tests {
+    use super::*;
+
+    /// A process may arm events of a queue that has no channel for them.
+    #[test]
+    fn without_a_channel_there_are_no_events() -> Result {
+        for events in [false, true] {
+            let ring = CompletionRing::new(2)?;
+            ring.arm(false);
+            let form = Form {
+                events,
+                ..Form::default()
+            };
+            assert!(Ring::User { ring, form }.wants_event(false) == events);
+        }
+        Ok(())
+    }
+}
