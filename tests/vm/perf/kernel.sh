@@ -5,17 +5,17 @@
 # kernel: stock
 # pairs: rsiw,rsiw
 #
-# The instructions that the kernel and its modules take on either host for a read over NFS, or for a MiB of bulk: the
-# sum, that of each module, and the functions that have most of them. Other than time they do not depend on what the
-# machine does besides; but a copy of a word and a switch of tasks count as one instruction and as a few. The emulator
-# counts:
+# The instructions that the kernel and its modules take on either host for a read over NFS, for a MiB of bulk, or for
+# a connection that comes and goes: the sum, that of each module, and the functions that have most of them. Other than
+# time they do not depend on what the machine does besides (but for the clock's ticks); but a copy of a word and a
+# switch of tasks count as one instruction and as a few. The emulator counts:
 #
 #     tools/vm-run test -v --insns --env "KINDS=tcp,rsiw crc=0" --env "CASES=nfs-16384 bulk-65536" perf/kernel
 #
-# KINDS: tcp, or rsiw with its parameters; this processor has no instructions for CRCs, so with crc=1 the kernel takes
-# them octet by octet; "KIND own" has rsiw's provider. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE, RDMA
-# Writes or what iperf3 sends; imm-SIZE, Writes with immediate data. TOP: so many functions. It asserts only that
-# everything runs.
+# KINDS: tcp, siw, or rsiw with its parameters; this processor has no instructions for CRCs, so with crc=1 the kernel
+# takes them octet by octet; "KIND own" has rsiw's provider. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE,
+# RDMA Writes or what iperf3 sends; imm-SIZE, Writes with immediate data; churn-1, connections one after the other,
+# which each send a message. TOP: so many functions. It asserts only that everything runs.
 
 . /tests/lib.sh
 . /tests/perf/lib
@@ -37,7 +37,10 @@ once() {
 			{ cat "$WORK/client"; return 1; }
 		return
 	fi
-	if [ "$1" = tcp ]; then
+	if [ "$2" = churn ]; then
+		peer_bg server many sink "$PEER" 18515 "$4"
+		program=(many churn "$PEER" 18515 "$4")
+	elif [ "$1" = tcp ]; then
 		peer_bg server iperf3 -s -1 -p 18515
 	else
 		program=(ib_write_bw -F -R -d bench -p 18515 -s "$3" -n "$4" "${options[@]}" "$PEER")
@@ -52,10 +55,11 @@ once() {
 measure() {
 	local few=64 many=512
 	[ "$3" -lt 65536 ] || [ "$2" = nfs ] || few=256 many=2048
+	[ "$2" != churn ] || few=20 many=120
 	once "$1" "$2" "$3" "$few" || return
 	marks >"$WORK/first"
 	mark && once "$1" "$2" "$3" "$few" && mark && once "$1" "$2" "$3" "$many" && mark || return
-	if [ "$2" = nfs ]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
+	if [[ $2 = @(nfs|churn) ]]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
 }
 # evaluate SIDE FIRST UNITS TOP: what kernel.py prints of that host.
 evaluate() { python3 -S -B /tests/perf/kernel.py "/out/insns-$1" "$2" "$3" "$4"; }
@@ -71,14 +75,15 @@ up() {
 	beneath up "$1" || return
 	# shellcheck disable=SC2086 # a module and its parameters
 	[ "$1" = tcp ] || both with ${1% own} || return
+	[[ " ${cases[*]}" = *" nfs"* ]] || return 0
 	on_server "serve_nfs ${1%% *} && head -c 16M /dev/zero >\$EXPORT/file" || return
 	if [ "$1" = tcp ]; then mount_nfs_tcp 4.2; else mount_nfs 4.2; fi || return
 	# A server that has just begun lets no file be opened for some seconds.
 	cat "$MNT/file" >/dev/null
 }
 down() {
-	umount_nfs && on_server stop_nfs || return
-	[ "$1" = tcp ] || both eval "rdma link del bench && rmmod rsiw" || return
+	[[ " ${cases[*]}" != *" nfs"* ]] || { umount_nfs && on_server stop_nfs; } || return
+	[ "$1" = tcp ] || both eval "rdma link del bench && rmmod $(driver_of "${1%% *}")" || return
 	beneath down "$1"
 }
 for kind in "${kinds[@]}"; do

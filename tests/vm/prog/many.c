@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * many server ADDRESS PORT NUMBER
+ * many server|sink ADDRESS PORT NUMBER
  * many client ADDRESS PORT NUMBER WINDOW [SECONDS [BUSY]]
+ * many churn ADDRESS PORT NUMBER [closed]
  *
  * NUMBER connections with a queue pair each. The client opens them, WINDOW at
  * once, and prints how long that took. At the first line of input it sends a message
@@ -9,7 +10,10 @@
  * "answered N". With BUSY only so many of them, evenly spread, work for that time; each
  * of the others sends its message after it. At the second line it closes all, and prints
  * "closed".
- * The server prints "established N", and ends when all are closed.
+ * The server prints "established N", and ends when all are closed. A sink sends nothing back.
+ * Churn makes the connections one after the other: each connects, sends one message,
+ * disconnects, with "closed" waits until the connection is, and is destroyed. It prints how
+ * many that are in a second.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -209,7 +213,18 @@ static unsigned int completions(bool answer, double end)
 	return got;
 }
 
-static void serve(void)
+/* Takes all completions; returns how many messages have come. */
+static unsigned int received(void)
+{
+	unsigned int got = 0;
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq, 1, &wc) > 0)
+		got += wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV;
+	return got;
+}
+
+static void serve(bool answer)
 {
 	struct rdma_cm_id *id;
 	bool said = false;
@@ -218,13 +233,15 @@ static void serve(void)
 	must(rdma_bind_addr(id, at->ai_addr), "bind");
 	must(rdma_listen(id, 1024), "listen");
 	while (down + failed < number) {
-		event(completions(true, 0) ? 0 : 1);
+		event(!answer ? 60000 : completions(true, 0) ? 0 : 1);
 		if (up == number && !said) {
 			printf("established %u\n", up);
 			said = true;
 		}
 	}
 	printf("all closed\n");
+	if (!answer)
+		printf("received %u\n", received());
 }
 
 /* Takes answers until so many connections have had their last one; returns how many came. */
@@ -294,12 +311,45 @@ static void use(unsigned int window, unsigned int seconds, unsigned int busy)
 	printf("closed in %.1f s\n", now() - t);
 }
 
+/* Waits until a counter of events has a value. */
+static void until(unsigned int *counter, unsigned int value)
+{
+	while (*counter < value)
+		must(!event(60000) || failed, "no event");
+}
+
+static void churn(bool closed)
+{
+	struct ibv_wc wc;
+	struct one *c;
+	double t = now();
+	int n;
+
+	while (begun < number) {
+		c = &all[begun];
+		begin();
+		until(&up, begun);
+		post_send(c);
+		while (!(n = ibv_poll_cq(cq, 1, &wc)))
+			;
+		must(n < 0 || wc.status != IBV_WC_SUCCESS || wc.opcode != IBV_WC_SEND, "send");
+		rdma_disconnect(c->id);
+		if (closed)
+			until(&down, begun);
+		remove_one(c);
+		while (ibv_poll_cq(cq, 1, &wc) > 0)
+			;
+	}
+	t = now() - t;
+	printf("churned %u in %.2f s, %.1f per second\n", number, t, number / t);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int busy = argc > 7 ? strtoul(argv[7], NULL, 0) : 0;
 
 	if (argc < 5) {
-		fprintf(stderr, "usage: many server|client ADDRESS PORT NUMBER [WINDOW [SECONDS [BUSY]]]\n");
+		fprintf(stderr, "usage: many server|sink|client|churn ADDRESS PORT NUMBER [...]\n");
 		return 2;
 	}
 	setlinebuf(stdout);
@@ -309,8 +359,10 @@ int main(int argc, char **argv)
 	must(getaddrinfo(argv[2], argv[3], NULL, &at), "address");
 	channel = rdma_create_event_channel();
 	must(!channel, "event channel");
-	if (!strcmp(argv[1], "server"))
-		serve();
+	if (!strcmp(argv[1], "server") || !strcmp(argv[1], "sink"))
+		serve(!strcmp(argv[1], "server"));
+	else if (!strcmp(argv[1], "churn"))
+		churn(argc > 5);
 	else
 		use(argc > 5 ? strtoul(argv[5], NULL, 0) : 32, argc > 6 ? strtoul(argv[6], NULL, 0) : 0,
 		    busy && busy < number ? busy : number);
