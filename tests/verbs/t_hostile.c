@@ -365,7 +365,7 @@ static const struct field fields[] = {
 	{ "send-imm of 81 octets inline", SIW_OP_SEND_WITH_IMM, 1, SIW_WQE_INLINE, 81, LENGTH },
 	{ "send-imm without a key", SIW_OP_SEND_WITH_IMM, 1, 0, 8, REFUSED, .bad_key = true },
 	{ "the opcode of a completion", RECV_WITH_IMM, 1, 0, 8, OPERATION },
-	{ "an opcode that nobody has", RECV_WITH_IMM + 1, 1, 0, 8, OPERATION },
+	{ "an opcode that nobody has", RECV_WITH_IMM + 2, 1, 0, 8, OPERATION },
 	{ "the last opcode", 255, 1, SIW_WQE_INLINE, 8, OPERATION },
 	{ "a read whose STag is invalidated", SIW_OP_READ_LOCAL_INV, 1, 0, 8, OPERATION },
 	{ "an invalidation", SIW_OP_INVAL_STAG, 0, 0, 0, OPERATION },
