@@ -244,6 +244,9 @@ impl Cq {
         }))
     }
 
+    //= 5040-8.1.1-11: An RNIC MUST ensure that if a CQ overflows
+    //# a second connection goes on meanwhile
+    //= 5040-5.5-1
     /// Publishes a completion of the QP that `tag` names. The caller passes the result to
     /// [`Self::notify`] when it has released its locks. Context: any.
     pub(crate) fn push(&self, tag: &Tag, c: &Completion) -> Notify {

@@ -37,6 +37,9 @@ impl Limit {
 }
 
 impl Limit {
+    //= 5040-8.1.2-2: for scarce resources MUST also be done using a
+    //= 5041-8.3.2-3: for scarce resources MUST also be done using a
+    //= 5040-8.1.2-5
     /// Counts one more object. Context: any. Errors: `ENOMEM` if there are as many as allowed.
     pub(crate) fn hold(self: &Arc<Self>) -> Result<Held> {
         let max = self.max;

@@ -93,6 +93,8 @@ impl<T: Element> WorkRing<T> {
         self.flags(index).load_acquire() & wqe_flags::VALID != 0
     }
 
+    //= 5040-8.1.2-1: affect other ULPs MUST be done using the Resource
+    //= 5041-8.3.2-2: affect other ULPs MUST be done using the Privileged
     /// Takes element `index` if the consumer has filled it: copies it, then marks it as free.
     pub(crate) fn take(&self, index: u32) -> Option<Wqe<T>> {
         let mut copy = Wqe::of_numbers(T::new_zeroed());

@@ -195,6 +195,10 @@ impl Settings {
         self.tls_names.lock().admit(port, peer)
     }
 
+    //= 5044-4.4-3: for a connection MUST be to use CRCs.
+    //= 5044-4.4-4: The process MUST be invisible to the ULP.
+    //# no verb has to do with CRCs, and the same programs run with them and without
+    //= 5044-1.2-2
     /// Whether this end insists on CRCs. They are used if either end does (RFC 5044 section 7.1.1).
     pub(crate) fn crc_required(&self) -> bool {
         self.crc.load(Ordering::Relaxed) != 0
@@ -206,6 +210,7 @@ impl Settings {
         self.verify_first.load(Ordering::Relaxed) != 0
     }
 
+    //= 5044-7.1.1-13, 6581-6-1
     /// Whether this end offers FPDUs that are larger than a TCP segment, and agrees to them, by
     /// bits of the MPA frame that RFC 5044 reserves. Documentation/connection.md tells what peers
     /// make of these.
@@ -219,6 +224,7 @@ impl Settings {
         self.peer_to_peer.load(Ordering::Relaxed) != 0
     }
 
+    //= 5044-7.1.1-14, 6581-10-3
     /// The MPA revision that an initiator begins with: 1 (RFC 5044) or 2 (RFC 6581).
     pub(crate) fn mpa_revision(&self) -> u8 {
         match self.mpa_revision.load(Ordering::Relaxed) {

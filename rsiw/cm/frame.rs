@@ -29,6 +29,7 @@ pub(super) enum ReadError {
     Socket(Error),
 }
 
+//= 5044-7.1-1
 /// Reads the part of a frame that has arrived, and no data behind it. Context: sleeping.
 pub(super) fn read(socket: &TcpSocket, reader: &mut FrameReader) -> Result<Progress, ReadError> {
     let mut buf = [0; 128];
@@ -74,6 +75,7 @@ pub(super) fn send_frame<U: User>(conn: &Conn<U>, frame: &[u8]) -> Result {
     send(conn, frame)
 }
 
+//= 6581-9.1-5, 6581-9.2-8
 /// Sends a Terminate as the only FPDU of a connection whose terms this end cannot meet (RFC 6581
 /// section 9). Context: sleeping. Errors: as of [`send`]; `EINVAL`.
 pub(super) fn send_terminate<U: User>(

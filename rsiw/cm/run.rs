@@ -373,6 +373,7 @@ impl<U: User> Run<U> {
         }
     }
 
+    //= 5041-3-10, 5041-3-11
     fn report_disconnect(&self) {
         if let Party::Established(established) = &self.party {
             // iwcm has allocated memory for this beforehand. If it fails nevertheless, `CLOSE` says

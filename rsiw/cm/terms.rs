@@ -30,6 +30,8 @@ pub(super) fn clip(depth: u32) -> u16 {
     depth.min(max::READS) as u16
 }
 
+//= 5040-6.1-5: the RDMAP layer MUST NOT exceed the maximum number
+//# an IRD of 0 lets in an RTR that is a Read, which is no message of the ULP
 /// The IRD that this end announces when its consumer asked for `reads` at a time: `reads`, rounded
 /// up to a power of two. siw as the peer rounds an agreed number up so. It leaves a power of two as
 /// it is, and thus sends no more Reads than were agreed on; this end refuses more.
@@ -61,6 +63,7 @@ pub(super) fn event_depth(depth: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
 }
 
+//= 5044-1.2-2, 5044-4.4-3, 5044-4.4-4
 /// The terms that this end offers `user`'s peer in an MPA frame. Within TLS the record
 /// authenticates its octets and tells nobody where FPDUs begin. So there is neither a CRC nor an
 /// alignment.

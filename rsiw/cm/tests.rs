@@ -393,6 +393,7 @@ mod tests {
         pair.ends(Lost::Handshake, &[refused])
     }
 
+    //= 6581-9.3-1
     /// RFC 6581 section 9.3: a peer that has accepted a user that cannot start is told by a
     /// Terminate of MPA, code 5; then both ends send FINs.
     #[test]

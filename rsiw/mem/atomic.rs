@@ -14,6 +14,7 @@ use rdma::{ring::Word, Memory};
 /// One that changes it all the time, to hold up the caller, finds the word in another cache.
 const TRIES: u32 = 4096;
 
+//= 7306-5.1.1-2b, 7306-5.1.2-3a, 7306-5.1.2-3b, 7306-8.2-6
 /// Executes `op` on the word at `offset` of `memory`, and returns the value before. Context: any.
 ///
 /// # Errors
@@ -29,6 +30,7 @@ pub(super) fn execute(memory: &impl Memory, offset: u64, op: AtomicOp) -> Result
     replace(word, op).ok_or(MemError::Busy)
 }
 
+//= 7306-5-1, 7306-5-2, 7306-5.1.1-5, 7306-5.3-1, 7306-5.4-2a, 7306-5.4-2b
 fn replace(word: Word<'_, u64>, op: AtomicOp) -> Option<u64> {
     if let AtomicOp::FetchAdd { add, mask: 0 } = op {
         return Some(word.fetch_add(add));

@@ -185,6 +185,10 @@ impl Region {
         self.fenced(|_| self.stag() == key && self.state.swap(0, Ordering::AcqRel) & VALID != 0)
     }
 
+    //= 5040-8.1.1-8: An RNIC MUST ensure that a Remote Peer is
+    //# what a QP registered is for its own peer, what was registered for a protection domain is
+    //# its peers' only if it has one stream
+    //= 5040-8.1.1-3, 5041-8.3.1-3
     /// Invalidates the STag `key` for the peer of the QP with the number `qpn`. `alone`: the
     /// protection domain of the region has no other streams.
     ///
@@ -232,6 +236,7 @@ impl Region {
         self.pd
     }
 
+    //= 5040-8.1.1-7, 5041-8.3.1-7
     /// Ends the region: afterwards no byte of it is read or written, and pinned pages are released.
     /// Context: sleeping.
     pub(crate) fn destroy(&self) {
@@ -262,6 +267,15 @@ impl Region {
         self.store.revoke()
     }
 
+    //= 5040-8.1.1-2: An RNIC MUST ensure that a specific Stream in
+    //= 5040-8.1.2-3: The Privileged Resource Manager MUST NOT assume that different ULPs
+    //= 5041-8.2-1: the DDP layer MUST surface a local error to the ULP.
+    //= 5041-8.2-3: DDP MUST support Protection Domain association and DDP Stream
+    //# deviates: the verbs have no call for it: a consumer that wants one Stream only gives it a
+    //# protection domain of its own
+    //= 5041-8.3.1-2: An RNIC MUST ensure that a specific DDP Stream
+    //= 5041-8.3.2-4: The Privileged Resource Manager MUST NOT assume different ULPs share
+    //= 5040-5.2.1-13, 5040-7.2-9, 5040-7.2-10, 5041-4.2-6, 5041-7.1-2a, 5041-7.1-2b
     /// Checks that a holder of `rights` in the domain `pd` may use `len` bytes at `addr`. For zero
     /// bytes there are no bounds to check. Context: any.
     pub(super) fn check(
@@ -306,6 +320,7 @@ impl Region {
         }
     }
 
+    //= 5040-8.1.1-6, 5041-8.3.1-6
     /// Checks that `key` is the STag in use and grants `need`.
     pub(super) fn valid(&self, key: u32, need: Access) -> Result<(), MemError> {
         let state = self.state.load(Ordering::Acquire);
@@ -331,6 +346,9 @@ impl Region {
     }
 }
 
+//= 5040-8.1.1-4: An RNIC MUST ensure that a Remote Peer is
+//= 5041-8.3.1-4: An RNIC MUST ensure that a Remote Peer is
+//= 5040-7.2-11, 5040-7.2-12, 5041-7.1-2c, 5041-7.1-2d
 /// Returns the offset of `addr` from `base`, if `len` bytes from there are inside of `size`.
 pub(super) fn offset_in(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, MemError> {
     addr.checked_add(len).ok_or(MemError::Wrap)?;

@@ -105,6 +105,7 @@ impl Scatter {
         self.len
     }
 
+    //= 5041-5.2-4
     /// Copies `data` to `offset` of the message. Context: any. Errors: as of [`Regions::get`].
     pub(crate) fn write(
         &mut self,

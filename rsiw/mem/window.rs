@@ -197,6 +197,12 @@ impl Window {
         result
     }
 
+    //= 5040-8.1.1-3: An RNIC MUST ensure that if an STag is
+    //# deviates: a memory window of type 2B is limited to one queue pair, and stays for its next
+    //# Stream; the scope of other STags is a protection domain
+    //= 5041-8.3.1-3: An RNIC MUST ensure that if an STag is
+    //# deviates: a memory window of type 2B is limited to one queue pair, and stays for its next
+    //# Stream; the scope of other STags is a protection domain
     /// Checks the key, the queue pair and the right, in this order. The window is locked.
     fn admit(&self, window: &Region, rights: Rights) -> Result<(), MemError> {
         window.valid(rights.key, Access::LOCAL_READ)?;
@@ -357,6 +363,7 @@ mod tests {
         Rights { key, need, qpn }
     }
 
+    //= 5040-8.1.1-3, 5041-8.3.1-3
     /// Key, queue pair, right and bounds are checked in this order.
     #[test]
     fn windows_are_for_one_queue_pair() -> Result {

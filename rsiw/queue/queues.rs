@@ -162,6 +162,12 @@ impl Queues {
         }
     }
 
+    //= 5044-7.1.2-8: MPA Responder mode implementations MUST receive and validate at least
+    //# deviates: for an initiator that agreed to no ready-to-receive message the wait ends
+    //# responder_wait_ms milliseconds after it has acknowledged the Reply (0: never:
+    //# `tests/vm/cm/ending.py:begins_after_late_reply`, `ending::silence_without_a_limit`), as
+    //# siw and programs written for it depend on that; and a Terminate does not wait, whether for
+    //# a first FPDU that is bad or for a fault of this end (a completion queue that is full)
     /// Whether tx may send requests and responses.
     pub(crate) fn may_send(&self) -> bool {
         self.may_send.load(Ordering::Acquire)

@@ -104,6 +104,8 @@ struct Inbound {
     left: Option<u32>,
 }
 
+//= 5040-8.1.2-6: Queue resource consumption MUST be controlled by the Privileged
+//# each Stream has a queue of its own
 /// Reads of the peer that wait for tx. Rx adds them, tx takes them.
 #[pin_data]
 pub(crate) struct InboundReads {
@@ -127,6 +129,7 @@ impl InboundReads {
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
 
+    //= 5040-5.2.2-3, 5040-6.1-2, 5040-6.1-5, 5040-8.1.2-6
     /// Makes room for `ird` Reads at a time, the number that both ends have agreed on. If `rtr`,
     /// the peer's first Read may be one of no bytes, also with an `ird` of 0; if it `confirms` its
     /// Writes, it has some of these more. Context: sleeping. Errors: `ENOMEM`.
@@ -145,6 +148,8 @@ impl InboundReads {
         Ok(())
     }
 
+    //= 5040-5.2.1-9: The Remote Peer MUST process the RDMA Read Request
+    //= 5040-5.2.1-3, 5040-6.1-5, 7306-5.2.2-5
     /// Rx queues a Read. Returns whether the peer now has as many under way as IRD allows; if it
     /// exceeds IRD, returns the Read as the error.
     pub(crate) fn push(&self, read: InboundRead) -> Result<bool, InboundRead> {
@@ -165,6 +170,9 @@ impl InboundReads {
         Ok(last)
     }
 
+    //= 5040-5.2.2-5: The Data Source RDMAP layer MUST pass RDMA Read Response Messages
+    //= 5040-5.5-10: Read Response Messages MUST be submitted to the DDP
+    //= 5040-5.2.1-9, 7306-5.2.1-16, 7306-5.2.2-9, 7306-5.4-8a, 7306-5.4-8b
     /// Tx takes the oldest Read, to answer it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<InboundRead> {

@@ -251,6 +251,13 @@ impl RecvQueue {
         self.state.lock().flushed = false;
     }
 
+    //= 5040-8.1.2-7: Privileged Resource Manager MUST be able to detect if
+    //# the event tells that a shared queue runs low, "rdma -dd res show qp" which peer took how
+    //# many receives
+    //= 5041-8.3.2-6: Manager MUST be able to detect if the Remote
+    //# the event tells that a shared queue runs low, "rdma -dd res show qp" which peer took how
+    //# many receives
+    //= 5040-5.3-3
     /// Moves the next receive, if one is posted, to `rqe`. Context: any.
     ///
     /// Raises the limit event of a shared queue if fewer than the limit remain.

@@ -230,6 +230,11 @@ impl SendQueue {
         Ok(Notify::default())
     }
 
+    //= 5040-5.1-4: The Data Source RDMAP layer MUST issue RDMA Write Messages to
+    //= 5040-5.2.1-8: The Local Peer MUST pass to the DDP layer
+    //= 5040-5.3-6: The Local Peer MUST issue Send Message Type Messages
+    //= 5040-5.5-4: The RDMAP layer MUST submit RDMA Messages to the
+    //= 5041-5.3-2: MUST transmit DDP Messages in the order they were
     /// Moves the next request to `wr`, for tx. Scatter/gather elements that have no room in `wr` go
     /// to `rest`, whose capacity suffices for them. Context: tx.
     pub(crate) fn pull(&self, wr: &mut SendWr, rest: &mut KVec<Sge>) -> Pull {
@@ -294,6 +299,7 @@ impl SendQueue {
         st.tx_waits
     }
 
+    //= 5040-5.5-5
     /// TCP has taken all requests before `seq`. They complete, up to the first that waits for an
     /// answer. Context: tx.
     pub(crate) fn sent(&self, seq: Seq, out: Out<'_>) -> Notify {
@@ -344,6 +350,8 @@ impl SendQueue {
         head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
+    //= 5040-5.5-6: RDMA Operations MUST be Completed at the Local Peer
+    //= 5040-5.5-9
     /// Completes requests that are done, at most [`BATCH`] of them; also returns whether these were
     /// all.
     fn advance(&self, st: &mut State, out: Out<'_>) -> (Notify, bool) {

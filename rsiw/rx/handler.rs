@@ -83,6 +83,7 @@ impl Handler for QpHandler<'_> {
         self.begin_recv(offset, p)
     }
 
+    //= 5041-5.2-4
     fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
         let queues = self.queues;
         match &mut self.st.destination {
@@ -195,6 +196,7 @@ impl Handler for QpHandler<'_> {
         Ok(())
     }
 
+    //= 5040-5.1-3, 5040-5.5-3, 5040-5.5-8
     fn deliver(&mut self, event: Event) -> Result<(), Refusal> {
         self.started();
         trace::message_rx(|| {
@@ -218,6 +220,7 @@ impl Handler for QpHandler<'_> {
             Event::Recv {
                 len,
                 solicited,
+                //= 5040-5.3-10a, 5040-5.3-10b, 5040-7.2-4, 5040-7.2-5
                 invalidate,
             } => {
                 counters.rx_op_sends.add_alone(1);
@@ -272,6 +275,7 @@ impl Handler for QpHandler<'_> {
 }
 
 impl QpHandler<'_> {
+    //= 5040-5.3-3, 5041-7.1-1b, 5041-7.1-1d
     #[inline]
     fn begin_recv(&mut self, offset: u32, p: &Placement) -> Result<(), Refusal> {
         if p.first {
@@ -325,6 +329,7 @@ impl QpHandler<'_> {
         refusal
     }
 
+    //= 5041-4.2-6, 5041-7.1-2a, 5041-7.1-2b, 5041-7.1-2c, 5041-7.1-2d
     fn begin_write(&mut self, stag: Stag, to: TaggedOffset, p: &Placement) -> Result<(), Refusal> {
         let (queues, pd) = (self.queues, self.queues.pd.id());
         let needs = self.st.write_needs;

@@ -21,6 +21,7 @@ use iwarp::{
 use trace::Stall;
 
 impl QpHandler<'_> {
+    //= 5040-5.5-1
     pub(super) fn received(
         &mut self,
         len: u32,
@@ -34,6 +35,7 @@ impl QpHandler<'_> {
         self.complete_recv(opcode::RECEIVE, len, told, solicited)
     }
 
+    //= 7306-6.1-2
     /// Immediate Data has come. Its completion tells the length of the Write before it, which with
     /// it is a Write with immediate data; alone, it is one of no bytes.
     pub(super) fn immediate(&mut self, data: [u8; 4], solicited: bool) -> Result<(), Refusal> {
@@ -78,6 +80,7 @@ impl QpHandler<'_> {
         region.invalidate_by_peer(stag.0, queues.number(), !pd.is_shared())
     }
 
+    //= 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-5, 5040-5.2.1-13, 5040-5.2.1-14, 5041-7.1-1b
     pub(super) fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
         let source = match request.len {
             // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
@@ -100,6 +103,7 @@ impl QpHandler<'_> {
         Ok(())
     }
 
+    //= 7306-9-1
     /// Tx executes the operation, in the order of the peer's requests. It finds whether the memory
     /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1).
     pub(super) fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
@@ -127,6 +131,7 @@ impl QpHandler<'_> {
         Ok(())
     }
 
+    //= 7306-5.1.1-5, 7306-5.4-1, 7306-5.4-7
     /// The answer to the oldest request has to come first: the peer answers in order.
     pub(super) fn atomic_response(&mut self, response: AtomicResponse) -> Result<(), Refusal> {
         let read = self.queues.sq.take_read_head(Some(response.id));
@@ -142,6 +147,7 @@ impl QpHandler<'_> {
         Ok(())
     }
 
+    //= 5040-5.2.2-4, 5040-5.5-2, 5040-5.5-9
     pub(super) fn read_done(&mut self) {
         if let Some(read) = self.st.read.take() {
             if let (true, Some(resolved)) = (read.invalidate, &read.sink) {

@@ -234,6 +234,7 @@ impl Rx {
         })
     }
 
+    //= 5040-7-1
     /// Processes the next bytes and returns how many it has taken. These are all of them, also
     /// those after a fault, which are dropped; but fewer if a Send waits for its receive. Context:
     /// the socket's lock is held.
@@ -361,6 +362,7 @@ impl Rx {
         core::mem::take(&mut recv.active).then_some((recv.rqe.id, recv.status))
     }
 
+    //= 5044-8-1
     #[cold]
     fn fault(&mut self, fault: Fault) {
         self.die();

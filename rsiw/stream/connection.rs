@@ -82,6 +82,9 @@ impl User for Stream {
         self.queues.state() == State::Idle && life == self.life()
     }
 
+    //= 5040-5.2.2-3: The Data Source MUST ensure that a sufficient number
+    //= 5044-7.1-2: A DDP endpoint MUST be "bound" to the MPA
+    //= 5040-6.1-2, 5040-6.1-3
     /// Starts data transfer: makes both halves of the stream and moves the QP to RTS.
     ///
     /// A responder stays silent until the peer's first FPDU has arrived: "the MPA responder MUST

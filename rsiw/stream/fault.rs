@@ -34,6 +34,9 @@ impl Stream {
         }
     }
 
+    //= 5040-7.1-1: the RDMAP layer MUST attempt to inform the local
+    //= 5041-8.3-4: DDP Stream, DDP MUST pass the invalid access attempt
+    //= 5041-6.2.2-1, 5041-8.2-1, 5044-8-4
     /// Rx has found a fault in the data of the peer, or ([`FaultKind::Local`]) in a receive of the
     /// consumer. Context: callback.
     fn peer_fault(self: &Arc<Self>, fault: &Fault, terminate: Option<Terminate>) {
@@ -72,6 +75,7 @@ impl Stream {
         });
     }
 
+    //= 5040-5.4-7
     /// The peer has sent a Terminate: it has found a fault in the data of this end. Context:
     /// callback.
     fn peer_terminated(&self, t: &Terminate) {
@@ -102,6 +106,7 @@ impl Stream {
         }
     }
 
+    //= 5040-7.1-1
     /// Tx found that a request cannot be sent, or that one of the peer cannot be answered. Context:
     /// tx.
     pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {
@@ -127,6 +132,7 @@ impl Stream {
         }
     }
 
+    //= 5040-8.1.1-11
     /// A completion was lost, so the consumer can rely on nothing of this QP any more. Context:
     /// any.
     pub(super) fn cq_overflow(self: &Arc<Self>) {
@@ -159,6 +165,7 @@ impl Stream {
         }
     }
 
+    //= 5040-7.1-2
     /// Goes to TERMINATE and has tx send `terminate`; false if the QP is neither in RTS nor in
     /// CLOSING.
     fn begin_terminate(self: &Arc<Self>, terminate: Option<Terminate>) -> bool {

@@ -85,6 +85,7 @@ impl Stream {
         }
     }
 
+    //= 5041-3-10, 5041-3-11, 5044-8-1
     /// Receives the data that the socket has, up to about `most` octets; a work item receives the
     /// rest. Tells the connection when the peer's FIN was reached. `now` is the time in
     /// milliseconds. Context: any, socket locked.

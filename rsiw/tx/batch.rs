@@ -80,6 +80,7 @@ fn end_of_packets(transport: &impl Transport, layout: &mut Layout) -> usize {
 }
 
 impl Tx {
+    //= 5041-3-2
     /// Builds the next batch out of whole FPDUs: as many as there are, up to its size limit and to
     /// `most` octets.
     ///
@@ -258,6 +259,7 @@ impl Tx {
         }
     }
 
+    //= 7306-6.1-1
     /// Ends the message under way, whose last FPDU is in the batch.
     #[inline]
     fn end_message(&mut self, queues: &Queues) {

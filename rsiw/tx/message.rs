@@ -27,6 +27,8 @@ use rdma::LocalSge;
 use trace::Stall;
 
 impl Tx {
+    //= 6581-5-1: The RDMA connection initiator MUST NOT allow any later FULPDUs
+    //= 5040-5.1-4, 5040-5.3-6, 5040-5.5-4, 5041-5.3-2, 6581-9.2-7
     /// Makes the next message of `source` the current one; `false` if there is none.
     pub(super) fn next_message(&mut self, queues: &Queues, source: Source) -> Result<bool, Failed> {
         match source {
@@ -114,6 +116,7 @@ impl Tx {
         queues.trace_stall(cause);
     }
 
+    //= 5040-5.2.1-9, 5040-5.2.2-5, 5040-5.5-10
     #[inline]
     fn next_response(&mut self, queues: &Queues) -> Result<bool, Failed> {
         // Most often there is none.
@@ -123,6 +126,7 @@ impl Tx {
         self.respond(queues.inbound.pop())
     }
 
+    //= 7306-5.2.1-10, 7306-5.2.1-11
     #[inline(never)]
     pub(super) fn respond(&mut self, asked: Option<InboundRead>) -> Result<bool, Failed> {
         let Some(InboundRead { msn, asked, source }) = asked else {
@@ -143,6 +147,7 @@ impl Tx {
         Ok(true)
     }
 
+    //= 7306-5.2.1-3, 7306-5.2.1-17
     /// Begins the answer to an Atomic Request of the peer, which was executed.
     fn atomic_response(&mut self, id: u32, value: u64) {
         let msn = self.atomic_msn;
@@ -153,6 +158,7 @@ impl Tx {
             .begin(Message::AtomicResponse { msn, response }, 0, None);
     }
 
+    //= 5041-4.3-8
     /// Begins the message of the request in `self.wr`. If the request needs none, carries it out
     /// and returns `false`.
     fn start(&mut self, queues: &Queues, seq: Seq) -> Result<bool, Failed> {
@@ -244,6 +250,7 @@ impl Tx {
         Ok(())
     }
 
+    //= 7306-6.3-7
     /// Begins the Send, or the Write, with immediate data of the request in `self.wr`. The request
     /// before was a Write if `wrote`.
     #[cold]
@@ -277,6 +284,8 @@ impl Tx {
         Ok(())
     }
 
+    //= 5040-5.2.1-10: the Local Peer MUST use multiple RDMA Read Request Messages.
+    //= 5040-5.2.1-8
     #[inline(never)]
     fn read(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
         let invalidate = self.wr.op == SendOp::ReadLocalInv;
@@ -289,6 +298,7 @@ impl Tx {
             .map_err(|()| Failed::new(Some(seq), Status::General))
     }
 
+    //= 7306-5.2.1-15
     /// Begins the Atomic Request of the request in `self.wr`.
     #[inline(never)]
     fn atomic(&mut self, queues: &Queues, seq: Seq) -> Result<(), Failed> {
@@ -371,6 +381,7 @@ impl Tx {
             .map_err(|()| Failed::new(None, Status::General))
     }
 
+    //= 5041-4.3-8
     /// Records a Read as outstanding, then begins its request.
     fn request_read(
         &mut self,
@@ -396,6 +407,7 @@ impl Tx {
         Ok(())
     }
 
+    //= 6581-9.2-7
     /// Begins the initiator's ready-to-receive indication (RFC 6581 section 9).
     #[cold]
     fn rtr(&mut self, queues: &Queues, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {

@@ -149,6 +149,7 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
+    //= 5041-4.3-9
     /// Makes the outbound half, before the first FPDU, for a queue whose requests have up to `sges`
     /// elements. `batch` is empty. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(batch: TxBatch, cfg: TxConfig, sges: u32) -> Result<Self> {
@@ -195,6 +196,8 @@ impl Tx {
         take(&mut self.notify)
     }
 
+    //= 5040-6.1-1: mode, an implementation MUST send only RDMA Messages across
+    //= 5041-3-4
     /// Hands the batch to TCP.
     ///
     /// Returns [`Step::Sent`] when TCP has taken all of it, [`Step::Waits`] or [`Step::NoMemory`]
@@ -243,6 +246,7 @@ impl Tx {
         Step::Sent(total)
     }
 
+    //= 5044-7.1.2-8
     /// Fills a batch and hands it to TCP. The one before is with TCP, and the QP is in RTS or
     /// CLOSING. Context: sleeping.
     ///
@@ -341,6 +345,7 @@ impl Tx {
         }
     }
 
+    //= 5040-5.5-5: RDMA Write Message MUST NOT be considered Complete at
     /// Completes the requests whose last byte TCP has taken.
     fn complete(&mut self, queues: &Queues) {
         if let Some(seq) = self.built.take() {
@@ -348,6 +353,7 @@ impl Tx {
         }
     }
 
+    //= 5041-6.2.1-1
     /// In an orderly close, which ends the queue, tells when nothing is left to send. Reads that
     /// wait for their responses delay that only while the peer can still answer.
     #[inline]
@@ -373,6 +379,8 @@ impl Tx {
         self.fin = true;
     }
 
+    //= 5040-5.4-8: the Local Peer MUST NOT send any more Messages
+    //= 5040-7-1, 5040-7.1-2, 5044-8-4
     /// Sends the Terminate that is `due`, if there is one. The batch before is with TCP. Context:
     /// sleeping.
     #[cold]

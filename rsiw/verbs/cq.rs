@@ -56,6 +56,8 @@ fn form(udata: &Udata<'_, Rsiw>, new: &NewCq<'_>) -> Result<Form> {
 }
 
 impl CqOps<Rsiw> for Object {
+    //= 5040-8.1.2-5: The Privileged Resource Manager MUST control the allocation of CQ entries.
+    //= 5040-8.1.2-2, 5041-8.3.2-3
     /// Creates a CQ with room for at least `attr.entries` completions. Context: sleeping.
     ///
     /// # Errors

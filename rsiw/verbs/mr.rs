@@ -36,6 +36,8 @@ impl Mr {
     }
 }
 
+//= 5040-8.1.1-9: An RNIC MUST choose the value of STags in
+//# 24 random bits, and 8 of the consumer's choice
 /// Enters a region of `store` into the table, at a random index, with `key` as the low bits of its
 /// STag. Enables it with the rights `access`, if given.
 fn publish(
@@ -93,6 +95,16 @@ pub(super) fn local_dma_key(dev: &Device, new: NewLocalDmaKey) -> Result<LocalDm
 }
 
 impl MrOps<Rsiw> for Mr {
+    //= 5040-8.1.1-5: An RNIC MUST provide a mechanism for the ULP
+    //= 5040-8.1.1-6: An RNIC MUST provide a mechanism for the ULP
+    //= 5040-8.1.2-4: Privileged Resource Manager MUST verify that the Non-Privileged ULP
+    //= 5041-8.3-1: DDP MUST provide a mechanism for the ULP to
+    //= 5041-8.3-2: DDP MUST provide a mechanism for the ULP to
+    //= 5041-8.3-3: DDP MUST provide a mechanism for the ULP to
+    //# deviates: as 5041-8.2-3
+    //= 5041-8.3.1-5: An RNIC MUST provide a mechanism for the ULP
+    //= 5041-8.3.1-6: An RNIC MUST provide a mechanism for the ULP
+    //= 5041-8.3.2-5: Privileged Resource Manager MUST verify that the Non-Privileged ULP
     /// Registers a process' memory. Context: sleeping. Errors: `EINVAL` for an empty or wrapping
     /// range, `EOPNOTSUPP` for unknown rights, `ENOMEM`; those of pinning the memory.
     fn of_process(
@@ -288,6 +300,9 @@ impl MrOps<Rsiw> for Mr {
         publish(dev, pd, held, Window::store(mw_type)?, random_key(), None)
     }
 
+    //= 5040-8.1.1-7: An RNIC MUST ensure that the network interface can
+    //= 5041-8.3.1-7: An RNIC MUST ensure that the network interface can
+    //= 5040-8.1.1-5, 5040-8.1.1-6, 5041-8.3-1, 5041-8.3-2, 5041-8.3.1-5, 5041-8.3.1-6
     fn dereg(self: &Arc<Self>) -> Result {
         if !self.region.bar_windows() {
             return Err(EBUSY);

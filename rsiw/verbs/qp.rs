@@ -24,6 +24,7 @@ use rdma::{
 };
 
 impl QpOps<Rsiw> for Qp {
+    //= 5040-8.1.2-2, 5041-8.3.2-3
     /// Creates a QP, which is not found by its number until [`Self::publish`]. Context: sleeping.
     ///
     /// # Errors
@@ -256,6 +257,7 @@ impl QpOps<Rsiw> for Qp {
         Ok(())
     }
 
+    //= 5041-6.2.1-1: Local Peer ULP MUST return an error.
     /// Posts a kernel consumer's send requests, up to the first bad one. Context: any. Errors:
     /// `ENOTCONN` before a connection has begun; those of the first bad request.
     fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Rsiw>) -> Result {

@@ -11,6 +11,7 @@ use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
 use kernel::prelude::*;
 
 impl SendWr {
+    //= 5040-8.1.2-1, 5041-8.3.2-2
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only

@@ -68,9 +68,12 @@ impl TaggedOffset {
 pub struct Msn(pub u32);
 
 impl Msn {
+    //= 5041-4.3-9: The initial value for MSN MUST be one.
     /// RFC 5041 s4.3: "The initial value for MSN MUST be one."
     pub const FIRST: Self = Self(1);
 
+    //= 5041-4.3-10: The MSN value MUST wrap to 0 after a
+    //= 5041-4.3-8
     /// The number of the message after this one.
     ///
     /// RFC 5041 s4.3: "The MSN value MUST wrap to 0 after a value of 0xFFFFFFFF."
@@ -97,10 +100,13 @@ impl Qn {
     pub const READ_REQUEST: Self = Self(1);
     /// Terminate (RFC 5040 s3.1).
     pub const TERMINATE: Self = Self(2);
+    //= 7306-4.1-4: This queue is used for tracking outstanding Atomic Requests.
     /// Atomic Responses (RFC 7306 s4.1).
     pub const ATOMIC_RESPONSE: Self = Self(3);
 }
 
+//= 5040-5.2.1-11: Read Request Message MUST only read from one remote Tagged Buffer.
+//= 5040-5.2.1-10
 /// RDMA Read Request Header (RFC 5040 s4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadRequest {

@@ -106,6 +106,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(Reserved { table: self, id })
     }
 
+    //= 5040-8.1.1-9
     /// Reserves a free number that cannot be guessed: the first free one from a random number on.
     /// Errors: `EBUSY` when all are in use, `ENOMEM`. Context: sleeping.
     pub fn reserve_random(&self) -> Result<Reserved<'_, T>> {

@@ -56,6 +56,7 @@ impl Drop for Pinned {
 }
 
 impl Umem {
+    //= 5040-8.1.2-4, 5041-8.3.2-5
     /// Pins `len` bytes at `addr` of the current process, for writing if `access` has any right to
     /// write. Wraps `ib_umem_get_va()`. Errors: `EFAULT`, `EINVAL`, `ENOMEM` (also beyond
     /// `RLIMIT_MEMLOCK`), `EPERM`, `EOPNOTSUPP`. Context: sleeping.

@@ -453,17 +453,24 @@ static void t_listener_gone(struct side *s)
 }
 
 const struct test close_tests[] = {
+	/*= 5040-7-2, 5041-3-10, 5041-3-11, 5041-3-12, 5041-6.2.1-3 */
 	{ "disconnect", t_disconnect, T_QUICK | T_BOTH, WHO_ACTIVE },
+	/*= 5041-6.2.1-3 */
 	{ "disconnect-both", t_disconnect, T_QUICK, WHO_BOTH },
+	/*= 5040-5.5-5, 5041-3-4, 5041-6.2.1-1 */
 	{ "disconnect-delivers", t_delivers, T_QUICK | T_BOTH },
+	/*= 5041-6.2.1-1 */
 	{ "disconnect-then-post", t_then_post, T_QUICK | T_BOTH },
+	/*= 5041-3-4 */
 	{ "disconnect-busy", t_busy, T_QUICK | T_BOTH },
 	{ "disconnect-from-writes", t_disconnect_from, T_QUICK | T_BOTH, IBV_WR_RDMA_WRITE },
 	{ "disconnect-from-reads", t_disconnect_from, T_QUICK | T_BOTH, IBV_WR_RDMA_READ },
 	{ "disconnect-both-read", t_both_read, T_QUICK },
 	{ "fault-behind-fin", t_fault_behind_fin, T_QUICK },
 	{ "error-against-stream", t_against_stream, T_QUICK },
+	/*= 5041-6.2.2-1, 5044-8-1 */
 	{ "killed", t_killed, T_QUICK | T_BOTH | T_NODEV },
+	/*= 5040-8.1.1-7, 5041-8.3.1-7 */
 	{ "deregister-busy", t_dereg_busy, T_QUICK },
 	{ "listener-gone", t_listener_gone, 0 },
 	{ }

@@ -507,15 +507,19 @@ static void t_server_first(struct side *s)
 const struct test cm_tests[] = {
 	{ "private-data", t_private_data, T_QUICK, false },
 	{ "private-data-most", t_private_data, 0, true },
+	/*= 5044-7.1.2-4 */
 	{ "reject", t_reject, T_QUICK },
 	{ "closed-port", t_closed_port, T_QUICK },
 	{ "silent-peer", t_silent_peer, 0, 0, 60 },
+	/*= 5044-7.1.2-6 */
 	{ "wrong-peer", t_wrong_peer, 0 },
 	{ "no-answer", t_no_answer, 0, 0, 30 },
 	{ "listen-twice", t_listen_twice, 0 },
 	{ "listen-wildcard", t_wildcard, T_QUICK },
+	/*= 5044-7.1-2, 6581-9.2-7 */
 	{ "server-first", t_server_first, T_QUICK },
 	{ "peer-address", t_peer_address, T_QUICK },
+	/*= 5040-5.2.2-3, 5040-6.1-2, 5040-6.1-3 */
 	{ "read-depths", t_read_depths, T_BOTH },
 	{ "tos", t_tos, T_QUICK },
 	{ }

@@ -336,10 +336,13 @@ const struct test cq_tests[] = {
 	{ "cq-solicited", t_solicited, T_QUICK },
 	{ "cq-error-event", t_error_event, 0, false },
 	{ "cq-error-event-solicited", t_error_event, T_QUICK, true },
+	/*= 5040-8.1.1-11 */
 	{ "cq-overflow-receive", t_overflow, T_QUICK, false },
+	/*= 5040-8.1.1-11 */
 	{ "cq-overflow-send", t_overflow, 0, true },
 	{ "cq-shared", t_shared, T_QUICK },
 	{ "cq-other-context", t_other_context, T_QUICK },
+	/*= 5040-8.1.2-2, 5040-8.1.2-5, 5041-8.3.2-3 */
 	{ "cq-limits", t_limits, 0 },
 	{ }
 };

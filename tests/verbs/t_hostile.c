@@ -503,7 +503,9 @@ const struct test hostile_tests[] = {
 	{ "hostile-sq", t_hostile, 0, HIT_SQ },
 	{ "hostile-rq", t_hostile, 0, HIT_RQ },
 	{ "hostile-cq", t_hostile, 0, HIT_CQ },
+	/*= 5040-8.1.2-1, 5040-8.1.2-3, 5041-8.3.2-2, 5041-8.3.2-4 */
 	{ "hostile-all", t_hostile, 0, HIT_SQ | HIT_RQ | HIT_CQ },
+	/*= 5040-8.1.2-1, 5041-8.3.2-2 */
 	{ "hostile-race", t_hostile, 0, HIT_SQ | HIT_RQ | HIT_CQ | RACE },
 	{ }
 };

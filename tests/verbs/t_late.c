@@ -236,6 +236,7 @@ static void t_in_vain(struct side *s)
 }
 
 const struct test late_tests[] = {
+	/*= 5041-7.1-1b */
 	{ "late-receive", t_receive, T_QUICK | T_BOTH },
 	{ "late-beyond-window", t_window, T_QUICK },
 	{ "late-behind-end", t_end, T_QUICK | T_BOTH },
@@ -243,6 +244,7 @@ const struct test late_tests[] = {
 	{ "late-destroy", t_given_up, T_QUICK, 0 },
 	{ "late-error", t_given_up, 0, 1 },
 	{ "late-peer-error", t_given_up, 0, 2 },
+	/*= 5041-7.1-1b */
 	{ "late-in-vain", t_in_vain, T_QUICK },
 	{ }
 };

@@ -403,16 +403,21 @@ static void t_lifetime(struct side *s)
 }
 
 const struct test mr_tests[] = {
+	/*= 5040-5.5-3, 5040-5.5-8, 5040-8.1.1-5, 5041-8.3-1, 5041-8.3-2, 5041-8.3.1-5 */
 	{ "mr-odd", t_odd, T_QUICK },
+	/*= 5041-8.3-1 */
 	{ "mr-iova", t_iova, T_QUICK },
 	{ "mr-huge-pages", t_huge, 0 },
 	{ "mr-shared-memory", t_shared, 0 },
 	{ "mr-untouched", t_untouched, 0 },
+	/*= 5040-8.1.2-4, 5041-8.3.2-5 */
 	{ "mr-read-only", t_readonly, 0 },
+	/*= 5040-8.1.1-6, 5040-8.1.2-4, 5041-8.3.1-6, 5041-8.3.2-5 */
 	{ "mr-flags", t_flags, T_QUICK },
 	{ "mr-flags-refused", t_refused, T_QUICK },
 	{ "mr-zero-based", t_zero_based, T_QUICK },
 	{ "mr-many", t_many, 0 },
+	/*= 5040-8.1.1-9 */
 	{ "mr-keys", t_keys, T_QUICK },
 	{ "mr-lifetime", t_lifetime, 0 },
 	{ }

@@ -487,16 +487,25 @@ static void t_changed(struct side *s)
 }
 
 const struct test ops_tests[] = {
+	/*= 5041-4.3-9, 5041-5.2-4, 5044-7.1-1, 5044-7.1-2 */
 	{ "send", t_send, T_QUICK | T_BOTH },
 	{ "send-solicited", t_send, 0, IBV_SEND_SOLICITED },
+	/*= 5040-5.1-3, 5040-5.5-4, 5040-5.5-5, 5041-5.2-4, 5041-5.3-2 */
 	{ "write", t_write, T_QUICK | T_BOTH },
+	/*= 5040-4.4-2, 5040-5.2.1-4, 5040-5.2.1-12, 5040-5.2.2-4, 5040-5.5-9, 5041-4.3-9, */
+	/*= 5041-5.2-4 */
 	{ "read", t_read, T_QUICK | T_BOTH },
 	{ "inline", t_inline, T_QUICK, 80 },
 	{ "inline-more", t_inline, T_QUICK, 512 },
+	/*= 5040-5.2.1-14, 5040-5.2.1-15 */
 	{ "zero-length", t_zero, T_QUICK | T_BOTH },
+	/*= 5040-5.3-10a, 5040-5.3-10b */
 	{ "send-invalidate", t_send_inv, T_QUICK },
+	/*= 5040-5.3-10a, 5040-7.2-4 */
 	{ "send-invalidate-bad", t_send_inv_bad, 0 },
+	/*= 5040-5.3-10a, 5040-5.3-10b, 5040-7.2-5 */
 	{ "send-invalidate-other-pd", t_send_inv_others, 0, OF_OTHER_PD },
+	/*= 5040-8.1.1-8 */
 	{ "send-invalidate-shared", t_send_inv_others, T_QUICK, SHARED },
 	{ "changed-while-sent", t_changed, T_QUICK },
 	{ "unsupported", t_unsupported, T_QUICK },

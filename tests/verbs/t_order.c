@@ -443,20 +443,29 @@ static void t_both_ways(struct side *s)
 }
 
 const struct test order_tests[] = {
+	/*= 5040-5.3-3, 5040-5.3-6, 5040-5.5-1, 5040-5.5-4, 5041-4.3-8, 5041-5.3-2 */
 	{ "list", t_list, T_QUICK | T_BOTH },
 	{ "overfill", t_overfill, 0 },
+	/*= 5040-5.2.1-5, 5040-5.5-6, 5040-5.5-9 */
 	{ "behind-read", t_behind_read, T_QUICK },
 	{ "many-behind-read", t_many_behind_read, T_QUICK },
 	{ "fence-send", t_fence, T_QUICK, false },
 	{ "fence-write", t_fence, 0, true },
 	{ "unsignalled", t_unsignalled, T_QUICK, false },
 	{ "signal-all", t_unsignalled, 0, true },
+	/*= 5040-6.1-4 */
 	{ "reads-1", t_many_reads, 0, 1 },
+	/*= 5040-5.2.1-3, 5040-6.1-4 */
 	{ "reads-3", t_many_reads, T_QUICK | T_BOTH, 3 },
+	/*= 5040-4.4-2, 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-3, 5040-5.2.2-5, 5040-5.5-2, */
+	/*= 5040-5.5-10, 5040-6.1-2, 5040-6.1-3, 5041-4.3-8 */
 	{ "reads-16", t_many_reads, 0, 16 },
+	/*= 5040-6.1-4 */
 	{ "reads-none", t_no_reads, 0 },
 	{ "both-ways", t_both_ways, T_QUICK },
+	/*= 5040-5.1-4 */
 	{ "writes-in-order", t_in_order, T_QUICK, IBV_WR_RDMA_WRITE },
+	/*= 5040-5.2.1-8 */
 	{ "reads-in-order", t_in_order, T_QUICK, IBV_WR_RDMA_READ },
 	{ }
 };

@@ -314,31 +314,55 @@ static void t_receiver(struct side *s)
 #define S IBV_WR_SEND
 
 const struct test prot_tests[] = {
+	/*= 5040-7.1-1, 5041-4.2-6, 5041-6.2.2-1, 5041-7.1-2a, 5041-7.1-2b, 5041-8.3-4 */
 	{ "write-bad-stag", t_remote, T_QUICK | T_BOTH, CASE(W, P_INDEX) },
+	/*= 5041-4.2-6, 5041-7.1-2a */
 	{ "write-bad-key", t_remote, 0, CASE(W, P_KEY) },
+	/*= 5040-8.1.1-6, 5041-7.1-2b, 5041-8.3.1-6 */
 	{ "write-no-right", t_remote, T_QUICK, CASE(W, P_RIGHT) },
+	/*= 5040-8.1.1-4, 5041-7.1-2c, 5041-8.3.1-4 */
 	{ "write-below", t_remote, 0, CASE(W, P_BELOW) },
+	/*= 5040-8.1.1-4, 5041-7.1-2c, 5041-8.3.1-4 */
 	{ "write-above", t_remote, 0, CASE(W, P_ABOVE) },
+	/*= 5040-8.1.1-4, 5041-7.1-2d, 5041-8.3.1-4 */
 	{ "write-straddle", t_remote, T_QUICK, CASE(W, P_STRADDLE) },
+	/*= 5041-7.1-2d */
 	{ "write-wrap", t_remote, 0, CASE(W, P_WRAP) },
+	/*= 5040-8.1.1-2, 5040-8.1.2-3, 5041-4.2-6, 5041-7.1-2a, 5041-8.2-1, 5041-8.2-3, */
+	/*= 5041-8.3-3, 5041-8.3.1-2, 5041-8.3.2-4 */
 	{ "write-other-pd", t_remote, 0, CASE(W, P_PD) },
+	/*= 5040-8.1.1-5, 5040-8.1.1-6, 5041-4.2-6, 5041-7.1-2a, 5041-7.1-2b, 5041-8.3-1, */
+	/*= 5041-8.3-2, 5041-8.3.1-5, 5041-8.3.1-6 */
 	{ "write-deregistered", t_remote, 0, CASE(W, P_GONE) },
+	/*= 5040-5.2.1-13, 5040-7.2-9, 5041-8.3-4 */
 	{ "read-bad-stag", t_remote, T_QUICK | T_BOTH, CASE(R, P_INDEX) },
+	/*= 5040-5.2.1-13, 5040-7.2-9 */
 	{ "read-bad-key", t_remote, 0, CASE(R, P_KEY) },
+	/*= 5040-8.1.1-6, 5041-8.3.1-6 */
 	{ "read-no-right", t_remote, T_QUICK, CASE(R, P_RIGHT) },
+	/*= 5040-5.2.1-13, 5040-7.2-11, 5040-8.1.1-4, 5041-8.3.1-4 */
 	{ "read-below", t_remote, 0, CASE(R, P_BELOW) },
+	/*= 5040-7.2-11 */
 	{ "read-above", t_remote, 0, CASE(R, P_ABOVE) },
+	/*= 5040-5.2.1-13, 5040-7.2-12, 5040-8.1.1-4, 5041-8.3.1-4 */
 	{ "read-straddle", t_remote, T_QUICK, CASE(R, P_STRADDLE) },
+	/*= 5040-5.2.1-13, 5040-7.2-12 */
 	{ "read-wrap", t_remote, 0, CASE(R, P_WRAP) },
+	/*= 5040-7.2-10, 5040-8.1.1-2, 5041-8.3.1-2 */
 	{ "read-other-pd", t_remote, 0, CASE(R, P_PD) },
+	/*= 5040-7.2-9, 5041-8.3-2 */
 	{ "read-deregistered", t_remote, 0, CASE(R, P_GONE) },
+	/*= 5040-5.4-7 */
 	{ "told-of-write", t_remote, T_QUICK, CASE(W, P_RIGHT) | TOLD },
+	/*= 5040-5.4-7 */
 	{ "told-of-read", t_remote, T_QUICK, CASE(R, P_RIGHT) | TOLD },
+	/*= 5040-7.1-1 */
 	{ "local-send-key", t_local, T_QUICK, CASE(S, L_KEY) },
 	{ "local-send-stag", t_local, 0, CASE(S, L_INDEX) },
 	{ "local-send-above", t_local, 0, CASE(S, L_ABOVE) },
 	{ "local-send-deregistered", t_local, 0, CASE(S, L_GONE) },
 	{ "local-write-below", t_local, 0, CASE(W, L_BELOW) },
+	/*= 5040-8.1.2-3, 5041-8.3.2-4 */
 	{ "local-write-other-pd", t_local, T_QUICK, CASE(W, L_PD) },
 	{ "local-read-key", t_local, 0, CASE(R, L_KEY) },
 	{ "local-read-above", t_local, 0, CASE(R, L_ABOVE) },

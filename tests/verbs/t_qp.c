@@ -417,8 +417,10 @@ static void t_destroy_early(struct side *s)
 }
 
 const struct test qp_tests[] = {
+	/*= 5040-5.5-6 */
 	{ "qp-flush", t_flush, T_QUICK | T_BOTH },
 	{ "qp-flush-many", t_flush_many, T_QUICK },
+	/*= 5041-6.2.1-1 */
 	{ "qp-post-in-error", t_post_in_error, T_QUICK },
 	{ "qp-flush-unconnected", t_flush_unconnected, 0 },
 	{ "qp-states", t_states, T_QUICK },
@@ -427,6 +429,7 @@ const struct test qp_tests[] = {
 	{ "qp-access-refused", t_access_refused, T_QUICK },
 	{ "qp-no-reads", t_no_reads, T_QUICK },
 	{ "qp-depths", t_qp_depths, T_QUICK | T_BOTH },
+	/*= 5040-8.1.2-2, 5041-8.3.2-3 */
 	{ "qp-limits", t_limits, 0 },
 	{ "qp-destroy-early", t_destroy_early, T_QUICK | T_BOTH },
 	{ }

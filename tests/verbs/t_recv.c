@@ -164,9 +164,13 @@ static void t_refill(struct side *s)
 }
 
 const struct test recv_tests[] = {
+	/*= 5041-7.1-1d */
 	{ "receive-one-too-long", t_too_long, T_QUICK, 1001 },
+	/*= 5041-6.2.2-1, 5041-7.1-1d */
 	{ "receive-much-too-long", t_too_long, 0, 50000 },
+	/*= 5040-5.3-3, 5041-7.1-1b */
 	{ "receive-none-left", t_none_left, T_QUICK | T_BOTH },
+	/*= 5041-7.1-1b */
 	{ "receive-no-queue", t_no_rq, T_QUICK | T_BOTH },
 	{ "receive-refill", t_refill, 0 },
 	{ }

@@ -216,6 +216,7 @@ static void t_read_two(struct side *s)
 }
 
 const struct test sge_tests[] = {
+	/*= 5041-5.2-4 */
 	{ "sge-send", t_sge, T_QUICK | T_BOTH, IBV_WR_SEND },
 	{ "sge-write", t_sge, T_QUICK, IBV_WR_RDMA_WRITE },
 	{ "sge-segments-send", t_segments, T_QUICK, IBV_WR_SEND },

@@ -264,6 +264,7 @@ static void t_limits(struct side *s)
 
 const struct test srq_tests[] = {
 	{ "srq-shared", t_shared, T_QUICK | T_BOTH },
+	/*= 5040-8.1.2-7, 5041-8.3.2-6 */
 	{ "srq-limit", t_limit, T_QUICK },
 	{ "srq-empty", t_empty, 0 },
 	{ "srq-last-wqe", t_last_wqe, T_QUICK, false },

@@ -335,6 +335,7 @@ const struct test window_domain_tests[] = {
 	{ "window-1-no-right", t_refused, T_QUICK, R_RIGHT },
 	{ "window-1-gone", t_refused, T_QUICK, R_GONE },
 	{ "window-1-other-pd", t_refused, T_QUICK, R_OTHER_PD },
+	/*= 5040-8.1.1-8 */
 	{ "window-1-invalidate", t_refused, T_QUICK, R_INVALIDATE },
 	{ "window-1-bind-no-right", t_bind, T_QUICK, B_NO_BIND },
 	{ "window-1-bind-long", t_bind, 0, B_LONG },

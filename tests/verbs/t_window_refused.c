@@ -236,6 +236,7 @@ const struct test window_refused_tests[] = {
 	{ "window-write-across", t_refused, T_QUICK, CASE(W, R_ACROSS) },
 	{ "window-write-old-key", t_refused, T_QUICK, CASE(W, R_OLD_KEY) },
 	{ "window-write-no-right", t_refused, T_QUICK, CASE(W, R_RIGHT) },
+	/*= 5040-8.1.1-3, 5041-8.3.1-3 */
 	{ "window-write-other-qp", t_refused, T_QUICK, CASE(W, R_OTHER_QP) },
 	{ "window-write-unbound", t_refused, 0, CASE(W, R_UNBOUND) },
 	{ "window-write-invalidated", t_refused, T_QUICK, CASE(W, R_INVALIDATED) },
@@ -247,9 +248,12 @@ const struct test window_refused_tests[] = {
 	{ "window-read-across", t_refused, T_QUICK, CASE(R, R_ACROSS) },
 	{ "window-read-old-key", t_refused, 0, CASE(R, R_OLD_KEY) },
 	{ "window-read-no-right", t_refused, T_QUICK, CASE(R, R_RIGHT) },
+	/*= 5040-7.2-10, 5040-8.1.1-3 */
 	{ "window-read-other-qp", t_refused, T_QUICK, CASE(R, R_OTHER_QP) },
 	{ "window-read-invalidated", t_refused, 0, CASE(R, R_INVALIDATED) },
+	/*= 5040-7.2-9 */
 	{ "window-read-gone", t_refused, 0, CASE(R, R_GONE) },
+	/*= 5040-7.2-5, 5040-8.1.1-3 */
 	{ "window-invalidate-other-qp", t_not_his, T_QUICK },
 	{ "window-bind-no-right", t_bind, T_QUICK, B_NO_BIND },
 	{ "window-bind-no-write", t_bind, 0, B_NO_WRITE },

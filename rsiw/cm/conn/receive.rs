@@ -27,6 +27,7 @@ impl<U: User> Conn<U> {
         Events(events.0 | self.take_events().0)
     }
 
+    //= 5044-7.1-1
     /// Gives the stream to its user, which receives the data that has arrived already. Context:
     /// sleeping.
     pub(in crate::cm) fn give_stream(self: &Arc<Self>, user: &Arc<U>) {

@@ -141,6 +141,7 @@ impl<U: User> Attempt<U> {
         }
     }
 
+    //= 6581-10-3
     /// Sends the MPA Request: TCP has connected, and TLS is on if the attempt wants it. Context:
     /// sleeping.
     pub(in crate::cm) fn send_request(&mut self, conn: &Conn<U>) -> Told {
@@ -186,6 +187,7 @@ impl<U: User> Attempt<U> {
         Ok((mpa, reader))
     }
 
+    //= 5044-7.1.2-6, 5044-7.1.2-9, 5044-8-2
     /// Reads what has come of the Reply. Returns what the machine is told of it. Context: sleeping.
     pub(in crate::cm) fn read_reply(&mut self, conn: &Conn<U>) -> Option<Input> {
         let (_, reader) = self.asked.as_mut()?;
@@ -245,6 +247,7 @@ impl<U: User> Attempt<U> {
         self.answer.insert(answer).input()
     }
 
+    //= 6581-9.3-1
     /// Starts the queue pair on the terms that were agreed on. Context: sleeping.
     pub(in crate::cm) fn start_queue_pair(&self, conn: &Conn<U>) -> Input {
         let params = match &self.answer {
@@ -282,6 +285,7 @@ impl<U: User> Attempt<U> {
         }
     }
 
+    //= 6581-9.1-5, 6581-9.2-8
     /// Sends a Terminate to a peer that has accepted on terms that this end cannot meet (RFC 6581
     /// section 9). Context: sleeping.
     pub(in crate::cm) fn send_terminate(&self, conn: &Conn<U>) -> Input {
@@ -307,6 +311,7 @@ impl<U: User> Attempt<U> {
         }
     }
 
+    //= 6581-9.1-1, 6581-9.1-7
     /// Reports the one `CONNECT_REPLY` of an attempt that has led to a connection.
     pub(in crate::cm) fn succeed(self: KBox<Self>) -> Established<U> {
         let reply = self.reply();
@@ -327,6 +332,7 @@ impl<U: User> Attempt<U> {
         }
     }
 
+    //= 6581-9.1-7
     /// Reports the one `CONNECT_REPLY` of an attempt that fails with `status`, and counts it.
     pub(in crate::cm) fn fail(self: KBox<Self>, conn: &Arc<Conn<U>>, status: Error) {
         // What the peer has said is the consumer's, unless this end is the reason.

@@ -154,6 +154,7 @@ impl<U: User> Incoming<U> {
         Some(Input::MpaBegins)
     }
 
+    //= 5044-7.1.2-2, 5044-7.1.2-3, 5044-7.1.2-9, 5044-8-2
     /// Reads what has come of the Request. Returns what the machine is told of it.
     pub(in crate::cm) fn read_request(&mut self, conn: &Conn<U>) -> Option<Input> {
         if self.reader.is_none() {
@@ -181,6 +182,7 @@ impl<U: User> Incoming<U> {
         }
     }
 
+    //= 6581-9.1-1
     /// The Request has come.
     fn complete(&mut self, conn: &Conn<U>) -> Input {
         // A call may be given up for another one until a queue pair takes it.
@@ -378,6 +380,8 @@ impl<U: User> Incoming<U> {
         Ok((input, info))
     }
 
+    //= 5044-7.1.2-4: the implementation MUST exit MPA, leaving the TCP connection open.
+    //# deviates: the connection is closed behind the Reply, as nobody but the driver has it
     /// Rejects the Request by a Reply. If too many refused peers linger, this one may miss the
     /// Reply; but it sees the reset.
     pub(in crate::cm) fn reject(&mut self, conn: &Conn<U>, call: &mut Call<'_, U>) -> Input {

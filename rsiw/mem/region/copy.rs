@@ -102,6 +102,7 @@ impl Region {
         Reader::new(memory, offset, len).map_err(|_| MemError::Bounds)
     }
 
+    //= 5041-5.2-4
     /// Copies `src` to `addr` of `store`, the region's, with the checks of [`Self::read`]. `ends`:
     /// as of [`Memory::write`]. Context: any.
     #[inline]

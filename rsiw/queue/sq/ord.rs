@@ -24,6 +24,7 @@ pub(crate) enum ReadsBefore {
 }
 
 impl SendQueue {
+    //= 5040-6.1-3
     /// Makes room for `ord` RDMA Reads at a time, and in any case for the Read of connection setup,
     /// which no consumer posts; if tx `confirms` Writes, for the Reads that do so, too. Context:
     /// sleeping. Errors: `ENOMEM`.
@@ -57,6 +58,7 @@ impl SendQueue {
         self.ord.load(Ordering::Relaxed)
     }
 
+    //= 5040-6.1-4: the RDMAP layer MUST NOT exceed the maximum number
     /// Whether the request may start: an RDMA Read or an atomic operation needs room among the
     /// outstanding Reads, and a fenced request waits for all of them. If it may not, a completed
     /// Read wakes tx. Context: tx.
@@ -75,6 +77,7 @@ impl SendQueue {
         may
     }
 
+    //= 5040-6.1-4, 7306-5.2.2-6
     /// Records a Read that tx is about to send. Context: tx, after [`Self::may_start`].
     ///
     /// # Errors
@@ -116,6 +119,7 @@ impl SendQueue {
         })
     }
 
+    //= 5040-5.2.2-4, 5040-5.5-2
     /// The response to the oldest Read has arrived in full. Context: rx.
     pub(crate) fn complete_oldest_read(&self, out: Out<'_>) -> (Notify, WakeTx) {
         let (read, notify, wake) = self.take_read(out);

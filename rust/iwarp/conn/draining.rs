@@ -104,6 +104,7 @@ impl Draining {
         self.fin.is_some() && !self.faulted
     }
 
+    //= 5041-6.2.1-3
     pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
         Some(match input {
             Input::Fault => {

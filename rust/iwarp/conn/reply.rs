@@ -28,6 +28,7 @@ pub enum Answer {
 }
 
 impl Answer {
+    //= 5044-7.1.2-7
     /// What `reply` says to the Request of `mpa`.
     pub fn of(reply: &Frame<'_>, mpa: Initiator, plan: &Plan, limits: Limits) -> Self {
         if plan.secure && reply.markers() {

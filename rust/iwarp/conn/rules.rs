@@ -250,6 +250,7 @@ rules! {
     // RFC 6581 section 9: terms that this end cannot meet.
     INCOMPATIBLE: AwaitReply, Incompatible => [SetUp(SendTerminate)] AwaitReply;
     CANNOT_START: AwaitReply, CannotStart => [SetUp(SendTerminate)] AwaitReply;
+    //= 6581-9.3-1
     TERMINATE_SENT: AwaitReply, TerminateSent
         => [Discard, SendFin, LOST, ReportReply(Report::Answered(Status::Protocol))] Linger;
     TERMINATE_NOT_SENT: AwaitReply, TerminateNotSent
@@ -266,6 +267,7 @@ rules! {
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Access))] Closed;
     REJECTED: AwaitReply, Rejected | OfferRejected
         => [Detach, Reset, LOST, ReportReply(Report::Answered(Status::Refused))] Closed;
+    //= 5044-7.1.2-6, 5044-7.1.2-7
     BAD_REPLY: AwaitReply, BadReply | OldFormat
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Protocol))] Closed;
 
@@ -274,6 +276,7 @@ rules! {
     ACCEPTS_CONNECTION_FOR_MPA: New, AcceptedForMpa => [] AwaitRequest;
     MPA_BEGINS: AwaitOctet, MpaBegins => [SetUp(ReadRequest)] AwaitRequest;
     TLS_BEGINS: AwaitOctet, TlsBegins => [LeaveOrder, DetachForTls, SetUp(AwaitPlace)] AwaitTls;
+    //= 5044-8-2
     NO_REQUEST: AwaitOctet | AwaitRequest,
         Abort | Broken | Flush | Close | Leave | HungUp | Unlistened | NoTls | BadRequest | Timeout
             | GiveWay
@@ -331,6 +334,7 @@ rules! {
 
     // The consumer has the Request.
     PEER_GONE: Requested, HungUp if "it is the first" => [Reset] Requested;
+    //= 6581-9.3-1
     WITHDRAWN: Requested, Abort | Flush | Close | Leave | Timeout
         => [SetUp(Withdraw), Detach, Reset, FreeSlot] Closed;
     ANSWERED_IN_VAIN: Requested, Accept | Reject if "the peer has gone"
@@ -352,8 +356,10 @@ rules! {
         => [Detach, Reset, FreeSlot, Return(Status::Ok)] Closed;
 
     // The stream ends at once, in whichever stage.
+    //= 5040-7-2, 5041-3-12
     ABORTED: Streaming | Draining | FinSent, Abort
         => [CountAborted, Detach, Reset, Lose(Lost::Aborted), ReportClose(Status::Aborted)] Closed;
+    //= 5041-6.2.2-1
     BROKEN: Streaming | Draining | FinSent, Broken
         => [CountAborted, Detach, Reset, Lose(Lost::Reset), ReportClose(Status::OfSocket)] Closed;
     CUT: Streaming | Draining | FinSent, Cut
@@ -361,6 +367,7 @@ rules! {
     PEER_LEAVES: Streaming | Draining | FinSent, PeerGone
         => [CountClosed, Detach, Reset, Lose(Lost::Closed), ReportClose(Status::Ok)] Closed;
     // `Lose` is first: the queue pair hands over what it has not sent of a batch.
+    //= 5040-7-2, 5041-3-12
     FLUSHED: Streaming | Draining | FinSent, Flush
         => [CountAborted, Lose(Lost::Aborted), Discard, SendFin, ReportClose(Status::Ok)] Linger;
 
@@ -368,6 +375,7 @@ rules! {
     FAULT: Streaming, Fault => [] Streaming;
     TERMINATE_LATE: Streaming, Timeout if "the Terminate is not sent"
         => [CountAborted, Detach, Reset, Lose(Lost::Aborted), ReportClose(Status::TimedOut)] Closed;
+    //= 6581-9.3-1
     RTR_LATE: Streaming, Timeout if "the RTR has not come"
         => [CountAborted, Detach, Reset, Lose(Lost::Aborted), ReportClose(Status::TimedOut)] Closed;
     CALL_LOST: Streaming, Broken | PeerGone | Timeout
@@ -403,6 +411,8 @@ rules! {
     DRAINED_AFTER_FAULT: Draining, Drained if "a Terminate is to follow" => [] Draining;
     FIN_WAITS: Draining, TryAgain | NoRoom => [] Draining;
     FIN_IS_FIRST: Draining, FinSent if "the peer's FIN has not come" => [] FinSent;
+    //= 5040-7-2: the LLP connection MUST be torn down.
+    //= 5041-3-12: the LLP Connection MUST be torn down.
     FIN_IS_LAST: Draining, FinSent if "the peer's FIN has come"
         => [CountClosed, Detach, Lose(Lost::Closed), ReportClose(Status::Ok)] Closed;
 

@@ -91,6 +91,7 @@ impl Streaming {
         nothing && !seen.peer_started && !self.faulted
     }
 
+    //= 5041-6.2.1-3: graceful teardown, DDP MUST indicate to the LLP that
     /// Begins the orderly close.
     fn drain(&mut self, peer_done: bool, turn: &mut Turn<'_>) -> &'static Rule {
         let silence = draining::silence(&mut self.first, self.faulted, turn);

@@ -17,6 +17,7 @@ pub(crate) const TO_AT: usize = 6;
 /// Offset of MO in an untagged header.
 pub(crate) const MO_AT: usize = 14;
 
+//= 5041-4.1-9: This field MUST be set to one to indicate
 /// DDP version: "This field MUST be set to one" (RFC 5041 s4.1).
 pub const VERSION: u8 = 1;
 
@@ -24,6 +25,7 @@ pub const VERSION: u8 = 1;
 pub(crate) const TAGGED: u8 = 0x80;
 /// Last flag of the DDP Control Field.
 const LAST: u8 = 0x40;
+//= 5041-4.1-8
 /// Version bits of the DDP Control Field.
 ///
 /// The four bits between are reserved: "This field MUST be set to zero on transmit, and not checked
@@ -47,11 +49,13 @@ fn first_word(ulpdu: u16, ddp: u8, control: u8, stag: Stag) -> u64 {
     length | controls | u64::from(stag.0)
 }
 
+//= 5041-4.2-1: Header format that MUST be used in all DDP
 /// Header of a segment for a Tagged Buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaggedHeader {
     /// L: the last segment of its message.
     pub last: bool,
+    //= 5040-4.1-1: the DDP Protocol MUST be used by the RDMAP
     /// RsvdULP: the RDMAP Control Field.
     pub control: u8,
     /// The Data Sink's buffer.
@@ -72,6 +76,7 @@ impl TaggedHeader {
         }
     }
 
+    //= 5041-4.1-8: This field MUST be set to zero on transmit
     /// The header as it is sent.
     #[inline]
     pub fn to_bytes(&self) -> [u8; TAGGED_LEN] {
@@ -93,6 +98,7 @@ impl TaggedHeader {
     }
 }
 
+//= 5041-4.3-1: Header format that MUST be used in all DDP
 /// Header of a segment for an Untagged Buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntaggedHeader {
@@ -100,6 +106,7 @@ pub struct UntaggedHeader {
     pub last: bool,
     /// RsvdULP\[0:7\]: the RDMAP Control Field.
     pub control: u8,
+    //= 5040-4.1-3: DDP RsvdULP field MUST be used by RDMAP to
     /// RsvdULP\[8:39\]: the Invalidate STag. "For Send, Send with Solicited Event, RDMA Read
     /// Request, and Terminate, the Invalidate STag field MUST be set to zero on transmit and
     /// ignored by the receiver" (RFC 5040 s4.1).

@@ -35,6 +35,8 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
+    //= 6581-9.2-13: C, and D MUST be ignored.
+    //= 6581-9-1
     pub(super) fn from_bytes(b: &[u8; ENHANCED_LEN]) -> Self {
         let ird = u16::from_be_bytes([b[0], b[1]]);
         let ord = u16::from_be_bytes([b[2], b[3]]);
@@ -52,6 +54,9 @@ impl Enhanced {
         }
     }
 
+    //= 6581-9-1: Note that this field MUST be sent in network byte
+    //= 6581-9.2-2: The initiator MUST set each Control Flag B, C
+    //= 6581-9.2-12: C, and D MUST also be set to 0.
     pub(super) fn to_bytes(self) -> [u8; ENHANCED_LEN] {
         let flag = |set: bool, bit| if set { bit } else { 0 };
         // RFC 6581 s9.2: "If Control Flag A is set to 0, then Control Flags B, C, and D MUST also

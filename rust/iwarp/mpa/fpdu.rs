@@ -21,6 +21,7 @@ pub const MARKER_INTERVAL: u16 = 512;
 /// Header and Data Digests", that is: preset to ones, inverted at the end.
 pub const CRC_INIT: u32 = !0;
 
+//= 5044-4.4-8: the MPA FPDU MUST be computed using the CRC32c
 /// The CRC field for the final value of the CRC32c register.
 ///
 /// With iSCSI's bit order the octets of the field are those of the inverted register, least
@@ -46,6 +47,13 @@ pub const fn fpdu_len(ulpdu: u16) -> usize {
     LENGTH_LEN + ulpdu as usize + pad_len(ulpdu) as usize + CRC_LEN
 }
 
+//= 5041-3-2: LLPs MUST expose MULPDU and MULPDU changes.
+//= 5044-3-2: MPA MUST provide information to DDP on the current
+//= 5044-3-3: The range of MULPDU values MUST be between 128 octets and
+//= 5044-4.5-1: Markers are present MUST be computed as:
+//= 5044-4.5-2: are NOT present MUST be computed as:
+//= 5044-4.5-3: on TCP sender MUST NOT shrink the MULPDU below
+//= 5044-4.5-4: 128 octets, MPA MUST NOT provide a MULPDU smaller than 128.
 /// The MULPDU for a TCP connection that sends segments of up to `emss` octets: how long a ULPDU may
 /// be for its FPDU to fit one segment.
 ///

@@ -5,6 +5,7 @@
 use super::enhanced::{Enhanced, ENHANCED_LEN};
 use super::MpaError;
 
+//= 5044-7.1.1-19
 /// Most octets of Private Data in a frame, including the enhanced data (RFC 5044 s7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
@@ -17,6 +18,7 @@ pub const FRAME_MAX: usize = HEADER_LEN + MAX_PRIVATE_DATA;
 /// Octets of the key.
 pub(super) const KEY_LEN: usize = 16;
 
+//= 5044-7.1.1-5: This bit declares an endpoint's REQUIRED Marker usage.
 /// M: the sender of the frame requires markers.
 const MARKERS: u8 = 0x80;
 /// C: the sender prefers CRCs.
@@ -46,6 +48,8 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    //= 5044-7.1.1-1: Initiator mode senders MUST set this field to the
+    //= 5044-7.1.1-3: Responder mode senders MUST set this field to the
     /// The key that begins the frame.
     pub(super) const fn key(self) -> &'static [u8; KEY_LEN] {
         match self {
@@ -78,6 +82,14 @@ pub(super) struct Header {
 }
 
 impl Header {
+    //= 5044-7.1.1-15: of the specification MUST check this field.
+    //= 5044-7.1.1-16: version, then it MUST close the connection and report
+    //= 5044-7.1.1-18: octets, the receiver MUST close the connection and report
+    //= 5044-7.1.2-11: MPA implementations MUST validate the PD_Length field.
+    //= 5044-7.1.2-13: the startup frame MUST be considered improperly formatted.
+    //= 5044-C.1-1: and RDMAP version MUST be identical in the two directions.
+    //= 6581-6-3: A host accepting MPA connections MUST continue to accept MPA Requests
+    //= 6581-6-1, 6581-6-4
     /// Reads and checks the fields after the key.
     pub(super) fn parse(b: &[u8; HEADER_LEN - KEY_LEN]) -> Result<Self, MpaError> {
         let [flags, revision, len @ ..] = *b;
@@ -113,6 +125,14 @@ impl Header {
         Ok(header)
     }
 
+    //= 5044-7.1.1-13: It MUST be set to zero when sending, and
+    //# deviates: with large_fpdu=1 (the default) two of these bits are set and looked at: 0x08
+    //# offers FPDUs that are longer than a segment, and 0x04 says in a Reply that the responder
+    //# knows the former. A peer that ends the connection for that is asked again without
+    //# (`tests/vm/cm/initiator.sh:without_large_after_fin`); one that copies the Request's bits
+    //# gets no large FPDUs (`tests/vm/cm/initiator.sh:reflected`)
+    //= 6581-6-1: [RFC5044] specifies that 'Res' MUST be set to zero when
+    //# deviates: two of the other bits are set and looked at: see 5044-7.1.1-13
     fn flags(&self) -> u8 {
         let flag = |set, bit| if set { bit } else { 0 };
         flag(self.markers, MARKERS)
@@ -178,6 +198,8 @@ impl<'a> Frame<'a> {
         beside && self.header.send_immediate
     }
 
+    //= 6581-9.1-7: The initiator MUST pass the responder provided IRD and
+    //# deviates: kept for a Reject; for an Accept see 6581-9.1-1
     /// Enhanced connection establishment data, if the frame has them.
     ///
     /// RFC 6581 s9.1: "The responder and initiator MUST pass the peer's provided IRD and ORD values
@@ -187,6 +209,7 @@ impl<'a> Frame<'a> {
         Some(Enhanced::from_bytes(data))
     }
 
+    //= 5044-7.1.2-12
     /// The ULP's Private Data: at most 512 octets, 508 in an enhanced frame.
     pub fn private_data(&self) -> &'a [u8] {
         let skip = if self.header.enhanced {
@@ -198,6 +221,10 @@ impl<'a> Frame<'a> {
     }
 }
 
+//= 5044-7.1.1-17: This field MUST contain the length in octets of
+//= 5044-7.1.1-19: The Private Data field MUST be between 0 and 512
+//= 6581-6-4: set, Private Data MUST begin with enhanced RDMA connection
+//= 6581-7-3: Private Data length MUST NOT exceed 512 bytes in
 /// Writes a frame to the front of `out` and returns its length.
 pub(super) fn encode(
     kind: FrameKind,

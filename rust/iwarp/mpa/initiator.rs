@@ -21,6 +21,13 @@ pub struct Initiator {
 }
 
 impl Initiator {
+    //= 5044-7.1.1-14: the specification, senders MUST set this field to one.
+    //# deviates: an initiator sends two, with which RFC 6581 s6 updates this, unless
+    //# mpa_revision=1 or the peer knows no two; a Reply has the number of its Request
+    //= 5044-7.1.2-1: the MPA implementation MUST send a valid MPA Request Frame.
+    //= 6581-6-2: establishment feature, this MUST be set to two or higher.
+    //= 6581-9.2-1: The initiator MUST set Control Flag A to 1
+    //= 6581-9.2-10: The initiator MUST set Control Flag A to 0
     /// Writes the MPA Request Frame to the front of `out` and returns its length.
     pub fn request(offer: &Offer<'_>, out: &mut [u8]) -> Result<(Self, usize), MpaError> {
         let this = Self {
@@ -63,6 +70,14 @@ impl Initiator {
         Ok((this, len))
     }
 
+    //= 5044-4.4-5: an MPA instance MUST continue generating and checking CRCs
+    //= 5044-4.4-6: require CRCs, it MUST turn off CRC checking immediately
+    //= 5044-7.1.1-7: that Markers are REQUIRED in FPDUs sent from the Initiator.
+    //= 5044-7.1.1-10: Reply Frame, CRCs MUST not be checked and need
+    //= 5044-7.1.1-11: Reply Frame, CRCs MUST be generated and checked by both endpoints.
+    //= 5044-7.1.2-5: MPA Initiator mode implementations MUST receive and validate an MPA Reply
+    //= 5044-7.1.2-7: '1', the implementation MUST exit MPA, leaving the TCP connection open.
+    //# deviates: the connection is closed, as nobody but the driver has it
     /// Takes the responder's Reply. `limits` is what this end can provide at most.
     pub fn reply(self, frame: &Frame<'_>, limits: Limits) -> Result<Agreed, MpaError> {
         if frame.kind() != FrameKind::Reply {
@@ -96,6 +111,15 @@ impl Initiator {
         Ok(agreed)
     }
 
+    //= 6581-9.1-3: Thus, the TERM message MUST contain Layer 2, Error Type
+    //= 6581-9.1-4: responder, the initiator MUST set its IRD at least
+    //= 6581-9.1-5: required IRD, it MUST send a TERM message to
+    //= 6581-9.1-9: The initiator MUST leave its local endpoint ORD value
+    //= 6581-9.1-11: The initiator MUST leave its local endpoint IRD value
+    //= 6581-9.2-7: 1, the initiator MUST generate one of the negotiated RTR indications.
+    //= 6581-9.2-8: indications, then it MUST send a TERM message to
+    //# a Reply with Control Flag A clear asks for none: `setup::reply_without_peer_to_peer`,
+    //# `tests/vm/cm/initiator.sh:client_server_reply`
     /// Negotiates read queue depths and RTR with an enhanced responder.
     fn negotiate(
         self,

@@ -5,6 +5,7 @@
 use super::frame::{Frame, FrameKind, Header, FRAME_MAX, HEADER_LEN, KEY_LEN};
 use super::MpaError;
 
+//= 5044-7.1.2-12: Private Data field MUST be large enough to receive that data … the amount of
 /// Incremental reader for one frame.
 ///
 /// Never takes an octet beyond the frame: what follows it belongs to the first FPDU, which a peer
@@ -38,6 +39,7 @@ impl FrameReader {
         total.saturating_sub(self.have)
     }
 
+    //= 5044-7.1-1: MPA requires that the Consumer MUST activate MPA, and any TCP
     /// Takes octets of the frame from the front of `bytes`; returns how many.
     ///
     /// A frame that is not properly formatted is refused as soon as its octets show it, so that
@@ -78,6 +80,12 @@ impl FrameReader {
         })
     }
 
+    //= 5044-7.1.1-2: Responder mode receivers MUST check this field for the
+    //= 5044-7.1.1-4: Initiator mode receivers MUST check this field for the
+    //= 5044-7.1.2-9: the TCP/DDP connection MUST be closed, and an error
+    //# deviates: the connection is closed, but a responder's consumer is not told, who has not
+    //# heard of it before: the kernel log tells
+    //= 5044-7.1.2-10: MPA implementations MUST use the difference between the MPA
     /// Checks the octets of key and fields that have been received so far.
     fn check_header(&mut self) -> Result<(), MpaError> {
         let got = self.buf.get(..self.have.min(KEY_LEN)).unwrap_or_default();

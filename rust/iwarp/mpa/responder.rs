@@ -7,6 +7,7 @@ use super::frame::{encode, Frame, FrameKind, Header};
 use super::rtr::{Rtr, RtrSet};
 use super::setup::{depth, Agreed, Asked, MpaError, Offer};
 
+//= 5044-7.1.2-2: the MPA implementation MUST wait until an MPA Request
 /// The responder, which has received a Request and has to send the Reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Responder {
@@ -19,6 +20,7 @@ pub struct Responder {
 }
 
 impl Responder {
+    //= 6581-10-4: The responder MUST continue to accept unenhanced connection requests.
     /// Takes the initiator's Request.
     pub fn request(frame: &Frame<'_>) -> Result<(Self, Asked), MpaError> {
         if frame.kind() != FrameKind::Request {
@@ -43,6 +45,12 @@ impl Responder {
         Ok((this, asked))
     }
 
+    //= 5044-7.1.1-6: that Markers are REQUIRED in FPDUs sent from the Responder.
+    //= 6581-10-1: an enhanced responder is REQUIRED to respond with an enhanced
+    //= 6581-10-2: All responders are REQUIRED to issue unenhanced RDMA connection
+    //= 6581-10-5: MPA message, it MUST respond with an enhanced MPA message.
+    //= 6581-10-6: to 0), it MUST respond with an unenhanced MPA message.
+    //= 5044-4.4-5, 5044-4.4-6, 5044-7.1.1-11
     /// Accepts: writes the MPA Reply Frame to the front of `out` and returns its length.
     ///
     /// This end must receive the initiator's first FPDU before it sends any (RFC 5044 s7.1.2
@@ -82,6 +90,7 @@ impl Responder {
         self.reject_for(ird, ord, private_data, out)
     }
 
+    //= 6581-10-1, 6581-10-2
     /// As [`reject`](Self::reject), and tells which IRD and ORD this end would have needed.
     ///
     /// RFC 6581 s9.1: "The responder MAY reject the connection request if the initiator IRD is not
@@ -111,6 +120,7 @@ impl Responder {
         encode(FrameKind::Reply, header, enhanced, private_data, out)
     }
 
+    //= 5044-7.1.1-14
     /// The header of a Reply to the Request. It never requires markers.
     fn header(&self, crc: bool) -> Header {
         Header {
@@ -127,6 +137,14 @@ impl Responder {
     }
 }
 
+//= 6581-9.1-2: The responder MUST set its ORD at most to
+//= 6581-9.1-8: The responder MUST respond to an initiator ORD value
+//= 6581-9.1-10: The responder MUST respond to an initiator IRD value
+//= 6581-9.2-3: The responder MUST support at least one RTR indication
+//= 6581-9.2-4: then the responder MUST set Control Flag A to
+//= 6581-9.2-5: The responder MUST set at least one RTR indication
+//= 6581-9.2-6: then the responder MUST set at least one RTR
+//= 6581-9.2-11: The responder MUST set Control Flag A to 0
 /// Answers enhanced data with enhanced data.
 fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced {
     agreed.peer_ird = peer.ird;

@@ -8,6 +8,10 @@ use super::enhanced::{MAX_DEPTH, NO_NEGOTIATION};
 use super::rtr::{Rtr, RtrSet};
 use crate::rdmap::TermCode;
 
+//= 5044-1.2-2: however, CRCs MUST be enabled unless it is clear
+//= 5044-4.4-2: the MPA provider is not REQUIRED to support an administrator's request
+//= 6581-10-3: The initiator MUST NOT use the enhanced RDMA connection
+//# revision 2 is asked for, as the depths are wanted, unless the module's parameter says 1
 /// One end's part in the negotiation.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
@@ -43,6 +47,7 @@ pub struct Limits {
     pub ord: u16,
 }
 
+//= 6581-9.1-1
 /// The terms that a Request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -60,6 +65,13 @@ pub struct Asked {
     pub rtr: RtrSet,
 }
 
+//= 5040-6.1-2: The RDMAP layer MUST provide the maximum number of
+//= 5040-6.1-3: The RDMAP layer MUST provide the maximum number of
+//= 5044-3-7: MPA MUST provide the protocol version negotiated with its
+//= 6581-9.1-1: The responder and initiator MUST pass the peer's provided IRD
+//# deviates: with a Reply that accepts, the consumer gets the values agreed on: iw_cm has one
+//# pair, which consumers take for what they may use
+//= 5044-4.3-1
 /// Result of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
@@ -89,6 +101,7 @@ pub struct Agreed {
     pub peer_ord: u16,
 }
 
+//= 5044-8-1
 /// The reason for which there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MpaError {
@@ -133,6 +146,10 @@ pub enum Remedy {
 }
 
 impl MpaError {
+    //= 5044-7.1.2-3: formatted, the implementation MUST close the TCP connection and exit MPA.
+    //= 5044-7.1.2-6: formatted, the implementation MUST close the TCP connection and exit MPA.
+    //= 5044-8-2: the TCP connection MUST be immediately closed.
+    //= 5044-7.1.1-16, 5044-7.1.2-13
     /// The action that the error calls for.
     pub const fn remedy(&self) -> Remedy {
         match self {

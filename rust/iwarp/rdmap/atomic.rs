@@ -6,9 +6,13 @@
 use crate::bytes::Fields;
 use crate::types::{Stag, TaggedOffset};
 
+//= 7306-4-1: The RDMAP header for Atomic Request messages is 52 bytes
 /// Octets of an Atomic Operation Request Header (Figure 4).
 pub const ATOMIC_REQUEST_LEN: usize = 52;
 
+//= 7306-4-2: RDMAP header for Atomic Response Messages is 32 bytes long
+//# deviates: 12, as Figure 6 and A.2 draw it; 32 would be the segment's length with the DDP
+//# header and two octets more
 /// Octets of an Atomic Operation Response Header, as Figure 6 draws it. (Section 4 of the RFC says
 /// 32 "bytes" of it, which are the octets of the whole segment with the DDP header and two more.)
 pub const ATOMIC_RESPONSE_LEN: usize = 12;
@@ -23,6 +27,8 @@ const CMP_SWAP: u8 = 2;
 /// All bits of a mask that its operation does not use.
 const NO_MASK: u64 = u64::MAX;
 
+//= 7306-1.1-2: this specification requires all Atomic Operations defined within
+//= 7306-5-3: MUST implement both the FetchAdd operation as
 /// An Atomic Operation, with its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
@@ -48,6 +54,14 @@ pub enum AtomicOp {
 }
 
 impl AtomicOp {
+    //= 7306-5-1: the Responder RNIC MUST implement mechanisms to prevent Atomic Operations
+    //= 7306-5-2: It is OPTIONAL for an RNIC to provide such behavior
+    //= 7306-5.1.1-4: The setting of the Add Mask field to 0x0000000000000000 results in
+    //= 7306-5.1.1-5: The FetchAdd operation is performed in the endian format of
+    //= 7306-5.1.2-1: the remote data Buffer MUST contain the
+    //= 7306-5.3-1: MUST be assured in the context of concurrent atomic accesses
+    //= 7306-5.4-2a: Atomicity guarantees MUST be provided within the scope of a
+    //= 7306-5.4-2b: Atomicity guarantees are OPTIONAL with respect to access to the
     /// The value that follows `old`.
     ///
     /// What `FetchAdd` adds to the highest bits of the fields cannot carry if it is added without
@@ -88,6 +102,8 @@ pub struct AtomicRequest {
 }
 
 impl AtomicRequest {
+    //= 7306-5.2.1-2: All Atomic Operation Codes from Figure 5 MUST be implemented
+    //= 7306-5.1.1-6, 7306-5.2.1-1, 7306-5.2.1-5, 7306-5.2.1-6
     /// Reads a header; `None` if its AOpCode is not one of the RFC's. Fields that the operation
     /// does not use are ignored, and so are the reserved bits.
     #[inline]
@@ -113,6 +129,10 @@ impl AtomicRequest {
         })
     }
 
+    //= 7306-5.1.1-6: The fields are in big-endian format on the wire
+    //= 7306-5.2.1-1: This field is set to zero on transmit, ignored on
+    //= 7306-5.2.1-5: the Compare Data field is set to zero on transmit and
+    //= 7306-5.2.1-6: For Atomic Operations FetchAdd and Swap, this field is set to
     /// The header as it is sent.
     ///
     /// "For Atomic Operations FetchAdd and Atomic Swap, the Compare Data field is set to zero on
@@ -141,6 +161,7 @@ impl AtomicRequest {
     }
 }
 
+//= 7306-5.2.1-3: it is reflected back to the Local Peer in the
 /// Atomic Operation Response Header (RFC 7306 s5.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicResponse {

@@ -2,6 +2,7 @@
 
 //! Immediate Data (RFC 7306 s6).
 
+//= 7306-6.3-6: the Local Peer's RDMAP Layer MUST request that the DDP layer transmit
 /// Octets of an Immediate Data Message: "exactly 8 bytes of data" (s6.3).
 pub const IMMEDIATE_LEN: usize = 8;
 

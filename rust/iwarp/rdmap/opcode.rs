@@ -4,6 +4,8 @@
 
 use crate::types::Qn;
 
+//= 5040-4.1-8: all RDMA Messages MUST have:
+//= 7306-4.1-1: All RDMA Messages defined in this specification MUST have:
 /// RDMAP version: "01b for an RNIC that complies with this RDMA protocol specification"
 /// (RFC 5040 s4.1).
 ///
@@ -21,6 +23,8 @@ pub(crate) const VERSION_BITS_MASK: u8 = 0b11 << 6;
 /// some of them.
 pub(crate) const EXTENSION_BIT: u8 = 0b1000;
 
+//= 5040-4.1-6: Opcode field that MUST be used for each RDMA Message.
+//= 7306-4.1-2: Opcode field: Set to one of the values in
 /// RDMA Message Opcode (RFC 5040 s4.1, Figure 4; RFC 7306 s4.1, Figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -80,6 +84,8 @@ impl Opcode {
         })
     }
 
+    //= 5040-4.1-2: the first octet MUST be as defined in Figure
+    //= 5040-4.1-9: MUST be set to zero by sender, ignored by the receiver.
     /// The RDMAP Control Field of a message with this opcode.
     ///
     /// "Bits 26-27; Reserved. MUST be set to zero by sender" (RFC 5040 s4.1).
@@ -88,6 +94,14 @@ impl Opcode {
         VERSION_BITS | self as u8
     }
 
+    //= 5040-4.1-5: of DDP Fields", MUST be used to define the
+    //= 5040-4.1-7: Tagged Offset fields MUST be provided for each RDMA Message.
+    //= 7306-5.2-1: MUST use the same Queue Number as RDMA Read Requests
+    //= 7306-5.2-2: MUST set Queue Number (QN) to 3 in
+    //= 7306-5.2.1-13: An Atomic Operation Request Message MUST reference the RDMA Read Request
+    //= 7306-5.2.2-3: An Atomic Operation Response Message MUST reference the Queue Number
+    //= 7306-6.3-5: the Local Peer's RDMAP Layer MUST request that the DDP layer set
+    //= 7306-5-4, 7306-5.2.1-14, 7306-5.2.2-4
     /// The untagged queue that messages of this opcode use, `None` for tagged ones (Figure 4).
     #[inline]
     pub const fn queue(self) -> Option<Qn> {
@@ -143,6 +157,7 @@ impl Opcode {
         }
     }
 
+    //= 7306-6.1-2
     /// Whether the message asks for an Event at the Data Sink.
     #[inline]
     pub const fn is_solicited(self) -> bool {

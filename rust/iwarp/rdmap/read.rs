@@ -9,6 +9,7 @@ use crate::types::{ReadRequest, Stag, TaggedOffset};
 pub const READ_REQUEST_LEN: usize = 28;
 
 impl ReadRequest {
+    //= 5040-4.4-1
     /// Reads a header. Every value is legal here; its user checks the buffers that it names.
     #[inline]
     pub fn from_bytes(b: &[u8; READ_REQUEST_LEN]) -> Self {
@@ -21,6 +22,7 @@ impl ReadRequest {
         }
     }
 
+    //= 5040-4.4-1: Request Header that MUST be used for all RDMA
     /// The header as it is sent.
     #[inline]
     pub fn to_bytes(&self) -> [u8; READ_REQUEST_LEN] {

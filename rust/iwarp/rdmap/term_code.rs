@@ -18,6 +18,8 @@ pub enum Layer {
     Other(u8),
 }
 
+//= 5040-4.8-3: valid values that MUST be used for this field.
+//= 5041-7.2-1: The following error numbers MUST be used when reporting errors
 /// The error that a Terminate reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TermCode {
@@ -105,10 +107,20 @@ term_codes! {
     MPA_FPDU_START = (2, 0, 0x03), "MPA: FPDU start not where expected";
     /// MPA: "Invalid MPA Request Frame or MPA Response Frame received".
     MPA_INVALID_FRAME = (2, 0, 0x04), "MPA: invalid request or reply frame";
+    //= 6581-9.3-1: The initiator or responder MUST generate the TERM message that
+    //# deviates: an initiator does that has the Reply. A Terminate is an FPDU, so the other ends
+    //# are resets, at which the sender may send none yet: an initiator's without a good Reply
+    //# (`connecting::a_reply_has_thirty_seconds`, `tests/vm/cm/initiator.sh:bad_replies`: no
+    //# answer in time, a bad frame, a consumer or device that goes), and a responder's before the
+    //# first FPDU of its peer (RFC 5044 s7.1.2): no memory for the queue pair, a bad Request, no
+    //# answer of the consumer (`tests/vm/cm/responder.sh:bad_frames`), no RTR in time
+    //# (`ending::an_rtr_has_ten_seconds`)
     /// Enhanced MPA: local catastrophic.
     MPA_LOCAL_CATASTROPHIC = (2, 0, 0x05), "MPA: local catastrophic error";
+    //= 6581-9.1-6: Thus, the TERM message MUST contain Layer 2, Error Type
     /// Enhanced MPA: insufficient IRD resources.
     MPA_INSUFFICIENT_IRD = (2, 0, 0x06), "MPA: insufficient IRD resources";
+    //= 6581-9.2-9: Thus, the TERM message MUST contain Layer 2, Error Type
     /// Enhanced MPA: no matching RTR option.
     MPA_NO_MATCHING_RTR = (2, 0, 0x07), "MPA: no matching RTR option";
 }
@@ -152,6 +164,7 @@ impl TermCode {
         [self.layer, self.etype, self.code]
     }
 
+    //= 5040-4.8-2: The Terminate Control field MUST have the format defined in
     /// The 16 bits that begin the Terminate Control field (Figure 8).
     #[inline]
     pub(crate) const fn bits(self) -> [u8; 2] {

@@ -36,6 +36,9 @@ pub struct Terminate {
 }
 
 impl Terminate {
+    //= 7306-8.1-2: In this case, the Error Type and Error Code fields
+    //# pending: the driver, which sends such a Terminate where it cannot make a message, and its
+    //# test
     /// A Terminate without headers, for errors not tied to an incoming message.
     ///
     /// RFC 5040 s7.1 case 1: "the Error Type and Error Code fields are included in the Terminate
@@ -50,6 +53,7 @@ impl Terminate {
         }
     }
 
+    //= 5040-7.1-2
     /// A Terminate for an error met while serving the Read Request with number `msn`, when `done`
     /// octets of its response had been sent.
     ///
@@ -69,6 +73,7 @@ impl Terminate {
         Self::with_headers(code, LEN, ddp.to_bytes(), Some(rdma))
     }
 
+    //= 7306-8.1-1, 7306-8.1-3
     /// As [`for_read_request`](Self::for_read_request), for the Atomic Request with number `msn`.
     ///
     /// "The Error Type, Error Code, and Terminated DDP Header fields are included in the Terminate
@@ -86,6 +91,8 @@ impl Terminate {
         Self::with_headers(code, LEN, ddp.to_bytes(), None)
     }
 
+    //= 5040-4.8-5: It MUST be valid if the M bit is set.
+    //= 7306-8.1-3: but the Terminated RDMA Header field is set to zero
     /// A Terminate for a received segment of `segment_length` octets. `ddp` has its DDP header;
     /// octets after a tagged one are ignored. It includes what Figure 10 of RFC 5040 asks for.
     pub(crate) fn with_headers(
@@ -135,6 +142,11 @@ impl Terminate {
         self.rdma.as_ref().map(ReadRequest::from_bytes)
     }
 
+    //= 5040-4.8-1: Terminate Header that MUST be used for the Terminate Message:
+    //= 5040-4.8-4: This field MUST be set to zero on transmit
+    //= 5040-4.8-6: It MUST be present when the D bit is set.
+    //= 5040-4.8-7: It MUST be present if the D bit is set.
+    //= 5040-4.8-8: It MUST be present if the R bit is set.
     /// Writes the Terminate Header to the front of `out` and returns its length.
     pub(crate) fn encode(&self, out: &mut [u8; TERMINATE_MAX]) -> usize {
         let [b0, b1] = self.code.bits();

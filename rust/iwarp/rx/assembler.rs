@@ -30,6 +30,7 @@ impl<B: AsRef<[Octet]>> FpduAssembler<B> {
         (buf.as_ref().len() >= FpduAssembler::MAX_FPDU).then_some(Self { buf, have: 0 })
     }
 
+    //= 5044-3-6, 5044-4.4-10, 5044-6-1
     /// As [`Receiver::receive`] of `rx`, which must get no octets otherwise.
     pub fn receive<H: Handler>(
         &mut self,
@@ -60,6 +61,7 @@ impl<B: AsRef<[Octet]>> FpduAssembler<B> {
         Ok(data.len().saturating_sub(rest.len()))
     }
 
+    //= 5044-6-4
     /// Moves octets of the FPDU under way from `rest` to the buffer; true once it has `n` of them.
     fn gather<H: Handler>(&mut self, n: usize, rest: &mut &[Octet], h: &mut H) -> bool {
         let missing = n.saturating_sub(self.have);

@@ -7,6 +7,7 @@ use core::fmt;
 use super::Refusal;
 use crate::rdmap::TermCode;
 
+//= 5044-8-1: The following errors MUST be detected by MPA and
 /// The layer that found a fault, with the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
@@ -29,6 +30,7 @@ pub struct Fault(pub(crate) Reason);
 /// One row per fault: name, Terminate code (`-`: none is sent), text.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident => $code:tt, $text:literal;)*) => {
+        //= 5041-7.2-1
         /// Every fault that the receiver can find.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Reason { $($(#[$doc])* $name,)* }
@@ -66,11 +68,13 @@ reasons! {
     TaggedTooLong => TAGGED_BOUNDS, "tagged message of 2^32 octets or more";
     InvalidQn => INVALID_QN, "no such untagged queue";
     NoBuffer => NO_BUFFER, "no receive buffer for Send";
+    //= 5040-6.1-5
     ReadQueueFull => NO_BUFFER, "more Read Requests than IRD";
     MsnRange => MSN_RANGE, "unexpected MSN";
     InvalidMo => INVALID_MO, "unexpected MO";
     MessageTooLong => MESSAGE_TOO_LONG, "message longer than its untagged buffer";
     ReadRequestTooLong => MESSAGE_TOO_LONG, "Read Request longer than its header";
+    //= 7306-6.1-3
     ImmediateTooLong => MESSAGE_TOO_LONG, "Immediate Data of more than 8 octets";
     AtomicTooLong => MESSAGE_TOO_LONG, "Atomic Request longer than its header";
 
@@ -86,21 +90,35 @@ reasons! {
     ReadResponseTooLong => TAGGED_BOUNDS, "Read Response longer than requested";
     ReadResponseTooShort => OPERATION_UNSPECIFIED, "Read Response shorter than requested";
     ReadRequestTooShort => OPERATION_UNSPECIFIED, "Read Request shorter than its header";
+    //= 5040-7.2-9: The Data Source STag MUST be valid.
     ReadInvalidStag => READ_INVALID_STAG, "Read Request: invalid source STag";
+    //= 5040-7.2-11: The Data Source Tagged Offset MUST fall in the range of
+    //= 5040-7.2-12: Read Message Size MUST fall in the range of
     ReadBounds => READ_BOUNDS, "Read Request outside of its source buffer";
     ReadAccess => READ_ACCESS, "Read Request: source buffer is not readable";
+    //= 5040-7.2-10: The Data Source STag MUST be associated to this RDMAP Stream.
     ReadNotAssociated => READ_NOT_ASSOCIATED, "Read Request: source STag of another stream";
     ReadToWrap => READ_TO_WRAP, "Read Request: source TO plus length wraps";
+    //= 5040-7.2-4: The Invalidate STag MUST be valid.
     InvalidateInvalidStag => READ_INVALID_STAG, "Send with Invalidate: invalid STag";
+    //= 5040-7.2-5: The STag MUST be associated to this RDMAP Stream.
     CannotInvalidate => CANNOT_INVALIDATE, "Send with Invalidate: STag cannot be invalidated";
+    //= 7306-6.1-3: If the Immediate Data operation is Completed in error
     ImmediateTooShort => OPERATION_UNSPECIFIED, "Immediate Data of less than 8 octets";
     AtomicTooShort => OPERATION_UNSPECIFIED, "Atomic Request shorter than its header";
+    //= 7306-5.2.1-12
     AtomicUnknown => UNEXPECTED_OPCODE, "Atomic Request with an unknown operation code";
+    //= 7306-5.1.1-2a: MUST be surfaced as errors, and
+    //= 7306-5.1.1-3: an error MUST be surfaced and a terminate message MUST be generated
+    //= 7306-5.1.2-3c: The result MUST be surfaced as an error
+    //= 7306-8.2-7: In the case of an error, the RDMAP layer MUST
     /// RFC 7306 s8.2: "a Terminate Message indicating RDMA Layer Remote Operation Error with Error
     /// Code Name "Catastrophic error, localized to RDMAP Stream"".
     AtomicMisaligned => CATASTROPHIC_STREAM, "Atomic Request for a target that is not aligned";
     ImmediateUnexpected => UNEXPECTED_OPCODE, "Immediate Data that the consumer does not expect";
+    //= 7306-5.2.2-8: when an invalid Atomic Operation Response Message is delivered to
     AtomicResponseUnexpected => UNEXPECTED_OPCODE, "Atomic Response to no request";
+    //= 7306-5.2.2-8
     AtomicResponseLength => OPERATION_UNSPECIFIED, "Atomic Response not as long as its header";
     /// RFC 5040 s7.1 lists the messages whose errors call for a Terminate; Terminate is not one.
     TerminateTooShort => -, "Terminate without its control field";
@@ -132,6 +150,7 @@ impl Fault {
         }
     }
 
+    //= 5040-5.3-10b: Invalidate the STag if it is associated with the
     /// The fault in words.
     pub const fn reason(&self) -> &'static str {
         self.0.text()

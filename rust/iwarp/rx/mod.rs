@@ -37,6 +37,7 @@ pub struct RxConfig {
     pub crc: bool,
 }
 
+//= 5041-4.2-8: Sink, the DDP MUST provide the STag field when
 /// The buffer that the payload of a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -45,6 +46,7 @@ pub enum Target {
         /// Octets of the message before this segment (MO).
         offset: u32,
     },
+    //= 7306-6.1-2: the RDMAP Layer passes the following information to the ULP
     /// The receive buffer at the head of the Send queue, which Immediate Data takes and places
     /// nothing in.
     Immediate,
@@ -88,6 +90,12 @@ pub struct ReadExpect {
     pub len: u32,
 }
 
+//= 5040-5.1-3: A valid RDMA Write Message MUST NOT be delivered to the
+//= 5040-5.2.1-5: Read Request Message MUST NOT be delivered to the
+//= 5040-5.4-7: The RDMAP layer MUST Deliver the Terminate Message to the ULP.
+//# as an event of the QP, and as the status of the Read that was refused
+//= 7306-5.2.1-10: The Responder's RDMAP layer MUST process an Atomic Operation Request Message.
+//= 7306-5.2.1-11: MUST NOT be delivered to the Responder's ULP
 /// A message that has been received in whole, with its CRCs verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -129,6 +137,8 @@ pub enum Event {
     /// The peer wants an Atomic Operation to be executed. It shares the numbers of Read Requests,
     /// and is executed in their order.
     AtomicRequest(AtomicRequest),
+    //= 7306-5.2.2-7: The RDMAP layer MUST Deliver the Atomic Operation Response Message
+    //= 7306-5.4-1: the Requester MUST NOT consider the contents of the Tagged
     /// The answer to an Atomic Request of this end.
     AtomicResponse(AtomicResponse),
     /// The response to the oldest outstanding RDMA Read is complete.
@@ -144,6 +154,7 @@ pub enum Event {
     Terminate(Terminate),
 }
 
+//= 7306-9-1: Atomic Operations use ULP Buffer addresses for the Remote Peer
 /// The reason for which a handler refuses a segment or a message.
 ///
 /// The error that a Terminate reports for it depends on the message (see [`Fault`]).
@@ -166,12 +177,23 @@ pub enum Refusal {
     Wait,
     /// The message is longer than the receive buffer.
     TooLong,
+    //= 7306-5.2.2-5: The Responder MUST ensure that a sufficient number of Untagged
+    //= 7306-5.2.1-9
     /// More Read Requests than the agreed IRD.
     ReadQueueFull,
     /// The STag cannot be invalidated by the peer.
     CannotInvalidate,
+    //= 7306-5.1.1-1: FetchAdd Atomic Operations MUST target ULP Buffer addresses
+    //= 7306-5.1.1-2b: the Responder's memory MUST NOT be modified
+    //= 7306-5.1.2-2: CmpSwap Atomic Operations MUST target ULP Buffer addresses
+    //= 7306-5.1.2-3a: The operation MUST NOT be performed
+    //= 7306-5.1.2-3b: The Responder's memory MUST NOT be modified
+    //= 7306-5.2.1-4: MUST represent a ULP Buffer address that is 64-bit aligned
+    //= 7306-8.2-6: The RDMAP layer MUST validate that the Remote Peer's Tagged
     /// The target of an Atomic Request is not aligned to 8 octets.
     Misaligned,
+    //= 7306-5.2.2-6: The Requester MUST ensure that a sufficient number of Untagged
+    //= 7306-5-5
     /// An Atomic Response that answers another request than the oldest outstanding one, or
     /// Immediate Data for a consumer that knows no such message.
     Unexpected,
@@ -210,6 +232,11 @@ pub trait Handler {
     /// Called at the first segment of a Read Response.
     fn expected_read(&mut self) -> Option<ReadExpect>;
 
+    //= 5041-4.2-6: The STag MUST be valid for this DDP Stream.
+    //= 5041-7.1-2a: The STag is valid for this stream.
+    //= 5041-7.1-2b: The STag has an associated buffer that allows Placement
+    //= 5041-7.1-2c: The TO falls in the range of legal offsets
+    //= 5041-7.1-2d: The sum of the DDP Segment payload length and
     /// A segment begins: find its target and check its bounds, before its first octet moves.
     ///
     /// Called for every segment of a Send, also of length 0 ("A zero-length Send Message Type MUST
@@ -250,6 +277,7 @@ pub trait Handler {
     /// [`begin_segment`](Self::begin_segment), but for [`Target::Immediate`].
     fn end_segment(&mut self) -> Result<(), Refusal>;
 
+    //= 5040-5.3-10a: Verify the STag that is associated with the RDMAP
     /// A message is complete and all its CRCs verified.
     fn deliver(&mut self, e: Event) -> Result<(), Refusal>;
 }

@@ -79,6 +79,7 @@ pub struct Receiver {
     /// ULPDU Length and DDP header of the FPDU under way. Kept for a Terminate.
     pub(super) hdr: [u8; UNTAGGED_HDR],
     trailer: [u8; TRAILER_MAX],
+    //= 5040-5.4-4: One Terminate Message MUST consume one Untagged Buffer.
     /// The header, or Immediate Data, that is the payload of the message under way, or of the one
     /// that is held.
     body: [u8; BODY_MAX],
@@ -142,6 +143,8 @@ impl Receiver {
         self.fpdus
     }
 
+    //= 5041-3-10: Stream, the LLP MUST provide a mechanism to indicate
+    //= 5041-3-11: Connection, the LLP MUST provide a mechanism to indicate
     /// Whether the stream is between FPDUs, so that a FIN here cuts none short.
     pub fn at_boundary(&self) -> bool {
         match self.phase {
@@ -173,6 +176,12 @@ impl Receiver {
         self.phase != Phase::Closed && self.rules.mid_message()
     }
 
+    //= 5040-7.1-2: The Local Peer MUST send a Terminate Message for
+    //= 5040-7.1-3: experienced an error MUST be captured by the Terminate
+    //= 5044-8-4: and 3, MPA MUST NOT close the TCP connection
+    //= 7306-5.1.2-3d: A terminate message MUST be generated
+    //= 7306-8.1-1: The Local Peer MUST send a Terminate Message for each
+    //= 7306-5.1.1-3, 7306-6.1-3
     /// The Terminate to send for a fault that [`receive`](Self::receive) has returned, with the
     /// headers at fault. `None` if the peer is told nothing, and the stream just closed.
     pub fn terminate_for(&self, f: &Fault) -> Option<Terminate> {
@@ -192,6 +201,13 @@ impl Receiver {
         ))
     }
 
+    //= 5041-3-5: The LLP MUST preserve DDP Segment and Message boundaries
+    //= 5041-6.2.2-1: a DDP Stream MUST cause DDP to indicate to
+    //= 5041-7.1-4: DDP MUST silently drop any subsequent incoming DDP Segments.
+    //= 5044-5.1-1: MPA receivers are REQUIRED to be able to operate
+    //= 5044-8-3: any type, it MUST NOT pass or deliver any
+    //= 5044-A.4-1: However, MPA receivers MUST NOT depend on FPDU Alignment
+    //= 5044-4.1-1
     /// Takes the next octets of the stream; returns how many. It takes all of them, unless the
     /// handler wants a segment to wait ([`Refusal::Wait`](super::Refusal::Wait)): the caller passes
     /// the others again with the next call, before the octets that follow. TCP's window holds up
@@ -249,6 +265,8 @@ impl Receiver {
         }
     }
 
+    //= 5040-7-1: then the LLP MUST label the Stream as an
+    //= 5044-6-1
     /// Notes that the FPDU under way, hence the stream, is at fault.
     #[cold]
     fn condemn(&mut self, reason: Reason) {
@@ -277,6 +295,12 @@ impl Receiver {
         Ok(self.gather_header(rest, h))
     }
 
+    //= 5041-3-8: On receive, the LLP MUST provide the length of the
+    //= 5044-4.3-10: MPA Receivers MUST preserve ULPDU boundaries when passing data to DDP.
+    //= 5044-5.2-1: The receivers MUST identify FPDU boundaries by using the
+    //= 5044-6-2: To do this, the receiver MUST:
+    //= 5044-6-3: of the following MUST be used:
+    //= 5041-4.4-1
     /// Checks the header of `n` octets, which `rest` follows, and starts with the payload.
     #[inline]
     fn open<H: Handler>(&mut self, n: usize, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
@@ -336,6 +360,15 @@ impl Receiver {
         }
     }
 
+    //= 5044-3-6: On receive, MPA MUST pass each ULPDU with its
+    //# deviates: an FPDU that lies in several pieces of received packets is placed as it comes,
+    //# and delivered when it is verified. With verify_first=1 such FPDUs are put together first
+    //= 5044-4.4-10: enabled, the receiver MUST first perform the following:
+    //# deviates: as 5044-3-6
+    //= 5044-6-1: An MPA receiver MUST first verify the FPDU before
+    //# deviates: as 5044-3-6
+    //= 5044-6-4: (see Section 4) MUST be used to determine if
+    //# deviates: as 5044-3-6
     /// Verifies the CRC of the FPDU under way if all of it is there: `rest` begins after its
     /// header, and the CRC of that is known. Returns false if nothing of the FPDU may be looked at
     /// yet, as it has to come whole.
@@ -379,6 +412,8 @@ impl Receiver {
         self.crc_on && !self.verified
     }
 
+    //= 5041-5.2-4: the DDP layer MUST Place the ULP Payload contained
+    //= 5044-4.3-11: MPA Receivers MUST pass the ULPDU data and the
     /// Passes on the next octets of payload.
     #[inline]
     fn payload<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) -> Result<(), Reason> {
@@ -405,6 +440,7 @@ impl Receiver {
         Ok(())
     }
 
+    //= 5041-7.1-3: this section, it MUST cease placing the remainder of
     /// Passes over octets of an FPDU at fault.
     ///
     /// RFC 5041 s7.1: "it MUST cease placing the remainder of the DDP Segment".
@@ -424,6 +460,12 @@ impl Receiver {
         }
     }
 
+    //= 5041-3-7: LLP MUST provide a strong digest (at least equivalent
+    //= 5044-4.1-3: any value, and MUST NOT be checked.
+    //= 5044-4.4-1: An MPA implementation MUST implement CRC support and MUST either:
+    //= 5044-4.4-11: If not, the receiver MUST treat the FPDU as an invalid FPDU.
+    //= 5044-7.1.1-12: the CRC field MUST be considered valid for FPDU
+    //= 5044-3-6, 5044-4.1-2, 5044-4.4-6, 5044-4.4-10, 5044-6-2, 5044-6-4, 5044-7.1.1-10
     /// Verifies the FPDU, unless that was done, and completes its segment.
     #[inline]
     fn close<H: Handler>(&mut self, h: &mut H) -> Result<(), Reason> {

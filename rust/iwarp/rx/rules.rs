@@ -40,6 +40,7 @@ use crate::types::{Msn, Stag};
 const USUAL: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
 const USUAL_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK | EXTENSION_BIT]);
 
+//= 5040-3.1-1
 /// State of the inbound DDP stream.
 #[derive(Debug)]
 pub(super) struct Rules {
@@ -58,8 +59,11 @@ pub(super) struct Rules {
     tagged_stag: Stag,
     /// Next MSN of QN 0.
     send_msn: Msn,
+    //= 7306-5.2.1-9: One Atomic Operation Request Message MUST consume one Untagged Buffer.
     /// Next MSN of QN 1.
     read_msn: Msn,
+    //= 7306-5.2.2-1: An Atomic Operation Response Message MUST consume an Untagged Buffer.
+    //= 7306-4.1-4
     /// Next MSN of QN 3.
     atomic_msn: Msn,
     /// The Read that the Read Response under way must match.
@@ -100,6 +104,14 @@ impl Rules {
         self.untagged.is_some() || self.tagged.is_some()
     }
 
+    //= 5040-7.2-1: The DDP layer MUST validate all DDP Segment fields.
+    //= 5040-7.2-2: The RDMA OpCode MUST be valid.
+    //= 5040-7.2-3: The RDMA Version MUST be valid.
+    //= 5040-7.2-7: The RDMA OpCode MUST be valid.
+    //= 5040-7.2-8: The RDMA Version MUST be valid.
+    //= 5041-4.1-10: The value of DV MUST be the same for all
+    //= 7306-8.2-1: and Immediate Data with Solicited Event, the following MUST be
+    //= 5040-4.1-8
     /// Checks the DDP header that begins `hdr`, of a segment with `len` octets of payload, and lets
     /// the handler accept the segment. Errors: [`Reason::Waits`] if it has to wait; nothing has
     /// changed then.
@@ -137,6 +149,9 @@ impl Rules {
         segment
     }
 
+    //= 7306-8.2-3: The RDMA OpCode MUST be valid.
+    //= 7306-8.2-4: The RDMA Version MUST be valid.
+    //= 7306-4.1-1, 7306-4.1-2
     /// The opcode in the control fields of DDP and RDMAP, if a version is another one, or if the
     /// opcode is none of RFC 5040.
     #[cold]
@@ -160,6 +175,14 @@ impl Rules {
         }))
     }
 
+    //= 5041-4.1-1: this DDP Segment MUST be Placed into a Tagged Buffer.
+    //= 5041-4.2-4: specific DDP Message MUST contain the same value for this field.
+    //= 5041-4.2-9: same value for this field and MUST be the value supplied by the ULP
+    //= 5041-5.2-9: and RsvdULP Fields MUST be valid for a zero-length
+    //= 5041-5.2-10: The STag and TO fields MUST NOT be checked for a
+    //= 5041-7.1-2: Segments, the segment MUST be validated before Placement by verifying:
+    //= 5041-7.1-2e: A 64-bit unsigned sum of the DDP Segment payload
+    //= 5040-4.1-5, 5041-5.2-2, 7306-5.2.1-7, 7306-6.3-1
     #[inline]
     fn open_tagged<H: Handler>(
         &mut self,
@@ -225,6 +248,7 @@ impl Rules {
         Ok(Segment {
             opcode,
             action: if len != 0 {
+                //= 5040-4.2-1
                 Action::Place
             } else {
                 Action::Skip
@@ -257,6 +281,8 @@ impl Rules {
         }
     }
 
+    //= 5040-5.5-11: RDMA Read Response MUST be sufficient to Complete the
+    //= 5040-5.2-1, 5040-5.2.2-6
     /// RFC 5040 s5.2.2: "The Data Sink MAY validate that the STag, Tagged Offset, and length of the
     /// RDMA Read Response Message are the same as the STag, Tagged Offset, and length included in
     /// the corresponding RDMA Read Request Message." This end must, or a peer could write anywhere
@@ -331,6 +357,7 @@ mod tests {
         header.to_bytes()
     }
 
+    //= 5041-4.3-10
     /// RFC 5041 s4.3: "The MSN value MUST wrap to 0 after a value of 0xFFFFFFFF."
     #[test]
     fn msn_wraps() {
@@ -346,6 +373,7 @@ mod tests {
         assert_eq!((rules.send_msn, rules.read_msn), (Msn(2), Msn(2)));
     }
 
+    //= 5041-5.2-2
     /// RFC 5041 s5.2: "The ULP Message Length MUST be less than 2^32."
     #[test]
     fn message_length_does_not_wrap() {
@@ -360,6 +388,7 @@ mod tests {
         assert_eq!(error, Some(Reason::MessageTooLong));
     }
 
+    //= 5041-5.2-2
     #[test]
     fn tagged_message_length_does_not_wrap() {
         let mut rules = Rules::new();

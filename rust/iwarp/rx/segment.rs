@@ -60,6 +60,14 @@ impl Segment {
         }
     }
 
+    //= 5040-5.2.2-4: The RDMAP layer MUST Deliver the RDMA Read Response
+    //= 5040-5.3-10: the RDMAP layer MUST:
+    //= 5041-4.2-3: At the Data Sink, DDP MUST provide the RsvdULP field to
+    //= 5041-4.3-3: At the Data Sink, DDP MUST provide RsvdULP field to the
+    //= 5041-4.3-5: implementation is NOT REQUIRED to verify that the same
+    //= 5041-5.4-2: At the Data Sink, DDP MUST provide the ULP Message Length
+    //= 5041-5.4-3: At the Data Sink, DDP MUST provide the RsvdULP Field of
+    //= 5040-4.1-10
     /// The event of a message whose last segment this is, `None` for those that carry a header of
     /// their own.
     #[inline]

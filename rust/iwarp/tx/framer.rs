@@ -10,6 +10,7 @@ use crate::mpa::fpdu::{
     crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN,
 };
 
+//= 5044-4.1-2: The pad data MUST be set to zero by
 /// Zeros to take pad from.
 ///
 /// RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
@@ -28,6 +29,7 @@ pub struct Framer {
 }
 
 impl Framer {
+    //= 5044-4.3-7: the MPA Markers MUST be inserted immediately preceding the
     /// A framer before its first FPDU.
     ///
     /// RFC 5044 s4.3: "the MPA Markers MUST be inserted immediately preceding the first FPDU of
@@ -52,6 +54,7 @@ impl Framer {
         len + behind.div_ceil(usize::from(BETWEEN_MARKERS)) * MARKER_LEN
     }
 
+    //= 5044-4.1-1, 5044-4.1-2
     /// Writes the FPDU of a segment to `room`, all of it in one piece. Returns false, and has
     /// written nothing, if `room` has not [the FPDU's length](Segment::fpdu_len), or if the stream
     /// has markers. After an error the content of `room` is undefined.
@@ -97,6 +100,13 @@ impl Framer {
         Ok(true)
     }
 
+    //= 5041-3-4: The LLP MUST ensure that, if it accepts a
+    //= 5044-3-1: MPA MUST encapsulate the ULPDU such that there is
+    //= 5044-4.1-1: FPDU shown below MUST be used for all MPA FPDUs.
+    //= 5044-4.4-7: FPDU, the sender MUST include a CRC field.
+    //= 5044-4.4-9: The fields which MUST be included in the CRC
+    //= 5044-7.1.1-8: is '0', Markers MUST NOT be added to the
+    //= 5044-4.4-1
     /// Writes the FPDU of a segment piece by piece.
     ///
     /// If the sink fails, it has taken a part of the FPDU. If that part can be dropped, the caller

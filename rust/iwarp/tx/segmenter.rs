@@ -11,6 +11,11 @@ use crate::rdmap::{
 };
 use crate::types::{Msn, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
 
+//= 5040-4.2-1: which RDMA Headers MUST be used on each RDMA
+//= 5040-5.1-5: the Local Peer MUST use multiple RDMA Write Messages.
+//= 5040-5.2-1: The RDMA Read operation MUST consist of a single RDMA
+//= 5040-5.3-8: and Invalidate Message MUST reference an STag.
+//= 5041-5.2-6: the Data Source MUST specify the STag and the
 /// An RDMA message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -46,6 +51,7 @@ pub enum Message {
         /// The read to ask for.
         req: ReadRequest,
     },
+    //= 5040-4.4-2: This field MUST be copied, without interpretation, from the
     /// RDMA Read Response.
     ReadResponse {
         /// Sink STag of the request.
@@ -53,6 +59,8 @@ pub enum Message {
         /// Sink TO of the request.
         to: TaggedOffset,
     },
+    //= 7306-6.1-1: When the Immediate Data operation Completes, an indication of the
+    //= 7306-6.3-7: The Local Peer MUST issue Immediate Data and Immediate Data
     /// Immediate Data, or Immediate Data with Solicited Event. Carries no payload.
     Immediate {
         /// Its number on QN 0, among the Sends.
@@ -62,6 +70,7 @@ pub enum Message {
         /// The data.
         data: Immediate,
     },
+    //= 7306-5.2.1-15: The Requester MUST pass to the DDP layer Atomic Operation
     /// Atomic Request. Carries no payload.
     AtomicRequest {
         /// Its number on QN 1, among the Read Requests.
@@ -69,6 +78,9 @@ pub enum Message {
         /// The operation to ask for.
         req: AtomicRequest,
     },
+    //= 7306-5.2.1-17: it MUST respond with a valid Atomic Operation Response
+    //= 7306-5.2.2-9: the Responder RDMAP layer MUST pass Atomic Operation Response Messages
+    //= 7306-5.4-8b: Atomic Operation Response Messages MUST be submitted to the DDP
     /// Atomic Response. Carries no payload.
     AtomicResponse {
         /// Its number on QN 3: 1 for the first Atomic Response of the stream.
@@ -208,6 +220,7 @@ pub struct Mark {
     done: bool,
 }
 
+//= 5040-3.1-1: RDMAP MUST be layered on top of the Direct
 /// Cuts one message into segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
@@ -283,6 +296,33 @@ impl Segmenter {
         self.done
     }
 
+    //= 5040-4.1-4: the DDP layer MUST define the value of the
+    //= 5040-4.1-10: Invalidate STag field MUST be set to zero on
+    //= 5040-5.1-1: An RDMA Write Message MUST reference a Tagged Buffer.
+    //= 5040-5.2.1-6: An RDMA Read Request Message MUST reference the RDMA Read Request Queue.
+    //= 5040-5.2.1-7: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.2.1-15: MUST respond with a zero-length RDMA Read Response Message.
+    //= 5040-5.2.2-1: An RDMA Read Response Message MUST reference a Tagged Buffer.
+    //= 5040-5.3-1: A Send Message Type MUST reference an Untagged Buffer.
+    //= 5040-5.3-2: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.3-5: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.3-9: Peer's RDMAP layer MUST pass the RDMA control field
+    //= 5040-5.4-3: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5041-3-3: MULPDU change, DDP MUST NOT be required by the
+    //= 5041-4.1-6: set to 1 MUST carry the highest MO.
+    //= 5041-4.3-2: At the Data Source, DDP MUST set RsvdULP Field to the
+    //= 5041-4.3-4: specific DDP Message MUST contain the same value for
+    //= 5041-4.3-6: specific DDP message MUST contain the same value for
+    //= 5041-4.3-7: The Data Source MUST ensure that each DDP Segment
+    //= 5041-4.3-12: The Data Source MUST ensure that each DDP Segment
+    //= 5041-4.3-13: the DDP Message MUST be set to zero by
+    //= 5041-5.2-1: the DDP layer MUST segment the data contained in
+    //= 5041-5.2-3: the DDP layer MUST send all the data contained
+    //= 5041-5.2-5: Message, the MO MUST be set to the octet
+    //= 5041-5.2-8: is allowed and MUST consume exactly one DDP Segment.
+    //= 5044-3-4: The sending DDP MUST NOT post a ULPDU larger
+    //= 5044-3-5: however, MPA is not REQUIRED to support a ULPDU Length
+    //= 5040-4.1-7, 5041-3-2, 5044-4.5-4
     /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` when the message is
     /// complete. `mulpdu` counts as 128 if it is less and as 64768 if it is more, its bounds by
     /// RFC 5044 s3.
@@ -377,6 +417,15 @@ impl Segmenter {
         segment.set(&front, &[], offset, len, last);
     }
 
+    //= 5040-5.1-2: Source RDMAP layer MUST request that the DDP layer
+    //= 5040-5.2.2-2: Source RDMAP layer MUST request that the DDP mark
+    //= 5040-5.2.2-6: Read Response Message MUST write to one remote Tagged Buffer.
+    //= 5041-4.2-2: At the Data Source, DDP MUST set RsvdULP Field to the
+    //= 5041-4.2-5: The Data Source MUST ensure that each DDP Segment
+    //= 5041-4.2-7: At the Data Source, DDP MUST set the STag field to
+    //= 5041-4.2-10: The Data Source MUST ensure that each DDP Segment
+    //= 5041-5.2-7: Message, the TO MUST be set to the octet
+    //= 5041-4.2-9
     /// Makes `segment` one of a tagged message.
     ///
     /// RFC 5041 s5.2: "the TO MUST be set to the octet offset from the first octet in the
@@ -389,6 +438,7 @@ impl Segmenter {
         stag: Stag,
         to: TaggedOffset,
         mulpdu: u16,
+        //= 5041-4.4-1: Each DDP Segment MUST contain a DDP Header.
         segment: &mut Segment,
     ) {
         let offset = self.offset;
@@ -403,6 +453,20 @@ impl Segmenter {
         segment.set(&front, &[], offset, len, last);
     }
 
+    //= 5040-5.2.1-1: An RDMA Read Request Message MUST reference an Untagged Buffer.
+    //= 5040-5.2.1-2: Peer's RDMAP layer MUST request that the DDP mark
+    //= 5040-5.4-1: A Terminate Message MUST reference an Untagged Buffer.
+    //= 5040-5.4-2: Peer's RDMAP layer MUST request that the DDP layer
+    //= 7306-4.1-3: Invalidate STag: Set to zero by the sender, ignored by
+    //= 7306-5-4: Atomic Operation Response Messages MUST use the Untagged Buffer model
+    //= 7306-5.2.1-7: An Atomic Operation Request Message MUST reference an Untagged Buffer.
+    //= 7306-5.2.1-8: the Local Peer's RDMAP layer MUST request that the DDP
+    //= 7306-5.2.1-14: the Requester's RDMAP layer MUST request that the DDP layer
+    //= 7306-5.2.2-2: the Responder RDMAP layer MUST request that the DDP mark
+    //= 7306-5.2.2-4: the Responder's RDMAP layer MUST request that the DDP layer
+    //= 7306-6.2-1: The first 8 bytes of the data following the DDP
+    //= 7306-6.3-1: An Immediate Data or Immediate Data with SE Message MUST
+    //= 7306-6.3-2: the Local Peer's RDMAP Layer MUST request that the DDP layer mark
     /// Makes `segment` all of an untagged message that fits one segment and carries a header of
     /// RDMAP, `body`.
     fn whole(&mut self, opcode: Opcode, msn: Msn, body: &[u8], segment: &mut Segment) {
@@ -419,6 +483,9 @@ impl Segmenter {
         segment.set(&front, body, 0, 0, true);
     }
 
+    //= 5041-4.1-3: It MUST be set to one on the last
+    //= 5041-4.1-4: It MUST NOT be set to one on any
+    //= 5041-4.1-5: set to 1 MUST be posted to the LLP
     /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
     #[inline]
     fn advance(&mut self, room: u16) -> (u16, bool) {

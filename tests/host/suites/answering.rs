@@ -189,6 +189,7 @@ pub(crate) fn mpa_has_the_rest_of_the_ten_seconds() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.2-2
 /// The same without TLS.
 pub(crate) fn a_request_has_ten_seconds() -> Outcome {
     let mut case = Case::accepted_for_mpa(0);

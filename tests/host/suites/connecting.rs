@@ -265,6 +265,7 @@ const fn again(status: Status) -> [Action; 6] {
     ]
 }
 
+//= 6581-10-3
 /// A peer that closes each time is asked without the offer, then in the format of revision 1; then
 /// the consumer gets one error.
 pub(crate) fn falls_back_from_large_fpdus_and_from_revision_2() -> Outcome {
@@ -526,6 +527,7 @@ fn answer(plan: &Plan, raw: &Raw) -> Result<Input, super::Failed> {
     Ok(Answer::of(&reply, mpa, plan, LIMITS).input())
 }
 
+//= 5044-7.1.2-7
 /// Each kind of Reply to a Request of revision 2 that offers large FPDUs, and to one that does not.
 pub(crate) fn an_answer_of_each_kind() -> Outcome {
     let depths = [0, 4, 0, 4];

@@ -37,6 +37,7 @@ fn two_fpdus(first: u32) -> Option<(Tape<1400>, usize)> {
     Some((tape, second))
 }
 
+//= 5044-4.4-9
 /// RFC 5044 s4.4: "If there is a Marker immediately following the PAD, the Marker is included in
 /// the CRC calculation for this FPDU."
 pub(crate) fn marker_after_pad() -> Outcome {
@@ -53,6 +54,7 @@ pub(crate) fn marker_after_pad() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.3-5, 5044-4.3-9
 /// RFC 5044 s4.3: "An FPDUPTR value of 0x0000 means that immediately following the Marker is an
 /// FPDU header", and the marker is in that FPDU's CRC.
 pub(crate) fn marker_between_fpdus() -> Outcome {
@@ -70,6 +72,7 @@ pub(crate) fn marker_between_fpdus() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.3-3, 5044-4.3-8
 /// RFC 5044 s4.3: several markers of an FPDU "MUST all point to the same point in the TCP stream:
 /// the first octet of the ULPDU Length field".
 pub(crate) fn markers_in_long_fpdu() -> Outcome {
@@ -86,6 +89,7 @@ pub(crate) fn markers_in_long_fpdu() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-2, 5044-4.5-1, 5044-4.5-2
 /// RFC 5044 s4.5: the engine's MULPDU equals both formulas.
 pub(crate) fn mulpdu_formula() -> Outcome {
     for emss in 200..70_000u32 {
@@ -99,6 +103,7 @@ pub(crate) fn mulpdu_formula() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-3, 5044-4.5-3
 /// RFC 5044 s3: "The range of MULPDU values MUST be between 128 octets and 64768 octets,
 /// inclusive."
 pub(crate) fn mulpdu_bounds() -> Outcome {
@@ -126,6 +131,7 @@ pub(crate) fn full_mulpdu_has_no_pad() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-4, 5044-3-5, 5044-4.5-4
 /// A MULPDU below the minimum is raised, so that a message can make progress.
 pub(crate) fn small_mulpdu_is_raised() -> Outcome {
     for size in [0, 1, 17, 18, 127] {
@@ -141,6 +147,7 @@ pub(crate) fn small_mulpdu_is_raised() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.1-3, 5044-4.4-7
 /// RFC 5044 s4.1: "When CRCs are not enabled, this field is still present".
 pub(crate) fn crc_off_sends_field() -> Outcome {
     let Some(segment) = only(send(1), 3) else {
@@ -228,6 +235,7 @@ pub(crate) fn stepped_segments_are_the_same() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.1-1
 /// An FPDU that is written in whole has the octets of one that is written piece by piece.
 pub(crate) fn whole_fpdus_are_the_same() -> Outcome {
     let (stag, to) = (Stag(1), TaggedOffset(2));

@@ -56,6 +56,7 @@ pub(super) fn send(msn: u32) -> Message {
     }
 }
 
+//= 5044-4.4-8
 /// RFC 3720 B.4: the CRC of 32 zeros is sent as aa 36 91 8a, that of 32 ones as 43 ab a8 62.
 pub(crate) fn crc32c_of_rfc3720() -> Outcome {
     use super::wire::crc32c;
@@ -67,6 +68,7 @@ pub(crate) fn crc32c_of_rfc3720() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.1-1, 5044-4.3-5, 5044-4.3-7, 5044-4.4-1, 5044-4.4-8, 5044-4.4-9
 /// RFC 5044 Figure 5: the first FPDU of a stream with markers, octet by octet.
 pub(crate) fn mpa_figure_5() -> Outcome {
     let mut tape = Tape::<256>::new(true);
@@ -90,6 +92,7 @@ pub(crate) fn mpa_figure_5() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.2-1, 5044-4.2-2, 5044-4.3-2, 5044-4.4-8
 /// RFC 5044 Figure 6: the second FPDU, after one of 492 octets, with a marker inside.
 pub(crate) fn mpa_figure_6() -> Outcome {
     let mut tape = Tape::<640>::new(true);
@@ -117,6 +120,9 @@ pub(crate) fn mpa_figure_6() -> Outcome {
     Ok(())
 }
 
+//= 5040-3.1-1, 5040-4.1-1, 5040-4.1-2, 5040-4.1-4, 5040-4.1-6, 5040-4.1-8, 5040-4.1-9,
+//= 5040-4.1-10, 5040-5.3-1, 5040-5.3-2, 5040-5.3-5, 5041-4.1-8, 5041-4.1-9, 5041-4.3-1,
+//= 5041-4.3-13
 /// RFC 5040 Figure 14.
 pub(crate) fn send_header() -> Outcome {
     for (solicited, control) in [(false, op::SEND), (true, op::SEND_SE)] {
@@ -135,6 +141,7 @@ pub(crate) fn send_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-3, 5040-4.1-6, 5040-5.3-8, 5040-5.3-9, 5041-4.3-2
 /// RFC 5040 Figure 15.
 pub(crate) fn send_with_invalidate_header() -> Outcome {
     for (solicited, control) in [(false, op::SEND_INV), (true, op::SEND_SE_INV)] {
@@ -180,6 +187,8 @@ pub(crate) fn send_with_immediate_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-1, 5040-4.1-4, 5040-4.1-6, 5040-5.1-1, 5040-5.1-2, 5041-4.1-9, 5041-4.2-1,
+//= 5041-4.2-2, 5041-4.2-7, 5041-5.2-6
 /// RFC 5040 Figure 11.
 pub(crate) fn write_header() -> Outcome {
     let message = Message::Write {
@@ -202,6 +211,8 @@ pub(crate) fn write_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-6, 5040-4.1-7, 5040-4.2-1, 5040-4.4-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.1-6,
+//= 5040-5.2.1-7, 5040-5.2.1-10, 5040-5.2.1-11
 /// RFC 5040 Figure 12.
 pub(crate) fn read_request_message() -> Outcome {
     let message = Message::ReadRequest {
@@ -231,6 +242,7 @@ pub(crate) fn read_request_message() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-6, 5040-4.4-2, 5040-5.2.2-1, 5040-5.2.2-2
 /// RFC 5040 Figure 13.
 pub(crate) fn read_response_header() -> Outcome {
     let message = Message::ReadResponse {
@@ -246,6 +258,7 @@ pub(crate) fn read_response_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-6, 5040-4.1-7, 5040-4.2-1, 5040-5.4-1, 5040-5.4-2, 5040-5.4-3
 /// RFC 5040 Figure 16; a Terminate has the first MSN of QN 2.
 pub(crate) fn terminate_message() -> Outcome {
     let message = Message::Terminate {
@@ -273,6 +286,7 @@ fn both_ways(message: Message, ulpdu: &[&[u8]], event: Event) -> bool {
         && probe.event == Some(event)
 }
 
+//= 7306-4.1-1, 7306-4.1-2, 7306-4.1-3, 7306-6.2-1, 7306-6.3-1, 7306-6.3-2, 7306-6.3-5, 7306-6.3-6
 /// RFC 7306 A.3, Immediate Data and Immediate Data with SE.
 pub(crate) fn immediate_messages() -> Outcome {
     for (solicited, control) in [(false, [0x41, 0x48]), (true, [0x41, 0x49])] {
@@ -299,6 +313,8 @@ pub(crate) fn immediate_messages() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-1, 7306-4.1-2, 7306-4.1-3, 7306-5.1.1-6, 7306-5.2-1, 7306-5.2.1-1, 7306-5.2.1-5,
+//= 7306-5.2.1-6, 7306-5.2.1-7, 7306-5.2.1-8, 7306-5.2.1-13, 7306-5.2.1-14
 /// RFC 7306 A.1, Atomic Operation Requests of both kinds.
 pub(crate) fn atomic_request_messages() -> Outcome {
     const ONES: [u8; 8] = [0xff; 8];
@@ -351,6 +367,8 @@ pub(crate) fn atomic_request_messages() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-1, 7306-4.1-2, 7306-4.1-3, 7306-5-4, 7306-5.1.1-6, 7306-5.2-2, 7306-5.2.2-2,
+//= 7306-5.2.2-3, 7306-5.2.2-4
 /// RFC 7306 A.2, Atomic Operation Response, which has a queue of its own.
 pub(crate) fn atomic_response_message() -> Outcome {
     let response = AtomicResponse {
@@ -376,6 +394,7 @@ pub(crate) fn atomic_response_message() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.1-3, 5041-4.1-4, 5041-4.1-6, 5041-5.2-1, 5041-5.2-5
 /// RFC 5041 s5.2: a message of 2048 octets and a MULPDU of 1500 make segments of 1482 and 566.
 pub(crate) fn untagged_example_of_ddp() -> Outcome {
     let mut segmenter = Segmenter::new(send(1), 2048);
@@ -403,6 +422,7 @@ pub(crate) fn untagged_example_of_ddp() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.2-7
 /// RFC 5041 s5.2: the same with an initial TO of 16384 makes segments of 1486 and 562.
 pub(crate) fn tagged_example_of_ddp() -> Outcome {
     for (message, control) in [
@@ -460,6 +480,7 @@ pub(crate) fn write_to_wraps() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.1-15, 5041-5.2-8
 /// RFC 5041 s5.2: "A zero-length DDP Message is allowed and MUST consume exactly one DDP Segment."
 pub(crate) fn zero_length_messages() -> Outcome {
     let (stag, to) = (Stag(1), TaggedOffset(2));

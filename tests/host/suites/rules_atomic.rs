@@ -63,6 +63,7 @@ pub(super) fn cmp_swap_header(id: u32) -> Wire {
     atomic_header(2, id, STAG, TO, [A, B, C, D])
 }
 
+//= 7306-5.2.1-2
 /// s5.2.1 Figures 4 and 5.
 pub(crate) fn atomic_request_fields() -> Outcome {
     let add = atomic_header(0, 7, STAG, TO, [A, B, 0, u64::MAX]);
@@ -78,6 +79,7 @@ pub(crate) fn atomic_request_fields() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.2.1-1, 7306-5.2.1-5, 7306-5.2.1-6
 /// s5.2.1: the reserved bits are "ignored on receive"; of a FetchAdd, Compare Data and Mask are
 /// "ignored by the receiver".
 pub(crate) fn atomic_request_ignores_the_rest() -> Outcome {
@@ -94,6 +96,7 @@ pub(crate) fn atomic_request_ignores_the_rest() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.2.1-12
 /// s5.2.1 rule 4: "an error MUST be surfaced in response to [...] an Atomic Operation Code that the
 /// RNIC does not support".
 pub(crate) fn atomic_request_unknown_code() -> Outcome {
@@ -107,6 +110,7 @@ pub(crate) fn atomic_request_unknown_code() -> Outcome {
     Ok(())
 }
 
+//= 7306-4-1
 /// s4: "The RDMAP header for Atomic Request messages is 52 bytes long".
 pub(crate) fn atomic_request_too_short() -> Outcome {
     for len in 0..52 {
@@ -119,6 +123,7 @@ pub(crate) fn atomic_request_too_short() -> Outcome {
     Ok(())
 }
 
+//= 7306-4-1
 /// The same for more than the untagged buffer of a request has room for.
 pub(crate) fn atomic_request_too_long() -> Outcome {
     for more in [1, 2, 4, 100] {
@@ -144,6 +149,7 @@ fn two_segments(front: usize, more: &[u8]) -> Wire {
     segment(MORE, 0, front).bytes(segment(LAST, front.len() as u32, back).get())
 }
 
+//= 7306-5.4-3
 /// DDP allows a request in two segments.
 pub(crate) fn atomic_request_in_two_segments() -> Outcome {
     for front in 0..=52 {
@@ -168,6 +174,7 @@ pub(crate) fn atomic_request_in_single_octets() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.2-1, 7306-5.2.1-9, 7306-5.2.1-16, 7306-5.4-6, 7306-5.4-8a, 7306-8.2-2
 /// s5.2: "Atomic Operation Request messages MUST use the same Queue Number as RDMA Read Requests",
 /// hence they share its MSNs. s5.4 rule 8: they are delivered in order.
 pub(crate) fn atomic_request_sequence() -> Outcome {
@@ -209,6 +216,7 @@ pub(crate) fn atomic_request_sequence() -> Outcome {
     Ok(())
 }
 
+//= 7306-8.2-2
 /// RFC 5041 s4.3: the MO of the first segment is zero.
 pub(crate) fn atomic_request_offset() -> Outcome {
     for mo in [1, 4, u32::MAX] {
@@ -233,6 +241,8 @@ const REFUSALS: [(Refusal, TermCode); 9] = [
     (Refusal::Local, TermCode::LOCAL_CATASTROPHIC),
 ];
 
+//= 7306-5.1.1-1, 7306-5.1.1-2a, 7306-5.1.2-2, 7306-5.1.2-3c, 7306-5.2.1-4, 7306-8.2-5,
+//= 7306-8.2-7, 7306-9-1
 /// s8.2: what the handler finds wrong with the target.
 pub(crate) fn atomic_request_refused() -> Outcome {
     for (why, expected) in REFUSALS {
@@ -249,6 +259,7 @@ pub(crate) fn atomic_request_refused() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.4-3, 7306-5.4-5
 /// s5.4 rule 5: it is processed only when "all previous RDMA Messages on that DDP Stream have been
 /// Delivered".
 pub(crate) fn atomic_request_within_a_write_waits() -> Outcome {
@@ -333,6 +344,7 @@ pub(crate) fn atomic_request_does_not_interleave() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.4-3
 /// Nothing is executed before the CRC is verified, and no other fault told.
 pub(crate) fn atomic_request_with_wrong_crc() -> Outcome {
     for code in 0..3 {
@@ -354,6 +366,7 @@ fn encoded(term: Option<Terminate>) -> Wire {
     Wire::new().bytes(header.and_then(|h| h.get(20..)).unwrap_or_default())
 }
 
+//= 7306-5.1.1-3, 7306-5.1.2-3d, 7306-8.1-1, 7306-8.1-3, 7306-8.2-7
 /// s8.1 case 2: "the Error Type, Error Code, and Terminated DDP Header fields are included in the
 /// Terminate Message, but the Terminated RDMA Header field is set to zero".
 pub(crate) fn atomic_terminate_has_no_rdma_header() -> Outcome {
@@ -387,6 +400,7 @@ pub(crate) fn atomic_terminate_has_no_rdma_header() -> Outcome {
     Ok(())
 }
 
+//= 7306-8.1-1, 7306-8.1-3
 /// A request that fails when it is executed has the Terminate of one that fails on receipt.
 pub(crate) fn atomic_terminate_of_a_request_under_way() -> Outcome {
     let mut probe = Probe::refusing(Call::Deliver, Refusal::Misaligned);
@@ -404,6 +418,7 @@ pub(crate) fn atomic_terminate_of_a_request_under_way() -> Outcome {
     Ok(())
 }
 
+//= 7306-1.1-2, 7306-5-3, 7306-5.1.1-4, 7306-5.2.1-2
 /// s5.1.1: "for each field, a bit is set at the most significant bit position".
 pub(crate) fn fetch_add() -> Outcome {
     const BYTES: u64 = 0x8080_8080_8080_8080;
@@ -425,6 +440,7 @@ pub(crate) fn fetch_add() -> Outcome {
     Ok(())
 }
 
+//= 7306-1.1-2, 7306-5-3, 7306-5.1.2-1, 7306-5.2.1-2
 /// s5.1.2.
 pub(crate) fn cmp_swap() -> Outcome {
     for (old, swap, swap_mask, compare, compare_mask, new) in [

@@ -33,6 +33,7 @@ fn answered(id: u32, value: u64) -> Option<Event> {
     Some(Event::AtomicResponse(AtomicResponse { id, value }))
 }
 
+//= 7306-5.2.2-7
 /// s5.2.2 Figure 6.
 pub(crate) fn atomic_response_fields() -> Outcome {
     let mut probe = Probe::new();
@@ -42,6 +43,7 @@ pub(crate) fn atomic_response_fields() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-4, 7306-5-5, 7306-5.2.2-1, 7306-8.2-2
 /// s4.1: queue 3 has MSNs of its own.
 pub(crate) fn atomic_response_sequence() -> Outcome {
     let mut rx = receiver();
@@ -71,6 +73,7 @@ pub(crate) fn atomic_response_sequence() -> Outcome {
     Ok(())
 }
 
+//= 7306-8.2-2
 /// RFC 5041 s4.3: its MO is zero.
 pub(crate) fn atomic_response_offset() -> Outcome {
     for mo in [1, 12, u32::MAX] {
@@ -80,6 +83,7 @@ pub(crate) fn atomic_response_offset() -> Outcome {
     Ok(())
 }
 
+//= 7306-4-2, 7306-5.2.2-8
 /// s5.2.2 rule 7: "when an invalid Atomic Operation Response Message is delivered [...], an error
 /// is surfaced".
 pub(crate) fn atomic_response_of_wrong_length() -> Outcome {
@@ -94,6 +98,7 @@ pub(crate) fn atomic_response_of_wrong_length() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.2.2-8
 /// A segment of the smallest MULPDU has room for it, so it must not be cut.
 pub(crate) fn atomic_response_in_two_segments() -> Outcome {
     for len in [0, 4, 12] {
@@ -220,6 +225,7 @@ pub(crate) fn atomic_response_while_a_message_is_held() -> Outcome {
     Ok(())
 }
 
+//= 7306-5-5, 7306-5.2.2-8
 /// An answer that nobody waits for, or to another request.
 pub(crate) fn atomic_response_refused() -> Outcome {
     for (why, expected) in [
@@ -233,6 +239,7 @@ pub(crate) fn atomic_response_refused() -> Outcome {
     Ok(())
 }
 
+//= 7306-5.4-7
 /// Nothing is delivered before the CRC is verified.
 pub(crate) fn atomic_response_with_wrong_crc() -> Outcome {
     let good = atomic_response(1, 5, A);

@@ -41,6 +41,7 @@ cases! { rsiw_iwarp_rules_ddp:
     refused_end_of_segment
 }
 
+//= 5040-5.3-3, 5041-4.1-2, 5041-4.3-1
 /// s5.1.2: an untagged message fills the buffer at the head of its queue.
 pub(crate) fn send_single_segment() -> Outcome {
     let mut probe = Probe::new();
@@ -51,6 +52,7 @@ pub(crate) fn send_single_segment() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.5-7, 5041-4.1-7, 5041-5.4-1, 5041-5.4-1a, 5041-5.4-2
 /// s5.2: MO is the offset in the message. s5.4: the message's length is the last MO plus length.
 pub(crate) fn send_several_segments() -> Outcome {
     let mut probe = Probe::new();
@@ -78,6 +80,7 @@ pub(crate) fn send_several_segments() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.3-7
 /// RFC 5040 s5.3: "A zero-length Send Message Type MUST consume an Untagged Buffer at the Data
 /// Sink."
 pub(crate) fn send_zero_length_takes_buffer() -> Outcome {
@@ -88,6 +91,7 @@ pub(crate) fn send_zero_length_takes_buffer() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-1d
 /// s7.1: "The sum of the DDP Segment payload length and the MO falls in the range of legal offsets
 /// associated with the Untagged Buffer."
 pub(crate) fn send_longer_than_buffer() -> Outcome {
@@ -98,6 +102,7 @@ pub(crate) fn send_longer_than_buffer() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-1b
 /// s7.1: "The QN and MSN have an associated buffer that allows Placement of the payload."
 pub(crate) fn send_without_buffer() -> Outcome {
     let mut probe = Probe::refusing(Call::Begin, Refusal::NoBuffer);
@@ -105,6 +110,7 @@ pub(crate) fn send_without_buffer() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-1b
 /// A Send waits for a buffer that may still be posted. The receiver consumes nothing after the
 /// header meanwhile. Once the buffer is there, the result is the same as if it had been there
 /// before.
@@ -136,6 +142,7 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-1b
 /// The wait ends without a buffer. The fault is that of a Send without a buffer, but a CRC error
 /// takes precedence.
 pub(crate) fn send_waits_in_vain() -> Outcome {
@@ -194,6 +201,7 @@ pub(super) fn written(stag: u32, to: u64, len: u32, first: bool, last: bool) -> 
     }
 }
 
+//= 5040-5.1-3, 5041-4.1-1, 5041-4.2-1, 5041-4.2-3, 5041-4.2-8
 /// s5.1.1: STag and TO tell where to place a tagged segment.
 pub(crate) fn write_single_segment() -> Outcome {
     let mut probe = Probe::new();
@@ -224,6 +232,7 @@ pub(crate) fn write_several_segments() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.2-9, 5041-5.2-10
 /// s5.2: "The STag and TO fields MUST NOT be checked for a zero-length Tagged DDP Message."
 pub(crate) fn write_zero_length_not_checked() -> Outcome {
     // The handler refuses every STag, and any length but zero would wrap at this offset.
@@ -245,6 +254,7 @@ pub(crate) fn write_segments_out_of_order() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.1-5, 5041-4.2-9
 /// s4.2: "Each DDP Segment within a specific DDP Message MUST contain the same value for this
 /// field."
 pub(crate) fn write_stag_changes() -> Outcome {
@@ -256,6 +266,7 @@ pub(crate) fn write_stag_changes() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-2e
 /// s7.1: "A 64-bit unsigned sum of the DDP Segment payload length and the TO does not wrap."
 pub(crate) fn write_to_wrap() -> Outcome {
     let highest = write(1, u64::MAX - 4, &[1, 2, 3, 4]);
@@ -267,6 +278,8 @@ pub(crate) fn write_to_wrap() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.2-6, 5041-7.1-2, 5041-7.1-2a, 5041-7.1-2b, 5041-7.1-2c, 5041-7.1-2d, 5041-7.2-1,
+//= 5041-8.2-1
 /// s7.2: the codes of tagged buffer errors.
 pub(crate) fn write_refused() -> Outcome {
     for (why, expected) in [
@@ -284,6 +297,7 @@ pub(crate) fn write_refused() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-9, 5040-4.1-10, 5041-4.1-8
 /// s4.1: Rsvd is "not checked on receive". RFC 5040 s4.1: neither are bits 26-27, nor the
 /// Invalidate STag of a message that does not invalidate.
 pub(crate) fn reserved_bits_ignored() -> Outcome {
@@ -311,6 +325,7 @@ pub(crate) fn reserved_bits_ignored() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-1, 5041-4.1-10
 /// s4.1: DV is 1.
 pub(crate) fn version_tagged() -> Outcome {
     for dv in [0, 2, 3] {
@@ -326,6 +341,7 @@ pub(crate) fn version_tagged() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.1-10
 /// s4.1: DV is 1.
 pub(crate) fn version_untagged() -> Outcome {
     for dv in [0, 2, 3] {
@@ -339,6 +355,7 @@ pub(crate) fn version_untagged() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-1, 5041-6.2.2-1, 5041-7.1-1, 5041-7.1-1a
 /// s7.1: "The QN is valid for this stream."
 pub(crate) fn queue_numbers() -> Outcome {
     for qn in [3, 4, 0x0100_0000, u32::MAX] {
@@ -349,6 +366,7 @@ pub(crate) fn queue_numbers() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-6, 5041-4.3-9
 /// s4.3: "The initial value for MSN MUST be one."
 pub(crate) fn msn_starts_at_one() -> Outcome {
     for msn in [0, 2, u32::MAX] {
@@ -362,6 +380,7 @@ pub(crate) fn msn_starts_at_one() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-1, 5041-4.3-8, 5041-4.3-11, 5041-5.4-1c, 5041-7.1-1e
 /// s7.1: "The Message Sequence Number falls in the range of legal Message Sequence Numbers".
 pub(crate) fn msn_out_of_sequence() -> Outcome {
     for second in [1, 3, 0] {
@@ -397,6 +416,7 @@ pub(crate) fn msn_per_queue() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-1, 5041-5.4-1, 5041-5.4-1b, 5041-7.1-1c
 /// s7.1: "The MO falls in the range of legal offsets associated with the Untagged Buffer."
 pub(crate) fn mo_out_of_sequence() -> Outcome {
     for mo in [0, 1, 3, u32::MAX] {
@@ -410,6 +430,7 @@ pub(crate) fn mo_out_of_sequence() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-6, 5041-4.3-13
 /// s4.3: "The MO referencing the first octet of the DDP Message MUST be set to zero".
 pub(crate) fn mo_nonzero_first() -> Outcome {
     for (control, qn) in [(op::SEND, 0), (op::READ_REQUEST, 1), (op::TERMINATE, 2)] {
@@ -420,6 +441,7 @@ pub(crate) fn mo_nonzero_first() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-3, 5041-7.1-4
 /// s7.1: "If the DDP layer detects any of the receive errors listed in this section, it MUST cease
 /// placing the remainder of the DDP Segment [...]. DDP MUST silently drop any subsequent incoming
 /// DDP Segments."
@@ -433,6 +455,7 @@ pub(crate) fn refused_segment_is_not_placed() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-3
 /// The same if the error occurs during placement: for instance, the buffer is gone.
 pub(crate) fn refused_half_way() -> Outcome {
     let stream = write(1, 2, &[1, 2, 3, 4, 5]);

@@ -42,6 +42,7 @@ fn messages() -> [Wire; 4] {
     ]
 }
 
+//= 7306-4.1-2, 7306-8.2-3
 /// RFC 5040 s4.1 Figure 4: without the extensions the opcodes are reserved, and the Terminate is
 /// the one for any reserved opcode.
 pub(crate) fn opcodes_are_reserved() -> Outcome {
@@ -72,6 +73,7 @@ pub(crate) fn opcodes_are_allowed_later() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-2, 7306-8.2-3
 /// s10: the RFC has the opcodes up to 1011b.
 pub(crate) fn opcodes_above_are_reserved() -> Outcome {
     for opcode in 12..16 {
@@ -84,6 +86,7 @@ pub(crate) fn opcodes_above_are_reserved() -> Outcome {
     Ok(())
 }
 
+//= 7306-5-4, 7306-5.2.1-7, 7306-6.3-1
 /// Figure 2: the Tagged Flag is 0.
 pub(crate) fn opcodes_in_tagged_segments() -> Outcome {
     for opcode in op::IMMEDIATE..=op::ATOMIC_RESPONSE {
@@ -95,6 +98,7 @@ pub(crate) fn opcodes_in_tagged_segments() -> Outcome {
     Ok(())
 }
 
+//= 7306-5-4, 7306-5.2-1, 7306-5.2-2, 7306-5.2.1-13, 7306-5.2.2-3, 7306-6.3-5, 7306-8.2-2
 /// Figure 2: each opcode has its Queue Number.
 pub(crate) fn opcodes_on_queues() -> Outcome {
     for (opcode, queue, len) in [
@@ -122,6 +126,7 @@ pub(crate) fn opcodes_on_queues() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-4, 7306-8.2-2
 /// s10.2: the last queue is number 3.
 pub(crate) fn queue_numbers() -> Outcome {
     for opcode in [
@@ -139,6 +144,7 @@ pub(crate) fn queue_numbers() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-1, 7306-8.2-1, 7306-8.2-2, 7306-8.2-4
 /// s4.1: "The RDMA Version (RV) field: 01b." s8.2: "The RDMA Version MUST be valid", and the DDP
 /// layer's field, too. Both outrank an opcode that is not allowed.
 pub(crate) fn versions() -> Outcome {
@@ -163,6 +169,7 @@ pub(crate) fn versions() -> Outcome {
     Ok(())
 }
 
+//= 7306-4.1-3
 /// s4.1: "Invalidate STag: Set to zero by the sender, ignored by the receiver", as are the reserved
 /// bits of both Control Fields.
 pub(crate) fn reserved_fields_ignored() -> Outcome {

@@ -51,6 +51,7 @@ fn taken(last: bool) -> Option<Placement> {
     })
 }
 
+//= 7306-6.1-2, 7306-6.2-1, 7306-6.3-3
 /// s6.2: eight octets. s6.3: the message "MUST consume one Untagged Buffer"; nothing is placed in
 /// it.
 pub(crate) fn immediate_data() -> Outcome {
@@ -66,6 +67,7 @@ pub(crate) fn immediate_data() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.1-3, 7306-6.3-8
 /// s6.3: "The Remote Peer MUST check that Immediate Data and Immediate Data with SE Messages
 /// include exactly 8 bytes of data".
 pub(crate) fn immediate_too_short() -> Outcome {
@@ -81,6 +83,7 @@ pub(crate) fn immediate_too_short() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.1-3, 7306-6.3-8
 /// The same for more. No receive buffer is taken, as the header shows the length.
 pub(crate) fn immediate_too_long() -> Outcome {
     for opcode in [op::IMMEDIATE, op::IMMEDIATE_SE] {
@@ -106,6 +109,7 @@ fn two_segments(front: usize, back: usize) -> Wire {
     segment(MORE, 0, front).bytes(segment(LAST, front.len() as u32, back).get())
 }
 
+//= 7306-6.3-3
 /// DDP allows any segmentation. The message takes one receive buffer.
 pub(crate) fn immediate_in_two_segments() -> Outcome {
     for front in 0..=8 {
@@ -118,6 +122,7 @@ pub(crate) fn immediate_in_two_segments() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.3-8
 /// The length is that of all segments.
 pub(crate) fn immediate_in_two_segments_of_wrong_length() -> Outcome {
     for (front, back, expected) in [
@@ -147,6 +152,7 @@ pub(crate) fn immediate_in_single_octets() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.1-3, 7306-6.3-3
 /// RFC 5041 s7.1: "The QN and MSN have an associated buffer". It counts before the length.
 pub(crate) fn immediate_without_buffer() -> Outcome {
     for data in [&DATA[..], &DATA[..3]] {
@@ -215,6 +221,7 @@ pub(crate) fn only_the_first_segment_of_an_immediate_waits() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.3-4, 7306-6.4-1, 7306-8.2-2
 /// s6.3: Queue Number zero, hence the MSNs of the Sends, "in the order they were sent".
 pub(crate) fn immediate_sequence() -> Outcome {
     let mut rx = receiver();
@@ -246,6 +253,7 @@ pub(crate) fn immediate_sequence() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.3-4, 7306-6.4-1
 /// s7: "Immediate Data is Completed after RDMA Write is Placed and Delivered".
 pub(crate) fn immediate_within_a_write_waits() -> Outcome {
     let [first, last] = halves();
@@ -296,6 +304,7 @@ pub(crate) fn immediate_and_one_more_within_a_write() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.4-1
 /// RFC 5041 s5.3: two untagged messages do not interleave.
 pub(crate) fn immediate_does_not_interleave() -> Outcome {
     let segment = |opcode, mo, part: &[u8]| fpdu(&untagged(LAST, opcode, 0, 1, mo, part));
@@ -359,6 +368,7 @@ pub(crate) fn immediate_is_no_rtr() -> Outcome {
     Ok(())
 }
 
+//= 7306-6.1-2
 /// The 32 bits of verbs are in both halves. The second half counts if the first is zero.
 pub(crate) fn immediate_of_verbs() -> Outcome {
     for bits in [[1, 2, 3, 4], [0, 0, 0, 9], [0x80, 0, 0, 0], [0; 4]] {

@@ -40,6 +40,7 @@ fn event_len(probe: &Probe) -> Option<u32> {
     }
 }
 
+//= 5041-3-8, 5044-3-6, 5044-4.3-11
 /// s4.1: the pad makes the FPDU a multiple of four octets.
 pub(crate) fn every_pad_length() -> Outcome {
     for len in 0..=9u8 {
@@ -52,6 +53,7 @@ pub(crate) fn every_pad_length() -> Outcome {
     Ok(())
 }
 
+//= 5044-5.1-1
 /// A receiver finds FPDUs "even if alignment is lost" (s5.1).
 pub(crate) fn header_in_single_octets() -> Outcome {
     let stream = Wire::new()
@@ -69,6 +71,7 @@ pub(crate) fn header_in_single_octets() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.3-10, 5044-5.2-1, 5044-6-2
 /// s5.1: "Multiple FPDUs MAY be packed into a single TCP segment".
 pub(crate) fn several_fpdus_in_one_piece() -> Outcome {
     let mut probe = Probe::new();
@@ -82,6 +85,7 @@ pub(crate) fn several_fpdus_in_one_piece() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.1-2
 /// s4.1: "The pad data MUST be set to zero by the sender and ignored by the receiver (except for
 /// CRC checking)."
 pub(crate) fn pad_value_ignored_but_in_crc() -> Outcome {
@@ -100,6 +104,7 @@ pub(crate) fn pad_value_ignored_but_in_crc() -> Outcome {
     Ok(())
 }
 
+//= 5041-3-7, 5044-4.4-1, 5044-4.4-10, 5044-6-2, 5044-8-1
 /// s4.4: "Verify that the calculated CRC-32c value is the same as the received".
 pub(crate) fn crc_mismatch() -> Outcome {
     let good = send(1, &[1, 2, 3, 4, 5, 6]);
@@ -114,6 +119,7 @@ pub(crate) fn crc_mismatch() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-6, 5044-4.4-10, 5044-6-1
 /// s6: "An MPA receiver MUST first verify the FPDU before passing the ULPDU to DDP." This holds if
 /// the whole FPDU is available when the receiver parses the header, even if a part of the header
 /// came earlier.
@@ -143,6 +149,7 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.5-3, 5040-5.5-7, 5044-4.4-11, 5044-6-1
 /// The same for an FPDU in pieces: earlier pieces have been placed when the CRC arrives, but
 /// nothing is delivered.
 pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
@@ -160,6 +167,7 @@ pub(crate) fn crc_mismatch_delivers_nothing() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.4-1b
 /// A good last segment does not make up for a bad one before it.
 pub(crate) fn crc_mismatch_in_middle_segment() -> Outcome {
     let first = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2]));
@@ -173,6 +181,7 @@ pub(crate) fn crc_mismatch_in_middle_segment() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.1-3, 5044-4.4-6, 5044-7.1.1-10, 5044-7.1.1-12
 /// s4.1: "When CRCs are not enabled, this field is still present, may contain any value, and MUST
 /// NOT be checked."
 pub(crate) fn crc_off_not_checked() -> Outcome {
@@ -185,6 +194,7 @@ pub(crate) fn crc_off_not_checked() -> Outcome {
     Ok(())
 }
 
+//= 5044-6-1
 /// A wrong CRC outranks a header fault: the damage may have caused the fault, so it is not reported
 /// as a DDP error of the peer.
 pub(crate) fn crc_outranks_header_fault() -> Outcome {
@@ -195,6 +205,7 @@ pub(crate) fn crc_outranks_header_fault() -> Outcome {
     Ok(())
 }
 
+//= 5044-6-4
 /// After a header fault the receiver waits for the FPDU's CRC, and places no payload.
 pub(crate) fn header_fault_waits_for_crc() -> Outcome {
     let bad_qn = fpdu(&untagged(LAST, op::SEND, 9, 1, 0, &[1, 2, 3, 4, 5]));
@@ -231,6 +242,7 @@ pub(crate) fn local_refusal_at_once() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-4
 /// s3: "The sending DDP MUST NOT post a ULPDU larger than 64768 octets to MPA."
 pub(crate) fn ulpdu_too_long() -> Outcome {
     let mut rx = receiver();
@@ -278,6 +290,7 @@ pub(crate) fn ulpdu_longest() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.4-1
 /// A ULPDU that ends inside its DDP header.
 pub(crate) fn ulpdu_too_short() -> Outcome {
     for len in 0..18usize {
@@ -305,6 +318,7 @@ pub(crate) fn ulpdu_too_short() -> Outcome {
     Ok(())
 }
 
+//= 5040-7-1, 5041-7.1-4, 5044-8-3
 /// s8: "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
 /// that half connection."
 pub(crate) fn nothing_after_a_fault() -> Outcome {
@@ -323,6 +337,7 @@ pub(crate) fn nothing_after_a_fault() -> Outcome {
     Ok(())
 }
 
+//= 5041-3-10, 5041-3-11, 5044-6-4
 /// `at_boundary` and `mid_message`: where a FIN truncates nothing.
 pub(crate) fn boundaries() -> Outcome {
     let stream = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2, 3]));

@@ -41,6 +41,7 @@ pub(crate) fn tagged_and_untagged_interleave() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.3-4, 5041-5.4-1c
 /// s5.4: a message is delivered when "all preceding DDP Messages have been Placed". A Send that
 /// comes within an RDMA Write is delivered behind it.
 pub(crate) fn send_within_a_write_waits() -> Outcome {
@@ -80,6 +81,7 @@ pub(crate) fn send_within_a_write_waits() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.4-1c
 /// The same for a Read Request, which may read what the RDMA Write before it writes (RFC 5040 s5.5
 /// rule 12).
 pub(crate) fn read_request_within_a_write_waits() -> Outcome {
@@ -102,6 +104,7 @@ pub(crate) fn read_request_within_a_write_waits() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.4-1d
 /// There is room for one message that waits. Another one is a fault when it begins; a Terminate,
 /// which ends all, is none.
 pub(crate) fn one_message_waits_for_a_write() -> Outcome {
@@ -125,6 +128,7 @@ pub(crate) fn one_message_waits_for_a_write() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.3-4
 /// A Send that began before the RDMA Write is delivered before it.
 pub(crate) fn nothing_waits_for_a_younger_write() -> Outcome {
     let mut rx = receiver();
@@ -143,6 +147,7 @@ pub(crate) fn nothing_waits_for_a_younger_write() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.3-4, 5041-5.4-1c, 5041-5.4-1d
 /// RFC 5040 s5.5 rule 2: "RDMAP does not provide ordering between operations that are generated
 /// from the two ends of an RDMAP Stream." So a Send does not wait for the response to this end's
 /// Read.
@@ -194,6 +199,7 @@ pub(crate) fn refused_after_a_wait() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.3-4
 /// s5.3: "MUST Deliver DDP Messages to the ULP in the order they were sent by the Data Source."
 pub(crate) fn two_untagged_messages_do_not_interleave() -> Outcome {
     let open = fpdu(&untagged(MORE, op::SEND, 0, 1, 0, &[1, 2]));
@@ -209,6 +215,7 @@ pub(crate) fn two_untagged_messages_do_not_interleave() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.2-4
 /// s5.2: tagged messages are told apart by "the in-order delivery characteristics of the LLP".
 pub(crate) fn two_tagged_messages_do_not_interleave() -> Outcome {
     let stream = Wire::new()

@@ -45,6 +45,7 @@ cases! { rsiw_iwarp_rules_rdmap:
     rtr_write_and_read
 }
 
+//= 5040-4.1-3, 5040-5.3-10, 5041-4.3-3, 5041-4.3-5, 5041-5.4-3
 /// s4.1 Figure 4: four opcodes for Sends.
 pub(crate) fn send_kinds() -> Outcome {
     for (control, solicited, invalidate) in [
@@ -66,6 +67,7 @@ pub(crate) fn send_kinds() -> Outcome {
     Ok(())
 }
 
+//= 5041-4.3-4
 /// RFC 5041 s4.3: "Each DDP Segment within a specific DDP Message MUST contain the same value for
 /// the RsvdULP field."
 pub(crate) fn send_opcode_changes() -> Outcome {
@@ -77,6 +79,7 @@ pub(crate) fn send_opcode_changes() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.3-10a, 5040-5.3-10b, 5040-7.2-4, 5040-7.2-5
 /// s5.3, s7.2: the Invalidate STag must be valid and of this stream.
 pub(crate) fn invalidate_refused() -> Outcome {
     let stream = fpdu(&untagged_inv(LAST, op::SEND_INV, 7, 0, 1, 0, &[1]));
@@ -98,6 +101,7 @@ pub(crate) fn invalidate_refused() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-8, 5040-7.2-3, 5040-7.2-8, 5044-C.1-1
 /// s7.2: "The RDMA Version MUST be valid."
 pub(crate) fn version() -> Outcome {
     for rv in [0x00, 0x80, 0xc0] {
@@ -113,6 +117,7 @@ pub(crate) fn version() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.2-2, 5040-7.2-7
 /// s7.2: "The RDMA OpCode MUST be valid."
 pub(crate) fn reserved_opcodes() -> Outcome {
     for opcode in 8..16 {
@@ -130,6 +135,7 @@ pub(crate) fn reserved_opcodes() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-5
 /// s4.1 Figure 4: the T flag belongs to the opcode.
 pub(crate) fn opcode_in_tagged_segment() -> Outcome {
     for control in [op::READ_REQUEST, op::SEND, op::SEND_INV, op::SEND_SE] {
@@ -141,6 +147,7 @@ pub(crate) fn opcode_in_tagged_segment() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.1-5, 5040-7.2-2, 5040-7.2-7, 5041-7.1-1a
 /// s4.1 Figure 4: the queue number belongs to the opcode.
 pub(crate) fn opcode_on_wrong_queue() -> Outcome {
     for (control, queue) in [
@@ -178,6 +185,7 @@ fn request() -> (Wire, ReadRequest) {
     (wire, request)
 }
 
+//= 5040-4.4-1, 5040-5.2.1-4, 5040-5.2.1-5
 /// s4.4 Figure 6.
 pub(crate) fn read_request_fields() -> Outcome {
     let (header, expected) = request();
@@ -205,6 +213,7 @@ pub(crate) fn read_request_in_two_segments() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-1d
 /// The untagged buffers of QN 1 are as long as the header.
 pub(crate) fn read_request_too_long() -> Outcome {
     let stream = read_request(1, &request().0.u8(0));
@@ -229,6 +238,7 @@ pub(crate) fn read_request_too_short() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.1-13, 5040-7.2-13
 /// s7.2 rule 4e.
 pub(crate) fn read_request_to_wrap() -> Outcome {
     let wraps = read_request(1, &read_header(1, 2, 16, 4, u64::MAX - 15));
@@ -239,6 +249,7 @@ pub(crate) fn read_request_to_wrap() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.1-14
 /// s5.2.1: for a size of zero the source "MUST NOT validate the Data Source STag and Data Source
 /// Tagged Offset".
 pub(crate) fn read_request_zero_length_not_validated() -> Outcome {
@@ -249,6 +260,7 @@ pub(crate) fn read_request_zero_length_not_validated() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.1-13, 5040-7.2-9, 5040-7.2-10, 5040-7.2-11, 5040-7.2-12
 /// s4.8 Figure 9: Remote Protection Errors.
 pub(crate) fn read_request_refused() -> Outcome {
     for (why, expected) in [
@@ -266,6 +278,7 @@ pub(crate) fn read_request_refused() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.1-3, 5040-6.1-5, 5041-7.1-1b
 /// s6.1: the peer must not exceed the inbound read queue depth; there is no untagged buffer for the
 /// request then.
 pub(crate) fn read_queue_full() -> Outcome {
@@ -288,6 +301,7 @@ fn answered(offset: u32, len: u32, first: bool, last: bool) -> Option<Placement>
     })
 }
 
+//= 5040-5.2.2-4, 5040-5.5-11
 /// s5.2.2.
 pub(crate) fn read_response() -> Outcome {
     let mut probe = Probe::reading(7, 100, 3);
@@ -314,6 +328,7 @@ pub(crate) fn read_response_several_segments() -> Outcome {
     Ok(())
 }
 
+//= 5041-5.2-10
 /// s5.2.1: "MUST respond with a zero-length RDMA Read Response Message", whose STag and TO are not
 /// checked.
 pub(crate) fn read_response_zero_length() -> Outcome {
@@ -335,6 +350,7 @@ pub(crate) fn read_response_unexpected() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.2.2-6, 5041-7.1-2a
 /// s5.2.2: "The Data Sink MAY validate that the STag [...] are the same".
 pub(crate) fn read_response_other_stag() -> Outcome {
     let mut probe = Probe::reading(7, 100, 3);
@@ -344,6 +360,7 @@ pub(crate) fn read_response_other_stag() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-2c
 /// The same for the TO, in the first segment and in later ones.
 pub(crate) fn read_response_other_to() -> Outcome {
     let mut probe = Probe::reading(7, 100, 3);
@@ -361,6 +378,7 @@ pub(crate) fn read_response_other_to() -> Outcome {
     Ok(())
 }
 
+//= 5041-7.1-2d
 /// The same for the length.
 pub(crate) fn read_response_too_long() -> Outcome {
     let mut probe = Probe::reading(7, 100, 3);
@@ -376,6 +394,7 @@ pub(crate) fn read_response_too_long() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.5-9, 5040-5.5-11
 /// A response that ends early must not complete the read.
 pub(crate) fn read_response_too_short() -> Outcome {
     for payload in [&[1, 2][..], &[]] {
@@ -387,6 +406,7 @@ pub(crate) fn read_response_too_short() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.4-4, 5040-5.4-5, 5040-5.4-6, 5040-5.4-7
 /// s5.4: a Terminate "ceases all further communications on the underlying DDP Stream".
 pub(crate) fn terminate_closes() -> Outcome {
     let mut rx = receiver();
@@ -405,6 +425,7 @@ pub(crate) fn terminate_closes() -> Outcome {
     Ok(())
 }
 
+//= 5040-5.4-5
 /// s7.1 case 1: the Terminate is "sent instead of" what its sender cannot finish.
 pub(crate) fn terminate_within_message() -> Outcome {
     for open in [

@@ -27,6 +27,7 @@ cases! { rsiw_iwarp_setup:
     rejected
 }
 
+//= 5044-1.2-2, 5044-4.4-2, 5044-4.4-5, 5044-4.4-6, 5044-7.1.1-10, 5044-7.1.1-11
 /// RFC 5044 s7.1.1: CRCs are in use if either end's C bit is set.
 pub(crate) fn crc_negotiation() -> Outcome {
     for revision in [1, 2] {
@@ -57,6 +58,7 @@ pub(crate) fn crc_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 5044-4.3-1, 5044-7.1.1-5, 5044-7.1.1-6, 5044-7.1.1-7, 5044-7.1.1-8
 /// RFC 5044 s7.1.1: a sender sets M if it requires to receive markers. The engine never sets it,
 /// and inserts markers if the peer sets it.
 pub(crate) fn marker_negotiation() -> Outcome {
@@ -72,6 +74,7 @@ pub(crate) fn marker_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 6581-6-1
 /// Large FPDUs need a reserved bit from both ends, and from the responder another one: a Reply that
 /// has the Request's bits is no consent.
 pub(crate) fn large_fpdu_negotiation() -> Outcome {
@@ -153,6 +156,7 @@ pub(crate) fn send_immediate_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 5040-6.1-2, 5040-6.1-3, 6581-9.1-2, 6581-9.1-4
 /// RFC 6581 s9.1: initiator ORD <= responder IRD, responder ORD <= initiator IRD.
 pub(crate) fn ird_ord_negotiation() -> Outcome {
     let depths = [0, 1, 2, 16, 32, 64];
@@ -186,6 +190,7 @@ pub(crate) fn ird_ord_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.1-3, 6581-9.1-4, 6581-9.1-5, 6581-9.1-6
 /// RFC 6581 s9.1: "the initiator MUST set its IRD at least to the responder ORD [...]. If the
 /// initiator does not have sufficient resources for the required IRD, it MUST send a TERM message".
 pub(crate) fn ird_insufficient() -> Outcome {
@@ -209,6 +214,7 @@ pub(crate) fn ird_insufficient() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.1-8, 6581-9.1-9, 6581-9.1-10, 6581-9.1-11
 /// RFC 6581 s9.1 on 0x3FFF, in all four places.
 pub(crate) fn no_ird_ord_negotiation() -> Outcome {
     let none = [0x3f, 0xff, 0x3f, 0xff];
@@ -238,6 +244,7 @@ pub(crate) fn no_ird_ord_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.1-1, 6581-9.1-7
 /// RFC 6581 s9.1: "The responder and initiator MUST pass the peer's provided IRD and ORD values to
 /// the ULP".
 pub(crate) fn peer_depths_are_passed_on() -> Outcome {
@@ -259,6 +266,7 @@ pub(crate) fn peer_depths_are_passed_on() -> Outcome {
 
 const SETS: [RtrSet; 4] = [RtrSet::SEND, RtrSet::WRITE, RtrSet::READ, RtrSet::ALL];
 
+//= 6581-9.2-3, 6581-9.2-5, 6581-9.2-7
 /// RFC 6581 s9.2: the ends choose an RTR indication that both support.
 pub(crate) fn rtr_negotiation() -> Outcome {
     for mine in SETS {
@@ -298,6 +306,7 @@ pub(crate) fn rtr_negotiation() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.2-6, 6581-9.2-8, 6581-9.2-9
 /// RFC 6581 s9.2: "If the responder does not support any of the initiator-specified RTR indication
 /// options, then the responder MUST set at least one RTR indication type option it supports", and
 /// the initiator "MUST send a TERM message".
@@ -355,6 +364,7 @@ pub(crate) fn rtr_read_needs_depth() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.2-11, 6581-9.2-12, 6581-9.2-13
 /// RFC 6581 s9.2: "On reception, if Control Flag A is set to 0, then Control Flags B, C, and D MUST
 /// be ignored."
 pub(crate) fn rtr_flags_without_peer_to_peer() -> Outcome {
@@ -392,6 +402,7 @@ pub(crate) fn reply_without_peer_to_peer() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.2-5, 5044-7.1.2-6
 /// RFC 6581 s10: the Reply has the Request's format, enhanced or not.
 pub(crate) fn reply_of_other_format() -> Outcome {
     let offer2 = enhanced(4, 4, RtrSet::EMPTY);
@@ -409,6 +420,7 @@ pub(crate) fn reply_of_other_format() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.2-7
 /// RFC 5044 s7.1.2 rule 3: a Reply with the R bit rejects, whatever its other fields are.
 pub(crate) fn rejected() -> Outcome {
     let mut all = true;

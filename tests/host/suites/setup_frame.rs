@@ -30,6 +30,7 @@ cases! { rsiw_iwarp_setup_frame:
     depth_beyond_field
 }
 
+//= 5044-7.1.1-1, 5044-7.1.1-13, 5044-7.1.1-14, 5044-7.1.1-17, 5044-7.1.2-1, 6581-10-3
 /// RFC 5044 Figure 8.
 pub(crate) fn request_octets() -> Outcome {
     let mut buf = [0xee; FRAME_MAX];
@@ -51,6 +52,7 @@ pub(crate) fn request_octets() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-3, 5044-7.1.1-14, 6581-10-2, 6581-10-4, 6581-10-6
 /// RFC 5044 Figure 8.
 pub(crate) fn reply_octets() -> Outcome {
     let mut buf = [0xee; FRAME_MAX];
@@ -64,6 +66,8 @@ pub(crate) fn reply_octets() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-14, 6581-6-2, 6581-6-4, 6581-9-1, 6581-9.2-1, 6581-9.2-2, 6581-9.2-4, 6581-9.2-10,
+//= 6581-10-1, 6581-10-5
 /// RFC 6581 s6 and s9: S, then A B IRD C D ORD.
 pub(crate) fn enhanced_octets() -> Outcome {
     let mut buf = [0; FRAME_MAX];
@@ -100,6 +104,7 @@ pub(crate) fn enhanced_octets() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.2-4, 6581-10-2
 /// RFC 5044 s7.1.1: R, and Private Data.
 pub(crate) fn reject_octets() -> Outcome {
     let mut buf = [0; FRAME_MAX];
@@ -109,6 +114,7 @@ pub(crate) fn reject_octets() -> Outcome {
     Ok(())
 }
 
+//= 6581-9.1-7, 6581-10-1
 /// RFC 6581 s9.1: "specify the required ORD in the MPA Reject Frame responder ORD".
 pub(crate) fn reject_with_required_depths() -> Outcome {
     let mut buf = [0; FRAME_MAX];
@@ -132,6 +138,7 @@ pub(crate) fn reject_with_required_depths() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1-1, 5044-7.1.2-12
 /// The first FPDU may share the frame's TCP segment; the reader leaves it.
 pub(crate) fn coalesced_fpdu_is_left() -> Outcome {
     for data in [&b""[..], b"x", b"four", &[7; 512]] {
@@ -147,6 +154,7 @@ pub(crate) fn coalesced_fpdu_is_left() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.2-2
 /// A frame may arrive in any pieces.
 pub(crate) fn frame_in_single_octets() -> Outcome {
     let raw = Raw::reply(0x40, 1, b"pieces");
@@ -163,6 +171,7 @@ pub(crate) fn frame_in_single_octets() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-2, 5044-7.1.2-3, 5044-7.1.2-9, 5044-8-1, 5044-8-2
 /// RFC 5044 s7.1.1: the receivers "MUST check this field for the same value, and close the
 /// connection".
 pub(crate) fn wrong_key() -> Outcome {
@@ -182,6 +191,7 @@ pub(crate) fn wrong_key() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-4, 5044-7.1.2-10
 /// RFC 5044 s7.1.2 rule 8: "check for incorrect "Initiator/Initiator" startups".
 pub(crate) fn same_role() -> Outcome {
     let request = Raw::request(0x40, 1, b"");
@@ -203,6 +213,7 @@ pub(crate) fn same_role() -> Outcome {
     Ok(())
 }
 
+//= 5044-3-7, 5044-7.1.1-15, 5044-7.1.1-16, 5044-C.1-1, 6581-6-3
 /// RFC 5044 s7.1.1: "If the MPA receiver cannot interoperate with the received version, then it
 /// MUST close the connection"; RFC 6581 s6: it must accept version one still.
 pub(crate) fn revisions() -> Outcome {
@@ -224,6 +235,7 @@ pub(crate) fn revisions() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-18, 5044-7.1.1-19, 5044-7.1.2-11, 5044-7.1.2-12, 5044-7.1.2-13, 6581-7-3
 /// RFC 5044 s7.1.1: "The Private Data field MUST be between 0 and 512 octets in length."
 pub(crate) fn private_data_limits() -> Outcome {
     let data = [0x5a; 513];
@@ -256,6 +268,7 @@ pub(crate) fn private_data_limits() -> Outcome {
     Ok(())
 }
 
+//= 6581-6-4
 /// RFC 6581 s6: "if the 'S' flag is set, Private Data MUST begin with enhanced RDMA connection
 /// establishment data".
 pub(crate) fn enhanced_data_too_short() -> Outcome {
@@ -268,6 +281,7 @@ pub(crate) fn enhanced_data_too_short() -> Outcome {
     Ok(())
 }
 
+//= 5044-7.1.1-13, 6581-6-1
 /// RFC 5044 s7.1.1: Res is "not checked on reception".
 pub(crate) fn reserved_bits_of_frame() -> Outcome {
     for revision in [1, 2] {
@@ -279,6 +293,7 @@ pub(crate) fn reserved_bits_of_frame() -> Outcome {
     Ok(())
 }
 
+//= 6581-6-1, 6581-10-6
 /// In revision 1 the S bit is one of the reserved bits.
 pub(crate) fn enhanced_bit_in_revision_1() -> Outcome {
     let raw = Raw::request(0x50, 1, b"data");

@@ -46,6 +46,7 @@ fn encoded(term: Option<Terminate>) -> Wire {
     }
 }
 
+//= 5040-4.8-3, 5041-7.2-1, 6581-9.1-6, 6581-9.2-9
 /// Figure 9 of RFC 5040, s7.2 of RFC 5041, s8 of RFC 5044, s8 of RFC 6581.
 pub(crate) fn code_numbers() -> Outcome {
     for (code, layer, etype, number) in [
@@ -102,6 +103,7 @@ pub(crate) fn code_texts() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.8-2, 5040-4.8-4, 5040-4.8-5, 5040-4.8-7, 5040-7.1-2
 /// Figure 10: DDP errors include DDP header and length: M and D.
 pub(crate) fn ddp_error_untagged() -> Outcome {
     let ulpdu = untagged(LAST, op::SEND, 0, 5, 0, &[1, 2, 3]);
@@ -114,6 +116,7 @@ pub(crate) fn ddp_error_untagged() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.8-6, 5040-4.8-7
 /// s4.8: "Terminated DDP Header: 112 bits for Tagged Messages".
 pub(crate) fn ddp_error_tagged() -> Outcome {
     let ulpdu = tagged(TAGGED_LAST, op::WRITE, 0xaabb_ccdd, 0x99, &[1, 2]);
@@ -127,6 +130,7 @@ pub(crate) fn ddp_error_tagged() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.8-1, 5040-4.8-8, 5040-7.1-2
 /// Figure 10: Remote Protection Errors of a Read Request include its header as well: M, D and R.
 pub(crate) fn protection_error_of_read() -> Outcome {
     let header = read_header(1, 2, 3, 4, 5);
@@ -181,6 +185,7 @@ pub(crate) fn operation_error_of_read() -> Outcome {
     Ok(())
 }
 
+//= 5044-8-4
 /// Figure 10: LLP errors include nothing.
 pub(crate) fn llp_error_has_no_header() -> Outcome {
     let good = send(1, &[1]);
@@ -190,6 +195,7 @@ pub(crate) fn llp_error_has_no_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.1-2
 /// s4.8: "The DDP Header is not present if the Terminate Error Type is a Local Catastrophic Error."
 pub(crate) fn local_error_has_no_header() -> Outcome {
     let mut probe = Probe::refusing(Call::Place, Refusal::Local);
@@ -202,6 +208,7 @@ pub(crate) fn local_error_has_no_header() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.1-2
 /// s4.8: "if the RDMA Read Request was terminated after 2048 octets were sent, then the Data Sink
 /// Tagged Offset = the original Data Sink Tagged Offset + 2048", and so on.
 pub(crate) fn read_in_progress() -> Outcome {
@@ -226,6 +233,7 @@ pub(crate) fn read_in_progress() -> Outcome {
     Ok(())
 }
 
+//= 5040-7.1-3
 /// s7.1 case 4: "the first RDMA Message (and its associated DDP Segment) that experienced an error
 /// MUST be captured by the Terminate Message".
 pub(crate) fn first_error_is_captured() -> Outcome {
@@ -270,6 +278,7 @@ pub(crate) fn round_trip() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.8-4
 /// s4.8: "Reserved: 13 bits. This field MUST be set to zero on transmit, ignored on receive."
 pub(crate) fn reserved_bits_of_terminate() -> Outcome {
     let stream = terminate(&Wire::new().bytes(&[0x12, 0x05, 0x1f, 0xff]));
@@ -283,6 +292,7 @@ pub(crate) fn reserved_bits_of_terminate() -> Outcome {
     Ok(())
 }
 
+//= 5040-4.8-5, 5040-4.8-6
 /// s4.8: the length "MUST be present when the D bit is set", and "valid if the M bit is set": each
 /// of the bits may come alone.
 pub(crate) fn length_without_header() -> Outcome {

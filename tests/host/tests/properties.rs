@@ -293,6 +293,10 @@ fn any_receiver(e: &mut Entropy, crc: bool) -> Receiver {
 proptest! {
     #![proptest_config(cases(256))]
 
+    //= 5041-4.1-3, 5041-4.1-4, 5041-4.1-5, 5041-4.2-5, 5041-4.2-9, 5041-4.2-10, 5041-4.3-4,
+    //= 5041-4.3-6, 5041-4.3-7, 5041-4.3-12, 5041-4.4-1, 5041-5.2-1, 5041-5.2-3, 5044-3-1,
+    //= 5044-4.1-1, 5044-4.1-2, 5044-4.2-2, 5044-4.2-3, 5044-4.3-1, 5044-4.3-2, 5044-4.3-3,
+    //= 5044-4.3-7, 5044-4.3-8, 5044-4.3-9, 5044-4.4-9, 5044-7.1.1-8, 5044-7.1.1-9
     /// Segmenter -> Framer -> independent receiver, and -> Receiver.
     #[test]
     fn round_trip(seed in decisions(), crc: bool, markers: bool, mulpdu in 128..=64768u16) {
@@ -308,6 +312,7 @@ proptest! {
         }
     }
 
+    //= 5041-3-2, 5041-3-3
     /// The same with a MULPDU that changes from segment to segment.
     #[test]
     fn round_trip_with_changing_mulpdu(seed in decisions(), crc: bool, markers: bool) {
@@ -318,6 +323,7 @@ proptest! {
         check_segments(&items, &stream, crc, markers, 3127);
     }
 
+    //= 5041-3-5, 5041-5.3-3, 5044-4.3-10, 5044-5.1-1, 5044-6-3, 5044-A.4-1
     /// However TCP splits the stream, good or damaged, the handler gets the same calls, up to an
     /// FPDU with a wrong CRC.
     #[test]
@@ -334,6 +340,7 @@ proptest! {
         whole.check_pieces(&pieces);
     }
 
+    //= 5044-3-6, 5044-6-1, 5044-6-4
     /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no octet of an
     /// FPDU is placed before its CRC is verified. (The beginning of an FPDU at the end of the
     /// stream is not placed.)
@@ -400,6 +407,7 @@ proptest! {
         together.check_pieces(&pieces);
     }
 
+    //= 5041-5.3-4
     /// Segments of RDMA Writes and Atomic Responses come between those of other messages. No Send
     /// is delivered before a Write that it came behind ([`Guard`] checks that), and either each
     /// message is delivered in the end, or there is one more than can wait.
@@ -510,6 +518,7 @@ proptest! {
         }
     }
 
+    //= 7306-5-3, 7306-5.1.1-4, 7306-5.1.2-1
     /// RFC 7306 s5.1: what the pseudocode gives.
     #[test]
     fn atomics_follow_the_pseudocode(seed in decisions(), old: u64) {
@@ -552,6 +561,7 @@ proptest! {
         }
     }
 
+    //= 5044-7.1.2-5, 6581-9.1-2
     /// Two engines agree on the parameters of a connection.
     #[test]
     fn setup_agrees(seed in decisions()) {
@@ -578,6 +588,15 @@ proptest! {
 proptest! {
     #![proptest_config(cases(192))]
 
+    //= 5040-4.4-2, 5040-5.1-4, 5040-5.2-1, 5040-5.2.1-8, 5040-5.2.1-9, 5040-5.2.1-12,
+    //= 5040-5.2.1-15, 5040-5.2.2-5, 5040-5.3-4, 5040-5.3-6, 5040-5.3-10b, 5040-5.4-8, 5040-5.5-1,
+    //= 5040-5.5-2, 5040-5.5-4, 5040-5.5-8, 5040-5.5-10, 5041-4.3-8, 5041-5.2-4, 5041-5.3-2,
+    //= 5041-5.3-3, 5041-5.3-4, 5041-5.4-1b, 5041-5.4-1d, 7306-5-5, 7306-5.1.1-1, 7306-5.1.1-2a,
+    //= 7306-5.1.1-2b, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.1.2-2, 7306-5.1.2-3a, 7306-5.1.2-3b,
+    //= 7306-5.1.2-3c, 7306-5.2.1-3, 7306-5.2.1-4, 7306-5.2.1-9, 7306-5.2.1-10, 7306-5.2.1-11,
+    //= 7306-5.2.1-15, 7306-5.2.1-16, 7306-5.2.1-17, 7306-5.2.2-5, 7306-5.2.2-6, 7306-5.2.2-7,
+    //= 7306-5.2.2-9, 7306-5.4-1, 7306-5.4-4, 7306-5.4-6, 7306-5.4-7, 7306-5.4-8a, 7306-5.4-8b,
+    //= 7306-6.3-3, 7306-6.3-4, 7306-6.3-7, 7306-8.2-6, 7306-8.2-7, 7306-9-1
     /// Two peers run scripts of operations with each other, with correct results.
     #[test]
     fn two_peers(seed in decisions()) {

@@ -165,6 +165,7 @@ def no_fin(peer):
     return peer.ends_after(began, 10)
 
 
+#= 5040-7-1
 def deaf_behind_a_fault(peer):
     """After a fault of the peer nothing is placed, even while the Terminate finds no room."""
     peer.consumer.do("receives")

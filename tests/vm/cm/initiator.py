@@ -65,6 +65,7 @@ class Initiator:
         check(status != 0 or not fails, "the consumer believes in success")
         return time.monotonic() - self.began
 
+    #= 5044-7.1.2-7
     def case_request(self):
         sock = self.accept()
         flags, revision, data = receive_frame(sock, REQUEST)
@@ -156,6 +157,7 @@ class Initiator:
     def case_fall_back_after_reset(self):
         self.fall_back(reset)
 
+    #= 5044-7.1.2-6, 5044-7.1.2-9, 5044-8-2
     def case_bad_replies(self):
         sock = self.accept()
         receive_frame(sock, REQUEST)
@@ -177,6 +179,7 @@ class Initiator:
         flags_ird, flags_ord = (word & ~DEPTH for word in struct.unpack("!HH", data[:4]))
         sock.sendall(frame(REPLY, C | S, 2, enhanced(flags_ird | ird, flags_ord | ord_)))
 
+    #= 6581-9.1-5
     def case_too_deep(self):
         """An ORD that the device cannot serve: Terminate, layer 2, type 0, code 6."""
         sock = self.accept()
@@ -191,6 +194,7 @@ class Initiator:
         check(not (ird | ord_) & DEPTH, f"IRD {ird & DEPTH}, ORD {ord_ & DEPTH}, not 0")
         return sock
 
+    #= 5040-6.1-5, 6581-9.1-5
     def case_reads_excluded(self):
         """A Reply does not raise an IRD of 0: Terminate, layer 2, type 0, code 6."""
         sock = self.no_reads()
@@ -208,6 +212,7 @@ class Initiator:
         said = self.consumer.stdout.read()
         check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
 
+    #= 6581-9.2-8
     def case_no_rtr_in_common(self):
         """Peer-to-peer, but no ready-to-receive message: Terminate, layer 2, type 0, code 7."""
         sock = self.accept()
@@ -215,6 +220,7 @@ class Initiator:
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 4, 4)))
         self.terminated(sock, 7)
 
+    #= 6581-5-1
     def case_rtr_first(self):
         """The first FPDU is the RTR that was agreed on, whatever the consumer sends first."""
         for ird, ord_, opcode in ((A | B, 0, 3), (A, RTR_WRITE, 0), (A, RTR_READ, 1)):
@@ -266,6 +272,7 @@ class Initiator:
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
         check(len(Stream(sock).next()) == 14, "the RTR, a Write of no octets")
 
+    #= 5041-6.2.1-3
     def case_orderly_end(self):
         self.orderly(self.agree_and_skip_rtr)
 
@@ -324,6 +331,7 @@ class Initiator:
         sock.close()
         self.consumer_ends(20, fails=False)
 
+    #= 5044-7.1.1-7
     def case_marked(self):
         """The Reply asks for markers: the device puts them in all that it sends."""
         streams = []
@@ -368,6 +376,7 @@ class Initiator:
         print(f"{stream.between} markers between FPDUs, {stream.within} within")
         check(stream.within > 30, "too few")
 
+    #= 5041-6.2.1-3
     def case_end_after_fin(self):
         """The peer sends its FIN first; the device answers with a FIN, not a reset."""
         sock = self.accept()
@@ -382,6 +391,7 @@ class Initiator:
         check(got == b"", f"not the end, but {got[:20].hex()}")
         self.consumer_ends(20, fails=False)
 
+    #= 5044-7.1.1-14, 6581-10-3
     def case_only_revision_1(self):
         """With mpa_revision=1 the Request has nothing of RFC 6581, and the Reply needs nothing of it."""
         def first(sock):

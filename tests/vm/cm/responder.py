@@ -44,6 +44,7 @@ class Responder:
         check(lengths, "nobody listens")
         return sum(lengths)
 
+    #= 5044-7.1.2-8
     def case_revision_1(self):
         sock = self.ask(frame(REQUEST, C, 1, b"hello"))
         flags, revision, data = receive_frame(sock, REPLY)
@@ -82,6 +83,7 @@ class Responder:
         _, _, data = receive_frame(sock, REPLY)
         check(data[:4] == enhanced(DEPTH, DEPTH), f"answered {data[:4]!r}")
 
+    #= 6581-9.2-3
     def case_rtr_forms(self):
         """Each form of RTR that was agreed on lets the connection begin, and does not reach the
         consumer."""
@@ -111,6 +113,7 @@ class Responder:
                     raise Failed(f"{name}: {e}") from e
                 sock.close()
 
+    #= 5044-4.3-1, 5044-4.3-2, 5044-4.3-3, 5044-4.3-5, 5044-4.3-7, 5044-4.3-9, 5044-7.1.1-6
     def case_marked(self):
         """The Request asks for markers: the device puts them in all that it sends."""
         sock = self.ask(frame(REQUEST, C | M, 1))
@@ -261,6 +264,7 @@ class Responder:
         print(f"{kept} are kept")
         check(0 < kept <= 256, "too many, or none")
 
+    #= 5044-1.2-2, 5044-4.4-3
     def case_crc_off(self):
         """CRCs are used if either end asks for them, and the device does by default."""
         sock = self.ask(frame(REQUEST, 0, 1))
@@ -273,6 +277,7 @@ class Responder:
         flags, _, _ = receive_frame(sock, REPLY)
         check(not flags & M, "asks for markers")
 
+    #= 5044-7.1-1, 5044-7.1.2-2
     def case_byte_by_byte(self):
         sock = self.connect()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -288,6 +293,7 @@ class Responder:
             receive_frame(sock, REPLY)
             sock.close()
 
+    #= 5044-7.1.2-3, 5044-7.1.2-9, 5044-8-1, 5044-8-2
     def case_bad_frames(self):
         bad = {
             "no key": b"GET / HTTP/1.1\r\n\r\n",
@@ -370,6 +376,7 @@ class Responder:
             raise Failed("reset") from e
         check(got == b"", f"not a FIN, but {got!r}")
 
+    #= 5040-7-2, 5041-3-12, 5044-7.1-1, 5044-8-4
     def case_early_fpdu(self):
         """Octets after the Request are no part of it: the device takes them for an FPDU."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))

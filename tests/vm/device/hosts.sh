@@ -36,6 +36,7 @@ pause() { ip link set eth0 down && sleep 0.5 && ip link set eth0 up && wait_for 
 LIMIT=80 run "a transfer outlives a pause of eth0" during_transfer pause
 /tests/guest/addresses "$RSIW_SIDE"
 mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.2; }
+#= 5041-3-2
 mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
 LIMIT=80 run "a transfer outlives changes of the MTU" during_transfer mtus
 no_address() { ip addr flush dev eth0 scope global && sleep 0.5 && /tests/guest/addresses "$RSIW_SIDE"; }

@@ -5,6 +5,7 @@
 # pairs: rsiw,*
 #
 # What ibv_devinfo and iproute2's rdma show of a device.
+#= 5040-8.1.2-7, 5041-8.3.2-6
 
 . /tests/lib.sh
 . /tests/device/lib

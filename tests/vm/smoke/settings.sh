@@ -8,6 +8,7 @@
 # Each module parameter that changes the wire: rping moves data both ways. Hosts with rsiw get the
 # parameter; siw, which may be at either end, has none. (cm/initiator, cm/responder and wire/large look at
 # what is sent.)
+#= 5044-4.4-4
 
 . /tests/lib.sh
 . /tests/apps/lib

@@ -10,6 +10,7 @@
 # most. MOST: at most so many cases of a table. SPLICES: each case of spliced so many times. SEED: other cases.
 # PARTS: only these groups (adversary.py --list has their names), without the further runs. EXTENDED=1: the victim has
 # provider/ in all of them, and knows the messages of RFC 7306.
+#= 5040-6.1-5, 5041-5.4-1c, 5044-6-1
 
 . /tests/lib.sh
 

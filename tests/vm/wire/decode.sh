@@ -7,6 +7,7 @@
 #
 # Another implementation takes what rsiw sends for iWARP: tshark decodes it and checks
 # the CRCs. Each TCP segment holds whole FPDUs, as peers other than rsiw get them (large_fpdu=0).
+#= 5041-3-2
 
 . /tests/lib.sh
 . /tests/perftest/lib
@@ -44,9 +45,11 @@ complaints() {
 		grep -E '^ +[0-9]+ +[A-Z]' | grep -vE ' TCP +[A-Z]| (Res|Rev) field is NOT set to'
 	grep -iE 'malformed|Bad length|Dissector bug|Reassembly error' "$DUMP"
 }
+#= 5040-6.1-1
 no_complaints() { ! complaints; }
 run "tshark finds nothing wrong in the capture" no_complaints
 
+#= 5044-1.2-2, 5044-4.4-3
 setup() {
 	local requests replies
 	requests=$(count '^    Request frame header') replies=$(count '^    Reply frame header')
@@ -58,6 +61,7 @@ setup() {
 		[ "$(count '= Marker flag: False')" = $((requests * 2)) ]
 }
 run "tshark sees connection setup, with CRCs and no markers" setup
+#= 5040-6.1-1
 fpdus() {
 	echo "$(count '^    FPDU') FPDUs, good CRCs: $(count 'Good CRC32'), bad: $(count 'Bad CRC32')"
 	# 2 MB in at most 1448 bytes each.

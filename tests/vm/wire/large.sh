@@ -59,11 +59,13 @@ alone() {
 }
 run "reload the driver with large FPDUs on the peer only" alone
 sent "Sends with large FPDUs on one end" ib_send_bw -F -s 65536 -n 20
+#= 5044-7.1.1-13
 within_a_segment() { ! longer 1448; }
 run "FPDUs lie in a segment if one end has no large FPDUs" within_a_segment
 run "rdma shows that a connection has no large FPDUs" shows_terms 7192 1 0
 
 reload_without_crc() { both eval "rdma link del $DEV && rmmod rsiw" && both load_driver crc=0; }
 run "reload the driver on both hosts, without CRCs" reload_without_crc
+#= 5044-4.4-4
 without_crc() { shows_terms 7193 0 1; }
 run "rdma shows that a connection has no CRCs" without_crc

@@ -44,6 +44,7 @@ def terminate_from_us(peer):
 
 # --- MPA ------------------------------------------------------------------------
 
+#= 5040-5.4-8, 5040-7-1, 5044-8-4
 def bad_crc(peer):
     peer.sock.sendall(fpdu(untagged(SEND, advertise()), crc=b"\0\0\0\0"))
     peer.terminated(MPA, 2)
@@ -61,6 +62,7 @@ def length_too_long(peer):
     peer.terminated(MPA, 3)
 
 
+#= 5044-8-4
 def length_too_short(peer):
     peer.sock.sendall(fpdu(b"\x41\x43" + bytes(6)) + bytes(40))
     peer.terminated(MPA, 3)
@@ -105,6 +107,7 @@ def offset_skips(peer):
     peer.refused(untagged(SEND, bytes(4), offset=8), DDP_UNTAGGED, 4)
 
 
+#= 5040-5.4-8, 5040-7.1-2
 def too_long(peer):
     peer.refused(untagged(SEND, bytes(RECEIVE + 1)), DDP_UNTAGGED, 5)
 
@@ -120,6 +123,7 @@ def ddp_version(peer):
 
 # --- DDP, tagged ------------------------------------------------------------------
 
+#= 5040-7.1-2
 def write_unknown_stag(peer):
     peer.refused(tagged(WRITE, 0x7FFFFF01, 0, bytes(8)), DDP_TAGGED, 0)
 
@@ -138,10 +142,12 @@ def tagged_version(peer):
 
 # --- RDMAP --------------------------------------------------------------------------
 
+#= 5040-7.1-2
 def rdmap_version(peer):
     peer.refused(untagged(SEND, advertise(), rdmap=0x80), RDMA_OPERATION, 5)
 
 
+#= 5040-7.1-2
 def reserved_opcode(peer):
     peer.refused(untagged(0xF, advertise()), RDMA_OPERATION, 6)
 
@@ -193,6 +199,7 @@ def response_unasked(peer):
     peer.refused(tagged(RESPONSE, 0x7FFFFF01, 0, bytes(8)), RDMA_OPERATION, 6)
 
 
+#= 5040-7.1-2
 def read_unknown_stag(peer):
     peer.refused(read_of(0x7FFFFF01), RDMA_PROTECTION, 0, read_request=True)
 
@@ -254,6 +261,7 @@ def other(peer):
     return second, sink, to
 
 
+#= 5040-5.3-10b, 5040-7.2-5
 def invalidate_of_another(peer):
     second, sink, to = other(peer)
     peer.refused(untagged(SEND_INV, advertise(), stag=sink), RDMA_PROTECTION, 9)
@@ -272,6 +280,7 @@ def read_of_another(peer):
     goes_on(second, sink, to)
 
 
+#= 5040-6.1-5, 5040-8.1.2-6
 def reads_beyond_ird(peer):
     """More Reads than were agreed on: their queue overflows and the connection ends; others go on.
 

@@ -14,6 +14,31 @@ use crate::rx::{Event, Handler};
 use crate::types::ReadRequest;
 
 impl Receiver {
+    //= 5040-5.3-4: Send Message Type MUST be Delivered to the Remote
+    //= 5040-5.4-5: the RDMAP layer MUST guarantee placement of a single Terminate Message.
+    //= 5040-5.4-6: A Terminate Message MUST be Delivered to the Remote
+    //= 5040-5.5-1: Send Messages MUST be Delivered to the ULP at
+    //= 5040-5.5-2: RDMA Read Response Messages MUST be Delivered to the ULP
+    //= 5040-5.5-3: RDMA Read Requests, MUST NOT start processing at the
+    //= 5040-5.5-7: incoming Send Message MUST be Delivered to the ULP
+    //= 5040-5.5-8: specified Tagged Buffer) MUST be started only after the
+    //= 5040-5.5-9: An RDMA Read operation MUST NOT be Completed at the
+    //= 5041-4.1-7: DDP Message payload MUST be Delivered to the ULP after:
+    //= 5041-5.3-3: MUST Deliver a DDP Message to the ULP at most once
+    //= 5041-5.4-1: At the Data Sink, DDP MUST Deliver a DDP Message if
+    //= 5041-5.4-1a: the last DDP Segment of the DDP Message had
+    //= 5041-5.4-1c: all preceding DDP Messages have been Placed, and
+    //# deviates: as 5041-5.3-4
+    //= 5041-5.4-1d: each preceding DDP Message has been Delivered to the
+    //# deviates: as 5041-5.3-4
+    //= 7306-5.2.1-16: The Responder MUST process the Atomic Operation Request Messages in
+    //= 7306-5.4-3: Atomic Operation Request Messages MUST NOT start processing at the
+    //= 7306-5.4-4: Atomic Operation Response Messages MAY be generated at the Responder
+    //= 7306-5.4-5: MUST be started only after the Atomic Operation Request Message
+    //= 7306-5.4-6: Send Messages MAY be Completed at the Responder before prior
+    //= 7306-5.4-7: An Atomic Operation MUST NOT be Completed at the Requester
+    //= 7306-5.4-8a: the Atomic Operation Request Messages MUST be processed in the
+    //= 5041-5.3-4, 5041-5.4-1b
     /// Completes a segment whose CRC is right, and its message if it is the last one.
     #[inline]
     pub(super) fn complete<H: Handler>(
@@ -43,6 +68,7 @@ impl Receiver {
             .map_err(|why| segment.refused_delivery().reason(why))
     }
 
+    //= 5041-5.3-4, 5041-5.4-1c, 5041-5.4-1d, 7306-5.4-3, 7306-5.4-5, 7306-6.3-4, 7306-6.4-1
     /// A message, whose last segment is `segment`, is complete, and an untagged one has begun
     /// behind an RDMA Write. The untagged message waits until the Write is delivered. Returns the
     /// last segment of the message to deliver next, if there is one.
@@ -67,6 +93,9 @@ impl Receiver {
         Ok(Some(held))
     }
 
+    //= 7306-5.2.1-12: an error MUST be surfaced in response to delivery to
+    //= 7306-8.2-5: On incoming Atomic requests the following additional validation MUST be
+    //= 7306-4-1, 7306-5.2.2-7, 7306-6.2-1, 7306-6.3-8
     /// The event of a message whose payload was gathered, of which `segment` is the last.
     #[inline(never)]
     fn gathered(&mut self, segment: &Segment) -> Result<Event, Reason> {
@@ -107,6 +136,10 @@ impl Receiver {
         (segment.end as usize == N).then_some(header)
     }
 
+    //= 5040-5.2.1-4: The Remote Peer's RDMAP layer MUST process an RDMA Read Request Message.
+    //= 5040-5.2.1-13: Data Source RDMAP MUST validate the Data Source STag
+    //= 5040-5.2.1-14: MUST NOT validate the Data Source STag and Data
+    //= 5040-7.2-13: Read Message Size MUST NOT cause the Data Source
     /// The Read Request whose header is complete.
     fn read_request(&self, segment: &Segment) -> Result<Event, Reason> {
         let header = self.header::<READ_REQUEST_LEN>(segment);

@@ -13,6 +13,28 @@ use crate::rx::{Handler, Placement, Refusal, Target};
 use crate::types::{Msn, Qn, Stag};
 
 impl Rules {
+    //= 5040-5.2.1-3: One RDMA Read Request Message MUST consume one Untagged Buffer.
+    //= 5040-5.3-3: One Send Message Type MUST consume one Untagged Buffer.
+    //= 5040-5.3-7: A zero-length Send Message Type MUST consume an Untagged Buffer at
+    //= 5040-7.2-6: The DDP layer MUST validate all Untagged DDP Segment fields.
+    //= 5041-4.1-2: this DDP Segment MUST be Placed into an Untagged Buffer.
+    //= 5041-4.3-8: sequence number that MUST be increased by one (modulo
+    //= 5041-4.3-11: specific DDP message MUST contain the same value for this field.
+    //= 5041-5.2-2: The ULP Message Length MUST be less than 2^32.
+    //= 5041-5.3-4: MUST Deliver DDP Messages to the ULP in the
+    //# deviates: a Read Response under way and a Send or Read Request are delivered as each ends,
+    //# see *Delivery of interleaved messages* above
+    //= 5041-5.4-1b: all of the DDP Segments of the DDP Message
+    //= 5041-7.1-1: the DDP Segment MUST be validated before Placement by verifying:
+    //= 5041-7.1-1a: The QN is valid for this stream.
+    //= 5041-7.1-1b: The QN and MSN have an associated buffer that
+    //= 5041-7.1-1c: The MO falls in the range of legal offsets
+    //= 5041-7.1-1d: The sum of the DDP Segment payload length and
+    //= 5041-7.1-1e: The Message Sequence Number falls in the range of
+    //= 7306-6.3-4: MUST be Delivered to the Remote Peer's ULP in the
+    //= 7306-6.4-1: Ordering and completion rules for Immediate Data are the same
+    //= 7306-8.2-2: The DDP layer MUST validate all DDP Segment fields.
+    //= 5040-4.1-5, 5041-4.3-4, 5041-4.3-13, 7306-4.1-3
     #[inline]
     pub(super) fn open_untagged<H: Handler>(
         &mut self,
@@ -120,6 +142,8 @@ impl Rules {
         })
     }
 
+    //= 7306-5-5: the Message Sequence Number (MSN) will be used to locate
+    //= 7306-4-2, 7306-8.2-2
     /// Checks the segment of an Atomic Response. It answers an operation of this end, so like a
     /// Read Response it may come between the segments of another message, and waits for none. A
     /// segment holds all of it (MULPDU is at least 128).
@@ -155,6 +179,8 @@ fn admit<H: Handler>(h: &mut H, placement: &Placement) -> Result<(), Reason> {
     })
 }
 
+//= 7306-6.3-3: One Immediate Data or Immediate Data with SE Message MUST
+//= 7306-6.3-8: The Remote Peer MUST check that Immediate Data and Immediate
 /// As [`admit`], of a segment of Immediate Data, which end `end` octets in.
 #[cold]
 fn admit_immediate<H: Handler>(

@@ -10,6 +10,11 @@ use crate::{
 };
 
 impl Framer {
+    //= 5044-4.3-1: All MPA senders MUST be able to generate Markers
+    //= 5044-4.3-2: enabled, MPA senders MUST insert a Marker into the
+    //= 5044-4.3-5: the Marker MUST be included in the CRC calculation
+    //= 5044-7.1.1-9: When '1' Markers MUST be added as described in
+    //= 5044-4.3-7, 5044-4.4-9
     /// As [`write`](Self::write), cutting the FPDU where markers are due.
     #[cold]
     pub(super) fn write_with_markers<S: Sink>(
@@ -52,6 +57,12 @@ struct Marked<'a, S: Sink> {
 }
 
 impl<S: Sink> Marked<'_, S> {
+    //= 5044-4.2-1: The format of a Marker MUST be as specified in Figure 3:
+    //= 5044-4.2-2: The Reserved field MUST be set to zero on
+    //= 5044-4.2-3: The least significant two bits MUST always be set to zero
+    //= 5044-4.3-3: FPDUPTR MUST contain the number of octets in the
+    //= 5044-4.3-8: multiple Markers, they MUST all point to the same
+    //= 5044-4.3-9: small), the Marker MUST point to the start of
     fn marker_if_due(&mut self) -> Result<(), S::Error> {
         if self.to_marker != 0 {
             return Ok(());
