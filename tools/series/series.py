@@ -34,13 +34,12 @@ SOURCES = {
     4: [("rust/rdma", IB + "rust/rdma")],
     5: [("rust/iwarp", IB + "rust/iwarp"), ("tests/kunit", IB + "rust/tests/kunit"),
         ("tests/host/suites", IB + "rust/tests/host/suites")],
-    8: [("rust/trace", IB + "sw/rsiw/trace")],
     10: [("provider/rsiw-abi.h", "include/uapi/rdma/rsiw-abi.h")],
 }
 # The driver is posted in pieces, and compiled with the last.
 DRIVER = {
     7: "abi cpu_share cq counters device fifo limit mem names pd queue ring settings wr",
-    8: "rx transport tx",
+    8: "rx trace transport tx",
     9: "cm stream",
     10: "link main qp rnic verbs",
 }
