@@ -273,9 +273,10 @@ impl Cq {
             st.put = place.wrapping_add(1);
             return st.event(wants_attention(c));
         }
-        match core::mem::replace(&mut st.overflowed, true) {
-            true => Notify::LOST,
-            false => Notify::LOST | Notify::OVERFLOW,
+        if core::mem::replace(&mut st.overflowed, true) {
+            Notify::LOST
+        } else {
+            Notify::LOST | Notify::OVERFLOW
         }
     }
 
@@ -393,10 +394,8 @@ impl Cq {
                 false
             }
             Ring::Kernel { get, armed, .. } => {
-                *armed = Some(match solicited_only {
-                    true if *armed != Some(Arm::Next) => Arm::Solicited,
-                    _ => Arm::Next,
-                });
+                let solicited = solicited_only && *armed != Some(Arm::Next);
+                *armed = Some(if solicited { Arm::Solicited } else { Arm::Next });
                 st.put != *get
             }
         }

@@ -178,9 +178,10 @@ fn begin<U: User>(
     let mut attempt = Some(attempt);
     let started = Conn::start(conns, socket, order, |conn| {
         let waiting = attempt.as_mut().ok_or(EINVAL)?;
-        let remote = match waiting.plan.to_itself {
-            true => conn.socket().local_addr()?,
-            false => remote,
+        let remote = if waiting.plan.to_itself {
+            conn.socket().local_addr()?
+        } else {
+            remote
         };
         conn.note_peer(remote);
         waiting.user.attach(conn, waiting.life)?;

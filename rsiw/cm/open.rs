@@ -287,9 +287,10 @@ pub(super) fn door(
     if local.is_ipv6() {
         socket.set_v6only()?;
     }
-    match is_link_local(&local.ip()) {
-        true => socket.bind_to_device(ifindex)?,
-        false => place.join_vrf(&socket, &local)?,
+    if is_link_local(&local.ip()) {
+        socket.bind_to_device(ifindex)?;
+    } else {
+        place.join_vrf(&socket, &local)?;
     }
     // The administrator has chosen the port, which may take privileges.
     socket.bind_as_kernel(&local)?;

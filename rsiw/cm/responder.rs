@@ -48,9 +48,10 @@ impl<U: User> Listener<U> {
             let begin = |conn: &Arc<Conn<U>>| {
                 let party = Party::Incoming(Incoming::new(conn, slot)?);
                 let silence = conn.settings().responder_wait_ms();
-                let first = match clear {
-                    true => Machine::await_request,
-                    false => Machine::await_octet,
+                let first = if clear {
+                    Machine::await_request
+                } else {
+                    Machine::await_octet
                 };
                 Ok(Run::new(conn, party, |seen| first(silence, seen)))
             };

@@ -121,9 +121,11 @@ impl<U: User> Tls<U> {
             Some(Role::Client(_)) => Side::Initiator,
             _ => Side::Responder,
         };
-        Ok(match self.place.insert(Place::wait(conn, side)?).take() {
-            true => TlsTurn::Come,
-            false => TlsTurn::Waits,
+        let has_come = self.place.insert(Place::wait(conn, side)?).take();
+        Ok(if has_come {
+            TlsTurn::Come
+        } else {
+            TlsTurn::Waits
         })
     }
 

@@ -152,9 +152,10 @@ impl Stream {
     /// with iWARP, know no such right of a queue pair: whoever may read and write has it.
     pub(super) fn peer_rights(&self) -> Access {
         let granted = self.access();
-        match self.dev().is_rc() {
-            false if granted.allows(Access::READ_WRITE) => granted.or(Access::REMOTE_ATOMIC),
-            _ => granted,
+        if !self.dev().is_rc() && granted.allows(Access::READ_WRITE) {
+            granted.or(Access::REMOTE_ATOMIC)
+        } else {
+            granted
         }
     }
 

@@ -47,11 +47,8 @@ pub(super) fn register(queues: &Queues, reg: &Registration) -> Result<(), Status
     if reg.region.stag() >> 8 != reg.key >> 8 || !reg.region.is_fast() {
         return Err(MemError::Invalid.into());
     }
-    match reg
-        .region
+    reg.region
         .register(reg.key, reg.access, reg.iova, queues.number())
-    {
-        true => Ok(()),
-        false => Err(Status::MemOp),
-    }
+        .then_some(())
+        .ok_or(Status::MemOp)
 }

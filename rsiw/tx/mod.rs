@@ -367,10 +367,12 @@ impl Tx {
 
     #[cold]
     fn look_for_end(queues: &Queues, peer_done: bool) -> Step {
-        match queues.is_closing() {
-            false => Step::Held,
-            true if peer_done || queues.sq.is_idle() => Step::Drained,
-            true => Step::Waits,
+        if !queues.is_closing() {
+            Step::Held
+        } else if peer_done || queues.sq.is_idle() {
+            Step::Drained
+        } else {
+            Step::Waits
         }
     }
 

@@ -95,10 +95,10 @@ pub(super) fn write_one(
     access: &mut HeldAccess,
 ) -> Result<(), Stop> {
     let mut octets = CopyNext(|dst: &mut [u8]| gather.copy_to(access, dst));
-    match framer.write_whole(fpdu, room, &mut octets)? {
-        true => Ok(()),
-        false => Err(OTHER_SIZE),
+    if !framer.write_whole(fpdu, room, &mut octets)? {
+        return Err(OTHER_SIZE);
     }
+    Ok(())
 }
 
 /// Writes `fpdu` and those that follow it and are like it, `count` of `len` octets each, to all of

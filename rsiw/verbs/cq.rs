@@ -46,9 +46,10 @@ fn form(udata: &Udata<'_, Rsiw>, new: &NewCq<'_>) -> Result<Form> {
         },
     };
     Ok(Form {
-        flags: match extended {
-            true => CQE_INVALIDATED | CQE_IMMEDIATE,
-            false => 0,
+        flags: if extended {
+            CQE_INVALIDATED | CQE_IMMEDIATE
+        } else {
+            0
         },
         time_stamps: flags & CQ_TIME_STAMPS != 0,
         events: new.has_channel(),

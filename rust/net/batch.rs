@@ -198,10 +198,12 @@ impl TxBatch {
     /// page.
     #[inline]
     pub fn contiguous(&self) -> usize {
-        match self.is_small {
-            true => Self::SMALL - self.at - self.len,
-            false if self.count == Self::MAX_SPANS => 0,
-            false => self.pages.contiguous().min(self.room()),
+        if self.is_small {
+            Self::SMALL - self.at - self.len
+        } else if self.count == Self::MAX_SPANS {
+            0
+        } else {
+            self.pages.contiguous().min(self.room())
         }
     }
 

@@ -407,10 +407,11 @@ impl TcpSocket {
         }
         let sk = self.lock();
         // SAFETY: `sk` proves that the socket is locked.
-        match unsafe { bindings::ksock_tls_is_behind(sk.as_ptr()) } {
+        if unsafe { bindings::ksock_tls_is_behind(sk.as_ptr()) } {
             // A FIN would cut off what TCP has not taken.
-            true => Err(EAGAIN),
-            false => Ok(()),
+            Err(EAGAIN)
+        } else {
+            Ok(())
         }
     }
 }

@@ -155,10 +155,8 @@ fn written(result: Result, count: usize) -> isize {
 
 fn may_set() -> Result {
     // SAFETY: The function looks at the current task only.
-    match unsafe { bindings::capable(bindings::CAP_NET_ADMIN as i32) } {
-        true => Ok(()),
-        false => Err(EPERM),
-    }
+    let is_admin = unsafe { bindings::capable(bindings::CAP_NET_ADMIN as i32) };
+    is_admin.then_some(()).ok_or(EPERM)
 }
 
 /// The file of a text is read: prints it as a line. Context: sleeping.

@@ -122,11 +122,12 @@ impl<U: User> Conn<U> {
 
     /// Throws away data that has come. Context: socket locked; with TLS sleeping.
     fn discard_some(this: ArcBorrow<'_, Self>, sk: &mut LockedSock) {
-        let mut left = match this.transport().works_in_callback() {
-            true => usize::MAX,
+        let mut left = if this.transport().works_in_callback() {
+            usize::MAX
+        } else {
             // While records are decrypted more may come, without end. The actor has to look at its
             // time meanwhile.
-            false => DISCARD,
+            DISCARD
         };
         // Urgent data cannot be read. Then the time-out ends the connection.
         let _ = this.socket.read(sk, |octets| match left {

@@ -342,11 +342,14 @@ impl<U: User> Attempt<U> {
         };
         let counters = &conn.dev().counters;
         let refused = status == errno::ECONNREFUSED;
-        let count = match reply.is_some() {
-            true if refused => &counters.connects_rejected,
-            false if refused => &counters.connects_refused,
-            _ if status == errno::ETIMEDOUT => &counters.connects_timed_out,
-            _ => &counters.connects_failed,
+        let count = if refused && reply.is_some() {
+            &counters.connects_rejected
+        } else if refused {
+            &counters.connects_refused
+        } else if status == errno::ETIMEDOUT {
+            &counters.connects_timed_out
+        } else {
+            &counters.connects_failed
         };
         count.add(1);
         let cm = match &self.caller {

@@ -68,10 +68,12 @@ impl SendQueue {
         }
         let st = &mut *self.state.lock();
         let reads = st.placed.of_consumer(&st.reads);
-        let may = match wr.fence {
-            true if reads != 0 => Err(ReadsBefore::Fence),
-            _ if wr.op.is_answered() && reads >= self.ord().max(1) => Err(ReadsBefore::Ord),
-            _ => Ok(()),
+        let may = if wr.fence && reads != 0 {
+            Err(ReadsBefore::Fence)
+        } else if wr.op.is_answered() && reads >= self.ord().max(1) {
+            Err(ReadsBefore::Ord)
+        } else {
+            Ok(())
         };
         st.tx_waits |= may.is_err();
         may

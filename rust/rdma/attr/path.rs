@@ -137,34 +137,35 @@ impl QpPath {
     ) -> Result<Self> {
         use bindings as b;
         let has = |bit: b::ib_qp_attr_mask| mask & bit != 0;
-        let below = |bit, value: u8, end: u8| match has(bit) {
-            true if value >= end => Err(EINVAL),
-            set => Ok(set.then_some(value)),
+        let below = |bit, value: u8, end: u8| {
+            if has(bit) && value >= end {
+                return Err(EINVAL);
+            }
+            Ok(has(bit).then_some(value))
         };
-        let number = |bit, value: u32| match has(bit) {
-            true if value >> 24 != 0 => Err(EINVAL),
-            set => Ok(set.then_some(value)),
+        let number = |bit, value: u32| {
+            if has(bit) && value >> 24 != 0 {
+                return Err(EINVAL);
+            }
+            Ok(has(bit).then_some(value))
         };
         let pkey = has(b::ib_qp_attr_mask_IB_QP_PKEY_INDEX);
         if pkey && attr.pkey_index >= PKEY_TBL_LEN {
             return Err(EINVAL);
         }
         Ok(Self {
-            cur_state: match has(b::ib_qp_attr_mask_IB_QP_CUR_STATE) {
-                true => Some(QpState::from_c(attr.cur_qp_state)?),
-                false => None,
-            },
+            cur_state: has(b::ib_qp_attr_mask_IB_QP_CUR_STATE)
+                .then(|| QpState::from_c(attr.cur_qp_state))
+                .transpose()?,
             pkey_index: pkey.then_some(attr.pkey_index),
-            address: match has(b::ib_qp_attr_mask_IB_QP_AV) {
+            address: has(b::ib_qp_attr_mask_IB_QP_AV)
                 // SAFETY: The core fills it before it calls `modify_qp`, and keeps the GID for the
                 // time of that call.
-                true => Some(unsafe { AddressVector::from_c(&attr.ah_attr, port) }?),
-                false => None,
-            },
-            path_mtu: match has(b::ib_qp_attr_mask_IB_QP_PATH_MTU) {
-                true => Some(mtu_from_c(attr.path_mtu)?),
-                false => None,
-            },
+                .then(|| unsafe { AddressVector::from_c(&attr.ah_attr, port) })
+                .transpose()?,
+            path_mtu: has(b::ib_qp_attr_mask_IB_QP_PATH_MTU)
+                .then(|| mtu_from_c(attr.path_mtu))
+                .transpose()?,
             dest_qpn: number(b::ib_qp_attr_mask_IB_QP_DEST_QPN, attr.dest_qp_num)?,
             rq_psn: number(b::ib_qp_attr_mask_IB_QP_RQ_PSN, attr.rq_psn)?,
             sq_psn: number(b::ib_qp_attr_mask_IB_QP_SQ_PSN, attr.sq_psn)?,

@@ -132,15 +132,14 @@ impl Vector {
         // Release: the handler of a call that begins after this sees what was published before.
         // Acquire: `request` is used after the call that used it before has begun.
         let relies = self.pending.swap(true, Ordering::AcqRel);
-        let result = match relies {
-            true => 0,
+        let result = if relies {
+            0
+        } else {
             // SAFETY: This thread has set `pending`, so nobody else uses `request`, which is not
             // queued: the kernel has given it back before it calls `run`, which clears `pending`.
             // It stays until `run` has ended: `busy` counts the call, and `end` waits for that,
             // after the caller's access to the queue. CAST: It is the number of a processor.
-            false => unsafe {
-                bindings::smp_call_function_single_async(self.cpu as i32, self.request.get())
-            },
+            unsafe { bindings::smp_call_function_single_async(self.cpu as i32, self.request.get()) }
         };
         if relies {
             self.busy.fetch_sub(1, Ordering::Release);

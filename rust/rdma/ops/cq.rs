@@ -32,11 +32,12 @@ impl<D: Driver> Ops<D> {
         attr: *const bindings::ib_cq_init_attr,
         attrs: *mut bindings::uverbs_attr_bundle,
     ) -> i32 {
-        let udata = match attrs.is_null() {
+        let udata = if attrs.is_null() {
             // A kernel consumer's.
-            true => ptr::null_mut(),
+            ptr::null_mut()
+        } else {
             // SAFETY: It is the bundle of the verb in progress.
-            false => unsafe { bindings::uverbs_bundle_udata(attrs) },
+            unsafe { bindings::uverbs_bundle_udata(attrs) }
         };
         // SAFETY: `attr` is valid for the call, and nobody changes it.
         let attr = CqAttr::from_c(unsafe { &*attr });

@@ -538,9 +538,10 @@ pub(crate) fn an_answer_of_each_kind() -> Outcome {
         let reason = [0, 4, 0, 4, b'n', b'o'];
         check!(answer(&plan, &Raw::reply(0x70, 2, &reason))? == Input::Rejected);
         check!(answer(&plan, &Raw::reply(0x74, 2, &depths))? == Input::Rejected);
-        let bare = match large {
-            true => Input::OfferRejected,
-            false => Input::Rejected,
+        let bare = if large {
+            Input::OfferRejected
+        } else {
+            Input::Rejected
         };
         check!(answer(&plan, &Raw::reply(0x70, 2, &depths))? == bare);
         // In the old format: consent is void, a rejection with a reason stands.

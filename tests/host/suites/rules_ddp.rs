@@ -148,9 +148,10 @@ pub(crate) fn send_waits_for_buffer() -> Outcome {
 pub(crate) fn send_waits_in_vain() -> Outcome {
     for bad_crc in [false, true] {
         let good = send(1, &[1, 2, 3]);
-        let stream = match bad_crc {
-            true => good.clone().flip(good.len() - 1, 1),
-            false => good,
+        let stream = if bad_crc {
+            good.clone().flip(good.len() - 1, 1)
+        } else {
+            good
         };
         let mut probe = Probe::refusing(Call::Begin, Refusal::Wait);
         let mut rx = receiver();

@@ -107,9 +107,10 @@ fn is_payload(stream: &[u8]) -> Vec<bool> {
     while out.len() < stream.len() {
         let fpdu = &stream[out.len()..];
         let len = 2 + usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]));
-        let header = match fpdu[2] & 0x80 != 0 {
-            true => TAGGED_HEADER,
-            false => HEADER,
+        let header = if fpdu[2] & 0x80 != 0 {
+            TAGGED_HEADER
+        } else {
+            HEADER
         };
         let has_header = matches!(fpdu[3] & 0x0f, 1 | 7..=11);
         let whole = len.next_multiple_of(4) + 4;
@@ -154,15 +155,16 @@ proptest! {
             let (reads, changing) = (Reads::default(), octets(&stream));
             let inner = Any { waits, ..handler.clone() };
             let attacked = Attacked { inner: inner.clone(), reads: &reads };
-            let (calm, got) = match whole {
-                false => (
-                    feed(rx(), crc, inner, &stream, cut()),
-                    feed_octets(rx(), crc, attacked, &changing, cut()),
-                ),
-                true => (
+            let (calm, got) = if whole {
+                (
                     feed_whole(rx(), crc, inner, &stream, cut()),
                     feed_whole_octets(rx(), crc, attacked, &changing, cut()),
-                ),
+                )
+            } else {
+                (
+                    feed(rx(), crc, inner, &stream, cut()),
+                    feed_octets(rx(), crc, attacked, &changing, cut()),
+                )
             };
             prop_assert_eq!(calm, got);
             for (at, payload) in is_payload(&stream).into_iter().enumerate() {

@@ -62,9 +62,10 @@ fn damage(e: &mut Entropy, items: &[Item], mulpdu: u16) -> (bool, Vec<u8>) {
 /// A message of many segments, if they are short.
 fn long(e: &mut Entropy) -> Option<Item> {
     // Some wrap before they end.
-    let to = match e.flag() {
-        true => TaggedOffset(u64::from(e.u32())),
-        false => TaggedOffset(u64::MAX - u64::from(e.below(4000))),
+    let to = if e.flag() {
+        TaggedOffset(u64::from(e.u32()))
+    } else {
+        TaggedOffset(u64::MAX - u64::from(e.below(4000)))
     };
     let message = match e.below(3) {
         0 => return None,
@@ -284,9 +285,10 @@ fn pseudocode(op: AtomicOp, original: u64) -> u64 {
 
 /// A receiver, with or without the messages of RFC 7306.
 fn any_receiver(e: &mut Entropy, crc: bool) -> Receiver {
-    match e.flag() {
-        true => receiver(crc),
-        false => Receiver::new(RxConfig { crc }),
+    if e.flag() {
+        receiver(crc)
+    } else {
+        Receiver::new(RxConfig { crc })
     }
 }
 

@@ -101,9 +101,10 @@ fn main() {
     };
     let mut nothing = Nothing::default();
     // FPDUs of a message, and the longest ULPDU.
-    let (of_message, mulpdu) = match what.contains("long") {
-        true => (32, payload as u16 + 14),
-        false => (1, 64768),
+    let (of_message, mulpdu) = if what.contains("long") {
+        (32, payload as u16 + 14)
+    } else {
+        (1, 64768)
     };
     let (start, done) = match &*what {
         "rx" | "rx-crc" | "rx-long" | "rx-long-crc" => {

@@ -94,15 +94,12 @@ impl Attempt<'_> {
         jitter: i64,
     ) -> Option<Plan> {
         self.busy = self.fate.busy;
-        let mut machine = match plan.secure {
-            true => {
-                self.expect(self.fate.turn);
-                Machine::await_turn(plan, &self.seen)
-            }
-            false => {
-                self.expect(self.fate.connect);
-                Machine::connecting(plan, &self.seen)
-            }
+        let mut machine = if plan.secure {
+            self.expect(self.fate.turn);
+            Machine::await_turn(plan, &self.seen)
+        } else {
+            self.expect(self.fate.connect);
+            Machine::connecting(plan, &self.seen)
         };
         let mut timed_at = self.seen.now;
         loop {
@@ -165,9 +162,10 @@ impl Attempt<'_> {
                     answer = Some(Input::TlsStarted);
                 }
                 Action::SetUp(SetUp::AttachTls) => {
-                    answer = Some(match self.fate.attach_fails {
-                        true => Input::TlsFailed,
-                        false => Input::Secured,
+                    answer = Some(if self.fate.attach_fails {
+                        Input::TlsFailed
+                    } else {
+                        Input::Secured
                     });
                 }
                 Action::SetUp(SetUp::SendRequest) => {
@@ -178,9 +176,10 @@ impl Attempt<'_> {
                     answer = self.fate.start.or(Some(Input::Started))
                 }
                 Action::SetUp(SetUp::SendTerminate) => {
-                    answer = Some(match self.fate.terminate_fails {
-                        true => Input::TerminateNotSent,
-                        false => Input::TerminateSent,
+                    answer = Some(if self.fate.terminate_fails {
+                        Input::TerminateNotSent
+                    } else {
+                        Input::TerminateSent
                     });
                 }
                 Action::SendFin => answer = Some(Input::FinSent),

@@ -339,9 +339,10 @@ pub fn check(outcome: &Outcome) {
     // A call that is for a queue pair here is not dropped, whatever comes of it.
     let streams = usize::from(outcome.end == StageName::Streaming);
     let lost = outcome.count(|action| matches!(action, Action::Lose(_)));
-    let kept = match outcome.called {
-        true => streams + lost,
-        false => reported,
+    let kept = if outcome.called {
+        streams + lost
+    } else {
+        reported
     };
     assert_eq!(dropped, 1 - kept, "{outcome:?}");
     let returns = outcome.count(|action| matches!(action, Action::Return(_)));

@@ -106,9 +106,10 @@ impl Run<'_> {
             now: self.now,
             ..Seen::default()
         };
-        let mut side = match plan.secure {
-            true => Side::new(Machine::await_turn(plan, &seen), self.now),
-            false => Side::new(Machine::connecting(plan, &seen), self.now),
+        let mut side = if plan.secure {
+            Side::new(Machine::await_turn(plan, &seen), self.now)
+        } else {
+            Side::new(Machine::connecting(plan, &seen), self.now)
         };
         if plan.secure {
             side.say(self.now, Some((self.dial.place, Input::Turn)));
@@ -169,9 +170,10 @@ impl Run<'_> {
             (side.said_end, side.reset) = (true, true);
             // The responder's may not have begun.
             let from = now.max(side.seen.now);
-            match hears {
-                true => side.under_way.push_back((from, Message::Reset)),
-                false => side.loses(from),
+            if hears {
+                side.under_way.push_back((from, Message::Reset));
+            } else {
+                side.loses(from);
             }
         }
     }
@@ -371,9 +373,10 @@ impl Run<'_> {
                     _ => Input::Accepted,
                 };
                 self.send(at, end, Message::Reply(format));
-                Some(match dial.rtr {
-                    true => Input::ReplySentForRtr,
-                    false => Input::ReplySent,
+                Some(if dial.rtr {
+                    Input::ReplySentForRtr
+                } else {
+                    Input::ReplySent
                 })
             }
             SetUp::Admit if self.called == Called::Expects => {
