@@ -2,10 +2,112 @@
 
 //! Safe abstractions over the RDMA core, for drivers of devices in software.
 //!
-//! A driver names the types of its objects by [`DriverTypes`], implements [`Driver`] and the traits
-//! of its objects ([`driver`]), makes its devices by [`Devices`], and contains no unsafe code. The
-//! sample driver that goes to the kernel with this crate, `sample/rust_rdma_sample.rs`, is the
-//! least that does so, in 180 lines.
+//! To write a driver, do this:
+//!
+//! - Name the types of its objects by [`DriverTypes`]: [`Unsupported`] in place of a kind that its
+//!   devices do not have.
+//! - Implement [`Driver`] for the device, and the traits in [`driver`] for the objects.
+//! - Make a device by [`Devices::register`]. The core then calls these methods.
+//! - Call that for `rdma link add` ([`link`]), end devices with the network devices below them
+//!   ([`NotifierRegistration`]), and with the module ([`Devices::unregister_all`]).
+//! - Have the module create [`kext::Core`] before anything else of this crate, and drop it last.
+//!
+//! A driver contains no unsafe code. `rust_rdma_sample.rs` is the least that is a whole module.
+//!
+//! # Example
+//!
+//! A device that answers queries, and of which a process can have protection domains.
+//!
+//! ```
+//! use kernel::{prelude::*, str::CStr, sync::Arc};
+//! use rdma::*;
+//!
+//! /// The driver, and what it keeps of a device, an open of it by a process, and a domain.
+//! struct MyDriver;
+//! struct Port([u8; 8]);
+//! struct Context;
+//! struct Pd;
+//!
+//! impl DriverTypes for MyDriver {
+//!     type Device = Port;
+//!     type Context = Context;
+//!     type Pd = Pd;
+//!     type Cq = Unsupported;
+//!     type Qp = Unsupported;
+//!     type Srq = Unsupported;
+//!     type Mr = Unsupported;
+//!     type Conn = Unsupported;
+//!     type Listener = Unsupported;
+//! }
+//!
+//! impl Driver for MyDriver {
+//!     const ID: DriverId = DriverId::UNKNOWN;
+//!     const UVERBS_ABI_VERSION: u32 = 1;
+//!
+//!     fn local_dma_key(_port: &Arc<Port>, new: NewLocalDmaKey) -> Result<LocalDmaKey> {
+//!         Ok(new.choose(0))
+//!     }
+//!
+//!     fn attach(_port: &Arc<Port>, _handle: DeviceHandle<Self>) {}
+//!
+//!     fn detach(_port: &Arc<Port>) {}
+//!
+//!     fn limits(dev: &Device<Self>) -> DeviceLimits {
+//!         DeviceLimits { sys_image_guid: dev.data().0, max_pd: 16, ..Default::default() }
+//!     }
+//!
+//!     fn query_port(dev: &Device<Self>) -> Result<PortAttr> {
+//!         dev.port_attr(&*dev.netdev().ok_or(ENODEV)?)
+//!     }
+//!
+//!     fn query_gid(dev: &Device<Self>, _index: u32) -> Result<[u8; 16]> {
+//!         let mut gid = [0; 16];
+//!         gid[8..].copy_from_slice(&dev.data().0);
+//!         Ok(gid)
+//!     }
+//! }
+//!
+//! impl ContextOps<MyDriver> for Context {
+//!     fn alloc(_dev: &Device<MyDriver>, _udata: &mut Udata<'_, MyDriver>) -> Result<Arc<Self>> {
+//!         Ok(Arc::new(Self, GFP_KERNEL)?)
+//!     }
+//! }
+//!
+//! impl PdOps<MyDriver> for Pd {
+//!     fn alloc(
+//!         _dev: &Device<MyDriver>,
+//!         _user: Option<&mut Udata<'_, MyDriver>>,
+//!     ) -> Result<Arc<Self>> {
+//!         Ok(Arc::new(Self, GFP_KERNEL)?)
+//!     }
+//! }
+//!
+//! /// What `rdma link add NAME type TYPE netdev NDEV` calls.
+//! fn add(
+//!     devices: &Devices<MyDriver>,
+//!     module: &'static ThisModule,
+//!     name: &CStr,
+//!     ndev: &NetDevice,
+//! ) -> Result {
+//!     let namespace = ndev.namespace().ok_or(ENODEV)?;
+//!     let node_guid = kext::random_u64().to_ne_bytes();
+//!     let config = DeviceConfig {
+//!         name,
+//!         name_by_user: true,
+//!         node_guid,
+//!         node_desc: c"My device",
+//!         ndev,
+//!         namespace,
+//!         comp_vectors: 1,
+//!         no_port_map: true,
+//!     };
+//!     let port = Arc::new(Port(node_guid), GFP_KERNEL)?;
+//!     devices.register(module, &config, port).map(drop)
+//! }
+//! ```
+//!
+//! # Modules
+//!
 //! Beside the verbs there are:
 //!
 //! - [`ring`]: queues that are shared with a process; [`udata`]: how the process learns of them.
@@ -15,8 +117,6 @@
 //! - [`iwcm`]: connections, as the connection manager sees them.
 //! - [`link`] and [`netdev`]: how devices come and go.
 //! - [`Driver::SETTINGS`]: what an administrator changes of a device in use.
-//!
-//! A module creates [`kext::Core`] before anything else of this crate, and drops it last.
 //!
 //! Only this crate, `kext` and `net` name raw C (through `rdma_bindings`). [`compat`] has the
 //! differences between the supported kernels.
@@ -48,6 +148,7 @@ pub mod span;
 mod types;
 pub mod udata;
 mod umem;
+mod unsupported;
 pub mod wc;
 pub mod wr;
 
@@ -88,5 +189,6 @@ pub use span::{Memory, Reader, Span};
 pub use types::DriverTypes;
 pub use udata::Udata;
 pub use umem::Umem;
+pub use unsupported::Unsupported;
 pub use wc::{QpToken, Wc, WcOpcode, WcSlots, WcStatus};
 pub use wr::{RecvWr, RecvWrs, SendFlags, SendOp, SendWr, SendWrs, Sge};

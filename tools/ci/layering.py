@@ -9,6 +9,10 @@ import sys
 
 from circles import USE, Crate, leaves
 
+DRIVER = [
+    (r"\brdma_bindings\b|\bkernel::bindings\b", "raw C is named in rust/ only"),
+    (r"\bunsafe\b", "a driver has no unsafe code"),
+]
 # Directory -> patterns that its code must not match, and why.
 FORBIDDEN = {
     "rust/iwarp": [
@@ -19,10 +23,8 @@ FORBIDDEN = {
     "rust/net": [(r"\brsiw::|\biwarp::", "a reusable crate knows nothing of the driver")],
     "rust/rdma": [(r"\brsiw::|\biwarp::", "a reusable crate knows nothing of the driver")],
     "rust/kext": [(r"\brsiw::|\biwarp::|\bnet::|\brdma::|\bib_|\bsock", "it knows neither RDMA nor sockets")],
-    "rsiw": [
-        (r"\brdma_bindings\b|\bkernel::bindings\b", "raw C is named in rust/ only"),
-        (r"\bunsafe\b", "the driver has no unsafe code"),
-    ],
+    "rsiw": DRIVER,
+    "samples": DRIVER,
     "rsiw/trace": [(r"\brsiw::|\biwarp::|\bnet::|\brdma::|\bkext::", "it knows the events alone")],
 }
 
@@ -150,6 +152,7 @@ BAD = [
     ("rust/iwarp/lib.rs", "use kernel::prelude::*;"),
     ("rust/net/socket.rs", "use iwarp::mpa;"),
     ("rsiw/trace/lib.rs", "use iwarp::mpa;"),
+    ("samples/rdma/rust_rdma_sample.rs", "unsafe { f() }"),
 ]
 GOOD = [
     ("rsiw/qp/mod.rs", "use crate::{mem::Region, stream};"),
@@ -195,6 +198,9 @@ def main():
             bad += findings(path, text)
             if crate_of(path) == "rsiw":
                 found |= {(module_of(path), name) for name in imports(text)}
+    for path in rust_files("samples"):
+        with open(path, encoding="utf-8") as source:
+            bad += findings(path, source.read())
     bad += unused(found)
     bad += circles(sources)
     engine = "rust/iwarp/lib.rs"

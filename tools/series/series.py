@@ -34,6 +34,7 @@ SOURCES = {
     4: [("rust/rdma", IB + "rust/rdma")],
     5: [("rust/iwarp", IB + "rust/iwarp"), ("tests/kunit", IB + "rust/tests/kunit"),
         ("tests/host/suites", IB + "rust/tests/host/suites")],
+    6: [("samples/rdma", IB + "rust/sample")],
     10: [("provider/rsiw-abi.h", "include/uapi/rdma/rsiw-abi.h")],
 }
 # The driver is posted in pieces, and compiled with the last.
@@ -112,7 +113,7 @@ def adapted(path, text):
 def sources():
     """Patch -> {path in the kernel: text}. Every source is in exactly one patch."""
     patches = {}
-    left = set(tracked("rust", "rsiw", "tests/kunit", "tests/host/suites", "provider/rsiw-abi.h"))
+    left = set(tracked("rust", "rsiw", "samples", "tests/kunit", "tests/host/suites", "provider/rsiw-abi.h"))
     paths = {}
     folders = [(patch, *pair) for patch, pairs in SOURCES.items() for pair in pairs]
     for patch, names in DRIVER.items():

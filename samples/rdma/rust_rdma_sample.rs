@@ -1,22 +1,17 @@
-// @@06@@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A sample of an RDMA driver in Rust.
 //!
 //! `rdma link add NAME type rust_sample netdev DEV` makes a device. It answers queries, a process
-//! can open it and allocate protection domains, and everything else is refused.
+//! can open it and allocate protection domains, and it supports nothing else.
 
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use kext::Core;
 use rdma::{
     DeviceConfig, DeviceHandle, DeviceLimits, Devices, Driver, DriverId, DriverTypes, LinkOps,
     LinkRegistration, LinkSlot, LocalDmaKey, NetDevice, NetdevEvent, NetdevNotifier,
-    NewLocalDmaKey, NotifierRegistration, PortAttr, Protocol, Udata,
+    NewLocalDmaKey, NotifierRegistration, PortAttr, Protocol, Udata, Unsupported,
 };
-
-mod refused;
-
-use refused::Refused;
 
 module! {
     type: Sample,
@@ -47,12 +42,12 @@ impl DriverTypes for SampleDriver {
     type Device = Port;
     type Context = Context;
     type Pd = Pd;
-    type Cq = Refused;
-    type Qp = Refused;
-    type Srq = Refused;
-    type Mr = Refused;
-    type Conn = Refused;
-    type Listener = Refused;
+    type Cq = Unsupported;
+    type Qp = Unsupported;
+    type Srq = Unsupported;
+    type Mr = Unsupported;
+    type Conn = Unsupported;
+    type Listener = Unsupported;
 }
 
 impl Driver for SampleDriver {
