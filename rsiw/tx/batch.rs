@@ -23,6 +23,7 @@ use super::{
     Tx,
 };
 use crate::{mem::HeldAccess, queue::Queues, transport::Transport, wr::Status};
+use core::num::NonZeroUsize;
 use iwarp::tx::{Mark, Segment};
 use net::TxBatch;
 
@@ -47,9 +48,9 @@ struct Layout {
     mulpdu: u16,
     /// Octets of a TCP segment.
     mss: usize,
-    /// The same if no FPDU may cross the end of a segment; 0 for large FPDUs, which may lie
+    /// The same if no FPDU may cross the end of a segment; `None` for large FPDUs, which may lie
     /// anywhere.
-    segment: usize,
+    segment: Option<NonZeroUsize>,
     /// Octets of the first segment that precede the batch.
     segment_offset: usize,
     /// Only for large FPDUs: octets of a batch that TCP sends in packets of its largest size.
@@ -158,9 +159,10 @@ impl Tx {
     fn layout(&self, transport: &impl Transport) -> Layout {
         let mss = transport.segment_len();
         let (mulpdu, segment) = if self.cfg.large_fpdu {
-            (iwarp::MAX_ULPDU, 0)
+            (iwarp::MAX_ULPDU, None)
         } else {
-            (iwarp::mpa::mulpdu(mss, self.cfg.markers), mss as usize)
+            let mulpdu = iwarp::mpa::mulpdu(mss, self.cfg.markers);
+            (mulpdu, NonZeroUsize::new(mss as usize))
         };
         Layout {
             mulpdu,
@@ -229,8 +231,11 @@ impl Tx {
     #[inline]
     fn count_like(&mut self, fpdu: &Segment, layout: &Layout, most: usize) -> usize {
         let (len, used) = (fpdu.fpdu_len(), self.batch.len());
-        let begins = (layout.segment_offset + used).checked_rem(layout.segment) == Some(0);
-        if fpdu.last() || len != layout.segment || !begins || self.cfg.markers {
+        let Some(segment) = layout.segment else {
+            return 1;
+        };
+        let begins = (layout.segment_offset + used) % segment == 0;
+        if fpdu.last() || len != segment.get() || !begins || self.cfg.markers {
             return 1;
         }
         let room = self.batch.contiguous().min(most.saturating_sub(used));
@@ -248,14 +253,17 @@ impl Tx {
         len: usize,
     ) -> usize {
         let used = self.batch.len();
-        match (layout.segment_offset + used).checked_rem(layout.segment) {
-            Some(of_segment @ 1..) => layout.segment - of_segment,
+        match layout.segment {
+            Some(segment) => match (layout.segment_offset + used) % segment {
+                0 => usize::MAX,
+                of_segment => segment.get() - of_segment,
+            },
             // TCP may cut large FPDUs anywhere. But octets beyond its large packets would cost one
             // small packet more.
             None if used != 0 && used + len > LEAST_END => {
                 end_of_packets(transport, layout).saturating_sub(used)
             }
-            _ => usize::MAX,
+            None => usize::MAX,
         }
     }
 

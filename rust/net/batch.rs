@@ -84,7 +84,7 @@ impl TxBatch {
             cut: false,
             last: false,
             align: SegmentAlign {
-                segment: 0,
+                segment: None,
                 segment_offset: 0,
                 open: 0,
             },
@@ -310,7 +310,8 @@ impl TxBatch {
         let end = if self.cut {
             None
         } else {
-            (align.segment_offset + drop).checked_rem(align.segment)
+            let sent_to = align.segment_offset + drop;
+            align.segment.map(|segment| sent_to % segment)
         };
         if self.len == 0 {
             align.open = end.filter(|_| !self.last).unwrap_or(0);

@@ -3,12 +3,13 @@
 //! Where a batch lies in TCP's segments.
 
 use super::TxBatch;
+use core::num::NonZeroUsize;
 use kernel::prelude::*;
 
 /// Where a batch lies in TCP's segments.
 pub(super) struct SegmentAlign {
-    /// Octets of a segment; 0: the batch may lie anywhere.
-    pub(super) segment: usize,
+    /// Bytes of a segment; `None`: the batch may lie anywhere.
+    pub(super) segment: Option<NonZeroUsize>,
     /// Octets of the batch's first segment that precede the batch.
     pub(super) segment_offset: usize,
     /// Octets that the previous batch has left in its last segment, if more may go into that; else
@@ -17,14 +18,14 @@ pub(super) struct SegmentAlign {
 }
 
 impl TxBatch {
-    /// Aligns the batch that begins to segments of `segment` octets: no frame may lie across two of
-    /// them. 0: frames may lie anywhere.
+    /// Aligns the batch that begins to segments of `segment` bytes: no frame may lie across two of
+    /// them. `None`: frames may lie anywhere.
     ///
     /// If the previous batch has left its last segment open, and that is among the `unsent` octets
     /// that TCP has not sent, the new batch goes on there. Returns how many octets of the segment
     /// precede it; 0 if it begins a segment.
     #[inline]
-    pub fn align_to(&mut self, segment: usize, unsent: usize) -> usize {
+    pub fn align_to(&mut self, segment: Option<NonZeroUsize>, unsent: usize) -> usize {
         let align = &mut self.align;
         if align.segment != segment {
             (align.segment, align.open) = (segment, 0);
@@ -43,7 +44,7 @@ impl TxBatch {
     /// if the batch may lie anywhere or is the rest of a cut one; and whether nothing may share the
     /// last segment.
     pub(crate) fn alignment_hint(&self) -> (c_int, bool) {
-        let free = self.align.segment == 0 || self.is_cut();
+        let free = self.align.segment.is_none() || self.is_cut();
         // CAST: A segment is no longer than an IP packet.
         let segment_offset = if free {
             -1
@@ -53,7 +54,7 @@ impl TxBatch {
         // The rest of a cut batch ends at an unknown place in a segment.
         (
             segment_offset,
-            self.last || self.is_cut() && self.align.segment != 0,
+            self.last || self.is_cut() && self.align.segment.is_some(),
         )
     }
 

@@ -10,6 +10,7 @@ use crate::{
 };
 use core::{
     net::SocketAddr,
+    num::NonZeroUsize,
     sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 use kernel::{
@@ -243,11 +244,11 @@ impl Pair {
                 let most = if seed >> 62 == 0 { 300 } else { 65536 };
                 let n = (1 + (seed >> 33) % most).min(rest) as usize;
                 let segment = match at >> 19 & 1 {
-                    0 => 0,
-                    _ => self.client.mss() as usize,
+                    0 => None,
+                    _ => NonZeroUsize::new(self.client.mss() as usize),
                 };
                 let segment_offset = batch.align_to(segment, self.client.unsent());
-                check!(segment_offset == 0 || segment_offset < segment);
+                check!(segment_offset < segment.map_or(1, NonZeroUsize::get));
                 batch.begin(n);
                 for piece in (0..n).step_by(1460) {
                     let some = (n - piece).min(1460);
@@ -315,7 +316,8 @@ impl Pair {
                 } else {
                     60_000
                 };
-                shared |= batch.align_to(self.client.mss() as usize, self.client.unsent()) != 0;
+                let segment = NonZeroUsize::new(self.client.mss() as usize);
+                shared |= batch.align_to(segment, self.client.unsent()) != 0;
                 batch.begin(n);
                 fill(&mut batch, &mut at, n)?;
             }
