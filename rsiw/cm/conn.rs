@@ -11,7 +11,7 @@ pub(super) mod time;
 mod trace;
 
 use super::{
-    events::Events,
+    events::{Event, Events, PendingEvents},
     order::{OrderEntry, Ordered},
     registry::{InOrder, Registry},
     Close, User,
@@ -92,7 +92,7 @@ impl<U: User> Conns<U> {
     /// process.
     pub(super) fn give_turn(&self, serial: u64) {
         if let Some(conn) = self.get(serial) {
-            conn.notify(Events::TURN);
+            conn.notify(Event::Turn);
         }
     }
 }
@@ -105,7 +105,7 @@ pub(crate) struct Conn<U: User> {
     /// Key of the connection in the registry.
     pub(super) serial: u64,
     socket: TcpSocket,
-    events: AtomicU32,
+    events: PendingEvents,
     /// The strongest [`Close`] asked for, or 0.
     how: AtomicU32,
     /// The first error that TCP reported, as a negative errno, or 0.
@@ -150,7 +150,7 @@ impl<U: User> HandshakeOwner for Conn<U> {
     }
 
     fn handshake_done(this: ArcBorrow<'_, Self>) {
-        Self::wake(this, Events::TLS);
+        Self::wake(this, Event::Tls);
     }
 }
 
@@ -182,7 +182,7 @@ impl<U: User> Ordered for Conn<U> {
 
 impl<U: User> DelayedWorkItem for Conn<U> {
     fn expire(this: Arc<Self>) {
-        this.notify(Events::TIMEOUT);
+        this.notify(Event::Timeout);
     }
 }
 
@@ -236,7 +236,7 @@ impl<U: User> Conn<U> {
                 registry: registry.clone(),
                 serial: registry.next_serial(),
                 socket,
-                events: AtomicU32::new(0),
+                events: PendingEvents::new(),
                 how: AtomicU32::new(0),
                 error: AtomicI32::new(0),
                 rx_owner: AtomicU32::new(RxOwner::Actor as u32),
@@ -266,7 +266,7 @@ impl<U: User> Conn<U> {
             Ok(first) => {
                 let over = U::number(&stage);
                 *stage = first.into();
-                conn.trace_stage(over, U::number(&stage), Events(0));
+                conn.trace_stage(over, U::number(&stage), Events::empty());
             }
             Err(e) => {
                 conn.leave();
@@ -275,7 +275,7 @@ impl<U: User> Conn<U> {
         }
         drop(stage);
         if conn.has_news() {
-            conn.notify(Events::SOCKET);
+            conn.notify(Event::Socket);
         }
         conn.look_again();
         Ok(conn)
@@ -296,7 +296,7 @@ impl<U: User> Conn<U> {
     /// Has the actor make another step if the peer has gone. Context: sleeping.
     pub(super) fn look_for_end(self: &Arc<Self>) {
         if self.error().is_some() || self.socket.state() != TcpState::Established {
-            self.notify(Events::SOCKET);
+            self.notify(Event::Socket);
         }
     }
 
@@ -349,7 +349,7 @@ impl<U: User> Conn<U> {
         let _ = this
             .error
             .compare_exchange(0, errno, Ordering::Release, Ordering::Relaxed);
-        Self::wake(this, Events::SOCKET);
+        Self::wake(this, Event::Socket);
     }
 
     /// Counts the connection as one more of `account` from now to its end: it may linger when the
@@ -362,7 +362,7 @@ impl<U: User> Conn<U> {
     /// Context: any.
     pub(crate) fn close(self: &Arc<Self>, how: Close) {
         self.how.fetch_max(how as u32, Ordering::Relaxed);
-        self.notify(Events::CLOSE);
+        self.notify(Event::Close);
     }
 
     /// Takes the batch that TCP had no room for, to be sent in front of the FIN. The queue pair
@@ -390,12 +390,12 @@ impl<U: User> Conn<U> {
     /// queue pair calls [`Conn::close`]; if it takes too long, the connection is reset. Context:
     /// any.
     pub(crate) fn faulted(self: &Arc<Self>) {
-        self.notify(Events::FAULT);
+        self.notify(Event::Fault);
     }
 
     /// The user's answer to [`User::drain`]: it has handed everything to TCP. Context: any.
     pub(crate) fn tx_drained(self: &Arc<Self>) {
-        self.notify(Events::DRAINED);
+        self.notify(Event::Drained);
     }
 
     /// Notes that the peer's first FPDU has come. Context: any.
@@ -423,13 +423,17 @@ impl<U: User> Conn<U> {
         to_result(self.error.load(Ordering::Acquire)).err()
     }
 
-    /// Notes events and wakes the actor. Context: any.
-    pub(super) fn notify(self: &Arc<Self>, events: u32) {
-        Self::wake(self.as_arc_borrow(), events);
+    /// Notes an event and wakes the actor. Context: any.
+    pub(super) fn notify(self: &Arc<Self>, event: Event) {
+        Self::wake(self.as_arc_borrow(), event);
     }
 
-    fn wake(this: ArcBorrow<'_, Self>, events: u32) {
-        this.events.fetch_or(events, Ordering::Release);
+    fn wake(this: ArcBorrow<'_, Self>, event: Event) {
+        this.events.add(event);
+        Self::wake_actor(this);
+    }
+
+    fn wake_actor(this: ArcBorrow<'_, Self>) {
         let this = Arc::from(this);
         if !this.order.enter(&this) {
             let queue = this.dev().workqueues.cm.of(this.consumer());
@@ -475,7 +479,7 @@ impl<U: User> Conn<U> {
         let mut stage = self.stage.lock();
         let from = U::number(&stage);
         f(&mut stage);
-        self.trace_stage(from, U::number(&stage), Events(0));
+        self.trace_stage(from, U::number(&stage), Events::empty());
         drop(stage);
         self.look_again();
     }
@@ -486,8 +490,8 @@ impl<U: User> Conn<U> {
         // Pairs with the fence in `try_stage`: either the actor finds the stage unlocked, or this
         // load finds the actor's events.
         fence(Ordering::SeqCst);
-        if self.events.load(Ordering::Relaxed) != 0 {
-            self.notify(0);
+        if self.events.any() {
+            Self::wake_actor(self.as_arc_borrow());
         }
     }
 

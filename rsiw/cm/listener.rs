@@ -15,7 +15,7 @@
 use super::{
     backlog::Backlog,
     conn::{Conn, Conns},
-    events::Events,
+    events::Event,
     open,
     open::PortMapper,
     order::Order,
@@ -276,7 +276,7 @@ impl<U: User> Listener<U> {
             )
         };
         if let Some(conn) = given_up.and_then(|serial| self.conns.get(serial)) {
-            conn.notify(Events::GIVE_WAY);
+            conn.notify(Event::GiveWay);
         } else if none {
             return;
         }
@@ -350,7 +350,7 @@ impl<U: User> PendingConn<U> {
         Some(Refused(listener.clone()))
     }
 
-    /// Has the Request of `conn` wait to be reported. When it is its turn, [`Events::TURN`] comes.
+    /// Has the Request of `conn` wait to be reported. When it is its turn, [`Event::Turn`] comes.
     pub(super) fn wait_for_report(&mut self, conn: &Arc<Conn<U>>, peer: &SocketAddr) {
         let mut slots = self.listener.slots.lock();
         slots.backlog.wait(conn.serial, Source::of(peer));

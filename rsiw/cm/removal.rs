@@ -2,7 +2,7 @@
 
 //! The connections of a device that is removed.
 
-use super::{conn::Conns, events::Events, Close, User};
+use super::{conn::Conns, events::Event, Close, User};
 use crate::device::Device;
 use kernel::time::{delay::fsleep, Delta};
 
@@ -13,7 +13,7 @@ use kernel::time::{delay::fsleep, Delta};
 /// them: an NVMe host, for one, shuts its controller down by a command first, and waits for the
 /// answer for a minute. From now on an orderly close is quick. Context: sleeping; does not wait.
 pub(crate) fn leave<U: User>(registry: &Conns<U>) {
-    registry.shut(|conn| conn.notify(Events::LEAVE));
+    registry.shut(|conn| conn.notify(Event::Leave));
 }
 
 /// Resets all connections of a device and refuses new ones. When it returns, no code of the

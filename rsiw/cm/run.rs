@@ -21,8 +21,13 @@
 //! when the peer's FIN is there, or the time is over.
 
 use super::{
-    conn::Conn, consumer::Call, events::Events, initiator::attempt::Attempt, party::Party,
-    responder::incoming::Incoming, secure, Close, Told, User,
+    conn::Conn,
+    consumer::Call,
+    events::{Event, Events},
+    initiator::attempt::Attempt,
+    party::Party,
+    responder::incoming::Incoming,
+    secure, Close, Told, User,
 };
 use crate::transport::Transport;
 use core::format_args;
@@ -70,7 +75,7 @@ impl<U: User> Run<U> {
         let secures = matches!(stage, StageName::Securing | StageName::AwaitTls);
         let sets_up = stage.is_initiators() || stage.is_responders();
         let events = self.look(conn, events);
-        let (how, eof) = (conn.requested_close(), events.any(Events::EOF));
+        let (how, eof) = (conn.requested_close(), events.contains(Event::Eof));
         let fin = match &self.party {
             Party::Established(established) if established.cm().is_none() => Input::PeerGone,
             _ => Input::PeerFin,
@@ -89,14 +94,14 @@ impl<U: User> Run<U> {
             (how == Some(Close::Abort), Input::Abort),
             // What ends a setup is no error of the socket, but what reading finds.
             (!sets_up && conn.error().is_some(), Input::Broken),
-            (events.any(Events::CUT), Input::Cut),
+            (events.contains(Event::Cut), Input::Cut),
             (how == Some(Close::Flush), Input::Flush),
-            (events.any(Events::FAULT), Input::Fault),
+            (events.contains(Event::Fault), Input::Fault),
             (!lingers && eof, fin),
             (how == Some(Close::Graceful), Input::Close),
-            (events.any(Events::LEAVE), Input::Leave),
-            (events.any(Events::DRAINED), Input::Drained),
-            (events.any(Events::SOCKET), Input::Room),
+            (events.contains(Event::Leave), Input::Leave),
+            (events.contains(Event::Drained), Input::Drained),
+            (events.contains(Event::Socket), Input::Room),
             (gone, Input::HungUp),
             (unlistened, Input::Unlistened),
         ];
@@ -107,14 +112,14 @@ impl<U: User> Run<U> {
         if secures {
             self.ask(conn);
         }
-        if events.any(Events::TIMEOUT) {
+        if events.contains(Event::Timeout) {
             self.handle(conn, Input::Timeout);
         }
         if !secures {
             self.ask(conn);
         }
         // Not a connection whose Request has come meanwhile.
-        if events.any(Events::GIVE_WAY) {
+        if events.contains(Event::GiveWay) {
             self.handle(conn, Input::GiveWay);
         }
         conn.set_deadline(self.machine.deadline());
@@ -163,7 +168,7 @@ impl<U: User> Run<U> {
 
     /// Receives if an event does not say what has happened, and adds the events that this leads to.
     fn look(&self, conn: &Arc<Conn<U>>, events: Events) -> Events {
-        let socket = events.any(Events::SOCKET);
+        let socket = events.contains(Event::Socket);
         if let Party::Attempt(_) | Party::Incoming(_) = self.party {
             return events;
         }
@@ -186,7 +191,7 @@ impl<U: User> Run<U> {
                 secure::log_broken(conn, e);
             } else if conn.socket().key_is_used_up() {
                 secure::log_broken(conn, errno::EDQUOT.error());
-            } else if events.any(Events::CUT) {
+            } else if events.contains(Event::Cut) {
                 conn.log_failure(format_args!(
                     "TLS stream cut: no close_notify, or within an FPDU"
                 ));

@@ -12,7 +12,7 @@
 
 use super::{
     conn::{Conn, Conns},
-    events::Events,
+    events::Event,
     pace::{Side, Ticket},
     silent::Source,
     timeout, Told, User,
@@ -47,7 +47,7 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
 pub(super) enum TlsTurn {
     /// It may.
     Come,
-    /// Others make theirs first. [`Events::TURN`] comes when it may.
+    /// Others make theirs first. [`Event::Turn`] comes when it may.
     Waits,
 }
 
@@ -75,7 +75,7 @@ impl<U: User> Place<U> {
         })
     }
 
-    /// Takes a place if it is the connection's turn. If not, [`Events::TURN`] comes when it is.
+    /// Takes a place if it is the connection's turn. If not, [`Event::Turn`] comes when it is.
     /// Returns whether it has one. Context: sleeping.
     fn take(&mut self) -> bool {
         let pace = self.conns.paces.of(self.side, self.consumer);
@@ -201,7 +201,7 @@ fn attach<U: User>(conn: &Arc<Conn<U>>) -> Result {
     socket.attach(conn.clone())?;
     conn.dev().counters.tls_handshakes.add(1);
     // What came before the callbacks is reported by none.
-    conn.notify(Events::SOCKET);
+    conn.notify(Event::Socket);
     Ok(())
 }
 

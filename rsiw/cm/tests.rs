@@ -5,7 +5,7 @@
 
 use super::{
     conn::Conns,
-    events::Events,
+    events::Event,
     initiator::attempt::{Attempt, Caller, Route},
     open::{Origin, SocketConfig},
     order::Order,
@@ -449,7 +449,7 @@ mod tests {
         })?;
         fsleep(Delta::from_millis(50));
         check!(conn.timer.cancel());
-        conn.notify(Events::TIMEOUT);
+        conn.notify(Event::Timeout);
         pair.user.orphaned.store(true, Relaxed);
         drop(conn);
         let aborted = TestEvent::ConnectReply(errno::ECONNABORTED.error().to_errno());

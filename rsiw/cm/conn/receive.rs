@@ -5,7 +5,10 @@
 
 use super::{Conn, RxOwner};
 use crate::{
-    cm::{events::Events, Close, User},
+    cm::{
+        events::{Event, Events},
+        Close, User,
+    },
     transport::Transport,
 };
 use core::sync::atomic::Ordering;
@@ -24,7 +27,7 @@ impl<U: User> Conn<U> {
     /// state change or an error do not receive, and a reset comes without data. Context: sleeping.
     pub(in crate::cm) fn look(self: &Arc<Self>, events: Events) -> Events {
         self.receive_here();
-        Events(events.0 | self.take_events().0)
+        events | self.take_events()
     }
 
     //= 5044-7.1-1
@@ -64,7 +67,7 @@ impl<U: User> Conn<U> {
                     None if self.is_for(RxOwner::Nobody) => {
                         Self::discard_some(self.as_arc_borrow(), &mut sk);
                     }
-                    None => return Self::wake(self.as_arc_borrow(), Events::SOCKET),
+                    None => return Self::wake(self.as_arc_borrow(), Event::Socket),
                 }
             }
             // The loop is bounded: a peer may send so many of these records, and no more.
@@ -93,12 +96,12 @@ impl<U: User> Conn<U> {
 
     /// Has the actor receive for the user. Context: any.
     pub(crate) fn receive_later(this: ArcBorrow<'_, Self>) {
-        Self::wake(this, Events::SOCKET);
+        Self::wake(this, Event::Socket);
     }
 
     /// The user has reached the peer's FIN; `whole`, if it came between messages. Context: any.
     pub(crate) fn peer_finished(this: ArcBorrow<'_, Self>, whole: bool) {
-        Self::wake(this, if whole { Events::EOF } else { Events::CUT });
+        Self::wake(this, if whole { Event::Eof } else { Event::Cut });
     }
 
     /// Whether `who` receives.
@@ -116,7 +119,7 @@ impl<U: User> Conn<U> {
         if this.is_for(RxOwner::Nobody) && this.transport().works_in_callback() {
             Self::discard_some(this, sk)
         } else {
-            Self::wake(this, Events::SOCKET)
+            Self::wake(this, Event::Socket)
         }
     }
 
@@ -138,10 +141,10 @@ impl<U: User> Conn<U> {
             }
         });
         if left == 0 {
-            Self::wake(this, Events::SOCKET);
+            Self::wake(this, Event::Socket);
         }
         if this.socket.at_eof(sk) {
-            Self::wake(this, Events::EOF);
+            Self::wake(this, Event::Eof);
         }
     }
 }
@@ -159,14 +162,14 @@ impl<U: User> SockCallbacks for Conn<U> {
             user.writable();
         } else if this.is_for(RxOwner::Nobody) {
             // One that lingers may have a batch left to send. (A handshake never waits for room.)
-            Self::wake(this, Events::SOCKET);
+            Self::wake(this, Event::Socket);
         }
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, state: TcpState) {
         // The connection is established, or over. A FIN comes by `data_ready`, behind the data.
         if matches!(state, TcpState::Established | TcpState::Closed) {
-            Self::wake(this, Events::SOCKET);
+            Self::wake(this, Event::Socket);
         }
     }
 

@@ -3,7 +3,11 @@
 //! The timer of a connection, of which there is one: each stage sets it anew.
 
 use super::Conn;
-use crate::cm::{events::Events, timeout::TICK, User};
+use crate::cm::{
+    events::{Event, Events},
+    timeout::TICK,
+    User,
+};
 use core::sync::atomic::Ordering;
 use kernel::{sync::Arc, time::Instant};
 use rdma::Consumer;
@@ -39,22 +43,22 @@ impl<U: User> Conn<U> {
     }
 
     pub(super) fn take_events(self: &Arc<Self>) -> Events {
-        let events = self.events.swap(0, Ordering::Acquire);
+        let events = self.events.take();
         let deadline = self.deadline.load(Ordering::Relaxed);
         let left = deadline.saturating_sub(self.age());
-        if events & Events::TIMEOUT == 0 {
-            return Events(events);
+        if !events.contains(Event::Timeout) {
+            return events;
         }
         if left <= TICK {
             // The timer does not run any more, so even the same deadline has to be set again.
             self.deadline.store(i64::MAX, Ordering::Relaxed);
-            return Events(events);
+            return events;
         }
         // It may be a former stage's. Or the timer was early: jiffies were late when it was armed,
         // as a hypervisor had stopped the processor that counts them. Then none is to come.
         if deadline != i64::MAX {
             self.arm(u32::try_from(left).unwrap_or(u32::MAX));
         }
-        Events(events & !Events::TIMEOUT)
+        events & !Event::Timeout
     }
 }

@@ -9,7 +9,7 @@ impl<U: User> Conn<U> {
     /// Emits the `cm_stage` tracepoint for another stage, by its number.
     pub(in crate::cm) fn trace_stage(&self, from: u8, to: u8, events: Events) {
         if from != to {
-            ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.0));
+            ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.into()));
         }
     }
 

@@ -11,7 +11,7 @@
 use crate::{
     cm::{
         consumer::{Call, Established},
-        events::Events,
+        events::{Event, Events},
         frame,
         frame::{Progress, ReadError},
         listener::{PendingConn, Refused},
@@ -116,7 +116,8 @@ impl<U: User> Incoming<U> {
     pub(in crate::cm) fn has_gone(&self, conn: &Conn<U>, stage: StageName, events: Events) -> bool {
         use StageName::*;
         let waits = matches!(stage, Queued | Requested | Parked);
-        let closed = events.any(Events::SOCKET) && conn.socket().state() != TcpState::Established;
+        let closed =
+            events.contains(Event::Socket) && conn.socket().state() != TcpState::Established;
         waits && (conn.error().is_some() || closed)
     }
 
