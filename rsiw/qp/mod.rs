@@ -14,11 +14,8 @@ mod rc;
 pub(crate) mod statistics;
 
 use crate::{
-    cq::{Cq, Tag},
-    device::Device,
     limit::Held,
-    pd::Pd,
-    queue::{self, rq::RecvQueue, sq::SendQueue, state::State, Queues},
+    queue::{self, sq::SendQueue, state::State, Queues},
     stream::Stream,
 };
 use kernel::{
@@ -38,52 +35,29 @@ pub(crate) struct Qp {
     rc: Option<Pin<KBox<Mutex<Attributes>>>>,
 }
 
-/// The parts that a QP is made of.
-pub(crate) struct Parts<S> {
-    pub(crate) dev: Arc<Device>,
-    pub(crate) pd: Arc<Pd>,
-    pub(crate) number: QpNumber,
-    pub(crate) handle: QpHandle,
-    pub(crate) scq: Arc<Cq>,
-    pub(crate) rcq: Arc<Cq>,
-    pub(crate) sq: S,
-    pub(crate) rq: Arc<RecvQueue>,
-    pub(crate) rq_is_shared: bool,
-    pub(crate) consumer: Consumer,
-    pub(crate) held: Held,
-}
-
 impl Qp {
-    /// Makes a QP in IDLE. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(p: Parts<impl PinInit<SendQueue>>) -> Result<Arc<Self>> {
-        let tag = Tag {
-            number: p.number.id(),
-            token: p.handle.token(),
-        };
-        let queues = queue::Parts {
-            dev: p.dev,
-            pd: p.pd,
-            tag,
-            scq: p.scq,
-            rcq: p.rcq,
-            sq: p.sq,
-            rq: p.rq,
-            rq_is_shared: p.rq_is_shared,
-        };
+    /// Makes a QP in IDLE of `queues`. Context: sleeping. Errors: `ENOMEM`.
+    pub(crate) fn new(
+        number: QpNumber,
+        queues: queue::Parts<impl PinInit<SendQueue>>,
+        handle: QpHandle,
+        consumer: Consumer,
+        held: Held,
+    ) -> Result<Arc<Self>> {
         let rc = if queues.dev.is_rc() {
             Some(KBox::pin_init(
                 new_mutex!(Attributes::new(), "rsiw_qp_rc"),
-                p.consumer.flags(),
+                consumer.flags(),
             )?)
         } else {
             None
         };
         let qp = Self {
             rc,
-            stream: Stream::new(queues, p.handle, p.consumer, p.held)?,
-            number: p.number,
+            stream: Stream::new(queues, handle, consumer, held)?,
+            number,
         };
-        Ok(Arc::new(qp, p.consumer.flags())?)
+        Ok(Arc::new(qp, consumer.flags())?)
     }
 
     /// The number.

@@ -7,12 +7,13 @@ use super::{
     queue::{recv_wait_ms, ring_size},
 };
 use crate::{
-    abi::{CreateQpResp, MAX_INLINE, MAX_SGE},
+    abi::{CreateQpResp, Rqe, Sqe, MAX_INLINE, MAX_SGE},
+    cq::Tag,
     device::{max, Rsiw},
     mem::Access,
     pd::Pd,
-    qp::{number::QpNumber, Parts, Qp},
-    queue::{rq::RecvQueue, sq::SendQueue, state::State},
+    qp::{number::QpNumber, Qp},
+    queue::{self, rq::RecvQueue, sq::SendQueue, state::State},
     ring::WorkRing,
     wr::{Extra, Registration, SendOp, SendWr},
 };
@@ -22,6 +23,70 @@ use rdma::{
     errno, Consumer, Details, Device, NewQp, QpAttr, QpCap, QpHandle, QpInitAttr, QpModify, QpOps,
     QpType, RecvWrs, SendWrs, Udata,
 };
+
+/// Checks what a consumer asks for, and sets the number of elements that a request of its can have.
+/// Errors: as of [`Qp::create`].
+fn check(attr: &mut QpInitAttr<Rsiw>, consumer: Consumer) -> Result {
+    if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
+        return Err(errno::unsupported());
+    }
+    let cap = &mut attr.cap;
+    let max_send_sge = match consumer {
+        Consumer::Process => MAX_SGE as u32,
+        Consumer::Kernel => max::SEND_SGE,
+    };
+    if cap.max_send_sge > max_send_sge
+        || cap.max_recv_sge > MAX_SGE as u32
+        || cap.max_inline_data > MAX_INLINE
+    {
+        return Err(EINVAL);
+    }
+    if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
+        // The RDMA core cuts its consumer's transfers into requests of `max_send_sge` elements
+        // (`rdma_rw_ctx_init()`).
+        cap.max_send_sge = max_send_sge;
+    }
+    Ok(())
+}
+
+/// The elements of a send queue for `n` requests. Errors: as of [`ring_size`].
+fn send_ring_size(n: u32, consumer: Consumer) -> Result<u32> {
+    let ring = ring_size(n, max::QP_WR)?;
+    Ok(match consumer {
+        // At least two elements. After posting, the library rings the doorbell if the element in
+        // front of the new ones is not VALID. In a ring of one, that is the new element itself.
+        Consumer::Process => ring.max(2),
+        // Not a power of two, as each element takes memory, but a few more than asked for:
+        // consumers that drain a queue post one more request than it has room for.
+        Consumer::Kernel => (n + 1).next_multiple_of(16).min(max::QP_WR),
+    })
+}
+
+/// Makes the ring of `size` elements that a process posts requests to, and lets the process map it,
+/// and `rq`, the one for receives, if the QP has its own. Context: sleeping.
+fn shared_ring(
+    udata: &mut Udata<'_, Rsiw>,
+    qpn: u32,
+    size: u32,
+    rq: Option<&WorkRing<Rqe>>,
+) -> Result<WorkRing<Sqe>> {
+    udata.require_out(core::mem::size_of::<CreateQpResp>())?;
+    let ring = WorkRing::new(size, Consumer::Process)?;
+    let sq_key = udata.share(ring.mem())?;
+    let (num_rqe, rq_key) = match rq {
+        Some(ring) => (ring.entries(), udata.share(ring.mem())?),
+        None => (0, 0),
+    };
+    udata.respond(&CreateQpResp {
+        qp_id: qpn,
+        num_sqe: size,
+        num_rqe,
+        pad: 0,
+        sq_key,
+        rq_key,
+    })?;
+    Ok(ring)
+}
 
 impl QpOps<Rsiw> for Qp {
     //= 5040-8.1.2-2, 5041-8.3.2-3
@@ -38,103 +103,53 @@ impl QpOps<Rsiw> for Qp {
         user: Option<&mut Udata<'_, Rsiw>>,
         new: &mut NewQp<'_>,
     ) -> Result<Arc<Qp>> {
-        if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
-            return Err(errno::unsupported());
-        }
-        let cap = &mut attr.cap;
         let consumer = Consumer::of(&user);
-        let max_send_sge = match consumer {
-            Consumer::Process => MAX_SGE as u32,
-            Consumer::Kernel => max::SEND_SGE,
-        };
-        if cap.max_send_sge > max_send_sge
-            || cap.max_recv_sge > MAX_SGE as u32
-            || cap.max_inline_data > MAX_INLINE
-        {
-            return Err(EINVAL);
-        }
-        if consumer == Consumer::Kernel && cap.max_rdma_ctxs != 0 {
-            // The RDMA core cuts its consumer's transfers into requests of `max_send_sge` elements
-            // (`rdma_rw_ctx_init()`).
-            cap.max_send_sge = max_send_sge;
-        }
+        check(attr, consumer)?;
         let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rnic = dev.data();
-        let dev = &rnic.dev;
-        let held = dev.limits.qp.hold()?;
-        let ring = ring_size(cap.max_send_wr, max::QP_WR)?;
-        let sq_size = match consumer {
-            // At least two elements. After posting, the library rings the doorbell if the element
-            // in front of the new ones is not VALID. In a ring of one, that is the new element
-            // itself.
-            Consumer::Process => ring.max(2),
-            // Not a power of two, as each element takes memory, but a few more than asked for:
-            // consumers that drain a queue post one more request than it has room for.
-            Consumer::Kernel => (cap.max_send_wr + 1).next_multiple_of(16).min(max::QP_WR),
-        };
+        let held = rnic.dev.limits.qp.hold()?;
+        let sq_size = send_ring_size(attr.cap.max_send_wr, consumer)?;
         // A QP without a receive queue still maps a ring of one element.
-        let rq_size = ring_size(cap.max_recv_wr, max::QP_WR)?;
+        let rq_size = ring_size(attr.cap.max_recv_wr, max::QP_WR)?;
         let number = QpNumber::new(&rnic.qps)?;
-        let qpn = number.id();
-
-        let extended = match &user {
-            Some(udata) => is_extended(udata)?,
-            None => true,
-        };
-        let mut sq_ring = None;
-        let own_ring = match &attr.srq {
+        let rq_ring = match attr.srq {
             Some(_) => None,
             None => Some(WorkRing::new(rq_size, consumer)?),
         };
-        if let Some(udata) = user {
-            udata.require_out(core::mem::size_of::<CreateQpResp>())?;
-            let ring = WorkRing::new(sq_size, consumer)?;
-            let sq_key = udata.share(ring.mem())?;
-            let (num_rqe, rq_key) = match &own_ring {
-                Some(ring) => (rq_size, udata.share(ring.mem())?),
-                None => (0, 0),
-            };
-            udata.respond(&CreateQpResp {
-                qp_id: qpn,
-                num_sqe: sq_size,
-                num_rqe,
-                pad: 0,
-                sq_key,
-                rq_key,
-            })?;
-            sq_ring = Some(ring);
-        }
-        let rq = match (&attr.srq, own_ring) {
-            (Some(srq), _) => srq.rq.clone(),
-            (None, Some(ring)) => Arc::pin_init(
-                RecvQueue::new(
-                    cap.max_recv_sge,
-                    pd.id(),
-                    ring,
-                    0,
-                    None,
-                    match cap.max_recv_wr {
-                        // No receive will ever be posted.
-                        0 => 0,
-                        _ => recv_wait_ms(dev, consumer),
-                    },
-                ),
-                consumer.flags(),
-            )?,
-            (None, None) => return Err(EINVAL),
+        let (extended, sq_ring) = match user {
+            Some(udata) => (
+                is_extended(udata)?,
+                Some(shared_ring(udata, number.id(), sq_size, rq_ring.as_ref())?),
+            ),
+            None => (true, None),
+        };
+        let cap = &mut attr.cap;
+        let rq = match rq_ring {
+            Some(ring) => {
+                let wait_ms = match cap.max_recv_wr {
+                    // No receive will ever be posted.
+                    0 => 0,
+                    _ => recv_wait_ms(&rnic.dev, consumer),
+                };
+                let rq = RecvQueue::new(cap.max_recv_sge, pd.id(), ring, 0, None, wait_ms);
+                Arc::pin_init(rq, consumer.flags())?
+            }
+            None => attr.srq.as_ref().ok_or(EINVAL)?.rq.clone(),
         };
         cap.max_send_wr = sq_size;
         if attr.srq.is_none() && cap.max_recv_wr != 0 {
             cap.max_recv_wr = rq_size;
         }
         cap.max_inline_data = MAX_INLINE;
-        new.set_number(qpn);
-        Qp::new(Parts {
-            dev: dev.clone(),
+        new.set_number(number.id());
+        let queues = queue::Parts {
+            dev: rnic.dev.clone(),
             pd: pd.clone(),
-            number,
-            handle: new.handle(),
+            tag: Tag {
+                number: number.id(),
+                token: new.handle().token(),
+            },
             scq,
             rcq,
             sq: SendQueue::new(
@@ -146,9 +161,8 @@ impl QpOps<Rsiw> for Qp {
             )?,
             rq,
             rq_is_shared: attr.srq.is_some(),
-            consumer,
-            held,
-        })
+        };
+        Qp::new(number, queues, new.handle(), consumer, held)
     }
 
     /// Finds the queue pair `qpn`, which the current task wants to connect. Returns `None` if there

@@ -53,7 +53,7 @@ USES = {
     "rx": "abi cq mem pd queue wr",
     "cm": "device limit pd settings transport",
     "stream": "cm counters cq device limit mem pd queue rx transport tx wr",
-    "qp": "counters cq device limit mem pd queue stream",
+    "qp": "counters device limit mem queue stream",
     "rnic": "cm device qp stream",
     "verbs": "abi cm counters cq device limit mem pd qp queue ring rnic settings stream wr",
     "link": "cm device rnic",
