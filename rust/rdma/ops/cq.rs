@@ -16,7 +16,7 @@ use crate::{
     udata::Udata,
     wc::WcSlots,
 };
-use core::ptr;
+use core::ptr::{self, NonNull};
 use kernel::{new_mutex, prelude::*};
 use kext::noio::noio_if;
 use rdma_bindings as bindings;
@@ -57,11 +57,7 @@ impl<D: Driver> Ops<D> {
         attr: CqAttr,
         udata: *mut bindings::ib_udata,
     ) -> Result {
-        let consumer = if udata.is_null() {
-            Consumer::Kernel
-        } else {
-            Consumer::Process
-        };
+        let consumer = Consumer::of(&NonNull::new(udata));
         let shares = KBox::pin_init(
             new_mutex!(Shares::default(), "rdma_cq_shares"),
             consumer.flags(),

@@ -19,6 +19,7 @@ use crate::{
     udata::Udata,
     wr::RecvWrs,
 };
+use core::ptr::NonNull;
 use kernel::{error::to_result, new_mutex, prelude::*};
 use kext::noio::noio_if;
 use rdma_bindings as bindings;
@@ -55,11 +56,7 @@ impl<D: Driver> Ops<D> {
         if c.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
             return Err(unsupported());
         }
-        let consumer = if udata.is_null() {
-            Consumer::Kernel
-        } else {
-            Consumer::Process
-        };
+        let consumer = Consumer::of(&NonNull::new(udata));
         let mut attr = SrqAttr::from_c(&c.attr);
         let shares = KBox::pin_init(
             new_mutex!(Shares::default(), "rdma_srq_shares"),
