@@ -11,7 +11,7 @@
 #include "rsiw.h"
 #include "rsiw-cmd.h"
 
-static size_t ring_octets(uint32_t entries)
+static size_t ring_bytes(uint32_t entries)
 {
 	return entries * sizeof(struct siw_cqe) + sizeof(struct siw_cq_ctrl);
 }
@@ -31,7 +31,7 @@ static struct rsiw_cq_ring *map_ring(struct ibv_context *context,
 	if (!ring)
 		return NULL;
 	ring->mask = resp->num_cqe - 1;
-	ring->queue = mmap(NULL, ring_octets(resp->num_cqe), PROT_READ | PROT_WRITE, MAP_SHARED,
+	ring->queue = mmap(NULL, ring_bytes(resp->num_cqe), PROT_READ | PROT_WRITE, MAP_SHARED,
 			   context->cmd_fd, resp->cq_key);
 	if (ring->queue == MAP_FAILED) {
 		free(ring);
@@ -42,7 +42,7 @@ static struct rsiw_cq_ring *map_ring(struct ibv_context *context,
 
 static void unmap_ring(struct rsiw_cq_ring *ring)
 {
-	munmap(ring->queue, ring_octets(ring->mask + 1));
+	munmap(ring->queue, ring_bytes(ring->mask + 1));
 	free(ring);
 }
 

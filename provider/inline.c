@@ -20,7 +20,7 @@ static size_t size_of(const struct rsiw_qp *qp)
 	return 2 * (qp->mask + 1ULL) * qp->max_inline;
 }
 
-/* Gives a queue pair with a ring the memory for `most` octets a request. Returns 0 or errno. */
+/* Gives a queue pair with a ring the memory for `most` bytes a request. Returns 0 or errno. */
 int rsiw_init_inline(struct rsiw_qp *qp, struct ibv_pd *pd, uint32_t most)
 {
 	void *slots;

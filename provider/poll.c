@@ -7,7 +7,7 @@
 
 #include "rsiw.h"
 
-/* By all values of an octet, as the kernel's are not checked. */
+/* By all values of a byte, as the kernel's are not checked. */
 static const uint8_t wc_opcodes[256] = {
 	[SIW_OP_WRITE] = IBV_WC_RDMA_WRITE,
 	[SIW_OP_READ] = IBV_WC_RDMA_READ,
@@ -47,7 +47,7 @@ struct head {
 };
 
 #if BYTE_ORDER != LITTLE_ENDIAN
-#error "flags are in the low octet"
+#error "flags are in the low byte"
 #endif
 
 static inline struct head load_head(const struct siw_cqe *cqe)

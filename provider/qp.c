@@ -8,7 +8,7 @@
 #include "rsiw.h"
 #include "rsiw-cmd.h"
 
-/* Maps a ring of `entries` elements of `size` octets. Returns NULL, with errno, if it cannot. */
+/* Maps a ring of `entries` elements of `size` bytes. Returns NULL, with errno, if it cannot. */
 static void *map_ring(struct ibv_context *context, uint32_t entries, size_t size, uint64_t key)
 {
 	void *ring;

@@ -55,8 +55,8 @@ enum rsiw_opcode {
 	RSIW_OP_RECV_RDMA_WITH_IMM = 13,
 	/*
 	 * `rkey` is the window's, with the key that it gets, and `raddr` the first address. The
-	 * only siw_sge has the region, the octets in `laddr`, and the rights in `length`. Of no
-	 * octets it unbinds a window of type 1.
+	 * only siw_sge has the region, the bytes in `laddr`, and the rights in `length`. Of no
+	 * bytes it unbinds a window of type 1.
 	 */
 	RSIW_OP_BIND_MW = 14,
 };

@@ -10,7 +10,7 @@
 #include "rsiw.h"
 #include "rsiw-cmd.h"
 
-/* Whether a caller's `attr` of `size` octets has the field. */
+/* Whether a caller's `attr` of `size` bytes has the field. */
 #define ATTR_HAS(size, field) \
 	((size) >= offsetof(struct ibv_device_attr_ex, field) + \
 		   sizeof(((struct ibv_device_attr_ex *)NULL)->field))

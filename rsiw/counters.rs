@@ -90,7 +90,7 @@ struct PortCounter {
     unit: u64,
 }
 
-/// Octets that `port_xmit_data` and `port_rcv_data` count at a time: a 32-bit word, as InfiniBand's
+/// Bytes that `port_xmit_data` and `port_rcv_data` count at a time: a 32-bit word, as InfiniBand's
 /// `PortCounters` have it.
 const WORD: u64 = 4;
 

@@ -30,7 +30,7 @@ pub(crate) struct Tag {
 
 /// The calls of the consumer that a producer has to make after publishing, without locks.
 ///
-/// They are bits of one octet, which is stored and read as a whole. Each message is asked for its
+/// They are bits of one byte, which is stored and read as a whole. Each message is asked for its
 /// calls several times, and a load that needs the values of several stores waits for the cache.
 #[must_use]
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub(crate) mod max {
     pub(crate) const CONTEXT: u32 = 64 * 1024;
     /// Requests of one queue.
     pub(crate) const QP_WR: u32 = 32 * 1024;
-    /// Scatter/gather elements of a kernel consumer's send request, 16 octets of the queue each. A
+    /// Scatter/gather elements of a kernel consumer's send request, 16 bytes of the queue each. A
     /// process' send request, and any receive, has room for [`MAX_SGE`](crate::abi::MAX_SGE).
     /// Processes are told the lesser number.
     pub(crate) const SEND_SGE: u32 = 16;

@@ -14,7 +14,7 @@ use net::Identity;
 /// The name that each verified peer has.
 const ANY: &str = "*";
 
-/// Octets of a list: with a newline it fits into a page.
+/// Bytes of a list: with a newline it fits into a page.
 const MOST: usize = 4000;
 
 /// A list of names, as text: entries in order, with a comma and a space between them.
@@ -85,7 +85,7 @@ struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     fn read(entry: &'a str) -> Option<Self> {
-        let is_number = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let (port, name) = match entry.split_once('=') {
             Some((port, name)) if is_number(port.trim_end()) => {
                 let port = port.trim_end().parse().ok().filter(|port| *port != 0)?;
@@ -94,7 +94,7 @@ impl<'a> Entry<'a> {
             _ => (None, entry),
         };
         let is_name = (1..=Identity::MOST).contains(&name.len())
-            && name.bytes().all(|octet| matches!(octet, 0x20..=0x7e));
+            && name.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
         is_name.then_some(Self { port, name })
     }
 }

@@ -169,7 +169,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Writes the names of peers that may connect to `out`; returns how many octets they are.
+    /// Writes the names of peers that may connect to `out`; returns how many bytes they are.
     /// Context: sleeping.
     pub(crate) fn tls_names(&self, out: &mut [u8]) -> usize {
         let names = self.tls_names.lock();

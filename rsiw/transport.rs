@@ -7,22 +7,22 @@
 //! socket may have, and no other kind of socket. Another protocol is another implementation. How a
 //! connection is set up and ended is `cm`'s business, not the transport's.
 
-use iwarp::Octet;
+use iwarp::SharedByte;
 use kernel::error::Result;
 use net::{tls, LockedSock, Sent, SockCell, TcpSocket, TxBatch};
 
-/// An octet stream in both directions, over a socket.
+/// A byte stream in both directions, over a socket.
 pub(crate) trait Transport {
-    /// Octets of the stream that the network carries as one segment at this moment. An FPDU best
+    /// Bytes of the stream that the network carries as one segment at this moment. An FPDU best
     /// fits into one, and begins one. Context: any.
     fn segment_len(&self) -> u32;
 
-    /// Octets that were sent and are still here, so that the next batch may share the last segment
+    /// Bytes that were sent and are still here, so that the next batch may share the last segment
     /// of them. Context: any.
     fn unsent(&self) -> usize;
 
-    /// The most octets, up to `most` and at least half of it, that fill packets of the largest
-    /// size. One octet more takes one packet more. Context: any.
+    /// The most bytes, up to `most` and at least half of it, that fill packets of the largest
+    /// size. One byte more takes one packet more. Context: any.
     fn whole_packets(&self, most: usize) -> usize;
 
     /// Whether there is room to send. Context: any.
@@ -41,8 +41,8 @@ pub(crate) trait Transport {
     /// is. Context: callback, socket locked; not unless it [works](Self::works_in_callback) there.
     fn send_locked(&self, sk: &mut LockedSock, batch: &mut TxBatch) -> Result<Sent>;
 
-    /// Passes each piece of the received octets to `take`, in order and in place, together with the
-    /// value of `cell`. `take` returns how many octets it has consumed; if that is less than the
+    /// Passes each piece of the received bytes to `take`, in order and in place, together with the
+    /// value of `cell`. `take` returns how many bytes it has consumed; if that is less than the
     /// piece, reading ends, and the next read begins there. Context: any, socket locked; not the
     /// callback unless it [works](Self::works_in_callback) there. Errors: the stream cannot be read
     /// any more.
@@ -50,10 +50,10 @@ pub(crate) trait Transport {
         &self,
         sk: &mut LockedSock,
         cell: &SockCell<T>,
-        take: impl FnMut(&mut T, &[Octet]) -> usize,
+        take: impl FnMut(&mut T, &[SharedByte]) -> usize,
     ) -> Result<usize>;
 
-    /// Octets that were received and not read. Context: any, socket locked.
+    /// Bytes that were received and not read. Context: any, socket locked.
     fn unread(&self, sk: &LockedSock) -> usize;
 
     /// Whether the peer's end of the stream was read. Context: any, socket locked.
@@ -113,7 +113,7 @@ impl Transport for TcpSocket {
         &self,
         sk: &mut LockedSock,
         cell: &SockCell<T>,
-        take: impl FnMut(&mut T, &[Octet]) -> usize,
+        take: impl FnMut(&mut T, &[SharedByte]) -> usize,
     ) -> Result<usize> {
         TcpSocket::read_into(self, sk, cell, take)
     }

@@ -58,10 +58,10 @@ class Reply:
 
 
 class Exchange:
-    """What came of it: IWARP with a reply; CLOSED; MUTE; or OTHER with the first octets of something else."""
+    """What came of it: IWARP with a reply; CLOSED; MUTE; or OTHER with the first bytes of something else."""
 
-    def __init__(self, kind, reply=None, octets=b""):
-        self.kind, self.reply, self.octets = kind, reply, octets
+    def __init__(self, kind, reply=None, raw=b""):
+        self.kind, self.reply, self.raw = kind, reply, raw
 
 
 def connect(address, port, limit=LIMIT, vrf=None):
@@ -85,7 +85,7 @@ def connect(address, port, limit=LIMIT, vrf=None):
 
 
 def receive(sock, limit):
-    """A whole frame, or what has come before the time was over or the peer closed: (octets, closed)."""
+    """A whole frame, or what has come before the time was over or the peer closed: (bytes, closed)."""
     end, got = time.monotonic() + limit, b""
     while True:
         if got[:len(REPLY)] != REPLY[:len(got)]:
@@ -118,7 +118,7 @@ def judge(got, closed):
     if complete and struct.unpack("!H", got[18:HEADER_LEN])[0] == len(got) - HEADER_LEN:
         return Exchange(IWARP, Reply(got))
     if got:
-        return Exchange(OTHER, octets=got)
+        return Exchange(OTHER, raw=got)
     return Exchange(CLOSED if closed else MUTE)
 
 

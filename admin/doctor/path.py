@@ -11,7 +11,7 @@ from .report import command
 # MTUs that occur: Ethernet, jumbo frames, and what tunnels leave of them.
 SIZES = (9000, 8000, 4000, 2000, 1500, 1492, 1480, 1450, 1420, 1400, 1380, 1350, 1300, 1280, 1200, 1000, 576)
 MIN_IPV6_MTU = 1280
-# Octets of IP's and ICMP's headers in front of a ping's data.
+# Bytes of IP's and ICMP's headers in front of a ping's data.
 OVERHEAD = {4: 28, 6: 48}
 
 
@@ -160,7 +160,7 @@ def check_mtu(system, report, address, link, mtu):
         report.skip("mtu", "packets of full size: there is no ping, or the user may not use it",
                     "sudo apt install iputils-ping")
     elif full is True:
-        report.ok("mtu", f"packets of {mtu} octets, the MTU of {netdev}, arrive")
+        report.ok("mtu", f"packets of {mtu} bytes, the MTU of {netdev}, arrive")
     elif small is not True:
         report.skip("mtu", f"{address} answers no pings, so nobody knows whether large packets arrive")
     else:
@@ -173,7 +173,7 @@ def check_mtu(system, report, address, link, mtu):
             # A device with a smaller MTU loses its IPv6 addresses (RFC 8200 section 5); TCP can find what passes.
             remedy = (command("sudo ip link set {} mtu {}", netdev, best) if best >= MIN_IPV6_MTU else
                       "sudo sysctl -w net.ipv4.tcp_mtu_probing=1   # on both hosts")
-            report.fail("mtu", f"packets of {mtu} octets, the MTU of {netdev}, vanish without a word, those of {best} "
+            report.fail("mtu", f"packets of {mtu} bytes, the MTU of {netdev}, vanish without a word, those of {best} "
                         "arrive: connections hang when they send much", remedy)
 
 
@@ -203,7 +203,7 @@ def check_port(system, report, address, port, link, with_mpa, same_host):
         report_reply(system, report, address, port, link, found.reply)
     elif found.kind == mpa.OTHER:
         report.fail("port", f"a TCP program that knows no iWARP answers at port {port} of {address}: "
-                    f"{found.octets[:40]!r}", test)
+                    f"{found.raw[:40]!r}", test)
     elif found.kind == mpa.CLOSED:
         report.fail("port", f"port {port} of {address} is open, but closes at an MPA Request: the program there uses "
                     "TCP and not RDMA, takes connections with TLS only (tls=3 of rsiw), or none from here", test)

@@ -118,7 +118,7 @@ class System:
             return f"user {os.geteuid()}"
 
     def memlock(self):
-        """Soft and hard limit of locked memory in octets, None for unlimited."""
+        """Soft and hard limit of locked memory in bytes, None for unlimited."""
         return tuple(None if n == resource.RLIM_INFINITY else n
                      for n in resource.getrlimit(resource.RLIMIT_MEMLOCK))
 

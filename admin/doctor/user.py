@@ -63,14 +63,14 @@ def let_in(system, group):
             "--subsystem-match=infiniband_verbs --subsystem-match=misc && sudo udevadm settle"]
 
 
-def size(octets):
-    if octets is None:
+def size(count):
+    if count is None:
         return "unlimited"
-    return f"{octets // MIB} MiB" if octets >= MIB else f"{octets // 1024} KiB"
+    return f"{count // MIB} MiB" if count >= MIB else f"{count // 1024} KiB"
 
 
 def pinned(system, limit):
-    """Processes that have pinned more than four fifths of `limit`: (number, name, octets)."""
+    """Processes that have pinned more than four fifths of `limit`: (number, name, bytes)."""
     for path in system.glob("/proc/[0-9]*/status"):
         text = system.read(path) or ""
         pin = re.search(r"^VmPin:\s+(\d+) kB", text, re.M)
@@ -111,8 +111,8 @@ def check_memlock(system, report, memory=None):
             report.warn("memlock", f"{text}: larger registrations fail with \"Cannot allocate memory\"", mend, keep)
         else:
             report.ok("memlock", text)
-        for number, name, octets in pinned(system, soft):
-            report.warn("memlock", f"{name} (process {number}) has pinned {size(octets)} of {size(soft)}",
+        for number, name, count in pinned(system, soft):
+            report.warn("memlock", f"{name} (process {number}) has pinned {size(count)} of {size(soft)}",
                         f"sudo prlimit --pid {number} --memlock=unlimited")
     if system.systemd():
         check_services(system, report)

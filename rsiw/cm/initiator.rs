@@ -140,7 +140,7 @@ pub(super) fn call<U: User>(
         (call.user.clone(), call.life),
         route,
         call.user.most_reads(),
-        &call.names.call().octets(),
+        &call.names.call().to_bytes(),
         plan,
     )?;
     begin(conns, dev, attempt, before).map_err(|(e, _)| e)

@@ -3,8 +3,8 @@
 //! TLS between TCP and MPA: whether there is any, and the handshake.
 //!
 //! The initiator decides by its device's policy before TCP connects. The responder's policy says
-//! what it takes, and the first octet that comes tells what it is: a TLS record, or an MPA Request.
-//! So no octet of either end negotiates TLS, and nobody on the path can negotiate it away.
+//! what it takes, and the first byte that comes tells what it is: a TLS record, or an MPA Request.
+//! So no byte of either end negotiates TLS, and nobody on the path can negotiate it away.
 //!
 //! tlshd makes the handshake, with certificates on both ends or by a pre-shared key. It needs the
 //! socket to itself: callbacks are detached for that time, and attached on top of TLS' own
@@ -23,7 +23,7 @@ use kernel::{prelude::*, sync::Arc};
 use net::{errno, Auth, Handshake, Role};
 use rdma::Consumer;
 
-/// The first octet of a TLS handshake: the type of its record.
+/// The first byte of a TLS handshake: the type of its record.
 pub(super) const TLS_HANDSHAKE: u8 = 22;
 
 /// Logs why a stream with TLS is broken.

@@ -6,7 +6,7 @@ use super::{Conn, User};
 use crate::device::max;
 use iwarp::mpa::{Limits, Offer, RtrSet, MAX_PRIVATE_DATA, NO_NEGOTIATION};
 
-/// Octets of private data that iwcm can pass to the consumer (`iw_cm_event::private_data_len` is a
+/// Bytes of private data that iwcm can pass to the consumer (`iw_cm_event::private_data_len` is a
 /// `u8`). MPA allows more, which only ULPs outside of the RDMA CM use. They get the beginning.
 const EVENT_PRIVATE_DATA: usize = 255;
 
@@ -14,8 +14,8 @@ pub(super) fn event_private_data(data: &[u8]) -> &[u8] {
     data.get(..EVENT_PRIVATE_DATA).unwrap_or(data)
 }
 
-/// The most octets of private data in a frame of this revision (RFC 6581 section 6: the enhanced
-/// data take four octets).
+/// The most bytes of private data in a frame of this revision (RFC 6581 section 6: the enhanced
+/// data take four bytes).
 pub(super) fn max_private_data(revision: u8) -> usize {
     if revision >= 2 {
         MAX_PRIVATE_DATA - 4
@@ -65,7 +65,7 @@ pub(super) fn event_depth(depth: u16) -> u8 {
 
 //= 5044-1.2-2, 5044-4.4-3, 5044-4.4-4
 /// The terms that this end offers `user`'s peer in an MPA frame. Within TLS the record
-/// authenticates its octets and tells nobody where FPDUs begin. So there is neither a CRC nor an
+/// authenticates its bytes and tells nobody where FPDUs begin. So there is neither a CRC nor an
 /// alignment.
 pub(super) fn offer<'a, U: User>(
     conn: &Conn<U>,

@@ -53,7 +53,7 @@ macro_rules! check {
 struct Fake {
     #[pin]
     state: Mutex<Calls>,
-    /// Octets received.
+    /// Bytes received.
     received: AtomicU32,
     eofs: AtomicU32,
     orphaned: AtomicBool,

@@ -7,7 +7,7 @@ use super::{
     Access, MemError, Rights,
 };
 use crate::pd::PdId;
-use iwarp::{rdmap::AtomicOp, Octet};
+use iwarp::{rdmap::AtomicOp, SharedByte};
 use kernel::sync::Arc;
 use kext::revocable::OwnedGuard;
 use rdma::{KernelMemory, LocalDmaKey, LocalSge, Reader};
@@ -141,7 +141,7 @@ impl ResolvedMr {
         access: &mut HeldAccess,
         sge: &LocalSge,
         offset: u32,
-        src: &[Octet],
+        src: &[SharedByte],
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, self.rights);
         match self.local {
@@ -157,7 +157,7 @@ impl ResolvedMr {
         &self,
         access: &mut HeldAccess,
         addr: u64,
-        src: &[Octet],
+        src: &[SharedByte],
         ends: bool,
     ) -> Result<(), MemError> {
         let (region, rights) = (&self.region, self.rights);

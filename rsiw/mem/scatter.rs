@@ -11,7 +11,7 @@ use crate::{
     abi::{Rqe, MAX_SGE},
     pd::PdId,
 };
-use iwarp::Octet;
+use iwarp::SharedByte;
 use kernel::prelude::*;
 use rdma::{LocalSge, Wqe};
 
@@ -100,7 +100,7 @@ impl Scatter {
         self.more.iter_mut().for_each(|piece| *piece = Piece::NONE);
     }
 
-    /// Octets that the buffers have room for.
+    /// Bytes that the buffers have room for.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -113,7 +113,7 @@ impl Scatter {
         regions: &Regions,
         pd: PdId,
         mut offset: u32,
-        mut data: &[Octet],
+        mut data: &[SharedByte],
     ) -> Result<(), MemError> {
         while !data.is_empty() {
             let piece = self.seek(offset)?;

@@ -23,7 +23,7 @@ use super::{
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{
     rdmap::{AtomicOp, ATOMIC_LEN},
-    Octet,
+    SharedByte,
 };
 use kernel::{prelude::*, sync::Arc};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
@@ -283,7 +283,7 @@ impl Window {
         window: &Region,
         rights: Rights,
         mut addr: u64,
-        src: &[Octet],
+        src: &[SharedByte],
         ends: bool,
     ) -> Result<(), MemError> {
         let mut left = src.len();

@@ -12,7 +12,7 @@ use crate::{
 use iwarp::{
     rdmap::{Opcode, ATOMIC_LEN},
     rx::{Event, Handler, Placement, ReadExpect, Refusal, Target},
-    Octet, Stag, TaggedOffset,
+    SharedByte, Stag, TaggedOffset,
 };
 use trace::Stall;
 
@@ -32,17 +32,17 @@ impl Handler for QpHandler<'_> {
     }
 
     #[inline]
-    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
-        kext::crc32c_octets(crc, data)
+    fn crc32c_shared(&mut self, crc: u32, data: &[SharedByte]) -> u32 {
+        kext::crc32c_shared(crc, data)
     }
 
     #[inline(always)]
-    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
-        kext::load::load(octets)
+    fn load<const N: usize>(&mut self, bytes: &[SharedByte; N]) -> [u8; N] {
+        kext::load::load(bytes)
     }
 
-    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
-        kext::copy::octets(to, from);
+    fn copy(&mut self, to: &[SharedByte], from: &[SharedByte]) {
+        kext::copy::shared(to, from);
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
@@ -84,7 +84,7 @@ impl Handler for QpHandler<'_> {
     }
 
     //= 5041-5.2-4
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         let queues = self.queues;
         match &mut self.st.destination {
             Destination::Recv { offset } => {
@@ -122,11 +122,11 @@ impl Handler for QpHandler<'_> {
             }
             Destination::None => return Err(Refusal::Local),
         }
-        Ok(crc.map_or(0, |crc| kext::crc32c_octets(crc, data)))
+        Ok(crc.map_or(0, |crc| kext::crc32c_shared(crc, data)))
     }
 
     #[inline]
-    fn place_next(&mut self, data: &[Octet]) -> bool {
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
         // CAST: A segment is no longer than `MAX_ULPDU`.
         let (queues, len) = (self.queues, data.len() as u32);
         let State {

@@ -16,7 +16,7 @@ use crate::{
 use iwarp::{
     rdmap::{AtomicRequest, AtomicResponse, ATOMIC_LEN},
     rx::Refusal,
-    Octet, ReadRequest, Stag,
+    ReadRequest, SharedByte, Stag,
 };
 use trace::Stall;
 
@@ -137,7 +137,7 @@ impl QpHandler<'_> {
         let read = self.queues.sq.take_read_head(Some(response.id));
         let read = read.ok_or(Refusal::Unexpected)?;
         let sink = read.sink.as_ref().ok_or(Refusal::Local)?;
-        let value = response.value.to_ne_bytes().map(Octet::new);
+        let value = response.value.to_ne_bytes().map(SharedByte::new);
         if let Err(e) = sink.write_sge(&mut self.st.access, &read.sge, 0, &value) {
             // The consumer has taken away the sink of its own request.
             self.queues.note_failure(read.seq, e.into());

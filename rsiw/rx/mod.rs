@@ -25,7 +25,7 @@ use crate::{
 };
 use iwarp::{
     rx::{Fault, FpduAssembler, Receiver, RxConfig},
-    Msn, Octet, Terminate,
+    Msn, SharedByte, Terminate,
 };
 use kernel::prelude::*;
 use late::Late;
@@ -113,21 +113,21 @@ impl State {
 }
 
 /// Room for one FPDU.
-struct Staging(KVVec<Octet>);
+struct Staging(KVVec<SharedByte>);
 
 impl Staging {
     /// Context: sleeping. Errors: `ENOMEM`.
     fn new() -> Result<Self> {
         let mut room = KVVec::with_capacity(FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
         for _ in 0..FpduAssembler::MAX_FPDU {
-            room.push(Octet::new(0), GFP_KERNEL)?;
+            room.push(SharedByte::new(0), GFP_KERNEL)?;
         }
         Ok(Self(room))
     }
 }
 
-impl AsRef<[Octet]> for Staging {
-    fn as_ref(&self) -> &[Octet] {
+impl AsRef<[SharedByte]> for Staging {
+    fn as_ref(&self) -> &[SharedByte] {
         &self.0
     }
 }
@@ -238,7 +238,7 @@ impl Rx {
     /// Processes the next bytes and returns how many it has taken. These are all of them, also
     /// those after a fault, which are dropped; but fewer if a Send waits for its receive. Context:
     /// the socket's lock is held.
-    pub(crate) fn chunk(&mut self, queues: &Queues, data: &[Octet]) -> usize {
+    pub(crate) fn chunk(&mut self, queues: &Queues, data: &[SharedByte]) -> usize {
         // An error of this end ends the stream as the peer's errors do: RFC 5040 section 7.
         if !self.dead && !queues.may_receive() {
             self.die();

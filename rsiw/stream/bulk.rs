@@ -11,16 +11,16 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Window in which octets are counted: 2^3 milliseconds.
+/// Window in which bytes are counted: 2^3 milliseconds.
 const WINDOW_BITS: u32 = 3;
 
-/// Octets in one window that make a stream fast: 16 MiB/s.
+/// Bytes in one window that make a stream fast: 16 MiB/s.
 const FAST: u32 = 128 << 10;
 
-/// If so many octets come at once, receive offload has joined packets.
+/// If so many bytes come at once, receive offload has joined packets.
 const JOINED: usize = 8 << 10;
 
-/// The octets of one stream in this window and the one before. Used only with the socket locked.
+/// The bytes of one stream in this window and the one before. Used only with the socket locked.
 pub(super) struct BulkDetector {
     window: AtomicU32,
     taken: AtomicU32,
@@ -38,15 +38,15 @@ impl BulkDetector {
         }
     }
 
-    /// Counts octets that were received at once, at time `now` in milliseconds. Context: socket
+    /// Counts bytes that were received at once, at time `now` in milliseconds. Context: socket
     /// locked.
-    pub(super) fn took(&self, octets: usize, now: u32) {
-        if octets >= JOINED && !self.is_fast(now) {
+    pub(super) fn took(&self, bytes: usize, now: u32) {
+        if bytes >= JOINED && !self.is_fast(now) {
             return;
         }
         let before = self.turn(now);
-        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
-        self.taken.store(before.saturating_add(octets), Relaxed);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.taken.store(before.saturating_add(bytes), Relaxed);
     }
 
     /// Whether the window of the time `now` is fast already, or the one before was. Context: socket
@@ -55,7 +55,7 @@ impl BulkDetector {
         self.turn(now) >= FAST || self.was_fast.load(Relaxed)
     }
 
-    /// Begins a window if the last one is over at `now`. Returns the octets in the current one.
+    /// Begins a window if the last one is over at `now`. Returns the bytes in the current one.
     fn turn(&self, now: u32) -> u32 {
         let now = now >> WINDOW_BITS;
         let passed = now.wrapping_sub(self.window.load(Relaxed));

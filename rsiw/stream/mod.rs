@@ -75,7 +75,7 @@ const RETRY: u64 = 2;
 /// A connection of a stream.
 pub(crate) type Conn = cm::Conn<Stream>;
 
-// What an idle connection costs: with its count of references, 768 octets, where locks and work
+// What an idle connection costs: with its count of references, 768 bytes, where locks and work
 // items have no debugging. A change that makes it larger is made on purpose.
 #[cfg(not(any(
     CONFIG_DEBUG_LOCK_ALLOC,
@@ -86,7 +86,7 @@ pub(crate) type Conn = cm::Conn<Stream>;
 )))]
 const _: () = {
     assert!(core::mem::size_of::<Conn>() <= 760);
-    // Beyond 4096 octets a queue pair would take 8192.
+    // Beyond 4096 bytes a queue pair would take 8192.
     assert!(core::mem::size_of::<Stream>() <= 4088);
 };
 

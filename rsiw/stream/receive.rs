@@ -24,14 +24,14 @@ use kext::{
 };
 use net::LockedSock;
 
-/// Unread octets that count as bulk. That is more than one message that somebody waits for, or a
+/// Unread bytes that count as bulk. That is more than one message that somebody waits for, or a
 /// message that takes longer to receive than a worker takes to wake.
 const BULK_LEN: usize = 32 << 10;
 
-/// Unread octets that are taken for no more than a segment, without a look at TCP's.
+/// Unread bytes that are taken for no more than a segment, without a look at TCP's.
 const SHORT: usize = 256;
 
-/// Octets that the bulk work item receives in one run. Afterwards other work gets the CPU, and
+/// Bytes that the bulk work item receives in one run. Afterwards other work gets the CPU, and
 /// senders get the socket lock.
 pub(super) const BULK_BUDGET: usize = 1 << 20;
 
@@ -86,7 +86,7 @@ impl Stream {
     }
 
     //= 5041-3-10, 5041-3-11, 5044-8-1
-    /// Receives the data that the socket has, up to about `most` octets; a work item receives the
+    /// Receives the data that the socket has, up to about `most` bytes; a work item receives the
     /// rest. Tells the connection when the peer's FIN was reached. `now` is the time in
     /// milliseconds. Context: any, socket locked.
     pub(super) fn receive(
@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// Passes the received data to rx, until it has taken `most` octets or more; returns how many.
+    /// Passes the received data to rx, until it has taken `most` bytes or more; returns how many.
     /// Context: any, socket locked.
     fn read(
         self: &Arc<Self>,
@@ -207,7 +207,7 @@ impl Stream {
         queue.enqueue::<_, BULK>(self.clone());
     }
 
-    /// Receives up to about [`BULK_BUDGET`] octets, if callbacks have left any. Run by work items,
+    /// Receives up to about [`BULK_BUDGET`] bytes, if callbacks have left any. Run by work items,
     /// and by a process that has posted a receive. Context: sleeping.
     fn receive_some(self: &Arc<Self>) {
         if let Some(conn) = self.conn() {

@@ -2,7 +2,7 @@
 /*
  * The tracepoints of rsiw. lib.rs has a function for each.
  *
- * A device is given by the octets of its name, which need no NUL behind them.
+ * A device is given by the bytes of its name, which need no NUL behind them.
  */
 
 #undef TRACE_SYSTEM
@@ -123,7 +123,7 @@ TRACE_EVENT(rsiw_mpa_frame,
 );
 
 /*
- * @count FPDUs of one message, each with @len octets beside markers, are in the
+ * @count FPDUs of one message, each with @len bytes beside markers, are in the
  * batch for TCP.
  */
 TRACE_EVENT(rsiw_fpdu_tx,
@@ -147,7 +147,7 @@ TRACE_EVENT(rsiw_fpdu_tx,
 		  rsiw_show_opcode(__entry->opcode), __entry->len, __entry->count)
 );
 
-/* A segment with a payload of @len octets begins to be placed. */
+/* A segment with a payload of @len bytes begins to be placed. */
 TRACE_EVENT(rsiw_fpdu_rx,
 	TP_PROTO(const char *dev, u32 dev_len, u32 qpn, u8 opcode, u32 stag, u64 offset, u32 len,
 		 bool last),

@@ -48,7 +48,7 @@ macro_rules! events {
                         let dev = dev.as_ref();
                         let len = dev.len().try_into().unwrap_or(0);
                         // SAFETY: The function is that of `events.h`, with these parameters. `dev`
-                        // has `len` octets, or more. The event copies them.
+                        // has `len` bytes, or more. The event copies them.
                         unsafe { $call(dev.as_ptr().cast(), len, $($arg),*) };
                     }
                 }
@@ -68,7 +68,7 @@ events! {
     /// An MPA frame is sent, or has come in full.
     mpa_frame(conn: u64, out: bool, reply: bool, flags: u8, revision: u8, len: u16) =
         __tracepoint_rsiw_mpa_frame, rust_do_trace_rsiw_mpa_frame;
-    /// `count` FPDUs of `len` octets each are in the batch for TCP.
+    /// `count` FPDUs of `len` bytes each are in the batch for TCP.
     fpdu_tx(qpn: u32, opcode: u8, len: u32, count: u32) =
         __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
     /// A segment begins to be placed.

@@ -27,16 +27,16 @@ use core::num::NonZeroUsize;
 use iwarp::tx::{Mark, Segment};
 use net::TxBatch;
 
-/// Octets of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
+/// Bytes of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
 /// length is made of it.
 const OVERHEAD: usize = 2 + 18 + 3 + 4;
 
-/// Octets of an FPDU around a ULPDU that needs no pad: length and CRC.
+/// Bytes of an FPDU around a ULPDU that needs no pad: length and CRC.
 const FRAME: usize = 2 + 4;
 
-/// Octets of the longest FPDU without markers. A batch of a large FPDU is no longer, though it has
-/// room for more, and so have TCP's packets where a segment has 1448 octets: what is left of them
-/// would be another FPDU, of some hundred octets, which costs more than a packet now and then.
+/// Bytes of the longest FPDU without markers. A batch of a large FPDU is no longer, though it has
+/// room for more, and so have TCP's packets where a segment has 1448 bytes: what is left of them
+/// would be another FPDU, of some hundred bytes, which costs more than a packet now and then.
 const LARGE: usize = FRAME + iwarp::MAX_ULPDU as usize;
 
 /// The least that [`Transport::whole_packets`] returns for [`LARGE`].
@@ -46,14 +46,14 @@ const LEAST_END: usize = LARGE / 2;
 struct Layout {
     /// The longest ULPDU.
     mulpdu: u16,
-    /// Octets of a TCP segment.
+    /// Bytes of a TCP segment.
     mss: usize,
     /// The same if no FPDU may cross the end of a segment; `None` for large FPDUs, which may lie
     /// anywhere.
     segment: Option<NonZeroUsize>,
-    /// Octets of the first segment that precede the batch.
+    /// Bytes of the first segment that precede the batch.
     segment_offset: usize,
-    /// Only for large FPDUs: octets of a batch that TCP sends in packets of its largest size.
+    /// Only for large FPDUs: bytes of a batch that TCP sends in packets of its largest size.
     /// `None` until it is needed.
     end: Option<usize>,
 }
@@ -83,7 +83,7 @@ fn end_of_packets(transport: &impl Transport, layout: &mut Layout) -> usize {
 impl Tx {
     //= 5041-3-2
     /// Builds the next batch out of whole FPDUs: as many as there are, up to its size limit and to
-    /// `most` octets.
+    /// `most` bytes.
     ///
     /// A batch goes on in the segment that the previous one has left open, if TCP has not sent that
     /// yet. It ends early if the next FPDU neither fits into the TCP segment under way, whole or
@@ -189,7 +189,7 @@ impl Tx {
     }
 
     /// Chooses the next step: an FPDU of the message under way, in `fpdu`, that fits into the batch
-    /// of `most` octets, and, whole or cut, into the TCP segment (or packet) under way. An FPDU
+    /// of `most` bytes, and, whole or cut, into the TCP segment (or packet) under way. An FPDU
     /// that does not fit is made again for the next batch.
     #[inline]
     fn next_fpdu(
@@ -243,7 +243,7 @@ impl Tx {
         1 + self.current.segmenter.skip_like(fpdu, more)
     }
 
-    /// Room in octets for an FPDU of `len` octets, before TCP begins another segment, or, for large
+    /// Room in bytes for an FPDU of `len` bytes, before TCP begins another segment, or, for large
     /// FPDUs, another packet that is not of the largest size.
     #[inline]
     fn left_of_segment(
@@ -258,7 +258,7 @@ impl Tx {
                 0 => usize::MAX,
                 of_segment => segment.get() - of_segment,
             },
-            // TCP may cut large FPDUs anywhere. But octets beyond its large packets would cost one
+            // TCP may cut large FPDUs anywhere. But bytes beyond its large packets would cost one
             // small packet more.
             None if used != 0 && used + len > LEAST_END => {
                 end_of_packets(transport, layout).saturating_sub(used)
@@ -284,7 +284,7 @@ impl Tx {
         self.current.end();
     }
 
-    /// Makes `fpdu` a segment of the message under way whose FPDU takes exactly `room` octets, the
+    /// Makes `fpdu` a segment of the message under way whose FPDU takes exactly `room` bytes, the
     /// rest of a TCP segment, and returns whether it could: "When one or more FPDUs are already
     /// packed into a TCP Segment, MULPDU MAY be reduced accordingly", but not below 128 (RFC 5044
     /// section 4.5). TCP then goes on with full segments. Without the cut it would have to end this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The octets of FPDUs on their way into a batch: headers, and the one copy of the payload.
+//! The bytes of FPDUs on their way into a batch: headers, and the one copy of the payload.
 
 use crate::mem::{gather::Gather, HeldAccess, MemError};
 use iwarp::tx::{Framer, Payload, Segment, Sink};
@@ -94,14 +94,14 @@ pub(super) fn write_one(
     gather: &mut Gather,
     access: &mut HeldAccess,
 ) -> Result<(), Stop> {
-    let mut octets = CopyNext(|dst: &mut [u8]| gather.copy_to(access, dst));
-    if !framer.write_whole(fpdu, room, &mut octets)? {
+    let mut bytes = CopyNext(|dst: &mut [u8]| gather.copy_to(access, dst));
+    if !framer.write_whole(fpdu, room, &mut bytes)? {
         return Err(OTHER_SIZE);
     }
     Ok(())
 }
 
-/// Writes `fpdu` and those that follow it and are like it, `count` of `len` octets each, to all of
+/// Writes `fpdu` and those that follow it and are like it, `count` of `len` bytes each, to all of
 /// `room`.
 #[inline(never)]
 pub(super) fn write_all(
@@ -128,19 +128,19 @@ pub(super) fn write_all(
     }
 }
 
-/// Writes `fpdu` and those that follow it and are like it, of `len` octets each, to all of `room`.
+/// Writes `fpdu` and those that follow it and are like it, of `len` bytes each, to all of `room`.
 #[inline]
 fn write_each(
     framer: &Framer,
     fpdu: &mut Segment,
     len: usize,
     room: &mut [u8],
-    mut octets: impl Payload<Error = Stop>,
+    mut bytes: impl Payload<Error = Stop>,
 ) -> Result<(), Stop> {
     let mut left = room;
     loop {
         let (room, rest) = left.split_at_mut_checked(len).ok_or(OTHER_SIZE)?;
-        if !framer.write_whole(fpdu, room, &mut octets)? {
+        if !framer.write_whole(fpdu, room, &mut bytes)? {
             return Err(OTHER_SIZE);
         }
         // All that is reserved becomes part of the batch, so all of it must be written.

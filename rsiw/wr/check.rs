@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::abi::MAX_SGE;
 
-    /// Checks an element as a process writes it, with `num_sge` elements of `length` octets.
+    /// Checks an element as a process writes it, with `num_sge` elements of `length` bytes.
     fn checked(
         opcode: u8,
         flags: u16,

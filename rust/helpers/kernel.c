@@ -161,8 +161,8 @@ bool rust_helper_rdma_current_may_all(void)
  * that these are copies when it compiles the caller, or it might read twice.
  *
  * By memmove(), though they never overlap: on x86 without FSRM, memcpy() copies
- * from the end to the beginning where the source's lowest address octet is less
- * than that of the destination. With an FPDU's header of some octets between two
+ * from the end to the beginning where the source's lowest address byte is less
+ * than that of the destination. With an FPDU's header of some bytes between two
  * pieces of payload that is so for every other piece, and a processor reads
  * ahead in one direction only.
  */

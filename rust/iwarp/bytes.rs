@@ -5,7 +5,7 @@
 //! Offsets are const parameters, which the compiler checks against the header's size. So no access
 //! needs a check at run time, or can panic.
 
-/// Access to big-endian fields; `AT` is the octet at which a field starts.
+/// Access to big-endian fields; `AT` is the byte at which a field starts.
 pub(crate) trait Fields {
     fn be16<const AT: usize>(&self) -> u16;
     fn be32<const AT: usize>(&self) -> u32;

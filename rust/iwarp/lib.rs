@@ -25,13 +25,13 @@
 //!
 //! Either way nothing is *delivered* before the CRC has been verified, as RFC 5040 s5.5 wants: the
 //! contents of a buffer are indeterminate until delivery (rules 4 to 6), and after a CRC error no
-//! delivery follows. So a bad FPDU that came in pieces can only leave indeterminate octets where a
+//! delivery follows. So a bad FPDU that came in pieces can only leave indeterminate bytes where a
 //! good one with the same header would have been allowed to write. The receiver also reports an
 //! error in a header only after it has verified the CRC.
 //!
-//! # Octets that change
+//! # Bytes that change
 //!
-//! Others may write to the received octets while the engine works ([`Octet`]). It copies each octet
+//! Others may write to the received bytes while the engine works ([`SharedByte`]). It copies each byte
 //! of a header or trailer once, and calculates the CRC of that copy: what was verified is what is
 //! used. Payload stays where it is, and is read once for the CRC and once for its placement. To
 //! change it in between is the same as to send something else.
@@ -55,4 +55,4 @@ pub mod tx;
 pub mod types;
 
 pub use rdmap::{TermCode, Terminate};
-pub use types::{Msn, Octet, Qn, ReadRequest, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};
+pub use types::{Msn, Qn, ReadRequest, SharedByte, Stag, TaggedOffset, MAX_ULPDU, MIN_MULPDU};

@@ -5,17 +5,17 @@
 use core::fmt;
 use core::sync::atomic::AtomicU8;
 
-/// An octet of the received stream. It lies in a page to which others may write meanwhile: a
+/// A byte of the received stream. It lies in a page to which others may write meanwhile: a
 /// process can splice pages into a socket that leads to this host, and change them afterwards.
 ///
-/// So the octet that a second read finds may be another one. Whatever is checked is first copied,
+/// So the byte that a second read finds may be another one. Whatever is checked is first copied,
 /// by [`Handler::load`](crate::rx::Handler::load), and only the copy is looked at.
-pub type Octet = AtomicU8;
+pub type SharedByte = AtomicU8;
 
-/// Largest ULPDU in octets that a sender may hand to MPA (RFC 5044 s3).
+/// Largest ULPDU in bytes that a sender may hand to MPA (RFC 5044 s3).
 pub const MAX_ULPDU: u16 = 64768;
 
-/// Smallest MULPDU in octets that MPA may announce (RFC 5044 s3, s4.5).
+/// Smallest MULPDU in bytes that MPA may announce (RFC 5044 s3, s4.5).
 pub const MIN_MULPDU: u16 = 128;
 
 /// Steering Tag: names a Tagged Buffer of the Data Sink (RFC 5041 s4.2). Opaque on the wire.
@@ -27,7 +27,7 @@ impl Stag {
     /// a zero-length Tagged DDP Message" (RFC 5041 s5.2), yet RNICs are known to refuse 0 in them.
     pub const UNNAMED: Self = Self(1);
 
-    /// The STag in a message of `len` octets for this buffer: [`UNNAMED`](Self::UNNAMED) if both
+    /// The STag in a message of `len` bytes for this buffer: [`UNNAMED`](Self::UNNAMED) if both
     /// are 0.
     #[inline]
     pub const fn carried(self, len: u32) -> Self {
@@ -39,12 +39,12 @@ impl Stag {
     }
 }
 
-/// Tagged Offset: octets from the origin of a Tagged Buffer (RFC 5041 s4.2).
+/// Tagged Offset: bytes from the origin of a Tagged Buffer (RFC 5041 s4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaggedOffset(pub u64);
 
 impl TaggedOffset {
-    /// The offset `len` octets further on, or `None` if it wraps.
+    /// The offset `len` bytes further on, or `None` if it wraps.
     ///
     /// RFC 5041 s7.1: "A 64-bit unsigned sum of the DDP Segment payload length and the TO does not
     /// wrap."
@@ -56,7 +56,7 @@ impl TaggedOffset {
         }
     }
 
-    /// The offset `len` octets further on, modulo 2^64.
+    /// The offset `len` bytes further on, modulo 2^64.
     #[inline]
     pub const fn wrapping_add(self, len: u32) -> Self {
         Self(self.0.wrapping_add(len as u64))
@@ -112,13 +112,13 @@ impl Qn {
 pub struct ReadRequest {
     /// Buffer of the requester in which the response is placed.
     pub sink_stag: Stag,
-    /// Offset in the sink buffer of the response's first octet.
+    /// Offset in the sink buffer of the response's first byte.
     pub sink_to: TaggedOffset,
-    /// RDMA Read Message Size: octets to read, 0 to 2^32 - 1.
+    /// RDMA Read Message Size: bytes to read, 0 to 2^32 - 1.
     pub len: u32,
     /// Buffer of the responder from which to read.
     pub src_stag: Stag,
-    /// Offset in the source buffer of the first octet to read.
+    /// Offset in the source buffer of the first byte to read.
     pub src_to: TaggedOffset,
 }
 

@@ -12,7 +12,7 @@
 //! Each byte of the target gets a value that the byte of the source had during the copy. Private
 //! copies do not change any more: callers judge those.
 //!
-//! Octets to which a slice of [`AtomicU8`] leads may be written by others, too: such a slice
+//! Bytes to which a slice of [`AtomicU8`] leads may be written by others, too: such a slice
 //! promises the compiler that they are there, and nothing about their values.
 
 use core::{ffi::c_void, sync::atomic::AtomicU8};
@@ -56,20 +56,20 @@ pub unsafe fn bytes_out(dst: *mut u8, src: &[u8]) {
 
 /// Copies `from` to the front of `to`, in any order, up to the end of the shorter one.
 #[inline]
-pub fn octets(to: &[AtomicU8], from: &[AtomicU8]) {
+pub fn shared(to: &[AtomicU8], from: &[AtomicU8]) {
     let n = to.len().min(from.len());
-    // SAFETY: `to` and `from` have `n` octets, to which others may write: so may this function, as
+    // SAFETY: `to` and `from` have `n` bytes, to which others may write: so may this function, as
     // an `AtomicU8` may be written by a shared reference. They may overlap for `copy_bytes()`.
     unsafe { bindings::copy_bytes(to.as_ptr().cast_mut().cast(), from.as_ptr().cast(), n) };
 }
 
-/// As [`bytes_out`], of octets that others may change meanwhile. They may overlap `dst`.
+/// As [`bytes_out`], of bytes that others may change meanwhile. They may overlap `dst`.
 ///
 /// # Safety
 ///
 /// As of [`bytes_out`].
 #[inline]
-pub unsafe fn octets_out(dst: *mut u8, src: &[AtomicU8]) {
+pub unsafe fn shared_out(dst: *mut u8, src: &[AtomicU8]) {
     // SAFETY: `src` is valid for reads, `dst` for writes by the contract of this function. They may
     // overlap for `copy_bytes()`.
     unsafe { bindings::copy_bytes(dst.cast(), src.as_ptr().cast(), src.len()) };
@@ -83,9 +83,9 @@ pub unsafe fn octets_out(dst: *mut u8, src: &[AtomicU8]) {
 ///
 /// # Safety
 ///
-/// As of [`octets_out`].
+/// As of [`shared_out`].
 #[inline]
-pub unsafe fn octets_out_ordered(dst: *mut u8, src: &[AtomicU8]) {
+pub unsafe fn shared_out_ordered(dst: *mut u8, src: &[AtomicU8]) {
     let last = in_last_word(dst as usize, src.len());
     let (front, last) = src.split_at(src.len() - last);
     // SAFETY: Both parts of `src` are valid for reads, those of `dst` for writes by the contract of
@@ -105,9 +105,9 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
 }
 
-/// As [`crc32c`], over octets that others may change meanwhile. Context: any.
+/// As [`crc32c`], over bytes that others may change meanwhile. Context: any.
 #[inline]
-pub fn crc32c_octets(crc: u32, data: &[AtomicU8]) -> u32 {
+pub fn crc32c_shared(crc: u32, data: &[AtomicU8]) -> u32 {
     // SAFETY: `data` is valid for reads of its length.
     unsafe { bindings::crc32c(crc, data.as_ptr().cast(), data.len()) }
 }
@@ -173,31 +173,31 @@ mod tests {
             assert_eq!(in_last_word(addr, len), last);
         }
         let from = pattern(100)?;
-        let octets = atomic(&from)?;
+        let shared = atomic(&from)?;
         for len in 0..100 {
             for at in 8..16 {
-                let (src, octets) = (&from[..len], &octets[..len]);
+                let (src, shared) = (&from[..len], &shared[..len]);
                 // SAFETY: `dst` has `len` bytes, of another object than `src`.
                 assert!(is_exact(src, at, |dst| unsafe { bytes_out(dst, src) })?);
                 // SAFETY: As above.
-                assert!(is_exact(src, at, |dst| unsafe { octets_out(dst, octets) })?);
+                assert!(is_exact(src, at, |dst| unsafe { shared_out(dst, shared) })?);
                 // SAFETY: As above.
                 assert!(is_exact(src, at, |dst| unsafe {
-                    octets_out_ordered(dst, octets)
+                    shared_out_ordered(dst, shared)
                 })?);
             }
         }
         Ok(())
     }
 
-    /// Octets are copied up to the end of the shorter slice, and loaded by words of each size.
+    /// Bytes are copied up to the end of the shorter slice, and loaded by words of each size.
     #[test]
-    fn copies_of_octets_are_exact() -> Result {
+    fn copies_of_shared_bytes_are_exact() -> Result {
         let bytes = pattern(100)?;
         let from = atomic(&bytes)?;
         for (at, len) in [(0, 0), (1, 1), (3, 20), (0, 90)] {
             let to = atomic(&[0; 90])?;
-            octets(&to, &from[at..at + len]);
+            shared(&to, &from[at..at + len]);
             let copied = |(i, to): (usize, &AtomicU8)| {
                 if i < len {
                     to.load(Relaxed) == bytes[at + i]
@@ -206,7 +206,7 @@ mod tests {
                 }
             };
             assert!(to.iter().enumerate().all(copied));
-            octets(&to[..1], &from);
+            shared(&to[..1], &from);
             assert_eq!(to[0].load(Relaxed), bytes[0]);
         }
         for at in 0..8 {
@@ -229,6 +229,6 @@ mod tests {
         assert_eq!(!crc32c(!0, &[0; 32]), 0x8a91_36aa);
         assert_eq!(!crc32c(!0, &[0xff; 32]), 0x62a8_ab43);
         let ones = [const { AtomicU8::new(0xff) }; 32];
-        assert_eq!(!crc32c_octets(!0, &ones), 0x62a8_ab43);
+        assert_eq!(!crc32c_shared(!0, &ones), 0x62a8_ab43);
     }
 }

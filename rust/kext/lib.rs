@@ -10,7 +10,7 @@
 //! - [`revocable`]: a value that its owner takes away from all who access it.
 //! - [`defer`]: a box whose content is dropped in process context.
 //! - [`copy`]: copies of memory that others change meanwhile, and CRC32c.
-//! - [`load`]: the same for a few octets, without a call.
+//! - [`load`]: the same for a few bytes, without a call.
 //! - [`noio`]: allocation that does not wait for I/O.
 //! - [`log`]: messages that cannot flood the log.
 //! - [`module`]: what lives as long as the module.
@@ -35,7 +35,7 @@ pub mod system;
 pub mod tx_lock;
 pub mod work;
 
-pub use copy::{crc32c, crc32c_octets};
+pub use copy::{crc32c, crc32c_shared};
 pub use defer::Deferred;
 pub use idtable::IdTable;
 pub use module::{rcu_barrier, Core};

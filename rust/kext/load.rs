@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies of a few octets that others may change meanwhile, each of which is read once.
+//! Copies of a few bytes that others may change meanwhile, each of which is read once.
 
 use core::{
     mem::take,
@@ -12,47 +12,47 @@ use core::{
 #[repr(C, packed)]
 struct Unaligned<T>(T);
 
-/// Returns a copy of `octets`, of which none is read twice. Where `N` is known to the compiler and
+/// Returns a copy of `bytes`, of which none is read twice. Where `N` is known to the compiler and
 /// small, these are a load for each word.
 #[inline(always)]
-pub fn load<const N: usize>(octets: &[AtomicU8; N]) -> [u8; N] {
+pub fn load<const N: usize>(bytes: &[AtomicU8; N]) -> [u8; N] {
     let mut copy = [0; N];
-    let (mut from, mut to) = (&octets[..], &mut copy[..]);
+    let (mut from, mut to) = (&bytes[..], &mut copy[..]);
     // The compiler unrolls these loops: they are of slices whose lengths it knows.
-    while let Some((octets, behind)) = from.split_first_chunk() {
+    while let Some((bytes, behind)) = from.split_first_chunk() {
         let Some((copy, room)) = take(&mut to).split_first_chunk_mut() else {
             break;
         };
-        *copy = word::<u64, 8>(octets).to_ne_bytes();
+        *copy = word::<u64, 8>(bytes).to_ne_bytes();
         (from, to) = (behind, room);
     }
-    while let Some((octets, behind)) = from.split_first_chunk() {
+    while let Some((bytes, behind)) = from.split_first_chunk() {
         let Some((copy, room)) = take(&mut to).split_first_chunk_mut() else {
             break;
         };
-        *copy = word::<u32, 4>(octets).to_ne_bytes();
+        *copy = word::<u32, 4>(bytes).to_ne_bytes();
         (from, to) = (behind, room);
     }
-    for (octet, copy) in from.iter().zip(to) {
-        *copy = octet.load(Ordering::Relaxed);
+    for (byte, copy) in from.iter().zip(to) {
+        *copy = byte.load(Ordering::Relaxed);
     }
     copy
 }
 
-/// The word that `octets` are, which has their size.
+/// The word that `bytes` are, which has their size.
 #[inline(always)]
-fn word<T: Word, const N: usize>(octets: &[AtomicU8; N]) -> T {
+fn word<T: Word, const N: usize>(bytes: &[AtomicU8; N]) -> T {
     const { assert!(size_of::<T>() == N) };
-    let word = octets.as_ptr().cast::<Unaligned<T>>();
-    // SAFETY: `word` points to the `N` octets of `octets`, as many as a `T` has, and needs no
+    let word = bytes.as_ptr().cast::<Unaligned<T>>();
+    // SAFETY: `word` points to the `N` bytes of `bytes`, as many as a `T` has, and needs no
     // alignment. They are valid for reads, and any value of them is a `T`. Others may write to them
     // meanwhile, processes or the kernel's C code. The kernel's memory model gives a meaning to a
-    // volatile read that races with such a write, as to `READ_ONCE()`: each octet has a value that
+    // volatile read that races with such a write, as to `READ_ONCE()`: each byte has a value that
     // was there, and the compiler neither repeats the read nor adds others.
     unsafe { word.read_volatile() }.0
 }
 
-/// An integer, of which any octets are a value.
+/// An integer, of which any bytes are a value.
 trait Word: Copy {}
 
 impl Word for u32 {}

@@ -129,7 +129,7 @@ int rust_helper_ksock_give_file(struct socket *sock, const char *peer);
 void rust_helper_ksock_hold(struct sock *sk);
 void rust_helper_ksock_put(struct sock *sk);
 void rust_helper_ksock_release(struct socket *sock, bool asked);
-int rust_helper_ksock_peek(struct socket *sock, u8 *octet);
+int rust_helper_ksock_peek(struct socket *sock, u8 *byte);
 int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
 				    int psk, unsigned int timeout_ms,
 				    void (*done)(void *data, int status, int peer), void *data);

@@ -8,7 +8,7 @@
 
 #include "ksock.h"
 
-/* Octets that were received and not read. Call it with the socket locked. */
+/* Bytes that were received and not read. Call it with the socket locked. */
 u32 rust_helper_ksock_unread(const struct sock *sk)
 {
 	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq;
@@ -89,7 +89,7 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 	read_descriptor_t desc = { .count = 1 };
 	int ret;
 
-	/* The octets are another's, TLS' for one. */
+	/* The bytes are another's, TLS' for one. */
 	if (unlikely(inet_csk(sk)->icsk_ulp_ops))
 		return -EINVAL;
 

@@ -22,7 +22,7 @@ static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 	unsigned int i;
 	int frags = 0;
 
-	/* A page fragment may end in the middle of the octets to copy. */
+	/* A page fragment may end in the middle of the bytes to copy. */
 	if (!iov_iter_is_bvec(iter))
 		return 2;
 	/* The first page may continue the last fragment. */
@@ -37,11 +37,11 @@ static int ksock_frags(const struct sk_buff *skb, const struct iov_iter *iter)
 }
 
 /*
- * Sends octets so that no frame lies across two segments. TCP cuts octets that
+ * Sends bytes so that no frame lies across two segments. TCP cuts bytes that
  * it has not sent at multiples of the segment size.
  *
- * @segment_offset: how many octets of a segment the sender believes to be
- * unsent and to precede these. The first frame has that many octets less. If
+ * @segment_offset: how many bytes of a segment the sender believes to be
+ * unsent and to precede these. The first frame has that many bytes less. If
  * TCP has sent them meanwhile, that frame gets a segment of its own, and the
  * rest is left for another call; likewise if the packet has no room for all.
  * Less than 0: frames may lie anywhere. On return it is the number that really
@@ -55,7 +55,7 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 	const int first = mss - *segment_offset;
 	int room = 0;
 
-	/* Beneath TLS, say: these octets would be sent in the clear, in the middle of a record. */
+	/* Beneath TLS, say: these bytes would be sent in the clear, in the middle of a record. */
 	if (unlikely(inet_csk(sk)->icsk_ulp_ops))
 		return -EINVAL;
 
@@ -66,7 +66,7 @@ static int ksock_sendmsg_locked(struct sock *sk, struct msghdr *msg, size_t len,
 		if (unsent->len % mss == *segment_offset)
 			room = READ_ONCE(net_hotdata.sysctl_max_skb_frags) -
 			       skb_shinfo(unsent)->nr_frags;
-		/* The octets that fill the segment are in two pages at most. */
+		/* The bytes that fill the segment are in two pages at most. */
 		if (room < (*segment_offset ? 2 : 1)) {
 			TCP_SKB_CB(unsent)->eor = 1;
 			room = 0;
@@ -133,7 +133,7 @@ static int ksock_flags(bool end)
 }
 
 /*
- * Unless @end, octets that do not fill a segment leave it open. TCP may hold it
+ * Unless @end, bytes that do not fill a segment leave it open. TCP may hold it
  * back while the device is busy (tcp_should_autocork()).
  */
 int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,

@@ -224,7 +224,7 @@ u16 rust_helper_ksock_gso_segs(const struct sock *sk)
 	return READ_ONCE(tcp_sk(sk)->gso_segs);
 }
 
-/* Octets that TCP was given and has not sent, as of a moment ago. */
+/* Bytes that TCP was given and has not sent, as of a moment ago. */
 u32 rust_helper_ksock_unsent(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_nxt);

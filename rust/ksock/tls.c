@@ -50,11 +50,11 @@ void rust_helper_ksock_release(struct socket *sock, bool asked)
 		sock_release(sock);
 }
 
-/* Whether the peer's first octet has come; -EAGAIN, 0 at the end of the stream. */
-int rust_helper_ksock_peek(struct socket *sock, u8 *octet)
+/* Whether the peer's first byte has come; -EAGAIN, 0 at the end of the stream. */
+int rust_helper_ksock_peek(struct socket *sock, u8 *byte)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK };
-	struct kvec vec = { .iov_base = octet, .iov_len = 1 };
+	struct kvec vec = { .iov_base = byte, .iov_len = 1 };
 
 	return kernel_recvmsg(sock, &msg, &vec, 1, 1, msg.msg_flags);
 }
@@ -147,7 +147,7 @@ u16 rust_helper_ksock_tls_cipher(const struct sock *sk)
 
 /*
  * Whether TLS has records that TCP has not taken: it takes a record when it has
- * room for the first octet of it. Call it with the socket locked.
+ * room for the first byte of it. Call it with the socket locked.
  */
 bool rust_helper_ksock_tls_is_behind(const struct sock *sk)
 {
@@ -244,7 +244,7 @@ static void ksock_tls_nothing_read(struct sock *sk)
 }
 
 /*
- * Receives octets of one record, and tells its type. Returns 0 at the FIN.
+ * Receives bytes of one record, and tells its type. Returns 0 at the FIN.
  * -EAGAIN: nothing has come; data_ready follows. -EKEYEXPIRED: the peer has
  * changed its key.
  */
@@ -273,7 +273,7 @@ int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *t
 }
 
 /*
- * As ksock_read(), but one call takes the octets of at least one record. The
+ * As ksock_read(), but one call takes the bytes of at least one record. The
  * caller has locked the socket as a process, and has it read again while this
  * returns more than 0. 0: the FIN, or, if @stopped, @chunk has had enough.
  * -EAGAIN: nothing has come; data_ready follows. -EINVAL: the next record is not

@@ -26,7 +26,7 @@ pub fn from_storage(storage: &bindings::sockaddr_storage) -> Result<SocketAddr> 
             // `sockaddr_in`, of which every bit pattern is valid.
             let sin = unsafe { raw.cast::<bindings::sockaddr_in>().read() };
             Ok(SocketAddr::V4(SocketAddrV4::new(
-                // `s_addr` is in network order: its first octet in memory is the address's first.
+                // `s_addr` is in network order: its first byte in memory is the address's first.
                 Ipv4Addr::from(sin.sin_addr.s_addr.to_ne_bytes()),
                 u16::from_be(sin.sin_port),
             )))
@@ -36,8 +36,8 @@ pub fn from_storage(storage: &bindings::sockaddr_storage) -> Result<SocketAddr> 
             // `sockaddr_in6`, of which every bit pattern is valid.
             let sin6 = unsafe { raw.cast::<bindings::sockaddr_in6>().read() };
             // SAFETY: All members of this union are plain integers of the same total size.
-            let octets = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
-            let addr = Ipv6Addr::from(octets);
+            let bytes = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
+            let addr = Ipv6Addr::from(bytes);
             let port = u16::from_be(sin6.sin6_port);
             Ok(match addr.to_ipv4_mapped() {
                 Some(v4) => SocketAddr::V4(SocketAddrV4::new(v4, port)),

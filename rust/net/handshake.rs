@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The most octets of a name.
+    /// The most bytes of a name.
     pub const MOST: usize = 128;
 
     /// The owner of the key with that number, which tlshd has made of the peer's certificate.
@@ -89,7 +89,7 @@ impl Identity {
         }
     }
 
-    /// Whether this is the peer's name, to the octet.
+    /// Whether this is the peer's name, to the byte.
     pub fn is(&self, name: &str) -> bool {
         self.is_name && self.bytes() == name.as_bytes()
     }
@@ -106,15 +106,15 @@ impl Identity {
 }
 
 /// The common name of its certificate, or, if that is not known, its address, or the identity of
-/// its key. It is the peer's choice: octets that are not printable ASCII, quotes and backslashes
+/// its key. It is the peer's choice: bytes that are not printable ASCII, quotes and backslashes
 /// are written as `\xNN`, so that no two names look alike.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &octet in self.bytes() {
-            match octet {
-                b'"' | b'\\' => write!(f, "\\x{octet:02x}")?,
-                0x20..=0x7e => f.write_char(octet.into())?,
-                _ => write!(f, "\\x{octet:02x}")?,
+        for &byte in self.bytes() {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\x{byte:02x}")?,
+                0x20..=0x7e => f.write_char(byte.into())?,
+                _ => write!(f, "\\x{byte:02x}")?,
             }
         }
         Ok(())

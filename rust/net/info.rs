@@ -44,14 +44,14 @@ impl TcpSocket {
         to_result(unsafe { bindings::ksock_take_error(self.as_ptr()) }).err()
     }
 
-    /// Octets that TCP was given and has not sent, as of a moment ago. Context: any.
+    /// Bytes that TCP was given and has not sent, as of a moment ago. Context: any.
     #[inline]
     pub fn unsent(&self) -> usize {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_unsent(self.sk()) as usize }
     }
 
-    /// Payload octets of a full segment at this moment, without TCP options (`tp->mss_cache`). TCP
+    /// Payload bytes of a full segment at this moment, without TCP options (`tp->mss_cache`). TCP
     /// updates it with every send. Context: any.
     #[inline]
     pub fn mss(&self) -> u32 {
@@ -59,8 +59,8 @@ impl TcpSocket {
         unsafe { bindings::ksock_mss(self.sk()) }
     }
 
-    /// The most octets, up to `most`, that TCP sends in packets of its largest size only
-    /// (`tp->gso_segs`); half of `most` at least. One octet more takes one packet more. Context:
+    /// The most bytes, up to `most`, that TCP sends in packets of its largest size only
+    /// (`tp->gso_segs`); half of `most` at least. One byte more takes one packet more. Context:
     /// any.
     pub fn whole_packets(&self, most: usize) -> usize {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.
@@ -68,7 +68,7 @@ impl TcpSocket {
         whole_packets(most, self.mss() as usize, segments.into())
     }
 
-    /// Octets that the peer has acknowledged so far. Context: any.
+    /// Bytes that the peer has acknowledged so far. Context: any.
     pub fn bytes_acked(&self) -> u64 {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_bytes_acked(self.sk()) }
@@ -100,7 +100,7 @@ impl TcpSocket {
         unsafe { bindings::ksock_cookie(self.sk()) }
     }
 
-    /// Octets that were received so far. Context: any.
+    /// Bytes that were received so far. Context: any.
     pub fn bytes_received(&self) -> u64 {
         // SAFETY: By the type invariant `sk` is that of a TCP socket.
         unsafe { bindings::ksock_bytes_received(self.sk()) }
@@ -114,7 +114,7 @@ impl TcpSocket {
     }
 }
 
-/// See [`TcpSocket::whole_packets`]; a packet has `segments` segments of `segment` octets.
+/// See [`TcpSocket::whole_packets`]; a packet has `segments` segments of `segment` bytes.
 fn whole_packets(most: usize, segment: usize, segments: usize) -> usize {
     let packet = match segments.saturating_mul(segment) {
         // TCP does not know yet, or a packet is longer than `most`.

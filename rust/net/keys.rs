@@ -124,7 +124,7 @@ fn server_of(identity: &[u8]) -> Option<IpAddr> {
     let is_name = !name.is_empty()
         && name
             .bytes()
-            .all(|octet| octet.is_ascii_graphic() && octet != b';');
+            .all(|byte| byte.is_ascii_graphic() && byte != b';');
     let server: IpAddr = server.parse().ok()?;
     is_name.then_some(server.to_canonical())
 }

@@ -61,7 +61,7 @@ impl LockedSock {
         unsafe { bindings::ksock_at_eof(self.as_ptr()) }
     }
 
-    /// Octets that were received and not read yet.
+    /// Bytes that were received and not read yet.
     pub fn unread(&self) -> usize {
         // SAFETY: By the type invariant `sk` is a TCP socket, and locked.
         unsafe { bindings::ksock_unread(self.as_ptr()) as usize }

@@ -15,7 +15,7 @@ mod tag {
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// Splits the first element off: its tag, its contents, and what follows. Lengths of more than two
-/// octets are not taken: no certificate that TLS takes has names of that length.
+/// bytes are not taken: no certificate that TLS takes has names of that length.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (len, rest) = match der {
         [_, len @ 0..=0x7f, rest @ ..] => (usize::from(*len), rest),
@@ -39,7 +39,7 @@ fn element_of(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
 /// one.
 pub(crate) fn common_name(mut names: &[u8]) -> Option<&[u8]> {
     let mut last = None;
-    // Each turn of both loops takes two octets at least.
+    // Each turn of both loops takes two bytes at least.
     while !names.is_empty() {
         let (mut set, rest) = element_of(tag::SET, names)?;
         names = rest;

@@ -167,11 +167,11 @@ impl TcpSocket {
         Ok(ManuallyDrop::into_inner(socket))
     }
 
-    /// Looks at the first octet that has come, and leaves it. C: `MSG_PEEK`. Sleeping, but does not
+    /// Looks at the first byte that has come, and leaves it. C: `MSG_PEEK`. Sleeping, but does not
     /// wait for the network.
-    pub fn peek(&self, octet: &mut u8) -> Result<Received> {
-        // SAFETY: By the type invariant the socket is valid, and `octet` is valid for a write.
-        let ret = unsafe { bindings::ksock_peek(self.as_ptr(), octet) };
+    pub fn peek(&self, byte: &mut u8) -> Result<Received> {
+        // SAFETY: By the type invariant the socket is valid, and `byte` is valid for a write.
+        let ret = unsafe { bindings::ksock_peek(self.as_ptr(), byte) };
         match to_result(ret) {
             Ok(()) if ret == 0 => Ok(Received::Eof),
             Ok(()) => Ok(Received::Bytes(1)),

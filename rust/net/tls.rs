@@ -10,7 +10,7 @@
 //! - The stream has records that are no data: alerts and handshake messages. Reading in place stops
 //!   in front of one. [`TcpSocket::take_control`] takes it.
 //! - The peer says that its stream ends here (`close_notify`). A FIN without it cuts the stream.
-//! - A key encrypts so many octets, and no more. The kernel has no way to agree on new keys for its
+//! - A key encrypts so many bytes, and no more. The kernel has no way to agree on new keys for its
 //!   own streams, so the stream then ends.
 //!
 //! C headers: [`include/net/tls.h`](srctree/include/net/tls.h).
@@ -47,7 +47,7 @@ mod alert {
     pub(super) const USER_CANCELED: u8 = 90;
 }
 
-/// Octets of records without data that a peer may send, each record counted as [`RECORD`] more. A
+/// Bytes of records without data that a peer may send, each record counted as [`RECORD`] more. A
 /// server's tickets take a few hundred.
 const MOST_CONTROL: u32 = 1 << 16;
 const RECORD: u32 = 64;
@@ -65,13 +65,13 @@ const RECORD_BLOCKS: u64 = 32;
 /// The state of TLS on a socket.
 pub(crate) struct Tls {
     bits: AtomicU32,
-    /// Octets that this end's key has encrypted.
+    /// Bytes that this end's key has encrypted.
     sent: AtomicU64,
-    /// Octets that the peer's key has encrypted, as far as they were read.
+    /// Bytes that the peer's key has encrypted, as far as they were read.
     received: AtomicU64,
     /// How many either may have.
     limit: AtomicU64,
-    /// Octets of records without data so far.
+    /// Bytes of records without data so far.
     control: AtomicU32,
 }
 
@@ -113,14 +113,14 @@ impl Tls {
         self.any(Self::ON)
     }
 
-    /// Whether a key has encrypted as many octets as it may. Others that use it at this moment may
+    /// Whether a key has encrypted as many bytes as it may. Others that use it at this moment may
     /// exceed the limit by what they have in hand.
-    fn is_used_up(&self, octets: &AtomicU64) -> bool {
-        octets.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed)
+    fn is_used_up(&self, bytes: &AtomicU64) -> bool {
+        bytes.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed)
     }
 }
 
-/// The octets that a key of that cipher may encrypt, and of which `mib` are allowed.
+/// The bytes that a key of that cipher may encrypt, and of which `mib` are allowed.
 fn key_limit(cipher: u16, mib: u32) -> u64 {
     let mib = match cipher {
         // Its sequence numbers would wrap first (RFC 8446 section 5.5).
@@ -203,8 +203,8 @@ impl TcpSocket {
         if let Sent::Bytes(n) = sent {
             // CAST: `usize` is not larger than `u64`.
             let records = (n / MAX_RECORD + 1) as u64;
-            let octets = n as u64 + records * RECORD_BLOCKS;
-            self.tls().sent.fetch_add(octets, Ordering::Relaxed);
+            let bytes = n as u64 + records * RECORD_BLOCKS;
+            self.tls().sent.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(sent)
     }
@@ -243,7 +243,7 @@ impl TcpSocket {
         }
     }
 
-    /// Receives octets of one record; returns its type, too.
+    /// Receives bytes of one record; returns its type, too.
     fn tls_recv_some(&self, bytes: &mut [u8]) -> Result<(Received, u8)> {
         let (start, mut kind) = (bytes.as_mut_ptr().cast(), 0);
         // SAFETY: `self` owns the socket, `bytes` are valid for writes of their length, and `kind`
@@ -260,20 +260,20 @@ impl TcpSocket {
         }
     }
 
-    /// Acts on octets of a record without data.
+    /// Acts on bytes of a record without data.
     ///
     /// # Errors
     ///
     /// `EACCES`: the peer does not accept what this end is. `ECONNABORTED`: it ends the stream for
     /// another error. `EPROTO`: it breaks the protocol, or sends too many such records.
-    fn control_record(&self, kind: u8, octets: &[u8]) -> Result {
-        let len = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+    fn control_record(&self, kind: u8, bytes: &[u8]) -> Result {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let add = len.saturating_add(RECORD);
         if self.tls().control.fetch_add(add, Ordering::Relaxed) > MOST_CONTROL {
             return Err(errno::EPROTO.into());
         }
         match kind {
-            record::ALERT => self.alert(octets),
+            record::ALERT => self.alert(bytes),
             // Tickets, which this end never uses. New keys need no look: the kernel tells of them
             // by `EKEYEXPIRED` from now on.
             record::HANDSHAKE => Ok(()),
@@ -281,8 +281,8 @@ impl TcpSocket {
         }
     }
 
-    fn alert(&self, octets: &[u8]) -> Result {
-        let description = match octets {
+    fn alert(&self, bytes: &[u8]) -> Result {
+        let description = match bytes {
             [_level, description, ..] => *description,
             // There was room for the level only.
             _ => {
@@ -325,8 +325,8 @@ impl TcpSocket {
             return Err(EINVAL);
         }
         let (tls, mut total) = (self.tls(), 0);
-        let mut counted = |octets: &[AtomicU8]| {
-            let n = take(octets);
+        let mut counted = |bytes: &[AtomicU8]| {
+            let n = take(bytes);
             // CAST: `usize` is not larger than `u64`.
             let count = n as u64 + RECORD_BLOCKS;
             tls.received.fetch_add(count, Ordering::Relaxed);
@@ -383,10 +383,10 @@ impl TcpSocket {
         if taken.is_err() {
             return Ok(false);
         }
-        let mut octets = [0; 128];
-        let done = match self.tls_recv_some(&mut octets) {
+        let mut bytes = [0; 128];
+        let done = match self.tls_recv_some(&mut bytes) {
             Ok((Received::Bytes(n), kind)) if kind != record::DATA => {
-                self.control_record(kind, octets.get(..n).unwrap_or_default())
+                self.control_record(kind, bytes.get(..n).unwrap_or_default())
             }
             // The reason to stop was no such record but a bad header: the kernel's error for both
             // is `EINVAL`.
@@ -451,8 +451,8 @@ mod tests {
 
     #[test]
     fn the_limit_is_below_that_of_the_rfc() {
-        // 2^24.5 records of 2^14 octets, squared.
-        let octets = u128::from(key_limit(AES_GCM_256, MOST_KEY_MIB));
-        assert!(octets * octets < 1 << 77);
+        // 2^24.5 records of 2^14 bytes, squared.
+        let bytes = u128::from(key_limit(AES_GCM_256, MOST_KEY_MIB));
+        assert!(bytes * bytes < 1 << 77);
     }
 }

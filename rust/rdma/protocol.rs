@@ -53,7 +53,7 @@ impl Protocol {
         }
     }
 
-    /// The longest message, in octets. InfiniBand has a limit.
+    /// The longest message, in bytes. InfiniBand has a limit.
     pub(crate) const fn max_message(self) -> u32 {
         match self {
             Self::Iwarp => u32::MAX,

@@ -145,7 +145,7 @@ unsafe extern "C" fn store<D: Driver>(
     written(set(), count)
 }
 
-/// What sysfs is told of `count` octets that were written.
+/// What sysfs is told of `count` bytes that were written.
 fn written(result: Result, count: usize) -> isize {
     match result {
         Ok(()) => count as isize,
@@ -199,7 +199,7 @@ unsafe extern "C" fn store_text<D: Driver>(
     // SAFETY: By the contract of this function the device is registered, and the file is one of its
     // driver.
     let (dev, index) = unsafe { target::<D>(dev, attr) };
-    // SAFETY: sysfs gives so many octets, which nobody changes during the call.
+    // SAFETY: sysfs gives so many bytes, which nobody changes during the call.
     let value = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), count) };
     written(
         may_set().and_then(|()| D::set_text(dev, index, value)),

@@ -84,9 +84,9 @@ impl<'a> Span<'a> {
         // SAFETY: By the contract of `new` the bytes are valid for writes.
         unsafe {
             if ends {
-                copy::octets_out_ordered(dst, &src[..n])
+                copy::shared_out_ordered(dst, &src[..n])
             } else {
-                copy::octets_out(dst, &src[..n])
+                copy::shared_out(dst, &src[..n])
             }
         }
         Ok(n)
@@ -253,13 +253,13 @@ mod tests {
             assert!(memory().read(from.as_ptr() as u64, &mut to).is_ok());
             assert!(to[..] == from[..]);
             let addr = to.as_ptr() as u64;
-            let mut octets = KVec::new();
+            let mut shared = KVec::new();
             for byte in &from {
-                octets.push(AtomicU8::new(*byte), GFP_KERNEL)?;
+                shared.push(AtomicU8::new(*byte), GFP_KERNEL)?;
             }
             for ends in [false, true] {
                 to.iter_mut().for_each(|byte| *byte = 0);
-                assert!(memory().write(addr, &octets, ends).is_ok());
+                assert!(memory().write(addr, &shared, ends).is_ok());
                 assert!(to[..] == from[..]);
             }
         }

@@ -87,7 +87,7 @@ class Path(Case):
         said = self.examine("--peer", "10.7.0.2")
         self.assertIn("10.7.0.2 is reached by eth0 (rsiw0) in the VRF red, from 10.7.0.1", said)
         self.assertIn("eth0 is in the VRF red", said)
-        self.assertIn("packets of 1500 octets, the MTU of eth0, arrive", said)
+        self.assertIn("packets of 1500 bytes, the MTU of eth0, arrive", said)
         self.assertEqual(self.status, 0, said)
 
     def test_no_route_in_the_vrf(self):
@@ -109,7 +109,7 @@ class Path(Case):
         for size in (1452, 80):
             self.system.commands[f"ping -n -6 -M do -c 2 -i 0.3 -W 1 -w 3 -s {size} fd07::2"] = Result(0)
         said = self.examine("--peer", "[fd07::2]")
-        self.assertIn("packets of 1500 octets, the MTU of eth0, arrive", said)
+        self.assertIn("packets of 1500 bytes, the MTU of eth0, arrive", said)
         self.assertEqual(self.status, 0)
         self.system.commands["ip -j route get fd07::2"][0]["dev"] = "eth1"
         self.finds(2, "FAIL route", "sudo ip route replace fd07::2/128 dev eth0", "--peer", "fd07::2")
@@ -154,7 +154,7 @@ class Path(Case):
             self.assertEqual(self.status, 2)
 
     def test_who_answers(self):
-        for exchange, pattern in (({"kind": mpa.OTHER, "octets": b"SSH"}, "TCP program that knows no iWARP.*b'SSH'"),
+        for exchange, pattern in (({"kind": mpa.OTHER, "raw": b"SSH"}, "TCP program that knows no iWARP.*b'SSH'"),
                                   ({"kind": mpa.CLOSED}, "closes at an MPA Request"),
                                   ({"kind": mpa.MUTE}, "does not answer an MPA Request in 5 s")):
             self.assertRegex(self.port(mpa.OPEN, None, **exchange), "^FAIL port .*" + pattern)
@@ -274,7 +274,7 @@ class Mpa(unittest.TestCase):
         self.assertTrue(self.probe(lambda _: [frame(mpa.REJECTED, 2)]).reply.rejected)
 
     def test_other_programs(self):
-        self.assertEqual(self.probe(lambda _: [b"SSH-2.0-x\r\n"]).octets, b"SSH-2.0-x\r\n"[:20])
+        self.assertEqual(self.probe(lambda _: [b"SSH-2.0-x\r\n"]).raw, b"SSH-2.0-x\r\n"[:20])
         self.assertEqual(self.probe(lambda got: [got]).kind, mpa.OTHER)
         self.assertEqual(self.probe(lambda _: None).kind, mpa.CLOSED)
         self.assertEqual(self.probe(lambda _: []).kind, mpa.MUTE)

@@ -32,7 +32,7 @@ BAD = [
     ("netdev=eth0 eth1\n", ":1: 'eth0 eth1' cannot be the name of a network device"),
     ("netdev=eth0 # the first\n", ":1: 'eth0 # the first' cannot be the name of a network device"),
     ("netdev=sixteen_letters_\n", ":1: 'sixteen_letters_' cannot be the name of a network device"),
-    # Octets count, not characters.
+    # Bytes count, not characters.
     ("netdev=éééééééé\n", ":1: 'éééééééé' cannot be the name of a network device"),
     ("netdev=eth0\nname=\n", ":2: " + NAME_RULE),
     ("netdev=eth0\nname=a/b\n", ":2: " + NAME_RULE),

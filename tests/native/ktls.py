@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ktls.py SIZE [ADDRESS SECONDS]: a TCP stream with the kernel's TLS 1.3, AES-256-GCM and fixed keys, in calls of SIZE
-octets. With an address it sends, otherwise it receives, stream after stream."""
+bytes. With an address it sends, otherwise it receives, stream after stream."""
 
 import socket
 import struct

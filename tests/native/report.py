@@ -20,11 +20,11 @@ KERNEL_END = 1 << 40
 MIB = 1 << 20
 # What is shorter is told for a message, and not for a MiB.
 SHORT = 4096
-# Octets of payload in an FPDU that fills a segment of 1448, and of one that is as large as it can be.
+# Bytes of payload in an FPDU that fills a segment of 1448, and of one that is as large as it can be.
 SEGMENT, LARGE = 1428, 64754
-# Octets of a full record of TLS.
+# Bytes of a full record of TLS.
 RECORD = 16384
-# Octets of such an FPDU that are not payload.
+# Bytes of such an FPDU that are not payload.
 OVERHEAD = 20
 # A function's side by the crates and modules in its mangled name.
 SIDES = (("tx", r"4rsiw2tx|5iwarp2tx|3net5batch|3net5pages|3net4pool|6gather"),
@@ -65,7 +65,7 @@ def side_of(name):
 
 
 def payload(kind):
-    """The part of the octets on the link that is payload, and the FPDUs in a MiB of it."""
+    """The part of the bytes on the link that is payload, and the FPDUs in a MiB of it."""
     part, fpdus = 1.0, 0
     if not kind.startswith(("tcp", "ktls")):
         of_fpdu = SEGMENT if "large_fpdu=0" in kind or kind.startswith("siw") else LARGE
@@ -125,7 +125,7 @@ def main():
         elif point[1] < SHORT:
             units = float(row["rate"]) * (float(row["ended"]) - float(row["began"]))
         else:
-            units = (int(row["octets_then"]) - int(row["octets"])) * payload(row["kind"])[0] / MIB
+            units = (int(row["bytes_then"]) - int(row["bytes"])) * payload(row["kind"])[0] / MIB
         if not units:
             sys.exit(f"{point}, round {row['round']}: nothing was moved")
         moved[point] += units

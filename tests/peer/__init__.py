@@ -25,7 +25,7 @@ class Failed(Exception):
     pass
 
 
-# What a case may raise. OSError: a time limit of a socket; the last ones: octets that are too few
+# What a case may raise. OSError: a time limit of a socket; the last ones: bytes that are too few
 # to be parsed.
 FAILURES = Failed, OSError, AssertionError, IndexError, KeyError, struct.error
 
@@ -53,7 +53,7 @@ def reset(sock):
 
 
 def receive(sock, count, seconds=15):
-    """Receives exactly `count` octets, or fewer if the connection ends."""
+    """Receives exactly `count` bytes, or fewer if the connection ends."""
     sock.settimeout(seconds * SLOW)
     got = b""
     try:

@@ -9,7 +9,7 @@ IMMEDIATE, IMMEDIATE_SE, ATOMIC, ATOMIC_RESPONSE = 8, 9, 10, 11
 FETCH_ADD, CMP_SWAP = 0, 2
 TAGGED, LAST, VERSION = 0x80, 0x40, 1
 RDMAP = 0x40
-# Terminates: layer and type in one octet, then the code.
+# Terminates: layer and type in one byte, then the code.
 RDMA_PROTECTION, RDMA_OPERATION, DDP_TAGGED, DDP_UNTAGGED, MPA = 0x01, 0x02, 0x11, 0x12, 0x20
 
 
@@ -25,7 +25,7 @@ def untagged(opcode, data=b"", queue=0, number=1, offset=0, last=True, version=V
 
 
 def read_of(stag, offset=0, size=16, number=1, sink=(0x100, 0x1000)):
-    """A Read Request for octets of the other end, to a sink (STag, offset) of this end."""
+    """A Read Request for bytes of the other end, to a sink (STag, offset) of this end."""
     return untagged(READ, struct.pack("!IQIIQ", *sink, size, stag, offset), queue=1,
                     number=number)
 

@@ -49,7 +49,7 @@ class Stream:
             while more := self.sock.recv(65536):
                 parts.append(more)
         except OSError as e:
-            raise Failed(f"no FIN, after {sum(map(len, parts))} octets: {e!r}") from e
+            raise Failed(f"no FIN, after {sum(map(len, parts))} bytes: {e!r}") from e
         self.unread = io.BytesIO(b"".join(parts))
 
     def receive(self, count, seconds=10):
@@ -77,7 +77,7 @@ class Stream:
         self.sock.sendall(b"".join(fpdu(u) for u in ulpdus))
 
     def heard(self, seconds=10):
-        """Receives some octets: an empty string is a FIN, None a reset."""
+        """Receives some bytes: an empty string is a FIN, None a reset."""
         self.sock.settimeout(seconds * SLOW)
         try:
             return self.sock.recv(1000)
@@ -87,7 +87,7 @@ class Stream:
             raise Failed("it is not closed") from e
 
     def urgent(self, data):
-        """Sends data with an urgent last octet. MPA has no such thing: the device has to reset."""
+        """Sends data with an urgent last byte. MPA has no such thing: the device has to reset."""
         self.sock.send(data, socket.MSG_OOB)
         got = self.heard()
         check(got is None, f"not reset, but {got and got.hex() or 'a FIN'}")
@@ -142,18 +142,18 @@ class Stream:
 
 class MarkedStream(Stream):
     """A stream with markers (RFC 5044 s4.3): there is one before the first FPDU, and one at every
-    512th octet from there."""
+    512th byte from there."""
 
     def __init__(self, sock):
         super().__init__(sock)
-        self.at = 0             # octets received
+        self.at = 0             # bytes received
         self.start = None       # where in these the FPDU begins, with its length field
-        self.covered = b""      # the octets that the CRC covers
+        self.covered = b""      # the bytes that the CRC covers
         self.between = self.within = 0
         self.longest = 0        # length of the longest ULPDU
 
-    def octets(self, count):
-        """Receives octets of the FPDU, and checks the markers among them."""
+    def of_fpdu(self, count):
+        """Receives bytes of the FPDU, and checks the markers among them."""
         got = b""
         while len(got) < count:
             if self.at % 512 == 0:
@@ -163,7 +163,7 @@ class MarkedStream(Stream):
                 # A marker between two FPDUs belongs to the second one, and has the offset 0.
                 back = 0 if self.start is None else self.at - self.start
                 check(marker == struct.pack("!HH", 0, back),
-                      f"marker {marker.hex()} at {self.at}, {back} octets into the FPDU")
+                      f"marker {marker.hex()} at {self.at}, {back} bytes into the FPDU")
                 self.between += self.start is None
                 self.within += self.start is not None
                 self.covered += marker
@@ -180,13 +180,13 @@ class MarkedStream(Stream):
 
     def next(self):
         self.start, self.covered = None, b""
-        head = self.octets(2)
+        head = self.of_fpdu(2)
         if not head:
             return b""
         length = struct.unpack("!H", head)[0]
         self.longest = max(self.longest, length)
-        ulpdu = self.octets((length + 2 + 3) // 4 * 4 - 2)
-        crc = self.octets(4)
+        ulpdu = self.of_fpdu((length + 2 + 3) // 4 * 4 - 2)
+        crc = self.of_fpdu(4)
         check(crc32c(self.covered[:-4]) == crc, "a wrong CRC")
         check(not any(ulpdu[length:]), "padding that is not zero")
         return ulpdu[:length]

@@ -67,7 +67,7 @@ class Sealer:
         self.number = 0
 
     def seal(self, inner, header=None, number=None):
-        """A record of these octets, which end with its type and padding."""
+        """A record of these bytes, which end with its type and padding."""
         header = header or struct.pack("!BHH", DATA, 0x0303, len(inner) + TAG)
         if number is None:
             number, self.number = self.number, self.number + 1
@@ -113,7 +113,7 @@ class Contexts:
         return context
 
     def secret(self, label, random):
-        """A secret of the connection whose ClientHello has these random octets."""
+        """A secret of the connection whose ClientHello has these random bytes."""
         with self.lock:
             while line := self.log.readline():
                 # The first line is a comment.
@@ -143,7 +143,7 @@ class Secure:
         context = self.contexts.server if server else self.contexts.client
         self.here, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.here, self.out, server_side=server)
-        self.hello = b""        # the client's first octets, which have its random ones
+        self.hello = b""        # the client's first bytes, which have its random ones
         self.role = "SERVER" if server else "CLIENT"
         sock.settimeout(30 * SLOW)
         while True:
@@ -152,11 +152,11 @@ class Secure:
                 break
             except ssl.SSLWantReadError:
                 self.flush()
-                if not (octets := self.sock.recv(65536)):
+                if not (some := self.sock.recv(65536)):
                     raise ConnectionResetError("the handshake is cut off") from None
                 if server:
-                    self.hello += octets
-                self.here.write(octets)
+                    self.hello += some
+                self.here.write(some)
             except ssl.SSLError:
                 # An alert says why.
                 self.flush()
@@ -170,11 +170,11 @@ class Secure:
         return Sealer(self.tls.cipher()[0], secret)
 
     def flush(self):
-        octets = self.out.read()
+        some = self.out.read()
         if self.role == "CLIENT" and len(self.hello) < 43:
-            self.hello += octets
-        if octets:
-            self.sock.sendall(octets)
+            self.hello += some
+        if some:
+            self.sock.sendall(some)
 
     # --- what is sent ---
 
@@ -200,13 +200,13 @@ class Secure:
     # --- what is received ---
 
     def recv(self, count):
-        """Octets; none where the stream ends as it should, by close_notify and a FIN."""
+        """Bytes; none where the stream ends as it should, by close_notify and a FIN."""
         while True:
             try:
                 return self.tls.read(count)
             except ssl.SSLWantReadError:
-                if octets := self.sock.recv(65536):
-                    self.here.write(octets)
+                if some := self.sock.recv(65536):
+                    self.here.write(some)
                 else:
                     self.here.write_eof()
             except ssl.SSLZeroReturnError:

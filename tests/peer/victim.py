@@ -26,9 +26,9 @@ DENY_AFTER = 24
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
           "local": 0x1c004}
 AREA = 0x20000
-# Octet i is i * 31 + (i >> 8) + 7.
-_FIRST, _OCTETS = bytes((i * 31 + 7) & 0xFF for i in range(256)), 2 * bytes(range(256))
-PATTERN = b"".join(_FIRST.translate(_OCTETS[n % 256:][:256]) for n in range(AREA >> 8))
+# Byte i is i * 31 + (i >> 8) + 7.
+_FIRST, _BYTES = bytes((i * 31 + 7) & 0xFF for i in range(256)), 2 * bytes(range(256))
+PATTERN = b"".join(_FIRST.translate(_BYTES[n % 256:][:256]) for n in range(AREA >> 8))
 # RFC 6581 s9: peer-to-peer, with the RTR that is a Write.
 WRITE_RTR = 0x8000 | 4, 0x8000 | 4
 # An STag that does not exist: the device has not come to this index.
@@ -135,7 +135,7 @@ class Victim(Program):
             return sock.accept()[0]
 
     def deny(self, token):
-        """Has the victim take the right to write from a peer, which has written DENY_AFTER octets."""
+        """Has the victim take the right to write from a peer, which has written DENY_AFTER bytes."""
         self.say(f"deny {token}")
         self.wait(lambda: token in self.denied or self.odd, "the right is not taken away")
         check(token in self.denied, self.last())

@@ -46,11 +46,11 @@ struct ibv_context *fake_open(const char *provider)
 	return ctx ? &ctx->context : NULL;
 }
 
-static uint64_t share(struct fake_ring *ring, uint32_t entries, size_t octets)
+static uint64_t share(struct fake_ring *ring, uint32_t entries, size_t bytes)
 {
 	uint64_t key = used;
 
-	used += (octets + 0xfff) & ~0xfffUL;
+	used += (bytes + 0xfff) & ~0xfffUL;
 	if (used > FILE_SIZE)
 		abort();
 	*ring = (struct fake_ring) { .mem = memory + key, .entries = entries };

@@ -24,7 +24,7 @@ static struct ibv_qp_ex *open_inline(uint32_t most, uint32_t granted)
 
 static const char large[600] = "more inline data than an element has room for, and a " __FILE__;
 
-/* Whether a request has `length` octets of `large` in memory of the provider, at `*at`. */
+/* Whether a request has `length` bytes of `large` in memory of the provider, at `*at`. */
 static bool is_large(const struct siw_sqe *s, uint32_t length, uint64_t *at)
 {
 	*at = s->sge[0].laddr;

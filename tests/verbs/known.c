@@ -186,7 +186,7 @@ unsigned long crc_errors(const struct side *s)
 	return strtoul(text, NULL, 10);
 }
 
-/* Octets that nobody has read from sockets of open connections, except the out-of-band one. */
+/* Bytes that nobody has read from sockets of open connections, except the out-of-band one. */
 unsigned long unread(const struct side *s)
 {
 	static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
@@ -194,7 +194,7 @@ unsigned long unread(const struct side *s)
 	unsigned int own = port_of((const struct sockaddr *)&s->local);
 	unsigned int peers = port_of((const struct sockaddr *)&s->peer);
 	unsigned int from, to, state;
-	unsigned long sum = 0, octets;
+	unsigned long sum = 0, bytes;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(tables); i++) {
@@ -203,11 +203,11 @@ unsigned long unread(const struct side *s)
 		slurp(tables[i], text, sizeof(text));
 		for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
 			if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x %*x:%lx",
-				   &from, &to, &state, &octets) != 4)
+				   &from, &to, &state, &bytes) != 4)
 				continue;
 			/* State 10 is LISTEN, where the number is that of waiting connections. */
 			if (state != 10 && !(from == own && to == peers))
-				sum += octets;
+				sum += bytes;
 		}
 	}
 	return sum;

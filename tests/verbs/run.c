@@ -74,11 +74,11 @@ static int other_verdict(unsigned int seconds)
 /* Appends evidence of another driver's faults, if there is any. */
 static void add_evidence(char *to, size_t size)
 {
-	unsigned long octets = unread(side), errors = crc_errors(side) - crc_errors_before;
+	unsigned long bytes = unread(side), errors = crc_errors(side) - crc_errors_before;
 	size_t n = 0;
 
-	if (octets)
-		n = snprintf(to, size, " [%lu octets unread]", octets);
+	if (bytes)
+		n = snprintf(to, size, " [%lu bytes unread]", bytes);
 	if (errors && n < size)
 		snprintf(to + n, size - n, " [%lu CRC errors]", errors);
 }

@@ -340,29 +340,29 @@ static const struct field fields[] = {
 	{ "fetch-add of 2 elements", SIW_OP_FETCH_AND_ADD, 2, 0, 8, LENGTH },
 	{ "fetch-add of 4 elements", SIW_OP_FETCH_AND_ADD, 4, 0, 8, LENGTH },
 	{ "fetch-add of 255 elements", SIW_OP_FETCH_AND_ADD, 255, 0, 8, LENGTH },
-	{ "fetch-add of 0 octets", SIW_OP_FETCH_AND_ADD, 3, 0, 0, LENGTH },
-	{ "fetch-add of 7 octets", SIW_OP_FETCH_AND_ADD, 3, 0, 7, LENGTH },
-	{ "fetch-add of 16 octets", SIW_OP_FETCH_AND_ADD, 3, 0, 16, LENGTH },
+	{ "fetch-add of 0 bytes", SIW_OP_FETCH_AND_ADD, 3, 0, 0, LENGTH },
+	{ "fetch-add of 7 bytes", SIW_OP_FETCH_AND_ADD, 3, 0, 7, LENGTH },
+	{ "fetch-add of 16 bytes", SIW_OP_FETCH_AND_ADD, 3, 0, 16, LENGTH },
 	{ "fetch-add inline", SIW_OP_FETCH_AND_ADD, 3, SIW_WQE_INLINE, 8, LENGTH },
 	{ "fetch-add without a key", SIW_OP_FETCH_AND_ADD, 3, 0, 8, REFUSED, .bad_key = true },
 	{ "fetch-add of no multiple of 8", SIW_OP_FETCH_AND_ADD, 3, 0, 8, REMOTE, 4 },
 	{ "fetch-add elsewhere", SIW_OP_FETCH_AND_ADD, 3, 0, 8, REMOTE, 1ull << 40 },
 	{ "compare-swap of 2 elements", SIW_OP_COMP_AND_SWAP, 2, 0, 8, LENGTH },
 	{ "compare-swap of 6 elements", SIW_OP_COMP_AND_SWAP, 6, 0, 8, LENGTH },
-	{ "compare-swap of 9 octets", SIW_OP_COMP_AND_SWAP, 3, 0, 9, LENGTH },
-	{ "compare-swap of many octets", SIW_OP_COMP_AND_SWAP, 3, 0, ~0u, LENGTH },
+	{ "compare-swap of 9 bytes", SIW_OP_COMP_AND_SWAP, 3, 0, 9, LENGTH },
+	{ "compare-swap of many bytes", SIW_OP_COMP_AND_SWAP, 3, 0, ~0u, LENGTH },
 	{ "compare-swap inline", SIW_OP_COMP_AND_SWAP, 3, SIW_WQE_INLINE, 8, LENGTH },
 	{ "compare-swap without a key", SIW_OP_COMP_AND_SWAP, 3, 0, 8, REFUSED, .bad_key = true },
 	{ "write-imm of 6 elements", WRITE_WITH_IMM, 6, 0, 8, OPERATION },
 	{ "write-imm of 255 elements", WRITE_WITH_IMM, 255, 0, 8, OPERATION },
-	{ "write-imm of 81 octets inline", WRITE_WITH_IMM, 1, SIW_WQE_INLINE, 81, LENGTH },
-	{ "write-imm of many octets inline", WRITE_WITH_IMM, 1, SIW_WQE_INLINE, ~0u, LENGTH },
-	{ "write-imm of too many octets", WRITE_WITH_IMM, 2, 0, 1u << 31, LENGTH },
+	{ "write-imm of 81 bytes inline", WRITE_WITH_IMM, 1, SIW_WQE_INLINE, 81, LENGTH },
+	{ "write-imm of many bytes inline", WRITE_WITH_IMM, 1, SIW_WQE_INLINE, ~0u, LENGTH },
+	{ "write-imm of too many bytes", WRITE_WITH_IMM, 2, 0, 1u << 31, LENGTH },
 	{ "write-imm without a key", WRITE_WITH_IMM, 1, 0, 8, REFUSED, .bad_key = true },
 	/* It may complete before the peer refuses it. */
 	{ "write-imm elsewhere", WRITE_WITH_IMM, 1, 0, 8, REMOTE | SUCCESS, 1ull << 40 },
 	{ "send-imm of 7 elements", SIW_OP_SEND_WITH_IMM, 7, 0, 8, OPERATION },
-	{ "send-imm of 81 octets inline", SIW_OP_SEND_WITH_IMM, 1, SIW_WQE_INLINE, 81, LENGTH },
+	{ "send-imm of 81 bytes inline", SIW_OP_SEND_WITH_IMM, 1, SIW_WQE_INLINE, 81, LENGTH },
 	{ "send-imm without a key", SIW_OP_SEND_WITH_IMM, 1, 0, 8, REFUSED, .bad_key = true },
 	{ "the opcode of a completion", RECV_WITH_IMM, 1, 0, 8, OPERATION },
 	{ "an opcode that nobody has", RECV_WITH_IMM + 2, 1, 0, 8, OPERATION },
@@ -442,7 +442,7 @@ static void receive_field(struct conn *c, const struct field *f)
 	CHECK(wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == IMM, "%s: immediate data %#x, flags %#x",
 	      f->name, wc.imm_data, wc.wc_flags);
 	CHECK(wc.opcode == (write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) && wc.byte_len == length,
-	      "%s: opcode %d, %u octets", f->name, wc.opcode, wc.byte_len);
+	      "%s: opcode %d, %u bytes", f->name, wc.opcode, wc.byte_len);
 }
 
 /* Fields that are wrong lead to a completion that says so; others have their effect, and no more. */

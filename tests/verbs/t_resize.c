@@ -33,7 +33,7 @@ struct writer {
 	uint64_t next;			/* the request whose completion comes next */
 };
 
-static size_t octets(const struct ring *r)
+static size_t bytes(const struct ring *r)
 {
 	size_t len = r->size * sizeof(struct siw_cqe) + sizeof(struct siw_cq_ctrl);
 
@@ -42,7 +42,7 @@ static size_t octets(const struct ring *r)
 
 static void *map_ring(struct writer *w, const struct ring *r)
 {
-	return mmap(NULL, octets(r), PROT_READ | PROT_WRITE, MAP_SHARED, w->c.scq->context->cmd_fd,
+	return mmap(NULL, bytes(r), PROT_READ | PROT_WRITE, MAP_SHARED, w->c.scq->context->cmd_fd,
 		    r->key);
 }
 
@@ -95,7 +95,7 @@ static bool poll_rings(struct writer *w)
 		if (!newer)
 			return false;
 		if (!w->first)
-			CALL(munmap(w->rings[w->at].cqe, octets(&w->rings[w->at])));
+			CALL(munmap(w->rings[w->at].cqe, bytes(&w->rings[w->at])));
 		w->at = w->first ? 0 : w->at + 1;
 		w->first = false;
 		newer = __atomic_load_n(&w->made, __ATOMIC_ACQUIRE) > w->at + 1;

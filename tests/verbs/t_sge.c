@@ -131,7 +131,7 @@ static void t_sge(struct side *s)
 }
 
 /*
- * The first element ends where a TCP segment of 1448 octets does, behind any number of segments:
+ * The first element ends where a TCP segment of 1448 bytes does, behind any number of segments:
  * those that are made in one go end with the element, before it, or behind it.
  */
 static void t_segments(struct side *s)

@@ -275,7 +275,7 @@ static void t_busy(struct side *s)
 			CHECK(n || now_ms() < end, "%lu and %lu messages of %d each", done[0], done[1], COUNT);
 			if (!n)
 				continue;
-			CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == 8, "receive %lu: %s, %u octets",
+			CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == 8, "receive %lu: %s, %u bytes",
 			      wc.wr_id, ibv_wc_status_str(wc.status), wc.byte_len);
 			CHECK(wc.wr_id < q.posted && !used[wc.wr_id] && wc.wr_id >= next[i],
 			      "receive %lu: not posted, twice, or out of order", wc.wr_id);

@@ -227,7 +227,7 @@ static void t_extended(struct side *s)
 		window_give(s, window_bind(&c, mw, &b, FIRST, 8, WRITE | IBV_ACCESS_REMOTE_ATOMIC));
 		wc = poll_one(c.rcq);
 		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
-		      !wc.byte_len, "status %d, opcode %d, %u octets", wc.status, wc.opcode, wc.byte_len);
+		      !wc.byte_len, "status %d, opcode %d, %u bytes", wc.status, wc.opcode, wc.byte_len);
 		CHECK(*(uint64_t *)(b.p + FIRST) == 7, "the value is %lu", *(uint64_t *)(b.p + FIRST));
 	}
 	sync_sides(s);

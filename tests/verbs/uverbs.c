@@ -95,7 +95,7 @@ int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, si
 	};
 	int e;
 
-	CHECK(len <= sizeof(resp.driver), "an answer of %zu octets", len);
+	CHECK(len <= sizeof(resp.driver), "an answer of %zu bytes", len);
 	e = command(cq->context, &cmd, sizeof(cmd));
 	if (e)
 		return e;

@@ -242,7 +242,7 @@ int dereg(struct ibv_mr *mr);
 int moderate(struct ibv_cq *cq, unsigned int count, unsigned int us);
 /* ibv_resize_cq() to at least "want" entries; *cqe is how many, and "answer" the driver's part. */
 int resize(struct ibv_cq *cq, unsigned int want, uint32_t *cqe, void *answer, size_t len);
-/* ibv_modify_srq() with a size, the driver's part of the request being "len" octets of the answer's address. */
+/* ibv_modify_srq() with a size, the driver's part of the request being "len" bytes of the answer's address. */
 int resize_srq(struct ibv_srq *srq, unsigned int size, void *answer, unsigned int len);
 
 /* wr.c: work requests and completions */

@@ -263,9 +263,9 @@ crc_errors() { cat /sys/class/infiniband/rsiw0/ports/1/hw_counters/rx_crc_errors
 # show_optional COUNTER: the device has it shown. optional COUNTER: prints its value.
 show_optional() { rdma statistic set link "$DEV/1" optional-counters "$1"; }
 optional() { rdma statistic show link "$DEV/1" | grep -oP "(?<= $1 )\d+"; }
-# The TCP sockets of the kernel, which no process has, with octets that wait unread: a line for each.
+# The TCP sockets of the kernel, which no process has, with bytes that wait unread: a line for each.
 unread() { ss -Htnp | awk '$2 > 0 && !/users:/ { print $2, $4, $5 }'; }
-# Prints the sockets in which the same octets have waited for three seconds, whenever there are any. A consumer
+# Prints the sockets in which the same bytes have waited for three seconds, whenever there are any. A consumer
 # that gives up takes its socket with it, so this looks before the end.
 watch_unread() {
 	local before='' now
@@ -281,7 +281,7 @@ watch_unread() {
 # counted before. There are two faults. On a busy machine siw sends FPDUs whose header or CRC is not that of their
 # payload (in one of 40 rcopies; captures show it on the wire). rsiw counts them; without CRCs a capture has to show
 # that an FPDU does not follow the one before it (CAPTURE_SIW). And siw misses a first FPDU that arrives while
-# siw_accept() still sets up its socket: its octets stay unread in the socket. Wrong data are never excused otherwise.
+# siw_accept() still sets up its socket: its bytes stay unread in the socket. Wrong data are never excused otherwise.
 siw_fault() {
 	local errors
 	if [ -n "${CAPTURE_SIW:-}" ]; then

@@ -17,7 +17,7 @@ class Arch:
     stock_cmdline: str  # for the distribution's kernels under emulation, in addition
 
 
-# QEMU executes "rep movsb" octet by octet and "crc32" bit by bit, where real processors are fast. Without
+# QEMU executes "rep movsb" byte by byte and "crc32" bit by bit, where real processors are fast. Without
 # these instructions the kernel uses its code for older processors: copies are four times faster, zeroed
 # pages ten times, CRCs twice.
 X86_CPU = "max,la57=off,-erms,-fsrm,-fsrs,-fzrm,-sse4.2,-pclmulqdq,-vpclmulqdq"

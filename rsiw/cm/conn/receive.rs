@@ -18,7 +18,7 @@ use kernel::{
 };
 use net::{LockedSock, SockCallbacks, TcpState};
 
-/// Octets of TLS that the actor throws away in one step; each record counts for at least so many.
+/// Bytes of TLS that the actor throws away in one step; each record counts for at least so many.
 const DISCARD: usize = 1 << 20;
 const RECORD: usize = 512;
 
@@ -133,11 +133,11 @@ impl<U: User> Conn<U> {
             DISCARD
         };
         // Urgent data cannot be read. Then the time-out ends the connection.
-        let _ = this.socket.read(sk, |octets| match left {
+        let _ = this.socket.read(sk, |bytes| match left {
             0 => 0,
             _ => {
-                left = left.saturating_sub(octets.len() + RECORD);
-                octets.len()
+                left = left.saturating_sub(bytes.len() + RECORD);
+                bytes.len()
             }
         });
         if left == 0 {

@@ -16,12 +16,12 @@ impl<U: User> Conn<U> {
     /// Emits the `mpa_frame` tracepoint for an MPA Request or Reply.
     pub(in crate::cm) fn trace_frame(&self, out: bool, frame: &[u8]) {
         ::trace::mpa_frame(|| {
-            let octet = |i| frame.get(i).copied().unwrap_or(0);
+            let byte = |i| frame.get(i).copied().unwrap_or(0);
             // Keys are "MPA ID Req Frame" and "MPA ID Rep Frame".
-            let reply = octet(9) == b'p';
-            let len = u16::from_be_bytes([octet(18), octet(19)]);
+            let reply = byte(9) == b'p';
+            let len = u16::from_be_bytes([byte(18), byte(19)]);
             let dev = self.dev().name();
-            (dev, self.serial, out, reply, octet(16), octet(17), len)
+            (dev, self.serial, out, reply, byte(16), byte(17), len)
         });
     }
 }

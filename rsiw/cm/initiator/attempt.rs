@@ -220,7 +220,7 @@ impl<U: User> Attempt<U> {
         let Some((mpa, reader)) = &self.asked else {
             return Input::BadReply;
         };
-        conn.trace_frame(false, reader.octets());
+        conn.trace_frame(false, reader.bytes());
         let Some(reply) = reader.frame() else {
             return Input::BadReply;
         };

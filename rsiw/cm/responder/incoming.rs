@@ -137,15 +137,15 @@ impl<U: User> Incoming<U> {
         self.parked.as_ref().is_some_and(Parked::is_expected)
     }
 
-    /// Whether the first octet has come, and what it says.
+    /// Whether the first byte has come, and what it says.
     pub(in crate::cm) fn peek(conn: &Conn<U>) -> Option<Input> {
-        let mut octet = 0;
-        match conn.socket().peek(&mut octet) {
+        let mut byte = 0;
+        match conn.socket().peek(&mut byte) {
             Ok(Received::Bytes(_)) => {}
             Ok(Received::WouldBlock) if conn.error().is_none() => return None,
             Ok(Received::WouldBlock | Received::Eof) | Err(_) => return Some(Input::HungUp),
         }
-        if octet == TLS_HANDSHAKE {
+        if byte == TLS_HANDSHAKE {
             return Some(Input::TlsBegins);
         }
         if conn.settings().tls() == TlsPolicy::Require {
@@ -193,7 +193,7 @@ impl<U: User> Incoming<U> {
         let Some(reader) = &self.reader else {
             return Input::BadRequest;
         };
-        conn.trace_frame(false, reader.octets());
+        conn.trace_frame(false, reader.bytes());
         let frame = reader.frame();
         if conn.socket().is_secure() && frame.as_ref().is_some_and(Frame::markers) {
             conn.log_failure(format_args!(

@@ -7,7 +7,7 @@ use crate::mem::{atomic, MemError, Rights};
 use core::ops::Range;
 use iwarp::{
     rdmap::{AtomicOp, ATOMIC_LEN},
-    Octet,
+    SharedByte,
 };
 use kernel::prelude::*;
 use rdma::{Memory, PageList, Reader};
@@ -111,7 +111,7 @@ impl Region {
         store: &Store,
         rights: Rights,
         addr: u64,
-        src: &[Octet],
+        src: &[SharedByte],
         ends: bool,
     ) -> Result<(), MemError> {
         let Store::User { umem, iova, len } = store else {
@@ -129,7 +129,7 @@ impl Region {
         store: &Store,
         rights: Rights,
         addr: u64,
-        src: &[Octet],
+        src: &[SharedByte],
         ends: bool,
     ) -> Result<(), MemError> {
         match store {
@@ -152,7 +152,7 @@ impl Region {
         memory: &impl Memory,
         rights: Rights,
         offset: u64,
-        src: &[Octet],
+        src: &[SharedByte],
         ends: bool,
     ) -> Result<(), MemError> {
         self.valid(rights.key, rights.need)?;

@@ -51,7 +51,7 @@ impl Slot {
 /// kernel consumer's post fills the slot at `tail` under the lock, before tx knows of it.)
 pub(super) struct SlotCell {
     id: AtomicU64,
-    /// From the high bits down: octets, flags, opcode.
+    /// From the high bits down: bytes, flags, opcode.
     rest: AtomicU64,
 }
 

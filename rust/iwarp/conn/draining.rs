@@ -18,7 +18,7 @@ use super::{
 pub(super) struct Draining {
     /// The peer's FIN has come.
     peer_done: bool,
-    /// Octets that the peer had acknowledged when the wait began.
+    /// Bytes that the peer had acknowledged when the wait began.
     acked: u64,
     /// The queue pair has sent all. The FIN waits for room, and was tried so often. (Small, as each
     /// connection has it.)
@@ -34,7 +34,7 @@ pub(super) struct Draining {
 /// Our FIN is sent, or queued behind the last data; the peer's has not come.
 #[derive(Clone, Debug)]
 pub(super) struct FinSent {
-    /// Octets that the peer had sent when the wait began.
+    /// Bytes that the peer had sent when the wait began.
     received: u64,
 }
 

@@ -65,7 +65,7 @@ impl First {
         let seen = turn.seen;
         let end = match reply {
             Reply::Acked(end) => end,
-            Reply::Sent(octets) if seen.acked < octets => {
+            Reply::Sent(bytes) if seen.acked < bytes => {
                 turn.wait(wait.max(timeout::LOOK));
                 return Silence::Waits;
             }

@@ -10,11 +10,11 @@ use super::{Action, Answer, Linger, SetUp};
 pub struct Seen {
     /// Milliseconds since the connection was made.
     pub now: i64,
-    /// Octets that the peer has acknowledged.
+    /// Bytes that the peer has acknowledged.
     pub acked: u64,
-    /// Milliseconds since the last acknowledgment, which may have been one of those octets'.
+    /// Milliseconds since the last acknowledgment, which may have been one of those bytes'.
     pub acked_ago: u32,
-    /// Octets that have come from the peer.
+    /// Bytes that have come from the peer.
     pub received: u64,
     /// The peer's first FPDU has come.
     pub peer_started: bool,

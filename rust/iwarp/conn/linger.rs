@@ -20,7 +20,7 @@ pub(super) struct Linger {
     wait: u32,
     /// How often the shorter one was over.
     tries: u32,
-    /// Octets that the peer had acknowledged when the wait began.
+    /// Bytes that the peer had acknowledged when the wait began.
     acked: u64,
     /// How often the wait may begin anew.
     again: u32,

@@ -22,7 +22,7 @@
 
 use core::{cmp::Ordering, fmt};
 
-/// Octets of private data.
+/// Bytes of private data.
 pub const CALL_LEN: usize = 48;
 
 const MAGIC: [u8; 4] = *b"rsRC";
@@ -128,7 +128,7 @@ impl fmt::Display for Refusal {
 
 impl Call {
     /// The private data.
-    pub fn octets(&self) -> [u8; CALL_LEN] {
+    pub fn to_bytes(&self) -> [u8; CALL_LEN] {
         let mut out = [0; CALL_LEN];
         let fields: [(usize, &[u8]); 6] = [
             (0, &MAGIC),

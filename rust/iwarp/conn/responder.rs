@@ -18,7 +18,7 @@ use super::{
     Input, Rule,
 };
 
-/// The peer has connected, and its first octet has not come, which tells TLS from MPA.
+/// The peer has connected, and its first byte has not come, which tells TLS from MPA.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitOctet;
 

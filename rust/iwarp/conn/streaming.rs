@@ -86,7 +86,7 @@ impl Streaming {
             return false;
         };
         let seen = turn.seen;
-        // TCP counts a FIN as an octet. This one is behind a whole FPDU, or there is none.
+        // TCP counts a FIN as a byte. This one is behind a whole FPDU, or there is none.
         let nothing = seen.received == before || input == Input::PeerGone;
         nothing && !seen.peer_started && !self.faulted
     }

@@ -8,9 +8,9 @@
 use crate::bytes::Fields;
 use crate::types::{Msn, Qn, Stag, TaggedOffset};
 
-/// Octets of the header of a tagged segment (Figure 4).
+/// Bytes of the header of a tagged segment (Figure 4).
 pub const TAGGED_LEN: usize = 14;
-/// Octets of the header of an untagged segment (Figure 5).
+/// Bytes of the header of an untagged segment (Figure 5).
 pub const UNTAGGED_LEN: usize = 18;
 /// Offset of TO in a tagged header.
 pub(crate) const TO_AT: usize = 6;
@@ -32,7 +32,7 @@ const LAST: u8 = 0x40;
 /// on receive."
 pub(crate) const VERSION_MASK: u8 = 0x03;
 
-/// Octets of the ULPDU Length that MPA has in front of a header.
+/// Bytes of the ULPDU Length that MPA has in front of a header.
 const PREFIX: usize = 2;
 
 /// Two fields as one word.
@@ -41,7 +41,7 @@ fn two(first: u32, second: u32) -> u64 {
     (u64::from(first) << 32) | u64::from(second)
 }
 
-/// The first eight octets of ULPDU Length and header.
+/// The first eight bytes of ULPDU Length and header.
 #[inline(always)]
 fn first_word(ulpdu: u16, ddp: u8, control: u8, stag: Stag) -> u64 {
     let length = u64::from(ulpdu) << 48;
@@ -115,7 +115,7 @@ pub struct UntaggedHeader {
     pub qn: Qn,
     /// Message Sequence Number.
     pub msn: Msn,
-    /// Message Offset: octets of the message before this segment's payload.
+    /// Message Offset: bytes of the message before this segment's payload.
     pub mo: u32,
 }
 

@@ -13,7 +13,7 @@ pub const NO_NEGOTIATION: u16 = 0x3fff;
 /// Largest IRD or ORD that can be negotiated.
 pub(super) const MAX_DEPTH: u16 = NO_NEGOTIATION - 1;
 
-/// Octets of the data that begin the Private Data of an enhanced frame.
+/// Bytes of the data that begin the Private Data of an enhanced frame.
 pub(super) const ENHANCED_LEN: usize = 4;
 
 /// Control Flags A (with IRD) and C (with ORD).

@@ -6,13 +6,13 @@
 
 use crate::types::{MAX_ULPDU, MIN_MULPDU};
 
-/// Octets of the ULPDU Length field.
+/// Bytes of the ULPDU Length field.
 pub const LENGTH_LEN: usize = 2;
-/// Octets of the CRC field.
+/// Bytes of the CRC field.
 pub const CRC_LEN: usize = 4;
-/// Octets of a marker.
+/// Bytes of a marker.
 pub const MARKER_LEN: usize = 4;
-/// Octets of the stream from the start of one marker to the start of the next (RFC 5044 s4.3).
+/// Bytes of the stream from the start of one marker to the start of the next (RFC 5044 s4.3).
 pub const MARKER_INTERVAL: u16 = 512;
 
 /// Value with which the CRC32c register starts.
@@ -24,24 +24,24 @@ pub const CRC_INIT: u32 = !0;
 //= 5044-4.4-8: the MPA FPDU MUST be computed using the CRC32c
 /// The CRC field for the final value of the CRC32c register.
 ///
-/// With iSCSI's bit order the octets of the field are those of the inverted register, least
+/// With iSCSI's bit order the bytes of the field are those of the inverted register, least
 /// significant first; Figures 5 and 6 of RFC 5044 show the same.
 #[inline]
 pub const fn crc_field(register: u32) -> [u8; CRC_LEN] {
     (!register).to_le_bytes()
 }
 
-/// Octets of pad after a ULPDU, 0 to 3.
+/// Bytes of pad after a ULPDU, 0 to 3.
 ///
 /// RFC 5044 s4.1: "The length of the pad is set so as to make the size of the FPDU an integral
 /// multiple of four."
 #[inline]
 pub const fn pad_len(ulpdu: u16) -> u8 {
-    // The length field has two octets. Length, ULPDU and pad together are a multiple of four.
+    // The length field has two bytes. Length, ULPDU and pad together are a multiple of four.
     (2u16.wrapping_sub(ulpdu) & 3) as u8
 }
 
-/// Octets of the FPDU that contains a ULPDU of this length, without markers.
+/// Bytes of the FPDU that contains a ULPDU of this length, without markers.
 #[inline]
 pub const fn fpdu_len(ulpdu: u16) -> usize {
     LENGTH_LEN + ulpdu as usize + pad_len(ulpdu) as usize + CRC_LEN
@@ -54,7 +54,7 @@ pub const fn fpdu_len(ulpdu: u16) -> usize {
 //= 5044-4.5-2: are NOT present MUST be computed as:
 //= 5044-4.5-3: on TCP sender MUST NOT shrink the MULPDU below
 //= 5044-4.5-4: 128 octets, MPA MUST NOT provide a MULPDU smaller than 128.
-/// The MULPDU for a TCP connection that sends segments of up to `emss` octets: how long a ULPDU may
+/// The MULPDU for a TCP connection that sends segments of up to `emss` bytes: how long a ULPDU may
 /// be for its FPDU to fit one segment.
 ///
 /// RFC 5044 s4.5: with markers "MULPDU = EMSS - (6 + 4 * Ceiling(EMSS / 512) + EMSS mod 4)",

@@ -6,16 +6,16 @@ use super::enhanced::{Enhanced, ENHANCED_LEN};
 use super::MpaError;
 
 //= 5044-7.1.1-19
-/// Most octets of Private Data in a frame, including the enhanced data (RFC 5044 s7.1.1).
+/// Most bytes of Private Data in a frame, including the enhanced data (RFC 5044 s7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
-/// Octets of a frame without Private Data.
+/// Bytes of a frame without Private Data.
 pub(super) const HEADER_LEN: usize = 20;
 
-/// Octets of the longest frame.
+/// Bytes of the longest frame.
 pub const FRAME_MAX: usize = HEADER_LEN + MAX_PRIVATE_DATA;
 
-/// Octets of the key.
+/// Bytes of the key.
 pub(super) const KEY_LEN: usize = 16;
 
 //= 5044-7.1.1-5: This bit declares an endpoint's REQUIRED Marker usage.
@@ -210,7 +210,7 @@ impl<'a> Frame<'a> {
     }
 
     //= 5044-7.1.2-12
-    /// The ULP's Private Data: at most 512 octets, 508 in an enhanced frame.
+    /// The ULP's Private Data: at most 512 bytes, 508 in an enhanced frame.
     pub fn private_data(&self) -> &'a [u8] {
         let skip = if self.header.enhanced {
             ENHANCED_LEN

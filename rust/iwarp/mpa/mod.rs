@@ -3,7 +3,7 @@
 //! MPA: connection setup (RFC 5044 s7, RFC 6581) and the sizes of FPDUs (RFC 5044 s4).
 //!
 //! Setup is a pair of typestates, [`Initiator`] and [`Responder`]: each step consumes the old
-//! state. They work on whole frames; [`FrameReader`] finds the frame in the octet stream.
+//! state. They work on whole frames; [`FrameReader`] finds the frame in the byte stream.
 //!
 //! ```text
 //! Initiator::request(offer) ---- MPA Request ----> Responder::request(frame)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Finds one MPA Request or Reply Frame at the front of an octet stream.
+//! Finds one MPA Request or Reply Frame at the front of a byte stream.
 
 use super::frame::{Frame, FrameKind, Header, FRAME_MAX, HEADER_LEN, KEY_LEN};
 use super::MpaError;
@@ -8,7 +8,7 @@ use super::MpaError;
 //= 5044-7.1.2-12: Private Data field MUST be large enough to receive that data … the amount of
 /// Incremental reader for one frame.
 ///
-/// Never takes an octet beyond the frame: what follows it belongs to the first FPDU, which a peer
+/// Never takes a byte beyond the frame: what follows it belongs to the first FPDU, which a peer
 /// may have put into the same TCP segment.
 #[derive(Clone, Debug)]
 pub struct FrameReader {
@@ -30,7 +30,7 @@ impl FrameReader {
         }
     }
 
-    /// Octets that the frame still needs, as far as is known yet; 0 once it is complete.
+    /// Bytes that the frame still needs, as far as is known yet; 0 once it is complete.
     pub fn want(&self) -> usize {
         let total = match &self.header {
             None => HEADER_LEN,
@@ -40,9 +40,9 @@ impl FrameReader {
     }
 
     //= 5044-7.1-1: MPA requires that the Consumer MUST activate MPA, and any TCP
-    /// Takes octets of the frame from the front of `bytes`; returns how many.
+    /// Takes bytes of the frame from the front of `bytes`; returns how many.
     ///
-    /// A frame that is not properly formatted is refused as soon as its octets show it, so that
+    /// A frame that is not properly formatted is refused as soon as its bytes show it, so that
     /// this end does not wait for a peer that speaks another protocol. The caller must then close
     /// the connection.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, MpaError> {
@@ -65,7 +65,7 @@ impl FrameReader {
     }
 
     /// What has come of the frame.
-    pub fn octets(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         self.buf.get(..self.have).unwrap_or_default()
     }
 
@@ -86,7 +86,7 @@ impl FrameReader {
     //# deviates: the connection is closed, but a responder's consumer is not told, who has not
     //# heard of it before: the kernel log tells
     //= 5044-7.1.2-10: MPA implementations MUST use the difference between the MPA
-    /// Checks the octets of key and fields that have been received so far.
+    /// Checks the bytes of key and fields that have been received so far.
     fn check_header(&mut self) -> Result<(), MpaError> {
         let got = self.buf.get(..self.have.min(KEY_LEN)).unwrap_or_default();
         // RFC 5044 s7.1.2 rule 5: "If a received "Key" does not match the expected value [...] the
@@ -94,7 +94,7 @@ impl FrameReader {
         if !self.kind.key().starts_with(got) {
             // Rule 8: "MPA implementations MUST use the difference between the MPA Request Frame
             // and the MPA Reply Frame to check for incorrect "Initiator/Initiator" startups." The
-            // keys differ only in their eleventh octet.
+            // keys differ only in their eleventh byte.
             return Err(if self.kind.other().key().starts_with(got) {
                 MpaError::SameRole
             } else {

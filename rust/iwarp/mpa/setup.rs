@@ -34,7 +34,7 @@ pub struct Offer<'a> {
     /// Take Sends with immediate data, which RDMAP has not. A Request says so only if it offers
     /// large FPDUs, too.
     pub send_immediate: bool,
-    /// The ULP's Private Data, at most 512 octets, with revision 2 at most 508.
+    /// The ULP's Private Data, at most 512 bytes, with revision 2 at most 508.
     pub private_data: &'a [u8],
 }
 

@@ -7,17 +7,17 @@ use crate::bytes::Fields;
 use crate::types::{Stag, TaggedOffset};
 
 //= 7306-4-1: The RDMAP header for Atomic Request messages is 52 bytes
-/// Octets of an Atomic Operation Request Header (Figure 4).
+/// Bytes of an Atomic Operation Request Header (Figure 4).
 pub const ATOMIC_REQUEST_LEN: usize = 52;
 
 //= 7306-4-2: RDMAP header for Atomic Response Messages is 32 bytes long
 //# deviates: 12, as Figure 6 and A.2 draw it; 32 would be the segment's length with the DDP
 //# header and two octets more
-/// Octets of an Atomic Operation Response Header, as Figure 6 draws it. (Section 4 of the RFC says
-/// 32 "bytes" of it, which are the octets of the whole segment with the DDP header and two more.)
+/// Bytes of an Atomic Operation Response Header, as Figure 6 draws it. (Section 4 of the RFC says
+/// 32 "bytes" of it, which are the bytes of the whole segment with the DDP header and two more.)
 pub const ATOMIC_RESPONSE_LEN: usize = 12;
 
-/// Octets of the value that an operation is on. The target is aligned to as many.
+/// Bytes of the value that an operation is on. The target is aligned to as many.
 pub const ATOMIC_LEN: u32 = 8;
 
 /// The AOpCodes of Figure 5.

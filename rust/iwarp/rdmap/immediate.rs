@@ -3,10 +3,10 @@
 //! Immediate Data (RFC 7306 s6).
 
 //= 7306-6.3-6: the Local Peer's RDMAP Layer MUST request that the DDP layer transmit
-/// Octets of an Immediate Data Message: "exactly 8 bytes of data" (s6.3).
+/// Bytes of an Immediate Data Message: "exactly 8 bytes of data" (s6.3).
 pub const IMMEDIATE_LEN: usize = 8;
 
-/// The 8 octets of an Immediate Data Message.
+/// The 8 bytes of an Immediate Data Message.
 ///
 /// Verbs have 32 bits of immediate data, and the RFC does not say where among the 64 they are. Some
 /// RNICs put them first, others send the lower half of a little-endian number, which is first as
@@ -16,7 +16,7 @@ pub const IMMEDIATE_LEN: usize = 8;
 pub struct Immediate(pub [u8; IMMEDIATE_LEN]);
 
 impl Immediate {
-    /// The octets that carry the 32 bits of verbs, which are given as they are sent.
+    /// The bytes that carry the 32 bits of verbs, which are given as they are sent.
     #[inline]
     pub const fn of_verbs([a, b, c, d]: [u8; 4]) -> Self {
         Self([a, b, c, d, a, b, c, d])

@@ -5,7 +5,7 @@
 use crate::bytes::Fields;
 use crate::types::{ReadRequest, Stag, TaggedOffset};
 
-/// Octets of an RDMA Read Request Header.
+/// Bytes of an RDMA Read Request Header.
 pub const READ_REQUEST_LEN: usize = 28;
 
 impl ReadRequest {
@@ -35,7 +35,7 @@ impl ReadRequest {
         b
     }
 
-    /// The request that is left when the first `done` octets have been answered.
+    /// The request that is left when the first `done` bytes have been answered.
     ///
     /// RFC 5040 s4.8: "If the terminate occurs after the first RDMA Read Request byte is processed,
     /// the RDMA Read Request Header is updated to reflect the current location of the RDMA Read

@@ -8,12 +8,12 @@ use super::{Opcode, TermCode, ATOMIC_REQUEST_LEN, READ_REQUEST_LEN};
 use crate::ddp::{UntaggedHeader, TAGGED_LEN, UNTAGGED_LEN};
 use crate::types::{Msn, Qn, ReadRequest, Stag};
 
-/// Octets of the Terminate Control field with the reserved bits after it.
+/// Bytes of the Terminate Control field with the reserved bits after it.
 const CONTROL_LEN: usize = 4;
-/// Octets of the DDP Segment Length field.
+/// Bytes of the DDP Segment Length field.
 const SEGMENT_LENGTH_LEN: usize = 2;
 
-/// Octets of the longest Terminate Header.
+/// Bytes of the longest Terminate Header.
 pub const TERMINATE_MAX: usize = CONTROL_LEN + SEGMENT_LENGTH_LEN + UNTAGGED_LEN + READ_REQUEST_LEN;
 
 /// HdrCt M: DDP Segment Length valid.
@@ -29,7 +29,7 @@ pub struct Terminate {
     code: TermCode,
     /// DDP Segment Length, if the M bit is set.
     segment_length: Option<u16>,
-    /// Terminated DDP Header; its first octet tells whether it is tagged.
+    /// Terminated DDP Header; its first byte tells whether it is tagged.
     ddp: Option<[u8; UNTAGGED_LEN]>,
     /// Terminated RDMA Header.
     rdma: Option<[u8; READ_REQUEST_LEN]>,
@@ -55,7 +55,7 @@ impl Terminate {
 
     //= 5040-7.1-2
     /// A Terminate for an error met while serving the Read Request with number `msn`, when `done`
-    /// octets of its response had been sent.
+    /// bytes of its response had been sent.
     ///
     /// The DDP header is that of the request as a sender makes it; the RDMA header shows what was
     /// left (RFC 5040 s4.8). Which of them are included depends on `code` (Figure 10).
@@ -93,8 +93,8 @@ impl Terminate {
 
     //= 5040-4.8-5: It MUST be valid if the M bit is set.
     //= 7306-8.1-3: but the Terminated RDMA Header field is set to zero
-    /// A Terminate for a received segment of `segment_length` octets. `ddp` has its DDP header;
-    /// octets after a tagged one are ignored. It includes what Figure 10 of RFC 5040 asks for.
+    /// A Terminate for a received segment of `segment_length` bytes. `ddp` has its DDP header;
+    /// bytes after a tagged one are ignored. It includes what Figure 10 of RFC 5040 asks for.
     pub(crate) fn with_headers(
         code: TermCode,
         segment_length: u16,
@@ -118,13 +118,13 @@ impl Terminate {
         self.code
     }
 
-    /// Length in octets of the DDP segment at fault, if known (M bit).
+    /// Length in bytes of the DDP segment at fault, if known (M bit).
     #[inline]
     pub const fn segment_length(&self) -> Option<u16> {
         self.segment_length
     }
 
-    /// DDP header of the segment at fault: 14 octets (tagged) or 18 (untagged).
+    /// DDP header of the segment at fault: 14 bytes (tagged) or 18 (untagged).
     #[inline]
     pub fn ddp_header(&self) -> Option<&[u8]> {
         self.ddp.as_ref().map(ddp_header_of)
@@ -211,7 +211,7 @@ impl Terminate {
 
 /// Copies `bytes` to the front of `out` and returns the rest of `out`.
 ///
-/// All callers together fill at most [`TERMINATE_MAX`] octets; if there were no room, the field
+/// All callers together fill at most [`TERMINATE_MAX`] bytes; if there were no room, the field
 /// would be left out instead of a panic.
 fn append<'a>(out: &'a mut [u8], bytes: &[u8], len: &mut usize) -> &'a mut [u8] {
     match out.split_at_mut_checked(bytes.len()) {
@@ -224,7 +224,7 @@ fn append<'a>(out: &'a mut [u8], bytes: &[u8], len: &mut usize) -> &'a mut [u8] 
     }
 }
 
-/// The octets of `h` that belong to the header.
+/// The bytes of `h` that belong to the header.
 fn ddp_header_of(h: &[u8; UNTAGGED_LEN]) -> &[u8] {
     if h[0] & crate::ddp::TAGGED != 0 {
         &h[..TAGGED_LEN]
@@ -249,7 +249,7 @@ impl fmt::Display for Terminate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Terminate {}", self.code)?;
         if let Some(len) = self.segment_length {
-            write!(f, ", segment of {len} octets")?;
+            write!(f, ", segment of {len} bytes")?;
         }
         if let Some(ddp) = self.ddp_header() {
             f.write_str(", DDP header")?;
@@ -260,7 +260,7 @@ impl fmt::Display for Terminate {
         if let Some(req) = self.read_request() {
             write!(
                 f,
-                ", read of {} octets from STag {} at {:#x}",
+                ", read of {} bytes from STag {} at {:#x}",
                 req.len, req.src_stag, req.src_to.0
             )?;
         }

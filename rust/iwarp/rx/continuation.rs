@@ -15,7 +15,7 @@ use crate::bytes::Fields;
 use crate::ddp;
 use crate::mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::Opcode;
-use crate::types::Octet;
+use crate::types::SharedByte;
 
 /// Where the offset of a segment is in ULPDU Length and DDP header.
 const TO_AT: usize = LENGTH_LEN + ddp::TO_AT;
@@ -31,7 +31,7 @@ impl Receiver {
     #[inline(never)]
     pub(super) fn receive_continuations<H: Handler>(
         &mut self,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> Result<(), Reason> {
         let Some(segment) = self.segment else {
@@ -50,13 +50,13 @@ impl Receiver {
     }
 
     /// Receives the FPDU at the front of `rest`, if it continues the last one, whose header had `N`
-    /// octets, and is there in whole. Returns whether it has done so. If not, at most the header
+    /// bytes, and is there in whole. Returns whether it has done so. If not, at most the header
     /// was read, and counts as gathered.
     #[inline(always)]
     fn continue_by<const N: usize, H: Handler>(
         &mut self,
         opcode: Opcode,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> Result<bool, Reason> {
         // The last FPDU's, whose header has passed all checks.
@@ -94,7 +94,7 @@ impl Receiver {
         if self.crc_on {
             let hdr = self.hdr.get(..N).unwrap_or_default();
             let crc = h.crc32c(CRC_INIT, hdr);
-            if crc_field(h.crc32c_octets(crc, body)) != h.load(field) {
+            if crc_field(h.crc32c_shared(crc, body)) != h.load(field) {
                 self.verified = true;
                 return Err(Reason::CrcMismatch);
             }
@@ -110,10 +110,10 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Takes the header at the front of `rest`, or as much of it as `copy` has, which are octets
+    /// Takes the header at the front of `rest`, or as much of it as `copy` has, which are bytes
     /// from there. These are not read again.
     #[inline]
-    fn take_header<const N: usize>(&mut self, copy: [u8; N], rest: &mut &[Octet]) {
+    fn take_header<const N: usize>(&mut self, copy: [u8; N], rest: &mut &[SharedByte]) {
         if let Some(hdr) = self.hdr.first_chunk_mut() {
             *hdr = copy;
         }
@@ -123,7 +123,7 @@ impl Receiver {
     }
 }
 
-/// ULPDU Length and DDP header of the segment that continues the one with `hdr`, of `len` octets,
+/// ULPDU Length and DDP header of the segment that continues the one with `hdr`, of `len` bytes,
 /// and is as long. `None` if its offsets would wrap.
 #[inline]
 fn next_header(hdr: &[u8; UNTAGGED_HDR], opcode: Opcode, len: u32) -> Option<[u8; UNTAGGED_HDR]> {

@@ -65,7 +65,7 @@ reasons! {
     /// DDP has no code for missing rights. The nearest one: an STag not valid for this access.
     TaggedAccess => TAGGED_INVALID_STAG, "tagged segment: buffer grants no such access";
     TaggedToWrap => TAGGED_TO_WRAP, "tagged segment: TO plus length wraps";
-    TaggedTooLong => TAGGED_BOUNDS, "tagged message of 2^32 octets or more";
+    TaggedTooLong => TAGGED_BOUNDS, "tagged message of 2^32 bytes or more";
     InvalidQn => INVALID_QN, "no such untagged queue";
     NoBuffer => NO_BUFFER, "no receive buffer for Send";
     //= 5040-6.1-5
@@ -75,7 +75,7 @@ reasons! {
     MessageTooLong => MESSAGE_TOO_LONG, "message longer than its untagged buffer";
     ReadRequestTooLong => MESSAGE_TOO_LONG, "Read Request longer than its header";
     //= 7306-6.1-3
-    ImmediateTooLong => MESSAGE_TOO_LONG, "Immediate Data of more than 8 octets";
+    ImmediateTooLong => MESSAGE_TOO_LONG, "Immediate Data of more than 8 bytes";
     AtomicTooLong => MESSAGE_TOO_LONG, "Atomic Request longer than its header";
 
     // RDMAP, RFC 5040 s7.2.
@@ -104,7 +104,7 @@ reasons! {
     //= 5040-7.2-5: The STag MUST be associated to this RDMAP Stream.
     CannotInvalidate => CANNOT_INVALIDATE, "Send with Invalidate: STag cannot be invalidated";
     //= 7306-6.1-3: If the Immediate Data operation is Completed in error
-    ImmediateTooShort => OPERATION_UNSPECIFIED, "Immediate Data of less than 8 octets";
+    ImmediateTooShort => OPERATION_UNSPECIFIED, "Immediate Data of less than 8 bytes";
     AtomicTooShort => OPERATION_UNSPECIFIED, "Atomic Request shorter than its header";
     //= 7306-5.2.1-12
     AtomicUnknown => UNEXPECTED_OPCODE, "Atomic Request with an unknown operation code";

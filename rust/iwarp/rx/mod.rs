@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive: from octets of the TCP stream to placements and events.
+//! Receive: from bytes of the TCP stream to placements and events.
 //!
 //! [`Receiver`] finds the FPDUs, checks DDP and RDMAP rules and calls a [`Handler`]:
 //!
@@ -27,7 +27,7 @@ pub use fault::{Fault, FaultKind};
 pub use receiver::Receiver;
 
 use crate::rdmap::{AtomicRequest, AtomicResponse, Immediate, Terminate};
-use crate::types::{Octet, ReadRequest, Stag, TaggedOffset};
+use crate::types::{ReadRequest, SharedByte, Stag, TaggedOffset};
 use core::sync::atomic::Ordering;
 
 /// The terms of connection setup for the inbound half of the stream.
@@ -41,9 +41,9 @@ pub struct RxConfig {
 /// The buffer that the payload of a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The receive buffer at the head of the Send queue (QN 0), `offset` octets in.
+    /// The receive buffer at the head of the Send queue (QN 0), `offset` bytes in.
     Recv {
-        /// Octets of the message before this segment (MO).
+        /// Bytes of the message before this segment (MO).
         offset: u32,
     },
     //= 7306-6.1-2: the RDMAP Layer passes the following information to the ULP
@@ -57,11 +57,11 @@ pub enum Target {
         /// Where the segment's payload starts in it; `to` plus length does not wrap.
         to: TaggedOffset,
     },
-    /// The sink buffer of the oldest outstanding RDMA Read, `offset` octets into its response.
+    /// The sink buffer of the oldest outstanding RDMA Read, `offset` bytes into its response.
     ///
     /// STag, TO and length of the segment have been found to agree with [`ReadExpect`].
     ReadResponse {
-        /// Octets of the response before this segment.
+        /// Bytes of the response before this segment.
         offset: u32,
     },
 }
@@ -71,7 +71,7 @@ pub enum Target {
 pub struct Placement {
     /// The buffer that it belongs to.
     pub target: Target,
-    /// Octets of payload in this segment, at most [`MAX_ULPDU`](crate::MAX_ULPDU).
+    /// Bytes of payload in this segment, at most [`MAX_ULPDU`](crate::MAX_ULPDU).
     pub len: u32,
     /// The first segment of its message that the handler sees.
     pub first: bool,
@@ -101,7 +101,7 @@ pub struct ReadExpect {
 pub enum Event {
     /// A Send of any kind fills the receive buffer at the head of the queue.
     Recv {
-        /// Length of the message in octets.
+        /// Length of the message in bytes.
         len: u32,
         /// It asks for an Event (Send with Solicited Event).
         solicited: bool,
@@ -110,7 +110,7 @@ pub enum Event {
     },
     /// A Send with immediate data fills the receive buffer at the head of the queue.
     RecvImmediate {
-        /// Length of the message in octets.
+        /// Length of the message in bytes.
         len: u32,
         /// It asks for an Event.
         solicited: bool,
@@ -126,7 +126,7 @@ pub enum Event {
     },
     /// An RDMA Write is placed. It is not delivered to the ULP (RFC 5040 s5.1).
     Write {
-        /// Length of the message in octets.
+        /// Length of the message in bytes.
         len: u32,
     },
     /// The peer wants to read.
@@ -143,7 +143,7 @@ pub enum Event {
     AtomicResponse(AtomicResponse),
     /// The response to the oldest outstanding RDMA Read is complete.
     ReadResponse {
-        /// Its length in octets, as long as the request asked for.
+        /// Its length in bytes, as long as the request asked for.
         len: u32,
     },
     /// The zero-length Send that serves as RTR (RFC 6581 s9.2): the peer is ready to receive.
@@ -190,7 +190,7 @@ pub enum Refusal {
     //= 7306-5.1.2-3b: The Responder's memory MUST NOT be modified
     //= 7306-5.2.1-4: MUST represent a ULP Buffer address that is 64-bit aligned
     //= 7306-8.2-6: The RDMAP layer MUST validate that the Remote Peer's Tagged
-    /// The target of an Atomic Request is not aligned to 8 octets.
+    /// The target of an Atomic Request is not aligned to 8 bytes.
     Misaligned,
     //= 7306-5.2.2-6: The Requester MUST ensure that a sufficient number of Untagged
     //= 7306-5-5
@@ -206,21 +206,21 @@ pub trait Handler {
     /// Updates the raw CRC32c register `crc` (no inversions) over `data`.
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32;
 
-    /// As [`crc32c`](Self::crc32c), over octets of the stream.
-    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
-        data.iter().fold(crc, |crc, octet| {
-            self.crc32c(crc, &[octet.load(Ordering::Relaxed)])
+    /// As [`crc32c`](Self::crc32c), over bytes of the stream.
+    fn crc32c_shared(&mut self, crc: u32, data: &[SharedByte]) -> u32 {
+        data.iter().fold(crc, |crc, byte| {
+            self.crc32c(crc, &[byte.load(Ordering::Relaxed)])
         })
     }
 
-    /// Returns a copy of some octets of the stream, each of which is read once.
+    /// Returns a copy of some bytes of the stream, each of which is read once.
     #[inline]
-    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
-        octets.each_ref().map(|octet| octet.load(Ordering::Relaxed))
+    fn load<const N: usize>(&mut self, bytes: &[SharedByte; N]) -> [u8; N] {
+        bytes.each_ref().map(|byte| byte.load(Ordering::Relaxed))
     }
 
-    /// Copies octets of the stream to the buffer of a [`FpduAssembler`]. Both are as long.
-    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+    /// Copies bytes of the stream to the buffer of a [`FpduAssembler`]. Both are as long.
+    fn copy(&mut self, to: &[SharedByte], from: &[SharedByte]) {
         for (to, from) in to.iter().zip(from) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -237,7 +237,7 @@ pub trait Handler {
     //= 5041-7.1-2b: The STag has an associated buffer that allows Placement
     //= 5041-7.1-2c: The TO falls in the range of legal offsets
     //= 5041-7.1-2d: The sum of the DDP Segment payload length and
-    /// A segment begins: find its target and check its bounds, before its first octet moves.
+    /// A segment begins: find its target and check its bounds, before its first byte moves.
     ///
     /// Called for every segment of a Send, also of length 0 ("A zero-length Send Message Type MUST
     /// consume an Untagged Buffer", RFC 5040 s5.3); `first` is when to take a receive buffer. Never
@@ -247,7 +247,7 @@ pub trait Handler {
     /// Immediate Data has it called for the first segment only, with a length of 0. Nothing of it
     /// is placed, and no [`end_segment`](Self::end_segment) follows.
     ///
-    /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no octet after the
+    /// [`Refusal::Wait`] refuses nothing yet: [`Receiver::receive`] takes no byte after the
     /// segment's header, and its next call asks for this segment again.
     ///
     /// A tagged message may begin while a Send is incomplete, and a Send while a tagged message is;
@@ -255,13 +255,13 @@ pub trait Handler {
     /// Read Response never interleave.
     fn begin_segment(&mut self, p: &Placement) -> Result<(), Refusal>;
 
-    /// The next octets of the segment that began: place them after the earlier ones and return
+    /// The next bytes of the segment that began: place them after the earlier ones and return
     /// `crc` updated over them. `crc` is `None` when CRCs are off, or the FPDU's was verified
     /// before; the value returned is then ignored.
     ///
     /// The pieces of a segment add up to its length and no more, unless it is refused. The CRC must
     /// be that of `data`, not of its copy, to which others may write as well.
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal>;
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal>;
 
     /// A whole segment of the message under way, which continues the segment before and is not the
     /// last: places it as [`begin_segment`](Self::begin_segment), [`place`](Self::place) and
@@ -271,7 +271,7 @@ pub trait Handler {
     /// Called only directly after an `end_segment`, or an accepted `place_next`, of a segment that
     /// was as long. Returns whether the segment was placed. If not, it goes the usual way, by those
     /// three functions, which may still accept it. Some of a Send may have been placed already.
-    fn place_next(&mut self, data: &[Octet]) -> bool;
+    fn place_next(&mut self, data: &[SharedByte]) -> bool;
 
     /// The segment is complete and its CRC verified. Follows every accepted
     /// [`begin_segment`](Self::begin_segment), but for [`Target::Immediate`].

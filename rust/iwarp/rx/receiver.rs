@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The MPA receiver: finds FPDUs in the octet stream and verifies them (RFC 5044 s4, s6).
+//! The MPA receiver: finds FPDUs in the byte stream and verifies them (RFC 5044 s4, s6).
 
 mod complete;
 mod gather;
@@ -18,16 +18,16 @@ use crate::mpa::fpdu::{crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::{
     Opcode, Terminate, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, READ_REQUEST_LEN, TERMINATE_MAX,
 };
-use crate::types::{Octet, MAX_ULPDU};
+use crate::types::{SharedByte, MAX_ULPDU};
 
-/// Octets of ULPDU Length and tagged DDP header.
+/// Bytes of ULPDU Length and tagged DDP header.
 pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
-/// Octets of ULPDU Length and untagged DDP header.
+/// Bytes of ULPDU Length and untagged DDP header.
 pub(super) const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
-/// Octets of the longest header that a message has as its payload, but for an Atomic Response.
+/// Bytes of the longest header that a message has as its payload, but for an Atomic Response.
 const BODY_MAX: usize = TERMINATE_MAX;
 const _: () = assert!(ATOMIC_REQUEST_LEN <= BODY_MAX && READ_REQUEST_LEN <= BODY_MAX);
-/// Octets of the longest trailer: pad and CRC.
+/// Bytes of the longest trailer: pad and CRC.
 const TRAILER_MAX: usize = 3 + CRC_LEN;
 
 /// Part of an FPDU that comes next.
@@ -59,11 +59,11 @@ pub struct Receiver {
     phase: Phase,
     pub(super) crc_on: bool,
     /// Verifies each FPDU before it places anything of it: [`receive`](Self::receive) takes no
-    /// octet behind its header until the rest is there in whole.
+    /// byte behind its header until the rest is there in whole.
     pub(super) only_whole: bool,
-    /// Octets of header or trailer gathered so far.
+    /// Bytes of header or trailer gathered so far.
     pub(super) have: u8,
-    /// Octets of pad in the FPDU under way, 0 to 3.
+    /// Bytes of pad in the FPDU under way, 0 to 3.
     pub(super) pad: u8,
     /// The fault of the FPDU under way; in [`Phase::Dead`] that of the stream.
     fault: Option<Reason>,
@@ -72,7 +72,7 @@ pub struct Receiver {
     pub(super) verified: bool,
     /// CRC32c register over the FPDU under way.
     crc: u32,
-    /// Octets of payload (or of what is discarded) still to come.
+    /// Bytes of payload (or of what is discarded) still to come.
     left: u32,
     /// The message of the last FPDU goes on, and its payload, if any, went to the handler.
     pub(super) continues: bool,
@@ -159,7 +159,7 @@ impl Receiver {
         self.phase == Phase::Partial
     }
 
-    /// Octets that are still to come of the FPDU whose header is complete; 0 if there is none.
+    /// Bytes that are still to come of the FPDU whose header is complete; 0 if there is none.
     pub(super) fn left_of_fpdu(&self) -> usize {
         let left = self.left as usize + usize::from(self.pad) + CRC_LEN;
         match self.phase {
@@ -208,9 +208,9 @@ impl Receiver {
     //= 5044-8-3: any type, it MUST NOT pass or deliver any
     //= 5044-A.4-1: However, MPA receivers MUST NOT depend on FPDU Alignment
     //= 5044-4.1-1
-    /// Takes the next octets of the stream; returns how many. It takes all of them, unless the
+    /// Takes the next bytes of the stream; returns how many. It takes all of them, unless the
     /// handler wants a segment to wait ([`Refusal::Wait`](super::Refusal::Wait)): the caller passes
-    /// the others again with the next call, before the octets that follow. TCP's window holds up
+    /// the others again with the next call, before the bytes that follow. TCP's window holds up
     /// the peer meanwhile.
     ///
     /// An FPDU that is whole in `data` is verified before any of its payload is placed (RFC 5044
@@ -222,7 +222,7 @@ impl Receiver {
     /// this end's, at once. After it the receiver is dead and returns the same fault for any input:
     /// "Once MPA delivers an error of any type, it MUST NOT pass or deliver any additional FPDUs on
     /// that half connection" (RFC 5044 s8).
-    pub fn receive<H: Handler>(&mut self, data: &[Octet], h: &mut H) -> Result<usize, Fault> {
+    pub fn receive<H: Handler>(&mut self, data: &[SharedByte], h: &mut H) -> Result<usize, Fault> {
         let mut rest = data;
         if self.phase == Phase::Held {
             if let Err(reason) = self.admit(h) {
@@ -286,7 +286,7 @@ impl Receiver {
     #[inline]
     fn next_header<H: Handler>(
         &mut self,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> Result<Option<usize>, Reason> {
         if self.continues && self.have == 0 {
@@ -301,9 +301,9 @@ impl Receiver {
     //= 5044-6-2: To do this, the receiver MUST:
     //= 5044-6-3: of the following MUST be used:
     //= 5041-4.4-1
-    /// Checks the header of `n` octets, which `rest` follows, and starts with the payload.
+    /// Checks the header of `n` bytes, which `rest` follows, and starts with the payload.
     #[inline]
-    fn open<H: Handler>(&mut self, n: usize, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
+    fn open<H: Handler>(&mut self, n: usize, rest: &[SharedByte], h: &mut H) -> Result<(), Reason> {
         let ulpdu = self.hdr.be16::<0>();
         self.pad = pad_len(ulpdu);
         self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
@@ -329,7 +329,7 @@ impl Receiver {
 
     /// As [`open`](Self::open), once the rest is there of an FPDU that has to come whole.
     #[cold]
-    fn open_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<(), Reason> {
+    fn open_whole<H: Handler>(&mut self, rest: &[SharedByte], h: &mut H) -> Result<(), Reason> {
         self.open(header_len(UNTAGGED_HDR, &self.hdr), rest, h)
     }
 
@@ -380,7 +380,7 @@ impl Receiver {
     /// If the payload is a header or Immediate Data, nothing of it is placed. Its CRC is that of
     /// the copy which [`payload`](Self::payload) makes.
     #[inline]
-    fn verify_whole<H: Handler>(&mut self, rest: &[Octet], h: &mut H) -> Result<bool, Reason> {
+    fn verify_whole<H: Handler>(&mut self, rest: &[SharedByte], h: &mut H) -> Result<bool, Reason> {
         let [_, _, _, control, ..] = self.hdr;
         if Opcode::has_header(control) {
             return Ok(true);
@@ -397,7 +397,7 @@ impl Receiver {
         let crc = if body.is_empty() {
             self.crc
         } else {
-            h.crc32c_octets(self.crc, body)
+            h.crc32c_shared(self.crc, body)
         };
         if crc_field(crc) == h.load(field) {
             Ok(true)
@@ -414,9 +414,9 @@ impl Receiver {
 
     //= 5041-5.2-4: the DDP layer MUST Place the ULP Payload contained
     //= 5044-4.3-11: MPA Receivers MUST pass the ULPDU data and the
-    /// Passes on the next octets of payload.
+    /// Passes on the next bytes of payload.
     #[inline]
-    fn payload<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) -> Result<(), Reason> {
+    fn payload<H: Handler>(&mut self, chunk: &[SharedByte], h: &mut H) -> Result<(), Reason> {
         let Some(segment) = &self.segment else {
             return Err(Reason::Local);
         };
@@ -441,11 +441,11 @@ impl Receiver {
     }
 
     //= 5041-7.1-3: this section, it MUST cease placing the remainder of
-    /// Passes over octets of an FPDU at fault.
+    /// Passes over bytes of an FPDU at fault.
     ///
     /// RFC 5041 s7.1: "it MUST cease placing the remainder of the DDP Segment".
     #[cold]
-    fn discard<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) -> Result<(), Reason> {
+    fn discard<H: Handler>(&mut self, chunk: &[SharedByte], h: &mut H) -> Result<(), Reason> {
         self.update_crc(chunk, h);
         self.left = self.left.saturating_sub(chunk.len() as u32);
         if self.left == 0 {
@@ -454,9 +454,9 @@ impl Receiver {
         Ok(())
     }
 
-    fn update_crc<H: Handler>(&mut self, chunk: &[Octet], h: &mut H) {
+    fn update_crc<H: Handler>(&mut self, chunk: &[SharedByte], h: &mut H) {
         if self.takes_crc() {
-            self.crc = h.crc32c_octets(self.crc, chunk);
+            self.crc = h.crc32c_shared(self.crc, chunk);
         }
     }
 

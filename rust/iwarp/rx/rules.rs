@@ -35,7 +35,7 @@ use crate::ddp::{
 use crate::rdmap::{Opcode, EXTENSION_BIT, VERSION_BITS, VERSION_BITS_MASK};
 use crate::types::{Msn, Stag};
 
-/// The versions of DDP and RDMAP in the first two octets of a DDP header, and the bit of the opcode
+/// The versions of DDP and RDMAP in the first two bytes of a DDP header, and the bit of the opcode
 /// that is set in none of RFC 5040.
 const USUAL: u16 = u16::from_be_bytes([VERSION, VERSION_BITS]);
 const USUAL_MASK: u16 = u16::from_be_bytes([VERSION_MASK, VERSION_BITS_MASK | EXTENSION_BIT]);
@@ -53,7 +53,7 @@ pub(super) struct Rules {
     pub(super) behind_write: bool,
     /// The tagged message under way.
     tagged: Option<Opcode>,
-    /// Octets of it so far.
+    /// Bytes of it so far.
     tagged_len: u32,
     /// The STag of its first segment that had payload.
     tagged_stag: Stag,
@@ -112,7 +112,7 @@ impl Rules {
     //= 5041-4.1-10: The value of DV MUST be the same for all
     //= 7306-8.2-1: and Immediate Data with Solicited Event, the following MUST be
     //= 5040-4.1-8
-    /// Checks the DDP header that begins `hdr`, of a segment with `len` octets of payload, and lets
+    /// Checks the DDP header that begins `hdr`, of a segment with `len` bytes of payload, and lets
     /// the handler accept the segment. Errors: [`Reason::Waits`] if it has to wait; nothing has
     /// changed then.
     #[inline]
@@ -260,7 +260,7 @@ impl Rules {
         })
     }
 
-    /// The length of the message under way, an `opcode`, with a segment of `len` octets that
+    /// The length of the message under way, an `opcode`, with a segment of `len` bytes that
     /// continues it and is not the last. `None` if the message must not be as long.
     #[inline]
     pub(super) fn continued(&self, opcode: Opcode, len: u32) -> Option<u32> {
@@ -311,7 +311,7 @@ impl Rules {
 mod tests {
     use super::super::{Event, Refusal};
     use super::*;
-    use crate::types::{Octet, Qn};
+    use crate::types::{Qn, SharedByte};
 
     struct Accept;
 
@@ -328,11 +328,11 @@ mod tests {
             Ok(())
         }
 
-        fn place(&mut self, _: &[Octet], _: Option<u32>) -> Result<u32, Refusal> {
+        fn place(&mut self, _: &[SharedByte], _: Option<u32>) -> Result<u32, Refusal> {
             Ok(0)
         }
 
-        fn place_next(&mut self, _: &[Octet]) -> bool {
+        fn place_next(&mut self, _: &[SharedByte]) -> bool {
             false
         }
 

@@ -16,7 +16,7 @@ use crate::mpa::fpdu::{
 /// RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
 const ZEROS: [u8; 3] = [0; 3];
 
-/// Octets of the stream between the end of one marker and the start of the next.
+/// Bytes of the stream between the end of one marker and the start of the next.
 const BETWEEN_MARKERS: u16 = MARKER_INTERVAL - MARKER_LEN as u16;
 
 /// Outbound half of a stream in Full Operation.
@@ -24,7 +24,7 @@ const BETWEEN_MARKERS: u16 = MARKER_INTERVAL - MARKER_LEN as u16;
 pub struct Framer {
     crc: bool,
     markers: bool,
-    /// Octets of FPDUs to be sent before the next marker, 0 to 508; a multiple of 4 between FPDUs.
+    /// Bytes of FPDUs to be sent before the next marker, 0 to 508; a multiple of 4 between FPDUs.
     to_marker: u16,
 }
 
@@ -42,7 +42,7 @@ impl Framer {
         }
     }
 
-    /// Octets that [`write`](Self::write) would put for this segment next, markers included.
+    /// Bytes that [`write`](Self::write) would put for this segment next, markers included.
     #[inline]
     pub fn fpdu_len(&self, seg: &Segment) -> usize {
         let len = seg.fpdu_len();
@@ -77,12 +77,12 @@ impl Framer {
         let Some((front, rest)) = body.split_at_mut_checked(header.len()) else {
             return Ok(false);
         };
-        let Some((octets, pad)) = rest.split_at_mut_checked(seg.payload_len().into()) else {
+        let Some((bytes, pad)) = rest.split_at_mut_checked(seg.payload_len().into()) else {
             return Ok(false);
         };
         copy_header(front, header);
-        if !octets.is_empty() {
-            payload.copy_to(octets)?;
+        if !bytes.is_empty() {
+            payload.copy_to(bytes)?;
         }
         // RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
         match pad {
@@ -153,7 +153,7 @@ fn copy_header(to: &mut [u8], header: &[u8]) {
     to.copy_from_slice(header);
 }
 
-/// Copies `from` to `to` if both have `N` octets.
+/// Copies `from` to `to` if both have `N` bytes.
 #[inline(always)]
 fn copy_exactly<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
     match (<&mut [u8; N]>::try_from(to), <&[u8; N]>::try_from(from)) {

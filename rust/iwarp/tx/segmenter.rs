@@ -95,15 +95,15 @@ pub enum Message {
     },
 }
 
-/// Where TO and MO are in the octets of a segment's headers.
+/// Where TO and MO are in the bytes of a segment's headers.
 const TO_AT: usize = LENGTH_LEN + ddp::TO_AT;
 const MO_AT: usize = LENGTH_LEN + ddp::MO_AT;
 
-/// Octets of the longest header of a segment, with the ULPDU Length in front.
+/// Bytes of the longest header of a segment, with the ULPDU Length in front.
 const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_MAX;
 const _: () = assert!(ATOMIC_REQUEST_LEN <= TERMINATE_MAX);
 
-/// One DDP segment: the octets of its headers, and which payload of the message follows them.
+/// One DDP segment: the bytes of its headers, and which payload of the message follows them.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     header: [u8; HEADER_MAX],
@@ -139,13 +139,13 @@ impl Segment {
         self.header[3] & 0x0f
     }
 
-    /// Octets of the message before this segment's payload.
+    /// Bytes of the message before this segment's payload.
     #[inline]
     pub const fn payload_offset(&self) -> u32 {
         self.payload_offset
     }
 
-    /// Octets of payload.
+    /// Bytes of payload.
     #[inline]
     pub const fn payload_len(&self) -> u16 {
         self.payload_len
@@ -157,7 +157,7 @@ impl Segment {
         self.last
     }
 
-    /// Octets of the ULPDU: at most the MULPDU it was made for.
+    /// Bytes of the ULPDU: at most the MULPDU it was made for.
     #[inline]
     pub const fn ulpdu_len(&self) -> u16 {
         (self.header_len as u16)
@@ -165,7 +165,7 @@ impl Segment {
             .saturating_add(self.payload_len)
     }
 
-    /// Makes this the segment that follows it in its message, with as many octets of payload.
+    /// Makes this the segment that follows it in its message, with as many bytes of payload.
     ///
     /// [`Segmenter::skip_like`] has told that there is one.
     #[inline]
@@ -206,7 +206,7 @@ impl Segment {
         self.payload_offset = offset;
     }
 
-    /// Octets of the FPDU without markers: length, ULPDU, pad and CRC.
+    /// Bytes of the FPDU without markers: length, ULPDU, pad and CRC.
     #[inline]
     pub const fn fpdu_len(&self) -> usize {
         fpdu_len(self.ulpdu_len())
@@ -231,7 +231,7 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// Starts with a message of `len` octets of payload (taken as 0 for a message without payload).
+    /// Starts with a message of `len` bytes of payload (taken as 0 for a message without payload).
     #[inline]
     pub const fn new(message: Message, len: u32) -> Self {
         let len = match message {
@@ -253,7 +253,7 @@ impl Segmenter {
         }
     }
 
-    /// Octets of payload not yet put into a segment.
+    /// Bytes of payload not yet put into a segment.
     #[inline]
     pub const fn remaining(&self) -> u32 {
         self.len.wrapping_sub(self.offset)
@@ -323,7 +323,7 @@ impl Segmenter {
     //= 5044-3-4: The sending DDP MUST NOT post a ULPDU larger
     //= 5044-3-5: however, MPA is not REQUIRED to support a ULPDU Length
     //= 5040-4.1-7, 5041-3-2, 5044-4.5-4
-    /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` when the message is
+    /// The next segment, with a ULPDU of at most `mulpdu` bytes; `None` when the message is
     /// complete. `mulpdu` counts as 128 if it is less and as 64768 if it is more, its bounds by
     /// RFC 5044 s3.
     ///
@@ -486,7 +486,7 @@ impl Segmenter {
     //= 5041-4.1-3: It MUST be set to one on the last
     //= 5041-4.1-4: It MUST NOT be set to one on any
     //= 5041-4.1-5: set to 1 MUST be posted to the LLP
-    /// Takes up to `room` octets of the message; returns how many, and whether they are the last.
+    /// Takes up to `room` bytes of the message; returns how many, and whether they are the last.
     #[inline]
     fn advance(&mut self, room: u16) -> (u16, bool) {
         let left = self.remaining();

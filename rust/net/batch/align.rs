@@ -10,9 +10,9 @@ use kernel::prelude::*;
 pub(super) struct SegmentAlign {
     /// Bytes of a segment; `None`: the batch may lie anywhere.
     pub(super) segment: Option<NonZeroUsize>,
-    /// Octets of the batch's first segment that precede the batch.
+    /// Bytes of the batch's first segment that precede the batch.
     pub(super) segment_offset: usize,
-    /// Octets that the previous batch has left in its last segment, if more may go into that; else
+    /// Bytes that the previous batch has left in its last segment, if more may go into that; else
     /// 0.
     pub(super) open: usize,
 }
@@ -21,8 +21,8 @@ impl TxBatch {
     /// Aligns the batch that begins to segments of `segment` bytes: no frame may lie across two of
     /// them. `None`: frames may lie anywhere.
     ///
-    /// If the previous batch has left its last segment open, and that is among the `unsent` octets
-    /// that TCP has not sent, the new batch goes on there. Returns how many octets of the segment
+    /// If the previous batch has left its last segment open, and that is among the `unsent` bytes
+    /// that TCP has not sent, the new batch goes on there. Returns how many bytes of the segment
     /// precede it; 0 if it begins a segment.
     #[inline]
     pub fn align_to(&mut self, segment: Option<NonZeroUsize>, unsent: usize) -> usize {
@@ -58,7 +58,7 @@ impl TxBatch {
         )
     }
 
-    /// Notes how many octets of the segment really preceded the batch.
+    /// Notes how many bytes of the segment really preceded the batch.
     pub(crate) fn set_segment_offset(&mut self, segment_offset: c_int) {
         if let Ok(segment_offset) = usize::try_from(segment_offset) {
             self.align.segment_offset = segment_offset;

@@ -137,7 +137,7 @@ pub(crate) fn mtu_to_c(bytes: u32) -> bindings::ib_mtu {
     }
 }
 
-/// The octets of an MTU of verbs (`ib_mtu_enum_to_int()`), which may come from a process. Errors:
+/// The bytes of an MTU of verbs (`ib_mtu_enum_to_int()`), which may come from a process. Errors:
 /// `EINVAL`.
 pub(crate) fn mtu_from_c(mtu: bindings::ib_mtu) -> Result<u32> {
     match mtu {
@@ -224,7 +224,7 @@ impl StatDesc {
         self.0.flags & bindings::ib_stat_flag_IB_STAT_FLAG_OPTIONAL != 0
     }
 
-    /// Octets of the name as a netlink attribute, in an entry of a table.
+    /// Bytes of the name as a netlink attribute, in an entry of a table.
     const fn entry(&self) -> usize {
         let mut len = 0;
         // SAFETY: `new` was given a string, which is static, and ends with a zero.
@@ -268,12 +268,12 @@ impl StatDesc {
     }
 }
 
-/// Octets of netlink attributes: a header of 4, and the value, filled up to a multiple of 4.
+/// Bytes of netlink attributes: a header of 4, and the value, filled up to a multiple of 4.
 mod attr {
     pub(super) const NEST: usize = 4;
     pub(super) const U8: usize = 4 + 4;
     pub(super) const U32: usize = 4 + 4;
-    /// On processors that can load 8 octets from any address, as those with Rust can. Others align
+    /// On processors that can load 8 bytes from any address, as those with Rust can. Others align
     /// it.
     pub(super) const U64: usize = 4 + 8;
 

@@ -90,7 +90,7 @@ pub struct QpPath {
     pub pkey_index: Option<u16>,
     /// The way to the peer.
     pub address: Option<AddressVector>,
-    /// The path MTU, in octets: one that InfiniBand has.
+    /// The path MTU, in bytes: one that InfiniBand has.
     pub path_mtu: Option<u32>,
     /// The number of the peer's queue pair, of 24 bits.
     pub dest_qpn: Option<u32>,

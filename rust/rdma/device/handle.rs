@@ -240,11 +240,11 @@ impl<D: DriverTypes> DeviceHandle<D> {
 pub(super) unsafe fn set_ifname(dev: *mut bindings::ib_device, ndev: &NetDevice) {
     const LEN: usize = bindings::IFNAMSIZ as usize;
     let (name, mut to) = (ndev.name(), [0; LEN]);
-    // The last octet stays 0, so readers find the end of a string at any time.
+    // The last byte stays 0, so readers find the end of a string at any time.
     for (to, from) in to[..LEN - 1].iter_mut().zip(name.as_bytes()) {
         *to = *from;
     }
-    // SAFETY: By the contract of this function `dev` is alive, and the field has `LEN` octets. Only
+    // SAFETY: By the contract of this function `dev` is alive, and the field has `LEN` bytes. Only
     // C code reads it.
     unsafe { kext::copy::bytes_out((&raw mut (*dev).iw_ifname).cast(), &to) };
 }

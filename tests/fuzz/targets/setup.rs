@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection setup: of two engines with each other, and of an engine with arbitrary octets.
+//! Connection setup: of two engines with each other, and of an engine with arbitrary bytes.
 
 #![no_main]
 

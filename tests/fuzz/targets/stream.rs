@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arbitrary octets, in arbitrary pieces: the receiver keeps its contract with the handler, and makes the
+//! Arbitrary bytes, in arbitrary pieces: the receiver keeps its contract with the handler, and makes the
 //! same calls however the stream is split.
 
 #![no_main]
@@ -24,7 +24,7 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::Unexpected,
 ];
 
-/// `data` itself, or FPDUs whose ULPDUs are `data`: random octets have wrong lengths and CRCs, and so
+/// `data` itself, or FPDUs whose ULPDUs are `data`: random bytes have wrong lengths and CRCs, and so
 /// reach little code.
 fn stream(framed: bool, data: &[u8]) -> Vec<u8> {
     if !framed {

@@ -9,7 +9,7 @@ use iwarp::mpa::{FrameReader, Initiator, Limits, Offer, Responder};
 use iwarp::rdmap::AtomicOp;
 use iwarp::rx::{Event, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal};
 use iwarp::tx::{Framer, Payload, Segmenter, Sink};
-use iwarp::{Msn, Octet, TermCode, Terminate};
+use iwarp::{Msn, SharedByte, TermCode, Terminate};
 
 type Update = fn(u32, &[u8]) -> u32;
 
@@ -18,8 +18,8 @@ pub struct Opaque {
     pub expected: fn() -> Option<ReadExpect>,
     pub segment: fn(&Placement) -> Result<(), Refusal>,
     pub end: fn() -> Result<(), Refusal>,
-    pub place: fn(&[Octet], Option<u32>) -> Result<u32, Refusal>,
-    pub place_next: fn(&[Octet]) -> bool,
+    pub place: fn(&[SharedByte], Option<u32>) -> Result<u32, Refusal>,
+    pub place_next: fn(&[SharedByte]) -> bool,
     pub deliver: fn(Event) -> Result<(), Refusal>,
     pub put: fn(&[u8]) -> Result<(), i32>,
     pub put_payload: fn(u32, Option<u32>) -> Result<u32, i32>,
@@ -39,11 +39,11 @@ impl Handler for Opaque {
         (self.segment)(p)
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         (self.place)(data, crc)
     }
 
-    fn place_next(&mut self, data: &[Octet]) -> bool {
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
         (self.place_next)(data)
     }
 
@@ -85,7 +85,7 @@ impl Payload for Opaque {
 }
 
 #[no_mangle]
-pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[Octet]) -> Option<Terminate> {
+pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[SharedByte]) -> Option<Terminate> {
     let fault = rx.receive(data, h).err()?;
     rx.terminate_for(&fault)
 }
@@ -93,9 +93,9 @@ pub fn receive(rx: &mut Receiver, h: &mut Opaque, data: &[Octet]) -> Option<Term
 #[no_mangle]
 pub fn receive_whole(
     rx: &mut Receiver,
-    whole: &mut FpduAssembler<&[Octet]>,
+    whole: &mut FpduAssembler<&[SharedByte]>,
     h: &mut Opaque,
-    data: &[Octet],
+    data: &[SharedByte],
 ) -> bool {
     whole.receive(rx, data, h).is_ok() && rx.at_boundary()
 }

@@ -13,7 +13,7 @@ cases! { rsiw_iwarp_answering:
     a_peer_that_owes_an_rtr
     a_peer_that_is_silent_behind_the_reply
     mpa_where_tls_may_be
-    a_first_octet_has_ten_seconds
+    a_first_byte_has_ten_seconds
     mpa_has_the_rest_of_the_ten_seconds
     a_request_has_ten_seconds
     a_peer_without_a_request
@@ -161,7 +161,7 @@ pub(crate) fn a_peer_that_is_silent_behind_the_reply() -> Outcome {
     Ok(())
 }
 
-/// A listener that takes TLS reads a Request behind the octet that tells it.
+/// A listener that takes TLS reads a Request behind the byte that tells it.
 pub(crate) fn mpa_where_tls_may_be() -> Outcome {
     let mut case = Case::accepted();
     let read = set_up(SetUp::ReadRequest);
@@ -172,14 +172,14 @@ pub(crate) fn mpa_where_tls_may_be() -> Outcome {
 }
 
 /// A peer that connects and says nothing: 10 s.
-pub(crate) fn a_first_octet_has_ten_seconds() -> Outcome {
+pub(crate) fn a_first_byte_has_ten_seconds() -> Outcome {
     let mut case = Case::accepted();
     check!(case.waits(10_000));
     check!(case.leads(Input::Timeout, StageName::Closed, &DROPPED));
     Ok(())
 }
 
-/// A peer that sends its Request octet by octet has no more time for that.
+/// A peer that sends its Request byte by byte has no more time for that.
 pub(crate) fn mpa_has_the_rest_of_the_ten_seconds() -> Outcome {
     let mut case = Case::accepted();
     case.seen.now += 9_000;

@@ -345,7 +345,7 @@ pub(crate) fn an_rtr_is_repeated_once() -> Outcome {
     Ok(())
 }
 
-/// Octets that came since the RTR was sent are an answer, those of the Reply before it are none.
+/// Bytes that came since the RTR was sent are an answer, those of the Reply before it are none.
 pub(crate) fn an_rtr_that_was_answered() -> Outcome {
     for (received, repeats) in [(24, true), (25, false)] {
         let mut case = Case::streaming(First::OurRtr(24));

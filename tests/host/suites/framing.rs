@@ -118,7 +118,7 @@ pub(crate) fn mulpdu_bounds() -> Outcome {
     Ok(())
 }
 
-/// A full FPDU fills its TCP segment, down to a multiple of four octets.
+/// A full FPDU fills its TCP segment, down to a multiple of four bytes.
 pub(crate) fn full_mulpdu_has_no_pad() -> Outcome {
     for emss in 200..1600 {
         let mut segmenter = Segmenter::new(send(1), 100_000);
@@ -236,7 +236,7 @@ pub(crate) fn stepped_segments_are_the_same() -> Outcome {
 }
 
 //= 5044-4.1-1
-/// An FPDU that is written in whole has the octets of one that is written piece by piece.
+/// An FPDU that is written in whole has the bytes of one that is written piece by piece.
 pub(crate) fn whole_fpdus_are_the_same() -> Outcome {
     let (stag, to) = (Stag(1), TaggedOffset(2));
     let messages = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compares the octets that the engine sends with the figures of the RFCs.
+//! Compares the bytes that the engine sends with the figures of the RFCs.
 
 use super::probe::{extended, Probe};
 use super::wire::{fpdu, op, tagged, untagged, untagged_inv, Tape, Wire, LAST, MORE};
@@ -69,7 +69,7 @@ pub(crate) fn crc32c_of_rfc3720() -> Outcome {
 }
 
 //= 5044-4.1-1, 5044-4.3-5, 5044-4.3-7, 5044-4.4-1, 5044-4.4-8, 5044-4.4-9
-/// RFC 5044 Figure 5: the first FPDU of a stream with markers, octet by octet.
+/// RFC 5044 Figure 5: the first FPDU of a stream with markers, byte by byte.
 pub(crate) fn mpa_figure_5() -> Outcome {
     let mut tape = Tape::<256>::new(true);
     let mut framer = Framer::new(true, true);
@@ -93,11 +93,11 @@ pub(crate) fn mpa_figure_5() -> Outcome {
 }
 
 //= 5044-4.2-1, 5044-4.2-2, 5044-4.3-2, 5044-4.4-8
-/// RFC 5044 Figure 6: the second FPDU, after one of 492 octets, with a marker inside.
+/// RFC 5044 Figure 6: the second FPDU, after one of 492 bytes, with a marker inside.
 pub(crate) fn mpa_figure_6() -> Outcome {
     let mut tape = Tape::<640>::new(true);
     let mut framer = Framer::new(true, true);
-    // 492 octets: 4 of marker, 2 of length, 18 of header, 464 of payload, 4 of CRC.
+    // 492 bytes: 4 of marker, 2 of length, 18 of header, 464 of payload, 4 of CRC.
     let (Some(first), Some(second)) = (only(send(1), 464), only(send(2), 24)) else {
         check!(false);
         return Ok(());
@@ -273,7 +273,7 @@ pub(crate) fn terminate_message() -> Outcome {
     Ok(())
 }
 
-/// Whether the engine sends this message as these octets of a ULPDU, and takes them for this event.
+/// Whether the engine sends this message as these bytes of a ULPDU, and takes them for this event.
 fn both_ways(message: Message, ulpdu: &[&[u8]], event: Event) -> bool {
     let ulpdu = ulpdu.iter().fold(Wire::new(), |wire, row| wire.bytes(row));
     let figure = fpdu(&ulpdu);
@@ -395,7 +395,7 @@ pub(crate) fn atomic_response_message() -> Outcome {
 }
 
 //= 5041-4.1-3, 5041-4.1-4, 5041-4.1-6, 5041-5.2-1, 5041-5.2-5
-/// RFC 5041 s5.2: a message of 2048 octets and a MULPDU of 1500 make segments of 1482 and 566.
+/// RFC 5041 s5.2: a message of 2048 bytes and a MULPDU of 1500 make segments of 1482 and 566.
 pub(crate) fn untagged_example_of_ddp() -> Outcome {
     let mut segmenter = Segmenter::new(send(1), 2048);
     check_eq!(segmenter.remaining(), 2048);

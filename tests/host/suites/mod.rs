@@ -6,7 +6,7 @@
 //! (tests/kunit/iwarp.rs), from the same files, with the same names. A case is a function that
 //! returns an [`Outcome`]. Each suite lists its cases with `cases!`, a macro of whoever runs them.
 //!
-//! The cases spell out frames octet by octet from the figures of the RFCs. If the engine encoded
+//! The cases spell out frames byte by byte from the figures of the RFCs. If the engine encoded
 //! them, a mistake in its encoder could hide the same mistake in its decoder.
 
 /// Fails the case, with the line, if the condition does not hold.

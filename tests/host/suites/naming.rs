@@ -12,7 +12,7 @@ use super::Outcome;
 
 cases! { rsiw_iwarp_naming:
     the_lower_name_connects
-    a_call_of_known_octets
+    a_call_of_known_bytes
     what_is_no_call
     a_call_for_each_other
     a_call_from_elsewhere
@@ -71,26 +71,26 @@ pub(crate) fn the_lower_name_connects() -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_call_of_known_octets() -> Outcome {
-    let octets = CALL.octets();
-    check_eq!(octets[..8], *b"rsRC\x02\x00\x00\x00");
-    check_eq!(octets[8..16], [0, 0, 0, 5, 0, 1, 2, 3]);
-    check_eq!(octets[16..32], HIGH.gid);
-    check_eq!(octets[32..], LOW.gid);
-    check_eq!(Call::read(&octets), Some(CALL));
+pub(crate) fn a_call_of_known_bytes() -> Outcome {
+    let bytes = CALL.to_bytes();
+    check_eq!(bytes[..8], *b"rsRC\x02\x00\x00\x00");
+    check_eq!(bytes[8..16], [0, 0, 0, 5, 0, 1, 2, 3]);
+    check_eq!(bytes[16..32], HIGH.gid);
+    check_eq!(bytes[32..], LOW.gid);
+    check_eq!(Call::read(&bytes), Some(CALL));
     Ok(())
 }
 
 pub(crate) fn what_is_no_call() -> Outcome {
-    let octets = CALL.octets();
+    let bytes = CALL.to_bytes();
     check!(Call::read(&[]).is_none());
-    check!(Call::read(&octets[..CALL_LEN - 1]).is_none());
+    check!(Call::read(&bytes[..CALL_LEN - 1]).is_none());
     let mut long = [0; CALL_LEN + 1];
-    for (to, from) in long.iter_mut().zip(octets) {
+    for (to, from) in long.iter_mut().zip(bytes) {
         *to = from;
     }
     check!(Call::read(&long).is_none());
-    // Another magic, version, and reserved octets. Flags are ignored.
+    // Another magic, version, and reserved bytes. Flags are ignored.
     for (at, known) in [
         (0, false),
         (3, false),
@@ -99,7 +99,7 @@ pub(crate) fn what_is_no_call() -> Outcome {
         (6, false),
         (7, false),
     ] {
-        let mut other = octets;
+        let mut other = bytes;
         other[at] ^= 0x80;
         check_eq!(Call::read(&other).is_some(), known);
     }

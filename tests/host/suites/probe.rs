@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use iwarp::rx::{
     Event, Fault, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig, Target,
 };
-use iwarp::{Octet, Stag, TaggedOffset, TermCode, Terminate};
+use iwarp::{SharedByte, Stag, TaggedOffset, TermCode, Terminate};
 
 use super::wire::{crc32c, Wire};
 
@@ -27,7 +27,7 @@ pub(crate) enum Call {
 pub(crate) struct Probe {
     /// Segments that began.
     pub(crate) begun: u32,
-    /// Octets placed.
+    /// Bytes placed.
     pub(crate) placed: u32,
     /// Segments that ended.
     pub(crate) ended: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Probe {
     pub(crate) placement: Option<Placement>,
     /// The last event.
     pub(crate) event: Option<Event>,
-    /// All octets placed, in order.
+    /// All bytes placed, in order.
     pub(crate) data: Wire,
     /// Answer to `expected_read`.
     pub(crate) expect: Option<ReadExpect>,
@@ -112,16 +112,16 @@ impl Handler for Probe {
         Ok(())
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         self.check(Call::Place)?;
         self.placed += data.len() as u32;
-        for octet in data {
-            self.data.push(octet.load(Ordering::Relaxed));
+        for byte in data {
+            self.data.push(byte.load(Ordering::Relaxed));
         }
-        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
+        Ok(crc.map_or(0, |crc| self.crc32c_shared(crc, data)))
     }
 
-    fn place_next(&mut self, _: &[Octet]) -> bool {
+    fn place_next(&mut self, _: &[SharedByte]) -> bool {
         false
     }
 
@@ -144,9 +144,10 @@ pub(crate) fn receiver() -> Receiver {
     Receiver::new(RxConfig { crc: true })
 }
 
-/// Has `rx` receive octets, which nobody else writes to.
+/// Has `rx` receive bytes, which nobody else writes to.
 pub(crate) fn receive(rx: &mut Receiver, data: &[u8], probe: &mut Probe) -> Result<usize, Fault> {
-    let room: [Octet; 1024] = core::array::from_fn(|at| Octet::new(*data.get(at).unwrap_or(&0)));
+    let room: [SharedByte; 1024] =
+        core::array::from_fn(|at| SharedByte::new(*data.get(at).unwrap_or(&0)));
     rx.receive(room.get(..data.len()).unwrap_or_default(), probe)
 }
 

@@ -21,7 +21,7 @@ cases! { rsiw_iwarp_rules_atomic:
     atomic_request_too_short
     atomic_request_too_long
     atomic_request_in_two_segments
-    atomic_request_in_single_octets
+    atomic_request_in_single_bytes
     atomic_request_sequence
     atomic_request_offset
     atomic_request_refused
@@ -141,7 +141,7 @@ pub(crate) fn atomic_request_too_long() -> Outcome {
     Ok(())
 }
 
-/// A CmpSwap in two segments, the first of `front` octets; `more` follows the header.
+/// A CmpSwap in two segments, the first of `front` bytes; `more` follows the header.
 fn two_segments(front: usize, more: &[u8]) -> Wire {
     let header = cmp_swap_header(7).bytes(more);
     let (front, back) = header.get().split_at(front);
@@ -162,12 +162,12 @@ pub(crate) fn atomic_request_in_two_segments() -> Outcome {
 }
 
 /// TCP may cut it anywhere.
-pub(crate) fn atomic_request_in_single_octets() -> Outcome {
+pub(crate) fn atomic_request_in_single_bytes() -> Outcome {
     let mut rx = receiver();
     let mut probe = Probe::new();
-    for octet in two_segments(11, &[]).get() {
+    for byte in two_segments(11, &[]).get() {
         check_eq!(probe.delivered, 0);
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
     }
     check_eq!(probe.event, asked(7, CMP_SWAP));
     check!(rx.at_boundary() && !rx.mid_message());

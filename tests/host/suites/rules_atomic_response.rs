@@ -162,7 +162,7 @@ pub(crate) fn atomic_response_within_a_write() -> Outcome {
 /// The same for a Read Response.
 pub(crate) fn atomic_response_within_a_read_response() -> Outcome {
     let mut probe = Probe::reading(7, 0, 2);
-    let part = |ddp, to, octet| fpdu(&tagged(ddp, op::READ_RESPONSE, 7, to, &[octet]));
+    let part = |ddp, to, byte| fpdu(&tagged(ddp, op::READ_RESPONSE, 7, to, &[byte]));
     delivers(
         &mut probe,
         &[
@@ -176,7 +176,7 @@ pub(crate) fn atomic_response_within_a_read_response() -> Outcome {
     Ok(())
 }
 
-/// Octets of a request that were gathered stay what they are.
+/// Bytes of a request that were gathered stay what they are.
 pub(crate) fn atomic_response_within_a_request() -> Outcome {
     let header = cmp_swap_header(7);
     let segment = |ddp, mo, part| fpdu(&untagged(ddp, op::ATOMIC_REQUEST, 1, 1, mo, part));

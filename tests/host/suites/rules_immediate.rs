@@ -20,7 +20,7 @@ cases! { rsiw_iwarp_rules_immediate:
     immediate_too_long
     immediate_in_two_segments
     immediate_in_two_segments_of_wrong_length
-    immediate_in_single_octets
+    immediate_in_single_bytes
     immediate_without_buffer
     immediate_waits_for_buffer
     immediate_waits_in_vain
@@ -52,7 +52,7 @@ fn taken(last: bool) -> Option<Placement> {
 }
 
 //= 7306-6.1-2, 7306-6.2-1, 7306-6.3-3
-/// s6.2: eight octets. s6.3: the message "MUST consume one Untagged Buffer"; nothing is placed in
+/// s6.2: eight bytes. s6.3: the message "MUST consume one Untagged Buffer"; nothing is placed in
 /// it.
 pub(crate) fn immediate_data() -> Outcome {
     for (opcode, solicited) in [(op::IMMEDIATE, false), (op::IMMEDIATE_SE, true)] {
@@ -100,7 +100,7 @@ pub(crate) fn immediate_too_long() -> Outcome {
     Ok(())
 }
 
-/// Immediate Data in two segments, of `front` and `back` octets.
+/// Immediate Data in two segments, of `front` and `back` bytes.
 fn two_segments(front: usize, back: usize) -> Wire {
     let body = Wire::new().bytes(&DATA).fill(0xee, 8);
     let (front, rest) = body.get().split_at(front);
@@ -139,12 +139,12 @@ pub(crate) fn immediate_in_two_segments_of_wrong_length() -> Outcome {
 }
 
 /// TCP may cut it anywhere.
-pub(crate) fn immediate_in_single_octets() -> Outcome {
+pub(crate) fn immediate_in_single_bytes() -> Outcome {
     let mut rx = receiver();
     let mut probe = Probe::new();
-    for octet in two_segments(3, 5).get() {
+    for byte in two_segments(3, 5).get() {
         check_eq!(probe.delivered, 0);
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
     }
     check_eq!(probe.event, event(DATA, false));
     check!(rx.at_boundary() && !rx.mid_message());
@@ -164,7 +164,7 @@ pub(crate) fn immediate_without_buffer() -> Outcome {
     Ok(())
 }
 
-/// Octets of ULPDU Length and untagged DDP header.
+/// Bytes of ULPDU Length and untagged DDP header.
 const HEADER: usize = 20;
 
 /// Immediate Data waits for a buffer that may still be posted, as a Send does.

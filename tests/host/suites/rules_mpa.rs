@@ -13,7 +13,7 @@ use super::Outcome;
 
 cases! { rsiw_iwarp_rules_mpa:
     every_pad_length
-    header_in_single_octets
+    header_in_single_bytes
     several_fpdus_in_one_piece
     pad_value_ignored_but_in_crc
     crc_mismatch
@@ -41,7 +41,7 @@ fn event_len(probe: &Probe) -> Option<u32> {
 }
 
 //= 5041-3-8, 5044-3-6, 5044-4.3-11
-/// s4.1: the pad makes the FPDU a multiple of four octets.
+/// s4.1: the pad makes the FPDU a multiple of four bytes.
 pub(crate) fn every_pad_length() -> Outcome {
     for len in 0..=9u8 {
         let mut probe = Probe::new();
@@ -55,15 +55,15 @@ pub(crate) fn every_pad_length() -> Outcome {
 
 //= 5044-5.1-1
 /// A receiver finds FPDUs "even if alignment is lost" (s5.1).
-pub(crate) fn header_in_single_octets() -> Outcome {
+pub(crate) fn header_in_single_bytes() -> Outcome {
     let stream = Wire::new()
         .bytes(send(1, &[1, 2, 3]).get())
         .bytes(write(7, 9, &[4, 5]).get())
         .bytes(send(2, &[]).get());
     let mut probe = Probe::new();
     let mut rx = receiver();
-    for octet in stream.get() {
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+    for byte in stream.get() {
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
     }
     check_eq!(probe.delivered, 3);
     check_eq!(probe.data.get(), &[1, 2, 3, 4, 5]);
@@ -89,7 +89,7 @@ pub(crate) fn several_fpdus_in_one_piece() -> Outcome {
 /// s4.1: "The pad data MUST be set to zero by the sender and ignored by the receiver (except for
 /// CRC checking)."
 pub(crate) fn pad_value_ignored_but_in_crc() -> Outcome {
-    // 18 octets of header and 1 of payload: 3 octets of pad.
+    // 18 bytes of header and 1 of payload: 3 bytes of pad.
     let body = Wire::new()
         .u16(19)
         .bytes(untagged(LAST, op::SEND, 0, 1, 0, &[5]).get())
@@ -130,7 +130,7 @@ pub(crate) fn crc_mismatch_places_nothing() -> Outcome {
         for cut in 0..=header {
             let (front, rest) = bad.get().split_at(cut);
             let (mut rx, mut probe) = (receiver(), Probe::new());
-            // The receiver parses the header when its last octet arrives: with `rest`, unless
+            // The receiver parses the header when its last byte arrives: with `rest`, unless
             // `front` is the whole header.
             let early = receive(&mut rx, front, &mut probe);
             check!(early.is_ok());
@@ -212,8 +212,8 @@ pub(crate) fn header_fault_waits_for_crc() -> Outcome {
     let mut probe = Probe::new();
     let mut rx = receiver();
     let (last, all) = bad_qn.get().split_last().unwrap_or((&0, &[]));
-    for octet in all {
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+    for byte in all {
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
     }
     check!(!rx.at_boundary());
     check!(receive(&mut rx, &[*last], &mut probe).is_err());
@@ -252,7 +252,7 @@ pub(crate) fn ulpdu_too_long() -> Outcome {
         .bytes(untagged(LAST, op::SEND, 0, 1, 0, &[]).get());
     let mut crc = crc32c(!0, head.get());
     check!(receive(&mut rx, head.get(), &mut probe).is_ok());
-    // The rest of the ULPDU and 1 octet of pad.
+    // The rest of the ULPDU and 1 byte of pad.
     let chunk = [0; 64];
     for _ in 0..(64769 - 18 + 1) / 64 {
         crc = crc32c(crc, &chunk);
@@ -268,7 +268,7 @@ pub(crate) fn ulpdu_too_long() -> Outcome {
     Ok(())
 }
 
-/// 64768 octets are legal.
+/// 64768 bytes are legal.
 pub(crate) fn ulpdu_longest() -> Outcome {
     let mut rx = Receiver::new(RxConfig { crc: false });
     let mut probe = Probe::new();
@@ -277,7 +277,7 @@ pub(crate) fn ulpdu_longest() -> Outcome {
         .bytes(tagged(TAGGED_LAST, op::WRITE, 1, 0, &[]).get());
     check!(receive(&mut rx, head.get(), &mut probe).is_ok());
     let chunk = [0; 67];
-    // 64754 octets of payload, 2 of pad, 4 of CRC.
+    // 64754 bytes of payload, 2 of pad, 4 of CRC.
     let mut left = 64754 + 2 + 4;
     while left != 0 {
         let n = left.min(chunk.len());
@@ -302,12 +302,12 @@ pub(crate) fn ulpdu_too_short() -> Outcome {
             if len < min {
                 check_eq!(got.map(|f| f.kind()), Some(FaultKind::Framing));
             }
-            // The same octet by octet; the receiver must not consume the next FPDU.
+            // The same byte by byte; the receiver must not consume the next FPDU.
             let mut rx = receiver();
             let mut probe = Probe::new();
             let mut result = Ok(0);
-            for octet in stream.clone().bytes(send(1, &[]).get()).get() {
-                result = receive(&mut rx, &[*octet], &mut probe);
+            for byte in stream.clone().bytes(send(1, &[]).get()).get() {
+                result = receive(&mut rx, &[*byte], &mut probe);
             }
             if len < min {
                 check_eq!(result.err().map(|f| f.kind()), Some(FaultKind::Framing));
@@ -345,8 +345,8 @@ pub(crate) fn boundaries() -> Outcome {
     let mut probe = Probe::new();
     check!(rx.at_boundary());
     check!(!rx.mid_message());
-    for (i, octet) in stream.get().iter().enumerate() {
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+    for (i, byte) in stream.get().iter().enumerate() {
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
         check_eq!(rx.at_boundary(), i + 1 == stream.len());
     }
     check!(rx.mid_message());

@@ -206,8 +206,8 @@ pub(crate) fn read_request_in_two_segments() -> Outcome {
         .bytes(fpdu(&untagged(LAST, op::READ_REQUEST, 1, 1, 11, back)).get());
     let mut probe = Probe::new();
     let mut rx = receiver();
-    for octet in stream.get() {
-        check!(receive(&mut rx, &[*octet], &mut probe).is_ok());
+    for byte in stream.get() {
+        check!(receive(&mut rx, &[*byte], &mut probe).is_ok());
     }
     check_eq!(probe.event, Some(Event::ReadRequest(expected)));
     Ok(())

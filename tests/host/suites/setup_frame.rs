@@ -11,13 +11,13 @@ use super::startup::{ask, enhanced, fail, offer, Raw, LIMITS, REQUEST_KEY};
 use super::Outcome;
 
 cases! { rsiw_iwarp_setup_frame:
-    request_octets
-    reply_octets
-    enhanced_octets
-    reject_octets
+    request_bytes
+    reply_bytes
+    enhanced_bytes
+    reject_bytes
     reject_with_required_depths
     coalesced_fpdu_is_left
-    frame_in_single_octets
+    frame_in_single_bytes
     wrong_key
     same_role
     revisions
@@ -32,7 +32,7 @@ cases! { rsiw_iwarp_setup_frame:
 
 //= 5044-7.1.1-1, 5044-7.1.1-13, 5044-7.1.1-14, 5044-7.1.1-17, 5044-7.1.2-1, 6581-10-3
 /// RFC 5044 Figure 8.
-pub(crate) fn request_octets() -> Outcome {
+pub(crate) fn request_bytes() -> Outcome {
     let mut buf = [0xee; FRAME_MAX];
     let offer = Offer {
         private_data: b"hello",
@@ -54,7 +54,7 @@ pub(crate) fn request_octets() -> Outcome {
 
 //= 5044-7.1.1-3, 5044-7.1.1-14, 6581-10-2, 6581-10-4, 6581-10-6
 /// RFC 5044 Figure 8.
-pub(crate) fn reply_octets() -> Outcome {
+pub(crate) fn reply_bytes() -> Outcome {
     let mut buf = [0xee; FRAME_MAX];
     let (responder, _) = ask(&Raw::request(0x40, 1, b"hello")).map_err(fail)?;
     let answer = Offer {
@@ -69,7 +69,7 @@ pub(crate) fn reply_octets() -> Outcome {
 //= 5044-7.1.1-14, 6581-6-2, 6581-6-4, 6581-9-1, 6581-9.2-1, 6581-9.2-2, 6581-9.2-4, 6581-9.2-10,
 //= 6581-10-1, 6581-10-5
 /// RFC 6581 s6 and s9: S, then A B IRD C D ORD.
-pub(crate) fn enhanced_octets() -> Outcome {
+pub(crate) fn enhanced_bytes() -> Outcome {
     let mut buf = [0; FRAME_MAX];
     for (rtr, data) in [
         (RtrSet::EMPTY, [0x01, 0x02, 0x03, 0x04]),
@@ -106,7 +106,7 @@ pub(crate) fn enhanced_octets() -> Outcome {
 
 //= 5044-7.1.2-4, 6581-10-2
 /// RFC 5044 s7.1.1: R, and Private Data.
-pub(crate) fn reject_octets() -> Outcome {
+pub(crate) fn reject_bytes() -> Outcome {
     let mut buf = [0; FRAME_MAX];
     let (responder, _) = ask(&Raw::request(0x40, 1, b"")).map_err(fail)?;
     let len = responder.reject(b"no", &mut buf).map_err(fail)?;
@@ -156,13 +156,13 @@ pub(crate) fn coalesced_fpdu_is_left() -> Outcome {
 
 //= 5044-7.1.2-2
 /// A frame may arrive in any pieces.
-pub(crate) fn frame_in_single_octets() -> Outcome {
+pub(crate) fn frame_in_single_bytes() -> Outcome {
     let raw = Raw::reply(0x40, 1, b"pieces");
     let mut reader = FrameReader::new(FrameKind::Reply);
-    for octet in raw.get() {
+    for byte in raw.get() {
         check!(reader.frame().is_none());
         check!(reader.want() > 0);
-        check_eq!(reader.input(&[*octet]), Ok(1));
+        check_eq!(reader.input(&[*byte]), Ok(1));
     }
     check_eq!(reader.want(), 0);
     let frame = reader.frame();
@@ -181,7 +181,7 @@ pub(crate) fn wrong_key() -> Outcome {
         let got = raw.read(FrameKind::Request).err();
         check_eq!(got, Some(MpaError::Key));
         check_eq!(got.map(|e| e.remedy()), Some(Remedy::Close));
-        // The reader reports it at the first wrong octet.
+        // The reader reports it at the first wrong byte.
         let mut reader = FrameReader::new(FrameKind::Request);
         check_eq!(reader.input(&raw.get()[..at]), Ok(at));
         check_eq!(reader.input(&raw.get()[at..at + 1]), Err(MpaError::Key));

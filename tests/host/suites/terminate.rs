@@ -319,7 +319,7 @@ pub(crate) fn length_without_header() -> Outcome {
     Ok(())
 }
 
-/// s4.8: the HdrCt bits decide which headers are present, not the number of octets that follow.
+/// s4.8: the HdrCt bits decide which headers are present, not the number of bytes that follow.
 pub(crate) fn only_what_is_announced() -> Outcome {
     for hdrct in 0..8u8 {
         let header = Wire::new()
@@ -338,7 +338,7 @@ pub(crate) fn only_what_is_announced() -> Outcome {
     Ok(())
 }
 
-/// RFC 5044 s4.5: 128 octets are enough for any header.
+/// RFC 5044 s4.5: 128 bytes are enough for any header.
 pub(crate) fn fits_smallest_mulpdu() -> Outcome {
     let req = ReadRequest::default();
     let term = Terminate::for_read_request(TermCode::READ_BOUNDS, Msn(1), &req, 0);

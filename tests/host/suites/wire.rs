@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets on the wire, made without the engine.
+//! Bytes on the wire, made without the engine.
 
-/// A sequence of up to `N` octets.
+/// A sequence of up to `N` bytes.
 #[derive(Clone)]
 pub(crate) struct Wire<const N: usize = 256> {
     buf: [u8; N],
@@ -25,7 +25,7 @@ impl<const N: usize> Wire<N> {
         }
     }
 
-    /// Appends octets. Octets beyond the capacity are lost, so the comparisons of a case fail.
+    /// Appends bytes. Bytes beyond the capacity are lost, so the comparisons of a case fail.
     pub(crate) fn bytes(mut self, b: &[u8]) -> Self {
         if let Some(room) = self.buf.get_mut(self.len..self.len + b.len()) {
             room.copy_from_slice(b);
@@ -34,7 +34,7 @@ impl<const N: usize> Wire<N> {
         self
     }
 
-    /// Appends an octet in place, as [`Self::bytes`].
+    /// Appends a byte in place, as [`Self::bytes`].
     pub(crate) fn push(&mut self, v: u8) {
         if let Some(room) = self.buf.get_mut(self.len) {
             *room = v;
@@ -42,7 +42,7 @@ impl<const N: usize> Wire<N> {
         }
     }
 
-    /// Appends an octet.
+    /// Appends a byte.
     pub(crate) fn u8(mut self, v: u8) -> Self {
         self.push(v);
         self
@@ -63,7 +63,7 @@ impl<const N: usize> Wire<N> {
         self.bytes(&v.to_be_bytes())
     }
 
-    /// Appends the octet `v` `n` times.
+    /// Appends the byte `v` `n` times.
     pub(crate) fn fill(mut self, v: u8, n: usize) -> Self {
         for _ in 0..n {
             self = self.u8(v);
@@ -71,7 +71,7 @@ impl<const N: usize> Wire<N> {
         self
     }
 
-    /// The octets.
+    /// The bytes.
     pub(crate) fn get(&self) -> &[u8] {
         self.buf.get(..self.len).unwrap_or_default()
     }
@@ -115,17 +115,17 @@ pub(crate) fn fpdu(ulpdu: &Wire) -> Wire {
     w.bytes(&crc.to_le_bytes())
 }
 
-/// A sink that records its octets. The payload is 1, 2, 3, ... by offset in the message, or zeros.
+/// A sink that records its bytes. The payload is 1, 2, 3, ... by offset in the message, or zeros.
 pub(crate) struct Tape<const N: usize = 256> {
-    /// All octets so far.
+    /// All bytes so far.
     pub(crate) out: Wire<N>,
-    /// Offset of the next payload octet.
+    /// Offset of the next payload byte.
     pub(crate) at: u32,
     /// Payload is all zeros.
     pub(crate) zeros: bool,
     /// Number of calls of `crc32c`.
     pub(crate) crcs: u32,
-    /// Number of calls to append octets that will succeed.
+    /// Number of calls to append bytes that will succeed.
     pub(crate) room: u32,
     /// Number of calls that have failed.
     pub(crate) failed: u32,
@@ -179,9 +179,9 @@ impl<const N: usize> iwarp::tx::Payload for Tape<N> {
 
     fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
         self.take_room()?;
-        for octet in dst {
+        for byte in dst {
             self.at = self.at.wrapping_add(1);
-            *octet = if self.zeros { 0 } else { self.at as u8 };
+            *byte = if self.zeros { 0 } else { self.at as u8 };
         }
         Ok(())
     }
@@ -207,9 +207,9 @@ impl<const N: usize> iwarp::tx::Sink for Tape<N> {
         let mut crc = crc;
         for _ in 0..len {
             self.at = self.at.wrapping_add(1);
-            let octet = if self.zeros { 0 } else { self.at as u8 };
-            self.append(&[octet]);
-            crc = crc.map(|crc| crc32c(crc, &[octet]));
+            let byte = if self.zeros { 0 } else { self.at as u8 };
+            self.append(&[byte]);
+            crc = crc.map(|crc| crc32c(crc, &[byte]));
         }
         Ok(crc.unwrap_or(0))
     }
@@ -365,7 +365,7 @@ pub(crate) fn atomic_response(msn: u32, id: u32, value: u64) -> Wire {
     ))
 }
 
-/// Segments of an RDMA Write of two octets.
+/// Segments of an RDMA Write of two bytes.
 pub(crate) fn halves() -> [Wire; 2] {
     [
         fpdu(&tagged(TAGGED_MORE, op::WRITE, 5, 100, &[3])),

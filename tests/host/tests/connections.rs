@@ -11,7 +11,7 @@ use iwarp_sim::{incoming, schedule, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// More octets than all buffers hold.
+/// More bytes than all buffers hold.
 const FLOOD: u64 = 10_000;
 
 /// The connection of an end ends after `ms` milliseconds, and its consumer is told so.
@@ -358,13 +358,13 @@ fn asked(request: Input) -> incoming::Fate {
     }
 }
 
-/// A peer that sends nothing, or only the first octet: 10 s.
+/// A peer that sends nothing, or only the first byte: 10 s.
 #[test]
 fn a_silent_peer_has_ten_seconds() {
-    for octet in [None, Some(None), Some(Some((5_000, Input::MpaBegins)))] {
+    for byte in [None, Some(None), Some(Some((5_000, Input::MpaBegins)))] {
         let outcome = incoming::run(
             &incoming::Fate {
-                octet,
+                byte,
                 ..incoming::Fate::default()
             },
             None,

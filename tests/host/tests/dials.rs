@@ -61,7 +61,7 @@ fn messages_in_parts() {
             ..Dial::new(plan)
         };
         assert_eq!(ends(&checked(&dial)), BOTH);
-        // The Request has ten seconds from the first octet of the connection on.
+        // The Request has ten seconds from the first byte of the connection on.
         let dial = Dial {
             parts: 10_500,
             tls: Tls::No,

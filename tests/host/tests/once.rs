@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Others write to the received octets while the receiver works: it reads each octet of a header or
+//! Others write to the received bytes while the receiver works: it reads each byte of a header or
 //! trailer once, and so what it checks is what it uses.
 
 use std::cell::RefCell;
@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::Message;
-use iwarp::{Octet, Stag, TaggedOffset};
-use iwarp_sim::guard::{feed, feed_octets, feed_whole, feed_whole_octets, Any};
+use iwarp::{SharedByte, Stag, TaggedOffset};
+use iwarp_sim::guard::{feed, feed_shared, feed_whole, feed_whole_shared, Any};
 use iwarp_sim::stream::{frame, messages, pattern, Item};
-use iwarp_sim::{octets, receiver, Entropy};
+use iwarp_sim::{receiver, shared, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Octets of the longest header, and of a tagged one.
+/// Bytes of the longest header, and of a tagged one.
 const HEADER: usize = 20;
 const TAGGED_HEADER: usize = 16;
 
-/// How often each octet was read, by its address.
+/// How often each byte was read, by its address.
 type Reads = RefCell<BTreeMap<usize, u32>>;
 
 /// A handler that inverts what it has copied of the stream, as an attacker might. A second read
@@ -31,9 +31,9 @@ struct Attacked<'a> {
 }
 
 impl Attacked<'_> {
-    fn count(&self, octets: &[Octet]) {
-        for octet in octets {
-            let at = core::ptr::from_ref(octet) as usize;
+    fn count(&self, shared: &[SharedByte]) {
+        for byte in shared {
+            let at = core::ptr::from_ref(byte) as usize;
             *self.reads.borrow_mut().entry(at).or_default() += 1;
         }
     }
@@ -44,30 +44,30 @@ impl Handler for Attacked<'_> {
         self.inner.crc32c(crc, data)
     }
 
-    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+    fn crc32c_shared(&mut self, crc: u32, data: &[SharedByte]) -> u32 {
         self.count(data);
-        self.inner.crc32c_octets(crc, data)
+        self.inner.crc32c_shared(crc, data)
     }
 
-    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
-        let copy = self.inner.load(octets);
-        // A copy of the longest header may have octets after a shorter one, which nobody uses.
+    fn load<const N: usize>(&mut self, shared: &[SharedByte; N]) -> [u8; N] {
+        let copy = self.inner.load(shared);
+        // A copy of the longest header may have bytes after a shorter one, which nobody uses.
         let n = match copy.get(2) {
             Some(ddp) if N == HEADER && ddp & 0x80 != 0 => TAGGED_HEADER,
             _ => N,
         };
-        self.count(&octets[..n]);
-        for octet in &octets[..n] {
-            octet.store(!octet.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.count(&shared[..n]);
+        for byte in &shared[..n] {
+            byte.store(!byte.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         copy
     }
 
-    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+    fn copy(&mut self, to: &[SharedByte], from: &[SharedByte]) {
         self.count(from);
         self.inner.copy(to, from);
-        for octet in from {
-            octet.store(!octet.load(Ordering::Relaxed), Ordering::Relaxed);
+        for byte in from {
+            byte.store(!byte.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
@@ -79,12 +79,12 @@ impl Handler for Attacked<'_> {
         self.inner.begin_segment(p)
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         self.count(data);
         self.inner.place(data, crc)
     }
 
-    fn place_next(&mut self, data: &[Octet]) -> bool {
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
         let placed = self.inner.place_next(data);
         if placed {
             self.count(data);
@@ -101,7 +101,7 @@ impl Handler for Attacked<'_> {
     }
 }
 
-/// For each octet of a stream without markers: whether it is of payload, which may be read twice.
+/// For each byte of a stream without markers: whether it is of payload, which may be read twice.
 fn is_payload(stream: &[u8]) -> Vec<bool> {
     let mut out = Vec::new();
     while out.len() < stream.len() {
@@ -132,8 +132,8 @@ fn long(e: &mut Entropy) -> Item {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The handler gets the same calls as without the attacker, who changes each octet that was
-    /// copied. Octets of headers and trailers are read once, if anybody looks at them.
+    /// The handler gets the same calls as without the attacker, who changes each byte that was
+    /// copied. Bytes of headers and trailers are read once, if anybody looks at them.
     #[test]
     fn headers_and_trailers_are_read_once(seed in vec(any::<u8>(), 0..400)) {
         let mut e = Entropy::new(&seed);
@@ -152,18 +152,18 @@ proptest! {
                 move || cuts.next().copied().unwrap_or(1)
             };
             let rx = || receiver(crc);
-            let (reads, changing) = (Reads::default(), octets(&stream));
+            let (reads, changing) = (Reads::default(), shared(&stream));
             let inner = Any { waits, ..handler.clone() };
             let attacked = Attacked { inner: inner.clone(), reads: &reads };
             let (calm, got) = if whole {
                 (
                     feed_whole(rx(), crc, inner, &stream, cut()),
-                    feed_whole_octets(rx(), crc, attacked, &changing, cut()),
+                    feed_whole_shared(rx(), crc, attacked, &changing, cut()),
                 )
             } else {
                 (
                     feed(rx(), crc, inner, &stream, cut()),
-                    feed_octets(rx(), crc, attacked, &changing, cut()),
+                    feed_shared(rx(), crc, attacked, &changing, cut()),
                 )
             };
             prop_assert_eq!(calm, got);
@@ -171,7 +171,7 @@ proptest! {
                 let address = core::ptr::from_ref(&changing[at]) as usize;
                 let count = reads.borrow().get(&address).copied().unwrap_or(0);
                 let most = if payload { 2 } else { 1 };
-                prop_assert!(count <= most, "octet {} was read {} times", at, count);
+                prop_assert!(count <= most, "byte {} was read {} times", at, count);
             }
         }
     }
@@ -185,23 +185,23 @@ fn a_thread_writes_meanwhile() {
     let items = [long(&mut e), long(&mut e)];
     for crc in [false, true] {
         let stream = frame(&items, crc, false, || 200);
-        let (changing, done) = (octets(&stream), AtomicBool::new(false));
+        let (changing, done) = (shared(&stream), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut at = 0;
                 while !done.load(Ordering::Relaxed) {
                     // Back and forth, so that both headers are good ones at times.
-                    let octet = &changing[at % changing.len()];
-                    octet.store(octet.load(Ordering::Relaxed) ^ 1, Ordering::Relaxed);
-                    octet.store(stream[at % stream.len()], Ordering::Relaxed);
+                    let byte = &changing[at % changing.len()];
+                    byte.store(byte.load(Ordering::Relaxed) ^ 1, Ordering::Relaxed);
+                    byte.store(stream[at % stream.len()], Ordering::Relaxed);
                     at += 1;
                 }
             });
             for _ in 0..200 {
                 let rx = Receiver::new(RxConfig { crc });
-                feed_octets(rx, crc, Any::accepting(), &changing, || 700);
+                feed_shared(rx, crc, Any::accepting(), &changing, || 700);
                 let rx = Receiver::new(RxConfig { crc });
-                feed_whole_octets(rx, crc, Any::accepting(), &changing, || 700);
+                feed_whole_shared(rx, crc, Any::accepting(), &changing, || 700);
             }
             done.store(true, Ordering::Relaxed);
         });

@@ -9,7 +9,7 @@ use iwarp::{Msn, Stag, TaggedOffset, TermCode, Terminate};
 use iwarp_sim::guard::{feed, feed_whole, Any, Call, Guard, Outcome};
 use iwarp_sim::mpa::{segment, ulpdus, Address};
 use iwarp_sim::stream::{atomic, frame, messages, pattern, Item};
-use iwarp_sim::{mutant, octets, pair, receiver, setup, Entropy};
+use iwarp_sim::{mutant, pair, receiver, setup, shared, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// The octets of the [`Entropy`] of a case.
+/// The bytes of the [`Entropy`] of a case.
 fn decisions() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..400)
 }
@@ -239,11 +239,11 @@ fn check_events(items: &[Item], calls: &[Call]) {
     }
     assert_eq!(events.next(), None);
     for call in calls {
-        if let Call::Place(octets) = call {
-            placed.extend(octets);
+        if let Call::Place(bytes) = call {
+            placed.extend(bytes);
         }
     }
-    assert!(placed == sent, "octets placed");
+    assert!(placed == sent, "bytes placed");
 }
 
 /// The pseudocode of RFC 7306 s5.1.1 and s5.1.2.
@@ -336,14 +336,14 @@ proptest! {
         // The number of a call does not depend on the split, as `place` is not counted.
         let rx = || receiver(crc);
         let whole = feed(rx(), crc, handler.clone(), &stream, || usize::MAX);
-        let octets = feed(rx(), crc, handler.clone(), &stream, || 1);
+        let bytes = feed(rx(), crc, handler.clone(), &stream, || 1);
         let pieces = feed(rx(), crc, handler, &stream, || 1 + e.below(60) as usize);
-        whole.check_pieces(&octets);
+        whole.check_pieces(&bytes);
         whole.check_pieces(&pieces);
     }
 
     //= 5044-3-6, 5044-6-1, 5044-6-4
-    /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no octet of an
+    /// If the pieces are joined to whole FPDUs, the result is that of one piece, and no byte of an
     /// FPDU is placed before its CRC is verified. (The beginning of an FPDU at the end of the
     /// stream is not placed.)
     #[test]
@@ -353,9 +353,9 @@ proptest! {
         let handler = any_handler(&mut e);
         let rx = || receiver(crc);
         let one = feed_whole(rx(), crc, handler.clone(), &stream, || usize::MAX);
-        let octets = feed_whole(rx(), crc, handler.clone(), &stream, || 1);
+        let bytes = feed_whole(rx(), crc, handler.clone(), &stream, || 1);
         let pieces = feed_whole(rx(), crc, handler.clone(), &stream, || 1 + e.below(600) as usize);
-        prop_assert_eq!(&one, &octets);
+        prop_assert_eq!(&one, &bytes);
         prop_assert_eq!(&one, &pieces);
         // The same if Sends wait for their receives.
         let late = Any { waits: 2, ..handler.clone() };
@@ -380,10 +380,10 @@ proptest! {
         let rx = || receiver(crc);
         let whole = feed(rx(), crc, prompt, &stream, || usize::MAX);
         let waited = feed(rx(), crc, late.clone(), &stream, || usize::MAX);
-        let octets = feed(rx(), crc, late.clone(), &stream, || 1);
+        let bytes = feed(rx(), crc, late.clone(), &stream, || 1);
         let pieces = feed(rx(), crc, late, &stream, || 1 + e.below(60) as usize);
         prop_assert_eq!(&whole, &waited);
-        whole.check_pieces(&octets);
+        whole.check_pieces(&bytes);
         whole.check_pieces(&pieces);
     }
 
@@ -455,7 +455,7 @@ proptest! {
         prop_assert!(sent.zip(answers).all(|(sent, got)| sent == *got));
     }
 
-    /// Random octets cause no panic, and the engine keeps its contract with the handler.
+    /// Random bytes cause no panic, and the engine keeps its contract with the handler.
     #[test]
     fn noise(seed in decisions(), noise in vec(any::<u8>(), 0..600), crc: bool) {
         let mut e = Entropy::new(&seed);
@@ -463,7 +463,7 @@ proptest! {
         feed(any_receiver(&mut e, crc), crc, handler, &noise, || 1 + e.below(60) as usize);
     }
 
-    /// The same for valid headers with random fields, which pass more checks than random octets.
+    /// The same for valid headers with random fields, which pass more checks than random bytes.
     #[test]
     fn random_headers(seed in decisions(), crc: bool) {
         let mut e = Entropy::new(&seed);
@@ -550,11 +550,11 @@ proptest! {
         }
     }
 
-    /// Any octets can be parsed as a Terminate Header.
+    /// Any bytes can be parsed as a Terminate Header.
     #[test]
-    fn terminate_parses_anything(octets in vec(any::<u8>(), 0..80)) {
-        let term = Terminate::parse(&octets);
-        prop_assert_eq!(term.is_some(), octets.len() >= 4);
+    fn terminate_parses_anything(bytes in vec(any::<u8>(), 0..80)) {
+        let term = Terminate::parse(&bytes);
+        prop_assert_eq!(term.is_some(), bytes.len() >= 4);
         if let Some(t) = term {
             let _ = t.to_string();
             let message = Message::Terminate { term: t };
@@ -570,7 +570,7 @@ proptest! {
         setup::run(&mut Entropy::new(&seed));
     }
 
-    /// Connection setup with random octets causes no panic.
+    /// Connection setup with random bytes causes no panic.
     #[test]
     fn setup_with_noise(seed in decisions(), noise in vec(any::<u8>(), 0..600)) {
         setup::feed(&mut Entropy::new(&seed), &noise);
@@ -689,7 +689,7 @@ fn long_messages_are_continued() {
             let mut guard = Guard::new(handler, crc);
             let mut rx = Receiver::new(RxConfig { crc });
             // The second Send has the MSN of the first.
-            let whole = rx.receive(&octets(&stream), &mut guard).is_ok();
+            let whole = rx.receive(&shared(&stream), &mut guard).is_ok();
             assert_eq!(whole, !matches!(message, Message::Send { .. }));
             let segments = guard
                 .calls
@@ -752,8 +752,8 @@ fn empty_segments_are_not_continued() {
     assert_eq!((outcome.result, ends.count()), (Ok(()), 3));
 }
 
-/// A header of which some octets have come already is not taken for a whole one that begins with
-/// the next octet.
+/// A header of which some bytes have come already is not taken for a whole one that begins with
+/// the next byte.
 #[test]
 fn a_begun_header_is_not_passed_over() {
     let piece = |i: u32| untagged(3, 0, 8 * i, false, &[0; 8]);

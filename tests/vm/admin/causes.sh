@@ -103,7 +103,7 @@ run "a client sends where no receive is posted" verbs late-in-vain
 cause "No receive was posted" "rx_stalls [1-9]" "rx_stall_timeouts [1-9]" "rsiw0: QP [0-9]+, peer .*no receive buffer"
 
 fresh || exit 1
-crcs() { TIME=6 python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7402 octets >"$WORK/crcs" 2>&1; }
+crcs() { TIME=6 python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7402 below_ddp >"$WORK/crcs" 2>&1; }
 LIMIT=60 run "a peer sends wrong CRCs" crcs
 cause "Wrong CRCs" "rx_crc_errors [1-9]" "rsiw0: QP [0-9]+, peer .*CRC"
 

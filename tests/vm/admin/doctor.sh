@@ -225,7 +225,7 @@ nft flush ruleset
 # Packets of full size vanish on the way, and nobody tells.
 peer nft 'add table inet t; add chain inet t hole { type filter hook prerouting priority -300; }
 	add rule inet t hole meta length > 1400 drop'
-run "the doctor finds that large packets vanish" finds 2 "^FAIL mtu .*of 1500 octets.*those of 1400 arrive" --peer "$PEER"
+run "the doctor finds that large packets vanish" finds 2 "^FAIL mtu .*of 1500 bytes.*those of 1400 arrive" --peer "$PEER"
 run "its command sets an MTU that fits" mended --peer "$PEER"
 peer nft flush ruleset
 ip link set eth0 mtu 1500

@@ -29,7 +29,7 @@ verbs() {
 		-x 'send-invalidate*,send-solicited' "$PEER"
 }
 
-# In Request and Reply the C bit is 0x40 of the octet that follows the key.
+# In Request and Reply the C bit is 0x40 of the byte that follows the key.
 agreed() {
 	local pcap=$WORK/setup.pcap pid
 	tcpdump --immediate-mode -U -i eth0 -w "$pcap" tcp port 7174 2>"$WORK/tcpdump" &

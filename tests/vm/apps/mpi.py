@@ -25,10 +25,10 @@ def main():
             got = bytearray(size)
             world.Sendrecv(mine, peer, turn, got, peer, turn)
             if got != theirs:
-                sys.exit(f"{size} octets, turn {turn}: not what was sent")
+                sys.exit(f"{size} bytes, turn {turn}: not what was sent")
             everyone = world.allgather(mine[:100])
             if everyone != [pattern(who, size, turn)[:size][:100] for who in (0, 1)]:
-                sys.exit(f"{size} octets, turn {turn}: allgather differs")
+                sys.exit(f"{size} bytes, turn {turn}: allgather differs")
             if world.allreduce(rank + turn) != 1 + 2 * turn:
                 sys.exit("a wrong sum")
     world.Barrier()

@@ -16,8 +16,8 @@ def word(value=0):
     return bytearray(struct.pack("q", value))
 
 
-def of(octets):
-    return struct.unpack("q", octets)[0]
+def of(data):
+    return struct.unpack("q", data)[0]
 
 
 def main():

@@ -95,7 +95,7 @@ class Peer(Stream):
         self.send(tagged(WRITE, 0, 0))
 
     def first_after(self):
-        """Waits for the first octet; returns the seconds from the Reply to it."""
+        """Waits for the first byte; returns the seconds from the Reply to it."""
         check(len(self.receive(1)) == 1, "the end")
         return time.monotonic() - self.replied
 
@@ -113,7 +113,7 @@ class Peer(Stream):
                 return
             before = now
             time.sleep(0.1)
-        raise Failed(f"only {before} octets came, or they do not end")
+        raise Failed(f"only {before} bytes came, or they do not end")
 
     def reset_at(self, seconds):
         """Waits for a reset, at most for this time; returns when it came."""
@@ -172,20 +172,20 @@ def deaf_behind_a_fault(peer):
     where = next(line for line in peer.consumer.lines if line.startswith("target "))
     address, key = map(int, where.split()[1:])
 
-    def write(octet):
-        return tagged(WRITE, key, address, bytes((octet,)))
+    def write(value):
+        return tagged(WRITE, key, address, bytes((value,)))
 
     looks = 0
 
-    def has(octet):
+    def has(value):
         nonlocal looks
         looks += 1
         peer.consumer.do("look", f"done with look {looks}")
-        return f"octet {octet} at look {looks}" in peer.consumer.lines
+        return f"byte {value} at look {looks}" in peer.consumer.lines
 
-    def keeps(octet):
+    def keeps(value):
         time.sleep(0.3)
-        check(has(octet), f"something was placed: {peer.consumer.last()}")
+        check(has(value), f"something was placed: {peer.consumer.last()}")
 
     peer.send(write(1))
     peer.consumer.wait(lambda: has(1), "the first Write is not placed")

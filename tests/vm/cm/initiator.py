@@ -141,7 +141,7 @@ class Initiator:
         """A peer that drops the offer of large FPDUs, and takes the Request without it."""
         sock = self.without_large(lambda sock: sock.close())
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
-        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no bytes")
         sock.close()
         self.consumer_ends(20, fails=False)
 
@@ -202,12 +202,12 @@ class Initiator:
         self.terminated(sock, 6)
 
     def case_reads_excluded_but_rtr(self):
-        """With an ORD of 0 the RTR may still be a Read, of no octets."""
+        """With an ORD of 0 the RTR may still be a Read, of no bytes."""
         sock = self.no_reads()
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 1, RTR_READ)))
         stream = Stream(sock)
         sink, to, size = stream.read_request()[:3]
-        check(size == 0, f"reads {size} octets")
+        check(size == 0, f"reads {size} bytes")
         stream.send(tagged(RESPONSE, sink, to))
         said = self.consumer.stdout.read()
         check("RDMA_CM_EVENT_ESTABLISHED" in said, said)
@@ -230,10 +230,10 @@ class Initiator:
             length, _, rdmap = struct.unpack("!HBB", receive(sock, 4))
             check(rdmap == 0x40 | opcode, f"RDMAP control {rdmap:#x}, not opcode {opcode}")
             # Headers, and no payload: tagged, untagged, untagged with what to read.
-            check(length == {0: 14, 3: 18, 1: 46}[opcode], f"{length} octets")
+            check(length == {0: 14, 3: 18, 1: 46}[opcode], f"{length} bytes")
             if opcode == 1:
                 size = receive(sock, 46 - 2)[18 + 12 - 2:][:4]
-                check(size == bytes(4), f"reads {size!r} octets")
+                check(size == bytes(4), f"reads {size!r} bytes")
             sock.close()
             self.consumer.kill()
             self.consumer.wait()
@@ -251,7 +251,7 @@ class Initiator:
         address, stag, size = struct.unpack("!QII", message(stream)[18:34])
         stream.send(tagged(WRITE, stag, address, bytes(size)),
                     untagged(SEND, bytes(16), number=2))
-        # Of a FIN, Stream returns no octets; a reset it reports as a failure.
+        # Of a FIN, Stream returns no bytes; a reset it reports as a failure.
         got = message(stream)
         check(got == b"", f"not the end, but {got[:20].hex()}")
 
@@ -270,7 +270,7 @@ class Initiator:
     def agree_and_skip_rtr(self, sock):
         receive_frame(sock, REQUEST)
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
-        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no octets")
+        check(len(Stream(sock).next()) == 14, "the RTR, a Write of no bytes")
 
     #= 5041-6.2.1-3
     def case_orderly_end(self):
@@ -340,7 +340,7 @@ class Initiator:
             receive_frame(sock, REQUEST)
             sock.sendall(frame(REPLY, C | S | M, 2, enhanced(A | 8, RTR_WRITE | 8)))
             streams.append(MarkedStream(sock))
-            check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
+            check(len(streams[0].next()) == 14, "the RTR, a Write of no bytes")
             return streams[0]
         self.orderly(first)
         self.are_marked(streams[0])
@@ -348,12 +348,12 @@ class Initiator:
     def case_marked_large(self):
         """The same with FPDUs that are longer than a TCP segment."""
         longest = self.longest_of_reply(KNOWS)
-        check(longest > 2000, f"the longest ULPDU has {longest} octets")
+        check(longest > 2000, f"the longest ULPDU has {longest} bytes")
 
     def case_reflected(self):
         """A peer that reflects all bits of the Request has not agreed to large FPDUs."""
         longest = self.longest_of_reply(0)
-        check(longest < 1000, f"the longest ULPDU has {longest} octets")
+        check(longest < 1000, f"the longest ULPDU has {longest} bytes")
 
     def longest_of_reply(self, knows):
         """The length of the longest ULPDU after a Reply with the bit for large FPDUs and `knows`."""
@@ -365,7 +365,7 @@ class Initiator:
             check(flags & LARGE, f"large FPDUs are not offered: flags {flags:#x}")
             sock.sendall(frame(REPLY, C | S | M | LARGE | knows, 2, enhanced(A | 8, RTR_WRITE | 8)))
             streams.append(MarkedStream(sock))
-            check(len(streams[0].next()) == 14, "the RTR, a Write of no octets")
+            check(len(streams[0].next()) == 14, "the RTR, a Write of no bytes")
             return streams[0]
         self.orderly(first)
         self.are_marked(streams[0])
@@ -409,7 +409,7 @@ class Initiator:
         sock.sendall(frame(REPLY, C | S, 2, enhanced(A | 8, RTR_WRITE | 8)))
         stream = Stream(sock)
         try:
-            check(len(stream.next()) == 14, "the RTR, a Write of no octets")
+            check(len(stream.next()) == 14, "the RTR, a Write of no bytes")
             address, stag, size = struct.unpack("!QII", message(stream)[18:34])
             for number in range(1, 9):
                 stream.send(read_of(stag, address, size, number))
@@ -421,7 +421,7 @@ class Initiator:
             while ulpdu := message(stream):
                 check(ulpdu[1] == RDMAP | RESPONSE, f"not a response: {ulpdu[:20]!r}")
                 total += len(ulpdu) - 14
-            check(total >= size, f"only {total} octets came")
+            check(total >= size, f"only {total} bytes came")
         except Failed as e:
             raise Failed(str(e)[:100]) from e
 
@@ -432,7 +432,7 @@ class Initiator:
         length, ddp, rdmap = struct.unpack("!HBB", got[:4])
         check(ddp & 0xc3 == 0x41, f"DDP control {ddp:#x}")
         check(rdmap == 0x47, f"RDMAP control {rdmap:#x}")
-        # Untagged header: 2 control octets, 4 reserved, QN, MSN, MO; then the Terminate control.
+        # Untagged header: 2 control bytes, 4 reserved, QN, MSN, MO; then the Terminate control.
         qn = struct.unpack("!I", got[8:12])[0]
         check(qn == 2, f"queue {qn}")
         check(got[20] == 0x20 and got[21] == code, f"Terminate {got[20]:#x} {got[21]}")

@@ -129,7 +129,7 @@ class Responder:
         flags, _, _ = receive_frame(sock, REPLY)
         check(flags & LARGE and flags & KNOWS, f"large FPDUs are not agreed to: flags {flags:#x}")
         stream = self.rounds_with_markers(sock)
-        check(stream.longest > 2000, f"the longest ULPDU has {stream.longest} octets")
+        check(stream.longest > 2000, f"the longest ULPDU has {stream.longest} bytes")
 
     @staticmethod
     def rounds_with_markers(sock):
@@ -140,7 +140,7 @@ class Responder:
             try:
                 a_round(stream, 2 * i + 1, size, read=i + 1)
             except Failed as e:
-                raise Failed(f"{size} octets: {str(e)[:200]}") from e
+                raise Failed(f"{size} bytes: {str(e)[:200]}") from e
         print(f"{stream.between} markers between FPDUs, {stream.within} within")
         check(stream.within > sum(sizes) // 512, "too few")
         return stream
@@ -210,7 +210,7 @@ class Responder:
         check(sorted(took)[-3] < 2 * SLOW, "honest peers have to wait")
 
     def case_fin_behind_data(self):
-        """A peer sends octets after its Request and then a FIN: the device lets it go, although the
+        """A peer sends bytes after its Request and then a FIN: the device lets it go, although the
         consumer, which the job has stopped, has not answered."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
         sock.shutdown(socket.SHUT_WR)
@@ -297,7 +297,7 @@ class Responder:
     def case_bad_frames(self):
         bad = {
             "no key": b"GET / HTTP/1.1\r\n\r\n",
-            "a wrong last octet of the key": frame(REQUEST[:15] + b"x"),
+            "a wrong last byte of the key": frame(REQUEST[:15] + b"x"),
             "a Reply": frame(REPLY),
             "revision 0": frame(REQUEST, C, 0),
             "revision 3": frame(REQUEST, C, 3),
@@ -378,7 +378,7 @@ class Responder:
 
     #= 5040-7-2, 5041-3-12, 5044-7.1-1, 5044-8-4
     def case_early_fpdu(self):
-        """Octets after the Request are no part of it: the device takes them for an FPDU."""
+        """Bytes after the Request are no part of it: the device takes them for an FPDU."""
         sock = self.ask(frame(REQUEST, C, 1) + bytes(100))
         receive_frame(sock, REPLY)
         # A zero FPDU has a wrong CRC: a Terminate, then the end.

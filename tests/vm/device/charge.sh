@@ -46,7 +46,7 @@ charged() {
 	wait "$!"
 	cat "$WORK/$1"
 	mapped=$(awk '/^mapped/ { print $2 * 1024 }' "$WORK/$1")
-	echo "from $before to $now octets"
+	echo "from $before to $now bytes"
 	# It need not have grown by as much: a part of what it had before may have gone.
 	grep -q "^$3 good" "$WORK/$1" && [ "$mapped" -gt 20000000 ] && [ "$now" -ge "$mapped" ]
 }

@@ -32,12 +32,12 @@ read_only() { ! (echo 0 >"$PORT/counters/port_xmit_data") && ! find "$PORT/count
 of() { cat "/sys/class/infiniband/$1/ports/1/counters/$2"; }
 there() { peer_sh "$(declare -f of); of $PEER_DEV $1"; }
 mark() { of "$DEV" port_xmit_data >"$WORK/sent"; there port_rcv_data >"$WORK/received"; of "$DEV" port_xmit_packets >"$WORK/packets"; }
-# grew WHAT NUMBER FILE OCTETS: from what is in the file to the number, in words of four octets, by the payload and at most
+# grew WHAT NUMBER FILE BYTES: from what is in the file to the number, in words of four bytes, by the payload and at most
 # a twentieth more: headers, CRCs, and what the programs tell each other.
 grew() {
-	local octets=$((4 * ($2 - $(<"$WORK/$3"))))
-	echo "$1: $octets octets for a payload of $4"
-	[ "$octets" -ge "$4" ] && [ "$octets" -le $(($4 * 21 / 20)) ]
+	local bytes=$((4 * ($2 - $(<"$WORK/$3"))))
+	echo "$1: $bytes bytes for a payload of $4"
+	[ "$bytes" -ge "$4" ] && [ "$bytes" -le $(($4 * 21 / 20)) ]
 }
 # moved COUNT SIZE: so many Writes.
 moved() {

@@ -59,7 +59,7 @@ said() {
 		{ lines[n++ % 30] = $0 }
 		END { for (i = n > 30 ? n - 30 : 0; i < n; i++) print "# " lines[i % 30] }'
 }
-# In a file, as bash reads a pipe octet by octet, which takes the debug kernel longer than the tests. So does a line
+# In a file, as bash reads a pipe byte by byte, which takes the debug kernel longer than the tests. So does a line
 # that is passed on by itself.
 (cd /sys/kernel/debug/kunit && xargs printf '%s/results\n' <<<"$suites" | xargs grep -H '') >"$WORK/lines"
 mapfile -t lines <"$WORK/lines"

@@ -39,7 +39,7 @@ taken() {
 slabs_taken() {
 	local here there
 	since Slab
-	echo "octets each: $((here * 1024 / MANY)) here, $((there * 1024 / MANY)) on the peer"
+	echo "bytes each: $((here * 1024 / MANY)) here, $((there * 1024 / MANY)) on the peer"
 	[ "$RSIW_KERNEL" != debug ] || return 0
 	[ $((here + there)) -lt $((2 * $1 * MANY + 2048)) ]
 }

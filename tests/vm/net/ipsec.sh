@@ -11,15 +11,15 @@
 . /tests/net/lib
 plan 8
 
-# octets: how many this host has counted through ESP in both directions.
-octets() { ip -s xfrm state | awk '/lifetime current/ { getline; sub(/\(.*/, "", $1); n += $1 } END { print n + 0 }'; }
+# bytes: how many this host has counted through ESP in both directions.
+bytes() { ip -s xfrm state | awk '/lifetime current/ { getline; sub(/\(.*/, "", $1); n += $1 } END { print n + 0 }'; }
 pings() { rping_peer "$PEER" "$1" -C 20 -S 50000 -V; }
 went_through() {
 	local before
-	before=$(octets)
+	before=$(bytes)
 	pings "$1" || return
-	echo "$(($(octets) - before)) octets by ESP"
-	[ $(($(octets) - before)) -gt $((20 * 2 * 50000)) ]
+	echo "$(($(bytes) - before)) bytes by ESP"
+	[ $(($(bytes) - before)) -gt $((20 * 2 * 50000)) ]
 }
 # This host has no IPsec any more; the peer has.
 refused_without_ipsec() {

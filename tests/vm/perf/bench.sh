@@ -94,7 +94,7 @@ each() {
 	"$1" $here && wait "$pid"
 }
 
-# What this host did so far: busy and all ticks of its processor, octets of its link.
+# What this host did so far: busy and all ticks of its processor, bytes of its link.
 state() {
 	awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8; print b, b + $5 + $6 }' /proc/stat
 	cat /sys/class/net/eth0/statistics/{tx,rx}_bytes

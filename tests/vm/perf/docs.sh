@@ -5,7 +5,7 @@
 # kernel: stock
 #
 # What a server of documents moves, and how busy it is, over TCP (by sendfile) and over rsiw (by RDMA Write and
-# Send): CLIENTS connections of one process on this host fetch documents of SIZES octets from the peer's page cache
+# Send): CLIENTS connections of one process on this host fetch documents of SIZES bytes from the peer's page cache
 # (tests/vm/prog/docs.c). KINDS take turns, ROUNDS times (vm-run --env), SECONDS_EACH a measurement, of which the
 # medians count. It asserts only that everything runs.
 
@@ -18,7 +18,7 @@ read -ra sizes <<<"$SIZES"
 plan $((ROUNDS * ${#kinds[@]} + 1))
 
 results=$RSIW_OUT/docs.tsv
-printf 'octets\tclients\tover\tMiB/s\tserver busy\n' >"$results"
+printf 'bytes\tclients\tover\tMiB/s\tserver busy\n' >"$results"
 
 # The peer's processor: ticks that it was busy, and all.
 ticks() { awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8; print b, b + $5 + $6 }' /proc/stat; }
@@ -83,7 +83,7 @@ table() {
 		import csv, statistics, sys
 		rows = list(csv.reader(open(sys.argv[1]), delimiter="\t"))[1:]
 		kinds = list(dict.fromkeys(r[2] for r in rows))
-		print(f"{'octets':>7} {'clients':>7} " + " ".join(f"{k:>16}" for k in kinds))
+		print(f"{'bytes':>7} {'clients':>7} " + " ".join(f"{k:>16}" for k in kinds))
 		for size, clients in dict.fromkeys((int(r[0]), int(r[1])) for r in sorted(rows, key=lambda r: int(r[0]))):
 		    told = []
 		    for kind in kinds:

@@ -13,7 +13,7 @@
 #     tools/vm-run test -v --insns --env "KINDS=tcp,rsiw crc=0" --env "CASES=nfs-16384 bulk-65536" perf/kernel
 #
 # KINDS: tcp, siw, or rsiw with its parameters; this processor has no instructions for CRCs, so with crc=1 the kernel
-# takes them octet by octet; "KIND own" has rsiw's provider. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE,
+# takes them byte by byte; "KIND own" has rsiw's provider. CASES: nfs-SIZE, DEPTH direct reads at a time; bulk-SIZE,
 # RDMA Writes or what iperf3 sends; imm-SIZE, Writes with immediate data; churn-1, connections one after the other,
 # which each send a message. TOP: so many functions. It asserts only that everything runs.
 

@@ -37,7 +37,7 @@ both_profiled() {
 	measured
 	local status=$?
 	read -ra now <<<"$(counters)"
-	echo "packets sent: $((now[0] - before[0])), of $(((now[1] - before[1]) / (now[0] - before[0]))) octets;" \
+	echo "packets sent: $((now[0] - before[0])), of $(((now[1] - before[1]) / (now[0] - before[0]))) bytes;" \
 		"received: $((now[2] - before[2])), of $(((now[3] - before[3]) / (now[2] - before[2])))"
 	awk -v tx=$((now[1] - before[1])) -v rx=$((now[3] - before[3])) 'BEGIN { print (tx > rx ? tx : rx) / 1048576 }' >/tmp/moved
 	profile_end

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """read.py METRIC SIZE FILE COST: what perftest, qperf (-v) or iperf3 (-J) printed, as a line
 
-VALUE <tab> UNIT <tab> DETAILS. Bandwidth in MiB/s, below 64 octets in messages a
+VALUE <tab> UNIT <tab> DETAILS. Bandwidth in MiB/s, below 64 bytes in messages a
 second; latency in us, half a round trip: the typical one of perftest, with its
 percentiles as details, the mean of qperf. Fails if there is none.
 """

@@ -4,7 +4,7 @@
  * docs fetch tcp|rdma ADDRESS PORT CLIENTS SIZE SECONDS
  *
  * A server of documents and its clients, as a web server has them: each of CLIENTS connections asks for a
- * document of SIZE octets, waits for all of it, and asks again. Documents begin anywhere in FILE, which is in
+ * document of SIZE bytes, waits for all of it, and asks again. Documents begin anywhere in FILE, which is in
  * the page cache. Over TCP the server answers by sendfile(). Over RDMA it has registered a mapping of the file,
  * writes the document to where the client wants it, and sends a word behind. Either has one thread, which
  * sleeps when there is nothing to do. The client prints "connected", and after SECONDS "fetched N" documents; the
@@ -39,9 +39,9 @@ struct one {
 	int fd;
 	struct rdma_cm_id *id;
 	struct request ask;
-	/* Octets of the request that have come (server), or of the document (client). */
+	/* Bytes of the request that have come (server), or of the document (client). */
 	size_t got;
-	/* Octets of the document that are to be sent. */
+	/* Bytes of the document that are to be sent. */
 	size_t left;
 	off_t at;
 	uint32_t word;

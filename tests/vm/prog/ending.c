@@ -2,7 +2,7 @@
 /*
  * ending ADDRESS PORT WRITES [ENTRIES]: a consumer that accepts one connection and
  * posts WRITES RDMA Writes of 64 KiB to its peer (STag 0x100, from address 0x1000 on),
- * which are sent once the peer has sent something. With ENTRIES they have 64 octets and
+ * which are sent once the peer has sent something. With ENTRIES they have 64 bytes and
  * are signalled, and their completion queue has so many entries. It prints "ready" when it
  * listens, and then its events ("event disconnected"). It reads commands, one a
  * line, and exits at the end of its input:
@@ -13,7 +13,7 @@
  *   query: prints the state of the queue pair ("done query error")
  *   receives: posts two receives, one more than their completion queue has entries,
  *     and prints where the peer may write ("target ADDRESS KEY")
- *   look: prints the octet at that address ("octet 0 at look 1")
+ *   look: prints the byte at that address ("byte 0 at look 1")
  */
 #include <errno.h>
 #include <netdb.h>
@@ -129,7 +129,7 @@ static void obey(const char *line)
 		zero(ibv_post_recv(connected->qp, &wr, &bad), "receive");
 		printf("target %lu %u\n", (unsigned long)target, target_mr->rkey);
 	} else if (!strcmp(line, "look\n")) {
-		printf("octet %u at look %u\n", __atomic_load_n(target, __ATOMIC_RELAXED), ++looks);
+		printf("byte %u at look %u\n", __atomic_load_n(target, __ATOMIC_RELAXED), ++looks);
 		printf("done with look %u\n", looks);
 		return;
 	}

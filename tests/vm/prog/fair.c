@@ -4,13 +4,13 @@
  * fair client ADDRESS PORT NUMBER SIZE WINDOW SECONDS [mixed|real]
  *
  * Measures how queue pairs share the link. The client opens NUMBER connections and keeps WINDOW
- * RDMA Writes of SIZE octets under way on each; with "mixed", one Write of 64 octets on the first
+ * RDMA Writes of SIZE bytes under way on each; with "mixed", one Write of 64 bytes on the first
  * connection. After SECONDS it prints
  *
  *   least L most M first F gap G wait W third W3 total T
  *
  * where L and M are the numbers of Writes completed on the slowest and the fastest connection
- * (mixed: without the first), F that of the first, and T the octets of all connections. The others
+ * (mixed: without the first), F that of the first, and T the bytes of all connections. The others
  * are times in milliseconds that a connection waited for a completion: G the longest by the clock
  * of the measurement, W and W3 the longest and the third longest in real time. The server ends when
  * all connections are closed.

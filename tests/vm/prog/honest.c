@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * honest ADDRESS PORT: connects to itself, does an RDMA Write, a Read, a Send and
- * its echo again and again, and compares every octet. Tests run it beside programs
+ * its echo again and again, and compares every byte. Tests run it beside programs
  * that may harm the device. It prints the number of rounds, and ends only when
  * something is wrong.
  */

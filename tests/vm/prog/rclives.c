@@ -112,11 +112,11 @@ static void poll_all(void)
 static bool peer_leaves(void)
 {
 	struct pollfd in = { .fd = 0, .events = POLLIN };
-	char octets[4096];
+	char bytes[4096];
 	ssize_t n;
 
-	while (poll(&in, 1, 0) == 1 && (n = read(0, octets, sizeof(octets))) > 0)
-		is_enough |= memchr(octets, 'e', n) != NULL;
+	while (poll(&in, 1, 0) == 1 && (n = read(0, bytes, sizeof(bytes))) > 0)
+		is_enough |= memchr(bytes, 'e', n) != NULL;
 	if (poll(&in, 1, 200) <= 0)
 		return false;
 	usleep(random() % 8000);

@@ -14,7 +14,7 @@
  *   connect PORT TOKEN FLAGS RECEIVES
  *	Connect to that port of its own address; the Request has the struct told.
  *   deny TOKEN
- *	Once the first DENY_AFTER octets of the region BOTH were written to, take from this
+ *	Once the first DENY_AFTER bytes of the region BOTH were written to, take from this
  *	connection's peer the right to write, and print "denied TOKEN".
  */
 #include <endian.h>
@@ -70,7 +70,7 @@ struct asked {
 } __attribute__((packed));
 
 /*
- * Flags for the victim's own operations: Reads of 64 octets from the peer's STag 0x100, address
+ * Flags for the victim's own operations: Reads of 64 bytes from the peer's STag 0x100, address
  * 0x1000 on; Writes to there; a zero-length Write and Read, with STag 0; a FetchAdd and a CmpSwap of
  * the value there. Other flags: expect that nothing that the peer sends is placed; ask for an IRD of
  * 0.

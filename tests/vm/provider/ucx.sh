@@ -5,8 +5,8 @@
 # kernel: stock
 # pairs: rsiw,rsiw
 #
-# UCX's atomics with rsiw's provider, by its own program. It takes the device's for 8 octets, and has messages for swap and
-# for 4 octets (ucx_info). Open MPI asks for operations of both sizes, so all of its one-sided ones but Writes and Reads
+# UCX's atomics with rsiw's provider, by its own program. It takes the device's for 8 bytes, and has messages for swap and
+# for 4 bytes (ucx_info). Open MPI asks for operations of both sizes, so all of its one-sided ones but Writes and Reads
 # are messages; and it asks for fences. UCX's strong one reads a key that it has on devices of mlx5 only.
 
 . /tests/lib.sh
@@ -23,7 +23,7 @@ ucx_info -d -t rc_verbs | grep -E 'atomic_|put_short|am_short' | sed 's/^/# /'
 export UCX_ATOMIC_MODE=device
 for op in add fadd cswap swap; do
 	for size in 8 4; do
-		LIMIT=60 run "UCX does $op of $size octets" ucx_perftest "ucp_$op" -s $size -n 300
+		LIMIT=60 run "UCX does $op of $size bytes" ucx_perftest "ucp_$op" -s $size -n 300
 	done
 done
 LIMIT=60 run "UCX sends tagged messages" ucx_perftest tag_bw -s 65536 -n 300

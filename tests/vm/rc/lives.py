@@ -59,8 +59,8 @@ def talk(sock):
         sock.sendall(write[:dice.randrange(1, len(write))])
         return leave(sock, "within the first FPDU")
     sends = dice.randrange(3)
-    octets = write + b"".join(fpdu(untagged(SEND, b"hello", number=n + 1)) for n in range(sends))
-    sock.sendall(octets)
+    data = write + b"".join(fpdu(untagged(SEND, b"hello", number=n + 1)) for n in range(sends))
+    sock.sendall(data)
     return leave(sock, f"after {sends} Sends")
 
 

@@ -18,7 +18,7 @@ go_there() { peer_sh "pkill -CONT -x tlshd"; }
 # Kills the process that tlshd has made here for a handshake that the peer does not answer.
 child() { pgrep -P "$(pgrep -o -x tlshd)"; }
 child_dies() { wait_for 10 child && kill -9 "$(child)"; }
-# A peer that says nothing behind its first octet, and whose handshake is killed on the other host.
+# A peer that says nothing behind its first byte, and whose handshake is killed on the other host.
 killed_there() {
 	port=$((port + 1))
 	peer_bg rping rping -s -a "$PEER" -p $port

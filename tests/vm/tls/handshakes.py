@@ -37,15 +37,15 @@ def raw_ends(sock, seconds=10):
         sock.close()
 
 
-def hello_then(octets, pause=0.0):
-    """The victim's answer is awaited before those octets are sent."""
+def hello_then(data, pause=0.0):
+    """The victim's answer is awaited before those bytes are sent."""
     def play(victim):
         sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
         sock.sendall(client_hello())
         check(sock.recv(5)[:1] == bytes((HANDSHAKE,)), "no ServerHello")
         time.sleep(pause)
         try:
-            sock.sendall(octets)
+            sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
         except OSError:
             pass
@@ -72,11 +72,11 @@ def cut_hello(victim):
 
 
 def in_pieces(victim):
-    """A ClientHello in segments of one octet is a ClientHello."""
+    """A ClientHello in segments of one byte is a ClientHello."""
     sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for octet in client_hello():
-        sock.sendall(bytes((octet,)))
+    for byte in client_hello():
+        sock.sendall(bytes((byte,)))
     check(sock.recv(5)[:1] == bytes((HANDSHAKE,)), "no ServerHello")
     sock.close()
 
@@ -89,12 +89,12 @@ def giant():
 
 
 def slow(victim):
-    """An octet every two seconds, for longer than a handshake may take."""
+    """A byte every two seconds, for longer than a handshake may take."""
     began = time.monotonic()
     sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
     try:
-        for octet in client_hello():
-            sock.sendall(bytes((octet,)))
+        for byte in client_hello():
+            sock.sendall(bytes((byte,)))
             time.sleep(2 * SLOW)
             check(time.monotonic() - began < 40 * SLOW, "it is waited for, for ever")
     except ConnectionError:
@@ -135,13 +135,13 @@ def as_server(name):
     return play
 
 
-def odd_server(octets):
+def odd_server(data):
     def play(victim):
         sock, token = answer_call(victim)
         check(sock.recv(1)[:1] == bytes((HANDSHAKE,)), "no ClientHello")
-        if octets is not None:
+        if data is not None:
             try:
-                sock.sendall(octets)
+                sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR)
             except OSError:
                 pass  # The victim has reset it already.
@@ -152,13 +152,13 @@ def odd_server(octets):
 
 CERTIFICATES = {"of another CA": "foreign", "that has expired": "expired", "that is not valid yet": "future"}
 SLOW_CASES = {
-    "a client that sends an octet now and then is given up": slow,
+    "a client that sends a byte now and then is given up": slow,
     "a client that is silent in the handshake is given up": silent,
     "a server that is silent is given up": lambda v: odd_server(None)(v.caller()),
 }
 HANDSHAKES = {
     "a ClientHello that is cut off ends the connection": cut_hello,
-    "a ClientHello in segments of one octet is answered": in_pieces,
+    "a ClientHello in segments of one byte is answered": in_pieces,
     "a ClientHello of many MiB ends the connection": instead(giant),
     "a ClientHello of empty records ends the connection": instead(lambda: bytes((HANDSHAKE, 3, 1, 0, 0)) * 1000),
     "two ClientHellos end the connection": instead(lambda: client_hello() * 2),

@@ -149,21 +149,21 @@ def bad_fpdu(connect):
     assert got and got[3] & 0x0F == 7, got
 
 
-def one_octet_each(connect):
-    """The Request in as many records as it has octets."""
+def one_byte_each(connect):
+    """The Request in as many records as it has bytes."""
     peer = connect()
-    for octet in OFFER:
-        peer.sendall(bytes([octet]))
+    for byte in OFFER:
+        peer.sendall(bytes([byte]))
     assert peer.exactly(20)[:16] == REPLY
     peer.sock.close()
 
 
-def raw(address, port, octets, seconds):
+def raw(address, port, data, seconds):
     sock = socket.create_connection((address, port), 30 * SLOW)
     sock.settimeout(seconds * SLOW)
     began = time.monotonic()
     try:
-        sock.sendall(octets)
+        sock.sendall(data)
         while sock.recv(4096):
             pass
     except ConnectionError:
@@ -179,13 +179,13 @@ def main():
 
     cases = {
         "an honest peer sets up a connection, with large FPDUs and without CRCs": (lambda: good(connect), "TLS with"),
-        "a Request in records of one octet is answered": (lambda: one_octet_each(connect), "TLS with"),
+        "a Request in records of one byte is answered": (lambda: one_byte_each(connect), "TLS with"),
         "a client without a certificate is reset": (lambda: no_certificate(connect), "shows no certificate"),
         "a client of TLS 1.2 is reset": (lambda: old_version(address, port), "TLS handshake failed"),
         "a Request in the clear is reset": (lambda: raw(address, port, OFFER, 10), "no TLS, which is required"),
         "garbage instead of a ClientHello is reset": (
             lambda: raw(address, port, b"\x16" + bytes(300), 25), "TLS handshake failed"),
-        "a client that says nothing behind its first octet is given up": (
+        "a client that says nothing behind its first byte is given up": (
             lambda: raw(address, port, b"\x16", 30), "TLS handshake failed"),
         "a record with a wrong bit ends the stream": (lambda: flipped(connect), "TLS stream broken: error -74"),
         "a replayed record ends the stream": (lambda: replayed(connect), "TLS"),

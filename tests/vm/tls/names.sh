@@ -52,7 +52,7 @@ run "many names are taken" many
 run "no names are taken" takes "" ""
 run "a bad port is refused" refuses "70000=hosta"
 run "no port is refused" refuses "=hosta"
-run "octets that are no text are refused" refuses $'host\xff'
+run "bytes that are no text are refused" refuses $'host\xff'
 run "a name that is too long is refused" refuses "$(printf 'a%.0s' {1..129})"
 run "a list that is too long is refused" too_long
 run "an ordinary user changes none" not_for_others

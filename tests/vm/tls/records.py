@@ -38,7 +38,7 @@ ERRORS = (10, 20, 21, 22, 30, *range(40, 52), 60, 70, 71, 80, 86, 100, 109, *ran
 # --- records that are right -----------------------------------------------------------------------------
 
 def lives(act):
-    """The connection goes on behind these octets, and ends as it should."""
+    """The connection goes on behind these bytes, and ends as it should."""
     def play(victim):
         for v in (victim, victim.caller()):
             a = Attacker(v)
@@ -65,11 +65,11 @@ def cut_anywhere(a):
         a.sock.sock.sendall(record[at:])
 
 
-def octet_by_octet(a):
+def byte_by_byte(a):
     data = writes(a, 2)
     a.deliver(data, range(1, len(data)))
-    for octet in a.sock.record(data):
-        a.sock.sock.sendall(bytes((octet,)))
+    for byte in a.sock.record(data):
+        a.sock.sock.sendall(bytes((byte,)))
 
 
 def full(a):
@@ -128,8 +128,8 @@ def at_random(a):
 
 
 RIGHT = {
-    "Writes cut in records and segments at each octet are placed": cut_anywhere,
-    "records and segments of one octet are taken": octet_by_octet,
+    "Writes cut in records and segments at each byte are placed": cut_anywhere,
+    "records and segments of one byte are taken": byte_by_byte,
     "records of 16 KiB with hundreds of FPDUs are taken": full,
     "FPDUs of several KiB are taken, cut anywhere": large,
     "padded records are taken": padded,
@@ -141,23 +141,23 @@ RIGHT = {
 
 # --- records that are wrong -----------------------------------------------------------------------------
 
-def broken(octets, i):
-    """The stream is reset at these octets, and nothing of them is placed. The victim is TLS' server, or the
+def broken(wrong, i):
+    """The stream is reset at these bytes, and nothing of them is placed. The victim is TLS' server, or the
     client, by the seed."""
     def play(victim):
         s = between_fpdus(victim.caller() if (i + SEED) % 2 else victim)
-        s.raw(octets(s))
+        s.raw(wrong(s))
         s.ends("reset")
     return play
 
 
 def flipped(at, bit):
     """Enough follows for a record that is longer than it was."""
-    def octets(s):
+    def wrong(s):
         record = bytearray(s.sock.record(a_write(s)))
         record[at] ^= 1 << bit
         return bytes(record) + bytes(300)
-    return octets
+    return wrong
 
 
 def replayed(s):
@@ -193,13 +193,13 @@ def inner(kind):
     return lambda s: s.sock.record(a_write(s), kind)
 
 
-def header(*octets):
-    return lambda s: bytes(octets) + bytes(100)
+def header(*head):
+    return lambda s: bytes(head) + bytes(100)
 
 
-# Header of 5 octets: type, version, length. The kernel does not look at the type.
-PARTS = {"version": 1, "version's second octet": 2, "length's first octet": 3, "length": 4, "first octet": 5,
-         "middle": 20, "type": -TAG - 1, "tag's first octet": -TAG, "tag's last octet": -1}
+# Header of 5 bytes: type, version, length. The kernel does not look at the type.
+PARTS = {"version": 1, "version's second byte": 2, "length's first byte": 3, "length": 4, "first byte": 5,
+         "middle": 20, "type": -TAG - 1, "tag's first byte": -TAG, "tag's last byte": -1}
 WRONG = {
     **{f"a wrong bit in a record's {part} ends the stream": flipped(at, (SEED + i) % 8 if at != 3 else 6)
        for i, (part, at) in enumerate(PARTS.items())},
@@ -214,7 +214,7 @@ WRONG = {
     "a record of 64 KiB ends the stream": header(DATA, 3, 3, 0xFF, 0xFF),
     "a record that is shorter than its tag ends the stream": header(DATA, 3, 3, 0, 15),
     "a record of nothing ends the stream": header(DATA, 3, 3, 0, 0),
-    "octets in the clear end the stream": header(DATA, 3, 3, 0, 40),
+    "bytes in the clear end the stream": header(DATA, 3, 3, 0, 40),
     "an alert in the clear ends the stream": lambda s: bytes((ALERT, 3, 3, 0, 2, WARNING, CLOSE_NOTIFY)),
     "ChangeCipherSpec behind the handshake ends the stream": lambda s: bytes((CHANGE, 3, 3, 0, 1, 1)),
     "half an alert ends the stream": lambda s: s.sock.record(b"\1", ALERT),
@@ -236,7 +236,7 @@ def wrong_anywhere(victim):
 
 
 def urgent(victim):
-    """TLS stops in front of an urgent octet; at the FIN the stream is over."""
+    """TLS stops in front of an urgent byte; at the FIN the stream is over."""
     for at in (1, 30):
         s = between_fpdus(victim)
         record = s.sock.record(a_write(s))
@@ -256,14 +256,14 @@ def on(stage):
 def cut_off(stage):
     """A FIN without close_notify; one behind the half of a record; a RST."""
     def play(victim):
-        for octets in (0, 12, None):
+        for count in (0, 12, None):
             s = on(stage)(victim)
-            if octets is None:
+            if count is None:
                 reset(s.sock)
                 if s.token:
                     check(victim.ended(s.token) == 0, "a message was delivered")
                 continue
-            s.raw(s.sock.record(bytes(40))[:octets])
+            s.raw(s.sock.record(bytes(40))[:count])
             s.fin()
             s.ends("reset")
     return play
@@ -294,9 +294,9 @@ def alerts(i, stage):
 CASES = {
     **SLOW_CASES,
     **{name: lives(act) for name, act in RIGHT.items()},
-    **{name: broken(octets, i) for i, (name, octets) in enumerate(WRONG.items())},
+    **{name: broken(wrong, i) for i, (name, wrong) in enumerate(WRONG.items())},
     "a wrong record ends the stream at each stage": wrong_anywhere,
-    "urgent octets end the stream": urgent,
+    "urgent bytes end the stream": urgent,
     **{f"a FIN or RST {name_of(s)} cuts the stream": cut_off(s) for s in STAGES},
     **{f"close_notify {name_of(s)} ends the stream": notified(s) for s in STAGES},
     **{f"alerts {name_of(s)} end the stream": alerts(i, s) for i, s in enumerate(STAGES)},

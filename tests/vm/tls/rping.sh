@@ -4,7 +4,7 @@
 # timeout: 300
 # pairs: rsiw,rsiw
 #
-# Data over TLS: rping in both families, both ways, and with more than TCP has room for. No octet of what is sent
+# Data over TLS: rping in both families, both ways, and with more than TCP has room for. No byte of what is sent
 # can be read on the link, and TLS is loaded only when it is used.
 
 . /tests/lib.sh

@@ -21,9 +21,9 @@ class Open:
     def __init__(self, victim, sock, token=None):
         self.victim, self.sock, self.token = victim, sock, token
 
-    def raw(self, octets):
+    def raw(self, data):
         try:
-            self.sock.sock.sendall(octets)
+            self.sock.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             pass
 

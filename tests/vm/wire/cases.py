@@ -69,8 +69,8 @@ LIVES = Verdict("lives")
 BASES = {
     "write": lambda t: tagged(WRITE, t.both.stag, t.both.at + 16, b"stray..."),
     "response": lambda t: tagged(RESPONSE, t.local.stag, t.sink_at, b"stray..."),
-    "send": lambda t: untagged(SEND, b"sixteen octets.."),
-    "send_inv": lambda t: untagged(SEND_INV, b"sixteen octets..", stag=t.both.stag),
+    "send": lambda t: untagged(SEND, b"sixteen bytes.."),
+    "send_inv": lambda t: untagged(SEND_INV, b"sixteen bytes..", stag=t.both.stag),
     "read": lambda t: read_of(t.read.stag, t.read.at + 3, 16),
     "terminate": lambda t: untagged(TERMINATE, bytes((0x11, 1, 0, 0)), queue=2),
     # Legal only where verdicts.EXTENDED is set.
@@ -80,7 +80,7 @@ BASES = {
     "atomic_response": lambda t: atomic_response(0x1D, 5),
 }
 EXTENSIONS = "immediate", "add", "swap", "atomic_response"
-# Octets of a base's ULPDU.
+# Bytes of a base's ULPDU.
 SIZES = {"write": 22, "response": 22, "read": 46, "terminate": 22, "immediate": 26, "add": 70, "swap": 70,
          "atomic_response": 30}
 
@@ -134,7 +134,7 @@ def values(field, size, everything):
             yield str(number), lambda t, n=number: n
 
 
-# Places for 8 or 16 octets at the borders of a region.
+# Places for 8 or 16 bytes at the borders of a region.
 EDGES = {
     "before": lambda g: g.at - 1, "at": lambda g: g.at, "at the end of": lambda g: g.at + g.size - 8,
     "over the end of": lambda g: g.at + g.size - 7, "behind": lambda g: g.at + g.size,
@@ -167,10 +167,10 @@ def lengths(everything):
     for base, make in BASES.items():
         header = 14 if base in ("write", "response") else 18
         for size in sorted(sizes):
-            yield f"{base}: {size} octets", single(lambda t, m=make, s=size, h=header:
+            yield f"{base}: {size} bytes", single(lambda t, m=make, s=size, h=header:
                                                    (m(t)[:h] + m(t)[h:] + bytes(s))[:h + s])
         for size in range(header):
-            yield f"{base}: {size} octets of the header", single(lambda t, m=make, s=size: m(t)[:s])
+            yield f"{base}: {size} bytes of the header", single(lambda t, m=make, s=size: m(t)[:s])
     for size in (64767, 64768, 64769, 65535):
         yield f"write: a ULPDU of {size}", single(lambda t, s=size: tagged(
             WRITE, t.both.stag, t.both.at, bytes(s - 14)))
@@ -290,7 +290,7 @@ def messages(everything):
         yield f"one Read more than IRD{role}", reads_at_once(1)
     yield "a Write and a Read of nothing", nothing_named
     for name in ("write", "send", "read"):
-        yield f"{name}: in single octets", in_single_octets(BASES[name])
+        yield f"{name}: in single bytes", in_single_bytes(BASES[name])
 
 
 def loses_right(pieces):
@@ -305,7 +305,7 @@ def loses_right(pieces):
     return play
 
 
-def in_single_octets(make):
+def in_single_bytes(make):
     def play(victim):
         a = Attacker(victim)
         ulpdu = make(a.told)
@@ -359,7 +359,7 @@ def reads_at_once(more, make=one_read):
 
 
 def nothing_named(victim):
-    """The victim posts a Write and a Read of no octets without an STag. On the wire they have one,
+    """The victim posts a Write and a Read of no bytes without an STag. On the wire they have one,
     as some RNICs refuse STag 0."""
     a = Attacker(victim, flags=EMPTY)
     a.send(tagged(WRITE, 0, 0))
@@ -367,7 +367,7 @@ def nothing_named(victim):
     check(len(ulpdu) == 14 and ulpdu[1] & 0xF == WRITE, f"no empty Write: {ulpdu.hex()}")
     check(any(ulpdu[2:6]), "a Write with STag 0")
     sink, to, size, source, _at = a.read_request()
-    check(size == 0 and sink and source, f"a Read of {size} octets, STags {sink:#x} {source:#x}")
+    check(size == 0 and sink and source, f"a Read of {size} bytes, STags {sink:#x} {source:#x}")
     a.send(tagged(RESPONSE, sink, to))
     a.lives()
     a.fin()
@@ -402,13 +402,13 @@ def placement(everything):
         if VERIFY_FIRST:
             yield f"{name}: cut at the end", damaged(make, lambda data: (len(data) - 1,))
             for at in (1, 2, 3, 16, 20, 24):
-                yield f"{name}: cut after {at} octets", damaged(make, lambda data, n=at: (n,))
+                yield f"{name}: cut after {at} bytes", damaged(make, lambda data, n=at: (n,))
     if VERIFY_FIRST:
-        yield "write: in single octets", damaged(BASES["write"], lambda data: range(1, len(data)))
+        yield "write: in single bytes", damaged(BASES["write"], lambda data: range(1, len(data)))
 
 
 def responses(everything):
-    """The victim reads twice 64 octets of this end, to sinks that are close to each other."""
+    """The victim reads twice 64 bytes of this end, to sinks that are close to each other."""
     def case(name, make, verdict):
         def play(victim):
             a = Attacker(victim, flags=READS)
@@ -438,8 +438,8 @@ def responses(everything):
     yield case("one more", lambda t: [response(t), response(t, 1), response(t)], opcode)
     yield case("to another sink", lambda t: [response(t, stag=t.both.stag)], stag)
     yield case("to nothing", lambda t: [response(t, stag=UNKNOWN)], stag)
-    yield case("one octet too early", lambda t: [response(t, skip=-1)], bounds)
-    yield case("one octet too far", lambda t: [response(t, skip=1)], bounds)
+    yield case("one byte too early", lambda t: [response(t, skip=-1)], bounds)
+    yield case("one byte too far", lambda t: [response(t, skip=1)], bounds)
     yield case("too long", lambda t: [response(t, size=65)], bounds)
     yield case("much too long", lambda t: [response(t, size=4096)], bounds)
     yield case("too long in pieces", lambda t: [
@@ -471,15 +471,15 @@ def responses(everything):
                 untagged(TERMINATE, bytes((k, 0, b, 0)) + struct.pack("!H", 46) +
                               read_of(t.both.stag, t.both.at, 8), queue=2)], Verdict("closed"))
     for size in range(0, 60, 1 if everything else 7):
-        yield case(f"{size} octets of a Terminate", lambda t, s=size: [
+        yield case(f"{size} bytes of a Terminate", lambda t, s=size: [
             untagged(TERMINATE, (bytes((0x01, 0, 0xE0, 0)) + struct.pack("!H", 46) +
                                       read_of(t.both.stag, t.both.at, 8) + bytes(9))[:s],
                           queue=2)], Verdict("closed"))
 
 
-# --- octets -------------------------------------------------------------------------------------------
+# --- below DDP ----------------------------------------------------------------------------------------
 
-def octets(everything):
+def below_ddp(everything):
     """Below DDP: wrong CRCs, wrong lengths, streams that end anywhere."""
     def damaged(base, at, bit):
         def play(victim):
@@ -511,7 +511,7 @@ def octets(everything):
         return play
 
     def urgent(base, at):
-        """FPDUs before the urgent octet are delivered."""
+        """FPDUs before the urgent byte are delivered."""
         def play(victim):
             a = Attacker(victim)
             data = fpdu(BASES[base](a.told)) + b"!"
@@ -535,15 +535,15 @@ def octets(everything):
         size = len(fpdu(bytes(SIZES.get(base, 34))))
         for at in range(size):
             for bit in range(8) if everything else (at % 8,):
-                yield f"{base}: bit {bit} of octet {at} damaged", damaged(base, at, bit)
+                yield f"{base}: bit {bit} of byte {at} damaged", damaged(base, at, bit)
         for at in range(1, size):
             for how in ("FIN", "RST"):
-                yield f"{base}: {how} after {at} octets", cut(base, at, how)
-        # Beneath TLS, urgent octets are a matter of tests/vm/tls/records.py.
+                yield f"{base}: {how} after {at} bytes", cut(base, at, how)
+        # Beneath TLS, urgent bytes are a matter of tests/vm/tls/records.py.
         for at in () if DIRECTORY or base in EXTENSIONS else (1, size // 2, size, size + 1):
-            yield f"{base}: octet {at} is urgent", urgent(base, at)
+            yield f"{base}: byte {at} is urgent", urgent(base, at)
         for length in (0, 1, 2, 3, 13, 14, 15, 17, 18, 19, 64768, 64769, 65534, 65535):
-            yield f"{base}: claims {length} octets", claims(base, length)
+            yield f"{base}: claims {length} bytes", claims(base, length)
 
 
-GROUPS = {f.__name__: f for f in (fields, lengths, messages, placement, responses, octets)}
+GROUPS = {f.__name__: f for f in (fields, lengths, messages, placement, responses, below_ddp)}

@@ -57,7 +57,7 @@ def value(t):
 
 
 def halves(t):
-    """An RDMA Write of 16 octets, in two segments, at the value."""
+    """An RDMA Write of 16 bytes, in two segments, at the value."""
     return [tagged(WRITE, t.both.stag, value_of(t), b"written.", last=False),
             tagged(WRITE, t.both.stag, value_of(t) + 8, b"behind..")]
 
@@ -107,7 +107,7 @@ def immediates():
 
 def atomics():
     add = lambda t, n=1, **more: atomic_of(t.both.stag, value_of(t), n, ident=n, **more)
-    word = lambda octets: int.from_bytes(octets, "little")
+    word = lambda data: int.from_bytes(data, "little")
     memory = lambda number: (number % (1 << 64)).to_bytes(8, "little")
 
     def answers(make):
@@ -137,7 +137,7 @@ def atomics():
 
     def masks(t):
         old = value(t)
-        # No carry leaves the lowest octet, whatever it is.
+        # No carry leaves the lowest byte, whatever it is.
         new = old & ~0xFF | (old + 0xFF) & 0xFF
         return [add(t, data=0xFF, mask=0x80), read_of(t.both.stag, value_of(t), 8, 2)], \
             [atomic_response(1, old), (0x100, 0x1000, memory(new))]

@@ -26,7 +26,7 @@ sent() {
 lengths() { sed -n 's/^ *ULPDU length: \([0-9]*\) bytes.*/\1/p' "$DUMP" | sort -rn | uniq -c; }
 good() {
 	decode || return
-	echo "$(count '^    FPDU') FPDUs, good CRCs: $(count 'Good CRC32'), bad: $(count 'Bad CRC32'); of so many octets:"
+	echo "$(count '^    FPDU') FPDUs, good CRCs: $(count 'Good CRC32'), bad: $(count 'Bad CRC32'); of so many bytes:"
 	lengths | head -n 6
 	[ "$(count '^    FPDU')" -gt 20 ] && [ "$(count 'Good CRC32')" = "$(count '^    FPDU')" ]
 }
@@ -50,7 +50,7 @@ shows() { rdma -dd resource show qp | tee "$WORK/qps"; tr -s '[:space:]' ' ' <"$
 
 run "load the driver on both hosts" both load_driver || exit 1
 sent "Sends of 64 KiB" ib_send_bw -F -s 65536 -n 20
-run "FPDUs of large Sends are longer than 60000 octets" longer 60000
+run "FPDUs of large Sends are longer than 60000 bytes" longer 60000
 sent "Reads of 1 MiB" ib_read_bw -F -s 1048576 -n 5
 run "rdma shows that a connection has large FPDUs and CRCs" shows_terms 7191 1 1
 

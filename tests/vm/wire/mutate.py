@@ -70,7 +70,7 @@ def in_a_field(rng, t, name, ulpdu):
     return ulpdu[:at] + (new % (1 << 8 * size)).to_bytes(size, "big") + ulpdu[at + size:]
 
 
-def in_octets(rng, t, name, ulpdu):
+def in_bytes(rng, t, name, ulpdu):
     data = bytearray(ulpdu)
     for _ in range(rng.randint(1, 4)):
         if data:
@@ -101,11 +101,11 @@ def framed(rng, ulpdu):
 
 
 def stream(rng, t):
-    """The octets to be sent, and the ULPDUs that they were made of."""
+    """The bytes to be sent, and the ULPDUs that they were made of."""
     sent = [[name, ulpdu] for name, ulpdu in streams(rng, t)]
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         victim = rng.choice(sent)
-        change = rng.choice((in_a_field, in_a_field, in_a_field, in_octets, shorter, longer))
+        change = rng.choice((in_a_field, in_a_field, in_a_field, in_bytes, shorter, longer))
         end = max(at + size for at, size in FIELDS[victim[0]].values())
         if len(victim[1]) >= end or change is not in_a_field:
             victim[1] = change(rng, t, *victim)
@@ -150,7 +150,7 @@ def may_answer(t, ulpdu, ulpdus):
 
 
 def framed_as_sent(data):
-    """The ULPDUs that a receiver finds in these octets, complete or not."""
+    """The ULPDUs that a receiver finds in these bytes, complete or not."""
     at = 0
     while at + 2 <= len(data):
         length = struct.unpack("!H", data[at:at + 2])[0]

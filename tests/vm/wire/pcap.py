@@ -127,7 +127,7 @@ def gathered(data):
 
 
 def streams(data):
-    """The octets of each connection from its beginning on, up to the first that was not captured."""
+    """The bytes of each connection from its beginning on, up to the first that was not captured."""
     begun, parts = {}, {}
     for tcp, at, length, flow in packets(data):
         number, flags = struct.unpack_from(">I5xB", data, tcp + 4)
@@ -137,25 +137,25 @@ def streams(data):
         elif flow in begun and length > 0:
             parts[flow].append(((number - begun[flow]) % (1 << 32), data[at:at + length]))
     for flow, segments in parts.items():
-        octets = bytearray()
+        stream = bytearray()
         for at, payload in sorted(segments, key=lambda s: s[0]):
-            if at > len(octets):
+            if at > len(stream):
                 break
-            octets += payload[len(octets) - at:]
-        yield flow, bytes(octets)
+            stream += payload[len(stream) - at:]
+        yield flow, bytes(stream)
 
 
-def fault(octets):
+def fault(stream):
     """What is wrong with the first FPDU of a stream that is wrong, or None."""
-    if not octets.startswith(SETUP):
+    if not stream.startswith(SETUP):
         return None
-    at = SETUP_HEADER + struct.unpack_from(">H", octets, 18)[0]
+    at = SETUP_HEADER + struct.unpack_from(">H", stream, 18)[0]
     due = None
-    while at + 2 + UNTAGGED_HEADER <= len(octets):
-        length = struct.unpack_from(">H", octets, at)[0]
-        head = octets[at + 2:at + 2 + UNTAGGED_HEADER]
+    while at + 2 + UNTAGGED_HEADER <= len(stream):
+        length = struct.unpack_from(">H", stream, at)[0]
+        head = stream[at + 2:at + 2 + UNTAGGED_HEADER]
         if head[0] & 3 != 1 or head[1] >> 6 != 1:
-            return f"no header at {at}: {octets[at:at + 20].hex()}"
+            return f"no header at {at}: {stream[at:at + 20].hex()}"
         if head[0] & TAGGED:
             # STag; tagged offset
             message, begin, size = head[2:6], *struct.unpack_from(">Q", head, 6), length - TAGGED_HEADER
@@ -173,10 +173,10 @@ def fault(octets):
 
 
 def out_of_order(data):
-    for flow, octets in streams(data):
-        said = fault(octets)
+    for flow, stream in streams(data):
+        said = fault(stream)
         if said:
-            print(f"{len(octets)} octets from port {struct.unpack('>H', flow[-4:-2])[0]}: {said}")
+            print(f"{len(stream)} bytes from port {struct.unpack('>H', flow[-4:-2])[0]}: {said}")
 
 
 def flip(data):
@@ -192,7 +192,7 @@ def main():
     if sys.argv[1] == "align":
         sys.exit(0 if align(data) else 1)
     if sys.argv[1] == "lossy":
-        # Up to three SACK blocks take 28 octets of a segment.
+        # Up to three SACK blocks take 28 bytes of a segment.
         sys.exit(0 if align(data, 1410, 3) else 1)
     if sys.argv[1] == "gathered":
         sys.exit(0 if gathered(data) else 1)

@@ -27,7 +27,7 @@ READ_RTR = 0x8000 | 4, 0x4000 | 4
 # --- requests ----------------------------------------------------------------------------------------
 
 def ask(victim, data, how="FIN"):
-    """Sends octets instead of a Request; returns all that comes back."""
+    """Sends bytes instead of a Request; returns all that comes back."""
     sock = tls.over(socket.create_connection((victim.address, victim.port), 10 * SLOW))
     got = b""
     try:
@@ -60,21 +60,21 @@ def requests(everything):
     whole = frame(REQUEST, data=struct.pack("!IBB", 0xFFFFFFFF, 0, 8))
     for at in range(len(whole)):
         for how in ("FIN", "RST"):
-            yield f"{how} after {at} octets of a Request", refused(whole[:at], how)
+            yield f"{how} after {at} bytes of a Request", refused(whole[:at], how)
     yield "RST after the Request", refused(whole, "RST")
     for at in range(16):
         for bit in range(8) if everything else (at % 8,):
             key = bytearray(whole)
             key[at] ^= 1 << bit
-            yield f"bit {bit} of octet {at} of the key", refused(bytes(key))
+            yield f"bit {bit} of byte {at} of the key", refused(bytes(key))
     for revision in (0, 3, 4, 0x80, 0xFF):
         yield f"revision {revision}", refused(frame(REQUEST, revision=revision))
     for size in (513, 1000, 0x8000, 0xFFFF):
-        yield f"{size} octets of private data", refused(
+        yield f"{size} bytes of private data", refused(
             frame(REQUEST, data=bytes(size)))
     yield "a Reply", refused(whole.replace(REQUEST, REPLY))
     for size in range(4):
-        yield f"{size} octets for IRD and ORD", refused(
+        yield f"{size} bytes for IRD and ORD", refused(
             frame(REQUEST, C | S, 2, bytes(size)))
     yield "an FPDU of zeros", refused(bytes(20))
     yield "a Send and no Request", refused(fpdu(untagged(SEND, bytes(30))))
@@ -138,7 +138,7 @@ def rtr(everything):
                 a.fin()
                 a.closed()
                 a.over()
-            yield f"{base}: {size} octets", cut
+            yield f"{base}: {size} bytes", cut
 
 
 def no_reads(forms, make, ird):
@@ -254,7 +254,7 @@ class Silence:
     }
     if not DIRECTORY:
         # The victim reads nothing of it.
-        CASES["an urgent octet of a Request"] = lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB)
+        CASES["an urgent byte of a Request"] = lambda v: let_go(v, REQUEST[:9], socket.MSG_OOB)
 
     def __init__(self, victim):
         self.failures = []

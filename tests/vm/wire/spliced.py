@@ -14,7 +14,7 @@ from peer.stream import fpdu
 from peer.tls import DIRECTORY
 from peer.victim import Attacker
 
-# Octets of an FPDU's payload, and FPDUs of a message.
+# Bytes of an FPDU's payload, and FPDUs of a message.
 SEGMENT, SEGMENTS = 24, 4
 MESSAGES = 60
 # How often each case is played.
@@ -57,7 +57,7 @@ def unchanged(victim):
 
 
 def changed(at, bits):
-    """The octet `at` of each FPDU changes back and forth. The victim may find any fault, or none."""
+    """The byte `at` of each FPDU changes back and forth. The victim may find any fault, or none."""
     def once(victim):
         a = Attacker(victim)
         fpdus = list(writes(a.told))

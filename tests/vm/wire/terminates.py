@@ -21,10 +21,10 @@ from peer.stream import fpdu
 
 # --- what is right ------------------------------------------------------------
 
-def in_single_octets(peer):
+def in_single_bytes(peer):
     peer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for octet in fpdu(untagged(SEND, advertise())):
-        peer.sock.sendall(bytes((octet,)))
+    for byte in fpdu(untagged(SEND, advertise())):
+        peer.sock.sendall(bytes((byte,)))
     peer.read_request()
 
 
@@ -69,7 +69,7 @@ def length_too_short(peer):
 
 
 def urgent_data(peer):
-    """An urgent octet between FPDUs, and one within an FPDU."""
+    """An urgent byte between FPDUs, and one within an FPDU."""
     peer.urgent(b"!")
     Peer(peer.address, peer.port).urgent(fpdu(untagged(SEND, advertise()))[:9])
 
@@ -215,7 +215,7 @@ def read_short_header(peer):
 
 
 def read_zero_of_nothing(peer):
-    """A Read of no octets needs no buffer: the device answers it, whatever its STag."""
+    """A Read of no bytes needs no buffer: the device answers it, whatever its STag."""
     peer.send(read_of(0, size=0))
     check(peer.next() == tagged(RESPONSE, 0x100, 0x1000), "no empty Read Response")
 

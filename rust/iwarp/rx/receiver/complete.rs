@@ -130,7 +130,7 @@ impl Receiver {
         }
     }
 
-    /// The header that the message which `segment` ends has as its payload, if that has `N` octets.
+    /// The header that the message which `segment` ends has as its payload, if that has `N` bytes.
     fn header<const N: usize>(&self, segment: &Segment) -> Option<&[u8; N]> {
         let header = self.body.first_chunk()?;
         (segment.end as usize == N).then_some(header)

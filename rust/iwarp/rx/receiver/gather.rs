@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Gathers what an FPDU has beside payload: ULPDU Length and DDP header, the headers that messages
-//! have as their payload, and the trailer. Each octet is read once, as others may change it.
+//! have as their payload, and the trailer. Each byte is read once, as others may change it.
 
 use super::{Receiver, TAGGED_HDR, UNTAGGED_HDR};
 use crate::bytes::Fields;
@@ -9,14 +9,14 @@ use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{CRC_LEN, LENGTH_LEN};
 use crate::rdmap::Opcode;
 use crate::rx::Handler;
-use crate::types::Octet;
+use crate::types::SharedByte;
 
 impl Receiver {
-    /// Collects ULPDU Length and DDP header; returns how many octets they have.
+    /// Collects ULPDU Length and DDP header; returns how many bytes they have.
     #[inline]
     pub(super) fn gather_header<H: Handler>(
         &mut self,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> Option<usize> {
         if self.have == 0 {
@@ -37,7 +37,7 @@ impl Receiver {
     #[cold]
     fn gather_header_slowly<H: Handler>(
         &mut self,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> Option<usize> {
         loop {
@@ -53,14 +53,14 @@ impl Receiver {
         }
     }
 
-    /// Copies octets of a header that an `opcode` message has as its payload, which begin `from`
-    /// octets in, and takes the CRC of the copy. Octets that a later revision may append to a
+    /// Copies bytes of a header that an `opcode` message has as its payload, which begin `from`
+    /// bytes in, and takes the CRC of the copy. Bytes that a later revision may append to a
     /// Terminate are not kept.
     pub(super) fn gather_body<H: Handler>(
         &mut self,
         opcode: Opcode,
         from: usize,
-        chunk: &[Octet],
+        chunk: &[SharedByte],
         h: &mut H,
     ) {
         let takes_crc = self.takes_crc();
@@ -81,7 +81,11 @@ impl Receiver {
     /// Takes pad and CRC, and copies them if the CRC was not verified; returns whether they are
     /// complete.
     #[inline]
-    pub(super) fn gather_trailer<H: Handler>(&mut self, rest: &mut &[Octet], h: &mut H) -> bool {
+    pub(super) fn gather_trailer<H: Handler>(
+        &mut self,
+        rest: &mut &[SharedByte],
+        h: &mut H,
+    ) -> bool {
         let n = usize::from(self.pad) + CRC_LEN;
         if self.have == 0 && !self.takes_crc() {
             if let Some(behind) = rest.get(n..) {
@@ -101,13 +105,13 @@ impl Receiver {
         self.gather_trailer_slowly(n, rest, h)
     }
 
-    /// As [`gather_trailer`](Self::gather_trailer), of `n` octets that are copied or come in
+    /// As [`gather_trailer`](Self::gather_trailer), of `n` bytes that are copied or come in
     /// pieces.
     #[inline(never)]
     fn gather_trailer_slowly<H: Handler>(
         &mut self,
         n: usize,
-        rest: &mut &[Octet],
+        rest: &mut &[SharedByte],
         h: &mut H,
     ) -> bool {
         let have = usize::from(self.have);
@@ -123,7 +127,7 @@ impl Receiver {
     }
 }
 
-/// Octets of ULPDU Length and DDP header, as far as the first `have` octets of `hdr` tell. Once
+/// Bytes of ULPDU Length and DDP header, as far as the first `have` bytes of `hdr` tell. Once
 /// that many are there, it is final; if it is less than [`TAGGED_HDR`] then, the ULPDU is too short
 /// for its DDP header.
 #[inline]
@@ -142,15 +146,15 @@ pub(in crate::rx) fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize 
     }
 }
 
-/// Splits at most `n` octets off the front of `rest`, `None` if it is empty.
+/// Splits at most `n` bytes off the front of `rest`, `None` if it is empty.
 #[inline]
-pub(super) fn take<'a>(rest: &mut &'a [Octet], n: u32) -> Option<&'a [Octet]> {
+pub(super) fn take<'a>(rest: &mut &'a [SharedByte], n: u32) -> Option<&'a [SharedByte]> {
     if rest.is_empty() {
         return None;
     }
     let (chunk, r) = match rest.split_at_checked(n as usize) {
         Some(parts) => parts,
-        None => (*rest, &[] as &[Octet]),
+        None => (*rest, &[] as &[SharedByte]),
     };
     *rest = r;
     Some(chunk)
@@ -158,24 +162,24 @@ pub(super) fn take<'a>(rest: &mut &'a [Octet], n: u32) -> Option<&'a [Octet]> {
 
 /// Copies as much of `src` as `dst` has room for to its front; returns how much that is.
 #[inline]
-fn copy_front<H: Handler>(dst: &mut [u8], src: &[Octet], h: &mut H) -> usize {
+fn copy_front<H: Handler>(dst: &mut [u8], src: &[SharedByte], h: &mut H) -> usize {
     let n = copy_words::<8, H>(dst, src, 0, h);
     let n = copy_words::<4, H>(dst, src, n, h);
     copy_words::<1, H>(dst, src, n, h)
 }
 
-/// Copies words of `N` octets from offset `at` on, as many as there are and `dst` has room for;
+/// Copies words of `N` bytes from offset `at` on, as many as there are and `dst` has room for;
 /// returns the offset behind them.
 #[inline]
 fn copy_words<const N: usize, H: Handler>(
     dst: &mut [u8],
-    src: &[Octet],
+    src: &[SharedByte],
     mut at: usize,
     h: &mut H,
 ) -> usize {
     while let (Some(to), Some(from)) = (
         dst.get_mut(at..).and_then(<[u8]>::first_chunk_mut),
-        src.get(at..).and_then(<[Octet]>::first_chunk::<N>),
+        src.get(at..).and_then(<[SharedByte]>::first_chunk::<N>),
     ) {
         *to = h.load(from);
         at = at.saturating_add(N);

@@ -181,7 +181,7 @@ fn admit<H: Handler>(h: &mut H, placement: &Placement) -> Result<(), Reason> {
 
 //= 7306-6.3-3: One Immediate Data or Immediate Data with SE Message MUST
 //= 7306-6.3-8: The Remote Peer MUST check that Immediate Data and Immediate
-/// As [`admit`], of a segment of Immediate Data, which end `end` octets in.
+/// As [`admit`], of a segment of Immediate Data, which end `end` bytes in.
 #[cold]
 fn admit_immediate<H: Handler>(
     h: &mut H,

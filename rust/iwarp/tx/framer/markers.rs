@@ -51,7 +51,7 @@ struct Marked<'a, S: Sink> {
     /// CRC32c register, if CRCs are in use.
     crc: Option<u32>,
     to_marker: u16,
-    /// Octets of the stream since the first of the ULPDU Length field, markers included.
+    /// Bytes of the stream since the first of the ULPDU Length field, markers included.
     fpduptr: u16,
     out: &'a mut S,
 }
@@ -68,7 +68,7 @@ impl<S: Sink> Marked<'_, S> {
             return Ok(());
         }
         // s4.2: "The Reserved field MUST be set to zero on transmit". The FPDUPTR's two low bits
-        // are zero as everything in front of a marker is a multiple of four octets.
+        // are zero as everything in front of a marker is a multiple of four bytes.
         let [a, b] = self.fpduptr.to_be_bytes();
         let marker: [u8; MARKER_LEN] = [0, 0, a, b];
         self.put(&marker)?;
@@ -97,7 +97,7 @@ impl<S: Sink> Marked<'_, S> {
             let crc = self.out.put_payload(n, self.crc)?;
             self.crc = self.crc.map(|_| crc);
             self.to_marker = self.to_marker.saturating_sub(n as u16);
-            // At most 64768 + 22 octets and 128 markers of 4: no overflow.
+            // At most 64768 + 22 bytes and 128 markers of 4: no overflow.
             self.fpduptr = self.fpduptr.wrapping_add(n as u16);
             len = len.saturating_sub(n);
         }

@@ -13,8 +13,8 @@ use std::time::Instant;
 use iwarp::mpa::fpdu::CRC_INIT;
 use iwarp::rx::{Event, Handler, Placement, ReadExpect, Receiver, Refusal, RxConfig};
 use iwarp::tx::{Framer, Message, Payload, Segment, Segmenter};
-use iwarp::{Octet, Stag, TaggedOffset};
-use iwarp_sim::octets;
+use iwarp::{SharedByte, Stag, TaggedOffset};
+use iwarp_sim::shared;
 use iwarp_sim::stream::{frame, pattern, Item};
 
 // As the driver copies headers.
@@ -25,7 +25,7 @@ mod load;
 /// A handler that accepts everything, without copying or calculating a CRC.
 #[derive(Default)]
 struct Nothing {
-    octets: u64,
+    bytes: u64,
 }
 
 impl Handler for Nothing {
@@ -35,13 +35,13 @@ impl Handler for Nothing {
         CRC_INIT
     }
 
-    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+    fn crc32c_shared(&mut self, crc: u32, data: &[SharedByte]) -> u32 {
         black_box((crc, data.len()));
         CRC_INIT
     }
 
-    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
-        load::load(octets)
+    fn load<const N: usize>(&mut self, bytes: &[SharedByte; N]) -> [u8; N] {
+        load::load(bytes)
     }
 
     fn expected_read(&mut self) -> Option<ReadExpect> {
@@ -53,18 +53,18 @@ impl Handler for Nothing {
         Ok(())
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
-        self.octets += data.len() as u64;
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
+        self.bytes += data.len() as u64;
         Ok(black_box(crc.unwrap_or(0)))
     }
 
-    fn place_next(&mut self, data: &[Octet]) -> bool {
-        self.octets += data.len() as u64;
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
+        self.bytes += data.len() as u64;
         black_box(true)
     }
 
     fn end_segment(&mut self) -> Result<(), Refusal> {
-        black_box(&mut self.octets);
+        black_box(&mut self.bytes);
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Payload for Nothing {
     }
 
     fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), ()> {
-        self.octets += dst.len() as u64;
+        self.bytes += dst.len() as u64;
         black_box(dst);
         Ok(())
     }
@@ -115,7 +115,7 @@ fn main() {
                 payload: pattern(0, of_message * payload),
             };
             let messages = vec![item; (count / of_message) as usize];
-            let stream = octets(&frame(&messages, false, false, || mulpdu));
+            let stream = shared(&frame(&messages, false, false, || mulpdu));
             let mut rx = Receiver::new(RxConfig {
                 crc: what.ends_with("crc"),
             });
@@ -153,7 +153,7 @@ fn main() {
     };
     let ns = start.elapsed().as_secs_f64() * 1e9 / f64::from(done);
     println!(
-        "{what}: {ns:.1} ns per FPDU ({} octets in all)",
-        nothing.octets
+        "{what}: {ns:.1} ns per FPDU ({} bytes in all)",
+        nothing.bytes
     );
 }

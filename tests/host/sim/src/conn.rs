@@ -4,22 +4,22 @@
 //! over a network that delays, loses and breaks.
 //!
 //! A [`Net`] has two [`End`]s. One without a machine is a peer that a test plays by hand. TCP is a
-//! count of octets: what an end has queued, what has arrived, what was read, what is acknowledged.
+//! count of bytes: what an end has queued, what has arrived, what was read, what is acknowledged.
 
 use crate::{established::established, follow};
 use iwarp::conn::{Action, First, Input, Machine, Reply, Rule, Seen, StageName, Status};
 use std::mem::take;
 
-/// Octets that an end may have under way.
+/// Bytes that an end may have under way.
 const WINDOW: u64 = 1000;
-/// Octets that TCP takes of an end and has not sent.
+/// Bytes that TCP takes of an end and has not sent.
 const BUFFER: u64 = 3000;
 /// Milliseconds after which TCP sends again.
 const REPEAT: i64 = 200;
-/// Octets of a Terminate.
+/// Bytes of a Terminate.
 const TERMINATE: u64 = 28;
 
-/// A responder that sends if the peer is silent for 1.5 s behind the Reply, which is an octet here.
+/// A responder that sends if the peer is silent for 1.5 s behind the Reply, which is a byte here.
 pub const SILENT: First = First::Theirs {
     wait: 1500,
     reply: Reply::Sent(1),
@@ -28,9 +28,9 @@ pub const SILENT: First = First::Theirs {
 /// What travels.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
-    /// Octets up to this one, and whether the FIN is behind them.
+    /// Bytes up to this one, and whether the FIN is behind them.
     Data(u64, bool),
-    /// Octets up to this one (with the FIN, which counts as one) have arrived, and there is room up
+    /// Bytes up to this one (with the FIN, which counts as one) have arrived, and there is room up
     /// to the second one.
     Ack(u64, u64),
     /// A reset.
@@ -47,22 +47,22 @@ pub struct End {
     /// The rules that the machine has gone by.
     pub rules: Vec<&'static Rule>,
 
-    /// Octets that TCP was given.
+    /// Bytes that TCP was given.
     queued: u64,
     fin: bool,
-    /// Octets that were sent at least once, and when.
+    /// Bytes that were sent at least once, and when.
     sent: u64,
     sent_fin: bool,
     sent_at: i64,
-    /// Octets, and the FIN, that the other end has acknowledged, and when.
+    /// Bytes, and the FIN, that the other end has acknowledged, and when.
     acked: u64,
     acked_at: i64,
-    /// The other end has room up to this octet.
+    /// The other end has room up to this byte.
     room: u64,
-    /// Octets that have arrived, and that were read.
+    /// Bytes that have arrived, and that were read.
     arrived: u64,
     arrived_fin: bool,
-    /// Octets that were read.
+    /// Bytes that were read.
     pub read: u64,
     /// The FIN was read.
     pub eof: bool,
@@ -77,7 +77,7 @@ pub struct End {
     pub deaf: bool,
     /// TCP has no memory to send a FIN.
     pub no_memory: bool,
-    /// Octets that the consumer has posted.
+    /// Bytes that the consumer has posted.
     pub posted: u64,
     /// The queue pair may send.
     may_send: bool,
@@ -164,9 +164,9 @@ impl Net {
         self.stage(0) == StageName::Closed && self.stage(1) == StageName::Closed
     }
 
-    /// The consumer of an end posts octets; a peer by hand sends them.
-    pub fn post(&mut self, at: usize, octets: u64) {
-        self.ends[at].posted += octets;
+    /// The consumer of an end posts bytes; a peer by hand sends them.
+    pub fn post(&mut self, at: usize, bytes: u64) {
+        self.ends[at].posted += bytes;
     }
 
     /// A peer by hand sends a FIN behind what it has posted.
@@ -449,7 +449,7 @@ impl End {
         Packet::Ack(self.arrived + fin, self.read + WINDOW)
     }
 
-    /// Octets that TCP takes at the moment.
+    /// Bytes that TCP takes at the moment.
     fn free(&self) -> u64 {
         (self.acked + BUFFER).saturating_sub(self.queued)
     }
@@ -463,9 +463,9 @@ impl End {
             self.pending.push(Input::Flush);
         }
         if self.may_send && !self.fin && !self.terminate {
-            let octets = self.posted.min(self.free());
-            self.queued += octets;
-            self.posted -= octets;
+            let bytes = self.posted.min(self.free());
+            self.queued += bytes;
+            self.posted -= bytes;
         }
         if self.drains && self.posted == 0 {
             self.drains = false;
@@ -495,9 +495,9 @@ impl End {
         if self.broken || self.gone {
             return Input::FinSent;
         }
-        let octets = self.rest.min(self.free());
-        self.queued += octets;
-        self.rest -= octets;
+        let bytes = self.rest.min(self.free());
+        self.queued += bytes;
+        self.rest -= bytes;
         match () {
             () if self.no_memory => Input::TryAgain,
             () if self.rest > 0 => Input::NoRoom,

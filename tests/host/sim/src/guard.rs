@@ -6,9 +6,9 @@ use iwarp::rx::{
     Event, Fault, FaultKind, FpduAssembler, Handler, Placement, ReadExpect, Receiver, Refusal,
     Target,
 };
-use iwarp::{Octet, TaggedOffset};
+use iwarp::{SharedByte, TaggedOffset};
 
-use crate::{bytes, octets};
+use crate::{bytes, shared};
 
 /// A call of a handler.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Guard<H> {
     pub inner: H,
     /// All calls so far.
     pub calls: Vec<Call>,
-    /// The open segment, and how many octets of it have been placed.
+    /// The open segment, and how many bytes of it have been placed.
     open: Option<(Placement, u32)>,
     /// The segment of the last `begin_segment`, which may have been told to wait.
     last: Option<Placement>,
@@ -77,22 +77,22 @@ impl<H: Handler> Handler for Guard<H> {
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
         assert!(self.crc, "crc32c although CRCs are off");
         assert!(!self.waits, "crc32c while a segment waits");
-        assert!(!data.is_empty(), "crc32c of no octets");
+        assert!(!data.is_empty(), "crc32c of no bytes");
         self.inner.crc32c(crc, data)
     }
 
-    fn crc32c_octets(&mut self, crc: u32, data: &[Octet]) -> u32 {
+    fn crc32c_shared(&mut self, crc: u32, data: &[SharedByte]) -> u32 {
         assert!(self.crc, "crc32c although CRCs are off");
         assert!(!self.waits, "crc32c while a segment waits");
-        assert!(!data.is_empty(), "crc32c of no octets");
-        self.inner.crc32c_octets(crc, data)
+        assert!(!data.is_empty(), "crc32c of no bytes");
+        self.inner.crc32c_shared(crc, data)
     }
 
-    fn load<const N: usize>(&mut self, octets: &[Octet; N]) -> [u8; N] {
-        self.inner.load(octets)
+    fn load<const N: usize>(&mut self, shared: &[SharedByte; N]) -> [u8; N] {
+        self.inner.load(shared)
     }
 
-    fn copy(&mut self, to: &[Octet], from: &[Octet]) {
+    fn copy(&mut self, to: &[SharedByte], from: &[SharedByte]) {
         assert_eq!(to.len(), from.len(), "copy to a buffer of another size");
         self.inner.copy(to, from);
     }
@@ -143,7 +143,7 @@ impl<H: Handler> Handler for Guard<H> {
         self.note(result)
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         assert!(!self.refused, "place after refusal");
         assert!(!self.waits, "place while the segment waits");
         assert!(
@@ -153,7 +153,7 @@ impl<H: Handler> Handler for Guard<H> {
         if self.whole {
             assert!(crc.is_none(), "place before the CRC is verified");
         }
-        assert!(!data.is_empty(), "place of no octets");
+        assert!(!data.is_empty(), "place of no bytes");
         let (p, placed) = self.open.as_mut().expect("place without segment");
         *placed += data.len() as u32;
         assert!(*placed <= p.len, "placed beyond the segment");
@@ -165,11 +165,11 @@ impl<H: Handler> Handler for Guard<H> {
         self.note(result)
     }
 
-    fn place_next(&mut self, data: &[Octet]) -> bool {
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
         assert!(!self.refused, "place_next after refusal");
         assert!(!self.waits, "place_next while a segment waits");
         assert!(self.open.is_none(), "place_next within segment");
-        assert!(!data.is_empty(), "place_next of no octets");
+        assert!(!data.is_empty(), "place_next of no bytes");
         assert!(
             matches!(self.calls.last(), Some(Call::End(_))),
             "place_next that continues no segment"
@@ -303,12 +303,12 @@ impl Handler for Any {
         self.call()
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
-        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
+        Ok(crc.map_or(0, |crc| self.crc32c_shared(crc, data)))
     }
 
     /// Counts as the two calls that could be refused. Refuses nothing itself.
-    fn place_next(&mut self, _: &[Octet]) -> bool {
+    fn place_next(&mut self, _: &[SharedByte]) -> bool {
         let refuses = |n: u32| n == self.count || n == self.count + 1;
         if !self.continues || self.refuse_at.is_some_and(refuses) {
             return false;
@@ -368,7 +368,7 @@ impl Outcome {
     }
 }
 
-/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns. Octets that the
+/// Feeds `stream` to a receiver in pieces of the lengths that `cut` returns. Bytes that the
 /// receiver does not consume are passed again, together with the next piece.
 pub fn feed<H: Handler>(
     rx: Receiver,
@@ -377,15 +377,15 @@ pub fn feed<H: Handler>(
     stream: &[u8],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
-    feed_octets(rx, crc, inner, &octets(stream), cut)
+    feed_shared(rx, crc, inner, &shared(stream), cut)
 }
 
-/// As [`feed`], of octets that others may write to meanwhile.
-pub fn feed_octets<H: Handler>(
+/// As [`feed`], of bytes that others may write to meanwhile.
+pub fn feed_shared<H: Handler>(
     rx: Receiver,
     crc: bool,
     inner: H,
-    stream: &[Octet],
+    stream: &[SharedByte],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
     feed_by(rx, Guard::new(inner, crc), stream, cut, Receiver::receive)
@@ -399,18 +399,18 @@ pub fn feed_whole<H: Handler>(
     stream: &[u8],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
-    feed_whole_octets(rx, crc, inner, &octets(stream), cut)
+    feed_whole_shared(rx, crc, inner, &shared(stream), cut)
 }
 
-/// As [`feed_whole`], of octets that others may write to meanwhile.
-pub fn feed_whole_octets<H: Handler>(
+/// As [`feed_whole`], of bytes that others may write to meanwhile.
+pub fn feed_whole_shared<H: Handler>(
     rx: Receiver,
     crc: bool,
     inner: H,
-    stream: &[Octet],
+    stream: &[SharedByte],
     cut: impl FnMut() -> usize,
 ) -> Outcome {
-    let room = octets(&[0; FpduAssembler::MAX_FPDU]);
+    let room = shared(&[0; FpduAssembler::MAX_FPDU]);
     let mut whole = FpduAssembler::new(room).expect("room");
     let mut guard = Guard::new(inner, crc);
     guard.whole = true;
@@ -422,9 +422,9 @@ pub fn feed_whole_octets<H: Handler>(
 fn feed_by<H: Handler>(
     mut rx: Receiver,
     mut guard: Guard<H>,
-    stream: &[Octet],
+    stream: &[SharedByte],
     mut cut: impl FnMut() -> usize,
-    mut receive: impl FnMut(&mut Receiver, &[Octet], &mut Guard<H>) -> Result<usize, Fault>,
+    mut receive: impl FnMut(&mut Receiver, &[SharedByte], &mut Guard<H>) -> Result<usize, Fault>,
 ) -> Outcome {
     let mut result = Ok(());
     let mut rest = stream;
@@ -434,10 +434,10 @@ fn feed_by<H: Handler>(
         rest = &rest[*taken.as_ref().unwrap_or(&n)..];
         assert!(
             guard.waits || taken.is_err() || taken == Ok(n),
-            "octets left"
+            "bytes left"
         );
         result = taken.map(|_| ());
-        // After the last octet a waiting segment is tried again, as the driver does when a receive
+        // After the last byte a waiting segment is tried again, as the driver does when a receive
         // is posted.
         while guard.waits && rest.is_empty() && result.is_ok() {
             result = receive(&mut rx, &[], &mut guard).map(|_| ());

@@ -11,8 +11,8 @@ use iwarp::conn::{Action, Input, Machine, Rule, Seen, SetUp, StageName};
 /// What comes of one connection. Of what is not there, nothing comes.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
-    /// Of the wait for the first octet. `None`: the listener takes no TLS.
-    pub octet: Option<After>,
+    /// Of the wait for the first byte. `None`: the listener takes no TLS.
+    pub byte: Option<After>,
     /// Of the wait for a turn to make a TLS handshake.
     pub place: After,
     /// How often the kernel has no room for a handshake.
@@ -83,7 +83,7 @@ struct Incoming<'a> {
 /// how early or late timers are.
 pub fn run(fate: &Fate, event: After, jitter: i64) -> Outcome {
     let seen = Seen::default();
-    let machine = match fate.octet {
+    let machine = match fate.byte {
         Some(_) => Machine::await_octet(200, &seen),
         None => Machine::await_request(0, &seen),
     };
@@ -91,7 +91,7 @@ pub fn run(fate: &Fate, event: After, jitter: i64) -> Outcome {
         seen,
         fate,
         busy: fate.busy,
-        next: fate.octet.unwrap_or(fate.request),
+        next: fate.byte.unwrap_or(fate.request),
         gone_at: None,
         answers: Vec::new(),
         reported: false,
@@ -236,7 +236,7 @@ impl Incoming<'_> {
 }
 
 fn fate(e: &mut Entropy) -> Fate {
-    let octets = [
+    let bytes = [
         Input::MpaBegins,
         Input::TlsBegins,
         Input::TlsBegins,
@@ -262,7 +262,7 @@ fn fate(e: &mut Entropy) -> Fate {
         _ => Some((some_ms(e), one(e, of))),
     };
     let mut fate = Fate {
-        octet: e.flag().then(|| after(e, &octets)),
+        byte: e.flag().then(|| after(e, &bytes)),
         place: after(e, &[Input::Turn]),
         tls: after(e, &tls),
         request: after(e, &requests),
@@ -319,7 +319,7 @@ pub fn random(e: &mut Entropy) {
 
 /// What holds for each connection.
 pub fn check(outcome: &Outcome) {
-    // 10 s for an octet, 20 for TLS, 10 for the Request, 30 in the queue, 75 for the answer.
+    // 10 s for a byte, 20 for TLS, 10 for the Request, 30 in the queue, 75 for the answer.
     assert!(outcome.ms <= 145_000 + 10 * 100, "{outcome:?}");
     let slots = outcome.log.iter().position(|one| one.1 == Action::FreeSlot);
     let slots = slots.expect("the slot is given back");

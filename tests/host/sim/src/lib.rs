@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering;
 
 use iwarp::conn::{Input, Machine, Rule, Seen};
 use iwarp::rx::{Receiver, RxConfig};
-use iwarp::Octet;
+use iwarp::SharedByte;
 
 pub mod attempt;
 pub mod conn;
@@ -47,15 +47,15 @@ pub fn receiver(crc: bool) -> Receiver {
     rx
 }
 
-/// A received stream of these octets.
-pub fn octets(bytes: &[u8]) -> Vec<Octet> {
-    bytes.iter().map(|byte| Octet::new(*byte)).collect()
+/// A received stream of these bytes.
+pub fn shared(bytes: &[u8]) -> Vec<SharedByte> {
+    bytes.iter().map(|byte| SharedByte::new(*byte)).collect()
 }
 
-/// The octets of a received stream, or of a part of it.
-pub fn bytes(octets: &[Octet]) -> Vec<u8> {
-    let load = |octet: &Octet| octet.load(Ordering::Relaxed);
-    octets.iter().map(load).collect()
+/// The bytes of a received stream, or of a part of it.
+pub fn bytes(shared: &[SharedByte]) -> Vec<u8> {
+    let load = |byte: &SharedByte| byte.load(Ordering::Relaxed);
+    shared.iter().map(load).collect()
 }
 
 /// Gives an input to a connection's machine, which must go by the table of transitions. Returns the
@@ -98,7 +98,7 @@ pub fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
     crc
 }
 
-/// A source of decisions: given octets, and after them a fixed pseudo-random sequence.
+/// A source of decisions: given bytes, and after them a fixed pseudo-random sequence.
 #[derive(Clone, Debug)]
 pub struct Entropy {
     data: Vec<u8>,
@@ -116,7 +116,7 @@ impl Entropy {
         }
     }
 
-    /// The next octet.
+    /// The next byte.
     pub fn u8(&mut self) -> u8 {
         let b = self.data.get(self.at).copied();
         self.at += 1;
@@ -165,7 +165,7 @@ impl Entropy {
         }
     }
 
-    /// Whether given octets are left.
+    /// Whether given bytes are left.
     pub fn is_fresh(&self) -> bool {
         self.at < self.data.len()
     }

@@ -10,14 +10,14 @@ pub type Wrong = String;
 /// Splits a stream into ULPDUs, and checks lengths, pad, CRCs and markers.
 ///
 /// It handles markers in the reverse order of a sender: first it finds the FPDUs in the stream
-/// without markers. Then it checks for each marker (every 512th octet) that it points to the FPDU
+/// without markers. Then it checks for each marker (every 512th byte) that it points to the FPDU
 /// that contains it.
 pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, Wrong> {
-    // The positions of the octets that belong to no marker.
+    // The positions of the bytes that belong to no marker.
     let data: Vec<usize> = (0..stream.len())
         .filter(|at| !markers || at % 512 >= 4)
         .collect();
-    let octet = |i: usize| -> Result<u8, Wrong> {
+    let byte = |i: usize| -> Result<u8, Wrong> {
         let at = *data.get(i).ok_or("stream ends within an FPDU")?;
         Ok(stream[at])
     };
@@ -28,17 +28,17 @@ pub fn ulpdus(stream: &[u8], crc: bool, markers: bool) -> Result<Vec<Vec<u8>>, W
     let mut i = 0;
     while i < data.len() {
         let start = i;
-        let len = usize::from(u16::from_be_bytes([octet(i)?, octet(i + 1)?]));
+        let len = usize::from(u16::from_be_bytes([byte(i)?, byte(i + 1)?]));
         i += 2;
-        let ulpdu: Vec<u8> = (i..i + len).map(octet).collect::<Result<_, _>>()?;
+        let ulpdu: Vec<u8> = (i..i + len).map(byte).collect::<Result<_, _>>()?;
         i += len;
         while (i - start) % 4 != 0 {
-            if octet(i)? != 0 {
+            if byte(i)? != 0 {
                 return Err("pad is not zero".into());
             }
             i += 1;
         }
-        let field: Vec<u8> = (i..i + 4).map(octet).collect::<Result<_, _>>()?;
+        let field: Vec<u8> = (i..i + 4).map(byte).collect::<Result<_, _>>()?;
         i += 4;
         if data[i - 1] - data[i - 4] != 3 {
             return Err("marker within CRC field".into());
@@ -87,7 +87,7 @@ pub struct Segment {
     pub control: u8,
     /// STag and TO, or Invalidate STag, QN, MSN and MO.
     pub address: Address,
-    /// The octets after the header.
+    /// The bytes after the header.
     pub payload: Vec<u8>,
 }
 

@@ -32,24 +32,24 @@ struct Rates {
     fpdu: u8,
 }
 
-/// Changes, removes or inserts octets.
-fn damage(octets: &mut Vec<u8>, e: &mut Entropy) {
-    let at = usize::from(e.u16()) % octets.len();
+/// Changes, removes or inserts bytes.
+fn damage(bytes: &mut Vec<u8>, e: &mut Entropy) {
+    let at = usize::from(e.u16()) % bytes.len();
     match e.below(6) {
-        0 => octets[at] ^= 1 << e.below(8),
-        1 => octets[at] = e.u8(),
-        2 => octets.truncate(at),
+        0 => bytes[at] ^= 1 << e.below(8),
+        1 => bytes[at] = e.u8(),
+        2 => bytes.truncate(at),
         3 => {
-            octets.remove(at);
+            bytes.remove(at);
         }
-        4 => octets.insert(at, e.u8()),
+        4 => bytes.insert(at, e.u8()),
         _ => {
-            // Repeat some octets. They are no whole FPDUs, whose lengths are multiples of 4: a
+            // Repeat some bytes. They are no whole FPDUs, whose lengths are multiples of 4: a
             // Write that comes twice is placed twice, whatever the CRC.
-            let end = (at + 1 + e.below(60) as usize).min(octets.len());
+            let end = (at + 1 + e.below(60) as usize).min(bytes.len());
             let end = end - usize::from((end - at) % 4 == 0);
-            let again = octets[at..end].to_vec();
-            octets.splice(at..at, again);
+            let again = bytes[at..end].to_vec();
+            bytes.splice(at..at, again);
         }
     }
 }
@@ -64,11 +64,11 @@ fn forge(fpdu: &[u8], e: &mut Entropy) -> Vec<u8> {
         }
         if e.below(4) == 0 {
             damage(&mut ulpdu, e);
-        } else if let Some(octet) = ulpdu.get_mut(e.below(46) as usize) {
-            *octet = match e.below(4) {
-                0 => *octet ^ (1 << e.below(8)),
-                1 => octet.wrapping_add(1),
-                2 => octet.wrapping_sub(1),
+        } else if let Some(byte) = ulpdu.get_mut(e.below(46) as usize) {
+            *byte = match e.below(4) {
+                0 => *byte ^ (1 << e.below(8)),
+                1 => byte.wrapping_add(1),
+                2 => byte.wrapping_sub(1),
                 _ => e.u8(),
             };
         }
@@ -98,7 +98,7 @@ fn send(end: &mut End, e: &mut Entropy, rates: Rates, out: &mut Outcome) -> bool
     true
 }
 
-/// Delivers octets from the wire, perhaps after damage to them.
+/// Delivers bytes from the wire, perhaps after damage to them.
 fn deliver(
     wire: &mut VecDeque<u8>,
     to: &mut End,
@@ -107,9 +107,9 @@ fn deliver(
     out: &mut Outcome,
 ) -> bool {
     if !wire.is_empty() && e.u8() < rates.stream {
-        let mut octets: Vec<u8> = wire.drain(..).collect();
-        damage(&mut octets, e);
-        wire.extend(octets);
+        let mut bytes: Vec<u8> = wire.drain(..).collect();
+        damage(&mut bytes, e);
+        wire.extend(bytes);
         out.damages += 1;
     }
     let (faulted, calls) = (to.peer.is_faulted(), to.peer.calls());
@@ -170,7 +170,7 @@ fn check(this: &mut End, other: &End, name: u32, honest: bool) {
     let sink = &node.regions[&SINK].data;
     assert!(
         sink[sunk.len()..].iter().all(|b| *b == BLANK),
-        "octets beyond the end of the reads have changed"
+        "bytes beyond the end of the reads have changed"
     );
     assert!(node.irq.len() <= node.ird, "requests beyond IRD");
     assert!(node.fetched.len() <= fetched.len(), "Atomic Operations");
@@ -180,6 +180,6 @@ fn check(this: &mut End, other: &End, name: u32, honest: bool) {
         assert!(node.writes <= other.expected.writes, "writes");
         assert!(fetched.starts_with(&node.fetched), "original values");
         let done = node.reads.iter().sum::<u32>() as usize;
-        assert!(sink[..done] == sunk[..done], "octets of completed reads");
+        assert!(sink[..done] == sunk[..done], "bytes of completed reads");
     }
 }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use iwarp::rdmap::{AtomicRequest, ATOMIC_LEN};
 use iwarp::rx::{Event, Handler, Placement, ReadExpect, Refusal, Target};
-use iwarp::{Octet, ReadRequest, Terminate};
+use iwarp::{ReadRequest, SharedByte, Terminate};
 
 use crate::{bytes, crc32c};
 
 /// A memory region with an STag.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Tagged Offset of the first octet.
+    /// Tagged Offset of the first byte.
     pub base: u64,
     /// Contents.
     pub data: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The index range in `data` of `len` octets at `to`.
+    /// The index range in `data` of `len` bytes at `to`.
     pub(crate) fn range(&self, to: u64, len: u32) -> Result<core::ops::Range<usize>, Refusal> {
         let from = to.checked_sub(self.base).ok_or(Refusal::Bounds)?;
         let end = from.checked_add(u64::from(len)).ok_or(Refusal::Wrap)?;
@@ -44,9 +44,9 @@ impl Region {
 /// A Send, or Immediate Data, that has been received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The octets that were placed.
+    /// The bytes that were placed.
     pub data: Vec<u8>,
-    /// The octets of Immediate Data, or the immediate data of a Send.
+    /// The bytes of Immediate Data, or the immediate data of a Send.
     pub immediate: Option<Vec<u8>>,
     /// With Solicited Event.
     pub solicited: bool,
@@ -131,7 +131,7 @@ impl Node {
         region.valid.then_some(region).ok_or(Refusal::InvalidStag)
     }
 
-    /// The contents of the receive buffer that a Send of `len` octets has filled.
+    /// The contents of the receive buffer that a Send of `len` bytes has filled.
     fn filled(&mut self, len: u32) -> Vec<u8> {
         let (data, _) = self.receiving.take().expect("no buffer");
         assert_eq!(data.len(), len as usize);
@@ -167,7 +167,7 @@ impl Node {
     pub(crate) fn execute(&mut self, req: &AtomicRequest) -> u64 {
         let region = self.regions.get_mut(&req.stag.0).expect("checked");
         let range = region.range(req.to.0, ATOMIC_LEN).expect("checked");
-        let value = region.data[range].first_chunk_mut().expect("eight octets");
+        let value = region.data[range].first_chunk_mut().expect("eight bytes");
         let old = u64::from_ne_bytes(*value);
         *value = req.op.apply(old).to_ne_bytes();
         old
@@ -234,7 +234,7 @@ impl Handler for Node {
         Ok(())
     }
 
-    fn place(&mut self, data: &[Octet], crc: Option<u32>) -> Result<u32, Refusal> {
+    fn place(&mut self, data: &[SharedByte], crc: Option<u32>) -> Result<u32, Refusal> {
         match self.cursor.as_mut().expect("no segment") {
             Cursor::Recv => {
                 let (all, _) = self.receiving.as_mut().expect("no buffer");
@@ -246,10 +246,10 @@ impl Handler for Node {
                 *at += data.len();
             }
         }
-        Ok(crc.map_or(0, |crc| self.crc32c_octets(crc, data)))
+        Ok(crc.map_or(0, |crc| self.crc32c_shared(crc, data)))
     }
 
-    fn place_next(&mut self, data: &[Octet]) -> bool {
+    fn place_next(&mut self, data: &[SharedByte]) -> bool {
         match self.next.as_mut().expect("no segment before") {
             Cursor::Recv => {
                 let (all, size) = self.receiving.as_mut().expect("no buffer");

@@ -26,7 +26,7 @@ const COUNTERS_COUNT: u32 = 4;
 const DOOMED: u32 = 0x400;
 /// Number of these regions.
 const DOOMED_COUNT: u32 = 4;
-/// Size of a region in octets.
+/// Size of a region in bytes.
 pub(crate) const SIZE: u32 = 40_000;
 /// Content of memory before it is written.
 pub(crate) const BLANK: u8 = 0xee;
@@ -104,9 +104,9 @@ pub(crate) struct Expected {
 
 impl Expected {
     /// The other end's values, as they lie in memory.
-    fn counter_octets(&self) -> Vec<u8> {
-        let octets = self.counters.iter().flat_map(|value| value.to_ne_bytes());
-        octets.collect()
+    fn counter_bytes(&self) -> Vec<u8> {
+        let bytes = self.counters.iter().flat_map(|value| value.to_ne_bytes());
+        bytes.collect()
     }
 }
 
@@ -114,7 +114,7 @@ impl Expected {
 pub(crate) struct End {
     pub(crate) peer: Peer,
     pub(crate) expected: Expected,
-    /// Octets on the way to the other end.
+    /// Bytes on the way to the other end.
     pub(crate) wire: VecDeque<u8>,
     mulpdu: u16,
     bad: Option<(Bad, TermCode)>,
@@ -247,9 +247,9 @@ impl End {
                 }
                 // A Read of the values finds what the Atomic Operations before it have made.
                 7 => {
-                    let octets = self.expected.counter_octets();
-                    let len = (octets.len() as u32).min(SIZE - sunk);
-                    self.expected.sunk.extend(&octets[..len as usize]);
+                    let bytes = self.expected.counter_bytes();
+                    let len = (bytes.len() as u32).min(SIZE - sunk);
+                    self.expected.sunk.extend(&bytes[..len as usize]);
                     self.expected.reads.push(len);
                     self.peer.sq.push_back(Op::Read(ReadRequest {
                         sink_stag: Stag(SINK),
@@ -263,8 +263,8 @@ impl End {
                 _ => {
                     let len = len.min(SIZE - read).min(SIZE - sunk);
                     let source = &to.peer.node().regions[&READABLE].data;
-                    let octets = &source[read as usize..(read + len) as usize];
-                    self.expected.sunk.extend(octets);
+                    let bytes = &source[read as usize..(read + len) as usize];
+                    self.expected.sunk.extend(bytes);
                     self.expected.reads.push(len);
                     self.peer.sq.push_back(Op::Read(ReadRequest {
                         sink_stag: Stag(SINK),
@@ -359,7 +359,7 @@ impl End {
         assert_eq!(node.writes, other.writes, "writes");
         let at = other.written.len();
         let writable = &node.regions[&WRITABLE].data;
-        assert!(writable[..at] == other.written, "octets written");
+        assert!(writable[..at] == other.written, "bytes written");
         for sent in &other.received {
             if let Some(stag) = sent.invalidate {
                 assert!(!node.regions[&stag].valid, "invalidated");
@@ -370,15 +370,15 @@ impl End {
             "read-only memory has changed"
         );
         if reads {
-            assert!(writable[at..].iter().all(|b| *b == BLANK), "octets beyond");
+            assert!(writable[at..].iter().all(|b| *b == BLANK), "bytes beyond");
             assert_eq!(node.reads, self.expected.reads, "reads or their order");
             let values = &node.regions[&COUNTERS].data;
-            assert_eq!(*values, other.counter_octets(), "values");
+            assert_eq!(*values, other.counter_bytes(), "values");
             assert_eq!(node.fetched, self.expected.fetched, "original values");
             let at = self.expected.sunk.len();
             let sink = &node.regions[&SINK].data;
-            assert!(sink[..at] == self.expected.sunk, "octets read");
-            assert!(sink[at..].iter().all(|b| *b == BLANK), "octets beyond");
+            assert!(sink[..at] == self.expected.sunk, "bytes read");
+            assert!(sink[at..].iter().all(|b| *b == BLANK), "bytes beyond");
             assert!(!self.peer.mid_message());
         }
     }
@@ -487,7 +487,7 @@ pub fn run(e: &mut Entropy, most: u32) -> Summary {
     summary
 }
 
-/// A Terminate as its receiver sees it: without the octets after the DDP header that are not sent.
+/// A Terminate as its receiver sees it: without the bytes after the DDP header that are not sent.
 fn as_received(term: iwarp::Terminate) -> iwarp::Terminate {
     let message = iwarp::tx::Message::Terminate { term };
     let mut segmenter = iwarp::tx::Segmenter::new(message, 0);
@@ -501,7 +501,7 @@ pub(crate) fn transmit(end: &mut End, e: &mut Entropy, summary: &mut Summary) ->
     sent
 }
 
-/// Passes some octets from a wire to a peer.
+/// Passes some bytes from a wire to a peer.
 pub(crate) fn pass(wire: &mut VecDeque<u8>, to: &mut Peer, e: &mut Entropy) -> bool {
     if wire.is_empty() {
         return false;

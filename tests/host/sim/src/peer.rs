@@ -12,7 +12,7 @@ use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, Terminate};
 use crate::guard::Guard;
 use crate::node::{Asked, Node};
 use crate::stream::Tape;
-use crate::{octets, receiver, Entropy};
+use crate::{receiver, shared, Entropy};
 
 /// An operation of the send queue.
 #[derive(Clone, Debug)]
@@ -37,11 +37,11 @@ pub enum Op {
     },
     /// RDMA Write.
     Write {
-        /// Octets to write.
+        /// Bytes to write.
         data: Vec<u8>,
         /// Buffer of the peer.
         stag: u32,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
     },
     /// RDMA Read.
@@ -147,9 +147,9 @@ impl Peer {
         self.rx.mid_message()
     }
 
-    /// Takes octets from the wire.
+    /// Takes bytes from the wire.
     pub fn receive(&mut self, chunk: &[u8]) {
-        if let Err(fault) = self.rx.receive(&octets(chunk), &mut self.node) {
+        if let Err(fault) = self.rx.receive(&shared(chunk), &mut self.node) {
             if self.fault.is_none() && !self.quiet {
                 self.fault = self.rx.terminate_for(&fault);
                 assert_eq!(self.fault.is_some(), fault.term().is_some(), "{fault}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection setup: of two engines with each other, and of an engine with arbitrary octets.
+//! Connection setup: of two engines with each other, and of an engine with arbitrary bytes.
 
 use iwarp::mpa::{
     Agreed, FrameKind, FrameReader, Initiator, Limits, MpaError, Offer, Remedy, Responder, Rtr,
@@ -40,7 +40,7 @@ fn offer<'a>(e: &mut Entropy, private_data: &'a [u8]) -> Offer<'a> {
     }
 }
 
-/// Reads a frame from `stream` in pieces. Returns the number of octets consumed, and the reader.
+/// Reads a frame from `stream` in pieces. Returns the number of bytes consumed, and the reader.
 fn read(e: &mut Entropy, kind: FrameKind, stream: &[u8]) -> (usize, Result<FrameReader, MpaError>) {
     let mut reader = FrameReader::new(kind);
     let mut at = 0;
@@ -51,7 +51,7 @@ fn read(e: &mut Entropy, kind: FrameKind, stream: &[u8]) -> (usize, Result<Frame
         match reader.input(chunk) {
             Ok(taken) => {
                 assert!(taken <= chunk.len());
-                assert!(taken != 0 || wanted == 0, "wants octets and takes none");
+                assert!(taken != 0 || wanted == 0, "wants bytes and takes none");
                 at += taken;
             }
             Err(error) => {
@@ -77,9 +77,9 @@ pub fn run(e: &mut Entropy) {
         assert!(data.len() > 508);
         return;
     };
-    // Octets of an FPDU may directly follow the frame.
+    // Bytes of an FPDU may directly follow the frame.
     let (taken, reader) = read(e, FrameKind::Request, &buf[..len + 8]);
-    assert_eq!(taken, len, "takes octets of the FPDU");
+    assert_eq!(taken, len, "takes bytes of the FPDU");
     let reader = reader.expect("Request");
     let frame = reader.frame().expect("Request");
     assert_eq!(frame.private_data(), data);
@@ -99,7 +99,7 @@ pub fn run(e: &mut Entropy) {
         (Some(agreed), len)
     };
     let (taken, reader) = read(e, FrameKind::Reply, &buf[..len + 8]);
-    assert_eq!(taken, len, "takes octets of the FPDU");
+    assert_eq!(taken, len, "takes bytes of the FPDU");
     let reader = reader.expect("Reply");
     let frame = reader.frame().expect("Reply");
     assert_eq!(frame.private_data(), data);
@@ -150,7 +150,7 @@ fn agree(i: &Offer<'_>, r: &Offer<'_>, mine: &Agreed, theirs: &Agreed, enhanced:
     }
 }
 
-/// Feeds arbitrary octets to an initiator and to a responder.
+/// Feeds arbitrary bytes to an initiator and to a responder.
 pub fn feed(e: &mut Entropy, stream: &[u8]) {
     let data = [0x42; 12];
     for kind in [FrameKind::Request, FrameKind::Reply] {

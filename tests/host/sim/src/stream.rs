@@ -11,11 +11,11 @@ use crate::{crc32c, Entropy};
 /// A sink that appends to a vector and takes payload from a slice.
 #[derive(Debug)]
 pub struct Tape<'a> {
-    /// The octets of all calls.
+    /// The bytes of all calls.
     pub out: Vec<u8>,
     /// Payload of the message.
     pub payload: &'a [u8],
-    /// Offset of the next octet of payload.
+    /// Offset of the next byte of payload.
     pub at: usize,
 }
 
@@ -23,18 +23,18 @@ impl Sink for Tape<'_> {
     type Error = core::convert::Infallible;
 
     fn crc32c(&mut self, crc: u32, data: &[u8]) -> u32 {
-        assert!(!data.is_empty(), "crc32c of no octets");
+        assert!(!data.is_empty(), "crc32c of no bytes");
         crc32c(crc, data)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
-        assert!(!bytes.is_empty(), "put of no octets");
+        assert!(!bytes.is_empty(), "put of no bytes");
         self.out.extend(bytes);
         Ok(())
     }
 
     fn put_payload(&mut self, len: u32, crc: Option<u32>) -> Result<u32, Self::Error> {
-        assert!(len != 0, "put_payload of no octets");
+        assert!(len != 0, "put_payload of no bytes");
         let part = &self.payload[self.at..self.at + len as usize];
         self.at += len as usize;
         self.out.extend(part);
@@ -53,7 +53,7 @@ impl Payload for Rest<'_> {
     }
 
     fn copy_to(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
-        assert!(!dst.is_empty(), "copy_to no octets");
+        assert!(!dst.is_empty(), "copy_to no bytes");
         let (now, later) = self.0.split_at(dst.len());
         dst.copy_from_slice(now);
         self.0 = later;
@@ -70,7 +70,7 @@ pub struct Item {
     pub payload: Vec<u8>,
 }
 
-/// A pattern in which octets at different positions differ.
+/// A pattern in which bytes at different positions differ.
 pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|i| {
@@ -180,7 +180,7 @@ pub fn messages(e: &mut Entropy, most: u32) -> Vec<Item> {
     items
 }
 
-/// The stream of these messages, with segments of at most `mulpdu()` octets each.
+/// The stream of these messages, with segments of at most `mulpdu()` bytes each.
 pub fn frame(items: &[Item], crc: bool, markers: bool, mut mulpdu: impl FnMut() -> u16) -> Vec<u8> {
     let mut framer = Framer::new(crc, markers);
     let mut stream = Vec::new();
@@ -211,7 +211,7 @@ pub fn frame(items: &[Item], crc: bool, markers: bool, mut mulpdu: impl FnMut() 
             assert_eq!(
                 tape.out.len() - before,
                 len,
-                "fpdu_len differs from the octets written"
+                "fpdu_len differs from the bytes written"
             );
         }
         assert_eq!(sent as usize, item.payload.len());
