@@ -38,7 +38,7 @@ suites=$(ls /sys/kernel/debug/kunit)
 suites=$(comm -13 <(sort <<<"$before") <(sort <<<"$suites"))
 echo "KTAP version 1"
 # A suite that is not built has no results. So this list names all.
-for suite in golden framing rules_mpa rules_ddp rules_order rules_rdmap rules_extensions rules_immediate rules_atomic rules_atomic_response terminate setup_frame setup ending connecting answering naming; do
+for suite in golden golden_extensions framing rules_mpa rules_ddp rules_order rules_rdmap rules_read rules_extensions rules_immediate rules_atomic rules_atomic_response terminate setup_frame setup ending lingering connecting connecting_tls answering answering_tls naming; do
 	expected "rsiw_iwarp_$suite"
 done
 for suite in rdma_ring kext_idtable kext_tx_lock kext_revocable rdma_blocks rdma_qp rdma_runs kext_work kext_workqueue kext_hrtimer rdma_span rdma_local rdma_wqe kext_copy \
