@@ -6,6 +6,7 @@
 //! actor, [`Actor::act`]. Received data is the exception while a queue pair owns the stream: see
 //! [`receive`].
 
+mod actor;
 mod receive;
 pub(super) mod time;
 mod trace;
@@ -22,14 +23,14 @@ use core::{
     format_args,
     mem::replace,
     net::SocketAddr,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering},
 };
 use kernel::{
     alloc::flags::GFP_NOWAIT,
     error::to_result,
     impl_has_work, new_mutex, new_work,
     prelude::*,
-    sync::{lock::mutex::MutexGuard, Arc, ArcBorrow, Mutex, SetOnce},
+    sync::{Arc, ArcBorrow, Mutex, SetOnce},
     time::{Instant, Monotonic},
     workqueue::{Work, WorkItem},
 };
@@ -423,24 +424,6 @@ impl<U: User> Conn<U> {
         to_result(self.error.load(Ordering::Acquire)).err()
     }
 
-    /// Notes an event and wakes the actor. Context: any.
-    pub(super) fn notify(self: &Arc<Self>, event: Event) {
-        Self::wake(self.as_arc_borrow(), event);
-    }
-
-    fn wake(this: ArcBorrow<'_, Self>, event: Event) {
-        this.events.add(event);
-        Self::wake_actor(this);
-    }
-
-    fn wake_actor(this: ArcBorrow<'_, Self>) {
-        let this = Arc::from(this);
-        if !this.order.enter(&this) {
-            let queue = this.dev().workqueues.cm.of(this.consumer());
-            queue.enqueue(this.clone());
-        }
-    }
-
     /// The consumer that the connection belongs to. A connection that has no consumer yet counts as
     /// the kernel's.
     pub(super) fn consumer(&self) -> Consumer {
@@ -472,37 +455,5 @@ impl<U: User> Conn<U> {
     /// Logs that a peer that TLS has verified is refused, at a limited rate. Context: any.
     pub(super) fn log_refusal(&self, why: Arguments<'_>) {
         log_peer!(self, why);
-    }
-
-    /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
-    pub(super) fn in_actors_place(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>)) {
-        let mut stage = self.stage.lock();
-        let from = U::number(&stage);
-        f(&mut stage);
-        self.trace_stage(from, U::number(&stage), Events::empty());
-        drop(stage);
-        self.look_again();
-    }
-
-    /// Wakes the actor if events are left. To be called after the stage was unlocked, as the actor
-    /// may have found it locked.
-    pub(super) fn look_again(self: &Arc<Self>) {
-        // Pairs with the fence in `try_stage`: either the actor finds the stage unlocked, or this
-        // load finds the actor's events.
-        fence(Ordering::SeqCst);
-        if self.events.any() {
-            Self::wake_actor(self.as_arc_borrow());
-        }
-    }
-
-    /// Locks the stage for the actor, and takes the events since its last step. Context: sleeping.
-    ///
-    /// It does not wait for the stage: a thread that has it locked, to accept or to start a
-    /// connection, may be without a processor for a long time. Who has it locked calls
-    /// [`Conn::look_again`] afterwards.
-    pub(super) fn try_stage(self: &Arc<Self>) -> Option<(MutexGuard<'_, Stage<U>>, Events)> {
-        fence(Ordering::SeqCst);
-        let stage = self.stage.try_lock()?;
-        Some((stage, self.take_events()))
     }
 }
