@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections in virtual time: how long peers that are silent, slow or gone may keep one, and what
-//! holds for any schedule.
+//! Connections in virtual time: how long peers that are silent, slow or gone may keep one.
 
 use iwarp::conn::{Action, First, Input, Lost, Plan, Report, SetUp, StageName, Status};
 use iwarp_sim::attempt::{self, Fate};
 use iwarp_sim::conn::{Net, SILENT};
-use iwarp_sim::schedule::Event;
-use iwarp_sim::{incoming, schedule, Entropy};
-use proptest::collection::vec;
-use proptest::prelude::*;
+use iwarp_sim::incoming;
 
 /// More bytes than all buffers hold.
 const FLOOD: u64 = 10_000;
@@ -434,78 +430,4 @@ fn unanswered() {
     fate.turn = None;
     let outcome = incoming::run(&fate, None, 0);
     assert_eq!((outcome.ms, outcome.end), (30_001, StageName::Linger));
-}
-
-/// All that may happen at two ends that have data under way, three events long, at once, while
-/// packets travel, and after more than any of the short waits.
-#[test]
-fn every_short_schedule() {
-    let events = || {
-        [0, 1].into_iter().flat_map(|at| {
-            let pauses = move |event| [0, 1, 6_000].map(|pause| (at, event, pause));
-            Event::ALL.into_iter().flat_map(pauses)
-        })
-    };
-    let play = |net: &Net, (at, event, pause): (usize, Event, i64)| {
-        let mut net = net.clone();
-        schedule::play(&mut net, at, event);
-        net.run(pause);
-        net
-    };
-    let mut net = Net::pair([First::OurRtr(0), First::Rtr]);
-    net.post(0, 2500);
-    net.run(10);
-    net.post(0, 2500);
-    net.post(1, 2500);
-    for one in events() {
-        let first = play(&net, one);
-        for two in events() {
-            let second = play(&first, two);
-            schedule::close(&mut second.clone());
-            for three in events().filter(|event| event.2 == 1) {
-                schedule::close(&mut play(&second, three));
-            }
-        }
-    }
-}
-
-fn cases(cases: u32) -> ProptestConfig {
-    let config = ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => config,
-        None => ProptestConfig { cases, ..config },
-    }
-}
-
-proptest! {
-    #![proptest_config(cases(3000))]
-
-    /// Whatever happens, iwcm is told in order; and when both ends close, both end within the times
-    /// that connection.md gives.
-    #[test]
-    fn any_schedule(data in vec(any::<u8>(), 0..100)) {
-        schedule::run(&mut Entropy::new(&data));
-    }
-
-    /// Whatever peers, processes and the device do, an attempt ends in time, with one report.
-    #[test]
-    fn any_attempt(data in vec(any::<u8>(), 0..200)) {
-        attempt::random(&mut Entropy::new(&data));
-    }
-
-    /// Whatever peers, consumers and the device do, a listener's connection is answered in time,
-    /// once.
-    #[test]
-    fn any_incoming(data in vec(any::<u8>(), 0..200)) {
-        incoming::random(&mut Entropy::new(&data));
-    }
-
-    /// The same for inputs in any order, which no driver gives.
-    #[test]
-    fn any_inputs(data in vec(any::<u8>(), 0..200)) {
-        schedule::inputs(&mut Entropy::new(&data));
-    }
 }
