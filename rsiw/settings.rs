@@ -13,11 +13,13 @@ use kernel::{new_mutex, prelude::*, str::CStr, sync::Mutex};
 use net::Identity;
 use rdma::compat::param;
 
+/// The settings: a name, which is that of the module parameter, with its type, and a range. The
+/// functions that read them tell what they mean.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $range:expr,)*) => {
+    ($($name:ident: $type:ty = $range:expr,)*) => {
         /// The settings of one device. No other data depends on a value, so accesses are relaxed.
         pub(crate) struct Settings {
-            $($(#[$doc])* $name: AtomicU32,)*
+            $($name: AtomicU32,)*
             /// Which peers may connect.
             tls_names: Pin<KBox<Mutex<Names>>>,
             /// Held while a setting is changed, and what depends on it.
@@ -78,45 +80,26 @@ fn in_range(name: &str, value: u32, range: RangeInclusive<u32>) -> u32 {
 const HOUR_MS: u32 = 3_600_000;
 
 settings! {
-    /// Whether this end insists on CRCs.
     crc: u8 = 0..=1,
-    /// Whether all payload is placed only after its CRC was verified.
     verify_first: u8 = 0..=1,
-    /// Whether this end offers FPDUs that are larger than a TCP segment.
     large_fpdu: u8 = 0..=1,
-    /// Whether an initiator asks for a ready-to-receive message.
     peer_to_peer: u8 = 0..=1,
-    /// The MPA revision that an initiator begins with.
     mpa_revision: u8 = 1..=2,
-    /// KiB of one turn of the tx worker.
     tx_budget_kib: u32 = 64..=16384,
-    /// Whether the host's port mapper chooses TCP ports.
     port_mapper: u8 = 0..=1,
-    /// A [`TlsPolicy`].
     tls: u8 = 0..=3,
-    /// Whether TLS goes by pre-shared keys, and not by certificates.
     tls_psk: u8 = 0..=1,
-    /// MiB that a key of TLS encrypts.
     tls_key_mib: u32 = 1..=368_640,
-    /// TCP port at which queue pairs that their programs connect call each other.
     rc_port: u32 = 1..=65_535,
-    /// Whether queue pairs that their programs connect call from ports below 1024.
     rc_low_ports: u8 = 0..=1,
-    /// Whether Writes of such queue pairs complete when the peer has placed them.
     rc_confirm: u8 = 0..=1,
-    /// Milliseconds that a Send waits for a process' receive.
     recv_wait_ms: u32 = 0..=60_000,
-    /// Milliseconds until an initiator sends an empty RDMA Write.
     initiator_wait_ms: u32 = 0..=HOUR_MS,
-    /// Milliseconds that a responder stays silent.
     responder_wait_ms: u32 = 0..=HOUR_MS,
-    /// Seconds until TCP probes a silent peer. The bounds of these four are TCP's.
+    // The bounds of these four are TCP's.
     keepalive_idle_s: u32 = 0..=32767,
-    /// Seconds between probes.
     keepalive_interval_s: u32 = 1..=32767,
-    /// Probes that may stay unanswered.
     keepalive_count: u32 = 1..=127,
-    /// Milliseconds that data may stay unacknowledged.
     user_timeout_ms: u32 = 0..=0x7fff_ffff,
 }
 
