@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A completion as the consumers of a queue read it: an element of a process' ring, or what a kernel
-//! consumer polls.
+//! A completion as the consumers of a queue read it: an element of a process' ring, or what a
+//! kernel consumer polls.
 
 use super::Tag;
 use crate::{

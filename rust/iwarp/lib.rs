@@ -31,9 +31,9 @@
 //!
 //! # Bytes that change
 //!
-//! Others may write to the received bytes while the engine works ([`SharedByte`]). It copies each byte
-//! of a header or trailer once, and calculates the CRC of that copy: what was verified is what is
-//! used. Payload stays where it is, and is read once for the CRC and once for its placement. To
+//! Others may write to the received bytes while the engine works ([`SharedByte`]). It copies each
+//! byte of a header or trailer once, and calculates the CRC of that copy: what was verified is what
+//! is used. Payload stays where it is, and is read once for the CRC and once for its placement. To
 //! change it in between is the same as to send something else.
 //!
 //! # Panics and overflow

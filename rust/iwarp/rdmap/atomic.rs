@@ -12,9 +12,9 @@ pub const ATOMIC_REQUEST_LEN: usize = 52;
 
 //= 7306-4-2: RDMAP header for Atomic Response Messages is 32 bytes long
 //# deviates: 12, as Figure 6 and A.2 draw it; 32 would be the segment's length with the DDP
-//# header and two octets more
-/// Bytes of an Atomic Operation Response Header, as Figure 6 draws it. (Section 4 of the RFC says
-/// 32 "bytes" of it, which are the bytes of the whole segment with the DDP header and two more.)
+//# header and two bytes more
+/// Bytes of an Atomic Operation Response Header, as Figure 6 draws it. (The 32 of section 4 are
+/// those of the whole segment, with the DDP header, and two more.)
 pub const ATOMIC_RESPONSE_LEN: usize = 12;
 
 /// Bytes of the value that an operation is on. The target is aligned to as many.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Verifying FPDUs by their CRC (RFC 5044 s4.4, s6): whole, before anything of them is passed on, or
-//! when their trailer has come.
+//! Verifying FPDUs by their CRC (RFC 5044 s4.4, s6): whole, before anything of them is passed on,
+//! or when their trailer has come.
 
 use super::Receiver;
 use crate::mpa::fpdu::{crc_field, CRC_LEN};
