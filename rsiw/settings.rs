@@ -4,7 +4,7 @@
 //! those of a device in use (`/sys/class/infiniband/NAME/settings`). What concerns a connection
 //! holds for those that are set up after a change, unless its description says otherwise.
 
-use crate::{module_parameters, names::Names};
+use crate::{module_parameters, tls_names::Names};
 use core::{
     ops::RangeInclusive,
     sync::atomic::{AtomicU32, Ordering},

@@ -99,7 +99,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-#[kunit_tests(rsiw_names)]
+#[kunit_tests(rsiw_tls_names)]
 mod tests {
     use super::*;
 
