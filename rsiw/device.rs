@@ -7,8 +7,8 @@
 use crate::{
     counters::{Counters, Terminates},
     cpu_share::{CpuShare, Run},
-    limit::Limit,
     mem::Regions,
+    quota::Quota,
     settings::Settings,
 };
 use core::sync::atomic::AtomicU32;
@@ -43,13 +43,13 @@ pub(crate) mod max {
 }
 
 /// The numbers of a device's objects, with their limits.
-pub(crate) struct Limits {
-    pub(crate) context: Arc<Limit>,
-    pub(crate) pd: Arc<Limit>,
-    pub(crate) cq: Arc<Limit>,
-    pub(crate) qp: Arc<Limit>,
-    pub(crate) srq: Arc<Limit>,
-    pub(crate) mr: Arc<Limit>,
+pub(crate) struct Quotas {
+    pub(crate) context: Arc<Quota>,
+    pub(crate) pd: Arc<Quota>,
+    pub(crate) cq: Arc<Quota>,
+    pub(crate) qp: Arc<Quota>,
+    pub(crate) srq: Arc<Quota>,
+    pub(crate) mr: Arc<Quota>,
 }
 
 /// One for kernel consumers, and for what has no consumer yet; and one for processes.
@@ -146,7 +146,7 @@ pub(crate) struct Device {
     pub(crate) gid: [u8; 6],
     /// Regions by STag index.
     pub(crate) regions: Regions,
-    pub(crate) limits: Limits,
+    pub(crate) quotas: Quotas,
     pub(crate) counters: Counters,
     pub(crate) terminates_sent: Terminates,
     pub(crate) terminates_received: Terminates,
@@ -181,13 +181,13 @@ impl Device {
             protocol,
             gid,
             regions: Regions::new()?,
-            limits: Limits {
-                context: Limit::new(max::CONTEXT)?,
-                pd: Limit::new(max::PD)?,
-                cq: Limit::new(max::CQ)?,
-                qp: Limit::new(max::QP)?,
-                srq: Limit::new(max::SRQ)?,
-                mr: Limit::new(max::MR)?,
+            quotas: Quotas {
+                context: Quota::new(max::CONTEXT)?,
+                pd: Quota::new(max::PD)?,
+                cq: Quota::new(max::CQ)?,
+                qp: Quota::new(max::QP)?,
+                srq: Quota::new(max::SRQ)?,
+                mr: Quota::new(max::MR)?,
             },
             counters: Counters::new(),
             terminates_sent: Terminates::new(),

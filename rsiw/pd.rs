@@ -2,7 +2,7 @@
 
 //! Protection domains, which tie a QP to the memory that it may use.
 
-use crate::limit::{Held, Limit};
+use crate::quota::{Held, Quota};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
 use rdma::Consumer;
@@ -51,14 +51,14 @@ pub(crate) struct Membership(Arc<Pd>);
 impl Pd {
     /// Makes a domain. Context: sleeping. Errors: `ENOMEM`, also if the device has as many as
     /// allowed.
-    pub(crate) fn new(limit: &Arc<Limit>, consumer: Consumer, windows: bool) -> Result<Arc<Self>> {
+    pub(crate) fn new(quota: &Arc<Quota>, consumer: Consumer, windows: bool) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
             id: PdId::of(NEXT.fetch_add(1, Ordering::Relaxed), consumer),
             streams: AtomicU32::new(0),
             immediates: AtomicBool::new(matches!(consumer, Consumer::Process)),
             windows,
-            _held: limit.hold()?,
+            _held: quota.hold()?,
         };
         Ok(Arc::new(pd, consumer.flags())?)
     }

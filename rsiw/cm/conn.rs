@@ -17,7 +17,7 @@ use super::{
     registry::{InOrder, Registry},
     Close, User,
 };
-use crate::{device::Device, limit::Share, settings::Settings, transport::Transport};
+use crate::{device::Device, quota::Share, settings::Settings, transport::Transport};
 use core::{
     fmt::Arguments,
     format_args,

@@ -14,8 +14,8 @@ mod rc;
 pub(crate) mod statistics;
 
 use crate::{
-    limit::Held,
     queue::{self, sq::SendQueue, state::State, Queues},
+    quota::Held,
     stream::Stream,
 };
 use kernel::{

@@ -13,7 +13,7 @@
 //! provider has seen.
 
 use super::{limits::Limits, Stream, Teardown};
-use crate::{cm::User, limit::Account, queue::state::State};
+use crate::{cm::User, queue::state::State, quota::Account};
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
@@ -98,7 +98,7 @@ impl Stream {
             .is_some_and(|account| account.is_shared());
         let fresh = if lingers {
             Some(Account::new(
-                self.dev().limits.qp.hold()?,
+                self.dev().quotas.qp.hold()?,
                 self.consumer().flags(),
             )?)
         } else {

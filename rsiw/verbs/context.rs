@@ -5,8 +5,8 @@
 use crate::{
     abi::{feature, AllocContextReq, AllocContextResp},
     device::Rsiw,
-    limit::Held,
     pd::Pd,
+    quota::Held,
 };
 use kernel::{prelude::*, sync::Arc};
 use rdma::{Consumer, ContextOps, Device, PdOps, Udata};
@@ -45,7 +45,7 @@ impl ContextOps<Rsiw> for Context {
         };
         let features = feature::granted(asked);
         let context = Context {
-            _held: dev.data().limits.context.hold()?,
+            _held: dev.data().quotas.context.hold()?,
             features,
         };
         udata.require_out(core::mem::size_of::<AllocContextResp>())?;
@@ -65,6 +65,6 @@ impl PdOps<Rsiw> for Pd {
             Some(udata) => is_extended(udata)?,
             None => false,
         };
-        Pd::new(&dev.data().limits.pd, consumer, windows)
+        Pd::new(&dev.data().quotas.pd, consumer, windows)
     }
 }

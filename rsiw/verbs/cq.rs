@@ -7,7 +7,7 @@ use crate::{
     abi::{CreateCqReq, CreateCqResp, CQE_IMMEDIATE, CQE_INVALIDATED, CQ_TIME_STAMPS},
     cq::{Cq, Form},
     device::{max, Rsiw},
-    limit::Held,
+    quota::Held,
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -78,7 +78,7 @@ impl CqOps<Rsiw> for Object {
             return Err(EINVAL);
         }
         let size = ring_size(attr.entries, max::CQE)?;
-        let held = dev.data().limits.cq.hold()?;
+        let held = dev.data().quotas.cq.hold()?;
         new.set_entries(size);
         let consumer = Consumer::of(&user);
         let ring = match user {

@@ -6,9 +6,9 @@ use super::context::has;
 use crate::{
     abi::{feature, RegMrReq, RegMrResp},
     device::{max, Device, Rsiw},
-    limit::Held,
     mem::{window::Window, Access, Region, Store},
     pd::{Pd, PdId},
+    quota::Held,
 };
 use kernel::{prelude::*, sync::Arc, types::ScopeGuard};
 use rdma::{
@@ -315,7 +315,7 @@ impl MrOps<Rsiw> for Mr {
 /// Counts one more region or window. Context: sleeping. Errors: `ENOMEM` if there are as many as
 /// allowed.
 fn hold(dev: &Device, consumer: Consumer) -> Result<Arc<Held>> {
-    Ok(Arc::new(dev.limits.mr.hold()?, consumer.flags())?)
+    Ok(Arc::new(dev.quotas.mr.hold()?, consumer.flags())?)
 }
 
 /// The address of the first of `len` bytes for work requests: `iova`, or 0 if `access` says so.

@@ -108,7 +108,7 @@ impl QpOps<Rsiw> for Qp {
         let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rnic = dev.data();
-        let held = rnic.dev.limits.qp.hold()?;
+        let held = rnic.dev.quotas.qp.hold()?;
         let sq_size = send_ring_size(attr.cap.max_send_wr, consumer)?;
         // A QP without a receive queue still maps a ring of one element.
         let rq_size = ring_size(attr.cap.max_recv_wr, max::QP_WR)?;

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     abi::{feature, CreateSrqResp, ResizeSrqReq, Rqe, MAX_SGE},
     device::{max, Rsiw},
-    limit::Held,
     pd::Pd,
     queue::rq::RecvQueue,
+    quota::Held,
     ring::WorkRing,
 };
 use kernel::{prelude::*, sync::Arc};
@@ -49,7 +49,7 @@ impl SrqOps<Rsiw> for Srq {
             return Err(EINVAL);
         }
         let size = ring_size(attr.max_wr, max::SRQ_WR)?;
-        let held = dev.data().limits.srq.hold()?;
+        let held = dev.data().quotas.srq.hold()?;
         let consumer = Consumer::of(&user);
         let ring = WorkRing::new(size, consumer)?;
         if let Some(udata) = user {

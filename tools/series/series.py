@@ -39,7 +39,7 @@ SOURCES = {
 }
 # The driver is posted in pieces, and compiled with the last.
 DRIVER = {
-    7: "abi cpu_share cq counters device fifo limit mem pd queue ring settings tls_names wr",
+    7: "abi cpu_share cq counters device fifo mem pd queue quota ring settings tls_names wr",
     8: "rx trace transport tx",
     9: "cm stream",
     10: "link main qp rnic verbs",

@@ -6,13 +6,13 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{alloc::Flags, prelude::*, sync::Arc};
 
 /// The number of objects of one kind, and the limit for it.
-pub(crate) struct Limit {
+pub(crate) struct Quota {
     used: AtomicU32,
     max: u32,
 }
 
 /// One counted object. Dropping it decrements the number.
-pub(crate) struct Held(Arc<Limit>);
+pub(crate) struct Held(Arc<Quota>);
 
 /// A queue pair's share of the limit, kept while a connection of the queue pair lingers.
 pub(crate) struct Account {
@@ -23,7 +23,7 @@ pub(crate) struct Account {
 /// A share in an account.
 pub(crate) struct Share(Arc<Account>);
 
-impl Limit {
+impl Quota {
     /// A limit of `max` objects. Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(max: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
@@ -34,9 +34,7 @@ impl Limit {
             GFP_KERNEL,
         )?)
     }
-}
 
-impl Limit {
     //= 5040-8.1.2-2: for scarce resources MUST also be done using a
     //= 5041-8.3.2-3: for scarce resources MUST also be done using a
     //= 5040-8.1.2-5
