@@ -24,7 +24,7 @@ use kext::{
     lock::SpinLockIrq,
     new_hrtimer, new_spinlock_irq,
 };
-use rdma::{CqEvent, CqHandle, QpToken, WcSlots};
+use rdma::{Arm, CqEvent, CqHandle, QpToken, WcSlots};
 
 /// The names of a QP in its completions: `number` for processes, `token` for kernel consumers.
 pub(crate) struct Tag {
@@ -84,12 +84,6 @@ enum Ring {
         get: u32,
         armed: Option<Arm>,
     },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Arm {
-    Next,
-    Solicited,
 }
 
 impl Ring {
@@ -372,16 +366,19 @@ impl Cq {
 
     /// Arms the completion handler. Returns whether completions are waiting, always false for a
     /// process' CQ. Context: any.
-    pub(crate) fn arm(&self, solicited_only: bool) -> bool {
+    pub(crate) fn arm(&self, how: Arm) -> bool {
         let st = &mut *self.state.lock();
         match &mut st.ring {
             Ring::User { ring, .. } => {
-                ring.arm(solicited_only);
+                ring.arm(how == Arm::Solicited);
                 false
             }
             Ring::Kernel { get, armed, .. } => {
-                let solicited = solicited_only && *armed != Some(Arm::Next);
-                *armed = Some(if solicited { Arm::Solicited } else { Arm::Next });
+                // The wider of the two counts.
+                *armed = match *armed {
+                    Some(Arm::Next) => Some(Arm::Next),
+                    _ => Some(how),
+                };
                 st.put != *get
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     ring::CompletionRing,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, Consumer, CqAttr, CqOps, Details, Device, NewCq, Notify, Udata, WcSlots};
+use rdma::{errno, Arm, Consumer, CqAttr, CqOps, Details, Device, NewCq, Udata, WcSlots};
 
 /// The driver's object of the RDMA core's CQ.
 pub(crate) struct Object {
@@ -129,8 +129,8 @@ impl CqOps<Rsiw> for Object {
         self.cq.poll(out)
     }
 
-    fn req_notify(self: &Arc<Self>, how: Notify, report_missed: bool) -> Result<bool> {
-        let waiting = self.cq.arm(matches!(how, Notify::Solicited));
+    fn req_notify(self: &Arc<Self>, how: Arm, report_missed: bool) -> Result<bool> {
+        let waiting = self.cq.arm(how);
         Ok(report_missed && waiting)
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     attr::{
         device::{DeviceLimits, PortAttr, StatDesc},
         qp::{QpAttr, QpInitAttr, QpModify},
-        Access, CqAttr, Notify, SrqAttr,
+        Access, Arm, CqAttr, SrqAttr,
     },
     details::Details,
     device::{Device, DeviceHandle},
@@ -234,7 +234,7 @@ pub trait CqOps<D: DriverTypes>: Sized + Send + Sync + 'static {
 
     /// Arms the queue. With `report_missed`, returns whether it holds completions that the consumer
     /// might miss. Context: any.
-    fn req_notify(self: &Arc<Self>, how: Notify, report_missed: bool) -> Result<bool>;
+    fn req_notify(self: &Arc<Self>, how: Arm, report_missed: bool) -> Result<bool>;
 }
 
 /// Operations on queue pairs.

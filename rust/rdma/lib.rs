@@ -160,7 +160,7 @@ pub use attr::{
     path::{AddressVector, QpPath},
     qp::{QpAttr, QpCap, QpInitAttr, QpModify, QpType},
     qp_state::QpState,
-    Access, CqAttr, Notify, SrqAttr,
+    Access, Arm, CqAttr, SrqAttr,
 };
 pub use details::Details;
 pub use device::{

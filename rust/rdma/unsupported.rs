@@ -5,7 +5,7 @@
 use crate::{
     attr::{
         qp::{QpAttr, QpInitAttr, QpModify},
-        Access, CqAttr, Notify, SrqAttr,
+        Access, Arm, CqAttr, SrqAttr,
     },
     device::Device,
     driver::{ConnOps, CqOps, ListenerOps, MrOps, QpOps, SrqOps},
@@ -46,7 +46,7 @@ impl<D: DriverTypes> CqOps<D> for Unsupported {
         match **self {}
     }
 
-    fn req_notify(self: &Arc<Self>, _how: Notify, _report_missed: bool) -> Result<bool> {
+    fn req_notify(self: &Arc<Self>, _how: Arm, _report_missed: bool) -> Result<bool> {
         match **self {}
     }
 }

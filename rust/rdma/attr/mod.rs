@@ -129,7 +129,7 @@ impl SrqAttr {
 
 /// When the consumer of a completion queue wants to be called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Notify {
+pub enum Arm {
     /// At the next completion that is solicited or in error.
     Solicited,
     /// At the next completion.

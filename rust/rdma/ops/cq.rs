@@ -4,7 +4,7 @@
 
 use super::{errno, Ops};
 use crate::{
-    attr::{CqAttr, Notify},
+    attr::{Arm, CqAttr},
     details::Details,
     device::Device,
     driver::{CqOps, Driver},
@@ -213,11 +213,7 @@ impl<D: Driver> Ops<D> {
     ) -> i32 {
         let solicited = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
             == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED;
-        let how = if solicited {
-            Notify::Solicited
-        } else {
-            Notify::Next
-        };
+        let how = if solicited { Arm::Solicited } else { Arm::Next };
         let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
         // SAFETY: `cq` has its state: it was created, and is not destroyed meanwhile.
         let state = unsafe { CqObject::<D>::state(cq) };
