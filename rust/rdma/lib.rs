@@ -170,11 +170,9 @@ pub use driver::{
     ConnOps, ContextOps, CqOps, Driver, DriverId, ListenerOps, MrOps, PdOps, QpOps, SrqOps,
 };
 pub use iwcm::{CmId, ConnInfo, ConnParam, ConsumerId, RequestId};
-pub use link::{
-    LinkOps, LinkRegistration, LinkSlot, NetdevEvent, NetdevNotifier, NotifierRegistration,
-};
+pub use link::{LinkOps, LinkRegistration, LinkSlot};
 pub use local::{AllMemory, KernelMemory, LocalDmaKey, LocalSge, NewLocalDmaKey};
-pub use netdev::{Kind, NetDevice};
+pub use netdev::{Kind, NetDevice, NetdevEvent, NetdevNotifier, NotifierRegistration};
 pub use object::{
     cq::{CqEvent, CqHandle, NewCq},
     mr::{DmaBufMr, MwType, NewMr, Rereg, UserMemory, UserMr},

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices, with what RDMA devices on top of them need.
+//! Network devices, with what RDMA devices on top of them need, and their events.
+
+mod notifier;
+
+pub use notifier::{NetdevEvent, NetdevNotifier, NotifierRegistration};
 
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{

@@ -2,7 +2,7 @@
 
 //! Events of network devices.
 
-use crate::netdev::NetDevice;
+use super::NetDevice;
 use core::{ffi::c_void, marker::PhantomPinned};
 use kernel::{container_of, error::to_result, prelude::*, types::Opaque};
 use rdma_bindings as bindings;

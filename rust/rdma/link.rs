@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How devices come and go: `rdma link add`, and events of the network device underneath.
-//!
-//! - [`LinkRegistration`]: a link type of RDMA netlink.
-//! - [`NotifierRegistration`] ([`notifier`]): events of network devices.
-
-pub mod notifier;
-
-pub use notifier::{NetdevEvent, NetdevNotifier, NotifierRegistration};
+//! Link types of RDMA netlink: `rdma link add` and `rdma link del`.
 
 use crate::{device::Device, netdev::NetDevice, Driver};
 use core::{
