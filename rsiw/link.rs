@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes devices on `rdma link add`, and follows the events of their network devices.
+//! Makes devices on `rdma link add`.
 //!
 //! There are two types of links. A queue pair of the type `rsiw` is connected by the RDMA CM, and
 //! programs see an RNIC. One of the type `rsiw_rc` is connected by the program, as with InfiniBand
@@ -13,10 +13,7 @@ use crate::{
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 use net::Keyring;
-use rdma::{
-    DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, NetdevEvent, NetdevNotifier,
-    Protocol,
-};
+use rdma::{DeviceConfig, Devices, Kind, LinkOps, LinkSlot, NetDevice, Protocol};
 
 /// The state that outlives a single device.
 pub(crate) struct Links {
@@ -127,39 +124,5 @@ impl LinkOps for RcLink {
 
     fn newlink(&self, name: &CStr, ndev: &NetDevice) -> Result {
         self.0.add(name, ndev, Protocol::Roce)
-    }
-}
-
-/// Handles the events of network devices. Called under RTNL, so it only looks and queues work.
-pub(crate) struct Notifier(pub(crate) Arc<Links>);
-
-impl NetdevNotifier for Notifier {
-    fn event(&self, event: NetdevEvent, ndev: &NetDevice) {
-        for protocol in Protocol::ALL {
-            self.tell(protocol, event, ndev);
-        }
-    }
-}
-
-impl Notifier {
-    /// Handles an event of `ndev` for the device of `protocol` there, if there is one.
-    fn tell(&self, protocol: Protocol, event: NetdevEvent, ndev: &NetDevice) {
-        let Some(handle) = self.0.devices.by_netdev(ndev, protocol) else {
-            return;
-        };
-        match event {
-            NetdevEvent::Unregister => {
-                if let Some(dev) = handle.try_get() {
-                    cm::leave(&dev.data().conns);
-                }
-                self.0.devices.netdev_leaves(ndev, protocol);
-            }
-            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
-                handle.port_state_changed(ndev);
-            }
-            NetdevEvent::ChangeAddr => handle.port_event(rdma::PortEvent::LidChange),
-            NetdevEvent::ChangeName => handle.set_netdev_name(ndev),
-            _ => {}
-        }
     }
 }

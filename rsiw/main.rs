@@ -13,6 +13,7 @@ mod device;
 mod fifo;
 mod link;
 mod mem;
+mod netdev;
 mod pd;
 mod qp;
 mod queue;
@@ -31,8 +32,9 @@ mod wr;
 use device::Workqueues;
 use kernel::{prelude::*, sync::Arc};
 use kext::Core;
-use link::{Link, Links, Notifier, RcLink};
+use link::{Link, Links, RcLink};
 use net::Keyring;
+use netdev::Notifier;
 use rdma::{LinkRegistration, NotifierRegistration};
 
 module! {

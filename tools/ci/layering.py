@@ -57,6 +57,7 @@ USES = {
     "rnic": "cm device qp stream",
     "verbs": "abi cm counters cq device mem pd qp queue quota ring rnic settings stream wr",
     "link": "cm device rnic",
+    "netdev": "cm link",
     # main declares the other modules, and so names them without "crate::".
     "main": "",
 }

@@ -42,7 +42,7 @@ DRIVER = {
     7: "abi cpu_share cq counters device fifo mem pd queue quota ring settings tls_names wr",
     8: "rx trace transport tx",
     9: "cm stream",
-    10: "link main qp rnic verbs",
+    10: "link main netdev qp rnic verbs",
 }
 # An option each says whether KUnit suites are compiled, as is the custom there. Here it is KUnit itself.
 KUNIT = {IB + "rust/": "CONFIG_RUST_RDMA_KUNIT_TEST", IB + "sw/rsiw/": "CONFIG_RDMA_RSIW_KUNIT_TEST"}
