@@ -4,9 +4,12 @@
 //! and what the machine has done for them ([`iwarp::conn`], [`run`](super::run)).
 //!
 //! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, which takes the [`Attempt`]. An
-//! attempt may take several TCP connections.
+//! attempt may take several TCP connections ([`retry`]).
 
 pub(super) mod attempt;
+mod retry;
+
+pub(super) use retry::Retry;
 
 use self::attempt::{Attempt, Caller, Route};
 use super::{
@@ -199,29 +202,5 @@ fn begin<U: User>(
     match started {
         Ok(_) => Ok(()),
         Err(e) => Err((e, attempt)),
-    }
-}
-
-/// The attempt goes on with another connection: the peer does not take what the Request asked for,
-/// or did not listen a moment ago.
-pub(super) struct Retry<U: User> {
-    pub(super) attempt: KBox<Attempt<U>>,
-    /// The consumer gets this error if the other connection cannot even be begun.
-    pub(super) why: Error,
-}
-
-impl<U: User> Retry<U> {
-    /// Begins the other connection, on behalf of `conn`. Context: sleeping; the stage of `conn` is
-    /// not locked.
-    pub(super) fn run(self, conn: &Arc<Conn<U>>) {
-        let Self { attempt, why } = self;
-        let guard = conn.dev().handle().and_then(|handle| handle.try_get());
-        let begun = match guard {
-            Some(dev) => begin(&conn.registry, &dev, attempt, Some(conn.socket())),
-            None => Err((why, Some(attempt))),
-        };
-        if let Err((_, Some(attempt))) = begun {
-            attempt.fail(conn, why);
-        }
     }
 }
