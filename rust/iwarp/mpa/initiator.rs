@@ -5,7 +5,7 @@
 use super::enhanced::{Enhanced, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
 use super::rtr::{Rtr, RtrSet};
-use super::setup::{depth, Agreed, Limits, MpaError, Offer};
+use super::terms::{depth, Agreed, Limits, MpaError, Offer};
 use crate::rdmap::TermCode;
 
 /// The initiator, which waits for the Reply.

@@ -18,7 +18,7 @@ mod initiator;
 mod reader;
 mod responder;
 mod rtr;
-mod setup;
+mod terms;
 
 pub use enhanced::{Enhanced, NO_NEGOTIATION};
 pub use fpdu::mulpdu;
@@ -27,4 +27,4 @@ pub use initiator::Initiator;
 pub use reader::FrameReader;
 pub use responder::Responder;
 pub use rtr::{Rtr, RtrSet};
-pub use setup::{Agreed, Asked, Limits, MpaError, Offer, Remedy};
+pub use terms::{Agreed, Asked, Limits, MpaError, Offer, Remedy};

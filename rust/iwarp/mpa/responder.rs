@@ -5,7 +5,7 @@
 use super::enhanced::{Enhanced, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
 use super::rtr::{Rtr, RtrSet};
-use super::setup::{depth, Agreed, Asked, MpaError, Offer};
+use super::terms::{depth, Agreed, Asked, MpaError, Offer};
 
 //= 5044-7.1.2-2: the MPA implementation MUST wait until an MPA Request
 /// The responder, which has received a Request and has to send the Reply.
