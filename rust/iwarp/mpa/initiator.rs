@@ -5,7 +5,7 @@
 use super::enhanced::{Enhanced, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
 use super::rtr::{Rtr, RtrSet};
-use super::terms::{depth, Agreed, Limits, MpaError, Offer};
+use super::terms::{depth, uses_crcs, Agreed, Limits, MpaError, Offer};
 use crate::rdmap::TermCode;
 
 /// The initiator, which waits for the Reply.
@@ -70,11 +70,7 @@ impl Initiator {
         Ok((this, len))
     }
 
-    //= 5044-4.4-5: an MPA instance MUST continue generating and checking CRCs
-    //= 5044-4.4-6: require CRCs, it MUST turn off CRC checking immediately
     //= 5044-7.1.1-7: that Markers are REQUIRED in FPDUs sent from the Initiator.
-    //= 5044-7.1.1-10: Reply Frame, CRCs MUST not be checked and need
-    //= 5044-7.1.1-11: Reply Frame, CRCs MUST be generated and checked by both endpoints.
     //= 5044-7.1.2-5: MPA Initiator mode implementations MUST receive and validate an MPA Reply
     //= 5044-7.1.2-7: '1', the implementation MUST exit MPA, leaving the TCP connection open.
     //# deviates: the connection is closed, as nobody but the driver has it
@@ -87,9 +83,7 @@ impl Initiator {
             return Err(MpaError::Rejected);
         }
         let mut agreed = Agreed {
-            // RFC 5044 s7.1.1: "When this bit is '1' in either the MPA Request Frame or MPA Reply
-            // Frame, CRCs MUST be generated and checked by both endpoints."
-            crc: self.crc || frame.crc(),
+            crc: uses_crcs(self.crc, frame.crc()),
             tx_markers: frame.markers(),
             ird: negotiated_or(self.ird, limits.ird),
             ord: negotiated_or(self.ord, limits.ord),

@@ -5,7 +5,7 @@
 use super::enhanced::{Enhanced, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
 use super::rtr::{Rtr, RtrSet};
-use super::terms::{depth, Agreed, Asked, MpaError, Offer};
+use super::terms::{depth, uses_crcs, Agreed, Asked, MpaError, Offer};
 
 //= 5044-7.1.2-2: the MPA implementation MUST wait until an MPA Request
 /// The responder, which has received a Request and has to send the Reply.
@@ -50,14 +50,13 @@ impl Responder {
     //= 6581-10-2: All responders are REQUIRED to issue unenhanced RDMA connection
     //= 6581-10-5: MPA message, it MUST respond with an enhanced MPA message.
     //= 6581-10-6: to 0), it MUST respond with an unenhanced MPA message.
-    //= 5044-4.4-5, 5044-4.4-6, 5044-7.1.1-11
     /// Accepts: writes the MPA Reply Frame to the front of `out` and returns its length.
     ///
     /// This end must receive the initiator's first FPDU before it sends any (RFC 5044 s7.1.2
     /// rule 4).
     pub fn accept(self, answer: &Offer<'_>, out: &mut [u8]) -> Result<(Agreed, usize), MpaError> {
-        // Either bit turns CRCs on. If the Request's does, the Reply's is set, too.
-        let crc = self.crc || answer.crc;
+        // If the Request's bit is set, the Reply's is, too.
+        let crc = uses_crcs(self.crc, answer.crc);
         let large_fpdu = self.large_fpdu && answer.large_fpdu;
         let send_immediate = self.send_immediate && answer.send_immediate;
         let mut agreed = Agreed {

@@ -101,6 +101,18 @@ pub struct Agreed {
     pub peer_ord: u16,
 }
 
+//= 5044-4.4-5: an MPA instance MUST continue generating and checking CRCs
+//= 5044-4.4-6: require CRCs, it MUST turn off CRC checking immediately
+//= 5044-7.1.1-10: Reply Frame, CRCs MUST not be checked and need
+//= 5044-7.1.1-11: Reply Frame, CRCs MUST be generated and checked by both endpoints.
+/// Whether a connection uses CRCs ([`Agreed::crc`]), by the bits of the Request and of the Reply.
+///
+/// RFC 5044 s7.1.1: "When this bit is '1' in either the MPA Request Frame or MPA Reply Frame, CRCs
+/// MUST be generated and checked by both endpoints."
+pub(super) const fn uses_crcs(request: bool, reply: bool) -> bool {
+    request || reply
+}
+
 //= 5044-8-1
 /// The reason for which there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
