@@ -122,7 +122,7 @@ impl User for Stream {
             queues.rq.max_sge(),
             queues.counters.rx_fpdus.get(),
         )?;
-        let tx = Tx::new(
+        let mut tx = Tx::new(
             conn.new_batch(),
             TxConfig {
                 crc: p.crc,
@@ -131,10 +131,12 @@ impl User for Stream {
                 send_immediate: p.send_immediate,
                 confirms,
                 peer_confirms,
-                rtr: p.rtr,
             },
             queues.sq.max_sge(),
         )?;
+        if let Some(rtr) = p.rtr {
+            tx.owe_rtr(rtr);
+        }
         {
             let mut sk = conn.socket().lock();
             self.rx.claim(&mut sk)?;

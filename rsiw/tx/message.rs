@@ -40,7 +40,7 @@ impl Tx {
     /// Read responses and requests take turns, so that neither starves the other. Requests that
     /// need no message (local invalidation, fast registration) are carried out on the way.
     fn next_of_all(&mut self, queues: &Queues) -> Result<bool, Failed> {
-        if let Some(rtr) = self.cfg.rtr.take() {
+        if let Some(rtr) = self.owed_rtr.take() {
             self.rtr(queues, rtr)?;
             return Ok(true);
         }
@@ -404,28 +404,6 @@ impl Tx {
         self.current.gather.clear();
         self.current
             .begin(Message::ReadRequest { msn, req }, 0, seq);
-        Ok(())
-    }
-
-    //= 6581-9.2-7
-    /// Begins the initiator's ready-to-receive indication (RFC 6581 section 9).
-    #[cold]
-    fn rtr(&mut self, queues: &Queues, rtr: iwarp::mpa::Rtr) -> Result<(), Failed> {
-        let (stag, to) = (Stag::UNNAMED, TaggedOffset(0));
-        let message = match rtr {
-            iwarp::mpa::Rtr::Send => {
-                let msn = self.send_msn;
-                self.send_msn = msn.next();
-                Message::Send {
-                    msn,
-                    solicited: false,
-                    invalidate: None,
-                }
-            }
-            iwarp::mpa::Rtr::Write => Message::Write { stag, to },
-            iwarp::mpa::Rtr::Read => return self.empty_read(queues, None),
-        };
-        self.current.begin(message, 0, None);
         Ok(())
     }
 }

@@ -32,6 +32,7 @@ mod local;
 mod message;
 mod outcome;
 mod payload;
+mod rtr;
 
 pub(crate) use outcome::{Failed, Step};
 
@@ -47,7 +48,7 @@ use crate::{
 use confirm::Unconfirmed;
 use core::mem::{replace, take};
 use current::{Current, Source};
-use iwarp::{tx::Framer, Terminate};
+use iwarp::{mpa::Rtr, tx::Framer, Terminate};
 use kernel::prelude::*;
 use net::{LockedSock, Sent, TxBatch};
 use outcome::Filled;
@@ -103,9 +104,6 @@ pub(crate) struct TxConfig {
     pub(crate) confirms: bool,
     /// The peer may have its Writes confirmed, too.
     pub(crate) peer_confirms: bool,
-    /// The RTR that is to be sent before the next message: an initiator's first message, or its
-    /// repetition.
-    pub(crate) rtr: Option<iwarp::mpa::Rtr>,
 }
 
 /// The outbound half of a stream.
@@ -136,6 +134,8 @@ pub(crate) struct Tx {
     response_turn: bool,
     /// The last request that has begun a message is an RDMA Write.
     wrote: bool,
+    /// The RTR that is to be sent before the next message.
+    owed_rtr: Option<Rtr>,
     unconfirmed: Unconfirmed,
     /// A request that cannot be sent, and fails when all before it have completed ([`confirm`]).
     failing: Option<Failed>,
@@ -170,6 +170,7 @@ impl Tx {
             atomic_msn: iwarp::Msn::FIRST,
             response_turn: true,
             wrote: false,
+            owed_rtr: None,
             unconfirmed: Unconfirmed::NOTHING,
             failing: None,
             terminated: false,
@@ -177,11 +178,6 @@ impl Tx {
             fin: false,
             notify: Notify::default(),
         })
-    }
-
-    /// Has `rtr` sent before the next message. Context: any.
-    pub(crate) fn owe_rtr(&mut self, rtr: iwarp::mpa::Rtr) {
-        self.cfg.rtr = Some(rtr);
     }
 
     /// Whether TCP has not taken all of the batch. It has to before the next step.
@@ -315,7 +311,7 @@ impl Tx {
         // A batch waits for room, a message or the RTR goes first, the transport needs a process,
         // segments are too small, or the QP may not send (yet, or any more): the worker answers, in
         // turn.
-        let busy = !self.batch.is_empty() || self.current.active || self.cfg.rtr.is_some();
+        let busy = !self.batch.is_empty() || self.current.active || self.owed_rtr.is_some();
         let busy = busy || !transport.works_in_callback();
         let mss = transport.segment_len() as usize;
         if busy || mss < CALLBACK_MIN_MSS || queues.state() != State::Rts || !queues.may_send() {
