@@ -6,6 +6,7 @@
 //! control field of both headers, and the Invalidate STag of untagged ones (RFC 5040 s4.1).
 
 use crate::bytes::Fields;
+use crate::mpa::fpdu::{length_in_word, LENGTH_LEN as PREFIX};
 use crate::types::{Msn, Qn, Stag, TaggedOffset};
 
 /// Bytes of the header of a tagged segment (Figure 4).
@@ -32,9 +33,6 @@ const LAST: u8 = 0x40;
 /// on receive."
 pub(crate) const VERSION_MASK: u8 = 0x03;
 
-/// Bytes of the ULPDU Length that MPA has in front of a header.
-const PREFIX: usize = 2;
-
 /// Two fields as one word.
 #[inline(always)]
 fn two(first: u32, second: u32) -> u64 {
@@ -44,9 +42,8 @@ fn two(first: u32, second: u32) -> u64 {
 /// The first eight bytes of ULPDU Length and header.
 #[inline(always)]
 fn first_word(ulpdu: u16, ddp: u8, control: u8, stag: Stag) -> u64 {
-    let length = u64::from(ulpdu) << 48;
     let controls = (u64::from(ddp) << 40) | (u64::from(control) << 32);
-    length | controls | u64::from(stag.0)
+    length_in_word(ulpdu) | controls | u64::from(stag.0)
 }
 
 //= 5041-4.2-1: Header format that MUST be used in all DDP

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MPA: connection setup (RFC 5044 s7, RFC 6581) and the sizes of FPDUs (RFC 5044 s4).
+//! MPA: connection setup (RFC 5044 s7, RFC 6581) and the format of FPDUs (RFC 5044 s4).
 //!
 //! Setup is a pair of typestates, [`Initiator`] and [`Responder`]: each step consumes the old
 //! state. They work on whole frames; [`FrameReader`] finds the frame in the byte stream.

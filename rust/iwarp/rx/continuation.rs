@@ -9,11 +9,14 @@
 //! receiver's usual way, which finds the fault, if there is one.
 
 use super::fault::Reason;
-use super::receiver::{header_len, Receiver, TAGGED_HDR, UNTAGGED_HDR};
+use super::receiver::Receiver;
 use super::Handler;
 use crate::bytes::Fields;
 use crate::ddp;
-use crate::mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, LENGTH_LEN};
+use crate::mpa::fpdu::{
+    crc_field, header_len, payload_len, split_crc, ulpdu_len, CRC_INIT, LENGTH_LEN, TAGGED_HDR,
+    UNTAGGED_HDR,
+};
 use crate::rdmap::Opcode;
 use crate::types::SharedByte;
 
@@ -60,19 +63,15 @@ impl Receiver {
         h: &mut H,
     ) -> Result<bool, Reason> {
         // The last FPDU's, whose header has passed all checks.
-        let ulpdu = u32::from(self.hdr.be16::<0>());
-        let len = (ulpdu + LENGTH_LEN as u32).saturating_sub(N as u32);
+        let len = payload_len(ulpdu_len(&self.hdr), N);
         let Some(hdr) = next_header(&self.hdr, opcode, len) else {
             return Ok(false);
         };
         let covered = N.saturating_add(len as usize + usize::from(self.pad));
-        let Some((fpdu, behind)) = rest.split_at_checked(covered) else {
+        let Some((fpdu, field, behind)) = split_crc(rest, covered) else {
             return Ok(false);
         };
-        let (Some((front, body)), Some((field, behind))) = (
-            fpdu.split_first_chunk::<N>(),
-            behind.split_first_chunk::<CRC_LEN>(),
-        ) else {
+        let Some((front, body)) = fpdu.split_first_chunk::<N>() else {
             return Ok(false);
         };
         let Some(payload) = body.get(..len as usize) else {

@@ -6,30 +6,24 @@ mod complete;
 mod gather;
 mod verify;
 
-pub(super) use self::gather::header_len;
-
 use self::gather::take;
 use super::fault::Reason;
 use super::rules::Rules;
 use super::segment::{Action, Segment};
 use super::{Fault, Handler, RxConfig};
-use crate::bytes::Fields;
-use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
-use crate::mpa::fpdu::{pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN};
+use crate::ddp::UNTAGGED_LEN;
+use crate::mpa::fpdu::{
+    header_len, pad_len, payload_len, trailer_len, ulpdu_len, CRC_INIT, TAGGED_HDR, TRAILER_MAX,
+    UNTAGGED_HDR,
+};
 use crate::rdmap::{
     Opcode, Terminate, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, READ_REQUEST_LEN, TERMINATE_MAX,
 };
 use crate::types::{SharedByte, MAX_ULPDU};
 
-/// Bytes of ULPDU Length and tagged DDP header.
-pub(super) const TAGGED_HDR: usize = LENGTH_LEN + TAGGED_LEN;
-/// Bytes of ULPDU Length and untagged DDP header.
-pub(super) const UNTAGGED_HDR: usize = LENGTH_LEN + UNTAGGED_LEN;
 /// Bytes of the longest header that a message has as its payload, but for an Atomic Response.
 const BODY_MAX: usize = TERMINATE_MAX;
 const _: () = assert!(ATOMIC_REQUEST_LEN <= BODY_MAX && READ_REQUEST_LEN <= BODY_MAX);
-/// Bytes of the longest trailer: pad and CRC.
-const TRAILER_MAX: usize = 3 + CRC_LEN;
 
 /// Part of an FPDU that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +156,7 @@ impl Receiver {
 
     /// Bytes that are still to come of the FPDU whose header is complete; 0 if there is none.
     pub(super) fn left_of_fpdu(&self) -> usize {
-        let left = self.left as usize + usize::from(self.pad) + CRC_LEN;
+        let left = self.left as usize + trailer_len(self.pad);
         match self.phase {
             Phase::Partial | Phase::Held | Phase::Payload | Phase::Discard => left,
             Phase::Trailer => left.saturating_sub(self.have.into()),
@@ -187,14 +181,13 @@ impl Receiver {
     /// headers at fault. `None` if the peer is told nothing, and the stream just closed.
     pub fn terminate_for(&self, f: &Fault) -> Option<Terminate> {
         let code = f.term()?;
-        let (len, ddp) = self.hdr.split_first_chunk::<LENGTH_LEN>()?;
         let is_read = self
             .segment
             .is_some_and(|s| s.opcode == Opcode::ReadRequest);
         Some(Terminate::with_headers(
             code,
-            u16::from_be_bytes(*len),
-            *ddp.first_chunk::<UNTAGGED_LEN>()?,
+            ulpdu_len(&self.hdr),
+            *self.hdr.last_chunk::<UNTAGGED_LEN>()?,
             self.body
                 .first_chunk::<READ_REQUEST_LEN>()
                 .filter(|_| is_read)
@@ -305,9 +298,9 @@ impl Receiver {
     /// Checks the header of `n` bytes, which `rest` follows, and starts with the payload.
     #[inline]
     fn open<H: Handler>(&mut self, n: usize, rest: &[SharedByte], h: &mut H) -> Result<(), Reason> {
-        let ulpdu = self.hdr.be16::<0>();
+        let ulpdu = ulpdu_len(&self.hdr);
         self.pad = pad_len(ulpdu);
-        self.left = (u32::from(ulpdu) + LENGTH_LEN as u32).saturating_sub(n as u32);
+        self.left = payload_len(ulpdu, n);
         self.continues = false;
         self.segment = None;
         if self.takes_crc() {

@@ -5,16 +5,10 @@
 mod markers;
 
 use super::{Payload, Segment, Sink};
-use crate::ddp::{TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::fpdu::{
-    crc_field, pad_len, CRC_INIT, CRC_LEN, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN,
+    crc_field, pad, parts_mut, split_crc_mut, with_trailer, write_pad, CRC_INIT, MARKER_INTERVAL,
+    MARKER_LEN, TAGGED_HDR, UNTAGGED_HDR,
 };
-
-//= 5044-4.1-2: The pad data MUST be set to zero by
-/// Zeros to take pad from.
-///
-/// RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
-const ZEROS: [u8; 3] = [0; 3];
 
 /// Bytes of the stream between the end of one marker and the start of the next.
 const BETWEEN_MARKERS: u16 = MARKER_INTERVAL - MARKER_LEN as u16;
@@ -54,7 +48,7 @@ impl Framer {
         len + behind.div_ceil(usize::from(BETWEEN_MARKERS)) * MARKER_LEN
     }
 
-    //= 5044-4.1-1, 5044-4.1-2
+    //= 5044-4.1-1
     /// Writes the FPDU of a segment to `room`, all of it in one piece. Returns false, and has
     /// written nothing, if `room` has not [the FPDU's length](Segment::fpdu_len), or if the stream
     /// has markers. After an error the content of `room` is undefined.
@@ -70,29 +64,20 @@ impl Framer {
         if self.markers || room.len() != seg.fpdu_len() {
             return Ok(false);
         }
-        let Some((body, field)) = room.split_last_chunk_mut::<CRC_LEN>() else {
+        let Some((covered, field)) = split_crc_mut(room) else {
             return Ok(false);
         };
-        let header = seg.header();
-        let Some((front, rest)) = body.split_at_mut_checked(header.len()) else {
-            return Ok(false);
-        };
-        let Some((bytes, pad)) = rest.split_at_mut_checked(seg.payload_len().into()) else {
+        let (header, len) = (seg.header(), usize::from(seg.payload_len()));
+        let Some((front, bytes, pad)) = parts_mut(covered, header.len(), len) else {
             return Ok(false);
         };
         copy_header(front, header);
         if !bytes.is_empty() {
             payload.copy_to(bytes)?;
         }
-        // RFC 5044 s4.1: "The pad data MUST be set to zero by the sender".
-        match pad {
-            [] => {}
-            [a] => *a = 0,
-            [a, b] => [*a, *b] = [0; 2],
-            pad => pad.fill(0),
-        }
+        write_pad(pad);
         let crc = if self.crc {
-            payload.crc32c(CRC_INIT, body)
+            payload.crc32c(CRC_INIT, covered)
         } else {
             CRC_INIT
         };
@@ -127,17 +112,11 @@ impl Framer {
             let updated = out.put_payload(payload, self.crc.then_some(crc))?;
             crc = if self.crc { updated } else { crc };
         }
-        let pad = pad_of(seg);
+        let pad = pad(seg.ulpdu_len());
         if self.crc && !pad.is_empty() {
             crc = out.crc32c(crc, pad);
         }
-        let [a, b, c, d] = crc_field(crc);
-        match pad.len() {
-            0 => out.put(&[a, b, c, d]),
-            1 => out.put(&[0, a, b, c, d]),
-            2 => out.put(&[0, 0, a, b, c, d]),
-            _ => out.put(&[0, 0, 0, a, b, c, d]),
-        }
+        with_trailer(pad.len(), crc, |trailer| out.put(trailer))
     }
 }
 
@@ -145,9 +124,7 @@ impl Framer {
 /// two or three words, for which a call of `memcpy()` costs more than the copy.
 #[inline]
 fn copy_header(to: &mut [u8], header: &[u8]) {
-    if copy_exactly::<{ LENGTH_LEN + TAGGED_LEN }>(to, header)
-        || copy_exactly::<{ LENGTH_LEN + UNTAGGED_LEN }>(to, header)
-    {
+    if copy_exactly::<TAGGED_HDR>(to, header) || copy_exactly::<UNTAGGED_HDR>(to, header) {
         return;
     }
     to.copy_from_slice(header);
@@ -163,12 +140,4 @@ fn copy_exactly<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-/// The pad of a segment's FPDU.
-#[inline]
-fn pad_of(seg: &Segment) -> &'static [u8] {
-    ZEROS
-        .get(..usize::from(pad_len(seg.ulpdu_len())))
-        .unwrap_or(&ZEROS)
 }

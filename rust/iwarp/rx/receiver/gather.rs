@@ -3,10 +3,8 @@
 //! Gathers what an FPDU has beside payload: ULPDU Length and DDP header, the headers that messages
 //! have as their payload, and the trailer. Each byte is read once, as others may change it.
 
-use super::{Receiver, TAGGED_HDR, UNTAGGED_HDR};
-use crate::bytes::Fields;
-use crate::ddp::{TAGGED, TAGGED_LEN, UNTAGGED_LEN};
-use crate::mpa::fpdu::{CRC_LEN, LENGTH_LEN};
+use super::Receiver;
+use crate::mpa::fpdu::{header_len, trailer_len, CRC_LEN, UNTAGGED_HDR};
 use crate::rdmap::Opcode;
 use crate::rx::Handler;
 use crate::types::SharedByte;
@@ -86,7 +84,7 @@ impl Receiver {
         rest: &mut &[SharedByte],
         h: &mut H,
     ) -> bool {
-        let n = usize::from(self.pad) + CRC_LEN;
+        let n = trailer_len(self.pad);
         if self.have == 0 && !self.takes_crc() {
             if let Some(behind) = rest.get(n..) {
                 *rest = behind;
@@ -124,25 +122,6 @@ impl Receiver {
         let have = have.saturating_add(chunk.len());
         self.have = if have < n { have as u8 } else { 0 };
         have >= n
-    }
-}
-
-/// Bytes of ULPDU Length and DDP header, as far as the first `have` bytes of `hdr` tell. Once
-/// that many are there, it is final; if it is less than [`TAGGED_HDR`] then, the ULPDU is too short
-/// for its DDP header.
-#[inline]
-pub(in crate::rx) fn header_len(have: usize, hdr: &[u8; UNTAGGED_HDR]) -> usize {
-    let ulpdu = usize::from(hdr.be16::<0>());
-    if have < LENGTH_LEN || ulpdu < TAGGED_LEN {
-        LENGTH_LEN
-    } else if have == LENGTH_LEN {
-        LENGTH_LEN + 1
-    } else if hdr[LENGTH_LEN] & TAGGED != 0 {
-        TAGGED_HDR
-    } else if ulpdu < UNTAGGED_LEN {
-        LENGTH_LEN + 1
-    } else {
-        UNTAGGED_HDR
     }
 }
 

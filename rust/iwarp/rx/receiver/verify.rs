@@ -4,7 +4,7 @@
 //! or when their trailer has come.
 
 use super::Receiver;
-use crate::mpa::fpdu::{crc_field, CRC_LEN};
+use crate::mpa::fpdu::{crc_field, parse_trailer, split_crc};
 use crate::rdmap::Opcode;
 use crate::rx::fault::Reason;
 use crate::rx::Handler;
@@ -41,10 +41,7 @@ impl Receiver {
             return Ok(true);
         }
         let body = self.left as usize + usize::from(self.pad);
-        let Some((body, behind)) = rest.split_at_checked(body) else {
-            return Ok(!self.only_whole);
-        };
-        let Some(field) = behind.first_chunk::<CRC_LEN>() else {
+        let Some((body, field, _)) = split_crc(rest, body) else {
             return Ok(!self.only_whole);
         };
         // Good or bad, the rest of this FPDU tells nothing more.
@@ -89,11 +86,11 @@ impl Receiver {
             return Ok(());
         }
         // "The pad data MUST be [...] ignored by the receiver (except for CRC checking)."
-        let (crc, field) = match self.trailer {
-            [a, b, c, d, ..] if self.pad == 0 => (self.crc, [a, b, c, d]),
-            [p, a, b, c, d, ..] if self.pad == 1 => (h.crc32c(self.crc, &[p]), [a, b, c, d]),
-            [p, q, a, b, c, d, _] if self.pad == 2 => (h.crc32c(self.crc, &[p, q]), [a, b, c, d]),
-            [p, q, r, a, b, c, d] => (h.crc32c(self.crc, &[p, q, r]), [a, b, c, d]),
+        let (pad, field) = parse_trailer(&self.trailer, self.pad);
+        let crc = if pad.is_empty() {
+            self.crc
+        } else {
+            h.crc32c(self.crc, pad)
         };
         if crc_field(crc) == field {
             Ok(())

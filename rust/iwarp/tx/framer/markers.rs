@@ -3,9 +3,9 @@
 //! Markers in the stream that is sent (RFC 5044 s4.2 and s4.3), for peers that ask for them. This
 //! end asks for none, so the receiver knows none.
 
-use super::{pad_of, Framer, BETWEEN_MARKERS};
+use super::{Framer, BETWEEN_MARKERS};
 use crate::{
-    mpa::fpdu::{crc_field, CRC_INIT, CRC_LEN, MARKER_LEN},
+    mpa::fpdu::{crc_field, pad, CRC_INIT, CRC_LEN, MARKER_LEN},
     tx::{Segment, Sink},
 };
 
@@ -36,7 +36,7 @@ impl Framer {
         w.fpduptr = 0;
         w.bytes(seg.header())?;
         w.payload(u32::from(seg.payload_len()))?;
-        w.bytes(pad_of(seg))?;
+        w.bytes(pad(seg.ulpdu_len()))?;
         // s4.4: "If there is a Marker immediately following the PAD, the Marker is included in the
         // CRC calculation for this FPDU."
         w.marker_if_due()?;
