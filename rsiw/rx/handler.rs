@@ -220,7 +220,6 @@ impl Handler for QpHandler<'_> {
             Event::Recv {
                 len,
                 solicited,
-                //= 5040-5.3-10a, 5040-5.3-10b, 5040-7.2-4, 5040-7.2-5
                 invalidate,
             } => {
                 counters.rx_op_sends.add_alone(1);

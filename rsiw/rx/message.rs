@@ -65,6 +65,7 @@ impl QpHandler<'_> {
         Ok(())
     }
 
+    //= 5040-5.3-10a, 5040-5.3-10b, 5040-7.2-4, 5040-7.2-5
     /// The peer invalidates an STag that it was given.
     fn invalidate(&self, stag: Stag) -> Result<(), Refusal> {
         let region = self

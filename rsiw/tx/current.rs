@@ -95,7 +95,8 @@ impl Current {
     }
 
     //= 5040-5.2.1-12: Request Message, it MUST respond with a valid RDMA
-    //= 5040-4.4-2, 5040-5.2.1-15
+    //= 5040-5.2.1-15: MUST respond with a zero-length RDMA Read Response Message.
+    //= 5040-4.4-2
     /// Begins the answer to a Read of the peer.
     pub(super) fn read_response(&mut self, msn: Msn, r: ReadRequest, source: Option<ResolvedMr>) {
         self.gather.set_resolved(source, r.src_to.0, r.len);

@@ -182,7 +182,7 @@ impl Rules {
     //= 5041-5.2-10: The STag and TO fields MUST NOT be checked for a
     //= 5041-7.1-2: Segments, the segment MUST be validated before Placement by verifying:
     //= 5041-7.1-2e: A 64-bit unsigned sum of the DDP Segment payload
-    //= 5040-4.1-5, 5041-5.2-2, 7306-5.2.1-7, 7306-6.3-1
+    //= 5040-4.1-5, 5040-4.2-1, 5041-5.2-2, 7306-5.2.1-7, 7306-6.3-1
     #[inline]
     fn open_tagged<H: Handler>(
         &mut self,
@@ -248,7 +248,6 @@ impl Rules {
         Ok(Segment {
             opcode,
             action: if len != 0 {
-                //= 5040-4.2-1
                 Action::Place
             } else {
                 Action::Skip

@@ -180,6 +180,7 @@ impl Segment {
         }
     }
 
+    //= 5041-4.4-1: Each DDP Segment MUST contain a DDP Header.
     /// Puts the segment together, of ULPDU Length and DDP header, and a header of RDMAP.
     #[inline]
     fn set<const N: usize>(
@@ -296,33 +297,6 @@ impl Segmenter {
         self.done
     }
 
-    //= 5040-4.1-4: the DDP layer MUST define the value of the
-    //= 5040-4.1-10: Invalidate STag field MUST be set to zero on
-    //= 5040-5.1-1: An RDMA Write Message MUST reference a Tagged Buffer.
-    //= 5040-5.2.1-6: An RDMA Read Request Message MUST reference the RDMA Read Request Queue.
-    //= 5040-5.2.1-7: Peer's RDMAP layer MUST request that the DDP layer
-    //= 5040-5.2.1-15: MUST respond with a zero-length RDMA Read Response Message.
-    //= 5040-5.2.2-1: An RDMA Read Response Message MUST reference a Tagged Buffer.
-    //= 5040-5.3-1: A Send Message Type MUST reference an Untagged Buffer.
-    //= 5040-5.3-2: Peer's RDMAP layer MUST request that the DDP layer
-    //= 5040-5.3-5: Peer's RDMAP layer MUST request that the DDP layer
-    //= 5040-5.3-9: Peer's RDMAP layer MUST pass the RDMA control field
-    //= 5040-5.4-3: Peer's RDMAP layer MUST request that the DDP layer
-    //= 5041-3-3: MULPDU change, DDP MUST NOT be required by the
-    //= 5041-4.1-6: set to 1 MUST carry the highest MO.
-    //= 5041-4.3-2: At the Data Source, DDP MUST set RsvdULP Field to the
-    //= 5041-4.3-4: specific DDP Message MUST contain the same value for
-    //= 5041-4.3-6: specific DDP message MUST contain the same value for
-    //= 5041-4.3-7: The Data Source MUST ensure that each DDP Segment
-    //= 5041-4.3-12: The Data Source MUST ensure that each DDP Segment
-    //= 5041-4.3-13: the DDP Message MUST be set to zero by
-    //= 5041-5.2-1: the DDP layer MUST segment the data contained in
-    //= 5041-5.2-3: the DDP layer MUST send all the data contained
-    //= 5041-5.2-5: Message, the MO MUST be set to the octet
-    //= 5041-5.2-8: is allowed and MUST consume exactly one DDP Segment.
-    //= 5044-3-4: The sending DDP MUST NOT post a ULPDU larger
-    //= 5044-3-5: however, MPA is not REQUIRED to support a ULPDU Length
-    //= 5040-4.1-7, 5041-3-2, 5044-4.5-4
     /// The next segment, with a ULPDU of at most `mulpdu` bytes; `None` when the message is
     /// complete. `mulpdu` counts as 128 if it is less and as 64768 if it is more, its bounds by
     /// RFC 5044 s3.
@@ -334,6 +308,11 @@ impl Segmenter {
         self.next_into(mulpdu, &mut segment).then_some(segment)
     }
 
+    //= 5040-4.1-4: the DDP layer MUST define the value of the
+    //= 5041-3-3: MULPDU change, DDP MUST NOT be required by the
+    //= 5044-3-4: The sending DDP MUST NOT post a ULPDU larger
+    //= 5044-3-5: however, MPA is not REQUIRED to support a ULPDU Length
+    //= 5040-4.1-7, 5041-3-2, 5044-4.5-4
     /// As [`next`](Self::next), and makes `segment` that segment, which saves copies of it. Returns
     /// false, and leaves `segment` as it is, when the message is complete.
     #[inline]
@@ -400,6 +379,18 @@ impl Segmenter {
         true
     }
 
+    //= 5040-5.3-1: A Send Message Type MUST reference an Untagged Buffer.
+    //= 5040-5.3-2: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.3-5: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.3-9: Peer's RDMAP layer MUST pass the RDMA control field
+    //= 5041-4.3-2: At the Data Source, DDP MUST set RsvdULP Field to the
+    //= 5041-4.3-4: specific DDP Message MUST contain the same value for
+    //= 5041-4.3-6: specific DDP message MUST contain the same value for
+    //= 5041-4.3-7: The Data Source MUST ensure that each DDP Segment
+    //= 5041-4.3-12: The Data Source MUST ensure that each DDP Segment
+    //= 5041-4.3-13: the DDP Message MUST be set to zero by
+    //= 5041-5.2-5: Message, the MO MUST be set to the octet
+    //= 5040-4.1-10
     /// Makes `segment` one of a Send; `field` is its Invalidate STag field.
     #[inline]
     fn send(&mut self, opcode: Opcode, msn: Msn, field: Stag, mulpdu: u16, segment: &mut Segment) {
@@ -417,7 +408,9 @@ impl Segmenter {
         segment.set(&front, &[], offset, len, last);
     }
 
+    //= 5040-5.1-1: An RDMA Write Message MUST reference a Tagged Buffer.
     //= 5040-5.1-2: Source RDMAP layer MUST request that the DDP layer
+    //= 5040-5.2.2-1: An RDMA Read Response Message MUST reference a Tagged Buffer.
     //= 5040-5.2.2-2: Source RDMAP layer MUST request that the DDP mark
     //= 5040-5.2.2-6: Read Response Message MUST write to one remote Tagged Buffer.
     //= 5041-4.2-2: At the Data Source, DDP MUST set RsvdULP Field to the
@@ -438,7 +431,6 @@ impl Segmenter {
         stag: Stag,
         to: TaggedOffset,
         mulpdu: u16,
-        //= 5041-4.4-1: Each DDP Segment MUST contain a DDP Header.
         segment: &mut Segment,
     ) {
         let offset = self.offset;
@@ -453,10 +445,14 @@ impl Segmenter {
         segment.set(&front, &[], offset, len, last);
     }
 
+    //= 5040-4.1-10: Invalidate STag field MUST be set to zero on
     //= 5040-5.2.1-1: An RDMA Read Request Message MUST reference an Untagged Buffer.
     //= 5040-5.2.1-2: Peer's RDMAP layer MUST request that the DDP mark
+    //= 5040-5.2.1-6: An RDMA Read Request Message MUST reference the RDMA Read Request Queue.
+    //= 5040-5.2.1-7: Peer's RDMAP layer MUST request that the DDP layer
     //= 5040-5.4-1: A Terminate Message MUST reference an Untagged Buffer.
     //= 5040-5.4-2: Peer's RDMAP layer MUST request that the DDP layer
+    //= 5040-5.4-3: Peer's RDMAP layer MUST request that the DDP layer
     //= 7306-4.1-3: Invalidate STag: Set to zero by the sender, ignored by
     //= 7306-5-4: Atomic Operation Response Messages MUST use the Untagged Buffer model
     //= 7306-5.2.1-7: An Atomic Operation Request Message MUST reference an Untagged Buffer.
@@ -486,6 +482,10 @@ impl Segmenter {
     //= 5041-4.1-3: It MUST be set to one on the last
     //= 5041-4.1-4: It MUST NOT be set to one on any
     //= 5041-4.1-5: set to 1 MUST be posted to the LLP
+    //= 5041-4.1-6: set to 1 MUST carry the highest MO.
+    //= 5041-5.2-1: the DDP layer MUST segment the data contained in
+    //= 5041-5.2-3: the DDP layer MUST send all the data contained
+    //= 5041-5.2-8: is allowed and MUST consume exactly one DDP Segment.
     /// Takes up to `room` bytes of the message; returns how many, and whether they are the last.
     #[inline]
     fn advance(&mut self, room: u16) -> (u16, bool) {
