@@ -79,11 +79,7 @@ impl Qp {
     /// a late receive. Context: sleeping.
     pub(crate) fn ring_doorbell(&self) {
         match self.state() {
-            State::Error => {
-                let queues = self.queues();
-                let flushed = queues.sq.flush_ring(None, queues.send_out());
-                self.stream.after_send(flushed);
-            }
+            State::Error => self.stream.flush_requests(),
             _ => {
                 self.stream.run_tx();
                 self.stream.look_for_receive();

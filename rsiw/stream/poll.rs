@@ -40,6 +40,21 @@ impl Stream {
         (sends, receives)
     }
 
+    /// A process has rung the doorbell of a queue pair in ERROR: flushes its requests. Context:
+    /// sleeping, no lock held.
+    ///
+    /// Waits for the actor that goes to ERROR. The request that the connection has failed with may
+    /// still be in the ring, and that actor alone knows its status.
+    #[cold]
+    pub(crate) fn flush_requests(self: &Arc<Self>) {
+        let sends = {
+            let _end = self.teardown.lock();
+            let queues = &self.queues;
+            queues.sq.flush_ring(None, queues.send_out())
+        };
+        self.after_send(sends);
+    }
+
     /// TCP has no memory. It reports room only when data that it has sent are acknowledged, and
     /// there may be none. So the timer has tx try again in a while. Context: any, as the holder of
     /// the tx lock.

@@ -83,7 +83,8 @@ impl SendQueue {
     }
 
     /// Flushes the requests in a process' ring, which it goes on posting in ERROR; the request
-    /// `failed` completes with its own status. Context: any.
+    /// `failed` completes with its own status. Context: any, one call at a time
+    /// (`Stream::teardown`), or another one would flush that request.
     ///
     /// The ring's size bounds the work. Elements that the process refills meanwhile are found by
     /// the timer that polls in ERROR (`Stream::poll_timer`).
