@@ -306,7 +306,7 @@ counters! {
     tx_sends = c"tx_sends",
     /// Calls into TCP that found no room in the socket.
     tx_stalls = c"tx_stalls",
-    /// Those of `tx_stalls` where TCP had no memory.
+    /// Those of `tx_stalls` where there was no memory.
     tx_stalls_memory = c"tx_stalls_memory",
     /// Those of `tx_stalls` where the peer's window or the send buffer had no room.
     tx_stalls_window = c"tx_stalls_window",

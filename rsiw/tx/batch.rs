@@ -22,7 +22,7 @@ use super::{
     payload::{write_all, write_one, Pieces, Stop},
     Tx,
 };
-use crate::{mem::HeldAccess, queue::Queues, transport::Transport, wr::Status};
+use crate::{mem::HeldAccess, queue::Queues, transport::Transport};
 use core::num::NonZeroUsize;
 use iwarp::tx::{Mark, Segment};
 use net::TxBatch;
@@ -135,13 +135,16 @@ impl Tx {
                     let len = fpdu.fpdu_len() as u32;
                     (dev, qpn, fpdu.opcode(), len, count as u32)
                 }),
-                Err(Stop::NoMemory) if !first || self.batch.is_atomic() => {
+                Err(Stop::NoMemory) => {
                     // Send the batch as it is. The FPDU is made again afterwards, when there is
-                    // memory.
+                    // memory. (An empty batch has room for each FPDU, so that is all it lacks.)
                     self.current.segmenter.rewind(mark);
-                    return Ok(Filled::Part);
+                    return Ok(if first {
+                        Filled::NoMemory
+                    } else {
+                        Filled::Part
+                    });
                 }
-                Err(Stop::NoMemory) => return Err(Failed::new(self.current.seq, Status::General)),
                 Err(Stop::Memory(e)) => {
                     self.current.segmenter.rewind(mark);
                     return Err(self.current.failed(e));

@@ -220,17 +220,12 @@ impl Tx {
                     counters.tx_sends.add_alone(1);
                     counters.tx_bytes.add_alone(n as u64);
                 }
+                Ok(Sent::WouldBlock) if transport.has_room() => return no_memory(queues),
                 Ok(Sent::WouldBlock) => {
                     counters.tx_stalls.add_alone(1);
-                    return if transport.has_room() {
-                        counters.tx_stalls_memory.add_alone(1);
-                        queues.trace_stall(Stall::Memory);
-                        Step::NoMemory
-                    } else {
-                        counters.tx_stalls_window.add_alone(1);
-                        queues.trace_stall(Stall::Window);
-                        Step::Waits
-                    };
+                    counters.tx_stalls_window.add_alone(1);
+                    queues.trace_stall(Stall::Window);
+                    return Step::Waits;
                 }
                 Err(_) => return Step::Broken,
             }
@@ -288,6 +283,11 @@ impl Tx {
                 self.end_if_drained(queues, peer_done)
             }
             Ok(Filled::Part) => self.flush(queues, transport),
+            Ok(Filled::NoMemory) => {
+                // Requests before may have needed no message.
+                self.complete(queues);
+                no_memory(queues)
+            }
             Err(failed) => {
                 // Requests before the failed one are sent first.
                 if self.batch.is_empty() {
@@ -424,4 +424,13 @@ impl Tx {
         let is_left = self.batch.is_begun() || self.answered_last;
         is_left.then(|| take(&mut self.batch))
     }
+}
+
+/// Tx has no memory to go on.
+#[cold]
+fn no_memory(queues: &Queues) -> Step {
+    queues.counters.tx_stalls.add_alone(1);
+    queues.counters.tx_stalls_memory.add_alone(1);
+    queues.trace_stall(Stall::Memory);
+    Step::NoMemory
 }

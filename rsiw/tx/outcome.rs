@@ -15,7 +15,7 @@ pub(crate) enum Step {
     Held,
     /// There is more to do, which is left to the worker.
     Again,
-    /// TCP has no memory. Nobody tells when it has.
+    /// TCP has no memory, or there is no page for a batch. Nobody tells when there is.
     NoMemory,
     /// The stream is to be terminated. What is in the batch is sent first.
     Failed(Failed),
@@ -56,4 +56,6 @@ pub(super) enum Filled {
     Whole,
     /// A part: as much as has room, or as one look at the queue can find.
     Part,
+    /// None, as there is no memory.
+    NoMemory,
 }

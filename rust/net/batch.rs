@@ -149,11 +149,6 @@ impl TxBatch {
         self.atomic = atomic;
     }
 
-    /// Whether filling must not sleep.
-    pub fn is_atomic(&self) -> bool {
-        self.atomic
-    }
-
     /// Moves the bytes from the object to pages.
     #[cold]
     fn outgrow(&mut self) -> Result {

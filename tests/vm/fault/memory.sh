@@ -7,13 +7,13 @@
 # allow: Call Trace:|allocation failed
 #
 # TCP has no memory for the packets of connections that have none under way, so no acknowledgment follows that would
-# tell of room. Tx, and a connection that lingers with the rest of a batch, then try again every 20 ms, not all the
-# time, and go on as soon as there is memory.
+# tell of room. Or tx has none for a page to fill. Tx, and a connection that lingers with the rest of a batch, then try
+# again every 20 ms, not all the time, and go on as soon as there is memory.
 
 . /tests/lib.sh
 . /tests/device/lib
 . /tests/fault/lib
-plan 9
+plan 13
 
 # The packets that TCP sends are of a slab of their own.
 SLAB=/sys/kernel/slab/skbuff_fclone_cache/failslab
@@ -72,7 +72,22 @@ lingers() {
 	grown failures $((before + 3))
 }
 
+# Only tx finds no pages. A new device has none.
+pages_only() {
+	local start
+	start=$(awk '$3 ~ /ksock_page_alloc$/ { print "0x" $1; exit }' /proc/kallsyms)
+	[ -n "$start" ] && faults "require-start=$start" "require-end=$(printf '0x%x' $((start + 256)))" \
+		task-filter=N "times=$MANY" probability=100
+}
+
 run "load the driver" load_driver || exit 1
+run "restrict faults to pages that tx fills" eval 'only_ours && pages_only'
+run "a connection begins" started honest honest "$ADDR" 7340
+LIMIT=40 run "tx tries again at intervals where it finds no page" slowly stalls
+faults probability=0
+run "tx goes on when there are pages" told honest "^10$" 20
+kill -KILL "$(<"$WORK/honest.pid")"
+wait_for 20 no_sockets 7340
 run "restrict faults to TCP's packets" packets_only
 run "a connection moves data" eval 'started honest honest "$ADDR" 7341 && told honest "^10$" 20'
 faults probability=100
