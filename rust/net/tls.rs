@@ -199,7 +199,11 @@ impl TcpSocket {
         if self.key_is_used_up() {
             return Err(errno::EDQUOT.into());
         }
-        let sent = sent(send())?;
+        let sent = match sent(send()) {
+            // TLS allocates each record. It has taken nothing.
+            Err(e) if e == ENOMEM => Sent::WouldBlock,
+            sent => sent?,
+        };
         if let Sent::Bytes(n) = sent {
             // CAST: `usize` is not larger than `u64`.
             let records = (n / MAX_RECORD + 1) as u64;
