@@ -229,6 +229,10 @@ impl Cq {
     //= 5040-5.5-1
     /// Publishes a completion of the QP that `tag` names. The caller passes the result to
     /// [`Self::notify`] when it has released its locks. Context: any.
+    ///
+    /// A process' CQ that has overflowed takes no more, so what the process polls has no gap. A
+    /// kernel consumer's goes on, gap or not, when it has room: the consumer drains its queue pairs
+    /// (`ib_drain_qp()`), and would wait for ever for the last completion of each.
     pub(crate) fn push(&self, tag: &Tag, c: &Completion) -> Notify {
         let st = &mut *self.state.lock();
         let place = st.put;
