@@ -295,8 +295,9 @@ impl SendQueue {
     #[cold]
     fn wait_for_slot(&self, seq: Seq) -> bool {
         let st = &mut *self.state.lock();
-        st.tx_waits = self.is_full(seq);
-        st.tx_waits
+        let full = self.is_full(seq);
+        st.tx_waits |= full;
+        full
     }
 
     //= 5040-5.5-5
