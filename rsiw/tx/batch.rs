@@ -18,7 +18,7 @@
 
 use super::{
     current::Source,
-    outcome::{Failed, Filled},
+    outcome::{Failed, Filled, Found},
     payload::{write_all, write_one, Pieces, Stop},
     Tx,
 };
@@ -101,12 +101,12 @@ impl Tx {
         let mut layout = self.layout(transport);
         let (mut access, mut fpdu) = (HeldAccess::none(), Segment::EMPTY);
         loop {
-            if !self.current.active && !self.next_message(queues, source)? {
-                return Ok(if self.more {
-                    Filled::Part
-                } else {
-                    Filled::Whole
-                });
+            if !self.current.active {
+                match self.next_message(queues, source)? {
+                    Found::Message => {}
+                    Found::Nothing => return Ok(Filled::Whole),
+                    Found::NotYet => return Ok(Filled::Part),
+                }
             }
             if self.batch.is_empty() {
                 self.begin_batch(transport, &mut layout);

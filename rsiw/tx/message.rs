@@ -5,7 +5,7 @@
 use super::{
     current::Source,
     local::{bind, local_invalidate, register},
-    outcome::Failed,
+    outcome::{Failed, Found},
     Tx,
 };
 use crate::{
@@ -29,34 +29,38 @@ use trace::Stall;
 impl Tx {
     //= 6581-5-1: The RDMA connection initiator MUST NOT allow any later FULPDUs
     //= 5040-5.1-4, 5040-5.3-6, 5040-5.5-4, 5041-5.3-2, 6581-9.2-7
-    /// Makes the next message of `source` the current one; `false` if there is none.
-    pub(super) fn next_message(&mut self, queues: &Queues, source: Source) -> Result<bool, Failed> {
+    /// Makes the next message of `source` the current one, if there is one.
+    pub(super) fn next_message(
+        &mut self,
+        queues: &Queues,
+        source: Source,
+    ) -> Result<Found, Failed> {
         match source {
             Source::All => self.next_of_all(queues),
-            Source::ShortReads => self.respond(queues.inbound.pop_short()),
+            Source::ShortReads => self.respond(queues.inbound.pop_short()).map(Found::message),
         }
     }
 
     /// Read responses and requests take turns, so that neither starves the other. Requests that
     /// need no message (local invalidation, fast registration) are carried out on the way.
-    fn next_of_all(&mut self, queues: &Queues) -> Result<bool, Failed> {
+    fn next_of_all(&mut self, queues: &Queues) -> Result<Found, Failed> {
         if let Some(rtr) = self.owed_rtr.take() {
             self.rtr(queues, rtr)?;
-            return Ok(true);
+            return Ok(Found::Message);
         }
         self.response_turn = !self.response_turn;
         if self.response_turn && self.next_response(queues)? {
-            return Ok(true);
+            return Ok(Found::Message);
         }
         if self.unconfirmed.is_much() && self.confirm(queues, false)? {
-            return Ok(true);
+            return Ok(Found::Message);
         }
-        self.more = true;
+        let mut otherwise = Found::NotYet;
         // Bounds the loop. The slots bound it, too: requests without a message free none until the
         // batch is sent.
         for _ in 0..queues.sq.size() {
             if self.failing.is_some() {
-                self.more = false;
+                otherwise = Found::Nothing;
                 break;
             }
             let waited = self.blocked.is_some();
@@ -66,7 +70,7 @@ impl Tx {
                     Pull::Wr(seq) => seq,
                     Pull::Bad(seq, status) => return Err(Failed::new(Some(seq), status)),
                     Pull::Empty => {
-                        self.more = false;
+                        otherwise = Found::Nothing;
                         break;
                     }
                     // Requests in the batch may free slots when they are sent.
@@ -79,7 +83,7 @@ impl Tx {
                     Self::count_wait(queues, why);
                 }
                 self.blocked = Some(seq);
-                self.more = false;
+                otherwise = Found::Nothing;
                 break;
             }
             if self.cfg.confirms {
@@ -87,22 +91,23 @@ impl Tx {
                 if self.wr.op.takes_receive() && self.unconfirmed.is_due() {
                     self.blocked = Some(seq);
                     if self.confirm(queues, true)? {
-                        return Ok(true);
+                        return Ok(Found::Message);
                     }
-                    self.more = false;
+                    otherwise = Found::Nothing;
                     break;
                 }
                 self.note_unconfirmed(queues, seq);
             }
             if self.start(queues, seq)? {
-                return Ok(true);
+                return Ok(Found::Message);
             }
             self.built = Some(seq.wrapping_add(1));
         }
         if self.unconfirmed.is_due() && self.confirm(queues, true)? {
-            return Ok(true);
+            return Ok(Found::Message);
         }
-        self.next_response(queues)
+        let answers = self.next_response(queues)?;
+        Ok(if answers { Found::Message } else { otherwise })
     }
 
     /// Counts a request that has to wait.

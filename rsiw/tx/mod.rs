@@ -123,8 +123,6 @@ pub(crate) struct Tx {
     sink: Option<ResolvedMr>,
     /// The request in `wr`, if it waits for RDMA Reads before it.
     blocked: Option<Seq>,
-    /// The queue may have more requests than tx has looked at.
-    more: bool,
     /// Requests before this one are in the batch or sent, and have yet to complete. `None`: no such
     /// request.
     built: Option<Seq>,
@@ -163,7 +161,6 @@ impl Tx {
             rest: KVec::with_capacity(sges_beyond(sges), GFP_KERNEL)?,
             sink: None,
             blocked: None,
-            more: false,
             built: None,
             send_msn: iwarp::Msn::FIRST,
             read_msn: iwarp::Msn::FIRST,

@@ -49,6 +49,28 @@ impl Failed {
     }
 }
 
+/// What tx has found when it looked for the next message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The current message.
+    Message,
+    /// None, and there is none.
+    Nothing,
+    /// None so far: tx has looked at as many requests as one look may, or as have slots.
+    NotYet,
+}
+
+impl Found {
+    /// A message, if there is one.
+    pub(super) fn message(there_is: bool) -> Self {
+        if there_is {
+            Self::Message
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
 /// How much of what there is to send is in the batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
