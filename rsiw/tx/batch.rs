@@ -63,7 +63,9 @@ enum Next {
     /// Append the FPDU that was chosen. The mark is the state of the message before it, to rewind
     /// to.
     Fpdu(Mark),
-    /// Go on to the next message: all of this one is in the batch.
+    /// Go on to the next message: all of this one is in the batch. (Its last FPDU ends a message,
+    /// and one that begins has an FPDU, so a message under way has one more. An end that comes
+    /// nevertheless is the same.)
     EndOfMessage,
     /// Begin a new segment: the FPDU has no room in the segment that the previous batch has left
     /// open.
@@ -114,7 +116,7 @@ impl Tx {
             let mark = match self.next_fpdu(transport, &mut layout, most, &mut fpdu) {
                 Next::Fpdu(mark) => mark,
                 Next::EndOfMessage => {
-                    self.current.end();
+                    self.end_message(queues);
                     continue;
                 }
                 Next::NewSegment => {
