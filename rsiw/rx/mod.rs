@@ -24,7 +24,7 @@ use crate::{
     wr::Status,
 };
 use iwarp::{
-    rx::{Fault, FpduAssembler, Receiver, RxConfig},
+    rx::{Fault, FpduAssembler, Receiver},
     Msn, SharedByte, Terminate,
 };
 use kernel::prelude::*;
@@ -132,6 +132,19 @@ impl AsRef<[SharedByte]> for Staging {
     }
 }
 
+/// The parameters of a connection's inbound half.
+pub(crate) struct RxConfig {
+    pub(crate) crc: bool,
+    /// The peer's first message may be a Send that is an RTR.
+    pub(crate) expects_rtr_send: bool,
+    /// The consumer knows the messages of RFC 7306.
+    pub(crate) extended: bool,
+    /// Both ends have agreed to Sends with immediate data.
+    pub(crate) send_immediate: bool,
+    /// Nothing is placed before its CRC was verified.
+    pub(crate) verify_first: bool,
+}
+
 /// The inbound half of a QP's connection.
 pub(crate) struct Rx {
     receiver: Receiver,
@@ -170,29 +183,25 @@ pub(crate) enum RxEnd {
 }
 
 impl Rx {
-    /// Makes the inbound half, before the first FPDU, for receives of up to `sges` elements. If
-    /// `extended`, the consumer knows the messages of RFC 7306; if `send_immediate`, both ends have
-    /// agreed to Sends with immediate data. Context: sleeping. Errors: `ENOMEM`.
+    /// Makes the inbound half, before the first FPDU, for receives of up to `sges` elements.
+    /// Context: sleeping. Errors: `ENOMEM`.
     pub(crate) fn new(
         cfg: RxConfig,
-        expect_rtr_send: bool,
-        (extended, send_immediate): (bool, bool),
-        verify_first: bool,
         membership: Membership,
         sges: u32,
         fpdus_before: u64,
     ) -> Result<Self> {
-        let mut receiver = Receiver::new(cfg);
-        if expect_rtr_send {
+        let mut receiver = Receiver::new(iwarp::rx::RxConfig { crc: cfg.crc });
+        if cfg.expects_rtr_send {
             receiver.expect_rtr_send();
         }
-        if extended {
+        if cfg.extended {
             receiver.allow_extensions();
         }
-        if send_immediate {
+        if cfg.send_immediate {
             receiver.allow_send_immediate();
         }
-        let whole = if cfg.crc && verify_first {
+        let whole = if cfg.crc && cfg.verify_first {
             Some(FpduAssembler::new(Staging::new()?).ok_or(EINVAL)?)
         } else {
             None

@@ -12,11 +12,11 @@ use crate::{
     device::Rsiw,
     pd::PdId,
     queue::state::State,
-    rx::Rx,
+    rx::{Rx, RxConfig},
     transport::Transport,
     tx::{Tx, TxConfig},
 };
-use iwarp::{mpa::Rtr, rx::RxConfig};
+use iwarp::mpa::Rtr;
 use kernel::{
     prelude::*,
     sync::{Arc, ArcBorrow},
@@ -112,12 +112,14 @@ impl User for Stream {
         self.limit_ord();
         self.agree(p);
 
-        let verify_first = self.dev().settings.verify_first();
         let rx = Rx::new(
-            RxConfig { crc: p.crc },
-            p.peer_rtr.contains(Rtr::Send),
-            (queues.sq.is_extended(), p.send_immediate),
-            verify_first,
+            RxConfig {
+                crc: p.crc,
+                expects_rtr_send: p.peer_rtr.contains(Rtr::Send),
+                extended: queues.sq.is_extended(),
+                send_immediate: p.send_immediate,
+                verify_first: self.dev().settings.verify_first(),
+            },
             queues.pd.join(),
             queues.rq.max_sge(),
             queues.counters.rx_fpdus.get(),
