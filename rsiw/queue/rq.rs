@@ -209,21 +209,20 @@ impl RecvQueue {
     /// Takes out all receives that are posted, and calls `each` with their names.
     fn empty(&self, mut each: impl FnMut(u64)) {
         // A process may refill elements that were flushed. So the ring's size bounds the work, and
-        // a timer finds the rest. A kernel consumer may post at the same time, but not during the
-        // one round that its queue takes, which leaves no receive.
+        // a timer finds the rest. What a kernel consumer posts meanwhile is taken out, too. If it
+        // goes on and on, what is left at last is taken in one hold of the lock.
         let (size, consumer) = {
             let ring = &self.state.lock().ring;
             (ring.entries(), ring.mem().consumer())
         };
-        let batch = match consumer {
-            Consumer::Process => size.min(BATCH),
-            Consumer::Kernel => size,
-        };
         let mut left = size;
         loop {
             let st = &mut *self.state.lock();
+            // With one more than there may be, the last finds none.
+            let most = if left == 0 { size + 1 } else { BATCH };
+            left = left.saturating_sub(BATCH);
             let mut empty = false;
-            for _ in 0..batch {
+            for _ in 0..most {
                 let mut rqe = Wqe::new(Rqe::default());
                 if !self.take_next(&st.ring, &mut rqe) {
                     empty = true;
@@ -231,8 +230,7 @@ impl RecvQueue {
                 }
                 each(rqe.id);
             }
-            left -= batch;
-            if empty || left == 0 {
+            if empty || (left == 0 && matches!(consumer, Consumer::Process)) {
                 st.flushed = true;
                 return;
             }

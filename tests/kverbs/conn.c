@@ -67,7 +67,7 @@ static int end_open(struct end *e, struct rdma_cm_id *id)
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
 	struct ib_srq_init_attr srq = {
-		.attr = { .max_wr = 64, .max_sge = MAX_SGE },
+		.attr = { .max_wr = o->rq ?: 64, .max_sge = MAX_SGE },
 		.srq_type = IB_SRQT_BASIC,
 	};
 	int ret;

@@ -8,8 +8,10 @@ enum {
 	LEN = 1 << 20,
 	/* LEN bytes each: long enough that some are under way even if this thread loses the CPU. */
 	READS = 40,
-	SENDS = 16,
-	RECVS = 32,
+	/* Together more than the driver completes in one go, 64; and so are the receives. */
+	SENDS = 40,
+	RECVS = 70,
+	QUEUE = 128,
 	MESSAGE = 1000,
 	/* Messages use the last bytes of the memory; the first ones show a Read in progress. */
 	AT = LEN - MESSAGE,
@@ -172,17 +174,21 @@ static int t_drain_srq(struct pair *p)
 }
 
 const struct test drain_tests[] = {
-	{ "draining a QP completes its requests", t_drain_qp, { .len = LEN } },
+	{ "draining a QP completes its requests", t_drain_qp,
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE } },
 	{ "draining a QP completes its requests, polled by a workqueue", t_drain_qp,
-	  { .poll = IB_POLL_WORKQUEUE, .len = LEN } },
+	  { .poll = IB_POLL_WORKQUEUE, .len = LEN, .sq = QUEUE, .rq = QUEUE } },
 	{ "draining a QP completes its requests, polled by the consumer", t_drain_qp,
-	  { .poll = IB_POLL_DIRECT, .len = LEN } },
+	  { .poll = IB_POLL_DIRECT, .len = LEN, .sq = QUEUE, .rq = QUEUE } },
 	{ "draining a QP completes its requests, with CQs of the pool", t_drain_qp,
-	  { .len = LEN, .pool = true } },
-	{ "draining a send queue completes its requests", t_drain_sq, { .len = LEN } },
-	{ "draining a receive queue completes its receives", t_drain_rq, { .len = LEN } },
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE, .pool = true } },
+	{ "draining a send queue completes its requests", t_drain_sq,
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE } },
+	{ "draining a receive queue completes its receives", t_drain_rq,
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE } },
 	{ "draining a QP that responds to Reads ends the connection", t_drain_server,
-	  { .len = LEN } },
-	{ "draining a QP leaves the SRQ's receives", t_drain_srq, { .len = LEN, .srq = true } },
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE } },
+	{ "draining a QP leaves the SRQ's receives", t_drain_srq,
+	  { .len = LEN, .sq = QUEUE, .rq = QUEUE, .srq = true } },
 	{ }
 };

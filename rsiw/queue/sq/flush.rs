@@ -22,9 +22,9 @@ impl SendQueue {
         // The regions that these refer to are released outside the lock.
         let mut reads: Fifo<OutstandingRead> = Fifo::empty();
         let mut posted = Posted::NONE;
-        // A kernel consumer may post at the same time, and must then find the queue empty and
-        // flushed. So its queue is flushed in one hold of the lock.
-        let batch = if self.is_mapped() { BATCH } else { self.size };
+        // What a kernel consumer posts meanwhile is queued, and completes in its turn. If it goes
+        // on and on, what is queued at last completes in one hold of the lock.
+        let mut left = self.size;
         loop {
             let st = &mut *self.state.lock();
             st.tell_drained = false;
@@ -36,7 +36,9 @@ impl SendQueue {
                 continue;
             }
             let mut head = self.head.load(Ordering::Relaxed);
-            for _ in 0..batch {
+            let most = if left == 0 { self.size } else { BATCH };
+            left = left.saturating_sub(BATCH);
+            for _ in 0..most {
                 if head == self.tail() {
                     break;
                 }
