@@ -92,7 +92,7 @@ impl Stream {
         }
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`. Requests
         // that are posted meanwhile wait, as if the connection were there.
-        let sender = self.tx.lock().take();
+        let sender = self.with_tx(Option::take);
         let filling = self.stop_rx();
         // Only now nothing comes any more. An FPDU has let tx send, and a part of one may have
         // taken a receive: then the peer had the Reply, and has used the connection.

@@ -148,17 +148,13 @@ impl User for Stream {
             }
         }
         queues.set_may_send(p.initiator);
-        let signalled = {
-            let mut slot = self.tx.lock();
-            // With tx locked, so that an actor that goes to ERROR either does so first, and this
-            // fails, or finds the new `Tx`.
+        // With tx locked, so that an actor that goes to ERROR either does so first, and this
+        // fails, or finds the new `Tx`.
+        self.with_tx(|slot| {
             queues.advance(State::Rts).map_err(|_| EINVAL)?;
             *slot = Some(Sender { tx, conn });
-            slot.unlock().map_err(drop).is_err()
-        };
-        if signalled {
-            self.wake_tx();
-        }
+            Ok::<(), Error>(())
+        })?;
         self.peer_has_come();
         let counters = &self.dev().counters;
         counters.connections.add(1);
@@ -208,12 +204,11 @@ impl User for Stream {
     /// Sends an empty RDMA Write, whatever kind of RTR was agreed on: the peer may have missed the
     /// RTR's arrival. Context: sleeping.
     fn repeat_rtr(self: &Arc<Self>) {
-        let mut slot = self.tx.lock();
-        if let Some(sender) = slot.as_mut() {
-            sender.tx.owe_rtr(Rtr::Write);
-        }
-        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
-        drop(slot);
+        self.with_tx(|slot| {
+            if let Some(sender) = slot {
+                sender.tx.owe_rtr(Rtr::Write);
+            }
+        });
         self.wake_tx();
     }
 
@@ -226,14 +221,13 @@ impl User for Stream {
         let (Ok(_) | Err(State::Closing)) = self.queues.advance(State::Closing) else {
             return false;
         };
-        let mut slot = self.tx.lock();
-        // A consumer that posts a request for each one that completes would put off the close for
-        // ever.
-        self.queues.sq.end_here();
-        let drained = slot.as_mut().is_some_and(|sender| self.send_rest(sender));
-        // Wake-ups that arrived while tx was locked are lost; this one makes up for them.
-        let signalled = slot.unlock().map_err(drop).is_err();
-        if signalled || !drained {
+        let drained = self.with_tx(|slot| {
+            // A consumer that posts a request for each one that completes would put off the close
+            // for ever.
+            self.queues.sq.end_here();
+            slot.as_mut().is_some_and(|sender| self.send_rest(sender))
+        });
+        if !drained {
             self.wake_tx();
         }
         drained
@@ -284,13 +278,9 @@ impl Stream {
         if life != self.life() || !matches!(self.queues.state(), State::Rts | State::Closing) {
             return;
         }
-        let tx = self.tx.lock();
-        self.queues.sq.end_here();
-        // Wake-ups that arrived while this waited for tx are lost; the one below makes up for them.
-        drop(tx);
+        self.with_tx(|_| self.queues.sq.end_here());
         self.close_conn(Close::Graceful);
         drop(end);
-        self.wake_tx();
     }
 
     /// Has the connection closed, if there is one. Context: any.

@@ -19,17 +19,16 @@ impl Stream {
         if life != self.life() {
             return;
         }
-        let tx = self.tx.lock();
-        self.queues.sq.hold(tell);
-        // Wake-ups that arrived while tx was locked are lost; the one below makes up for them.
-        drop(tx);
+        self.with_tx(|_| self.queues.sq.hold(tell));
         if self.queues.sq.is_idle() {
             // What waits now waits for the program, not for a peer.
             end.stop_waiting();
         }
         drop(end);
-        // Tx tells of the end, if it has come.
-        self.wake_tx();
+        if tell {
+            // Tx tells of the end, if it has come.
+            self.wake_tx();
+        }
     }
 
     /// Ends what [`Self::hold`] has begun. Without effect if the QP was reset since `life`.
@@ -39,13 +38,13 @@ impl Stream {
         if life != self.life() {
             return;
         }
-        let tx = self.tx.lock();
-        // An orderly close, as when the device goes, ends the queue for good. It goes to CLOSING
-        // first, and then locks tx.
-        if !self.queues.is_closing() {
-            self.queues.sq.release();
-        }
-        drop(tx);
+        self.with_tx(|_| {
+            // An orderly close, as when the device goes, ends the queue for good. It goes to
+            // CLOSING first, and then locks tx.
+            if !self.queues.is_closing() {
+                self.queues.sq.release();
+            }
+        });
         drop(end);
         self.wake_tx();
     }

@@ -77,11 +77,20 @@ impl Stream {
                 Err(signalled) => signalled,
             };
         }
-        // Wake-ups that arrive while tx is locked here are lost; the `wake_tx()` below makes up for
-        // them.
+        // The worker does what is left here, and what signals have asked for meanwhile.
         drop(guard);
         self.trace_tx(trace::Tx::HandOver);
         self.wake_tx();
+    }
+
+    /// Calls `f` with tx locked. If an actor has found it locked meanwhile, the worker does
+    /// its work. Context: sleeping; the socket is not locked.
+    pub(super) fn with_tx<R>(self: &Arc<Self>, f: impl FnOnce(&mut Option<Sender>) -> R) -> R {
+        let (result, signalled) = self.tx.lock_with(f);
+        if signalled {
+            self.wake_tx();
+        }
+        result
     }
 
     /// Emits the `tx` tracepoint.

@@ -69,10 +69,10 @@ impl Stream {
 
     /// Goes to ERROR and stops tx and rx. Returns what is to be dropped without the lock, and the
     /// receive that was being filled. Context: sleeping, `teardown` locked.
-    fn halt(&self, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
+    fn halt(self: &Arc<Self>, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
         let _ = self.queues.advance(State::Error);
         // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let mut sender = self.tx.lock().take();
+        let mut sender = self.with_tx(Option::take);
         let recv = self.stop_rx().or(end.take_filling());
         if let Some(Sender { tx, conn }) = &mut sender {
             tx.last_answers(&self.queues, conn.transport());

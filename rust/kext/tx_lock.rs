@@ -6,6 +6,10 @@
 //! signal when it unlocks, and looks for work again, so no request is lost. Softirqs and processes
 //! can both be holders. A sleeping lock would not allow the former, and a spinlock would keep a
 //! processor busy for as long as the holder sends.
+//!
+//! A caller that changes the value, and does none of the work, waits for the lock
+//! ([`TxLock::lock_with`]). It is told of signals that the holder before it has not seen, and of
+//! those that come while it has the lock.
 
 use core::{
     cell::UnsafeCell,
@@ -21,13 +25,14 @@ use kernel::{
 
 /// The lock is taken.
 const LOCKED: u32 = 1 << 0;
-/// A caller of `try_lock_or_signal` has found the lock taken.
+/// A caller of `try_lock_or_signal` has found the lock taken. May stay set when the lock is free:
+/// the last holder then has the work started.
 const SIGNALLED: u32 = 1 << 1;
-/// A caller of `lock` waits. It is the next holder.
+/// A caller of `lock_with` waits. It is the next holder.
 const CONTENDED: u32 = 1 << 2;
 
-/// Microseconds for which a caller of `lock` sleeps at first, and at most. A holder that is without
-/// a processor may take seconds, and there may be many of them.
+/// Microseconds for which a caller of `lock_with` sleeps at first, and at most. A holder that is
+/// without a processor may take seconds, and there may be many of them.
 const FIRST_WAIT_US: i64 = 50;
 const MAX_WAIT_US: i64 = 10_000;
 
@@ -76,12 +81,13 @@ impl<T> TxLock<T> {
         self.signal()
     }
 
-    /// Takes the lock if no bit of `unless` is set. Otherwise changes the word by `f`.
-    fn change(&self, unless: u32, f: impl Fn(u32) -> u32) -> Option<TxGuard<'_, T>> {
+    /// Takes the lock if no bit of `unless` is set, and keeps those of `keep`. Otherwise sets
+    /// `bit`.
+    fn change(&self, unless: u32, keep: u32, bit: u32) -> Option<TxGuard<'_, T>> {
         let mut old = self.word.load(Ordering::Relaxed);
         loop {
             let free = old & unless == 0;
-            let new = if free { LOCKED } else { f(old) };
+            let new = if free { LOCKED | old & keep } else { old | bit };
             // Release: the holder that is signalled sees the work that the caller has for it.
             // Acquire: as in `try_lock_or_signal`.
             match self
@@ -97,31 +103,42 @@ impl<T> TxLock<T> {
     }
 
     fn signal(&self) -> Option<TxGuard<'_, T>> {
-        self.change(LOCKED | CONTENDED, |word| word | SIGNALLED)
+        // The work that another was signalled for is this holder's now.
+        self.change(LOCKED | CONTENDED, 0, SIGNALLED)
     }
 
     fn lock_in_turn(&self) -> Option<TxGuard<'_, T>> {
-        self.change(LOCKED, |word| word | CONTENDED)
+        self.change(LOCKED, SIGNALLED, CONTENDED)
     }
 
-    /// Waits for the lock. Meanwhile the holder sees [`TxLock::is_contended`] and should end its
-    /// work, and callers of [`TxLock::try_lock_or_signal`] do not get the lock. The guard's owner
-    /// does not learn of signals that arrive before it drops the guard, so it has the work started
-    /// again afterwards. The caller must not hold anything that the holder may wait for. Context:
-    /// sleeping.
-    pub fn lock(&self) -> TxGuard<'_, T> {
+    /// Waits for the lock, calls `f`, and unlocks. Returns the result of `f`, and whether the
+    /// caller has to have the work started, for others that found the lock taken. Meanwhile the
+    /// holder sees [`TxLock::is_contended`] and should end its work, and callers of
+    /// [`TxLock::try_lock_or_signal`] do not get the lock. The caller must not hold anything that
+    /// the holder may wait for. Context: sleeping.
+    #[must_use = "the work that was signalled would be lost"]
+    pub fn lock_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> (R, bool) {
         might_sleep();
         let mut us = FIRST_WAIT_US;
-        loop {
+        let mut guard = loop {
             if let Some(guard) = self.lock_in_turn() {
-                return guard;
+                break guard;
             }
             fsleep(Delta::from_micros(us));
             us = MAX_WAIT_US.min(2 * us);
-        }
+        };
+        let result = f(&mut guard);
+        (result, guard.unlock_signalled())
     }
 
-    /// Whether a caller of [`TxLock::lock`] waits. Context: any.
+    /// Clears `LOCKED`, for the holder; returns what the word was.
+    #[inline]
+    fn free(&self) -> u32 {
+        // Release: the next holder sees the changes of this one.
+        self.word.fetch_and(!LOCKED, Ordering::Release)
+    }
+
+    /// Whether a caller of [`TxLock::lock_with`] waits. Context: any.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CONTENDED != 0
@@ -130,7 +147,8 @@ impl<T> TxLock<T> {
 
 impl<'a, T> TxGuard<'a, T> {
     /// Unlocks. If the holder was signalled, there may be more to do: it keeps the lock and gets
-    /// the guard back. But it unlocks in any case if a caller of [`TxLock::lock`] waits.
+    /// the guard back. But it unlocks in any case if a caller of [`TxLock::lock_with`] waits,
+    /// which learns of the signal then.
     #[inline]
     pub fn unlock(self) -> Result<(), Self> {
         // Release: the next holder sees the changes of this one. Acquire: this holder sees those of
@@ -143,12 +161,20 @@ impl<'a, T> TxGuard<'a, T> {
             core::mem::forget(self);
             return Ok(());
         }
-        // Only the next holder clears `CONTENDED`, so `Drop` finds it set, too, and unlocks.
+        // Only the next holder clears `CONTENDED`. `Drop` unlocks, and leaves it the signal.
         if word.load(Ordering::Relaxed) & CONTENDED != 0 {
             return Ok(());
         }
         word.fetch_and(!SIGNALLED, Ordering::AcqRel);
         Err(self)
+    }
+
+    /// Unlocks in any case. Returns true if the holder was signalled, and no caller of
+    /// [`TxLock::lock_with`] waits, which learns of it otherwise.
+    fn unlock_signalled(self) -> bool {
+        let old = self.0.free();
+        core::mem::forget(self);
+        old & (SIGNALLED | CONTENDED) == SIGNALLED
     }
 }
 
@@ -173,11 +199,11 @@ impl<T> DerefMut for TxGuard<'_, T> {
 }
 
 impl<T> Drop for TxGuard<'_, T> {
-    /// Unlocks. The holder does not learn of signals that have arrived: if there may be any, it has
-    /// the work started again.
+    /// Unlocks. The holder does not learn of signals that have arrived, so it has the work
+    /// started again.
     #[inline]
     fn drop(&mut self) {
-        self.0.word.fetch_and(CONTENDED, Ordering::Release);
+        self.0.free();
     }
 }
 
@@ -188,25 +214,27 @@ mod tests {
     #[test]
     fn one_at_a_time() {
         let lock = TxLock::new(1);
-        {
-            let mut first = lock.lock();
-            *first += 1;
-            assert!(lock.try_lock_or_signal().is_none());
-        }
-        // Dropping loses the signal.
-        assert_eq!(lock.try_lock_or_signal().map(|c| *c), Some(2));
+        let (taken, signalled) = lock.lock_with(|value| {
+            *value += 1;
+            lock.try_lock_or_signal().is_none()
+        });
+        assert!(taken && signalled);
+        // Who takes it now does that work.
+        let next = lock.try_lock_or_signal();
+        assert!(next.is_some_and(|guard| *guard == 2 && guard.unlock().is_ok()));
+        assert_eq!(lock.lock_with(|value| *value), (2, false));
     }
 
     #[test]
     fn a_waiter_is_next() {
         let lock = TxLock::new(());
-        let first = lock.lock();
+        let first = lock.try_lock_or_signal();
         assert!(!lock.is_contended());
         assert!(lock.lock_in_turn().is_none());
         assert!(lock.is_contended());
         // Others only signal. The waiter comes first.
         assert!(lock.try_lock_or_signal().is_none());
-        assert!(first.unlock().is_ok());
+        assert!(first.is_some_and(|guard| guard.unlock().is_ok()));
         assert!(lock.try_lock_or_signal().is_none());
         let next = lock.lock_in_turn();
         assert!(next.is_some() && !lock.is_contended());
@@ -223,13 +251,38 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_learns_of_signals() {
+        let lock = TxLock::new(());
+        let signal = || lock.try_lock_or_signal().is_none();
+        // For the holder before it, also if that one drops the guard, and behind it.
+        for (before, behind, unlocks) in [
+            (true, false, true),
+            (false, true, true),
+            (true, false, false),
+        ] {
+            let first = lock.try_lock_or_signal();
+            assert!(lock.lock_in_turn().is_none() && (!before || signal()));
+            assert!(first.is_some_and(|guard| !unlocks || guard.unlock().is_ok()));
+            assert!(!behind || signal());
+            let next = lock.lock_in_turn();
+            // The last of several waiters learns of it.
+            assert!(lock.lock_in_turn().is_none());
+            assert!(next.is_some_and(|guard| !guard.unlock_signalled()));
+            let last = lock.lock_in_turn();
+            assert!(last.is_some_and(|guard| guard.unlock_signalled()));
+        }
+        let quiet = lock.try_lock_or_signal();
+        assert!(quiet.is_some_and(|guard| !guard.unlock_signalled()));
+    }
+
+    #[test]
     fn the_holder_learns_of_a_signal() {
         let lock = TxLock::new(());
-        let first = lock.lock();
+        let first = lock.try_lock_or_signal();
         assert!(lock.try_lock_or_signal().is_none());
         assert!(lock.try_lock_or_signal().is_none());
         // The holder is told once of both signals. Then it can unlock.
-        let again = first.unlock().err();
+        let again = first.and_then(|guard| guard.unlock().err());
         assert!(again.is_some());
         assert!(lock.try_lock_or_signal().is_none());
         let last = again.and_then(|c| c.unlock().err());
