@@ -4,9 +4,10 @@
 
 use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{abi::MAX_INLINE, pd::PdId};
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 use rdma::{LocalSge, Reader};
 
+#[derive(Clone)]
 struct Piece {
     resolved: Option<ResolvedMr>,
     sge: LocalSge,
@@ -46,17 +47,12 @@ pub(crate) struct Gather {
 impl Gather {
     /// No payload yet. Those to come have up to `pieces` pieces. Context: sleeping. Errors:
     /// `ENOMEM`.
-    pub(crate) fn new(pieces: u32) -> Result<Self> {
-        let count = pieces.saturating_sub(1);
-        let mut more = KVec::with_capacity(count as usize, GFP_KERNEL)?;
-        for _ in 0..count {
-            more.push(Piece::NONE, GFP_KERNEL)?;
-        }
+    pub(crate) fn new(pieces: u32, flags: Flags) -> Result<Self> {
         Ok(Self {
             inline: false,
             data: [0; MAX_INLINE as usize],
             first: Piece::NONE,
-            more,
+            more: KVec::from_elem(Piece::NONE, pieces.saturating_sub(1) as usize, flags)?,
             count: 0,
             at: 0,
             offset: 0,

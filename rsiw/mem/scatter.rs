@@ -12,10 +12,11 @@ use crate::{
     pd::PdId,
 };
 use iwarp::SharedByte;
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 use rdma::{LocalSge, Wqe};
 
 /// One buffer of a receive request.
+#[derive(Clone)]
 struct Piece {
     sge: LocalSge,
     /// Offset of the buffer's first byte in the message.
@@ -43,15 +44,10 @@ pub(crate) struct Scatter {
 impl Scatter {
     /// A sink without buffers. Those to come have up to `pieces` of them. Context: sleeping.
     /// Errors: `ENOMEM`.
-    pub(crate) fn new(pieces: u32) -> Result<Self> {
-        let count = pieces.saturating_sub(1);
-        let mut more = KVec::with_capacity(count as usize, GFP_KERNEL)?;
-        for _ in 0..count {
-            more.push(Piece::NONE, GFP_KERNEL)?;
-        }
+    pub(crate) fn new(pieces: u32, flags: Flags) -> Result<Self> {
         Ok(Self {
             first: Piece::NONE,
-            more,
+            more: KVec::from_elem(Piece::NONE, pieces.saturating_sub(1) as usize, flags)?,
             count: 0,
             len: 0,
             at: 0,

@@ -27,7 +27,7 @@ use iwarp::{
     rx::{Fault, FpduAssembler, Receiver},
     Msn, SharedByte, Terminate,
 };
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 use late::Late;
 use rdma::Wqe;
 
@@ -117,10 +117,10 @@ struct Staging(KVVec<SharedByte>);
 
 impl Staging {
     /// Context: sleeping. Errors: `ENOMEM`.
-    fn new() -> Result<Self> {
-        let mut room = KVVec::with_capacity(FpduAssembler::MAX_FPDU, GFP_KERNEL)?;
+    fn new(flags: Flags) -> Result<Self> {
+        let mut room = KVVec::with_capacity(FpduAssembler::MAX_FPDU, flags)?;
         for _ in 0..FpduAssembler::MAX_FPDU {
-            room.push(SharedByte::new(0), GFP_KERNEL)?;
+            room.push(SharedByte::new(0), flags)?;
         }
         Ok(Self(room))
     }
@@ -188,7 +188,7 @@ impl Rx {
     pub(crate) fn new(
         cfg: RxConfig,
         membership: Membership,
-        sges: u32,
+        (sges, flags): (u32, Flags),
         fpdus_before: u64,
     ) -> Result<Self> {
         let mut receiver = Receiver::new(iwarp::rx::RxConfig { crc: cfg.crc });
@@ -202,7 +202,7 @@ impl Rx {
             receiver.allow_send_immediate();
         }
         let whole = if cfg.crc && cfg.verify_first {
-            Some(FpduAssembler::new(Staging::new()?).ok_or(EINVAL)?)
+            Some(FpduAssembler::new(Staging::new(flags)?).ok_or(EINVAL)?)
         } else {
             None
         };
@@ -215,7 +215,7 @@ impl Rx {
                 recv: Receiving {
                     active: false,
                     rqe: Wqe::new(Rqe::default()),
-                    scatter: Scatter::new(sges)?,
+                    scatter: Scatter::new(sges, flags)?,
                     status: Status::Flush,
                 },
                 late: Late::none(),

@@ -121,7 +121,7 @@ impl User for Stream {
                 verify_first: self.dev().settings.verify_first(),
             },
             queues.pd.join(),
-            queues.rq.max_sge(),
+            (queues.rq.max_sge(), flags),
             queues.counters.rx_fpdus.get(),
         )?;
         let mut tx = Tx::new(
@@ -135,6 +135,7 @@ impl User for Stream {
                 peer_confirms,
             },
             queues.sq.max_sge(),
+            flags,
         )?;
         if let Some(rtr) = p.rtr {
             tx.owe_rtr(rtr);

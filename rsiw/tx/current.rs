@@ -12,7 +12,7 @@ use iwarp::{
     tx::{Message, Segmenter},
     Msn, ReadRequest, Stag, TaggedOffset, Terminate,
 };
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 
 /// The message under way. A queue pair has one of these, which is used for one message after the
 /// other in place.
@@ -34,7 +34,7 @@ pub(super) struct Current {
 impl Current {
     /// Makes one without a message; the messages to come have up to `sges` pieces each. Context:
     /// sleeping. Errors: `ENOMEM`.
-    pub(super) fn none(sges: u32) -> Result<Self> {
+    pub(super) fn none(sges: u32, flags: Flags) -> Result<Self> {
         let nothing = Message::Write {
             stag: Stag(0),
             to: TaggedOffset(0),
@@ -42,7 +42,7 @@ impl Current {
         Ok(Self {
             active: false,
             segmenter: Segmenter::new(nothing, 0),
-            gather: Gather::new(sges)?,
+            gather: Gather::new(sges, flags)?,
             seq: None,
             answers: None,
             then: None,

@@ -49,7 +49,7 @@ use confirm::Unconfirmed;
 use core::mem::{replace, take};
 use current::{Current, Source};
 use iwarp::{mpa::Rtr, tx::Framer, Terminate};
-use kernel::prelude::*;
+use kernel::{alloc::Flags, prelude::*};
 use net::{LockedSock, Sent, TxBatch};
 use outcome::Filled;
 use trace::Stall;
@@ -150,15 +150,15 @@ impl Tx {
     //= 5041-4.3-9
     /// Makes the outbound half, before the first FPDU, for a queue whose requests have up to `sges`
     /// elements. `batch` is empty. Context: sleeping. Errors: `ENOMEM`.
-    pub(crate) fn new(batch: TxBatch, cfg: TxConfig, sges: u32) -> Result<Self> {
+    pub(crate) fn new(batch: TxBatch, cfg: TxConfig, sges: u32, flags: Flags) -> Result<Self> {
         Ok(Self {
             batch,
             framer: Framer::new(cfg.crc, cfg.markers),
             cfg,
             ops: Ops::default(),
-            current: Current::none(sges)?,
+            current: Current::none(sges, flags)?,
             wr: SendWr::new(0, SendOp::Send, 0, 0),
-            rest: KVec::with_capacity(sges_beyond(sges), GFP_KERNEL)?,
+            rest: KVec::with_capacity(sges_beyond(sges), flags)?,
             sink: None,
             blocked: None,
             built: None,
