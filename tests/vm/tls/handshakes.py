@@ -37,18 +37,22 @@ def raw_ends(sock, seconds=10):
         sock.close()
 
 
-def hello_then(data, pause=0.0):
+def send_last(sock, data):
+    """Sends those bytes and a FIN, unless the victim has reset the connection already."""
+    try:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def hello_then(data):
     """The victim's answer is awaited before those bytes are sent."""
     def play(victim):
         sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
         sock.sendall(client_hello())
         check(sock.recv(5)[:1] == bytes((HANDSHAKE,)), "no ServerHello")
-        time.sleep(pause)
-        try:
-            sock.sendall(data)
-            sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+        send_last(sock, data)
         raw_ends(sock)
     return play
 
@@ -56,11 +60,7 @@ def hello_then(data, pause=0.0):
 def instead(make):
     def play(victim):
         sock = socket.create_connection((victim.address, victim.port), 30 * SLOW)
-        try:
-            sock.sendall(make())
-            sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+        send_last(sock, make())
         raw_ends(sock)
     return play
 
@@ -140,11 +140,7 @@ def odd_server(data):
         sock, token = answer_call(victim)
         check(sock.recv(1)[:1] == bytes((HANDSHAKE,)), "no ClientHello")
         if data is not None:
-            try:
-                sock.sendall(data)
-                sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # The victim has reset it already.
+            send_last(sock, data)
         check(victim.ended(token, 40) == 0, "a message was delivered")
         sock.close()
     return play
