@@ -106,6 +106,16 @@ void window_check(struct side *s, struct conn *c, struct buf *b, struct rmem r, 
 	sync_sides(s);
 }
 
+void window_failed(struct side *s, struct conn *c, struct ibv_mw *mw, struct buf *b)
+{
+	conn_expect_error(c);
+	sync_sides(s);
+	conn_free(c);
+	if (mw)
+		CALL(ibv_dealloc_mw(mw));
+	buf_free(b);
+}
+
 /*
  * A window gives rights that its region does not, to a part of it; it is invalidated here and by
  * the peer, and bound anew to another part with another key.

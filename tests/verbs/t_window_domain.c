@@ -238,12 +238,7 @@ static void t_bind(struct side *s)
 			break;
 		}
 	}
-	conn_expect_error(&c);
-	sync_sides(s);
-	conn_free(&c);
-	if (mw)
-		CALL(ibv_dealloc_mw(mw));
-	buf_free(&b);
+	window_failed(s, &c, mw, &b);
 	CALL(ibv_dealloc_pd(pd));
 }
 

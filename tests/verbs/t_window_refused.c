@@ -218,12 +218,7 @@ static void t_bind(struct side *s)
 		CHECK(b.mr, "ibv_reg_mr: errno %d", errno);
 		bind_wrong(&c, how, mw, b.mr);
 	}
-	conn_expect_error(&c);
-	sync_sides(s);
-	conn_free(&c);
-	if (mw)
-		CALL(ibv_dealloc_mw(mw));
-	buf_free(&b);
+	window_failed(s, &c, mw, &b);
 	CALL(ibv_dealloc_pd(pd));
 }
 

@@ -28,5 +28,7 @@ void window_send_invalidate(struct conn *c, uint32_t rkey);
 void window_use(struct side *s, struct conn *c, struct buf *b, uint64_t seed);
 /* The other end of that: what was written has come. */
 void window_check(struct side *s, struct conn *c, struct buf *b, struct rmem r, uint64_t seed);
+/* The connection ends in error; frees it, its buffer, and its window, if it has one. */
+void window_failed(struct side *s, struct conn *c, struct ibv_mw *mw, struct buf *b);
 
 #endif
