@@ -368,7 +368,8 @@ static const struct field fields[] = {
 	{ "an opcode that nobody has", RECV_WITH_IMM + 2, 1, 0, 8, OPERATION },
 	{ "the last opcode", 255, 1, SIW_WQE_INLINE, 8, OPERATION },
 	{ "a read whose STag is invalidated", SIW_OP_READ_LOCAL_INV, 1, 0, 8, OPERATION },
-	{ "an invalidation", SIW_OP_INVAL_STAG, 0, 0, 0, OPERATION },
+	/* The key is a region's, which no request invalidates. */
+	{ "an invalidation", SIW_OP_INVAL_STAG, 0, 0, 0, BIT(IBV_WC_LOC_PROT_ERR) },
 	{ "a registration", SIW_OP_REG_MR, 0, 0, 0, OPERATION },
 };
 
