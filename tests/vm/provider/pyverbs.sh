@@ -15,7 +15,7 @@ huge_pages 16
 _planned=by-the-program
 # run.py prints the KTAP itself.
 python3 -B /tests/pyverbs/run.py --device rc0 --gid "$(gid_index "$ADDR")" --expected /tests/provider/expected \
-	--least 62 --limit "$(limit 25)" --traces "$RSIW_OUT/traces" \
+	--least 68 --limit "$(limit 25)" --traces "$RSIW_OUT/traces" \
 	test_{device,pd,cq,cq_events,mr,addr,qp,srq,fork,cqex,qpex,parent_domain} \
 	test_{shared_pd,relaxed_ordering,odp,atomic}
 status=$?
