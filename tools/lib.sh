@@ -98,6 +98,15 @@ finished() {
 	say "$TITLE: $(($(now) - BEGAN)) s"
 }
 
+# alone DIR: wait until no other process makes this part of the checkout's build/. The lock lasts until the
+# caller ends, and what it has become by exec.
+alone() {
+	local lock
+	mkdir -p "${1%/*}"
+	exec {lock}>"$1.lock"
+	flock -n "$lock" || { say "waiting for another process in ${1#"$TOP"/}"; flock "$lock"; }
+}
+
 # stage DIR TITLE FUNCTION: run FUNCTION, which fills DIR, unless an earlier run has filled it.
 # The stamp is written last, so an interrupted stage is made again. DIR is filled in place and not renamed,
 # because a kernel tree records its own path. Each stage has its own lock: another process that wants the
