@@ -220,7 +220,7 @@ fail:
 }
 
 /* Moves the receives to their positions in the new ring. */
-static void move_receives(const struct rsiw_rq *rq, struct siw_rqe *new, uint32_t mask)
+static void move_receives(const struct rsiw_rq *rq, const struct rsiw_rq *new)
 {
 	uint32_t position = rq->put, count;
 
@@ -228,9 +228,9 @@ static void move_receives(const struct rsiw_rq *rq, struct siw_rqe *new, uint32_
 	 * The kernel has taken the oldest ones, in order, and looks for the next. That is moved
 	 * last, so when the kernel sees it, it sees all.
 	 */
-	for (count = 0; count <= rq->mask && count <= mask; count++) {
+	for (count = 0; count <= rq->mask && count <= new->mask; count++) {
 		struct siw_rqe *from = &rq->queue[--position & rq->mask];
-		struct siw_rqe *to = &new[position & mask];
+		struct siw_rqe *to = &new->queue[position & new->mask];
 
 		if (!(load_wqe_flags(&from->flags) & SIW_WQE_VALID))
 			break;
@@ -246,24 +246,31 @@ static int resize_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 	struct rsiw_rq *rq = &to_rsiw_srq(srq)->rq;
 	struct siw_uresp_create_srq resp = {};
 	struct rsiw_modify_srq cmd = { .answer = (uintptr_t)&resp };
-	struct siw_rqe *new;
+	struct rsiw_rq new = {};
 	int e;
 
 	/* Nothing is posted to the ring that the kernel leaves. */
 	rsiw_lock(&rq->lock);
-	e = ibv_cmd_modify_srq(srq, attr, mask, &cmd.ibv_cmd, sizeof(cmd));
+	/* If the new ring cannot be mapped, the kernel has not begun to use it. */
+	e = ibv_cmd_modify_srq(srq, attr, IBV_SRQ_MAX_WR, &cmd.ibv_cmd, sizeof(cmd));
 	if (e)
 		goto out;
-	new = map_ring(srq->context, resp.num_rqe, sizeof(*new), resp.srq_key);
-	if (!new) {
-		/* The kernel uses the ring already: the queue gives it no more receives. */
+	new.queue = map_ring(srq->context, resp.num_rqe, sizeof(*new.queue), resp.srq_key);
+	if (!new.queue) {
 		e = errno;
 		goto out;
 	}
-	move_receives(rq, new, resp.num_rqe - 1);
+	new.mask = resp.num_rqe - 1;
+	cmd.answer = 0;
+	e = ibv_cmd_modify_srq(srq, attr, mask, &cmd.ibv_cmd, sizeof(cmd));
+	if (e) {
+		end_rq(&new);
+		goto out;
+	}
+	move_receives(rq, &new);
 	end_rq(rq);
-	rq->queue = new;
-	rq->mask = resp.num_rqe - 1;
+	rq->queue = new.queue;
+	rq->mask = new.mask;
 out:
 	rsiw_unlock(&rq->lock);
 	return e;

@@ -15,8 +15,8 @@ enum rsiw_features {
 	RSIW_FEATURE_EXTENDED = 1 << 0,
 	/* Memory windows of type 1. */
 	RSIW_FEATURE_MW_TYPE_1 = 1 << 1,
-	/* Shared receive queues can be resized. */
-	RSIW_FEATURE_RESIZE_SRQ = 1 << 2,
+	/* Shared receive queues can be resized. (1 << 2 was the same, by a single call.) */
+	RSIW_FEATURE_RESIZE_SRQ = 1 << 3,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -25,10 +25,10 @@ struct rsiw_ureq_alloc_ctx {
 };
 
 /*
- * With a size in modify_srq: the address of a struct siw_uresp_create_srq, which the kernel fills
- * in before it takes receives from the new ring. Nothing is posted during the call; then the
- * receives that are left in the old ring are moved to their positions in the new one, the oldest
- * last.
+ * With a size in modify_srq, which is called twice. First with the address of a struct
+ * siw_uresp_create_srq, for the ring that the kernel makes, and does not use yet; then with 0, and
+ * receives are taken from that ring. Nothing is posted during the second call; then the receives
+ * that are left in the old ring are moved to their positions in the new one, the oldest last.
  */
 struct rsiw_ureq_modify_srq {
 	__aligned_u64 answer;

@@ -113,8 +113,8 @@ pub(crate) mod feature {
     pub(crate) const EXTENDED: u32 = 1;
     /// Memory windows of type 1.
     pub(crate) const MW_TYPE_1: u32 = 2;
-    /// Shared receive queues can be resized.
-    pub(crate) const RESIZE_SRQ: u32 = 4;
+    /// Shared receive queues can be resized. (4 was the same, by a single call.)
+    pub(crate) const RESIZE_SRQ: u32 = 8;
 
     /// Those of `asked` that a context gets.
     pub(crate) const fn granted(asked: u32) -> u32 {

@@ -14,12 +14,20 @@ use crate::{
     quota::Held,
     ring::WorkRing,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 use rdma::{errno, Consumer, Details, Device, NewSrq, RecvWrs, SrqAttr, SrqOps, Udata};
 
 /// A shared receive queue.
+#[pin_data]
 pub(crate) struct Srq {
     pub(crate) rq: Arc<RecvQueue>,
+    /// The ring that the queue is going to have, when its process has mapped it.
+    #[pin]
+    prepared: Mutex<Option<WorkRing<Rqe>>>,
     _held: Held,
 }
 
@@ -67,7 +75,14 @@ impl SrqOps<Rsiw> for Srq {
             recv_wait_ms(dev.data(), consumer),
         );
         let rq = Arc::pin_init(rq, consumer.flags())?;
-        Ok(Arc::new(Srq { rq, _held: held }, consumer.flags())?)
+        Arc::pin_init(
+            pin_init!(Srq {
+                rq,
+                prepared <- new_mutex!(None, "rsiw_srq_prepared"),
+                _held: held,
+            }),
+            consumer.flags(),
+        )
     }
 
     /// Arms the limit event. Errors: `EINVAL` for a limit out of range.
@@ -75,19 +90,22 @@ impl SrqOps<Rsiw> for Srq {
         self.rq.set_limit(limit)
     }
 
-    /// Gives the queue another ring; see [`RecvQueue::replace_ring`]. Context: sleeping.
+    /// Makes another ring for the queue, or, without an address for the answer, gives it the one
+    /// that was made; see [`RecvQueue::replace_ring`]. Context: sleeping.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a process whose provider cannot do its part; `EINVAL` for a bad size, one
-    /// below the limit, or below the receives that are posted; `ENOMEM`; `EFAULT`. The queue is as
-    /// it was then.
+    /// below the limit, or below the receives that are posted, or for which no ring was made;
+    /// `ENOMEM`; `EFAULT`. The queue is as it was then.
     fn resize(
         self: &Arc<Self>,
         max_wr: u32,
         limit: Option<u32>,
         udata: &mut Udata<'_, Rsiw>,
     ) -> Result {
+        // Whatever becomes of this call, the process maps that ring no more.
+        let prepared = self.prepared.lock().take();
         if !has(udata, feature::RESIZE_SRQ)? {
             return Err(errno::unsupported());
         }
@@ -96,10 +114,15 @@ impl SrqOps<Rsiw> for Srq {
         }
         let size = ring_size(max_wr, max::SRQ_WR)?;
         let request: ResizeSrqReq = udata.request()?;
+        if request.answer == 0 {
+            let ring = prepared.filter(|ring| ring.entries() == size);
+            return self.rq.replace_ring(ring.ok_or(EINVAL)?, limit);
+        }
         let ring = WorkRing::new(size, Consumer::Process)?;
         let answer = shared(&ring, udata)?;
         udata.write_to(request.answer, &answer)?;
-        self.rq.replace_ring(ring, limit)
+        *self.prepared.lock() = Some(ring);
+        Ok(())
     }
 
     fn query(self: &Arc<Self>) -> Result<SrqAttr> {

@@ -303,9 +303,11 @@ pub trait SrqOps<D: DriverTypes>: Sized + Send + Sync + 'static {
     /// Changes a shared receive queue's limit. Context: sleeping.
     fn set_limit(self: &Arc<Self>, limit: u32) -> Result;
 
-    /// Changes the size of a process' shared receive queue, and its limit if one is given, in one
-    /// step. What the driver shares is then all that it shares for the queue. Context: sleeping;
-    /// one call for a queue at a time.
+    /// Changes the size of a process' shared receive queue in two calls, so that the process can
+    /// map what is new before the queue uses it. A call that shares memory prepares, and changes
+    /// nothing. One that shares none has the queue use what the call before it has shared, which is
+    /// then all that it shares, and sets the limit if one is given. Context: sleeping; one call for
+    /// a queue at a time.
     fn resize(
         self: &Arc<Self>,
         _max_wr: u32,

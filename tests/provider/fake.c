@@ -16,6 +16,7 @@
 uint32_t fake_features, fake_asked, fake_cq_flags;
 unsigned int fake_doorbells, fake_access;
 int fake_regions;
+bool fake_unmappable;
 struct fake_ring fake_sq, fake_rq, fake_cq;
 struct verbs_context_ops fake_ops;
 struct ibv_device fake_device = { .node_type = IBV_NODE_CA, .name = "fake" };
@@ -372,7 +373,7 @@ int ibv_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask,
 		       struct ibv_modify_srq *cmd, size_t cmd_size)
 {
 	struct rsiw_ureq_modify_srq *req = DRIVER(cmd, cmd_size, *cmd);
-	struct fake_ring old = fake_rq;
+	static struct fake_ring prepared;
 	struct siw_uresp_create_srq *answer;
 
 	if (!(mask & IBV_SRQ_MAX_WR))
@@ -380,9 +381,19 @@ int ibv_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask,
 	if (!req)
 		return EOPNOTSUPP;
 	answer = (void *)(uintptr_t)req->answer;
-	answer->num_rqe = power(attr->max_wr);
-	answer->srq_key = share(&fake_rq, answer->num_rqe, answer->num_rqe * sizeof(struct siw_rqe));
-	fake_rq.at = old.at;
+	if (answer) {
+		answer->num_rqe = power(attr->max_wr);
+		answer->srq_key = share(&prepared, answer->num_rqe,
+					answer->num_rqe * sizeof(struct siw_rqe));
+		/* mmap() takes whole pages. */
+		answer->srq_key += fake_unmappable;
+		return 0;
+	}
+	if (prepared.entries != power(attr->max_wr))
+		return EINVAL;
+	prepared.at = fake_rq.at;
+	fake_rq = prepared;
+	prepared.entries = 0;
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include <infiniband/driver.h>
 #include <rdma/siw-abi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rsiw-abi.h"
@@ -33,6 +34,8 @@ extern int fake_regions;
 extern unsigned int fake_access;
 /* The rings of the last objects. */
 extern struct fake_ring fake_sq, fake_rq, fake_cq;
+/* The ring that a shared receive queue is going to have cannot be mapped. */
+extern bool fake_unmappable;
 /* The operations that the provider has set. */
 extern struct verbs_context_ops fake_ops;
 extern struct ibv_device fake_device;

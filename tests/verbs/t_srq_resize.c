@@ -317,11 +317,17 @@ static void t_raw(struct side *s)
 	CHECK(e == EINVAL, "half a request: errno %d", e);
 	e = resize_srq(q.srq, 64, &resp, 0);
 	CHECK(e == EINVAL, "no request: errno %d", e);
-	e = resize_srq(q.srq, 1, &resp, 8);
+	e = resize_srq(q.srq, 64, NULL, 8);
+	CHECK(e == EINVAL, "no ring was made: errno %d", e);
+	CALL(resize_srq(q.srq, 1, &resp, 8));
+	e = resize_srq(q.srq, 1, NULL, 8);
 	CHECK(e == EINVAL, "fewer than are posted: errno %d", e);
-	/* The library's ring is in use still. */
+	CALL(resize_srq(q.srq, 64, &resp, 8));
+	e = resize_srq(q.srq, 128, NULL, 8);
+	CHECK(e == EINVAL, "another size: errno %d", e);
+	/* The library's ring is in use still, also when another one was made. */
+	CALL(resize_srq(q.srq, 64, &old, 8));
 	pass(s, &q, 2);
-	CALL(resize_srq(q.srq, 2, &old, 8));
 	CALL(resize_srq(q.srq, 100, &resp, 8));
 	CHECK(resp.num_rqe == 128 && resp.srq_key != old.srq_key, "%u elements", resp.num_rqe);
 	/* That of a call before is not to be had any more. */
@@ -330,6 +336,7 @@ static void t_raw(struct side *s)
 	ring = mmap(NULL, resp.num_rqe * sizeof(*ring), PROT_READ | PROT_WRITE, MAP_SHARED,
 		    s->ctx->cmd_fd, resp.srq_key);
 	CHECK(ring != MAP_FAILED, "no mapping of the ring: errno %d", errno);
+	CALL(resize_srq(q.srq, 100, NULL, 8));
 	/* What is written to the library's ring, which is the first one, has no effect. */
 	post_some(&q, 5);
 	CHECK(!(ring[2].flags & SIW_WQE_VALID), "the rings are one");

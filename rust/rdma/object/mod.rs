@@ -193,4 +193,9 @@ impl Shares {
         *place.ok_or(ENOSPC)? = Some(handle);
         Ok(())
     }
+
+    /// Whether there is no piece.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
 }

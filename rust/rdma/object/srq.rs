@@ -19,7 +19,15 @@ pub(crate) struct SrqState<D: DriverTypes> {
     /// It belongs to a process, which posts through a mapped ring.
     pub(crate) user: bool,
     /// What a process can map. The lock has one resize at a time.
-    pub(crate) shares: Pin<KBox<Mutex<Shares>>>,
+    pub(crate) shares: Pin<KBox<Mutex<SrqShares>>>,
+}
+
+/// What a process can map of a shared receive queue.
+#[derive(Default)]
+pub(crate) struct SrqShares {
+    pub(crate) used: Shares,
+    /// What the queue is going to use in place of that.
+    pub(crate) prepared: Shares,
 }
 
 // SAFETY: `object` is the part that handles share. `destroy_srq` revokes it before it takes the

@@ -12,7 +12,7 @@ use crate::{
     object::{
         pd::PdObject,
         share,
-        srq::{NewSrq, SrqObject, SrqState},
+        srq::{NewSrq, SrqObject, SrqShares, SrqState},
         Shares,
     },
     owner::Consumer,
@@ -59,7 +59,7 @@ impl<D: Driver> Ops<D> {
         let consumer = Consumer::of(&NonNull::new(udata));
         let mut attr = SrqAttr::from_c(&c.attr);
         let shares = KBox::pin_init(
-            new_mutex!(Shares::default(), "rdma_srq_shares"),
+            new_mutex!(SrqShares::default(), "rdma_srq_shares"),
             consumer.flags(),
         )?;
         // SAFETY: `srq` is valid until the core frees it, which it does when this has failed or
@@ -77,7 +77,7 @@ impl<D: Driver> Ops<D> {
             let mut shares = shares.lock();
             // SAFETY: `udata` is null or that of the verb in progress. The shares become part of
             // the queue, which is of its context.
-            let mut udata = unsafe { Udata::new(udata, Some(&mut *shares)) };
+            let mut udata = unsafe { Udata::new(udata, Some(&mut shares.used)) };
             let mut new = NewSrq::new(&object);
             D::Srq::create(dev, pd, &mut attr, udata.as_mut(), &mut new)
         };
@@ -155,14 +155,19 @@ impl<D: Driver> Ops<D> {
     ) -> Result {
         // SAFETY: `srq` was created, and is there when this begins.
         let state = unsafe { SrqObject::<D>::guard(srq) }?;
-        let mut shares = state.shares.lock();
+        let shares = &mut *state.shares.lock();
+        let prepared = core::mem::take(&mut shares.prepared);
         let mut new = Shares::default();
         // SAFETY: `udata` is null or that of the verb in progress. The shares become part of the
         // queue, which is of its context; or they end here.
         let udata = unsafe { Udata::new(udata, Some(&mut new)) };
         let mut udata = udata.ok_or_else(unsupported)?;
         state.data.resize(max_wr, limit, &mut udata)?;
-        *shares = new;
+        if new.is_empty() {
+            shares.used = prepared;
+        } else {
+            shares.prepared = new;
+        }
         Ok(())
     }
 
