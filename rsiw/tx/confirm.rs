@@ -26,7 +26,7 @@ pub(super) struct Unconfirmed {
     /// The position behind the last request that waits for it.
     end: Option<Seq>,
     /// There are Writes, whether or not a request waits for them.
-    wrote: bool,
+    writes: bool,
     /// Bytes of these.
     bytes: u32,
 }
@@ -34,7 +34,7 @@ pub(super) struct Unconfirmed {
 impl Unconfirmed {
     pub(super) const NOTHING: Self = Self {
         end: None,
-        wrote: false,
+        writes: false,
         bytes: 0,
     };
 
@@ -59,10 +59,10 @@ impl Tx {
             return;
         }
         if matches!(wr.op, SendOp::Write | SendOp::WriteImm) {
-            new.wrote = true;
+            new.writes = true;
             new.bytes = new.bytes.saturating_add(wr.len);
         }
-        if new.wrote && wr.signalled {
+        if new.writes && wr.signalled {
             new.end = Some(seq.wrapping_add(1));
             queues.sq.await_placement(seq);
         }
@@ -82,7 +82,6 @@ impl Tx {
         let Some(end) = end.filter(|_| queues.sq.may_confirm(nothing_left)) else {
             return Ok(false);
         };
-        self.unconfirmed = Unconfirmed::NOTHING;
         self.empty_read(queues, Some(end)).map(|()| true)
     }
 
