@@ -127,10 +127,29 @@ impl SendQueue {
     /// confirmation, as nothing tells which Write it was. Context: any.
     #[cold]
     pub(crate) fn first_unplaced(&self) -> Option<Seq> {
-        let st = self.state.lock();
-        let (head, tail) = (self.oldest(), self.tail());
-        (0..tail.wrapping_sub(head).min(BATCH))
-            .map(|i| head.wrapping_add(i))
-            .find(|&seq| self.slot(seq).get().unplaced && !st.placed.is_before(seq))
+        self.find_unplaced(|_| true)
+    }
+
+    /// The first request that waits for a confirmation and is as `is` says. All that the queue
+    /// holds are looked at, a batch of them in one hold of the lock. Context: any.
+    #[cold]
+    fn find_unplaced(&self, is: impl Fn(&Slot) -> bool) -> Option<Seq> {
+        let mut at = self.oldest();
+        for _ in 0..=self.size / BATCH {
+            let st = self.state.lock();
+            let (head, tail) = (self.oldest(), self.tail());
+            // CAST: The distance, as a signed number: `at` may have completed meanwhile.
+            let from = (at.wrapping_sub(head) as i32).max(0).unsigned_abs();
+            let to = tail.wrapping_sub(head).min(from.saturating_add(BATCH));
+            let found = (from..to).map(|i| head.wrapping_add(i)).find(|&seq| {
+                let slot = self.slot(seq).get();
+                slot.unplaced && !st.placed.is_before(seq) && is(&slot)
+            });
+            if found.is_some() {
+                return found;
+            }
+            at = head.wrapping_add(to);
+        }
+        None
     }
 }
