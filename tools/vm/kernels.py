@@ -121,8 +121,8 @@ def make_kernel(args, name, boot, disk, tsc_khz):
 
 
 def is_wanted(name):
-    """Whether a guest needs a file of build/KERNEL: modules and programs, but not the build directories."""
-    return name.endswith(".ko") or name == "bin"
+    """Whether a guest needs a file of build/KERNEL: modules, programs and libraries, but not the build directories."""
+    return name.endswith(".ko") or name in ("bin", "provider")
 
 
 def make_shares(kernel, tests, rundir):
