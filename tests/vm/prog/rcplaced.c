@@ -7,7 +7,7 @@
  */
 #include <unistd.h>
 
-#include "rc.h"
+#include "rc_tests.h"
 
 #define LEN (8 << 20)
 #define PIECE (64 << 10)
@@ -15,22 +15,11 @@
 
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-static struct ibv_context *context;
-static struct ibv_pd *pd;
 static struct ibv_cq *cq, *peer_cq;
 static struct ibv_qp *qp, *peer;
 static struct ibv_mr *from_mr, *to_mr;
 static unsigned char *from, *to;
-static union ibv_gid gid;
-static int gid_index, failed;
 static unsigned char round;
-
-static void told(int good, const char *name)
-{
-	failed |= !good;
-	printf("%sok %s\n", good ? "" : "not ", name);
-	fflush(stdout);
-}
 
 static struct ibv_qp *make(struct ibv_cq *of)
 {
@@ -266,10 +255,7 @@ int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
-	gid_index = atoi(argv[2]);
-	context = open_device(argv[1]);
-	must(ibv_query_gid(context, 1, gid_index, &gid) ? NULL : context, "GID");
-	pd = must(ibv_alloc_pd(context), "protection domain");
+	open_with(argv[1], argv[2]);
 	cq = must(ibv_create_cq(context, 64, NULL, NULL, 0), "completion queue");
 	peer_cq = must(ibv_create_cq(context, 64, NULL, NULL, 0), "completion queue");
 	/* More than there is room for. */

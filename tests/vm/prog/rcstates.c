@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "rc.h"
+#include "rc_tests.h"
 
 #define LEN 256
 
@@ -20,18 +20,6 @@ struct end {
 	struct ibv_mr *mr;
 	char *memory;
 };
-
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static union ibv_gid gid;
-static int gid_index, failed;
-
-static void told(int good, const char *name)
-{
-	failed |= !good;
-	printf("%sok %s\n", good ? "" : "not ", name);
-	fflush(stdout);
-}
 
 static struct end make(void)
 {
@@ -472,10 +460,7 @@ int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
-	gid_index = atoi(argv[2]);
-	context = open_device(argv[1]);
-	must(ibv_query_gid(context, 1, gid_index, &gid) ? NULL : context, "GID");
-	pd = must(ibv_alloc_pd(context), "protection domain");
+	open_with(argv[1], argv[2]);
 	transitions();
 	data();
 	ends();
