@@ -23,6 +23,7 @@ mod patience;
 mod plan;
 mod reply;
 mod responder;
+pub mod rnr;
 mod rules;
 mod streaming;
 pub mod timeout;

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Numbers are big-endian. The version is 2, flags have no meaning yet. An end of this version lets
-//! the other have four Reads of no bytes more than the IRD, by which it has Writes confirmed.
+//! the other have four Reads of no bytes more than the IRD, by which it has Writes confirmed, and
+//! which may tell something ([`super::rnr`]).
 //!
 //! The names are no secret, and prove nothing. So the connection has to come from the address that
 //! it names, to the address that it names; and the queue pair that it names has to be one that

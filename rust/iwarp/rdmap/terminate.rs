@@ -136,6 +136,13 @@ impl Terminate {
         Opcode::from_control(self.ddp?[1])
     }
 
+    /// The number of the Send, or of the Immediate Data, at fault; `None` if no header says so.
+    pub fn send_msn(&self) -> Option<Msn> {
+        let ddp = self.ddp.filter(|ddp| ddp[0] & crate::ddp::TAGGED == 0)?;
+        let header = UntaggedHeader::from_bytes(&ddp);
+        (header.qn == Qn::SEND).then_some(header.msn)
+    }
+
     /// The Read Request at fault, as far as it had not been served.
     #[inline]
     pub fn read_request(&self) -> Option<ReadRequest> {

@@ -5,8 +5,11 @@
 
 use iwarp::conn::{
     names::{Call, Names, QpName, Refusal, Role, Verdict, CALL_LEN},
+    rnr::RnrRetry,
     timeout, Action, Input, Lost, Machine, Plan, Report, Rule, Seen, SetUp, StageName, Status,
 };
+
+use iwarp::TaggedOffset;
 
 use super::Outcome;
 
@@ -28,6 +31,8 @@ cases! { rsiw_iwarp_naming:
     the_peers_fin_ends_the_connection
     a_call_asks_for_nothing_less
     one_that_is_its_own_peer_asks_nobody
+    tries_of_a_send_are_told
+    the_time_of_a_send_without_a_receive
 }
 
 const LOW: QpName = QpName {
@@ -361,6 +366,45 @@ pub(crate) fn one_that_is_its_own_peer_asks_nobody() -> Outcome {
         check!(rule.is_some_and(|rule| rule.actions == actions));
         check!(machine.handle(Input::Started, &seen).is_some());
         check_eq!(machine.stage(), StageName::Streaming);
+    }
+    Ok(())
+}
+
+pub(crate) fn tries_of_a_send_are_told() -> Outcome {
+    check_eq!(
+        RnrRetry::new(3).to_offset(),
+        TaggedOffset(0x7273_5243_0000_0003)
+    );
+    for number in 0..=7 {
+        let told = RnrRetry::new(number);
+        check_eq!(told.number(), number);
+        check_eq!(RnrRetry::from_offset(told.to_offset()), Some(told));
+    }
+    check_eq!(RnrRetry::new(8), RnrRetry::FOR_EVER);
+    // What tells nothing: the Reads of peers that know nothing of it, a number that is none, and
+    // each other bit.
+    check!(RnrRetry::from_offset(TaggedOffset(0)).is_none());
+    let offset = RnrRetry::new(7).to_offset().0;
+    check!(RnrRetry::from_offset(TaggedOffset(offset + 1)).is_none());
+    for bit in 3..64 {
+        check!(RnrRetry::from_offset(TaggedOffset(offset ^ (1 << bit))).is_none());
+    }
+    Ok(())
+}
+
+/// InfiniBand's table of times, in hundredths of a millisecond.
+pub(crate) fn the_time_of_a_send_without_a_receive() -> Outcome {
+    let table = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    for (code, time) in (0..).zip(table) {
+        check_eq!(RnrRetry::new(0).wait_us(code), Some(0));
+        check_eq!(RnrRetry::new(1).wait_us(code), Some(time * 10));
+        check_eq!(RnrRetry::new(6).wait_us(code), Some(time * 60));
+        check_eq!(RnrRetry::FOR_EVER.wait_us(code), None);
+        // Five bits.
+        check_eq!(RnrRetry::new(1).wait_us(code + 32), Some(time * 10));
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ cases! { rsiw_iwarp_terminate:
     code_texts
     ddp_error_untagged
     ddp_error_tagged
+    number_of_a_send
     protection_error_of_read
     protection_error_of_invalidate
     operation_error
@@ -127,6 +128,22 @@ pub(crate) fn ddp_error_tagged() -> Outcome {
         .u16(16)
         .bytes(&ulpdu.get()[..14]);
     check_eq!(got.get(), expected.get());
+    Ok(())
+}
+
+/// The header of a Send tells its number; that of a Write has none, nor has that of a Read.
+pub(crate) fn number_of_a_send() -> Outcome {
+    let none = &mut Probe::refusing(Call::Begin, Refusal::NoBuffer);
+    let term = terminate_for(&send(1, &[1, 2, 3]), none);
+    check_eq!(term.map(|t| t.code()), Some(TermCode::NO_BUFFER));
+    check_eq!(term.and_then(|t| t.send_msn()), Some(Msn(1)));
+    let bounds = &mut Probe::refusing(Call::Begin, Refusal::Bounds);
+    let term = terminate_for(&write(1, 2, &[3]), bounds);
+    check_eq!(term.map(|t| t.send_msn()), Some(None));
+    let bounds = &mut Probe::refusing(Call::Deliver, Refusal::Bounds);
+    let term = terminate_for(&read_request(1, &read_header(1, 2, 3, 4, 5)), bounds);
+    check_eq!(term.map(|t| t.send_msn()), Some(None));
+    check_eq!(Terminate::new(TermCode::NO_BUFFER).send_msn(), None);
     Ok(())
 }
 
