@@ -42,7 +42,8 @@ pub enum Action {
     /// Tells the queue pair to send what it still has, and to say when that is done
     /// ([`Input::Drained`]): at once, after the actions that follow, or later.
     Drain,
-    /// Tells the queue pair, a responder's, that it may send although the peer has sent nothing.
+    /// Tells the queue pair, a responder's, that it may send although the peer has sent nothing. It
+    /// comes before [`Self::Drain`], which may find nothing left to do for one that may not send.
     MayStart,
     /// Has the queue pair, an initiator's, send an RTR once more.
     RepeatRtr,

@@ -387,10 +387,10 @@ rules! {
         => [MayStart] Streaming;
     PEER_CLOSES: Streaming, PeerFin => [ReportDisconnect, Drain] Draining;
     PEER_CLOSES_SILENTLY: Streaming, PeerFin if "the peer was silent for long enough"
-        => [ReportDisconnect, Drain, MayStart] Draining;
+        => [ReportDisconnect, MayStart, Drain] Draining;
     CLOSES: Streaming, Close => [Drain] Draining;
     CLOSES_AFTER_SILENCE: Streaming, Close if "the peer was silent for long enough"
-        => [Drain, MayStart] Draining;
+        => [MayStart, Drain] Draining;
 
     // An orderly close has begun.
     FAULT_OF_CLOSE: Draining, Fault => [] Draining;

@@ -414,7 +414,7 @@ pub(crate) fn a_close_within_the_silence() -> Outcome {
     check!(case.leads(
         Input::Close,
         StageName::Draining,
-        &[Action::Drain, Action::MayStart]
+        &[Action::MayStart, Action::Drain]
     ));
     check!(case.waits(30_000));
 
