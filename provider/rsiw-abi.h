@@ -61,9 +61,10 @@ enum rsiw_opcode {
 	RSIW_OP_BIND_MW = 14,
 };
 
-/* A status of a completion that enum siw_wc_status has not got. */
+/* Statuses of a completion that enum siw_wc_status has not got. */
 enum rsiw_wc_status {
 	RSIW_WC_MW_BIND_ERR = 10,
+	RSIW_WC_RNR_RETRY_EXC_ERR = 11,
 };
 
 /*

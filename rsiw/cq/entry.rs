@@ -65,6 +65,7 @@ pub(super) fn kernel_wc(cqe: &KernelCqe) -> Wc {
             Status::General => WcStatus::GeneralErr,
             // InfiniBand's "memory management operation error"; verbs have its older name.
             Status::MemOp => WcStatus::MwBindErr,
+            Status::RnrRetry => WcStatus::RnrRetryExcErr,
         },
         opcode: match cqe.c.opcode {
             opcode::WRITE | opcode::WRITE_IMM => WcOpcode::RdmaWrite,

@@ -98,6 +98,7 @@ impl Qp {
             if let Some(access) = access {
                 stream.set_access(access);
             }
+            self.queues().rnr.set(path.rnr_retry, path.min_rnr_timer);
             if let (Some(timeout), Some(retry_cnt)) = (path.timeout, path.retry_cnt) {
                 stream.set_retry_time(time_to_retry(timeout, retry_cnt));
             }

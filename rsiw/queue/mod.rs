@@ -9,10 +9,12 @@
 //! - [`Queues`]: all of a queue pair together.
 //! - [`sq`], [`rq`]: the queues, from post to completion.
 //! - [`reads`]: RDMA Reads under way in both directions.
+//! - [`rnr`]: for how long Sends wait for their receives, as a program has said it.
 //! - [`state`]: the state diagram.
 
 mod queues;
 pub(crate) mod reads;
+mod rnr;
 pub(crate) mod rq;
 pub(crate) mod sq;
 pub(crate) mod state;

@@ -4,6 +4,7 @@
 
 use super::{
     reads::InboundReads,
+    rnr::Rnr,
     rq::RecvQueue,
     sq::SendQueue,
     state::{State, StateCell},
@@ -37,6 +38,8 @@ pub(crate) struct Queues {
     rq_is_shared: bool,
     #[pin]
     pub(crate) inbound: InboundReads,
+    /// For how long Sends wait for their receives, if the program has said so.
+    pub(crate) rnr: Rnr,
     /// What the QP counts.
     pub(crate) counters: Traffic,
     /// Receives that the peer's Sends have taken. Only rx counts them.
@@ -87,6 +90,7 @@ impl Queues {
             rq,
             rq_is_shared,
             inbound <- InboundReads::new(),
+            rnr: Rnr::unsaid(),
             counters: Traffic::new(),
             receives: Counter::new(),
             state: StateCell::new(),
@@ -208,6 +212,7 @@ impl Queues {
         }
         self.may_send.store(false, Ordering::Release);
         self.peer_done.store(false, Ordering::Release);
+        self.rnr.reset();
         self.take_failure();
         Ok(())
     }

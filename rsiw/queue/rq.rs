@@ -15,7 +15,7 @@ use crate::{
     ring::WorkRing,
     wr::{Completion, Status},
 };
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kernel::prelude::*;
 use kext::{lock::SpinLockIrq, new_spinlock_irq};
 use rdma::{Consumer, Sge, SrqEvent, SrqHandle, Wqe};
@@ -55,6 +55,9 @@ pub(crate) struct RecvQueue {
     get: AtomicU32,
     #[pin]
     state: SpinLockIrq<State>,
+    /// A shared queue has another ring, to which its provider moves receives, and none was taken
+    /// from it yet.
+    moving: AtomicBool,
     /// The RDMA core's object of a shared queue, which gets its low-water event.
     srq: Option<SrqHandle>,
 }
@@ -86,6 +89,7 @@ impl RecvQueue {
             own,
             wait_ms,
             get: AtomicU32::new(0),
+            moving: AtomicBool::new(false),
             state <- new_spinlock_irq!(state, "rsiw_rq"),
             srq,
         })
@@ -104,6 +108,17 @@ impl RecvQueue {
     /// How long a Send that finds no receive waits for one, in milliseconds.
     pub(crate) fn wait_ms(&self) -> u32 {
         self.wait_ms
+    }
+
+    /// How long it waits at the least, in milliseconds: there are receives, but the provider has to
+    /// move them first.
+    pub(crate) fn least_wait_ms(&self) -> u32 {
+        const MOVE_MS: u32 = 1000;
+        if self.moving.load(Ordering::Relaxed) {
+            MOVE_MS
+        } else {
+            0
+        }
     }
 
     /// Whether a receive is posted. The answer may be out of date at once. Context: any.
@@ -139,7 +154,8 @@ impl RecvQueue {
     /// limit if one is given. The process' provider posts nothing meanwhile, and moves the receives
     /// that are left in the old ring, which nobody else looks at any more. So no receive is copied
     /// here, with interrupts off, and what a process writes meanwhile concerns itself only. A Send
-    /// that comes before the provider has moved them waits. Context: sleeping.
+    /// that comes before the provider has moved them waits ([`Self::least_wait_ms`]). Context:
+    /// sleeping.
     ///
     /// # Errors
     ///
@@ -158,6 +174,7 @@ impl RecvQueue {
                 return Err(EINVAL);
             }
             st.limit = limit;
+            self.moving.store(posted != 0, Ordering::Relaxed);
             core::mem::replace(&mut st.ring, new)
         };
         Ok(())
@@ -267,6 +284,9 @@ impl RecvQueue {
             let st = &mut *self.state.lock();
             if !self.take_next(&st.ring, rqe) {
                 return false;
+            }
+            if self.moving.load(Ordering::Relaxed) {
+                self.moving.store(false, Ordering::Relaxed);
             }
             // Requests are consumed in order, so fewer than `limit` remain exactly when the
             // element `limit` places ahead is not filled.

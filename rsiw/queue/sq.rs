@@ -31,8 +31,8 @@
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
 //! because no other actor changes a slot from `sent` on, with one exception: rx changes that of an
 //! RDMA Read, under the lock, and only after tx has recorded the Read under the lock. (When the
-//! peer has refused a Write, rx looks through the slots for it, and may find one that tx has just
-//! filled or is filling.) Posts of a kernel consumer fill their slots under the lock.
+//! peer has refused a Write or a Send, rx looks through the slots for it, and may find one that tx
+//! has just filled or is filling.) Posts of a kernel consumer fill their slots under the lock.
 
 mod flush;
 mod hold;
@@ -271,6 +271,8 @@ impl SendQueue {
             signalled: true,
             read_pending: false,
             unplaced: false,
+            behind_writes: false,
+            msn: None,
             bytes: 0,
         });
         Pull::Bad(seq, status)

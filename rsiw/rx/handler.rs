@@ -316,7 +316,7 @@ impl QpHandler<'_> {
         let most = if self.queues.is_closing() {
             0
         } else {
-            self.queues.rq.wait_ms()
+            self.st.most_wait(self.queues)
         };
         let (refusal, begins) = self.st.late.refuse(most, kext::jiffies_ms());
         if begins {

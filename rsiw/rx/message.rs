@@ -14,6 +14,7 @@ use crate::{
     wr::{Completion, Status, Told},
 };
 use iwarp::{
+    conn::rnr::RnrRetry,
     rdmap::{AtomicRequest, AtomicResponse, ATOMIC_LEN},
     rx::Refusal,
     ReadRequest, SharedByte, Stag,
@@ -85,7 +86,13 @@ impl QpHandler<'_> {
     pub(super) fn read_request(&mut self, request: ReadRequest) -> Result<(), Refusal> {
         let source = match request.len {
             // RFC 5040 section 5.2.1: the STag of a zero-length Read is not checked.
-            0 => None,
+            0 => {
+                let told = RnrRetry::from_offset(request.src_to);
+                if let Some(told) = told.filter(|_| self.queues.dev.is_rc()) {
+                    self.st.rnr_retry = told;
+                }
+                None
+            }
             len => {
                 let (key, pd) = (request.src_stag.0, self.queues.pd.id());
                 let needs = self.st.read_needs;

@@ -24,6 +24,7 @@ use crate::{
     wr::Status,
 };
 use iwarp::{
+    conn::rnr::RnrRetry,
     rx::{Fault, FpduAssembler, Receiver},
     Msn, SharedByte, Terminate,
 };
@@ -96,6 +97,8 @@ struct State {
     /// Bytes of the RDMA Write that came last, if no other message of the peer's requests has come
     /// behind it.
     written: u32,
+    /// How often the peer's Sends are tried again that find no receive.
+    rnr_retry: RnrRetry,
     /// Message sequence number of the peer's next Read or Atomic Request.
     read_msn: Msn,
     send_notify: Notify,
@@ -106,6 +109,14 @@ struct State {
 }
 
 impl State {
+    /// Milliseconds for which a Send waits that finds no receive.
+    fn most_wait(&self, queues: &Queues) -> u32 {
+        let most = queues.rq.wait_ms();
+        let told = queues.rnr.wait_ms(self.rnr_retry);
+        let most = told.map_or(most, |told| told.min(most));
+        most.max(queues.rq.least_wait_ms())
+    }
+
     /// Whether a completion of this run was lost because its CQ is full.
     fn lost(&self) -> bool {
         (self.send_notify | self.recv_notify).is_lost()
@@ -231,6 +242,7 @@ impl Rx {
                 read_needs: Access::REMOTE_READ,
                 atomic_needs: Access::REMOTE_ATOMIC,
                 written: 0,
+                rnr_retry: RnrRetry::FOR_EVER,
                 read_msn: Msn::FIRST,
                 send_notify: Notify::default(),
                 recv_notify: Notify::default(),
@@ -300,7 +312,7 @@ impl Rx {
         }
         self.state
             .late
-            .next_look(queues.rq.wait_ms(), kext::jiffies_ms())
+            .next_look(self.state.most_wait(queues), kext::jiffies_ms())
     }
 
     /// Limits the peer to these rights. Context: the socket's lock is held.

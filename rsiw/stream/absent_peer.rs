@@ -9,8 +9,9 @@
 //!
 //! So the end of a connection takes the stream from it, and no more. A request that is there
 //! already, or is posted later, starts the time; so does a Write that the peer has not confirmed.
-//! (Sends complete when TCP has taken them. So those that TCP had when the peer went have
-//! succeeded.) If there was no connection yet, it may still come meanwhile.
+//! (Sends that wait for a receive without end complete when TCP has taken them. So those that TCP
+//! had when the peer went have succeeded.) If there was no connection yet, it may still come
+//! meanwhile.
 //!
 //! A connection of a peer that has called, and was gone before it sent anything, was none. The peer
 //! may not have had the Reply to its call: then it calls again, and is expected. This end has sent

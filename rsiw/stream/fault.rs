@@ -82,11 +82,18 @@ impl Stream {
         self.queues.counters.terminate_received(t.code());
         self.dev().terminates_received.count(t.code());
         trace::terminate(|| self.queues.trace_terminate(false, t.code()));
-        // A Send has completed already, and so has a Write that waits for no confirmation. Only the
-        // event tells of their failure.
+        // A Send or a Write that waits for no confirmation has completed already. Only the event
+        // tells of its failure.
         if t.opcode() == Some(Opcode::Write) {
-            let failed = self.queues.sq.first_unplaced();
+            let failed = self.queues.sq.refused_write();
             self.queues.note_failure(failed, Status::RemAccess);
+        }
+        let failed = t
+            .send_msn()
+            .and_then(|msn| self.queues.sq.unplaced_send(msn));
+        if let (Some(seq), Some(status)) = (failed, self.refused_send(t)) {
+            self.queues.sq.refused(seq);
+            self.queues.note_failure(failed, status);
         }
         // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
         // order.
@@ -103,6 +110,20 @@ impl Stream {
         if self.queues.advance(State::Terminate).is_ok() {
             self.close_conn(Close::Flush);
             self.handle.event(QpEvent::Fatal);
+        }
+    }
+
+    /// With what status a Send fails, if the peer refuses it by `t`. Siw's library does not know
+    /// that of InfiniBand.
+    fn refused_send(&self, t: &Terminate) -> Option<Status> {
+        match t.code() {
+            TermCode::NO_BUFFER if self.queues.sq.is_extended() => Some(Status::RnrRetry),
+            TermCode::NO_BUFFER => Some(Status::General),
+            // It is too long, or of a kind that the peer does not take.
+            TermCode::MESSAGE_TOO_LONG | TermCode::UNEXPECTED_OPCODE => Some(Status::RemInvReq),
+            // The peer does not let it invalidate that STag.
+            code if code.is_protection() => Some(Status::RemAccess),
+            _ => None,
         }
     }
 

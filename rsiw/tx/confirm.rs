@@ -7,6 +7,10 @@
 //! run dry if the program waited for the answer before it posts more; or it goes before a Send,
 //! whose receive the program may post only when a Write before has completed.
 //!
+//! Sends that have an end (`queue/rnr.rs`) are confirmed likewise. The Read before the first of
+//! them tells the peer how often they are tried again. Between Sends alone, one is under way at a
+//! time: each would have to wait for the answer of one before otherwise.
+//!
 //! Such programs take the first completion in error for the cause. So a request that cannot be sent
 //! fails only when all before it have completed; and an end that terminates the stream, or leaves
 //! it, first answers the peer's Reads of no bytes that it has received.
@@ -17,6 +21,7 @@ use crate::{
     transport::Transport,
     wr::SendOp,
 };
+use iwarp::{conn::rnr::RnrRetry, TaggedOffset};
 
 /// Bytes of Writes after which tx asks although more requests are posted.
 const MUCH: u32 = 128 << 10;
@@ -27,8 +32,17 @@ pub(super) struct Unconfirmed {
     end: Option<Seq>,
     /// There are Writes, whether or not a request waits for them.
     writes: bool,
-    /// Bytes of these.
+    /// Bytes of these, and of Sends that wait.
     bytes: u32,
+}
+
+/// What has to be sent before a request.
+pub(super) enum Before {
+    Nothing,
+    /// A Read that confirms, which has begun.
+    Read,
+    /// Such a Read, when there is room for one: an answer wakes tx.
+    Room,
 }
 
 impl Unconfirmed {
@@ -58,13 +72,36 @@ impl Tx {
         if wr.op.is_answered() {
             return;
         }
-        if matches!(wr.op, SendOp::Write | SendOp::WriteImm) {
-            new.writes = true;
+        let takes_receive = wr.op.takes_receive();
+        let may_fail = takes_receive && self.told != RnrRetry::FOR_EVER;
+        let is_write = matches!(wr.op, SendOp::Write | SendOp::WriteImm);
+        new.writes |= is_write;
+        if is_write || may_fail {
             new.bytes = new.bytes.saturating_add(wr.len);
         }
-        if new.writes && wr.signalled {
+        if may_fail || new.writes && wr.signalled {
             new.end = Some(seq.wrapping_add(1));
-            queues.sq.await_placement(seq);
+            let send = takes_receive.then_some(self.send_msn);
+            queues.sq.await_placement(seq, new.writes, send);
+        }
+    }
+
+    /// Looks at what has to be sent before the request at `seq`, in `wr`, which takes a receive of
+    /// the peer and is the next to begin; begins it.
+    #[inline]
+    pub(super) fn before_send(&mut self, queues: &Queues, seq: Seq) -> Result<Before, Failed> {
+        if !self.unconfirmed.is_due() && queues.rnr.retry() == self.told {
+            return Ok(Before::Nothing);
+        }
+        // What the peer has no receive for holds up all behind it.
+        let must = self.unconfirmed.writes || queues.rnr.retry() != self.told;
+        if queues.sq.may_confirm(must) {
+            let end = self.unconfirmed.end.unwrap_or(seq);
+            self.ask(queues, end).map(|()| Before::Read)
+        } else if must {
+            Ok(Before::Room)
+        } else {
+            Ok(Before::Nothing)
         }
     }
 
@@ -75,14 +112,28 @@ impl Tx {
     }
 
     /// Begins a Read that confirms, if a request waits for one and it may be sent now:
-    /// `nothing_left` as in [`SendQueue::may_confirm`](crate::queue::sq::SendQueue::may_confirm).
+    /// `is_next` as in [`SendQueue::may_confirm`](crate::queue::sq::SendQueue::may_confirm).
     #[cold]
-    pub(super) fn confirm(&mut self, queues: &Queues, nothing_left: bool) -> Result<bool, Failed> {
+    pub(super) fn confirm(&mut self, queues: &Queues, is_next: bool) -> Result<bool, Failed> {
         let end = self.unconfirmed.end;
-        let Some(end) = end.filter(|_| queues.sq.may_confirm(nothing_left)) else {
+        let Some(end) = end.filter(|_| queues.sq.may_confirm(is_next)) else {
             return Ok(false);
         };
-        self.empty_read(queues, Some(end)).map(|()| true)
+        self.ask(queues, end).map(|()| true)
+    }
+
+    /// Begins a Read that confirms what is before `end`, and tells the peer how often Sends behind
+    /// it are tried again, if it does not know.
+    #[cold]
+    fn ask(&mut self, queues: &Queues, end: Seq) -> Result<(), Failed> {
+        let retry = queues.rnr.retry();
+        let tells = if retry == self.told {
+            TaggedOffset(0)
+        } else {
+            retry.to_offset()
+        };
+        self.told = retry;
+        self.empty_read(queues, Some(end), tells)
     }
 
     /// Keeps a request that cannot be sent until all before it have completed. Returns it if it

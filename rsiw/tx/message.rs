@@ -3,6 +3,7 @@
 //! Chooses the next message, and makes messages of requests.
 
 use super::{
+    confirm::Before,
     current::Source,
     local::{bind, local_invalidate, register},
     outcome::{Failed, Found},
@@ -87,14 +88,19 @@ impl Tx {
                 break;
             }
             if self.cfg.confirms {
-                // What the peer has no receive for holds up all behind it.
-                if self.wr.op.takes_receive() && self.unconfirmed.is_due() {
-                    self.blocked = Some(seq);
-                    if self.confirm(queues, true)? {
-                        return Ok(Found::Message);
+                if self.wr.op.takes_receive() {
+                    match self.before_send(queues, seq)? {
+                        Before::Nothing => {}
+                        Before::Read => {
+                            self.blocked = Some(seq);
+                            return Ok(Found::Message);
+                        }
+                        Before::Room => {
+                            self.blocked = Some(seq);
+                            otherwise = Found::Nothing;
+                            break;
+                        }
                     }
-                    otherwise = Found::Nothing;
-                    break;
                 }
                 self.note_unconfirmed(queues, seq);
             }
@@ -375,13 +381,15 @@ impl Tx {
     }
 
     /// Begins a Read of no bytes that no consumer has posted; see [`OutstandingRead::confirms`].
+    /// Its source is nowhere: the offset `tells` something, or is 0.
     #[cold]
     pub(super) fn empty_read(
         &mut self,
         queues: &Queues,
         confirms: Option<Seq>,
+        tells: TaggedOffset,
     ) -> Result<(), Failed> {
-        let nowhere = (Stag::UNNAMED, TaggedOffset(0));
+        let nowhere = (Stag::UNNAMED, tells);
         self.request_read(queues, OutstandingRead::empty(confirms), nowhere)
             .map_err(|()| Failed::new(None, Status::General))
     }

@@ -48,7 +48,7 @@ use crate::{
 use confirm::Unconfirmed;
 use core::mem::{replace, take};
 use current::{Current, Source};
-use iwarp::{mpa::Rtr, tx::Framer, Terminate};
+use iwarp::{conn::rnr::RnrRetry, mpa::Rtr, tx::Framer, Terminate};
 use kernel::{alloc::Flags, prelude::*};
 use net::{LockedSock, Sent, TxBatch};
 use outcome::Filled;
@@ -135,6 +135,8 @@ pub(crate) struct Tx {
     /// The RTR that is to be sent before the next message.
     owed_rtr: Option<Rtr>,
     unconfirmed: Unconfirmed,
+    /// How often, as the peer knows, this end's Sends are tried again.
+    told: RnrRetry,
     /// A request that cannot be sent, and fails when all before it have completed ([`confirm`]).
     failing: Option<Failed>,
     terminated: bool,
@@ -169,6 +171,7 @@ impl Tx {
             wrote: false,
             owed_rtr: None,
             unconfirmed: Unconfirmed::NOTHING,
+            told: RnrRetry::FOR_EVER,
             failing: None,
             terminated: false,
             answered_last: false,

@@ -31,7 +31,7 @@ impl Tx {
                 }
             }
             Rtr::Write => Message::Write { stag, to },
-            Rtr::Read => return self.empty_read(queues, None),
+            Rtr::Read => return self.empty_read(queues, None, to),
         };
         self.current.begin(message, 0, None);
         Ok(())

@@ -9,7 +9,8 @@ use rdma::Consumer;
 
 /// Milliseconds that a Send waits for a receive of this consumer. 0 for kernel consumers: their
 /// receives are never late, unless the peer sends more than was agreed on. For ever where programs
-/// connect queue pairs as with InfiniBand: they rely on senders that try again without end.
+/// connect queue pairs as with InfiniBand, unless their senders try again less often
+/// (`rsiw/queue/rnr.rs`).
 pub(super) fn recv_wait_ms(dev: &Device, consumer: Consumer) -> u32 {
     match consumer {
         Consumer::Process if dev.is_rc() => u32::MAX,

@@ -21,6 +21,8 @@ pub(crate) enum Status {
     /// The registration, or the binding of a window, is not possible. siw has no such status, as
     /// its processes have neither.
     MemOp = 10,
+    /// The peer has had no receive in time. Nor has siw this one.
+    RnrRetry = 11,
 }
 
 impl From<MemError> for Status {

@@ -22,6 +22,9 @@ impl SendQueue {
         // The regions that these refer to are released outside the lock.
         let mut reads: Fifo<OutstandingRead> = Fifo::empty();
         let mut posted = Posted::NONE;
+        if let Some((seq, _)) = failed {
+            self.state.lock().send_placed(seq);
+        }
         // What a kernel consumer posts meanwhile is queued, and completes in its turn. If it goes
         // on and on, what is queued at last completes in one hold of the lock.
         let mut left = self.size;

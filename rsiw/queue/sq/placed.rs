@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Writes that complete when the peer has placed them.
+//! RDMA Writes, and Sends, that complete when the peer has placed them.
 //!
 //! A Write completes when TCP has taken it, as on any iWARP device: the consumer has its buffer
 //! back, and asks the peer if it wants to know more. Programs that were written for InfiniBand take
@@ -12,12 +12,13 @@
 //!
 //! Only a request that is signalled waits: the Write itself, or one behind Writes that are not.
 //! A Read of the consumer confirms what is before it, too. Sends complete as ever, when TCP has
-//! taken them and all before is complete.
+//! taken them and all before is complete; but those that fail where the peer has no receive in time
+//! ([`rnr`](crate::queue)) have to wait for the peer, signalled or not.
 //!
 //! One TCP stream orders more than InfiniBand does: the answer is behind a Send of the peer that
 //! waits for its receive here.
 
-use super::{SendQueue, Seq, Slot};
+use super::{SendQueue, Seq, Slot, State};
 use crate::{
     fifo::Fifo,
     queue::{
@@ -25,19 +26,20 @@ use crate::{
         BATCH,
     },
 };
+use iwarp::Msn;
 
 /// What the peer is known to have placed.
 pub(super) struct Placed {
     /// Tx confirms.
     on: bool,
-    /// All Writes before this position.
+    /// All before this position.
     before: Option<Seq>,
-    /// Reads that tx has sent to confirm Writes and that wait for their answers.
+    /// Reads that tx has sent to confirm, and that wait for their answers.
     confirming: u32,
 }
 
 impl Placed {
-    /// Nothing, of a queue whose Writes wait for it only if `on`.
+    /// Nothing, of a queue whose requests wait for it only if `on`.
     pub(super) const fn nothing(on: bool) -> Self {
         Self {
             on,
@@ -85,24 +87,40 @@ impl Placed {
     }
 }
 
+impl State {
+    /// The request at `failed` fails. Takes what is before it for sent if the peer has placed it:
+    /// TCP may have taken a part of a batch, which does not count before it has all. Tx has stopped.
+    pub(super) fn send_placed(&mut self, failed: Seq) {
+        // CAST: The distance, as a signed number.
+        let is_beyond = |sent: Seq| failed.wrapping_sub(sent) as i32 > 0;
+        if self.placed.before == Some(failed) && is_beyond(self.sent) {
+            self.sent = failed;
+        }
+    }
+}
+
 impl SendQueue {
-    /// Has the request at `seq` wait until the peer has placed what is written before its end.
-    /// Context: tx, which has pulled it and not yet sent it.
-    pub(crate) fn await_placement(&self, seq: Seq) {
+    /// Has the request at `seq` wait until the peer has placed what is sent before its end, Writes
+    /// among that if `behind_writes`. If it takes a receive, it is the message `send`. Context: tx,
+    /// which has pulled it and not yet sent it.
+    pub(crate) fn await_placement(&self, seq: Seq, behind_writes: bool, send: Option<Msn>) {
         let slot = self.slot(seq);
         slot.set(Slot {
             unplaced: true,
+            behind_writes,
+            // CAST: No queue has as many requests as half a number counts.
+            msn: send.map(|msn| msn.0 as u16),
             ..slot.get()
         });
     }
 
-    /// Whether tx may send a Read that confirms Writes: none is under way, or, if nothing else is
-    /// left to send, fewer than both ends have room for. If not, and nothing is left, an answer
+    /// Whether tx may send a Read that confirms: none is under way, or, if nothing else is to be
+    /// sent before it, fewer than both ends have room for. If not, and it has to be, an answer
     /// wakes tx. Context: tx.
-    pub(crate) fn may_confirm(&self, nothing_left: bool) -> bool {
+    pub(crate) fn may_confirm(&self, is_next: bool) -> bool {
         let st = &mut *self.state.lock();
-        let may = st.placed.confirming < if nothing_left { CONFIRMING } else { 1 };
-        st.tx_waits |= nothing_left && !may;
+        let may = st.placed.confirming < if is_next { CONFIRMING } else { 1 };
+        st.tx_waits |= is_next && !may;
         may
     }
 
@@ -116,18 +134,41 @@ impl SendQueue {
         all
     }
 
-    /// The peer has refused the Read or atomic operation at `seq`, in its turn: what was sent
+    /// The peer has refused the Read, atomic operation or Send at `seq`, in its turn: what was sent
     /// before is placed, and completes when the queue is flushed. Context: any.
     #[cold]
     pub(crate) fn refused(&self, seq: Seq) {
         self.state.lock().placed.before = Some(seq);
     }
 
-    /// The request that a Write fails which the peer has refused: the first that waits for such a
-    /// confirmation, as nothing tells which Write it was. Context: any.
+    /// The peer has refused a Write. Returns the request that fails: the first that waits for a
+    /// confirmation of Writes, as nothing tells which Write it was. Context: rx.
     #[cold]
-    pub(crate) fn first_unplaced(&self) -> Option<Seq> {
-        self.find_unplaced(|_| true)
+    pub(crate) fn refused_write(&self) -> Option<Seq> {
+        let Some(seq) = self.find_unplaced(|slot| slot.behind_writes) else {
+            // The Writes are not signalled, and a Read behind them has no answer yet.
+            return self.find_unplaced(|_| true);
+        };
+        let st = &mut *self.state.lock();
+        // Since the last answer no Write was sent before `seq` but those that it waits for. So
+        // Sends before these are placed, unless the answer to a Read before them has not come. (The
+        // slot of a request that is not sent may not be filled yet.)
+        // CAST: The distance, as a signed number.
+        let is_behind = |at: Seq| at.wrapping_sub(seq) as i32 > 0;
+        let first = st.reads.front();
+        let answered = first.is_none_or(|read| read.confirms.or(read.seq).is_some_and(is_behind));
+        if answered && is_behind(st.sent) {
+            st.placed.before = Some(seq);
+        }
+        Some(seq)
+    }
+
+    /// The request that the message `msn` carries out, if it takes a receive and waits for that.
+    /// Context: any.
+    #[cold]
+    pub(crate) fn unplaced_send(&self, msn: Msn) -> Option<Seq> {
+        // CAST: As in `await_placement`.
+        self.find_unplaced(|slot| slot.msn == Some(msn.0 as u16))
     }
 
     /// The first request that waits for a confirmation and is as `is` says. All that the queue

@@ -16,6 +16,11 @@ pub(super) struct Slot {
     /// It completes only when the peer has placed what was written before its end
     /// ([`super::placed`]).
     pub(super) unplaced: bool,
+    /// There are Writes among that.
+    pub(super) behind_writes: bool,
+    /// If it takes a receive of the peer, and waits for that: the low half of its number as a
+    /// message.
+    pub(super) msn: Option<u16>,
     pub(super) bytes: u32,
 }
 
@@ -27,6 +32,8 @@ impl Slot {
             signalled: wr.signalled,
             read_pending: false,
             unplaced: false,
+            behind_writes: false,
+            msn: None,
             bytes: if wr.op == SendOp::RegMr { 0 } else { wr.len },
         }
     }
@@ -51,7 +58,7 @@ impl Slot {
 /// kernel consumer's post fills the slot at `tail` under the lock, before tx knows of it.)
 pub(super) struct SlotCell {
     id: AtomicU64,
-    /// From the high bits down: bytes, flags, opcode.
+    /// From the high bits down: bytes, number, flags, opcode.
     rest: AtomicU64,
 }
 
@@ -59,6 +66,9 @@ impl SlotCell {
     const SIGNALLED: u64 = 1 << 8;
     const READ_PENDING: u64 = 1 << 9;
     const UNPLACED: u64 = 1 << 10;
+    const BEHIND_WRITES: u64 = 1 << 11;
+    const NUMBERED: u64 = 1 << 12;
+    const MSN_SHIFT: u32 = 16;
 
     /// A cell that no request occupies.
     pub(super) const fn free() -> Self {
@@ -76,6 +86,8 @@ impl SlotCell {
             signalled: rest & Self::SIGNALLED != 0,
             read_pending: rest & Self::READ_PENDING != 0,
             unplaced: rest & Self::UNPLACED != 0,
+            behind_writes: rest & Self::BEHIND_WRITES != 0,
+            msn: (rest & Self::NUMBERED != 0).then_some((rest >> Self::MSN_SHIFT) as u16),
             bytes: (rest >> 32) as u32,
         }
     }
@@ -86,6 +98,9 @@ impl SlotCell {
             | flag(slot.signalled, Self::SIGNALLED)
             | flag(slot.read_pending, Self::READ_PENDING)
             | flag(slot.unplaced, Self::UNPLACED)
+            | flag(slot.behind_writes, Self::BEHIND_WRITES)
+            | flag(slot.msn.is_some(), Self::NUMBERED)
+            | u64::from(slot.msn.unwrap_or(0)) << Self::MSN_SHIFT
             | u64::from(slot.opcode);
         self.id.store(slot.id, Ordering::Relaxed);
         self.rest.store(rest, Ordering::Relaxed);

@@ -10,7 +10,7 @@
 //! ends the stream by "Invalid MSN - no buffer available" (RFC 5041 section 7.2).
 //!
 //! For that it has to know the number. Its peer tells it, before the first Send that it is for, by
-//! the Data Source Tagged Offset of a Read of no octets:
+//! the Data Source Tagged Offset of a Read of no bytes:
 //!
 //! ```text
 //!  0                 4                                 7           8

@@ -15,14 +15,15 @@
 
 /*
  * Has a queue pair in INIT, with that timeout and so many Reads, meet its peer: to RTR
- * and RTS.
+ * and RTS. Its Sends that find no receive are tried again so often, those of the peer
+ * after the time that the code stands for.
  */
-static inline void meet(struct ibv_qp *qp, const union ibv_gid *peer, int gid_index, uint32_t peer_qpn,
-			int timeout, int reads)
+static inline void meet_patient(struct ibv_qp *qp, const union ibv_gid *peer, int gid_index, uint32_t peer_qpn,
+				int timeout, int reads, int rnr_retry, int min_rnr_timer)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer_qpn,
-		.timeout = timeout, .retry_cnt = 7, .rnr_retry = 7,
+		.timeout = timeout, .retry_cnt = 7, .rnr_retry = rnr_retry, .min_rnr_timer = min_rnr_timer,
 		.max_rd_atomic = reads, .max_dest_rd_atomic = reads,
 		.ah_attr = {
 			.is_global = 1, .port_num = 1,
@@ -35,6 +36,12 @@ static inline void meet(struct ibv_qp *qp, const union ibv_gid *peer, int gid_in
 	attr.qp_state = IBV_QPS_RTS;
 	if (ibv_modify_qp(qp, &attr, TO_RTS))
 		fail("RTS");
+}
+
+static inline void meet(struct ibv_qp *qp, const union ibv_gid *peer, int gid_index, uint32_t peer_qpn,
+			int timeout, int reads)
+{
+	meet_patient(qp, peer, gid_index, peer_qpn, timeout, reads, 7, 0);
 }
 
 static inline long now_ms(void)
