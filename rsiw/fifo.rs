@@ -60,6 +60,11 @@ impl<T> Fifo<T> {
         self.slots.get(self.head)?.as_ref()
     }
 
+    /// All elements, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len).filter_map(|i| self.slots.get(self.wrap(self.head + i))?.as_ref())
+    }
+
     /// The oldest element, to be changed.
     pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
         self.slots.get_mut(self.head)?.as_mut()

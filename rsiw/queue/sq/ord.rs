@@ -101,10 +101,11 @@ impl SendQueue {
     }
 
     /// The position of the Read or atomic operation whose response is due next, and whether it is
-    /// an atomic operation. Context: rx.
+    /// an atomic operation. Reads that confirm are not refused, and may have no answer yet: the
+    /// peer gives none in the middle of a message, and none afterwards. Context: rx.
     pub(crate) fn read_head(&self) -> Option<(Option<Seq>, bool)> {
         let st = self.state.lock();
-        let head = st.reads.front()?;
+        let head = st.reads.iter().find(|read| read.confirms.is_none())?;
         Some((head.seq, head.atomic.is_some()))
     }
 

@@ -195,6 +195,23 @@ static void unsignalled(void)
 	told(i == 10 * DEPTH, "of a queue's length of Writes one is signalled");
 }
 
+/* The peer writes all of the memory, which takes longer than the way. */
+static void write_back(void)
+{
+	struct ibv_sge sge = { (uintptr_t)to, LEN, to_mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 98, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { (uintptr_t)from, from_mr->rkey },
+	};
+
+	/* It is under way when its first octets are there. */
+	to[0] = round + 1;
+	if (ibv_post_send(peer, &wr, &bad))
+		fail("request of the peer");
+	while (__atomic_load_n(from, __ATOMIC_RELAXED) != (unsigned char)(round + 1))
+		;
+}
+
 static void refused(void)
 {
 	begin(1);
@@ -207,6 +224,12 @@ static void refused(void)
 	post(2, IBV_WR_RDMA_READ, 0, 64, IBV_SEND_SIGNALED, from_mr->rkey + 1);
 	told(completes(1, IBV_WC_SUCCESS) && completes(2, IBV_WC_REM_ACCESS_ERR),
 	     "a Read with a wrong key behind a Write: remote access error");
+	begin(1);
+	write_back();
+	write_at(1, 0, 64, IBV_SEND_SIGNALED);
+	post(2, IBV_WR_RDMA_READ, 0, 64, IBV_SEND_SIGNALED, from_mr->rkey + 1);
+	told(completes(1, IBV_WC_SUCCESS) && completes(2, IBV_WC_REM_ACCESS_ERR),
+	     "a Read with a wrong key fails while the peer, in the middle of a Write, has not confirmed the Write before it");
 	begin(1);
 	write_at(1, 0, 64, IBV_SEND_SIGNALED);
 	post(2, IBV_WR_RDMA_WRITE, LEN + 32, 64, IBV_SEND_SIGNALED, to_mr->rkey);
