@@ -66,6 +66,7 @@ pub(super) fn kernel_wc(cqe: &KernelCqe) -> Wc {
             // InfiniBand's "memory management operation error"; verbs have its older name.
             Status::MemOp => WcStatus::MwBindErr,
             Status::RnrRetry => WcStatus::RnrRetryExcErr,
+            Status::Retry => WcStatus::RetryExcErr,
         },
         opcode: match cqe.c.opcode {
             opcode::WRITE | opcode::WRITE_IMM => WcOpcode::RdmaWrite,

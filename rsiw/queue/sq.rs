@@ -200,6 +200,16 @@ impl SendQueue {
         self.signal_all
     }
 
+    /// A status of InfiniBand's that the consumer may not know, as siw's library does not: the
+    /// nearest that it knows.
+    pub(crate) fn known(&self, status: Status) -> Status {
+        if self.extended {
+            status
+        } else {
+            Status::General
+        }
+    }
+
     /// Whether the consumer knows the operations of RFC 7306.
     pub(crate) fn is_extended(&self) -> bool {
         self.extended

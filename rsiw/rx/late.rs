@@ -9,9 +9,9 @@
 //! (`Stream::late_timer`), and so does the process itself when it rings its doorbell.
 //!
 //! The time is `recv_wait_ms`; where programs connect queue pairs, what both have said of it, which
-//! may be for ever ([`iwarp::conn::rnr`]). When it is over, the fault is the same that it would have
-//! been at once. Sends to a kernel consumer do not wait: its receives are posted in time, or its
-//! peer is at fault.
+//! may be for ever ([`iwarp::conn::rnr`]). When it is over, the fault is the same that it would
+//! have been at once. Sends to a kernel consumer do not wait: its receives are posted in time, or
+//! its peer is at fault.
 
 use iwarp::rx::Refusal;
 use kernel::prelude::*;

@@ -243,8 +243,9 @@ impl DelayedWorkItem<RETRY> for Stream {
                 return this.arm_retry(ms);
             }
             end.unanswered = None;
+            let sq = &this.queues.sq;
             this.queues
-                .note_failure(Some(this.queues.sq.oldest()), Status::General);
+                .note_failure(Some(sq.oldest()), sq.known(Status::Retry));
             // Within the lock: a reset begins another life, which does not fail.
             this.life()
         };

@@ -21,8 +21,10 @@ pub(crate) enum Status {
     /// The registration, or the binding of a window, is not possible. siw has no such status, as
     /// its processes have neither.
     MemOp = 10,
-    /// The peer has had no receive in time. Nor has siw this one.
+    /// The peer has had no receive in time. siw has no such status.
     RnrRetry = 11,
+    /// No peer has answered in time. siw has no such status.
+    Retry = 12,
 }
 
 impl From<MemError> for Status {

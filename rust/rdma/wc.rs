@@ -22,6 +22,7 @@ pub enum WcStatus {
     RemInvReqErr = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
     RemAccessErr = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
     RemOpErr = bindings::ib_wc_status_IB_WC_REM_OP_ERR,
+    RetryExcErr = bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR,
     RnrRetryExcErr = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
     RemAbortErr = bindings::ib_wc_status_IB_WC_REM_ABORT_ERR,
     FatalErr = bindings::ib_wc_status_IB_WC_FATAL_ERR,

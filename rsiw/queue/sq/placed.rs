@@ -89,7 +89,8 @@ impl Placed {
 
 impl State {
     /// The request at `failed` fails. Takes what is before it for sent if the peer has placed it:
-    /// TCP may have taken a part of a batch, which does not count before it has all. Tx has stopped.
+    /// TCP may have taken a part of a batch, which does not count before it has all. Context: tx
+    /// has stopped.
     pub(super) fn send_placed(&mut self, failed: Seq) {
         // CAST: The distance, as a signed number.
         let is_beyond = |sent: Seq| failed.wrapping_sub(sent) as i32 > 0;

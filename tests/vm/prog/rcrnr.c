@@ -417,7 +417,7 @@ static void lost(void)
 	told(quiet(100), "a Send waits at a peer that goes");
 	ibv_destroy_qp(peer);
 	peer = NULL;
-	told(completes(1, IBV_WC_GENERAL_ERR), "a Send fails if the peer goes while it waits");
+	told(completes(1, of_infiniband(IBV_WC_RETRY_EXC_ERR)), "a Send fails if the peer goes while it waits");
 }
 
 static void immediate(void)
