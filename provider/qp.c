@@ -62,9 +62,7 @@ static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		qp->base.comp_mask |= VERBS_QP_EX;
 	rsiw_lock_init(&qp->lock, !rsiw_one_thread(pd));
 	qp->signal_all = attr->sq_sig_all ? SIW_WQE_SIGNALLED : 0;
-	qp->operations = rsiw_operations;
-	if (rsiw_has(pd->context, RSIW_FEATURE_EXTENDED))
-		qp->operations |= rsiw_extended_operations;
+	qp->operations = rsiw_operations(pd->context, attr->qp_type);
 	init_doorbell(qp);
 	qp->queue = map_ring(pd->context, resp->num_sqe, sizeof(struct siw_sqe), resp->sq_key);
 	if (!qp->queue)
@@ -97,7 +95,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 	if (!qp)
 		return NULL;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		e = rsiw_set_wr_ops(qp, attr->send_ops_flags);
+		e = rsiw_set_wr_ops(qp, attr->qp_type, attr->send_ops_flags);
 	/* The kernel knows only of those in elements, and refuses the others. */
 	if (max_inline > SIW_MAX_INLINE && max_inline <= RSIW_MAX_INLINE &&
 	    rsiw_has(context, RSIW_FEATURE_EXTENDED)) {
@@ -148,7 +146,8 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	/* No flag of creation is known, but that there are none may be said. */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && !attr->create_flags)
 		ex.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	if (attr->qp_type != IBV_QPT_RC || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) ||
+	if ((attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) ||
 	    !check_comp_mask(ex.comp_mask, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
 		errno = EOPNOTSUPP;
 		return NULL;

@@ -205,17 +205,21 @@ static void wr_abort(struct ibv_qp_ex *base)
 	rsiw_unlock(&to_rsiw_qp_ex(base)->lock);
 }
 
-/* Gives the queue pair these functions. Returns 0, or EOPNOTSUPP for an operation without one. */
-int rsiw_set_wr_ops(struct rsiw_qp *qp, uint64_t send_ops_flags)
+/*
+ * Gives a queue pair of that type these functions. Returns 0, or EOPNOTSUPP for an operation without
+ * one.
+ */
+int rsiw_set_wr_ops(struct rsiw_qp *qp, enum ibv_qp_type type, uint64_t send_ops_flags)
 {
-	const uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-			       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-			       IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ |
-			       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-			       IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+	uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+			 IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV |
+			 IBV_QP_EX_WITH_BIND_MW;
 	struct ibv_qp_ex *ops = &qp->base.qp_ex;
 
+	if (type == IBV_QPT_RC)
+		known |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+			 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 	if (!check_comp_mask(send_ops_flags, known))
 		return EOPNOTSUPP;
 	ops->wr_send = wr_send;

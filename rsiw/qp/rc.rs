@@ -18,6 +18,11 @@
 //! and told; those that mean nothing to TCP (packet numbers, path MTU, service level, flow label)
 //! have no other effect. The hop limit is the route's, whatever the program says, as the core has
 //! it.
+//!
+//! One of type UC is connected in the same way, by TCP. It has no Reads and atomic operations, in
+//! either direction, and its Writes complete when they are sent. In what InfiniBand leaves to
+//! chance it is as one of type RC: nothing is lost, a Send waits for its receive, and what the peer
+//! refuses, or a peer that is not there, ends it.
 
 mod attributes;
 
@@ -30,7 +35,7 @@ use crate::{
 use core::net::Ipv6Addr;
 use iwarp::conn::names::{Names, QpName};
 use kernel::{prelude::*, sync::Arc};
-use rdma::{errno, Device, QpAttr, QpModify, QpPath, QpState};
+use rdma::{errno, Device, QpAttr, QpModify, QpPath, QpState, QpType};
 
 pub(super) use attributes::Attributes;
 
@@ -59,7 +64,7 @@ impl Qp {
         let stream = &self.stream;
         let life = stream.life();
         let from = rc.state(stream);
-        if rc.destroyed || !m.is_allowed(from) {
+        if rc.destroyed || !m.is_allowed(from, self.qp_type()) {
             return Err(EINVAL);
         }
         let to = m.state.unwrap_or(from);
@@ -141,6 +146,15 @@ impl Qp {
             tos: address.traffic_class,
         };
         Ok((names, way))
+    }
+
+    /// RC, or UC.
+    fn qp_type(&self) -> QpType {
+        if self.stream.is_reliable() {
+            QpType::Rc
+        } else {
+            QpType::Uc
+        }
     }
 
     /// Whether its program connects the QP.

@@ -104,7 +104,7 @@ impl User for Stream {
         // The peer's device is of the same type.
         let peer_confirms = self.dev().is_rc();
         let ird = u32::from(p.ird);
-        let confirms = peer_confirms && self.dev().settings.rc_confirm();
+        let confirms = peer_confirms && self.is_reliable() && self.dev().settings.rc_confirm();
         queues
             .inbound
             .set_ird(ird, rtr_read, peer_confirms, flags)?;

@@ -46,11 +46,13 @@ pub(super) struct Limits {
     access: Access,
     /// Milliseconds for which a request waits for a peer that is not there; `None`: for ever.
     pub(super) retry_ms: Option<u32>,
+    /// See [`Stream::is_reliable`].
+    reliable: bool,
 }
 
 impl Limits {
-    /// The limits of a new queue pair of `dev`.
-    pub(super) fn new(dev: &Device) -> Self {
+    /// The limits of a new queue pair of `dev`, of type RC or UC.
+    pub(super) fn new(dev: &Device, reliable: bool) -> Self {
         Self {
             agreed: Terms {
                 ird: 0,
@@ -59,14 +61,19 @@ impl Limits {
                 large_fpdu: false,
                 send_immediate: false,
             },
-            most: (max::READS, max::READS),
+            most: if reliable {
+                (max::READS, max::READS)
+            } else {
+                (0, 0)
+            },
             // A program that connects a queue pair itself says what the peer may do.
             access: if dev.is_rc() {
                 Access::LOCAL_READ
             } else {
                 Access::READ_WRITE
             },
-            retry_ms: None,
+            retry_ms: (!reliable).then_some(UNRELIABLE_MS),
+            reliable,
         }
     }
 
@@ -77,7 +84,23 @@ impl Limits {
     }
 }
 
+/// Milliseconds for which a request of an unreliable queue pair waits for a peer that is not there:
+/// its program cannot say. The time that most programs choose for reliable ones (a `timeout` of 14,
+/// a `retry_cnt` of 7).
+const UNRELIABLE_MS: u32 = 536;
+
 impl Stream {
+    /// The queue pair is of type UC: it has no Reads and atomic operations, and its Writes are not
+    /// confirmed. Context: any; the queue pair is new.
+    pub(crate) fn set_unreliable(&self) {
+        *self.limits.lock() = Limits::new(self.dev(), false);
+    }
+
+    /// Whether the queue pair is of type RC, not UC. Context: any.
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.limits.lock().reliable
+    }
+
     /// The terms of the connection, also after its end. All are 0 before there is one.
     pub(crate) fn terms(&self) -> Terms {
         self.limits.lock().agreed

@@ -240,7 +240,7 @@ impl Stream {
             deferred_notify: Default::default(),
             account: Some(Account::new(held, consumer.flags())?),
         };
-        let limits = Limits::new(&queues.dev);
+        let limits = Limits::new(&queues.dev, true);
         Arc::pin_init(
             pin_init!(Self {
                 queues <- Queues::new(queues),

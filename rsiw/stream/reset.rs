@@ -119,7 +119,8 @@ impl Stream {
         };
         // Not with the lock held: it may be the last reference.
         drop(old);
-        *self.limits.lock() = Limits::new(self.dev());
+        let limits = Limits::new(self.dev(), self.is_reliable());
+        *self.limits.lock() = limits;
         // Last: from here on a connection may be attached.
         let _ = self.queues.advance(State::Idle);
         Ok(())

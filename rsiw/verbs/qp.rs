@@ -26,8 +26,13 @@ use rdma::{
 
 /// Checks what a consumer asks for, and sets the number of elements that a request of its can have.
 /// Errors: as of [`Qp::create`].
-fn check(attr: &mut QpInitAttr<Rsiw>, consumer: Consumer) -> Result {
-    if attr.qp_type != QpType::Rc || attr.create_flags != 0 {
+fn check(dev: &Device<Rsiw>, attr: &mut QpInitAttr<Rsiw>, consumer: Consumer) -> Result {
+    let has_type = match attr.qp_type {
+        QpType::Rc => true,
+        QpType::Uc => dev.data().dev.is_rc(),
+        QpType::Other(_) => false,
+    };
+    if !has_type || attr.create_flags != 0 {
         return Err(errno::unsupported());
     }
     let cap = &mut attr.cap;
@@ -94,8 +99,8 @@ impl QpOps<Rsiw> for Qp {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for other types than RC and for creation flags, `EINVAL` for limits out of
-    /// range, `ENOMEM`.
+    /// `EOPNOTSUPP` for other types than RC, and UC where programs connect queue pairs themselves,
+    /// and for creation flags; `EINVAL` for limits out of range, `ENOMEM`.
     fn create(
         dev: &Device<Rsiw>,
         pd: &Arc<Pd>,
@@ -104,7 +109,7 @@ impl QpOps<Rsiw> for Qp {
         new: &mut NewQp<'_>,
     ) -> Result<Arc<Qp>> {
         let consumer = Consumer::of(&user);
-        check(attr, consumer)?;
+        check(dev, attr, consumer)?;
         let scq = attr.send_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rcq = attr.recv_cq.as_ref().ok_or(EINVAL)?.cq.clone();
         let rnic = dev.data();
@@ -162,7 +167,11 @@ impl QpOps<Rsiw> for Qp {
             rq,
             rq_is_shared: attr.srq.is_some(),
         };
-        Qp::new(number, queues, new.handle(), consumer, held)
+        let qp = Qp::new(number, queues, new.handle(), consumer, held)?;
+        if attr.qp_type == QpType::Uc {
+            qp.stream.set_unreliable();
+        }
+        Ok(qp)
     }
 
     /// Finds the queue pair `qpn`, which the current task wants to connect. Returns `None` if there

@@ -12,6 +12,8 @@ use rdma_bindings as bindings;
 pub enum QpType {
     /// Reliably connected: the only one that iWARP has.
     Rc,
+    /// Unreliably connected.
+    Uc,
     /// Another `enum ib_qp_type`.
     Other(u32),
 }
@@ -20,7 +22,16 @@ impl QpType {
     pub(crate) fn from_c(qp_type: bindings::ib_qp_type) -> Self {
         match qp_type {
             bindings::ib_qp_type_IB_QPT_RC => Self::Rc,
+            bindings::ib_qp_type_IB_QPT_UC => Self::Uc,
             other => Self::Other(other),
+        }
+    }
+
+    fn to_c(self) -> bindings::ib_qp_type {
+        match self {
+            Self::Rc => bindings::ib_qp_type_IB_QPT_RC,
+            Self::Uc => bindings::ib_qp_type_IB_QPT_UC,
+            Self::Other(other) => other,
         }
     }
 }
@@ -142,15 +153,16 @@ impl QpModify {
         })
     }
 
-    /// Whether InfiniBand allows this change of a reliable connected queue pair in `state`: the
-    /// transition exists, all attributes that it needs are set, and none that it does not have.
-    /// Wraps `ib_modify_qp_is_ok()`.
-    pub fn is_allowed(&self, state: QpState) -> bool {
-        let to = self.state.unwrap_or(state);
-        let rc = bindings::ib_qp_type_IB_QPT_RC;
+    /// Whether InfiniBand allows this change of a queue pair of `qp_type` in `state`: the transition
+    /// exists, all attributes that it needs are set, and none that it does not have. Wraps
+    /// `ib_modify_qp_is_ok()`.
+    pub fn is_allowed(&self, state: QpState, qp_type: QpType) -> bool {
+        let (from, to) = (state.to_c(), self.state.unwrap_or(state).to_c());
         let believed = self.path.cur_state.is_none_or(|believed| believed == state);
+        let exists = qp_type != QpType::Other(qp_type.to_c());
         // SAFETY: The function has no requirements but states and a type that exist.
-        believed && unsafe { bindings::ib_modify_qp_is_ok(state.to_c(), to.to_c(), rc, self.mask) }
+        let ok = || unsafe { bindings::ib_modify_qp_is_ok(from, to, qp_type.to_c(), self.mask) };
+        believed && exists && ok()
     }
 }
 
