@@ -22,6 +22,8 @@ static const uint8_t wc_opcodes[256] = {
 	[RSIW_OP_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
 	[RSIW_OP_RECV_RDMA_WITH_IMM] = IBV_WC_RECV_RDMA_WITH_IMM,
 	[RSIW_OP_BIND_MW] = IBV_WC_BIND_MW,
+	[RSIW_OP_FLUSH] = IBV_WC_FLUSH,
+	[RSIW_OP_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
 };
 
 static const uint8_t wc_statuses[] = {

@@ -19,18 +19,11 @@ static_assert(sizeof(struct ibv_sge) == sizeof(struct siw_sge) &&
 #define OPS_EXTENDED (OP(RDMA_WRITE_WITH_IMM) | OP(SEND_WITH_IMM) | OP(ATOMIC_CMP_AND_SWP) | \
 		      OP(ATOMIC_FETCH_AND_ADD) | OP(LOCAL_INV) | OP(BIND_MW))
 
-/* Operations that a queue pair of type UC has not. */
-#define OPS_RELIABLE (OP(RDMA_READ) | OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
-
-/* The operations of a queue pair of that type in that context, a bit for each. */
-uint32_t rsiw_operations(struct ibv_context *context, enum ibv_qp_type type)
-{
-	uint32_t operations = OP(RDMA_WRITE) | OP(SEND) | OP(RDMA_READ) | OP(SEND_WITH_INV);
-
-	if (rsiw_has(context, RSIW_FEATURE_EXTENDED))
-		operations |= OPS_EXTENDED;
-	return type == IBV_QPT_RC ? operations : operations & ~OPS_RELIABLE;
-}
+const uint32_t rsiw_operations = OP(RDMA_WRITE) | OP(SEND) | OP(RDMA_READ) | OP(SEND_WITH_INV);
+const uint32_t rsiw_extended_operations = OPS_EXTENDED;
+/* Those of both that a queue pair of type UC has not. */
+const uint32_t rsiw_answered_operations = OP(RDMA_READ) | OP(ATOMIC_CMP_AND_SWP) |
+					  OP(ATOMIC_FETCH_AND_ADD);
 
 static const uint8_t opcodes[32] = {
 	[IBV_WR_RDMA_WRITE] = SIW_OP_WRITE,

@@ -62,7 +62,11 @@ static int init_qp(struct rsiw_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		qp->base.comp_mask |= VERBS_QP_EX;
 	rsiw_lock_init(&qp->lock, !rsiw_one_thread(pd));
 	qp->signal_all = attr->sq_sig_all ? SIW_WQE_SIGNALLED : 0;
-	qp->operations = rsiw_operations(pd->context, attr->qp_type);
+	qp->operations = rsiw_operations;
+	if (rsiw_has(pd->context, RSIW_FEATURE_EXTENDED))
+		qp->operations |= rsiw_extended_operations;
+	if (attr->qp_type != IBV_QPT_RC)
+		qp->operations &= ~rsiw_answered_operations;
 	init_doorbell(qp);
 	qp->queue = map_ring(pd->context, resp->num_sqe, sizeof(struct siw_sqe), resp->sq_key);
 	if (!qp->queue)
@@ -95,7 +99,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 	if (!qp)
 		return NULL;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		e = rsiw_set_wr_ops(qp, attr->qp_type, attr->send_ops_flags);
+		e = rsiw_set_wr_ops(qp, context, attr->qp_type, attr->send_ops_flags);
 	/* The kernel knows only of those in elements, and refuses the others. */
 	if (max_inline > SIW_MAX_INLINE && max_inline <= RSIW_MAX_INLINE &&
 	    rsiw_has(context, RSIW_FEATURE_EXTENDED)) {
@@ -169,7 +173,9 @@ int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	 */
 	if (mask & IBV_QP_ACCESS_FLAGS && rsiw_has(qp->context, RSIW_FEATURE_EXTENDED)) {
 		known = *attr;
-		known.qp_access_flags &= ~(IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT);
+		known.qp_access_flags &= ~IBV_ACCESS_FLUSH_PERSISTENT;
+		if (!rsiw_has(qp->context, RSIW_FEATURE_PLACEMENT))
+			known.qp_access_flags &= ~IBV_ACCESS_FLUSH_GLOBAL;
 		attr = &known;
 	}
 	return ibv_cmd_modify_qp(qp, attr, mask, &cmd, sizeof(cmd));

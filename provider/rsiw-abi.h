@@ -17,6 +17,8 @@ enum rsiw_features {
 	RSIW_FEATURE_MW_TYPE_1 = 1 << 1,
 	/* Shared receive queues can be resized. (1 << 2 was the same, by a single call.) */
 	RSIW_FEATURE_RESIZE_SRQ = 1 << 3,
+	/* Flushes and atomic writes. */
+	RSIW_FEATURE_PLACEMENT = 1 << 4,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -59,6 +61,13 @@ enum rsiw_opcode {
 	 * bytes it unbinds a window of type 1.
 	 */
 	RSIW_OP_BIND_MW = 14,
+	/*
+	 * With RSIW_FEATURE_PLACEMENT. The only siw_sge has the bytes to flush in `laddr`, bits of
+	 * enum ib_placement_type in `length`, and enum ib_selectivity_level in `lkey`.
+	 */
+	RSIW_OP_FLUSH = 15,
+	/* Likewise. The only siw_sge has the value in `laddr`, and its length. */
+	RSIW_OP_ATOMIC_WRITE = 16,
 };
 
 /* Statuses of a completion that enum siw_wc_status has not got. */

@@ -73,7 +73,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
 {
 	struct rsiw_alloc_context cmd = {
 		.features = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 |
-			    RSIW_FEATURE_RESIZE_SRQ,
+			    RSIW_FEATURE_RESIZE_SRQ | RSIW_FEATURE_PLACEMENT,
 	};
 	struct rsiw_alloc_context_resp resp = {};
 	struct rsiw_context *ctx;

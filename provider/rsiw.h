@@ -304,7 +304,7 @@ void rsiw_end_inline(struct rsiw_qp *qp);
 char *rsiw_use_slot(const struct rsiw_qp *qp, struct siw_sqe *sqe, uint32_t position);
 
 /* post.c */
-uint32_t rsiw_operations(struct ibv_context *context, enum ibv_qp_type type);
+extern const uint32_t rsiw_operations, rsiw_extended_operations, rsiw_answered_operations;
 void rsiw_set_atomic(struct siw_sqe *sqe, uint64_t first, uint64_t second);
 int rsiw_set_bind(struct siw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 		  const struct ibv_mw_bind_info *info);
@@ -314,6 +314,7 @@ int rsiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int rsiw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* wr.c */
-int rsiw_set_wr_ops(struct rsiw_qp *qp, enum ibv_qp_type type, uint64_t send_ops_flags);
+int rsiw_set_wr_ops(struct rsiw_qp *qp, struct ibv_context *context, enum ibv_qp_type type,
+		    uint64_t send_ops_flags);
 
 #endif

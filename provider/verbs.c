@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <rdma/ib_user_verbs.h>
+
 #include "rsiw.h"
 #include "rsiw-cmd.h"
 
@@ -50,6 +52,9 @@ static int query_device(struct ibv_context *context, const struct ibv_query_devi
 		attr->orig_attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW;
 	if (rsiw_has(context, RSIW_FEATURE_RESIZE_SRQ))
 		attr->orig_attr.device_cap_flags |= IBV_DEVICE_SRQ_RESIZE;
+	if (rsiw_has(context, RSIW_FEATURE_PLACEMENT) && ATTR_HAS(attr_size, device_cap_flags_ex))
+		attr->device_cap_flags_ex |= IB_UVERBS_DEVICE_FLUSH_GLOBAL |
+					     IB_UVERBS_DEVICE_ATOMIC_WRITE;
 	if (ATTR_HAS(attr_size, completion_timestamp_mask))
 		attr->completion_timestamp_mask = UINT64_MAX;
 	/* In kHz; the clock counts nanoseconds. */

@@ -93,6 +93,27 @@ static void wr_bind_mw(struct ibv_qp_ex *base, struct ibv_mw *mw, uint32_t rkey,
 		fail(to_rsiw_qp_ex(base), EINVAL);
 }
 
+/* What is no list, in the place of one. */
+static void set_only(struct siw_sqe *sqe, uint64_t value, uint32_t length, uint32_t more)
+{
+	sqe->num_sge = 1;
+	sqe->sge[0] = (struct siw_sge) { .laddr = value, .length = length, .lkey = more };
+}
+
+static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, size_t length,
+		     uint8_t type, uint8_t level)
+{
+	set_only(begin(qp, RSIW_OP_FLUSH, rkey, raddr), length, type, level);
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t raddr, const void *value)
+{
+	uint64_t bytes;
+
+	memcpy(&bytes, value, sizeof(bytes));
+	set_only(begin(qp, RSIW_OP_ATOMIC_WRITE, rkey, raddr), bytes, sizeof(bytes), 0);
+}
+
 static bool is_atomic(const struct siw_sqe *sqe)
 {
 	return sqe->opcode == SIW_OP_COMP_AND_SWAP || sqe->opcode == SIW_OP_FETCH_AND_ADD;
@@ -209,7 +230,8 @@ static void wr_abort(struct ibv_qp_ex *base)
  * Gives a queue pair of that type these functions. Returns 0, or EOPNOTSUPP for an operation without
  * one.
  */
-int rsiw_set_wr_ops(struct rsiw_qp *qp, enum ibv_qp_type type, uint64_t send_ops_flags)
+int rsiw_set_wr_ops(struct rsiw_qp *qp, struct ibv_context *context, enum ibv_qp_type type,
+		    uint64_t send_ops_flags)
 {
 	uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 			 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
@@ -220,6 +242,8 @@ int rsiw_set_wr_ops(struct rsiw_qp *qp, enum ibv_qp_type type, uint64_t send_ops
 	if (type == IBV_QPT_RC)
 		known |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 			 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	if (type == IBV_QPT_RC && rsiw_has(context, RSIW_FEATURE_PLACEMENT))
+		known |= IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 	if (!check_comp_mask(send_ops_flags, known))
 		return EOPNOTSUPP;
 	ops->wr_send = wr_send;
@@ -232,6 +256,8 @@ int rsiw_set_wr_ops(struct rsiw_qp *qp, enum ibv_qp_type type, uint64_t send_ops
 	ops->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ops->wr_local_inv = wr_local_inv;
 	ops->wr_bind_mw = wr_bind_mw;
+	ops->wr_flush = wr_flush;
+	ops->wr_atomic_write = wr_atomic_write;
 	ops->wr_set_sge = wr_set_sge;
 	ops->wr_set_sge_list = wr_set_sge_list;
 	ops->wr_set_inline_data = wr_set_inline_data;

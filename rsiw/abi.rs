@@ -115,12 +115,14 @@ pub(crate) mod feature {
     pub(crate) const MW_TYPE_1: u32 = 2;
     /// Shared receive queues can be resized. (4 was the same, by a single call.)
     pub(crate) const RESIZE_SRQ: u32 = 8;
+    /// InfiniBand's memory placement extensions: flushes and atomic Writes.
+    pub(crate) const PLACEMENT: u32 = 16;
 
     /// Those of `asked` that a context gets.
     pub(crate) const fn granted(asked: u32) -> u32 {
         match asked & EXTENDED {
             0 => 0,
-            _ => asked & (EXTENDED | MW_TYPE_1 | RESIZE_SRQ),
+            _ => asked & (EXTENDED | MW_TYPE_1 | RESIZE_SRQ | PLACEMENT),
         }
     }
 }
@@ -154,11 +156,50 @@ pub(crate) mod opcode {
     /// Binds a memory window. The only element of the list has its length as `addr`, the region's
     /// STag as `lkey`, and the rights as `length`. A length of 0 unbinds a window of type 1.
     pub(crate) const BIND_MW: u8 = 14;
+    /// The only element of the list has the length as `addr`, bits of [`super::flush_types`] as
+    /// `length`, and as `lkey` whether all is meant that the STag names.
+    pub(crate) const FLUSH: u8 = 15;
+    /// The only element of the list has the value as `addr`, and its length.
+    pub(crate) const ATOMIC_WRITE: u8 = 16;
+}
+
+/// Bits of a flush: `enum ib_placement_type`.
+pub(crate) mod flush_types {
+    pub(crate) const GLOBAL: u32 = 1;
+    pub(crate) const PERSISTENT: u32 = 2;
+}
+
+/// The operations that a consumer's library knows. Each has those of the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Operations {
+    /// Those of the library of siw.
+    Siw,
+    /// Those of RFC 7306, and memory windows.
+    Extended,
+    /// Flushes and atomic Writes.
+    Placement,
+}
+
+impl Operations {
+    /// Those of a context with these bits of [`feature`].
+    pub(crate) fn of(features: u32) -> Self {
+        if features & feature::PLACEMENT != 0 {
+            Self::Placement
+        } else if features & feature::EXTENDED != 0 {
+            Self::Extended
+        } else {
+            Self::Siw
+        }
+    }
 
     /// The nearest code that a completion may have; the library of siw looks them up in a table
     /// without a check.
-    pub(crate) fn known(code: u8, extended: bool) -> u8 {
-        code.min(if extended { BIND_MW } else { REG_MR })
+    pub(crate) fn known(self, code: u8) -> u8 {
+        code.min(match self {
+            Self::Siw => opcode::REG_MR,
+            Self::Extended => opcode::BIND_MW,
+            Self::Placement => opcode::ATOMIC_WRITE,
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::quota::{Held, Quota};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use kernel::{prelude::*, sync::Arc};
-use rdma::Consumer;
+use rdma::{Access, Consumer};
 
 /// Identity of a protection domain. No two domains ever have the same. The lowest bit says whether
 /// the domain is a kernel consumer's.
@@ -40,8 +40,8 @@ pub(crate) struct Pd {
     streams: AtomicU32,
     /// See [`Pd::takes_immediates`].
     immediates: AtomicBool,
-    /// See [`Pd::has_windows`].
-    windows: bool,
+    /// See [`Pd::more_rights`].
+    more_rights: Access,
     _held: Held,
 }
 
@@ -51,13 +51,17 @@ pub(crate) struct Membership(Arc<Pd>);
 impl Pd {
     /// Makes a domain. Context: sleeping. Errors: `ENOMEM`, also if the device has as many as
     /// allowed.
-    pub(crate) fn new(quota: &Arc<Quota>, consumer: Consumer, windows: bool) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        quota: &Arc<Quota>,
+        consumer: Consumer,
+        more_rights: Access,
+    ) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pd = Self {
             id: PdId::of(NEXT.fetch_add(1, Ordering::Relaxed), consumer),
             streams: AtomicU32::new(0),
             immediates: AtomicBool::new(matches!(consumer, Consumer::Process)),
-            windows,
+            more_rights,
             _held: quota.hold()?,
         };
         Ok(Arc::new(pd, consumer.flags())?)
@@ -91,10 +95,10 @@ impl Pd {
         }
     }
 
-    /// Whether memory windows may be bound to the domain's regions: those of a process whose
-    /// provider knows them.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.windows
+    /// The rights that the domain's regions may have beside those that the library of siw knows,
+    /// by what a process' provider knows: that memory windows are bound to them, and flushes.
+    pub(crate) fn more_rights(&self) -> Access {
+        self.more_rights
     }
 
     /// Whether more than one stream shares the domain's memory.

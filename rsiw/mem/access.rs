@@ -22,12 +22,14 @@ impl Access {
     pub(crate) const REMOTE: Access = Access(Self::READ_WRITE.0 | Self::REMOTE_ATOMIC.0);
     /// Windows may be bound to the region.
     pub(crate) const MW_BIND: Access = Access(16);
+    /// The peer may flush what it has written. A region has it for processes only.
+    pub(crate) const FLUSH: Access = Access(256);
     /// A right that no region grants.
     pub(crate) const NEVER: Access = Access(1 << 30);
     /// What a consumer can ask for, of a region or of a queue pair.
     const RIGHTS: u32 = 15;
     /// What a region can have.
-    const ALL: u32 = Self::RIGHTS | Self::MW_BIND.0;
+    const ALL: u32 = Self::RIGHTS | Self::MW_BIND.0 | Self::FLUSH.0;
 
     /// Converts verbs flags. Hints (relaxed ordering, huge pages) have no effect.
     ///
@@ -44,13 +46,15 @@ impl Access {
         Ok(Self::of_state(flags.bits()))
     }
 
-    /// As [`Self::from_verbs`], for a process' region; `windows`: also [`Self::MW_BIND`].
-    pub(crate) fn of_region(flags: rdma::Access, windows: bool) -> Result<Self> {
-        let bind = rdma::Access::from_bits(Self::MW_BIND.0);
-        if windows && flags.contains(bind) {
-            return Ok(Self::from_verbs(flags.without(bind))?.or(Self::MW_BIND));
-        }
-        Self::from_verbs(flags)
+    /// As [`Self::from_verbs`], for a process' region, which may also have the rights of `more`.
+    pub(crate) fn of_region(flags: rdma::Access, more: rdma::Access) -> Result<Self> {
+        let access = Self::from_verbs(flags.without(more))?;
+        Ok(access.or(Self(flags.bits() & more.bits() & Self::ALL)))
+    }
+
+    /// As [`Self::from_verbs`], for a queue pair whose program says so itself.
+    pub(crate) fn of_queue_pair(flags: rdma::Access) -> Result<Self> {
+        Self::of_region(flags, rdma::Access::FLUSH_GLOBAL)
     }
 
     /// The rights of a window that a process binds, by verbs flags. `None` for those that a window

@@ -32,8 +32,10 @@ pub(super) fn execute(memory: &impl Memory, offset: u64, op: AtomicOp) -> Result
 
 //= 7306-5-1, 7306-5-2, 7306-5.1.1-5, 7306-5.3-1, 7306-5.4-2a, 7306-5.4-2b
 fn replace(word: Word<'_, u64>, op: AtomicOp) -> Option<u64> {
-    if let AtomicOp::FetchAdd { add, mask: 0 } = op {
-        return Some(word.fetch_add(add));
+    match op {
+        AtomicOp::FetchAdd { add, mask: 0 } => return Some(word.fetch_add(add)),
+        AtomicOp::Write { bytes } => return Some(word.swap(u64::from_ne_bytes(bytes))),
+        _ => {}
     }
     let mut old = word.load_relaxed();
     for _ in 0..TRIES {

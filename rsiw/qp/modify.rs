@@ -24,7 +24,7 @@ impl Qp {
         let stream = &self.stream;
         // If another thread resets the QP meanwhile, this call is about the connection before that.
         let life = stream.life();
-        let access = m.access.map(Access::from_verbs).transpose()?;
+        let access = m.access.map(Access::of_queue_pair).transpose()?;
         stream.check_limits(m.max_dest_rd_atomic, m.max_rd_atomic)?;
         // Check the limits before the transition: it may end the connection whose limits they are
         // compared with.

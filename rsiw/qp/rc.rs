@@ -68,7 +68,7 @@ impl Qp {
             return Err(EINVAL);
         }
         let to = m.state.unwrap_or(from);
-        let access = m.access.map(Access::from_verbs).transpose()?;
+        let access = m.access.map(Access::of_queue_pair).transpose()?;
         let reads = [m.max_dest_rd_atomic, m.max_rd_atomic];
         if reads.iter().flatten().any(|&n| u32::from(n) > max::READS) {
             return Err(EINVAL);

@@ -43,7 +43,7 @@ mod slot;
 
 use super::{reads::OutstandingRead, Seq, BATCH};
 use crate::{
-    abi::{opcode, Sqe},
+    abi::{Operations, Sqe},
     cq::{Notify, Out},
     fifo::Fifo,
     ring::WorkRing,
@@ -108,8 +108,8 @@ pub(crate) struct SendQueue {
     size: u32,
     max_sge: u32,
     signal_all: bool,
-    /// The consumer knows the operations of RFC 7306.
-    extended: bool,
+    /// The operations that the consumer knows.
+    known: Operations,
     /// The ring that a process has mapped; a kernel consumer has none.
     ring: Option<WorkRing<Sqe>>,
     /// The slots; their number is a power of two and at least `size`.
@@ -141,7 +141,7 @@ impl SendQueue {
         size: u32,
         max_sge: u32,
         signal_all: bool,
-        extended: bool,
+        known: Operations,
         ring: Option<WorkRing<Sqe>>,
     ) -> Result<impl PinInit<Self>> {
         let flags = Consumer::of(&ring).flags();
@@ -169,7 +169,7 @@ impl SendQueue {
             size,
             max_sge,
             signal_all,
-            extended,
+            known,
             ring,
             slots,
             head: AtomicU32::new(0),
@@ -202,8 +202,8 @@ impl SendQueue {
 
     /// A status of InfiniBand's that the consumer may not know, as siw's library does not: the
     /// nearest that it knows.
-    pub(crate) fn known(&self, status: Status) -> Status {
-        if self.extended {
+    pub(crate) fn known_status(&self, status: Status) -> Status {
+        if self.is_extended() {
             status
         } else {
             Status::General
@@ -212,7 +212,12 @@ impl SendQueue {
 
     /// Whether the consumer knows the operations of RFC 7306.
     pub(crate) fn is_extended(&self) -> bool {
-        self.extended
+        self.known != Operations::Siw
+    }
+
+    /// The code that a completion of a request with `code` may have.
+    fn known_code(&self, code: u8) -> u8 {
+        self.known.known(code)
     }
 
     /// A kernel consumer posts `wr`; `more` has the scatter/gather elements that `wr` has no room
@@ -263,7 +268,7 @@ impl SendQueue {
         }
         ring.take_valid(seq, wr.element());
         self.set_tail(seq.wrapping_add(1));
-        match wr.check(self.max_sge, self.signal_all, self.extended) {
+        match wr.check(self.max_sge, self.signal_all, self.known) {
             Ok(()) => {
                 self.slot(seq).set(Slot::new(wr));
                 Pull::Wr(seq)
@@ -277,7 +282,7 @@ impl SendQueue {
     fn refuse(&self, seq: Seq, wr: &SendWr, status: Status) -> Pull {
         self.slot(seq).set(Slot {
             id: wr.id(),
-            opcode: opcode::known(wr.opcode(), self.extended),
+            opcode: self.known_code(wr.opcode()),
             signalled: true,
             read_pending: false,
             unplaced: false,

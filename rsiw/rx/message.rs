@@ -6,7 +6,7 @@
 use super::{handler::QpHandler, Destination};
 use crate::{
     abi::opcode,
-    mem::{MemError, ResolvedMr},
+    mem::{Access, MemError, ResolvedMr},
     queue::{
         reads::{Asked, InboundRead, SHORT_READ},
         sq::WakeTx,
@@ -15,7 +15,7 @@ use crate::{
 };
 use iwarp::{
     conn::rnr::RnrRetry,
-    rdmap::{AtomicRequest, AtomicResponse, ATOMIC_LEN},
+    rdmap::{AtomicOp, AtomicRequest, AtomicResponse, ATOMIC_LEN},
     rx::Refusal,
     ReadRequest, SharedByte, Stag,
 };
@@ -116,11 +116,25 @@ impl QpHandler<'_> {
     /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1).
     pub(super) fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
         let (key, pd) = (request.stag.0, self.queues.pd.id());
-        let (needs, range) = (self.st.atomic_needs, (request.to.0, ATOMIC_LEN));
+        let (needs, len) = match request.op {
+            AtomicOp::Write { .. } => (self.st.write_needs, ATOMIC_LEN),
+            // No memory here is persistent.
+            AtomicOp::Flush(flush) if flush.persistent => (Access::NEVER, 0),
+            // No bytes are within any bounds.
+            AtomicOp::Flush(flush) => (self.st.flush_needs, if flush.all { 0 } else { flush.len }),
+            _ => (self.st.atomic_needs, ATOMIC_LEN),
+        };
+        let range = (request.to.0, len);
         let (cached, regions) = (&mut self.st.source, &self.queues.dev.regions);
         let qpn = || self.queues.number();
         let target = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
         let target = target.map_err(MemError::refusal)?.clone();
+        if let AtomicOp::Write { .. } = request.op {
+            // Now, as what comes behind it is placed when it comes. The answer tells nothing of the
+            // memory, which the peer may not be allowed to read.
+            let wrote = target.atomic(request.to.0, request.op);
+            wrote.map_err(MemError::refusal)?;
+        }
         self.ask(Asked::Atomic(request), Some(target))?;
         self.st.answer = true;
         Ok(())
@@ -144,12 +158,14 @@ impl QpHandler<'_> {
     pub(super) fn atomic_response(&mut self, response: AtomicResponse) -> Result<(), Refusal> {
         let read = self.queues.sq.take_read_head(Some(response.id));
         let read = read.ok_or(Refusal::Unexpected)?;
-        let sink = read.sink.as_ref().ok_or(Refusal::Local)?;
-        let value = response.value.to_ne_bytes().map(SharedByte::new);
-        if let Err(e) = sink.write_sge(&mut self.st.access, &read.sge, 0, &value) {
-            // The consumer has taken away the sink of its own request.
-            self.queues.note_failure(read.seq, e.into());
-            return Err(Refusal::Local);
+        // A flush and an atomic Write have none.
+        if let Some(sink) = &read.sink {
+            let value = response.value.to_ne_bytes().map(SharedByte::new);
+            if let Err(e) = sink.write_sge(&mut self.st.access, &read.sge, 0, &value) {
+                // The consumer has taken away the sink of its own request.
+                self.queues.note_failure(read.seq, e.into());
+                return Err(Refusal::Local);
+            }
         }
         self.answered();
         Ok(())

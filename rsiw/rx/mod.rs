@@ -88,12 +88,13 @@ struct State {
     starts: bool,
     /// The peer's Terminate has come.
     terminated: Option<Terminate>,
-    /// The right that a region has to grant for the peer's Writes, Reads and atomics. If the QP
-    /// denies the peer this operation, it is [`Access::NEVER`], so the region's check fails. The
-    /// QP's limit thus needs no check of its own.
+    /// The right that a region has to grant for the peer's Writes, Reads, atomics and flushes. If
+    /// the QP denies the peer this operation, it is [`Access::NEVER`], so the region's check fails.
+    /// The QP's limit thus needs no check of its own.
     write_needs: Access,
     read_needs: Access,
     atomic_needs: Access,
+    flush_needs: Access,
     /// Bytes of the RDMA Write that came last, if no other message of the peer's requests has come
     /// behind it.
     written: u32,
@@ -241,6 +242,7 @@ impl Rx {
                 write_needs: Access::REMOTE_WRITE,
                 read_needs: Access::REMOTE_READ,
                 atomic_needs: Access::REMOTE_ATOMIC,
+                flush_needs: Access::FLUSH,
                 written: 0,
                 rnr_retry: RnrRetry::FOR_EVER,
                 read_msn: Msn::FIRST,
@@ -320,6 +322,7 @@ impl Rx {
         self.state.write_needs = rights.admit(Access::REMOTE_WRITE);
         self.state.read_needs = rights.admit(Access::REMOTE_READ);
         self.state.atomic_needs = rights.admit(Access::REMOTE_ATOMIC);
+        self.state.flush_needs = rights.admit(Access::FLUSH);
     }
 
     /// Ends the access to a region that is kept from one chunk to the next, before the caller

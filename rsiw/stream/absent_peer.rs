@@ -245,7 +245,7 @@ impl DelayedWorkItem<RETRY> for Stream {
             end.unanswered = None;
             let sq = &this.queues.sq;
             this.queues
-                .note_failure(Some(sq.oldest()), sq.known(Status::Retry));
+                .note_failure(Some(sq.oldest()), sq.known_status(Status::Retry));
             // Within the lock: a reset begins another life, which does not fail.
             this.life()
         };

@@ -116,7 +116,7 @@ impl Stream {
     /// With what status a Send fails, if the peer refuses it by `t`.
     fn refused_send(&self, t: &Terminate) -> Option<Status> {
         match t.code() {
-            TermCode::NO_BUFFER => Some(self.queues.sq.known(Status::RnrRetry)),
+            TermCode::NO_BUFFER => Some(self.queues.sq.known_status(Status::RnrRetry)),
             // It is too long, or of a kind that the peer does not take.
             TermCode::MESSAGE_TOO_LONG | TermCode::UNEXPECTED_OPCODE => Some(Status::RemInvReq),
             // The peer does not let it invalidate that STag.

@@ -168,15 +168,16 @@ impl Stream {
     /// The peer's rights, as the consumer has set them; a region has to grant them, too.
     pub(crate) fn access(&self) -> Access {
         let granted = self.limits.lock().access;
-        Access::REMOTE.and(granted)
+        Access::REMOTE.or(Access::FLUSH).and(granted)
     }
 
-    /// As [`Self::access`], with that to atomic operations. The RDMA CM, and programs that use it
-    /// with iWARP, know no such right of a queue pair: whoever may read and write has it.
+    /// As [`Self::access`], with those to atomic operations and flushes. The RDMA CM, and programs
+    /// that use it with iWARP, know no such rights of a queue pair: whoever may read and write has
+    /// them.
     pub(super) fn peer_rights(&self) -> Access {
         let granted = self.access();
         if !self.dev().is_rc() && granted.allows(Access::READ_WRITE) {
-            granted.or(Access::REMOTE_ATOMIC)
+            granted.or(Access::REMOTE_ATOMIC).or(Access::FLUSH)
         } else {
             granted
         }

@@ -179,7 +179,7 @@ impl Tx {
         let wr = &mut self.wr;
         let wrote = replace(&mut self.wrote, wr.op == SendOp::Write);
         match wr.op {
-            SendOp::FetchAdd | SendOp::CmpSwap => return self.atomic(queues, seq).map(|()| true),
+            op if op.is_atomic() => return self.atomic(queues, seq).map(|()| true),
             SendOp::Read | SendOp::ReadLocalInv => return self.read(queues, seq).map(|()| true),
             _ => {}
         }
@@ -317,6 +317,9 @@ impl Tx {
         let Extra::Atomic(op) = wr.extra else {
             return Err(Failed::new(Some(seq), Status::General));
         };
+        if op.needs_agreement() && !self.cfg.send_immediate {
+            return Err(Failed::new(Some(seq), Status::QpOp));
+        }
         let req = AtomicRequest {
             id: seq,
             stag: Stag(wr.rkey()),
@@ -424,5 +427,10 @@ impl Tx {
 /// Executes a request of the peer.
 fn execute(request: &AtomicRequest, target: Option<ResolvedMr>) -> Result<u64, MemError> {
     let target = target.ok_or(MemError::Invalid)?;
+    if request.op.needs_agreement() {
+        // Rx has done what it asks for: placed what was sent before, and then checked the range of
+        // a flush, or written the value.
+        return Ok(0);
+    }
     target.atomic(request.to.0, request.op)
 }

@@ -3,13 +3,13 @@
 //! Verbs on user contexts and protection domains.
 
 use crate::{
-    abi::{feature, AllocContextReq, AllocContextResp},
+    abi::{feature, AllocContextReq, AllocContextResp, Operations},
     device::Rsiw,
     pd::Pd,
     quota::Held,
 };
 use kernel::{prelude::*, sync::Arc};
-use rdma::{Consumer, ContextOps, Device, PdOps, Udata};
+use rdma::{Access, Consumer, ContextOps, Device, PdOps, Udata};
 
 /// A process' context on a device.
 pub(crate) struct Context {
@@ -28,6 +28,11 @@ pub(super) fn has(udata: &Udata<'_, Rsiw>, features: u32) -> Result<bool> {
 /// for a kernel consumer.
 pub(super) fn is_extended(udata: &Udata<'_, Rsiw>) -> Result<bool> {
     has(udata, feature::EXTENDED)
+}
+
+/// The operations that the provider of the process that calls a verb knows.
+pub(super) fn known(udata: &Udata<'_, Rsiw>) -> Result<Operations> {
+    Ok(Operations::of(udata.context()?.features))
 }
 
 impl ContextOps<Rsiw> for Context {
@@ -61,10 +66,15 @@ impl ContextOps<Rsiw> for Context {
 impl PdOps<Rsiw> for Pd {
     fn alloc(dev: &Device<Rsiw>, user: Option<&mut Udata<'_, Rsiw>>) -> Result<Arc<Self>> {
         let consumer = Consumer::of(&user);
-        let windows = match user {
-            Some(udata) => is_extended(udata)?,
-            None => false,
-        };
-        Pd::new(&dev.data().quotas.pd, consumer, windows)
+        let mut more = Access::from_bits(0);
+        if let Some(udata) = user {
+            if is_extended(udata)? {
+                more = more | Access::MW_BIND;
+            }
+            if has(udata, feature::PLACEMENT)? {
+                more = more | Access::FLUSH_GLOBAL;
+            }
+        }
+        Pd::new(&dev.data().quotas.pd, consumer, more)
     }
 }

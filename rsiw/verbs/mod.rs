@@ -125,6 +125,7 @@ impl Driver for Rsiw {
             max_srq_sge: MAX_SGE as u32,
             max_fast_reg_page_list_len: max::FAST_PAGES,
             mem_mgt_extensions: true,
+            flush: true,
             sg_gaps: true,
             allow_user_unreg: true,
             ..Default::default()

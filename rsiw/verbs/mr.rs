@@ -117,7 +117,7 @@ impl MrOps<Rsiw> for Mr {
         udata.require_out(core::mem::size_of::<RegMrResp>())?;
         let access = Access::of_region(
             req.access.without(rdma::Access::ZERO_BASED),
-            pd.has_windows(),
+            pd.more_rights(),
         )?;
         let iova = first_address(req.access, req.iova, req.length)?;
         let dev = &dev.data().dev;
@@ -142,7 +142,7 @@ impl MrOps<Rsiw> for Mr {
     /// Registers a dma-buf. Context: sleeping. Errors: `EINVAL` for an empty or wrapping range;
     /// `EOPNOTSUPP` for unknown rights; `ENOMEM`; those of mapping the buffer.
     fn of_dma_buf(dev: &rdma::Device<Rsiw>, pd: &Arc<Pd>, req: &DmaBufMr) -> Result<NewMr<Mr>> {
-        let access = Access::of_region(req.access, pd.has_windows())?;
+        let access = Access::of_region(req.access, pd.more_rights())?;
         let iova = first_address(req.access, req.iova, req.length)?;
         let dev = &dev.data().dev;
         let held = hold(dev, Consumer::Process)?;
@@ -208,7 +208,7 @@ impl MrOps<Rsiw> for Mr {
             None if asked.contains(rdma::Access::ZERO_BASED) => return Err(EINVAL),
             None => asked,
         };
-        let access = Access::of_region(rights, pd.has_windows())?;
+        let access = Access::of_region(rights, pd.more_rights())?;
         let store = match req.memory {
             Some(UserMemory {
                 start,

@@ -3,11 +3,11 @@
 //! Verbs on queue pairs.
 
 use super::{
-    context::is_extended,
+    context,
     queue::{recv_wait_ms, ring_size},
 };
 use crate::{
-    abi::{CreateQpResp, Rqe, Sqe, MAX_INLINE, MAX_SGE},
+    abi::{CreateQpResp, Operations, Rqe, Sqe, MAX_INLINE, MAX_SGE},
     cq::Tag,
     device::{max, Rsiw},
     mem::Access,
@@ -122,12 +122,12 @@ impl QpOps<Rsiw> for Qp {
             Some(_) => None,
             None => Some(WorkRing::new(rq_size, consumer)?),
         };
-        let (extended, sq_ring) = match user {
+        let (known, sq_ring) = match user {
             Some(udata) => (
-                is_extended(udata)?,
+                context::known(udata)?,
                 Some(shared_ring(udata, number.id(), sq_size, rq_ring.as_ref())?),
             ),
-            None => (true, None),
+            None => (Operations::Extended, None),
         };
         let cap = &mut attr.cap;
         let rq = match rq_ring {
@@ -157,13 +157,7 @@ impl QpOps<Rsiw> for Qp {
             },
             scq,
             rcq,
-            sq: SendQueue::new(
-                sq_size,
-                cap.max_send_sge,
-                attr.signal_all,
-                extended,
-                sq_ring,
-            )?,
+            sq: SendQueue::new(sq_size, cap.max_send_sge, attr.signal_all, known, sq_ring)?,
             rq,
             rq_is_shared: attr.srq.is_some(),
         };

@@ -4,10 +4,10 @@
 
 use super::{total, Extra, SendOp, SendWr, Status};
 use crate::{
-    abi::{opcode, wqe_flags, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
+    abi::{flush_types, opcode, wqe_flags, Operations, ATOMIC_SGE, IMM_SGE, MAX_INLINE},
     mem::{Access, Binding},
 };
-use iwarp::rdmap::{AtomicOp, ATOMIC_LEN};
+use iwarp::rdmap::{AtomicOp, Flush, ATOMIC_LEN};
 use kernel::prelude::*;
 
 impl SendWr {
@@ -15,20 +15,22 @@ impl SendWr {
     /// Checks the element that a process wrote.
     ///
     /// `max_sge` is the limit that the QP was created with. Operations for kernel consumers only
-    /// are refused, and if not `extended`, so are those that the library of siw does not know. A
-    /// refused element completes in error with the returned status.
+    /// are refused, and those that are not `known`. A refused element completes in error with the
+    /// returned status.
     pub(crate) fn check(
         &mut self,
         max_sge: u32,
         signal_all: bool,
-        extended: bool,
+        known: Operations,
     ) -> Result<(), Status> {
         let op = match self.sqe.opcode {
             opcode::WRITE => SendOp::Write,
             opcode::READ => SendOp::Read,
             opcode::SEND => SendOp::Send,
             opcode::SEND_REMOTE_INV => SendOp::SendInv,
-            _ if extended => return self.check_extended(max_sge, signal_all),
+            _ if known != Operations::Siw => {
+                return self.check_extended(max_sge, signal_all, known)
+            }
             _ => return Err(Status::QpOp),
         };
         self.accept(op, max_sge, signal_all)
@@ -36,7 +38,12 @@ impl SendWr {
 
     /// As [`Self::check`], for the operations that the library of siw does not know.
     #[cold]
-    fn check_extended(&mut self, max_sge: u32, signal_all: bool) -> Result<(), Status> {
+    fn check_extended(
+        &mut self,
+        max_sge: u32,
+        signal_all: bool,
+        known: Operations,
+    ) -> Result<(), Status> {
         let sqe = &self.sqe;
         let op = match sqe.opcode {
             opcode::SEND_IMM => SendOp::SendImm,
@@ -44,6 +51,9 @@ impl SendWr {
             opcode::FETCH_ADD => SendOp::FetchAdd,
             opcode::CMP_SWAP => SendOp::CmpSwap,
             opcode::INVAL_STAG | opcode::BIND_MW => return self.check_window(max_sge, signal_all),
+            opcode::FLUSH | opcode::ATOMIC_WRITE if known == Operations::Placement => {
+                return self.check_placement(signal_all)
+            }
             _ => return Err(Status::QpOp),
         };
         let (most, extra) = match op {
@@ -101,6 +111,39 @@ impl SendWr {
         // What is left has no payload.
         self.sqe.as_numbers().num_sge = 0;
         self.accept(op, max_sge, signal_all)
+    }
+
+    /// As [`Self::check`], for flushes and atomic Writes, whose answer is placed nowhere.
+    fn check_placement(&mut self, signal_all: bool) -> Result<(), Status> {
+        let sqe = &self.sqe;
+        let only = sqe.sge[0];
+        if sqe.flags & wqe_flags::INLINE != 0 || sqe.num_sge != 1 {
+            return Err(Status::LocLen);
+        }
+        let (op, request) = if sqe.opcode == opcode::FLUSH {
+            let types = only.length;
+            if types & !(flush_types::GLOBAL | flush_types::PERSISTENT) != 0 || types == 0 {
+                return Err(Status::QpOp);
+            }
+            let all = only.lkey != 0;
+            let len = if all { 0 } else { only.addr };
+            let flush = Flush {
+                len: u32::try_from(len).map_err(|_| Status::LocLen)?,
+                global: types & flush_types::GLOBAL != 0,
+                persistent: types & flush_types::PERSISTENT != 0,
+                all,
+            };
+            (SendOp::Flush, AtomicOp::Flush(flush))
+        } else {
+            if only.length != ATOMIC_LEN {
+                return Err(Status::LocLen);
+            }
+            let bytes = only.addr.to_ne_bytes();
+            (SendOp::AtomicWrite, AtomicOp::Write { bytes })
+        };
+        self.extra = Extra::Atomic(request);
+        self.sqe.as_numbers().num_sge = 0;
+        self.accept(op, 0, signal_all)
     }
 
     /// The rest of [`Self::check`], for an operation whose requests have up to `max_sge` elements.
@@ -177,7 +220,7 @@ mod tests {
         for sge in &mut sqe.sge {
             sge.length = length;
         }
-        wr.check(max_sge, false, false).map(|()| wr)
+        wr.check(max_sge, false, Operations::Siw).map(|()| wr)
     }
 
     fn refused(result: Result<SendWr, Status>, status: Status) -> bool {
@@ -188,11 +231,12 @@ mod tests {
     #[test]
     fn requests_on_windows_are_checked() {
         let check = |opcode, flags, num_sge, access, extended| {
+            let known = Operations::of(u32::from(extended));
             let mut wr = SendWr::new(0, SendOp::Send, 9, 0);
             let sqe = wr.element().as_numbers();
             (sqe.opcode, sqe.flags, sqe.num_sge, sqe.raddr) = (opcode, flags, num_sge, 5);
             (sqe.sge[0].addr, sqe.sge[0].length, sqe.sge[0].lkey) = (6, access, 7);
-            wr.check(6, false, extended).map(|()| wr)
+            wr.check(6, false, known).map(|()| wr)
         };
         let rights = Access::REMOTE.bits();
         for code in [opcode::BIND_MW, opcode::INVAL_STAG] {
@@ -230,12 +274,13 @@ mod tests {
     #[test]
     fn extended_requests_are_checked() {
         let check = |opcode, flags, num_sge, length, extended| {
+            let known = Operations::of(u32::from(extended));
             let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
             let sqe = wr.element().as_numbers();
             (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
             (sqe.raddr, sqe.sge[0].lkey, sqe.sge[5].lkey) = (0x1_0000_0007, 9, 8);
             (sqe.sge[0].length, sqe.sge[1].addr, sqe.sge[2].addr) = (length, 5, 6);
-            wr.check(6, false, extended).map(|()| wr)
+            wr.check(6, false, known).map(|()| wr)
         };
         let inline = wqe_flags::INLINE;
         let most = MAX_INLINE;
@@ -277,6 +322,55 @@ mod tests {
         }
         for code in (opcode::RECEIVE_IMM..=u8::MAX).filter(|&code| code != opcode::BIND_MW) {
             assert!(refused(check(code, 0, 1, 8, true), Status::QpOp));
+        }
+    }
+
+    /// Flushes and atomic Writes have one element, which has no memory.
+    #[test]
+    fn placement_extensions_are_checked() {
+        let check = |opcode, flags, num_sge, (addr, length, lkey), known| {
+            let mut wr = SendWr::new(0, SendOp::Send, 0, 0);
+            let sqe = wr.element().as_numbers();
+            (sqe.opcode, sqe.flags, sqe.num_sge) = (opcode, flags, num_sge);
+            (sqe.sge[0].addr, sqe.sge[0].length, sqe.sge[0].lkey) = (addr, length, lkey);
+            wr.check(6, false, known).map(|()| wr)
+        };
+        let known = Operations::Placement;
+        for code in [opcode::FLUSH, opcode::ATOMIC_WRITE] {
+            let length = if code == opcode::FLUSH { 1 } else { 8 };
+            for unknown in [Operations::Siw, Operations::Extended] {
+                let wr = check(code, 0, 1, (5, length, 0), unknown);
+                assert!(refused(wr, Status::QpOp));
+            }
+            for (flags, num_sge) in [(0, 0), (0, 2), (0, u8::MAX), (wqe_flags::INLINE, 1)] {
+                let wr = check(code, flags, num_sge, (5, length, 0), known);
+                assert!(refused(wr, Status::LocLen));
+            }
+            assert!(check(code, 0, 1, (5, length, 0), known)
+                .is_ok_and(|wr| wr.op.is_answered() && wr.len == 0 && wr.sges().count() == 0));
+        }
+        for (types, all) in [(1, 0), (2, 1), (3, 0)] {
+            let wr = check(opcode::FLUSH, 0, 1, (7, types, all), known);
+            let flush = Flush {
+                len: 7 * (1 - all),
+                global: types & 1 != 0,
+                persistent: types & 2 != 0,
+                all: all != 0,
+            };
+            assert!(wr.is_ok_and(
+                |wr| matches!(wr.extra, Extra::Atomic(AtomicOp::Flush(f)) if f == flush)
+            ));
+        }
+        for types in [0, 4, u32::MAX] {
+            let wr = check(opcode::FLUSH, 0, 1, (7, types, 0), known);
+            assert!(refused(wr, Status::QpOp));
+        }
+        let wr = check(opcode::FLUSH, 0, 1, (1 << 32, 1, 0), known);
+        assert!(refused(wr, Status::LocLen));
+        assert!(check(opcode::FLUSH, 0, 1, (1 << 32, 1, 1), known).is_ok());
+        for length in [0, 7, 9, u32::MAX] {
+            let wr = check(opcode::ATOMIC_WRITE, 0, 1, (7, length, 0), known);
+            assert!(refused(wr, Status::LocLen));
         }
     }
 

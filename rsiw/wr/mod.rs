@@ -35,6 +35,10 @@ pub(crate) enum SendOp {
     WriteImm,
     FetchAdd,
     CmpSwap,
+    /// Writes 8 bytes at once, where the peer takes it (processes only).
+    AtomicWrite,
+    /// Waits until what was sent before is placed, where the peer takes it (processes only).
+    Flush,
     /// Local invalidate.
     LocalInv,
     /// Fast registration (kernel consumers only).
@@ -56,6 +60,8 @@ impl SendOp {
             SendOp::WriteImm => opcode::WRITE_IMM,
             SendOp::FetchAdd => opcode::FETCH_ADD,
             SendOp::CmpSwap => opcode::CMP_SWAP,
+            SendOp::AtomicWrite => opcode::ATOMIC_WRITE,
+            SendOp::Flush => opcode::FLUSH,
             SendOp::LocalInv => opcode::INVAL_STAG,
             SendOp::RegMr => opcode::REG_MR,
             SendOp::BindMw => opcode::BIND_MW,
@@ -81,9 +87,12 @@ impl SendOp {
         matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)
     }
 
-    /// Whether it is an Atomic Operation.
+    /// Whether it is an Atomic Request on the wire.
     pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, SendOp::FetchAdd | SendOp::CmpSwap)
+        matches!(
+            self,
+            SendOp::FetchAdd | SendOp::CmpSwap | SendOp::AtomicWrite | SendOp::Flush
+        )
     }
 }
 

@@ -9,6 +9,8 @@ REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 M, C, R, S = 0x80, 0x40, 0x20, 0x10
 # Reserved bits: FPDUs may be longer than a TCP segment; a responder knows the bit before.
 LARGE, KNOWS = 0x08, 0x04
+# Beside LARGE: an end takes Sends with immediate data, flushes and atomic Writes.
+IMMEDIATE_SENDS = 0x02
 # IRD or ORD in its 16 bits. With the IRD: peer-to-peer; the RTR may be a Send. With the ORD: it may
 # be a Write, a Read.
 DEPTH = 0x3FFF

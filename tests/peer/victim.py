@@ -161,10 +161,11 @@ class Victim(Program):
 
 class Attacker(Peer):
     """A connection with the victim, with TLS or without. While `passing`, next() skips all but a Terminate, and
-    keeps it in `passed`. ("enhanced" has no meaning where the victim connects.)"""
+    keeps it in `passed`. ("enhanced" has no meaning where the victim connects.) `offers`: reserved bits of
+    a Request with `enhanced`, or of a Reply."""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
-                 behind=b""):
+                 behind=b"", offers=0):
         self.victim, self.token = victim, next(victim.tokens)
         self.passing, self.passed = False, []
         sock = socket.socket()
@@ -180,7 +181,8 @@ class Attacker(Peer):
             self.ird = struct.unpack("!H", data[:2])[0] & DEPTH
             self.told = Told(data[4:])
             # The victim sends an RTR, in the only form that this Reply offers, a Write.
-            self.sock.sendall(frame(REPLY, C | S, 2, mpa.enhanced(*WRITE_RTR)) + behind)
+            knows = mpa.KNOWS if offers else 0
+            self.sock.sendall(frame(REPLY, C | S | offers | knows, 2, mpa.enhanced(*WRITE_RTR)) + behind)
             rtr = super().next()
             check(rtr[:2] == tagged(WRITE, 0, 0)[:2] and len(rtr) == 14, f"no RTR: {rtr.hex()}")
             return
@@ -190,7 +192,7 @@ class Attacker(Peer):
         if enhanced is None:
             self.sock.sendall(frame(REQUEST, data=data) + behind)
         else:
-            self.sock.sendall(frame(REQUEST, C | S, 2, mpa.enhanced(*enhanced) + data))
+            self.sock.sendall(frame(REQUEST, C | S | offers, 2, mpa.enhanced(*enhanced) + data))
         data = self.accepted()
         if enhanced:
             self.ird = struct.unpack("!H", data[:2])[0] & DEPTH

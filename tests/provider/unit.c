@@ -19,7 +19,8 @@ char buffer[128] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 void open_device(bool extended)
 {
-	const uint32_t all = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 | RSIW_FEATURE_RESIZE_SRQ;
+	const uint32_t all = RSIW_FEATURE_EXTENDED | RSIW_FEATURE_MW_TYPE_1 |
+			     RSIW_FEATURE_RESIZE_SRQ | RSIW_FEATURE_PLACEMENT;
 
 	fake_features = extended ? all : 0;
 	context = fake_open(provider);

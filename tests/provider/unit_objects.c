@@ -14,11 +14,15 @@ static void t_rights(void)
 	struct ibv_qp_attr attr = {
 		.qp_access_flags = IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT,
 	};
+	const unsigned int known = IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL;
 	unsigned int all = attr.qp_access_flags;
 
 	open_all(true);
 	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
-	CHECK(fake_access == IBV_ACCESS_REMOTE_ATOMIC && attr.qp_access_flags == all);
+	CHECK(fake_access == known && attr.qp_access_flags == all);
+	to_rsiw_context(context)->features = RSIW_FEATURE_EXTENDED;
+	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
+	CHECK(fake_access == IBV_ACCESS_REMOTE_ATOMIC);
 	to_rsiw_context(context)->features = 0;
 	CHECK(!fake_ops.modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS) && fake_access == all);
 }

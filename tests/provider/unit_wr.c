@@ -58,6 +58,63 @@ static void t_wr(void)
 	CHECK(!fake_take_sqe());
 }
 
+/* They have no list: what they have is in the place of one. */
+static void t_placement(void)
+{
+	struct ibv_qp_ex *ex = open_ex();
+	const uint64_t value = 0x0123456789abcdef;
+	const struct siw_sqe *s;
+
+	ibv_wr_start(ex);
+	ex->wr_id = 1;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(ex, 70, 0x5000, 0x1234567890, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR);
+	ex->wr_id = 2;
+	ex->wr_flags = IBV_SEND_FENCE;
+	ibv_wr_atomic_write(ex, 71, 0x6000, &value);
+	CHECK(!ibv_wr_complete(ex));
+	s = fake_take_sqe();
+	CHECK(s && s->id == 1 && s->opcode == 15 && s->rkey == 70 && s->raddr == 0x5000);
+	CHECK(s->num_sge == 1 && s->flags == (SIW_WQE_VALID | SIW_WQE_SIGNALLED));
+	CHECK(s->sge[0].laddr == 0x1234567890 && s->sge[0].length == 1 && s->sge[0].lkey == 1);
+	s = fake_take_sqe();
+	CHECK(s && s->id == 2 && s->opcode == 16 && s->rkey == 71 && s->raddr == 0x6000);
+	CHECK(s->num_sge == 1 && s->flags == (SIW_WQE_VALID | SIW_WQE_READ_FENCE));
+	CHECK(s->sge[0].laddr == value && s->sge[0].length == 8 && !s->sge[0].lkey);
+}
+
+/* One of type UC has no operation that the peer answers. */
+static void t_unreliable(void)
+{
+	const uint64_t answered[] = {
+		IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_FLUSH,
+		IBV_QP_EX_WITH_ATOMIC_WRITE,
+	};
+	struct ibv_qp_init_attr_ex attr;
+	struct ibv_send_wr *bad;
+	unsigned int i;
+
+	open_device(true);
+	for (i = 0; i < sizeof(answered) / sizeof(*answered); i++) {
+		attr = qp_attr(answered[i]);
+		attr.qp_type = IBV_QPT_UC;
+		CHECK(!fake_ops.create_qp_ex(context, &attr) && errno == EOPNOTSUPP);
+	}
+	attr = qp_attr(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
+	attr.qp_type = IBV_QPT_UC;
+	qp = fake_ops.create_qp_ex(context, &attr);
+	CHECK(qp);
+	for (i = IBV_WR_RDMA_READ; i <= IBV_WR_ATOMIC_FETCH_AND_ADD; i++) {
+		struct ibv_sge only = sge(0, 8);
+		struct ibv_send_wr wr = { .opcode = i, .sg_list = &only, .num_sge = 1 };
+
+		CHECK(fake_ops.post_send(qp, &wr, &bad) == EINVAL && bad == &wr);
+	}
+	CHECK(!fake_take_sqe());
+	CHECK(posted((struct ibv_send_wr) { .opcode = IBV_WR_SEND }));
+}
+
 /* A batch that fails, or that the caller gives up, posts nothing; the next one does. */
 static void t_wr_fails(void)
 {
@@ -130,6 +187,8 @@ static void t_extended_qp(void)
 
 const struct test wr_tests[] = {
 	{ "ibv_wr_complete() hands over a batch", t_wr },
+	{ "flushes and atomic writes have no list", t_placement },
+	{ "a queue pair of type UC has no operation that is answered", t_unreliable },
 	{ "a batch that fails posts nothing", t_wr_fails },
 	{ "an extended queue pair has what was asked for", t_extended_qp },
 	{}

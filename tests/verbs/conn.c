@@ -132,6 +132,22 @@ static void own_states(struct conn *c, bool connected)
 	}
 }
 
+/* Creates a QP with the functions of ibv_wr_start() and what follows it. */
+static struct ibv_qp *new_qp_ex(struct conn *c, const struct ibv_qp_init_attr *plain)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = plain->send_cq, .recv_cq = plain->recv_cq, .cap = plain->cap,
+		.qp_type = plain->qp_type, .pd = c->pd, .send_ops_flags = c->o.send_ops,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	};
+	int e = rdma_create_qp_ex(c->id, &attr);
+
+	if (e && errno == EOPNOTSUPP)
+		skip("siw's library has no flushes");
+	CHECK(!e, "rdma_create_qp_ex: errno %d", errno);
+	return c->id->qp;
+}
+
 /* Creates the connection's CQs and QP. */
 void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 {
@@ -165,6 +181,8 @@ void conn_setup(struct side *s, struct conn *c, const struct conn_opts *o)
 		CHECK(c->qp, "ibv_create_qp: errno %d", errno);
 		if (o->own & OWN_EARLY)
 			own_states(c, false);
+	} else if (o->send_ops) {
+		c->qp = new_qp_ex(c, &attr);
 	} else {
 		CALL(rdma_create_qp(c->id, c->pd, &attr));
 		c->qp = c->id->qp;

@@ -64,7 +64,7 @@ struct test {
 /* Each t_*.c ends in one such table; its last entry has no name. */
 extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
 	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], window_tests[], window_refused_tests[],
-	window_domain_tests[], recv_tests[], late_tests[], srq_tests[], srq_resize_tests[], cq_tests[], moderate_tests[],
+	window_domain_tests[], placement_tests[], recv_tests[], late_tests[], srq_tests[], srq_resize_tests[], cq_tests[], moderate_tests[],
 	resize_tests[], qp_tests[], modify_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], race_tests[],
 	big_tests[],
 	stress_tests[], hostile_tests[];
@@ -181,6 +181,7 @@ struct conn_opts {
 	int ird, ord;			/* 0: 16; -1: none */
 	int qp_ird, qp_ord;		/* as set on the QP itself; 0: not set; -1: none */
 	unsigned int max_inline;
+	uint64_t send_ops;		/* for ibv_wr_*(); 0: none */
 	struct ibv_pd *pd;
 	struct ibv_cq *scq, *rcq;
 	struct ibv_srq *srq;

@@ -4,7 +4,7 @@
 
 use super::{placed::Placed, posted::Posted, SendQueue, NO_END};
 use crate::{
-    abi::{opcode, Sqe},
+    abi::Sqe,
     cq::{Notify, Out},
     fifo::Fifo,
     queue::{reads::OutstandingRead, Seq, BATCH},
@@ -100,7 +100,7 @@ impl SendQueue {
                 Some((seq, status)) if seq == at => status,
                 _ => Status::Flush,
             };
-            let opcode = opcode::known(sqe.opcode, self.is_extended());
+            let opcode = self.known_code(sqe.opcode);
             notify |= out.fail(sqe.id, opcode, status);
         });
         notify

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Atomic Operations (RFC 7306 s5): the headers of Atomic Request and Response, and what the
-//! operations do to a value.
+//! operations do to a value; and two requests that no RFC has, in the same form.
 
 use crate::bytes::Fields;
 use crate::types::{Stag, TaggedOffset};
@@ -23,6 +23,9 @@ pub const ATOMIC_LEN: u32 = 8;
 /// The AOpCodes of Figure 5.
 const FETCH_ADD: u8 = 0;
 const CMP_SWAP: u8 = 2;
+/// Those of the requests that both ends have to agree on, from the end that IANA comes to last.
+const WRITE: u8 = 14;
+const FLUSH: u8 = 15;
 
 /// All bits of a mask that its operation does not use.
 const NO_MASK: u64 = u64::MAX;
@@ -51,6 +54,51 @@ pub enum AtomicOp {
         /// Which bits are compared.
         compare_mask: u64,
     },
+    /// Replaces the value by these bytes, whatever it is. No RFC has it.
+    Write {
+        /// The bytes, in the order of their addresses.
+        bytes: [u8; ATOMIC_LEN as usize],
+    },
+    /// Leaves the value, and is answered when all bytes of a range that were sent before are
+    /// placed. No RFC has it.
+    Flush(Flush),
+}
+
+/// What an [`AtomicOp::Flush`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// The bytes of the range, from the request's offset on.
+    pub len: u32,
+    /// Whether all processors are to see them. (InfiniBand's "global visibility".)
+    pub global: bool,
+    /// Whether they are to outlast a loss of power.
+    pub persistent: bool,
+    /// The range is all that the STag names.
+    pub all: bool,
+}
+
+impl Flush {
+    const GLOBAL: u64 = 1 << 0;
+    const PERSISTENT: u64 = 1 << 1;
+    const ALL: u64 = 1 << 2;
+
+    fn flags(self) -> u64 {
+        let flag = |set, bit| if set { bit } else { 0 };
+        flag(self.global, Self::GLOBAL)
+            | flag(self.persistent, Self::PERSISTENT)
+            | flag(self.all, Self::ALL)
+    }
+
+    /// `None` for what it does not know.
+    fn from_fields(len: u64, flags: u64) -> Option<Self> {
+        let flush = Self {
+            len: u32::try_from(len).ok()?,
+            global: flags & Self::GLOBAL != 0,
+            persistent: flags & Self::PERSISTENT != 0,
+            all: flags & Self::ALL != 0,
+        };
+        (flush.flags() == flags).then_some(flush)
+    }
 }
 
 impl AtomicOp {
@@ -84,7 +132,17 @@ impl AtomicOp {
                     old
                 }
             }
+            Self::Write { bytes } => u64::from_ne_bytes(bytes),
+            Self::Flush(_) => old,
         }
+    }
+
+    /// Whether it is one of those that no RFC has. Both ends have to agree on them, which they do
+    /// as on Sends with immediate data (see
+    /// [`Offer::send_immediate`](crate::mpa::Offer::send_immediate)).
+    #[inline]
+    pub const fn needs_agreement(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Flush(_))
     }
 }
 
@@ -104,8 +162,9 @@ pub struct AtomicRequest {
 impl AtomicRequest {
     //= 7306-5.2.1-2: All Atomic Operation Codes from Figure 5 MUST be implemented
     //= 7306-5.1.1-6, 7306-5.2.1-1, 7306-5.2.1-5, 7306-5.2.1-6
-    /// Reads a header; `None` if its AOpCode is not one of the RFC's. Fields that the operation
-    /// does not use are ignored, and so are the reserved bits.
+    /// Reads a header; `None` if its AOpCode is neither one of the RFC's nor one of those that
+    /// [need agreement](AtomicOp::needs_agreement), or for a flush of what is not known. Fields
+    /// that the operation does not use are ignored, and so are the reserved bits.
     #[inline]
     pub fn from_bytes(b: &[u8; ATOMIC_REQUEST_LEN]) -> Option<Self> {
         let op = match b[3] & 0x0f {
@@ -119,6 +178,10 @@ impl AtomicRequest {
                 compare: b.be64::<36>(),
                 compare_mask: b.be64::<44>(),
             },
+            WRITE => AtomicOp::Write {
+                bytes: b.be64::<20>().to_be_bytes(),
+            },
+            FLUSH => AtomicOp::Flush(Flush::from_fields(b.be64::<20>(), b.be64::<28>())?),
             _ => return None,
         };
         Some(Self {
@@ -147,6 +210,8 @@ impl AtomicRequest {
                 compare,
                 compare_mask,
             } => (CMP_SWAP, swap, swap_mask, compare, compare_mask),
+            AtomicOp::Write { bytes } => (WRITE, u64::from_be_bytes(bytes), NO_MASK, 0, NO_MASK),
+            AtomicOp::Flush(flush) => (FLUSH, flush.len.into(), flush.flags(), 0, NO_MASK),
         };
         let mut b = [0; ATOMIC_REQUEST_LEN];
         b[3] = code;

@@ -10,7 +10,8 @@ mod term_code;
 mod terminate;
 
 pub use atomic::{
-    AtomicOp, AtomicRequest, AtomicResponse, ATOMIC_LEN, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN,
+    AtomicOp, AtomicRequest, AtomicResponse, Flush, ATOMIC_LEN, ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN,
 };
 pub use immediate::{Immediate, IMMEDIATE_LEN};
 pub use opcode::{Opcode, VERSION};

@@ -43,13 +43,22 @@ pub struct DeviceLimits {
     pub mem_mgt_extensions: bool,
     /// Fast registration of scatterlists with gaps (`IBK_SG_GAPS_REG`).
     pub sg_gaps: bool,
+    /// Regions may have [`Access::FLUSH_GLOBAL`](crate::Access::FLUSH_GLOBAL)
+    /// (`IB_DEVICE_FLUSH_GLOBAL`).
+    pub flush: bool,
     /// `rdma link del` may remove the device (`IBK_ALLOW_USER_UNREG`).
     pub allow_user_unreg: bool,
 }
 
 impl DeviceLimits {
-    /// Fills the C structure of a device of `protocol`, and zeroes the rest of it.
-    pub(crate) fn store(&self, protocol: Protocol, attr: &mut bindings::ib_device_attr) {
+    /// Fills the C structure of a device of `protocol`, and zeroes the rest of it. If `of_core`,
+    /// that by which the core checks what consumers ask for, else one for a program.
+    pub(crate) fn store(
+        &self,
+        protocol: Protocol,
+        of_core: bool,
+        attr: &mut bindings::ib_device_attr,
+    ) {
         *attr = pin_init::zeroed();
         attr.fw_ver = self.fw_ver;
         attr.sys_image_guid = u64::from_ne_bytes(self.sys_image_guid);
@@ -88,6 +97,10 @@ impl DeviceLimits {
         if self.mem_mgt_extensions && protocol.serves_kernel() {
             attr.device_cap_flags |=
                 bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        }
+        // As of atomics, the library that knows it tells programs.
+        if self.flush && of_core {
+            attr.device_cap_flags |= bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
         }
         if self.sg_gaps {
             attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);

@@ -30,6 +30,8 @@ impl Access {
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
     /// Paged on demand.
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
+    /// A peer may flush what it has written, so that all processors see it.
+    pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
     /// Hint: the memory is made of huge pages.
     pub const HUGETLB: Self = Self(bindings::ib_access_flags_IB_ACCESS_HUGETLB);
     /// Hint: accesses need no order.

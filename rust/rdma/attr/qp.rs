@@ -153,8 +153,8 @@ impl QpModify {
         })
     }
 
-    /// Whether InfiniBand allows this change of a queue pair of `qp_type` in `state`: the transition
-    /// exists, all attributes that it needs are set, and none that it does not have. Wraps
+    /// Whether InfiniBand allows this change of a queue pair of `qp_type` in `state`: there is such
+    /// a transition, all attributes that it needs are set, and none that it does not have. Wraps
     /// `ib_modify_qp_is_ok()`.
     pub fn is_allowed(&self, state: QpState, qp_type: QpType) -> bool {
         let (from, to) = (state.to_c(), self.state.unwrap_or(state).to_c());

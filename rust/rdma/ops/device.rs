@@ -48,7 +48,10 @@ impl<D: Driver> Ops<D> {
         }
         // SAFETY: `dev` has its state. `attr` is valid for writes, and nobody else uses it.
         let (device, attr) = unsafe { (Device::<D>::from_raw(dev), &mut *attr) };
-        D::limits(device).store(device.protocol(), attr);
+        // The core's own are in the device.
+        // SAFETY: `dev` is valid.
+        let of_core = ptr::eq(attr, unsafe { &raw const (*dev).attrs });
+        D::limits(device).store(device.protocol(), of_core, attr);
         if attr.fw_ver == 0 {
             // SAFETY: `dev` is valid, and its driver's module stays while it has a device.
             attr.fw_ver = unsafe { bindings::rdma_module_version(dev, ptr::null_mut()) };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Opcodes beyond RFC 5040: those of RFC 7306, and of Sends with immediate data, which no RFC has.
+//! Opcodes beyond RFC 5040: those of RFC 7306; and what no RFC has, Sends with immediate data,
+//! flushes and atomic Writes.
 
-use iwarp::rdmap::Immediate;
+use iwarp::rdmap::{AtomicOp, AtomicRequest, Flush, Immediate};
 use iwarp::rx::{Event, Receiver, Refusal};
-use iwarp::{TermCode, Terminate};
+use iwarp::{Stag, TaggedOffset, TermCode, Terminate};
 
 use super::probe::extended::{code, receiver, verdict};
 use super::probe::{self, receive, recv, Call, Probe};
@@ -28,6 +29,7 @@ cases! { rsiw_iwarp_rules_extensions:
     send_immediate_in_two_segments
     send_immediate_waits_for_buffer
     send_immediate_refused
+    atomic_request_of_no_rfc
 }
 
 const DATA: [u8; 8] = [0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8];
@@ -336,6 +338,49 @@ pub(crate) fn send_immediate_refused() -> Outcome {
         let fault = receive(&mut agreed(), stream.get(), &mut probe).err();
         check_eq!(fault.and_then(|f| f.term()), Some(expected));
         check_eq!(probe.delivered, 0);
+    }
+    Ok(())
+}
+
+/// The codes 14 and 15, once both ends have agreed on them: a value that is written, and a flush,
+/// which has no flags that nobody knows, and no more than 32 bits of length.
+pub(crate) fn atomic_request_of_no_rfc() -> Outcome {
+    const VALUE: u64 = u64::from_be_bytes(DATA);
+    let asked = |op| {
+        let (id, stag, to) = (7, Stag(2), TaggedOffset(8));
+        Some(Event::AtomicRequest(AtomicRequest { id, stag, to, op }))
+    };
+    let result = |code, fields| {
+        let (mut rx, mut probe) = (receiver(), Probe::new());
+        rx.allow_send_immediate();
+        let header = atomic_header(code, 7, 2, 8, fields);
+        let result = receive(&mut rx, atomic_request(1, &header).get(), &mut probe);
+        let code = result.err().and_then(|fault| fault.term());
+        (probe.event, code)
+    };
+    let bytes = DATA;
+    let wrote = asked(AtomicOp::Write { bytes });
+    check_eq!(result(14, [VALUE, 2, 3, 4]), (wrote, None));
+    for flags in 0..16 {
+        let flush = Flush {
+            len: u32::MAX,
+            global: flags & 1 != 0,
+            persistent: flags & 2 != 0,
+            all: flags & 4 != 0,
+        };
+        let flushed = asked(AtomicOp::Flush(flush));
+        let unknown = Some(TermCode::UNEXPECTED_OPCODE);
+        let expected = if flags < 8 {
+            (flushed, None)
+        } else {
+            (None, unknown)
+        };
+        check_eq!(result(15, [u32::MAX.into(), flags, 3, 4]), expected);
+        check_eq!(result(15, [1 << 32, flags, 3, 4]), (None, unknown));
+    }
+    for code in [1].into_iter().chain(3..14) {
+        let refused = (None, Some(TermCode::UNEXPECTED_OPCODE));
+        check_eq!(result(code, [VALUE, 2, 3, 4]), refused);
     }
     Ok(())
 }

@@ -29,7 +29,8 @@ TESTS = "/usr/share/rdma-core-tests/tests"
 # Tests choose a QP's attributes at random, and the provider's ibv_create_qp_ex supports only some
 # choices. So such a test runs again until it can, with fixed seeds.
 DRAWS = 10
-DRAWN = "RC QP with extended attrs is not supported", "RC QP without extended attrs is not supported"
+DRAWN = tuple(f"{kind} QP {attrs} extended attrs is not supported" for kind in ("RC", "UC")
+              for attrs in ("with", "without"))
 
 
 class TooLong(Exception):

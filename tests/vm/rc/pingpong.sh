@@ -9,7 +9,7 @@
 . /tests/lib.sh
 . /tests/rc/lib
 . /tests/apps/lib
-plan 16
+plan 17
 
 run "load the driver and make both kinds of links on both hosts" both eval ". /tests/rc/lib; rc_up" || exit 1
 shown() {
@@ -32,6 +32,7 @@ run "ibv_rc_pingpong checks what it has received" pingpong ibv_rc_pingpong "$PEE
 run "ibv_rc_pingpong runs over IPv6" pingpong ibv_rc_pingpong "$PEER" "$six" -n 200
 run "ibv_rc_pingpong runs over link-local addresses" pingpong ibv_rc_pingpong "$PEER" "0 0" -n 200
 run "ibv_srq_pingpong connects 16 queue pairs" pingpong ibv_srq_pingpong "$PEER" "$four" -q 16 -n 200
+run "ibv_uc_pingpong runs" pingpong ibv_uc_pingpong "$PEER" "$four" -n 200
 swapped() {
 	ibv_rc_pingpong -d rc0 -g "${four#* }" -n 200 -p 18517 >"$WORK/here" 2>&1 &
 	listens 18517 || return

@@ -12,6 +12,7 @@ from peer.messages import (ATOMIC, ATOMIC_RESPONSE, CMP_SWAP, DDP_UNTAGGED, IMME
                            IMMEDIATE_SE, LAST, RDMA_OPERATION, RDMA_PROTECTION, READ, RESPONSE,
                            SEND, VERSION, WRITE, atomic_of, atomic_response, immediate, read_of,
                            tagged, untagged)
+from peer.mpa import IMMEDIATE_SENDS, LARGE
 from peer.verdicts import EXTENDED, SENDS, Verdict, terminated
 from peer.victim import ATOMICS, READS, RECEIVES, SINK_SIZE, SINK_STEP, Attacker
 
@@ -167,6 +168,34 @@ def atomics():
             yield name, sequence(make, verdict)
 
 
+def of_no_rfc():
+    """Atomic Requests that write a value and flush, of an end that has agreed on Sends with immediate data."""
+    place = lambda t, of="both": (getattr(t, of).stag, getattr(t, of).at + 7 & ~7)
+    wrote = lambda t, n=1, of="both", add=0: atomic_of(
+        place(t, of)[0], place(t, of)[1] + add, n, ident=n, code=14,
+        data=int.from_bytes(b"written.", "big"))
+    flush = lambda t, n=1, flags=1, size=8: atomic_of(*place(t), n, ident=n, code=15, data=size, mask=flags)
+    write = lambda t: tagged(WRITE, *place(t), b"a Write.")
+    read = lambda t, n: read_of(*place(t), 8, n)
+    lives = lambda *answers, reads: Verdict("lives", reads=reads, answers=list(answers))
+
+    yield "behind a Write", lambda t: [write(t), wrote(t), read(t, 2)], \
+        lives(atomic_response(1), (0x100, 0x1000, b"written."), reads=2)
+    yield "before a Write", lambda t: [wrote(t), write(t), read(t, 2)], \
+        lives(atomic_response(1), (0x100, 0x1000, b"a Write."), reads=2)
+    # The answer is 0, whatever was there: the peer may not read it.
+    yield "to what may not be read", lambda t: [wrote(t, of="write")], lives(atomic_response(1), reads=1)
+    yield "to what may not be written", lambda t: [wrote(t, of="read")], terminated(RDMA_PROTECTION, 2)
+    yield "not aligned", lambda t: [wrote(t, add=4)], terminated(RDMA_OPERATION, 7)
+    # The victim's regions grant no flushes.
+    for flags in range(1, 8):
+        yield f"flush, flags {flags}", lambda t, f=flags: [flush(t, flags=f)], terminated(RDMA_PROTECTION, 2)
+    yield "flush of unknown flags", lambda t: [flush(t, flags=8)], OPCODE
+    yield "flush of 4 GiB", lambda t: [flush(t, size=1 << 32)], OPCODE
+    for code in (1, 3, 13):
+        yield f"code {code}", lambda t, c=code: [atomic_of(*place(t), code=c)], OPCODE
+
+
 def atomic_or_read(t, number):
     """One of the two, in turns, and the opcode of its answer."""
     if number % 2:
@@ -245,6 +274,8 @@ def extensions(everything):
                    for i in (0, 1)] + [atomic_response(1)], OPCODE)
     if not EXTENDED:
         return
+    for name, make, verdict in of_no_rfc():
+        yield f"agreed: {name}", script(make, verdict, enhanced=(4, 5), offers=LARGE | IMMEDIATE_SENDS)
     # Values at the borders of each region.
     for name in ("both", "write", "read", "other", "stale", "local"):
         for where, of in EDGES.items():

@@ -106,7 +106,10 @@ impl Receiver {
                 let header = header.ok_or(Reason::AtomicTooShort)?;
                 // RFC 7306 s5.2.1 rule 4: an error is surfaced for "an Atomic Operation Code that
                 // the RNIC does not support".
-                let request = AtomicRequest::from_bytes(header).ok_or(Reason::AtomicUnknown)?;
+                let agreed = self.rules.send_immediate;
+                let request = AtomicRequest::from_bytes(header)
+                    .filter(|request| agreed || !request.op.needs_agreement())
+                    .ok_or(Reason::AtomicUnknown)?;
                 Ok(Event::AtomicRequest(request))
             }
             Opcode::AtomicResponse => {

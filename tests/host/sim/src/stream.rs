@@ -2,7 +2,7 @@
 
 //! Streams of arbitrary messages, framed by the engine.
 
-use iwarp::rdmap::{AtomicOp, AtomicRequest, AtomicResponse, Immediate};
+use iwarp::rdmap::{AtomicOp, AtomicRequest, AtomicResponse, Flush, Immediate};
 use iwarp::tx::{Framer, Message, Payload, Segmenter, Sink};
 use iwarp::{Msn, ReadRequest, Stag, TaggedOffset, TermCode, Terminate};
 
@@ -80,7 +80,7 @@ pub fn pattern(seed: u32, len: u32) -> Vec<u8> {
         .collect()
 }
 
-/// An Atomic Operation on small and on large numbers.
+/// An Atomic Operation on small and on large numbers, or one of those that no RFC has.
 pub fn atomic(e: &mut Entropy) -> AtomicOp {
     let mut operand = || match e.below(4) {
         0 => 0,
@@ -90,15 +90,23 @@ pub fn atomic(e: &mut Entropy) -> AtomicOp {
     };
     let (first, mask) = (operand(), operand());
     let (compare, compare_mask) = (operand(), operand());
-    if e.flag() {
-        AtomicOp::FetchAdd { add: first, mask }
-    } else {
-        AtomicOp::CmpSwap {
+    match e.below(8) {
+        0 => AtomicOp::Write {
+            bytes: first.to_ne_bytes(),
+        },
+        1 => AtomicOp::Flush(Flush {
+            len: first as u32,
+            global: e.flag(),
+            persistent: e.flag(),
+            all: e.flag(),
+        }),
+        2..=4 => AtomicOp::FetchAdd { add: first, mask },
+        _ => AtomicOp::CmpSwap {
             swap: first,
             swap_mask: mask,
             compare,
             compare_mask,
-        }
+        },
     }
 }
 

@@ -192,5 +192,7 @@ pub(crate) fn pseudocode(op: AtomicOp, original: u64) -> u64 {
                 original
             }
         }
+        AtomicOp::Write { bytes } => u64::from_ne_bytes(bytes),
+        AtomicOp::Flush(_) => original,
     }
 }
