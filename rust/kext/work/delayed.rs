@@ -309,10 +309,12 @@ mod tests {
         let (queue, thing) = (queue()?, thing()?);
         thing.timer.arm(&queue, thing.clone(), 100_000);
         thing.timer.arm(&queue, thing.clone(), 1);
-        fsleep(Delta::from_millis(100));
+        while thing.timers.load(Ordering::Relaxed) == 0 {
+            fsleep(Delta::from_millis(1));
+        }
         queue.flush();
-        assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
         assert!(!thing.timer.cancel());
+        assert_eq!(thing.timers.load(Ordering::Relaxed), 1);
         assert!(Arc::into_unique_or_drop(thing).is_some());
         Ok(())
     }

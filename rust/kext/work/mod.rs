@@ -159,11 +159,14 @@ where
 #[kunit_tests(kext_workqueue)]
 mod tests {
     use super::*;
+    use core::sync::atomic::{AtomicBool, AtomicIsize};
     use kernel::{impl_has_work, new_work};
 
-    /// An object with a work item that takes a while.
+    /// An object with a work item that runs while it is held, and then until nothing has it queued
+    /// again.
     #[pin_data]
     struct Thing {
+        held: AtomicBool,
         began: AtomicU32,
         ended: AtomicU32,
         #[pin]
@@ -179,13 +182,29 @@ mod tests {
 
         fn run(this: Arc<Self>) {
             this.began.fetch_add(1, Ordering::Relaxed);
-            fsleep(Delta::from_millis(50));
+            while this.held.load(Ordering::Relaxed) || this.is_queued() {
+                fsleep(Delta::from_millis(1));
+            }
             this.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Thing {
+        /// As `work_pending()`.
+        fn is_queued(&self) -> bool {
+            const PENDING: isize = 1 << bindings::work_bits_WORK_STRUCT_PENDING_BIT;
+            // SAFETY: The item is valid, and the kernel accesses this word of it atomically.
+            let data = unsafe {
+                let work = Work::raw_get(&self.work);
+                AtomicIsize::from_ptr((&raw mut (*work).data.counter).cast())
+            };
+            data.load(Ordering::Relaxed) & PENDING != 0
         }
     }
 
     fn thing() -> Result<Arc<Thing>> {
         let init = pin_init!(Thing {
+            held: AtomicBool::new(false),
             began: AtomicU32::new(0),
             ended: AtomicU32::new(0),
             work <- new_work!("kext_test_work"),
@@ -216,12 +235,14 @@ mod tests {
     #[test]
     fn a_queued_item_is_cancelled() -> Result {
         let (queue, first, second) = (queue()?, thing()?, thing()?);
+        first.held.store(true, Ordering::Relaxed);
         queue.enqueue(first.clone());
         queue.enqueue(second.clone());
         // It is queued once.
         queue.enqueue(second.clone());
         assert!(cancel_work_sync(&second, |thing| &thing.work));
         assert!(!cancel_work_sync(&second, |thing| &thing.work));
+        first.held.store(false, Ordering::Relaxed);
         queue.flush();
         assert_eq!(second.began.load(Ordering::Relaxed), 0);
         assert!(Arc::into_unique_or_drop(second).is_some());
@@ -233,11 +254,13 @@ mod tests {
     #[test]
     fn cancelling_waits() -> Result {
         let (queue, thing) = (queue()?, thing()?);
+        thing.held.store(true, Ordering::Relaxed);
         queue.enqueue(thing.clone());
         while thing.began.load(Ordering::Relaxed) == 0 {
             fsleep(Delta::from_millis(1));
         }
         queue.enqueue(thing.clone());
+        thing.held.store(false, Ordering::Relaxed);
         assert!(cancel_work_sync(&thing, |thing| &thing.work));
         assert_eq!(thing.began.load(Ordering::Relaxed), 1);
         assert_eq!(thing.ended.load(Ordering::Relaxed), 1);
