@@ -4,7 +4,7 @@
 
 use super::enhanced::{Enhanced, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
-use super::rtr::{Rtr, RtrSet};
+use super::rtr_kinds::{Rtr, RtrSet};
 use super::terms::{depth, uses_crcs, Agreed, Limits, MpaError, Offer};
 use crate::rdmap::TermCode;
 

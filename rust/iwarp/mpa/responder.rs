@@ -4,7 +4,7 @@
 
 use super::enhanced::{Enhanced, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
-use super::rtr::{Rtr, RtrSet};
+use super::rtr_kinds::{Rtr, RtrSet};
 use super::terms::{depth, uses_crcs, Agreed, Asked, MpaError, Offer};
 
 //= 5044-7.1.2-2: the MPA implementation MUST wait until an MPA Request

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RTR indications (RFC 6581 s9.2), of which both ends agree on one in connection setup. The
-//! initiator's queue pair sends the RTR itself, as its first FPDU.
+//! Kinds of RTR indications (RFC 6581 s9.2), of which both ends agree on one in connection setup.
+//! The initiator's queue pair sends the RTR itself, as its first FPDU (`rsiw/tx/rtr.rs`).
 
 use core::ops::{BitAnd, BitOr};
 
