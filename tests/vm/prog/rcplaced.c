@@ -204,7 +204,7 @@ static void write_back(void)
 		.wr.rdma = { (uintptr_t)from, from_mr->rkey },
 	};
 
-	/* It is under way when its first octets are there. */
+	/* It is under way when its first bytes are there. */
 	to[0] = round + 1;
 	if (ibv_post_send(peer, &wr, &bad))
 		fail("request of the peer");
