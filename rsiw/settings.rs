@@ -13,10 +13,74 @@ use kernel::{new_mutex, prelude::*, str::CStr, sync::Mutex};
 use net::Identity;
 use rdma::compat::param;
 
-/// The settings: a name, which is that of the module parameter, with its type, and a range. The
-/// functions that read them tell what they mean.
+/// Gives `$then` the settings: a name, the type of the module parameter, its default, the range,
+/// and what `modinfo` says. The functions that read a setting tell what it means.
+macro_rules! settings_table {
+    ($then:ident) => {
+        $then! {
+            crc: u8 = 1, 0..=1,
+                "Require CRC on FPDUs (0: only if the peer requires it)";
+            verify_first: u8 = 0, 0..=1,
+                "Verify the CRC before placing also of FPDUs that arrive in pieces (64 KiB a \
+connection and a copy)";
+            large_fpdu: u8 = 1, 0..=1,
+                "Offer FPDUs larger than a TCP segment";
+            peer_to_peer: u8 = 1, 0..=1,
+                "Send a ready-to-receive message when connecting, so that the acceptor may send \
+first";
+            mpa_revision: u8 = 2, 1..=2,
+                "MPA revision to connect with (1 or 2)";
+            tx_budget_kib: u32 = 1024, 64..=16384,
+                "KiB that the worker sends for a QP at a time, before others have their turn (64 \
+to 16384)";
+            port_mapper: u8 = 0, 0..=1,
+                "Let the port mapper (iwpmd) choose TCP ports, so that those of TCP programs can \
+be listened on";
+            tls: u8 = 0, 0..=3,
+                "TLS 1.3 under MPA, by tlshd (0: none; 1: if the peer begins with it; 2: as 1, \
+and connect with it; 3: always)";
+            tls_psk: u8 = 0, 0..=1,
+                "TLS by pre-shared keys of the keyring .rsiw (0: by certificates)";
+            tls_key_mib: u32 = 368640, 1..=368_640,
+                "MiB that one end of a connection encrypts with its key of TLS, before the \
+connection ends (1 to 368640; not for ChaCha20-Poly1305)";
+            rc_port: u32 = 4791, 1..=65_535,
+                "TCP port for queue pairs of links of type rsiw_rc; the same on all hosts (1 to \
+65535)";
+            rc_low_ports: u8 = 0, 0..=1,
+                "Links of type rsiw_rc call from TCP ports below 1024, and take calls from no \
+others (0: from any; the same on all hosts)";
+            rc_confirm: u8 = 1, 0..=1,
+                "RDMA Writes on links of type rsiw_rc complete when the peer has placed them (0: \
+when TCP has taken them)";
+            recv_wait_ms: u32 = 1000, 0..=60_000,
+                "Milliseconds that a message waits for a receive that a process has not posted \
+yet (0: the stream ends at once; at most 60000)";
+            initiator_wait_ms: u32 = 100, 0..=3_600_000,
+                "Milliseconds without a word from the peer after which an initiator repeats its \
+ready-to-receive message (0: never)";
+            responder_wait_ms: u32 = 200, 0..=3_600_000,
+                "Milliseconds that an acceptor stays silent for a peer that sends no \
+ready-to-receive message (0: until it has sent something)";
+            // The bounds of these four are TCP's.
+            keepalive_idle_s: u32 = 60, 0..=32767,
+                "Seconds without anything from a connected peer after which TCP asks whether it \
+is there (0: never)";
+            keepalive_interval_s: u32 = 10, 1..=32767,
+                "Seconds after which TCP asks again";
+            keepalive_count: u32 = 6, 1..=127,
+                "How often TCP asks before the connection is given up, if user_timeout_ms is 0";
+            user_timeout_ms: u32 = 120000, 0..=0x7fff_ffff,
+                "Milliseconds that a connected peer may leave data or keep-alive probes \
+unanswered before the connection is given up (0: as TCP's sysctls say)";
+        }
+    };
+}
+pub(crate) use settings_table;
+
+/// Makes the settings of a device.
 macro_rules! settings {
-    ($($name:ident: $type:ty = $range:expr,)*) => {
+    ($($name:ident: $type:ident = $default:tt, $range:expr, $description:tt;)*) => {
         /// The settings of one device. No other data depends on a value, so accesses are relaxed.
         pub(crate) struct Settings {
             $($name: AtomicU32,)*
@@ -76,32 +140,7 @@ fn in_range(name: &str, value: u32, range: RangeInclusive<u32>) -> u32 {
     nearest
 }
 
-/// An hour: longer than anybody waits for a peer's first message.
-const HOUR_MS: u32 = 3_600_000;
-
-settings! {
-    crc: u8 = 0..=1,
-    verify_first: u8 = 0..=1,
-    large_fpdu: u8 = 0..=1,
-    peer_to_peer: u8 = 0..=1,
-    mpa_revision: u8 = 1..=2,
-    tx_budget_kib: u32 = 64..=16384,
-    port_mapper: u8 = 0..=1,
-    tls: u8 = 0..=3,
-    tls_psk: u8 = 0..=1,
-    tls_key_mib: u32 = 1..=368_640,
-    rc_port: u32 = 1..=65_535,
-    rc_low_ports: u8 = 0..=1,
-    rc_confirm: u8 = 0..=1,
-    recv_wait_ms: u32 = 0..=60_000,
-    initiator_wait_ms: u32 = 0..=HOUR_MS,
-    responder_wait_ms: u32 = 0..=HOUR_MS,
-    // The bounds of these four are TCP's.
-    keepalive_idle_s: u32 = 0..=32767,
-    keepalive_interval_s: u32 = 1..=32767,
-    keepalive_count: u32 = 1..=127,
-    user_timeout_ms: u32 = 0..=0x7fff_ffff,
-}
+settings_table!(settings);
 
 /// Which connections of a device use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
