@@ -149,7 +149,7 @@ impl<U: User> Run<U> {
             (Parked, Party::Incoming(incoming)) => {
                 Ok(incoming.is_expected().then_some(Input::Turn))
             }
-            (AwaitTurn | Securing | AwaitTls, party) => {
+            (AwaitTlsSlot | Securing | AwaitTls, party) => {
                 party.tls().map_or(Ok(None), |tls| tls.ask(conn))
             }
             _ => Ok(None),

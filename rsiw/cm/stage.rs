@@ -78,7 +78,7 @@ impl<U: User> Stage<U> {
     pub(super) fn number(&self) -> u8 {
         match self {
             Stage::Run(run) => match run.stage() {
-                StageName::AwaitTurn => 0,
+                StageName::AwaitTlsSlot => 0,
                 StageName::Connecting => 1,
                 StageName::Backoff => 2,
                 StageName::AwaitReply => 3,

@@ -9,7 +9,7 @@
 use super::{
     first::Silence,
     rules, timeout,
-    turn::{Next, Turn},
+    transition::{Next, Transition},
     First, Input, Rule,
 };
 
@@ -39,64 +39,73 @@ pub(super) struct FinSent {
 }
 
 /// The end of a stream that a queue pair owns, in whichever stage.
-pub(super) fn end(input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+pub(super) fn end(input: Input, transition: &mut Transition<'_>) -> Option<&'static Rule> {
     Some(match input {
         Input::Abort => &rules::ABORTED,
         Input::Broken => &rules::BROKEN,
         Input::Cut => &rules::CUT,
         Input::PeerGone => &rules::PEER_LEAVES,
-        Input::Flush => turn.go(&rules::FLUSHED, Next::Linger),
+        Input::Flush => transition.go(&rules::FLUSHED, Next::Linger),
         _ => return None,
     })
 }
 
 /// Whether what is posted has to wait in an orderly close, as this end may not send yet; sets a
 /// time-out then.
-pub(super) fn silence(first: &mut First, faulted: bool, turn: &mut Turn<'_>) -> Silence {
-    let seen = turn.seen;
+pub(super) fn silence(
+    first: &mut First,
+    faulted: bool,
+    transition: &mut Transition<'_>,
+) -> Silence {
+    let seen = transition.seen;
     if faulted || seen.peer_started || seen.leaving {
         Silence::No
     } else {
-        first.silence(turn)
+        first.silence(transition)
     }
 }
 
 impl Draining {
     /// Begins the close. If this end may not send yet, the time-out is set.
-    pub(super) fn begin(peer_done: bool, faulted: bool, first: First, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn begin(
+        peer_done: bool,
+        faulted: bool,
+        first: First,
+        transition: &mut Transition<'_>,
+    ) -> Self {
         let mut draining = Self {
             peer_done,
             acked: 0,
             fin: None,
             faulted,
             first,
-            since: turn.seen.now,
+            since: transition.seen.now,
         };
         if first == First::Ours {
-            draining.begin_wait(turn);
+            draining.begin_wait(transition);
         }
         draining
     }
 
     /// As [`silence`], but waits no longer than for the queue pair.
-    fn silence(&mut self, turn: &mut Turn<'_>) -> Silence {
-        let passed = turn.seen.now.saturating_sub(self.since);
+    fn silence(&mut self, transition: &mut Transition<'_>) -> Silence {
+        let passed = transition.seen.now.saturating_sub(self.since);
         if passed > i64::from(timeout::DRAIN) {
             return Silence::No;
         }
-        silence(&mut self.first, self.faulted, turn)
+        silence(&mut self.first, self.faulted, transition)
     }
 
     /// Begins the wait for the queue pair: until it has sent all, or a Terminate.
-    fn begin_wait(&mut self, turn: &mut Turn<'_>) {
+    fn begin_wait(&mut self, transition: &mut Transition<'_>) {
         self.first = First::Ours;
         let (acked, ms) = if self.faulted {
             (u64::MAX, timeout::TERMINATE)
         } else {
-            (turn.seen.acked, timeout::DRAIN)
+            (transition.seen.acked, timeout::DRAIN)
         };
         self.acked = acked;
-        turn.wait_for_close(ms);
+        transition.wait_for_close(ms);
     }
 
     /// Whether the FIN is to be sent as soon as there is room.
@@ -105,11 +114,15 @@ impl Draining {
     }
 
     //= 5041-6.2.1-3
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::Fault => {
                 self.faulted = true;
-                self.begin_wait(turn);
+                self.begin_wait(transition);
                 &rules::FAULT_OF_CLOSE
             }
             Input::PeerFin if !self.peer_done => {
@@ -118,7 +131,7 @@ impl Draining {
             }
             Input::Leave => {
                 self.first = First::Ours;
-                turn.wait_for_close(timeout::DRAIN);
+                transition.wait_for_close(timeout::DRAIN);
                 if self.wants_fin() {
                     &rules::LEAVES_WITH_FIN
                 } else {
@@ -129,7 +142,7 @@ impl Draining {
                 self.fin.get_or_insert(0);
                 // Nothing is left for which it had to wait.
                 if self.first != First::Ours {
-                    self.begin_wait(turn);
+                    self.begin_wait(transition);
                 }
                 if self.faulted {
                     &rules::DRAINED_AFTER_FAULT
@@ -139,27 +152,29 @@ impl Draining {
             }
             Input::TryAgain | Input::NoRoom if self.wants_fin() => {
                 self.fin = self.fin.map(|tries| tries.saturating_add(1));
-                turn.wait(timeout::SEND_AGAIN);
+                transition.wait(timeout::SEND_AGAIN);
                 &rules::FIN_WAITS
             }
             Input::FinSent if self.wants_fin() && self.peer_done => &rules::FIN_IS_LAST,
-            Input::FinSent if self.wants_fin() => turn.go(&rules::FIN_IS_FIRST, Next::FinSent),
-            Input::Timeout => self.time_out(turn),
-            _ => return end(input, turn),
+            Input::FinSent if self.wants_fin() => {
+                transition.go(&rules::FIN_IS_FIRST, Next::FinSent)
+            }
+            Input::Timeout => self.time_out(transition),
+            _ => return end(input, transition),
         })
     }
 
-    fn time_out(&mut self, turn: &mut Turn<'_>) -> &'static Rule {
+    fn time_out(&mut self, transition: &mut Transition<'_>) -> &'static Rule {
         if self.first != First::Ours {
-            let rule = match self.silence(turn) {
+            let rule = match self.silence(transition) {
                 Silence::Waits => return &rules::CLOSE_WAITS,
                 Silence::Over => &rules::CLOSE_MAY_START,
                 Silence::No => &rules::CLOSE_STARTS,
             };
-            self.begin_wait(turn);
+            self.begin_wait(transition);
             return rule;
         }
-        let (acked, leaving) = (turn.seen.acked, turn.seen.leaving);
+        let (acked, leaving) = (transition.seen.acked, transition.seen.leaving);
         let most = if leaving {
             timeout::LEAVE
         } else {
@@ -173,7 +188,7 @@ impl Draining {
             // The peer is slow, but it takes data.
             (self.acked, self.fin) = (acked, self.fin.map(|_| 0));
         }
-        turn.wait(timeout::DRAIN);
+        transition.wait(timeout::DRAIN);
         if self.wants_fin() {
             &rules::FIN_AGAIN
         } else {
@@ -183,30 +198,34 @@ impl Draining {
 }
 
 impl FinSent {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait_for_close(timeout::FIN);
-        let received = turn.seen.received;
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait_for_close(timeout::FIN);
+        let received = transition.seen.received;
         Self { received }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::PeerFin => &rules::BOTH_FINS,
             Input::Leave => {
-                turn.wait_for_close(timeout::FIN);
+                transition.wait_for_close(timeout::FIN);
                 &rules::LEAVES_AFTER_FIN
             }
             Input::Timeout => {
-                let received = turn.seen.received;
-                if received <= self.received || turn.seen.leaving {
+                let received = transition.seen.received;
+                if received <= self.received || transition.seen.leaving {
                     return Some(&rules::FIN_LATE);
                 }
                 // The peer still sends data.
                 self.received = received;
-                turn.wait(timeout::FIN);
+                transition.wait(timeout::FIN);
                 &rules::PEER_SENDS
             }
-            _ => return end(input, turn),
+            _ => return end(input, transition),
         })
     }
 }

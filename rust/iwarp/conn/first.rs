@@ -2,7 +2,7 @@
 
 //! The first FPDU: which end sends it, and what this end does if it does not come.
 
-use super::{timeout, turn::Turn};
+use super::{timeout, transition::Transition};
 
 /// Which end may send first, and what this end does if neither sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl First {
     /// Whether the peer has been silent for long enough since it has had our Reply; sets a time-out
     /// for the rest of that time. TCP may have to send the Reply more than once, so the time counts
     /// from its acknowledgment.
-    pub(super) fn silence(&mut self, turn: &mut Turn<'_>) -> Silence {
+    pub(super) fn silence(&mut self, transition: &mut Transition<'_>) -> Silence {
         let &mut First::Theirs {
             wait: wait @ 1..,
             reply,
@@ -62,11 +62,11 @@ impl First {
         else {
             return Silence::No;
         };
-        let seen = turn.seen;
+        let seen = transition.seen;
         let end = match reply {
             Reply::Acked(end) => end,
             Reply::Sent(bytes) if seen.acked < bytes => {
-                turn.wait(wait.max(timeout::LOOK));
+                transition.wait(wait.max(timeout::LOOK));
                 return Silence::Waits;
             }
             Reply::Sent(_) => {
@@ -81,7 +81,7 @@ impl First {
         };
         match u32::try_from(end.saturating_sub(seen.now)) {
             Ok(left @ 1..) => {
-                turn.wait(left);
+                transition.wait(left);
                 Silence::Waits
             }
             // The time is over.

@@ -13,13 +13,13 @@
 use super::{
     patience::{Patience, TimeOuts},
     rules, timeout,
-    turn::{Next, Turn},
+    transition::{Next, Transition},
     First, Input, Plan, Rule,
 };
 
 /// The attempt waits for its turn to make a TLS handshake. TCP has not begun to connect.
 #[derive(Clone, Debug)]
-pub(super) struct AwaitTurn {
+pub(super) struct AwaitTlsSlot {
     plan: Plan,
     patience: Patience,
 }
@@ -74,23 +74,27 @@ const fn time_outs(look: &'static Rule) -> TimeOuts {
     }
 }
 
-impl AwaitTurn {
+impl AwaitTlsSlot {
     const TIME_OUTS: TimeOuts = time_outs(&rules::TURN_LOOK);
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
-        let patience = Patience::begin(plan.turn, turn);
+    pub(super) fn begin(plan: Plan, transition: &mut Transition<'_>) -> Self {
+        let patience = Patience::begin(plan.tls_wait, transition);
         Self { plan, patience }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::Turn => {
                 let mut plan = self.plan;
                 // All turns of an attempt that is repeated have this time together.
-                plan.turn = self.patience.left(turn).max(1);
-                turn.go(&rules::TURN_COMES, Next::Connecting(plan))
+                plan.tls_wait = self.patience.left(transition).max(1);
+                transition.go(&rules::TURN_COMES, Next::Connecting(plan))
             }
-            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, transition),
             _ => return given_up(input),
         })
     }
@@ -99,16 +103,20 @@ impl AwaitTurn {
 impl Connecting {
     const TIME_OUTS: TimeOuts = time_outs(&rules::CONNECTING_LOOK);
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
-        let patience = Patience::begin(plan.connect, turn);
+    pub(super) fn begin(plan: Plan, transition: &mut Transition<'_>) -> Self {
+        let patience = Patience::begin(plan.connect, transition);
         Self { plan, patience }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         let mut plan = self.plan;
         Some(match input {
             Input::Connected if plan.secure => {
-                turn.go(&rules::CONNECTED_FOR_TLS, Next::Securing(plan))
+                transition.go(&rules::CONNECTED_FOR_TLS, Next::Securing(plan))
             }
             Input::Connected => {
                 let rule = if plan.to_itself {
@@ -116,18 +124,18 @@ impl Connecting {
                 } else {
                     &rules::CONNECTED
                 };
-                turn.go(rule, Next::AwaitReply(plan))
+                transition.go(rule, Next::AwaitReply(plan))
             }
             Input::Refused if plan.refused < timeout::REFUSALS => {
                 // The shift is bounded by the number of refusals.
-                turn.wait(timeout::REFUSED.wrapping_shl(plan.refused));
+                transition.wait(timeout::REFUSED.wrapping_shl(plan.refused));
                 plan.refused = plan.refused.saturating_add(1);
                 // All tries together have no more time than one.
-                plan.connect = self.patience.left(turn).max(1);
-                turn.go(&rules::REFUSED, Next::Backoff(plan))
+                plan.connect = self.patience.left(transition).max(1);
+                transition.go(&rules::REFUSED, Next::Backoff(plan))
             }
             Input::Refused => &rules::REFUSED_FOR_GOOD,
-            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, transition),
             _ => return given_up(input),
         })
     }
@@ -139,10 +147,14 @@ impl Backoff {
         Self { plan }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         match input {
-            Input::Timeout if turn.seen.orphaned => Some(&rules::SETUP_ORPHANED),
-            Input::Timeout => Some(turn.go(&rules::BACKOFF_OVER, Next::Retry(self.plan))),
+            Input::Timeout if transition.seen.orphaned => Some(&rules::SETUP_ORPHANED),
+            Input::Timeout => Some(transition.go(&rules::BACKOFF_OVER, Next::Retry(self.plan))),
             // What the socket says is what was said before.
             Input::Broken => None,
             _ => given_up(input),
@@ -158,9 +170,9 @@ impl Securing {
         look: &rules::TLS_LOOK,
     };
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
-        let patience = Patience::until(timeout::TLS, turn);
-        patience.go_on(true, turn);
+    pub(super) fn begin(plan: Plan, transition: &mut Transition<'_>) -> Self {
+        let patience = Patience::until(timeout::TLS, transition);
+        patience.go_on(true, transition);
         Self {
             plan,
             patience,
@@ -168,28 +180,32 @@ impl Securing {
         }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::Abort | Input::Flush | Input::Close | Input::Leave => &rules::TLS_ABORTED,
             Input::TlsStarted => {
                 self.started = true;
-                self.patience.go_on(false, turn);
+                self.patience.go_on(false, transition);
                 &rules::TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if !self.started => {
-                self.patience.go_on(true, turn);
+                self.patience.go_on(true, transition);
                 &rules::TLS_PENDING
             }
             Input::TlsDone => {
-                self.patience.go_on(false, turn);
+                self.patience.go_on(false, transition);
                 &rules::TLS_DONE
             }
-            Input::Secured => turn.go(&rules::SECURED, Next::AwaitReply(self.plan)),
+            Input::Secured => transition.go(&rules::SECURED, Next::AwaitReply(self.plan)),
             Input::TlsFailed => &rules::TLS_FAILED,
             Input::Timeout => self
                 .patience
-                .time_out(!self.started, &Self::TIME_OUTS, turn),
+                .time_out(!self.started, &Self::TIME_OUTS, transition),
             _ => return None,
         })
     }
@@ -198,8 +214,8 @@ impl Securing {
 impl AwaitReply {
     const TIME_OUTS: TimeOuts = time_outs(&rules::REPLY_LOOK);
 
-    pub(super) fn begin(plan: Plan, turn: &mut Turn<'_>) -> Self {
-        let patience = Patience::begin(timeout::REPLY, turn);
+    pub(super) fn begin(plan: Plan, transition: &mut Transition<'_>) -> Self {
+        let patience = Patience::begin(timeout::REPLY, transition);
         Self {
             plan,
             patience,
@@ -209,17 +225,26 @@ impl AwaitReply {
 
     /// Goes on with another connection, whose Request does without the offer of large FPDUs, and
     /// perhaps without revision 2.
-    fn fall_back(&self, revision: u8, rule: &'static Rule, turn: &mut Turn<'_>) -> &'static Rule {
+    fn fall_back(
+        &self,
+        revision: u8,
+        rule: &'static Rule,
+        transition: &mut Transition<'_>,
+    ) -> &'static Rule {
         let plan = Plan {
             large_fpdu: false,
             revision,
             connect: timeout::CONNECT,
             ..self.plan
         };
-        turn.go(rule, Next::Retry(plan))
+        transition.go(rule, Next::Retry(plan))
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         let Plan {
             revision,
             large_fpdu,
@@ -231,7 +256,7 @@ impl AwaitReply {
             Input::Accepted => {
                 // Before the queue pair starts, which sends the RTR: a quick peer has answered that
                 // by the time that it has started.
-                self.received = turn.seen.received;
+                self.received = transition.seen.received;
                 &rules::ACCEPTED
             }
             Input::Started | Input::StartedWithRtr => {
@@ -239,17 +264,17 @@ impl AwaitReply {
                     Input::Started => First::Ours,
                     _ => First::OurRtr(self.received),
                 };
-                turn.go(&rules::STARTED, Next::Streaming(first))
+                transition.go(&rules::STARTED, Next::Streaming(first))
             }
             Input::CannotStart => &rules::CANNOT_START,
             Input::Incompatible => &rules::INCOMPATIBLE,
-            Input::TerminateSent => turn.go(&rules::TERMINATE_SENT, Next::Linger),
+            Input::TerminateSent => transition.go(&rules::TERMINATE_SENT, Next::Linger),
             Input::TerminateNotSent => &rules::TERMINATE_NOT_SENT,
             Input::OldFormat if revision >= 2 && !exact => {
-                self.fall_back(1, &rules::OLD_FORMAT, turn)
+                self.fall_back(1, &rules::OLD_FORMAT, transition)
             }
             Input::OfferRejected if large_fpdu && !exact => {
-                self.fall_back(revision, &rules::OFFER_REJECTED, turn)
+                self.fall_back(revision, &rules::OFFER_REJECTED, transition)
             }
             Input::Rejected | Input::OfferRejected => &rules::REJECTED,
             Input::BadReply | Input::OldFormat => &rules::BAD_REPLY,
@@ -257,10 +282,10 @@ impl AwaitReply {
             // the certificate says so afterwards. And all who know TLS know revision 2.
             Input::HungUp if secure => &rules::NOT_ACCEPTED,
             Input::HungUp if exact => &rules::HUNG_UP_FOR_GOOD,
-            Input::HungUp if large_fpdu => self.fall_back(revision, &rules::HUNG_UP, turn),
-            Input::HungUp if revision >= 2 => self.fall_back(1, &rules::HUNG_UP, turn),
+            Input::HungUp if large_fpdu => self.fall_back(revision, &rules::HUNG_UP, transition),
+            Input::HungUp if revision >= 2 => self.fall_back(1, &rules::HUNG_UP, transition),
             Input::HungUp => &rules::HUNG_UP_FOR_GOOD,
-            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, turn),
+            Input::Timeout => self.patience.time_out(false, &Self::TIME_OUTS, transition),
             _ => return given_up(input),
         })
     }

@@ -6,7 +6,7 @@
 //! that was sent last. So the connection stays for a bounded time: what is left to send and the FIN
 //! are delivered, and data from the peer is thrown away.
 
-use super::{rules, timeout, turn::Turn, Input, Rule};
+use super::{rules, timeout, transition::Transition, Input, Rule};
 
 /// Nobody uses the connection any more.
 #[derive(Clone, Debug)]
@@ -29,27 +29,31 @@ pub(super) struct Linger {
 impl Linger {
     /// Begins to linger. What was acknowledged is what the driver saw before the FIN was sent: the
     /// peer may acknowledge the FIN at once, which is what its first wait is for.
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait(timeout::LINGER);
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait(timeout::LINGER);
         Self {
             fin: false,
             peer_done: false,
             wait: timeout::LINGER,
             tries: 0,
-            acked: turn.seen.acked,
+            acked: transition.seen.acked,
             again: timeout::LINGERS,
         }
     }
 
     /// Has the time go on if `wait` is its time-out already, whatever the peer sends; else sets it.
-    fn wait(&mut self, wait: u32, turn: &mut Turn<'_>) {
+    fn wait(&mut self, wait: u32, transition: &mut Transition<'_>) {
         if self.wait != wait {
             self.wait = wait;
-            turn.wait(wait);
+            transition.wait(wait);
         }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::PeerFin if self.fin => &rules::LINGER_ENDS,
             Input::PeerFin => {
@@ -59,26 +63,26 @@ impl Linger {
             Input::FinSent if self.peer_done => &rules::LINGER_ENDS_BY_FIN,
             Input::FinSent => {
                 self.fin = true;
-                self.wait(timeout::LINGER, turn);
+                self.wait(timeout::LINGER, transition);
                 &rules::LINGER_FIN
             }
             Input::NoRoom => {
-                self.wait(timeout::LINGER, turn);
+                self.wait(timeout::LINGER, transition);
                 &rules::LINGER_NO_ROOM
             }
             Input::TryAgain => {
-                self.wait(timeout::SEND_AGAIN, turn);
+                self.wait(timeout::SEND_AGAIN, transition);
                 &rules::LINGER_TRIES
             }
             Input::Room if !self.fin => &rules::LINGER_ROOM,
             Input::Abort => &rules::LINGER_ABORTED,
             Input::Broken => &rules::LINGER_BROKEN,
-            Input::Timeout => self.time_out(turn),
+            Input::Timeout => self.time_out(transition),
             _ => return None,
         })
     }
 
-    fn time_out(&mut self, turn: &mut Turn<'_>) -> &'static Rule {
+    fn time_out(&mut self, transition: &mut Transition<'_>) -> &'static Rule {
         const TRIES: u32 = timeout::LINGER / timeout::SEND_AGAIN;
         self.tries = match self.wait {
             timeout::SEND_AGAIN => self.tries.saturating_add(1),
@@ -87,7 +91,7 @@ impl Linger {
         self.wait = 0;
         if self.tries >= TRIES {
             self.tries = 0;
-            let acked = turn.seen.acked;
+            let acked = transition.seen.acked;
             if acked <= self.acked || self.again == 0 {
                 return &rules::LINGER_LATE;
             }
@@ -95,7 +99,7 @@ impl Linger {
             self.again = self.again.saturating_sub(1);
         }
         if self.fin {
-            self.wait(timeout::LINGER, turn);
+            self.wait(timeout::LINGER, transition);
             &rules::LINGER_SLOW
         } else {
             &rules::LINGER_AGAIN

@@ -27,14 +27,14 @@ pub mod rnr;
 mod rules;
 mod streaming;
 pub mod timeout;
-mod turn;
+mod transition;
 
 use draining::{Draining, FinSent};
-use initiator::{AwaitReply, AwaitTurn, Backoff, Connecting, Securing};
+use initiator::{AwaitReply, AwaitTlsSlot, Backoff, Connecting, Securing};
 use linger::Linger;
 use responder::{AwaitOctet, AwaitRequest, AwaitTls, Parked, Queued, Requested};
 use streaming::Streaming;
-use turn::{Next, Turn};
+use transition::{Next, Transition};
 
 pub use action::{Action, Lost, Report, SetUp, Status};
 pub use first::{First, Reply};
@@ -47,7 +47,7 @@ pub use rules::{Rule, StageName, RULES};
 #[derive(Clone, Debug)]
 enum Stage {
     /// Others make their TLS handshakes first.
-    AwaitTurn(AwaitTurn),
+    AwaitTlsSlot(AwaitTlsSlot),
     /// TCP is connecting.
     Connecting(Connecting),
     /// TCP was refused.
@@ -83,28 +83,30 @@ enum Stage {
 }
 
 impl Stage {
-    fn begin(next: Next, turn: &mut Turn<'_>) -> Self {
+    fn begin(next: Next, transition: &mut Transition<'_>) -> Self {
         match next {
-            Next::AwaitTurn(plan) => Self::AwaitTurn(AwaitTurn::begin(plan, turn)),
-            Next::Connecting(plan) => Self::Connecting(Connecting::begin(plan, turn)),
+            Next::AwaitTlsSlot(plan) => Self::AwaitTlsSlot(AwaitTlsSlot::begin(plan, transition)),
+            Next::Connecting(plan) => Self::Connecting(Connecting::begin(plan, transition)),
             Next::Backoff(plan) => Self::Backoff(Backoff::begin(plan)),
-            Next::Securing(plan) => Self::Securing(Securing::begin(plan, turn)),
-            Next::AwaitReply(plan) => Self::AwaitReply(AwaitReply::begin(plan, turn)),
+            Next::Securing(plan) => Self::Securing(Securing::begin(plan, transition)),
+            Next::AwaitReply(plan) => Self::AwaitReply(AwaitReply::begin(plan, transition)),
             Next::Retry(plan) => Self::Retry(plan),
-            Next::AwaitOctet => Self::AwaitOctet(AwaitOctet::begin(turn)),
-            Next::AwaitTls => Self::AwaitTls(AwaitTls::begin(turn)),
-            Next::AwaitRequest { anew } => Self::AwaitRequest(AwaitRequest::begin(anew, turn)),
-            Next::Queued => Self::Queued(Queued::begin(turn)),
-            Next::Requested => Self::Requested(Requested::begin(turn)),
-            Next::Parked => Self::Parked(Parked::begin(turn)),
-            Next::Streaming(first) => Self::Streaming(Streaming::begin(first, turn)),
+            Next::AwaitOctet => Self::AwaitOctet(AwaitOctet::begin(transition)),
+            Next::AwaitTls => Self::AwaitTls(AwaitTls::begin(transition)),
+            Next::AwaitRequest { anew } => {
+                Self::AwaitRequest(AwaitRequest::begin(anew, transition))
+            }
+            Next::Queued => Self::Queued(Queued::begin(transition)),
+            Next::Requested => Self::Requested(Requested::begin(transition)),
+            Next::Parked => Self::Parked(Parked::begin(transition)),
+            Next::Streaming(first) => Self::Streaming(Streaming::begin(first, transition)),
             Next::Draining {
                 peer_done,
                 faulted,
                 first,
-            } => Self::Draining(Draining::begin(peer_done, faulted, first, turn)),
-            Next::FinSent => Self::FinSent(FinSent::begin(turn)),
-            Next::Linger => Self::Linger(Linger::begin(turn)),
+            } => Self::Draining(Draining::begin(peer_done, faulted, first, transition)),
+            Next::FinSent => Self::FinSent(FinSent::begin(transition)),
+            Next::Linger => Self::Linger(Linger::begin(transition)),
         }
     }
 }
@@ -122,7 +124,7 @@ pub struct Machine {
 impl Machine {
     /// A connection of an attempt that waits for its turn to make a TLS handshake.
     pub fn await_turn(plan: Plan, seen: &Seen) -> Self {
-        Self::begin(plan.rtr_wait, seen, Next::AwaitTurn(plan))
+        Self::begin(plan.rtr_wait, seen, Next::AwaitTlsSlot(plan))
     }
 
     /// A connection of an attempt that TCP is about to connect.
@@ -151,16 +153,16 @@ impl Machine {
     }
 
     fn begin(silence: u32, seen: &Seen, first: Next) -> Self {
-        let mut turn = Turn {
+        let mut transition = Transition {
             seen,
             deadline: i64::MAX,
             silence,
             next: None,
         };
-        let stage = Stage::begin(first, &mut turn);
+        let stage = Stage::begin(first, &mut transition);
         Self {
             stage,
-            deadline: turn.deadline,
+            deadline: transition.deadline,
             silence,
         }
     }
@@ -168,7 +170,7 @@ impl Machine {
     /// Takes an input, and goes to the next stage. Returns the rule by which it does, if the input
     /// means anything to it.
     pub fn handle(&mut self, input: Input, seen: &Seen) -> Option<&'static Rule> {
-        let mut turn = Turn {
+        let mut transition = Transition {
             seen,
             deadline: self.deadline,
             silence: self.silence,
@@ -178,30 +180,30 @@ impl Machine {
             if self.deadline.saturating_sub(seen.now) > timeout::TICK {
                 return None;
             }
-            turn.no_wait();
+            transition.no_wait();
         }
         let rule = match &mut self.stage {
-            Stage::AwaitTurn(stage) => stage.handle(input, &mut turn),
-            Stage::Connecting(stage) => stage.handle(input, &mut turn),
-            Stage::Backoff(stage) => stage.handle(input, &mut turn),
-            Stage::Securing(stage) => stage.handle(input, &mut turn),
-            Stage::AwaitReply(stage) => stage.handle(input, &mut turn),
-            Stage::AwaitOctet(stage) => stage.handle(input, &mut turn),
-            Stage::AwaitTls(stage) => stage.handle(input, &mut turn),
-            Stage::AwaitRequest(stage) => stage.handle(input, &mut turn),
-            Stage::Queued(stage) => stage.handle(input, &mut turn),
-            Stage::Requested(stage) => stage.handle(input, &mut turn),
-            Stage::Parked(stage) => stage.handle(input, &mut turn),
-            Stage::Streaming(stage) => stage.handle(input, &mut turn),
-            Stage::Draining(stage) => stage.handle(input, &mut turn),
-            Stage::FinSent(stage) => stage.handle(input, &mut turn),
-            Stage::Linger(stage) => stage.handle(input, &mut turn),
+            Stage::AwaitTlsSlot(stage) => stage.handle(input, &mut transition),
+            Stage::Connecting(stage) => stage.handle(input, &mut transition),
+            Stage::Backoff(stage) => stage.handle(input, &mut transition),
+            Stage::Securing(stage) => stage.handle(input, &mut transition),
+            Stage::AwaitReply(stage) => stage.handle(input, &mut transition),
+            Stage::AwaitOctet(stage) => stage.handle(input, &mut transition),
+            Stage::AwaitTls(stage) => stage.handle(input, &mut transition),
+            Stage::AwaitRequest(stage) => stage.handle(input, &mut transition),
+            Stage::Queued(stage) => stage.handle(input, &mut transition),
+            Stage::Requested(stage) => stage.handle(input, &mut transition),
+            Stage::Parked(stage) => stage.handle(input, &mut transition),
+            Stage::Streaming(stage) => stage.handle(input, &mut transition),
+            Stage::Draining(stage) => stage.handle(input, &mut transition),
+            Stage::FinSent(stage) => stage.handle(input, &mut transition),
+            Stage::Linger(stage) => stage.handle(input, &mut transition),
             Stage::Retry(_) | Stage::Closed => None,
         };
-        if let Some(next) = turn.next.take() {
-            self.stage = Stage::begin(next, &mut turn);
+        if let Some(next) = transition.next.take() {
+            self.stage = Stage::begin(next, &mut transition);
         }
-        self.deadline = turn.deadline;
+        self.deadline = transition.deadline;
         // A connection that is over has no timer, whatever its stage had set.
         match rule.map(|rule| rule.to) {
             Some(StageName::Closed) => (self.stage, self.deadline) = (Stage::Closed, i64::MAX),
@@ -220,7 +222,7 @@ impl Machine {
     /// The stage.
     pub fn stage(&self) -> StageName {
         match self.stage {
-            Stage::AwaitTurn(_) => StageName::AwaitTurn,
+            Stage::AwaitTlsSlot(_) => StageName::AwaitTlsSlot,
             Stage::Connecting(_) => StageName::Connecting,
             Stage::Backoff(_) => StageName::Backoff,
             Stage::Securing(_) => StageName::Securing,

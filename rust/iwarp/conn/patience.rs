@@ -5,7 +5,7 @@
 //! The timer runs for a short time, again and again. The end of the wait is a point in time: on a
 //! busy machine each of the short times may be late, and these delays must not add up.
 
-use super::{timeout, turn::Turn, Rule};
+use super::{timeout, transition::Transition, Rule};
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,33 +32,33 @@ pub(super) struct TimeOuts {
 
 impl Patience {
     /// A wait of `ms` milliseconds from now on.
-    pub(super) fn until(ms: u32, turn: &Turn<'_>) -> Self {
-        Self(turn.seen.now.saturating_add(i64::from(ms)))
+    pub(super) fn until(ms: u32, transition: &Transition<'_>) -> Self {
+        Self(transition.seen.now.saturating_add(i64::from(ms)))
     }
 
     /// The same; sets the timer for the first look.
-    pub(super) fn begin(ms: u32, turn: &mut Turn<'_>) -> Self {
-        turn.wait(ms.min(timeout::ORPHAN_CHECK));
-        Self::until(ms, turn)
+    pub(super) fn begin(ms: u32, transition: &mut Transition<'_>) -> Self {
+        transition.wait(ms.min(timeout::ORPHAN_CHECK));
+        Self::until(ms, transition)
     }
 
     /// Milliseconds that are left.
-    pub(super) fn left(self, turn: &Turn<'_>) -> u32 {
-        let left = self.0.saturating_sub(turn.seen.now);
+    pub(super) fn left(self, transition: &Transition<'_>) -> u32 {
+        let left = self.0.saturating_sub(transition.seen.now);
         u32::try_from(left.saturating_sub(timeout::TICK)).unwrap_or(0)
     }
 
     /// Sets the timer to the next look, or to the end if that comes first. An end that `asks` tlshd
     /// for a handshake does so again soon. Returns false if no time is left.
-    pub(super) fn go_on(self, asks: bool, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn go_on(self, asks: bool, transition: &mut Transition<'_>) -> bool {
         let look = if asks {
             timeout::PENDING
         } else {
             timeout::ORPHAN_CHECK
         };
-        let left = self.left(turn);
+        let left = self.left(transition);
         if left != 0 {
-            turn.wait(left.min(look));
+            transition.wait(left.min(look));
         }
         left != 0
     }
@@ -68,12 +68,12 @@ impl Patience {
         self,
         asks: bool,
         means: &TimeOuts,
-        turn: &mut Turn<'_>,
+        transition: &mut Transition<'_>,
     ) -> &'static Rule {
-        if let (Some(orphaned), true) = (means.orphaned, turn.seen.orphaned) {
+        if let (Some(orphaned), true) = (means.orphaned, transition.seen.orphaned) {
             return orphaned;
         }
-        if !self.go_on(asks, turn) {
+        if !self.go_on(asks, transition) {
             return means.late;
         }
         means.again.filter(|_| asks).unwrap_or(means.look)

@@ -22,7 +22,7 @@ pub struct Plan {
     /// Milliseconds that TCP has to connect.
     pub(super) connect: u32,
     /// Milliseconds that are left for the turns to make TLS handshakes.
-    pub(super) turn: u32,
+    pub(super) tls_wait: u32,
     /// How often the peer's TCP has refused the connection.
     pub(super) refused: u32,
 }
@@ -38,7 +38,7 @@ impl Plan {
             to_itself: false,
             rtr_wait,
             connect: timeout::CONNECT,
-            turn: timeout::TURN,
+            tls_wait: timeout::TLS_WAIT,
             refused: 0,
         }
     }

@@ -14,7 +14,7 @@ use super::{
     first::{First, Reply},
     patience::{Patience, TimeOuts},
     rules, timeout,
-    turn::{Next, Turn},
+    transition::{Next, Transition},
     Input, Rule,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct AwaitTls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
     /// Others have their turns first.
-    AwaitsTurn,
+    AwaitsSlot,
     /// The turn has come. tlshd is asked for it, and again while the kernel has no room.
     Asks,
     /// tlshd makes it.
@@ -89,17 +89,21 @@ fn has_no_request(input: Input) -> bool {
 }
 
 impl AwaitOctet {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait(timeout::REQUEST);
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait(timeout::REQUEST);
         Self
     }
 
-    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         match input {
-            Input::TlsBegins => Some(turn.go(&rules::TLS_BEGINS, Next::AwaitTls)),
+            Input::TlsBegins => Some(transition.go(&rules::TLS_BEGINS, Next::AwaitTls)),
             // It has no more time than what is left.
             Input::MpaBegins => {
-                Some(turn.go(&rules::MPA_BEGINS, Next::AwaitRequest { anew: false }))
+                Some(transition.go(&rules::MPA_BEGINS, Next::AwaitRequest { anew: false }))
             }
             _ => has_no_request(input).then_some(&rules::NO_REQUEST),
         }
@@ -114,36 +118,42 @@ impl AwaitTls {
         look: &rules::PEER_TLS_LOOK,
     };
 
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
         Self {
-            patience: Patience::begin(timeout::TLS, turn),
-            handshake: Handshake::AwaitsTurn,
+            patience: Patience::begin(timeout::TLS, transition),
+            handshake: Handshake::AwaitsSlot,
         }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
-            Input::Turn if self.handshake == Handshake::AwaitsTurn => {
+            Input::Turn if self.handshake == Handshake::AwaitsSlot => {
                 self.handshake = Handshake::Asks;
                 &rules::PEER_TLS_TURN
             }
             Input::TlsStarted => {
                 self.handshake = Handshake::Started;
-                self.patience.go_on(false, turn);
+                self.patience.go_on(false, transition);
                 &rules::PEER_TLS_STARTED
             }
             // The kernel has no room for a handshake at the moment.
             Input::TryAgain if self.handshake == Handshake::Asks => {
-                self.patience.go_on(true, turn);
+                self.patience.go_on(true, transition);
                 &rules::PEER_TLS_PENDING
             }
             Input::TlsDone => &rules::PEER_TLS_DONE,
-            Input::Secured => turn.go(&rules::PEER_SECURED, Next::AwaitRequest { anew: true }),
+            Input::Secured => {
+                transition.go(&rules::PEER_SECURED, Next::AwaitRequest { anew: true })
+            }
             Input::TlsFailed => &rules::PEER_TLS_FAILED,
             Input::Broken => &rules::CANNOT_AWAIT_TURN,
             Input::Timeout => {
                 let asks = self.handshake == Handshake::Asks;
-                self.patience.time_out(asks, &Self::TIME_OUTS, turn)
+                self.patience.time_out(asks, &Self::TIME_OUTS, transition)
             }
             _ if gives_up(input) => &rules::PEER_TLS_ABORTED,
             _ => return None,
@@ -152,19 +162,23 @@ impl AwaitTls {
 }
 
 impl AwaitRequest {
-    pub(super) fn begin(anew: bool, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn begin(anew: bool, transition: &mut Transition<'_>) -> Self {
         if anew {
-            turn.wait(timeout::REQUEST);
+            transition.wait(timeout::REQUEST);
         }
         Self
     }
 
-    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
-            Input::RequestCame => turn.go(&rules::REQUEST_CAME, Next::Queued),
-            Input::Called => turn.go(&rules::CALLED, Next::Parked),
+            Input::RequestCame => transition.go(&rules::REQUEST_CAME, Next::Queued),
+            Input::Called => transition.go(&rules::CALLED, Next::Parked),
             Input::NotAdmitted => &rules::NOT_ADMITTED,
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
+            Input::RejectionSent => transition.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             _ if has_no_request(input) => &rules::NO_REQUEST,
             _ => return None,
@@ -173,27 +187,31 @@ impl AwaitRequest {
 }
 
 impl Queued {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait(timeout::REQUEST);
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait(timeout::REQUEST);
         Self {
             tries: const { timeout::REPLY / timeout::REQUEST - 1 },
         }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::NoTurn => &rules::REQUEST_WAITS,
             Input::Turn => &rules::REQUEST_TURN,
-            Input::Reported => turn.go(&rules::REPORTED, Next::Requested),
+            Input::Reported => transition.go(&rules::REPORTED, Next::Requested),
             Input::NotReported => &rules::NOT_REPORTED,
             // The peer has given up, if it does as this driver does.
             Input::Timeout if self.tries == 0 => &rules::REQUEST_WAITS_TOO_LONG,
             Input::Timeout => {
                 self.tries = self.tries.saturating_sub(1);
-                turn.wait(timeout::REQUEST);
+                transition.wait(timeout::REQUEST);
                 &rules::REQUEST_WAITS_LONG
             }
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
+            Input::RejectionSent => transition.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::HungUp => {
                 &rules::REQUEST_LEFT
@@ -204,12 +222,16 @@ impl Queued {
 }
 
 impl Requested {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait(timeout::ANSWER);
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait(timeout::ANSWER);
         Self { gone: false }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             // The consumer has the event all the same, or it waits for the consumer. So the Request
             // counts until it is answered, in vain: otherwise peers that come and go would fill the
@@ -225,16 +247,16 @@ impl Requested {
             Input::CannotStart => &rules::CANNOT_ACCEPT,
             Input::ReplyNotSent => &rules::REPLY_NOT_SENT,
             Input::RejectionNotSent => &rules::REJECTION_NOT_SENT,
-            Input::RejectionSent => turn.go(&rules::REJECTION_SENT, Next::Linger),
+            Input::RejectionSent => transition.go(&rules::REJECTION_SENT, Next::Linger),
             Input::ReplySent | Input::ReplySentForRtr => {
                 let first = match input {
                     Input::ReplySentForRtr => First::Rtr,
                     _ => First::Theirs {
-                        wait: turn.silence,
-                        reply: Reply::Sent(turn.seen.reply_end),
+                        wait: transition.silence,
+                        reply: Reply::Sent(transition.seen.reply_end),
                     },
                 };
-                turn.go(&rules::ESTABLISHED, Next::Streaming(first))
+                transition.go(&rules::ESTABLISHED, Next::Streaming(first))
             }
             Input::Abort | Input::Flush | Input::Close | Input::Leave | Input::Timeout => {
                 &rules::WITHDRAWN
@@ -245,26 +267,30 @@ impl Requested {
 }
 
 impl Parked {
-    pub(super) fn begin(turn: &mut Turn<'_>) -> Self {
-        turn.wait(timeout::PARKED);
+    pub(super) fn begin(transition: &mut Transition<'_>) -> Self {
+        transition.wait(timeout::PARKED);
         Self {
-            received: turn.seen.received,
+            received: transition.seen.received,
         }
     }
 
-    pub(super) fn handle(&self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         Some(match input {
             Input::NotExpected => &rules::CALL_WAITS,
             Input::Turn => &rules::CALL_TURN,
             Input::NotAdmitted | Input::NotAttached => &rules::CALL_REFUSED,
             Input::Timeout => &rules::CALL_WAITS_TOO_LONG,
-            Input::ReplySentForRtr => turn.go(
+            Input::ReplySentForRtr => transition.go(
                 &rules::CALL_ADMITTED,
                 Next::Streaming(First::Call(self.received)),
             ),
             Input::CannotStart => &rules::CALL_CANNOT_START,
             Input::ReplyNotSent => &rules::CALL_REPLY_NOT_SENT,
-            Input::RejectionSent => turn.go(&rules::REFUSAL_SENT, Next::Linger),
+            Input::RejectionSent => transition.go(&rules::REFUSAL_SENT, Next::Linger),
             Input::RejectionNotSent => &rules::REFUSAL_NOT_SENT,
             Input::Broken | Input::HungUp => &rules::CALL_LEFT,
             _ if gives_up(input) => &rules::CALL_LEFT,

@@ -14,8 +14,8 @@ use SetUp::*;
 pub enum StageName {
     /// Before the first stage.
     New,
-    /// See [`super::AwaitTurn`].
-    AwaitTurn,
+    /// See [`super::AwaitTlsSlot`].
+    AwaitTlsSlot,
     /// See [`super::Connecting`].
     Connecting,
     /// See [`super::Backoff`].
@@ -157,7 +157,7 @@ const fn check(from: &[StageName], actions: &[Action], to: StageName) {
         let queued = matches!(from[at], StageName::Queued);
         assert!(
             reports == 0 || queued && !over,
-            "a Request is reported in its turn"
+            "a Request is reported in its transition"
         );
         assert!(
             slots == (from[at].is_responders() && over) as u32,
@@ -173,7 +173,7 @@ impl StageName {
         use StageName::*;
         matches!(
             self,
-            AwaitTurn | Connecting | Backoff | Securing | AwaitReply
+            AwaitTlsSlot | Connecting | Backoff | Securing | AwaitReply
         )
     }
 
@@ -196,10 +196,10 @@ const LOST: Action = Lose(Lost::Handshake);
 
 rules! {
     // An attempt to connect.
-    WAITS_FOR_TURN: New, WaitsForTurn => [] AwaitTurn;
+    WAITS_FOR_TURN: New, WaitsForTurn => [] AwaitTlsSlot;
     CONNECTS: New, Connects => [] Connecting;
-    TURN_COMES: AwaitTurn, Turn => [SetUp(Connect)] Connecting;
-    TURN_LOOK: AwaitTurn, Timeout => [] AwaitTurn;
+    TURN_COMES: AwaitTlsSlot, Turn => [SetUp(Connect)] Connecting;
+    TURN_LOOK: AwaitTlsSlot, Timeout => [] AwaitTlsSlot;
     CONNECTED: Connecting, Connected => [SetUp(FreePlace), SetUp(SendRequest)] AwaitReply;
     CONNECTED_TO_ITSELF: Connecting, Connected if "the queue pair is its own peer"
         => [SetUp(FreePlace), SetUp(StartQueuePair)] AwaitReply;
@@ -212,14 +212,14 @@ rules! {
     CONNECTING_LOOK: Connecting, Timeout => [] Connecting;
     BACKOFF_OVER: Backoff, Timeout
         => [Detach, Reset, SetUp(FreePlace), LOST, Again(Status::Refused)] Retry;
-    SETUP_ABORTED: AwaitTurn | Connecting | Backoff | AwaitReply, Abort | Flush | Close | Leave
+    SETUP_ABORTED: AwaitTlsSlot | Connecting | Backoff | AwaitReply, Abort | Flush | Close | Leave
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Aborted))] Closed;
-    SETUP_ORPHANED: AwaitTurn | Connecting | Backoff | AwaitReply, Timeout
+    SETUP_ORPHANED: AwaitTlsSlot | Connecting | Backoff | AwaitReply, Timeout
         if "the process has ended"
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::Aborted))] Closed;
-    SETUP_LATE: AwaitTurn | Connecting | AwaitReply, Timeout if "no time is left"
+    SETUP_LATE: AwaitTlsSlot | Connecting | AwaitReply, Timeout if "no time is left"
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::TimedOut))] Closed;
-    SETUP_BROKEN: AwaitTurn | Connecting | AwaitReply, Broken
+    SETUP_BROKEN: AwaitTlsSlot | Connecting | AwaitReply, Broken
         => [Detach, Reset, LOST, ReportReply(Report::Failed(Status::OfSocket))] Closed;
 
     // The TLS handshake of an initiator.

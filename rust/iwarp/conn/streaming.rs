@@ -6,7 +6,7 @@ use super::{
     draining,
     first::Silence,
     rules, timeout,
-    turn::{Next, Turn},
+    transition::{Next, Transition},
     First, Input, Rule,
 };
 
@@ -24,16 +24,16 @@ impl Streaming {
     /// A peer that owes no RTR may be silent for as long as it likes. TCP's keep-alive probes show
     /// that it is there, and how long to wait for a message is left to the ULP (RFC 5044 section
     /// 7.1.2, rule 10).
-    pub(super) fn begin(first: First, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn begin(first: First, transition: &mut Transition<'_>) -> Self {
         let wait = match first {
             First::Ours => 0,
-            First::OurRtr(_) => turn.silence,
+            First::OurRtr(_) => transition.silence,
             First::Rtr | First::Call(_) => timeout::RTR,
             First::Theirs { wait, .. } => wait,
         };
         match wait {
-            0 => turn.no_wait(),
-            wait => turn.wait(wait),
+            0 => transition.no_wait(),
+            wait => transition.wait(wait),
         }
         Self {
             faulted: false,
@@ -41,37 +41,43 @@ impl Streaming {
         }
     }
 
-    pub(super) fn handle(&mut self, input: Input, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    pub(super) fn handle(
+        &mut self,
+        input: Input,
+        transition: &mut Transition<'_>,
+    ) -> Option<&'static Rule> {
         match input {
             Input::Fault => {
                 self.faulted = true;
-                turn.wait(timeout::TERMINATE);
+                transition.wait(timeout::TERMINATE);
                 Some(&rules::FAULT)
             }
-            Input::Broken | Input::PeerGone if self.is_lost_call(input, turn) => {
+            Input::Broken | Input::PeerGone if self.is_lost_call(input, transition) => {
                 Some(&rules::CALL_LOST)
             }
-            Input::PeerFin => Some(self.drain(true, turn)),
-            Input::Close => Some(self.drain(false, turn)),
-            Input::Timeout => self.time_out(turn),
-            _ => draining::end(input, turn),
+            Input::PeerFin => Some(self.drain(true, transition)),
+            Input::Close => Some(self.drain(false, transition)),
+            Input::Timeout => self.time_out(transition),
+            _ => draining::end(input, transition),
         }
     }
 
-    fn time_out(&mut self, turn: &mut Turn<'_>) -> Option<&'static Rule> {
+    fn time_out(&mut self, transition: &mut Transition<'_>) -> Option<&'static Rule> {
         if self.faulted {
             return Some(&rules::TERMINATE_LATE);
         }
-        let started = turn.seen.peer_started;
+        let started = transition.seen.peer_started;
         match self.first {
-            First::Call(_) if self.is_lost_call(Input::Timeout, turn) => Some(&rules::CALL_LOST),
+            First::Call(_) if self.is_lost_call(Input::Timeout, transition) => {
+                Some(&rules::CALL_LOST)
+            }
             First::Rtr | First::Call(_) if !started => Some(&rules::RTR_LATE),
-            First::Theirs { .. } if !started => match self.first.silence(turn) {
+            First::Theirs { .. } if !started => match self.first.silence(transition) {
                 Silence::No => None,
                 Silence::Waits => Some(&rules::SILENT),
                 Silence::Over => Some(&rules::SILENT_LONG),
             },
-            First::OurRtr(before) if turn.seen.received == before => Some(&rules::RTR_MISSED),
+            First::OurRtr(before) if transition.seen.received == before => Some(&rules::RTR_MISSED),
             First::Rtr | First::Call(_) | First::Theirs { .. } | First::Ours | First::OurRtr(_) => {
                 None
             }
@@ -81,11 +87,11 @@ impl Streaming {
     /// Whether the connection of a call ends, by `input`, before anything has come of it. The
     /// caller may never have had the Reply. It has sent nothing, as that would be an FPDU, or the
     /// part of one; and this end has not either, as the caller sends first.
-    fn is_lost_call(&self, input: Input, turn: &Turn<'_>) -> bool {
+    fn is_lost_call(&self, input: Input, transition: &Transition<'_>) -> bool {
         let First::Call(before) = self.first else {
             return false;
         };
-        let seen = turn.seen;
+        let seen = transition.seen;
         // TCP counts a FIN as a byte. This one is behind a whole FPDU, or there is none.
         let nothing = seen.received == before || input == Input::PeerGone;
         nothing && !seen.peer_started && !self.faulted
@@ -93,8 +99,8 @@ impl Streaming {
 
     //= 5041-6.2.1-3: graceful teardown, DDP MUST indicate to the LLP that
     /// Begins the orderly close.
-    fn drain(&mut self, peer_done: bool, turn: &mut Turn<'_>) -> &'static Rule {
-        let silence = draining::silence(&mut self.first, self.faulted, turn);
+    fn drain(&mut self, peer_done: bool, transition: &mut Transition<'_>) -> &'static Rule {
+        let silence = draining::silence(&mut self.first, self.faulted, transition);
         let rule = match (peer_done, silence == Silence::Over) {
             (true, false) => &rules::PEER_CLOSES,
             (true, true) => &rules::PEER_CLOSES_SILENTLY,
@@ -110,6 +116,6 @@ impl Streaming {
             faulted: self.faulted,
             first,
         };
-        turn.go(rule, next)
+        transition.go(rule, next)
     }
 }

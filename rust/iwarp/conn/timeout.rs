@@ -20,7 +20,7 @@ pub const ORPHAN_CHECK: u32 = 1_000;
 
 /// For all turns of an attempt to make a TLS handshake: for hundreds of handshakes on a slow
 /// processor.
-pub const TURN: u32 = 120_000;
+pub const TLS_WAIT: u32 = 120_000;
 
 /// For a TLS handshake, with the wait for the turn of a responder.
 pub const TLS: u32 = 20_000;

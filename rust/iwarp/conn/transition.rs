@@ -5,7 +5,7 @@
 use super::{timeout, First, Plan, Rule, Seen};
 
 /// A transition: what it sees, the time that it sets, and where it leads.
-pub(super) struct Turn<'a> {
+pub(super) struct Transition<'a> {
     pub(super) seen: &'a Seen,
     /// The [`Seen::now`] at which the timer is to run out; `i64::MAX`: never.
     pub(super) deadline: i64,
@@ -18,7 +18,7 @@ pub(super) struct Turn<'a> {
 /// The stage that a transition leads to, with what that begins with. What each of them is says
 /// [`StageName`](super::StageName).
 pub(super) enum Next {
-    AwaitTurn(Plan),
+    AwaitTlsSlot(Plan),
     Connecting(Plan),
     Backoff(Plan),
     Securing(Plan),
@@ -46,7 +46,7 @@ pub(super) enum Next {
     Linger,
 }
 
-impl Turn<'_> {
+impl Transition<'_> {
     /// Leads to another stage by `rule`.
     pub(super) fn go(&mut self, rule: &'static Rule, next: Next) -> &'static Rule {
         self.next = Some(next);
@@ -58,8 +58,8 @@ impl Turn<'_> {
         self.deadline = self.seen.now.saturating_add(i64::from(ms));
     }
 
-    /// As [`Turn::wait`], for an orderly close. While the device is being removed the time is at
-    /// most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
+    /// As [`Transition::wait`], for an orderly close. While the device is being removed the time is
+    /// at most [`timeout::LEAVE`], as the removal waits for one consumer after the other.
     pub(super) fn wait_for_close(&mut self, ms: u32) {
         self.wait(if self.seen.leaving {
             ms.min(timeout::LEAVE)

@@ -30,7 +30,7 @@ fn diagram() -> String {
     let mut ways: Vec<(StageName, StageName, BTreeSet<&str>)> = Vec::new();
     let order = [
         StageName::New,
-        StageName::AwaitTurn,
+        StageName::AwaitTlsSlot,
         StageName::Connecting,
         StageName::Backoff,
         StageName::Securing,
