@@ -70,9 +70,13 @@ impl Qp {
         &self.stream.queues
     }
 
-    /// The state.
+    /// The state. It is CLOSING from the moment at which the consumer asks for an orderly close,
+    /// which ends the send queue, although the connection's worker begins the close.
     pub(crate) fn state(&self) -> State {
-        self.queues().state()
+        match self.queues().state() {
+            State::Rts if self.queues().sq.has_end() => State::Closing,
+            state => state,
+        }
     }
 
     /// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for

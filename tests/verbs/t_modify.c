@@ -203,9 +203,7 @@ static void t_closing(struct side *s)
 	if (s->active) {
 		post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 		CALL(ask(&c, IBV_QPS_SQD, STATE));
-		/* The connection's own worker begins the close. */
-		while (qp_state(c.qp) == IBV_QPS_RTS)
-			sleep_ms(1);
+		CHECK(qp_state(c.qp) == IBV_QPS_SQD, "the close has not begun");
 		ask_all(&c, "closing", ended, ENDED);
 	}
 	sync_sides(s);
