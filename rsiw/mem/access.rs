@@ -71,7 +71,7 @@ impl Access {
 
     /// Whether a peer has any right.
     pub(crate) fn is_remote(self) -> bool {
-        self.0 & Self::REMOTE.0 != 0
+        self.0 & (Self::REMOTE.0 | Self::FLUSH.0) != 0
     }
 
     /// The rights that both grant.
