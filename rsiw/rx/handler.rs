@@ -312,9 +312,10 @@ impl QpHandler<'_> {
     fn no_receive(&mut self) -> Refusal {
         let counters = &self.queues.counters;
         let waited = self.st.late.waits();
-        // A consumer that has disconnected posts no receives any more.
+        // A consumer that has disconnected posts no receives any more; a library may still move
+        // those that it has.
         let most = if self.queues.is_closing() {
-            0
+            self.queues.rq.least_wait_ms()
         } else {
             self.st.most_wait(self.queues)
         };
