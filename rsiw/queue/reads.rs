@@ -10,7 +10,7 @@ use crate::{fifo::Fifo, mem::ResolvedMr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use iwarp::{
     rdmap::{AtomicRequest, ATOMIC_LEN},
-    Msn, ReadRequest, Stag,
+    Msn, ReadRequest, Stag, Terminate,
 };
 use kernel::{alloc::Flags, prelude::*};
 use kext::lock::{new_spinlock_irq, SpinLockIrq};
@@ -43,6 +43,10 @@ pub(crate) struct OutstandingRead {
     pub(crate) invalidate: bool,
     /// The Request Identifier of an atomic operation.
     pub(crate) atomic: Option<u32>,
+    /// The message sequence number of the request.
+    pub(crate) msn: Msn,
+    /// The peer carries the request out when it comes, before those that it answers in turn.
+    pub(crate) at_once: bool,
 }
 
 impl OutstandingRead {
@@ -55,6 +59,8 @@ impl OutstandingRead {
             sink: None,
             invalidate: false,
             atomic: None,
+            msn: Msn::FIRST,
+            at_once: true,
         }
     }
 
@@ -102,6 +108,30 @@ struct Inbound {
     confirming: u32,
     /// How many more tx takes, once an orderly close waits for nothing else.
     left: Option<u32>,
+    /// Rx has found a fault behind what waits. The stream ends by it when all is answered.
+    fault: Option<Terminate>,
+}
+
+impl Inbound {
+    /// Whether the peer may send another request with that number, whose answer has `len` bytes.
+    fn has_room(&self, msn: Msn, len: u32) -> bool {
+        let rtr = self.rtr && msn == Msn::FIRST && len == 0;
+        // Those that confirm may have come before the others. With an IRD of 0 only they may come.
+        let most = match len {
+            1.. if self.ird == 0 => 0,
+            _ => self.ird.max(self.rtr.into()) + self.confirming,
+        };
+        self.under_way() < most || rtr
+    }
+
+    fn under_way(&self) -> u32 {
+        self.waiting.len() + u32::from(self.answering)
+    }
+
+    /// What [`InboundReads::count`] is.
+    fn count(&self) -> u32 {
+        self.waiting.len() + u32::from(self.fault.is_some())
+    }
 }
 
 //= 5040-8.1.2-6: Queue resource consumption MUST be controlled by the Privileged
@@ -109,7 +139,7 @@ struct Inbound {
 /// Reads of the peer that wait for tx. Rx adds them, tx takes them.
 #[pin_data]
 pub(crate) struct InboundReads {
-    /// The number of Reads in `queue`, for readers that do not hold the lock.
+    /// How much waits for tx in `queue`: Reads and a fault, for readers that do not hold the lock.
     count: AtomicU32,
     #[pin]
     queue: SpinLockIrq<Inbound>,
@@ -125,6 +155,7 @@ impl InboundReads {
             rtr: false,
             confirming: 0,
             left: None,
+            fault: None,
         };
         pin_init!(Self { count: AtomicU32::new(0), queue <- new_spinlock_irq!(queue, "rsiw_irq") })
     }
@@ -143,6 +174,7 @@ impl InboundReads {
         // A connection before this one may have ended in the middle of a response.
         queue.answering = false;
         queue.left = None;
+        queue.fault = None;
         core::mem::swap(&mut queue.waiting, &mut waiting);
         drop(queue);
         Ok(())
@@ -154,20 +186,47 @@ impl InboundReads {
     /// exceeds IRD, returns the Read as the error.
     pub(crate) fn push(&self, read: InboundRead) -> Result<bool, InboundRead> {
         let queue = &mut *self.queue.lock();
-        let before = queue.waiting.len() + u32::from(queue.answering);
-        let rtr = queue.rtr && read.msn == Msn::FIRST && read.len() == 0;
-        // Those that confirm may have come before the others. With an IRD of 0 only they may come.
-        let most = match read.len() {
-            1.. if queue.ird == 0 => 0,
-            _ => queue.ird.max(queue.rtr.into()) + queue.confirming,
-        };
-        if before >= most && !rtr {
+        if !queue.has_room(read.msn, read.len()) {
             return Err(read);
         }
-        let last = before + 1 == queue.ird && read.len() != 0;
+        let last = queue.under_way() + 1 == queue.ird && read.len() != 0;
         queue.waiting.push(read)?;
-        self.count.store(queue.waiting.len(), Ordering::Release);
+        self.count.store(queue.count(), Ordering::Release);
         Ok(last)
+    }
+
+    /// Whether the peer may send an Atomic Request with that number. If so, [`Self::push`] takes
+    /// it: nothing but rx adds any. Context: rx.
+    pub(crate) fn has_room_for_atomic(&self, msn: Msn) -> bool {
+        self.queue.lock().has_room(msn, ATOMIC_LEN)
+    }
+
+    /// Rx has found a fault, which has no part in the Reads that came before it: tx answers those
+    /// first, and then ends the stream by `terminate`. Context: rx, which takes nothing more.
+    ///
+    /// # Errors
+    ///
+    /// Returns the Terminate if there is nothing to answer.
+    pub(crate) fn end_by(&self, terminate: Terminate) -> Result<(), Terminate> {
+        let queue = &mut *self.queue.lock();
+        if queue.under_way() == 0 {
+            return Err(terminate);
+        }
+        queue.fault = Some(terminate);
+        self.count.store(queue.count(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the Terminate of [`Self::end_by`], once, when all is answered. Context: tx, with no
+    /// message under way.
+    pub(crate) fn take_fault(&self) -> Option<Terminate> {
+        let queue = &mut *self.queue.lock();
+        if queue.waiting.front().is_some() && queue.left != Some(0) {
+            return None;
+        }
+        let fault = queue.fault.take();
+        self.count.store(queue.count(), Ordering::Release);
+        fault
     }
 
     //= 5040-5.2.2-5: The Data Source RDMAP layer MUST pass RDMA Read Response Messages
@@ -193,12 +252,12 @@ impl InboundReads {
         self.take(0)
     }
 
-    /// The number of Reads that wait for tx.
+    /// How many Reads wait for tx, and a fault behind them.
     pub(crate) fn waiting(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether no Read waits for tx.
+    /// Whether nothing waits for tx.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -210,7 +269,7 @@ impl InboundReads {
         }
         queue.left = queue.left.map(|left| left.saturating_sub(1));
         let read = queue.waiting.pop();
-        self.count.store(queue.waiting.len(), Ordering::Release);
+        self.count.store(queue.count(), Ordering::Release);
         queue.answering |= read.is_some();
         read
     }
@@ -228,9 +287,15 @@ impl InboundReads {
         queue.left.get_or_insert(queue.waiting.len());
     }
 
-    /// Drops all queued Reads. Context: any in which references to regions may be dropped.
+    /// Drops all queued Reads, and a fault behind them. Context: any in which references to regions
+    /// may be dropped.
     pub(crate) fn clear(&self) {
-        self.queue.lock().left = None;
+        {
+            let queue = &mut *self.queue.lock();
+            queue.left = None;
+            queue.fault = None;
+            self.count.store(queue.count(), Ordering::Release);
+        }
         while let Some(read) = self.pop() {
             drop(read);
         }

@@ -112,8 +112,9 @@ impl QpHandler<'_> {
     }
 
     //= 7306-9-1
-    /// Tx executes the operation, in the order of the peer's requests. It finds whether the memory
-    /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1).
+    /// Tx executes the operation, in the order of the peer's requests, and finds whether the memory
+    /// is aligned: the TO "MAY start at an arbitrary offset" (RFC 7306 section 5.2.1). Only an
+    /// atomic Write is executed here.
     pub(super) fn atomic_request(&mut self, request: AtomicRequest) -> Result<(), Refusal> {
         let (key, pd) = (request.stag.0, self.queues.pd.id());
         let (needs, len) = match request.op {
@@ -130,6 +131,9 @@ impl QpHandler<'_> {
         let target = regions.resolve_cached_for(qpn, cached, key, pd, range, needs);
         let target = target.map_err(MemError::refusal)?.clone();
         if let AtomicOp::Write { .. } = request.op {
+            if !self.queues.inbound.has_room_for_atomic(self.st.read_msn) {
+                return Err(Refusal::ReadQueueFull);
+            }
             // Now, as what comes behind it is placed when it comes. The answer tells nothing of the
             // memory, which the peer may not be allowed to read.
             let wrote = target.atomic(request.to.0, request.op);

@@ -60,12 +60,41 @@ impl Stream {
             }
         };
         let (reason, peer) = (fault.reason(), self.peer());
+        let terminate = match self.end_behind_answers(fault, terminate) {
+            Ok(()) => return self.warn(peer, format_args!("{reason}; stream terminated")),
+            Err(terminate) => terminate,
+        };
         if self.begin_terminate(terminate) {
             self.warn(peer, format_args!("{reason}; stream terminated"));
             self.handle.event(event);
         } else {
             self.warn(peer, format_args!("{reason}"));
         }
+    }
+
+    /// Has tx answer what the peer asked for before its fault, and then send `terminate`. So what
+    /// was good is done, and what the Terminate refuses is the oldest request that the peer has no
+    /// answer to. Context: callback.
+    ///
+    /// # Errors
+    ///
+    /// Returns the Terminate if it has to go at once: nothing is to be answered, or the bytes are
+    /// not the peer's.
+    fn end_behind_answers(
+        self: &Arc<Self>,
+        fault: &Fault,
+        terminate: Option<Terminate>,
+    ) -> Result<(), Option<Terminate>> {
+        let term = match (fault.kind(), terminate) {
+            (FaultKind::Ddp(_) | FaultKind::Rdmap(_), Some(term)) => term,
+            (_, terminate) => return Err(terminate),
+        };
+        if !self.queues.may_receive() {
+            return Err(Some(term));
+        }
+        self.queues.inbound.end_by(term).map_err(Some)?;
+        self.wake_tx();
+        Ok(())
     }
 
     fn trace_refused(&self, code: TermCode) {
@@ -95,9 +124,7 @@ impl Stream {
             self.queues.sq.refused(seq);
             self.queues.note_failure(failed, status);
         }
-        // A Read that the peer refuses is the oldest outstanding one, as the peer serves them in
-        // order.
-        if let Some((seq, is_atomic)) = self.queues.sq.read_head() {
+        if let Some((seq, is_atomic)) = self.queues.sq.outstanding_read(t.read_msn()) {
             if let Some(status) = refused_read(t, is_atomic) {
                 seq.inspect(|&seq| self.queues.sq.refused(seq));
                 self.queues.note_failure(seq, status);
@@ -130,6 +157,7 @@ impl Stream {
     /// tx.
     pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {
         let of_peer = failed.terminate.as_ref().map(Terminate::code);
+        let of_peer = of_peer.filter(|_| !failed.told);
         let term = failed
             .terminate
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));

@@ -134,7 +134,13 @@ impl Tx {
         if queues.inbound.is_empty() {
             return Ok(false);
         }
-        self.respond(queues.inbound.pop())
+        if let Some(asked) = queues.inbound.pop() {
+            return self.respond(Some(asked));
+        }
+        match queues.inbound.take_fault() {
+            Some(terminate) => Err(Failed::of_peer(terminate)),
+            None => Ok(false),
+        }
     }
 
     //= 7306-5.2.1-10, 7306-5.2.1-11
@@ -380,6 +386,8 @@ impl Tx {
             sink,
             invalidate,
             atomic,
+            msn: self.read_msn,
+            at_once: matches!(self.wr.op, SendOp::AtomicWrite | SendOp::Flush),
         })
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Failed {
     pub(crate) status: Status,
     /// The Terminate for the peer, if the peer had a part in the failure.
     pub(crate) terminate: Option<Terminate>,
+    /// The fault is counted and in the log.
+    pub(crate) told: bool,
 }
 
 impl Failed {
@@ -41,6 +43,16 @@ impl Failed {
             seq,
             status,
             terminate: None,
+            told: false,
+        }
+    }
+
+    /// What rx has found, and told of.
+    pub(super) fn of_peer(terminate: Terminate) -> Self {
+        Self {
+            terminate: Some(terminate),
+            told: true,
+            ..Self::new(None, Status::General)
         }
     }
 

@@ -62,12 +62,13 @@ struct test {
 };
 
 /* Each t_*.c ends in one such table; its last entry has no name. */
-extern const struct test ops_tests[], align_tests[], sge_tests[], order_tests[],
-	mr_tests[], rereg_tests[], dmabuf_tests[], prot_tests[], window_tests[], window_refused_tests[],
-	window_domain_tests[], placement_tests[], recv_tests[], late_tests[], srq_tests[], srq_resize_tests[], cq_tests[], moderate_tests[],
-	resize_tests[], qp_tests[], modify_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[], race_tests[],
-	big_tests[],
-	stress_tests[], hostile_tests[];
+extern const struct test
+	ops_tests[], align_tests[], sge_tests[], order_tests[], mr_tests[], rereg_tests[],
+	dmabuf_tests[], prot_tests[], window_tests[], window_refused_tests[],
+	window_domain_tests[], placement_tests[], turns_tests[], recv_tests[], late_tests[],
+	srq_tests[], srq_resize_tests[], cq_tests[], moderate_tests[], resize_tests[],
+	qp_tests[], modify_tests[], reset_tests[], scale_tests[], cm_tests[], close_tests[],
+	race_tests[], big_tests[], stress_tests[], hostile_tests[];
 
 /* run.c: verdicts */
 /* V_CRASH: the process died or hangs. */

@@ -8,16 +8,17 @@ use crate::{
     cq::{Notify, Out},
     fifo::Fifo,
     queue::reads::{OutstandingRead, CONFIRMING},
-    wr::SendWr,
+    wr::{SendOp, SendWr},
 };
 use core::sync::atomic::Ordering;
+use iwarp::Msn;
 use kernel::prelude::*;
 use rdma::Consumer;
 
 /// Why a request waits for RDMA Reads before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadsBefore {
-    /// It has a fence.
+    /// It has a fence, or is an atomic Write behind one that the peer answers in turn.
     Fence,
     /// It is a Read, and as many are under way as the ORD allows.
     Ord,
@@ -60,15 +61,17 @@ impl SendQueue {
 
     //= 5040-6.1-4: the RDMAP layer MUST NOT exceed the maximum number
     /// Whether the request may start: an RDMA Read or an atomic operation needs room among the
-    /// outstanding Reads, and a fenced request waits for all of them. If it may not, a completed
-    /// Read wakes tx. Context: tx.
+    /// outstanding Reads, and a fenced request waits for all of them. So does an atomic Write, but
+    /// for those before it: the peer writes when it comes, and would do so before it answers what
+    /// came earlier. If the request may not start, a completed Read wakes tx. Context: tx.
     pub(crate) fn may_start(&self, wr: &SendWr) -> Result<(), ReadsBefore> {
         if !wr.fence && !wr.op.is_answered() {
             return Ok(());
         }
         let st = &mut *self.state.lock();
         let reads = st.placed.of_consumer(&st.reads);
-        let may = if wr.fence && reads != 0 {
+        let overtakes = wr.op == SendOp::AtomicWrite && st.reads.iter().any(|read| !read.at_once);
+        let may = if wr.fence && reads != 0 || overtakes {
             Err(ReadsBefore::Fence)
         } else if wr.op.is_answered() && reads >= self.ord().max(1) {
             Err(ReadsBefore::Ord)
@@ -100,13 +103,16 @@ impl SendQueue {
         st.reads.push(read)
     }
 
-    /// The position of the Read or atomic operation whose response is due next, and whether it is
-    /// an atomic operation. Reads that confirm are not refused, and may have no answer yet: the
-    /// peer gives none in the middle of a message, and none afterwards. Context: rx.
-    pub(crate) fn read_head(&self) -> Option<(Option<Seq>, bool)> {
+    /// The position of the Read or atomic operation that the peer refuses, and whether it is an
+    /// atomic operation: that with the number `msn`, or the one whose response is due next, as most
+    /// peers serve them in order. Reads that confirm are not refused, and may have no answer yet:
+    /// the peer gives none in the middle of a message, and none afterwards. Context: rx.
+    pub(crate) fn outstanding_read(&self, msn: Option<Msn>) -> Option<(Option<Seq>, bool)> {
         let st = self.state.lock();
-        let head = st.reads.iter().find(|read| read.confirms.is_none())?;
-        Some((head.seq, head.atomic.is_some()))
+        let reads = || st.reads.iter().filter(|read| read.confirms.is_none());
+        let named = reads().find(|read| Some(read.msn) == msn);
+        let read = named.or_else(|| reads().next())?;
+        Some((read.seq, read.atomic.is_some()))
     }
 
     /// A response arrives: to the atomic operation with that Request Identifier, or to a Read.

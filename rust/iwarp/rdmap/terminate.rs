@@ -138,9 +138,19 @@ impl Terminate {
 
     /// The number of the Send, or of the Immediate Data, at fault; `None` if no header says so.
     pub fn send_msn(&self) -> Option<Msn> {
+        self.msn_of(Qn::SEND)
+    }
+
+    /// The number of the Read Request, or of the Atomic Request, at fault; `None` if no header says
+    /// so.
+    pub fn read_msn(&self) -> Option<Msn> {
+        self.msn_of(Qn::READ_REQUEST)
+    }
+
+    fn msn_of(&self, qn: Qn) -> Option<Msn> {
         let ddp = self.ddp.filter(|ddp| ddp[0] & crate::ddp::TAGGED == 0)?;
         let header = UntaggedHeader::from_bytes(&ddp);
-        (header.qn == Qn::SEND).then_some(header.msn)
+        (header.qn == qn).then_some(header.msn)
     }
 
     /// The Read Request at fault, as far as it had not been served.
