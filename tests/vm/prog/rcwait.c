@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rcwait DEVICE GID-INDEX PEER-GID PEER-QPN [COUNT]: makes COUNT queue pairs (1),
+ * rcwait DEVICE GID-INDEX PEER-GID PEER-QPN [COUNT [TIMEOUT]]: makes COUNT queue pairs (1)
+ * with that local ACK timeout (0, which is for ever),
  * prints the number of the first, and has them wait for peers with that GID and
  * the numbers from PEER-QPN on: to RTR and RTS, with a receive each. Then reads
  * lines: "state" prints the states, "send" posts a Send to queue pair 0, "later"
@@ -22,7 +23,7 @@ static struct ibv_mr *mr;
 static struct ibv_qp *qp[MOST + 1];
 static union ibv_gid peer;
 static char memory[4096];
-static int gid_index, count = 1;
+static int gid_index, count = 1, timeout;
 
 static void make(int n)
 {
@@ -80,6 +81,8 @@ int main(int argc, char **argv)
 	peer_qpn = strtoul(argv[4], NULL, 0);
 	if (argc > 5)
 		count = atoi(argv[5]);
+	if (argc > 6)
+		timeout = atoi(argv[6]);
 	if (inet_pton(AF_INET6, argv[3], &peer) != 1 || count > MOST)
 		return 2;
 	context = open_device(argv[1]);
@@ -88,7 +91,7 @@ int main(int argc, char **argv)
 	mr = must(ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE), "region");
 	for (i = 0; i < count; i++) {
 		make(i);
-		meet(qp[i], &peer, gid_index, peer_qpn + i, 0, 0);
+		meet(qp[i], &peer, gid_index, peer_qpn + i, timeout, 0);
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%u\n", qp[0]->qp_num);
@@ -108,7 +111,7 @@ int main(int argc, char **argv)
 			make(count);
 			printf("%u\n", qp[count]->qp_num);
 		} else if (!strcmp(line, "meet\n")) {
-			meet(qp[count], &peer, gid_index, peer_qpn, 0, 0);
+			meet(qp[count], &peer, gid_index, peer_qpn, timeout, 0);
 			printf("meets\n");
 		}
 	}
