@@ -54,8 +54,9 @@ impl Stream {
         if !dead || life != self.life() {
             return Err(EINVAL);
         }
-        // What the process has posted since the timer has last looked. It is a part of the old
-        // life, as the library holds the locks of both queues during this call.
+        // What the process has posted since the timer has last looked: a part of the old life.
+        // siw's library holds the locks of both queues during this call, rsiw's does not. With
+        // that, what another thread posts meanwhile belongs to the old life or to the new one.
         let (sends, receives) = if self.dev().is_rc() {
             self.discard_posted();
             Default::default()
