@@ -364,6 +364,7 @@ fn a_call_that_breaks_at_each_time() {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
         cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000),
         ..ProptestConfig::default()
     })]

@@ -45,6 +45,7 @@ fn every_short_schedule() {
 fn cases(cases: u32) -> ProptestConfig {
     let config = ProptestConfig {
         failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
         ..ProptestConfig::default()
     };
     match std::env::var_os("PROPTEST_CASES") {
