@@ -41,6 +41,7 @@ LIMIT=120 run "the module loads, works and unloads $ROUNDS times" load_and_unloa
 # rmmod waits for an rdma link del that is under way.
 unload_meanwhile() {
 	local i pid
+	RANDOM=1
 	for ((i = 1; i <= ROUNDS; i++)); do
 		load_driver || { echo "round $i: not loaded"; return 1; }
 		rdma link del "$DEV" &
