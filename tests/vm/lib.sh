@@ -454,7 +454,7 @@ peer_bg() {
 		# Those who wait look for a file with something in it: an empty one may still be written.
 		echo $? >"$WORK/$name.status"
 	) 2>/dev/null &
-	wait_for 5 test -s "$WORK/$name.pid"
+	wait_for 30 test -s "$WORK/$name.pid"
 }
 peer_end() {
 	local status=124
@@ -468,7 +468,7 @@ peer_end() {
 }
 peer_kill() {
 	kill "$(<"$WORK/$1.pid")" 2>/dev/null
-	wait_for 5 test -s "$WORK/$1.status"
+	wait_for 30 test -s "$WORK/$1.status"
 }
 
 # peer_listens, listens PORT [SECONDS]: wait until something listens on a port of the peer, or of this

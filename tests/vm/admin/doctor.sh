@@ -30,7 +30,7 @@ AS=()
 as_nobody() { local AS=(setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all); "$@"; }
 # fine ARGUMENT...: nothing is wrong, and --quiet says nothing. A device may take a moment to become active.
 is_fine() { "${AS[@]}" rsiw-doctor --quiet "$@" >"$WORK/said" 2>&1 && [ ! -s "$WORK/said" ]; }
-fine() { wait_for 4 is_fine "$@" || { cat "$WORK/said"; return 1; }; }
+fine() { wait_for 25 is_fine "$@" || { cat "$WORK/said"; return 1; }; }
 # Runs the first of the commands. Guests have no sudo.
 mend() {
 	local command
@@ -233,7 +233,7 @@ ip link set eth0 mtu 1500
 # --- links of type rsiw_rc ----------------------------------------------------
 
 run "make links of type rsiw_rc" both eval ". /tests/rc/lib; rc_add rc0 eth0"
-index() { wait_for 5 gid_index "$ADDR" && finds 0 "^ok +gid +rc0: $ADDR is GID index $(gid_index "$ADDR") " rc0; }
+index() { wait_for 25 gid_index "$ADDR" && finds 0 "^ok +gid +rc0: $ADDR is GID index $(gid_index "$ADDR") " rc0; }
 run "the doctor tells the index of an address" index
 socat TCP-LISTEN:4791 EXEC:cat &
 server=$!

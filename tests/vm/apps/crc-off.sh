@@ -34,7 +34,7 @@ agreed() {
 	local pcap=$WORK/setup.pcap pid
 	tcpdump --immediate-mode -U -i eth0 -w "$pcap" tcp port 7174 2>"$WORK/tcpdump" &
 	pid=$!
-	wait_for 5 test -s "$pcap"
+	wait_for 25 test -s "$pcap"
 	try_rping "$PEER" 100 1 || return
 	kill "$pid"
 	wait "$pid"

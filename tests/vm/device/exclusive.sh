@@ -15,11 +15,11 @@ sees() { rdma dev show | grep ": $1:"; }
 # `ip netns exec` runs programs, not functions.
 ns_sees() { ip netns exec "$1" rdma dev show | grep ": $2:"; }
 belongs_to_ns1() {
-	wait_for 5 ns_sees ns1 there || return
+	wait_for 25 ns_sees ns1 there || return
 	! sees there && ! ns_sees ns2 there
 }
 belongs_to_init() {
-	wait_for 5 sees there || return
+	wait_for 25 sees there || return
 	! ns_sees ns1 there && ! ns_sees ns2 there
 }
 first_stays() { sees "$DEV" && ! ns_sees ns1 "$DEV" && ! ns_sees ns2 "$DEV"; }
@@ -27,12 +27,12 @@ first_stays() { sees "$DEV" && ! ns_sees ns1 "$DEV" && ! ns_sees ns2 "$DEV"; }
 rping_in_ns() {
 	started server ip netns exec ns1 rping -s -a "$1" -p "$2" -C 20
 	in_ns /tests/guest/listens "$2" 10 || return
-	within 10 ip netns exec ns1 rping -c -a "$1" -p "$2" -C 20 && ends server 5
+	within 25 ip netns exec ns1 rping -c -a "$1" -p "$2" -C 20 && ends server 30
 }
 # fails_at_once COMMAND...: it fails, and does not wait for ever.
 fails_at_once() {
 	local status=0
-	within 10 "$@" || status=$?
+	within 25 "$@" || status=$?
 	[ "$status" != 0 ] && [ "$status" != 124 ]
 }
 # Programs in a namespace without a device can neither connect nor listen.
@@ -47,8 +47,8 @@ heard_inside() {
 	started server ip netns exec ns1 rping -s -p 7606 -C 20
 	in_ns /tests/guest/listens 7606 10 || return
 	[ -z "$(ss -Hltn 'sport = :7606')" ] || { echo "a port outside is open"; ss -ltn; status=1; }
-	within 10 rping -c -a 10.8.1.2 -p 7606 -C 20 || status=1
-	ends server 5
+	within 25 rping -c -a 10.8.1.2 -p 7606 -C 20 || status=1
+	ends server 30
 	return "$status"
 }
 move_out() { in_ns rdma dev set there netns first; }

@@ -23,15 +23,15 @@ run "make a device on this end of a veth" add_device here veth1
 run "make a device in the namespace" in_ns rdma link add there type "$RSIW_DRIVER" netdev veth2
 run "rping connects into the namespace" rping_into_ns 7401
 in_ns_closed() { ! in_ns ss -Htna 'sport = :7401' | grep -v TIME-WAIT; }
-closed() { wait_for 5 no_sockets 7401; no_sockets 7401 && wait_for 5 in_ns_closed; }
-run "a connection into the namespace leaves no socket" closed
+closed() { wait_for 25 no_sockets 7401; no_sockets 7401 && wait_for 25 in_ns_closed; }
+LIMIT=60 run "a connection into the namespace leaves no socket" closed
 # Each namespace has ports of its own.
 same_port() {
 	started server ip netns exec ns1 rping -s -a 10.8.1.2 -p 7402 -C 20 -v
 	in_ns /tests/guest/listens 7402 10 || return
 	rping_self here 10.8.1.1 7402
 	kill "$(<"$WORK/server.pid")"
-	ends server 5
+	ends server 30
 }
 run "two namespaces use the same port" same_port
 
@@ -54,7 +54,7 @@ not_here() {
 	port_in_ns1 7406 && ! port_here 7406
 }
 reached() {
-	within "$(limit 10)" in_ns rping -c -a 10.8.1.1 -p 7405 -C 5
+	within 25 in_ns rping -c -a 10.8.1.1 -p 7405 -C 5
 }
 run "a user listens on the wildcard address" everywhere
 run "a wildcard listener opens no port in another namespace" not_in_ns1
@@ -87,14 +87,17 @@ run "the first device still moves data" rping_self "$DEV" "$ADDR" 7404
 # A device belongs to the namespace of its network device. If the network device moves to another namespace
 # while the RDMA device is being made, that is not made, or goes like any other whose network device leaves.
 moves_meanwhile() {
-	local i made=0
+	local i pause made=0
+	RANDOM=1
 	ip netns add ns2
 	ip link add moves type veth peer name stays
 	for ((i = 1; i <= 40; i++)); do
-		(sleep "0.00$((RANDOM % 10))"; exec ip link set moves netns ns2) &
+		# A subshell would have a seed of its own.
+		pause=0.00$((RANDOM % 10))
+		(sleep "$pause"; exec ip link set moves netns ns2) &
 		rdma link add moved type "$RSIW_DRIVER" netdev moves 2>/dev/null && made=$((made + 1))
 		wait "$!" || { echo "round $i: the network device does not move"; return 1; }
-		wait_for 5 device_gone moved || { echo "round $i: left behind"; rdma link; return 1; }
+		wait_for 25 device_gone moved || { echo "round $i: left behind"; rdma link; return 1; }
 		ip -n ns2 link set moves netns 1 || return
 	done
 	echo "$made of 40 devices were made before the move"

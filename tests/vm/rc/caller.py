@@ -68,7 +68,7 @@ class Waiting:
 
 def dial(private_data, from_=OURS, flags=C | S, depths=None, port=0):
     """Sends a Request from an address."""
-    return ask(socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(from_, port)), private_data,
+    return ask(socket.create_connection((ADDRESS, PORT), timeout=30, source_address=(from_, port)), private_data,
                flags, depths)
 
 
@@ -76,7 +76,7 @@ def dial_local(private_data, netdev):
     """Sends a Request from and to a link-local address."""
     scope = socket.if_nametoindex(netdev)
     sock = socket.socket(socket.AF_INET6)
-    sock.settimeout(10)
+    sock.settimeout(30)
     sock.bind((LOCAL_OURS, 0, 0, scope))
     sock.connect((LOCAL, PORT, 0, scope))
     return ask(sock, private_data)

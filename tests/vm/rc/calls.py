@@ -75,7 +75,7 @@ def case_without_an_rtr():
 
 def case_a_frame_that_is_none():
     with Waiting() as waiting:
-        sock = socket.create_connection((ADDRESS, PORT), timeout=10, source_address=(OURS, 0))
+        sock = socket.create_connection((ADDRESS, PORT), timeout=30, source_address=(OURS, 0))
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n\r\n")
         closed(sock)
         receives(waiting, accepted(dial(call(waiting.qpn))))
@@ -158,10 +158,10 @@ def case_many_queue_pairs():
 def case_the_port_closes():
     with Waiting():
         pass
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
-            socket.create_connection((ADDRESS, PORT), timeout=10).close()
+            socket.create_connection((ADDRESS, PORT), timeout=30).close()
         except ConnectionRefusedError:
             return
         time.sleep(0.1)

@@ -14,14 +14,14 @@ run "load the driver and make both kinds of links" rc_up || exit 1
 ip addr add 10.7.88.1/24 dev eth0
 ip addr add 10.7.88.9/24 dev eth0
 ip addr add 10.7.99.1/24 dev eth0
-wait_for 5 gid_index 10.7.99.1
+wait_for 30 gid_index 10.7.99.1
 # Two interfaces with the same addresses.
 ip link add link eth0 name vlan7 type vlan id 7
 ip link set vlan7 up
 for netdev in eth0 vlan7; do
 	ip addr add fe80::1/64 dev "$netdev" nodad
 	ip addr add fe80::99/64 dev "$netdev" nodad
-	wait_for 5 gid_index fe80::99 rc0 "$netdev"
+	wait_for 30 gid_index fe80::99 rc0 "$netdev"
 done
 before=$(counter rc_calls_refused)
 told_by "calls over TCP" python3 -B /tests/rc/calls.py rc0 "$(gid_index 10.7.99.1)" 10.7.99.1 \

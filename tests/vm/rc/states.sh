@@ -17,9 +17,9 @@ gids() { cat /sys/class/infiniband/rc0/ports/1/gids/[0-9]; }
 gone_gid() { ! gid_index 10.7.77.1; }
 follow() {
 	ip addr add 10.7.77.1/24 dev eth0
-	wait_for 5 gid_index 10.7.77.1 || { gids; return 1; }
+	wait_for 30 gid_index 10.7.77.1 || { gids; return 1; }
 	ip addr del 10.7.77.1/24 dev eth0
-	wait_for 5 gone_gid || { gids; return 1; }
+	wait_for 30 gone_gid || { gids; return 1; }
 }
 run "GIDs follow the addresses of the interface" follow
 run "rdma link del removes one link and leaves the other" eval 'rdma link del rc0 && device_active "$DEV"'
