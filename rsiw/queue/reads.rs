@@ -217,6 +217,11 @@ impl InboundReads {
         Ok(())
     }
 
+    /// Whether [`Self::end_by`] has a Terminate that tx has not taken. Context: any.
+    pub(crate) fn has_fault(&self) -> bool {
+        self.queue.lock().fault.is_some()
+    }
+
     /// Returns the Terminate of [`Self::end_by`], once, when all is answered. Context: tx, with no
     /// message under way.
     pub(crate) fn take_fault(&self) -> Option<Terminate> {
@@ -252,9 +257,9 @@ impl InboundReads {
         self.take(0)
     }
 
-    /// How many Reads wait for tx, and a fault behind them.
+    /// How many Reads wait for tx.
     pub(crate) fn waiting(&self) -> u32 {
-        self.count.load(Ordering::Acquire)
+        self.queue.lock().waiting.len()
     }
 
     /// Whether nothing waits for tx.

@@ -85,9 +85,9 @@ impl Stream {
     /// more, and the stream has the connection still.
     pub(super) fn lose_peer(self: &Arc<Self>, call: bool) -> bool {
         let mut end = self.teardown.lock();
-        if end.flushed || self.queues.state() != State::Rts {
+        if end.flushed || self.queues.state() != State::Rts || self.queues.inbound.has_fault() {
             drop(end);
-            // This end is the reason.
+            // This end is the reason, or a fault of the peer.
             self.enter_error(self.life(), None);
             return false;
         }

@@ -61,7 +61,10 @@ impl Stream {
         };
         let (reason, peer) = (fault.reason(), self.peer());
         let terminate = match self.end_behind_answers(fault, terminate) {
-            Ok(()) => return self.warn(peer, format_args!("{reason}; stream terminated")),
+            Ok(()) => {
+                self.warn(peer, format_args!("{reason}; stream terminated"));
+                return self.handle.event(event);
+            }
             Err(terminate) => terminate,
         };
         if self.begin_terminate(terminate) {
@@ -78,8 +81,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Returns the Terminate if it has to go at once: nothing is to be answered, or the bytes are
-    /// not the peer's.
+    /// Returns the Terminate if it has to go at once: nothing is to be answered, or nothing can be,
+    /// or the bytes are not the peer's.
     fn end_behind_answers(
         self: &Arc<Self>,
         fault: &Fault,
@@ -89,10 +92,13 @@ impl Stream {
             (FaultKind::Ddp(_) | FaultKind::Rdmap(_), Some(term)) => term,
             (_, terminate) => return Err(terminate),
         };
-        if !self.queues.may_receive() {
+        // Under the lock: tx sends nothing behind the FIN, and looks for a fault before it.
+        let shared = self.shared.lock();
+        if shared.fin || !self.queues.may_receive() {
             return Err(Some(term));
         }
         self.queues.inbound.end_by(term).map_err(Some)?;
+        drop(shared);
         self.wake_tx();
         Ok(())
     }
@@ -175,7 +181,9 @@ impl Stream {
                     format_args!("refused a Read or an atomic; stream terminated"),
                 );
             }
-            self.handle.event(QpEvent::AccessError);
+            if !failed.told {
+                self.handle.event(QpEvent::AccessError);
+            }
         }
     }
 
@@ -236,7 +244,7 @@ impl Stream {
     pub(super) fn begin_fin(&self, tx: &mut Tx) -> bool {
         // Under the lock: a fault comes before or after this.
         let shared = &mut *self.shared.lock();
-        shared.fin = self.queues.is_closing();
+        shared.fin = self.queues.is_closing() && !self.queues.inbound.has_fault();
         if shared.fin {
             tx.end();
         }

@@ -410,7 +410,7 @@ impl Tx {
     fn request_read(
         &mut self,
         queues: &Queues,
-        read: OutstandingRead,
+        mut read: OutstandingRead,
         (src_stag, src_to): (Stag, TaggedOffset),
     ) -> Result<(), ()> {
         let req = ReadRequest {
@@ -421,6 +421,7 @@ impl Tx {
             src_to,
         };
         let seq = read.seq;
+        read.msn = self.read_msn;
         queues.sq.start_read(read).map_err(drop)?;
         self.answer_confirms();
         let msn = self.read_msn;

@@ -33,7 +33,7 @@ pub(crate) struct Failed {
     pub(crate) status: Status,
     /// The Terminate for the peer, if the peer had a part in the failure.
     pub(crate) terminate: Option<Terminate>,
-    /// The fault is counted and in the log.
+    /// The fault is counted and in the log, and the consumer has had the event.
     pub(crate) told: bool,
 }
 

@@ -109,9 +109,11 @@ impl SendQueue {
     /// the peer gives none in the middle of a message, and none afterwards. Context: rx.
     pub(crate) fn outstanding_read(&self, msn: Option<Msn>) -> Option<(Option<Seq>, bool)> {
         let st = self.state.lock();
-        let reads = || st.reads.iter().filter(|read| read.confirms.is_none());
-        let named = reads().find(|read| Some(read.msn) == msn);
-        let read = named.or_else(|| reads().next())?;
+        let is_posted = |read: &&OutstandingRead| read.confirms.is_none();
+        let read = match st.reads.iter().find(|read| Some(read.msn) == msn) {
+            Some(named) => Some(named).filter(is_posted),
+            None => st.reads.iter().find(is_posted),
+        }?;
         Some((read.seq, read.atomic.is_some()))
     }
 
