@@ -32,7 +32,7 @@ rping_in_ns() {
 # fails_at_once COMMAND...: it fails, and does not wait for ever.
 fails_at_once() {
 	local status=0
-	within 25 "$@" || status=$?
+	within 10 "$@" || status=$?
 	[ "$status" != 0 ] && [ "$status" != 124 ]
 }
 # Programs in a namespace without a device can neither connect nor listen.

@@ -23,8 +23,8 @@ run "make a device on this end of a veth" add_device here veth1
 run "make a device in the namespace" in_ns rdma link add there type "$RSIW_DRIVER" netdev veth2
 run "rping connects into the namespace" rping_into_ns 7401
 in_ns_closed() { ! in_ns ss -Htna 'sport = :7401' | grep -v TIME-WAIT; }
-closed() { wait_for 25 no_sockets 7401; no_sockets 7401 && wait_for 25 in_ns_closed; }
-LIMIT=60 run "a connection into the namespace leaves no socket" closed
+closed() { wait_for 5 no_sockets 7401; no_sockets 7401 && wait_for 5 in_ns_closed; }
+run "a connection into the namespace leaves no socket" closed
 # Each namespace has ports of its own.
 same_port() {
 	started server ip netns exec ns1 rping -s -a 10.8.1.2 -p 7402 -C 20 -v
@@ -97,7 +97,7 @@ moves_meanwhile() {
 		(sleep "$pause"; exec ip link set moves netns ns2) &
 		rdma link add moved type "$RSIW_DRIVER" netdev moves 2>/dev/null && made=$((made + 1))
 		wait "$!" || { echo "round $i: the network device does not move"; return 1; }
-		wait_for 25 device_gone moved || { echo "round $i: left behind"; rdma link; return 1; }
+		wait_for 5 device_gone moved || { echo "round $i: left behind"; rdma link; return 1; }
 		ip -n ns2 link set moves netns 1 || return
 	done
 	echo "$made of 40 devices were made before the move"

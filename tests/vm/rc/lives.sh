@@ -18,7 +18,7 @@ run "load the driver and make both kinds of links" rc_up || exit 1
 ip addr add 10.7.88.1/24 dev eth0
 ip addr add 10.7.99.1/24 dev eth0
 ip addr add 10.7.99.9/24 dev eth0
-wait_for 30 gid_index 10.7.99.1
+wait_for 5 gid_index 10.7.99.1
 late=/sys/module/rsiw/parameters/late_us
 late() {
 	[ -e "$late" ] || { echo "this module is never late"; return 0; }
@@ -31,5 +31,5 @@ LIMIT=100 run "a queue pair that calls lives many lives" lives calls
 run "the driver's threads are in time" late 0
 run "no connection is left" wait_for 20 no_connections
 closed() { ! ss -Hltn "sport = :4791" | grep .; }
-run "no port is open when no queue pair waits" wait_for 30 closed
+run "no port is open when no queue pair waits" wait_for 5 closed
 run "two queue pairs work afterwards" eval 'rcstates rc0 "$(gid_index 10.7.99.1)" | grep "^ok two queue pairs are connected$"'

@@ -116,7 +116,7 @@ begin() {
 finish() {
 	local result=0
 	pkill -KILL -x many
-	wait_for 30 no_many || { echo "the client does not end"; result=1; }
+	wait_for 5 no_many || { echo "the client does not end"; result=1; }
 	peer pkill -KILL -x many
 	peer_end server 5 >/dev/null || [ $? != 124 ] || { echo "the server does not end"; result=1; }
 	[ ! -e "$WORK/silent" ] || { kill "$(<"$WORK/silent")"; rm "$WORK/silent"; } 2>/dev/null
