@@ -3,6 +3,8 @@
 //! Setup between two machines in virtual time: what an initiator's and a listener's consumer are
 //! told, when they and the network do what they may do at any moment.
 
+mod config;
+
 use iwarp::conn::{Action, Input, Plan, Report, SetUp, StageName, Status};
 use iwarp_sim::dial::{check, check_call, random, run, Dial, Knows, Outcome, Tls};
 use iwarp_sim::Entropy;
@@ -362,12 +364,7 @@ fn a_call_that_breaks_at_each_time() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config::cases(5_000))]
 
     /// Whatever both ends and the network do, both have the connection or neither has, and each is
     /// told once.

@@ -3,6 +3,8 @@
 //! Others write to the received bytes while the receiver works: it reads each byte of a header or
 //! trailer once, and so what it checks is what it uses.
 
+mod config;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,11 +132,7 @@ fn long(e: &mut Entropy) -> Item {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config::cases(256))]
 
     /// The handler gets the same calls as without the attacker, who changes each byte that was
     /// copied. Bytes of headers and trailers are read once, if anybody looks at them.

@@ -2,6 +2,9 @@
 
 //! Connections in virtual time: what holds for any schedule.
 
+mod config;
+
+use config::cases;
 use iwarp::conn::First;
 use iwarp_sim::conn::Net;
 use iwarp_sim::schedule::Event;
@@ -39,18 +42,6 @@ fn every_short_schedule() {
                 schedule::close(&mut play(&second, three));
             }
         }
-    }
-}
-
-fn cases(cases: u32) -> ProptestConfig {
-    let config = ProptestConfig {
-        failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    };
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => config,
-        None => ProptestConfig { cases, ..config },
     }
 }
 

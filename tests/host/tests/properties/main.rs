@@ -3,10 +3,13 @@
 //! Properties that hold for any messages, any segmentation of the stream and any damage to it.
 
 mod checks;
+#[path = "../config/mod.rs"]
+mod config;
 mod inputs;
 mod pieces;
 
 use checks::{check_events, check_segments, pseudocode};
+use config::cases;
 use inputs::{any_handler, any_receiver, damage, damaged, long};
 use iwarp::rdmap::{AtomicOp, Immediate};
 use iwarp::rx::{Event, ReadExpect, Receiver, RxConfig};
@@ -17,21 +20,6 @@ use iwarp_sim::stream::{atomic, frame, messages, pattern, Item};
 use iwarp_sim::{mutant, pair, receiver, setup, shared, Entropy};
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-/// Runs this number of cases, or that of the environment (PROPTEST_CASES). proptest prints the
-/// smallest input that fails. It saves no file of seeds, because such an input belongs in a test of
-/// its own. The seed is fixed, so that each run has the same cases.
-fn cases(cases: u32) -> ProptestConfig {
-    let config = ProptestConfig {
-        failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    };
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => config,
-        None => ProptestConfig { cases, ..config },
-    }
-}
 
 /// The bytes of the [`Entropy`] of a case.
 fn decisions() -> impl Strategy<Value = Vec<u8>> {
