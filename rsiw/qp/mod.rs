@@ -82,7 +82,7 @@ impl Qp {
     /// Serves the doorbell of a process: flushes its requests in ERROR, else runs tx and looks for
     /// a late receive. Context: sleeping.
     pub(crate) fn ring_doorbell(&self) {
-        match self.state() {
+        match self.queues().state() {
             State::Error => self.stream.flush_requests(),
             _ => {
                 self.stream.run_tx();

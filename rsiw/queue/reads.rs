@@ -43,7 +43,7 @@ pub(crate) struct OutstandingRead {
     pub(crate) invalidate: bool,
     /// The Request Identifier of an atomic operation.
     pub(crate) atomic: Option<u32>,
-    /// The message sequence number of the request.
+    /// The message sequence number of the request, once it is sent.
     pub(crate) msn: Msn,
     /// The peer carries the request out when it comes, before those that it answers in turn.
     pub(crate) at_once: bool,
@@ -174,7 +174,6 @@ impl InboundReads {
         // A connection before this one may have ended in the middle of a response.
         queue.answering = false;
         queue.left = None;
-        queue.fault = None;
         core::mem::swap(&mut queue.waiting, &mut waiting);
         drop(queue);
         Ok(())
@@ -295,12 +294,11 @@ impl InboundReads {
     /// Drops all queued Reads, and a fault behind them. Context: any in which references to regions
     /// may be dropped.
     pub(crate) fn clear(&self) {
-        {
-            let queue = &mut *self.queue.lock();
-            queue.left = None;
-            queue.fault = None;
-            self.count.store(queue.count(), Ordering::Release);
-        }
+        let mut queue = self.queue.lock();
+        queue.left = None;
+        queue.fault = None;
+        self.count.store(queue.count(), Ordering::Release);
+        drop(queue);
         while let Some(read) = self.pop() {
             drop(read);
         }

@@ -60,14 +60,11 @@ impl Stream {
             }
         };
         let (reason, peer) = (fault.reason(), self.peer());
-        let terminate = match self.end_behind_answers(fault, terminate) {
-            Ok(()) => {
-                self.warn(peer, format_args!("{reason}; stream terminated"));
-                return self.handle.event(event);
-            }
-            Err(terminate) => terminate,
+        let terminates = match self.end_behind_answers(fault, terminate) {
+            Ok(()) => true,
+            Err(terminate) => self.begin_terminate(terminate),
         };
-        if self.begin_terminate(terminate) {
+        if terminates {
             self.warn(peer, format_args!("{reason}; stream terminated"));
             self.handle.event(event);
         } else {
@@ -162,8 +159,11 @@ impl Stream {
     /// Tx found that a request cannot be sent, or that one of the peer cannot be answered. Context:
     /// tx.
     pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {
+        if failed.told {
+            self.begin_terminate(failed.terminate);
+            return;
+        }
         let of_peer = failed.terminate.as_ref().map(Terminate::code);
-        let of_peer = of_peer.filter(|_| !failed.told);
         let term = failed
             .terminate
             .unwrap_or(Terminate::new(TermCode::LOCAL_CATASTROPHIC));
@@ -181,9 +181,7 @@ impl Stream {
                     format_args!("refused a Read or an atomic; stream terminated"),
                 );
             }
-            if !failed.told {
-                self.handle.event(QpEvent::AccessError);
-            }
+            self.handle.event(QpEvent::AccessError);
         }
     }
 

@@ -22,7 +22,7 @@ use core::mem::replace;
 use iwarp::{
     rdmap::{AtomicRequest, AtomicResponse},
     tx::Message,
-    ReadRequest, Stag, TaggedOffset, Terminate,
+    Msn, ReadRequest, Stag, TaggedOffset, Terminate,
 };
 use rdma::LocalSge;
 use trace::Stall;
@@ -134,13 +134,13 @@ impl Tx {
         if queues.inbound.is_empty() {
             return Ok(false);
         }
-        if let Some(asked) = queues.inbound.pop() {
-            return self.respond(Some(asked));
+        let asked = queues.inbound.pop();
+        if asked.is_none() {
+            if let Some(terminate) = queues.inbound.take_fault() {
+                return Err(Failed::of_peer(terminate));
+            }
         }
-        match queues.inbound.take_fault() {
-            Some(terminate) => Err(Failed::of_peer(terminate)),
-            None => Ok(false),
-        }
+        self.respond(asked)
     }
 
     //= 7306-5.2.1-10, 7306-5.2.1-11
@@ -333,16 +333,9 @@ impl Tx {
             op,
         };
         let read = self.outstanding(queues, seq, false, Some(req.id))?;
-        let started = queues.sq.start_read(read);
-        started.map_err(|_| Failed::new(Some(seq), Status::General))?;
-        self.answer_confirms();
         self.ops.reads += 1;
-        let msn = self.read_msn;
-        self.read_msn = msn.next();
-        self.current.gather.clear();
-        self.current
-            .begin(Message::AtomicRequest { msn, req }, 0, Some(seq));
-        Ok(())
+        self.request(queues, read, |msn| Message::AtomicRequest { msn, req })
+            .map_err(|()| Failed::new(Some(seq), Status::General))
     }
 
     /// What is kept of the request in `self.wr` until its answer comes; the sink is resolved.
@@ -386,7 +379,7 @@ impl Tx {
             sink,
             invalidate,
             atomic,
-            msn: self.read_msn,
+            msn: Msn::FIRST,
             at_once: matches!(self.wr.op, SendOp::AtomicWrite | SendOp::Flush),
         })
     }
@@ -406,11 +399,11 @@ impl Tx {
     }
 
     //= 5041-4.3-8
-    /// Records a Read as outstanding, then begins its request.
+    /// Begins the request of a Read.
     fn request_read(
         &mut self,
         queues: &Queues,
-        mut read: OutstandingRead,
+        read: OutstandingRead,
         (src_stag, src_to): (Stag, TaggedOffset),
     ) -> Result<(), ()> {
         let req = ReadRequest {
@@ -420,15 +413,23 @@ impl Tx {
             src_stag,
             src_to,
         };
-        let seq = read.seq;
-        read.msn = self.read_msn;
+        self.request(queues, read, |msn| Message::ReadRequest { msn, req })
+    }
+
+    /// Records a request that the peer answers as outstanding, then begins its message.
+    fn request(
+        &mut self,
+        queues: &Queues,
+        mut read: OutstandingRead,
+        message: impl FnOnce(Msn) -> Message,
+    ) -> Result<(), ()> {
+        let (seq, msn) = (read.seq, self.read_msn);
+        read.msn = msn;
         queues.sq.start_read(read).map_err(drop)?;
         self.answer_confirms();
-        let msn = self.read_msn;
         self.read_msn = msn.next();
         self.current.gather.clear();
-        self.current
-            .begin(Message::ReadRequest { msn, req }, 0, seq);
+        self.current.begin(message(msn), 0, seq);
         Ok(())
     }
 }
