@@ -16,7 +16,7 @@ DESTDIR ?=
 PREFIX ?= /usr
 
 .DEFAULT_GOAL := module
-.PHONY: module debug siw-peer rxe-peer run shell vm machines bench bench-nfs bench-native docs test test-all steady in-tree rdma-core-patches format clippy host-test update-kernel clean help install uninstall deb provider
+.PHONY: module debug siw-peer rxe-peer run shell vm bench bench-nfs bench-native docs test test-all steady in-tree rdma-core-patches format clippy host-test update-kernel clean help install uninstall deb provider
 
 module: ## build rsiw.ko: KERNEL=stock (the distribution's newest), cloud-amd64, arm64, forky, $$(uname -r), ...
 	@tools/build $(KERNEL) rsiw
@@ -43,10 +43,6 @@ shell: ## a console in a guest with the module loaded
 vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
-
-machines: ## jobs between two machines, by ssh: make machines A_HOST=root@alpha,eth1 B_HOST=root@beta,eth1 T=smoke
-	@tools/build $(KERNEL) rsiw kverbs
-	@tools/vm-run machines -v --machine $(A_HOST) --machine $(B_HOST) $(RUN) $(T)
 
 bench: ## rsiw, siw, rxe and TCP: tables, plots, JSON (an hour; QUICK=1: 5 minutes); RUN='--env ROUNDS=9'
 	@tools/bench $(RUN)

@@ -84,15 +84,9 @@ retries() {
 # vm_jobs LOG VM-RUN-ARGUMENT...: run jobs in guests, a failed one once more alone, and add their counts. A runner
 # that fails without a failed test is one failure.
 vm_jobs() {
-	local log=$1
-	shift
-	vm_run "$log" test --again --together "$@"
-}
-# vm_run LOG ACTION VM-RUN-ARGUMENT...: the same for any action of vm-run.
-vm_run() {
 	local log=$1 before=$FAILED status
 	shift
-	"$TOP/tools/vm-run" "$@" 2>&1 | tee "$log"
+	"$TOP/tools/vm-run" test --again --together "$@" 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	add_counts "$log"
 	[ "$status" = 0 ] || [ "$FAILED" != "$before" ] || check "the runner ends well" false

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Run test jobs in guests, or between machines that are reached by ssh; or open a shell in a guest.
+"""Run test jobs in guests, or open a shell in a guest.
 
 tools/vm-run makes the kernels, the disks and the programs, and starts this in the build root, in a network
 namespace of its own.
@@ -20,12 +20,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from guest import Guest                             # noqa: E402
 from jobs import find_jobs, read_skips              # noqa: E402
 from kernels import make_kernel, make_shares        # noqa: E402
-from ktap import Result                             # noqa: E402
 from link import make_link                          # noqa: E402
-from machine import Address, Machine, NamedLink     # noqa: E402
 from report import Report                           # noqa: E402
 from session import Session                         # noqa: E402
-from ssh_trial import trial                         # noqa: E402
 from tsc import tsc_khz                             # noqa: E402
 
 
@@ -34,7 +31,7 @@ INTEROP = [("rsiw", "siw"), ("siw", "rsiw")]
 
 def parse_args():
     parser = argparse.ArgumentParser(prog="vm-run", description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["test", "list", "steady", "shell", "machines", "trial"],
+    parser.add_argument("action", choices=["test", "list", "steady", "shell"],
                         help="steady: run each job 20 times (--repeat) beside processes that compute, and tell how "
                              "often it passed")
     parser.add_argument("names", nargs="*", help="suites or jobs (default: all)")
@@ -57,8 +54,6 @@ def parse_args():
                         "command line, that are cheap to emulate)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
                         help="set a variable for the jobs, on both hosts")
-    parser.add_argument("--machine", action="append", default=[], metavar="[USER@]HOST,INTERFACE",
-                        help="for the action machines: host A (then again: host B) and its interface for the tests")
     parser.add_argument("--pcap", action="store_true", help="capture the link in every job")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--append", default="", help="add to the kernel command line")
@@ -124,11 +119,8 @@ def configure(args):
     args.usual_boot = 45 if own else 12         # seconds
     args.slow = args.factor or (4 if own else 1)
     args.qemu_args = args.qemu_args.split()
-    args.machines = [Address.parse(text) for text in args.machine]
-    # Whether there is virtual time. Machines have none.
-    args.virtual = args.action not in ("machines", "trial") and args.kernels[0] == args.kernels[1] and \
-        args.kernels[0].has_pmem
-    args.ssh_options = []
+    # Whether there is virtual time.
+    args.virtual = args.kernels[0] == args.kernels[1] and args.kernels[0].has_pmem
     args.job_env = {"RSIW_DEBIAN": args.debian.split(",")[0], **dict(pair.split("=", 1) for pair in args.env)}
     args.pairs = [tuple(pair.split(",")) for pair in args.pair or ["rsiw,rsiw"]]
     return args
@@ -183,10 +175,7 @@ def run_session(args, rundir, report, tag, plan, count, again=False):
     failed before."""
     rundir = f"{rundir}/{tag}"
     os.mkdir(rundir)
-    if args.machines:
-        session = Session(args, NamedLink, rundir, count, Machine)
-    else:
-        session = Session(args, make_link(args.link, rundir, tag), rundir, count)
+    session = Session(args, make_link(args.link, rundir, tag), rundir, count)
     try:
         for job, pair in taken(plan):
             report.begin(job, pair)
@@ -300,35 +289,6 @@ def run_tests(args, rundir, report):
     return 1 if report.failed else 0
 
 
-def on_machines(args, rundir, report):
-    """Runs jobs between two machines, and reports those that cannot run there as skipped."""
-    if len(args.machines) != 2:
-        raise SystemExit("vm: give --machine [USER@]HOST,INTERFACE for host A, and again for host B")
-    jobs = find_jobs(args.tests, args.names)
-    for job in jobs:
-        if not job.machines:
-            report.extra(Result(job.title, "skip", ""))
-    if any(not job.machines for job in jobs):
-        report.say("     (these do not say 'machines: yes': they need a guest, or were not tried without)")
-    plan = deque(make_plan(args, [job for job in jobs if job.machines], 2))
-    if plan:
-        run_session(args, rundir, report, 0, plan, 2)
-
-
-def machines(args, rundir):
-    report = Report(args.verbose)
-    on_machines(args, rundir, report)
-    report.summary()
-    return 1 if report.failed else 0
-
-
-def try_machines(args, rundir):
-    report = Report(args.verbose)
-    trial(args, rundir, report, lambda there, place: on_machines(there, place, report))
-    report.summary()
-    return 1 if report.failed else 0
-
-
 def shell(args, rundir):
     link = make_link(args.link, rundir)
     guest = Guest("a", args, link, rundir, 2)
@@ -339,7 +299,7 @@ def shell(args, rundir):
     return subprocess.call(command[:at] + command[at + 2:])
 
 
-ACTIONS = {"test": test, "steady": steady, "shell": shell, "machines": machines, "trial": try_machines}
+ACTIONS = {"test": test, "steady": steady, "shell": shell}
 
 
 def main():
@@ -353,7 +313,7 @@ def main():
     rundir = tempfile.mkdtemp(prefix="vm")
     try:
         for kernel in args.kernels[:1 if args.kernels[0] is args.kernels[1] else 2]:
-            if args.action != "machines" and not kernel.has_9p:
+            if not kernel.has_9p:
                 make_shares(kernel, args.tests, rundir)
         return ACTIONS[args.action](args, rundir)
     finally:

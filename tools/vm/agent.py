@@ -72,14 +72,6 @@ class Channel:
                 if not alive() or time.monotonic() > deadline:
                     raise GuestDied("qemu did not start") from None
                 time.sleep(0.05)
-        self.begin()
-
-    def attach(self, sock):
-        """Use a connected socket."""
-        self.sock = sock
-        self.begin()
-
-    def begin(self):
         self.stream = self.sock.makefile("rb")
         threading.Thread(target=self.read, daemon=True).start()
 
@@ -91,13 +83,6 @@ class Channel:
                 self.sock.sendall(json.dumps(header).encode() + b"\n" + body)
         except OSError:
             self.close()
-
-    def shut(self):
-        """Close the sending direction. Frames from the other end are still read."""
-        try:
-            self.sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
 
     def close(self):
         self.closed = True

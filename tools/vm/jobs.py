@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|time|machines):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|time):\s*(.*?)\s*$")
 NOT_SUITES = {"guest", "preload", "prog"}
 # Suites for people, which run only by name.
 SHOWS = {"demo", "perf"}
@@ -29,7 +29,6 @@ class Job:
     interop: bool = False
     pcap: bool = False
     time: str = "real"
-    machines: bool = False
 
     @property
     def virtual(self):
@@ -70,7 +69,7 @@ def read_job(top, suite, name):
                 job.timeout = float(value)
             elif key == "pairs":
                 job.pairs = value.split()
-            elif key in ("interop", "pcap", "machines"):
+            elif key in ("interop", "pcap"):
                 setattr(job, key, value == "yes")
             else:
                 setattr(job, key, value)

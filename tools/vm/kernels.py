@@ -95,8 +95,6 @@ def make_kernel(args, name, boot, disk, tsc_khz):
     """The kernel with this name and the runner's options; tsc_khz() measures the time stamp counter."""
     arch = arch_of(name)
     kernel = Kernel(name, arch, boot, disk, f"{args.top}/build/{args.build or name}")
-    if args.action == "machines":
-        return kernel
     kernel.kvm = args.accel == "kvm" or args.accel == "auto" and probe_kvm(kernel, args.cache)
     own = kernel.family != "stock"
     kernel.cpu = args.cpu or (arch.cpu if own else arch.stock_cpu)

@@ -16,7 +16,6 @@ sys.path.insert(0, HERE)
 import dmesg                                            # noqa: E402
 import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
-from machine import Address, Machine, wanted            # noqa: E402
 from arch import ARCHES                                 # noqa: E402
 from guest import Guest as RealGuest                    # noqa: E402
 from jobs import Job, read_job, read_skips              # noqa: E402
@@ -171,7 +170,7 @@ class Again(unittest.TestCase):
 
     def run_plan(self, outcomes):
         """The report of a run in which these outcomes come one after the other."""
-        args = types.SimpleNamespace(again=True, machines=[], link="tap", virtual=True)
+        args = types.SimpleNamespace(again=True, link="tap", virtual=True)
         job, report, outcomes = Job("suite", "job", guests=1), Report(False), list(outcomes)
         session = types.SimpleNamespace(leaks=list, close=lambda: None)
         lines = []
@@ -205,6 +204,44 @@ class Again(unittest.TestCase):
     def test_report_of_the_kernel_or_wrong_data_fail_at_once(self):
         for more in {"reports": ["KASAN"]}, {"wrong": ["7 bytes wrong"]}:
             self.assertEqual(self.run_plan([self.outcome("not ok", **more)])[0].failed, 1)
+
+
+class Steady(unittest.TestCase):
+    """Runs that tell how often a job passes on a busy machine."""
+
+    def steady(self, run_tests):
+        """What it says, and the processes that computed meanwhile."""
+        lines, processes = [], []
+
+        def compute(*_):
+            processes.append(mock.Mock())
+            return processes[-1]
+
+        with mock.patch.object(runner.subprocess, "Popen", compute), mock.patch.object(Report, "say", lines.append), \
+                mock.patch.object(Report, "tail"), mock.patch.object(runner, "run_tests", run_tests):
+            try:
+                status = runner.steady(types.SimpleNamespace(verbose=False), "")
+            except SystemExit:
+                status = None
+        self.assertEqual(len(processes), 2)
+        for process in processes:
+            process.kill.assert_called_once_with()
+        return status, lines
+
+    def test_tells_how_often_each_job_passed(self):
+        def run_tests(_args, _rundir, report):
+            for status in "ok", "not ok", "ok":
+                report.end(Again.outcome(status))
+            return 1
+
+        status, lines = self.steady(run_tests)
+        self.assertEqual((status, lines[-1]), (1, "steady: suite/job [rsiw] passed 2 of 3"))
+
+    def test_nothing_computes_after_a_run_that_breaks_off(self):
+        def run_tests(*_):
+            raise SystemExit("vm: no job fits")
+
+        self.assertEqual(self.steady(run_tests), (None, []))
 
 
 class KernelLog(unittest.TestCase):
@@ -387,35 +424,6 @@ class Lanes(unittest.TestCase):
         for counts in (), (1,), (2,), (1, 2):
             jobs, lanes = self.lanes(4, 64000, counts)
             self.played(jobs, lanes)
-
-
-class Machines(unittest.TestCase):
-    """Machines that are reached by ssh."""
-
-    def test_addresses_are_parsed(self):
-        self.assertEqual(Address.parse("alpha,eth1"), Address("root@alpha", "eth1"))
-        self.assertEqual(Address.parse("me@10.0.0.1,enp3s0.7"), Address("me@10.0.0.1", "enp3s0.7"))
-        self.assertEqual(Address.parse("[fe80::1%eth0],eth1"), Address("root@[fe80::1%eth0]", "eth1"))
-        for text in ("alpha", "alpha,", ",eth1", "alpha,eth1;reboot", "-oProxyCommand=x,eth1", "a b,eth1"):
-            with self.assertRaises(SystemExit, msg=text):
-                Address.parse(text)
-
-    def test_only_modules_and_programs_are_copied(self):
-        def kept(name):
-            return wanted(types.SimpleNamespace(name=name)) is not None
-
-        for name in ("tests/lib.sh", "build", "build/bin", "build/bin/peer", "build/rsiw.ko", "build/siw-gso.ko"):
-            self.assertTrue(kept(name), name)
-        for name in ("build/rsiw", "build/rsiw/rsiw.ko", "build/.lock", "build/rsiw.ko.cmd"):
-            self.assertFalse(kept(name), name)
-
-    def test_machine_that_a_job_left_in_disorder_runs_no_other(self):
-        config = types.SimpleNamespace(machines=[Address("root@alpha", "eth1")], logs="/nowhere",
-                                       ssh_options=[])
-        machine = Machine("a", config, None, None)
-        machine.boots = 1
-        with self.assertRaisesRegex(GuestDied, "root@alpha was not as a job expects"):
-            machine.boot()
 
 
 if __name__ == "__main__":

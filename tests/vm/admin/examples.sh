@@ -17,7 +17,7 @@ examples() {
 # What needs a reader's own machine, and which other test runs it.
 elsewhere() {
 	case $1 in
-	"git clone "* | "make run" | "make shell" | "make vm "* | "make machines "* | "make test "* | "make docs" | \
+	"git clone "* | "make run" | "make shell" | "make vm "* | "make test "* | "make docs" | \
 		"make help" | "make -C KERNEL_SOURCE "* | "make KERNEL="*) echo "CI's stages" ;;
 	"make install "*) echo "tools/ci/stages/25-admin" ;;
 	"make deb "* | "apt install "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The agent in a guest, which carries out what the runner asks for.
 
-They talk over a virtio-serial port, not over the network under test; or, on a machine that is reached by
-ssh ("machine" beside this file), over standard input and output. A frame is one line of JSON,
-and "n" raw bytes if the JSON has such a field.
+They talk over a virtio-serial port, not over the network under test. A frame is one line of JSON, and "n" raw bytes
+if the JSON has such a field.
 
 From the runner: run (id argv env cwd group), kill (id), killgroup (group, id),
 kmsg (id). To the runner: hello, out (id n), exit (id status), kmsg (id n).
@@ -19,25 +18,18 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 
 PORT_NAME = "rsiw.agent"
 PEER_SOCKET = "/run/rsiw/peer"
-CGROUPS = os.environ.get("RSIW_CGROUPS", "/sys/fs/cgroup")
+CGROUPS = "/sys/fs/cgroup"
 
 
 def open_port():
-    """The file descriptors to read from and to write to."""
-    if sys.argv[1:] == ["--stdio"]:
-        for stream in (0, 1):
-            os.set_blocking(stream, False)
-        return 0, 1
     ports = "/sys/class/virtio-ports"
     for port in os.listdir(ports):
         with open(f"{ports}/{port}/name") as name:
             if name.read().strip() == PORT_NAME:
-                descriptor = os.open(f"/dev/{port}", os.O_RDWR | os.O_NONBLOCK)
-                return descriptor, descriptor
+                return os.open(f"/dev/{port}", os.O_RDWR | os.O_NONBLOCK)
     raise SystemExit("agent: no virtio-serial port")
 
 
@@ -70,7 +62,7 @@ def frame(header, body=b""):
 
 class Agent:
     def __init__(self):
-        self.input, self.output = open_port()
+        self.port = open_port()
         self.selector = selectors.DefaultSelector()
         self.incoming = Frames()
         self.outgoing = bytearray()
@@ -90,8 +82,8 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
         watch = self.selector.register
-        watch(self.input, selectors.EVENT_READ, self.on_port)
-        self.full = False       # the output takes no more at the moment
+        watch(self.port, selectors.EVENT_READ, self.on_port)
+        self.full = False       # the port takes no more at the moment
         watch(self.listener, selectors.EVENT_READ, self.on_listener)
         watch(wake_r, selectors.EVENT_READ, self.on_child)
         self.wake = wake_r
@@ -103,22 +95,14 @@ class Agent:
     def flush(self):
         while self.outgoing:
             try:
-                del self.outgoing[:os.write(self.output, self.outgoing[:65536])]
+                del self.outgoing[:os.write(self.port, self.outgoing[:65536])]
             except BlockingIOError:
                 break
         if self.full != bool(self.outgoing):
             self.full = bool(self.outgoing)
-            self.watch_output()
-
-    def watch_output(self):
-        """Has on_port called when a full output takes more."""
-        if self.input == self.output:
+            # Has on_port called when a full port takes more.
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.full else 0)
-            self.selector.modify(self.input, events, self.on_port)
-        elif self.full:
-            self.selector.register(self.output, selectors.EVENT_WRITE, self.on_port)
-        else:
-            self.selector.unregister(self.output)
+            self.selector.modify(self.port, events, self.on_port)
 
     def on_port(self, events):
         if events & selectors.EVENT_WRITE:
@@ -126,7 +110,7 @@ class Agent:
         if not events & selectors.EVENT_READ:
             return
         try:
-            data = os.read(self.input, 65536)
+            data = os.read(self.port, 65536)
         except BlockingIOError:
             return
         if not data:
