@@ -7,8 +7,10 @@
  * named fail_call, in whatever context: what the kernel's fault injection does for allocations.
  * fail_nth is 0 or less afterwards.
  *
- * Has threads of the module be late, before and after every eighth call of some other functions, by
- * up to late_us: so other threads come between two steps that follow each other closely.
+ * Has threads that run the module be late, before and after every eighth call of some other
+ * functions, by up to late_us: so other threads come between two steps that follow each other
+ * closely. If late_thread is a thread's name, threads of that name are late at each such call, and
+ * no others.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
@@ -34,6 +36,8 @@ static bool fails(const char *call)
 
 static uint late_us;
 module_param(late_us, uint, 0644);
+static char late_thread[TASK_COMM_LEN];
+module_param_string(late_thread, late_thread, sizeof(late_thread), 0644);
 
 /* Sleeps, where the caller may, and is not about to wait. */
 static void be_late(void)
@@ -42,7 +46,7 @@ static void be_late(void)
 
 	if (likely(!most) || !preemptible() || rcu_preempt_depth() || !task_is_running(current))
 		return;
-	if (get_random_u32_below(8))
+	if (*late_thread ? !sysfs_streq(late_thread, current->comm) : get_random_u32_below(8))
 		return;
 	us = get_random_u32_below(most) + 1;
 	usleep_range(us, us + 1);

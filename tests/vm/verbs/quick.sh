@@ -20,7 +20,7 @@ few=(
 	# Queue pairs.
 	qp-post-in-error qp-error-both reset-unconnected threads
 	# Connections, and their ends.
-	server-first fault-behind-fin killed destroy-while-disconnecting
+	server-first fault-behind-fin killed
 )
 
 load_on_lo || exit 1
