@@ -36,7 +36,6 @@ class Guest:
         self.process = None
         self.channel = None
         self.started = None
-        self.aborted = None     # the signal that killed QEMU during the boot
 
     def command(self, serial, mode=""):
         config, kernel, port = self.config, self.kernel, f"{self.rundir}/agent-{self.side}"
@@ -88,14 +87,11 @@ class Guest:
         self.channel.connect(lambda: self.process.poll() is None)
 
     def wait_up(self, timeout):
-        self.aborted = None
         if not self.channel.hello.wait(timeout) or self.channel.closed:
             time.sleep(0.5)
-            status = self.process.poll()
-            if status is not None and status < 0:
-                self.aborted = -status
+            ending = self.ending()
             self.kill()
-            raise GuestDied(f"host{self.side} did not come up")
+            raise GuestDied(f"host{self.side} {ending}, before it was up")
         # Messages of the boot belong to no job; the caller looks for reports among them.
         return self.channel.kmsg()
 

@@ -112,14 +112,13 @@ class Session:
               flush=True)
 
     def up(self, guest):
-        """Waits until the guest is up, and returns the messages of its boot. QEMU now and then dies of an
-        assertion of its own; the boot is then tried once more."""
+        """Waits until the guest is up, and returns the messages of its boot. QEMU now and then fails an assertion
+        of its own, or executes what it should not while a kernel patches itself. Nothing of rsiw is loaded yet,
+        so the boot is then tried once more."""
         try:
             return guest.wait_up(self.config.boot_timeout)
-        except GuestDied:
-            if guest.aborted is None:
-                raise
-            print(f"vm: QEMU of host{guest.side} died by signal {guest.aborted}; once more", flush=True)
+        except GuestDied as error:
+            print(f"vm: {error}; once more", flush=True)
         guest.boot()
         return guest.wait_up(self.config.boot_timeout)
 

@@ -390,6 +390,31 @@ class Commands(unittest.TestCase):
             self.assertEqual(sizes, {2 << 20})
 
 
+class Boots(unittest.TestCase):
+    """Guests that do not come up."""
+
+    def up(self, failures):
+        """The number of boots of a guest that dies in so many of them."""
+        guest = Guest("a", [], None)
+        ends = [GuestDied("hosta crashed, before it was up")] * failures
+        guest.wait_up = lambda _timeout: ends and self.die(ends.pop()) or []
+        session = types.SimpleNamespace(config=types.SimpleNamespace(boot_timeout=1))
+        guest.boot()
+        try:
+            with mock.patch("builtins.print"):
+                Session.up(session, guest)
+        except GuestDied:
+            return None
+        return len(guest.boots)
+
+    @staticmethod
+    def die(error):
+        raise error
+
+    def test_guest_boots_once_more(self):
+        self.assertEqual([self.up(failures) for failures in (0, 1, 2)], [1, 2, None])
+
+
 class Lanes(unittest.TestCase):
     def lanes(self, processors, memory_mib, counts=(1, 1, 1, 2, 2, 2)):
         jobs = [Job("s", f"j{n}", guests=count) for n, count in enumerate(counts)]
