@@ -121,6 +121,10 @@ static void ksock_write_space(struct sock *sk)
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 
+/*
+ * This one and the next pass a number, which needs no lock. The kernel calls
+ * the next without it, too, when it has queued an error message.
+ */
 static void ksock_state_change(struct sock *sk)
 {
 	struct ksock_hooks *hooks;
