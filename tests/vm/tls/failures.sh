@@ -9,7 +9,7 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-plan 23
+plan 24
 
 port=7300
 works() { port=$((port + 1)); rping_peer "$PEER" $port -C 2; }
@@ -74,6 +74,10 @@ there own_tlshd
 tlshd_with foreign
 cp "$TLS/ca.pem" /etc/tls/ca.pem
 run "a client of another CA is not accepted" refused -13 "TLS"
+# The server has ended the connection before the MPA Request is sent.
+LD_PRELOAD=/build/bin/hangup.so tlshd_with foreign
+cp "$TLS/ca.pem" /etc/tls/ca.pem
+run "a client that is refused before its Request learns why" refused -13 "error -13, the peer does not accept this end"
 own_tlshd
 run "a connection works with the right certificates" works
 
