@@ -8,12 +8,13 @@
 #
 # TCP has no memory for the packets of connections that have none under way, so no acknowledgment follows that would
 # tell of room. Or tx has none for a page to fill. Tx, and a connection that lingers with the rest of a batch, then try
-# again every 20 ms, not all the time, and go on as soon as there is memory.
+# again every 20 ms, not all the time, and go on as soon as there is memory. Or TLS has none for a record that has come.
 
 . /tests/lib.sh
 . /tests/device/lib
 . /tests/fault/lib
-plan 13
+. /tests/tls/lib
+plan 18
 
 # The packets that TCP sends are of a slab of their own.
 SLAB=/sys/kernel/slab/skbuff_fclone_cache/failslab
@@ -72,16 +73,18 @@ lingers() {
 	grown failures $((before + 3))
 }
 
-# Only tx finds no pages. A new device has none.
-pages_only() {
+# pages_of FUNCTION SIZE: only pages that this function of the kernel allocates are not found, from when on the
+# probability is not 0. It has SIZE bytes of code at most.
+pages_of() {
 	local start
-	start=$(awk '$3 ~ /ksock_page_alloc$/ { print "0x" $1; exit }' /proc/kallsyms)
-	[ -n "$start" ] && faults "require-start=$start" "require-end=$(printf '0x%x' $((start + 256)))" \
-		task-filter=N "times=$MANY" probability=100
+	start=$(awk -v name="$1\$" '$3 ~ name { print "0x" $1; exit }' /proc/kallsyms)
+	[ -n "$start" ] && faults "require-start=$start" "require-end=$(printf '0x%x' $((start + $2)))" \
+		task-filter=N "times=$MANY"
 }
 
 run "load the driver" load_driver || exit 1
-run "restrict faults to pages that tx fills" eval 'only_ours && pages_only'
+# A new device has none.
+run "restrict faults to pages that tx fills" eval 'only_ours && pages_of ksock_page_alloc 256 && faults probability=100'
 run "a connection begins" started honest honest "$ADDR" 7340
 LIMIT=40 run "tx tries again at intervals where it finds no page" slowly stalls
 faults probability=0
@@ -103,6 +106,11 @@ run "a connection that lingers tries again at intervals" slowly failures 20
 faults probability=0
 ip link set lo mtu 65536 gso_max_size 65536 gso_ipv4_max_size 65536
 run "no socket is left when TCP has memory" wait_for 20 no_sockets 7341 7343
+
+start_tls() { certificates && own_tlshd && echo 3 >"/sys/class/infiniband/$DEV/settings/tls"; }
+run "restrict faults to records of TLS" eval 'only_ours && pages_of tls_strp_read_copy 3072'
+run "tlshd starts" start_tls
+RSIW_TLS=$TLS told_by "a peer whose records find no memory" python3 /tests/fault/parser.py "$ADDR" 7344
 run "unload the driver" unload_driver
 echo N >"$DEBUGFS/failslab/cache-filter"
 echo 0 >"$SLAB"
