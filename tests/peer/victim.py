@@ -21,7 +21,7 @@ from peer.stream import Stream
 
 # tests/vm/prog/victim.c has the same numbers.
 READS, FLOOD, EMPTY, PLACES_NOTHING, NO_READS, ATOMICS = 1, 2, 4, 8, 16, 32
-RECEIVES, SINK_STEP, SINK_SIZE = 8, 256, 64
+FLOODS, RECEIVES, SINK_STEP, SINK_SIZE = 8, 8, 256, 64
 DENY_AFTER = 24
 RANGES = {"both": 0x1064, "write": 0x4010, "read": 0x6020, "other": 0x19008, "stale": 0x1a010,
           "local": 0x1c004}
@@ -93,7 +93,8 @@ class Victim(Program):
 
     def __init__(self, address, port):
         self.address, self.port = address, port
-        self.ready, self.ends, self.denied, self.odd, self.bad = False, {}, set(), [], 0
+        self.ready, self.ends, self.odd, self.bad = False, {}, [], 0
+        self.denied, self.freed = set(), set()
         self.tokens, self.lock = itertools.count(1), threading.Lock()
         super().__init__("victim", address, str(port))
         self.wait(lambda: self.ready, "not ready")
@@ -109,6 +110,8 @@ class Victim(Program):
             self.ready = True
         elif words[:1] == ["denied"]:
             self.denied.add(int(words[1]))
+        elif words[:1] == ["freed"]:
+            self.freed.add(int(words[1]))
         else:
             self.odd.append(line)
 
@@ -140,6 +143,13 @@ class Victim(Program):
         self.wait(lambda: token in self.denied or self.odd, "the right is not taken away")
         check(token in self.denied, self.last())
 
+    def free(self, token, name=None):
+        """Has the victim deregister a region, BOTH when the peer has written DENY_AFTER bytes, or destroy the
+        queue pair."""
+        self.say(f"free {token} {[*RANGES, None].index(name)}")
+        self.wait(lambda: token in self.freed or self.odd, f"the end of {name or 'the queue pair'} does not return")
+        check(token in self.freed, self.last())
+
     def ended(self, token, seconds=10):
         """Waits for the end of a connection, whose memory and queues have to be intact; returns how
         many messages it received."""
@@ -165,12 +175,14 @@ class Attacker(Peer):
     a Request with `enhanced`, or of a Reply."""
 
     def __init__(self, victim, flags=0, receives=RECEIVES, window=None, enhanced=None,
-                 behind=b"", offers=0):
+                 behind=b"", offers=0, mss=None):
         self.victim, self.token = victim, next(victim.tokens)
         self.passing, self.passed = False, []
         sock = socket.socket()
         if window:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        if mss:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(10 * SLOW)
         if victim.calls:

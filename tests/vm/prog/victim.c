@@ -16,6 +16,9 @@
  *   deny TOKEN
  *	Once the first DENY_AFTER bytes of the region BOTH were written to, take from this
  *	connection's peer the right to write, and print "denied TOKEN".
+ *   free TOKEN RANGE
+ *	Deregister this region of the connection, BOTH not before those bytes were written, or
+ *	destroy the queue pair if there is no such region, and print "freed TOKEN".
  */
 #include <endian.h>
 #include <errno.h>
@@ -435,28 +438,58 @@ static void call(unsigned int port, unsigned int token, unsigned int flags, unsi
 	zero(rdma_resolve_addr(s->id, NULL, (struct sockaddr *)&to, 5000), "address");
 }
 
+static struct slot *slot_of(unsigned int token)
+{
+	int i;
+
+	for (i = 0; i < SLOTS; i++)
+		if (slots[i].used == 1 && be32toh(slots[i].asked.token) == token)
+			return &slots[i];
+	return NULL;
+}
+
+/* Whether the peer is in the middle of its message. */
+static int written(const struct slot *s)
+{
+	size_t last = layout[BOTH].at + DENY_AFTER - 1;
+	int tries = 3000;
+
+	while (s->area[last] == pattern[last] && tries--)
+		usleep(1000);
+	return s->area[last] != pattern[last];
+}
+
 /* Takes a right from a peer in the middle of its message. */
 static void deny(unsigned int token)
 {
 	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
-	size_t last = layout[BOTH].at + DENY_AFTER - 1;
-	int i, tries = 3000;
+	struct slot *s = slot_of(token);
 
-	for (i = 0; i < SLOTS; i++) {
-		struct slot *s = &slots[i];
+	if (s && written(s) && !ibv_modify_qp(s->id->qp, &attr, IBV_QP_ACCESS_FLAGS))
+		printf("denied %u\n", token);
+	else
+		printf("cannot deny %u\n", token);
+}
 
-		if (s->used != 1 || be32toh(s->asked.token) != token)
-			continue;
-		while (s->area[last] == pattern[last] && tries--)
-			usleep(1000);
-		if (s->area[last] != pattern[last] &&
-		    !ibv_modify_qp(s->id->qp, &attr, IBV_QP_ACCESS_FLAGS))
-			printf("denied %u\n", token);
-		else
-			printf("cannot deny %u\n", token);
-		return;
+/* Ends a region, or the queue pair, in the middle of a message. */
+static void free_part(unsigned int token, unsigned int range)
+{
+	struct slot *s = slot_of(token);
+	const char *bad;
+
+	if (!s || (range == BOTH && !written(s))) {
+		printf("cannot free %u\n", token);
+	} else if (range < RANGES) {
+		zero(ibv_dereg_mr(s->mr[range]), "the end of a region");
+		s->mr[range] = NULL;
+		printf("freed %u\n", token);
+	} else {
+		rdma_destroy_qp(s->id);
+		printf("freed %u\n", token);
+		bad = canaries(s);
+		clear(s);
+		printf("end %u %s got=0\n", token, bad ? bad : "ok");
 	}
-	printf("nobody to deny %u\n", token);
 }
 
 static void introduce(struct slot *s)
@@ -524,7 +557,7 @@ static void handle(void)
 
 int main(int argc, char **argv)
 {
-	unsigned int port, token, flags, receives;
+	unsigned int port, token, flags, receives, range;
 	struct rdma_addrinfo *address, hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_cm_id *listener;
 	struct pollfd fds[2];
@@ -564,5 +597,7 @@ int main(int argc, char **argv)
 			call(port, token, flags, receives);
 		else if (sscanf(line, "deny %u", &token) == 1)
 			deny(token);
+		else if (sscanf(line, "free %u %u", &token, &range) == 2)
+			free_part(token, range);
 	}
 }

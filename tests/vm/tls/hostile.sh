@@ -5,11 +5,11 @@
 # timeout: 300
 # pairs: rsiw,*
 #
-# A peer that speaks TLS, and breaks the rules of TLS, or those of MPA within it.
+# A peer that speaks TLS, and breaks the rules of TLS, or those of MPA within it, or does nothing while regions end.
 
 . /tests/lib.sh
 . /tests/tls/lib
-plan 22
+plan 26
 
 start() { certificates && own_tlshd; }
 alive() { kill -0 "$server"; }
@@ -34,6 +34,7 @@ rping -s -P -a "$ADDR" -p 7500 >"$WORK/rping" 2>&1 &
 server=$!
 run "an rping server listens" listens 7500 || exit 1
 told_by "peers that break rules of TLS" env RSIW_TLS="$TLS" python3 /tests/tls/hostile.py "$ADDR" 7500
+RSIW_TLS=$TLS told_by "peers that do nothing" python3 /tests/wire/freed.py "$ADDR" 7502
 cp /tmp/tlshd.log "$RSIW_OUT/"
 LIMIT=60 run "new keys of the peer end the stream, and the log says so" new_keys
 run "an honest connection works after all that" rping -c -a "$ADDR" -p 7500 -C 3
