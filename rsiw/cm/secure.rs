@@ -43,6 +43,14 @@ pub(super) fn log_broken<U: User>(conn: &Conn<U>, e: Error) {
     conn.log_failure(format_args!("TLS stream broken: error {errno}, {why}"));
 }
 
+/// Logs why a stream with TLS is broken that the peer may have reset: what it has said before can
+/// still be read behind the socket's error. Context: sleeping.
+pub(super) fn log_gone<U: User>(conn: &Conn<U>, e: Error) {
+    let is_gone = e == EPIPE || e == errno::ECONNRESET;
+    let said = is_gone.then(|| conn.socket().recv(&mut [0]).err());
+    log_broken(conn, said.flatten().unwrap_or(e));
+}
+
 /// Whether a connection may make its TLS handshake.
 pub(super) enum TlsTurn {
     /// It may.

@@ -150,11 +150,9 @@ impl<U: User> Attempt<U> {
                 self.asked = Some(asked);
                 Ok(None)
             }
-            // A responder that does not accept this end has gone already. What it has said can
-            // still be read.
+            // A responder that does not accept this end has gone already.
             Err(e) if self.plan.secure && (e == EPIPE || e == errno::ECONNRESET) => {
-                let read = conn.socket().recv(&mut [0]).err();
-                secure::log_broken(conn, read.unwrap_or(e));
+                secure::log_gone(conn, e);
                 Err((Input::HungUp, e))
             }
             Err(e) => Err((Input::Broken, e)),
@@ -203,7 +201,7 @@ impl<U: User> Attempt<U> {
         };
         if self.plan.secure {
             match why {
-                Some(e) => secure::log_broken(conn, e),
+                Some(e) => secure::log_gone(conn, e),
                 None => conn.log_failure(format_args!(
                     "TLS: the peer ends the connection, error {}",
                     conn.error()

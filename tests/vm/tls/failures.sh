@@ -73,7 +73,7 @@ run "a server whose certificate has expired is not accepted" refused -13 "does n
 there own_tlshd
 tlshd_with foreign
 cp "$TLS/ca.pem" /etc/tls/ca.pem
-run "a client of another CA is not accepted" refused -13 "TLS"
+run "a client of another CA is not accepted" refused -13 "error -13, the peer does not accept this end"
 # The server has ended the connection before the MPA Request is sent.
 LD_PRELOAD=/build/bin/hangup.so tlshd_with foreign
 cp "$TLS/ca.pem" /etc/tls/ca.pem
