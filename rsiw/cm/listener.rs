@@ -7,7 +7,7 @@
 //! consumer's answer. Of those whose Requests have come, the consumer is told of as many as its
 //! backlog says ([`Backlog`]), and the others wait. When all slots are taken and one more
 //! connection comes, a peer that has not sent its Request yet is given up ([`Silent`]). If all
-//! peers have sent theirs, further connections stay in the socket's own queue, which is bounded by
+//! peers have sent theirs, further connections stay in the socket's own queue, of [`QUEUE`] or
 //! the consumer's backlog; TCP drops the excess. A refused connection exchanges its slot for a
 //! place to linger at ([`Refused`]), of which there are as many as slots. If none is free, the
 //! connection is reset.
@@ -46,6 +46,11 @@ const SLOTS: u32 = 128;
 
 /// The most slots of a listener. The consumer's backlog may be any number.
 const MOST_SLOTS: u32 = 4096;
+
+/// The shortest queue of a listening socket. A peer whose SYN finds it full tries again 1, 3, 7
+/// and 15 s later, as do all others that came with it. So of a crowd only as many get in each time
+/// as the queue has room for, and the rest runs out of time.
+const QUEUE: u32 = 1024;
 
 /// Milliseconds after which to look again for connections that could not be taken.
 const RETRY_MS: u32 = 100;
@@ -142,7 +147,7 @@ pub(crate) fn listen<U: User>(
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
     let mapper = PortMapper::of(dev, &conns.dev.settings);
-    let socket = open::listener(dev, mapper, cm, backlog)?;
+    let socket = open::listener(dev, mapper, cm, backlog.max(QUEUE))?;
     start(conns, Requests::Iwcm(cm.id().clone()), socket, backlog)
 }
 
