@@ -9,7 +9,7 @@
 
 . /tests/lib.sh
 . /tests/tls/lib
-plan 24
+plan 26
 
 port=7300
 works() { port=$((port + 1)); rping_peer "$PEER" $port -C 2; }
@@ -95,7 +95,6 @@ go_there
 pkill -STOP -x tlshd
 run "a stopped tlshd here is waited for no longer than it should be" refused -110 "no answer"
 pkill -CONT -x tlshd
-sleep 1
 run "a connection works when tlshd goes on" works
 stop_there
 child_dies &
@@ -109,7 +108,12 @@ peer_bg rping rping -s -a "$PEER" -p 7399 -C 2
 server_up 7399
 rping -c -a "$PEER" -p 7399 -C 2 >"$WORK/client" 2>&1 &
 client=$!
-sleep 2
+# The kernel has told tlshd, which is stopped and has not read it.
+told_tlshd() {
+	awk -v pid="$(pgrep -o -x tlshd)" '$2 == 16 && $3 % 4194304 == pid && $5 > 0' /proc/net/netlink |
+		grep .
+}
+run "a handshake is under way before a link goes" wait_for 20 told_tlshd
 LIMIT=10 run "a link goes during a handshake" rdma link del "$DEV"
 ended() { wait_for 5 test ! -e /proc/$client; }
 run "its consumer hears of it" ended
@@ -122,6 +126,8 @@ there_goes() { peer_sh "rdma link del $PEER_DEV && rmmod rsiw"; }
 peer_bg rping rping -s -a "$PEER" -p 7398 -C 2
 server_up 7398
 rping -c -a "$PEER" -p 7398 -C 2 >"$WORK/client" 2>&1 &
-sleep 2
+# What this host's tlshd has sent waits for the one there, which is stopped.
+hello_there() { there unread | grep .; }
+run "a handshake is under way before a responder's link goes" wait_for 20 hello_there
 LIMIT=10 run "a responder's link and module go during a handshake" there_goes
 peer_kill rping

@@ -28,13 +28,15 @@ client() {
 	# shellcheck disable=SC2046
 	"$@" | timeout 20 openssl s_client -connect "$ADDR:7599" $(ours) >"$WORK/openssl" 2>&1
 	tail -n 3 "$WORK/openssl"
-	log_says_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
+	ends_here
 }
-# openssl looks for commands at the beginning of what it reads, once TLS has begun. So each is sent when what was sent
-# before it has had an effect.
+# openssl looks for commands at the beginning of what it reads, once TLS has begun. So each is sent
+# when what was sent before it has had an effect. When there is no more to read, openssl closes the
+# connection: that has to wait for the end that is expected.
+ends_here() { log_says_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"; }
 tells() { wait_for 10 grep -qa "$1" "$WORK/openssl"; }
-behind_request() { request; tells "MPA ID Rep"; echo "$1"; sleep 2; }
-before_request() { tells "New, TLSv1.3"; echo k; tells KEYUPDATE; request; sleep 1; }
+behind_request() { request; tells "MPA ID Rep"; echo "$1"; ends_here; }
+before_request() { tells "New, TLSv1.3"; echo k; tells KEYUPDATE; request; ends_here; }
 # server PORT COMMAND...: a server of TLS that sends what the command prints, to a client here. rping ends with 0
 # when it is disconnected.
 server() {
@@ -49,7 +51,7 @@ server() {
 	show "$WORK/rping.client"
 	tail -n 5 "$WORK/openssl"
 	grep -Eq "wait for RDMA|CONNECT_ERROR" "$WORK/rping.client" &&
-		log_says_soon "$WORK/before" "TLS stream broken: error -127, $CHANGES"
+		ends_here
 }
 got_request() { wait_for 20 grep -qa "MPA ID Req" "$WORK/openssl"; }
 # What follows the Request is the client's first FPDU.
@@ -61,9 +63,9 @@ behind_reply() {
 	reply
 	wait_for 10 larger_than "$size"
 	echo "$1"
-	sleep 3
+	ends_here
 }
-before_reply() { got_request; echo k; tells SSL_do_handshake; reply; sleep 1; }
+before_reply() { got_request; echo k; tells SSL_do_handshake; reply; ends_here; }
 
 set_here() { echo "$1" >/sys/class/infiniband/rsiw0/settings/tls_key_mib; }
 set_there() { peer_sh "echo $1 >/sys/class/infiniband/rsiw0/settings/tls_key_mib"; }

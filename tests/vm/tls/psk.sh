@@ -28,26 +28,17 @@ works_back() {
 }
 logged() { dmesg | grep -F "$1" && there sh -c "dmesg | grep -F '$1'"; }
 shows_peer() { rdma -dd resource show qp | tee "$WORK/qps"; grep -qF "drv_tls_peer $(identity "$A_TO_B")" "$WORK/qps"; }
-# hello IDENTITY KEY: another client, which says nothing more. Whether TLS has begun for it.
-hello() {
-	: >"$WORK/hello"
-	# shellcheck disable=SC2094 # on purpose
-	{
-		wait_for 10 grep -Eq 'New, TLS|New, \(NONE\)|error' "$WORK/hello"
-		sleep 1
-	} | timeout "$(limit 15)" openssl s_client -connect "$PEER:$port" -tls1_3 -psk_identity "$1" -psk "$2" \
-		-ciphersuites TLS_AES_128_GCM_SHA256 2>&1 | tee "$WORK/hello"
-	grep -q 'New, TLSv1.3' "$WORK/hello"
-}
-# says WORDS IDENTITY KEY: what the peer's log says of such a client.
+# says WORDS IDENTITY KEY: what the peer's log says of another client, which says nothing behind its
+# handshake and stays until then.
 says() {
 	local there_before
 	there_before=$(peer_sh "dmesg | wc -l")
 	port=$((port + 1))
 	peer_bg rping rping -s -a "$PEER" -p $port -C 2
 	server_up $port
-	hello "$2" "$3"
-	wait_for 10 said "$there_before" "$1"
+	wait_for 10 said "$there_before" "$1" |
+		timeout "$(limit 15)" openssl s_client -connect "$PEER:$port" -tls1_3 \
+			-psk_identity "$2" -psk "$3" -ciphersuites TLS_AES_128_GCM_SHA256 2>&1
 	peer_kill rping
 	cat "$WORK/log"
 	grep -qF "$1" "$WORK/log"
