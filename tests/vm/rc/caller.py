@@ -2,13 +2,15 @@
 """Calls queue pairs by name by hand, for programs whose first arguments are DEVICE GID-INDEX ADDRESS, those of the
 queue pairs on this host. The caller has addresses of its own, OURS and OTHER, below that."""
 
+import fcntl
 import os
 import socket
 import struct
 import subprocess
 import sys
+import termios
 
-from peer import check
+from peer import check, wait_until
 from peer.messages import SEND, WRITE, tagged, untagged
 from peer.mpa import (A, B, C, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S, enhanced, frame,
                       receive_frame)
@@ -86,6 +88,18 @@ def ask(sock, private_data, flags=C | S, depths=None):
     depths = enhanced(A | B | 4, RTR_WRITE | RTR_READ | 4) if depths is None else depths
     sock.sendall(frame(REQUEST, flags, 2, depths + private_data))
     return sock
+
+
+def taken(sock):
+    """Waits until the device has read what was sent."""
+    ends = f"( sport = :{PORT} and dport = :{sock.getsockname()[1]} )"
+
+    def under_way():
+        acknowledged = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)) == bytes(4)
+        said = subprocess.run(["ss", "-Htn", ends], stdout=subprocess.PIPE, text=True, check=True)
+        return not acknowledged or said.stdout.split()[1] != "0"
+
+    wait_until(lambda: not under_way(), "the device does not read")
 
 
 def rejected(sock):

@@ -18,7 +18,7 @@ from peer.mpa import enhanced
 from peer.stream import fpdu
 
 from caller import (ADDRESS, LOCAL, LOCAL_OURS, OTHER, OURS, PORT, QPN, Waiting, accepted,
-                    admitted, call, dial, dial_local, receives, rejected)
+                    admitted, call, dial, dial_local, receives, rejected, taken)
 
 
 def case_a_call_that_is_expected():
@@ -115,7 +115,7 @@ def case_a_caller_that_is_gone_within_its_first_fpdu():
         sock = dial(call(waiting.qpn))
         admitted(sock)
         sock.sendall(fpdu(tagged(WRITE, 0, 0))[:10])
-        time.sleep(0.2)
+        taken(sock)
         reset(sock)
         rejected(dial(call(waiting.qpn)))
 
@@ -132,7 +132,7 @@ def case_a_call_before_its_queue_pair():
         waiting.says("later")
         later = waiting.number()
         sock = dial(call(later))
-        time.sleep(0.5)
+        taken(sock)
         waiting.says("meet")
         check(waiting.line() == "meets", "no queue pair")
         receives(waiting, accepted(sock), 2)
@@ -142,7 +142,6 @@ def case_a_flood_of_calls():
     """More than there are slots, from one address. A call of another address still comes in."""
     with Waiting(1, peer=OTHER) as waiting:
         flood = [dial(call(0x100000 + n)) for n in range(1100)]
-        time.sleep(0.5)
         receives(waiting, accepted(dial(call(waiting.qpn, from_=OTHER), from_=OTHER)))
         for sock in flood:
             sock.close()
