@@ -27,6 +27,8 @@ fill() {
 	echo "$(available) MiB after $try tries"
 	[ "$(available)" -lt $((LEFT + 20)) ]
 }
+# stored MEGABYTES: the server has so much of the file.
+stored() { on_server "[ \$(stat -c %s $EXPORT/file) -ge $(($1 << 20)) ]"; }
 reclaimed() { awk '/^allocstall_/ { n += $2 } /^pgsteal_/ { n += $2 } END { print n }' /proc/vmstat; }
 written() {
 	local before pid times
@@ -35,8 +37,7 @@ written() {
 		head -c "${FILE}M" | tee "$MNT/file" | sha256sum >"$WORK/sum" &
 	pid=$!
 	for times in 2 3; do
-		sleep 1.5
-		restart_nfs || return
+		wait_for 30 stored $(((times - 1) * FILE / 3)) && restart_nfs || return
 		# The client may wait for a while before it connects.
 		wait_for 20 connected "$times"
 	done
