@@ -9,7 +9,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 26
+plan 27
 
 wire() { python3 /tests/cm/wire.py "$@"; }
 rping_client() { rping -c -C 3 -v -a "$ADDR" -p "$1"; }
@@ -84,8 +84,9 @@ fi
 # The device, then the module, goes in the middle of traffic.
 peer_bg server rping -s -P -a 0.0.0.0 -p 7196
 server_up 7196
+before=$(tx_messages "$DEV")
 peer_bg busy rping -c -C 1000000 -a "$ADDR" -p 7196
-sleep 2
+run "traffic flows before link del" wait_for 20 more_than "$DEV" $((before + 100))
 LIMIT=15 run "rdma link del succeeds in the middle of traffic" rdma link del "$DEV"
 pkill -9 -x rping
 run "the module unloads after link del amid traffic" wait_for 10 rmmod "$RSIW_DRIVER"

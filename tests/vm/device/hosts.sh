@@ -19,7 +19,7 @@ transfer() {
 	server_up "$2" || return
 	started "$1" "$1" -F -R -p "$2" -s 16384 -D "$3" -d "$DEV" "$PEER"
 	# Another transfer may be under way: that something moves is not enough.
-	wait_for 40 qp_in_rts "$1" && wait_for 10 moving 21 0.2
+	wait_for 40 qp_in_rts "$1" && moves 20 10
 }
 # qp_in_rts PROGRAM: its queue pair is connected.
 qp_in_rts() { rdma res show qp | grep -E "state RTS .*comm $1\b"; }
@@ -32,10 +32,11 @@ completed() {
 
 # It lasts so long that a host may stand still meanwhile.
 during_transfer() { transfer ib_write_bw 7501 "$(limit 12)" && "$@" && completed ib_write_bw; }
+# In half a second buffers fill, and TCP retransmits.
 pause() { ip link set eth0 down && sleep 0.5 && ip link set eth0 up && wait_for 10 device_active "$DEV"; }
 LIMIT=80 run "a transfer outlives a pause of eth0" during_transfer pause
 /tests/guest/addresses "$RSIW_SIDE"
-mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && sleep 0.2; }
+mtu() { peer ip link set eth0 mtu "$1" && ip link set eth0 mtu "$1" && moves 10 10; }
 #= 5041-3-2
 mtus() { mtu 1300 && mtu 4000 && mtu 600 && mtu 1500; }
 LIMIT=80 run "a transfer outlives changes of the MTU" during_transfer mtus

@@ -32,6 +32,7 @@ slowly() {
 	local before began after most
 	before=$("$1") began=${EPOCHREALTIME/./}
 	wait_for 10 grown "$1" $((before + 10)) || { echo "it has grown by $(($("$1") - before))"; return 1; }
+	# Each 20 ms: a rate takes a time.
 	nap 1
 	after=$("$1")
 	most=$((${2:-10} + (${EPOCHREALTIME/./} - began) / 10000))
@@ -48,13 +49,14 @@ goes_on() {
 # A batch is sent in part: each second packet finds memory, and none after it. Then its sender ends. If no
 # connection has a rest to send, this is tried again.
 leaves_a_rest() {
-	local try
+	local try before
 	for try in {1..6}; do
 		started server rping -s -a "$ADDR" -p 7343 -C 100000 -S 60000 && listens 7343 &&
 			started client rping -c -a "$ADDR" -p 7343 -C 100000 -S 60000 &&
-			wait_for 10 moving 10 1 || return
+			moves 10 10 || return
+		before=$(failures)
 		faults interval=2 probability=100
-		nap 1
+		wait_for 10 grown failures $((before + 10)) || return
 		faults interval=1
 		kill -KILL "$(<"$WORK/client.pid")" "$(<"$WORK/server.pid")"
 		wait_for 10 test -e "$WORK/client.status" -a -e "$WORK/server.status" || return
@@ -65,11 +67,11 @@ leaves_a_rest() {
 	done
 	return 1
 }
-# The kernel has ended both programs' queue pairs, and somebody sends still.
+# The kernel has ended both programs' queue pairs, and somebody sends still, or all is sent.
 lingers() {
 	local before
 	before=$(failures)
-	nap 0.5
+	wait_for 10 eval "grown failures $((before + 3)) || no_sockets 7343"
 	grown failures $((before + 3))
 }
 
