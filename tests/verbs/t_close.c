@@ -115,12 +115,17 @@ static void t_then_post(struct side *s)
 	buf_free(&b);
 }
 
-/* Posts requests without a pause, until the connection is down. */
-static void stream(struct conn *c, enum ibv_wr_opcode op, struct ibv_sge *sge, struct rmem *r)
+/*
+ * Posts requests without a pause, until the connection is down. Tells the other side, which waits
+ * for that with streaming(), when the first one has completed.
+ */
+static void stream(struct side *s, struct conn *c, enum ibv_wr_opcode op, struct ibv_sge *sge,
+		   struct rmem *r)
 {
 	enum { WINDOW = 16 };
 	uint64_t end = now_ms() + wait_ms;
 	int under_way = 0;
+	bool told = false;
 	struct ibv_wc wc;
 
 	for (;;) {
@@ -135,7 +140,17 @@ static void stream(struct conn *c, enum ibv_wr_opcode op, struct ibv_sge *sge, s
 		if (wc.status)
 			return;
 		under_way--;
+		if (!told)
+			oob_send(s, "", 1);
+		told = true;
 	}
+}
+
+static void streaming(struct side *s)
+{
+	char told;
+
+	oob_recv(s, &told, 1);
 }
 
 /*
@@ -160,7 +175,7 @@ static void t_against_stream(struct side *s)
 			buf_expect(&b, 0, LEN, i);
 			post_recv(&c, 1, &sge, 1);
 			r = take_rmem(s);
-			stream(&c, IBV_WR_RDMA_WRITE, &out, &r);
+			stream(s, &c, IBV_WR_RDMA_WRITE, &out, &r);
 			good(c.rcq, 1, IBV_WC_RECV, LEN);
 			buf_verify(&b, "what was sent against the stream");
 		} else {
@@ -170,7 +185,9 @@ static void t_against_stream(struct side *s)
 			r.addr = (uintptr_t)b.p + LEN;
 			r.rkey = b.mr->rkey;
 			oob_send(s, &r, sizeof(r));
-			sleep_ms(30 + 2 * i);
+			streaming(s);
+			/* In the middle of it, at another time in each round. */
+			sleep_ms(2 * i);
 			post(&c, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, &sge, 1, 0, 0);
 			good(c.scq, 1, IBV_WC_SEND, -1);
 			CALL(ibv_modify_qp(c.qp, &attr, IBV_QP_STATE));
@@ -199,11 +216,11 @@ static void t_disconnect_from(struct side *s)
 	sge = sge_of(&b, 0, LEN);
 	if (s->active) {
 		give_rmem(s, &b);
-		sleep_ms(100);
+		streaming(s);
 		CALL(rdma_disconnect(c.id));
 	} else {
 		r = take_rmem(s);
-		stream(&c, s->arg, &sge, &r);
+		stream(s, &c, s->arg, &sge, &r);
 	}
 	conn_expect_down(&c);
 	sync_sides(s);
@@ -266,6 +283,7 @@ static void t_fault_behind_fin(struct side *s)
 		for (i = 0; i < COUNT; i++)
 			good(c.scq, i, IBV_WC_SEND, -1);
 		CALL(rdma_disconnect(c.id));
+		/* No verb tells that the FIN is sent. */
 		sleep_ms(50);
 		sync_sides(s);
 	} else {
@@ -273,6 +291,7 @@ static void t_fault_behind_fin(struct side *s)
 		/* There is no receive for this. */
 		sge = sge_of(&b, 0, 100);
 		post(&c, IBV_WR_SEND, 100, 0, &sge, 1, 0, 0);
+		/* Nor that the peer has met it. */
 		sleep_ms(100);
 		for (i = 0; i < COUNT; i++) {
 			sge = sge_of(&b, i * LEN, LEN);

@@ -5,12 +5,12 @@
 # timeout: 300
 # kernel: stock
 #
-# All verbs tests between two hosts; the quick ones if siw is at one end. One test only
-# waits, for half a minute: verbs/silent runs that beside other jobs.
+# All verbs tests between two hosts; the quick ones if siw is at one end. Those that only wait or
+# judge times have a job of their own, verbs/timed.
 
 . /tests/lib.sh
 . /tests/verbs/lib
 both load_driver || exit 1
-which=(-x silent-peer)
+which=(-x 'silent-peer,moderate*')
 [ "$RSIW_DRIVER,$RSIW_DRIVER_PEER" = rsiw,rsiw ] || which=(-q)
 verbs "$PEER" "${which[@]}" "$@"
