@@ -226,9 +226,16 @@ static void wr_abort(struct ibv_qp_ex *base)
 	rsiw_unlock(&to_rsiw_qp_ex(base)->lock);
 }
 
+/* A program (librpma) may look whether there is a function, so only those asked for are there. */
+#define SET(flag, op)							\
+	do {								\
+		if (send_ops_flags & IBV_QP_EX_WITH_##flag)		\
+			ops->op = op;					\
+	} while (0)
+
 /*
- * Gives a queue pair of that type these functions. Returns 0, or EOPNOTSUPP for an operation without
- * one.
+ * Gives a queue pair of that type the functions for these operations. Returns 0, or EOPNOTSUPP for
+ * an operation without one.
  */
 int rsiw_set_wr_ops(struct rsiw_qp *qp, struct ibv_context *context, enum ibv_qp_type type,
 		    uint64_t send_ops_flags)
@@ -246,18 +253,18 @@ int rsiw_set_wr_ops(struct rsiw_qp *qp, struct ibv_context *context, enum ibv_qp
 		known |= IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 	if (!check_comp_mask(send_ops_flags, known))
 		return EOPNOTSUPP;
-	ops->wr_send = wr_send;
-	ops->wr_send_imm = wr_send_imm;
-	ops->wr_send_inv = wr_send_inv;
-	ops->wr_rdma_write = wr_rdma_write;
-	ops->wr_rdma_write_imm = wr_rdma_write_imm;
-	ops->wr_rdma_read = wr_rdma_read;
-	ops->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
-	ops->wr_atomic_fetch_add = wr_atomic_fetch_add;
-	ops->wr_local_inv = wr_local_inv;
-	ops->wr_bind_mw = wr_bind_mw;
-	ops->wr_flush = wr_flush;
-	ops->wr_atomic_write = wr_atomic_write;
+	SET(SEND, wr_send);
+	SET(SEND_WITH_IMM, wr_send_imm);
+	SET(SEND_WITH_INV, wr_send_inv);
+	SET(RDMA_WRITE, wr_rdma_write);
+	SET(RDMA_WRITE_WITH_IMM, wr_rdma_write_imm);
+	SET(RDMA_READ, wr_rdma_read);
+	SET(ATOMIC_CMP_AND_SWP, wr_atomic_cmp_swp);
+	SET(ATOMIC_FETCH_AND_ADD, wr_atomic_fetch_add);
+	SET(LOCAL_INV, wr_local_inv);
+	SET(BIND_MW, wr_bind_mw);
+	SET(FLUSH, wr_flush);
+	SET(ATOMIC_WRITE, wr_atomic_write);
 	ops->wr_set_sge = wr_set_sge;
 	ops->wr_set_sge_list = wr_set_sge_list;
 	ops->wr_set_inline_data = wr_set_inline_data;

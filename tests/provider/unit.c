@@ -60,8 +60,12 @@ struct ibv_qp_ex *open_ex(void)
 	struct ibv_qp_init_attr_ex attr;
 
 	open_device(true);
-	attr = qp_attr(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP);
+	attr = qp_attr(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+		       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+		       IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ |
+		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+		       IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+		       IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE);
 	qp = fake_ops.create_qp_ex(context, &attr);
 	CHECK(qp && to_rsiw_qp(qp)->base.comp_mask & VERBS_QP_EX);
 	return &to_rsiw_qp(qp)->base.qp_ex;

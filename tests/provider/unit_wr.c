@@ -166,10 +166,18 @@ static void t_wr_fails(void)
 static void t_extended_qp(void)
 {
 	struct ibv_qp_init_attr_ex attr;
+	struct ibv_qp_ex *ex;
 
 	open_device(true);
 	attr = qp_attr(IBV_QP_EX_WITH_TSO);
 	CHECK(!fake_ops.create_qp_ex(context, &attr) && errno == EOPNOTSUPP);
+	attr = qp_attr(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_ATOMIC_WRITE);
+	qp = fake_ops.create_qp_ex(context, &attr);
+	CHECK(qp);
+	ex = &to_rsiw_qp(qp)->base.qp_ex;
+	CHECK(ex->wr_send && ex->wr_atomic_write && ex->wr_start && ex->wr_set_sge);
+	CHECK(!ex->wr_flush && !ex->wr_send_imm && !ex->wr_rdma_read && !ex->wr_bind_mw);
+	fake_ops.destroy_qp(qp);
 	attr = qp_attr(0);
 	attr.qp_type = IBV_QPT_UD;
 	CHECK(!fake_ops.create_qp_ex(context, &attr) && errno == EOPNOTSUPP);
