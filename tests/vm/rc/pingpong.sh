@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
+# time: virtual
 # timeout: 180
 # pairs: rsiw,rsiw
 #
