@@ -38,7 +38,7 @@ struct key;
  * @write_space: the send buffer has room again
  * @state_change: the TCP state changed; gets the new one
  * @error_report: TCP recorded an error; gets it as a positive errno, which stays
- *	on the socket
+ *	on the socket. Or 0: TCP has released memory of others (ksock_released())
  * @busy: the socket lock's holder is using the socket; written under that lock
  * @missed: data_ready was called while @busy; written under the socket lock
  * @acked: tp->bytes_acked when TCP called write_space last, or when the hooks
@@ -124,6 +124,13 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 					const struct bio_vec *pages,
 					unsigned int count, size_t len,
 					int *segment_offset, bool end);
+
+bool rust_helper_ksock_may_refer(struct sock *sk);
+struct page *rust_helper_ksock_page_of(const void *addr);
+int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *pages,
+				     unsigned int count, size_t len, bool end);
+u32 rust_helper_ksock_referred(const struct sock *sk);
+bool rust_helper_ksock_released(struct sock *sk, u32 *first, u32 *last);
 
 int rust_helper_ksock_give_file(struct socket *sock, const char *peer);
 void rust_helper_ksock_hold(struct sock *sk);

@@ -36,6 +36,8 @@ pub struct TxBatch {
     is_small: bool,
     /// Filling must not sleep.
     atomic: bool,
+    /// There is memory of others in it ([`TxBatch::refer`]).
+    refers: bool,
     /// The bytes are the rest of a batch that was sent in part.
     begun: bool,
     /// The batch was sent in part, and that part ended inside a segment, or nobody knows where.
@@ -80,6 +82,7 @@ impl TxBatch {
             len: 0,
             is_small: false,
             atomic: false,
+            refers: false,
             begun: false,
             cut: false,
             last: false,
@@ -260,12 +263,45 @@ impl TxBatch {
         self.len += n;
     }
 
+    /// How many more spans have room, if the batch is in pages.
+    pub fn spans_left(&self) -> usize {
+        Self::MAX_SPANS - self.count
+    }
+
+    /// Whether there is memory of others in it.
+    #[inline]
+    pub fn refers(&self) -> bool {
+        self.refers
+    }
+
+    /// Appends memory of others, without a copy. TCP reads it until it says that it has
+    /// [released](crate::Released) it. Errors: `ENOSPC` if it does not fit in, `ENOMEM` as of
+    /// [`TxBatch::put`].
+    pub fn refer(&mut self, span: PageSpan) -> Result {
+        if self.is_small {
+            self.outgrow()?;
+        }
+        let len = span.len();
+        if len > self.room() {
+            return Err(ENOSPC);
+        }
+        let next = self.spans.get_mut(self.count).ok_or(ENOSPC)?;
+        if len != 0 {
+            *next = span;
+            self.count += 1;
+            self.len += len;
+            self.refers = true;
+        }
+        Ok(())
+    }
+
     /// Takes back the bytes that were appended since [`TxBatch::len`] was `mark`. Nothing may have
     /// been consumed since. TCP might have sent bytes in pages already, so their memory is not
     /// written again, and the next bytes begin a span.
     pub fn rollback(&mut self, mark: usize) {
         let mut drop = self.len.saturating_sub(mark);
         self.len -= drop;
+        self.refers &= self.len != 0;
         self.reset_if_empty();
         while drop > 0 && self.count > 0 {
             let last = &mut self.spans[self.count - 1];
@@ -310,7 +346,7 @@ impl TxBatch {
         };
         if self.len == 0 {
             align.open = end.filter(|_| !self.last).unwrap_or(0);
-            self.cut = false;
+            (self.cut, self.refers) = (false, false);
         } else {
             // If the sent part ended where a segment does, the rest begins one, as a new batch
             // does.

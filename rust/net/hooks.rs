@@ -45,6 +45,12 @@ pub trait SockCallbacks: Send + Sync + 'static {
     ///
     /// [`TcpSocket::take_error`]: crate::TcpSocket::take_error
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error);
+
+    /// TCP has released memory of others ([`TcpSocket::next_released`]). It may hold the lock of
+    /// the socket or not.
+    ///
+    /// [`TcpSocket::next_released`]: crate::TcpSocket::next_released
+    fn released(_this: ArcBorrow<'_, Self>) {}
 }
 
 /// The callback of a listening socket.
@@ -148,13 +154,14 @@ impl<T: SockCallbacks> Hooks<T> {
     /// Only `ksock_error_report()` may call this, through hooks that [`HookSlot::attach`] made for
     /// `T`, with `sk_callback_lock` read-held.
     unsafe extern "C" fn error_report(raw: *mut bindings::ksock_hooks, err: c_int) {
-        // Without an error the report is about the error queue, which this crate does not use.
-        let Err(reason) = to_result(err.wrapping_neg()) else {
-            return;
-        };
         // SAFETY: `raw` is attached, so it begins a `Hooks<T>`. The caller has `sk_callback_lock`
         // read-held, and detaching takes that lock for writing before it frees the hooks.
-        T::error_report(unsafe { Self::target(raw) }, reason);
+        let target = unsafe { Self::target(raw) };
+        match to_result(err.wrapping_neg()) {
+            Err(reason) => T::error_report(target, reason),
+            // The report is about the socket's error queue.
+            Ok(()) => T::released(target),
+        }
     }
 }
 

@@ -66,6 +66,9 @@ impl TcpSocket {
         let ret = match batch.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
             Bytes::Small(bytes) => self.send_small(bytes, batch.pool(), &mut segment_offset, end),
+            Bytes::Pages(spans) if batch.refers() => {
+                return sent(self.send_referring(spans, batch.len(), end)?)
+            }
             Bytes::Pages(spans) => {
                 let count = u32::try_from(spans.len()).map_err(|_| EINVAL)?;
                 let spans = spans.as_ptr().cast();
@@ -117,6 +120,8 @@ impl LockedSock {
         let (mut segment_offset, end) = batch.alignment_hint();
         let ret = match batch.bytes() {
             Bytes::Small([]) | Bytes::Pages([]) => return Err(EINVAL),
+            // The kernel allocates the notification with GFP_KERNEL.
+            Bytes::Pages(_) if batch.refers() => return Err(EINVAL),
             Bytes::Small(bytes) => {
                 let segment_offset = &mut segment_offset;
                 PartialPages::lend(batch.pool().map(PagePool::partial), |frag| {

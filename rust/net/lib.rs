@@ -9,6 +9,7 @@
 //! - [`io`]: sends, and reads without a copy from within the callback.
 //! - [`handshake`], [`tls`]: TLS between TCP and that protocol. [`keys`]: pre-shared keys for it.
 //! - [`TxBatch`]: a long batch of bytes in page fragments, which TCP sends without another copy.
+//!   [`refer`]: when TCP has released memory of others that is in one.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h),
@@ -41,6 +42,7 @@ pub mod pages;
 mod partial;
 pub mod pool;
 mod progress;
+pub mod refer;
 mod role;
 mod sock_ref;
 pub mod socket;
@@ -62,6 +64,7 @@ pub use self::{
     pages::PageSpan,
     pool::PagePool,
     progress::{Received, Sent},
+    refer::Released,
     role::Role,
     socket::{Family, TcpSocket},
     state::TcpState,

@@ -9,7 +9,7 @@ use kernel::{error::Result, prelude::*};
 /// A counted reference to a page, possibly a compound one.
 pub(crate) struct PageRef(
     /// INVARIANT: This object owns one reference to the page, which [`PageRef::alloc`] or TCP
-    /// allocated.
+    /// allocated, or which is of others and has an address.
     NonNull<bindings::page>,
 );
 
@@ -38,7 +38,7 @@ impl PageRef {
     /// # Safety
     ///
     /// `page` must be null, or come from [`PageRef::into_raw`], each time once, or come from
-    /// `skb_page_frag_refill()` with a reference that the caller gives away.
+    /// `skb_page_frag_refill()` or `ksock_page_of()` with a reference that the caller gives away.
     pub(crate) unsafe fn from_raw(page: *mut bindings::page) -> Option<Self> {
         // INVARIANT: By the contract of this function the reference is ours now.
         NonNull::new(page).map(Self)

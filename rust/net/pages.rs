@@ -7,6 +7,9 @@
 //! nobody writes to its bytes: TCP reads them until the peer has acknowledged them and the device
 //! has released them, and has a reference of its own until then. A page is used again from its
 //! beginning only when its reference count says that nobody else has one.
+//!
+//! Or a span is memory of others ([`PageSpan::of_kernel`]), which they may write to. Nothing in
+//! this crate reads it.
 
 use crate::{bindings, page_ref::PageRef, partial::PartialPage, pool::PagePool};
 use kernel::{error::Result, page::PAGE_SIZE, prelude::*, sync::Arc};
@@ -20,15 +23,15 @@ pub struct PageSpan {
     raw: bindings::bio_vec,
 }
 
-// SAFETY: The reference count is atomic, any thread may drop a reference, and nobody writes to the
-// bytes.
+// SAFETY: The reference count is atomic, any thread may drop a reference, and no function of this
+// object accesses the bytes.
 unsafe impl Send for PageSpan {}
-// SAFETY: Functions with a shared reference only read `raw`, and nobody writes to the bytes.
+// SAFETY: Functions with a shared reference only read `raw`, not the bytes.
 unsafe impl Sync for PageSpan {}
 
 impl PageSpan {
     /// A span without page and bytes.
-    pub(crate) const fn empty() -> Self {
+    pub const fn empty() -> Self {
         // INVARIANT: No page and no length.
         Self {
             raw: bindings::bio_vec {
@@ -48,6 +51,31 @@ impl PageSpan {
             bv_offset: offset as u32,
         };
         Self { raw }
+    }
+
+    /// The first of the `len` bytes at a kernel address, in the memory of others: up to the end of
+    /// a page, or of a compound one. `None` if TCP cannot refer to them.
+    ///
+    /// # Safety
+    ///
+    /// The byte at `addr` must be mapped, in memory that somebody has and goes on having during
+    /// the call.
+    pub unsafe fn of_kernel(addr: usize, len: usize) -> Option<Self> {
+        // SAFETY: By the contract of this function.
+        let page = unsafe { bindings::ksock_page_of(addr as *const c_void) };
+        // SAFETY: `ksock_page_of()` has taken the reference for us.
+        let page = unsafe { PageRef::from_raw(page) }?;
+        // SAFETY: We have a reference to the page, and it is in the kernel's linear mapping, in
+        // which it was found.
+        let start = unsafe { bindings::ksock_page_address(page.as_ptr()) } as usize;
+        let offset = addr.checked_sub(start)?;
+        let room = page.size().checked_sub(offset).filter(|room| *room != 0)?;
+        Some(Self::new(page, offset, len.min(room)))
+    }
+
+    /// Removes all but the first `n` bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.trim_back(self.len().saturating_sub(n));
     }
 
     /// The number of bytes.

@@ -82,6 +82,7 @@ fn scribble(batch: &mut TxBatch, n: usize, fails: bool) -> Result {
 fn talk(to: SocketAddr, pool: Option<&Arc<PagePool>>) -> Result {
     if let Some(pair) = Pair::new(&to, pool)? {
         let at = pair.stream(8 << 20)?;
+        let at = pair.lend(at)?;
         pair.back_pressure(at)?;
         pair.half_close()?;
     }

@@ -50,6 +50,22 @@ pub struct KernelMemory {
     len: u32,
 }
 
+impl KernelMemory {
+    /// The first of the `len` bytes at `offset`, for TCP to send from: up to the end of a page, or
+    /// of a compound one. `None` if they are not all inside, or TCP cannot refer to them. They stay
+    /// in memory as long as TCP refers to them, but the consumer has them back when its request
+    /// completes: the driver completes it only when TCP has [released](net::Released) them.
+    /// Context: any.
+    pub fn page(&self, offset: u64, len: usize) -> Option<net::PageSpan> {
+        let span = self
+            .span(offset, len)
+            .ok()
+            .filter(|span| !span.is_empty())?;
+        // SAFETY: The span's bytes are mapped, and the consumer's until its request completes.
+        unsafe { net::PageSpan::of_kernel(span.addr(), span.len()) }
+    }
+}
+
 impl Memory for KernelMemory {
     /// Errors: `EFAULT`, also if the memory is not in the kernel's half of the address space.
     #[inline]

@@ -42,6 +42,12 @@ impl<'a> Span<'a> {
         self.len
     }
 
+    /// The kernel address of the first byte.
+    #[inline]
+    pub(crate) fn addr(&self) -> usize {
+        self.addr
+    }
+
     /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {

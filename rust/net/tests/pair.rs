@@ -5,8 +5,8 @@
 
 use super::{fill, pattern, scribble, spans};
 use crate::{
-    errno, Family, ListenCallbacks, LockedSock, Namespace, PagePool, Received, Sent, SockCallbacks,
-    SockCell, TcpSocket, TcpState, TxBatch,
+    bindings, errno, page_ref::PageRef, Family, ListenCallbacks, LockedSock, Namespace, PagePool,
+    PageSpan, Received, Released, Sent, SockCallbacks, SockCell, TcpSocket, TcpState, TxBatch,
 };
 use core::{
     net::SocketAddr,
@@ -40,6 +40,7 @@ struct End {
     rx: SockCell<Rx>,
     received: AtomicU64,
     spaces: AtomicU32,
+    released: AtomicU32,
     error: AtomicI32,
     eof: AtomicU32,
 }
@@ -68,6 +69,7 @@ impl End {
             }),
             received: AtomicU64::new(0),
             spaces: AtomicU32::new(0),
+            released: AtomicU32::new(0),
             error: AtomicI32::new(0),
             eof: AtomicU32::new(0),
         };
@@ -145,6 +147,10 @@ impl SockCallbacks for End {
 
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
         this.error.store(reason.to_errno(), Relaxed);
+    }
+
+    fn released(this: ArcBorrow<'_, Self>) {
+        this.released.fetch_add(1, Relaxed);
     }
 }
 
@@ -274,6 +280,54 @@ impl Pair {
         let sk = self.server.lock();
         let longest = self.at_server.rx.get(&sk).map_or(0, |rx| rx.longest);
         check!(longest > PAGE_SIZE || !large_pages);
+        Ok(at)
+    }
+
+    /// Sends a page between other bytes, and overwrites it when TCP has released it, before the
+    /// server reads.
+    pub(super) fn lend(&self, mut at: u64) -> Result<u64> {
+        self.at_server.stop_at(&self.server, at)?;
+        let page = PageRef::alloc(false)?;
+        // SAFETY: We have a reference to the page, which is lowmem.
+        let start = unsafe { bindings::ksock_page_address(page.as_ptr()) }.cast::<u8>();
+        let write = |byte: &mut dyn FnMut() -> u8| {
+            for i in 0..PAGE_SIZE {
+                // SAFETY: The page has so many bytes at least. TCP, which may have a reference,
+                // has released them, or does not know of them yet.
+                unsafe { start.add(i).write_volatile(byte()) };
+            }
+        };
+        let mut batch = TxBatch::new(self.pool.clone());
+        let mut released = Released::default();
+        for round in 0..20 {
+            batch.begin(1000);
+            fill(&mut batch, &mut at, 20)?;
+            write(&mut || {
+                at += 1;
+                pattern(at - 1)
+            });
+            // SAFETY: The page is ours.
+            let span = unsafe { PageSpan::of_kernel(start as usize, PAGE_SIZE) };
+            batch.refer(span.ok_or(EINVAL)?)?;
+            fill(&mut batch, &mut at, 7)?;
+            check!(batch.refers() && spans(&batch).len() == 3);
+            check!(self.client.send_batch(&mut batch)? == Sent::Bytes(PAGE_SIZE + 27));
+            batch.consume(PAGE_SIZE + 27);
+            check!(!batch.refers() && self.client.referred() == round + 1);
+            soon("the release", || {
+                while let Some((first, last)) = self.client.next_released() {
+                    if released.note(first, last).is_err() {
+                        return false;
+                    }
+                }
+                released.all_before() == round + 1
+            })?;
+            write(&mut || 0xee);
+        }
+        check!(self.at_client.released.load(Relaxed) != 0);
+        self.at_server.stop_at(&self.server, u64::MAX)?;
+        soon("all of it", || self.at_server.received.load(Relaxed) == at)?;
+        check!(self.at_server.wrong(&self.server)? == 0);
         Ok(at)
     }
 
