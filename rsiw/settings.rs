@@ -25,6 +25,9 @@ macro_rules! settings_table {
 connection and a copy)";
             large_fpdu: u8 = 1, 0..=1,
                 "Offer FPDUs larger than a TCP segment";
+            zerocopy: u8 = 1, 0..=1,
+                "Send long messages of kernel consumers from their memory, where there are large \
+FPDUs without CRCs";
             peer_to_peer: u8 = 1, 0..=1,
                 "Send a ready-to-receive message when connecting, so that the acceptor may send \
 first";
@@ -304,6 +307,12 @@ impl Settings {
     /// connections that begin after a change.
     pub(crate) fn rc_confirm(&self) -> bool {
         self.rc_confirm.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether long messages of kernel consumers are sent from their memory. Such requests complete
+    /// when the peer has acknowledged them. It holds for connections that begin after a change.
+    pub(crate) fn zerocopy(&self) -> bool {
+        self.zerocopy.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes that one run of the tx worker hands to TCP. Then other work gets the worker: tx of

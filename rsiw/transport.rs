@@ -36,6 +36,16 @@ pub(crate) trait Transport {
     /// the network. Errors: the connection is gone.
     fn send(&self, batch: &mut TxBatch) -> Result<Sent>;
 
+    /// Whether a batch of memory of others should be sent, which TCP refers to. Context: any.
+    fn may_refer(&self) -> bool;
+
+    /// The number of sends that have referred to such memory; wraps. Context: tx.
+    fn referred(&self) -> u32;
+
+    /// Sends that have released it, by their numbers from 0 on: the first and the last of them.
+    /// Each send is in one such answer. Context: tx, not the callback.
+    fn next_released(&self) -> Option<(u32, u32)>;
+
     /// As [`send`](Self::send), but from the receive callback, which must not sleep.
     /// [`Sent::WouldBlock`] may mean that there is no memory, in which case nobody tells when there
     /// is. Context: callback, socket locked; not unless it [works](Self::works_in_callback) there.
@@ -102,6 +112,18 @@ impl Transport for TcpSocket {
     #[inline]
     fn send(&self, batch: &mut TxBatch) -> Result<Sent> {
         self.send_batch(batch)
+    }
+
+    fn may_refer(&self) -> bool {
+        TcpSocket::may_refer(self)
+    }
+
+    fn referred(&self) -> u32 {
+        TcpSocket::referred(self)
+    }
+
+    fn next_released(&self) -> Option<(u32, u32)> {
+        TcpSocket::next_released(self)
     }
 
     fn send_locked(&self, sk: &mut LockedSock, batch: &mut TxBatch) -> Result<Sent> {

@@ -366,6 +366,12 @@ impl<U: User> Conn<U> {
         self.notify(Event::Close);
     }
 
+    /// Resets TCP's connection now, and has the actor close this one. Context: sleeping.
+    pub(crate) fn reset(self: &Arc<Self>) {
+        self.socket.abort();
+        self.close(Close::Abort);
+    }
+
     /// Takes the batch that TCP had no room for, to be sent in front of the FIN. The queue pair
     /// calls it before it closes. Context: sleeping.
     pub(crate) fn take_over(self: &Arc<Self>, rest: TxBatch) {

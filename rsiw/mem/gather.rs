@@ -5,6 +5,7 @@
 use super::{Access, HeldAccess, MemError, Regions, ResolvedMr};
 use crate::{abi::MAX_INLINE, pd::PdId};
 use kernel::{alloc::Flags, prelude::*};
+use net::PageSpan;
 use rdma::{LocalSge, Reader};
 
 #[derive(Clone)]
@@ -173,6 +174,34 @@ impl Gather {
         };
         let reader = resolved.reader(access, &piece.sge, self.offset, len)?;
         Ok(reader.map(|reader| (reader, end)))
+    }
+
+    /// The next bytes of the payload, up to `most`, as memory that TCP can refer to; goes on behind
+    /// them. `None` if they have to be copied. Context: any. Errors: of [`ResolvedMr::page`].
+    pub(crate) fn refer(&mut self, most: usize) -> Result<Option<PageSpan>, MemError> {
+        let piece = self.piece().filter(|_| !self.inline);
+        let Some((piece, resolved)) = piece.and_then(|p| Some((p, p.resolved.as_ref()?))) else {
+            return Ok(None);
+        };
+        let left = piece.sge.length().saturating_sub(self.offset) as usize;
+        let page = resolved.page(&piece.sge, self.offset, left.min(most))?;
+        if let Some(page) = &page {
+            self.skip(page.len());
+        }
+        Ok(page)
+    }
+
+    /// Goes on by `n` bytes.
+    pub(crate) fn skip(&mut self, mut n: usize) {
+        while let Some(piece) = self.piece().filter(|_| n > 0) {
+            let left = piece.sge.length().saturating_sub(self.offset) as usize;
+            if n < left {
+                self.offset += n as u32;
+                return;
+            }
+            n -= left;
+            (self.at, self.offset) = (self.at + 1, 0);
+        }
     }
 
     /// The piece that the next byte comes from.

@@ -134,6 +134,22 @@ impl ResolvedMr {
         }
     }
 
+    /// The first of the `len` bytes at `offset` of `sge`, for whose key this was resolved, as
+    /// memory that TCP can refer to: that of a kernel consumer's request, until it completes.
+    /// `None` of a region with an STag, and if TCP cannot refer to it. Context: any.
+    pub(crate) fn page(
+        &self,
+        sge: &LocalSge,
+        offset: u32,
+        len: usize,
+    ) -> Result<Option<net::PageSpan>, MemError> {
+        let Some(key) = self.local else {
+            return Ok(None);
+        };
+        self.region.valid(self.rights.key, self.rights.need)?;
+        Ok(memory(key, sge)?.page(offset.into(), len))
+    }
+
     /// Copies `src` to `offset` of `sge`, as [`Self::read`]. Context: any.
     #[inline]
     pub(crate) fn write_sge(

@@ -320,6 +320,7 @@ impl SendQueue {
     //= 5040-5.5-5
     /// TCP has taken all requests before `seq`. They complete, up to the first that waits for an
     /// answer. Context: tx.
+    #[inline]
     pub(crate) fn sent(&self, seq: Seq, out: Out<'_>) -> Notify {
         let (notify, all) = {
             let st = &mut *self.state.lock();

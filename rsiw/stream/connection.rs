@@ -124,12 +124,15 @@ impl User for Stream {
             (queues.rq.max_sge(), flags),
             queues.counters.rx_fpdus.get(),
         )?;
+        let is_plain = p.large_fpdu && !p.crc && !p.tx_markers;
+        let may_refer = is_plain && !self.queues.sq.is_mapped() && self.dev().settings.zerocopy();
         let mut tx = Tx::new(
             conn.new_batch(),
             TxConfig {
                 crc: p.crc,
                 markers: p.tx_markers,
                 large_fpdu: p.large_fpdu,
+                zerocopy: may_refer && !peer_confirms,
                 send_immediate: p.send_immediate,
                 confirms,
                 peer_confirms,

@@ -105,6 +105,14 @@ impl Stream {
     fn send(self: &Arc<Self>, sender: &mut Sender, left: &mut usize) -> Ended {
         let Sender { tx, conn } = sender;
         let (queues, transport) = (&self.queues, conn.transport());
+        // What is released later wakes tx again.
+        if tx.is_lending() {
+            let is_sound = tx.take_released(queues, transport);
+            self.after_send(tx.take_notify());
+            if !is_sound {
+                return self.after_step(conn, Step::Broken);
+            }
+        }
         loop {
             let step = if tx.is_behind() {
                 tx.flush(queues, transport)

@@ -4,15 +4,25 @@
 //! the queue pair. What a process posts later is flushed in [`poll`](super::poll), also with
 //! `teardown` locked; what a kernel consumer posts completes at once.
 
-use super::{Sender, Stream, Teardown};
+use super::{Conn, Sender, Stream, Teardown};
 use crate::{
     cm::Close,
     cq::Notify,
     queue::state::State,
+    tx::Tx,
     wr::{Completion, Status},
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    pr_warn_once,
+    prelude::*,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+};
 use rdma::QpEvent;
+
+/// How long, in milliseconds at least, the end of a stream waits for devices that hold packets with
+/// memory of the consumer.
+const RELEASE_MS: u32 = 5000;
 
 impl Stream {
     /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has
@@ -76,6 +86,10 @@ impl Stream {
         let recv = self.stop_rx().or(end.take_filling());
         if let Some(Sender { tx, conn }) = &mut sender {
             tx.last_answers(&self.queues, conn.transport());
+            if tx.must_reset() {
+                conn.reset();
+                await_release(tx, conn);
+            }
         }
         self.queues.inbound.clear();
         (sender, recv)
@@ -134,6 +148,18 @@ impl Stream {
             None => Default::default(),
         }
     }
+}
+
+/// Waits until TCP, which was reset, has released the memory that it sends from: the consumer gets
+/// it back next. Devices hold packets for a moment. Context: sleeping.
+fn await_release(tx: &mut Tx, conn: &Conn) {
+    for _ in 0..RELEASE_MS {
+        if !tx.lends_still(conn.transport()) {
+            return;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    pr_warn_once!("packets with a consumer's memory are held for long\n");
 }
 
 /// Has the connection send what tx has left: the rest of a batch, so that the stream does not end

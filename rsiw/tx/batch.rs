@@ -19,7 +19,8 @@
 use super::{
     current::Source,
     outcome::{Failed, Filled, Found},
-    payload::{write_all, write_one, Pieces, Stop},
+    payload::{write_all, write_one, Pieces, Stop, FRAME, LARGE, OVERHEAD},
+    refer::Refer,
     Tx,
 };
 use crate::{mem::HeldAccess, queue::Queues, transport::Transport};
@@ -27,17 +28,9 @@ use core::num::NonZeroUsize;
 use iwarp::tx::{Mark, Segment};
 use net::TxBatch;
 
-/// Bytes of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
-/// length is made of it.
-const OVERHEAD: usize = 2 + 18 + 3 + 4;
-
-/// Bytes of an FPDU around a ULPDU that needs no pad: length and CRC.
-const FRAME: usize = 2 + 4;
-
-/// Bytes of the longest FPDU without markers. A batch of a large FPDU is no longer, though it has
-/// room for more, and so have TCP's packets where a segment has 1448 bytes: what is left of them
-/// would be another FPDU, of some hundred bytes, which costs more than a packet now and then.
-const LARGE: usize = FRAME + iwarp::MAX_ULPDU as usize;
+/// What is told of the length of a batch that refers to memory: neither short, as its bytes must be
+/// in pages, nor long.
+const REFERRING: usize = 1024;
 
 /// The least that [`Transport::whole_packets`] returns for [`LARGE`].
 const LEAST_END: usize = LARGE / 2;
@@ -113,6 +106,13 @@ impl Tx {
             if self.batch.is_empty() {
                 self.begin_batch(transport, &mut layout);
             }
+            if self.may_refer() {
+                match self.refer(queues, transport, &mut fpdu) {
+                    Refer::Not => {}
+                    Refer::Done => continue,
+                    Refer::End(end) => return end,
+                }
+            }
             let mark = match self.next_fpdu(transport, &mut layout, most, &mut fpdu) {
                 Next::Fpdu(mark) => mark,
                 Next::EndOfMessage => {
@@ -185,8 +185,15 @@ impl Tx {
         layout.segment_offset = self.batch.align_to(layout.segment, unsent);
         // A long batch that begins at a page boundary needs no more fragments than a packet has.
         let left = self.current.segmenter.remaining() as usize;
-        self.batch.begin((left + OVERHEAD).min(TxBatch::MAX_LEN));
-        if self.cfg.large_fpdu && left > LEAST_END {
+        let is_long = self.cfg.large_fpdu && left > LEAST_END;
+        // One that refers to memory has only headers of its own.
+        let own = if is_long && self.may_refer() {
+            REFERRING
+        } else {
+            left + OVERHEAD
+        };
+        self.batch.begin(own.min(TxBatch::MAX_LEN));
+        if is_long {
             let most = end_of_packets(transport, layout) - FRAME;
             layout.mulpdu =
                 u16::try_from(most).map_or(layout.mulpdu, |most| most.min(layout.mulpdu));
@@ -275,7 +282,7 @@ impl Tx {
     //= 7306-6.1-1
     /// Ends the message under way, whose last FPDU is in the batch.
     #[inline]
-    fn end_message(&mut self, queues: &Queues) {
+    pub(super) fn end_message(&mut self, queues: &Queues) {
         self.ops.messages += 1;
         if self.current.go_on() {
             return;

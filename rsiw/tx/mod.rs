@@ -18,8 +18,8 @@
 //!
 //! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
 //! its buffers are free then. The CRC is that of the copy, so both agree even if the application
-//! changes its buffer meanwhile. Sending without a copy was measured, and gains nothing
-//! (tests/vm/perf/log). Writes of programs that expect InfiniBand complete later ([`confirm`]).
+//! changes its buffer meanwhile. Long messages of kernel consumers may go without that copy, and
+//! complete later ([`refer`]); and so do Writes of programs that expect InfiniBand ([`confirm`]).
 //!
 //! A QP has one message and one gather list for all of its life, and requests are processed in
 //! place: to pass them by value copied some 3 KiB for a Write of two bytes. The regions that the
@@ -32,7 +32,9 @@ mod local;
 mod message;
 mod outcome;
 mod payload;
+mod refer;
 mod rtr;
+mod unreleased;
 
 pub(crate) use outcome::{Failed, Step};
 
@@ -53,6 +55,7 @@ use kernel::{alloc::Flags, prelude::*};
 use net::{LockedSock, Sent, TxBatch};
 use outcome::Filled;
 use trace::Stall;
+use unreleased::Unreleased;
 
 /// Bytes that the receive callback hands to TCP in one run, as it keeps the CPU from whatever it
 /// has interrupted. The worker sends the rest.
@@ -98,6 +101,9 @@ pub(crate) struct TxConfig {
     pub(crate) markers: bool,
     /// FPDUs may span TCP segments: both ends are software and have agreed to that.
     pub(crate) large_fpdu: bool,
+    /// Memory of the consumer, a kernel one, may be sent without a copy ([`refer`]). There are
+    /// large FPDUs, and neither CRCs nor markers nor confirmations.
+    pub(crate) zerocopy: bool,
     /// The peer takes Sends with immediate data.
     pub(crate) send_immediate: bool,
     /// Writes complete when the peer has placed them ([`confirm`]).
@@ -135,6 +141,8 @@ pub(crate) struct Tx {
     /// The RTR that is to be sent before the next message.
     owed_rtr: Option<Rtr>,
     unconfirmed: Unconfirmed,
+    /// What waits until TCP has released memory; `None` if payload is copied always.
+    unreleased: Option<KBox<Unreleased>>,
     /// How often, as the peer knows, this end's Sends are tried again.
     told: RnrRetry,
     /// A request that cannot be sent, and fails when all before it have completed ([`confirm`]).
@@ -156,7 +164,6 @@ impl Tx {
         Ok(Self {
             batch,
             framer: Framer::new(cfg.crc, cfg.markers),
-            cfg,
             ops: Ops::default(),
             current: Current::none(sges, flags)?,
             wr: SendWr::new(0, SendOp::Send, 0, 0),
@@ -171,6 +178,8 @@ impl Tx {
             wrote: false,
             owed_rtr: None,
             unconfirmed: Unconfirmed::NOTHING,
+            unreleased: Unreleased::of(cfg.zerocopy, flags)?,
+            cfg,
             told: RnrRetry::FOR_EVER,
             failing: None,
             terminated: false,
@@ -215,6 +224,9 @@ impl Tx {
         while !self.batch.is_empty() {
             match send(&mut self.batch) {
                 Ok(Sent::Bytes(n)) => {
+                    if self.batch.refers() {
+                        self.note_referring(transport);
+                    }
                     self.batch.consume(n);
                     total += n;
                     counters.tx_sends.add_alone(1);
@@ -342,10 +354,12 @@ impl Tx {
     }
 
     //= 5040-5.5-5: RDMA Write Message MUST NOT be considered Complete at
-    /// Completes the requests whose last byte TCP has taken.
+    /// Completes the requests whose last byte TCP has taken, when it refers to no memory.
     fn complete(&mut self, queues: &Queues) {
         if let Some(seq) = self.built.take() {
-            self.notify |= queues.sq.sent(seq, queues.send_out());
+            if !self.awaits_release(seq) {
+                self.notify |= queues.sq.sent(seq, queues.send_out());
+            }
         }
     }
 
@@ -355,7 +369,8 @@ impl Tx {
     #[inline]
     fn end_if_drained(&mut self, queues: &Queues, peer_done: bool) -> Step {
         if queues.sq.has_end() {
-            Self::look_for_end(queues, peer_done)
+            // The peer that has sent its FIN acknowledges what is with TCP nevertheless.
+            Self::look_for_end(queues, peer_done && !self.is_lending())
         } else {
             Step::Waits
         }
@@ -411,9 +426,10 @@ impl Tx {
                 stalled => return stalled,
             }
         }
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && !self.is_lending() {
             Step::Terminated
         } else {
+            // The connection would be reset, and the peer might not get the Terminate.
             Step::Waits
         }
     }
@@ -422,7 +438,7 @@ impl Tx {
     /// stream would end in the middle of an FPDU. So it does with [`Self::last_answers`].
     pub(crate) fn leave(&mut self) -> Option<TxBatch> {
         let is_left = self.batch.is_begun() || self.answered_last;
-        is_left.then(|| take(&mut self.batch))
+        (is_left && !self.must_reset()).then(|| take(&mut self.batch))
     }
 }
 

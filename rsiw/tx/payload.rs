@@ -5,7 +5,19 @@
 use crate::mem::{gather::Gather, HeldAccess, MemError};
 use iwarp::tx::{Framer, Payload, Segment, Sink};
 use kernel::prelude::*;
-use net::TxBatch;
+use net::{PageSpan, TxBatch};
+
+/// Bytes of an FPDU that are not payload: length, header, pad, CRC. Only an estimate of a batch's
+/// length is made of it.
+pub(super) const OVERHEAD: usize = 2 + 18 + 3 + 4;
+
+/// Bytes of an FPDU around a ULPDU that needs no pad: length and CRC.
+pub(super) const FRAME: usize = 2 + 4;
+
+/// Bytes of the longest FPDU without markers. A batch of a large FPDU is no longer, though it has
+/// room for more, and so have TCP's packets where a segment has 1448 bytes: what is left of them
+/// would be another FPDU, of some hundred bytes, which costs more than a packet now and then.
+pub(super) const LARGE: usize = FRAME + iwarp::MAX_ULPDU as usize;
 
 /// Why bytes of an FPDU could not be put into the batch.
 pub(super) enum Stop {
@@ -48,6 +60,36 @@ impl Sink for Pieces<'_> {
             room.commit();
         }
         Ok(crc.unwrap_or(0))
+    }
+}
+
+/// The engine's sink of an FPDU whose payload is not copied. It has no CRC.
+pub(super) struct Referring<'a, I> {
+    pub(super) batch: &'a mut TxBatch,
+    /// The payload.
+    pub(super) spans: I,
+}
+
+impl<I: Iterator<Item = PageSpan>> Sink for Referring<'_, I> {
+    type Error = Stop;
+
+    fn crc32c(&mut self, crc: u32, _: &[u8]) -> u32 {
+        crc
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        Ok(self.batch.put(bytes)?)
+    }
+
+    fn put_payload(&mut self, len: u32, _: Option<u32>) -> Result<u32, Stop> {
+        let mut left = len as usize;
+        while left > 0 {
+            let mut span = self.spans.next().ok_or(OTHER_SIZE)?;
+            span.truncate(left);
+            left = left.saturating_sub(span.len());
+            self.batch.refer(span)?;
+        }
+        Ok(0)
     }
 }
 

@@ -176,4 +176,10 @@ impl<U: User> SockCallbacks for Conn<U> {
     fn error_report(this: ArcBorrow<'_, Self>, reason: Error) {
         Self::note_error(this, reason);
     }
+
+    fn released(this: ArcBorrow<'_, Self>) {
+        if let Some(user) = this.streaming_user() {
+            user.writable();
+        }
+    }
 }
