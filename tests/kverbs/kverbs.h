@@ -132,6 +132,10 @@ struct test {
 int hosts_serve(struct pair *p);
 void hosts_test(struct pair *p, const char *peer);
 
+/* The same of those with lend=1. */
+int lend_serve(struct pair *p);
+void lend_test(struct pair *p, const char *peer);
+
 extern const struct test op_tests[], atomic_tests[], mr_tests[], post_tests[], list_tests[],
 	queue_tests[], drain_tests[];
 

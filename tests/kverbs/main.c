@@ -20,6 +20,10 @@ static char *peer = "";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "run the tests between two hosts: IPv4 address of the one with serve=1");
 
+static bool lend;
+module_param(lend, bool, 0444);
+MODULE_PARM_DESC(lend, "the tests between two hosts are those of memory that is sent without a copy");
+
 static char *only = "";
 module_param(only, charp, 0444);
 MODULE_PARM_DESC(only, "run only tests with this in their name");
@@ -70,7 +74,9 @@ static int between_hosts(void)
 	if (!p)
 		return -ENOMEM;
 	if (serve)
-		ret = hosts_serve(p);
+		ret = lend ? lend_serve(p) : hosts_serve(p);
+	else if (lend)
+		lend_test(p, peer);
 	else
 		hosts_test(p, peer);
 	pair_close(p);
