@@ -25,7 +25,7 @@ macro_rules! settings_table {
 connection and a copy)";
             large_fpdu: u8 = 1, 0..=1,
                 "Offer FPDUs larger than a TCP segment";
-            zerocopy: u8 = 1, 0..=1,
+            zerocopy: u8 = 0, 0..=1,
                 "Send long messages of kernel consumers from their memory, where there are large \
 FPDUs without CRCs";
             peer_to_peer: u8 = 1, 0..=1,

@@ -21,8 +21,8 @@ use kernel::{
 use rdma::QpEvent;
 
 /// How long, in milliseconds at least, the end of a stream waits for devices that hold packets with
-/// memory of the consumer.
-const RELEASE_MS: u32 = 5000;
+/// memory of the consumer. The kernel resets a device that is stuck for 5 s, mostly.
+const RELEASE_MS: u32 = 60_000;
 
 impl Stream {
     /// Modify to ERROR, and the first half of destruction: completes everything outstanding and has

@@ -15,21 +15,28 @@
 #include <linux/mm.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
+#include <linux/sched/mm.h>
 #include <linux/uio.h>
 #include <net/dst.h>
+#include <net/inet_connection_sock.h>
 #include <net/sock.h>
 
 #include "ksock.h"
 
 /*
- * Whether that spares a copy. The receiver makes one if the packets do not leave the
- * host. Devices of a bus, virtio's among them, take them out of it, and others may not.
+ * Whether that is sound and spares a copy. The receiver makes one if the packets do not
+ * leave the host. Devices of a bus, virtio's among them, take them out of it, and others
+ * may not. A probe of the path's MTU has pages without their notification
+ * (tcp_clone_payload()), so there must be none.
  */
 bool rust_helper_ksock_may_refer(struct sock *sk)
 {
 	const struct dst_entry *dst;
 	bool may;
 
+	if (READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_mtu_probing) ||
+	    inet_csk(sk)->icsk_mtup.enabled)
+		return false;
 	rcu_read_lock();
 	dst = __sk_dst_get(sk);
 	may = dst && dst_dev_rcu(dst)->dev.parent;
@@ -66,10 +73,13 @@ int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *page
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) | MSG_ZEROCOPY };
 	int segment_offset = -1;
+	unsigned int flags;
 	int ret;
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, pages, count, len);
 	sock_rps_record_flow(sk);
+	/* The kernel allocates the notification with GFP_KERNEL; we may serve storage. */
+	flags = memalloc_noio_save();
 	lock_sock(sk);
 	sock_set_flag(sk, SOCK_ZEROCOPY);
 	ret = ksock_copy_locked(sk, &msg, len, NULL, &segment_offset);
@@ -78,6 +88,7 @@ int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *page
 		ret = ksock_copy_locked(sk, &msg, len, NULL, &segment_offset);
 	}
 	release_sock(sk);
+	memalloc_noio_restore(flags);
 	return ret;
 }
 

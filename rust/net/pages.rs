@@ -70,6 +70,8 @@ impl PageSpan {
         let start = unsafe { bindings::ksock_page_address(page.as_ptr()) } as usize;
         let offset = addr.checked_sub(start)?;
         let room = page.size().checked_sub(offset).filter(|room| *room != 0)?;
+        // A `bio_vec` has 32 bits for each.
+        u32::try_from(offset).ok()?;
         Some(Self::new(page, offset, len.min(room)))
     }
 

@@ -18,7 +18,7 @@ connect_here() { modprobe rdma_cm && dmesg -C && insmod /build/kverbs.ko addr="$
 disturb() { modprobe sch_netem && tc qdisc replace dev eth0 root netem limit 20000 "$@"; }
 resent() { nstat -asz TcpRetransSegs | awk '/^Tcp/ { n = $2 } END { print n; exit !n }'; }
 
-run "load the driver without CRCs" both load_driver crc=0 || exit 1
+run "load the driver without CRCs" both load_driver crc=0 zerocopy=1 || exit 1
 run "the network delays and loses packets" both disturb delay "$DELAY"ms loss "$LOSS" || exit 1
 peer_bg server bash -c ". /tests/lib.sh; _planned=-; $(declare -f serve_here); serve_here"
 server_up 7720 || exit 1
