@@ -13,17 +13,22 @@
 //! had when the peer went have succeeded.) If there was no connection yet, it may still come
 //! meanwhile.
 //!
+//! A Send that waits for its receive hides the peer's FIN behind it. What is posted from then on
+//! waits for the peer in vain, too, as nobody takes it; the Send keeps its connection, and comes
+//! when it has a receive.
+//!
 //! A connection of a peer that has called, and was gone before it sent anything, was none. The peer
 //! may not have had the Reply to its call: then it calls again, and is expected. This end has sent
 //! nothing either, as it has to wait for the peer's first FPDU. So no request was taken from its
 //! queue, and no receive from the other.
 
-use super::{Stream, Teardown, Unanswered, RETRY};
+use super::{Conn, Stream, Teardown, Unanswered, RETRY};
 use crate::{queue::state::State, wr::Status};
 use core::{mem::take, sync::atomic::Ordering};
 use iwarp::conn::timeout;
 use kernel::{prelude::*, sync::Arc};
 use kext::work::DelayedWorkItem;
+use net::TcpState;
 
 /// Milliseconds that a connection without TLS has at the least to come to be: TCP may have to
 /// repeat its handshake.
@@ -110,6 +115,27 @@ impl Stream {
             self.await_peer();
         }
         unused
+    }
+
+    /// A Send waits for its receive: if the peer's FIN has come behind it, requests wait for a peer
+    /// that has gone. Context: sleeping, no lock held.
+    #[cold]
+    pub(super) fn look_for_fin(self: &Arc<Self>) {
+        if !self.dev().is_rc() {
+            return;
+        }
+        let mut end = self.teardown.lock();
+        // Within the lock: the connection is that of this life.
+        let has_left = |conn: Arc<Conn>| conn.socket().state() == TcpState::CloseWait;
+        if !end.connected || end.flushed || !self.conn().is_some_and(has_left) {
+            return;
+        }
+        let sender = self.with_tx(Option::take);
+        end.connected = false;
+        drop(end);
+        // References to regions and to the connection are dropped here, where sleeping is allowed.
+        drop(sender);
+        self.await_peer();
     }
 
     /// Goes back to IDLE, where another connection may be attached, unless the QP has failed

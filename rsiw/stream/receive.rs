@@ -50,6 +50,9 @@ impl DelayedWorkItem<LATE> for Stream {
         // Clear the mark first: data that finds no receive from here on arms the timer again.
         this.late_timer_armed.store(false, Relaxed);
         this.receive_some();
+        if this.late.load(Relaxed) {
+            this.look_for_fin();
+        }
     }
 }
 
