@@ -48,9 +48,9 @@ all_call() { [ "$(rdma resource show qp link rc0 | grep -c 'state RTS .*comm rcm
 # Queue pairs in each state, which stand still.
 stand() {
 	[ ! -e "$WORK/standing.pid" ] || peer_kill standing
-	peer_bg standing rcstand rc0 "$theirs"
+	peer_bg standing rcstand rc0 "$theirs" 20
 	server_up 18530 || return
-	started stands rcstand rc0 "$ours" "$PEER"
+	started stands rcstand rc0 "$ours" 20 "$PEER"
 	wait_for 20 grep -q stands "$WORK/stands" || { cat "$WORK/stands" "$WORK/standing"; return 1; }
 }
 they_go_on() { kill -USR1 "$(<"$WORK/stands.pid")" && peer_end standing 40 && ends stands 20 && grep 'goes on' "$WORK/stands"; }

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rcstand DEVICE GID-INDEX [SERVER]: two processes have a queue pair for each state in which that of
- * the client stands still, until the client gets SIGUSR1. Then all go on, and pass messages both
- * ways. The client prints "stands", and in the end "goes on".
+ * rcstand DEVICE GID-INDEX TIMEOUT [SERVER]: two processes have a queue pair for each state in which
+ * that of the client stands still, until the client gets SIGUSR1. Then all go on, and pass messages
+ * both ways. The client prints "stands", and in the end "goes on".
+ *
+ * If the client ends instead, by whatever means, the server is told nothing of its queue pairs, until
+ * it sends. It prints "told nothing", and in the end "alone". TIMEOUT is the code of each try.
  */
 #include <signal.h>
 
 #include "rc_meet.h"
 
 #define LIMIT_MS 60000
+/* For so long the server looks whether it is told anything. */
+#define SILENCE_MS 1000
 
 /* IDLE: in RTS. LATE: what it has sent finds no receive. */
 enum state { INIT, RTR, IDLE, LATE, SQD, ERR, STATES };
@@ -24,9 +29,11 @@ static struct ibv_qp *qp[STATES];
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static char memory[64];
-static int gid_index;
-/* Messages that each queue pair has received. */
-static int received[STATES];
+static int gid_index, timeout;
+/* Messages that each queue pair has received, and receives that wait. */
+static int received[STATES], posted[STATES];
+/* Of a Send whose peer is not there: siw's library has the nearest. */
+static enum ibv_wc_status gone = IBV_WC_GENERAL_ERR;
 
 static void modify(enum state n, struct ibv_qp_attr *attr, int mask)
 {
@@ -50,6 +57,7 @@ static void post_receive(enum state n)
 
 	if (ibv_post_recv(qp[n], &wr, &bad))
 		fail("receive");
+	posted[n]++;
 }
 
 static void post_send(enum state n)
@@ -86,7 +94,7 @@ static void to_rtr(enum state n)
 static void to_rts(enum state n)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
+		.qp_state = IBV_QPS_RTS, .timeout = timeout, .retry_cnt = 7, .rnr_retry = 7,
 	};
 
 	modify(n, &attr, TO_RTS);
@@ -101,6 +109,7 @@ static void meet_peer(enum state n)
 static void live_again(enum state n)
 {
 	move(n, IBV_QPS_RESET);
+	posted[n] = 0;
 	to_init(n);
 	post_receive(n);
 	meet_peer(n);
@@ -119,6 +128,7 @@ static void wait_for(enum state n, int count)
 		}
 		if (wc.status == IBV_WC_SUCCESS) {
 			received[wc.wr_id % STATES] += wc.wr_id < STATES;
+			posted[wc.wr_id % STATES] -= wc.wr_id < STATES;
 			continue;
 		}
 		if (wc.wr_id % STATES == ERR && wc.status == IBV_WC_WR_FLUSH_ERR)
@@ -132,19 +142,81 @@ static void wait_for(enum state n, int count)
 	}
 }
 
-static void check_states(void)
+static void check_state(enum state n, enum ibv_qp_state state)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
+
+	ibv_query_qp(qp[n], &attr, IBV_QP_STATE, &init);
+	if (attr.qp_state == state)
+		return;
+	printf("queue pair %d is in state %d\n", n, attr.qp_state);
+	exit(1);
+}
+
+static void check_states(void)
+{
 	enum state n;
 
-	for (n = 0; n < STATES; n++) {
-		ibv_query_qp(qp[n], &attr, IBV_QP_STATE, &init);
-		if (attr.qp_state == stands[n])
-			continue;
-		printf("queue pair %d is in state %d\n", n, attr.qp_state);
+	for (n = 0; n < STATES; n++)
+		check_state(n, stands[n]);
+}
+
+/* Waits for a completion until then. */
+static int completion(struct ibv_wc *wc, long end)
+{
+	while (now_ms() < end) {
+		if (ibv_poll_cq(cq, 1, wc) == 1)
+			return 1;
+		usleep(1000);
+	}
+	return 0;
+}
+
+/* The client has gone, in peace or not. Its queue pairs are missed when something is sent to them. */
+static void alone(void)
+{
+	long began = now_ms();
+	int left = STATES;
+	struct ibv_wc wc;
+	enum state n;
+
+	if (completion(&wc, began + SILENCE_MS)) {
+		printf("queue pair %lu is told: %s\n", (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
 		exit(1);
 	}
+	for (n = 0; n < STATES; n++)
+		check_state(n, n < IDLE ? IBV_QPS_INIT : IBV_QPS_RTS);
+	printf("told nothing\n");
+	meet_peer(INIT);
+	meet_peer(RTR);
+	for (n = 0; n < STATES; n++) {
+		post_send(n);
+		left += posted[n];
+	}
+	while (left-- > 0) {
+		if (!completion(&wc, began + LIMIT_MS)) {
+			printf("%d requests have not completed\n", left + 1);
+			exit(1);
+		}
+		printf("%s of queue pair %lu after %ld ms: %s\n", wc.wr_id < STATES ? "receive" : "Send",
+		       (unsigned long)wc.wr_id % STATES, now_ms() - began, ibv_wc_status_str(wc.status));
+		if (wc.status == (wc.wr_id < STATES ? IBV_WC_WR_FLUSH_ERR : gone))
+			continue;
+		exit(1);
+	}
+	for (n = 0; n < STATES; n++)
+		check_state(n, IBV_QPS_ERR);
+	printf("alone\n");
+	exit(0);
+}
+
+/* Waits for the other process; false if it is no more. */
+static int goes_on(int fd)
+{
+	char word = 0;
+
+	return write(fd, &word, 1) == 1 && read(fd, &word, 1) == 1;
 }
 
 static void client(int fd)
@@ -195,7 +267,8 @@ static void server(int fd)
 	for (n = IDLE; n < STATES; n++)
 		wait_for(n, n != LATE);
 	swap(fd, &word, &word, 1);
-	swap(fd, &word, &word, 1);
+	if (!goes_on(fd))
+		alone();
 	meet_peer(INIT);
 	meet_peer(RTR);
 	post_receive(LATE);
@@ -212,17 +285,21 @@ int main(int argc, char **argv)
 		.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
 		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
+	struct ibv_device_attr attr;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	char word = 0;
 	enum state n;
 	int fd;
 
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
 	gid_index = atoi(argv[2]);
+	timeout = atoi(argv[3]);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	context = open_device(argv[1]);
+	if (!ibv_query_device(context, &attr) && attr.atomic_cap != IBV_ATOMIC_NONE)
+		gone = IBV_WC_RETRY_EXC_ERR;
 	if (ibv_query_gid(context, 1, gid_index, &ours.gid))
 		fail("GID");
 	pd = must(ibv_alloc_pd(context), "protection domain");
@@ -233,14 +310,14 @@ int main(int argc, char **argv)
 		qp[n] = must(ibv_create_qp(pd, &init), "queue pair");
 		ours.qpn[n] = qp[n]->qp_num;
 		to_init(n);
-		if (!argv[3] && n == LATE)
+		if (!argv[4] && n == LATE)
 			continue;
 		post_receive(n);
 		post_receive(n);
 	}
-	fd = dial(argv[3]);
+	fd = dial(argv[4]);
 	swap(fd, &ours, &theirs, sizeof(ours));
-	if (argv[3])
+	if (argv[4])
 		client(fd);
 	else
 		server(fd);
