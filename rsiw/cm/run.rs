@@ -486,7 +486,8 @@ fn see<U: User>(conn: &Conn<U>, party: &Party<U>) -> Seen {
 fn watch<U: User>(conn: &Arc<Conn<U>>) {
     let socket = conn.socket();
     let timeout = conn.settings().user_timeout_ms();
-    if timeout != 0 {
+    // Where programs connect queue pairs, a closed window is no fault: the stream looks itself.
+    if timeout != 0 && !conn.dev().is_rc() {
         socket.set_user_timeout(timeout);
     }
     if let Some((idle, interval, count)) = conn.settings().keepalive() {

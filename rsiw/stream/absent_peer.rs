@@ -82,6 +82,7 @@ impl Stream {
     /// Sets for how long requests are sent again without an answer; `None`: for ever. Context: any.
     pub(crate) fn set_retry_time(&self, ms: Option<u32>) {
         self.limits.lock().retry_ms = ms;
+        self.end_watch();
     }
 
     /// The connection is over, whoever ended it. If it is one of a `call` and has still carried
@@ -205,6 +206,9 @@ impl Stream {
         let end = &mut *self.teardown.lock();
         end.waited_since = end.unanswered.take().map(|wait| wait.since);
         end.connected = true;
+        (end.silent_since, end.at_rest) = (None, self.queues.sq.oldest());
+        // The timer, if it is armed, may be late for this one.
+        self.end_watch();
         self.dev()
             .connected_at
             .store(kext::jiffies_ms(), Ordering::Relaxed);
@@ -220,7 +224,33 @@ impl Stream {
         least(self.dev().settings.tls().is_on())
     }
 
-    fn arm_retry(self: &Arc<Self>, ms: u32) {
+    /// Whether the time of requests without an answer is over. If not, arms the timer for the rest.
+    fn time_is_over(self: &Arc<Self>, end: &mut Teardown) -> bool {
+        let Some(wait) = end.unanswered.as_mut() else {
+            return self.look_at_peer(end);
+        };
+        let now = kext::jiffies_ms();
+        // CAST: The difference, as a signed number.
+        let left = wait.until.wrapping_sub(now) as i32;
+        if left > 0 {
+            self.arm_retry(left.unsigned_abs());
+            return false;
+        }
+        let idle = now.wrapping_sub(self.dev().connected_at.load(Ordering::Relaxed));
+        let more = match self.queues.state() {
+            State::Idle => more_time(now.wrapping_sub(wait.since), idle, self.least_to_connect()),
+            _ => None,
+        };
+        if let Some(ms) = more {
+            wait.until = now.wrapping_add(ms);
+            self.arm_retry(ms);
+            return false;
+        }
+        end.unanswered = None;
+        true
+    }
+
+    pub(super) fn arm_retry(self: &Arc<Self>, ms: u32) {
         let queue = self.dev().workqueues.cm.of(self.owner.consumer());
         self.retry_timer.arm(queue, self.clone(), ms.max(1));
     }
@@ -247,28 +277,10 @@ impl Teardown {
 impl DelayedWorkItem<RETRY> for Stream {
     fn expire(this: Arc<Self>) {
         let life = {
-            let mut end = this.teardown.lock();
-            let (over, now) = (end.flushed || end.destroyed, kext::jiffies_ms());
-            let Some(wait) = end.unanswered.as_mut().filter(|_| !over) else {
+            let end = &mut *this.teardown.lock();
+            if end.flushed || end.destroyed || !this.time_is_over(end) {
                 return;
-            };
-            // CAST: The difference, as a signed number.
-            let left = wait.until.wrapping_sub(now) as i32;
-            if left > 0 {
-                return this.arm_retry(left.unsigned_abs());
             }
-            let idle = now.wrapping_sub(this.dev().connected_at.load(Ordering::Relaxed));
-            let more = match this.queues.state() {
-                State::Idle => {
-                    more_time(now.wrapping_sub(wait.since), idle, this.least_to_connect())
-                }
-                _ => None,
-            };
-            if let Some(ms) = more {
-                wait.until = now.wrapping_add(ms);
-                return this.arm_retry(ms);
-            }
-            end.unanswered = None;
             let sq = &this.queues.sq;
             this.queues
                 .note_failure(Some(sq.oldest()), sq.known_status(Status::Retry));

@@ -7,6 +7,7 @@
 //!
 //! - [`absent_peer`]: a peer that is not there, as InfiniBand has it.
 //! - [`connection`]: the stream's part in a connection: setup, closing, losing it.
+//! - [`silent_peer`]: a peer of which nothing comes any more.
 //! - [`sched`]: which thread runs tx, and for how long.
 //! - [`receive`], [`bulk`]: which thread receives, and when.
 //! - [`fault`]: faults of a connection. [`teardown`]: the way to ERROR, and the end.
@@ -29,6 +30,7 @@ mod poll;
 mod receive;
 mod reset;
 mod sched;
+mod silent_peer;
 mod teardown;
 
 use crate::{
@@ -36,7 +38,7 @@ use crate::{
     counters::Traffic,
     cq::Notify,
     device::Device,
-    queue::{self, sq::SendQueue, Queues},
+    queue::{self, sq::SendQueue, Queues, Seq},
     quota::{Account, Held},
     rx::Rx,
     tx::Tx,
@@ -69,7 +71,7 @@ const TX: u64 = 0;
 const BULK: u64 = 1;
 /// Looks for the receive that a Send waits for.
 const LATE: u64 = 1;
-/// Runs out when a request has waited for its peer for long enough.
+/// Runs out when a request has waited for its peer for long enough; looks after a peer.
 const RETRY: u64 = 2;
 
 /// A connection of a stream.
@@ -157,6 +159,11 @@ struct Teardown {
     unanswered: Option<Unanswered>,
     /// Since when it had waited, when the connection came that there is.
     waited_since: Option<u32>,
+    /// Since when the peer of the connection that there is has said nothing, while requests are
+    /// under way.
+    silent_since: Option<u32>,
+    /// The next request when none was under way.
+    at_rest: Seq,
 }
 
 /// Since when the oldest request waits for a peer, and when it fails for lack of one, in
@@ -201,6 +208,8 @@ pub(crate) struct Stream {
     poll_timer: DelayedWork<Stream>,
     #[pin]
     retry_timer: DelayedWork<Stream, RETRY>,
+    /// `retry_timer` looks after the peer, or nothing has to.
+    watched: AtomicBool,
     /// `shared.deferred_notify` has calls for the worker to make.
     has_deferred: AtomicBool,
     /// The worker makes deferred calls while it has access; revoked when the QP is destroyed.
@@ -240,7 +249,7 @@ impl Stream {
             deferred_notify: Default::default(),
             account: Some(Account::new(held, consumer.flags())?),
         };
-        let limits = Limits::new(&queues.dev, true);
+        let (limits, is_rc) = (Limits::new(&queues.dev, true), queues.dev.is_rc());
         Arc::pin_init(
             pin_init!(Self {
                 queues <- Queues::new(queues),
@@ -255,6 +264,7 @@ impl Stream {
                 late: AtomicBool::new(false),
                 poll_timer <- new_delayed_work!("rsiw_poll_timer"),
                 retry_timer <- new_delayed_work!("rsiw_retry_timer"),
+                watched: AtomicBool::new(!is_rc),
                 has_deferred: AtomicBool::new(false),
                 notify_gate <- Revocable::new(()),
                 shared <- new_spinlock_irq!(shared, "rsiw_stream"),

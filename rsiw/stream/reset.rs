@@ -111,6 +111,7 @@ impl Stream {
         end.pause = 0;
         (end.connected, end.filling) = (false, None);
         (end.unanswered, end.waited_since) = (None, None);
+        self.end_watch();
         let old = {
             let shared = &mut *self.shared.lock();
             shared.terminate = None;

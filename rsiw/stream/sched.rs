@@ -179,6 +179,7 @@ impl Stream {
 
     /// Does what a step of tx asks for at its end. Context: any, tx locked.
     fn after_step(self: &Arc<Self>, conn: &Arc<Conn>, step: Step) -> Ended {
+        self.watch_peer();
         match step {
             Step::Sent(_) | Step::Waits => {}
             Step::Held => self.tell_drained(),

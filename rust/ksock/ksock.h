@@ -83,6 +83,7 @@ int rust_helper_ksock_bind_as_kernel(struct socket *sock, const void *addr,
 int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len);
 int rust_helper_ksock_set_tos(struct socket *sock, u8 tos);
 int rust_helper_ksock_set_v6only(struct socket *sock);
+void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms);
 int rust_helper_ksock_state(const struct socket *sock);
 int rust_helper_ksock_take_error(struct socket *sock);
 u32 rust_helper_ksock_mss(const struct sock *sk);
@@ -90,6 +91,7 @@ u16 rust_helper_ksock_gso_segs(const struct sock *sk);
 u32 rust_helper_ksock_unread(const struct sock *sk);
 void rust_helper_ksock_leave_quickack(struct sock *sk);
 u32 rust_helper_ksock_unsent(const struct sock *sk);
+u32 rust_helper_ksock_unacked(const struct sock *sk);
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
 u32 rust_helper_ksock_last_ack_ms(const struct sock *sk);
 u64 rust_helper_ksock_bytes_received(const struct sock *sk);

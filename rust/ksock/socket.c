@@ -196,6 +196,12 @@ int rust_helper_ksock_set_v6only(struct socket *sock)
 	return ip6_sock_set_v6only(sock->sk);
 }
 
+/* TCP_RTO_MAX_MS, without its limits. */
+void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms)
+{
+	WRITE_ONCE(inet_csk(sk)->icsk_rto_max, msecs_to_jiffies(ms));
+}
+
 /* Looking at sockets */
 
 struct sock *rust_helper_ksock_sk(const struct socket *sock)
@@ -228,6 +234,12 @@ u16 rust_helper_ksock_gso_segs(const struct sock *sk)
 u32 rust_helper_ksock_unsent(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_nxt);
+}
+
+/* Bytes that TCP was given and the peer has not acknowledged, as of a moment ago. */
+u32 rust_helper_ksock_unacked(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_una);
 }
 
 u64 rust_helper_ksock_bytes_acked(const struct sock *sk)

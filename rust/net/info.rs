@@ -51,6 +51,13 @@ impl TcpSocket {
         unsafe { bindings::ksock_unsent(self.sk()) as usize }
     }
 
+    /// Bytes that TCP was given and the peer has not acknowledged, as of a moment ago. Context:
+    /// any.
+    pub fn unacked(&self) -> usize {
+        // SAFETY: By the type invariant `sk` is that of a TCP socket.
+        unsafe { bindings::ksock_unacked(self.sk()) as usize }
+    }
+
     /// Payload bytes of a full segment at this moment, without TCP options (`tp->mss_cache`). TCP
     /// updates it with every send. Context: any.
     #[inline]

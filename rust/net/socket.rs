@@ -246,6 +246,14 @@ impl TcpSocket {
         unsafe { bindings::tcp_sock_set_user_timeout(self.sk(), ms) };
     }
 
+    /// Sets the longest time, of 1000 to 120,000 milliseconds, after which TCP sends again what
+    /// nobody acknowledges, or asks again for the peer's window. C: `TCP_RTO_MAX_MS`. Context: any.
+    pub fn set_rto_max(&self, ms: u32) {
+        // SAFETY: By the type invariant `sk` is that of a TCP socket. TCP reads the value, a word
+        // of its own, at any time.
+        unsafe { bindings::ksock_set_rto_max(self.sk(), ms.clamp(1_000, 120_000)) };
+    }
+
     /// Lets [`TcpSocket::bind`] take a port that another socket is bound to. It is meant for a port
     /// that was reserved for this socket by binding another one, which will neither listen nor
     /// connect. C: `SK_FORCE_REUSE`. Sleeping.

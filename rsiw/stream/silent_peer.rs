@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer of which nothing comes any more, for a queue pair that its program connects itself.
+//!
+//! A host that has died, or that no packet reaches, says nothing. InfiniBand's requester sends again
+//! as often as its program has allowed, and fails the request then; TCP sends again for a quarter
+//! of an hour. So a timer looks at the peer while requests of this end are under way. If nothing was
+//! acknowledged for the time of the program, the requests fail, and the connection ends. If they
+//! have completed, as Sends do that TCP has taken, the queue pair fails all the same: its receives
+//! are flushed, and the program knows.
+//!
+//! Any acknowledgement counts, also that of a probe: a Send may wait for its receive for ever, which
+//! closes TCP's window. So TCP must not wait for too long between its probes, and its own limit
+//! (`user_timeout_ms`), which would end such a connection, is not set. If TCP has all acknowledged,
+//! and a request waits for its answer, an empty RDMA Write asks for an acknowledgement.
+//!
+//! The timer finds out late, and never early: InfiniBand's may take four times what was set.
+
+use super::{Stream, Teardown};
+use crate::cm::{Close, User};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::{prelude::*, sync::Arc};
+
+/// Milliseconds that a peer has at the least: after these TCP has sent again five times, though it
+/// doubles the time between, from a fifth of a second on.
+const LEAST_MS: u32 = 10_000;
+
+/// How often the timer looks in that time.
+const LOOKS: u32 = 8;
+
+/// By how many milliseconds the times of two events may be wrong, of which one is a timer's.
+const GRAIN_MS: u32 = 20;
+
+/// What a look has found.
+#[derive(PartialEq, Eq, Debug)]
+enum Found {
+    /// The peer has time left: look again after so many milliseconds.
+    Time(u32),
+    /// Half of the time is over.
+    Half(u32),
+    /// All of it.
+    Over,
+}
+
+/// The peer has said nothing for `silent` of `most` milliseconds.
+fn find(silent: u32, most: u32) -> Found {
+    let left = most.saturating_sub(silent.saturating_sub(GRAIN_MS));
+    let next = left.min(most / LOOKS).max(1);
+    match left {
+        0 => Found::Over,
+        _ if silent >= most / 2 => Found::Half(next),
+        _ => Found::Time(next),
+    }
+}
+
+impl Stream {
+    /// Tx has sent requests, or tries to: looks after the peer. Context: any, tx locked.
+    #[inline]
+    pub(super) fn watch_peer(self: &Arc<Self>) {
+        if !self.watched.load(Relaxed) {
+            self.begin_watch();
+        }
+    }
+
+    /// The next run of tx looks after the peer. Context: any.
+    pub(super) fn end_watch(&self) {
+        self.watched.store(!self.dev().is_rc(), Relaxed);
+    }
+
+    #[cold]
+    fn begin_watch(self: &Arc<Self>) {
+        self.watched.store(true, Relaxed);
+        // If there is no limit, the mark stays until the program sets one.
+        if let Some((most, _)) = self.longest_silence() {
+            self.arm_retry(most / LOOKS);
+        }
+    }
+
+    /// For how many milliseconds the peer may say nothing, and whether requests fail then, or only
+    /// the connection. Context: any.
+    fn longest_silence(&self) -> Option<(u32, bool)> {
+        if !self.dev().is_rc() {
+            return None;
+        }
+        let retry_ms = self.limits.lock().retry_ms;
+        if let Some(ms) = retry_ms.filter(|_| self.is_reliable()) {
+            return Some((ms.max(LEAST_MS), true));
+        }
+        let ms = self.dev().settings.user_timeout_ms();
+        (ms != 0).then_some((ms, false))
+    }
+
+    /// The timer's look at the peer of a connection. Returns true if the requests fail. Context:
+    /// sleeping, `teardown` locked.
+    pub(super) fn look_at_peer(self: &Arc<Self>, end: &mut Teardown) -> bool {
+        let (true, Some(conn)) = (end.connected, self.conn()) else {
+            self.end_watch();
+            return false;
+        };
+        let Some((most, fails)) = self.longest_silence() else {
+            return false;
+        };
+        let (socket, now) = (conn.socket(), kext::jiffies_ms());
+        // With tx locked, so that one that sends another request sees the mark as it is left here.
+        let waits = self.with_tx(|_| {
+            let sq = &self.queues.sq;
+            // What is not acknowledged may be answers to the peer, which this end does not miss.
+            let sent = sq.oldest() != end.at_rest && socket.unacked() != 0;
+            let waits = sent || !sq.is_idle();
+            self.watched.store(waits, Relaxed);
+            waits
+        });
+        if !waits {
+            (end.silent_since, end.at_rest) = (None, self.queues.sq.oldest());
+            return false;
+        }
+        // So that some tries fall into the time, and not so many that TCP gives up before.
+        socket.set_rto_max(most / 4);
+        let since = end.silent_since.get_or_insert(now);
+        let mut silent = now.wrapping_sub(*since);
+        if socket.last_ack_ms() < silent.saturating_add(GRAIN_MS) {
+            // What is under way now may have been sent later than that.
+            (*since, silent) = (now, 0);
+        }
+        match find(silent, most) {
+            Found::Time(ms) => self.arm_retry(ms),
+            Found::Half(ms) => {
+                if socket.unacked() == 0 {
+                    self.repeat_rtr();
+                }
+                self.arm_retry(ms);
+            }
+            Found::Over => {
+                end.silent_since = None;
+                self.close_conn(Close::Abort);
+                return fails;
+            }
+        }
+        false
+    }
+}
+
+#[kunit_tests(rsiw_stream_silent)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_end_when_the_time_is_over() {
+        assert_eq!(find(0, 16_000), Found::Time(2_000));
+        assert_eq!(find(7_999, 16_000), Found::Time(2_000));
+        assert_eq!(find(8_000, 16_000), Found::Half(2_000));
+        assert_eq!(find(15_520, 16_000), Found::Half(500));
+        assert_eq!(find(16_000, 16_000), Found::Half(20));
+        assert_eq!(find(16_020, 16_000), Found::Over);
+        assert_eq!(find(20_000, 16_000), Found::Over);
+        // A setting may be as short as that.
+        assert_eq!(find(0, 1), Found::Half(1));
+    }
+}
