@@ -21,6 +21,8 @@ PORT = int(os.environ.get("RC_PORT", "4791"))
 OURS, OTHER = "10.7.88.1", "10.7.88.9"
 LOCAL_OURS, LOCAL = "fe80::1", "fe80::99"
 QPN = 77
+# The code of 2.56 ms.
+SHORT = 16
 
 
 def gid(address):
@@ -38,9 +40,10 @@ def call(to_qpn, from_qpn=QPN, to=None, from_=OURS, magic=b"rsRC", version=2, re
 class Waiting:
     """Queue pairs that wait for a caller."""
 
-    def __init__(self, count=1, peer=OURS, index=None):
+    def __init__(self, count=1, peer=OURS, index=None, rnr=(7, 0)):
         peer = peer if ":" in peer else "::ffff:" + peer
-        command = ["rcwait", DEVICE, index or INDEX, peer, str(QPN), str(count)]
+        command = ["rcwait", DEVICE, index or INDEX, peer, str(QPN), str(count), "0", "0",
+                   *map(str, rnr)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.qpn = self.number()
 
