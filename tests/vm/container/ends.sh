@@ -11,7 +11,8 @@
 . /tests/lib.sh
 . /tests/device/lib
 . /tests/container/lib
-plan 12
+. /tests/rc/lib
+plan 14
 
 PORT=7501
 HERE=10.8.1.1 THERE=10.8.1.2
@@ -77,15 +78,31 @@ given_back() {
 }
 freed() { wait_for 10 given_back || { given_back; return 1; }; given_back; }
 
+# Queue pairs that programs connect, in each state; those of a process on the host are their peers.
+both_types() {
+	rc_add hererc veth1 && ip netns exec blue rdma link add bluerc type rsiw_rc netdev veth2 &&
+		wait_for 10 gid_index "$THERE" bluerc && wait_for 10 gid_index "$HERE" hererc
+}
+each_state() {
+	started standing rcstand hererc "$(gid_index "$HERE" hererc)" 16 && listens 18530 || return
+	contained -d --name states --network ns:/run/netns/blue --device rsiw/device=bluerc -- \
+		/build/bin/rcstand bluerc "$(gid_index "$THERE" bluerc)" 16 "$HERE" >/dev/null || return
+	wait_for 30 stands || { podman logs states; return 1; }
+	podman kill states >/dev/null && ends standing 40 && [ "$(<"$WORK/standing.status")" = 0 ] && left_nothing && no_connections
+}
+stands() { podman logs states 2>&1 | grep -q '^stands'; }
+
 run "load the driver" load_driver || exit 1
 run "set podman up" podman_set_up || exit 1
 run "make a device in a namespace" namespace || exit 1
+run "make links of the other type" both_types || exit 1
 run "describe the devices for CDI" rsiw-cdi -o /etc/cdi/rsiw.json
 LIMIT=$((60 + 40 * ${ROUNDS:-3})) run "containers that are killed under load leave nothing" rounds
 LIMIT=60 run "a container with 200 queue pairs is killed and leaves nothing" with_memory
+LIMIT=100 run "a container with queue pairs in each state is killed and leaves nothing" each_state
 run "all memory of killed containers is given back" freed
 run "the other device still moves data" rping_self "$DEV" "$ADDR" 7508
-run "the device that was shared goes" rdma link del here
+run "the devices that were shared go" eval 'rdma link del here && rdma link del hererc'
 # This file tells the runner to leave exclusive mode if the job does not come to its end.
 touch /run/rsiw/exclusive
 run "the namespace goes" eval 'ip netns del blue && wait_for 10 no_namespaces'

@@ -42,7 +42,13 @@ try() {
 	"podman run "*" ib_write_bw "*" 10.7.0."*) client "$line" ;;
 	"podman run "*" ib_write_bw "*) server 18515 "$line" ;;
 	"podman run "*" rping -c "*) client "$line" ;;
-	"rdma link add "*) both_hosts "$line" && both wait_for 10 device_active rsiw0 ;;
+	"rdma link add "*)
+		both_hosts "$line" || return
+		line=${line#rdma link add }
+		both wait_for 10 device_active "${line%% *}"
+		;;
+	"podman run "*" ibv_rc_pingpong "*" 10.7.0."*) client "$line" ;;
+	"podman run "*" ibv_rc_pingpong "*) server 18515 "$line" ;;
 	"rdma system set netns exclusive") both exclusive "$line" ;;
 	"echo 'options ib_core "*) both_hosts "$line" && modprobe -c | grep -q '^options ib_core netns_mode=0$' && both rm /etc/modprobe.d/ib_core.conf ;;
 	"podman --cgroup-manager="*) eval "$line" ;;
@@ -59,7 +65,7 @@ elsewhere() {
 	*) return 1 ;;
 	esac
 }
-sees_one() { [ "$(contained --network ns:/run/netns/blue -- rdma dev | sed -n 's/^[0-9]*: \([^:]*\):.*/\1/p')" = blue ]; }
+sees_one() { [ "$(contained --network ns:/run/netns/blue -- rdma dev | sed -n 's/^[0-9]*: \([^:]*\):.*/\1/p' | sort | xargs)" = "blue bluerc" ]; }
 # cannot TEXT OPTION... -- COMMAND...: it fails with that text.
 cannot() {
 	local text=$1 status=0
@@ -83,7 +89,7 @@ while read -r line; do
 	case $line in
 	# Before the namespace goes.
 	"podman run "*" -d blue 10.7.0.12")
-		run "a container with a network of its own sees only its own device" sees_one
+		run "a container with a network of its own sees only its own devices" sees_one
 		LIMIT=60 run "a container cannot use the device of another namespace" \
 			cannot "no such device" --network host --device rsiw/device=blue -- /build/bin/watch blue
 		LIMIT=60 run "a container without a device cannot connect" \
